@@ -1,0 +1,50 @@
+"""One-line checks of arguments, made before any privacy is spent.
+
+Each check returns its value, so that it can stand in an assignment, and
+raises `ValueError` with the name, the value and what is allowed.
+"""
+
+import math
+
+
+def check_positive(name: str, value: float) -> float:
+  """Returns `value` if it is finite and > 0."""
+  if not (math.isfinite(value) and value > 0):
+    raise ValueError(f'{name} must be a positive number, got {value}')
+  return value
+
+
+def check_non_negative(name: str, value: float) -> float:
+  """Returns `value` if it is finite and >= 0."""
+  if not (math.isfinite(value) and value >= 0):
+    raise ValueError(f'{name} must be a number >= 0, got {value}')
+  return value
+
+
+def check_probability(name: str, value: float) -> float:
+  """Returns `value` if it lies in (0, 1]."""
+  if not 0 < value <= 1:
+    raise ValueError(f'{name} must lie in (0, 1], got {value}')
+  return value
+
+
+def check_open_unit(name: str, value: float) -> float:
+  """Returns `value` if it lies strictly between 0 and 1."""
+  if not 0 < value < 1:
+    raise ValueError(f'{name} must lie strictly between 0 and 1, got {value}')
+  return value
+
+
+def check_at_least(name: str, value: int, minimum: int) -> int:
+  """Returns `value` if it is an integer >= `minimum`."""
+  if int(value) != value or value < minimum:
+    raise ValueError(f'{name} must be an integer >= {minimum}, got {value}')
+  return int(value)
+
+
+def check_choice(name: str, value: str, choices) -> str:
+  """Returns `value` if it is one of `choices`."""
+  if value not in choices:
+    allowed = ', '.join(sorted(choices))
+    raise ValueError(f'{name} must be one of {allowed}; got {value!r}')
+  return value

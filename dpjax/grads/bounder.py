@@ -1,0 +1,74 @@
+"""The contract between what is summed over records and what is noised.
+
+A `GradientBounder` is two pure functions. `sums` reads the batch and adds up
+one contribution for each record; `l2_sensitivity` says, block by block, how
+large one contribution can be, and reads only a certificate of the parameters.
+It cannot see the batch, so no batch statistic can enter the noise scale.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dpjax.typing import Array, Batch, Params, PyTree
+
+Certificate = PyTree
+"""What a weight constraint proves of the parameters it returns."""
+
+
+class BoundedSums(NamedTuple):
+  """Sums over the records of a batch; private, to be noised before release.
+
+  Attributes:
+    total: contributions, a pytree of the structure of the parameters.
+    loss: sum of the losses; diagnostic, exact and so never to be released.
+    num_nonfinite: how many records were NaN or infinite and counted as zero.
+  """
+  total: PyTree
+  loss: Array
+  num_nonfinite: Array
+
+
+class GradientBounder(NamedTuple):
+  """Per-record contributions and the bound that holds for each of them.
+
+  Attributes:
+    sums: (params, batch, mask [b] bool) -> BoundedSums. Each record's
+      contribution depends on that record and `params` alone; masked and
+      non-finite records contribute exactly zero.
+    l2_sensitivity: certificate -> a tree prefix of the parameters whose leaves
+      are the l2 bounds of one record's contribution to each block. Under
+      replace-one a sum moves by twice that; accounting takes care of it.
+  """
+  sums: Callable[[Params, Batch, Array], BoundedSums]
+  l2_sensitivity: Callable[[Certificate], PyTree]
+
+
+class WeightConstraint(NamedTuple):
+  """What ends a step: a projection of the parameters, with its certificate.
+
+  Attributes:
+    constrain: params -> (params, certificate); post-processing of noisy
+      parameters, free of privacy cost.
+  """
+  constrain: Callable[[Params], tuple[Params, Certificate]]
+
+
+def no_constraint() -> WeightConstraint:
+  """Leaves the parameters as they are and certifies nothing."""
+  return WeightConstraint(lambda params: (params, ()))
+
+
+class Method(NamedTuple):
+  """A training method: how records are bounded, how the weights are held.
+
+  Attributes:
+    name: as in results tables.
+    bounder: sums and their sensitivity.
+    constraint: applied once to the initial parameters and after every step.
+    private: whether the sums are noised; a non-private method's epsilon is
+      infinite whatever else is configured.
+  """
+  name: str
+  bounder: GradientBounder
+  constraint: WeightConstraint
+  private: bool

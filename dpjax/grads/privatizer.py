@@ -1,0 +1,98 @@
+"""Sums to a noisy mean: the optax transform that makes a step private."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dpjax import errors
+from dpjax import tree
+from dpjax.privacy import additive
+from dpjax.privacy import blocks
+from dpjax.typing import Array, PRNGKey, PyTree
+
+
+# Keeps float32 rounding of the scales on the side of more noise.
+_ROUNDING_MARGIN = 1 + 4e-6
+
+
+class PrivatizerState(NamedTuple):
+  """State of `gaussian_privatizer`.
+
+  Attributes:
+    key: base key; the noise of step t comes from `fold_in(key, t)`.
+    step: number of releases so far.
+    joint_noise_multiplier: smallest joint multiplier of any release so far,
+      from the sensitivities and standard deviations really used.
+  """
+  key: PRNGKey
+  step: Array
+  joint_noise_multiplier: Array
+
+
+def gaussian_privatizer(
+    key: PRNGKey, *, noise_multiplier: Array | float,
+    expected_batch_size: float,
+    allocation: str = 'optimal') -> optax.GradientTransformationExtraArgs:
+  """Adds Gaussian noise to bounded sums, then divides by a public constant.
+
+  Guarantee: if the sums are over a batch of a `PoissonSampler` and every
+  record's contribution to block k has norm at most `l2_sensitivity[k]`, each
+  update is one release of `sampler.event(noise_multiplier=...)`. What follows
+  in an optax chain is post-processing. It must come first in the chain.
+
+  Noise is added at every step, also when the batch was empty; the divisor is
+  the expected batch size, never the realised one.
+
+  Args:
+    key: used for nothing else.
+    noise_multiplier: the joint multiplier over all blocks.
+    expected_batch_size: public divisor (`PoissonSampler.expected_batch_size`).
+    allocation: how noise is split over blocks, see `blocks.allocate`.
+
+  Returns:
+    An optax transform whose `update(sums, state, params, l2_sensitivity=...)`
+    returns the noisy mean; `l2_sensitivity` is a tree prefix of the sums.
+  """
+  errors.check_positive('expected_batch_size', expected_batch_size)
+  errors.check_choice('allocation', allocation, blocks.ALLOCATIONS)
+
+  def init(params: PyTree) -> PrivatizerState:
+    del params
+    return PrivatizerState(key, jnp.int32(0), jnp.float32(jnp.inf))
+
+  def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
+             l2_sensitivity: PyTree) -> tuple[PyTree, PrivatizerState]:
+    del params
+    bounds = jnp.stack(jax.tree.leaves(l2_sensitivity))
+    stddevs = _ROUNDING_MARGIN * blocks.allocate(
+        bounds, noise_multiplier=noise_multiplier, rule=allocation,
+        sizes=tree.block_sizes(l2_sensitivity, sums))
+    prefix = jax.tree.unflatten(jax.tree.structure(l2_sensitivity),
+                                list(stddevs))
+    noisy = additive.add_gaussian_noise(
+        jax.random.fold_in(state.key, state.step), sums, prefix)
+    mean = tree.scale(1 / expected_batch_size, noisy)
+    spent = blocks.joint_noise_multiplier(bounds, stddevs)
+    return mean, PrivatizerState(
+        state.key, state.step + 1,
+        jnp.minimum(state.joint_noise_multiplier, spent))
+
+  return optax.GradientTransformationExtraArgs(init, update)
+
+
+def public_mean(
+    expected_batch_size: float) -> optax.GradientTransformationExtraArgs:
+  """Divides sums by the expected batch size; adds no noise, not private."""
+  errors.check_positive('expected_batch_size', expected_batch_size)
+
+  def init(params: PyTree) -> optax.EmptyState:
+    del params
+    return optax.EmptyState()
+
+  def update(sums, state, params=None, *, l2_sensitivity=None):
+    del params, l2_sensitivity
+    return tree.scale(1 / expected_batch_size, sums), state
+
+  return optax.GradientTransformationExtraArgs(init, update)

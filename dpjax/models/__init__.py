@@ -1,0 +1,3 @@
+"""Small Flax networks as pure functions."""
+
+__all__ = ['mlp', 'model']

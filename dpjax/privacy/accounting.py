@@ -1,0 +1,265 @@
+"""What a release costs: a thin, guarded layer over `dp_accounting`.
+
+Convention of every event made here: a noise multiplier is the standard
+deviation of the noise over the norm bound of *one record's* contribution
+(the add-or-remove-one sensitivity of the sum). `epsilon` takes care of what
+the two accountants make of that multiplier under replace-one.
+
+Accountants: 'pld' (privacy loss distributions, the default: tight, rounded
+up on its grid) and 'rdp' (Renyi orders: a looser, independent second
+opinion).
+"""
+
+import dataclasses
+import functools
+
+import attrs
+import dp_accounting
+from dp_accounting import dp_event as dp_events
+from dp_accounting import pld
+from dp_accounting import rdp
+
+from dpjax import errors
+from dpjax.privacy.adjacency import Adjacency
+
+DpEvent = dp_accounting.DpEvent
+
+ACCOUNTANTS = ('pld', 'rdp')
+
+# Below this the discretised tails of a composed PLD are no longer meaningful.
+MIN_DELTA = 1e-12
+
+_INTEGER_ORDERS = list(range(2, 64)) + [
+    72, 80, 96, 128, 192, 256, 384, 512, 768, 1024
+]
+# Fractional orders of the subsampled Gaussian are upper bounds whose series
+# does not converge at large sampling rates, where integers are fine enough.
+_FRACTIONAL_ORDERS = [1 + x / 10 for x in range(1, 100) if x % 10]
+_MAX_FRACTIONAL_PROB = 0.02
+
+_RELATIONS = {
+    Adjacency.ADD_OR_REMOVE_ONE:
+        dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    Adjacency.REPLACE_ONE:
+        dp_accounting.NeighboringRelation.REPLACE_ONE,
+}
+
+
+def gaussian_event(*, noise_multiplier: float) -> DpEvent:
+  """One Gaussian release of a sum of bounded records."""
+  return dp_accounting.GaussianDpEvent(
+      errors.check_positive('noise_multiplier', noise_multiplier))
+
+
+def poisson_gaussian_event(*, sampling_prob: float, noise_multiplier: float,
+                           num_steps: int) -> DpEvent:
+  """`num_steps` Gaussian releases, each on its own Poisson subsample.
+
+  Args:
+    sampling_prob: probability with which each record joins each step's batch,
+      independently of all others; in (0, 1].
+    noise_multiplier: the *joint* multiplier over all noised blocks of a step
+      (`blocks.joint_noise_multiplier`). Several blocks noised on the same
+      subsample are one event, never several subsampled ones.
+    num_steps: number of releases; 0 costs nothing.
+  """
+  errors.check_probability('sampling_prob', sampling_prob)
+  errors.check_at_least('num_steps', num_steps, 0)
+  if num_steps == 0:
+    return dp_accounting.NoOpDpEvent()
+  event = gaussian_event(noise_multiplier=noise_multiplier)
+  if sampling_prob < 1:
+    event = dp_accounting.PoissonSampledDpEvent(sampling_prob, event)
+  return dp_accounting.SelfComposedDpEvent(event, num_steps)
+
+
+def non_private_event() -> DpEvent:
+  """A release without any guarantee; its epsilon is infinite."""
+  return dp_accounting.NonPrivateDpEvent()
+
+
+def composed_event(events: list[DpEvent]) -> DpEvent:
+  """All of `events` on the same data."""
+  return dp_accounting.ComposedDpEvent(list(events))
+
+
+def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
+            accountant: str = 'pld') -> float:
+  """The epsilon for which `event` is (epsilon, delta)-DP; an upper bound.
+
+  Args:
+    event: what was done to the data, complete by itself.
+    delta: in [1e-12, 1).
+    adjacency: the neighbouring relation of the claim.
+    accountant: 'pld' or 'rdp'.
+
+  Returns:
+    epsilon >= 0, infinite for a non-private event.
+
+  Raises:
+    ValueError: for delta out of range, or an event that the accountant does
+      not cover under this adjacency.
+  """
+  _check_delta(delta)
+  return float(_composed(event, adjacency, accountant).get_epsilon(delta))
+
+
+def delta_for(event: DpEvent, *, target_epsilon: float,
+              adjacency: Adjacency, accountant: str = 'pld') -> float:
+  """The delta for which `event` is (target_epsilon, delta)-DP."""
+  errors.check_non_negative('target_epsilon', target_epsilon)
+  composed = _composed(event, adjacency, accountant)
+  return float(composed.get_delta(target_epsilon))
+
+
+@functools.lru_cache(maxsize=1024)
+def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
+                               sampling_prob: float, num_steps: int,
+                               adjacency: Adjacency,
+                               accountant: str = 'pld') -> float:
+  """A joint noise multiplier that meets the target, rounded up.
+
+  Root finding on `epsilon(poisson_gaussian_event(...))`: the result exceeds
+  the least sufficient multiplier by at most a part in 10^4, and the epsilon
+  of the event that runs with it never exceeds `target_epsilon`.
+
+  Raises:
+    ValueError: for a target, probability or step count out of range.
+  """
+  errors.check_positive('epsilon', target_epsilon)
+  _check_delta(target_delta)
+  errors.check_at_least('num_steps', num_steps, 1)
+
+  def spent(multiplier: float, by: str = accountant) -> float:
+    event = poisson_gaussian_event(
+        sampling_prob=sampling_prob, noise_multiplier=multiplier,
+        num_steps=num_steps)
+    relation = adjacency if by == accountant else Adjacency.ADD_OR_REMOVE_ONE
+    return epsilon(event, delta=target_delta, adjacency=relation,
+                   accountant=by)
+
+  # The Renyi answer is cheap and near: little noise over many steps, which
+  # would need very large loss distributions, is never tried.
+  multiplier = 1.0
+  for solver in ('rdp', accountant):
+    bracket = _bracket(lambda m, s=solver: spent(m, s), multiplier,
+                       target_epsilon)
+    multiplier = dp_accounting.calibrate_dp_mechanism(
+        lambda s=solver: _Spender(lambda m: spent(m, s)), _Multiplier,
+        target_epsilon, target_delta, bracket, tol=1e-4 * bracket.endpoint_2)
+  return multiplier
+
+
+def _bracket(spent, guess: float, target: float):
+  """Two multipliers on either side of the target, from much noise down."""
+  low = high = guess
+  while spent(high) > target:
+    low, high = high, high * 1.25
+    if high > 2.0**40:
+      raise ValueError(f'no noise multiplier below 2^40 meets epsilon {target}')
+  while low == high or spent(low) <= target:
+    low /= 1.1
+    if low < 2.0**-10:
+      raise ValueError(f'epsilon {target} needs hardly any noise: refused')
+  return dp_accounting.ExplicitBracketInterval(low, high)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Multiplier:
+  """The 'event' of a calibration: its parameter."""
+  value: float
+
+
+class _Spender:
+  """What `calibrate_dp_mechanism` asks of an accountant, with our guards."""
+
+  ledger = dp_accounting.NoOpDpEvent()
+
+  def __init__(self, spent):
+    self._spent, self._multiplier = spent, None
+
+  def compose(self, multiplier: _Multiplier):
+    """Remembers the multiplier; a fresh instance serves each."""
+    self._multiplier = multiplier.value
+    return self
+
+  def get_epsilon(self, target_delta: float) -> float:
+    """The epsilon of the remembered multiplier."""
+    del target_delta
+    return self._spent(self._multiplier)
+
+
+def _check_delta(value: float) -> None:
+  if not MIN_DELTA <= value < 1:
+    raise ValueError(f'delta must lie in [{MIN_DELTA:g}, 1), got {value}')
+
+
+def _composed(event: DpEvent, adjacency: Adjacency, accountant: str):
+  """A fresh accountant that has consumed `event`, or a one-line refusal."""
+  errors.check_choice('accountant', accountant, ACCOUNTANTS)
+  relation = _RELATIONS[adjacency]
+  if accountant == 'rdp':
+    orders = _INTEGER_ORDERS
+    if _largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB:
+      orders = sorted(orders + _FRACTIONAL_ORDERS)
+    ledger = rdp.RdpAccountant(orders, relation)
+    if adjacency is Adjacency.REPLACE_ONE:
+      event = _with_halved_multipliers(event)
+  else:
+    ledger = pld.PLDAccountant(relation)
+    event = _with_unrolled_responses(event)
+  if not ledger.supports(event):
+    raise ValueError(f'the {accountant} accountant does not cover '
+                     f'{type(event).__name__} under {adjacency.value}: {event}')
+  return ledger.compose(event)
+
+
+def _with_halved_multipliers(event: DpEvent) -> DpEvent:
+  """Under replace-one a sum moves by twice a record's norm.
+
+  The PLD accountant doubles the sensitivity of a `GaussianDpEvent` by itself;
+  the RDP accountant never looks at the adjacency of additive noise.
+  """
+  additive = (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
+  if isinstance(event, additive):
+    return type(event)(event.noise_multiplier / 2)
+  return _map_inner(event, _with_halved_multipliers)
+
+
+def _with_unrolled_responses(event: DpEvent) -> DpEvent:
+  """Writes repeated randomised response out, one event for each use.
+
+  The PLD accountant ignores the count of a `RandomizedResponseDpEvent`.
+  """
+  if (isinstance(event, dp_events.SelfComposedDpEvent) and
+      _has_randomized_response(event)):
+    inner = _with_unrolled_responses(event.event)
+    return dp_accounting.ComposedDpEvent([inner] * event.count)
+  return _map_inner(event, _with_unrolled_responses)
+
+
+def _has_randomized_response(event: DpEvent) -> bool:
+  return any(isinstance(e, dp_events.RandomizedResponseDpEvent)
+             for e in _walk(event))
+
+
+def _largest_sampling_prob(event: DpEvent) -> float:
+  probs = [getattr(e, 'sampling_probability', 0.0) for e in _walk(event)]
+  return max(p for p in probs if p < 1) if min(probs) < 1 else 0.0
+
+
+def _walk(event: DpEvent):
+  """The event and all events inside it."""
+  yield event
+  for inner in getattr(event, 'events', None) or [getattr(event, 'event', 0)]:
+    if isinstance(inner, DpEvent):
+      yield from _walk(inner)
+
+
+def _map_inner(event: DpEvent, function) -> DpEvent:
+  """`event` with `function` applied to the events it is composed of."""
+  if isinstance(event, dp_events.ComposedDpEvent):
+    return dp_accounting.ComposedDpEvent([function(e) for e in event.events])
+  if hasattr(event, 'event'):
+    return attrs.evolve(event, event=function(event.event))
+  return event

@@ -1,0 +1,23 @@
+"""Which data sets are neighbours."""
+
+import enum
+
+
+class Adjacency(enum.Enum):
+  """The neighbouring relation of a claim; it never has a default.
+
+  ADD_OR_REMOVE_ONE: one data set has one record more.
+  REPLACE_ONE: equal public size, one record differs.
+  """
+  ADD_OR_REMOVE_ONE = 'add_or_remove_one'
+  REPLACE_ONE = 'replace_one'
+
+
+def sum_sensitivity(adjacency: Adjacency, *, record_norm: float) -> float:
+  """Sensitivity of a sum whose terms have norm at most `record_norm`.
+
+  A replacement removes one term and adds another, hence twice the norm.
+  """
+  if adjacency is Adjacency.REPLACE_ONE:
+    return 2 * record_norm
+  return record_norm

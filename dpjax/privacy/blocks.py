@@ -1,0 +1,59 @@
+"""Several noised blocks of one release: one joint multiplier, best split.
+
+A step that noises K blocks of the same subsample is one Gaussian mechanism.
+With D_k the l2 bound of one record's contribution to block k and s_k the
+standard deviation of the noise there, dividing block k by s_k gives unit noise
+and a contribution of norm at most 1/z with
+
+  z = (sum_k (D_k / s_k)^2)^(-1/2),
+
+the joint noise multiplier: the only number an accountant may see. Noising all
+blocks with sigma D_k gives z = sigma / sqrt(K), not sigma.
+"""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax.typing import Array
+
+ALLOCATIONS = ('optimal', 'equal', 'global')
+
+
+def joint_noise_multiplier(l2_sensitivities: Array, stddevs: Array) -> Array:
+  """The joint multiplier z of blocks noised on one subsample.
+
+  Args:
+    l2_sensitivities: [K] bounds of one record's contribution.
+    stddevs: [K] standard deviations of the noise, positive.
+  """
+  return jnp.sum(jnp.square(l2_sensitivities / stddevs))**-0.5
+
+
+def allocate(l2_sensitivities: Array, *, noise_multiplier: Array | float,
+             sizes: Sequence[int], rule: str = 'optimal') -> Array:
+  """Standard deviations [K] whose joint multiplier is `noise_multiplier`.
+
+  Rules:
+    'optimal': least expected squared norm of the whole noise, sum_k d_k s_k^2;
+      s_k = z sqrt(A) sqrt(D_k) d_k^(-1/4), A = sum_j D_j sqrt(d_j).
+    'equal': the same multiplier for each block, s_k = z sqrt(K) D_k.
+    'global': one standard deviation, s = z sqrt(sum_k D_k^2).
+
+  Args:
+    l2_sensitivities: [K], positive.
+    noise_multiplier: the joint multiplier z to reach.
+    sizes: number of scalars d_k in each block.
+    rule: one of `ALLOCATIONS`.
+  """
+  errors.check_choice('rule', rule, ALLOCATIONS)
+  sensitivity = jnp.asarray(l2_sensitivities)
+  if rule == 'equal':
+    return noise_multiplier * len(sizes)**0.5 * sensitivity
+  if rule == 'global':
+    total = jnp.sqrt(jnp.sum(jnp.square(sensitivity)))
+    return noise_multiplier * total * jnp.ones_like(sensitivity)
+  root_sizes = jnp.sqrt(jnp.asarray(sizes, sensitivity.dtype))
+  total = jnp.sum(sensitivity * root_sizes)
+  return noise_multiplier * jnp.sqrt(total * sensitivity / root_sizes)

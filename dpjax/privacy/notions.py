@@ -1,0 +1,74 @@
+"""Privacy guarantees as values, and the conversions between them.
+
+Every conversion is an implication: a mechanism that has the first guarantee
+has the returned one, for the same adjacency. None can be reversed at the same
+parameters.
+"""
+
+import dataclasses
+import math
+
+from dpjax import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PureDP:
+  """epsilon-DP: log-ratio of output densities at most `epsilon`."""
+  epsilon: float
+
+  def __post_init__(self):
+    errors.check_non_negative('epsilon', self.epsilon)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ApproxDP:
+  """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta, both orders."""
+  epsilon: float
+  delta: float
+
+  def __post_init__(self):
+    errors.check_non_negative('epsilon', self.epsilon)
+    if not 0 <= self.delta < 1:
+      raise ValueError(f'delta must lie in [0, 1), got {self.delta}')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZCDP:
+  """rho-zCDP: Renyi divergence of order a at most rho * a, for all a > 1."""
+  rho: float
+
+  def __post_init__(self):
+    errors.check_non_negative('rho', self.rho)
+
+
+def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
+  """The tight zCDP guarantee of any pure mechanism: epsilon tanh(epsilon/2).
+
+  Never worse than the textbook epsilon^2 / 2; attained by binary randomised
+  response as the order tends to 1.
+  """
+  epsilon = guarantee.epsilon
+  return ZCDP(rho=epsilon * math.tanh(epsilon / 2))
+
+
+def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
+  """The closed form rho + 2 sqrt(rho ln(1/delta)) at a given delta.
+
+  Valid for every mechanism, and looser than accounting for the event itself
+  (`accounting.epsilon`).
+  """
+  errors.check_open_unit('delta', delta)
+  rho = guarantee.rho
+  return ApproxDP(
+      epsilon=rho + 2 * math.sqrt(rho * math.log(1 / delta)), delta=delta)
+
+
+def zcdp_from_approx_target(guarantee: ApproxDP) -> ZCDP:
+  """The largest rho for which `approx_from_zcdp` meets `guarantee`.
+
+  A calibration, not an implication: spend this rho and the target holds.
+  """
+  errors.check_open_unit('delta', guarantee.delta)
+  log_term = math.log(1 / guarantee.delta)
+  root = math.sqrt(log_term + guarantee.epsilon) - math.sqrt(log_term)
+  return ZCDP(rho=root**2)

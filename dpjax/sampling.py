@@ -1,0 +1,128 @@
+"""Poisson batches of static shape, and the event they cost.
+
+The sampler owns the sampling probability: batches are drawn with it, the
+public divisor of the mean is computed from it and the event that is accounted
+contains it. A batch that is shuffled, of fixed size or truncated cannot be
+expressed here, so it cannot be accounted as Poisson by mistake.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax import tree
+from dpjax.privacy import accounting
+from dpjax.typing import Array, PRNGKey, PyTree
+
+
+class Selection(NamedTuple):
+  """The records of one batch.
+
+  Attributes:
+    rows: [k * max_batch_size] int32; the selected record numbers come first,
+      the rest is padding (0).
+    count: how many records were selected; private, never released.
+  """
+  rows: Array
+  count: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PoissonSampler:
+  """Each record joins each batch independently with one public probability.
+
+  Attributes:
+    num_examples: public number of records n.
+    batch_size: expected batch size, at most n.
+    max_batch_size: rows computed at once (static shape). A larger batch is
+      worked off in several parts of this size, so that no record is ever
+      dropped; `None` leaves six standard deviations of room.
+  """
+  num_examples: int
+  batch_size: float
+  max_batch_size: int | None = None
+
+  def __post_init__(self):
+    errors.check_at_least('num_examples', self.num_examples, 1)
+    errors.check_positive('batch_size', self.batch_size)
+    if self.batch_size > self.num_examples:
+      raise ValueError(f'batch_size must be at most num_examples = '
+                       f'{self.num_examples}, got {self.batch_size}')
+    if self._threshold == 0:
+      raise ValueError(f'batch_size {self.batch_size} is too small for '
+                       f'{self.num_examples} examples')
+    if self.max_batch_size is not None:
+      errors.check_at_least('max_batch_size', self.max_batch_size, 1)
+
+  @property
+  def _threshold(self) -> int:
+    return round(self.batch_size / self.num_examples * 2**32)
+
+  @property
+  def sampling_prob(self) -> float:
+    """Probability of inclusion; exactly what `draw` realises with key bits."""
+    return self._threshold / 2**32
+
+  @property
+  def expected_batch_size(self) -> float:
+    """sampling_prob * num_examples: the public divisor of a batch sum."""
+    return self.sampling_prob * self.num_examples
+
+  @property
+  def part_size(self) -> int:
+    """Rows computed at once."""
+    if self.max_batch_size is not None:
+      return min(self.max_batch_size, self.num_examples)
+    expected = self.expected_batch_size
+    spread = (expected * (1 - self.sampling_prob))**0.5
+    return min(self.num_examples, int(expected + 6 * spread) + 1)
+
+  def event(self, *, noise_multiplier: float,
+            num_steps: int) -> accounting.DpEvent:
+    """What `num_steps` Gaussian releases on batches of this sampler cost."""
+    return accounting.poisson_gaussian_event(
+        sampling_prob=self.sampling_prob, noise_multiplier=noise_multiplier,
+        num_steps=num_steps)
+
+  def draw(self, key: PRNGKey) -> Selection:
+    """Draws one batch; pure and jittable."""
+    size = self.num_examples
+    chosen = jnp.ones([size], jnp.bool_)
+    if self._threshold < 2**32:
+      words = jax.random.bits(key, [size], jnp.uint32)
+      chosen = words < jnp.uint32(self._threshold)
+    # Row number j of the batch is the record with the j-th chosen flag.
+    ranks = jnp.cumsum(chosen.astype(jnp.int32))
+    parts = -(-size // self.part_size)
+    wanted = jnp.arange(1, parts * self.part_size + 1, dtype=jnp.int32)
+    rows = jnp.searchsorted(ranks, wanted).astype(jnp.int32)
+    return Selection(jnp.where(wanted <= ranks[-1], rows, 0), ranks[-1])
+
+  def sum_parts(self, function, selection: Selection) -> PyTree:
+    """Sums `function(rows, mask)` over the parts of one batch.
+
+    Args:
+      function: takes rows [part_size] int32 and mask [part_size] bool, returns
+        a pytree of sums over the rows whose mask is set.
+      selection: a batch drawn by this sampler.
+
+    Returns:
+      The sum over all selected records; zeros for an empty batch.
+    """
+    size = self.part_size
+    offsets = jnp.arange(size, dtype=jnp.int32)
+
+    def add_part(carry):
+      start, total = carry
+      rows = jax.lax.dynamic_slice(selection.rows, (start,), (size,))
+      part = function(rows, start + offsets < selection.count)
+      return start + size, tree.add(total, part)
+
+    shapes = jax.eval_shape(function, selection.rows[:size],
+                            jnp.zeros([size], jnp.bool_))
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    return jax.lax.while_loop(lambda carry: carry[0] < selection.count,
+                              add_part, (jnp.int32(0), zeros))[1]

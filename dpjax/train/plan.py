@@ -1,0 +1,83 @@
+"""A training run's privacy, decided before it starts."""
+
+import dataclasses
+
+from dpjax import errors
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+  """How a run samples, for how long, and with how much noise.
+
+  The loop draws batches from this sampler, noises with this multiplier and
+  runs this many steps; `event` describes just that. There is no second place
+  where any of it could be said differently.
+
+  Attributes:
+    sampler: draws the batches.
+    num_steps: fixed before the run.
+    noise_multiplier: joint multiplier over all noised blocks of a step, or
+      None for a non-private run.
+    adjacency: which data sets are neighbours.
+  """
+  sampler: PoissonSampler
+  num_steps: int
+  noise_multiplier: float | None
+  adjacency: Adjacency
+
+  def __post_init__(self):
+    errors.check_at_least('num_steps', self.num_steps, 1)
+    if self.noise_multiplier is not None:
+      errors.check_positive('noise_multiplier', self.noise_multiplier)
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """What the whole run costs."""
+    if self.noise_multiplier is None:
+      return accounting.non_private_event()
+    return self.sampler.event(noise_multiplier=self.noise_multiplier,
+                              num_steps=self.num_steps)
+
+  def epsilon(self, delta: float, *, accountant: str = 'pld') -> float:
+    """The epsilon of the whole run at `delta`; infinite if non-private."""
+    return accounting.epsilon(self.event, delta=delta, accountant=accountant,
+                              adjacency=self.adjacency)
+
+
+def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
+                 epsilon: float, delta: float, adjacency: Adjacency,
+                 accountant: str = 'pld',
+                 max_batch_size: int | None = None) -> TrainingPlan:
+  """The plan of least noise that is (epsilon, delta)-DP.
+
+  Args:
+    num_examples: public number of training records.
+    batch_size: expected batch size.
+    num_steps: number of steps that will run.
+    epsilon: target, positive.
+    delta: target, in [1e-12, 1).
+    adjacency: which data sets are neighbours.
+    accountant: 'pld' or 'rdp'.
+    max_batch_size: see `PoissonSampler`; no effect on privacy.
+  """
+  sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
+                           max_batch_size=max_batch_size)
+  multiplier = accounting.calibrate_noise_multiplier(
+      target_epsilon=epsilon, target_delta=delta, num_steps=num_steps,
+      sampling_prob=sampler.sampling_prob, adjacency=adjacency,
+      accountant=accountant)
+  return TrainingPlan(sampler=sampler, num_steps=num_steps,
+                      noise_multiplier=multiplier, adjacency=adjacency)
+
+
+def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,
+                     adjacency: Adjacency,
+                     max_batch_size: int | None = None) -> TrainingPlan:
+  """The same sampling without noise: the baseline, epsilon infinite."""
+  sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
+                           max_batch_size=max_batch_size)
+  return TrainingPlan(sampler=sampler, num_steps=num_steps,
+                      noise_multiplier=None, adjacency=adjacency)

@@ -1,0 +1,92 @@
+"""One training step: draw, bound and sum, noise, step, constrain."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dpjax.grads import privatizer
+from dpjax.grads.bounder import Method
+from dpjax.models.model import Model
+from dpjax.sampling import PoissonSampler
+from dpjax.train import state as states
+from dpjax.train.state import StepInfo, TrainState
+from dpjax.typing import Array, Batch, PRNGKey
+
+
+def make_transform(method: Method, sampler: PoissonSampler,
+                   optimizer: optax.GradientTransformation, *,
+                   key: PRNGKey, noise_multiplier: Array | float,
+                   allocation: str) -> optax.GradientTransformationExtraArgs:
+  """The privatizer of `method` followed by the optimiser.
+
+  Raises:
+    ValueError: if a private method is given no noise.
+  """
+  if method.private:
+    first = privatizer.gaussian_privatizer(
+        key, noise_multiplier=noise_multiplier, allocation=allocation,
+        expected_batch_size=sampler.expected_batch_size)
+  else:
+    first = privatizer.public_mean(sampler.expected_batch_size)
+  return optax.chain(first, optax.with_extra_args_support(optimizer))
+
+
+def init_state(key: PRNGKey, *, model: Model, method: Method,
+               transform_of: Callable) -> TrainState:
+  """The state before the first step.
+
+  Args:
+    key: the run's key.
+    model: gives the initial parameters.
+    method: its constraint is applied to them.
+    transform_of: noise key -> the transform of `make_transform`.
+  """
+  keys = states.streams(key)
+  params, certificate = method.constraint.constrain(model.init(keys.init))
+  return TrainState(params, certificate, transform_of(keys.noise).init(params),
+                    jnp.int32(0), keys)
+
+
+def make_step(*, method: Method, sampler: PoissonSampler,
+              transform_of: Callable) -> Callable:
+  """Builds `step(state, records, rows) -> (state, info)`; pure, not jitted.
+
+  Noise scales come from the certificate of the parameters, before the batch is
+  read; empty batches are noised and stepped like any other.
+
+  Args:
+    method: bounder and constraint.
+    sampler: draws the batch with the key of this step.
+    transform_of: noise key -> the transform of `make_transform`.
+
+  Returns:
+    A function of the state, all records as a `Batch`, and the numbers [n] of
+    the training records among them.
+  """
+
+  def step(state: TrainState, records: Batch, rows: Array):
+    sensitivity = method.bounder.l2_sensitivity(state.certificate)
+    selection = sampler.draw(jax.random.fold_in(state.keys.batch, state.step))
+
+    def part_sums(positions, mask):
+      numbers = rows[positions]
+      part = Batch(records.x[numbers], records.y[numbers])
+      return method.bounder.sums(state.params, part, mask)
+
+    sums = sampler.sum_parts(part_sums, selection)
+    updates, optimizer = transform_of(state.keys.noise).update(
+        sums.total, state.optimizer, state.params, l2_sensitivity=sensitivity)
+    params, certificate = method.constraint.constrain(
+        optax.apply_updates(state.params, updates))
+    info = StepInfo(
+        l2_sensitivity=jnp.stack(jax.tree.leaves(sensitivity)),
+        joint_noise_multiplier=(optimizer[0].joint_noise_multiplier
+                                if method.private else jnp.float32(jnp.inf)),
+        mean_loss=sums.loss / sampler.expected_batch_size,
+        batch_size=selection.count, num_nonfinite=sums.num_nonfinite)
+    return TrainState(params, certificate, optimizer, state.step + 1,
+                      state.keys), info
+
+  return step

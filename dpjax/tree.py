@@ -1,0 +1,75 @@
+"""Arithmetic on pytrees of arrays."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from dpjax.typing import Array, PyTree
+
+
+def add(left: PyTree, right: PyTree) -> PyTree:
+  """Adds two trees of one structure, leaf by leaf."""
+  return jax.tree.map(jnp.add, left, right)
+
+
+def scale(factor: Array | float, values: PyTree) -> PyTree:
+  """Multiplies every leaf by the scalar `factor`."""
+  return jax.tree.map(lambda leaf: leaf * factor, values)
+
+
+def zeros_like(values: PyTree) -> PyTree:
+  """Zeros of the shapes and dtypes of `values`."""
+  return jax.tree.map(jnp.zeros_like, values)
+
+
+def squared_norm(values: PyTree) -> Array:
+  """Sum of squares over all leaves, a float32 scalar."""
+  squares = [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(values)]
+  return sum(squares, start=jnp.zeros((), jnp.float32))
+
+
+def global_norm(values: PyTree) -> Array:
+  """Euclidean norm of all leaves stacked into one vector."""
+  return jnp.sqrt(squared_norm(values))
+
+
+def dot(left: PyTree, right: PyTree) -> Array:
+  """Inner product of two trees of one structure."""
+  products = jax.tree.map(lambda a, b: jnp.sum(a * b), left, right)
+  return sum(jax.tree.leaves(products), start=jnp.zeros((), jnp.float32))
+
+
+def count(values: PyTree) -> int:
+  """Number of scalars in all leaves."""
+  return sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(values))
+
+
+def block_sizes(prefix: PyTree, values: PyTree) -> list[int]:
+  """Numbers of scalars under each leaf of `prefix`, in leaf order.
+
+  Args:
+    prefix: a tree prefix of `values`, as in the `in_axes` of `jax.vmap`.
+    values: the tree it describes.
+  """
+  outer = jax.tree.structure(prefix)
+  return [count(block) for block in outer.flatten_up_to(values)]
+
+
+def map_blocks(function, prefix: PyTree, values: PyTree, *rest) -> PyTree:
+  """Applies `function(prefix_leaf, leaf, *rest_leaves)` to every leaf.
+
+  Args:
+    function: called once for each leaf of `values`.
+    prefix: a tree prefix of `values`; its leaf stands for a whole block.
+    values: the tree that gives the structure of the result.
+    *rest: further trees of the structure of `values`.
+  """
+  outer = jax.tree.structure(prefix)
+  blocks = zip(jax.tree.leaves(prefix), outer.flatten_up_to(values),
+               *[outer.flatten_up_to(tree) for tree in rest], strict=True)
+  mapped = [
+      jax.tree.map(lambda *leaves, p=p: function(p, *leaves), *block)
+      for p, *block in blocks
+  ]
+  return jax.tree.unflatten(outer, mapped)

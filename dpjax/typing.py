@@ -1,0 +1,29 @@
+"""Names of the types that pass between rooms."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+Array = jax.Array
+PRNGKey = jax.Array
+"""A typed key made by `jax.random.key`; never a raw uint32 pair."""
+
+PyTree = Any
+Params = Any
+"""A pytree of float arrays: the trainable parameters of a model."""
+
+
+class Batch(NamedTuple):
+  """Records in rows; padded rows are told apart by a separate mask.
+
+  Attributes:
+    x: features, [b, ...] float.
+    y: labels, [b] int32.
+  """
+  x: Array
+  y: Array
+
+
+LossFn = Callable[[Array, Array], Array]
+"""(logits [b, c], labels [b]) -> losses [b], one per record."""
