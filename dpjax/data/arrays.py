@@ -1,0 +1,101 @@
+"""The data set that training receives, and how to make one from own arrays."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.typing import Array
+
+
+class Dataset(NamedTuple):
+  """Records with public bounds.
+
+  Attributes:
+    name: for reports.
+    x: features, [n, p] float32 in [-1, 1].
+    y: classes, [n] int32 in [0, num_classes).
+    num_classes: number of classes, public.
+    feature_names: p names, one for each column of x.
+  """
+  name: str
+  x: Array
+  y: Array
+  num_classes: int
+  feature_names: tuple[str, ...]
+
+
+def from_arrays(x, y, *, num_classes: int, name: str = 'user',
+                lower=-1.0, upper=1.0) -> Dataset:
+  """Makes a data set from arrays: clips to public bounds, scales to [-1, 1].
+
+  Guarantee: a row of the result depends on the same row of x and y alone, if
+  the bounds are known without the data; a minimum of `x` itself would leak.
+
+  Args:
+    x: features, [n, p], finite.
+    y: classes, [n], integers in [0, num_classes).
+    num_classes: at least 2.
+    name: for reports.
+    lower: public lower bound of the features, a number or [p] numbers.
+    upper: public upper bound, likewise; above `lower`.
+
+  Returns:
+    The data set, with features named x0, x1, ...
+
+  Raises:
+    ValueError: one line, for a wrong shape, bound, feature or label.
+  """
+  errors.check_at_least('num_classes', num_classes, 2)
+  features = _as_numbers('x', x)
+  if features.ndim != 2 or 0 in features.shape:
+    raise ValueError(f'x must be [n, p], n, p >= 1, got {features.shape}')
+  if not np.isfinite(features).all():
+    row, column = np.argwhere(~np.isfinite(features))[0]
+    raise ValueError(f'x must be finite, got {features[row, column]} in row '
+                     f'{row}, column {column}')
+  num_examples, num_features = features.shape
+  labels = _check_labels(y, num_examples, num_classes=num_classes)
+  low = _check_bound('lower', lower, num_features=num_features)
+  high = _check_bound('upper', upper, num_features=num_features)
+  if not (low < high).all():
+    raise ValueError(f'lower must be below upper, got {lower} and {upper}')
+  scaled = 2.0 * (np.clip(features, low, high) - low) / (high - low) - 1.0
+  return Dataset(
+    name=name, x=jnp.asarray(scaled.astype(np.float32)),
+    y=jnp.asarray(labels), num_classes=int(num_classes),
+    feature_names=tuple(f'x{j}' for j in range(num_features)))
+
+
+def _as_numbers(name, values) -> np.ndarray:
+  try:
+    return np.asarray(values, np.float64)
+  except (TypeError, ValueError):
+    raise ValueError(f'{name} must be an array of real numbers') from None
+
+
+def _check_labels(y, num_examples, *, num_classes) -> np.ndarray:
+  """Returns y as [n] int32."""
+  labels = _as_numbers('y', y)
+  if labels.shape != (num_examples,):
+    raise ValueError(f'y must have shape ({num_examples},) as x has '
+                     f'{num_examples} rows, got {labels.shape}')
+  # Written so that a NaN, which compares false, is refused too.
+  valid = (labels == np.floor(labels)) & (labels >= 0) & (labels < num_classes)
+  if not valid.all():
+    row = int(np.argmin(valid))
+    raise ValueError(f'y must hold integers in [0, {num_classes}), got '
+                     f'{labels[row]:g} in row {row}')
+  return labels.astype(np.int32)
+
+
+def _check_bound(name, bound, *, num_features) -> np.ndarray:
+  """Returns the bound as a number or as [p] numbers."""
+  values = _as_numbers(name, bound)
+  if values.shape not in ((), (num_features,)):
+    raise ValueError(f'{name} must be a number or {num_features} numbers, got '
+                     f'shape {values.shape}')
+  if not np.isfinite(values).all():
+    raise ValueError(f'{name} must be finite, got {bound}')
+  return values

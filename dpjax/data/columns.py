@@ -1,0 +1,159 @@
+"""Kinds of columns, each encoding one field of a file.
+
+Guarantee: `encode(text)` sees a single field and the constants of its
+column, never another record. Hence a change of one record changes one row,
+and the bounds [-1, 1] hold for any data, not only for the data at hand.
+
+Each kind has `name`, `names()` (the encoded features, in order) and
+`encode(text)`, which raises `ValueError` with what was expected and found.
+"""
+
+import dataclasses
+import math
+
+from dpjax import errors
+
+
+def _signed_log(value: float) -> float:
+  return math.copysign(math.log1p(abs(value)), value)
+
+
+# All increasing, so that clipping before or after the transform is the same.
+_SCALES = {
+  'linear': float,
+  'log': math.log,
+  'signed_log': _signed_log,
+  'sqrt': math.sqrt,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Numeric:
+  """A number, clipped to public bounds and scaled to [-1, 1].
+
+  Attributes:
+    name: the column.
+    lower: public lower bound, in the file's unit; mapped to -1.
+    upper: public upper bound; mapped to 1.
+    scale: spacing between the bounds: 'linear', 'log' (lower > 0), 'sqrt'
+      (lower >= 0) or 'signed_log', sign(v) log(1 + |v|).
+  """
+  name: str
+  lower: float
+  upper: float
+  scale: str = 'linear'
+
+  def __post_init__(self):
+    errors.check_choice('scale', self.scale, _SCALES)
+    if not -math.inf < self.lower < self.upper < math.inf:
+      raise ValueError(f'column {self.name!r} needs finite lower < upper, '
+                       f'got {self.lower} and {self.upper}')
+    if self.scale == 'log' and self.lower <= 0:
+      raise ValueError(f'column {self.name!r} is logarithmic and needs '
+                       f'lower > 0, got {self.lower}')
+    if self.scale == 'sqrt' and self.lower < 0:
+      raise ValueError(f'column {self.name!r} is a square root and needs '
+                       f'lower >= 0, got {self.lower}')
+
+  def names(self) -> tuple[str, ...]:
+    """Returns the encoded features' names: the column itself."""
+    return (self.name,)
+
+  def encode(self, text: str) -> tuple[float, ...]:
+    """Returns the clipped and scaled number, in [-1, 1]."""
+    try:
+      value = float(text)
+    except ValueError:
+      value = math.nan
+    # NaN would pass a clip silently, an infinity would hide a broken file.
+    if not math.isfinite(value):
+      raise ValueError(f'expected a finite number, got {text!r}')
+    transform = _SCALES[self.scale]
+    low, high = transform(self.lower), transform(self.upper)
+    clipped = min(max(value, self.lower), self.upper)
+    return (2.0 * (transform(clipped) - low) / (high - low) - 1.0,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Categorical:
+  """A code from a public list, one-hot with values 0 and 1.
+
+  Attributes:
+    name: the column.
+    categories: the published codes; any other code is an error.
+  """
+  name: str
+  categories: tuple[str, ...]
+
+  def __post_init__(self):
+    if len(set(self.categories)) != len(self.categories):
+      raise ValueError(f'column {self.name!r} lists a category twice')
+
+  def names(self) -> tuple[str, ...]:
+    """Returns `column=category` for each category, in the list's order."""
+    return tuple(f'{self.name}={category}' for category in self.categories)
+
+  def encode(self, text: str) -> tuple[float, ...]:
+    """Returns the indicator of `text` among the categories."""
+    if text not in self.categories:
+      raise ValueError(f'{text!r} is not in the public list of '
+                       f'{len(self.categories)} categories')
+    return tuple(float(text == category) for category in self.categories)
+
+
+@dataclasses.dataclass(frozen=True)
+class Binary:
+  """A field '0' or '1', kept as the number 0 or 1."""
+  name: str
+
+  def names(self) -> tuple[str, ...]:
+    """Returns the encoded features' names: the column itself."""
+    return (self.name,)
+
+  def encode(self, text: str) -> tuple[float, ...]:
+    """Returns 0.0 or 1.0."""
+    if text not in ('0', '1'):
+      raise ValueError(f'expected 0 or 1, got {text!r}')
+    return (float(text),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Skip:
+  """A column left out of the features, such as a record's number."""
+  name: str
+
+  def names(self) -> tuple[str, ...]:
+    """Returns no name."""
+    return ()
+
+  def encode(self, text: str) -> tuple[float, ...]:
+    """Returns no value, whatever the field says."""
+    del text
+    return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Label:
+  """The class of a record.
+
+  Attributes:
+    name: the column.
+    classes: for class 0, 1, ...: the spellings that the files use for it.
+  """
+  name: str
+  classes: tuple[tuple[str, ...], ...]
+
+  def names(self) -> tuple[str, ...]:
+    """Returns no name: the label is not a feature."""
+    return ()
+
+  def encode(self, text: str) -> int:
+    """Returns the class, in [0, len(classes))."""
+    for label, spellings in enumerate(self.classes):
+      if text in spellings:
+        return label
+    allowed = ', '.join(spellings[0] for spellings in self.classes)
+    raise ValueError(f'label must be one of {allowed}; got {text!r}')
+
+
+Column = Numeric | Categorical | Binary | Skip | Label

@@ -1,0 +1,145 @@
+"""Original files: where they lie, whether they are intact, how to get them.
+
+A file is looked for in `<data_dir>/<dataset>/` and in `<data_dir>/`, plain
+or packed with gzip. The network is used by `fetch` alone, and `fetch` is
+called only on request.
+"""
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import os
+import pathlib
+import urllib.request
+import zipfile
+import zlib
+
+_VARIABLE = 'DPJAX_DATA_DIR'
+_GZIP_MAGIC = b'\x1f\x8b'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileSpec:
+  """One original file.
+
+  Attributes:
+    name: its name at the publisher's.
+    sha256: hexadecimal SHA-256 of the unpacked bytes.
+    alternatives: other names under which it is accepted.
+  """
+  name: str
+  sha256: str
+  alternatives: tuple[str, ...] = ()
+
+
+def resolve_data_dir(data_dir: str | os.PathLike | None = None
+                     ) -> pathlib.Path | None:
+  """Returns `data_dir`, else $DPJAX_DATA_DIR, else None; empty is not given."""
+  chosen = data_dir or os.environ.get(_VARIABLE)
+  return pathlib.Path(chosen).expanduser() if chosen else None
+
+
+def find(spec: FileSpec, dataset: str, *,
+         data_dir: str | os.PathLike | None = None) -> pathlib.Path | None:
+  """Returns the first path at which the file exists, or None."""
+  for folder in _folders(dataset, data_dir=data_dir):
+    for name in (spec.name, *spec.alternatives):
+      if (folder / name).is_file():
+        return folder / name
+  return None
+
+
+def read(spec: FileSpec, dataset: str, *, source: str,
+         data_dir: str | os.PathLike | None = None) -> bytes:
+  """Returns the file's unpacked bytes after comparing their SHA-256.
+
+  Args:
+    spec: name and checksum.
+    dataset: name of the data set, also of its folder.
+    source: where the file is to be had, in words, for the message.
+    data_dir: folder of the data; default $DPJAX_DATA_DIR.
+
+  Raises:
+    FileNotFoundError: one line with the folders searched and the source.
+    ValueError: one line, if the file is not the original.
+  """
+  path = find(spec, dataset, data_dir=data_dir)
+  if path is None:
+    folders = _folders(dataset, data_dir=data_dir)
+    where = ' and '.join(str(folder) for folder in folders) or 'no folder'
+    raise FileNotFoundError(
+      f'{dataset}: {spec.name} not found (looked in {where}); get it from '
+      f'{source}, and let --data_dir or {_VARIABLE} point to its folder')
+  content = _unpack(path.read_bytes(), where=str(path))
+  verify(content, spec, where=str(path))
+  return content
+
+
+def verify(content: bytes, spec: FileSpec, *, where: str) -> None:
+  """Raises `ValueError` unless `content` has the SHA-256 of `spec`."""
+  found = hashlib.sha256(content).hexdigest()
+  if found != spec.sha256:
+    raise ValueError(
+      f'{where} is not the original {spec.name}: its SHA-256 is '
+      f'{found[:12]}..., expected {spec.sha256[:12]}...')
+
+
+def fetch(specs: tuple[FileSpec, ...], dataset: str, *, url: str,
+          data_dir: str | os.PathLike | None = None) -> None:
+  """Downloads a zip archive and stores its original files, once verified.
+
+  Args:
+    specs: the files wanted, looked up in the archive by their names.
+    dataset: name of the folder made for them in the data folder.
+    url: address of the zip archive.
+    data_dir: folder of the data; default $DPJAX_DATA_DIR.
+
+  Raises:
+    ValueError: if no data folder is given, or for a wrong archive or file;
+      nothing is stored then.
+    OSError: if the address cannot be read.
+  """
+  root = resolve_data_dir(data_dir)
+  if root is None:
+    raise ValueError(f'a download needs --data_dir or {_VARIABLE}')
+  with urllib.request.urlopen(url, timeout=60) as response:
+    contents = _extract(response.read(), specs, url=url)
+  (root / dataset).mkdir(parents=True, exist_ok=True)
+  for name, content in contents.items():
+    # Renamed when complete, so that a broken write leaves no half file.
+    part = root / dataset / f'{name}.part'
+    part.write_bytes(content)
+    part.replace(root / dataset / name)
+
+
+def _extract(packed, specs, *, url) -> dict[str, bytes]:
+  """Returns the verified files of a zip archive, by name."""
+  contents = {}
+  try:
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+      members = {pathlib.PurePosixPath(member).name: member
+                 for member in archive.namelist()}
+      for spec in specs:
+        contents[spec.name] = archive.read(members[spec.name])
+        verify(contents[spec.name], spec, where=f'{url}: {spec.name}')
+  except (zipfile.BadZipFile, zlib.error) as error:
+    raise ValueError(f'{url} is a damaged zip archive: {error}') from None
+  except KeyError as error:
+    raise ValueError(f'{url} does not contain {error}') from None
+  return contents
+
+
+def _folders(dataset, *, data_dir):
+  root = resolve_data_dir(data_dir)
+  return () if root is None else (root / dataset, root)
+
+
+def _unpack(content, *, where):
+  """Returns the content of a gzip file; other content as it is."""
+  if not content.startswith(_GZIP_MAGIC):
+    return content
+  try:
+    return gzip.decompress(content)
+  except (EOFError, OSError, zlib.error) as error:
+    raise ValueError(f'{where} is a damaged gzip file: {error}') from None

@@ -1,0 +1,210 @@
+"""The data sets by name: files, checksums, sizes, sources, licences.
+
+Example:
+  adult = registry.load('adult', data_dir='~/data')
+  adult.x.shape  # (48842, 108)
+"""
+
+from collections.abc import Callable
+import dataclasses
+import os
+import types
+
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.data import arrays
+from dpjax.data import files
+from dpjax.data import tabular
+from dpjax.data.schemas import adult
+from dpjax.data.schemas import android_permissions
+from dpjax.data.schemas import breast_cancer
+from dpjax.data.schemas import default_credit
+from dpjax.data.schemas import dropout
+from dpjax.data.schemas import german_credit
+from dpjax.data.schemas import nursery
+
+Dataset = arrays.Dataset
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetSpec:
+  """What is known about a data set before it is read.
+
+  Attributes:
+    name: key of `DATASETS`, and name of its folder.
+    files: the original files, in the order of their records.
+    schema: columns, public bounds and categories.
+    num_examples: n, records in all files together.
+    num_features: p, the encoded width.
+    num_classes: number of classes.
+    source: where to get the files, in words.
+    licence: of the data.
+    archive: address of a zip archive with the files; '' if there is none.
+    embedded: returns a copy that needs no file, if there is one.
+  """
+  name: str
+  files: tuple[files.FileSpec, ...]
+  schema: tabular.Schema
+  num_examples: int
+  num_features: int
+  num_classes: int
+  source: str
+  licence: str = 'CC BY 4.0'
+  archive: str = ''
+  embedded: Callable[[], tabular.Table] | None = None
+
+
+def _file(name: str, sha256: str) -> files.FileSpec:
+  return files.FileSpec(
+    name=name, sha256=sha256, alternatives=(f'{name}.gz',))
+
+
+def _source(number: int, title: str, doi: str) -> str:
+  return (f'the UCI Machine Learning Repository, data set {number} '
+          f'({title}), https://doi.org/{doi}')
+
+
+def _archive(number: int, slug: str) -> str:
+  return f'https://archive.ics.uci.edu/static/public/{number}/{slug}.zip'
+
+
+_SPECS = (
+  DatasetSpec(
+    name='adult',
+    files=(
+      _file('adult.data', '5b00264637dbfec36bdeaab5676b0b30'
+                          '9ff9eb788d63554ca0a249491c86603d'),
+      _file('adult.test', 'a2a9044bc167a35b2361efbabec64e89'
+                          'd69ce82d9790d2980119aac5fd7e9c05')),
+    schema=adult.SCHEMA,
+    num_examples=48_842,
+    num_features=108,
+    num_classes=2,
+    source=_source(2, 'Adult', '10.24432/C5XW20'),
+    archive=_archive(2, 'adult')),
+  DatasetSpec(
+    name='android_permissions',
+    files=(
+      _file('data.csv', '5764687009af15605f46941902d6a1c4'
+                        'c1a07618dfefb94a0275edb4869780ba'),),
+    schema=android_permissions.SCHEMA,
+    num_examples=29_332,
+    num_features=86,
+    num_classes=2,
+    source=_source(722, 'NATICUSdroid', '10.24432/C5FS64'),
+    archive=_archive(722, 'naticusdroid+android+permissions+dataset')),
+  DatasetSpec(
+    name='breast_cancer',
+    files=(
+      _file('wdbc.data', 'd606af411f3e5be8a317a5a8b652b425'
+                         'aaf0ff38ca683d5327ffff94c3695f4a'),),
+    schema=breast_cancer.SCHEMA,
+    num_examples=569,
+    num_features=30,
+    num_classes=2,
+    source=_source(17, 'Breast Cancer Wisconsin (Diagnostic)',
+                   '10.24432/C5DW2B'),
+    archive=_archive(17, 'breast+cancer+wisconsin+diagnostic'),
+    embedded=breast_cancer.embedded),
+  DatasetSpec(
+    name='default_credit',
+    files=(
+      _file('UCI_Credit_Card.csv', '5c69a6b4e167dac42c4b22665330404f'
+                                   'e49928a198de44d2d061b800cb65f9b1'),),
+    schema=default_credit.SCHEMA,
+    num_examples=30_000,
+    num_features=33,
+    num_classes=2,
+    # No archive: there the table is a spreadsheet, here its CSV rendering.
+    source=_source(350, 'Default of Credit Card Clients, as CSV',
+                   '10.24432/C55S3H')),
+  DatasetSpec(
+    name='dropout',
+    files=(
+      _file('data.csv', '3ef126de5cefff26eb11fbb4237f1a14'
+                        '01cb64b488e2f1d598c23cedeb4c45ae'),),
+    schema=dropout.SCHEMA,
+    num_examples=4_424,
+    num_features=247,
+    num_classes=3,
+    source=_source(697, 'Predict Students\' Dropout and Academic Success',
+                   '10.24432/C5MC89'),
+    archive=_archive(
+      697, 'predict+students+dropout+and+academic+success')),
+  DatasetSpec(
+    name='german_credit',
+    files=(
+      _file('german.data', 'b21f3d81db8071257d5ff1deaeba1fd4'
+                           '303b62712e6fcc9715c7a86202cb5871'),),
+    schema=german_credit.SCHEMA,
+    num_examples=1_000,
+    num_features=63,
+    num_classes=2,
+    source=_source(144, 'Statlog (German Credit Data)', '10.24432/C5NC77'),
+    archive=_archive(144, 'statlog+german+credit+data')),
+  DatasetSpec(
+    name='nursery',
+    files=(
+      _file('nursery.data', '8e0389c3dd37590248a921c2726d869e'
+                            'e96b817761a35eb8416afa24f31f931d'),),
+    schema=nursery.SCHEMA,
+    num_examples=12_960,
+    num_features=27,
+    num_classes=5,
+    source=_source(76, 'Nursery', '10.24432/C5P88W'),
+    archive=_archive(76, 'nursery')),
+)
+
+DATASETS = types.MappingProxyType({spec.name: spec for spec in _SPECS})
+"""Specification of each data set by its name; read-only."""
+
+
+def names() -> tuple[str, ...]:
+  """Returns the names that `load` knows, sorted."""
+  return tuple(sorted(DATASETS))
+
+
+def load(name: str, *, data_dir: str | os.PathLike | None = None,
+         download: bool = False) -> Dataset:
+  """Reads a data set from its original files and encodes it.
+
+  Guarantee: rows are encoded one by one with public constants.
+
+  Args:
+    name: one of `names()`.
+    data_dir: folder with the files; default $DPJAX_DATA_DIR.
+    download: whether files that are missing may be downloaded to `data_dir`;
+      the network is never used otherwise.
+
+  Returns:
+    The data set, x [n, p] float32 in [-1, 1] and y [n] int32. Breast cancer
+    comes from scikit-learn's copy where the file is missing.
+
+  Raises:
+    ValueError: for an unknown name, or a file that is not the original.
+    FileNotFoundError: for a missing file; says where to get it.
+  """
+  spec = DATASETS[errors.check_choice('dataset', name, DATASETS)]
+  missing = tuple(file for file in spec.files
+                  if files.find(file, name, data_dir=data_dir) is None)
+  if missing and download and spec.archive:
+    files.fetch(missing, name, url=spec.archive, data_dir=data_dir)
+    missing = ()
+  if missing and spec.embedded is not None:
+    tables = (spec.embedded(),)
+  else:
+    tables = tuple(_read(file, spec, data_dir=data_dir) for file in spec.files)
+  parts = [tabular.encode(table, spec.schema) for table in tables]
+  return Dataset(
+    name=name,
+    x=jnp.asarray(np.concatenate([part.x for part in parts])),
+    y=jnp.asarray(np.concatenate([part.y for part in parts])),
+    num_classes=spec.num_classes,
+    feature_names=spec.schema.feature_names)
+
+
+def _read(file, spec, *, data_dir) -> tabular.Table:
+  content = files.read(file, spec.name, source=spec.source, data_dir=data_dir)
+  return tabular.parse(content, spec.schema, file=file.name)

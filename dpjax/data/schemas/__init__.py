@@ -1,0 +1,15 @@
+"""One module per data set: its columns, bounds and categories, as constants.
+
+The bounds are round numbers of the domain and the categories are those of
+the published documentation; neither is computed from the records.
+"""
+
+__all__ = [
+  'adult',
+  'android_permissions',
+  'breast_cancer',
+  'default_credit',
+  'dropout',
+  'german_credit',
+  'nursery',
+]

@@ -1,0 +1,69 @@
+"""Adult (census income): 14 features; is the income above 50,000 dollars?
+
+Categories are those of the published `adult.names`, with '?' (unknown) as
+one more where it occurs. Bounds: age and hours as the census codes them,
+years of schooling 1 to 16 by definition, weights and money by order of
+magnitude.
+"""
+
+from dpjax.data import columns
+from dpjax.data import tabular
+
+_WORKCLASS = (
+  'Private', 'Self-emp-not-inc', 'Self-emp-inc', 'Federal-gov', 'Local-gov',
+  'State-gov', 'Without-pay', 'Never-worked', '?')
+
+_EDUCATION = (
+  'Bachelors', 'Some-college', '11th', 'HS-grad', 'Prof-school',
+  'Assoc-acdm', 'Assoc-voc', '9th', '7th-8th', '12th', 'Masters', '1st-4th',
+  '10th', 'Doctorate', '5th-6th', 'Preschool')
+
+_MARITAL_STATUS = (
+  'Married-civ-spouse', 'Divorced', 'Never-married', 'Separated', 'Widowed',
+  'Married-spouse-absent', 'Married-AF-spouse')
+
+_OCCUPATION = (
+  'Tech-support', 'Craft-repair', 'Other-service', 'Sales',
+  'Exec-managerial', 'Prof-specialty', 'Handlers-cleaners',
+  'Machine-op-inspct', 'Adm-clerical', 'Farming-fishing',
+  'Transport-moving', 'Priv-house-serv', 'Protective-serv', 'Armed-Forces',
+  '?')
+
+_RELATIONSHIP = (
+  'Wife', 'Own-child', 'Husband', 'Not-in-family', 'Other-relative',
+  'Unmarried')
+
+_RACE = (
+  'White', 'Asian-Pac-Islander', 'Amer-Indian-Eskimo', 'Other', 'Black')
+
+_NATIVE_COUNTRY = (
+  'United-States', 'Cambodia', 'England', 'Puerto-Rico', 'Canada', 'Germany',
+  'Outlying-US(Guam-USVI-etc)', 'India', 'Japan', 'Greece', 'South', 'China',
+  'Cuba', 'Iran', 'Honduras', 'Philippines', 'Italy', 'Poland', 'Jamaica',
+  'Vietnam', 'Mexico', 'Portugal', 'Ireland', 'France',
+  'Dominican-Republic', 'Laos', 'Ecuador', 'Taiwan', 'Haiti', 'Columbia',
+  'Hungary', 'Guatemala', 'Nicaragua', 'Scotland', 'Thailand', 'Yugoslavia',
+  'El-Salvador', 'Trinadad&Tobago', 'Peru', 'Hong', 'Holand-Netherlands',
+  '?')
+
+SCHEMA = tabular.Schema(
+  # The second file opens with '|1x3 Cross validator' and ends each label
+  # with a full stop.
+  comment='|',
+  columns=(
+    columns.Numeric('age', 17, 90),
+    columns.Categorical('workclass', _WORKCLASS),
+    columns.Numeric('fnlwgt', 10_000, 1_500_000, scale='log'),
+    columns.Categorical('education', _EDUCATION),
+    columns.Numeric('education-num', 1, 16),
+    columns.Categorical('marital-status', _MARITAL_STATUS),
+    columns.Categorical('occupation', _OCCUPATION),
+    columns.Categorical('relationship', _RELATIONSHIP),
+    columns.Categorical('race', _RACE),
+    columns.Categorical('sex', ('Female', 'Male')),
+    columns.Numeric('capital-gain', 0, 100_000, scale='signed_log'),
+    columns.Numeric('capital-loss', 0, 5_000, scale='signed_log'),
+    columns.Numeric('hours-per-week', 1, 99),
+    columns.Categorical('native-country', _NATIVE_COUNTRY),
+    columns.Label('income', (('<=50K', '<=50K.'), ('>50K', '>50K.'))),
+  ))

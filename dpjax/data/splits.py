@@ -1,0 +1,72 @@
+"""Random splits of record numbers into training and test part."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax.typing import Array
+from dpjax.typing import PRNGKey
+
+
+class Split(NamedTuple):
+  """Disjoint record numbers.
+
+  Attributes:
+    train: [num_train] int32.
+    test: [num_test] int32.
+  """
+  train: Array
+  test: Array
+
+
+def train_test_split(key: PRNGKey, num_examples: int, *,
+                     test_fraction: float = 0.2) -> Split:
+  """Splits the records by one random permutation.
+
+  The sizes depend on the arguments alone, hence are static under jit:
+  round(test_fraction * num_examples) records are for test.
+
+  Args:
+    key: for the permutation.
+    num_examples: n, the number of records.
+    test_fraction: share of the test part, strictly between 0 and 1.
+
+  Returns:
+    Record numbers that together are 0, ..., n - 1, each once.
+
+  Raises:
+    ValueError: if a part would be empty.
+  """
+  errors.check_at_least('num_examples', num_examples, 2)
+  errors.check_open_unit('test_fraction', test_fraction)
+  num_test = round(test_fraction * num_examples)
+  if not 0 < num_test < num_examples:
+    raise ValueError(f'test_fraction {test_fraction} of {num_examples} '
+                     f'examples leaves one part empty')
+  order = jax.random.permutation(
+    key, jnp.arange(num_examples, dtype=jnp.int32))
+  num_train = num_examples - num_test
+  return Split(train=order[:num_train], test=order[num_train:])
+
+
+def take(split: Split, num_train: int) -> Split:
+  """Keeps the first `num_train` training records and the whole test part.
+
+  Since the order is random, this is a uniform subsample; smaller ones are
+  contained in larger ones.
+
+  Args:
+    split: from `train_test_split`.
+    num_train: number of training records to keep, at least 1.
+
+  Raises:
+    ValueError: if there are fewer than `num_train` training records.
+  """
+  errors.check_at_least('num_train', num_train, 1)
+  available = split.train.shape[0]
+  if num_train > available:
+    raise ValueError(f'num_train must be at most {available}, the size of '
+                     f'the training part, got {num_train}')
+  return split._replace(train=split.train[:num_train])
