@@ -100,7 +100,7 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
     ValueError: for delta out of range, or an event that the accountant does
       not cover under this adjacency.
   """
-  _check_delta(delta)
+  check_delta(delta)
   return float(_composed(event, adjacency, accountant).get_epsilon(delta))
 
 
@@ -127,7 +127,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
     ValueError: for a target, probability or step count out of range.
   """
   errors.check_positive('epsilon', target_epsilon)
-  _check_delta(target_delta)
+  check_delta(target_delta)
   errors.check_at_least('num_steps', num_steps, 1)
 
   def spent(multiplier: float, by: str = accountant) -> float:
@@ -189,7 +189,8 @@ class _Spender:
     return self._spent(self._multiplier)
 
 
-def _check_delta(value: float) -> None:
+def check_delta(value: float) -> None:
+  """Refuses a delta outside [1e-12, 1): `ValueError`, one line."""
   if not MIN_DELTA <= value < 1:
     raise ValueError(f'delta must lie in [{MIN_DELTA:g}, 1), got {value}')
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dpjax import errors
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
@@ -42,8 +43,9 @@ class FitResult(NamedTuple):
 def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         method: Method, optimizer: optax.GradientTransformation,
         records: Batch, rows: Array, allocation: str = 'optimal',
+        max_parallel: int | None = None,
         on_progress: Callable[[int, int], None] | None = None) -> FitResult:
-  """Trains L models at once: seeds, splits and noise levels, one program.
+  """Trains L models: seeds, splits and noise levels, one compiled program.
 
   Args:
     keys: [L] typed keys, one for each run.
@@ -55,16 +57,54 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     rows: [L, n] int32; which records each run trains on, n the
       `num_examples` of the plans.
     allocation: split of the noise over blocks, see `privacy.blocks`.
-    on_progress: called between chunks with (steps done, steps in all).
+    max_parallel: how many runs to advance at once; all by default. The
+      results do not depend on it.
+    on_progress: called between chunks with (steps done, steps in all), summed
+      over the batches of runs.
 
   Raises:
     ValueError: if the plans disagree with each other, with `rows` or with the
       method; or if a run was noised less than planned.
   """
   _check(keys, plans, method, rows)
-  plan = plans[0]
+  started = time.perf_counter()
+  num_runs = len(plans)
+  groups = _run_groups(num_runs, max_parallel)
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
+  inputs = [(keys[g], multipliers[g], rows[g]) for g in groups]
+  program = _compile(inputs[0], plans[0], model, method, optimizer, records,
+                     allocation)
+  compiled = time.perf_counter()
+  total = plans[0].num_steps * len(groups)
+  finished, done = [], 0
+  for group in inputs:
+    state, infos = program.init(*group[:2]), []
+    for length in chunk_lengths(plans[0].num_steps):
+      state, info = program.chunks[length](state, *group[1:], records)
+      infos.append(jax.tree.map(np.asarray, info))
+      done += length
+      if on_progress is not None:
+        on_progress(done, total)
+    info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
+    finished.append((jax.block_until_ready(state), info))
+  state = _concatenate([s for s, _ in finished], 0, num_runs, jnp.concatenate)
+  info = _concatenate([i for _, i in finished], 1, num_runs, np.concatenate)
+  return FitResult(state, info, tuple(p.event for p in plans),
+                   _measured_multipliers(info, plans, method),
+                   compiled - started, time.perf_counter() - compiled)
+
+
+class _Program(NamedTuple):
+  """Compiled for one number of runs: their start, and chunks by length."""
+  init: Callable
+  chunks: dict[int, Callable]
+
+
+def _compile(example, plan: TrainingPlan, model: Model, method: Method,
+             optimizer, records: Batch, allocation: str) -> _Program:
+  """Compiles everything a group of runs shaped like `example` needs."""
+  keys, multipliers, rows = example
 
   def transform_with(multiplier):
     return lambda key: steps.make_transform(
@@ -75,35 +115,41 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     return steps.init_state(key, model=model, method=method,
                             transform_of=transform_with(multiplier))
 
-  def run_chunk(length, state, multiplier, run_rows, records):
-    step = steps.make_step(method=method, sampler=plan.sampler,
-                           transform_of=transform_with(multiplier))
-    return jax.lax.scan(lambda s, _: step(s, records, run_rows), state,
-                        length=length)
+  def chunk(length):
 
-  started = time.perf_counter()
-  state = jax.jit(jax.vmap(init))(keys, multipliers)
-  lengths = chunk_lengths(plan.num_steps)
-  chunks = {
-      length: jax.jit(jax.vmap(lambda *a, n=length: run_chunk(n, *a),
-                               (0, 0, 0, None), (0, 1)), donate_argnums=0)
-              .lower(state, multipliers, rows, records).compile()
-      for length in set(lengths)
-  }
-  compiled = time.perf_counter()
-  infos, done = [], 0
-  for length in lengths:
-    state, info = chunks[length](state, multipliers, rows, records)
-    infos.append(jax.tree.map(np.asarray, info))
-    done += length
-    if on_progress is not None:
-      on_progress(done, plan.num_steps)
-  jax.block_until_ready(state.params)
-  finished = time.perf_counter()
-  info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
-  return FitResult(state, info, tuple(p.event for p in plans),
-                   _measured_multipliers(info, plans, method),
-                   compiled - started, finished - compiled)
+    def run(state, multiplier, run_rows, records):
+      step = steps.make_step(method=method, sampler=plan.sampler,
+                             transform_of=transform_with(multiplier))
+      return jax.lax.scan(lambda s, _: step(s, records, run_rows), state,
+                          length=length)
+
+    return jax.jit(jax.vmap(run, (0, 0, 0, None), (0, 1)), donate_argnums=0)
+
+  start = jax.jit(jax.vmap(init))
+  state = jax.eval_shape(start, keys, multipliers)
+  return _Program(start.lower(keys, multipliers).compile(), {
+      length: chunk(length).lower(state, multipliers, rows, records).compile()
+      for length in set(chunk_lengths(plan.num_steps))
+  })
+
+
+def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:
+  """Run numbers in groups of one size; the last repeats its last run."""
+  count = -(-num_runs // errors.check_at_least(
+      'max_parallel', max_parallel or num_runs, 1))
+  size = -(-num_runs // count)
+  numbers = np.minimum(np.arange(count * size), num_runs - 1)
+  return list(numbers.reshape(count, size))
+
+
+def _concatenate(trees, axis: int, num_runs: int, join):
+  """Joins groups along the axis of runs and drops the repeated ones."""
+
+  def leaf(*parts):
+    joined = join(parts, axis)
+    return joined[:num_runs] if axis == 0 else joined[:, :num_runs]
+
+  return jax.tree.map(leaf, *trees)
 
 
 def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:

@@ -1,0 +1,114 @@
+"""Figures in one style, the same bytes for the same rows.
+
+matplotlib is imported inside the functions: it is an extra, and nothing else
+needs it. Colours are those of Okabe and Ito, told apart by colour-blind
+readers, and each series has its own marker as well.
+"""
+
+from collections.abc import Sequence
+import math
+import os
+import pathlib
+import re
+from typing import Any
+
+COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
+           '#000000')
+MARKERS = 'osD^vP*'
+
+_STYLE = {
+    'axes.grid': True, 'axes.spines.right': False, 'axes.spines.top': False,
+    'font.family': 'DejaVu Sans', 'font.size': 9., 'grid.alpha': .3,
+    'legend.fontsize': 8., 'legend.frameon': False,
+    # Names inside an SVG are random unless salted.
+    'svg.hashsalt': 'dpjax', 'svg.fonttype': 'path',
+}
+_DIGEST = re.compile(r'rows sha256: ([0-9a-f]{64})')
+
+
+def _matplotlib() -> Any:
+  try:
+    import matplotlib
+    import matplotlib.figure  # no pyplot: a figure here needs no window
+  except ImportError as error:
+    raise ImportError('figures need matplotlib: pip install '
+                      'dpjax[plots]') from error
+  return matplotlib
+
+
+def new(num_rows: int = 1, num_columns: int = 1, *, width: float = 4.,
+        height: float = 3.) -> tuple[Any, Any]:
+  """Returns a figure in the style, and its axes.
+
+  Args:
+    num_rows: rows of axes.
+    num_columns: columns of axes.
+    width: of one axes, in inches.
+    height: of one axes, in inches.
+
+  Returns:
+    The figure, and an array of axes, [num_rows, num_columns].
+  """
+  matplotlib = _matplotlib()
+  with matplotlib.rc_context(_STYLE):
+    figure = matplotlib.figure.Figure(
+        figsize=(width * num_columns, height * num_rows),
+        layout='constrained')
+    return figure, figure.subplots(num_rows, num_columns, squeeze=False)
+
+
+def error_bars(ax: Any, xs: Sequence[float], means: Sequence[float],
+               ses: Sequence[float], label: str, *,
+               series: int | None = None) -> None:
+  """Draws means with one standard error to each side, joined by a line.
+
+  Args:
+    ax: the axes.
+    xs: where, [k].
+    means: [k].
+    ses: standard errors, [k]; no bar where NaN.
+    label: of the series, in the legend.
+    series: its colour and marker; the next unused one when None.
+  """
+  index = len(ax.containers) if series is None else series
+  ax.errorbar(xs, means, yerr=ses, label=label, capsize=2., linewidth=1.2,
+              markersize=4., color=COLOURS[index % len(COLOURS)],
+              marker=MARKERS[index % len(MARKERS)])
+
+
+def epsilon_axis(ax: Any, epsilons: Sequence[float]) -> None:
+  """Makes x a logarithmic epsilon axis with the finite values written out."""
+  values = sorted({float(epsilon) for epsilon in epsilons
+                   if math.isfinite(epsilon)})
+  ax.set_xscale('log')
+  ax.set_xticks(values, [f'{value:g}' for value in values])
+  ax.set_xticks([], minor=True)
+  ax.set_xlabel('epsilon')
+
+
+def save(figure: Any, path: str | os.PathLike, *, digest: str,
+         png: bool = False) -> None:
+  """Writes an SVG that says which rows it was drawn from.
+
+  Args:
+    figure: the figure.
+    path: ends in '.svg'.
+    digest: of the rows, see `records.digest`.
+    png: whether to write a PNG next to it too.
+  """
+  path = pathlib.Path(path)
+  if path.suffix != '.svg':
+    raise ValueError(f'a figure must be saved as .svg, got {path}')
+  with _matplotlib().rc_context(_STYLE):
+    figure.savefig(path, metadata={
+        'Date': None, 'Creator': 'dpjax',
+        'Description': f'rows sha256: {digest}'})
+    if png:
+      figure.savefig(path.with_suffix('.png'), dpi=200,
+                     metadata={'Software': None})
+
+
+def read_digest(path: str | os.PathLike) -> str | None:
+  """Returns the digest of the rows an SVG was drawn from, None if unknown."""
+  found = _DIGEST.search(pathlib.Path(path).read_text(encoding='utf-8'))
+  return found and found.group(1)

@@ -1,0 +1,73 @@
+"""Tables as text: aligned, and the same bytes for the same rows."""
+
+from collections.abc import Sequence
+import math
+
+from dpjax.report import summary
+
+_LATEX = {'\\': r'\textbackslash{}', '&': r'\&', '%': r'\%', '$': r'\$',
+          '#': r'\#', '_': r'\_', '{': r'\{', '}': r'\}',
+          '~': r'\textasciitilde{}', '^': r'\textasciicircum{}'}
+
+
+def number(value: float | None, *, digits: int = 3) -> str:
+  """Returns a number with fixed decimals; '-' when there is none."""
+  if value is None or math.isnan(value):
+    return '-'
+  return f'{value:.{digits}f}'
+
+
+def cell(ours: summary.Summary | None, *, digits: int = 3) -> str:
+  """Returns 'mean +- standard error'; '-' when not measured."""
+  if ours is None:
+    return '-'
+  mean = number(ours.mean, digits=digits)
+  if math.isnan(ours.standard_error):
+    return mean
+  return f'{mean} +- {number(ours.standard_error, digits=digits)}'
+
+
+def _check(headers: Sequence[str],
+           lines: Sequence[Sequence[object]]) -> list[list[str]]:
+  for line in lines:
+    if len(line) != len(headers):
+      raise ValueError(f'{len(headers)} headers but {len(line)} cells in '
+                       f'{list(line)}')
+  return [[str(text) for text in line] for line in lines]
+
+
+def markdown(headers: Sequence[str],
+             lines: Sequence[Sequence[object]]) -> str:
+  """Returns a Markdown table with aligned columns, ending in a line end."""
+  table = [[text.replace('|', r'\|').replace('\n', ' ') for text in line]
+           for line in [list(headers), *_check(headers, lines)]]
+  widths = [max(3, *map(len, column)) for column in zip(*table, strict=True)]
+  table.insert(1, ['-' * width for width in widths])
+  return ''.join(
+      '| ' + ' | '.join(text.ljust(width) for text, width
+                        in zip(line, widths, strict=True)) + ' |\n'
+      for line in table)
+
+
+def latex(headers: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+  """Returns the same table as a LaTeX tabular with booktabs rules."""
+  table = [' & '.join(''.join(_LATEX.get(sign, sign) for sign in text)
+                      for text in line) + r' \\' + '\n'
+           for line in [list(headers), *_check(headers, lines)]]
+  return (f'\\begin{{tabular}}{{{"l" * len(headers)}}}\n\\toprule\n{table[0]}'
+          f'\\midrule\n{"".join(table[1:])}\\bottomrule\n\\end{{tabular}}\n')
+
+
+def replace_block(text: str, name: str, body: str) -> str:
+  """Returns a text with what stands between two markers replaced.
+
+  The markers are `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
+
+  Raises:
+    ValueError: the markers are not there once each and in this order.
+  """
+  begin, end = f'<!-- begin: {name} -->', f'<!-- end: {name} -->'
+  start, stop = text.find(begin), text.find(end)
+  if not 0 <= start < stop or text.count(begin) + text.count(end) != 2:
+    raise ValueError(f'there must be one {begin} and then one {end}')
+  return f'{text[:start]}{begin}\n{body.strip()}\n{text[stop:]}'

@@ -1,0 +1,1 @@
+"""Experiments: what to run is data, and reports are functions of rows."""

@@ -1,0 +1,1 @@
+"""Accuracy of private training on seven tabular data sets."""

@@ -1,0 +1,134 @@
+"""Ours beside the printed table, and accuracy against epsilon."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import summary
+from dpjax.report import tables
+from dpjax.report import verdicts
+from experiments import papers
+from experiments.lip_tabular import sweep
+
+_KEYS = ('dataset', 'method', 'epsilon_requested', 'delta', 'n')
+_BAND = 0.015
+_METHODS = ('sgd', *sweep.METHODS)
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """One line for each data set, method and budget."""
+  accuracy = summary.over_seeds(rows, _KEYS, metric='test_accuracy')
+  noise = summary.over_seeds(rows, _KEYS, metric='noise_multiplier')
+  spent, seconds = {}, {}
+  for row in rows:
+    key = tuple(getattr(row, name) for name in _KEYS)
+    spent[key] = max(row.epsilon, spent.get(key, 0.0))
+    if row.metric == 'test_accuracy':
+      seconds.setdefault(key, []).append(row.wall_s)
+  lines = []
+  for key in sorted(accuracy, key=_order):
+    dataset, method, requested, delta, n = key
+    lines.append((
+        dataset, method, n, accuracy[key].count,
+        tables.cell(accuracy[key], digits=4), f'{requested:g}',
+        f'{spent[key]:.4g}', f'{delta:.3g}' if delta else '-',
+        f'{noise[key].mean:.4g}',
+        f'{sum(seconds[key]) / len(seconds[key]):.2f}'))
+  return ('Test accuracy on the held-out fifth, mean +- standard error over '
+          'seeds; epsilon is that of the event that ran, add-or-remove-one, '
+          'PLD; seconds of training for one run.\n\n' + tables.markdown(
+              ('data set', 'method', 'n', 'runs', 'accuracy',
+               'epsilon asked', 'epsilon spent', 'delta', 'noise multiplier',
+               'seconds'), lines))
+
+
+def _order(key: tuple) -> tuple:
+  dataset, method, requested, delta, n = key
+  return dataset, delta, _METHODS.index(method), requested, n
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Accuracy against epsilon, one panel for each data set."""
+  kept = [row for row in rows if not _is_table(row)]
+  accuracy = summary.over_seeds(kept, ('dataset', 'method',
+                                       'epsilon_requested'),
+                                metric='test_accuracy')
+  names = sorted({dataset for dataset, _, _ in accuracy}) or ['no rows']
+  columns = min(3, len(names))
+  drawn, axes = plots.new(-(-len(names) // columns), columns)
+  for panel, ax in enumerate(axes.flat):
+    if panel >= len(names):
+      ax.set_visible(False)
+      continue
+    _draw(ax, names[panel], accuracy)
+  axes.flat[0].legend()
+  return drawn
+
+
+def _draw(ax: Any, name: str, accuracy) -> None:
+  """One data set: a line for each method, the non-private one level."""
+  finite = sorted({epsilon for dataset, _, epsilon in accuracy
+                   if dataset == name and math.isfinite(epsilon)})
+  for series, method in enumerate(sweep.METHODS):
+    found = [(epsilon, accuracy[name, method, epsilon]) for epsilon in finite
+             if (name, method, epsilon) in accuracy]
+    if found:
+      plots.error_bars(ax, [e for e, _ in found], [a.mean for _, a in found],
+                       [a.standard_error for _, a in found], method,
+                       series=series)
+  ceiling = accuracy.get((name, 'sgd', math.inf))
+  if ceiling is not None:
+    ax.axhline(ceiling.mean, color='0.4', linestyle='--', linewidth=1,
+               label='sgd (not private)')
+  if finite:
+    plots.epsilon_axis(ax, finite)
+  ax.set_title(name)
+  ax.set_ylabel('test accuracy')
+
+
+def _is_table(row: records.Row) -> bool:
+  return '/kind=table,' in row.id
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Every printed cell of Table 5.4 beside ours at the same budget."""
+  kept = [row for row in rows if _is_table(row)]
+  accuracy = summary.over_seeds(kept, ('dataset', 'method'),
+                                metric='test_accuracy')
+  return [
+      _compare(line, method, accuracy.get((line.dataset, method)))
+      for line in papers.TABLE_5_4 for method in sweep.METHODS
+  ]
+
+
+def _compare(line: papers.TabularAccuracy, method: str,
+             ours: summary.Summary | None) -> verdicts.Verdict:
+  claim = f'{line.dataset}, {method} at epsilon {line.epsilon:g}'
+  printed = getattr(line, method)
+  shown = tables.number(printed)
+  if ours is None:
+    return verdicts.Verdict(claim, shown, '-', verdicts.NOT_RUN, 'no rows')
+  cell = tables.cell(ours)
+  if printed is None:
+    return verdicts.Verdict(claim, shown, cell, verdicts.NOT_COMPARABLE,
+                            'the cell is missing in the text')
+  gap = ours.mean - printed
+  if abs(gap) <= _BAND:
+    return verdicts.Verdict(claim, shown, cell, verdicts.AGREES,
+                            f'within {_BAND:g}')
+  return verdicts.Verdict(claim, shown, cell, verdicts.DIFFERS,
+                          f'{gap:+.3f}: {_why(method, gap)}')
+
+
+def _why(method: str, gap: float) -> str:
+  """The reasons that are known for a gap."""
+  if gap > 0:
+    return ('scaling, widths and hyperparameters of the table are not given; '
+            'ours are in the recipes')
+  if method == 'dp_sgd':
+    return 'fewer training records (a fifth is held out), one recipe for all'
+  return ('the printed method divides by the largest activation of the batch '
+          'and counts one noised layer, so its epsilon does not hold; ours '
+          'does')

@@ -1,0 +1,83 @@
+"""Names of the experiments; a module is imported when its name is asked for.
+
+An experiment is a package with
+  sweep.py   SETTINGS and SMOKE, tuples of one frozen dataclass; and, where of
+             use, TAGS: tag -> predicate or tuple of settings, BATCHED: names
+             of the fields whose settings are run together, ARTEFACT: what of
+             which paper it is about, COST: hours on which device.
+  run.py     run(settings, data_dir, progress) -> iterator of (setting, rows).
+  report.py  table(rows), verdict(rows) and, where of use, figure(rows).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import importlib
+from typing import Any, NamedTuple
+
+from dpjax.report import records
+from experiments import selection
+
+EXPERIMENTS = {
+    'lip_tabular': 'experiments.lip_tabular',
+}
+
+Results = Iterator[tuple[selection.Setting, list[records.Row]]]
+Run = Callable[[Sequence[selection.Setting], str | None,
+                Callable[..., None]], Results]
+
+
+class Experiment(NamedTuple):
+  """An experiment, ready to be run or reported.
+
+  Attributes:
+    name: first part of its ids.
+    settings: the whole sweep.
+    smoke: the same kind of settings, done in seconds.
+    tags: name -> which settings.
+    batched: fields in which settings that are run together may differ.
+    artefact: what of which paper it is about.
+    cost: hours on which device.
+    run: (settings of one group, data_dir, progress) -> (setting, rows) of
+      each, as they are finished.
+    report: module with table, verdict and maybe figure.
+  """
+  name: str
+  settings: tuple[selection.Setting, ...]
+  smoke: tuple[selection.Setting, ...]
+  tags: Mapping[str, selection.Tag]
+  batched: tuple[str, ...]
+  artefact: str
+  cost: str
+  run: Run
+  report: Any
+
+
+def _lazy_run(path: str) -> Run:
+  def run(settings, data_dir, progress):
+    # JAX comes in here only: to list or to report needs none.
+    module = importlib.import_module(f'{path}.run')
+    return module.run(settings, data_dir, progress)
+  return run
+
+
+def load(name: str) -> Experiment:
+  """Imports an experiment by name.
+
+  Raises:
+    ValueError: no experiment has this name, or its sweep is not usable.
+  """
+  if name not in EXPERIMENTS:
+    raise ValueError(f'no experiment {name!r}; there is '
+                     f'{", ".join(sorted(EXPERIMENTS))}')
+  path = EXPERIMENTS[name]
+  sweep = importlib.import_module(f'{path}.sweep')
+  batched = tuple(getattr(sweep, 'BATCHED', ()))
+  return Experiment(
+      name=name,
+      settings=selection.check(name, sweep.SETTINGS, batched),
+      smoke=selection.check(name, sweep.SMOKE, batched),
+      tags=dict(getattr(sweep, 'TAGS', {})),
+      batched=batched,
+      artefact=getattr(sweep, 'ARTEFACT', name),
+      cost=getattr(sweep, 'COST', '-'),
+      run=_lazy_run(path),
+      report=importlib.import_module(f'{path}.report'))

@@ -1,0 +1,166 @@
+"""Which settings to run: ids, tags, filters, shards and groups.
+
+A setting is a frozen dataclass of plain values. Order in, order out: nothing
+here depends on anything but the settings, so that any machine cuts the same
+sweep into the same shards.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+import re
+from typing import Any
+
+Setting = Any
+"""An instance of a frozen dataclass of plain values."""
+
+Tag = Callable[[Setting], bool] | tuple
+
+_PLAIN = re.compile(r'[^\s,=/]+')
+
+
+def format_value(value: Any) -> str:
+  """Returns a plain value as it stands in an id: 0.5, 8, true, none, 64x64."""
+  if value is None or isinstance(value, bool):
+    return str(value).lower()
+  if isinstance(value, tuple):
+    return 'x'.join(map(format_value, value)) or 'none'
+  if isinstance(value, float):
+    return repr(int(value)) if value.is_integer() else repr(value)
+  text = str(value)
+  if not isinstance(value, (int, str)) or not _PLAIN.fullmatch(text):
+    raise ValueError('a setting must hold numbers, tuples of them and text '
+                     f'without blanks or any of ",=/", got {value!r}')
+  return text
+
+
+def _field_values(setting: Setting) -> dict[str, str]:
+  return {field.name: format_value(getattr(setting, field.name))
+          for field in dataclasses.fields(setting)}
+
+
+def setting_id(name: str, setting: Setting) -> str:
+  """Returns the readable id: 'toy/dataset=adult,epsilon=0.5,seed=3'."""
+  pairs = (f'{key}={value}' for key, value in _field_values(setting).items())
+  return f'{name}/{",".join(pairs)}'
+
+
+def check(name: str, settings: Sequence[Setting],
+          batched: Sequence[str]) -> tuple[Setting, ...]:
+  """Returns the settings of a sweep, once they are known to be usable."""
+  kinds = {type(setting) for setting in settings}
+  if len(kinds) != 1 or not dataclasses.is_dataclass(kind := kinds.pop()):
+    raise ValueError(f'{name}: settings must be one or more instances of '
+                     'one dataclass')
+  fields = [field.name for field in dataclasses.fields(kind)]
+  if not set(batched) <= set(fields):
+    raise ValueError(f'{name}: BATCHED must be among {", ".join(fields)}; '
+                     f'got {", ".join(batched)}')
+  seen = set()
+  for setting in settings:
+    id_ = setting_id(name, setting)
+    if id_ in seen:
+      raise ValueError(f'{id_} is there twice')
+    seen.add(id_)
+  return tuple(settings)
+
+
+def with_tag(settings: Sequence[Setting], tags: Mapping[str, Tag],
+             tag: str) -> tuple[Setting, ...]:
+  """Returns the settings of a tag: a predicate, or a tuple of settings."""
+  if tag not in tags:
+    raise ValueError(f'no tag {tag!r}; there is '
+                     f'{", ".join(sorted(tags)) or "none"}')
+  rule = tags[tag]
+  kept = tuple(setting for setting in settings
+               if (rule(setting) if callable(rule) else setting in rule))
+  if not kept:
+    raise ValueError(f'no setting has the tag {tag!r}')
+  return kept
+
+
+def _same(written: str, value: str) -> bool:
+  """Whether a value given on the command line means this one: 0.50 is 0.5."""
+  if written == value:
+    return True
+  try:
+    return float(written) == float(value)
+  except ValueError:
+    return False
+
+
+def _parse_only(only: Iterable[str]) -> dict[str, list[str]]:
+  wanted: dict[str, list[str]] = {}
+  for text in only:
+    key, equals, values = text.partition('=')
+    if not (key and equals and all(values.split(','))):
+      raise ValueError(f'--only must be key=value[,value], got {text!r}')
+    wanted.setdefault(key, []).extend(values.split(','))
+  return wanted
+
+
+def only(settings: Sequence[Setting],
+         filters: Iterable[str]) -> tuple[Setting, ...]:
+  """Returns the settings that pass filters of the form 'key=value[,value]'.
+
+  Values of one key, in one filter or several, are alternatives; different
+  keys must all match.
+
+  Raises:
+    ValueError: a key or a value does not exist, or nothing passes.
+  """
+  filters = tuple(filters)
+  table = [_field_values(setting) for setting in settings]
+  kept = [True] * len(settings)
+  for key, wanted in _parse_only(filters).items():
+    if key not in table[0]:
+      raise ValueError(f'no key {key!r} to filter by; there is '
+                       f'{", ".join(table[0])}')
+    there = list(dict.fromkeys(line[key] for line in table))
+    for value in wanted:
+      if not any(_same(value, other) for other in there):
+        raise ValueError(f'no setting has {key}={value}; there is '
+                         f'{key}={",".join(there)}')
+    kept = [keep and any(_same(value, line[key]) for value in wanted)
+            for keep, line in zip(kept, table, strict=True)]
+  passed = tuple(setting for setting, keep
+                 in zip(settings, kept, strict=True) if keep)
+  if not passed:
+    raise ValueError(f'no setting passes all of {" ".join(filters)}')
+  return passed
+
+
+def groups(settings: Iterable[Setting],
+           batched: Sequence[str]) -> list[tuple[Setting, ...]]:
+  """Returns settings that differ in batched fields only, together.
+
+  They are run together, because a `vmap` trains them at once.
+  """
+  found: dict[tuple[str, ...], list[Setting]] = {}
+  for setting in settings:
+    key = tuple(value for name, value in _field_values(setting).items()
+                if name not in batched)
+    found.setdefault(key, []).append(setting)
+  return [tuple(group) for group in found.values()]
+
+
+def shard(settings: Sequence[Setting], batched: Sequence[str],
+          text: str) -> tuple[Setting, ...]:
+  """Returns the part of one of n machines; the parts are all, each once.
+
+  Whole groups are dealt in turn, so that what is trained at once stays
+  together; single settings, when there are fewer groups than shards.
+
+  Args:
+    settings: all, on each machine the same.
+    batched: fields in which the settings of a group may differ.
+    text: 'i/n' with i from 1 to n.
+  """
+  match = re.fullmatch(r'(\d+)/(\d+)', text)
+  index, count = map(int, match.groups()) if match else (0, 0)
+  if not 1 <= index <= count:
+    raise ValueError(f'--shard must be i/n with i from 1 to n, got {text!r}')
+  parts = groups(settings, batched)
+  if len(parts) < count:
+    parts = [(setting,) for part in parts for setting in part]
+  mine = {id(setting) for part in parts[index - 1::count] for setting in part}
+  return tuple(setting for setting in settings if id(setting) in mine)

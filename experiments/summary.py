@@ -1,0 +1,117 @@
+"""What a run leaves behind: `summary.json` and `params.npz`."""
+
+import dataclasses
+import io
+import json
+import math
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpjax import tree
+from dpjax.report import files
+from experiments import environment as environments
+from experiments import training
+
+NAME = 'summary.json'
+PARAMS = 'params.npz'
+
+
+def summarize(result: training.TrainingResult,
+              environment: environments.Environment) -> dict[str, Any]:
+  """Everything needed to check a run's claim again, in plain values.
+
+  `epsilon` belongs to the event that ran and is null for a non-private run;
+  `epsilon_requested` is what was asked for. Entries under
+  `private_diagnostics` are exact statistics of the private data: not covered
+  by epsilon, not to be published.
+  """
+  config, plan = result.config, result.plan
+  private = plan.noise_multiplier is not None
+  return {
+      'method': config.method,
+      'dataset': config.dataset,
+      'n': result.num_train,
+      'num_test': result.num_test,
+      'epsilon_requested': config.epsilon if private else None,
+      'epsilon': result.epsilon if private else None,
+      'epsilon_valid': True,
+      'epsilon_rdp': _second_opinion(result),
+      'delta': config.delta if private else None,
+      'adjacency': config.adjacency,
+      'accountant': config.accountant,
+      'event': repr(plan.event),
+      'noise_multiplier': plan.noise_multiplier,
+      'joint_noise_multiplier': (result.joint_noise_multiplier
+                                 if private else None),
+      'num_blocks': len(result.l2_sensitivity) if private else 0,
+      'l2_sensitivity': list(result.l2_sensitivity) if private else [],
+      'sampling_prob': plan.sampler.sampling_prob,
+      'expected_batch_size': plan.sampler.expected_batch_size,
+      'num_steps': plan.num_steps,
+      'num_parameters': tree.count(result.params),
+      'test_accuracy': result.test_accuracy,
+      'compile_seconds': result.compile_seconds,
+      'train_seconds': result.train_seconds,
+      'wall_seconds': result.compile_seconds + result.train_seconds,
+      'seed': config.seed,
+      'device': environment.device,
+      'commit': environment.commit,
+      'versions': environment.versions,
+      'private_diagnostics': {'num_nonfinite': result.num_nonfinite},
+      'config': dataclasses.asdict(config),
+  }
+
+
+def _second_opinion(result: training.TrainingResult) -> float | None:
+  """The epsilon by Renyi accounting, where that accountant covers the event."""
+  if result.plan.noise_multiplier is None:
+    return None
+  try:
+    value = result.plan.epsilon(result.config.delta, accountant='rdp')
+  except ValueError:
+    return None
+  return value if math.isfinite(value) else None
+
+
+def find(folder: pathlib.Path,
+         config: training.TrainingConfig) -> dict[str, Any] | None:
+  """The summary in `folder`, if it is of this configuration.
+
+  Args:
+    folder: where a run may have been written.
+    config: what is asked for now; what it leaves open matches anything.
+
+  Raises:
+    ValueError: if the folder holds a run of another configuration.
+  """
+  path = folder / NAME
+  if not path.exists():
+    return None
+  try:
+    summary = json.loads(path.read_text())
+    theirs = summary['config']
+  except (ValueError, KeyError, TypeError) as error:
+    raise ValueError(f'{path} is not a summary: {error}') from None
+  for name, value in dataclasses.asdict(config).items():
+    if value is not None and theirs.get(name) != value:
+      raise ValueError(f'{path} is of another configuration: {name} = '
+                       f'{theirs.get(name)}, now {value}; use another '
+                       '--output_dir')
+  return summary
+
+
+def write(folder: pathlib.Path, summary: dict[str, Any],
+          result: training.TrainingResult) -> None:
+  """Writes parameters, then the summary: a folder with one is complete."""
+  folder.mkdir(parents=True, exist_ok=True)
+  flat, _ = jax.tree_util.tree_flatten_with_path(result.params)
+  buffer = io.BytesIO()
+  np.savez(buffer, **{
+      '/'.join(entry.key for entry in path): leaf for path, leaf in flat
+  })
+  files.replace(folder / PARAMS, buffer.getvalue())
+  text = json.dumps(summary, indent=2, allow_nan=False) + '\n'
+  files.replace(folder / NAME, text.encode())

@@ -1,0 +1,1 @@
+"""Command lines. Each has worked commands in its `--help`."""

@@ -1,0 +1,50 @@
+"""Runs a command line so that bad input costs one line, not a traceback."""
+
+from collections.abc import Callable, Sequence
+import sys
+
+from absl import app
+from absl import logging
+
+from launch import flags as shared
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def check_no_arguments(argv: Sequence[str]) -> None:
+  """Refuses words on the command line that are no flags."""
+  if len(argv) > 1:
+    raise ValueError(f'unexpected {" ".join(argv[1:])}; see --help')
+
+
+def _format(error: BaseException) -> str:
+  lines = str(error).strip().splitlines() or [type(error).__name__]
+  # Errors of libraries have many lines; ours have one.
+  more = ' ... (all of it with --traceback)' if len(lines) > 1 else ''
+  return lines[0] + more
+
+
+def run_main(main: Callable[[Sequence[str]], int | None]) -> None:
+  """Parses flags, calls main, and exits with what it returns.
+
+  Bad input, that is ValueError, OSError and ImportError (an extra that is
+  not installed), gives one line on stderr and exit status 2; an interrupt
+  gives 130. `--traceback` shows the whole error instead.
+  """
+  def guarded(argv: Sequence[str]) -> int | None:
+    # Libraries tell of every backend they do not find; --verbosity shows it.
+    if not logging.get_verbosity() > 0 and '--verbosity' not in str(sys.argv):
+      logging.set_verbosity(logging.WARNING)
+    try:
+      return main(argv)
+    except (ValueError, OSError, ImportError) as error:
+      if shared.TRACEBACK.value:
+        raise
+      print(f'error: {_format(error)}', file=sys.stderr)
+      return BAD_INPUT
+    except KeyboardInterrupt:
+      print('interrupted', file=sys.stderr)
+      return INTERRUPTED
+
+  app.run(guarded)

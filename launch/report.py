@@ -1,0 +1,225 @@
+"""Makes tables and figures from rows, and says which are out of date.
+
+The table and figure of one experiment, and the tables in the READMEs:
+  python -m launch.report --experiment=lip_tabular
+
+The same of rows made elsewhere, written beside them and printed:
+  python -m launch.report --experiment=lip_tabular --rows_dir=results --png
+
+Whether everything committed is what the rows give; changes nothing:
+  python -m launch.report --check
+"""
+
+from collections.abc import Sequence
+import os
+import pathlib
+import sys
+
+from absl import flags
+
+from dpjax.report import files
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import tables
+from dpjax.report import verdicts
+from experiments import engine
+from experiments import environment
+from experiments import registry
+from experiments import selection
+from launch import errors
+from launch import flags as shared
+
+for _name in ('experiment', 'traceback'):
+  flags.declare_key_flag(_name)
+
+_ROWS_DIR = flags.DEFINE_string(
+    'rows_dir', None, 'Folder with rows.csv; the committed results of the '
+    'experiment when not given.')
+_CHECK = flags.DEFINE_bool(
+    'check', False, 'Change nothing; fail if something is out of date.')
+_PNG = flags.DEFINE_bool(
+    'png', False, 'Write figure.png next to figure.svg.')
+
+TABLE = 'table.md'
+FIGURE = 'figure.svg'
+
+
+def results_dir(root: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns the folder of the committed results of an experiment."""
+  return root / 'experiments' / name / 'results'
+
+
+def _coverage(experiment: registry.Experiment,
+              rows: Sequence[records.Row]) -> str:
+  """Returns how much of the sweep has rows, in words."""
+  done = records.ids(rows)
+  known = {selection.setting_id(experiment.name, setting)
+           for setting in experiment.settings}
+  text = f'{len(done & known)} of {len(known)} settings'
+  others = len(done - known)
+  return text + (f' and {others} not of this sweep' if others else '')
+
+
+def _names(rows: Sequence[records.Row], column: str) -> str:
+  return ', '.join(sorted({getattr(row, column) for row in rows})) or '-'
+
+
+def render_table(experiment: registry.Experiment,
+                 rows: Sequence[records.Row]) -> str:
+  """Returns the text of `table.md`."""
+  found = verdicts.check(experiment.report.verdict(rows))
+  return f'''# {experiment.artefact}
+
+{experiment.report.table(rows).strip()}
+
+## Claims
+
+{verdicts.markdown(found)}
+Rows: {_coverage(experiment, rows)}, made on {_names(rows, 'device')} with
+JAX {_names(rows, 'jax')} by code {_names(rows, 'commit')};
+sha256 {records.digest(rows)}.
+
+Made by `python -m launch.report --experiment={experiment.name}`.
+'''
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+  files.replace(path, text.encode())
+  print(f'wrote {path}', file=sys.stderr)
+
+
+def write_results(experiment: registry.Experiment, folder: pathlib.Path, *,
+                  png: bool = False) -> str:
+  """Writes table and figure beside the rows; returns the table."""
+  rows = records.sort(records.read(folder / engine.ROWS))
+  table = render_table(experiment, rows)
+  _write(folder / TABLE, table)
+  if hasattr(experiment.report, 'figure'):
+    plots.save(experiment.report.figure(rows), folder / FIGURE,
+               digest=records.digest(rows), png=png)
+    print(f'wrote {folder / FIGURE}', file=sys.stderr)
+  return table
+
+
+def check_results(experiment: registry.Experiment,
+                  folder: pathlib.Path) -> list[str]:
+  """Returns a line for each file that is not what the rows give."""
+  rows = records.sort(records.read(folder / engine.ROWS))
+  stale = []
+  table = folder / TABLE
+  if not table.exists():
+    stale.append(f'{table}: not there')
+  elif table.read_text(encoding='utf-8') != render_table(experiment, rows):
+    stale.append(f'{table}: not what the rows give')
+  figure = folder / FIGURE
+  # The bytes of a figure depend on the version of matplotlib: the rows that
+  # it was drawn from do not.
+  if hasattr(experiment.report, 'figure'):
+    if not figure.exists():
+      stale.append(f'{figure}: not there')
+    elif plots.read_digest(figure) != records.digest(rows):
+      stale.append(f'{figure}: drawn from other rows')
+  return stale
+
+
+def render_indices(root: pathlib.Path) -> dict[pathlib.Path, tuple[str, str]]:
+  """Returns path -> (block, text) of the tables inside the READMEs."""
+  index, results = [], []
+  for name in sorted(registry.EXPERIMENTS):
+    experiment = registry.load(name)
+    path = results_dir(root, name) / engine.ROWS
+    rows = records.sort(records.read(path)) if path.exists() else []
+    found = verdicts.check(experiment.report.verdict(rows)) if rows else []
+    index.append((
+        name, experiment.artefact,
+        f'`python -m launch.sweep --experiment={name}`', experiment.cost,
+        _coverage(experiment, rows), verdicts.tally(found) or 'not run'))
+    results += [(name, *verdict) for verdict in found] or [
+        (name, experiment.artefact, '-', '-', verdicts.NOT_RUN, 'no rows')]
+  return {
+      root / 'experiments' / 'README.md': ('index', tables.markdown(
+          ('name', 'artefact', 'command', 'cost', 'rows', 'verdicts'),
+          index)),
+      root / 'README.md': ('results', tables.markdown(
+          ('experiment', *verdicts.HEADERS), results))}
+
+
+def update_indices(root: pathlib.Path, *, check: bool) -> list[str]:
+  """Renews the tables in the READMEs, or says which are out of date."""
+  stale = []
+  for path, (block, body) in render_indices(root).items():
+    text = path.read_text(encoding='utf-8')
+    try:
+      fresh = tables.replace_block(text, block, body)
+    except ValueError as error:
+      raise ValueError(f'{path}: {error}') from error
+    if text == fresh:
+      continue
+    if check:
+      stale.append(f'{path}: {block} is not what the rows give')
+    else:
+      _write(path, fresh)
+  return stale
+
+
+def _find(root: pathlib.Path, name: str | None,
+          rows_dir: str | None) -> dict[str, pathlib.Path]:
+  """Returns name -> folder of what the flags ask for."""
+  if rows_dir and not name:
+    raise ValueError('--rows_dir needs --experiment')
+  if name:
+    folder = pathlib.Path(rows_dir) if rows_dir else results_dir(root, name)
+    registry.load(name)  # an unknown name comes before a missing folder
+    if not (folder / engine.ROWS).exists():
+      raise FileNotFoundError(
+          f'no rows in {folder}; make some with python -m launch.sweep '
+          f'--experiment={name} --output_dir={folder}')
+    return {name: folder}
+  folders = {name: results_dir(root, name)
+             for name in sorted(registry.EXPERIMENTS)}
+  return {name: folder for name, folder in folders.items()
+          if any((folder / file).exists()
+                 for file in (engine.ROWS, TABLE, FIGURE))}
+
+
+def report(root: pathlib.Path, name: str | None = None, *,
+           rows_dir: str | os.PathLike | None = None, check: bool = False,
+           png: bool = False) -> list[str]:
+  """Writes or checks what is made from rows; prints tables it writes.
+
+  Args:
+    root: folder with `README.md` and `experiments`.
+    name: of one experiment; None for all that have results.
+    rows_dir: folder of its rows, then the READMEs stay as they are; None for
+      the committed results.
+    check: whether to change nothing.
+    png: whether to draw figures as PNG too.
+
+  Returns:
+    A line for each file that is out of date; none unless checking.
+  """
+  stale = []
+  for found, folder in _find(root, name, rows_dir).items():
+    experiment = registry.load(found)
+    if check:
+      stale += check_results(experiment, folder)
+    else:
+      print(write_results(experiment, folder, png=png))
+  if not rows_dir:
+    stale += update_indices(root, check=check)
+  return stale
+
+
+def main(argv: Sequence[str]) -> int:
+  """Does what the flags ask for; returns the exit status."""
+  errors.check_no_arguments(argv)
+  stale = report(environment.ROOT, shared.EXPERIMENT.value,
+                 rows_dir=_ROWS_DIR.value, check=_CHECK.value,
+                 png=_PNG.value)
+  for line in stale:
+    print(line, file=sys.stderr)
+  return 1 if stale else 0
+
+
+if __name__ == '__main__':
+  errors.run_main(main)

@@ -1,0 +1,124 @@
+r"""Runs the settings of an experiment that have no rows yet.
+
+A smoke run, done in seconds:
+  python -m launch.sweep --experiment=lip_tabular --smoke \
+    --output_dir=results/smoke
+
+Two data sets of the whole sweep, the second of four machines; the same
+command again goes on where it was interrupted:
+  python -m launch.sweep --experiment=lip_tabular --data_dir=data \
+    --output_dir=results --only=dataset=adult,dropout --shard=2/4
+
+What there is to run (without --experiment: which experiments there are):
+  python -m launch.sweep --experiment=lip_tabular --list
+"""
+
+from collections.abc import Iterator, Sequence
+import contextlib
+import shlex
+import signal
+import sys
+
+from absl import flags
+
+from experiments import engine
+from experiments import registry
+from experiments import selection
+from launch import errors
+from launch import flags as shared
+
+for _name in ('experiment', 'output_dir', 'data_dir', 'traceback'):
+  flags.declare_key_flag(_name)
+
+_SMOKE = flags.DEFINE_bool(
+    'smoke', False, 'Run the smoke sweep: toy values, seconds.')
+_TAG = flags.DEFINE_string(
+    'tag', None, 'Run only the settings with this tag of the experiment.')
+_ONLY = flags.DEFINE_multi_string(
+    'only', [], 'Run only settings with one of these values, as '
+    'key=value[,value]; may be repeated, and then all keys must match.')
+_SHARD = flags.DEFINE_string(
+    'shard', None, 'Run the i-th of n parts, as i/n with i from 1 to n.')
+_RESUME = flags.DEFINE_bool(
+    'resume', True, 'Skip settings that have rows; with --noresume a folder '
+    'with rows is refused.')
+_APPEND_ANYWAY = flags.DEFINE_bool(
+    'append_anyway', False, 'Add to rows of another configuration.')
+_LIST = flags.DEFINE_bool(
+    'list', False, 'Print the ids of the settings and run none.')
+
+
+def _command(name: str) -> str:
+  """Returns the command that makes these rows, on whatever machine."""
+  words = ['python', '-m', 'launch.sweep', f'--experiment={name}']
+  words += ['--smoke'] if _SMOKE.value else []
+  words += [f'--tag={_TAG.value}'] if _TAG.value else []
+  words += [f'--only={text}' for text in _ONLY.value]
+  words += [f'--shard={_SHARD.value}'] if _SHARD.value else []
+  return shlex.join(words)
+
+
+def _print_experiments() -> None:
+  for name in sorted(registry.EXPERIMENTS):
+    experiment = registry.load(name)
+    tags = ', '.join(sorted(experiment.tags)) or 'none'
+    print(f'{name}: {experiment.artefact}; {len(experiment.settings)} '
+          f'settings; tags: {tags}; cost: {experiment.cost}')
+
+
+@contextlib.contextmanager
+def _interrupt_on_sigterm() -> Iterator[None]:
+  """Ends a sweep that a scheduler stops as Ctrl-C does."""
+  def interrupt(signum, frame):
+    raise KeyboardInterrupt
+  before = signal.signal(signal.SIGTERM, interrupt)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGTERM, before)
+
+
+def _run(experiment: registry.Experiment,
+         settings: Sequence[selection.Setting],
+         options: engine.Options) -> int:
+  try:
+    with _interrupt_on_sigterm():
+      engine.run_sweep(experiment, settings, options, sys.stderr)
+  except KeyboardInterrupt:
+    print('interrupted; no finished row is lost. The same command goes on:\n'
+          f'  python -m launch.sweep {shlex.join(sys.argv[1:])}',
+          file=sys.stderr)
+    return errors.INTERRUPTED
+  print(f'{options.rows_path} has the rows of {len(settings)} settings; now\n'
+        f'  python -m launch.report --experiment={experiment.name} '
+        f'--rows_dir={shlex.quote(str(options.output_dir))}')
+  return 0
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs or lists what the flags select; returns the exit status."""
+  errors.check_no_arguments(argv)
+  if not shared.EXPERIMENT.value:
+    if _LIST.value:
+      _print_experiments()
+      return 0
+    raise ValueError('--experiment must be one of '
+                     f'{", ".join(sorted(registry.EXPERIMENTS))}')
+  experiment = registry.load(shared.EXPERIMENT.value)
+  settings = engine.select(
+      experiment, smoke=_SMOKE.value, tag=_TAG.value, only=_ONLY.value,
+      shard=_SHARD.value)
+  if _LIST.value:
+    for setting in settings:
+      print(selection.setting_id(experiment.name, setting))
+    return 0
+  if not shared.OUTPUT_DIR.value:
+    raise ValueError('--output_dir must be given')
+  return _run(experiment, settings, engine.Options(
+      output_dir=shared.OUTPUT_DIR.value, data_dir=shared.DATA_DIR.value,
+      smoke=_SMOKE.value, resume=_RESUME.value,
+      append_anyway=_APPEND_ANYWAY.value, command=_command(experiment.name)))
+
+
+if __name__ == '__main__':
+  errors.run_main(main)

@@ -1,0 +1,256 @@
+r"""Trains one private model, or one for each value of a comma list.
+
+One run; the breast cancer data come with scikit-learn:
+  python -m launch.train --dataset=breast_cancer --method=lip_dp_sgd \
+    --epsilon=1 --seed=0 --output_dir=results/one
+
+A sweep over budgets and depths, three seeds each, one folder for each run:
+  python -m launch.train --dataset=breast_cancer --method=dp_sgd \
+    --epsilon=0.5,1,2,4 --depth=0,1,2 --seed=0,1,2 --output_dir=results/sweep
+
+Another data set, from the original files in data/adult, on fewer records:
+  python -m launch.train --dataset=adult --data_dir=data --method=dp_sgd \
+    --epsilon=1 --delta=1e-6 --num_examples=1000,10000 --output_dir=results/n
+
+Each run writes summary.json (its epsilon is that of the event that ran, and
+can be computed again from the file alone) and params.npz. A folder that holds
+the run already is not run again; one that holds another run is refused.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import pathlib
+import sys
+from typing import Any
+
+from absl import flags
+
+from dpjax.report import tables
+from experiments import environment as environments
+from experiments import progress as progress_lib
+from experiments import selection
+from experiments import summary as summaries
+from experiments import training
+from launch import errors
+from launch import flags as shared
+
+for _name in ('output_dir', 'data_dir', 'traceback'):
+  flags.declare_key_flag(_name)
+
+_DEFAULTS = training.TrainingConfig(dataset='', method='')
+
+_DATASET = flags.DEFINE_string(
+    'dataset', 'breast_cancer', 'Name of the data set: adult, '
+    'android_permissions, breast_cancer, default_credit, dropout, '
+    'german_credit or nursery.')
+_METHOD = flags.DEFINE_string(
+    'method', 'dp_sgd', f'One of {", ".join(training.METHODS)}.')
+_EPSILON = flags.DEFINE_string(
+    'epsilon', '1', 'Privacy budget, > 0; a comma list sweeps.')
+_DELTA = flags.DEFINE_string(
+    'delta', None, 'Probability in [1e-12, 1), or 1/n with n the number of '
+    'training records. Default: 1/n^1.1.')
+_NUM_EXAMPLES = flags.DEFINE_string(
+    'num_examples', None, 'Training records to use, at most those not held '
+    'out (the default); a comma list sweeps.')
+_DEPTH = flags.DEFINE_string(
+    'depth', str(_DEFAULTS.depth), 'Hidden layers, >= 0; a comma list sweeps.')
+_SEED = flags.DEFINE_string(
+    'seed', '0', 'Seed of split, initialisation, batches and noise, >= 0; a '
+    'comma list sweeps. A known seed is for research: whoever knows it can '
+    'take the noise off again.')
+
+_ADJACENCY = flags.DEFINE_enum(
+    'adjacency', _DEFAULTS.adjacency, ['add_or_remove_one', 'replace_one'],
+    'Which data sets are neighbours.')
+_ACCOUNTANT = flags.DEFINE_enum(
+    'accountant', _DEFAULTS.accountant, ['pld', 'rdp'],
+    'Calibrates the noise and states epsilon.')
+_NUM_STEPS = flags.DEFINE_integer(
+    'num_steps', None, 'Training steps. Default: 100 below 2000 records, '
+    'else 400.')
+_BATCH_SIZE = flags.DEFINE_float(
+    'batch_size', None, 'Expected size of a Poisson batch, at most '
+    'num_examples. Default: half of them, at most 1024.')
+_MAX_BATCH_SIZE = flags.DEFINE_integer(
+    'max_batch_size', None, 'Records computed at once; larger batches are '
+    'worked off in parts. No effect on results or privacy.')
+_MICROBATCH_SIZE = flags.DEFINE_integer(
+    'microbatch_size', None, 'Records whose gradients dp_sgd holds in memory '
+    'at once. Default: the whole batch.')
+_WIDTH = flags.DEFINE_integer(
+    'width', _DEFAULTS.width, 'Units of every hidden layer.')
+_ACTIVATION = flags.DEFINE_enum(
+    'activation', _DEFAULTS.activation, ['relu', 'sigmoid', 'tanh'],
+    'Of the hidden layers.')
+_TEMPERATURE = flags.DEFINE_float(
+    'temperature', _DEFAULTS.temperature, 'Divides the logits in the loss.')
+_OPTIMIZER = flags.DEFINE_enum(
+    'optimizer', _DEFAULTS.optimizer, list(training.OPTIMIZERS),
+    'What uses the noisy gradient.')
+_SCHEDULE = flags.DEFINE_enum(
+    'schedule', _DEFAULTS.schedule, list(training.SCHEDULES),
+    'Of the learning rate.')
+_LEARNING_RATE = flags.DEFINE_float(
+    'learning_rate', None, 'At the start. Default: from the method.')
+_CLIP_NORM = flags.DEFINE_float(
+    'clip_norm', _DEFAULTS.clip_norm, 'dp_sgd: l2 bound of one record\'s '
+    'gradient.')
+_WEIGHT_NORM = flags.DEFINE_float(
+    'weight_norm', None, 'Lipschitz methods: bound of every weight matrix in '
+    'spectral norm. Default: from the method.')
+_INPUT_RADIUS = flags.DEFINE_float(
+    'input_radius', None, 'Lipschitz methods: records are projected on this '
+    'l2 ball. Default: from the method.')
+_HIDDEN_RADIUS = flags.DEFINE_float(
+    'hidden_radius', None, 'Lipschitz methods: hidden activations are '
+    'projected on this l2 ball. Default: from the method.')
+_LOGIT_CLIP = flags.DEFINE_float(
+    'logit_clip', None, 'Lipschitz methods: bound of one record\'s cotangent '
+    'at the logits. Default: from the method.')
+_ALLOCATION = flags.DEFINE_enum(
+    'allocation', _DEFAULTS.allocation, ['equal', 'global', 'optimal'],
+    'How the noise is split over the layers.')
+
+_SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')
+
+
+def _numbers(name: str, text: str | None, kind: type) -> list[Any]:
+  """The values of a comma list; one None for a flag that was not given."""
+  if text is None:
+    return [None]
+  try:
+    values = [kind(part) for part in text.split(',')]
+  except ValueError:
+    what = 'integers' if kind is int else 'numbers'
+    raise ValueError(f'--{name} must be {what} separated by commas, got '
+                     f'{text!r}') from None
+  if len(set(values)) < len(values):
+    raise ValueError(f'--{name} must not repeat a value, got {text!r}')
+  return values
+
+
+def _delta() -> dict[str, float]:
+  """The fields that --delta sets."""
+  text = _DELTA.value
+  if text is None:
+    return {}
+  if text.replace(' ', '') == '1/n':
+    return {'delta_power': 1.0}
+  try:
+    return {'delta': float(text)}
+  except ValueError:
+    raise ValueError(f'--delta must be a number or 1/n, got {text!r}') from None
+
+
+def _configs() -> list[training.TrainingConfig]:
+  """The configurations that the flags ask for, checked."""
+  base = training.TrainingConfig(
+      dataset=_DATASET.value, method=_METHOD.value,
+      adjacency=_ADJACENCY.value, accountant=_ACCOUNTANT.value,
+      num_steps=_NUM_STEPS.value, batch_size=_BATCH_SIZE.value,
+      max_batch_size=_MAX_BATCH_SIZE.value,
+      microbatch_size=_MICROBATCH_SIZE.value, width=_WIDTH.value,
+      activation=_ACTIVATION.value, temperature=_TEMPERATURE.value,
+      optimizer=_OPTIMIZER.value, schedule=_SCHEDULE.value,
+      learning_rate=_LEARNING_RATE.value, clip_norm=_CLIP_NORM.value,
+      weight_norm=_WEIGHT_NORM.value, input_radius=_INPUT_RADIUS.value,
+      hidden_radius=_HIDDEN_RADIUS.value, logit_clip=_LOGIT_CLIP.value,
+      allocation=_ALLOCATION.value, **_delta())
+  swept = [_numbers('epsilon', _EPSILON.value, float),
+           _numbers('num_examples', _NUM_EXAMPLES.value, int),
+           _numbers('depth', _DEPTH.value, int),
+           _numbers('seed', _SEED.value, int)]
+  return [
+      training.check(dataclasses.replace(
+          base, **dict(zip(_SWEPT, values, strict=True))))
+      for values in itertools.product(*swept)
+  ]
+
+
+def _folders(configs: Sequence[training.TrainingConfig],
+             output_dir: str) -> list[pathlib.Path]:
+  """The folder of each run: output_dir itself if there is one run only."""
+  root = pathlib.Path(output_dir)
+  if len(configs) == 1:
+    return [root]
+  varying = [name for name in _SWEPT
+             if len({getattr(config, name) for config in configs}) > 1]
+  return [root / ','.join(f'{name}={getattr(config, name)}'
+                          for name in varying) for config in configs]
+
+
+def _announce(config, plan) -> None:
+  """Says what will be spent, before anything is."""
+  what = f'{config.method} on {config.dataset}, n = {config.num_examples}'
+  if plan.noise_multiplier is None:
+    print(f'{what}: not private (epsilon = inf)')
+    return
+  print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
+        f'{config.adjacency}; {config.num_steps} steps of sampling rate '
+        f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
+        f'{plan.noise_multiplier:.5g}')
+  if config.delta >= 1 / config.num_examples:
+    print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
+          'one record at random would be as private', file=sys.stderr)
+
+
+def _run(configs: Sequence[training.TrainingConfig],
+         folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
+  """Trains what is not there yet; returns the summaries of all."""
+  found = [summaries.find(folder, config)
+           for folder, config in zip(folders, configs, strict=True)]
+  pending = [config for config, summary in zip(configs, found, strict=True)
+             if summary is None]
+  if len(pending) < len(configs):
+    print(f'{len(configs) - len(pending)} of {len(configs)} runs are there '
+          'already')
+  where = dict(zip(configs, folders, strict=True))
+  progress = progress_lib.Progress(len(pending), sys.stderr)
+  environment = environments.current()
+  made = {}
+  for group in selection.groups(pending, ('seed', 'epsilon')):
+    progress.start_group(len(group))
+    results = training.train(
+        group, data_dir=shared.DATA_DIR.value, on_plan=_announce,
+        on_progress=lambda done, total: progress.fraction(done / total))
+    for config, result in zip(group, results, strict=True):
+      made[config] = summaries.summarize(result, environment)
+      summaries.write(where[config], made[config], result)
+      progress.finish()
+  progress.close()
+  return [summary or made[config]
+          for config, summary in zip(configs, found, strict=True)]
+
+
+def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
+  def text(value, digits=4):
+    return 'inf' if value is None else f'{value:.{digits}g}'
+  headers = ('method', 'n', 'depth', 'seed', 'epsilon asked', 'epsilon spent',
+             'delta', 'noise multiplier', 'test accuracy', 'seconds')
+  return tables.markdown(headers, [
+      (s['method'], s['n'], s['config']['depth'], s['seed'],
+       text(s['epsilon_requested']), text(s['epsilon'], 5),
+       '-' if s['delta'] is None else text(s['delta'], 3),
+       '0' if s['noise_multiplier'] is None else text(s['noise_multiplier']),
+       f'{s["test_accuracy"]:.4f}', f'{s["train_seconds"]:.2f}')
+      for s in all_summaries
+  ])
+
+
+def main(argv: Sequence[str]) -> int:
+  """Trains what the flags ask for; returns the exit status."""
+  errors.check_no_arguments(argv)
+  if not shared.OUTPUT_DIR.value:
+    raise ValueError('--output_dir must be given')
+  configs = _configs()
+  folders = _folders(configs, shared.OUTPUT_DIR.value)
+  all_summaries = _run(configs, folders)
+  print(_table(all_summaries), end='')
+  print(f'written to {shared.OUTPUT_DIR.value}')
+  return 0
+
+
+if __name__ == '__main__':
+  errors.run_main(main)

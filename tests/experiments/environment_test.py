@@ -1,0 +1,49 @@
+"""The commit of the code is known in its repository and nowhere else."""
+
+import subprocess
+
+import pytest
+
+from experiments import environment
+
+
+def _git(root, *arguments):
+  subprocess.run(('git', '-C', root, '-c', 'user.name=a', '-c',
+                  'user.email=a@b', *arguments), check=True,
+                 capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path):
+  """Returns a repository with code and results in one commit."""
+  root = tmp_path.resolve() / 'code'
+  results = root / 'experiments' / 'toy' / 'results'
+  results.mkdir(parents=True)
+  (results / 'rows.csv').write_text('a')
+  (root / 'code.py').write_text('a')
+  _git(root, 'init', '-q')
+  _git(root, 'add', '.')
+  _git(root, 'commit', '-q', '-m', 'first')
+  return root
+
+
+def test_commit_of_a_repository(repository):
+  clean = environment.commit(repository)
+  assert len(clean) == 10 and int(clean, 16)
+  results = repository / 'experiments' / 'toy' / 'results'
+  (results / 'rows.csv').write_text('b')
+  assert environment.commit(repository) == clean
+  (repository / 'code.py').write_text('b')
+  assert environment.commit(repository) == f'{clean}-dirty'
+
+
+def test_commit_is_unknown_elsewhere(repository, tmp_path):
+  assert environment.commit(tmp_path / 'none') == 'unknown'
+  # A copy installed inside the repository of something else.
+  assert environment.commit(repository / 'experiments') == 'unknown'
+
+
+def test_current_has_device_and_versions():
+  found = environment.current()
+  assert found.device and found.jax == found.versions['jax'] != 'unknown'
+  assert found.versions['numpy'] != 'unknown'

@@ -1,0 +1,1 @@
+"""A small experiment to test the engine with."""

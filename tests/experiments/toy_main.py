@@ -1,0 +1,23 @@
+"""Runs a command line with the toy experiment: toy_main.py sweep FLAGS.
+
+No JAX is imported, so that a test can afford many of these.
+"""
+
+import importlib
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+from experiments import environment  # noqa: E402
+from experiments import registry  # noqa: E402
+from launch import errors  # noqa: E402
+
+if __name__ == '__main__':
+  registry.EXPERIMENTS.clear()
+  registry.EXPERIMENTS['toy'] = 'toy'
+  environment.current = lambda: environment.Environment(
+      'cpu', '1', environment.commit(), {'jax': '1'})
+  environment.commit = lambda: 'c0'
+  errors.run_main(importlib.import_module(f'launch.{sys.argv.pop(1)}').main)

@@ -1,0 +1,90 @@
+"""Figures are the same bytes for the same rows, and say which rows."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from dpjax.report import plots
+
+DIGEST = 'ab' * 32
+
+
+def _figure(shift=0.):
+  figure, axes = plots.new()
+  ax = axes[0, 0]
+  plots.error_bars(ax, [.5, 2., 8.], [.7 + shift, .8, .9], [.01, .02, .01],
+                   'ours')
+  plots.error_bars(ax, [.5, 2., 8.], [.6, .7, .8], [.01, float('nan'), .01],
+                   'theirs')
+  plots.epsilon_axis(ax, [8., .5, float('inf'), 2., .5])
+  ax.legend()
+  return figure
+
+
+def test_svg_is_deterministic(tmp_path):
+  plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
+  plots.save(_figure(), tmp_path / 'b.svg', digest=DIGEST)
+  plots.save(_figure(.01), tmp_path / 'c.svg', digest=DIGEST)
+  first = (tmp_path / 'a.svg').read_bytes()
+  assert first == (tmp_path / 'b.svg').read_bytes()
+  assert first != (tmp_path / 'c.svg').read_bytes()
+  assert b'<dc:date>' not in first
+
+
+def test_svg_says_which_rows_it_shows(tmp_path):
+  plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
+  assert plots.read_digest(tmp_path / 'a.svg') == DIGEST
+  (tmp_path / 'b.svg').write_text('<svg/>')
+  assert plots.read_digest(tmp_path / 'b.svg') is None
+
+
+def test_png_is_written_only_when_asked_for(tmp_path):
+  plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
+  assert not (tmp_path / 'a.png').exists()
+  plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST, png=True)
+  assert (tmp_path / 'a.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_figure_is_an_svg(tmp_path):
+  with pytest.raises(ValueError, match='must be saved as .svg'):
+    plots.save(_figure(), tmp_path / 'a.pdf', digest=DIGEST)
+
+
+def test_series_differ_in_colour_and_marker():
+  figure = _figure()
+  lines = [bars[0] for bars in figure.axes[0].containers]
+  assert [line.get_color() for line in lines] == list(plots.COLOURS[:2])
+  assert [line.get_marker() for line in lines] == list(plots.MARKERS[:2])
+  plots.error_bars(figure.axes[0], [1.], [1.], [1.], 'again', series=0)
+  assert figure.axes[0].containers[-1][0].get_color() == plots.COLOURS[0]
+  assert len(plots.COLOURS) == len(plots.MARKERS) == len(set(plots.MARKERS))
+
+
+def test_epsilon_axis_is_logarithmic_with_its_values():
+  ax = _figure().axes[0]
+  assert ax.get_xscale() == 'log'
+  np.testing.assert_array_equal(ax.get_xticks(), [.5, 2., 8.])
+  assert [text.get_text() for text in ax.get_xticklabels()] == [
+      '0.5', '2', '8']
+
+
+def test_grid_of_axes():
+  figure, axes = plots.new(2, 3, width=2., height=1.)
+  assert axes.shape == (2, 3)
+  assert tuple(figure.get_size_inches()) == (6., 2.)
+
+
+def test_the_style_does_not_leak():
+  import matplotlib
+  before = matplotlib.rcParams['svg.hashsalt']
+  _figure()
+  assert matplotlib.rcParams['svg.hashsalt'] == before
+
+
+def test_without_matplotlib_one_line_says_what_to_do(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'matplotlib', None)
+  with pytest.raises(ImportError) as caught:
+    plots.new()
+  assert 'pip install dpjax[plots]' in str(caught.value)
+  assert '\n' not in str(caught.value)

@@ -1,0 +1,140 @@
+"""Means and tests against formulas by hand and enumeration."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.report import summary
+
+
+def _enumerate(differences):
+  """Two-sided p by all sign vectors, at the mid-ranks observed."""
+  ranks = stats.rankdata(np.abs(differences))
+  observed = min(ranks[np.array(differences) > 0].sum(),
+                 ranks[np.array(differences) < 0].sum())
+  sums = [ranks[np.array(signs)].sum() for signs
+          in itertools.product([False, True], repeat=len(ranks))]
+  as_small = sum(min(total, ranks.sum() - total) <= observed + 1e-9
+                 for total in sums)
+  return observed, as_small / len(sums)
+
+
+def test_summary_by_hand():
+  found = summary.summarise([1., 2., 6.])
+  # Squared deviations 4, 1, 9: variance 14 / 2 with ddof=1.
+  assert found.mean == 3.
+  assert found.median == 2.
+  assert found.count == 3
+  assert found.standard_error == pytest.approx(math.sqrt(7 / 3), rel=1e-12)
+
+
+def test_one_value_has_no_standard_error():
+  found = summary.summarise([2.])
+  assert found.mean == 2. and math.isnan(found.standard_error)
+  with pytest.raises(ValueError, match='at least one'):
+    summary.summarise([])
+
+
+def test_groups_by_columns_and_seed(make_row):
+  rows = [make_row(seed=seed, method=method, value=seed + shift)
+          for seed in (1, 0) for method, shift in (('b', 10.), ('a', 0.))]
+  rows.append(make_row(metric='loss', value=99.))
+  found = summary.group(rows, ('dataset', 'method'), metric='accuracy')
+  assert list(found) == [('adult', 'a'), ('adult', 'b')]
+  assert found['adult', 'a'] == {0: 0., 1: 1.}
+  assert list(found['adult', 'b'].items()) == [(0, 10.), (1, 11.)]
+  means = summary.over_seeds(rows, ('method',), metric='accuracy')
+  assert {key: value.mean for key, value in means.items()} == {
+      ('a',): .5, ('b',): 10.5}
+
+
+def test_a_mean_over_different_settings_is_refused(make_row):
+  rows = [make_row(method='a'), make_row(method='b')]
+  with pytest.raises(ValueError, match='seed 0 of accuracy is there twice'):
+    summary.over_seeds(rows, ('dataset',), metric='accuracy')
+
+
+def test_an_unknown_column_is_named(make_row):
+  with pytest.raises(ValueError, match='no column colour; there are exper'):
+    summary.group([make_row()], ('colour',), metric='accuracy')
+
+
+def test_differences_pair_seeds():
+  assert summary.differences({2: 5., 0: 1., 7: 9.}, {0: .5, 2: 1.}) == [
+      .5, 4.]
+
+
+def test_wilcoxon_of_one_sided_differences():
+  found = summary.wilcoxon(range(1, 11))
+  assert found == summary.SignedRank(0., .001953125, 10)
+  assert summary.wilcoxon(-np.arange(1, 11)) == found
+
+
+def test_wilcoxon_of_ten_rejects_up_to_eight():
+  for statistic in range(0, 28):
+    # Negative signs on ranks that add up to the statistic.
+    left, signs = statistic, np.ones(10)
+    for rank in range(10, 0, -1):
+      if rank <= left:
+        left -= rank
+        signs[rank - 1] = -1
+    found = summary.wilcoxon(signs * np.arange(1, 11))
+    assert found.statistic == statistic
+    assert (found.p_value <= .05) == (statistic <= 8)
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_wilcoxon_equals_scipy_and_enumeration(seed):
+  draws = np.random.default_rng(seed).normal(.5, 1., size=10)
+  found = summary.wilcoxon(draws)
+  theirs = stats.wilcoxon(draws, method='exact')
+  assert found.statistic == theirs.statistic
+  assert found.p_value == pytest.approx(theirs.pvalue, rel=1e-12)
+  assert (found.statistic, found.p_value) == _enumerate(draws)
+
+
+@pytest.mark.parametrize('values', [
+    [1., 1., -1., 2., 3., 3., 3., -4.], [1., 1.], [2., -2., 2., -2., 5.]])
+def test_wilcoxon_is_exact_with_ties(values):
+  found = summary.wilcoxon(values)
+  assert (found.statistic, found.p_value) == _enumerate(values)
+
+
+def test_wilcoxon_ties_what_rounding_parts():
+  parted = [.9 - .8, .8 - .7, -(.7 - .6), .35]
+  assert len(set(np.abs(parted[:3]))) > 1
+  assert summary.wilcoxon(parted) == summary.wilcoxon([.1, .1, -.1, .35])
+
+
+def test_wilcoxon_drops_zeros():
+  assert summary.wilcoxon([0., 1., 2., 0., -3.]) == summary.wilcoxon(
+      [1., 2., -3.])
+  assert summary.wilcoxon([0., 0.]) == summary.SignedRank(0., 1., 0)
+
+
+def test_wilcoxon_is_monotone_and_never_above_one():
+  assert summary.wilcoxon([1., -1.]).p_value == 1.
+  assert summary.wilcoxon([1., 2., -3.]).p_value == 1.
+
+
+def test_wilcoxon_refuses_nan():
+  with pytest.raises(ValueError, match='finite'):
+    summary.wilcoxon([1., math.nan])
+
+
+def test_holm_by_hand():
+  # Sorted .01 .02 .03 .04 times 4 3 2 1, then the largest so far.
+  assert summary.holm([.04, .01, .03, .02]) == pytest.approx(
+      [.06, .04, .06, .06])
+  assert summary.holm([.5, .6]) == [1., 1.]
+  assert summary.holm([.2]) == [.2]
+  assert summary.holm([]) == []
+
+
+def test_holm_refuses_what_is_no_p_value():
+  for value in (-.1, 1.1, math.nan):
+    with pytest.raises(ValueError, match='must lie in'):
+      summary.holm([.5, value])
