@@ -1,0 +1,8 @@
+"""Does an implementation keep its claim? Tests against what really ran.
+
+Modules, in import order: bounds, claims, whitebox.
+
+An audit can refute a claim, never prove it: what survives is "not falsified".
+"""
+
+__all__ = ['bounds', 'claims', 'whitebox']
