@@ -31,7 +31,7 @@ from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train import methods
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
-from dpjax.typing import Batch, Params
+from dpjax.typing import Params
 from experiments import recipes
 
 METHODS = ('sgd', 'dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')
@@ -93,7 +93,7 @@ class TrainingConfig:
   depth: int = 1
   width: int = 16
   activation: str = 'tanh'
-  temperature: float = 1.0
+  temperature: float | None = None
   optimizer: str = 'sgd'
   schedule: str = 'cosine'
   learning_rate: float | None = None
@@ -156,8 +156,8 @@ def check(config: TrainingConfig) -> TrainingConfig:
                'microbatch_size'):
     if getattr(config, name) is not None:
       errors.check_at_least(name, getattr(config, name), 1)
-  for name in ('batch_size', 'delta_power', 'learning_rate', 'clip_norm', 'weight_norm',
-               'input_radius', 'hidden_radius', 'logit_clip',
+  for name in ('batch_size', 'delta_power', 'learning_rate', 'clip_norm',
+               'weight_norm', 'input_radius', 'hidden_radius', 'logit_clip',
                'temperature'):
     if getattr(config, name) is not None:
       errors.check_positive(name, getattr(config, name))
@@ -239,7 +239,8 @@ def make_optimizer(config: TrainingConfig) -> optax.GradientTransformation:
   """The optimiser; whatever it does to noisy means is post-processing."""
   rate = config.learning_rate
   if config.schedule == 'cosine':
-    rate = optax.cosine_decay_schedule(rate, config.num_steps)
+    decay = optax.cosine_decay_schedule(rate, config.num_steps)
+    rate = lambda count: decay(count.astype(jnp.float32))
   makers = {'sgd': optax.sgd, 'adam': optax.adam,
             'momentum': functools.partial(optax.sgd, momentum=0.9)}
   return makers[config.optimizer](rate)
@@ -262,16 +263,17 @@ def split_rows(config: TrainingConfig, num_examples: int) -> splits.Split:
   return splits.take(split, config.num_examples)
 
 
-def train(configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
-          on_plan: Callable[[TrainingConfig, TrainingPlan], None] | None = None,
-          on_progress: Callable[[int, int], None] | None = None
-          ) -> list[TrainingResult]:
+def train(
+    configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
+    on_plans: Callable[[list], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[TrainingResult]:
   """Trains configurations that differ in seed and epsilon only.
 
   Args:
     configs: one or more.
     data_dir: folder of the data sets.
-    on_plan: called with each plan before training starts.
+    on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called now and then with (steps done, steps in all).
 
   Raises:
@@ -288,9 +290,8 @@ def train(configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
   available = total - round(first.test_fraction * total)
   configs = [resolve(c, num_available=available) for c in configs]
   plans = [make_plan(config) for config in configs]
-  if on_plan is not None:
-    for config, plan in zip(configs, plans, strict=True):
-      on_plan(config, plan)
+  if on_plans is not None:
+    on_plans(list(zip(configs, plans, strict=True)))
   return _fit(configs, plans, dataset, on_progress)
 
 
@@ -298,16 +299,15 @@ def _fit(configs, plans, dataset, on_progress) -> list[TrainingResult]:
   first = configs[0]
   model = make_model(first, dataset)
   parts = [split_rows(config, dataset.x.shape[0]) for config in configs]
-  records = Batch(dataset.x, dataset.y)
   result = loop.fit(
       jnp.stack([run_key(config) for config in configs]), plans=plans,
       model=model, method=make_method(first, model),
-      optimizer=make_optimizer(first), records=records,
+      optimizer=make_optimizer(first), records=dataset.records,
       rows=jnp.stack([part.train for part in parts]),
       allocation=first.allocation, on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model))
   accuracies = evaluate.accuracies(
-      model.apply, result.state.params, records,
+      model.apply, result.state.params, dataset.records,
       jnp.stack([part.test for part in parts]))
   epsilons = {plan: _epsilon(config, plan)
               for config, plan in zip(configs, plans, strict=True)}

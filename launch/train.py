@@ -85,7 +85,8 @@ _ACTIVATION = flags.DEFINE_enum(
     'activation', _DEFAULTS.activation, ['relu', 'sigmoid', 'tanh'],
     'Of the hidden layers.')
 _TEMPERATURE = flags.DEFINE_float(
-    'temperature', _DEFAULTS.temperature, 'Divides the logits in the loss.')
+    'temperature', None, 'Divides the logits in the loss. Default: from the '
+    'method.')
 _OPTIMIZER = flags.DEFINE_enum(
     'optimizer', _DEFAULTS.optimizer, list(training.OPTIMIZERS),
     'What uses the noisy gradient.')
@@ -181,9 +182,16 @@ def _folders(configs: Sequence[training.TrainingConfig],
                           for name in varying) for config in configs]
 
 
+def _announce_all(plans) -> None:
+  """Says what will be spent, before anything is; once for all seeds."""
+  for config, plan in plans:
+    if config.seed == plans[0][0].seed:
+      _announce(config, plan)
+
+
 def _announce(config, plan) -> None:
-  """Says what will be spent, before anything is."""
-  what = f'{config.method} on {config.dataset}, n = {config.num_examples}'
+  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
+          f'depth {config.depth}')
   if plan.noise_multiplier is None:
     print(f'{what}: not private (epsilon = inf)')
     return
@@ -213,7 +221,7 @@ def _run(configs: Sequence[training.TrainingConfig],
   for group in selection.groups(pending, ('seed', 'epsilon')):
     progress.start_group(len(group))
     results = training.train(
-        group, data_dir=shared.DATA_DIR.value, on_plan=_announce,
+        group, data_dir=shared.DATA_DIR.value, on_plans=_announce_all,
         on_progress=lambda done, total: progress.fraction(done / total))
     for config, result in zip(group, results, strict=True):
       made[config] = summaries.summarize(result, environment)

@@ -7,6 +7,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.typing import Array
+from dpjax.typing import Batch
 
 
 class Dataset(NamedTuple):
@@ -24,6 +25,11 @@ class Dataset(NamedTuple):
   y: Array
   num_classes: int
   feature_names: tuple[str, ...]
+
+  @property
+  def records(self) -> Batch:
+    """Features and labels, as training takes them."""
+    return Batch(self.x, self.y)
 
 
 def from_arrays(x, y, *, num_classes: int, name: str = 'user',

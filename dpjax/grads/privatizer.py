@@ -53,7 +53,8 @@ def gaussian_privatizer(
 
   Returns:
     An optax transform whose `update(sums, state, params, l2_sensitivity=...)`
-    returns the noisy mean; `l2_sensitivity` is a tree prefix of the sums.
+    returns the noisy mean; `l2_sensitivity` is a tree prefix of the sums. A
+    loop may hand in the `draws` of `draw_ahead`, which are the same.
   """
   errors.check_positive('expected_batch_size', expected_batch_size)
   errors.check_choice('allocation', allocation, blocks.ALLOCATIONS)
@@ -63,7 +64,8 @@ def gaussian_privatizer(
     return PrivatizerState(key, jnp.int32(0), jnp.float32(jnp.inf))
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
-             l2_sensitivity: PyTree) -> tuple[PyTree, PrivatizerState]:
+             l2_sensitivity: PyTree, draws: PyTree | None = None
+             ) -> tuple[PyTree, PrivatizerState]:
     del params
     bounds = jnp.stack(jax.tree.leaves(l2_sensitivity))
     stddevs = _ROUNDING_MARGIN * blocks.allocate(
@@ -71,8 +73,11 @@ def gaussian_privatizer(
         sizes=tree.block_sizes(l2_sensitivity, sums))
     prefix = jax.tree.unflatten(jax.tree.structure(l2_sensitivity),
                                 list(stddevs))
-    noisy = additive.add_gaussian_noise(
-        jax.random.fold_in(state.key, state.step), sums, prefix)
+    if draws is None:
+      noisy = additive.add_gaussian_noise(
+          jax.random.fold_in(state.key, state.step), sums, prefix)
+    else:
+      noisy = additive.add_drawn_noise(draws, sums, prefix)
     mean = tree.scale(1 / expected_batch_size, noisy)
     spent = blocks.joint_noise_multiplier(bounds, stddevs)
     return mean, PrivatizerState(
@@ -80,6 +85,21 @@ def gaussian_privatizer(
         jnp.minimum(state.joint_noise_multiplier, spent))
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def draw_ahead(key: PRNGKey, step: Array, num_steps: int,
+               params: PyTree) -> PyTree:
+  """The noise draws of the next steps, [num_steps, ...], in one kernel.
+
+  Args:
+    key: the privatizer's.
+    step: number of releases so far.
+    num_steps: how many to draw.
+    params: gives structure and shapes.
+  """
+  steps = step + jnp.arange(num_steps, dtype=jnp.int32)
+  keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
+  return jax.vmap(lambda k: additive.unit_noise(k, params))(keys)
 
 
 def public_mean(
@@ -91,8 +111,8 @@ def public_mean(
     del params
     return optax.EmptyState()
 
-  def update(sums, state, params=None, *, l2_sensitivity=None):
-    del params, l2_sensitivity
+  def update(sums, state, params=None, *, l2_sensitivity=None, draws=None):
+    del params, l2_sensitivity, draws
     return tree.scale(1 / expected_batch_size, sums), state
 
   return optax.GradientTransformationExtraArgs(init, update)

@@ -12,6 +12,7 @@ from dpjax import errors
 from dpjax.typing import Array
 
 _UNIT_ROUNDOFF = 2.0**-24
+_SQUARINGS = 3
 
 
 def power_iteration(weights: Array, start: Array, *,
@@ -65,7 +66,8 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6) -> Array:
   rank = tall.shape[1]
   frobenius = jnp.linalg.norm(tall)
   scale = jnp.where(frobenius > 0, frobenius, 1.0)
-  gram = _gram(tall / scale)
+  unit = tall / scale
+  gram = _product(unit.T, unit)
   margin = 1 + rank * (sum(tall.shape) + 8) * _UNIT_ROUNDOFF
   if rank == 1:
     return frobenius * margin
@@ -73,16 +75,20 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6) -> Array:
     return scale * jnp.sqrt(_largest_eigenvalue(gram)) * margin
   log_bound = jnp.log(scale)
   for power in range(1, num_iterations + 1):
-    size = jnp.maximum(jnp.linalg.norm(gram), 1e-30)
-    log_bound = log_bound + jnp.log(size) / 2**power
+    # Normalised now and then: three squarings shrink the leading singular
+    # value of a matrix of unit Frobenius norm to rank^-4 at worst.
+    if power % _SQUARINGS == 0 or power == num_iterations:
+      size = jnp.maximum(jnp.linalg.norm(gram), 1e-37)
+      log_bound = log_bound + jnp.log(size) / 2**power
+      gram = gram / size
     if power < num_iterations:
-      gram = _gram(gram / size)
+      gram = _product(gram, gram)
   return jnp.where(frobenius > 0, jnp.exp(log_bound), 0.0) * margin
 
 
-def _gram(matrix: Array) -> Array:
+def _product(left: Array, right: Array) -> Array:
   # HIGHEST keeps accelerators from rounding the inputs to fewer bits.
-  return jnp.matmul(matrix.T, matrix, precision=jax.lax.Precision.HIGHEST)
+  return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def _largest_eigenvalue(gram: Array) -> Array:

@@ -24,7 +24,7 @@ class _Mlp(nn.Module):
       if index > 0:
         x = activate(x)
       if self.radii is not None:
-        x = lipschitz_layers.project_ball(x, radius=self.radii[index])
+        x = lipschitz_layers.project_ball(x, self.radii[index])
       x = nn.Dense(width, name=_layer_name(index))(x)
     return x
 

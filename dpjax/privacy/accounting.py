@@ -38,10 +38,8 @@ _FRACTIONAL_ORDERS = [1 + x / 10 for x in range(1, 100) if x % 10]
 _MAX_FRACTIONAL_PROB = 0.02
 
 _RELATIONS = {
-    Adjacency.ADD_OR_REMOVE_ONE:
-        dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    Adjacency.REPLACE_ONE:
-        dp_accounting.NeighboringRelation.REPLACE_ONE,
+    relation: dp_accounting.NeighboringRelation[relation.name]
+    for relation in Adjacency
 }
 
 

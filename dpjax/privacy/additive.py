@@ -13,7 +13,7 @@ threefry generator is not a cryptographic one.
 """
 
 import dataclasses
-import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -48,11 +48,35 @@ def grid_spacing(stddev: Array | float) -> Array:
   return jnp.ldexp(jnp.float32(1), exponent - 1 - _GRID_BITS)
 
 
+def unit_noise(key: PRNGKey, values: PyTree) -> PyTree:
+  """Standard normal draws of the structure and shapes of `values`.
+
+  One draw serves all leaves: cheaper than a key and a kernel for each.
+  """
+  leaves, structure = jax.tree.flatten(values)
+  draws = standard_normal(key, (tree.count(values),))
+  pieces, start = [], 0
+  for leaf in leaves:
+    stop = start + math.prod(leaf.shape)
+    pieces.append(jax.lax.slice(draws, (start,), (stop,)).reshape(leaf.shape))
+    start = stop
+  return jax.tree.unflatten(structure, pieces)
+
+
+def add_drawn_noise(draws: PyTree, values: PyTree, stddevs: PyTree) -> PyTree:
+  """`values` plus scaled `unit_noise`, rounded to the public grid.
+
+  Args:
+    draws: from `unit_noise`, used for nothing else.
+    values: pytree of float32 arrays.
+    stddevs: see `add_gaussian_noise`.
+  """
+  return tree.map_blocks(_perturb, stddevs, values, draws)
+
+
 def add_gaussian_noise(key: PRNGKey, values: PyTree,
                        stddevs: PyTree) -> PyTree:
   """`values` plus Gaussian noise, rounded to the public grid of its stddev.
-
-  One draw serves all leaves: cheaper than a key and a kernel for each.
 
   Args:
     key: fresh for this call.
@@ -60,14 +84,7 @@ def add_gaussian_noise(key: PRNGKey, values: PyTree,
     stddevs: a tree prefix of `values` with positive scalars that do not depend
       on the private data of this release; 0 leaves a block as it is.
   """
-  leaves, structure = jax.tree.flatten(values)
-  draws = standard_normal(key, (tree.count(values),))
-  ends = list(itertools.accumulate(leaf.size for leaf in leaves))
-  pieces = jax.tree.unflatten(structure, [
-      piece.reshape(leaf.shape)
-      for leaf, piece in zip(leaves, jnp.split(draws, ends[:-1]), strict=True)
-  ])
-  return tree.map_blocks(_perturb, stddevs, values, pieces)
+  return add_drawn_noise(unit_noise(key, values), values, stddevs)
 
 
 def _perturb(stddev: Array | float, value: Array, draw: Array) -> Array:

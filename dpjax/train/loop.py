@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from dpjax import errors
+from dpjax import tree
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
@@ -17,6 +18,10 @@ from dpjax.train import step as steps
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo, TrainState
 from dpjax.typing import Array, Batch, PRNGKey
+
+
+# Values drawn ahead of a chunk by one run, 4 bytes each: 16 MiB.
+_MAX_AHEAD = 2**22
 
 
 class FitResult(NamedTuple):
@@ -120,8 +125,12 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
     def run(state, multiplier, run_rows, records):
       step = steps.make_step(method=method, sampler=plan.sampler,
                              transform_of=transform_with(multiplier))
-      return jax.lax.scan(lambda s, _: step(s, records, run_rows), state,
-                          length=length)
+      values = plan.sampler.num_examples + tree.count(state.params)
+      ahead = None
+      if length * values <= _MAX_AHEAD:
+        ahead = steps.draw_ahead(state, plan.sampler, length)
+      return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
+                          state, ahead, length=length)
 
     return jax.jit(jax.vmap(run, (0, 0, 0, None), (0, 1)), donate_argnums=0)
 

@@ -1,6 +1,7 @@
 """One training step: draw, bound and sum, noise, step, constrain."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,10 @@ import optax
 from dpjax.grads import privatizer
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
-from dpjax.sampling import PoissonSampler
+from dpjax.sampling import PoissonSampler, Selection
 from dpjax.train import state as states
 from dpjax.train.state import StepInfo, TrainState
-from dpjax.typing import Array, Batch, PRNGKey
+from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
 
 def make_transform(method: Method, sampler: PoissonSampler,
@@ -49,9 +50,28 @@ def init_state(key: PRNGKey, *, model: Model, method: Method,
                     jnp.int32(0), keys)
 
 
+class Ahead(NamedTuple):
+  """Randomness of steps, drawn ahead: the batch and the unit noise."""
+  selection: Selection
+  draws: PyTree
+
+
+def draw_ahead(state: TrainState, sampler: PoissonSampler,
+               num_steps: int) -> Ahead:
+  """What the next steps would draw, leaves [num_steps, ...].
+
+  The same keys, so the same values; many steps at once cost little more than
+  one. Takes (num_examples + parameters) * num_steps values of memory.
+  """
+  steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
+  keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
+  return Ahead(jax.vmap(sampler.draw)(keys), privatizer.draw_ahead(
+      state.keys.noise, state.step, num_steps, state.params))
+
+
 def make_step(*, method: Method, sampler: PoissonSampler,
               transform_of: Callable) -> Callable:
-  """Builds `step(state, records, rows) -> (state, info)`; pure, not jitted.
+  """Builds `step(state, records, rows, ahead)`; pure, not jitted.
 
   Noise scales come from the certificate of the parameters, before the batch is
   read; empty batches are noised and stepped like any other.
@@ -62,13 +82,16 @@ def make_step(*, method: Method, sampler: PoissonSampler,
     transform_of: noise key -> the transform of `make_transform`.
 
   Returns:
-    A function of the state, all records as a `Batch`, and the numbers [n] of
-    the training records among them.
+    A function of the state, all records as a `Batch`, the numbers [n] of the
+    training records among them, and maybe what `draw_ahead` drew for this
+    step; it gives (state, info).
   """
 
-  def step(state: TrainState, records: Batch, rows: Array):
+  def step(state: TrainState, records: Batch, rows: Array,
+           ahead: Ahead | None = None):
     sensitivity = method.bounder.l2_sensitivity(state.certificate)
-    selection = sampler.draw(jax.random.fold_in(state.keys.batch, state.step))
+    selection, draws = ahead or (sampler.draw(
+        jax.random.fold_in(state.keys.batch, state.step)), None)
 
     def part_sums(positions, mask):
       numbers = rows[positions]
@@ -77,7 +100,8 @@ def make_step(*, method: Method, sampler: PoissonSampler,
 
     sums = sampler.sum_parts(part_sums, selection)
     updates, optimizer = transform_of(state.keys.noise).update(
-        sums.total, state.optimizer, state.params, l2_sensitivity=sensitivity)
+        sums.total, state.optimizer, state.params, l2_sensitivity=sensitivity,
+        draws=draws)
     params, certificate = method.constraint.constrain(
         optax.apply_updates(state.params, updates))
     info = StepInfo(

@@ -231,15 +231,15 @@ def test_the_audit_is_tight():
     claims.check(dataclasses.replace(claim, epsilon=claim.epsilon * 0.99))
 
 
-def _noise_over_batch(key, values, stddevs):
+def _noise_over_batch(draws, values, stddevs):
   scaled = jax.tree.map(lambda s: s / _PLAN.sampler.expected_batch_size,
                         stddevs)
-  return _HONEST_NOISE(key, values, scaled)
+  return _HONEST_NOISE(draws, values, scaled)
 
 
-def _noise_with_one_key(key, values, stddevs):
+def _noise_with_one_key(key, values):
   del key
-  return _HONEST_NOISE(jax.random.key(0), values, stddevs)
+  return _HONEST_DRAWS(jax.random.key(0), values)
 
 
 def _clip_after_sum(apply, loss, *, clip_norm, microbatch_size=None):
@@ -294,19 +294,20 @@ def _rate_doubled(self, key):
   return _HONEST_DRAW(twice, key)
 
 
-_HONEST_NOISE = additive.add_gaussian_noise
+_HONEST_NOISE = additive.add_drawn_noise
+_HONEST_DRAWS = additive.unit_noise
 _HONEST_CLIPPED = per_example.clipped
 _HONEST_PLAIN = per_example.plain_sums
 _HONEST_BOUNDS = bounds.gradient_bounds
 _HONEST_DRAW = PoissonSampler.draw
 
 _FAULTS = [
-    ('dp_sgd', additive, 'add_gaussian_noise', _noise_over_batch),
-    ('dp_sgd', additive, 'add_gaussian_noise', _noise_with_one_key),
+    ('dp_sgd', additive, 'add_drawn_noise', _noise_over_batch),
+    ('dp_sgd', additive, 'unit_noise', _noise_with_one_key),
     ('dp_sgd', per_example, 'clipped', _clip_after_sum),
     ('dp_sgd', per_example, 'clipped', _mask_ignored),
     ('dp_sgd', PoissonSampler, 'draw', _rate_doubled),
-    ('lip_dp_sgd', additive, 'add_gaussian_noise', _noise_over_batch),
+    ('lip_dp_sgd', additive, 'add_drawn_noise', _noise_over_batch),
     ('lip_dp_sgd', lipschitz_bounder.per_example, 'plain_sums',
      _plain_mask_ignored),
     ('lip_dp_sgd', lipschitz_bounder.bounds, 'gradient_bounds',

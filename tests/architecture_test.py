@@ -1,0 +1,156 @@
+"""The house keeps its shape: import rules, sizes, docstrings, no flags."""
+
+import ast
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_BASE = {'typing', 'errors', 'tree'}
+_ALLOWED = {
+    'privacy': set(),
+    'sampling': {'privacy'},
+    'grads': {'privacy'},
+    'lipschitz': {'privacy', 'grads'},
+    'models': {'lipschitz'},
+    'data': set(),
+    'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
+    'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
+    'report': set(),
+}
+_ORDER = {
+    'privacy': 'notions adjacency accounting blocks mechanism additive',
+    'grads': 'bounder clipping per_example privatizer',
+    'lipschitz': 'norms layers losses bounds projection bounder',
+    'models': 'model mlp',
+    'train': 'plan methods state step loop evaluate',
+    'audit': 'bounds claims whitebox',
+}
+_PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
+_CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(
+    (_ROOT / 'launch').rglob('*.py'))
+
+
+def _name(path: pathlib.Path) -> str:
+  return str(path.relative_to(_ROOT))
+
+
+def _imports(path: pathlib.Path, *, top_level_only: bool = False) -> set[str]:
+  """Dotted names of everything a file imports."""
+  module = ast.parse(path.read_text())
+  nodes = module.body if top_level_only else ast.walk(module)
+  found = set()
+  for node in nodes:
+    if isinstance(node, ast.Import):
+      found |= {alias.name for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+      found |= {f'{node.module}.{alias.name}' for alias in node.names}
+  return found
+
+
+def _room(path: pathlib.Path) -> str:
+  return path.relative_to(_ROOT / 'dpjax').parts[0].removesuffix('.py')
+
+
+@pytest.mark.parametrize('path', _PACKAGE, ids=_name)
+def test_rooms_import_only_what_is_below(path):
+  room = _room(path)
+  if room == '__init__':
+    return
+  allowed = _BASE | {room} | _ALLOWED.get(room, set())
+  rooms = {name.split('.')[1] for name in _imports(path)
+           if name.startswith('dpjax.')}
+  assert rooms <= allowed, f'{room} imports {sorted(rooms - allowed)}'
+
+
+@pytest.mark.parametrize('room', sorted(_ORDER))
+def test_modules_of_a_room_import_upwards_only(room):
+  order = _ORDER[room].split()
+  files = {path.stem for path in (_ROOT / 'dpjax' / room).glob('*.py')}
+  assert files == set(order) | {'__init__'}
+  for number, module in enumerate(order):
+    used = {name.split('.')[2]
+            for name in _imports(_ROOT / 'dpjax' / room / f'{module}.py')
+            if name.startswith(f'dpjax.{room}.')}
+    assert used <= set(order[:number]), f'{module} imports {sorted(used)}'
+
+
+@pytest.mark.parametrize('path', _PACKAGE, ids=_name)
+def test_the_package_knows_no_shell(path):
+  names = _imports(path)
+  for banned in ('absl', 'experiments', 'launch', 'tensorflow'):
+    assert not any(name.split('.')[0] == banned for name in names), banned
+  if _name(path) != 'dpjax/privacy/accounting.py':
+    assert not any(name.startswith('dp_accounting') for name in names)
+  heavy = {'matplotlib', 'sklearn', 'tensorflow_datasets'}
+  at_import = {name.split('.')[0]
+               for name in _imports(path, top_level_only=True)}
+  assert not at_import & heavy
+  if _room(path) == 'report':
+    assert 'jax' not in {name.split('.')[0] for name in names}
+
+
+@pytest.mark.parametrize('path', _CODE, ids=_name)
+def test_sizes(path):
+  source = path.read_text()
+  assert source.count('\n') <= 400
+  for node in ast.walk(ast.parse(source)):
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+      doc = ast.get_docstring(node, clean=False) or ''
+      lines = node.end_lineno - node.lineno + 1
+      lines -= doc.count('\n') + 1 if doc else 0
+      assert lines <= 45, f'{node.name} has {lines} lines'
+
+
+@pytest.mark.parametrize('path', _CODE, ids=_name)
+def test_public_names_have_docstrings_and_annotations(path):
+  module = ast.parse(path.read_text())
+  assert ast.get_docstring(module), 'no module docstring'
+  kinds = (ast.FunctionDef, ast.ClassDef)
+  for node in module.body:
+    if not isinstance(node, kinds) or node.name.startswith('_'):
+      continue
+    assert ast.get_docstring(node), f'{node.name} has no docstring'
+    for part in node.body if isinstance(node, ast.ClassDef) else []:
+      if isinstance(part, ast.FunctionDef) and not part.name.startswith('_'):
+        assert ast.get_docstring(part) or _is_protocol(node), part.name
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+  return any('Protocol' in ast.dump(base) for base in node.bases)
+
+
+def test_no_key_or_seed_has_a_default():
+  for path in _PACKAGE:
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.FunctionDef):
+        arguments = node.args.args + node.args.kwonlyargs
+        defaults = ([None] * (len(node.args.args) - len(node.args.defaults)) +
+                    node.args.defaults + node.args.kw_defaults)
+        for argument, default in zip(arguments, defaults, strict=True):
+          if argument.arg in ('key', 'keys', 'seed', 'adjacency'):
+            assert default is None, f'{_name(path)}: {node.name}'
+
+
+def test_importing_the_report_room_needs_no_jax():
+  code = ('import sys, dpjax.report.records, dpjax.report.tables, '
+          'dpjax.report.summary, dpjax.report.plots; '
+          'sys.exit("jax" in sys.modules or "matplotlib" in sys.modules)')
+  assert subprocess.run([sys.executable, '-c', code], cwd=_ROOT,
+                        check=False).returncode == 0
+
+
+def test_readme_example_runs_as_printed(capsys):
+  text = (_ROOT / 'README.md').read_text()
+  code = re.search(r'begin: example -->\n```python\n(.*?)```', text,
+                   re.DOTALL).group(1)
+  assert code.count('\n') <= 16
+  exec(compile(inspect.cleandoc(code), 'README.md', 'exec'), {})
+  epsilon, accuracy = map(
+      float, re.findall(r'epsilon ([\d.]+), accuracy ([\d.]+)',
+                        capsys.readouterr().out)[0])
+  assert 1.99 < epsilon <= 2.0 and accuracy > 0.85

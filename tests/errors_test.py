@@ -1,0 +1,52 @@
+"""Tests of dpjax.errors: values pass through, refusals are one line."""
+
+import math
+
+import pytest
+
+from dpjax import errors
+
+
+@pytest.mark.parametrize('check, good', [
+  (errors.check_positive, (1, .5, 1e-300)),
+  (errors.check_non_negative, (0, 0., 3.5)),
+  (errors.check_probability, (1, 1., 1e-9)),
+  (errors.check_open_unit, (.5, 1e-12)),
+])
+def test_numbers_pass_through(check, good):
+  for value in good:
+    assert check('x', value) is value
+
+
+@pytest.mark.parametrize('check, bad, allowed', [
+  (errors.check_positive, (0, -1., math.inf, math.nan),
+   'be a positive number'),
+  (errors.check_non_negative, (-1e-9, math.inf, -math.inf, math.nan),
+   'be a number >= 0'),
+  (errors.check_probability, (0, -.1, 1.0001, math.inf, math.nan),
+   'lie in (0, 1]'),
+  (errors.check_open_unit, (0, 1, -1, math.nan),
+   'lie strictly between 0 and 1'),
+])
+def test_numbers_are_refused(check, bad, allowed):
+  for value in bad:
+    with pytest.raises(ValueError) as error:
+      check('my_name', value)
+    assert str(error.value) == f'my_name must {allowed}, got {value}'
+
+
+def test_integers():
+  assert errors.check_at_least('x', 3, 3) == 3
+  whole = errors.check_at_least('x', 4., 3)
+  assert whole == 4 and isinstance(whole, int)
+  for value in (2, 3.5, -1):
+    with pytest.raises(ValueError) as error:
+      errors.check_at_least('x', value, 3)
+    assert str(error.value) == f'x must be an integer >= 3, got {value}'
+
+
+def test_choices():
+  assert errors.check_choice('x', 'b', ('b', 'a')) == 'b'
+  with pytest.raises(ValueError) as error:
+    errors.check_choice('x', 'c', ('b', 'a'))
+  assert str(error.value) == "x must be one of a, b; got 'c'"

@@ -1,0 +1,105 @@
+"""From a configuration to a run: defaults, grouping, keys, diagnostics."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import recipes
+from experiments import training
+
+_CONFIG = training.TrainingConfig(dataset='breast_cancer', method='dp_sgd',
+                                  num_steps=5, width=4)
+
+
+def test_resolve_fills_every_gap():
+  resolved = training.resolve(_CONFIG, num_available=455)
+  optional = {'max_batch_size', 'microbatch_size'}
+  for field in dataclasses.fields(resolved):
+    if field.name not in optional:
+      assert getattr(resolved, field.name) is not None, field.name
+  assert resolved.delta == pytest.approx(455**-1.1)
+  assert resolved.num_steps == 5 and resolved.num_examples == 455
+  recipe = recipes.recipe('dp_sgd', num_train=455)
+  assert resolved.learning_rate == recipe.learning_rate
+
+
+def test_recipes_fit_every_size():
+  for method in training.METHODS:
+    for size in (1, 2, 999, 2000, 50_000):
+      recipe = recipes.recipe(method, num_train=size)
+      assert 1 <= recipe.batch_size <= size
+
+
+def test_runs_trained_together_equal_runs_alone():
+  configs = [dataclasses.replace(_CONFIG, seed=seed, epsilon=epsilon)
+             for seed in (0, 1) for epsilon in (1.0, 2.0)]
+  joint = training.train(configs)[2]
+  alone, = training.train([configs[2]])
+  assert alone.test_accuracy == joint.test_accuracy
+  assert alone.joint_noise_multiplier == pytest.approx(
+      joint.joint_noise_multiplier)
+  # Rounded to a grid of 1/256 of the noise: one point apart at most.
+  for a, b in zip(jax.tree.leaves(alone.params),
+                  jax.tree.leaves(joint.params), strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-2, rtol=2e-2)
+
+
+def test_groups_may_differ_in_seed_and_epsilon_only():
+  with pytest.raises(ValueError, match='seed and epsilon only'):
+    training.train([_CONFIG, dataclasses.replace(_CONFIG, clip_norm=2.0)])
+
+
+def test_noise_is_not_shared_between_configurations():
+  resolved = training.resolve(_CONFIG, num_available=455)
+  keys = {
+      tuple(np.asarray(jax.random.key_data(training.run_key(config))))
+      for config in (resolved, dataclasses.replace(resolved, epsilon=2.0),
+                     dataclasses.replace(resolved, method='lip_dp_sgd'),
+                     dataclasses.replace(resolved, seed=1))
+  }
+  assert len(keys) == 4
+  first, second = (training.split_rows(config, 569) for config in (
+      resolved, dataclasses.replace(resolved, method='sgd')))
+  np.testing.assert_array_equal(first.train, second.train)
+
+
+def test_the_plan_is_announced_before_training():
+  seen = []
+  training.train([_CONFIG], on_plans=lambda plans: seen.extend(plans))
+  (config, plan), = seen
+  assert plan.epsilon(config.delta) <= config.epsilon
+  assert config.batch_size == 227
+
+
+@pytest.mark.parametrize('change, message', [
+    (dict(optimizer='lamb'), 'optimizer must be one of adam, momentum, sgd'),
+    (dict(schedule='step'), 'schedule must be one of'),
+    (dict(adjacency='zero_out'), 'adjacency must be one of'),
+    (dict(accountant='prv'), 'accountant must be one of pld, rdp'),
+    (dict(allocation='best'), 'allocation must be one of'),
+    (dict(test_fraction=1.0), 'test_fraction must lie strictly'),
+    (dict(logit_clip=0.0), 'logit_clip must be a positive'),
+    (dict(microbatch_size=0), 'microbatch_size must be an integer >= 1'),
+])
+def test_bad_configurations_are_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    training.check(dataclasses.replace(_CONFIG, **change))
+
+
+@pytest.mark.parametrize('change', [
+    dict(optimizer='adam', learning_rate=0.1, schedule='constant'),
+    dict(optimizer='momentum', microbatch_size=32, max_batch_size=50),
+    dict(adjacency='replace_one'),
+    dict(method='lip_dp_sgd', allocation='equal', accountant='rdp'),
+    dict(method='lip_dp_sgd', activation='relu', depth=2),
+    dict(method='fix_lip_dp_sgd', depth=0),
+])
+def test_every_option_runs_within_its_budget(change):
+  with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
+    result, = training.train([dataclasses.replace(_CONFIG, **change)])
+  assert 0.3 < result.test_accuracy <= 1
+  assert result.epsilon <= 1.0
+  assert result.joint_noise_multiplier >= (
+      result.plan.noise_multiplier * (1 - 1e-6))

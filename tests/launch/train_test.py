@@ -1,0 +1,188 @@
+"""`launch.train`: what it writes, resumes and refuses."""
+
+import contextlib
+import io
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+from absl import flags
+from absl.testing import flagsaver
+import numpy as np
+import pytest
+
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from experiments import training
+from launch import errors
+from launch import train
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_TINY = ('--num_steps=5', '--width=4')
+_KEYS = {
+    'method', 'dataset', 'n', 'epsilon_requested', 'epsilon', 'epsilon_valid',
+    'delta', 'adjacency', 'accountant', 'noise_multiplier',
+    'joint_noise_multiplier', 'sampling_prob', 'num_steps', 'test_accuracy',
+    'wall_seconds', 'seed', 'versions'
+}
+
+
+def _call(*words):
+  """Runs main with flags; returns (status, stdout, stderr)."""
+  out, err = io.StringIO(), io.StringIO()
+  with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
+      contextlib.redirect_stderr(err):
+    rest = flags.FLAGS(['train', *map(str, words)])
+    try:
+      status = train.main(rest)
+    except (ValueError, OSError) as error:
+      status = errors.BAD_INPUT
+      print(error, file=err)
+  return status, out.getvalue(), err.getvalue()
+
+
+def _summary(folder):
+  return json.loads((folder / 'summary.json').read_text())
+
+
+@pytest.mark.parametrize('method', training.METHODS)
+def test_every_method_writes_what_its_claim_needs(method, tmp_path):
+  status, out, _ = _call(f'--method={method}', '--epsilon=2', '--seed=3',
+                         f'--output_dir={tmp_path}', *_TINY)
+  summary = _summary(tmp_path)
+  assert status == 0 and _KEYS <= set(summary)
+  assert summary['method'] == method and summary['n'] == 455
+  assert 0 <= summary['test_accuracy'] <= 1 and summary['seed'] == 3
+  if method == 'sgd':
+    assert summary['epsilon'] is None and 'epsilon = inf' in out
+    return
+  # Computed again from the file alone, by either multiplier.
+  for name in ('noise_multiplier', 'joint_noise_multiplier'):
+    event = accounting.poisson_gaussian_event(
+        sampling_prob=summary['sampling_prob'],
+        noise_multiplier=summary[name], num_steps=summary['num_steps'])
+    again = accounting.epsilon(event, delta=summary['delta'],
+                               adjacency=Adjacency(summary['adjacency']))
+    assert again == pytest.approx(summary['epsilon'], rel=1e-3)
+    assert again <= summary['epsilon_requested']
+  assert summary['epsilon'] <= 2.0 <= summary['epsilon'] * 1.001
+  assert summary['epsilon_rdp'] >= summary['epsilon']
+  assert 'at most (2, ' in out.splitlines()[0]
+
+
+def test_saved_weights_obey_the_bound(tmp_path):
+  _call('--method=lip_dp_sgd', '--weight_norm=0.5', '--learning_rate=5',
+        f'--output_dir={tmp_path}', *_TINY)
+  with np.load(tmp_path / 'params.npz') as params:
+    kernels = [params[name] for name in params if name.endswith('kernel')]
+    assert len(kernels) == 2
+    for kernel in kernels:
+      assert np.linalg.norm(kernel.astype(np.float64), 2) <= 0.5 * (1 + 1e-6)
+
+
+def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
+  words = ('--method=dp_sgd', '--epsilon=1,4', '--depth=0,1', '--seed=0,1',
+           '--num_examples=100', f'--output_dir={tmp_path}', *_TINY,
+           '--accountant=rdp')
+  assert _call(*words)[0] == 0
+  found = sorted(path.parent.name for path in tmp_path.glob('*/summary.json'))
+  assert len(found) == 8 and found[0] == 'epsilon=1.0,depth=0,seed=0'
+  before = {path: path.read_bytes() for path in tmp_path.glob('*/*.json')}
+  (tmp_path / found[3] / 'summary.json').unlink()
+  status, out, _ = _call(*words)
+  assert status == 0 and '7 of 8 runs are there already' in out
+  for path, content in before.items():
+    old, new = json.loads(content), _summary(path.parent)
+    assert old['test_accuracy'] == new['test_accuracy']
+  accuracies = {_summary(tmp_path / name)['n'] for name in found}
+  assert accuracies == {100}
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path):
+  words = ('--method=dp_sgd', f'--output_dir={tmp_path}', *_TINY)
+  assert _call(*words)[0] == 0
+  status, _, err = _call(*words, '--clip_norm=2')
+  assert status == 2 and 'another configuration: clip_norm = 1.0, now 2' in err
+  assert _call(*words, '--seed=1')[0] == 2
+  (tmp_path / 'summary.json').write_text('{"half')
+  status, _, err = _call(*words)
+  assert status == 2 and 'is not a summary' in err
+
+
+def test_delta_forms(tmp_path):
+  for text, expected in (('1/n', 1 / 455), (None, 455**-1.1)):
+    folder = tmp_path / str(text).replace('/', '_')
+    words = [] if text is None else [f'--delta={text}']
+    assert _call(*words, f'--output_dir={folder}', *_TINY)[0] == 0
+    assert math.isclose(_summary(folder)['delta'], expected)
+
+
+def test_delta_of_one_over_n_is_warned_of(tmp_path):
+  _, _, err = _call('--delta=1/n', f'--output_dir={tmp_path}', *_TINY)
+  assert 'warning: delta' in err and 'not below 1/n' in err
+
+
+@pytest.mark.parametrize('word, message', [
+    ('--epsilon=0', 'epsilon must be a positive number, got 0'),
+    ('--epsilon=-1', 'epsilon must be a positive number, got -1'),
+    ('--epsilon=nan', 'epsilon must be a positive number, got nan'),
+    ('--epsilon=1,two', "--epsilon must be numbers separated by commas"),
+    ('--epsilon=1,1', "must not repeat a value"),
+    ('--delta=1', 'delta must lie in [1e-12, 1), got 1'),
+    ('--delta=0', 'delta must lie in [1e-12, 1), got 0'),
+    ('--delta=1/m', "--delta must be a number or 1/n, got '1/m'"),
+    ('--batch_size=456', 'batch_size must be at most num_examples = 455'),
+    ('--batch_size=0', 'batch_size must be a positive number'),
+    ('--num_examples=456', 'num_examples must be at most 455'),
+    ('--num_examples=0', 'num_examples must be an integer >= 1'),
+    ('--method=dpsgd', "method must be one of dp_sgd, fix_lip_dp_sgd"),
+    ('--dataset=iris', "dataset must be one of adult, android_permissions"),
+    ('--depth=-1', 'depth must be an integer >= 0, got -1'),
+    ('--width=0', 'width must be an integer >= 1, got 0'),
+    ('--num_steps=0', 'num_steps must be an integer >= 1, got 0'),
+    ('--learning_rate=0', 'learning_rate must be a positive number'),
+    ('--seed=-1', 'seed must be an integer >= 0, got -1'),
+    ('--clip_norm=0', 'clip_norm must be a positive number'),
+])
+def test_bad_input_costs_one_line_and_nothing_is_trained(word, message,
+                                                         tmp_path):
+  folder = tmp_path / 'out'
+  status, _, err = _call('--method=lip_dp_sgd', word,
+                         f'--output_dir={folder}', *_TINY[:0])
+  assert status == 2 and message in err
+  assert err.strip().count('\n') == 0
+  assert not folder.exists()
+
+
+def test_missing_and_corrupt_files_say_where_to_get_them(tmp_path,
+                                                         monkeypatch):
+  monkeypatch.delenv('DPJAX_DATA_DIR', raising=False)
+  words = ('--dataset=nursery', f'--data_dir={tmp_path}',
+           f'--output_dir={tmp_path / "out"}')
+  status, _, err = _call(*words)
+  assert status == 2 and 'nursery.data' in err and 'doi.org' in err
+  (tmp_path / 'nursery.data').write_text('usual,proper\n')
+  status, _, err = _call(*words)
+  assert status == 2 and 'is not the original nursery.data' in err
+  assert err.strip().count('\n') == 0
+
+
+def _process(*words):
+  return subprocess.run([sys.executable, '-m', 'launch.train', *words],
+                        cwd=_ROOT, capture_output=True, text=True,
+                        check=False)
+
+
+def test_the_command_itself(tmp_path):
+  bad = _process('--epsilon=-3', f'--output_dir={tmp_path / "bad"}')
+  assert bad.returncode == 2
+  assert bad.stderr.strip() == (
+      'error: epsilon must be a positive number, got -3.0')
+  unknown = _process('--epsilom=3', f'--output_dir={tmp_path / "bad"}')
+  assert unknown.returncode != 0 and 'epsilom' in unknown.stderr
+  helped = _process('--help')
+  assert helped.stdout.count('python -m launch.train') == 3
+  for flag in ('--epsilon', '--delta', '--weight_norm', '--output_dir'):
+    assert flag in helped.stdout

@@ -1,0 +1,171 @@
+"""Norms after a step, by float64 SVD, and what is certified of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.lipschitz import layers as lipschitz_layers
+from dpjax.lipschitz import norms
+from dpjax.lipschitz import projection
+
+SHAPES = {'dense_00': (6, 12), 'dense_01': (12, 3), 'dense_02': (3, 2),
+          'dense_03': (2, 1)}
+LAYERS = tuple(lipschitz_layers.ParameterLayer(name, 1., 1.)
+               for name in SHAPES)
+
+
+def _params(seed, scale):
+  rng = np.random.default_rng(seed)
+  return {
+    name: {'kernel': jnp.asarray(rng.normal(size=shape) * scale, jnp.float32),
+           'bias': jnp.asarray(rng.normal(size=shape[1]) * 50, jnp.float32)}
+    for name, shape in SHAPES.items()}
+
+
+def _svd(params):
+  return {name: np.linalg.norm(np.float64(params[name]['kernel']), 2)
+          for name in SHAPES}
+
+
+def check_norms(constrain, weight_norm):
+  """Norms are at most C and at most what is certified."""
+  for seed in range(6):
+    for scale in (1e-6, 1e-2, 0.3, 1., 30., 1e6):
+      params, certificate = constrain(_params(seed, scale))
+      assert set(certificate) == set(SHAPES)
+      for name, norm in _svd(params).items():
+        assert norm <= weight_norm
+        assert norm <= float(certificate[name])
+        assert float(certificate[name]) <= weight_norm * (1 + 3e-6)
+
+
+@pytest.fixture(name='clip', scope='module')
+def _clip():
+  return jax.jit(projection.clip_weights(LAYERS, weight_norm=0.9).constrain)
+
+
+@pytest.fixture(name='fix', scope='module')
+def _fix():
+  return jax.jit(projection.fix_weights(LAYERS, weight_norm=0.9).constrain)
+
+
+def test_norms_are_at_most_the_bound(clip, fix):
+  check_norms(clip, 0.9)
+  check_norms(fix, 0.9)
+
+
+def test_clip_is_the_formula(clip):
+  params = _params(0, 1.)
+  clipped, _ = clip(params)
+  for name in SHAPES:
+    kernel = np.float64(params[name]['kernel'])
+    upper = float(norms.spectral_upper_bound(params[name]['kernel']))
+    np.testing.assert_allclose(clipped[name]['kernel'],
+                               kernel * min(1, 0.9 / upper), rtol=1e-6)
+
+
+def test_clip_leaves_what_is_below(clip):
+  params = _params(1, 0.02)
+  assert max(_svd(params).values()) < 0.5
+  clipped, certificate = clip(params)
+  jax.tree.map(np.testing.assert_array_equal, params, clipped)
+  for name, norm in _svd(params).items():
+    assert norm <= float(certificate[name]) <= 1.03 * norm
+
+
+def test_clip_is_idempotent(clip):
+  once, _ = clip(_params(2, 3.))
+  twice, certificate = clip(once)
+  for name in SHAPES:
+    np.testing.assert_allclose(once[name]['kernel'], twice[name]['kernel'],
+                               rtol=3e-7)
+    assert _svd(twice)[name] <= float(certificate[name])
+
+
+def test_fix_reaches_the_bound(fix):
+  for scale in (1e-6, 1e-2, 1., 1e6):
+    params, certificate = fix(_params(3, scale))
+    for name, norm in _svd(params).items():
+      assert 0.9 / 1.03 <= norm <= 0.9
+      assert float(certificate[name]) == pytest.approx(0.9, rel=3e-6)
+
+
+def test_biases_are_left_alone(clip, fix):
+  params = _params(4, 3.)
+  for constrain in (clip, fix):
+    constrained, _ = constrain(params)
+    for name in SHAPES:
+      np.testing.assert_array_equal(constrained[name]['bias'],
+                                    params[name]['bias'])
+
+
+def test_zero_weights(clip, fix):
+  params = jax.tree.map(jnp.zeros_like, _params(0, 1.))
+  for constrain in (clip, fix):
+    constrained, certificate = constrain(params)
+    jax.tree.map(np.testing.assert_array_equal, constrained, params)
+    assert all(float(value) == 0 for value in certificate.values())
+
+
+@pytest.mark.xfail(strict=True, reason='entries whose squares underflow are '
+                   'certified as zero, and blown up by fix_weights')
+@pytest.mark.parametrize('scale', [1e-20, 1e-24])
+def test_tiny_weights(clip, fix, scale):
+  for constrain in (clip, fix):
+    params, certificate = constrain(_params(0, scale))
+    for name, norm in _svd(params).items():
+      assert norm <= min(0.9, float(certificate[name]))
+
+
+@pytest.mark.xfail(strict=True, reason='NaN is certified as zero')
+def test_not_finite_weights_certify_nothing(clip, fix):
+  params = _params(0, 1.)
+  kernel = params['dense_00']['kernel']
+  for bad in (jnp.nan, jnp.inf):
+    broken = dict(params, dense_00={'kernel': kernel.at[0, 0].set(bad),
+                                    'bias': params['dense_00']['bias']})
+    for constrain in (clip, fix):
+      assert not np.isfinite(constrain(broken)[1]['dense_00'])
+
+
+@pytest.mark.parametrize('value', [0., -1., np.inf, np.nan])
+def test_refuses_a_norm_that_is_none(value):
+  for make in (projection.clip_weights, projection.fix_weights):
+    with pytest.raises(ValueError, match='weight_norm must be a positive'):
+      make(LAYERS, weight_norm=value)
+
+
+# Planted faults.
+
+
+def _power_bound(weights, *, num_iterations):
+  start = jnp.ones([weights.shape[1]])
+  return norms.power_iteration(weights, start,
+                               num_iterations=num_iterations)[0]
+
+
+def test_fault_power_iteration(monkeypatch):
+  """Erratum E9."""
+  monkeypatch.setattr(norms, 'spectral_upper_bound', _power_bound)
+  make = projection.clip_weights(LAYERS, weight_norm=0.9, num_iterations=2)
+  with pytest.raises(AssertionError):
+    check_norms(jax.jit(make.constrain), 0.9)
+
+
+def test_fault_certificate_of_the_weights_before():
+  honest = projection.fix_weights(LAYERS, weight_norm=0.9)
+
+  def constrain(params):
+    return honest.constrain(params)[0], {
+      name: norms.spectral_upper_bound(params[name]['kernel'])
+      for name in SHAPES}
+
+  with pytest.raises(AssertionError):
+    check_norms(jax.jit(constrain), 0.9)
+
+
+def test_fault_nothing_is_clipped():
+  with pytest.raises(AssertionError):
+    check_norms(lambda params: (params, {name: jnp.float32(0.9)
+                                         for name in SHAPES}), 0.9)

@@ -1,0 +1,146 @@
+"""The perceptron against a NumPy forward pass, and its certified inside."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import tree
+from dpjax.models import mlp
+
+ACTIVATIONS = {'relu': lambda x: np.maximum(x, 0), 'tanh': np.tanh,
+               'sigmoid': lambda x: 1 / (1 + np.exp(-x))}
+
+
+def _forward(params, x, *, activation, radii=None):
+  """Float64; returns the input of every layer and the logits."""
+  x, inputs = np.asarray(x, np.float64), []
+  for index, name in enumerate(sorted(params)):
+    if index > 0:
+      x = ACTIVATIONS[activation](x)
+    if radii is not None:
+      norms = np.linalg.norm(x, axis=1, keepdims=True)
+      x = x * np.minimum(1, radii[index] / np.maximum(norms, 1e-300))
+    inputs.append(x)
+    x = x @ np.float64(params[name]['kernel']) + np.float64(
+      params[name]['bias'])
+  return inputs, x
+
+
+def _random_params(model, scale=1.):
+  rng = np.random.default_rng(0)
+  return jax.tree.map(lambda leaf: jnp.asarray(
+    rng.normal(size=leaf.shape) * scale, jnp.float32),
+    model.init(jax.random.key(0)))
+
+
+@pytest.mark.parametrize('sizes, expected', [
+  ([20, 6, 2], 140), ([20, 2], 42), ([8, 7, 7, 5], 159), ([3, 1, 1, 1, 2], 12)])
+def test_parameter_count(sizes, expected):
+  model = mlp.mlp(num_features=sizes[0], num_classes=sizes[-1],
+                  depth=len(sizes) - 2, width=sizes[1])
+  params = jax.eval_shape(model.init, jax.random.key(0))
+  assert tree.count(params) == expected
+  assert expected == sum((a + 1) * b for a, b in zip(sizes, sizes[1:]))
+
+
+@pytest.mark.parametrize('activation', sorted(ACTIVATIONS))
+@pytest.mark.parametrize('depth, radii', [
+  (0, None), (2, None), (0, (1.2,)), (3, (1.2, 0.7, 0.7, 0.7))])
+def test_equals_a_forward_pass_by_hand(activation, depth, radii):
+  model = mlp.mlp(
+    num_features=5, num_classes=3, depth=depth, width=4,
+    activation=activation, input_radius=radii and radii[0],
+    hidden_radius=radii and 0.7)
+  params = _random_params(model)
+  x = np.random.default_rng(1).normal(size=(20, 5)) * np.logspace(
+    -2, 2, 20)[:, None]
+  found = model.apply(params, jnp.asarray(x, jnp.float32))
+  assert found.shape == (20, 3) and found.dtype == jnp.float32
+  _, expected = _forward(params, x, activation=activation, radii=radii)
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_large_radii_are_no_radii():
+  plain = mlp.mlp(num_features=4, num_classes=2, depth=2, width=5)
+  bounded = mlp.mlp(num_features=4, num_classes=2, depth=2, width=5,
+                    input_radius=1e9, hidden_radius=1e9)
+  params = _random_params(plain)
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(9, 4)), jnp.float32)
+  np.testing.assert_array_equal(plain.apply(params, x),
+                                bounded.apply(params, x))
+  assert plain.layers is None and bounded.layers is not None
+
+
+def test_layers_are_stated_from_input_to_output():
+  model = mlp.mlp(num_features=4, num_classes=2, depth=11, width=3,
+                  activation='sigmoid', input_radius=2., hidden_radius=0.5)
+  params = model.init(jax.random.key(0))
+  names = [layer.name for layer in model.layers]
+  assert names == sorted(params) and len(names) == 12
+  assert params[names[0]]['kernel'].shape == (4, 3)
+  assert params[names[-1]]['kernel'].shape == (3, 2)
+  assert [layer.input_radius for layer in model.layers] == [2.] + [0.5] * 11
+  assert [layer.lipschitz_after for layer in model.layers] == (
+    [0.25] * 11 + [1.])
+
+
+@pytest.mark.parametrize('activation', sorted(ACTIVATIONS))
+def test_inputs_of_layers_keep_their_radii(activation, monkeypatch):
+  """For hostile records and weights; as seen by the layers themselves."""
+  model = mlp.mlp(num_features=4, num_classes=2, depth=2, width=6,
+                  activation=activation, input_radius=1.5, hidden_radius=0.4)
+  params = _random_params(model, scale=30.)
+  rng = np.random.default_rng(2)
+  x = rng.normal(size=(200, 4)) * np.logspace(-6, 37, 200)[:, None]
+  seen = []
+  honest = nn.Dense.__call__
+
+  def spying(self, inputs):
+    seen.append(np.linalg.norm(np.float64(inputs), axis=1).max())
+    return honest(self, inputs)
+
+  monkeypatch.setattr(nn.Dense, '__call__', spying)
+  logits = model.apply(params, jnp.asarray(x, jnp.float32))
+  assert np.all(np.isfinite(logits)) and len(seen) == 3
+  radii = [layer.input_radius for layer in model.layers]
+  for norm, radius in zip(seen, radii, strict=True):
+    assert norm <= radius * (1 + 1e-6)
+  # All radii are reached: the projections were needed.
+  np.testing.assert_allclose(seen, radii, rtol=1e-5)
+
+
+def test_records_do_not_meet():
+  model = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5,
+                  input_radius=1., hidden_radius=1.)
+  params = _random_params(model)
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)
+  first = model.apply(params, x)
+  other = model.apply(params, (x * 100).at[3].set(x[3]))
+  np.testing.assert_array_equal(first[3], other[3])
+
+
+def test_key_decides_the_start():
+  model = mlp.mlp(num_features=4, num_classes=2)
+  first, again, other = (model.init(jax.random.key(seed))
+                         for seed in (0, 0, 1))
+  jax.tree.map(np.testing.assert_array_equal, first, again)
+  assert not np.array_equal(first['dense_00']['kernel'],
+                            other['dense_00']['kernel'])
+  assert not np.any(first['dense_00']['bias'])
+
+
+@pytest.mark.parametrize('changes, message', [
+  ({'num_features': 0}, 'num_features must be an integer >= 1, got 0'),
+  ({'num_classes': 1}, 'num_classes must be an integer >= 2, got 1'),
+  ({'depth': -1}, 'depth must be an integer >= 0, got -1'),
+  ({'width': 0}, 'width must be an integer >= 1, got 0'),
+  ({'activation': 'gelu'}, "relu, sigmoid, tanh; got 'gelu'"),
+  ({'input_radius': 1.}, 'both input_radius and hidden_radius, or neither'),
+  ({'hidden_radius': 1.}, 'both input_radius and hidden_radius, or neither'),
+  ({'input_radius': 0., 'hidden_radius': 1.}, 'input_radius must be a posit'),
+  ({'input_radius': 1., 'hidden_radius': -1.}, 'hidden_radius must be a po')])
+def test_errors(changes, message):
+  with pytest.raises(ValueError, match=message):
+    mlp.mlp(**{'num_features': 3, 'num_classes': 2, **changes})

@@ -1,0 +1,46 @@
+"""Accuracy counted by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.train import evaluate
+from dpjax.typing import Batch
+
+RECORDS = Batch(jnp.asarray([[1.], [-2.], [3.], [-4.]]),
+                jnp.asarray([1, 0, 0, 0], jnp.int32))
+
+
+def _apply(params, x):
+  """Class 1 where w x > 0."""
+  return jnp.concatenate([jnp.zeros_like(x), params['w'] * x], 1)
+
+
+def test_accuracy_by_hand():
+  accuracy = lambda w, rows: float(evaluate.accuracy(
+    _apply, {'w': jnp.float32(w)}, RECORDS, jnp.asarray(rows, jnp.int32)))
+  # Says 1, 0, 1, 0 against 1, 0, 0, 0; the reverse says 0, 1, 0, 1.
+  assert accuracy(1, [0, 1, 2, 3]) == 0.75
+  assert accuracy(-1, [0, 1, 2, 3]) == 0.25
+  assert accuracy(1, [0, 1, 3]) == 1.
+  assert accuracy(1, [2]) == 0.
+  # A tie, and so the first class; a row counts as often as it is named.
+  assert accuracy(0, [0, 1, 2, 3]) == 0.75
+  assert accuracy(1, [2, 2, 2, 0]) == 0.25
+
+
+def test_nan_logits_are_the_first_class():
+  found = evaluate.accuracy(_apply, {'w': jnp.float32(jnp.nan)}, RECORDS,
+                            jnp.arange(4))
+  assert 0 <= float(found) <= 1
+
+
+def test_many_models_are_each_on_its_own_rows():
+  params = {'w': jnp.asarray([1., -1., 1.])}
+  rows = jnp.asarray([[0, 1], [0, 2], [2, 3]], jnp.int32)
+  found = evaluate.accuracies(_apply, params, RECORDS, rows)
+  np.testing.assert_array_equal(found, [1., 0.5, 0.5])
+  one_by_one = [evaluate.accuracy(
+    _apply, jax.tree.map(lambda leaf, i=i: leaf[i], params), RECORDS, rows[i])
+    for i in range(3)]
+  np.testing.assert_array_equal(found, one_by_one)

@@ -1,0 +1,93 @@
+"""A plan says what runs; its event and its epsilon follow."""
+
+import math
+
+import dp_accounting
+import pytest
+
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
+from dpjax.train import plan as plans
+
+ADD = Adjacency.ADD_OR_REMOVE_ONE
+REPLACE = Adjacency.REPLACE_ONE
+
+
+def _private(**changes):
+  settings = {'num_examples': 500, 'batch_size': 20, 'num_steps': 10,
+              'epsilon': 2., 'delta': 1e-5, 'adjacency': ADD,
+              'accountant': 'rdp'}
+  return plans.private_plan(**{**settings, **changes})
+
+
+def test_event_is_what_the_sampler_draws():
+  plan = _private()
+  assert isinstance(plan.event, dp_accounting.SelfComposedDpEvent)
+  assert plan.event.count == 10
+  sampled = plan.event.event
+  assert sampled.sampling_probability == plan.sampler.sampling_prob
+  assert sampled.event.noise_multiplier == plan.noise_multiplier
+  assert plan.event == plan.sampler.event(
+    noise_multiplier=plan.noise_multiplier, num_steps=10)
+  assert plan.sampler.expected_batch_size == pytest.approx(20, rel=1e-6)
+
+
+@pytest.mark.parametrize('adjacency, batch_size', [(ADD, 20), (REPLACE, 500)])
+def test_calibrated_epsilon_is_at_most_the_target(adjacency, batch_size):
+  plan = _private(adjacency=adjacency, batch_size=batch_size, num_steps=3,
+                  accountant='pld')
+  spent = plan.epsilon(1e-5)
+  assert 0.99 * 2 <= spent <= 2
+  assert plan.epsilon(1e-5, accountant='rdp') >= 0.999 * spent
+  assert spent == accounting.epsilon(plan.event, delta=1e-5,
+                                     adjacency=adjacency)
+
+
+def test_replacing_costs_twice_the_noise_without_subsampling():
+  add, replace = (_private(adjacency=adjacency, batch_size=500)
+                  for adjacency in (ADD, REPLACE))
+  assert replace.noise_multiplier == pytest.approx(2 * add.noise_multiplier,
+                                                   rel=1e-3)
+
+
+def test_refuses_what_an_accountant_does_not_cover():
+  plan = plans.TrainingPlan(
+    sampler=PoissonSampler(num_examples=10, batch_size=2), num_steps=1,
+    adjacency=REPLACE, noise_multiplier=1.)
+  with pytest.raises(ValueError, match='the rdp accountant does not cover'):
+    plan.epsilon(1e-5, accountant='rdp')
+
+
+def test_max_batch_size_is_no_matter_of_privacy():
+  assert _private(max_batch_size=7).noise_multiplier == (
+    _private().noise_multiplier)
+
+
+def test_non_private_is_infinite():
+  plan = plans.non_private_plan(num_examples=10, batch_size=2, num_steps=3,
+                                adjacency=ADD)
+  assert plan.noise_multiplier is None
+  for accountant in accounting.ACCOUNTANTS:
+    assert plan.epsilon(1e-5, accountant=accountant) == math.inf
+
+
+@pytest.mark.parametrize('changes, message', [
+  ({'num_steps': 0}, 'num_steps must be an integer >= 1, got 0'),
+  ({'epsilon': 0.}, 'epsilon must be a positive number, got 0.0'),
+  ({'delta': 0.}, r'delta must lie in \[1e-12, 1\), got 0.0'),
+  ({'batch_size': 501}, 'batch_size must be at most num_examples = 500'),
+  ({'batch_size': 0}, 'batch_size must be a positive number, got 0'),
+  ({'num_examples': 0}, 'num_examples must be an integer >= 1, got 0'),
+  ({'accountant': 'gdp'}, "must be one of pld, rdp; got 'gdp'")])
+def test_errors(changes, message):
+  with pytest.raises(ValueError, match=message):
+    _private(**changes)
+
+
+@pytest.mark.parametrize('multiplier', [0., -1., math.inf, math.nan])
+def test_refuses_noise_that_is_none(multiplier):
+  sampler = PoissonSampler(num_examples=10, batch_size=2)
+  with pytest.raises(ValueError, match='noise_multiplier must be a positive'):
+    plans.TrainingPlan(sampler=sampler, num_steps=1, adjacency=ADD,
+                       noise_multiplier=multiplier)
