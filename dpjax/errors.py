@@ -5,6 +5,7 @@ raises `ValueError` with the name, the value and what is allowed.
 """
 
 import math
+import operator
 
 
 def check_positive(name: str, value: float) -> float:
@@ -36,10 +37,14 @@ def check_open_unit(name: str, value: float) -> float:
 
 
 def check_at_least(name: str, value: int, minimum: int) -> int:
-  """Returns `value` if it is an integer >= `minimum`."""
-  if int(value) != value or value < minimum:
+  """Returns `value` if it is an integer >= `minimum`; 3.0 is none."""
+  try:
+    number = operator.index(value)
+  except TypeError:
+    number = None
+  if number is None or number < minimum:
     raise ValueError(f'{name} must be an integer >= {minimum}, got {value}')
-  return int(value)
+  return number
 
 
 def check_choice(name: str, value: str, choices) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 import sys
 
 from absl import app
+from absl import flags
 from absl import logging
 
 from launch import flags as shared
@@ -34,7 +35,7 @@ def run_main(main: Callable[[Sequence[str]], int | None]) -> None:
   """
   def guarded(argv: Sequence[str]) -> int | None:
     # Libraries tell of every backend they do not find; --verbosity shows it.
-    if not logging.get_verbosity() > 0 and '--verbosity' not in str(sys.argv):
+    if not flags.FLAGS['verbosity'].present:
       logging.set_verbosity(logging.WARNING)
     try:
       return main(argv)

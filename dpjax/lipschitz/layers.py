@@ -54,25 +54,30 @@ def project_ball(x: Array, radius: float) -> Array:
 
 
 def _project(x: Array, radius: float):
-  squares = _row_sums(x * x)
+  scale, inverse = _ball_scale(x, radius)
+  return x * scale, (x, scale, inverse)
+
+
+def _ball_scale(x: Array, radius: float) -> tuple[Array, Array]:
+  """min(1, radius / ||x||) and, outside the ball, 1 / ||x||; each [b, 1]."""
+  squares = _row_sums(x, x)
   outside = squares > radius**2
   inverse = jnp.where(outside, jax.lax.rsqrt(squares), 0.0)
-  scale = jnp.where(outside, radius * inverse, 1.0)
-  return x * scale, (x, scale, inverse)
+  return jnp.where(outside, radius * inverse, 1.0), inverse
 
 
 def _project_backward(radius: float, residuals, cotangent: Array):
   del radius
   x, scale, inverse = residuals
   # Outside the ball the radial part of the cotangent is lost.
-  radial = _row_sums(x * cotangent) * jnp.square(inverse)
+  radial = _row_sums(x, cotangent) * jnp.square(inverse)
   return (scale * (cotangent - x * radial),)
 
 
-def _row_sums(values: Array) -> Array:
-  """[b, p] -> [b, 1], as a contraction: faster than a reduction on CPU."""
-  ones = jnp.ones([values.shape[1], 1], values.dtype)
-  return jnp.matmul(values, ones, precision=jax.lax.Precision.HIGHEST)
+def _row_sums(left: Array, right: Array) -> Array:
+  """Inner products of rows, [b, 1]; a contraction is fastest on CPU."""
+  return jnp.einsum('bi,bi->b', left, right,
+                    precision=jax.lax.Precision.HIGHEST)[:, None]
 
 
 project_ball.defvjp(_project, _project_backward)

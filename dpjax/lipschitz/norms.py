@@ -64,16 +64,20 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6) -> Array:
   errors.check_at_least('num_iterations', num_iterations, 1)
   tall = weights if weights.shape[0] >= weights.shape[1] else weights.T
   rank = tall.shape[1]
-  frobenius = jnp.linalg.norm(tall)
-  scale = jnp.where(frobenius > 0, frobenius, 1.0)
-  unit = tall / scale
-  gram = _product(unit.T, unit)
+  # The largest entry first, or the squares of tiny or huge weights are lost.
+  # A NaN is kept a NaN: what cannot be bounded must not look like zero.
+  largest = jnp.max(jnp.abs(tall))
+  unit = tall / jnp.where(largest == 0, 1.0, largest)
+  frobenius = jnp.linalg.norm(unit)
+  unit = unit / jnp.where(largest == 0, 1.0, frobenius)
   margin = 1 + rank * (sum(tall.shape) + 8) * _UNIT_ROUNDOFF
+  scale = largest * (frobenius * margin)
   if rank == 1:
-    return frobenius * margin
+    return scale
+  gram = _product(unit.T, unit)
   if rank == 2:
-    return scale * jnp.sqrt(_largest_eigenvalue(gram)) * margin
-  log_bound = jnp.log(scale)
+    return scale * jnp.sqrt(_largest_eigenvalue(gram))
+  log_bound = jnp.zeros([], gram.dtype)
   for power in range(1, num_iterations + 1):
     # Normalised now and then: three squarings shrink the leading singular
     # value of a matrix of unit Frobenius norm to rank^-4 at worst.
@@ -83,7 +87,7 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6) -> Array:
       gram = gram / size
     if power < num_iterations:
       gram = _product(gram, gram)
-  return jnp.where(frobenius > 0, jnp.exp(log_bound), 0.0) * margin
+  return scale * jnp.exp(log_bound)
 
 
 def _product(left: Array, right: Array) -> Array:

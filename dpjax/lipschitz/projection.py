@@ -12,6 +12,7 @@ from dpjax.typing import Array, Params
 
 # Rescaling rounds every weight once; this covers it.
 _ROUNDING_MARGIN = 1 + 1e-6
+_LEAST_CERTIFICATE = 1e-6
 
 
 def clip_weights(layers: Sequence[ParameterLayer], *, weight_norm: float,
@@ -55,7 +56,9 @@ def _rescaled(layers: Sequence[ParameterLayer], weight_norm: float,
       scale = factor(jnp.maximum(bound, jnp.float32(1e-30)))
       constrained[layer.name] = {**params[layer.name],
                                  'kernel': kernel * scale}
-      certificate[layer.name] = bound * scale * _ROUNDING_MARGIN
+      # Never zero: the split of the noise divides by the bounds it gives.
+      certificate[layer.name] = jnp.maximum(
+          bound * scale * _ROUNDING_MARGIN, _LEAST_CERTIFICATE * weight_norm)
     return constrained, certificate
 
   return WeightConstraint(constrain)

@@ -12,6 +12,7 @@ opinion).
 
 import dataclasses
 import functools
+import math
 
 import attrs
 import dp_accounting
@@ -118,7 +119,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   """A joint noise multiplier that meets the target, rounded up.
 
   Root finding on `epsilon(poisson_gaussian_event(...))`: the result exceeds
-  the least sufficient multiplier by at most a part in 10^4, and the epsilon
+  the least sufficient multiplier by about a part in 10^4, and the epsilon
   of the event that runs with it never exceeds `target_epsilon`.
 
   Raises:
@@ -127,6 +128,13 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   errors.check_positive('epsilon', target_epsilon)
   check_delta(target_delta)
   errors.check_at_least('num_steps', num_steps, 1)
+  errors.check_probability('sampling_prob', sampling_prob)
+  ever_seen = -math.expm1(num_steps * math.log1p(-sampling_prob)
+                          ) if sampling_prob < 1 else 1.0
+  if target_delta >= ever_seen:
+    raise ValueError(f'delta = {target_delta:g} is not below {ever_seen:g}, '
+                     'the probability that a record is used at all; no noise '
+                     'would be needed')
 
   def spent(multiplier: float, by: str = accountant) -> float:
     event = poisson_gaussian_event(

@@ -6,10 +6,11 @@ outputs, so most noisy values are impossible under a neighbour, and the low
 bits of the sum betray the value. `add_gaussian_noise` closes both doors: noise
 of 2^32 outcomes whose tails are as finely resolved as its centre, and a result
 rounded to a public power-of-two grid of 1/512 to 1/256 of the noise, on which
-every point within six standard deviations stays reachable. Rounding is
-post-processing. What is left is not an exact discrete mechanism: probabilities
-carry float32 rounding error, noise stops at 6.3 standard deviations, and the
-threefry generator is not a cryptographic one.
+every point within 5.4 standard deviations stays reachable. Rounding is
+post-processing. What is left is not an exact discrete mechanism: a coordinate
+lies beyond 5.4 with probability 7e-8, where some points are missing and noise
+ends at 6.3; probabilities carry float32 rounding error; and the threefry
+generator is not a cryptographic one.
 """
 
 import dataclasses
@@ -90,7 +91,8 @@ def add_gaussian_noise(key: PRNGKey, values: PyTree,
 def _perturb(stddev: Array | float, value: Array, draw: Array) -> Array:
   spacing = grid_spacing(stddev)
   noisy = jnp.round((value + stddev * draw) / spacing) * spacing
-  return jnp.where(stddev > 0, noisy, value)
+  # Only an exact zero is no noise: a scale that is NaN must not switch it off.
+  return jnp.where(stddev == 0, value, noisy)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

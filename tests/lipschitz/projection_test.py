@@ -105,11 +105,10 @@ def test_zero_weights(clip, fix):
   for constrain in (clip, fix):
     constrained, certificate = constrain(params)
     jax.tree.map(np.testing.assert_array_equal, constrained, params)
-    assert all(float(value) == 0 for value in certificate.values())
+    # Above the true norm, and never zero: bounds made of it divide.
+    assert all(0 < float(value) < 1e-5 for value in certificate.values())
 
 
-@pytest.mark.xfail(strict=True, reason='entries whose squares underflow are '
-                   'certified as zero, and blown up by fix_weights')
 @pytest.mark.parametrize('scale', [1e-20, 1e-24])
 def test_tiny_weights(clip, fix, scale):
   for constrain in (clip, fix):
@@ -118,7 +117,6 @@ def test_tiny_weights(clip, fix, scale):
       assert norm <= min(0.9, float(certificate[name]))
 
 
-@pytest.mark.xfail(strict=True, reason='NaN is certified as zero')
 def test_not_finite_weights_certify_nothing(clip, fix):
   params = _params(0, 1.)
   kernel = params['dense_00']['kernel']
