@@ -5,6 +5,7 @@ No JAX is imported, so that a test can afford many of these.
 
 import importlib
 import pathlib
+import signal
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -15,6 +16,8 @@ from experiments import registry  # noqa: E402
 from launch import errors  # noqa: E402
 
 if __name__ == '__main__':
+  # Started from a test run in the background, SIGINT would be ignored.
+  signal.signal(signal.SIGINT, signal.default_int_handler)
   registry.EXPERIMENTS.clear()
   registry.EXPERIMENTS['toy'] = 'toy'
   environment.current = lambda: environment.Environment(

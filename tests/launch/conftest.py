@@ -1,7 +1,6 @@
 """Command lines with the toy experiment, in this process and in others."""
 
 import pathlib
-import signal
 import subprocess
 import sys
 
@@ -13,11 +12,6 @@ from experiments import environment
 from experiments import registry
 
 TOY = pathlib.Path(__file__).resolve().parents[1] / 'experiments'
-
-
-def _heed_interrupts():
-  """A test run in the background ignores SIGINT, and so would its children."""
-  signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -52,8 +46,7 @@ def start(monkeypatch):
       monkeypatch.setenv(name, value)
     started.append(subprocess.Popen(
         [sys.executable, str(TOY / 'toy_main.py'), *map(str, words)],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=_heed_interrupts))
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     return started[-1]
   yield run
   for process in started:
