@@ -18,7 +18,7 @@ class Recipe:
   temperature: float = 1.0
   weight_norm: float = 4.0
   input_radius: float = 2.5
-  hidden_radius: float = 2.0
+  hidden_radius: float = 3.0
   logit_clip: float = 0.35
 
 

@@ -33,8 +33,8 @@ _NUM_FEATURES = flags.DEFINE_integer('num_features', 30, 'Features.')
 _BATCH_SIZE = flags.DEFINE_float('batch_size', 227, 'Expected batch size.')
 _DEPTH = flags.DEFINE_integer('depth', 1, 'Hidden layers.')
 _WIDTH = flags.DEFINE_integer('width', 16, 'Units of every hidden layer.')
-_NUM_STEPS = flags.DEFINE_integer('num_steps', 4000, 'Steps in one round.')
-_ROUNDS = flags.DEFINE_integer('rounds', 3, 'Rounds through all methods.')
+_NUM_STEPS = flags.DEFINE_integer('num_steps', 2000, 'Steps in one round.')
+_ROUNDS = flags.DEFINE_integer('rounds', 6, 'Rounds through all methods.')
 _NUM_RUNS = flags.DEFINE_integer('num_runs', 1, 'Runs trained at once.')
 
 

@@ -106,7 +106,7 @@ _INPUT_RADIUS = flags.DEFINE_float(
     'l2 ball. Default: from the method.')
 _HIDDEN_RADIUS = flags.DEFINE_float(
     'hidden_radius', None, 'Lipschitz methods: hidden activations are '
-    'projected on this l2 ball. Default: from the method.')
+    'bounded to this l2 norm. Default: from the method.')
 _LOGIT_CLIP = flags.DEFINE_float(
     'logit_clip', None, 'Lipschitz methods: bound of one record\'s cotangent '
     'at the logits. Default: from the method.')

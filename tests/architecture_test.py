@@ -10,13 +10,13 @@ import sys
 import pytest
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
-_BASE = {'typing', 'errors', 'tree'}
+_BASE = {'typing', 'errors', 'floats', 'tree'}
 _ALLOWED = {
     'privacy': set(),
     'sampling': {'privacy'},
     'grads': {'privacy'},
     'lipschitz': {'privacy', 'grads'},
-    'models': {'lipschitz'},
+    'models': {'grads', 'lipschitz'},
     'data': set(),
     'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
@@ -24,7 +24,7 @@ _ALLOWED = {
 }
 _ORDER = {
     'privacy': 'notions adjacency accounting blocks mechanism additive',
-    'grads': 'bounder clipping per_example privatizer',
+    'grads': 'ball bounder clipping per_example privatizer',
     'lipschitz': 'norms layers losses bounds projection bounder',
     'models': 'model mlp',
     'train': 'plan methods state step loop evaluate',

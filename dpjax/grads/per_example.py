@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax import tree
+from dpjax.grads import ball
 from dpjax.grads import clipping
 from dpjax.grads.bounder import BoundedSums, GradientBounder
 from dpjax.typing import Array, Batch, LossFn, Params, PyTree
@@ -25,7 +26,8 @@ def per_example_gradients(apply: Callable[[Params, Array], Array],
   """
 
   def record_loss(params, x, y):
-    return loss(apply(params, x[None]), y[None])[0]
+    one = jax.tree.map(lambda leaf: leaf[None], x)
+    return loss(apply(params, one), y[None])[0]
 
   value_and_grad = jax.value_and_grad(record_loss)
   return jax.vmap(value_and_grad, (None, 0, 0))(params, batch.x, batch.y)
@@ -53,6 +55,8 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
     losses, grads = per_example_gradients(apply, loss, params, batch)
     norms = jnp.sqrt(jax.vmap(tree.squared_norm)(grads))
     finite = jnp.isfinite(norms) & jnp.isfinite(losses)
+    if isinstance(batch.x, ball.BallRecords):
+      finite = finite & batch.x.finite
     kept = finite & mask
     weights = jnp.where(
         kept, clipping.flat_weights(norms, clip_norm=clip_norm), 0.0)
@@ -119,13 +123,18 @@ def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
   Non-finite features are replaced before the forward pass, so that neither
   the sum nor its gradient ever meets them.
   """
-  axes = tuple(range(1, batch.x.ndim))
-  finite = jnp.all(jnp.isfinite(batch.x), axes)
-  kept = finite & mask
-  clean = jnp.where(kept.reshape((-1,) + (1,) * len(axes)), batch.x, 0.0)
+  x = batch.x
+  if isinstance(x, ball.BallRecords):
+    finite = x.finite
+    kept = finite & mask
+  else:
+    axes = tuple(range(1, x.ndim))
+    finite = jnp.all(jnp.isfinite(x), axes)
+    kept = finite & mask
+    x = jnp.where(kept.reshape((-1,) + (1,) * len(axes)), x, 0.0)
 
   def total_loss(params):
-    losses = loss(apply(params, clean), batch.y)
+    losses = loss(apply(params, x), batch.y)
     return jnp.sum(jnp.where(kept, losses, 0.0))
 
   value, total = jax.value_and_grad(total_loss)(params)

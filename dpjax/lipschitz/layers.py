@@ -1,7 +1,6 @@
 """Layers with known constants: what certified networks are built from."""
 
 from collections.abc import Callable
-import functools
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -12,16 +11,64 @@ from dpjax.typing import Array
 
 
 class Activation(NamedTuple):
-  """An elementwise function and its Lipschitz constant."""
+  """An elementwise function.
+
+  Attributes:
+    apply: the function.
+    unit: a form of it with values in [-1, 1] and the same Lipschitz constant.
+    lipschitz: the constant of both.
+  """
   apply: Callable[[Array], Array]
+  unit: Callable[[Array], Array]
   lipschitz: float
 
 
 ACTIVATIONS = {
-    'relu': Activation(nn.relu, 1.0),
-    'tanh': Activation(nn.tanh, 1.0),
-    'sigmoid': Activation(nn.sigmoid, 0.25),
+    'relu': Activation(nn.relu, lambda x: jnp.clip(x, 0.0, 1.0), 1.0),
+    'tanh': Activation(nn.tanh, nn.tanh, 1.0),
+    'sigmoid': Activation(nn.sigmoid, nn.sigmoid, 0.25),
 }
+
+
+@jax.custom_vjp
+def dense(x: Array, kernel: Array, bias: Array) -> Array:
+  """x W + b for x [b, p], with the gradient of the bias as a contraction.
+
+  Summing a batch over its first axis is many times slower on CPU than a
+  product with ones.
+  """
+  return x @ kernel + bias[None]
+
+
+def _dense_forward(x, kernel, bias):
+  return dense(x, kernel, bias), (x, kernel)
+
+
+def _dense_backward(residuals, cotangent):
+  x, kernel = residuals
+  rows = cotangent.T
+  ones = jnp.ones([x.shape[0]], cotangent.dtype)
+  return cotangent @ kernel.T, (rows @ x).T, rows @ ones
+
+
+dense.defvjp(_dense_forward, _dense_backward)
+
+
+def bounded_activation(name: str, x: Array, radius: float) -> Array:
+  """An activation whose values lie in an l2 ball: c unit(x / c).
+
+  With c = radius / sqrt(width) no unit exceeds c, so no record the radius; the
+  Lipschitz constant is that of `ACTIVATIONS[name]`. Elementwise, which costs
+  nothing beside the activation itself, where a projection on the ball needs
+  norms forward and inner products backward.
+
+  Args:
+    name: a key of `ACTIVATIONS`.
+    x: [b, width].
+    radius: public bound on the l2 norm of each row of the result.
+  """
+  cap = radius / x.shape[-1]**0.5
+  return cap * ACTIVATIONS[name].unit(x / cap)
 
 
 class ParameterLayer(NamedTuple):
@@ -36,48 +83,3 @@ class ParameterLayer(NamedTuple):
   name: str
   input_radius: float
   lipschitz_after: float
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def project_ball(x: Array, radius: float) -> Array:
-  """Projects every record on the l2 ball: x min(1, radius / ||x||).
-
-  The metric projection on a convex set, so 1-Lipschitz. The derivative is
-  written out (it is that of the formula, at the origin too), which costs a
-  third of what tracing through the norm does.
-
-  Args:
-    x: [b, p]; each of the b records is projected on its own.
-    radius: public.
-  """
-  return _project(x, radius)[0]
-
-
-def _project(x: Array, radius: float):
-  scale, inverse = _ball_scale(x, radius)
-  return x * scale, (x, scale, inverse)
-
-
-def _ball_scale(x: Array, radius: float) -> tuple[Array, Array]:
-  """min(1, radius / ||x||) and, outside the ball, 1 / ||x||; each [b, 1]."""
-  squares = _row_sums(x, x)
-  outside = squares > radius**2
-  inverse = jnp.where(outside, jax.lax.rsqrt(squares), 0.0)
-  return jnp.where(outside, radius * inverse, 1.0), inverse
-
-
-def _project_backward(radius: float, residuals, cotangent: Array):
-  del radius
-  x, scale, inverse = residuals
-  # Outside the ball the radial part of the cotangent is lost.
-  radial = _row_sums(x, cotangent) * jnp.square(inverse)
-  return (scale * (cotangent - x * radial),)
-
-
-def _row_sums(left: Array, right: Array) -> Array:
-  """Inner products of rows, [b, 1]; a contraction is fastest on CPU."""
-  return jnp.einsum('bi,bi->b', left, right,
-                    precision=jax.lax.Precision.HIGHEST)[:, None]
-
-
-project_ball.defvjp(_project, _project_backward)

@@ -13,10 +13,13 @@ from dpjax.typing import Array, Params
 # Rescaling rounds every weight once; this covers it.
 _ROUNDING_MARGIN = 1 + 1e-6
 _LEAST_CERTIFICATE = 1e-6
+# Least certificates of norms from 1 on cover what a bound without rescaling
+# does not see.
+_LARGEST_ORDINARY = 1e4
 
 
 def clip_weights(layers: Sequence[ParameterLayer], *, weight_norm: float,
-                 num_iterations: int = 6) -> WeightConstraint:
+                 num_iterations: int = 4) -> WeightConstraint:
   """ClipWeights: every weight matrix scaled back to norm <= `weight_norm`.
 
   theta <- theta min(1, weight_norm / U) with U a certified upper bound of the
@@ -26,14 +29,15 @@ def clip_weights(layers: Sequence[ParameterLayer], *, weight_norm: float,
   Args:
     layers: which parameters to constrain; their certificates are returned.
     weight_norm: C, public.
-    num_iterations: of `norms.spectral_upper_bound`.
+    num_iterations: of `norms.spectral_upper_bound`; a loose bound makes the
+      weights smaller than they need be, not the certificate larger.
   """
   return _rescaled(layers, weight_norm, num_iterations,
                    lambda bound: jnp.minimum(1.0, weight_norm / bound))
 
 
 def fix_weights(layers: Sequence[ParameterLayer], *, weight_norm: float,
-                num_iterations: int = 6) -> WeightConstraint:
+                num_iterations: int = 4) -> WeightConstraint:
   """Fix-Lip: every weight matrix scaled so that its bound *is* `weight_norm`.
 
   theta <- theta weight_norm / U; a zero matrix stays zero. Source: thesis 003,
@@ -46,13 +50,14 @@ def fix_weights(layers: Sequence[ParameterLayer], *, weight_norm: float,
 def _rescaled(layers: Sequence[ParameterLayer], weight_norm: float,
               num_iterations: int, factor) -> WeightConstraint:
   errors.check_positive('weight_norm', weight_norm)
+  any_scale = not 1 <= weight_norm <= _LARGEST_ORDINARY
 
   def constrain(params: Params) -> tuple[Params, dict[str, Array]]:
     constrained, certificate = dict(params), {}
     for layer in layers:
       kernel = params[layer.name]['kernel']
-      bound = norms.spectral_upper_bound(kernel,
-                                         num_iterations=num_iterations)
+      bound = norms.spectral_upper_bound(
+          kernel, num_iterations=num_iterations, any_scale=any_scale)
       scale = factor(jnp.maximum(bound, jnp.float32(1e-30)))
       constrained[layer.name] = {**params[layer.name],
                                  'kernel': kernel * scale}

@@ -6,27 +6,45 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from dpjax import errors
+from dpjax.grads import ball
 from dpjax.lipschitz import layers as lipschitz_layers
 from dpjax.models.model import Model
 from dpjax.typing import Array
 
 
+class _Dense(nn.Module):
+  """`nn.Dense` with the backward pass of `lipschitz.layers.dense`."""
+  width: int
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    kernel = self.param('kernel', nn.initializers.lecun_normal(),
+                        (x.shape[-1], self.width))
+    bias = self.param('bias', nn.initializers.zeros, (self.width,))
+    return lipschitz_layers.dense(x, kernel, bias)
+
+
 class _Mlp(nn.Module):
-  """Dense layers with biases; inputs of each projected if radii are given."""
+  """Dense layers with biases; inputs of each in a ball if radii are given."""
   widths: Sequence[int]
   activation: str
   radii: Sequence[float] | None
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    activate = lipschitz_layers.ACTIVATIONS[self.activation].apply
+    if self.radii is not None:
+      x = ball.in_ball(x, self.radii[0])
     for index, width in enumerate(self.widths):
       if index > 0:
-        x = activate(x)
-      if self.radii is not None:
-        x = lipschitz_layers.project_ball(x, self.radii[index])
-      x = nn.Dense(width, name=_layer_name(index))(x)
+        x = self._activate(x, index)
+      x = _Dense(width, name=_layer_name(index))(x)
     return x
+
+  def _activate(self, x: Array, index: int) -> Array:
+    if self.radii is None:
+      return lipschitz_layers.ACTIVATIONS[self.activation].apply(x)
+    return lipschitz_layers.bounded_activation(self.activation, x,
+                                               self.radii[index])
 
 
 def _layer_name(index: int) -> str:
@@ -39,10 +57,10 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
         hidden_radius: float | None = None) -> Model:
   """A perceptron with `depth` hidden layers of `width` units, all biased.
 
-  With both radii the input of every dense layer is projected on a ball, which
-  makes the network certified (`layers` is set): thesis 003, section 5.2, in
-  the sound form with activations bounded inside the network. Without radii it
-  is the plain perceptron of Definition 2.6.2.
+  With both radii the input of every dense layer lies in a ball, which makes
+  the network certified (`layers` is set): thesis 003, section 5.2, in the
+  sound form with activations bounded inside the network. Without radii it is
+  the plain perceptron of Definition 2.6.2.
 
   Args:
     num_features: p.
@@ -51,7 +69,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     width: units of every hidden layer.
     activation: a key of `lipschitz.layers.ACTIVATIONS`.
     input_radius: records are projected on this l2 ball.
-    hidden_radius: hidden activations are projected on this l2 ball.
+    hidden_radius: hidden activations are of the form that stays in this ball.
 
   Returns:
     A model with sum over layers of (n_in + 1) n_out parameters.
@@ -73,7 +91,9 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   return Model(
       init=lambda key: network.init(key, blank)['params'],
       apply=lambda params, x: network.apply({'params': params}, x),
-      layers=_certified_layers(activation, radii))
+      layers=_certified_layers(activation, radii),
+      **({} if radii is None else {
+          'prepare': lambda x: ball.project_records(x, input_radius)}))
 
 
 def _certified_layers(activation: str, radii: Sequence[float] | None):

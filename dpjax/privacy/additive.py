@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import errors
+from dpjax import floats
 from dpjax import tree
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
@@ -45,8 +46,7 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...]) -> Array:
 
 def grid_spacing(stddev: Array | float) -> Array:
   """The grid of a release: a power of two in (stddev/512, stddev/256]."""
-  _, exponent = jnp.frexp(jnp.asarray(stddev, jnp.float32))
-  return jnp.ldexp(jnp.float32(1), exponent - 1 - _GRID_BITS)
+  return floats.power_of_two_below(stddev) * jnp.float32(2.0**-_GRID_BITS)
 
 
 def unit_noise(key: PRNGKey, values: PyTree) -> PyTree:

@@ -73,6 +73,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   """
   _check(keys, plans, method, rows)
   started = time.perf_counter()
+  records = records._replace(x=jax.jit(model.prepare)(records.x))
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
@@ -132,7 +133,7 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
                           state, ahead, length=length)
 
-    return jax.jit(jax.vmap(run, (0, 0, 0, None), (0, 1)), donate_argnums=0)
+    return jax.jit(_over_runs(run), donate_argnums=0)
 
   start = jax.jit(jax.vmap(init))
   state = jax.eval_shape(start, keys, multipliers)
@@ -140,6 +141,26 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       length: chunk(length).lower(state, multipliers, rows, records).compile()
       for length in set(chunk_lengths(plan.num_steps))
   })
+
+
+def _over_runs(run: Callable) -> Callable:
+  """`run` for [L] states, multipliers and rows; infos are [num_steps, L].
+
+  Side by side on an accelerator. On CPU one after the other, which is faster:
+  batched products of small matrices, and fusions that compute a nonlinearity
+  once for each of its uses, cost more than they save.
+  """
+
+  def all_runs(states, multipliers, rows, records):
+    if jax.default_backend() == 'cpu':
+      states, infos = jax.lax.map(lambda each: run(*each, records),
+                                  (states, multipliers, rows))
+    else:
+      states, infos = jax.vmap(run, (0, 0, 0, None))(states, multipliers, rows,
+                                                     records)
+    return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), infos)
+
+  return all_runs
 
 
 def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:

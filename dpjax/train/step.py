@@ -95,7 +95,7 @@ def make_step(*, method: Method, sampler: PoissonSampler,
 
     def part_sums(positions, mask):
       numbers = rows[positions]
-      part = Batch(records.x[numbers], records.y[numbers])
+      part = jax.tree.map(lambda leaf: leaf[numbers], records)
       return method.bounder.sums(state.params, part, mask)
 
     sums = sampler.sum_parts(part_sums, selection)

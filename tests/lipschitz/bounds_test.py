@@ -63,8 +63,8 @@ def _attaining(depth, weight_norm, activation):
   activation before it, every weight has norm `weight_norm`, and the logits are
   wrong beyond doubt.
   """
-  # The sigmoid is steepest at 0, where its value is 1/2.
-  radius = {'relu': 3., 'sigmoid': 0.5}[activation]
+  # The sigmoid is steepest at half its radius; in a tiny ball no matter.
+  radius = {'relu': 3., 'sigmoid': 0.01}[activation]
   model = mlp.mlp(num_features=1, num_classes=2, depth=depth, width=1,
                   activation=activation, input_radius=2.,
                   hidden_radius=radius)
@@ -74,7 +74,7 @@ def _attaining(depth, weight_norm, activation):
     params[f'dense_{index:02d}'] = {
       'kernel': jnp.full([1, 1], weight_norm, jnp.float32),
       'bias': jnp.full([1], target - weight_norm * value, jnp.float32)}
-    value = target if activation == 'relu' else 0.5
+    value = target if activation == 'relu' else radius / 2
   row = weight_norm / math.sqrt(2)
   params[f'dense_{depth:02d}'] = {
     'kernel': jnp.asarray([[row, -row]], jnp.float32),

@@ -60,7 +60,8 @@ def test_clip_is_the_formula(clip):
   clipped, _ = clip(params)
   for name in SHAPES:
     kernel = np.float64(params[name]['kernel'])
-    upper = float(norms.spectral_upper_bound(params[name]['kernel']))
+    upper = float(norms.spectral_upper_bound(params[name]['kernel'],
+                                             num_iterations=4))
     np.testing.assert_allclose(clipped[name]['kernel'],
                                kernel * min(1, 0.9 / upper), rtol=1e-6)
 
@@ -71,7 +72,7 @@ def test_clip_leaves_what_is_below(clip):
   clipped, certificate = clip(params)
   jax.tree.map(np.testing.assert_array_equal, params, clipped)
   for name, norm in _svd(params).items():
-    assert norm <= float(certificate[name]) <= 1.03 * norm
+    assert norm <= float(certificate[name]) <= 1.06 * norm
 
 
 def test_clip_is_idempotent(clip):
@@ -87,7 +88,7 @@ def test_fix_reaches_the_bound(fix):
   for scale in (1e-6, 1e-2, 1., 1e6):
     params, certificate = fix(_params(3, scale))
     for name, norm in _svd(params).items():
-      assert 0.9 / 1.03 <= norm <= 0.9
+      assert 0.9 / 1.06 <= norm <= 0.9
       assert float(certificate[name]) == pytest.approx(0.9, rel=3e-6)
 
 
@@ -137,7 +138,8 @@ def test_refuses_a_norm_that_is_none(value):
 # Planted faults.
 
 
-def _power_bound(weights, *, num_iterations):
+def _power_bound(weights, *, num_iterations, any_scale):
+  del any_scale
   start = jnp.ones([weights.shape[1]])
   return norms.power_iteration(weights, start,
                                num_iterations=num_iterations)[0]

@@ -1,0 +1,140 @@
+"""The projection on a ball, by brute force, and what the type promises."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import ball
+from dpjax.grads import per_example
+from dpjax.typing import Batch
+
+
+def _records(rng):
+  """[40, 5]: scales from 1e-12 to 1e30, the origin and an axis point."""
+  x = rng.normal(size=(40, 5)) * np.logspace(-12, 30, 40)[:, None]
+  x[0] = 0
+  x[1] = np.eye(5)[0]
+  return jnp.asarray(x, jnp.float32)
+
+
+@pytest.mark.parametrize('radius', [1e-3, 1., 7.5])
+def test_norms_after_projection(radius):
+  x = _records(np.random.default_rng(0))
+  found = np.float64(ball.project_ball(x, radius))
+  norms = np.linalg.norm(found, axis=1)
+  assert norms.max() <= radius * (1 + 1e-6)
+  before = np.linalg.norm(np.float64(x), axis=1)
+  inside = before < radius * (1 - 1e-6)
+  assert inside.any() and not inside.all()
+  np.testing.assert_array_equal(found[inside], np.float64(x)[inside])
+  # Of what float32 can square, the direction is kept and the norm reached.
+  squarable = ~inside & (before < 1e18)
+  np.testing.assert_allclose(norms[squarable], radius, rtol=1e-6)
+  np.testing.assert_allclose(
+    found[squarable] / radius,
+    np.float64(x)[squarable] / before[squarable, None], atol=1e-6)
+
+
+def test_records_do_not_meet():
+  x = _records(np.random.default_rng(2))
+  before = ball.project_ball(x, 1.)
+  for bad in (1e30, jnp.inf, jnp.nan):
+    after = ball.project_ball((x * 7).at[3].set(bad).at[20].set(x[20]), 1.)
+    np.testing.assert_array_equal(before[20], after[20])
+  alone = jnp.concatenate([ball.project_ball(row[None], 1.) for row in x])
+  np.testing.assert_allclose(before, alone, rtol=1e-6)
+
+
+def test_derivative_is_that_of_the_formula():
+  rng = np.random.default_rng(4)
+  # Inside, outside and far outside.
+  x = np.concatenate([rng.normal(size=(9, 3)) * s for s in (0.1, 5., 1e4)])
+  cotangents = rng.normal(size=x.shape)
+  norms = np.linalg.norm(x, axis=1, keepdims=True)
+  scale = np.minimum(1, 2. / norms)
+  radial = np.sum(x * cotangents, 1, keepdims=True) * x / norms**2
+  expected = scale * (cotangents - np.where(norms > 2., radial, 0.))
+  pull = jax.vjp(lambda x: ball.project_ball(x, 2.),
+                 jnp.asarray(x, jnp.float32))[1]
+  found = pull(jnp.asarray(cotangents, jnp.float32))[0]
+  np.testing.assert_allclose(found / scale, expected / scale, rtol=1e-4,
+                             atol=1e-5)
+
+
+def test_jacobian_norm_is_at_most_one():
+  rng = np.random.default_rng(3)
+  x = np.concatenate([rng.normal(size=(60, 4)) * scale
+                      for scale in (1e-6, 0.4, 0.6, 3., 1e6)])
+  unit = rng.normal(size=(20, 4))
+  x = np.concatenate([x, unit / np.linalg.norm(unit, axis=1)[:, None]])
+  project = lambda row: ball.project_ball(row[None], 1.)[0]
+  jacobians = jax.jit(jax.vmap(jax.jacrev(project)))(
+    jnp.asarray(x, jnp.float32))
+  assert np.all(np.isfinite(jacobians))
+  spectral = np.linalg.norm(np.float64(jacobians), 2, axis=(1, 2))
+  assert spectral.max() <= 1 + 2e-6
+  # And by differences of pairs, which a wrong derivative cannot hide.
+  pairs = jnp.asarray(rng.normal(size=(2, 3000, 4)) * 1.5, jnp.float32)
+  left, right = (np.float64(ball.project_ball(p, 1.)) for p in pairs)
+  moved = np.linalg.norm(left - right, axis=1)
+  apart = np.linalg.norm(np.float64(pairs[0]) - np.float64(pairs[1]), axis=1)
+  assert np.max(moved / apart) <= 1 + 1e-5
+
+
+def test_gradient_is_finite_everywhere():
+  total = lambda x: jnp.sum(ball.project_ball(x, 1.))
+  for x in (jnp.zeros([2, 3]), jnp.full([2, 3], 1e-30), jnp.full([2, 3], 1e15),
+            jnp.full([2, 3], 1e30)):
+    assert np.all(np.isfinite(jax.grad(total)(x)))
+  np.testing.assert_array_equal(jax.grad(total)(jnp.zeros([2, 3])),
+                                np.ones([2, 3]))
+
+
+def test_prepared_records_are_in_the_ball_or_marked():
+  x = _records(np.random.default_rng(1)).at[7, 2].set(jnp.nan)
+  x = x.at[30, 0].set(jnp.inf)
+  found = ball.project_records(x, 2.)
+  assert found.radius == 2.
+  np.testing.assert_array_equal(np.flatnonzero(~np.asarray(found.finite)),
+                                [7, 30])
+  assert np.linalg.norm(np.float64(found.values), axis=1).max() <= 2 + 1e-5
+  assert not np.any(found.values[jnp.asarray([7, 30])])
+  np.testing.assert_array_equal(found.values[3],
+                                ball.project_ball(x, 2.)[3])
+
+
+def test_in_ball_trusts_a_smaller_ball_only():
+  x = _records(np.random.default_rng(1))
+  small = ball.project_records(x, 1.)
+  assert ball.in_ball(small, 1.) is small.values
+  assert ball.in_ball(small, 3.) is small.values
+  for given in (x, ball.project_records(x, 3.)):
+    norms = np.linalg.norm(np.float64(ball.in_ball(given, 1.)), axis=1)
+    assert norms.max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize('radius', [0., -1., np.inf, np.nan])
+def test_refuses_a_radius_that_is_none(radius):
+  with pytest.raises(ValueError, match='radius must be a positive number'):
+    ball.project_ball(jnp.ones([2, 3]), radius)
+
+
+@pytest.mark.parametrize('kind', ['summed', 'clipped'])
+def test_bounders_leave_out_what_is_marked(network, kind):
+  """Prepared or not, a NaN record contributes zero and is counted."""
+  apply = lambda params, x: network.apply(params, ball.in_ball(x, 1.))
+  make = {'summed': per_example.summed,
+          'clipped': lambda *a: per_example.clipped(
+            *a, clip_norm=0.5, microbatch_size=4)}[kind]
+  sums = jax.jit(make(apply, network.loss).sums)
+  mask = jnp.arange(13) != 5
+  broken = network.batch.x.at[2, 0].set(jnp.nan)
+  raw = sums(network.params, Batch(broken, network.batch.y), mask)
+  prepared = sums(network.params, Batch(
+    ball.project_records(broken, 1.), network.batch.y), mask)
+  without = sums(network.params, network.batch, mask & (jnp.arange(13) != 2))
+  for found in (raw, prepared):
+    assert int(found.num_nonfinite) == 1
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(
+      a, b, rtol=1e-5, atol=1e-6), found.total, without.total)
