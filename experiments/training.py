@@ -97,7 +97,7 @@ class TrainingConfig:
   optimizer: str = 'sgd'
   schedule: str = 'cosine'
   learning_rate: float | None = None
-  clip_norm: float = 1.0
+  clip_norm: float | None = None
   weight_norm: float | None = None
   input_radius: float | None = None
   hidden_radius: float | None = None

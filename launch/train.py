@@ -96,8 +96,8 @@ _SCHEDULE = flags.DEFINE_enum(
 _LEARNING_RATE = flags.DEFINE_float(
     'learning_rate', None, 'At the start. Default: from the method.')
 _CLIP_NORM = flags.DEFINE_float(
-    'clip_norm', _DEFAULTS.clip_norm, 'dp_sgd: l2 bound of one record\'s '
-    'gradient.')
+    'clip_norm', None, 'dp_sgd: l2 bound of one record\'s '
+    'gradient. Default: from the number of records.')
 _WEIGHT_NORM = flags.DEFINE_float(
     'weight_norm', None, 'Lipschitz methods: bound of every weight matrix in '
     'spectral norm. Default: from the method.')

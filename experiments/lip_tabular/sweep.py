@@ -18,7 +18,7 @@ import math
 from experiments import papers
 
 ARTEFACT = 'Table 5.4 of thesis 003: accuracy on tabular data'
-COST = '0.5 h on 2 CPU cores'
+COST = '0.4 h on 2 CPU cores'
 BATCHED = ('seed', 'epsilon')
 
 METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')

@@ -27,7 +27,7 @@ def test_resolve_fills_every_gap():
 
 def test_recipes_fit_every_size():
   for method in training.METHODS:
-    for size in (1, 2, 999, 2000, 50_000):
+    for size in (1, 2, 455, 999, 2000, 50_000):
       recipe = recipes.recipe(method, num_train=size)
       assert 1 <= recipe.batch_size <= size
 

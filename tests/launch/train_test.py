@@ -104,7 +104,7 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path):
   words = ('--method=dp_sgd', f'--output_dir={tmp_path}', *_TINY)
   assert _call(*words)[0] == 0
   status, _, err = _call(*words, '--clip_norm=2')
-  assert status == 2 and 'another configuration: clip_norm = 1.0, now 2' in err
+  assert status == 2 and 'another configuration: clip_norm = 0.5, now 2' in err
   assert _call(*words, '--seed=1')[0] == 2
   (tmp_path / 'summary.json').write_text('{"half')
   status, _, err = _call(*words)

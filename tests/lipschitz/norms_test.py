@@ -110,6 +110,23 @@ def test_upper_bound_at_extreme_scales(scale):
   assert ratio.min() >= 1 and ratio.max() < 1.1
 
 
+@pytest.mark.parametrize('shape', [(1, 4), (5, 2), (6, 9), (40, 40)])
+def test_ordinary_scales_need_no_rescaling(shape):
+  bound = jax.jit(jax.vmap(lambda w: norms.spectral_upper_bound(
+    w, any_scale=False)))
+  rng = np.random.default_rng(0)
+  matrices = rng.normal(size=(300,) + shape) * 10**rng.uniform(
+    -7, 6, (300, 1, 1))
+  matrices = np.float32(matrices)
+  ratio = np.float64(bound(matrices)) / _svd(matrices)
+  assert ratio.min() >= 1
+  assert ratio.max() <= min(shape)**2.0**-7 * _margin(shape) * (1 + 3e-6)
+  # Beyond, it fails closed.
+  beyond = np.asarray(bound(matrices[:5] / _svd(matrices[:5])[:, None, None]
+                            * np.float32(1e20)))
+  assert not np.any(np.isfinite(beyond))
+
+
 @pytest.mark.parametrize('shape', [(3, 4), (2, 4), (1, 4)])
 def test_not_finite_certifies_nothing(shape):
   for bad in (np.nan, np.inf):
