@@ -70,7 +70,7 @@ def test_the_plan_is_announced_before_training():
   training.train([_CONFIG], on_plans=lambda plans: seen.extend(plans))
   (config, plan), = seen
   assert plan.epsilon(config.delta) <= config.epsilon
-  assert config.batch_size == 227
+  assert config.batch_size == 455
 
 
 @pytest.mark.parametrize('change, message', [
