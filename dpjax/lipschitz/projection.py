@@ -32,7 +32,8 @@ def clip_weights(layers: Sequence[ParameterLayer], *, weight_norm: float,
     num_iterations: of `norms.spectral_upper_bound`; a loose bound makes the
       weights smaller than they need be, not the certificate larger.
   """
-  return _rescaled(layers, weight_norm, num_iterations,
+  any_scale = not 1 <= weight_norm <= _LARGEST_ORDINARY
+  return _rescaled(layers, weight_norm, num_iterations, any_scale,
                    lambda bound: jnp.minimum(1.0, weight_norm / bound))
 
 
@@ -43,14 +44,15 @@ def fix_weights(layers: Sequence[ParameterLayer], *, weight_norm: float,
   theta <- theta weight_norm / U; a zero matrix stays zero. Source: thesis 003,
   question Q2 of section 5.3.
   """
-  return _rescaled(layers, weight_norm, num_iterations,
+  # Tiny weights are blown up, so their bound must not be missed.
+  return _rescaled(layers, weight_norm, num_iterations, True,
                    lambda bound: weight_norm / bound)
 
 
 def _rescaled(layers: Sequence[ParameterLayer], weight_norm: float,
-              num_iterations: int, factor) -> WeightConstraint:
+              num_iterations: int, any_scale: bool,
+              factor) -> WeightConstraint:
   errors.check_positive('weight_norm', weight_norm)
-  any_scale = not 1 <= weight_norm <= _LARGEST_ORDINARY
 
   def constrain(params: Params) -> tuple[Params, dict[str, Array]]:
     constrained, certificate = dict(params), {}

@@ -118,6 +118,18 @@ def test_tiny_weights(clip, fix, scale):
       assert norm <= min(0.9, float(certificate[name]))
 
 
+@pytest.mark.parametrize('make', [projection.clip_weights,
+                                  projection.fix_weights])
+@pytest.mark.parametrize('weight_norm', [1., 4.])
+def test_certificates_hold_at_every_scale(make, weight_norm):
+  """Also where a bound without rescaling underflows: 1e-9 and below."""
+  constrain = jax.jit(make(LAYERS, weight_norm=weight_norm).constrain)
+  for scale in 10.**np.arange(-24, 7):
+    params, certificate = constrain(_params(0, scale))
+    for name, norm in _svd(params).items():
+      assert norm <= min(weight_norm, float(certificate[name]))
+
+
 def test_not_finite_weights_certify_nothing(clip, fix):
   params = _params(0, 1.)
   kernel = params['dense_00']['kernel']
