@@ -25,7 +25,8 @@ _ALLOWED = {
 _ORDER = {
     'privacy': 'notions adjacency accounting blocks mechanism additive',
     'grads': 'ball bounder clipping per_example privatizer',
-    'lipschitz': 'norms layers losses bounds projection bounder',
+    'lipschitz': 'norms convolution rules primitives node pointwise pooling '
+                 'normalisation layers network losses projection bounder',
     'models': 'model mlp',
     'train': 'plan methods state step loop evaluate',
     'audit': 'bounds claims whitebox',

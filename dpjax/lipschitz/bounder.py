@@ -1,44 +1,59 @@
-"""The gradient bounder of Lip-DP-SGD with activations bounded inside."""
+"""The gradient bounders of Lip-DP-SGD: one for every rule of the layers."""
 
-from collections.abc import Callable, Sequence
+import jax
+import jax.numpy as jnp
 
 from dpjax.grads import per_example
 from dpjax.grads.bounder import GradientBounder
-from dpjax.lipschitz import bounds
-from dpjax.lipschitz.layers import ParameterLayer
 from dpjax.lipschitz.losses import LipschitzLoss
-from dpjax.typing import Array, Params
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.rules import WeightRule
 
 
-def certified(apply: Callable[[Params, Array], Array],
-              layers: Sequence[ParameterLayer] | None,
-              loss: LipschitzLoss) -> GradientBounder:
-  """Plain batch-sum gradients of a network whose constants are known.
+def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
+              rule: WeightRule | None = None) -> GradientBounder:
+  """Batch-sum gradients of a network whose constants are known.
 
-  Guarantee: for parameters whose weight norms the certificate bounds, one
-  record contributes at most `bounds.gradient_bounds` to each layer, whatever
-  its features and label, because the network itself projects the input of
-  every parameter layer on a public ball. Nothing per-record is formed: one
-  ordinary backward pass.
+  Guarantee: for parameters whose norms the certificate bounds, one record
+  contributes at most `network.gradient_bounds` to each layer, whatever its
+  features and label. Without a rule the sums are the plain gradients: what
+  enters every parameter layer must then be bounded, by balls (LDP-05), by
+  normalisation (LDP-08) or by propagation through bounded layers (LDP-07).
+  Nothing per record is formed: one ordinary backward pass.
 
   The printed method (thesis 003, Algorithm 8) divides by the largest input
   norm of the batch instead, which has no sensitivity bound that is independent
-  of the batch size.
+  of the batch size (E1).
 
   Args:
-    apply: (params, x) -> logits of the network that `layers` describes.
-    layers: its parameter layers from input to output, or None if the model
-      certifies nothing, which is refused.
+    network: states its constants.
     loss: with a known Lipschitz constant.
+    weight_norm: what the weight constraint keeps; to refuse bounds that
+      overflow before anything runs.
+    rule: weights of the records in every layer's gradient (LDP-04, LDP-09).
+
+  Raises:
+    UnknownConstant: a layer has no finite bound; the message names it.
+    ValueError: a bound overflows float32.
   """
-  if layers is None:
-    raise ValueError('Lip-DP-SGD needs a model with bounded activations; this '
-                     'one states no layer bounds')
+  network.check_bounds(weight_norm=weight_norm, rule=rule,
+                       loss_lipschitz=loss.lipschitz)
+  context = Context(rule=rule)
+
+  def apply(params, x):
+    return network.apply(params, x, context)
+
+  def sums(params, batch, mask):
+    # Bounds are for float32 products; accelerators round inputs to less.
+    with jax.default_matmul_precision('highest'):
+      return per_example.plain_sums(apply, loss.values, params, batch, mask)
 
   def l2_sensitivity(certificate):
-    return bounds.gradient_bounds(layers, certificate,
-                                  loss_lipschitz=loss.lipschitz)
+    if rule is not None and not rule.needs_certificate:
+      certificate = network.fill(1.0)
+    bounds = network.gradient_bounds(certificate, rule=rule,
+                                     loss_lipschitz=loss.lipschitz)
+    return jax.tree.map(lambda bound: jnp.asarray(bound, jnp.float32), bounds)
 
-  return GradientBounder(
-      lambda params, batch, mask: per_example.plain_sums(
-          apply, loss.values, params, batch, mask), l2_sensitivity)
+  return GradientBounder(sums, l2_sensitivity)

@@ -4,6 +4,7 @@ Only an upper bound may enter a sensitivity. Power iteration converges from
 below, so noise scaled by it is too small; it is here to watch a run with.
 """
 
+from collections.abc import Callable
 import math
 
 import jax
@@ -17,6 +18,13 @@ from dpjax.typing import Array
 _UNIT_ROUNDOFF = 2.0**-24
 # Of the squared Frobenius norm in _schatten, as a natural logarithm.
 _LOG_RANGE = 80
+# Longer sums are split, so that their rounding does not grow with them.
+_LONGEST_SUM = 512
+_BLOCK = 256
+# Complex Gram matrices round in two parts, each of one term more.
+_COMPLEX_ROUNDING = 1.5
+# Up to here the margin of the worst spectrum serves every one.
+_SMALL_MARGIN = 2.0**-10
 
 
 def power_iteration(weights: Array, start: Array, *,
@@ -25,26 +33,67 @@ def power_iteration(weights: Array, start: Array, *,
 
   Args:
     weights: [m, n].
-    start: [n], not orthogonal to the leading right singular vector.
+    start: [n], not orthogonal to the leading right singular vector; that of
+      the step before is a good one.
     num_iterations: at least 1.
 
   Returns:
     (||W v||, v) with v a unit vector after `num_iterations` rounds of
-    v <- W^T W v / ||W^T W v||. Source: thesis 003, section 5.2.3.
+    v <- W^T W v / ||W^T W v||; v stays where it is if W^T W v is zero or not
+    finite, so that it can be carried on. From an angle a to the leading
+    singular vector, with rho the ratio of the second singular value to the
+    first, the norm found is at least ||W|| / sqrt(1 + rho^(4t) tan^2 a).
+    Source: thesis 003, section 5.2.3; spec SPEC-01, erratum E9.
+  """
+  return power_iteration_of_map(
+      lambda v: jnp.matmul(weights, v, precision=jax.lax.Precision.HIGHEST),
+      start, num_iterations=num_iterations)
+
+
+def power_iteration_of_map(apply: Callable[[Array], Array], start: Array, *,
+                           num_iterations: int) -> tuple[Array, Array]:
+  """`power_iteration` of any linear map, by its transpose.
+
+  Args:
+    apply: linear; arrays of the shape of `start` to arrays.
+    start: not orthogonal to the leading right singular vector.
+    num_iterations: at least 1.
   """
   errors.check_at_least('num_iterations', num_iterations, 1)
+  transpose = jax.linear_transpose(apply, start)
 
   def turn(_, vector):
-    image = weights.T @ (weights @ vector)
-    return image / jnp.maximum(jnp.linalg.norm(image), 1e-30)
+    image, _ = unit_and_norm(apply(vector))
+    image, norm = unit_and_norm(transpose(image)[0])
+    return jnp.where((norm > 0) & jnp.isfinite(norm), image, vector)
 
-  vector = jax.lax.fori_loop(0, num_iterations, turn, start)
-  return jnp.linalg.norm(weights @ vector), vector
+  vector = jax.lax.fori_loop(0, num_iterations, turn, unit_and_norm(start)[0])
+  return unit_and_norm(apply(vector))[1], vector
+
+
+def unit_and_norm(x: Array) -> tuple[Array, Array]:
+  """(x / ||x||_2, ||x||_2) over all entries, at every scale; (0, 0) for zeros.
+
+  What is not finite has a norm that is not finite.
+  """
+  scale = floats.power_of_two_below(jnp.max(jnp.abs(x)))
+  ordinary = x * floats.inverse_power_of_two(scale)
+  norm = jnp.sqrt(jnp.sum(jnp.square(ordinary)))
+  return ordinary / jnp.where(norm == 0, 1.0, norm), scale * norm
 
 
 def exact_upper_bound(weights: np.ndarray) -> float:
-  """The spectral norm by float64 SVD on the host, rounded up."""
+  """The spectral norm by float64 SVD on the host, rounded up. Spec SPEC-03.
+
+  Args:
+    weights: [m, n]; min(m, n) up to 2048 or so is a matter of seconds.
+
+  Returns:
+    NaN if an entry is not finite.
+  """
   matrix = np.asarray(weights, np.float64)
+  if not np.all(np.isfinite(matrix)):
+    return math.nan
   return float(np.linalg.norm(matrix, 2)) * (1 + 1e-10)
 
 
@@ -52,44 +101,68 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6,
                          any_scale: bool = True) -> Array:
   """A certified upper bound of the spectral norm, jittable, float32.
 
-  Gram iteration (Delattre et al. 2023): with G_0 = W, G_{i+1} = G_i^T G_i, the
+  Gram iteration (Delattre et al. 2023): with G_0 = W, G_{i+1} = G_i^* G_i, the
   bound ||G_t||_F^(1/2^t) is the Schatten norm of order 2^(t+1), so that
 
     ||W||_2 <= bound <= r^(1/2^(t+1)) ||W||_2,  r = min(m, n).
 
   Two columns or rows, as in a binary classifier's last layer, have a closed
-  form. Rounding is covered: each float32 product loses at most a factor
-  1 - gamma r of the leading singular value, gamma = (inner size) 2^-24, of
-  which the 2^i-th root is taken.
+  form. Rounding is covered: a float32 product of sums of k terms moves the
+  leading eigenvalue by at most k 2^-24 ||W||_F^2, of which the 2^i-th root is
+  taken. For large matrices that is measured by the W at hand: if the computed
+  bound b is not below the norm there is nothing to add, and if it is, then
+  ||W||_F^2 / b^2 is at least the ratio that the margin needs. Spec SPEC-04,
+  whose margin, 2 k 2^-24 sqrt(r), holds for t = 1 only: the W of a Hadamard
+  matrix needs r.
 
   Args:
-    weights: [m, n].
+    weights: [..., m, n], float32 or complex64; each matrix by itself.
     num_iterations: t; 6 is at most r^(1/128), 2.7 % for r = 30.
     any_scale: False saves a pass for weights known to be of ordinary size: the
       result is then a bound of norms above 1e-8 only, and NaN above 1e8.
 
   Returns:
-    A scalar, NaN or infinite if an entry is: what cannot be bounded must not
-    look small.
+    [...], NaN or infinite where an entry is: what cannot be bounded must not
+    look small. Entries below 2^-126 count as zeros.
   """
   errors.check_at_least('num_iterations', num_iterations, 1)
-  rank = min(weights.shape)
-  margin = 1 + rank * (sum(weights.shape) + 8) * _UNIT_ROUNDOFF
-  unit, scale = weights, jnp.float32(1)
+  wide = weights.shape[-2] < weights.shape[-1]
+  tall = jnp.swapaxes(weights, -2, -1) if wide else weights
+  parts = (tall.real, tall.imag) if jnp.iscomplexobj(tall) else (tall,)
+  scale = None
   if any_scale:
     # The largest entry to [1, 4), or squares of tiny or huge ones are lost.
-    scale = floats.power_of_two_below(jnp.max(jnp.abs(weights)))
-    unit = weights * floats.inverse_power_of_two(scale)
+    largest = sum(jnp.max(jnp.abs(part), (-2, -1)) for part in parts)
+    scale = floats.power_of_two_below(largest)
+    inverse = floats.inverse_power_of_two(scale)[..., None, None]
+    parts = tuple(part * inverse for part in parts)
+  bound = _bound_of_ordinary(parts, num_iterations)
+  return bound if scale is None else scale * bound
+
+
+def _bound_of_ordinary(parts: tuple[Array, ...], num_iterations: int) -> Array:
+  """Of tall matrices, as one real part or a real and an imaginary one."""
+  rows, rank = parts[0].shape[-2:]
+  rounding = _UNIT_ROUNDOFF * (_COMPLEX_ROUNDING if len(parts) == 2 else 1)
+  rounding *= _terms(rows) + _terms(rank) + 8
   if rank == 1:
-    return scale * (margin * jnp.sqrt(jnp.sum(jnp.square(unit))))
-  tall = unit if weights.shape[0] >= weights.shape[1] else unit.T
-  gram = _product(tall.T, tall)
+    # One sum of all squares, with no product.
+    return (1 + (rows + 8) * _UNIT_ROUNDOFF) * _frobenius(parts)
+  gram = _gram(parts)
   if rank == 2:
-    return scale * (margin * jnp.sqrt(_largest_eigenvalue(gram)))
-  return scale * (margin * _schatten(gram, rank, num_iterations))
+    return (1 + rank * rounding) * jnp.sqrt(_largest_eigenvalue(gram))
+  bound = _schatten(gram, rank, num_iterations)
+  # The last sum, over rank^2 squares.
+  bound = bound * (1 + rank**2 * _UNIT_ROUNDOFF / 2**num_iterations)
+  if rank * rounding < _SMALL_MARGIN:
+    return (1 + rank * rounding) * bound
+  energy = jnp.sum(jnp.diagonal(gram[0], axis1=-2, axis2=-1), -1)
+  loss = rounding * energy / jnp.maximum(jnp.square(bound), 1e-30)
+  return jnp.where(loss < 1, bound / (1 - loss), jnp.inf * bound)
 
 
-def _schatten(gram: Array, rank: int, num_iterations: int) -> Array:
+def _schatten(gram: tuple[Array, ...], rank: int,
+              num_iterations: int) -> Array:
   """||gram^(2^(t-1))||_F^(1/2^t), by squarings.
 
   Divided by its Frobenius norm over rank^(1/4), a Gram matrix has its leading
@@ -101,20 +174,58 @@ def _schatten(gram: Array, rank: int, num_iterations: int) -> Array:
   bound = jnp.float32(1)
   for squarings in range(num_iterations):
     if squarings:
-      gram = _product(gram, gram)
+      gram = _gram(gram)
     last = squarings == num_iterations - 1
     if last or squarings % apart == 0:
-      size = jnp.sqrt(jnp.sum(jnp.square(gram)))
+      size = _frobenius(gram)
       if not last:
         size = jnp.maximum(size / center, 1e-18)
-        gram = gram / size
+        gram = tuple(part / size[..., None, None] for part in gram)
       bound = bound * _repeated_sqrt(size, squarings + 1)
   return bound
+
+
+def _gram(parts: tuple[Array, ...]) -> tuple[Array, ...]:
+  """A^* A: of one part symmetric, of two symmetric and antisymmetric."""
+  if len(parts) == 1:
+    return (_transposed_product(parts[0], parts[0]),)
+  real, imaginary = parts
+  cross = _transposed_product(real, imaginary)
+  return (_transposed_product(real, real)
+          + _transposed_product(imaginary, imaginary),
+          cross - jnp.swapaxes(cross, -2, -1))
+
+
+def _transposed_product(left: Array, right: Array) -> Array:
+  """left^T right over the last two axes, in sums of `_terms` terms."""
+  rows = left.shape[-2]
+  if rows <= _LONGEST_SUM:
+    return _product(jnp.swapaxes(left, -2, -1), right)
+  blocks = (_in_blocks(left), _in_blocks(right))
+  partial = _product(jnp.swapaxes(blocks[0], -2, -1), blocks[1])
+  # Or the compiler makes one long sum of it again.
+  return jnp.sum(jax.lax.optimization_barrier(partial), -3)
+
+
+def _in_blocks(x: Array) -> Array:
+  """[..., m, n] -> [..., ceil(m / block), block, n], with zeros."""
+  lead, (rows, columns) = x.shape[:-2], x.shape[-2:]
+  padded = jnp.pad(x, [(0, 0)] * len(lead) + [(0, -rows % _BLOCK), (0, 0)])
+  return padded.reshape(lead + (-1, _BLOCK, columns))
+
+
+def _terms(rows: int) -> int:
+  """Additions in a row of `_transposed_product` over `rows` rows."""
+  return rows if rows <= _LONGEST_SUM else _BLOCK - (-rows // _BLOCK)
 
 
 def _product(left: Array, right: Array) -> Array:
   # HIGHEST keeps accelerators from rounding the inputs to fewer bits.
   return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
+
+
+def _frobenius(parts: tuple[Array, ...]) -> Array:
+  return jnp.sqrt(sum(jnp.sum(jnp.square(part), (-2, -1)) for part in parts))
 
 
 def _repeated_sqrt(x: Array, times: int) -> Array:
@@ -123,8 +234,9 @@ def _repeated_sqrt(x: Array, times: int) -> Array:
   return x
 
 
-def _largest_eigenvalue(gram: Array) -> Array:
-  """Of a symmetric positive semi-definite [2, 2] matrix, in closed form."""
-  half_sum = (gram[0, 0] + gram[1, 1]) / 2
-  half_gap = (gram[0, 0] - gram[1, 1]) / 2
-  return half_sum + jnp.sqrt(half_gap * half_gap + gram[0, 1] * gram[0, 1])
+def _largest_eigenvalue(gram: tuple[Array, ...]) -> Array:
+  """Of positive semi-definite [..., 2, 2] matrices, in closed form."""
+  first, second = gram[0][..., 0, 0], gram[0][..., 1, 1]
+  half_gap = (first - second) / 2
+  off = sum(jnp.square(part[..., 0, 1]) for part in gram)
+  return (first + second) / 2 + jnp.sqrt(half_gap * half_gap + off)

@@ -1,3 +1,6 @@
-"""Small Flax networks as pure functions."""
+"""Networks as pure functions.
+
+Modules, in import order: model, mlp.
+"""
 
 __all__ = ['mlp', 'model']

@@ -24,8 +24,8 @@ from dpjax.audit import whitebox
 from dpjax.grads import clipping
 from dpjax.grads import per_example
 from dpjax.lipschitz import bounder as lipschitz_bounder
-from dpjax.lipschitz import bounds
 from dpjax.lipschitz import losses
+from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
@@ -264,21 +264,24 @@ def _plain_mask_ignored(apply, loss, params, batch, mask):
   return _HONEST_PLAIN(apply, loss, params, batch, jnp.ones_like(mask))
 
 
-def _one_layer_short(layers, norms, *, loss_lipschitz):
+def _one_layer_short(network, norms, *, loss_lipschitz, rule):
   ones = {name: jnp.ones_like(norm) for name, norm in norms.items()}
-  return _HONEST_BOUNDS(layers, ones, loss_lipschitz=loss_lipschitz)
+  return _HONEST_BOUNDS(network, ones, loss_lipschitz=loss_lipschitz,
+                        rule=rule)
 
 
-def _own_layer_included(layers, norms, *, loss_lipschitz):
+def _own_layer_included(network, norms, *, loss_lipschitz, rule):
   # The printed line 5: the product starts at the layer itself. It is too
   # small for a layer whose own norm is below one, here the first.
-  honest = _HONEST_BOUNDS(layers, norms, loss_lipschitz=loss_lipschitz)
+  honest = _HONEST_BOUNDS(network, norms, loss_lipschitz=loss_lipschitz,
+                          rule=rule)
   return {name: bound * norms[name] for name, bound in honest.items()}
 
 
-def _bias_forgotten(layers, norms, *, loss_lipschitz):
-  honest = _HONEST_BOUNDS(layers, norms, loss_lipschitz=loss_lipschitz)
-  radius = {layer.name: layer.input_radius for layer in layers}
+def _bias_forgotten(network, norms, *, loss_lipschitz, rule):
+  honest = _HONEST_BOUNDS(network, norms, loss_lipschitz=loss_lipschitz,
+                          rule=rule)
+  radius = {'dense_00': _INPUT_RADIUS, 'dense_01': 0.05}
   return {name: bound * radius[name] / (radius[name]**2 + 1)**0.5
           for name, bound in honest.items()}
 
@@ -298,7 +301,7 @@ _HONEST_NOISE = additive.add_drawn_noise
 _HONEST_DRAWS = additive.unit_noise
 _HONEST_CLIPPED = per_example.clipped
 _HONEST_PLAIN = per_example.plain_sums
-_HONEST_BOUNDS = bounds.gradient_bounds
+_HONEST_BOUNDS = Network.gradient_bounds
 _HONEST_DRAW = PoissonSampler.draw
 
 _FAULTS = [
@@ -310,14 +313,10 @@ _FAULTS = [
     ('lip_dp_sgd', additive, 'add_drawn_noise', _noise_over_batch),
     ('lip_dp_sgd', lipschitz_bounder.per_example, 'plain_sums',
      _plain_mask_ignored),
-    ('lip_dp_sgd', lipschitz_bounder.bounds, 'gradient_bounds',
-     _one_layer_short),
-    ('lip_dp_sgd', lipschitz_bounder.bounds, 'gradient_bounds',
-     _own_layer_included),
-    ('lip_dp_sgd', lipschitz_bounder.bounds, 'gradient_bounds',
-     _bias_forgotten),
-    ('fix_lip_dp_sgd', lipschitz_bounder.bounds, 'gradient_bounds',
-     _one_layer_short),
+    ('lip_dp_sgd', Network, 'gradient_bounds', _one_layer_short),
+    ('lip_dp_sgd', Network, 'gradient_bounds', _own_layer_included),
+    ('lip_dp_sgd', Network, 'gradient_bounds', _bias_forgotten),
+    ('fix_lip_dp_sgd', Network, 'gradient_bounds', _one_layer_short),
 ]
 
 

@@ -55,7 +55,7 @@ def test_dividing_by_the_batch_maximum_is_not_bounded(model, size, outlier,
   assert moved == pytest.approx(size + 1 - size / outlier, rel=1e-5)
   assert moved >= at_least * claimed
 
-  ours = lipschitz_bounder.certified(model.apply, model.layers, HINGE)
+  ours = lipschitz_bounder.certified(model.network, HINGE, weight_norm=1.)
   before, after = (ours.sums(params, batch, mask).total['dense_00']
                    for mask in (without, added))
   moved = np.sqrt(sum(np.sum((np.float64(after[leaf]) - before[leaf])**2)
@@ -71,8 +71,8 @@ def _deep():
   """(jitted sums, params, batch) of a net with one hidden layer."""
   model = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
                   input_radius=1., hidden_radius=1.)
-  bounder = lipschitz_bounder.certified(model.apply, model.layers,
-                                        losses.cross_entropy())
+  bounder = lipschitz_bounder.certified(
+    model.network, losses.cross_entropy(), weight_norm=1.)
   rng = np.random.default_rng(0)
   batch = Batch(jnp.asarray(rng.normal(size=(9, 3)), jnp.float32),
                 jnp.asarray(rng.integers(0, 2, 9), jnp.int32))
@@ -116,6 +116,6 @@ def test_records_are_isolated(deep):
 
 def test_refuses_a_model_without_bounds():
   model = mlp.mlp(num_features=1, num_classes=2)
-  with pytest.raises(ValueError, match='needs a model with bounded activat'):
-    lipschitz_bounder.certified(model.apply, model.layers,
-                                losses.cross_entropy())
+  with pytest.raises(ValueError, match="'dense_00' has no finite gradient"):
+    lipschitz_bounder.certified(model.network, losses.cross_entropy(),
+                                weight_norm=1.)

@@ -1,18 +1,19 @@
-"""Norms after a step, by float64 SVD, and what is certified of them."""
+"""Norms after a step, by float64 SVD, and what is certified. SPEC-09, LDP-02."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.lipschitz import layers as lipschitz_layers
+from dpjax.lipschitz import layers
 from dpjax.lipschitz import norms
 from dpjax.lipschitz import projection
+from dpjax.lipschitz.network import Chain, Network
 
 SHAPES = {'dense_00': (6, 12), 'dense_01': (12, 3), 'dense_02': (3, 2),
           'dense_03': (2, 1)}
-LAYERS = tuple(lipschitz_layers.ParameterLayer(name, 1., 1.)
-               for name in SHAPES)
+NETWORK = Network(input_shape=(6,), root=Chain(name='chain', nodes=tuple(
+  layers.Dense(name=name, width=shape[1]) for name, shape in SHAPES.items())))
 
 
 def _params(seed, scale):
@@ -42,12 +43,12 @@ def check_norms(constrain, weight_norm):
 
 @pytest.fixture(name='clip', scope='module')
 def _clip():
-  return jax.jit(projection.clip_weights(LAYERS, weight_norm=0.9).constrain)
+  return jax.jit(projection.clip_weights(NETWORK, weight_norm=0.9).constrain)
 
 
 @pytest.fixture(name='fix', scope='module')
 def _fix():
-  return jax.jit(projection.fix_weights(LAYERS, weight_norm=0.9).constrain)
+  return jax.jit(projection.fix_weights(NETWORK, weight_norm=0.9).constrain)
 
 
 def test_norms_are_at_most_the_bound(clip, fix):
@@ -123,7 +124,7 @@ def test_tiny_weights(clip, fix, scale):
 @pytest.mark.parametrize('weight_norm', [1., 4.])
 def test_certificates_hold_at_every_scale(make, weight_norm):
   """Also where a bound without rescaling underflows: 1e-9 and below."""
-  constrain = jax.jit(make(LAYERS, weight_norm=weight_norm).constrain)
+  constrain = jax.jit(make(NETWORK, weight_norm=weight_norm).constrain)
   for scale in 10.**np.arange(-24, 7):
     params, certificate = constrain(_params(0, scale))
     for name, norm in _svd(params).items():
@@ -144,7 +145,7 @@ def test_not_finite_weights_certify_nothing(clip, fix):
 def test_refuses_a_norm_that_is_none(value):
   for make in (projection.clip_weights, projection.fix_weights):
     with pytest.raises(ValueError, match='weight_norm must be a positive'):
-      make(LAYERS, weight_norm=value)
+      make(NETWORK, weight_norm=value)
 
 
 # Planted faults.
@@ -160,13 +161,13 @@ def _power_bound(weights, *, num_iterations, any_scale):
 def test_fault_power_iteration(monkeypatch):
   """Erratum E9."""
   monkeypatch.setattr(norms, 'spectral_upper_bound', _power_bound)
-  make = projection.clip_weights(LAYERS, weight_norm=0.9, num_iterations=2)
+  make = projection.clip_weights(NETWORK, weight_norm=0.9, num_iterations=2)
   with pytest.raises(AssertionError):
     check_norms(jax.jit(make.constrain), 0.9)
 
 
 def test_fault_certificate_of_the_weights_before():
-  honest = projection.fix_weights(LAYERS, weight_norm=0.9)
+  honest = projection.fix_weights(NETWORK, weight_norm=0.9)
 
   def constrain(params):
     return honest.constrain(params)[0], {

@@ -175,7 +175,7 @@ def test_non_private_method_refuses_a_private_plan(fit, make_model,
 
 def test_lip_dp_sgd_refuses_a_model_without_bounds(make_model, make_method):
   for name in ('lip_dp_sgd', 'fix_lip_dp_sgd'):
-    with pytest.raises(ValueError, match='needs a model with bounded activa'):
+    with pytest.raises(ValueError, match='has no finite gradient bound'):
       make_method(name, make_model(False))
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 from dpjax import tree
 from dpjax.grads import bounder as bounders
 from dpjax.grads import privatizer
-from dpjax.lipschitz import bounds
+from dpjax.lipschitz.network import Network
 from dpjax.privacy import additive
 from dpjax.privacy import blocks
 from dpjax.sampling import PoissonSampler
@@ -119,13 +119,14 @@ def _schatten(kernel):
   return values[0] * np.sum((values / values[0])**32)**(1 / 32)
 
 
-def _reference_step(name, layers, state):
+def _reference_step(name, state):
   """The next parameters, from the text of the method."""
   def step(params, index, records):
     batch_key = jax.random.fold_in(state.keys.batch, index)
     words = jax.random.bits(batch_key, [50], jnp.uint32)
     chosen = np.asarray(words, np.int64) < round(12 / 50 * 2**32)
-    radii = layers and [layer.input_radius for layer in layers]
+    names = sorted(params)
+    radii = None if name == 'dp_sgd' else [1.5, 1.]
     gradients = [_forward_backward(params, records.x[row], int(records.y[row]),
                                    radii)
                  for row in np.asarray(ROWS)[chosen]]
@@ -138,11 +139,10 @@ def _reference_step(name, layers, state):
       sensitivities, sizes = [0.7], [tree.count(params)]
     else:
       sensitivities, cotangent = [], np.sqrt(2)
-      for layer in reversed(layers):
-        sensitivities.insert(
-          0, cotangent * np.sqrt(layer.input_radius**2 + 1))
-        cotangent *= _schatten(params[layer.name]['kernel'])
-      sizes = [tree.count(params[layer.name]) for layer in layers]
+      for layer, radius in zip(reversed(names), reversed(radii)):
+        sensitivities.insert(0, cotangent * np.sqrt(radius**2 + 1))
+        cotangent *= _schatten(params[layer]['kernel'])
+      sizes = [tree.count(params[layer]) for layer in names]
     root = np.sqrt(sizes)
     stddevs = MULTIPLIER * np.sqrt(
       np.sum(sensitivities * root) * np.array(sensitivities) / root)
@@ -176,7 +176,7 @@ def _reference_step(name, layers, state):
 def check_steps(run, name, records, num_steps=2):
   """Parameters, sensitivities and batch sizes, step after step."""
   model, states, infos = run(name, records, num_steps=num_steps)
-  reference = _reference_step(name, model.layers, states[0])
+  reference = _reference_step(name, states[0])
   for index, (state, info) in enumerate(zip(states, infos)):
     params = jax.tree.map(np.float64, state.params)
     expected, size, sensitivities, stddevs = reference(params, index, records)
@@ -424,13 +424,13 @@ def test_fault_large_batches_are_cut(faulty, records, monkeypatch):
 
 def test_fault_product_over_the_wrong_layers(faulty, records, monkeypatch):
   """Erratum E3, in the loop: sensitivities are checked, not only used."""
-  honest = bounds.gradient_bounds
+  honest = Network.gradient_bounds
 
-  def own_included(layers, norms, *, loss_lipschitz):
-    found = honest(layers, norms, loss_lipschitz=loss_lipschitz)
+  def own_included(network, norms, *, loss_lipschitz, rule):
+    found = honest(network, norms, loss_lipschitz=loss_lipschitz, rule=rule)
     return {name: bound * norms[name] for name, bound in found.items()}
 
-  monkeypatch.setattr(bounds, 'gradient_bounds', own_included)
+  monkeypatch.setattr(Network, 'gradient_bounds', own_included)
   _fails(check_steps, faulty, 'lip_dp_sgd', records)
 
 

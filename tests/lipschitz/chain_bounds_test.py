@@ -1,6 +1,8 @@
-"""Gradient bounds against search, from above, and attained, from below."""
+"""Bounds of chains: from above by search, from below attained. LIP-03, E3, E6.
+"""
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,6 @@ import numpy as np
 import pytest
 
 from dpjax.lipschitz import bounder as lipschitz_bounder
-from dpjax.lipschitz import bounds
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import projection
 from dpjax.models import mlp
@@ -19,9 +20,33 @@ ROUNDING = 4e-6
 LOSS = losses.cross_entropy()
 
 
+class Layer(NamedTuple):
+  """What the formula needs of a dense layer; written down by hand."""
+  name: str
+  input_radius: float
+  lipschitz_after: float
+
+
+def _layers(depth, *, input_radius, hidden_radius, activation):
+  constant = {'relu': 1., 'tanh': 1., 'sigmoid': 0.25}[activation]
+  radii = [input_radius] + [hidden_radius] * depth
+  return tuple(Layer(f'dense_{k:02d}', radius, constant if k < depth else 1.)
+               for k, radius in enumerate(radii))
+
+
+def _network_bounds(layers, norms, *, loss_lipschitz):
+  """The library's bounds of the network that `layers` describe."""
+  activation = {1.: 'relu', 0.25: 'sigmoid'}[layers[0].lipschitz_after]
+  network = mlp.mlp(
+    num_features=1, num_classes=2, depth=len(layers) - 1, width=1,
+    activation=activation, input_radius=layers[0].input_radius,
+    hidden_radius=layers[-1].input_radius).network
+  return network.gradient_bounds(norms, loss_lipschitz=loss_lipschitz)
+
+
 def _layer_norms(model, loss=LOSS):
   """jitted (params, x [b, p], y [b]) -> [b, K] gradient norms, by layer."""
-  honest = lipschitz_bounder.certified(model.apply, model.layers, loss)
+  honest = lipschitz_bounder.certified(model.network, loss, weight_norm=2.)
 
   def of_one(params, x, y):
     total = honest.sums(params, Batch(x[None], y[None]),
@@ -38,7 +63,7 @@ def _by_hand(layers, norms, *, loss_lipschitz, first=1, bias=1,
   """The bound in float64, straight from the formula.
 
   Args:
-    layers: as for `bounds.gradient_bounds`.
+    layers: of the chain.
     norms: likewise.
     loss_lipschitz: likewise.
     first: the product runs over layers >= k + `first`; 1 is right.
@@ -79,7 +104,9 @@ def _attaining(depth, weight_norm, activation):
   params[f'dense_{depth:02d}'] = {
     'kernel': jnp.asarray([[row, -row]], jnp.float32),
     'bias': jnp.asarray([60., -60.], jnp.float32)}
-  return model, params, jnp.full([1, 1], 2. * (1 - 1e-6)), jnp.ones(
+  layers = _layers(depth, input_radius=2., hidden_radius=radius,
+                   activation=activation)
+  return model, layers, params, jnp.full([1, 1], 2. * (1 - 1e-6)), jnp.ones(
     [1], jnp.int32)
 
 
@@ -95,9 +122,9 @@ def _attained():
   for depth, activation in ((0, 'relu'), (1, 'sigmoid'), (2, 'relu'),
                             (4, 'relu')):
     for weight_norm in (0.5, 2.):
-      model, params, x, y = _attaining(depth, weight_norm, activation)
+      model, layers, params, x, y = _attaining(depth, weight_norm, activation)
       gradients = jax.jit(_layer_norms(model))(params, x, y)
-      found.append((model.layers, _exact_norms(params), gradients[0]))
+      found.append((layers, _exact_norms(params), gradients[0]))
   return found
 
 
@@ -119,7 +146,7 @@ def check_tight(bound_of, attained):
 
 def test_formula(attained):
   for layers, norms, _ in attained:
-    found = bounds.gradient_bounds(layers, norms, loss_lipschitz=0.7)
+    found = _network_bounds(layers, norms, loss_lipschitz=0.7)
     expected = _by_hand(layers, norms, loss_lipschitz=0.7)
     assert set(found) == set(expected)
     for name, value in expected.items():
@@ -127,8 +154,8 @@ def test_formula(attained):
 
 
 def test_bounds_are_attained_but_not_exceeded(attained):
-  check_sound(bounds.gradient_bounds, attained)
-  check_tight(bounds.gradient_bounds, attained)
+  check_sound(_network_bounds, attained)
+  check_tight(_network_bounds, attained)
 
 
 def _random_params(model, rng):
@@ -145,7 +172,7 @@ def test_search_never_exceeds_the_bound(depth, activation):
   model = mlp.mlp(num_features=5, num_classes=3, depth=depth, width=6,
                   activation=activation, input_radius=1.5, hidden_radius=0.8)
   constrain = jax.jit(
-    projection.clip_weights(model.layers, weight_norm=1.3).constrain)
+    projection.clip_weights(model.network, weight_norm=1.3).constrain)
   lengths = _layer_norms(model)
 
   @jax.jit
@@ -166,9 +193,9 @@ def test_search_never_exceeds_the_bound(depth, activation):
   worst = 0.
   for _ in range(6):
     params, certificate = constrain(_random_params(model, rng))
-    limits = bounds.gradient_bounds(model.layers, certificate,
-                                    loss_lipschitz=LOSS.lipschitz)
-    limits = np.array([float(limits[layer.name]) for layer in model.layers])
+    limits = model.network.gradient_bounds(certificate,
+                                           loss_lipschitz=LOSS.lipschitz)
+    limits = np.array([float(limits[name]) for name in sorted(limits)])
     x = rng.normal(size=(48, 5)) * np.logspace(-3, 3, 48)[:, None]
     x = jnp.asarray(x, jnp.float32)
     huge = x * 1e25 / jnp.linalg.norm(x, axis=1, keepdims=True)
@@ -183,10 +210,10 @@ def test_search_never_exceeds_the_bound(depth, activation):
 def test_adding_a_record_moves_each_block_by_at_most_its_bound():
   model = mlp.mlp(num_features=4, num_classes=2, depth=1, width=5,
                   input_radius=1., hidden_radius=1.)
-  constrain = projection.clip_weights(model.layers, weight_norm=1.).constrain
+  constrain = projection.clip_weights(model.network, weight_norm=1.).constrain
   params, certificate = jax.jit(constrain)(
     _random_params(model, np.random.default_rng(3)))
-  honest = lipschitz_bounder.certified(model.apply, model.layers, LOSS)
+  honest = lipschitz_bounder.certified(model.network, LOSS, weight_norm=1.)
   limits = honest.l2_sensitivity(certificate)
   rng = np.random.default_rng(0)
   x = rng.normal(size=(20, 4)) * np.logspace(-2, 30, 20)[:, None]
@@ -253,8 +280,9 @@ def test_fault_no_bias_at_the_origin():
                          'bias': jnp.asarray([60., -60.])}}
   gradient = jax.jit(_layer_norms(model))(params, jnp.zeros([1, 3]),
                                           jnp.ones([1], jnp.int32))
-  case = [(model.layers, _exact_norms(params), gradient[0])]
-  check_sound(bounds.gradient_bounds, case)
+  layers = _layers(0, input_radius=1e-3, hidden_radius=1., activation='relu')
+  case = [(layers, _exact_norms(params), gradient[0])]
+  check_sound(_network_bounds, case)
   with pytest.raises(AssertionError):
     check_sound(lambda *args, **kwargs: _by_hand(*args, **kwargs, bias=0),
                 case)

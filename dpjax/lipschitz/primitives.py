@@ -1,0 +1,205 @@
+"""Linear operations whose parameter gradients take a weight per record.
+
+Each is the ordinary operation, with a backward pass that hands exact
+cotangents to its input and asks a `WeightRule` how much of every record's
+gradient its own parameters receive. LDP-04, LDP-09; `vjp_weight` of NET-12.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+
+from dpjax.lipschitz import convolution
+from dpjax.lipschitz.rules import RecordNorms, WeightRule
+from dpjax.typing import Array
+
+_HIGHEST = jax.lax.Precision.HIGHEST
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def dense(x: Array, kernel: Array, bias: Array | None,
+          rule: WeightRule | None = None) -> Array:
+  """x W + b for x [b, p]: NET-01, equation (5.2.3) of thesis 003.
+
+  The gradient in (W, b) of one record is the outer product of (x, 1) and the
+  cotangent, of norm sqrt(||x||^2 + 1) ||delta||. Summed over the batch as
+  contractions: reducing the first axis is many times slower on CPU.
+
+  Args:
+    x: [b, n_in].
+    kernel: [n_in, n_out].
+    bias: [n_out] or None.
+    rule: weights of the records, or None for the plain gradient.
+  """
+  del rule
+  product = x @ kernel
+  return product if bias is None else product + bias[None]
+
+
+def _dense_forward(x, kernel, bias, rule):
+  return dense(x, kernel, bias, rule), (x, kernel, bias)
+
+
+def _dense_backward(rule, residuals, cotangent):
+  x, kernel, bias = residuals
+  backward = cotangent @ kernel.T
+  weights = jnp.ones([x.shape[0]], cotangent.dtype)
+  if rule is not None:
+    factors = lambda squares: jnp.sqrt(squares + (0 if bias is None else 1))
+    x, cotangent, weights = _weigh(rule, x, cotangent, factors, None)
+  rows = cotangent.T
+  return backward, (rows @ x).T, None if bias is None else rows @ weights
+
+
+dense.defvjp(_dense_forward, _dense_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def conv(x: Array, kernel: Array, bias: Array | None,
+         shape: convolution.ConvShape,
+         rule: WeightRule | None = None) -> Array:
+  """Cross-correlation with a bias for each channel: NET-02, (5.2.4)-(5.2.6).
+
+  The gradient of one record has norm at most
+  sqrt(m ||x||^2 + h_out w_out) ||delta||, m the number of windows that a pixel
+  can be in.
+
+  Args:
+    x: [b, h, w, c_in].
+    kernel: [kh, kw, c_in, c_out].
+    bias: [c_out] or None.
+    shape: size of x, strides and padding.
+    rule: weights of the records, or None for the plain gradient.
+  """
+  del rule
+  product = convolution.convolve(x, kernel, shape)
+  return product if bias is None else product + bias[None, None, None]
+
+
+def _conv_forward(x, kernel, bias, shape, rule):
+  return conv(x, kernel, bias, shape, rule), (x, kernel, bias)
+
+
+def _conv_backward(shape, rule, residuals, cotangent):
+  x, kernel, bias = residuals
+  apply = lambda x, kernel: convolution.convolve(x, kernel, shape)
+  backward, = jax.vjp(lambda x: apply(x, kernel), x)[1](cotangent)
+  weights = jnp.ones([x.shape[0]], cotangent.dtype)
+  if rule is not None:
+    sites = 0 if bias is None else math.prod(cotangent.shape[1:3])
+    multiplicity = convolution.multiplicity(kernel.shape[:2], shape.strides)
+    x, cotangent, weights = _weigh(
+        rule, x, cotangent,
+        lambda squares: jnp.sqrt(multiplicity * squares + sites),
+        lambda x, cotangent: _conv_gradient_norms(
+            x, kernel, cotangent, shape, bias is not None))
+  of_kernel, = jax.vjp(lambda kernel: apply(x, kernel), kernel)[1](cotangent)
+  of_bias = None if bias is None else jnp.einsum('bhwc,b->c', cotangent,
+                                                 weights)
+  return backward, of_kernel, of_bias
+
+
+conv.defvjp(_conv_forward, _conv_backward)
+
+
+def _conv_gradient_norms(x, kernel, cotangent, shape, has_bias) -> Array:
+  """Norms [b] of the gradients, from the windows of each record.
+
+  With U the windows [sites, k] and D the cotangents [sites, c], the squared
+  norm is that of U^T D, or the inner product of U U^T and D D^T, whichever is
+  smaller to form.
+  """
+  windows = convolution.windows(x, kernel.shape[:2], shape)
+  rows = cotangent.reshape((cotangent.shape[0], -1, cotangent.shape[-1]))
+  sites = rows.shape[1]
+  if 2 * sites**2 < math.prod(kernel.shape):
+    first = jnp.einsum('bsk,btk->bst', windows, windows, precision=_HIGHEST)
+    second = jnp.einsum('bsc,btc->bst', rows, rows, precision=_HIGHEST)
+    squares = jnp.einsum('bst,bst->b', first, second, precision=_HIGHEST)
+  else:
+    products = jnp.einsum('bsk,bsc->bkc', windows, rows, precision=_HIGHEST)
+    squares = jnp.einsum('bkc,bkc->b', products, products, precision=_HIGHEST)
+  if has_bias:
+    sums = jnp.einsum('bsc->bc', rows)
+    squares = squares + jnp.einsum('bc,bc->b', sums, sums, precision=_HIGHEST)
+  # The Gram form can round to a little below zero.
+  return jnp.sqrt(jnp.maximum(squares, 0.0))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def scale_shift(x: Array, scale: Array, shift: Array,
+                rule: WeightRule | None = None) -> Array:
+  """gamma x + beta for each channel: the affine part of NET-07.
+
+  The gradient of one record has norm at most
+  sqrt(max_c ||x_c||^2 + h w) ||delta||.
+
+  Args:
+    x: [b, h, w, c].
+    scale: [c].
+    shift: [c].
+    rule: weights of the records, or None for the plain gradient.
+  """
+  del rule
+  return x * scale[None, None, None] + shift[None, None, None]
+
+
+def _scale_shift_forward(x, scale, shift, rule):
+  return scale_shift(x, scale, shift, rule), (x, scale)
+
+
+def _scale_shift_backward(rule, residuals, cotangent):
+  x, scale = residuals
+  backward = cotangent * scale[None, None, None]
+  weights = jnp.ones([x.shape[0]], cotangent.dtype)
+  if rule is not None:
+    largest = jnp.max(jnp.einsum('bhwc,bhwc->bc', x, x, precision=_HIGHEST), 1)
+    sites = math.prod(x.shape[1:3])
+
+    def norms(x, cotangent):
+      of_scale = jnp.einsum('bhwc,bhwc->bc', x, cotangent, precision=_HIGHEST)
+      of_shift = jnp.einsum('bhwc->bc', cotangent)
+      return jnp.sqrt(jnp.einsum('bc,bc->b', of_scale, of_scale) +
+                      jnp.einsum('bc,bc->b', of_shift, of_shift))
+
+    x, cotangent, weights = _weigh(
+        rule, x, cotangent, lambda squares: jnp.sqrt(largest + sites), norms)
+  return (backward, jnp.einsum('bhwc,bhwc->c', x, cotangent),
+          jnp.einsum('bhwc,b->c', cotangent, weights))
+
+
+scale_shift.defvjp(_scale_shift_forward, _scale_shift_backward)
+
+
+def _weigh(rule, x, cotangent, factors, gradient_norms):
+  """(weighted x, cotangent, weights); records that overflow become zero.
+
+  `gradient_norms(x, cotangent)` is None where the norm of a gradient is the
+  product of its factor and the norm of the cotangent.
+  """
+  squares, energies = _squared_norms(x), _squared_norms(cotangent)
+  usable = jnp.isfinite(squares) & jnp.isfinite(energies)
+  x, cotangent = _only(usable, x), _only(usable, cotangent)
+  squares, energies = (jnp.where(usable, v, 0.0) for v in (squares, energies))
+  factor, length = factors(squares), jnp.sqrt(energies)
+  norms = RecordNorms(
+      inputs=jnp.sqrt(squares), factors=factor, cotangents=length,
+      gradients=lambda: (factor * length if gradient_norms is None else
+                         gradient_norms(x, cotangent)))
+  weights = jnp.where(usable, rule.weights(norms), 0.0)
+  return x * _rows(weights, x), cotangent, weights
+
+
+def _squared_norms(x: Array) -> Array:
+  flat = x.reshape((x.shape[0], -1))
+  return jnp.einsum('bi,bi->b', flat, flat, precision=_HIGHEST)
+
+
+def _rows(values: Array, like: Array) -> Array:
+  return values.reshape((-1,) + (1,) * (like.ndim - 1))
+
+
+def _only(usable: Array, x: Array) -> Array:
+  return jnp.where(_rows(usable, x), x, 0.0)
