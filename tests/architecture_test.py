@@ -27,7 +27,7 @@ _ORDER = {
     'grads': 'ball bounder clipping per_example privatizer',
     'lipschitz': 'norms convolution rules primitives node pointwise pooling '
                  'normalisation layers network losses projection bounder',
-    'models': 'model mlp',
+    'models': 'model bounding mlp convnet resnet wide_resnet',
     'train': 'plan methods state step loop evaluate',
     'audit': 'bounds claims whitebox',
 }

@@ -1,5 +1,7 @@
 """The gradient bounders of Lip-DP-SGD: one for every rule of the layers."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -37,6 +39,11 @@ def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
     UnknownConstant: a layer has no finite bound; the message names it.
     ValueError: a bound overflows float32.
   """
+  needs_constant = rule is None or rule.needs_certificate
+  if needs_constant and math.isinf(loss.lipschitz):
+    raise ValueError('this loss has no Lipschitz constant in the logits: '
+                     'shorten its cotangents (losses.clip_cotangents) or clip '
+                     'gradients')
   network.check_bounds(weight_norm=weight_norm, rule=rule,
                        loss_lipschitz=loss.lipschitz)
   context = Context(rule=rule)
@@ -50,7 +57,7 @@ def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
       return per_example.plain_sums(apply, loss.values, params, batch, mask)
 
   def l2_sensitivity(certificate):
-    if rule is not None and not rule.needs_certificate:
+    if not needs_constant:
       certificate = network.fill(1.0)
     bounds = network.gradient_bounds(certificate, rule=rule,
                                      loss_lipschitz=loss.lipschitz)

@@ -1,6 +1,6 @@
 """Networks as pure functions.
 
-Modules, in import order: model, mlp.
+Modules, in import order: model, bounding, mlp, convnet, resnet, wide_resnet.
 """
 
-__all__ = ['mlp', 'model']
+__all__ = ['bounding', 'convnet', 'mlp', 'model', 'resnet', 'wide_resnet']

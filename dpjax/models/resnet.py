@@ -1,0 +1,75 @@
+"""Residual networks for small images, as in He et al. 2016."""
+
+import flax.linen as nn
+
+from dpjax import errors
+from dpjax.lipschitz import layers
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import pooling
+from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.models import model as models
+from dpjax.models.bounding import Bounding
+from dpjax.models.model import Model
+
+_HE = nn.initializers.he_normal()
+
+
+def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
+           num_classes: int = 10, depth: int = 20, averaged: bool = False,
+           input_radius: float | None = None,
+           bounding: Bounding = Bounding(num_groups=8, affine=True)) -> Model:
+  """Three groups of (depth - 2) / 6 blocks of widths 16, 32, 64.
+
+  A block is convolution, normalisation, ReLU, convolution, normalisation
+  beside the identity or a normalised 1 x 1 convolution, then ReLU.
+  Convolutions have no biases, normalisations a scale and a shift for each
+  channel: depth 20 has 272,474 parameters. Batch normalisation, which couples
+  records, is replaced by groups of channels; the count is the same.
+
+  Args:
+    input_shape: (h, w, c).
+    num_classes: logits.
+    depth: 6 n + 2.
+    averaged: halve every residual sum.
+    input_radius: records are projected on this l2 ball.
+    bounding: 'ball' is not offered here: its places are those of
+      normalisations.
+  """
+  errors.check_at_least('depth', depth, 8)
+  if (depth - 2) % 6:
+    raise ValueError(f'depth must be 6 n + 2, got {depth}')
+  if bounding.kind == 'ball':
+    raise ValueError("bounding of a resnet must be 'none' or 'normalised'")
+  nodes = [_conv('conv', 16, 3, 1), *bounding.norm('norm'),
+           pointwise.activation('relu')]
+  entering = 16
+  for group, width in enumerate((16, 32, 64)):
+    for block in range((depth - 2) // 6):
+      stride = 2 if group and not block else 1
+      name = f'block_{group}_{block}'
+      nodes += [_block(name, entering, width, stride, averaged, bounding),
+                pointwise.activation('relu', name=f'activation_{name}')]
+      entering = width
+  nodes += [pooling.global_average_pool(),
+            layers.Dense(name='dense', width=num_classes)]
+  return models.from_network(Network(
+      root=Chain(name='resnet', nodes=tuple(nodes)),
+      input_shape=input_shape, input_radius=input_radius))
+
+
+def _block(name, entering, leaving, stride, averaged, bounding):
+  branch = (_conv('conv_0', leaving, 3, stride), *bounding.norm('norm_0'),
+            pointwise.activation('relu'), _conv('conv_1', leaving, 3, 1),
+            *bounding.norm('norm_1'))
+  shortcut = ()
+  if entering != leaving:
+    shortcut = (_conv('conv', leaving, 1, stride), *bounding.norm('norm'))
+  return Residual(name=name, averaged=averaged,
+                  branch=Chain(name='branch', nodes=branch),
+                  shortcut=Chain(name='shortcut', nodes=shortcut))
+
+
+def _conv(name, channels, size, stride):
+  return layers.Conv(name=name, channels=channels, kernel_size=(size, size),
+                     strides=(stride, stride), use_bias=False,
+                     kernel_init=_HE)

@@ -1,0 +1,89 @@
+"""Wide residual networks with pre-activation blocks: NET-11."""
+
+import flax.linen as nn
+
+from dpjax import errors
+from dpjax.lipschitz import layers
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import pooling
+from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.models import model as models
+from dpjax.models.bounding import Bounding
+from dpjax.models.model import Model
+
+_HE = nn.initializers.he_normal()
+
+
+def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
+                num_classes: int = 10, depth: int = 16,
+                widening: int = 4, use_bias: bool = True,
+                averaged: bool = False, input_radius: float | None = None,
+                bounding: Bounding = Bounding(num_groups=16)) -> Model:
+  """WRN-depth-widening: three groups of (depth - 4) / 6 blocks.
+
+  A block is normalisation, ReLU, 3 x 3 convolution, twice, beside the identity
+  or, where shapes differ, a 1 x 1 convolution. With biases on every
+  convolution and normalisations without parameters WRN-16-4 has 2,747,530
+  parameters and WRN-40-4 has 8,944,266; thesis 003 (L1523) prints the second
+  number for the first network (E28).
+
+  Args:
+    input_shape: (h, w, c).
+    num_classes: logits.
+    depth: 6 n + 4.
+    widening: factor of the widths 16, 32, 64.
+    use_bias: of the convolutions.
+    averaged: halve every residual sum, which keeps certified bounds from
+      doubling at every block (E12).
+    input_radius: records are projected on this l2 ball.
+    bounding: 'none' normalises by groups in the standard form, 'normalised' in
+      the Lipschitz one, 'ball' projects in the places of normalisations.
+  """
+  errors.check_at_least('depth', depth, 10)
+  if (depth - 4) % 6:
+    raise ValueError(f'depth must be 6 n + 4, got {depth}')
+  errors.check_at_least('widening', widening, 1)
+  errors.check_at_least('num_classes', num_classes, 2)
+  nodes = [_conv('conv', 16, 3, 1, use_bias)]
+  entering = 16
+  for group, base in enumerate((16, 32, 64)):
+    for block in range((depth - 4) // 6):
+      stride = 2 if group and not block else 1
+      nodes.append(_block(f'block_{group}_{block}', entering, base * widening,
+                          stride, use_bias, averaged, bounding))
+      entering = base * widening
+  nodes += [*_normalise('final', bounding),
+            pointwise.activation('relu', name='activation_final'),
+            pooling.global_average_pool(),
+            layers.Dense(name='dense', width=num_classes)]
+  return models.from_network(Network(
+      root=Chain(name='wide_resnet', nodes=tuple(nodes)),
+      input_shape=input_shape, input_radius=input_radius))
+
+
+def _block(name, entering, leaving, stride, use_bias, averaged, bounding):
+  branch = []
+  for index, (channels, step) in enumerate(((leaving, stride), (leaving, 1))):
+    branch += [*_normalise(f'{index}', bounding),
+               pointwise.activation('relu', name=f'activation_{index}'),
+               _conv(f'conv_{index}', channels, 3, step, use_bias)]
+  shortcut = ()
+  if entering != leaving or stride != 1:
+    # In a certified network the shortcut's convolution needs a bound, too.
+    bound = () if bounding.kind == 'none' else bounding.before('shortcut')
+    shortcut = (*bound, _conv('conv', leaving, 1, stride, use_bias))
+  return Residual(name=name, averaged=averaged,
+                  branch=Chain(name='branch', nodes=tuple(branch)),
+                  shortcut=Chain(name='shortcut', nodes=shortcut))
+
+
+def _normalise(name, bounding: Bounding):
+  if bounding.kind == 'ball':
+    return bounding.before(name)
+  return bounding.norm(f'norm_{name}')
+
+
+def _conv(name, channels, size, stride, use_bias):
+  return layers.Conv(name=name, channels=channels, kernel_size=(size, size),
+                     strides=(stride, stride), use_bias=use_bias,
+                     kernel_init=_HE)
