@@ -16,6 +16,8 @@ import optax
 from scipy import stats
 
 from dpjax import tree
+from dpjax.grads import bounder as bounders
+from dpjax.grads import quantiles
 from dpjax.grads.bounder import Certificate, Method
 from dpjax.typing import Array, Batch, Params, PyTree
 
@@ -53,25 +55,34 @@ def recorder(observe: Callable[[PyTree], PyTree],
 
 
 def contribution(method: Method, params: Params, certificate: Certificate,
-                 record: Batch) -> tuple[PyTree, PyTree]:
+                 record: Batch, radii: PyTree = ()) -> tuple[PyTree, PyTree]:
   """What one record adds to the sums, and its norm over the claimed bound.
 
   Args:
     method: under audit.
     params: parameters the record meets.
     certificate: of these parameters.
-    record: a batch of one.
+    record: a batch of one; in views, if the bounder takes them.
+    radii: of an adaptive bounder.
 
   Returns:
     (the contribution, a tree of block norms over their l2 sensitivities); a
-    ratio above 1 refutes the sensitivity.
+    ratio above 1 refutes the sensitivity. For an adaptive bounder both are
+    pairs, of the gradient's and of the indicators'.
   """
-  total = method.bounder.sums(params, record, jnp.ones([1], jnp.bool_)).total
-  bounds = method.bounder.l2_sensitivity(certificate)
-  blocks = jax.tree.structure(bounds).flatten_up_to(total)
-  ratios = [tree.global_norm(block) / bound for block, bound
-            in zip(blocks, jax.tree.leaves(bounds), strict=True)]
-  return total, jax.tree.unflatten(jax.tree.structure(bounds), ratios)
+  bounder = bounders.at_radii(method.bounder, radii)
+  sums = bounder.sums(params, record, jnp.ones([1], jnp.bool_))
+  bounds = bounder.l2_sensitivity(certificate)
+  blocks = jax.tree.structure(bounds).flatten_up_to(sums.total)
+  ratios = jax.tree.unflatten(jax.tree.structure(bounds), [
+      tree.global_norm(block) / bound for block, bound
+      in zip(blocks, jax.tree.leaves(bounds), strict=True)])
+  if method.bounder.adaptive is None:
+    return sums.total, ratios
+  shares = jax.tree.map(
+      lambda moved: jnp.abs(moved) / quantiles.INDICATOR_SENSITIVITY,
+      sums.indicators)
+  return (sums.total, sums.indicators), (ratios, shares)
 
 
 def matched_filter(canary: PyTree, stddevs: PyTree) -> tuple[PyTree, float]:

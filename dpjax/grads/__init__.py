@@ -1,6 +1,8 @@
 """Bounded sums of per-record contributions, and the noise put on them.
 
-Modules, in import order: ball, bounder, clipping, per_example, privatizer.
+Modules, in import order: ball, quantiles, bounder, clipping, per_example,
+privatizer.
 """
 
-__all__ = ['ball', 'bounder', 'clipping', 'per_example', 'privatizer']
+__all__ = ['ball', 'bounder', 'clipping', 'per_example', 'privatizer',
+           'quantiles']

@@ -9,7 +9,8 @@ It cannot see the batch, so no batch statistic can enter the noise scale.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dpjax.typing import Array, Batch, Params, PyTree
+from dpjax.grads.quantiles import Adaptive
+from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 Certificate = PyTree
 """What a weight constraint proves of the parameters it returns."""
@@ -22,10 +23,13 @@ class BoundedSums(NamedTuple):
     total: contributions, a pytree of the structure of the parameters.
     loss: sum of the losses; diagnostic, exact and so never to be released.
     num_nonfinite: how many records were NaN or infinite and counted as zero.
+    indicators: of an adaptive bounder: sums of centred indicators, a pytree of
+      the structure of its radii (`quantiles.centred_indicators`).
   """
   total: PyTree
   loss: Array
   num_nonfinite: Array
+  indicators: PyTree = ()
 
 
 class GradientBounder(NamedTuple):
@@ -38,9 +42,34 @@ class GradientBounder(NamedTuple):
     l2_sensitivity: certificate -> a tree prefix of the parameters whose leaves
       are the l2 bounds of one record's contribution to each block. Under
       replace-one a sum moves by twice that; accounting takes care of it.
+    adaptive: public radii that move from step to step (LDP-06). With it both
+      functions take the radii of this step as one more, last argument, and
+      `sums` gives the `indicators`; see `at_radii`.
+    views: (key of this step, numbers [b] of the records, x) -> x as `sums`
+      expects it: augmented views, drawn for each record from its own number
+      (REG-04). None: records come as they are.
   """
-  sums: Callable[[Params, Batch, Array], BoundedSums]
-  l2_sensitivity: Callable[[Certificate], PyTree]
+  sums: Callable[..., BoundedSums]
+  l2_sensitivity: Callable[..., PyTree]
+  adaptive: Adaptive | None = None
+  views: Callable[[PRNGKey, Array, PyTree], PyTree] | None = None
+
+
+def at_radii(bounder: GradientBounder, radii: PyTree) -> GradientBounder:
+  """The bounder of one step: with these radii, fixed and public.
+
+  Args:
+    bounder: any; one that is not adaptive is returned as it is.
+    radii: of the step, of the structure of `bounder.adaptive.init`.
+  """
+  if bounder.adaptive is None:
+    return bounder
+  return bounder._replace(
+      sums=lambda params, batch, mask: bounder.sums(params, batch, mask,
+                                                    radii),
+      l2_sensitivity=lambda certificate: bounder.l2_sensitivity(certificate,
+                                                                radii),
+      adaptive=None)
 
 
 class WeightConstraint(NamedTuple):

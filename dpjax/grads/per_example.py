@@ -1,6 +1,7 @@
 """Per-record gradients by `vmap`: the reference, for any model and loss."""
 
 from collections.abc import Callable
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,9 @@ from dpjax import errors
 from dpjax import tree
 from dpjax.grads import ball
 from dpjax.grads import clipping
+from dpjax.grads import quantiles
 from dpjax.grads.bounder import BoundedSums, GradientBounder
+from dpjax.grads.quantiles import Adaptive
 from dpjax.typing import Array, Batch, LossFn, Params, PyTree
 
 
@@ -34,44 +37,115 @@ def per_example_gradients(apply: Callable[[Params, Array], Array],
 
 
 def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
-            clip_norm: float,
+            clip_norm: PyTree,
             microbatch_size: int | None = None) -> GradientBounder:
-  """DP-SGD's bounder: each record's whole gradient clipped to `clip_norm`.
+  """DP-SGD's bounder: each record's gradient clipped, whole or by layers.
 
-  Guarantee: one record contributes at most `clip_norm` in l2 over all
-  parameters, one block. Source: thesis 003, Algorithm 7 (whose listing prints
-  normalisation; this is clipping, as its text and the literature have it).
+  Guarantee: one record contributes at most C_k in l2 to block k, so at most
+  sqrt(sum_k C_k^2) in all; one `clip_norm` makes all parameters one block.
+  Source: DP-16, thesis 003, Algorithm 7 (whose listing prints normalisation;
+  this is clipping, as its text and Abadi et al. 2016 have it).
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    clip_norm: l2 bound of one record's contribution.
+    clip_norm: l2 bounds C_k, a tree prefix of the parameters: a number clips
+      the whole gradient, {layer: number} each layer on its own.
     microbatch_size: compute this many records at a time, by a scan, to save
       memory; the result is the same up to rounding.
   """
-  errors.check_positive('clip_norm', clip_norm)
+  jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
+  sums = _rule_sums(apply, loss, _clip, microbatch_size)
+  return GradientBounder(
+      lambda params, batch, mask: sums(params, batch, mask, clip_norm),
+      lambda certificate: jax.tree.map(jnp.float32, clip_norm))
 
-  def micro_sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
+
+def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
+               clip_norm: PyTree, stabilizer: float,
+               microbatch_size: int | None = None) -> GradientBounder:
+  """Automatic clipping: C_k g / (||g|| + stabilizer) for each block (DP-16).
+
+  Guarantee: as of `clipped`: at most C_k in block k. With `stabilizer` 0 it is
+  Algorithm 7 as its listing prints it; see `clipping.normalizing_weights`.
+
+  Args:
+    apply: (params, x [b, ...]) -> logits [b, c].
+    loss: (logits, labels) -> [b].
+    clip_norm: public scales C_k, a tree prefix of the parameters.
+    stabilizer: public, >= 0, in the unit of gradient norms.
+    microbatch_size: see `clipped`.
+  """
+  jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
+  errors.check_non_negative('stabilizer', stabilizer)
+  rule = lambda norms, bound: clipping.normalizing_weights(
+      norms, clip_norm=bound, stabilizer=stabilizer)
+  sums = _rule_sums(apply, loss, rule, microbatch_size)
+  return GradientBounder(
+      lambda params, batch, mask: sums(params, batch, mask, clip_norm),
+      lambda certificate: jax.tree.map(jnp.float32, clip_norm))
+
+
+def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
+                       *, adaptive: Adaptive,
+                       microbatch_size: int | None = None) -> GradientBounder:
+  """DP-16 with clip norms that follow private quantiles of gradient norms.
+
+  Guarantee: given the public radii of the step, one record contributes at most
+  radius k to block k and at most 1/2 to each sum of centred indicators, which
+  the privatizer releases together. Source: Andrew et al. 2021; LDP-06.
+
+  Args:
+    apply: (params, x [b, ...]) -> logits [b, c].
+    loss: (logits, labels) -> [b].
+    adaptive: its radii are the clip norms, a tree prefix of the parameters:
+      one for the whole gradient, or {layer: radius}.
+    microbatch_size: see `clipped`.
+  """
+  sums = _rule_sums(apply, loss, _clip, microbatch_size, indicators=True)
+  return GradientBounder(sums, lambda certificate, radii: radii, adaptive)
+
+
+def _clip(norms: Array, bound: Array | float) -> Array:
+  return clipping.flat_weights(norms, clip_norm=bound)
+
+
+def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
+               microbatch_size: int | None, indicators: bool = False):
+  """(params, batch, mask, bounds) -> sums of gradients weighted by `rule`.
+
+  Blocks are the leaves of `bounds`. A record that is not finite anywhere
+  counts for nothing everywhere.
+  """
+
+  def micro_sums(bounds, params, batch: Batch, mask: Array) -> BoundedSums:
     losses, grads = per_example_gradients(apply, loss, params, batch)
-    norms = jnp.sqrt(jax.vmap(tree.squared_norm)(grads))
-    finite = jnp.isfinite(norms) & jnp.isfinite(losses)
+    structure = jax.tree.structure(bounds)
+    norms = [jnp.sqrt(jax.vmap(tree.squared_norm)(block))
+             for block in structure.flatten_up_to(grads)]
+    finite = jnp.isfinite(losses)
+    for norm in norms:
+      finite = finite & jnp.isfinite(norm)
     if isinstance(batch.x, ball.BallRecords):
       finite = finite & batch.x.finite
     kept = finite & mask
-    weights = jnp.where(
-        kept, clipping.flat_weights(norms, clip_norm=clip_norm), 0.0)
-    total = jax.tree.map(
-        lambda leaf: _weighted_sum(weights, kept, leaf), grads)
-    return BoundedSums(total, jnp.sum(jnp.where(kept, losses, 0.0)),
-                       jnp.sum(mask & ~finite))
+    norms = jax.tree.unflatten(structure, norms)
+    weights = jax.tree.map(
+        lambda norm, bound: jnp.where(kept, rule(norm, bound), 0.0), norms,
+        bounds)
+    total = tree.map_blocks(
+        lambda weight, leaf: _weighted_sum(weight, kept, leaf), weights, grads)
+    return BoundedSums(
+        total, jnp.sum(jnp.where(kept, losses, 0.0)), jnp.sum(mask & ~finite),
+        quantiles.centred_indicators(norms, bounds, kept) if indicators else ())
 
-  def sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
+  def sums(params, batch: Batch, mask: Array, bounds: PyTree) -> BoundedSums:
     if microbatch_size is None:
-      return micro_sums(params, batch, mask)
-    return _scan_microbatches(micro_sums, params, batch, mask,
-                              microbatch_size)
+      return micro_sums(bounds, params, batch, mask)
+    return _scan_microbatches(functools.partial(micro_sums, bounds), params,
+                              batch, mask, microbatch_size)
 
-  return GradientBounder(sums, lambda certificate: jnp.float32(clip_norm))
+  return sums
 
 
 def _weighted_sum(weights: Array, kept: Array, leaf: Array) -> Array:

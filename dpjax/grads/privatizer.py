@@ -8,6 +8,8 @@ import optax
 
 from dpjax import errors
 from dpjax import tree
+from dpjax.grads import quantiles
+from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy import additive
 from dpjax.privacy import blocks
 from dpjax.typing import Array, PRNGKey, PyTree
@@ -25,22 +27,26 @@ class PrivatizerState(NamedTuple):
     step: number of releases so far.
     joint_noise_multiplier: smallest joint multiplier of any release so far,
       from the sensitivities and standard deviations really used.
+    indicators: noisy means of the centred indicators, as last released; public.
+      Empty without adaptive radii.
   """
   key: PRNGKey
   step: Array
   joint_noise_multiplier: Array
+  indicators: PyTree = ()
 
 
 def gaussian_privatizer(
     key: PRNGKey, *, noise_multiplier: Array | float,
-    expected_batch_size: float,
-    allocation: str = 'optimal') -> optax.GradientTransformationExtraArgs:
+    expected_batch_size: float, allocation: str = 'optimal',
+    adaptive: Adaptive | None = None) -> optax.GradientTransformationExtraArgs:
   """Adds Gaussian noise to bounded sums, then divides by a public constant.
 
   Guarantee: if the sums are over a batch of a `PoissonSampler` and every
   record's contribution to block k has norm at most `l2_sensitivity[k]`, each
-  update is one release of `sampler.event(noise_multiplier=...)`. What follows
-  in an optax chain is post-processing. It must come first in the chain.
+  update is one release of `sampler.event(noise_multiplier=...)` (rules R2, R3,
+  split DP-20). What follows in an optax chain is post-processing. It must come
+  first in the chain.
 
   Noise is added at every step, also when the batch was empty; the divisor is
   the expected batch size, never the realised one.
@@ -50,41 +56,77 @@ def gaussian_privatizer(
     noise_multiplier: the joint multiplier over all blocks.
     expected_batch_size: public divisor (`PoissonSampler.expected_batch_size`).
     allocation: how noise is split over blocks, see `blocks.allocate`.
+    adaptive: radii whose indicators are released on the same subsample with
+      their fixed noise; the gradient gets what is left of the multiplier
+      (LDP-06). The noisy means are in the new state.
 
   Returns:
-    An optax transform whose `update(sums, state, params, l2_sensitivity=...)`
-    returns the noisy mean; `l2_sensitivity` is a tree prefix of the sums. A
-    loop may hand in the `draws` of `draw_ahead`, which are the same.
+    An optax transform whose `update(sums, state, params, l2_sensitivity=...,
+    indicators=...)` returns the noisy mean; `l2_sensitivity` is a tree prefix
+    of the sums, `indicators` are given with `adaptive` only. A loop may hand
+    in the `draws` of `draw_ahead`, which are the same.
+
+  Raises:
+    ValueError: if the indicators alone cost as much as a step may.
   """
   errors.check_positive('expected_batch_size', expected_batch_size)
   errors.check_choice('allocation', allocation, blocks.ALLOCATIONS)
+  if adaptive is not None and isinstance(noise_multiplier, (int, float)):
+    quantiles.check_budget(noise_multiplier, adaptive)
 
   def init(params: PyTree) -> PrivatizerState:
     del params
-    return PrivatizerState(key, jnp.int32(0), jnp.float32(jnp.inf))
+    return PrivatizerState(
+        key, jnp.int32(0), jnp.float32(jnp.inf),
+        () if adaptive is None else tree.zeros_like(adaptive.init))
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
-             l2_sensitivity: PyTree, draws: PyTree | None = None
-             ) -> tuple[PyTree, PrivatizerState]:
+             l2_sensitivity: PyTree, indicators: PyTree = (),
+             draws: PyTree | None = None) -> tuple[PyTree, PrivatizerState]:
     del params
-    bounds = jnp.stack(jax.tree.leaves(l2_sensitivity))
-    stddevs = _ROUNDING_MARGIN * blocks.allocate(
-        bounds, noise_multiplier=noise_multiplier, rule=allocation,
-        sizes=tree.block_sizes(l2_sensitivity, sums))
-    prefix = jax.tree.unflatten(jax.tree.structure(l2_sensitivity),
-                                list(stddevs))
+    bounds, stddevs, prefix = _scales(l2_sensitivity, sums, noise_multiplier,
+                                      allocation, adaptive)
+    released = sums if adaptive is None else (sums, indicators)
     if draws is None:
       noisy = additive.add_gaussian_noise(
-          jax.random.fold_in(state.key, state.step), sums, prefix)
+          jax.random.fold_in(state.key, state.step), released, prefix)
     else:
-      noisy = additive.add_drawn_noise(draws, sums, prefix)
+      noisy = additive.add_drawn_noise(draws, released, prefix)
     mean = tree.scale(1 / expected_batch_size, noisy)
+    mean, moved = (mean, ()) if adaptive is None else mean
     spent = blocks.joint_noise_multiplier(bounds, stddevs)
     return mean, PrivatizerState(
         state.key, state.step + 1,
-        jnp.minimum(state.joint_noise_multiplier, spent))
+        jnp.minimum(state.joint_noise_multiplier, spent), moved)
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _scales(l2_sensitivity: PyTree, sums: PyTree,
+            noise_multiplier: Array | float, allocation: str,
+            adaptive: Adaptive | None) -> tuple[Array, Array, PyTree]:
+  """Sensitivities and noise of all blocks, and the latter as a tree prefix.
+
+  Gradient blocks first, then the indicators, if there are any.
+  """
+  if adaptive is not None:
+    noise_multiplier = quantiles.gradient_noise_multiplier(noise_multiplier,
+                                                           adaptive)
+  bounds = jnp.stack(jax.tree.leaves(l2_sensitivity))
+  stddevs = _ROUNDING_MARGIN * blocks.allocate(
+      bounds, noise_multiplier=noise_multiplier, rule=allocation,
+      sizes=tree.block_sizes(l2_sensitivity, sums))
+  prefix = jax.tree.unflatten(jax.tree.structure(l2_sensitivity),
+                              list(stddevs))
+  if adaptive is None:
+    return bounds, stddevs, prefix
+  count = tree.count(adaptive.init)
+  stddev = jnp.float32(_ROUNDING_MARGIN * adaptive.noise_stddev)
+  return (
+      jnp.concatenate([bounds, jnp.full(
+          [count], quantiles.INDICATOR_SENSITIVITY, bounds.dtype)]),
+      jnp.concatenate([stddevs, jnp.full([count], stddev)]),
+      (prefix, stddev))
 
 
 def draw_ahead(key: PRNGKey, step: Array, num_steps: int,
@@ -95,7 +137,8 @@ def draw_ahead(key: PRNGKey, step: Array, num_steps: int,
     key: the privatizer's.
     step: number of releases so far.
     num_steps: how many to draw.
-    params: gives structure and shapes.
+    params: gives structure and shapes of what is released: the parameters, or
+      with adaptive radii the pair (parameters, radii).
   """
   steps = step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
@@ -111,8 +154,9 @@ def public_mean(
     del params
     return optax.EmptyState()
 
-  def update(sums, state, params=None, *, l2_sensitivity=None, draws=None):
-    del params, l2_sensitivity, draws
+  def update(sums, state, params=None, *, l2_sensitivity=None, indicators=(),
+             draws=None):
+    del params, l2_sensitivity, indicators, draws
     return tree.scale(1 / expected_batch_size, sums), state
 
   return optax.GradientTransformationExtraArgs(init, update)

@@ -1,6 +1,8 @@
 """Private training: bound, sum, noise, step.
 
-Modules, in import order: plan, methods, state, step, loop, evaluate.
+Modules, in import order: plan, methods, averaging, augment, state, step,
+loop, evaluate.
 """
 
-__all__ = ['evaluate', 'loop', 'methods', 'plan', 'state', 'step']
+__all__ = ['augment', 'averaging', 'evaluate', 'loop', 'methods', 'plan',
+           'state', 'step']

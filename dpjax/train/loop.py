@@ -11,10 +11,12 @@ import optax
 
 from dpjax import errors
 from dpjax import tree
+from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
 from dpjax.train import step as steps
+from dpjax.train.averaging import Averaging
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo, TrainState
 from dpjax.typing import Array, Batch, PRNGKey
@@ -49,7 +51,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         method: Method, optimizer: optax.GradientTransformation,
         records: Batch, rows: Array, allocation: str = 'optimal',
         max_parallel: int | None = None,
-        on_progress: Callable[[int, int], None] | None = None) -> FitResult:
+        on_progress: Callable[[int, int], None] | None = None,
+        averaging: Averaging | None = None) -> FitResult:
   """Trains L models: seeds, splits and noise levels, one compiled program.
 
   Args:
@@ -66,10 +69,13 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       results do not depend on it.
     on_progress: called between chunks with (steps done, steps in all), summed
       over the batches of runs.
+    averaging: also keep this average of the parameters (REG-05), in
+      `state.average.mean`; evaluate it like `state.params`.
 
   Raises:
     ValueError: if the plans disagree with each other, with `rows` or with the
-      method; or if a run was noised less than planned.
+      method; if adaptive radii cost more than a plan has; or if a run was
+      noised less than planned.
   """
   _check(keys, plans, method, rows)
   started = time.perf_counter()
@@ -80,7 +86,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
                             jnp.float32)
   inputs = [(keys[g], multipliers[g], rows[g]) for g in groups]
   program = _compile(inputs[0], plans[0], model, method, optimizer, records,
-                     allocation)
+                     allocation, averaging)
   compiled = time.perf_counter()
   total = plans[0].num_steps * len(groups)
   finished, done = [], 0
@@ -108,7 +114,8 @@ class _Program(NamedTuple):
 
 
 def _compile(example, plan: TrainingPlan, model: Model, method: Method,
-             optimizer, records: Batch, allocation: str) -> _Program:
+             optimizer, records: Batch, allocation: str,
+             averaging: Averaging | None) -> _Program:
   """Compiles everything a group of runs shaped like `example` needs."""
   keys, multipliers, rows = example
 
@@ -119,13 +126,15 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
 
   def init(key, multiplier):
     return steps.init_state(key, model=model, method=method,
-                            transform_of=transform_with(multiplier))
+                            transform_of=transform_with(multiplier),
+                            averaging=averaging)
 
   def chunk(length):
 
     def run(state, multiplier, run_rows, records):
       step = steps.make_step(method=method, sampler=plan.sampler,
-                             transform_of=transform_with(multiplier))
+                             transform_of=transform_with(multiplier),
+                             averaging=averaging)
       values = plan.sampler.num_examples + tree.count(state.params)
       ahead = None
       if length * values <= _MAX_AHEAD:
@@ -212,6 +221,8 @@ def _check(keys, plans, method, rows) -> None:
     if method.private != (plan.noise_multiplier is not None):
       kind = 'a private' if method.private else 'a non-private'
       raise ValueError(f'{method.name} needs {kind} plan')
+    if method.private and method.bounder.adaptive is not None:
+      quantiles.check_budget(plan.noise_multiplier, method.bounder.adaptive)
   if rows.shape[1] != first.sampler.num_examples:
     raise ValueError(f'the plan samples from {first.sampler.num_examples} '
                      f'examples, rows has {rows.shape[1]}')

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 
 from dpjax.grads.bounder import Certificate
+from dpjax.train.averaging import AverageState
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 
@@ -13,11 +14,15 @@ class Streams(NamedTuple):
   init: PRNGKey
   batch: PRNGKey
   noise: PRNGKey
+  augment: PRNGKey
 
 
 def streams(key: PRNGKey) -> Streams:
-  """Splits a run's key by purpose."""
-  return Streams(*jax.random.split(key, len(Streams._fields)))
+  """Splits a run's key by purpose.
+
+  Streams that came later are folded in: a longer split would change all.
+  """
+  return Streams(*jax.random.split(key, 3), augment=jax.random.fold_in(key, 3))
 
 
 class TrainState(NamedTuple):
@@ -29,16 +34,20 @@ class TrainState(NamedTuple):
     optimizer: state of privatizer and optimiser.
     step: how many steps have run.
     keys: the run's key streams.
+    radii: of an adaptive bounder, for the next step; public.
+    average: averaged parameters, see `averaging`; public.
   """
   params: Params
   certificate: Certificate
   optimizer: PyTree
   step: Array
   keys: Streams
+  radii: PyTree = ()
+  average: AverageState | tuple[()] = ()
 
 
 class StepInfo(NamedTuple):
-  """What one may look at after a step; all but two fields are private.
+  """What one may look at after a step; fields are private unless said so.
 
   Attributes:
     l2_sensitivity: [K] bounds of the blocks; public.
@@ -46,9 +55,12 @@ class StepInfo(NamedTuple):
     mean_loss: exact sum of losses over the expected batch size. PRIVATE.
     batch_size: realised. PRIVATE.
     num_nonfinite: records that counted as zero. PRIVATE.
+    radii: what the step's contributions were bounded with, if that adapts;
+      public.
   """
   l2_sensitivity: Array
   joint_noise_multiplier: Array
   mean_loss: Array
   batch_size: Array
   num_nonfinite: Array
+  radii: PyTree = ()

@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dpjax.grads import bounder as bounders
 from dpjax.grads import privatizer
-from dpjax.grads.bounder import Method
+from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.models.model import Model
 from dpjax.sampling import PoissonSampler, Selection
 from dpjax.train import state as states
+from dpjax.train.averaging import Averaging
 from dpjax.train.state import StepInfo, TrainState
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
@@ -22,20 +24,30 @@ def make_transform(method: Method, sampler: PoissonSampler,
                    allocation: str) -> optax.GradientTransformationExtraArgs:
   """The privatizer of `method` followed by the optimiser.
 
+  Whatever comes second sees noisy means and public parameters only, so it is
+  post-processing: Adam (REG-06), and a regulariser gamma psi(params), whose
+  gradient reads no data and belongs after the noise, never into the sum that
+  is clipped (LIP-0E): `optax.chain(optax.add_decayed_weights(gamma), ...)`.
+
   Raises:
-    ValueError: if a private method is given no noise.
+    ValueError: if a private method is given no noise, if a method that is not
+      private has adaptive radii, or if these cost more than there is.
   """
+  adaptive = method.bounder.adaptive
   if method.private:
     first = privatizer.gaussian_privatizer(
         key, noise_multiplier=noise_multiplier, allocation=allocation,
-        expected_batch_size=sampler.expected_batch_size)
+        expected_batch_size=sampler.expected_batch_size, adaptive=adaptive)
+  elif adaptive is not None:
+    raise ValueError(f'{method.name} has adaptive radii, so must be private')
   else:
     first = privatizer.public_mean(sampler.expected_batch_size)
   return optax.chain(first, optax.with_extra_args_support(optimizer))
 
 
 def init_state(key: PRNGKey, *, model: Model, method: Method,
-               transform_of: Callable) -> TrainState:
+               transform_of: Callable,
+               averaging: Averaging | None = None) -> TrainState:
   """The state before the first step.
 
   Args:
@@ -43,11 +55,15 @@ def init_state(key: PRNGKey, *, model: Model, method: Method,
     model: gives the initial parameters.
     method: its constraint is applied to them.
     transform_of: noise key -> the transform of `make_transform`.
+    averaging: keep this average of the parameters.
   """
   keys = states.streams(key)
   params, certificate = method.constraint.constrain(model.init(keys.init))
+  adaptive = method.bounder.adaptive
   return TrainState(params, certificate, transform_of(keys.noise).init(params),
-                    jnp.int32(0), keys)
+                    jnp.int32(0), keys,
+                    () if adaptive is None else adaptive.init,
+                    () if averaging is None else averaging.init(params))
 
 
 class Ahead(NamedTuple):
@@ -65,21 +81,28 @@ def draw_ahead(state: TrainState, sampler: PoissonSampler,
   """
   steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
+  released = state.params
+  if jax.tree.leaves(state.radii):
+    released = state.params, state.radii
   return Ahead(jax.vmap(sampler.draw)(keys), privatizer.draw_ahead(
-      state.keys.noise, state.step, num_steps, state.params))
+      state.keys.noise, state.step, num_steps, released))
 
 
 def make_step(*, method: Method, sampler: PoissonSampler,
-              transform_of: Callable) -> Callable:
+              transform_of: Callable,
+              averaging: Averaging | None = None) -> Callable:
   """Builds `step(state, records, rows, ahead)`; pure, not jitted.
 
-  Noise scales come from the certificate of the parameters, before the batch is
-  read; empty batches are noised and stepped like any other.
+  Noise scales come from the certificate of the parameters and the radii of the
+  state, before the batch is read; empty batches are noised and stepped like
+  any other. A batch larger than the sampler's parts is accumulated part by
+  part and noised once (REG-03).
 
   Args:
     method: bounder and constraint.
     sampler: draws the batch with the key of this step.
     transform_of: noise key -> the transform of `make_transform`.
+    averaging: as given to `init_state`.
 
   Returns:
     A function of the state, all records as a `Batch`, the numbers [n] of the
@@ -89,19 +112,19 @@ def make_step(*, method: Method, sampler: PoissonSampler,
 
   def step(state: TrainState, records: Batch, rows: Array,
            ahead: Ahead | None = None):
-    sensitivity = method.bounder.l2_sensitivity(state.certificate)
+    bounder = bounders.at_radii(method.bounder, state.radii)
+    sensitivity = bounder.l2_sensitivity(state.certificate)
     selection, draws = ahead or (sampler.draw(
         jax.random.fold_in(state.keys.batch, state.step)), None)
 
     def part_sums(positions, mask):
-      numbers = rows[positions]
-      part = jax.tree.map(lambda leaf: leaf[numbers], records)
-      return method.bounder.sums(state.params, part, mask)
+      part = _gather(bounder, state, records, rows, positions)
+      return bounder.sums(state.params, part, mask)
 
     sums = sampler.sum_parts(part_sums, selection)
     updates, optimizer = transform_of(state.keys.noise).update(
         sums.total, state.optimizer, state.params, l2_sensitivity=sensitivity,
-        draws=draws)
+        indicators=sums.indicators, draws=draws)
     params, certificate = method.constraint.constrain(
         optax.apply_updates(state.params, updates))
     info = StepInfo(
@@ -109,8 +132,33 @@ def make_step(*, method: Method, sampler: PoissonSampler,
         joint_noise_multiplier=(optimizer[0].joint_noise_multiplier
                                 if method.private else jnp.float32(jnp.inf)),
         mean_loss=sums.loss / sampler.expected_batch_size,
-        batch_size=selection.count, num_nonfinite=sums.num_nonfinite)
-    return TrainState(params, certificate, optimizer, state.step + 1,
-                      state.keys), info
+        batch_size=selection.count, num_nonfinite=sums.num_nonfinite,
+        radii=state.radii)
+    return TrainState(
+        params, certificate, optimizer, state.step + 1, state.keys,
+        _next_radii(method, state.radii, optimizer),
+        averaging.update(state.average, params) if averaging else ()), info
 
   return step
+
+
+def _gather(bounder: GradientBounder, state: TrainState, records: Batch,
+            rows: Array, positions: Array) -> Batch:
+  """The records at these positions of the training set, as views if asked.
+
+  Views are drawn with the key of the step and the record's own position, so
+  that they do not depend on who else is in the batch.
+  """
+  numbers = rows[positions]
+  part = jax.tree.map(lambda leaf: leaf[numbers], records)
+  if bounder.views is None:
+    return part
+  key = jax.random.fold_in(state.keys.augment, state.step)
+  return part._replace(x=bounder.views(key, positions, part.x))
+
+
+def _next_radii(method: Method, radii: PyTree, optimizer: PyTree) -> PyTree:
+  """Moves adaptive radii by what the privatizer released, nothing else."""
+  if method.bounder.adaptive is None:
+    return radii
+  return method.bounder.adaptive.update(radii, optimizer[0].indicators)
