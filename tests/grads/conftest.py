@@ -1,5 +1,7 @@
-"""A network and records written out by hand, for every test of the room."""
+"""A network written out by hand, and what every bounder is checked for."""
 
+import functools
+import types
 from typing import NamedTuple
 
 import jax
@@ -7,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.grads import per_example
 from dpjax.typing import Batch
 
 
@@ -71,3 +74,158 @@ def _quick_compilation():
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
+
+
+def flat(values):
+  return np.concatenate([np.ravel(np.asarray(leaf, np.float64))
+                         for leaf in jax.tree.leaves(values)])
+
+
+@functools.lru_cache
+def _one_by_one(sums):
+  return jax.jit(jax.vmap(sums, (None, None, 0)))
+
+
+def contributions(bounder, params, batch):
+  """[b, d]: what each record adds to the sum when the others are masked."""
+  only = jnp.eye(batch.x.shape[0], dtype=jnp.bool_)
+  total = _one_by_one(bounder.sums)(params, batch, only).total
+  return np.stack([flat(jax.tree.map(lambda leaf, i=i: leaf[i], total))
+                   for i in range(batch.x.shape[0])])
+
+
+def adversarial(network):
+  """40 records: ordinary, tiny, huge, flipped, repeated and zero ones."""
+  rng = np.random.default_rng(3)
+  scales = np.logspace(-6, 12, 19)[:, None]
+  direction = rng.normal(size=(1, 3))
+  x = np.concatenate([rng.normal(size=(13, 3)), scales * direction,
+                      np.repeat(direction, 7, 0), np.zeros([1, 3])])
+  y = np.concatenate([rng.integers(0, 3, 32), [0, 1, 2, 0, 1, 2, 0], [1]])
+  return Batch(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.int32))
+
+
+def _ascended(network, num_steps=60):
+  """Records whose gradients are as long as ascent can make them."""
+  def length(x, y):
+    grads = per_example.per_example_gradients(
+      network.apply, network.loss, network.params, Batch(x[None], y[None]))[1]
+    return sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads))
+
+  def climb(x, y):
+    def step(x, _):
+      slope = jax.grad(length)(x, y)
+      return x + 0.3 * slope / (1e-9 + jnp.linalg.norm(slope)), None
+    return jax.lax.scan(step, x, length=num_steps)[0]
+
+  x = jnp.tile(network.batch.x, (3, 1))
+  y = jnp.repeat(jnp.arange(3, dtype=jnp.int32), 13)
+  return Batch(jax.jit(jax.vmap(climb))(x, y), y)
+
+
+@pytest.fixture(scope='session')
+def hostile(network):
+  """79 records that search for a contribution beyond its bound."""
+  return jax.tree.map(lambda *leaves: jnp.concatenate(leaves),
+                      adversarial(network), _ascended(network))
+
+
+# Checks that a sound bounder passes and that planted faults must fail.
+
+
+def _adding_one_moves_by_at_most(bounder, params, batch, bound):
+  """Every record, added to random subsets of the others."""
+  sums = lambda mask: bounder.sums(params, batch, mask).total
+  rng = np.random.default_rng(0)
+  size = batch.x.shape[0]
+  for index in range(size):
+    for share in (0., 0.1, 1.):
+      without = rng.random(size) < share
+      without[index] = False
+      added = without.copy()
+      added[index] = True
+      moved = flat(sums(jnp.asarray(added))) - flat(
+        sums(jnp.asarray(without)))
+      # Subtraction of float32 sums of up to 79 terms: error below 1e-5.
+      assert np.linalg.norm(moved) <= bound * (1 + 1e-5)
+
+
+def _replacing_one_moves_by_at_most(bounder, params, batch, bound):
+  """Every record against every other one in the same place."""
+  terms = contributions(bounder, params, batch)
+  moves = np.linalg.norm(terms[:, None] - terms[None], axis=-1)
+  assert moves.max() <= bound * (1 + 1e-6)
+
+
+def _each_term_is_bounded(bounder, params, batch, bound):
+  """Norms of single contributions, in float64."""
+  norms = np.linalg.norm(contributions(bounder, params, batch), axis=1)
+  assert norms.max() <= bound * (1 + 1e-6)
+
+
+def _masked_rows_are_nothing(bounder, params, batch):
+  """Bit for bit: other values in masked rows change nothing."""
+  mask = jnp.arange(batch.x.shape[0]) % 3 == 0
+  first = bounder.sums(params, batch, mask)
+  for filling in (0., 5., 1e30, jnp.nan, jnp.inf):
+    other = Batch(jnp.where(mask[:, None], batch.x, filling), batch.y)
+    jax.tree.map(np.testing.assert_array_equal, first,
+                 bounder.sums(params, other, mask))
+  nothing = bounder.sums(params, batch, jnp.zeros_like(mask))
+  assert not np.any(flat(nothing))
+
+
+def _bad_records_are_nothing(bounder, params, batch,
+                             values=(jnp.nan, jnp.inf, -jnp.inf)):
+  """Zero, counted, and the others left as they were, bit for bit."""
+  mask = jnp.ones([batch.x.shape[0]], jnp.bool_)
+  reference = bounder.sums(params, batch, mask.at[4].set(False))
+  assert int(reference.num_nonfinite) == 0
+  for bad in values:
+    poisoned = Batch(batch.x.at[4, 1].set(bad), batch.y)
+    found = bounder.sums(params, poisoned, mask)
+    assert int(found.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, reference.total, found.total)
+    np.testing.assert_array_equal(reference.loss, found.loss)
+
+
+def _records_are_isolated(bounder, params, batch):
+  """What record i adds is the same bits, whatever the others are."""
+  rng = np.random.default_rng(1)
+  before = contributions(bounder, params, batch)
+  for index in (0, 5, 12):
+    others = jnp.asarray(rng.normal(size=batch.x.shape) * 9, jnp.float32)
+    changed = Batch(others.at[index].set(batch.x[index]),
+                    (batch.y + 1).at[index].set(batch.y[index]))
+    after = contributions(bounder, params, changed)
+    np.testing.assert_array_equal(before[index], after[index])
+    # Its share of the full sum, too: with and without, in both company.
+    full = jnp.ones([batch.x.shape[0]], jnp.bool_)
+    for company in (batch, changed):
+      moved = (flat(bounder.sums(params, company, full).total) - flat(
+        bounder.sums(params, company, full.at[index].set(False)).total))
+      np.testing.assert_allclose(moved, before[index], atol=5e-6)
+
+
+def _short_terms_are_untouched(network, bounder):
+  """With a bound beyond every norm the sum is the plain gradient."""
+  mask = jnp.ones([13], jnp.bool_).at[2].set(False)
+  found = bounder.sums(network.params, network.batch, mask)
+  plain = jax.jit(per_example.summed(network.apply, network.loss).sums)(
+    network.params, network.batch, mask)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=3e-6),
+               found, plain)
+
+
+@pytest.fixture(scope='session')
+def checks():
+  """The checks above, and what they look at."""
+  return types.SimpleNamespace(
+    flat=flat, contributions=contributions, adversarial=adversarial,
+    adding_one_moves_by_at_most=_adding_one_moves_by_at_most,
+    replacing_one_moves_by_at_most=_replacing_one_moves_by_at_most,
+    each_term_is_bounded=_each_term_is_bounded,
+    masked_rows_are_nothing=_masked_rows_are_nothing,
+    bad_records_are_nothing=_bad_records_are_nothing,
+    records_are_isolated=_records_are_isolated,
+    short_terms_are_untouched=_short_terms_are_untouched)
