@@ -1,4 +1,4 @@
-"""The weight formula, number by number."""
+"""The weight formulas of DP-16, number by number."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,3 +36,46 @@ def test_largest_finite_norm_keeps_the_bound():
   # Beyond, the sum of squares that the norm comes from is infinite.
   norm = np.float32(1.8e19)
   assert 0 < np.float64(_weights([norm], 2.0)[0]) * norm <= 2.0
+
+
+def _normalizing(norms, clip_norm, stabilizer):
+  return np.asarray(clipping.normalizing_weights(
+    jnp.asarray(norms, jnp.float32), clip_norm=clip_norm,
+    stabilizer=stabilizer))
+
+
+@pytest.mark.parametrize('clip_norm', [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize('stabilizer', [0.0, 0.01, 3.0])
+def test_normalizing_weights_are_the_formula(clip_norm, stabilizer):
+  """Bu et al. 2023: C / (norm + r), of norm below C."""
+  norms = np.logspace(-6, 6, 201, dtype=np.float32)
+  expected = clip_norm / (np.float64(norms) + stabilizer)
+  found = np.float64(_normalizing(norms, clip_norm, stabilizer))
+  np.testing.assert_allclose(found, expected, rtol=1.2e-5)
+  assert np.all(found * np.float64(norms) <= clip_norm)
+
+
+def test_normalizing_zero_and_not_finite():
+  for stabilizer in (0.0, 0.01):
+    weights = _normalizing([0.0, np.nan, np.inf, -np.inf], 1.0, stabilizer)
+    assert np.isfinite(weights[0])  # Times zero it is zero.
+    np.testing.assert_array_equal(weights[1:], np.zeros(3))
+
+
+def test_printed_normalisation_is_not_clipping():
+  """Erratum E21: line 11 of Algorithm 7 prints C g / ||g||, the text clips.
+
+  Both keep the bound; on a short gradient they are a factor of 1000 apart.
+  """
+  printed = _normalizing([1e-3, 5.0], 1.0, 0.0)
+  clipped = _weights([1e-3, 5.0], 1.0)
+  np.testing.assert_allclose(printed, [1e3, 0.2], rtol=2e-5)
+  np.testing.assert_allclose(clipped, [1.0, 0.2], rtol=2e-5)
+
+
+def test_equal_clip_norms_of_layers():
+  norms = clipping.per_layer(['a', 'b', 'c'], clip_norm=0.6)
+  assert sorted(norms) == ['a', 'b', 'c']
+  assert sum(c**2 for c in norms.values())**0.5 == pytest.approx(0.6)
+  with pytest.raises(ValueError, match='clip_norm must be a positive number'):
+    clipping.per_layer(['a'], clip_norm=0.0)
