@@ -1,11 +1,12 @@
 """Bounding sensitivity by the weights instead of clipping gradients.
 
-Modules, in import order: norms, convolution, rules, primitives, node,
-pointwise, pooling, normalisation, layers, network, losses, projection, bounder.
+Modules, in import order: norms, randomised, convolution, orthogonal, induced,
+rules, primitives, node, pointwise, pooling, normalisation, layers, network,
+losses, projection, bounder.
 """
 
 __all__ = [
-    'bounder', 'convolution', 'layers', 'losses', 'network', 'node',
-    'normalisation', 'norms', 'pointwise', 'pooling', 'primitives',
-    'projection', 'rules'
+    'bounder', 'convolution', 'induced', 'layers', 'losses', 'network', 'node',
+    'normalisation', 'norms', 'orthogonal', 'pointwise', 'pooling',
+    'primitives', 'projection', 'randomised', 'rules'
 ]

@@ -231,7 +231,7 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
     A scalar, NaN or infinite if an entry of the kernel is.
   """
   check_shape(kernel.shape, shape)
-  phases = _phases_as_channels(kernel, shape.strides)
+  phases = phases_as_channels(kernel, shape.strides)
   sides, correction = _frequency_grid(phases.shape, kernel.shape, shape, grid)
   # Frequencies beside which others are tiny do not matter: by Parseval the
   # largest norm is at least the largest entry over the root of the rank.
@@ -255,7 +255,7 @@ def exact_upper_bound(kernel: np.ndarray, shape: ConvShape) -> float:
   check_shape(kernel.shape, shape)
   if not np.all(np.isfinite(kernel)):
     return math.nan
-  phases = _phases_as_channels(np.asarray(kernel, np.float64), shape.strides)
+  phases = phases_as_channels(np.asarray(kernel, np.float64), shape.strides)
   sides = torus_size(kernel.shape[:2], shape)
   spectrum = np.fft.fft2(phases, sides, axes=(0, 1))
   return float(np.max(np.linalg.norm(spectrum, 2, axis=(2, 3)))) * (1 + 1e-10)
@@ -323,7 +323,7 @@ def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
   return tuple(sides), correction
 
 
-def _phases_as_channels(kernel, strides: tuple[int, int]):
+def phases_as_channels(kernel, strides: tuple[int, int]):
   """[kh, kw, ci, co] -> [ceil(kh/sh), ceil(kw/sw), phases ci, co].
 
   A stride above the taps leaves phases that no tap reads; they are left out.

@@ -157,8 +157,9 @@ def _bound_of_ordinary(parts: tuple[Array, ...], num_iterations: int) -> Array:
   if rank * rounding < _SMALL_MARGIN:
     return (1 + rank * rounding) * bound
   energy = jnp.sum(jnp.diagonal(gram[0], axis1=-2, axis2=-1), -1)
-  loss = rounding * energy / jnp.maximum(jnp.square(bound), 1e-30)
-  return jnp.where(loss < 1, bound / (1 - loss), jnp.inf * bound)
+  # Below 1e-16 are squares of norms that any_scale=False does not see.
+  loss = rounding * energy / jnp.maximum(jnp.square(bound), 1e-16)
+  return jnp.where(loss < 1, bound / (1 - loss), jnp.inf)
 
 
 def _schatten(gram: tuple[Array, ...], rank: int,

@@ -77,6 +77,7 @@ def test_clip_leaves_what_is_below(clip):
 
 
 def test_clip_is_idempotent(clip):
+  """SPEC-09, with the norms above and the unchanged weights below C."""
   once, _ = clip(_params(2, 3.))
   twice, certificate = clip(once)
   for name in SHAPES:
