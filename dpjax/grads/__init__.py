@@ -1,8 +1,10 @@
 """Bounded sums of per-record contributions, and the noise put on them.
 
 Modules, in import order: ball, quantiles, bounder, clipping, per_example,
-privatizer.
+privatizer, k_norm_privatizer.
 """
 
-__all__ = ['ball', 'bounder', 'clipping', 'per_example', 'privatizer',
-           'quantiles']
+__all__ = [
+    'ball', 'bounder', 'clipping', 'k_norm_privatizer', 'per_example',
+    'privatizer', 'quantiles'
+]

@@ -7,7 +7,8 @@ the two accountants make of that multiplier under replace-one.
 
 Accountants: 'pld' (privacy loss distributions, the default: tight, rounded
 up on its grid) and 'rdp' (Renyi orders: a looser, independent second
-opinion).
+opinion). Spec entries DP-05, DP-06 (Renyi orders added up by 'rdp'), DP-17
+(subsampling as an event) and DP-19.
 """
 
 import dataclasses
@@ -38,16 +39,63 @@ _INTEGER_ORDERS = list(range(2, 64)) + [
 _FRACTIONAL_ORDERS = [1 + x / 10 for x in range(1, 100) if x % 10]
 _MAX_FRACTIONAL_PROB = 0.02
 
+# What costs the same under every relation once multipliers are those of it.
+_RELATION_FREE = (
+    dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
+    dp_events.NoOpDpEvent, dp_events.NonPrivateDpEvent,
+    dp_events.ComposedDpEvent, dp_events.SelfComposedDpEvent,
+    dp_events.RepeatAndSelectDpEvent)
+
 _RELATIONS = {
     relation: dp_accounting.NeighboringRelation[relation.name]
     for relation in Adjacency
 }
 
 
+@attrs.frozen(kw_only=True)
+class PureDpEvent(DpEvent):
+  """A release known by its guarantee alone: epsilon-DP under `adjacency`.
+
+  Accounted by the pair that dominates every pure release, binary randomised
+  response. A guarantee under add-or-remove-one is twice the epsilon under
+  replace-one; one under replace-one says nothing of the other, and is refused.
+  """
+  epsilon: float
+  adjacency: Adjacency
+
+
 def gaussian_event(*, noise_multiplier: float) -> DpEvent:
   """One Gaussian release of a sum of bounded records."""
   return dp_accounting.GaussianDpEvent(
       errors.check_positive('noise_multiplier', noise_multiplier))
+
+
+def laplace_event(*, noise_multiplier: float) -> DpEvent:
+  """One release with Laplace noise of a sum of records bounded in l1.
+
+  Args:
+    noise_multiplier: scale of the noise over the l1 bound of one record. In
+      several coordinates the worst shift is all in one: a shift by a and by b
+      is dominated by one by a + b.
+  """
+  return dp_accounting.LaplaceDpEvent(
+      errors.check_positive('noise_multiplier', noise_multiplier))
+
+
+def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
+  """One release that is epsilon-DP under `adjacency`, however it is made."""
+  return PureDpEvent(epsilon=errors.check_positive('epsilon', epsilon),
+                     adjacency=adjacency)
+
+
+def repeat_and_select_event(event: DpEvent, *, mean: float,
+                            shape: float) -> DpEvent:
+  """A random number of runs of `event`, of which the best alone is released.
+
+  For the 'rdp' accountant. The number of runs must be drawn by
+  `tuning.draw_num_trials` of the same mean and shape (spec DP-21).
+  """
+  return dp_events.RepeatAndSelectDpEvent(event, mean, shape)
 
 
 def poisson_gaussian_event(*, sampling_prob: float, noise_multiplier: float,
@@ -62,14 +110,25 @@ def poisson_gaussian_event(*, sampling_prob: float, noise_multiplier: float,
       subsample are one event, never several subsampled ones.
     num_steps: number of releases; 0 costs nothing.
   """
+  return poisson_event(gaussian_event(noise_multiplier=noise_multiplier),
+                       sampling_prob=sampling_prob, num_steps=num_steps)
+
+
+def poisson_event(event: DpEvent, *, sampling_prob: float,
+                  num_steps: int) -> DpEvent:
+  """`num_steps` times `event`, each on its own Poisson subsample."""
   errors.check_probability('sampling_prob', sampling_prob)
-  errors.check_at_least('num_steps', num_steps, 0)
-  if num_steps == 0:
-    return dp_accounting.NoOpDpEvent()
-  event = gaussian_event(noise_multiplier=noise_multiplier)
   if sampling_prob < 1:
     event = dp_accounting.PoissonSampledDpEvent(sampling_prob, event)
-  return dp_accounting.SelfComposedDpEvent(event, num_steps)
+  return repeated_event(event, num_steps)
+
+
+def repeated_event(event: DpEvent, count: int) -> DpEvent:
+  """`event` on the same data `count` times; 0 times costs nothing."""
+  errors.check_at_least('num_steps', count, 0)
+  if count == 0:
+    return dp_accounting.NoOpDpEvent()
+  return dp_accounting.SelfComposedDpEvent(event, count)
 
 
 def non_private_event() -> DpEvent:
@@ -121,6 +180,10 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   Root finding on `epsilon(poisson_gaussian_event(...))`: the result exceeds
   the least sufficient multiplier by about a part in 10^4, and the epsilon
   of the event that runs with it never exceeds `target_epsilon`.
+
+  This, not an asymptotic rule, is how noise is calibrated everywhere: the
+  bound sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon (thesis 003, Theorem
+  3.2.4; spec DP-18) leaves its constants open and calibrates nothing.
 
   Raises:
     ValueError: for a target, probability or step count out of range.
@@ -204,21 +267,71 @@ def check_delta(value: float) -> None:
 def _composed(event: DpEvent, adjacency: Adjacency, accountant: str):
   """A fresh accountant that has consumed `event`, or a one-line refusal."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
-  relation = _RELATIONS[adjacency]
+  event, relation = _with_pure_restated(event, adjacency), adjacency
+  free = all(isinstance(e, _RELATION_FREE + (PureDpEvent,))
+             for e in _walk(event))
+  if adjacency is Adjacency.REPLACE_ONE and (free or accountant == 'rdp'):
+    event = _with_halved_multipliers(event)
+  if free:
+    # Each library accountant knows the pure pair under one relation only.
+    relation = (Adjacency.ADD_OR_REMOVE_ONE if accountant == 'pld' else
+                Adjacency.REPLACE_ONE)
+  event = _with_pure_pairs(event, adjacency, relation, accountant)
   if accountant == 'rdp':
     orders = _INTEGER_ORDERS
     if _largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB:
       orders = sorted(orders + _FRACTIONAL_ORDERS)
-    ledger = rdp.RdpAccountant(orders, relation)
-    if adjacency is Adjacency.REPLACE_ONE:
-      event = _with_halved_multipliers(event)
+    ledger = rdp.RdpAccountant(orders, _RELATIONS[relation])
   else:
-    ledger = pld.PLDAccountant(relation)
+    ledger = pld.PLDAccountant(_RELATIONS[relation])
     event = _with_unrolled_responses(event)
   if not ledger.supports(event):
     raise ValueError(f'the {accountant} accountant does not cover '
                      f'{type(event).__name__} under {adjacency.value}: {event}')
   return ledger.compose(event)
+
+
+def _with_pure_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
+  """Pure guarantees, also of Poisson samples, as ones under `adjacency`.
+
+  With r the density without the record, a sample that holds it with
+  probability q has 1 - q + q p/r, and p/r lies in [e^-epsilon, e^epsilon].
+  """
+  replacing = adjacency is Adjacency.REPLACE_ONE
+  if isinstance(event, PureDpEvent):
+    factor = 2 if replacing and event.adjacency is not adjacency else 1
+    if replacing or event.adjacency is adjacency:
+      event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
+    return event
+  if (isinstance(event, dp_events.PoissonSampledDpEvent) and
+      isinstance(event.event, PureDpEvent) and
+      event.event.adjacency is Adjacency.ADD_OR_REMOVE_ONE):
+    prob, inner = event.sampling_probability, event.event.epsilon
+    spent = math.log1p(prob * math.expm1(inner))
+    if replacing:
+      spent -= math.log1p(prob * math.expm1(-inner))
+    return PureDpEvent(epsilon=spent, adjacency=adjacency)
+  return _map_inner(event, lambda e: _with_pure_restated(e, adjacency))
+
+
+def _with_pure_pairs(event: DpEvent, adjacency: Adjacency,
+                     relation: Adjacency, accountant: str) -> DpEvent:
+  """Pure guarantees under `adjacency` as events of the library.
+
+  The discrete Laplace mechanism of sensitivity 1 has just the two losses of
+  randomised response; ZCDp bounds them where no pair is at hand.
+  """
+  if not isinstance(event, PureDpEvent):
+    return _map_inner(event, lambda e: _with_pure_pairs(
+        e, adjacency, relation, accountant))
+  if event.adjacency is not adjacency:
+    return event  # Which no accountant covers.
+  if relation is Adjacency.REPLACE_ONE:
+    odds = math.exp(-event.epsilon)
+    return dp_events.RandomizedResponseDpEvent(2 * odds / (1 + odds), 2)
+  if accountant == 'pld':
+    return dp_events.DiscreteLaplaceDpEvent(event.epsilon, 1)
+  return dp_events.ZCDpEvent(event.epsilon * math.tanh(event.epsilon / 2))
 
 
 def _with_halved_multipliers(event: DpEvent) -> DpEvent:

@@ -1,0 +1,106 @@
+"""What guarantees become under composition, in groups and on subsamples.
+
+Closed forms of the literature, from a guarantee to a guarantee. They know
+nothing of the mechanism: for a release of ours `accounting` on its event says
+more. These are for planning by hand and for checking the accountant.
+"""
+
+from collections.abc import Sequence
+import math
+
+from dpjax import errors
+from dpjax.privacy.notions import ApproxDP
+
+
+def basic(guarantees: Sequence[ApproxDP]) -> ApproxDP:
+  """All releases on the same data: epsilons and deltas add.
+
+  Holds for releases chosen after seeing earlier ones too. Source: thesis 003,
+  Theorem 3.1.2 (spec DP-03).
+  """
+  return ApproxDP(epsilon=math.fsum(g.epsilon for g in guarantees),
+                  delta=math.fsum(g.delta for g in guarantees))
+
+
+def advanced(guarantee: ApproxDP, *, num_uses: int,
+             slack: float) -> ApproxDP:
+  """`num_uses` releases of one guarantee; slower growth for a little delta.
+
+  epsilon' = sqrt(2 K ln(1/slack)) epsilon + K epsilon (e^epsilon - 1),
+  delta' = K delta + slack. Source: Dwork, Rothblum and Vadhan 2010 (thesis
+  003, Theorem 3.1.3; spec DP-04).
+
+  Args:
+    guarantee: of each release.
+    num_uses: K.
+    slack: what is added to delta, in (0, 1).
+  """
+  errors.check_at_least('num_uses', num_uses, 1)
+  errors.check_open_unit('slack', slack)
+  one = guarantee.epsilon
+  return ApproxDP(
+      epsilon=(math.sqrt(2 * num_uses * math.log(1 / slack)) * one +
+               num_uses * one * math.expm1(one)),
+      delta=num_uses * guarantee.delta + slack)
+
+
+def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
+  """For data sets that differ in `size` records instead of one.
+
+  (K epsilon, delta (e^(K epsilon) - 1) / (e^epsilon - 1)): the geometric sum
+  of the K steps from one data set to the other (spec DP-08).
+  """
+  errors.check_at_least('size', size, 1)
+  one = guarantee.epsilon
+  growth = math.expm1(size * one) / math.expm1(one) if one else size
+  return ApproxDP(epsilon=size * one, delta=growth * guarantee.delta)
+
+
+def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
+  """The same with delta K e^(K epsilon), as printed: valid, and looser.
+
+  Source: thesis 003, Theorem 3.1.6 (spec DP-08).
+  """
+  errors.check_at_least('size', size, 1)
+  total = size * guarantee.epsilon
+  return ApproxDP(epsilon=total,
+                  delta=size * math.exp(total) * guarantee.delta)
+
+
+def sampled_without_replacement(guarantee: ApproxDP, *, sample_size: int,
+                                num_examples: int) -> ApproxDP:
+  """On a uniform subset of fixed size; for REPLACE_ONE on both sides.
+
+  (ln(1 + (m/n) (e^epsilon - 1)), (m/n) delta). Source: thesis 003, Theorem
+  3.2.2, which the printed algorithms use for Poisson batches under
+  add-or-remove-one, where it is not the theorem (spec DP-17, erratum E25).
+
+  Args:
+    guarantee: on the subset, under replace-one.
+    sample_size: m, fixed and public.
+    num_examples: n >= m, public.
+  """
+  errors.check_at_least('sample_size', sample_size, 1)
+  errors.check_at_least('num_examples', num_examples, sample_size)
+  return _amplified(guarantee, sample_size / num_examples)
+
+
+def sampled_poisson(guarantee: ApproxDP, *,
+                    sampling_prob: float) -> ApproxDP:
+  """On a Poisson subsample; for ADD_OR_REMOVE_ONE on both sides.
+
+  (ln(1 + q (e^epsilon - 1)), q delta), with a public q that is not computed
+  from the private number of records (spec DP-17, erratum E25). Source: Balle,
+  Barthe and Gaboardi 2018, Theorem 8.
+
+  Args:
+    guarantee: on the subsample, under add-or-remove-one.
+    sampling_prob: q, of every record, independently.
+  """
+  errors.check_probability('sampling_prob', sampling_prob)
+  return _amplified(guarantee, sampling_prob)
+
+
+def _amplified(guarantee: ApproxDP, prob: float) -> ApproxDP:
+  return ApproxDP(epsilon=math.log1p(prob * math.expm1(guarantee.epsilon)),
+                  delta=prob * guarantee.delta)

@@ -1,0 +1,59 @@
+"""Draws with fine tails, for noise that must keep a pure guarantee.
+
+One 63-bit probability and a sign for each draw, so that what cannot be drawn
+has probability 2^-64 and, on the grids of this room, everything else can (see
+`additive` for why). Values are float32, with its relative rounding.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax.privacy import additive
+from dpjax.typing import Array, PRNGKey
+
+
+def _tails(key: PRNGKey, shape: tuple[int, ...]) -> tuple[Array, Array]:
+  """Uniform on (0, 1/2), finest near 0, and an independent fair coin."""
+  high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
+  rest = jax.lax.shift_right_logical(low, jnp.uint32(1)).astype(jnp.float32)
+  tail = (high.astype(jnp.float32) * jnp.float32(2.0**-33) +
+          (rest + 0.5) * jnp.float32(2.0**-64))
+  return tail, low % 2 == 1
+
+
+def standard_exponential(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+  """Exponential draws of mean 1; as fine near 0 as in the tail, up to 45."""
+  tail, lower = _tails(key, shape)
+  return jnp.where(lower, -jnp.log1p(-tail), -jnp.log(tail))
+
+
+def standard_laplace(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+  """Draws of density exp(-|x|) / 2, up to 44 on either side."""
+  tail, negative = _tails(key, shape)
+  magnitude = -jnp.log(2 * tail)
+  return jnp.where(negative, -magnitude, magnitude)
+
+
+def standard_gumbel(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+  """Draws of distribution exp(-exp(-x)), between -3.9 and 45."""
+  return -jnp.log(standard_exponential(key, shape))
+
+
+def standard_gamma(key: PRNGKey, count: int) -> Array:
+  """One draw of density x^(count-1) e^-x: a sum of `count` exponentials."""
+  errors.check_at_least('count', count, 1)
+  return jnp.sum(standard_exponential(key, (count,)))
+
+
+def standard_uniform(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+  """Draws of the uniform distribution on [-1, 1], finest near 0."""
+  tail, negative = _tails(key, shape)
+  return jnp.where(negative, -2 * tail, 2 * tail)
+
+
+def standard_direction(key: PRNGKey, size: int) -> Array:
+  """One unit vector [size], uniform on the Euclidean sphere."""
+  normals = additive.standard_normal(key, (size,))
+  norm = jnp.sqrt(jnp.sum(jnp.square(normals)))
+  return normals / jnp.maximum(norm, jnp.float32(1e-30))

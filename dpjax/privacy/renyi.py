@@ -1,0 +1,70 @@
+"""Renyi differential privacy at one order, and what it implies.
+
+For whole runs use `accounting.epsilon(..., accountant='rdp')`, which does the
+same over many orders; this module states the steps.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+from dpjax import errors
+from dpjax.privacy.notions import ApproxDP
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RenyiDP:
+  """Renyi divergence of order `order` at most `divergence`, both ways.
+
+  Source: Mironov 2017 (thesis 003, Definition 3.1.5; spec DP-05).
+  """
+  order: float
+  divergence: float
+
+  def __post_init__(self):
+    errors.check_non_negative('divergence', self.divergence)
+    if not (math.isfinite(self.order) and self.order > 1):
+      raise ValueError(f'order must be a number > 1, got {self.order}')
+
+
+def gaussian(*, noise_multiplier: float, order: float) -> RenyiDP:
+  """Of one Gaussian release: order / (2 noise_multiplier^2), exact (DP-05)."""
+  errors.check_positive('noise_multiplier', noise_multiplier)
+  return RenyiDP(order=order, divergence=order / (2 * noise_multiplier**2))
+
+
+def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:
+  """Releases on the same data, also adaptive: divergences of one order add.
+
+  Source: thesis 003, Theorem 3.1.4 (spec DP-06).
+  """
+  orders = {guarantee.order for guarantee in guarantees}
+  if len(orders) != 1:
+    raise ValueError(f'composing needs guarantees of one order, got '
+                     f'{sorted(orders)}')
+  total = math.fsum(guarantee.divergence for guarantee in guarantees)
+  return RenyiDP(order=orders.pop(), divergence=total)
+
+
+def approx_from_renyi(guarantee: RenyiDP, *, delta: float) -> ApproxDP:
+  """The (epsilon, delta)-DP that one order implies; the tighter conversion.
+
+  epsilon = divergence + ln((a - 1) / a) - ln(delta a) / (a - 1): Canonne,
+  Kamath and Steinke 2020, Proposition 12, as `dp_accounting` has it (DP-07).
+  """
+  errors.check_open_unit('delta', delta)
+  order = guarantee.order
+  epsilon = (guarantee.divergence + math.log1p(-1 / order) -
+             math.log(delta * order) / (order - 1))
+  return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta)
+
+
+def approx_from_renyi_printed(guarantee: RenyiDP, *,
+                              delta: float) -> ApproxDP:
+  """The conversion divergence + ln(1/delta) / (a - 1): valid, and looser.
+
+  Source: Mironov 2017, Proposition 3 (thesis 003, Theorem 3.1.5; DP-07).
+  """
+  errors.check_open_unit('delta', delta)
+  return ApproxDP(epsilon=guarantee.divergence - math.log(delta) /
+                  (guarantee.order - 1), delta=delta)
