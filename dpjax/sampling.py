@@ -2,8 +2,11 @@
 
 The sampler owns the sampling probability: batches are drawn with it, the
 public divisor of the mean is computed from it and the event that is accounted
-contains it. A batch that is shuffled, of fixed size or truncated cannot be
-expressed here, so it cannot be accounted as Poisson by mistake.
+contains it; it is a public constant, not computed from a private number of
+records (erratum E25). Empty batches stay: drawing again until a batch has a
+record changes the probability (erratum E5). A batch that is shuffled, of fixed
+size or truncated cannot be expressed here, so it cannot be accounted as Poisson
+by mistake.
 """
 
 import dataclasses

@@ -48,8 +48,8 @@ def gaussian_privatizer(
   split DP-20). What follows in an optax chain is post-processing. It must come
   first in the chain.
 
-  Noise is added at every step, also when the batch was empty; the divisor is
-  the expected batch size, never the realised one.
+  Noise is added at every step, also when the batch was empty (erratum E5); the
+  divisor is the expected batch size, never the realised one (erratum E4).
 
   Args:
     key: used for nothing else.

@@ -101,9 +101,9 @@ class GaussianMechanism:
 
   Guarantee: (epsilon, delta)-DP under `adjacency` for every pair that
   `accounting` gives for `event`; exact Gaussian curve, no epsilon < 1
-  restriction. Source: thesis 003, Algorithm 3 (its classical scale
+  restriction. Source: thesis 003, Algorithm 3 (spec DP-11; its classical scale
   sqrt(2 ln(1.25/delta)) is proved for epsilon < 1 only and fails above
-  epsilon = 8.4 at delta = 1e-5).
+  epsilon = 8.4 at delta = 1e-5, erratum E23).
 
   Attributes:
     record_norm: bound on one record's contribution; callers must enforce it.

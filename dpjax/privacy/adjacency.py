@@ -8,6 +8,9 @@ class Adjacency(enum.Enum):
 
   ADD_OR_REMOVE_ONE: one data set has one record more.
   REPLACE_ONE: equal public size, one record differs.
+
+  "Differ in at most one element" (thesis 003, Definition 3.1.2) may mean either
+  (spec DP-01, erratum E25).
   """
   ADD_OR_REMOVE_ONE = 'add_or_remove_one'
   REPLACE_ONE = 'replace_one'
@@ -16,7 +19,9 @@ class Adjacency(enum.Enum):
 def sum_sensitivity(adjacency: Adjacency, *, record_norm: float) -> float:
   """Sensitivity of a sum whose terms have norm at most `record_norm`.
 
-  A replacement removes one term and adds another, hence twice the norm.
+  A replacement removes one term and adds another, hence twice the norm. The
+  maximum is over adjacent pairs, which thesis 003, Definition 3.1.6 leaves out
+  (spec DP-09).
   """
   if adjacency is Adjacency.REPLACE_ONE:
     return 2 * record_norm

@@ -8,7 +8,8 @@ and a contribution of norm at most 1/z with
   z = (sum_k (D_k / s_k)^2)^(-1/2),
 
 the joint noise multiplier: the only number an accountant may see. Noising all
-blocks with sigma D_k gives z = sigma / sqrt(K), not sigma.
+blocks with sigma D_k gives z = sigma / sqrt(K), not sigma, which is what thesis
+003 accounts for (erratum E2; spec DP-19).
 """
 
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ def joint_noise_multiplier(l2_sensitivities: Array, stddevs: Array) -> Array:
 def allocate(l2_sensitivities: Array, *, noise_multiplier: Array | float,
              sizes: Sequence[int], rule: str = 'optimal') -> Array:
   """Standard deviations [K] whose joint multiplier is `noise_multiplier`.
+
+  Source: spec DP-20.
 
   Rules:
     'optimal': least expected squared norm of the whole noise, sum_k d_k s_k^2;

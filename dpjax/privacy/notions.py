@@ -22,7 +22,12 @@ class PureDP:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApproxDP:
-  """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta, both orders."""
+  """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta, both orders.
+
+  Source: thesis 003, Definition 3.1.3 (spec DP-01). Not the same as epsilon-DP
+  with probability 1 - delta, which implies it. A delta of 1/n is no privacy:
+  publishing one random record is (0, 1/n)-DP under replace-one (erratum E26).
+  """
   epsilon: float
   delta: float
 

@@ -85,6 +85,7 @@ def gaussian_delta(mu, epsilon):
 @pytest.mark.parametrize('q, z, steps, by_rdp, by_pld, by_pld_replace',
                          REFERENCE)
 def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
+  """Spec DP-19."""
   event = poisson(q, z, steps)
   assert spend(event, accountant='rdp') == pytest.approx(by_rdp, rel=1e-3)
   assert spend(event) == pytest.approx(by_pld, rel=1e-3)

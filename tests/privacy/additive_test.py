@@ -399,6 +399,7 @@ def test_refusals(arguments, message):
   (.1, 30.7496), (.5, 7.03183), (1., 3.730632), (2., 1.99381),
   (5., .89187)])
 def test_golden_calibration(epsilon, stddev):
+  """Spec DP-11."""
   found = additive.calibrated_gaussian(
       record_norm=2., epsilon=epsilon, delta=1e-5, adjacency=ADD)
   assert found.stddev / 2 == pytest.approx(stddev, rel=4e-4)
@@ -416,6 +417,7 @@ def test_replacement_needs_twice_the_noise():
 
 
 def test_classical_scale_is_no_guarantee_at_large_epsilon():
+  """Erratum E23: Theorem 3.1.8 is printed for every epsilon."""
   for delta, last in [(1e-5, 8.42), (1e-3, 7.46), (1e-2, 6.77)]:
     def leak(epsilon):
       return exact_delta(epsilon / math.sqrt(2 * math.log(1.25 / delta)),
@@ -424,6 +426,10 @@ def test_classical_scale_is_no_guarantee_at_large_epsilon():
     assert leak(1.) < leak(last - .5) < delta * (1 + 1e-9)
     assert leak(last) <= delta * 1.002 and leak(last + .05) > delta
   assert leak_at_ten() == pytest.approx(2.27e-5, rel=1e-2)
+  root = math.sqrt(2 * math.log(1.25e5))
+  for epsilon, stddev in [(.1, 48.448), (.5, 9.6896), (1., 4.8448), (5., .96896)]:
+    assert root / epsilon == pytest.approx(stddev, rel=1e-4)
+  assert exact_delta(50. / root, 50.) == pytest.approx(.586, abs=5e-4)
 
 
 def leak_at_ten():

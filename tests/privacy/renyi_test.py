@@ -1,0 +1,130 @@
+"""Tests of dpjax.privacy.renyi: quadrature, golden numbers, exact pairs."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy import stats
+
+from dpjax.privacy import accounting
+from dpjax.privacy import divergences
+from dpjax.privacy import renyi
+from dpjax.privacy.adjacency import Adjacency
+
+ADD = Adjacency.ADD_OR_REMOVE_ONE
+
+
+@pytest.mark.parametrize('z', [.7, 1., 3.])
+@pytest.mark.parametrize('order', [1.5, 2., 10.])
+def test_gaussian_is_exact(z, order):
+  """Spec DP-05, by quadrature of E_Q[(P/Q)^a]."""
+  def integrand(x):
+    return math.exp(order * stats.norm.logpdf(x, 1, z) +
+                    (1 - order) * stats.norm.logpdf(x, 0, z))
+
+  # The integrand is a bell around `order`.
+  value = integrate.quad(integrand, order - 12 * z, order + 12 * z,
+                         points=[order])[0]
+  got = renyi.gaussian(noise_multiplier=z, order=order)
+  assert got.divergence == pytest.approx(math.log(value) / (order - 1),
+                                         rel=1e-7)
+
+
+def test_composition_adds():
+  """Spec DP-06: T Gaussians are one with z / sqrt(T)."""
+  many = renyi.compose([renyi.gaussian(noise_multiplier=3., order=4.)] * 9)
+  one = renyi.gaussian(noise_multiplier=1., order=4.)
+  assert many.divergence == pytest.approx(one.divergence) and many.order == 4.
+  # Exact for products of finite pairs.
+  rng = np.random.default_rng(0)
+  pairs = [(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3)))
+           for _ in range(3)]
+  product = [np.einsum('i,j,k', *side).ravel() for side in zip(*pairs)]
+  parts = [renyi.RenyiDP(order=2.5, divergence=divergences.renyi(
+      p, q, order=2.5)) for p, q in pairs]
+  assert renyi.compose(parts).divergence == pytest.approx(
+      divergences.renyi(*product, order=2.5))
+
+
+def sampled_gaussian(q, sigma, order):
+  """Of one Poisson-sampled step, order a whole number: a binomial sum."""
+  terms = [math.comb(order, k) * (1 - q)**(order - k) * q**k *
+           math.exp((k * k - k) / (2 * sigma**2)) for k in range(order + 1)]
+  return renyi.RenyiDP(order=order,
+                       divergence=math.log(math.fsum(terms)) / (order - 1))
+
+
+def test_golden_conversions():
+  """Spec DP-07: 2.53798 as printed, 2.10137 improved, 1.82824 by PLD."""
+  runs = [renyi.compose([sampled_gaussian(.01, 1., order)] * 1000)
+          for order in range(2, 25)]
+  best = lambda convert: min(convert(run, delta=1e-5).epsilon for run in runs)
+  # Whole orders only: the printed minimum is over fractions too.
+  assert best(renyi.approx_from_renyi_printed) == pytest.approx(2.53798,
+                                                                rel=5e-3)
+  assert best(renyi.approx_from_renyi) == pytest.approx(2.10137, rel=5e-3)
+  assert best(renyi.approx_from_renyi_printed) >= 2.53798 - 1e-5
+  assert best(renyi.approx_from_renyi) >= 2.10137 - 1e-5
+  event = accounting.poisson_gaussian_event(
+      sampling_prob=.01, noise_multiplier=1., num_steps=1000)
+  spent = lambda by: accounting.epsilon(event, delta=1e-5, adjacency=ADD,
+                                        accountant=by)
+  assert spent('rdp') == pytest.approx(2.10137, abs=2e-5)
+  assert spent('pld') == pytest.approx(1.82824, abs=2e-5)
+
+
+@pytest.mark.parametrize('order', [1.2, 2., 8.])
+@pytest.mark.parametrize('delta', [1e-6, 1e-2, .3])
+def test_conversions_hold_and_the_improved_is_tighter(order, delta):
+  """On random pairs, against their exact hockey-stick divergence."""
+  rng = np.random.default_rng(1)
+  for _ in range(100):
+    p, q = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3))
+    guarantee = renyi.RenyiDP(
+        order=order, divergence=divergences.renyi(p, q, order=order))
+    improved = renyi.approx_from_renyi(guarantee, delta=delta)
+    printed = renyi.approx_from_renyi_printed(guarantee, delta=delta)
+    for claim in (improved, printed):
+      assert divergences.hockey_stick(
+          p, q, epsilon=claim.epsilon) <= delta + 1e-12
+    assert improved.epsilon <= printed.epsilon
+
+
+def test_the_improved_conversion_is_attained():
+  """A little less epsilon fails for the extreme pair of one order."""
+  order, delta = 3., 1e-2
+  worst = 0.
+  for epsilon in np.linspace(.5, 4., 60):
+    # Two losses: `epsilon` + ln(a / (a - 1)) with some mass, else near 0.
+    loss = epsilon + math.log(order / (order - 1))
+    mass = delta * order
+    q = np.array([mass * math.exp(-loss), 1 - mass * math.exp(-loss)])
+    p = np.array([mass, 1 - mass])
+    exact = divergences.hockey_stick(p, q, epsilon=epsilon)
+    assert exact == pytest.approx(delta)
+    guarantee = renyi.RenyiDP(
+        order=order, divergence=divergences.renyi(p, q, order=order))
+    claim = renyi.approx_from_renyi(guarantee, delta=delta).epsilon
+    assert claim >= epsilon - 1e-12
+    worst = max(worst, epsilon / claim)
+  assert worst > .99
+
+
+@pytest.mark.parametrize('call, message', [
+  (lambda: renyi.RenyiDP(order=1., divergence=1.), 'order must be a number > 1'),
+  (lambda: renyi.RenyiDP(order=2., divergence=-1.), 'divergence must be a num'),
+  (lambda: renyi.gaussian(noise_multiplier=0., order=2.), 'noise_multiplier m'),
+  (lambda: renyi.compose([]), r'composing needs .* of one order, got \[\]'),
+  (lambda: renyi.compose([renyi.gaussian(noise_multiplier=1., order=o)
+                          for o in (2., 3.)]), r'composing .* \[2.0, 3.0\]'),
+  (lambda: renyi.approx_from_renyi(
+      renyi.gaussian(noise_multiplier=1., order=2.), delta=0.),
+   'delta must lie strictly between 0 and 1'),
+  (lambda: renyi.approx_from_renyi_printed(
+      renyi.gaussian(noise_multiplier=1., order=2.), delta=1.),
+   'delta must lie strictly between 0 and 1'),
+])
+def test_refusals(call, message):
+  with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):
+    call()
