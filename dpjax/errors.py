@@ -53,3 +53,9 @@ def check_choice(name: str, value: str, choices) -> str:
     allowed = ', '.join(sorted(choices))
     raise ValueError(f'{name} must be one of {allowed}; got {value!r}')
   return value
+
+
+def one_line(error: BaseException) -> str:
+  """Returns the first line that another library's error says, or its type."""
+  lines = str(error).strip().splitlines()
+  return lines[0] if lines else type(error).__name__

@@ -25,8 +25,9 @@ class FileSpec:
 
   Attributes:
     name: its name at the publisher's.
-    sha256: hexadecimal SHA-256 of the unpacked bytes.
-    alternatives: other names under which it is accepted.
+    sha256: hexadecimal SHA-256 of the unpacked bytes; '' where it is not
+      known, and then only `read_unverified` reads the file.
+    alternatives: other names under which it is accepted, maybe in a folder.
   """
   name: str
   sha256: str
@@ -66,14 +67,32 @@ def read(spec: FileSpec, dataset: str, *, source: str,
   """
   path = find(spec, dataset, data_dir=data_dir)
   if path is None:
-    folders = _folders(dataset, data_dir=data_dir)
-    where = ' and '.join(str(folder) for folder in folders) or 'no folder'
-    raise FileNotFoundError(
-      f'{dataset}: {spec.name} not found (looked in {where}); get it from '
-      f'{source}, and let --data_dir or {_VARIABLE} point to its folder')
-  content = _unpack(path.read_bytes(), where=str(path))
+    raise not_found(dataset, spec.name, source=source, data_dir=data_dir)
+  content = read_unverified(path)
   verify(content, spec, where=str(path))
   return content
+
+
+def read_unverified(path: pathlib.Path) -> bytes:
+  """Returns a file's unpacked bytes; `ValueError` for a damaged gzip file."""
+  return _unpack(path.read_bytes(), where=str(path))
+
+
+def not_found(dataset: str, what: str, *, source: str,
+              data_dir: str | os.PathLike | None = None) -> FileNotFoundError:
+  """Returns the error for a missing file, to be raised: one line.
+
+  Args:
+    dataset: name of the data set, also of its folder.
+    what: was looked for, in words.
+    source: where it is to be had, in words.
+    data_dir: folder of the data; default $DPJAX_DATA_DIR.
+  """
+  folders = _folders(dataset, data_dir=data_dir)
+  where = ' and '.join(str(folder) for folder in folders) or 'no folder'
+  return FileNotFoundError(
+    f'{dataset}: {what} not found (looked in {where}); get it from {source}, '
+    f'and let --data_dir or {_VARIABLE} point to its folder')
 
 
 def verify(content: bytes, spec: FileSpec, *, where: str) -> None:

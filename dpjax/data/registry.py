@@ -3,6 +3,8 @@
 Example:
   adult = registry.load('adult', data_dir='~/data')
   adult.x.shape  # (48842, 108)
+  mnist = registry.load('mnist', data_dir='~/data')
+  mnist.train.x.shape  # (60000, 28, 28, 1)
 """
 
 from collections.abc import Callable
@@ -16,6 +18,9 @@ import numpy as np
 from dpjax import errors
 from dpjax.data import arrays
 from dpjax.data import files
+from dpjax.data import image_files
+from dpjax.data import image_sets
+from dpjax.data import images
 from dpjax.data import tabular
 from dpjax.data.schemas import adult
 from dpjax.data.schemas import android_permissions
@@ -26,11 +31,12 @@ from dpjax.data.schemas import german_credit
 from dpjax.data.schemas import nursery
 
 Dataset = arrays.Dataset
+ImageDataset = images.ImageDataset
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
-  """What is known about a data set before it is read.
+  """What is known about a tabular data set before it is read.
 
   Attributes:
     name: key of `DATASETS`, and name of its folder.
@@ -158,35 +164,49 @@ _SPECS = (
 )
 
 DATASETS = types.MappingProxyType({spec.name: spec for spec in _SPECS})
-"""Specification of each data set by its name; read-only."""
+"""Specification of each tabular data set by its name; read-only."""
+
+IMAGES = image_sets.IMAGE_SETS
+"""Specification of each image data set by its name; read-only."""
 
 
 def names() -> tuple[str, ...]:
-  """Returns the names that `load` knows, sorted."""
+  """Returns the names of the tabular data sets, sorted."""
   return tuple(sorted(DATASETS))
 
 
+def image_names() -> tuple[str, ...]:
+  """Returns the names of the image data sets, sorted."""
+  return tuple(sorted(IMAGES))
+
+
 def load(name: str, *, data_dir: str | os.PathLike | None = None,
-         download: bool = False) -> Dataset:
+         download: bool = False) -> Dataset | ImageDataset:
   """Reads a data set from its original files and encodes it.
 
   Guarantee: rows are encoded one by one with public constants.
 
   Args:
-    name: one of `names()`.
+    name: one of `names()` or `image_names()`.
     data_dir: folder with the files; default $DPJAX_DATA_DIR.
     download: whether files that are missing may be downloaded to `data_dir`;
       the network is never used otherwise.
 
   Returns:
-    The data set, x [n, p] float32 in [-1, 1] and y [n] int32. Breast cancer
-    comes from scikit-learn's copy where the file is missing.
+    A tabular data set, x [n, p] float32 in [-1, 1] and y [n] int32, or an
+    `ImageDataset` with the publisher's parts. Both have `records`. Breast
+    cancer comes from scikit-learn's copy where the file is missing, digits
+    always.
 
   Raises:
     ValueError: for an unknown name, or a file that is not the original.
     FileNotFoundError: for a missing file; says where to get it.
+    ImportError: for a download of images without the packages it needs.
   """
-  spec = DATASETS[errors.check_choice('dataset', name, DATASETS)]
+  if name in IMAGES:
+    return image_files.load(IMAGES[name], data_dir=data_dir, download=download)
+  spec = DATASETS[errors.check_choice(
+    'dataset', name, (*names(), *image_names()))]
   missing = tuple(file for file in spec.files
                   if files.find(file, name, data_dir=data_dir) is None)
   if missing and download and spec.archive:

@@ -1,4 +1,4 @@
-"""Random splits of record numbers into training and test part."""
+"""Splits of record numbers into training and test part, in random order."""
 
 from typing import NamedTuple
 
@@ -51,6 +51,27 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
   return Split(train=order[:num_train], test=order[num_train:])
 
 
+def official_split(key: PRNGKey, *, num_train: int, num_test: int) -> Split:
+  """Keeps the publisher's parts, each in a random order of its own.
+
+  A prefix of a part is then a uniform subsample of it, see `take`.
+
+  Args:
+    key: for the two permutations.
+    num_train: rows 0, ..., num_train - 1 are for training.
+    num_test: the rows after them, as many, are for test.
+
+  Raises:
+    ValueError: if a part would be empty.
+  """
+  errors.check_at_least('num_train', num_train, 1)
+  errors.check_at_least('num_test', num_test, 1)
+  train_key, test_key = jax.random.split(key)
+  rows = jnp.arange(num_train + num_test, dtype=jnp.int32)
+  return Split(train=jax.random.permutation(train_key, rows[:num_train]),
+               test=jax.random.permutation(test_key, rows[num_train:]))
+
+
 def take(split: Split, num_train: int) -> Split:
   """Keeps the first `num_train` training records and the whole test part.
 
@@ -58,7 +79,7 @@ def take(split: Split, num_train: int) -> Split:
   contained in larger ones.
 
   Args:
-    split: from `train_test_split`.
+    split: from `train_test_split` or `official_split`.
     num_train: number of training records to keep, at least 1.
 
   Raises:
