@@ -3,6 +3,8 @@
 To read them needs no TensorFlow: the records are taken undecoded, and their
 PNG images decoded by Pillow. To *prepare* one of the stock image data sets
 does need TensorFlow, and importlib_resources, which TFDS does not declare.
+
+TFDS imports the classes that features.json names: read only own folders.
 """
 
 import importlib.util

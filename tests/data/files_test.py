@@ -129,3 +129,20 @@ def test_fetch_refuses_other_formats_and_missing_folder(tmp_path):
   with pytest.raises(OSError):
     files.fetch((SPEC,), 'toy', url=(tmp_path / 'no').as_uri(),
                 data_dir=tmp_path)
+
+
+def test_unknown_checksum_is_never_taken_as_right(tmp_path):
+  unknown = files.FileSpec(name='toy.data', sha256='')
+  _write(tmp_path / 'toy.data', CONTENT)
+  with pytest.raises(ValueError, match='is not the original toy.data'):
+    files.read(unknown, 'toy', source='the shop', data_dir=tmp_path)
+  path = files.find(unknown, 'toy', data_dir=tmp_path)
+  assert files.read_unverified(path) == CONTENT
+
+
+def test_alternative_in_a_folder(tmp_path):
+  spec = files.FileSpec(name='toy.data', sha256=SPEC.sha256,
+                        alternatives=('unpacked/toy.data',))
+  _write(tmp_path / 'toy' / 'unpacked' / 'toy.data', CONTENT)
+  assert files.find(
+    spec, 'toy', data_dir=tmp_path) == tmp_path / 'toy/unpacked/toy.data'

@@ -42,15 +42,20 @@ def test_names():
   assert registry.names() == (
     'adult', 'android_permissions', 'breast_cancer', 'default_credit',
     'dropout', 'german_credit', 'nursery')
+  assert registry.image_names() == (
+    'cifar10', 'digits', 'fashion_mnist', 'mnist')
   with pytest.raises(TypeError):
     registry.DATASETS['mine'] = None
+  with pytest.raises(TypeError):
+    registry.IMAGES['mine'] = None
 
 
 def test_unknown_name_lists_the_known_ones():
   with pytest.raises(ValueError) as caught:
     registry.load('iris')
+  known = sorted(registry.names() + registry.image_names())
   assert str(caught.value) == (
-    f'dataset must be one of {", ".join(registry.names())}; got \'iris\'')
+    f'dataset must be one of {", ".join(known)}; got \'iris\'')
 
 
 @pytest.mark.parametrize(
@@ -62,6 +67,21 @@ def test_missing_file_is_one_clear_line(name, tmp_path):
   assert '\n' not in message
   for part in (registry.DATASETS[name].files[0].name, str(tmp_path / name),
                'UCI', 'https://doi.org/10.24432/', 'DPJAX_DATA_DIR'):
+    assert part in message
+
+
+@pytest.mark.parametrize('name, parts', [
+  ('mnist', ('the four IDX files or mnist.npz', 'yann.lecun.com')),
+  ('fashion_mnist', ('IDX files or fashion_mnist.npz', 'zalandoresearch')),
+  ('cifar10', ('binary batches or the Python batches or cifar10.npz or mosaics',
+               'https://www.cs.toronto.edu/~kriz/cifar.html'))])
+def test_missing_images_are_one_clear_line(name, parts, tmp_path):
+  with pytest.raises(FileNotFoundError) as caught:
+    registry.load(name, data_dir=tmp_path)
+  message = str(caught.value)
+  assert '\n' not in message
+  for part in (*parts, f'{name}/<version>', 'TFDS', str(tmp_path / name),
+               'DPJAX_DATA_DIR'):
     assert part in message
 
 

@@ -43,6 +43,21 @@ def test_jit_has_static_sizes():
   np.testing.assert_array_equal(split.train, expected.train)
 
 
+def test_official_split_keeps_the_parts():
+  split = splits.official_split(jax.random.key(0), num_train=40, num_test=9)
+  assert split.train.dtype == split.test.dtype == jnp.int32
+  np.testing.assert_array_equal(np.sort(split.train), np.arange(40))
+  np.testing.assert_array_equal(np.sort(split.test), np.arange(40, 49))
+  # In random order, of its own in each part.
+  assert not np.array_equal(split.train, np.arange(40))
+  same = splits.official_split(jax.random.key(1), num_train=9, num_test=9)
+  assert not np.array_equal(same.train, same.test - 9)
+  other = splits.official_split(jax.random.key(1), num_train=40, num_test=9)
+  assert not np.array_equal(split.train, other.train)
+  np.testing.assert_array_equal(
+    splits.take(split, 5).train, split.train[:5])
+
+
 def test_take_keeps_a_prefix_and_the_test_part():
   split = splits.train_test_split(jax.random.key(0), 20)
   small = splits.take(split, 5)
@@ -64,3 +79,7 @@ def test_errors():
     splits.take(split, 9)
   with pytest.raises(ValueError, match='num_train must be an integer >= 1'):
     splits.take(split, 0)
+  with pytest.raises(ValueError, match='num_train must be an integer >= 1'):
+    splits.official_split(key, num_train=0, num_test=1)
+  with pytest.raises(ValueError, match='num_test must be an integer >= 1'):
+    splits.official_split(key, num_train=1, num_test=0)

@@ -1,0 +1,111 @@
+"""Tests of dpjax.data.images: public scaling, parts, subsets."""
+
+import fractions
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.data import images
+from dpjax.data import splits
+
+RNG = np.random.default_rng(0)
+
+
+def _part(num_examples, *, first):
+  """Images whose first pixel numbers the record."""
+  x = RNG.integers(0, 17, (num_examples, 2, 3, 1), dtype=np.uint8)
+  x[:, 0, 0, 0] = np.arange(first, first + num_examples)
+  return images.Images(x, np.arange(num_examples, dtype=np.int32) % 3)
+
+
+DATASET = images.ImageDataset(
+  name='toy', train=_part(12, first=0), test=_part(5, first=12),
+  class_names=('a', 'b', 'c'), max_value=16)
+
+
+def _numbers(part):
+  return part.x[:, 0, 0, 0].tolist()
+
+
+@pytest.mark.parametrize('max_value', [1, 16, 100, 255])
+def test_scale_is_linear_in_the_public_range(max_value):
+  pixels = np.arange(256, dtype=np.uint8)
+  found = np.asarray(images.scale(pixels, max_value=max_value))
+  exact = [float(2 * fractions.Fraction(min(int(pixel), max_value), max_value)
+                 - 1) for pixel in pixels]
+  np.testing.assert_allclose(found, exact, rtol=0, atol=2**-25)
+  assert found.dtype == np.float32
+  assert found[0] == -1 and found[max_value] == 1 and np.abs(found).max() == 1
+
+
+def test_scale_sees_one_pixel_at_a_time():
+  """With constants from the data, one pixel would move all others."""
+  x = DATASET.train.x
+  brighter = x.copy()
+  brighter[4, 1, 1, 0] = 255
+  before = np.asarray(images.scale(x, max_value=255))
+  after = np.asarray(images.scale(brighter, max_value=255))
+  assert (before != after).sum() == 1 and after[4, 1, 1, 0] == 1
+  alone = images.scale(x[3:4], max_value=255)
+  np.testing.assert_array_equal(alone[0], before[3])
+
+
+def test_records_are_the_parts_one_after_the_other():
+  records = DATASET.records
+  assert records.x.shape == (17, 2, 3, 1) and records.x.dtype == jnp.float32
+  assert records.y.shape == (17,) and records.y.dtype == jnp.int32
+  split = splits.official_split(jax.random.key(0), num_train=12, num_test=5)
+  for part, rows in ((DATASET.train, split.train), (DATASET.test, split.test)):
+    batch, rows = DATASET.batch(part), np.sort(rows)
+    np.testing.assert_array_equal(records.x[rows], batch.x)
+    np.testing.assert_array_equal(records.y[rows], batch.y)
+
+
+def test_public_sizes():
+  assert DATASET.num_classes == 3 and DATASET.image_shape == (2, 3, 1)
+
+
+def test_subset_is_keyed_and_keeps_the_parts_apart():
+  key = jax.random.key(0)
+  small = images.subset(key, DATASET, num_train=4, num_test=2)
+  assert small.train.x.shape == (4, 2, 3, 1) and small.test.y.shape == (2,)
+  assert len(set(_numbers(small.train))) == 4 and max(_numbers(small.train)) < 12
+  assert len(set(_numbers(small.test))) == 2 and min(_numbers(small.test)) >= 12
+  again = images.subset(key, DATASET, num_train=4, num_test=2)
+  assert _numbers(again.train) == _numbers(small.train)
+  other = images.subset(jax.random.key(1), DATASET, num_train=4)
+  assert _numbers(other.train) != _numbers(small.train)
+  assert sorted(_numbers(other.test)) == list(range(12, 17))
+  larger = images.subset(key, DATASET, num_train=9)
+  assert _numbers(larger.train)[:4] == _numbers(small.train)
+
+
+def test_subset_keeps_images_and_labels_together():
+  small = images.subset(jax.random.key(2), DATASET, num_train=12)
+  for part, whole in ((small.train, DATASET.train), (small.test, DATASET.test)):
+    rows = np.array(_numbers(part)) - _numbers(whole)[0]
+    np.testing.assert_array_equal(part.x, whole.x[rows])
+    np.testing.assert_array_equal(part.y, whole.y[rows])
+
+
+def test_subset_is_uniform():
+  counts = np.zeros(12)
+  for seed in range(300):
+    small = images.subset(jax.random.key(seed), DATASET, num_train=3)
+    counts[_numbers(small.train)] += 1
+  # Binomial(300, 1/4) per record: standard deviation 7.5; 6 of them leave a
+  # false alarm of about 1e-8 over the twelve records.
+  assert np.abs(counts - 75).max() < 45
+
+
+@pytest.mark.parametrize('sizes, message', [
+  (dict(num_train=13), 'num_train must be at most 12, .* got 13$'),
+  (dict(num_train=0), 'num_train must be an integer >= 1, got 0$'),
+  (dict(num_train=1, num_test=6), 'num_test must be at most 5, .* got 6$'),
+  (dict(num_train=1, num_test=0), 'num_test must be an integer >= 1, got 0$'),
+])
+def test_subset_refuses(sizes, message):
+  with pytest.raises(ValueError, match=message):
+    images.subset(jax.random.key(0), DATASET, **sizes)
