@@ -109,15 +109,19 @@ def _rank_sum_counts(doubled_ranks: Sequence[int]) -> list[int]:
 
 
 def wilcoxon(differences_: Iterable[float]) -> SignedRank:
-  """Tests whether paired differences are symmetric about zero.
+  """Tests whether paired differences are symmetric about zero (STAT-01).
 
   The null distribution counts all sign vectors at the mid-ranks that were
   observed. Without ties it is that of `scipy.stats.wilcoxon(...,
   method='exact')`; with ties, which small test sets give, that one is not
-  exact and this one is.
+  exact and this one is. Ten differences reject at 5 % if and only if the
+  statistic is at most 8 (p = .0488; 9 gives .0645); their least p is 1/512.
 
   Raises:
     ValueError: a difference is not finite.
+
+  Reference: Wilcoxon 1945; thesis 003, section 5.3.2, ten accuracies for each
+  data set, without correction over the seven data sets: see `holm`.
   """
   values = np.asarray(list(differences_), dtype=np.float64)
   if not np.isfinite(values).all():

@@ -68,22 +68,37 @@ def test_differences_pair_seeds():
 
 
 def test_wilcoxon_of_one_sided_differences():
+  """STAT-01: the least p of ten differences."""
   found = summary.wilcoxon(range(1, 11))
   assert found == summary.SignedRank(0., .001953125, 10)
   assert summary.wilcoxon(-np.arange(1, 11)) == found
 
 
+def _of_ten(statistic):
+  """The test of 1..10 with negative signs on ranks of this sum."""
+  left, signs = statistic, np.ones(10)
+  for rank in range(10, 0, -1):
+    if rank <= left:
+      left -= rank
+      signs[rank - 1] = -1
+  return summary.wilcoxon(signs * np.arange(1, 11))
+
+
 def test_wilcoxon_of_ten_rejects_up_to_eight():
+  """STAT-01: at 5 % if and only if W <= 8."""
   for statistic in range(0, 28):
-    # Negative signs on ranks that add up to the statistic.
-    left, signs = statistic, np.ones(10)
-    for rank in range(10, 0, -1):
-      if rank <= left:
-        left -= rank
-        signs[rank - 1] = -1
-    found = summary.wilcoxon(signs * np.arange(1, 11))
+    found = _of_ten(statistic)
     assert found.statistic == statistic
     assert (found.p_value <= .05) == (statistic <= 8)
+
+
+@pytest.mark.parametrize('statistic, as_small, printed', [
+    (0, 1, '.0020'), (8, 25, '.0488'), (9, 33, '.0645')])
+def test_wilcoxon_of_ten_golden_values(statistic, as_small, printed):
+  """STAT-01: so many of the 1024 sign vectors have a sum that small."""
+  found = _of_ten(statistic).p_value
+  assert found == 2 * as_small / 1024
+  assert f'{found:.4f}'.lstrip('0') == printed
 
 
 @pytest.mark.parametrize('seed', range(5))
@@ -123,6 +138,14 @@ def test_wilcoxon_is_monotone_and_never_above_one():
 def test_wilcoxon_refuses_nan():
   with pytest.raises(ValueError, match='finite'):
     summary.wilcoxon([1., math.nan])
+
+
+def test_holm_of_seven_data_sets():
+  """STAT-01: ten seeds on one data set of seven can still be significant."""
+  least = _of_ten(0).p_value
+  adjusted = summary.holm([least] + [_of_ten(8).p_value] * 6)
+  assert adjusted[0] == 7 * least < .05
+  assert min(adjusted[1:]) > .05
 
 
 def test_holm_by_hand():
