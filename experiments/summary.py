@@ -82,7 +82,8 @@ def find(folder: pathlib.Path,
 
   Args:
     folder: where a run may have been written.
-    config: what is asked for now; what it leaves open matches anything.
+    config: what is asked for now; what it leaves to its recipe matches
+      anything, and fields that came later are at their default in old files.
 
   Raises:
     ValueError: if the folder holds a run of another configuration.
@@ -95,11 +96,13 @@ def find(folder: pathlib.Path,
     theirs = summary['config']
   except (ValueError, KeyError, TypeError) as error:
     raise ValueError(f'{path} is not a summary: {error}') from None
-  for name, value in dataclasses.asdict(config).items():
-    if value is not None and theirs.get(name) != value:
-      raise ValueError(f'{path} is of another configuration: {name} = '
-                       f'{theirs.get(name)}, now {value}; use another '
-                       '--output_dir')
+  for field in dataclasses.fields(config):
+    later = field.metadata.get('later', False)
+    value = getattr(config, field.name)
+    found = theirs.get(field.name, field.default if later else None)
+    if (value is not None or later) and found != value:
+      raise ValueError(f'{path} is of another configuration: {field.name} = '
+                       f'{found}, now {value}; use another --output_dir')
   return summary
 
 

@@ -1,14 +1,14 @@
 """A private training run as a value: configuration in, results out.
 
 What the launchers and the experiments share. Configurations that differ in
-seed and epsilon only are trained at once, by one compiled program.
+seed, epsilon and fold only are trained at once, by one compiled program.
 """
 
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 import zlib
 
 import jax
@@ -43,6 +43,11 @@ LIPSCHITZ_METHODS = ('lip_dp_sgd', 'fix_lip_dp_sgd')
 _MAX_PARALLEL_VALUES = 2**27
 
 
+def _later(default: Any) -> Any:
+  """A field that came after rows were published, see `run_key`."""
+  return dataclasses.field(default=default, metadata={'later': True})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
   """Everything a run depends on; None stands for the recipe's value.
@@ -57,7 +62,11 @@ class TrainingConfig:
     adjacency: a value of `Adjacency`.
     accountant: 'pld' or 'rdp', for calibration and the reported epsilon.
     num_examples: training records to use; None for all that are not held out.
-    test_fraction: share held out, at random for each seed.
+    test_fraction: share held out, at random for each split seed.
+    split_seed: of the split; None for `seed`.
+    fold: None to train on all that is not held out and to evaluate on what
+      is; or which fold of the former to leave out and evaluate on.
+    num_folds: equal parts that `fold` counts.
     num_steps: of training.
     batch_size: expected size of a Poisson batch.
     max_batch_size: rows computed at once.
@@ -104,6 +113,9 @@ class TrainingConfig:
   logit_clip: float | None = None
   allocation: str = 'optimal'
   seed: int = 0
+  split_seed: int | None = _later(None)
+  fold: int | None = _later(None)
+  num_folds: int = _later(5)
 
 
 class TrainingResult(NamedTuple):
@@ -113,9 +125,10 @@ class TrainingResult(NamedTuple):
     config: with every default resolved.
     plan: sampler, steps and noise; its event is what ran.
     num_train: training records n.
-    num_test: held-out records.
+    num_test: records evaluated on: held-out ones, or those of the fold.
     params: trained parameters, a dict of layers.
-    test_accuracy: on the held-out records.
+    test_accuracy: on those records. Of a fold it is an exact statistic of
+      private records, not covered by epsilon.
     epsilon: of the event that ran; infinite for 'sgd'.
     joint_noise_multiplier: measured, smallest of all steps.
     l2_sensitivity: of each block at the last step.
@@ -152,6 +165,12 @@ def check(config: TrainingConfig) -> TrainingConfig:
   errors.check_choice('allocation', config.allocation, blocks.ALLOCATIONS)
   errors.check_open_unit('test_fraction', config.test_fraction)
   errors.check_at_least('seed', config.seed, 0)
+  if config.split_seed is not None:
+    errors.check_at_least('split_seed', config.split_seed, 0)
+  errors.check_at_least('num_folds', config.num_folds, 2)
+  if config.fold is not None and config.fold not in range(config.num_folds):
+    raise ValueError(f'fold must be an integer from 0 to '
+                     f'{config.num_folds - 1}, got {config.fold}')
   for name in ('num_examples', 'num_steps', 'max_batch_size',
                'microbatch_size'):
     if getattr(config, name) is not None:
@@ -249,18 +268,37 @@ def make_optimizer(config: TrainingConfig) -> optax.GradientTransformation:
 def run_key(config: TrainingConfig) -> jax.Array:
   """The key of a run: every configuration has noise of its own.
 
-  Two releases that shared their noise would cancel it.
+  Two releases that shared their noise would cancel it. Fields that came later
+  count once they are not at their default, so that a run from before they
+  were there still has the noise that it had.
   """
-  digest = zlib.crc32(repr(config).encode())
+  fields = [
+      f'{field.name}={getattr(config, field.name)!r}'
+      for field in dataclasses.fields(config)
+      if not field.metadata.get('later') or
+      getattr(config, field.name) != field.default
+  ]
+  digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
   return jax.random.fold_in(jax.random.key(config.seed), digest)
 
 
 def split_rows(config: TrainingConfig, num_examples: int) -> splits.Split:
-  """The split of a seed, the same for all methods and budgets."""
-  key = jax.random.fold_in(jax.random.key(config.seed), 0)
+  """The split of a split seed, the same for all methods and budgets."""
+  seed = config.seed if config.split_seed is None else config.split_seed
+  key = jax.random.fold_in(jax.random.key(seed), 0)
   split = splits.train_test_split(key, num_examples,
                                   test_fraction=config.test_fraction)
+  if config.fold is not None:
+    split = splits.fold(split, config.fold, num_folds=config.num_folds)
   return splits.take(split, config.num_examples)
+
+
+def num_available(config: TrainingConfig, num_examples: int) -> int:
+  """Records there are to train on, of `num_examples` in the data set."""
+  available = num_examples - round(config.test_fraction * num_examples)
+  if config.fold is None:
+    return available
+  return (config.num_folds - 1) * (available // config.num_folds)
 
 
 def train(
@@ -268,7 +306,7 @@ def train(
     on_plans: Callable[[list], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[TrainingResult]:
-  """Trains configurations that differ in seed and epsilon only.
+  """Trains configurations that differ in seed, epsilon and fold only.
 
   Args:
     configs: one or more.
@@ -281,13 +319,13 @@ def train(
   """
   first = check(configs[0])
   for config in configs:
-    if dataclasses.replace(config, seed=first.seed,
-                           epsilon=first.epsilon) != first:
+    if (dataclasses.replace(config, seed=first.seed, epsilon=first.epsilon,
+                            fold=first.fold) != first or
+        (config.fold is None) != (first.fold is None)):
       raise ValueError('runs trained together may differ in seed and epsilon '
-                       'only')
+                       'only, or in which fold they leave out')
   dataset = registry.load(first.dataset, data_dir=data_dir)
-  total = dataset.x.shape[0]
-  available = total - round(first.test_fraction * total)
+  available = num_available(first, dataset.x.shape[0])
   configs = [resolve(c, num_available=available) for c in configs]
   plans = [make_plan(config) for config in configs]
   if on_plans is not None:

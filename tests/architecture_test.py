@@ -73,13 +73,16 @@ def test_rooms_import_only_what_is_below(path):
 @pytest.mark.parametrize('room', _ROOMS)
 def test_modules_of_a_room_import_upwards_only(room):
   order = _order(room)
-  files = {path.stem for path in (_ROOT / 'dpjax' / room).glob('*.py')}
-  assert files == set(order) | {'__init__'}
-  for number, module in enumerate(order):
-    used = {name.split('.')[2]
-            for name in _imports(_ROOT / 'dpjax' / room / f'{module}.py')
+  folder = _ROOT / 'dpjax' / room
+  parts = {path.relative_to(folder).parts[0].removesuffix('.py')
+           for path in folder.rglob('*.py')}
+  assert parts == set(order) | {'__init__'}
+  for path in folder.rglob('*.py'):
+    module = path.relative_to(folder).parts[0].removesuffix('.py')
+    used = {name.split('.')[2] for name in _imports(path)
             if name.startswith(f'dpjax.{room}.')}
-    assert used <= set(order[:number]), f'{module} imports {sorted(used)}'
+    before = order[:order.index(module)] if module in order else []
+    assert used - {module} <= set(before), f'{_name(path)}: {sorted(used)}'
 
 
 @pytest.mark.parametrize('path', _PACKAGE, ids=_name)

@@ -4,8 +4,8 @@ Every feature lies in [-1, 1] and is computed from its own record and from
 constants written in the code: bounds, transforms and category lists are
 public inputs, so that loading data spends no privacy.
 
-Tables: files, columns, tabular, schemas, arrays. Images: containers,
-pickles, tfds_records, images, image_files, image_sets. By name: registry.
+Modules, in import order: files, columns, tabular, schemas, arrays, splits,
+containers, pickles, tfds_records, images, image_files, image_sets, registry.
 """
 
 __all__ = [

@@ -91,3 +91,34 @@ def take(split: Split, num_train: int) -> Split:
     raise ValueError(f'num_train must be at most {available}, the size of '
                      f'the training part, got {num_train}')
   return split._replace(train=split.train[:num_train])
+
+
+def fold(split: Split, index: int, *, num_folds: int) -> Split:
+  """One fold of the training part, for choosing what to train.
+
+  The folds are `num_folds` equal, disjoint parts of `split.train`; fewer than
+  `num_folds` records may be left out. Each record in use is validated by
+  exactly one fold, so that the number of right answers over all folds changes
+  by at most 1 with a record, apart from what the models learned from it. No
+  record of `split.test` is in any.
+
+  Args:
+    split: from `train_test_split`.
+    index: which fold to validate on, from 0.
+    num_folds: at least 2.
+
+  Returns:
+    A split whose `test` is that fold and whose `train` all others.
+
+  Raises:
+    ValueError: no such fold, or fewer training records than folds.
+  """
+  errors.check_at_least('num_folds', num_folds, 2)
+  errors.check_at_least('fold', index, 0)
+  size = split.train.shape[0] // num_folds
+  if index >= num_folds or not size:
+    raise ValueError(f'fold must be below num_folds, at most the number of '
+                     f'training records, got {index} of {num_folds}')
+  folds = split.train[:size * num_folds].reshape(num_folds, size)
+  others = jnp.concatenate([folds[:index], folds[index + 1:]])
+  return Split(train=others.reshape(-1), test=folds[index])

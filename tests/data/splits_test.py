@@ -83,3 +83,25 @@ def test_errors():
     splits.official_split(key, num_train=0, num_test=1)
   with pytest.raises(ValueError, match='num_test must be an integer >= 1'):
     splits.official_split(key, num_train=1, num_test=0)
+
+
+def test_folds_validate_each_training_record_once():
+  """HPO-01: the score of a search never sees the held-out part."""
+  split = splits.train_test_split(jax.random.key(0), 103)
+  folds = [splits.fold(split, index, num_folds=4) for index in range(4)]
+  for each in folds:
+    assert each.train.shape == (60,) and each.test.shape == (20,)
+    together = np.concatenate([each.train, each.test])
+    assert len(set(together.tolist())) == 80
+    assert not set(together.tolist()) & set(split.test.tolist())
+  validated = np.concatenate([each.test for each in folds])
+  np.testing.assert_array_equal(validated, split.train[:80])
+
+
+@pytest.mark.parametrize('index, num_folds, message', [
+  (4, 4, 'fold must be below num_folds'), (-1, 4, 'fold must be an integer'),
+  (0, 1, 'num_folds must be an integer >= 2'), (0, 9, 'at most the number')])
+def test_folds_that_are_not_there(index, num_folds, message):
+  split = splits.train_test_split(jax.random.key(0), 10)
+  with pytest.raises(ValueError, match=message):
+    splits.fold(split, index, num_folds=num_folds)

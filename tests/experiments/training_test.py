@@ -15,7 +15,7 @@ _CONFIG = training.TrainingConfig(dataset='breast_cancer', method='dp_sgd',
 
 def test_resolve_fills_every_gap():
   resolved = training.resolve(_CONFIG, num_available=455)
-  optional = {'max_batch_size', 'microbatch_size'}
+  optional = {'max_batch_size', 'microbatch_size', 'split_seed', 'fold'}
   for field in dataclasses.fields(resolved):
     if field.name not in optional:
       assert getattr(resolved, field.name) is not None, field.name
@@ -82,6 +82,9 @@ def test_the_plan_is_announced_before_training():
     (dict(test_fraction=1.0), 'test_fraction must lie strictly'),
     (dict(logit_clip=0.0), 'logit_clip must be a positive'),
     (dict(microbatch_size=0), 'microbatch_size must be an integer >= 1'),
+    (dict(split_seed=-1), 'split_seed must be an integer >= 0'),
+    (dict(fold=5), 'fold must be an integer from 0 to 4, got 5'),
+    (dict(num_folds=1), 'num_folds must be an integer >= 2'),
 ])
 def test_bad_configurations_are_refused(change, message):
   with pytest.raises(ValueError, match=message):
@@ -103,3 +106,44 @@ def test_every_option_runs_within_its_budget(change):
   assert result.epsilon <= 1.0
   assert result.joint_noise_multiplier >= (
       result.plan.noise_multiplier * (1 - 1e-6))
+
+
+def test_keys_of_published_rows_stay_what_they_were():
+  """Pinned before `split_seed`, `fold` and `num_folds` were there."""
+  resolved = training.resolve(
+      training.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
+      num_available=455)
+
+  def key(**changes):
+    found = training.run_key(dataclasses.replace(resolved, **changes))
+    return jax.random.key_data(found).tolist()
+
+  assert key() == [1973122803, 3299492099]
+  assert key(split_seed=None, fold=None, num_folds=5) == key()
+  others = [key(fold=0), key(fold=1), key(split_seed=0), key(num_folds=4)]
+  assert len({*map(tuple, others), tuple(key())}) == 5
+
+
+def test_folds_are_cut_from_the_training_part():
+  """HPO-01: no record of the held-out fifth is trained or validated on."""
+  held_out = set(training.split_rows(training.resolve(
+      _CONFIG, num_available=455), 569).test.tolist())
+  for fold in range(5):
+    config = dataclasses.replace(_CONFIG, fold=fold, split_seed=0, seed=7)
+    resolved = training.resolve(
+        config, num_available=training.num_available(config, 569))
+    assert resolved.num_examples == 364
+    split = training.split_rows(resolved, 569)
+    assert split.train.shape == (364,) and split.test.shape == (91,)
+    used = set(split.train.tolist()) | set(split.test.tolist())
+    assert len(used) == 455 and not used & held_out
+
+
+def test_folds_are_trained_together():
+  configs = [dataclasses.replace(_CONFIG, fold=fold, split_seed=0)
+             for fold in (0, 3)]
+  first, second = training.train(configs)
+  assert first.num_train == second.num_train == 364
+  assert first.num_test == 91 and first.plan == second.plan
+  with pytest.raises(ValueError, match='which fold they leave out'):
+    training.train([_CONFIG, configs[0]])
