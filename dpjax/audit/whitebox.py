@@ -16,6 +16,7 @@ import optax
 from scipy import stats
 
 from dpjax import tree
+from dpjax.audit import empirical
 from dpjax.grads import bounder as bounders
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import Certificate, Method
@@ -118,9 +119,8 @@ def privacy_losses(statistics: np.ndarray, *, sampling_prob: float,
   """
   exponent = (2 * np.asarray(statistics, np.float64) - 1) / (
       2 * noise_multiplier**2)
-  with np.errstate(divide='ignore'):
-    absent = np.log1p(-sampling_prob)
-  return np.logaddexp(absent, np.log(sampling_prob) + exponent).sum(-1)
+  return empirical.subsampled_log_ratio(
+      exponent, sampling_prob=sampling_prob).sum(-1)
 
 
 class DeltaEstimate(NamedTuple):

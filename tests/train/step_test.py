@@ -20,12 +20,8 @@ def test_steps_are_those_of_the_reference(checks, run, name, records):
   checks.steps(run, name, records, num_steps=4)
 
 
-<<<<<<< HEAD
 def test_non_private_step_is_a_mean_gradient(checks, run, records):
-=======
-def test_non_private_step_is_a_mean_gradient(run, records):
   """Spec DP-14."""
->>>>>>> de4e87b (Tests of divergences, Renyi guarantees and composed guarantees; spec entries named)
   _, states, infos = run('sgd', records)
   params = jax.tree.map(np.float64, states[0].params)
   words = jax.random.bits(jax.random.fold_in(states[0].keys.batch, 0), [50],

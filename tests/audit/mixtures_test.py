@@ -1,0 +1,82 @@
+"""The curve of two mixtures: against closed forms and the accountant."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.audit import mixtures
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+
+
+def _gaussian_delta(mu, epsilon):
+  # Balle and Wang 2018, Theorem 5.
+  return (stats.norm.cdf(mu / 2 - epsilon / mu) -
+          np.exp(epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)))
+
+
+@pytest.mark.parametrize('mu', [0.25, 1.0, 2.75, 25.0])
+@pytest.mark.parametrize('share', [0.0, 0.5, 1.0])
+def test_two_gaussians_have_the_closed_form(mu, share):
+  here, there = mixtures.mixture(1, 0, 1), mixtures.mixture(1, mu, 1)
+  epsilon = share * (mu**2 / 2 + 3 * mu)
+  for pair in ((here, there), (there, here)):
+    assert mixtures.delta(*pair, epsilon=epsilon) == pytest.approx(
+        _gaussian_delta(mu, epsilon), rel=1e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize('scale', [1e-3, 1e4])
+def test_epsilon_knows_no_unit_and_no_order(scale):
+  def found(unit, order):
+    laws = (mixtures.mixture([0.3, 0.7], [0.0, unit], [unit, 2 * unit]),
+            mixtures.mixture(1, unit, unit))
+    return mixtures.epsilon(*laws[::order], delta=1e-5)
+  assert found(scale, 1) == pytest.approx(found(1.0, 1), rel=1e-9)
+  assert found(scale, 1) == found(scale, -1) > 5
+
+
+@pytest.mark.parametrize('prob, sigma', [(0.1, 1.0), (0.01, 0.7)])
+def test_one_poisson_step_is_what_the_accountant_says(prob, sigma):
+  event = accounting.poisson_gaussian_event(
+      sampling_prob=prob, noise_multiplier=sigma, num_steps=1)
+  expected = accounting.epsilon(event, delta=1e-5,
+                                adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  without = mixtures.mixture(1, 0, sigma)
+  within = mixtures.mixture([1 - prob, prob], [0, 1], sigma)
+  found = mixtures.epsilon(without, within, delta=1e-5)
+  # The accountant rounds up on a grid of 1e-4.
+  assert found <= expected <= found + 2e-4
+
+
+def test_epsilon_inverts_delta():
+  here, there = mixtures.mixture(1, 0, 1), mixtures.mixture(1, 1.3, 0.8)
+  epsilon = mixtures.epsilon(here, there, delta=1e-6)
+  both = (mixtures.delta(here, there, epsilon=epsilon),
+          mixtures.delta(there, here, epsilon=epsilon))
+  assert max(both) == pytest.approx(1e-6, rel=1e-6)
+  assert min(both) < 1e-6
+  assert mixtures.epsilon(here, here, delta=1e-6) == 0.0
+
+
+def test_log_tail_reaches_where_probabilities_underflow():
+  law = mixtures.mixture([0.25, 0.75], [-2.0, 0.0], [1.0, 1.0])
+  assert np.exp(mixtures.log_tail(law, 0.5)) == pytest.approx(
+      0.25 * stats.norm.sf(2.5) + 0.75 * stats.norm.sf(0.5))
+  assert mixtures.log_tail(law, 60.0) == pytest.approx(
+      np.log(0.75) + stats.norm.logsf(60.0))
+
+
+def test_density_is_the_mixture():
+  law = mixtures.mixture([1, 3], [0, 2], [1, 0.5])
+  points = np.linspace(-3, 4, 9)
+  np.testing.assert_allclose(
+      np.exp(mixtures.log_density(law, points)),
+      0.25 * stats.norm.pdf(points) + 0.75 * stats.norm.pdf(points, 2, 0.5))
+  assert mixtures.mixture([1, 0], [0, 9], 1).means.tolist() == [0]
+
+
+@pytest.mark.parametrize('arguments', [
+    ([0.0], 0, 1), (1, np.nan, 1), (1, 0, 0), (1, 0, -1)])
+def test_refuses_what_is_no_mixture(arguments):
+  with pytest.raises(ValueError, match='a mixture must have positive'):
+    mixtures.mixture(*arguments)
