@@ -74,3 +74,28 @@ TABLE_5_4 = (
         dataset='nursery', num_examples=12960, num_features=8,
         epsilon=1.432, dp_sgd=.919, lip_dp_sgd=.931),
 )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClippingExample:
+  """What is printed of the linear regression whose gradients are clipped.
+
+  Attributes:
+    clip_norm: C.
+    gradient_norm: of the mean clipped gradient at (a, b).
+    zero: where the mean clipped gradient is zero, minus (a, b).
+  """
+  clip_norm: float
+  gradient_norm: float
+  zero: tuple[float, float]
+
+
+CLIPPING_EXAMPLE_PLACE = Place(source='003', lines=(1399, 1421),
+                               item='section 5.2.4')
+
+CLIPPING_EXAMPLE = ClippingExample(clip_norm=1.0, gradient_norm=.7791,
+                                   zero=(.01765, .94221))
+
+# The curves of this figure have no numbers in the text, only their trends.
+FIGURE_5_3_3_PLACE = Place(source='003', lines=(1537, 1557),
+                           item='Figure 5.3.3')

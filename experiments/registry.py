@@ -17,6 +17,7 @@ from dpjax.report import records
 from experiments import selection
 
 EXPERIMENTS = {
+    'clipping_bias': 'experiments.clipping_bias',
     'lip_tabular': 'experiments.lip_tabular',
 }
 

@@ -1,0 +1,1 @@
+"""The bias of gradient clipping, and what is claimed to avoid it."""

@@ -1,0 +1,292 @@
+"""Claim by claim: section 5.2.4, Theorem 5.2.3, Figures 5.2.1 and 5.3.3."""
+
+from collections.abc import Sequence
+import math
+
+import numpy as np
+
+from dpjax.report import records
+from dpjax.report import verdicts
+from dpjax.report.verdicts import Verdict
+from experiments import papers
+from experiments.clipping_bias import lookup
+
+_PRINTED = papers.CLIPPING_EXAMPLE
+# Half a unit of the last printed digit, and what training adds to it.
+_BAND = 5e-5
+_TRAINED_BAND = 1e-3
+_DATASETS = ('dropout', 'adult')
+_CLIP_NORMS = (1.0, 3.0)
+# Of a mean over the last quarter of a curve, against noise of the probe.
+_CLEAR = 0.02
+_ACCURACY_BAND = 0.015
+
+
+def verdict(rows: Sequence[records.Row]) -> list[Verdict]:
+  """All verdicts; a claim without rows is not run."""
+  values = lookup.collect(rows)
+  found = [*_example(values), *_descents(values), _figure_5_2_1(values),
+           *_theorem(values), _mini_batches(values)]
+  for dataset in _DATASETS:
+    found += [_trends(values, dataset, clip_norm)
+              for clip_norm in _CLIP_NORMS]
+    found += [check(values, dataset) for check in (
+        _update, _active, _other_point, _no_error, _minor_drawback)]
+  return found
+
+
+def _not_run(claim: str, printed: str) -> Verdict:
+  return Verdict(claim, printed, '-', verdicts.NOT_RUN, 'no rows')
+
+
+def _point(point: Sequence[float]) -> str:
+  return '(' + ', '.join(f'{x:.5f}' for x in point) + ')'
+
+
+def _value(values: lookup.Values, metric: str, *key) -> float | None:
+  found = values.get(lookup.Key(*key), {}).get(metric)
+  return float(np.mean(found)) if found else None
+
+
+def _example(values: lookup.Values) -> list[Verdict]:
+  """The two printed numbers of the example; E21."""
+  key = ('zero', 'regression', 'exact', _PRINTED.clip_norm, ())
+  norm = _value(values, 'norm_at_optimum', *key)
+  first = 'norm of the mean clipped gradient at (a, b)'
+  second = 'the mean clipped gradient is zero at (a, b) plus'
+  if norm is None:
+    return [_not_run(first, f'{_PRINTED.gradient_norm}'),
+            _not_run(second, _point(_PRINTED.zero))]
+  zero = [_value(values, f'zero_{axis}', *key) for axis in (1, 2)]
+  there = _value(values, 'norm_at_printed_zero', *key)
+  near = abs(norm - _PRINTED.gradient_norm) <= _BAND
+  same = np.abs(np.subtract(zero, _PRINTED.zero)).max() <= _BAND
+  return [
+      Verdict(first, f'{_PRINTED.gradient_norm}', f'{norm:.7f}',
+              verdicts.AGREES if near else verdicts.DIFFERS,
+              f'{norm - _PRINTED.gradient_norm:+.1e}'),
+      Verdict(second, _point(_PRINTED.zero), _point(zero),
+              verdicts.AGREES if same else verdicts.DIFFERS,
+              'both signs are wrong (E21): at the printed point the norm is '
+              f'{there:.4f}, not 0; there, as at (a, b), every gradient is '
+              'clipped')]
+
+
+def _descents(values: lookup.Values) -> list[Verdict]:
+  """Where training really ends, clipped and as the listing prints it."""
+  claims = (
+      ('DP-SGD comes to rest at the zero of the mean clipped gradient',
+       'clipped_sgd', _PRINTED.clip_norm, 'noiseless DP-SGD'),
+      ('with noise it comes to rest near that zero, not near (a, b)',
+       'dp_sgd', _PRINTED.clip_norm, 'DP-SGD at epsilon 1, mean of the seeds'),
+      ('Algorithm 7 as listed (normalising) comes to rest there too',
+       'normalised_sgd', math.inf, 'weighted least absolute deviations, '
+       'whose optimum is (a, b - 1); clipping is meant (E21)'))
+  zero = [_value(values, f'zero_{axis}', 'zero', 'regression', 'exact',
+                 _PRINTED.clip_norm, ()) for axis in (1, 2)]
+  found = []
+  for claim, method, clip_norm, reason in claims:
+    printed = 'the zero, with the sign corrected'
+    rest = _rest(values, method, clip_norm)
+    if rest is None or None in zero:
+      found.append(_not_run(claim, printed))
+      continue
+    distance = float(np.linalg.norm(np.subtract(rest, zero)))
+    band = 0.05 if method == 'dp_sgd' else _TRAINED_BAND
+    found.append(Verdict(
+        claim, printed, _point(rest),
+        verdicts.AGREES if distance <= band else verdicts.DIFFERS,
+        f'{distance:.1e} away: {reason}'))
+  return found + [Verdict(
+      'Lip-DP-SGD converges to (a, b) on the example', '(a, b)', '-',
+      verdicts.NOT_COMPARABLE, 'the squared loss is not Lipschitz, which the '
+      'method requires; its side is argued without weight bound, noise and '
+      'division by X_k')]
+
+
+def _rest(values: lookup.Values, method: str,
+          clip_norm: float) -> list[float] | None:
+  """Mean over seeds of where training ends; the larger data set if both."""
+  for size in ('full', 'small'):
+    rest = [_value(values, f'rest_{axis}', 'descent', f'regression_{size}',
+                   method, clip_norm, ()) for axis in (1, 2)]
+    if None not in rest:
+      return rest
+  return None
+
+
+def _figure_5_2_1(values: lookup.Values) -> Verdict:
+  claim = ('Figure 5.2.1: the mean gradient is zero at (0, 0), the mean '
+           'clipped gradient elsewhere')
+  grid = lookup.grid(values)
+  if grid is None:
+    return _not_run(claim, 'a picture')
+  plain, clipped = (lookup.crossings(grid.first, grid.second, field)
+                    for field in (grid.plain, grid.clipped))
+  if len(plain) != 1 or len(clipped) != 1:
+    return Verdict(claim, 'one zero each', f'{len(plain)} and {len(clipped)}',
+                   verdicts.DIFFERS, 'zeros of the computed fields')
+  apart = np.linalg.norm(clipped[0] - plain[0]) > 0.5
+  near = np.abs(plain[0]).max() < 1e-6
+  return Verdict(
+      claim, 'a picture', f'{_point(plain[0])} and {_point(clipped[0])}',
+      verdicts.AGREES if apart and near else verdicts.DIFFERS,
+      'the only zeros of the computed fields; the field of clipped gradients '
+      'is that of a convex Huber loss')
+
+
+def _theorem(values: lookup.Values) -> list[Verdict]:
+  """Theorem 5.2.3 on balls; E18."""
+  reasons = {
+      'frobenius_rescaling': ('full gradients, Frobenius ball: rescaling is '
+                              'the projection'),
+      'clip_weights': ('full gradients, spectral norm as in the experiments: '
+                       'rescaling is not the projection (E18)'),
+      'spectral_projection': 'the projection instead of rescaling repairs it',
+      'frobenius_adam': ('Frobenius ball, but under Adam as in the '
+                         'experiments, which keeps the signs of gradients '
+                         'that have settled')}
+  found = []
+  for method, reason in reasons.items():
+    claim = f'Theorem 5.2.3: the limit is a local optimum ({method})'
+    key = ('ball', 'diagonal', method, math.inf, ())
+    end, best = (_value(values, metric, *key)
+                 for metric in ('objective', 'optimum'))
+    if end is None:
+      found.append(_not_run(claim, 'always'))
+      continue
+    found.append(Verdict(
+        claim, f'objective {best:.5f}', f'{end:.5f}',
+        verdicts.AGREES if end - best < 1e-4 else verdicts.DIFFERS, reason))
+  return found
+
+
+def _mini_batches(values: lookup.Values) -> Verdict:
+  """Theorem 5.2.3's sequel on stochastic batches; E19."""
+  claim = ('with batches, Lip-DP-SGD (Algorithm 8) converges to a '
+           'neighbourhood of the real local optimum')
+  gaps = {key: metrics['fixed_point'][0] - metrics['least_squares'][0]
+          for key, metrics in lookup.of_kind(values, 'batches').items()}
+  if not gaps:
+    return _not_run(claim, 'the optimum')
+  worst = max(gaps, key=lambda key: abs(gaps[key]))
+  optimum = values[worst]['least_squares'][0]
+  size, share = worst.at
+  return Verdict(
+      claim, f'{optimum:.4f}', f'{optimum + gaps[worst]:.4f}',
+      verdicts.AGREES if abs(gaps[worst]) < _TRAINED_BAND
+      else verdicts.DIFFERS,
+      f'batches of {size:g}, {share:g} large records: dividing by the largest '
+      'input of the batch weighs batches by what is in them (E19); a bias of '
+      'its own, gone only when every batch holds a large record')
+
+
+def _ends(values, dataset, method, clip_norm, metric) -> lookup.Ends:
+  return lookup.ends(lookup.curve(values, dataset, method, clip_norm,
+                                  metric)[1])
+
+
+def _arrow(end: lookup.Ends) -> str:
+  return f'{end.start:.3f} -> {end.end:.3f}'
+
+
+def _trends(values: lookup.Values, dataset: str,
+            clip_norm: float) -> Verdict:
+  """The two curves of Figure 5.3.3."""
+  claim = (f'Figure 5.3.3, {dataset}, clip norm {clip_norm:g}: the error '
+           'grows while ||clip(g)|| falls')
+  error, clipped = (_ends(values, dataset, 'dp_sgd', clip_norm, metric)
+                    for metric in ('error_norm', 'clipped_norm'))
+  if np.isnan(error.end):
+    return _not_run(claim, 'up, down')
+  grows = error.end > error.start + _CLEAR
+  falls = clipped.end < clipped.start - _CLEAR
+  reason = ('both, from the first point to the last quarter' if grows and falls
+            else 'the error falls too' if falls else 'not both')
+  return Verdict(
+      claim, 'up, down', f'error {_arrow(error)}, clip {_arrow(clipped)}',
+      verdicts.AGREES if grows and falls else verdicts.DIFFERS,
+      reason + '; clip norm, optimiser and widths are not printed')
+
+
+def _update(values: lookup.Values, dataset: str) -> Verdict:
+  """E20: which update is compared."""
+  claim = f'{dataset}: g is the update of Algorithm 8 without noise'
+  error, size = (_ends(values, dataset, 'dp_sgd', 1.0, metric)
+                 for metric in ('printed_error', 'gradient_norm'))
+  if np.isnan(error.end):
+    return _not_run(claim, 'distance 0')
+  share = error.end / size.end
+  return Verdict(
+      claim, 'distance 0', f'{error.end:.3f} of {size.end:.3f}',
+      verdicts.AGREES if share < 0.01 else verdicts.DIFFERS,
+      'Algorithm 8 divides each layer by X_k (E20); by the measure of the '
+      f'figure its update is {share:.0%} of ||g|| away from g, mostly in '
+      'length')
+
+
+def _active(values: lookup.Values, dataset: str) -> Verdict:
+  claim = f'{dataset}: at the end a significant share is still clipped'
+  shares = [_ends(values, dataset, 'dp_sgd', clip_norm,
+                  'fraction_changed').end for clip_norm in _CLIP_NORMS]
+  if np.isnan(shares).any():
+    return _not_run(claim, 'significant')
+  return Verdict(
+      claim, 'significant', ' and '.join(f'{x:.2f}' for x in shares),
+      verdicts.AGREES if min(shares) > 0.05 else verdicts.DIFFERS,
+      'at clip norms 1 and 3')
+
+
+def _other_point(values: lookup.Values, dataset: str) -> Verdict:
+  """What the figure is said to show, tried without noise."""
+  claim = (f'{dataset}: clipping makes the model converge to another point '
+           'than the optimum')
+  clipped = _ends(values, dataset, 'clipped_sgd', 1.0, 'train_loss').end
+  plain = _ends(values, dataset, 'sgd', 1.0, 'train_loss').end
+  accuracy = [_value(values, 'test_accuracy', 'curve', dataset, method, 1.0,
+                     (last,))
+              for method in ('clipped_sgd', 'sgd')
+              for last in lookup.curve(values, dataset, method, 1.0,
+                                       'test_accuracy')[0][-1:]]
+  if np.isnan([clipped, plain]).any() or len(accuracy) < 2:
+    return _not_run(claim, 'yes')
+  size, rest = (_ends(values, dataset, 'clipped_sgd', 1.0, metric).end
+                for metric in ('gradient_norm', 'clipped_norm'))
+  return Verdict(
+      claim, 'yes', f'training loss {clipped:.3f} against {plain:.3f}',
+      verdicts.AGREES if clipped > plain + _CLEAR else verdicts.DIFFERS,
+      f'without noise, clip norm 1: where ||clip(g)|| is {rest:.3f}, ||g|| is '
+      f'{size:.3f}. Held-out accuracy {accuracy[0]:.3f} against '
+      f'{accuracy[1]:.3f}: another point, which need not predict worse')
+
+
+def _no_error(values: lookup.Values, dataset: str) -> Verdict:
+  """What is left of the claim in the sound method."""
+  claim = f'{dataset}: Lip-DP-SGD (sound) has no such error'
+  plain, clipped = (_ends(values, dataset, method, math.inf,
+                          'error_norm').end
+                    for method in ('lip_dp_sgd', 'lip_dp_sgd_logit_clip'))
+  if np.isnan([plain, clipped]).any():
+    return _not_run(claim, '0')
+  return Verdict(
+      claim, '0', f'{plain:.1e}',
+      verdicts.AGREES if plain < 1e-5 else verdicts.DIFFERS,
+      'with the loss as it is; our recipe shortens cotangents at the logits '
+      f'and has an error of {clipped:.2f}, like DP-SGD. What remains are the '
+      'bounded network, and the rescaling of E18')
+
+
+def _minor_drawback(values: lookup.Values, dataset: str) -> Verdict:
+  claim = f'{dataset}: bounding the weights is only a minor drawback'
+  found = [points[-1] for method, clip_norm in (('lip_sgd', math.inf),
+                                                ('sgd', 1.0))
+           if (points := lookup.curve(values, dataset, method, clip_norm,
+                                      'test_accuracy')[1])]
+  if len(found) < 2:
+    return _not_run(claim, 'minor')
+  gap = found[0] - found[1]
+  return Verdict(
+      claim, 'minor', f'accuracy {found[0]:.3f} against {found[1]:.3f}',
+      verdicts.AGREES if gap > -_ACCURACY_BAND else verdicts.DIFFERS,
+      f'{gap:+.3f} without noise, weights and activations bounded against '
+      'neither')

@@ -1,0 +1,92 @@
+"""Descent on a norm ball: rescaling is a projection in one norm only.
+
+BIAS-03, erratum E18. Thesis 003, Theorem 5.2.3 says that noiseless limits of
+Lip-DP-SGD are local optima of the objective on {||W|| <= C}. Rescaling W to
+norm C is the projection on the Frobenius ball, for which gradient descent has
+that property. On the ball of the spectral norm, which the experiments use, it
+is not: there rescaling rests where the gradient is parallel to W, the optimum
+where it lies in the span of the leading singular pairs. Under Adam, which the
+experiments use as well, the Frobenius ball fails too: of gradients that have
+settled it keeps the signs only.
+
+The objective is 0.5 ||W - diag(2, 1)||_F^2 with C = 1.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dpjax.lipschitz import layers
+from dpjax.lipschitz import projection
+from dpjax.typing import Array
+
+RADIUS = 1.0
+_NUM_STEPS = 5000  # Adam forgets where it came from in 1000s of steps
+_LEARNING_RATE = 0.1
+
+
+class Ball(NamedTuple):
+  """How a method holds W, and the best it could do.
+
+  Attributes:
+    hold: W [2, 2] -> W in the ball.
+    optimum: the best W of the ball, as its diagonal.
+    optimizer: what takes the steps.
+  """
+  hold: Callable[[Array], Array]
+  optimum: tuple[float, float]
+  optimizer: optax.GradientTransformation
+
+
+def clip_weights(weights: Array) -> Array:
+  """ClipWeights as training uses it: rescaled by a certified spectral norm."""
+  layer = layers.ParameterLayer('only', 1.0, 1.0)
+  constrain = projection.clip_weights([layer], weight_norm=RADIUS).constrain
+  return constrain({'only': {'kernel': weights}})[0]['only']['kernel']
+
+
+def project_spectral(weights: Array) -> Array:
+  """U min(S, C) V^T, the Euclidean projection on the spectral ball."""
+  left, values, right = jnp.linalg.svd(weights, full_matrices=False)
+  return left @ jnp.diag(jnp.minimum(values, RADIUS)) @ right
+
+
+def project_frobenius(weights: Array) -> Array:
+  """W min(1, C / ||W||_F), the Euclidean projection on the Frobenius ball."""
+  return weights / jnp.maximum(jnp.linalg.norm(weights) / RADIUS, 1.0)
+
+
+_SPECTRAL = (1.0, 1.0)
+_FROBENIUS = (2 / 5**0.5, 1 / 5**0.5)
+
+BALLS = {
+    'clip_weights': Ball(clip_weights, _SPECTRAL, optax.sgd(_LEARNING_RATE)),
+    'spectral_projection': Ball(project_spectral, _SPECTRAL,
+                                optax.sgd(_LEARNING_RATE)),
+    'frobenius_rescaling': Ball(project_frobenius, _FROBENIUS,
+                                optax.sgd(_LEARNING_RATE)),
+    'frobenius_adam': Ball(project_frobenius, _FROBENIUS,
+                           optax.adam(_LEARNING_RATE)),
+}
+
+
+def objective(weights: Array) -> Array:
+  """0.5 ||W - diag(2, 1)||_F^2."""
+  return 0.5 * jnp.sum(jnp.square(weights - jnp.diag(jnp.array([2.0, 1.0]))))
+
+
+def rest(ball: Ball, start: Array) -> Array:
+  """W [2, 2] after descent from `start`, held in the ball at every step."""
+
+  def step(carry, _):
+    weights, state = carry
+    updates, state = ball.optimizer.update(jax.grad(objective)(weights), state,
+                                           weights)
+    return (ball.hold(optax.apply_updates(weights, updates)), state), None
+
+  first = ball.hold(start)
+  return jax.jit(lambda carry: jax.lax.scan(step, carry, length=_NUM_STEPS))(
+      (first, ball.optimizer.init(first)))[0][0]

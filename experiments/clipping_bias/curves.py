@@ -1,0 +1,286 @@
+"""What clipping does to the mean gradient while a network is trained.
+
+BIAS-04, thesis 003, section 5.3.4 and Figure 5.3.3. Along a run, on a probe of
+its training records: the mean gradient g, the mean of what the method takes
+of each gradient, and how far apart they are. Exact functions of private
+records: diagnostics, never to be released.
+
+Erratum E20: the text calls g "the model update of Algorithm 8 without noise",
+which divides the gradient of each layer by the largest input norm of that
+layer in the batch. That update is measured as well ('printed').
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import tree
+from dpjax.data import registry
+from dpjax.grads import per_example
+from dpjax.grads.bounder import GradientBounder, Method
+from dpjax.lipschitz import layers
+from dpjax.lipschitz import losses
+from dpjax.models.model import Model
+from dpjax.train import evaluate
+from dpjax.train import plan as plans
+from dpjax.train import step as steps
+from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
+from experiments import papers
+from experiments import training
+
+_BASES = {'sgd': 'sgd', 'clipped_sgd': 'dp_sgd', 'dp_sgd': 'dp_sgd',
+          'lip_sgd': 'lip_dp_sgd', 'lip_dp_sgd': 'lip_dp_sgd',
+          'lip_dp_sgd_logit_clip': 'lip_dp_sgd'}
+_WITHOUT_NOISE = ('clipped_sgd', 'lip_sgd')
+_EPSILONS = {line.dataset: line for line in papers.TABLE_5_4}
+# Above the Lipschitz constant of the loss: nothing is shortened.
+_NO_LOGIT_CLIP = 10.0
+# Contributions that differ by more than the rounding margin of clipping.
+_CHANGED = 1e-3
+
+
+class Measures(NamedTuple):
+  """What is measured at one point of a run; all of it is PRIVATE.
+
+  Attributes:
+    gradient_norm: ||g||, the mean gradient of the probe.
+    clipped_norm: ||mean of the contributions||, in red in the figure.
+    error_norm: ||g - mean of the contributions||, in blue.
+    cosine: between the two; clipping that only shortens has 1.
+    fraction_changed: records whose contribution is not their gradient.
+    printed_norm: norm of Algorithm 8's update without noise; NaN for networks
+      whose activations are bounded.
+    printed_error: ||g - that update||.
+    printed_cosine: between the two.
+    train_loss: mean over all training records.
+  """
+  gradient_norm: Array
+  clipped_norm: Array
+  error_norm: Array
+  cosine: Array
+  fraction_changed: Array
+  printed_norm: Array
+  printed_error: Array
+  printed_cosine: Array
+  train_loss: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+  """A method on a data set.
+
+  Attributes:
+    dataset: name.
+    method: a private method by its name, at the epsilon and delta of Table
+      5.4; 'clipped_sgd' and 'lip_sgd' are such methods without noise; 'sgd'
+      takes plain gradients. Cotangents are clipped at the logits, as the
+      recipes have it, in 'lip_dp_sgd_logit_clip' only.
+    clip_norm: of clipping; for 'sgd' of the clipping that is measured but not
+      done; not used by the others.
+    num_steps: of training.
+    every: steps between measurements; divides `num_steps`.
+    probe_size: records measured on.
+  """
+  dataset: str
+  method: str
+  clip_norm: float
+  num_steps: int
+  every: int
+  probe_size: int
+
+
+class Curves(NamedTuple):
+  """Measurements of several seeds.
+
+  Attributes:
+    measures: leaves [runs, num_steps / every + 1].
+    test_accuracy: of the final parameters, [runs].
+    plan: what the training runs did.
+    delta: of the plan.
+    epsilon: of the plan; infinite without noise.
+  """
+  measures: Measures
+  test_accuracy: np.ndarray
+  plan: plans.TrainingPlan
+  delta: float
+  epsilon: float
+
+
+def measure_probe(params: Params, probe: Batch, *, model: Model,
+                  loss: losses.LipschitzLoss, bounder: GradientBounder,
+                  printed: bool) -> dict[str, Array]:
+  """The measures of a probe; see `Measures` for their names.
+
+  Args:
+    params: where.
+    probe: b records, as the model prepares them.
+    model: whose gradients.
+    loss: of the objective, nothing shortened.
+    bounder: what a method takes of each record.
+    printed: whether to measure Algorithm 8's update; for plain perceptrons.
+  """
+  _, grads = per_example.per_example_gradients(model.apply, loss.values,
+                                               params, probe)
+
+  def contribution(record):
+    one = jax.tree.map(lambda leaf: leaf[None], record)
+    return bounder.sums(params, one, jnp.ones([1], jnp.bool_)).total
+
+  taken = jax.vmap(contribution)(probe)
+  differences = jax.vmap(tree.squared_norm)(_minus(grads, taken))
+  sizes = jax.vmap(tree.squared_norm)(grads)
+  mean, clipped = _mean(grads), _mean(taken)
+  found = dict(
+      gradient_norm=tree.global_norm(mean),
+      clipped_norm=tree.global_norm(clipped),
+      error_norm=tree.global_norm(_minus(mean, clipped)),
+      cosine=_cosine(mean, clipped),
+      fraction_changed=jnp.mean(differences > _CHANGED**2 * sizes,
+                                dtype=jnp.float32))
+  update = algorithm_8_update(params, probe.x, mean) if printed else None
+  return found | dict(
+      printed_norm=tree.global_norm(update) if printed else jnp.nan,
+      printed_error=(tree.global_norm(_minus(mean, update)) if printed
+                     else jnp.nan),
+      printed_cosine=_cosine(mean, update) if printed else jnp.nan)
+
+
+def algorithm_8_update(params: Params, x: Array, mean: PyTree) -> PyTree:
+  """The mean gradient of each layer over X_k: not private (E1), not g (E20).
+
+  X_k is the largest l2 norm of what enters layer k over the batch (thesis 003,
+  Algorithm 8, line 11; without the 1 of the bias, as printed).
+
+  Args:
+    params: of a perceptron with tanh units.
+    x: features of the batch, [b, p].
+    mean: gradient, averaged over the batch.
+  """
+  scaled = {}
+  for name in sorted(params):
+    largest = jnp.max(jnp.linalg.norm(x, axis=1))
+    scaled[name] = tree.scale(1 / largest, mean[name])
+    layer = params[name]
+    x = jnp.tanh(layers.dense(x, layer['kernel'], layer['bias']))
+  return scaled
+
+
+def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
+          on_progress: Callable[[int, int], None] | None = None) -> Curves:
+  """Trains with every seed and measures along the way.
+
+  Args:
+    run: what to train.
+    seeds: of split, initialisation, batches and noise.
+    data_dir: folder of the data sets.
+    on_progress: called with (runs done, runs in all).
+  """
+  dataset = registry.load(run.dataset, data_dir=data_dir)
+  total = dataset.x.shape[0]
+  config = _config(run, total)
+  model = training.make_model(config, dataset)
+  method, plan = _method_and_plan(run, config, model)
+  records = dataset.records._replace(x=jax.jit(model.prepare)(dataset.x))
+  traced = jax.jit(functools.partial(
+      _trace, run=run, config=config, model=model, method=method, plan=plan))
+  found, accuracies = [], []
+  for seed in seeds:
+    seeded = dataclasses.replace(config, seed=seed)
+    split = training.split_rows(seeded, total)
+    measures, params = traced(training.run_key(seeded), split, records)
+    accuracy = evaluate.accuracy(model.apply, params, dataset.records,
+                                 split.test)
+    found.append(jax.tree.map(np.asarray, measures))
+    accuracies.append(float(accuracy))
+    if on_progress is not None:
+      on_progress(len(found), len(seeds))
+  return Curves(jax.tree.map(lambda *leaves: np.stack(leaves), *found),
+                np.array(accuracies), plan, config.delta,
+                plan.epsilon(config.delta))
+
+
+def _config(run: Run, total: int) -> training.TrainingConfig:
+  """Adam, batches and rates within Table 5.2; the rest by the recipe."""
+  base = _BASES[run.method]
+  line = _EPSILONS[run.dataset]
+  logit_clip = (None if run.method == 'lip_dp_sgd_logit_clip'
+                else _NO_LOGIT_CLIP)
+  config = training.TrainingConfig(
+      dataset=run.dataset, method=base, epsilon=line.epsilon,
+      delta=line.delta, num_steps=run.num_steps,
+      batch_size=float(min(256, total // 4)), optimizer='adam',
+      schedule='constant', learning_rate=0.01, logit_clip=logit_clip,
+      clip_norm=run.clip_norm if base != 'lip_dp_sgd' else None)
+  available = total - round(config.test_fraction * total)
+  return training.resolve(config, num_available=available)
+
+
+def _method_and_plan(run: Run, config: training.TrainingConfig,
+                     model: Model) -> tuple[Method, plans.TrainingPlan]:
+  method = training.make_method(config, model)
+  if run.method not in _WITHOUT_NOISE:
+    return method, training.make_plan(config)
+  plain = dataclasses.replace(config, method='sgd')
+  return (method._replace(name=run.method, private=False),
+          training.make_plan(plain))
+
+
+def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
+           config: training.TrainingConfig, model: Model, method: Method,
+           plan: plans.TrainingPlan) -> tuple[Measures, Params]:
+  """One run: measures [num_steps / every + 1] and the last parameters."""
+  loss = losses.cross_entropy(temperature=config.temperature)
+  bounder = method.bounder
+  if run.method == 'sgd':
+    bounder = per_example.clipped(model.apply, loss.values,
+                                  clip_norm=run.clip_norm)
+  optimizer = training.make_optimizer(config)
+
+  def transform_of(noise_key):
+    return steps.make_transform(
+        method, plan.sampler, optimizer, key=noise_key,
+        noise_multiplier=plan.noise_multiplier or 0.0,
+        allocation=config.allocation)
+
+  step = steps.make_step(method=method, sampler=plan.sampler,
+                         transform_of=transform_of)
+  train = jax.tree.map(lambda leaf: leaf[split.train], records)
+  probe = jax.tree.map(lambda leaf: leaf[:run.probe_size], train)
+
+  def measure(params):
+    found = measure_probe(params, probe, model=model, loss=loss,
+                          bounder=bounder, printed=model.layers is None)
+    values = loss.values(model.apply(params, train.x), train.y)
+    return Measures(train_loss=jnp.mean(values), **found)
+
+  def part(state, _):
+    before = measure(state.params)
+    state = jax.lax.scan(
+        lambda s, _: (step(s, records, split.train)[0], None), state,
+        length=run.every)[0]
+    return state, before
+
+  state = steps.init_state(key, model=model, method=method,
+                           transform_of=transform_of)
+  state, path = jax.lax.scan(part, state, length=run.num_steps // run.every)
+  path = jax.tree.map(lambda most, last: jnp.append(most, last), path,
+                      measure(state.params))
+  return path, state.params
+
+
+def _mean(values: PyTree) -> PyTree:
+  return jax.tree.map(lambda leaf: jnp.mean(leaf, 0), values)
+
+
+def _minus(left: PyTree, right: PyTree) -> PyTree:
+  return jax.tree.map(jnp.subtract, left, right)
+
+
+def _cosine(left: PyTree, right: PyTree) -> Array:
+  norms = tree.global_norm(left) * tree.global_norm(right)
+  return tree.dot(left, right) / jnp.maximum(norms, 1e-30)

@@ -1,0 +1,174 @@
+"""Tables and figure of the bias of clipping; the verdicts are `claims`."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import tables
+from dpjax.report import verdicts
+from experiments.clipping_bias import claims
+from experiments.clipping_bias import lookup
+
+_FIGURE_CURVES = (('error_norm', '||g - clip(g)||', 'dp_sgd', 1.0),
+                  ('clipped_norm', '||clip(g)||', 'dp_sgd', 1.0),
+                  ('error_norm', '||g - clip(g)||, norm 3', 'dp_sgd', 3.0),
+                  ('error_norm', 'Lip-DP-SGD', 'lip_dp_sgd', math.inf),
+                  ('printed_error', "Algorithm 8's division by X_k",
+                   'dp_sgd', 1.0))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Every claim of section 5.2.4 and the two figures; see `claims`."""
+  return claims.verdict(rows)
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """The zeros, where training ends, fixed points, and curves in short."""
+  values = lookup.collect(rows)
+  return '\n'.join([
+      'Where the mean clipped gradient of the regression example is zero, '
+      'relative to (a, b), and its norm at (a, b); exact.\n',
+      _lines(values, 'zero', ('zero_1', 'zero_2', 'norm_at_optimum',
+                              'excess_risk'), digits=5),
+      'Where training ends on it, relative to (a, b); mean over seeds, dp_sgd '
+      'at epsilon 1.\n',
+      _lines(values, 'descent', ('rest_1', 'rest_2'), digits=5),
+      'Descent on 0.5 ||W - diag(2, 1)||^2 in a ball of radius 1: where it '
+      'ends and the best of the ball.\n',
+      _lines(values, 'ball', ('weight_1', 'weight_2', 'objective', 'optimum'),
+             digits=5),
+      'Where division by the largest input of the batch ends; at: batch size, '
+      'share of large records.\n',
+      _lines(values, 'batches', ('fixed_point', 'simulated', 'simulated_se',
+                                 'least_squares'), digits=4),
+      'Along training, on 500 records, means over 20 runs: at the start -> '
+      'mean over the last quarter. Private, not released. Cosine is between g '
+      'and clip(g), changed the share of records whose gradient is changed.\n',
+      _curve_table(values)])
+
+
+def _mean(values: Sequence[float] | None) -> float | None:
+  return sum(values) / len(values) if values else None
+
+
+def _clip_norm(value: float) -> str:
+  return f'{value:g}' if math.isfinite(value) else '-'
+
+
+def _lines(values: lookup.Values, kind: str, metrics: Sequence[str], *,
+           digits: int) -> str:
+  lines = [
+      (key.method, _clip_norm(key.clip_norm),
+       ', '.join(f'{x:g}' for x in key.at) or '-',
+       *(tables.number(_mean(found.get(metric)), digits=digits)
+         for metric in metrics))
+      for key, found in lookup.of_kind(values, kind).items()]
+  return tables.markdown(('method', 'clip norm', 'at', *metrics), lines)
+
+
+def _curve_table(values: lookup.Values) -> str:
+  metrics = ('gradient_norm', 'error_norm', 'clipped_norm', 'cosine',
+             'fraction_changed', 'printed_error', 'train_loss')
+  lines = []
+  for name in lookup.curve_names(values):
+    cells = [lookup.ends(lookup.curve(values, *name, metric)[1])
+             for metric in metrics]
+    accuracy = lookup.curve(values, *name, 'test_accuracy')[1]
+    lines.append((
+        *name[:2], _clip_norm(name[2]),
+        *(f'{tables.number(cell.start)} -> {tables.number(cell.end)}'
+          for cell in cells),
+        tables.number(accuracy[-1] if accuracy else None)))
+  return tables.markdown(
+      ('data set', 'method', 'clip norm', '||g||', '||g - clip(g)||',
+       '||clip(g)||', 'cosine', 'changed', '||g - Algorithm 8||',
+       'training loss', 'test accuracy'), lines)
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Figure 5.2.1 above, Figure 5.3.3 and the batches of E19 below."""
+  values = lookup.collect(rows)
+  drawn, axes = plots.new(2, 3, width=4.2, height=3.4)
+  found = lookup.grid(values)
+  if found is not None:
+    zeros = (lookup.crossings(found.first, found.second, found.plain),
+             lookup.crossings(found.first, found.second, found.clipped))
+    _draw_field(axes[0, 0], found, found.plain, zeros,
+                'descent along the mean gradient')
+    _draw_field(axes[0, 1], found, found.clipped, zeros,
+                'descent along the mean clipped gradient, norm 1')
+  _draw_batches(axes[0, 2], values)
+  names = sorted({name[0] for name in lookup.curve_names(values)},
+                 reverse=True)
+  for ax, name in zip(axes[1], names[:2]):
+    _draw_curves(ax, values, name)
+  _draw_fractions(axes[1, 2], values, names)
+  for ax in axes.flat:
+    if ax.get_legend_handles_labels()[0]:
+      ax.legend()
+    ax.set_visible(ax.has_data())
+  return drawn
+
+
+def _draw_field(ax: Any, grid: lookup.Grid, field, zeros, title: str) -> None:
+  """Descent directions, of one length, and both zeros."""
+  lengths = (field**2).sum(-1, keepdims=True)**0.5
+  arrows = -field / lengths.clip(1e-12)
+  ax.quiver(grid.first, grid.second, arrows[..., 0].T, arrows[..., 1].T,
+            color='0.6', pivot='mid', width=0.004, angles='xy')
+  for series, (points, label) in enumerate(zip(
+      zeros, ('mean gradient is zero', 'mean clipped gradient is zero'))):
+    ax.plot(points[:, 0], points[:, 1], plots.MARKERS[series], label=label,
+            color=plots.COLOURS[series], markersize=6)
+  ax.set_xlabel('theta_1 - a')
+  ax.set_ylabel('theta_2 - b')
+  ax.set_title(title)
+
+
+def _draw_batches(ax: Any, values: lookup.Values) -> None:
+  """Fixed points against the batch size, least squares as levels."""
+  series: dict[tuple, list] = {}
+  for key, metrics in lookup.of_kind(values, 'batches').items():
+    size, share = key.at
+    series.setdefault((key.method, share), []).append(
+        (size, metrics['fixed_point'][0], metrics['least_squares'][0]))
+  for index, ((method, share), points) in enumerate(sorted(series.items())):
+    sizes, ends, levels = zip(*sorted(points))
+    ax.plot(sizes, ends, label=f'{method.replace("_", " ")}, {share:g} large',
+            color=plots.COLOURS[index], marker=plots.MARKERS[index],
+            markersize=4)
+    ax.axhline(levels[0], color='0.4', linestyle='--', linewidth=1)
+  if series:
+    ax.set_xscale('log')
+    ax.set_xlabel('batch size (expected, for poisson)')
+    ax.set_ylabel('fixed point; dashed: least squares')
+    ax.set_title("division by the batch's largest input")
+
+
+def _draw_curves(ax: Any, values: lookup.Values, dataset: str) -> None:
+  """The two curves of Figure 5.3.3, and what they should be beside."""
+  for index, (metric, label, method, clip_norm) in enumerate(_FIGURE_CURVES):
+    steps, points = lookup.curve(values, dataset, method, clip_norm, metric)
+    if steps:
+      ax.plot(steps, points, label=label, color=plots.COLOURS[index],
+              linewidth=1.2)
+  ax.set_title(f'{dataset}: along training')
+  ax.set_xlabel('step')
+  ax.set_ylabel('norm')
+
+
+def _draw_fractions(ax: Any, values: lookup.Values,
+                    names: Sequence[str]) -> None:
+  """Share of records that are clipped."""
+  pairs = [(name, clip_norm) for name in names for clip_norm in (1.0, 3.0)]
+  for index, (name, clip_norm) in enumerate(pairs):
+    steps, points = lookup.curve(values, name, 'dp_sgd', clip_norm,
+                                 'fraction_changed')
+    if steps:
+      ax.plot(steps, points, label=f'{name}, norm {clip_norm:g}',
+              color=plots.COLOURS[index], linewidth=1.2)
+  ax.set_title('share of records clipped, dp_sgd')
+  ax.set_xlabel('step')
+  ax.set_ylim(0, 1.02)

@@ -1,0 +1,185 @@
+"""Runs settings of `sweep.py`; one group shares all but `at` and seed."""
+
+from collections.abc import Iterator, Sequence
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.report import records
+from experiments import papers
+from experiments.clipping_bias import batch_maximum
+from experiments.clipping_bias import constraint
+from experiments.clipping_bias import curves
+from experiments.clipping_bias import descent
+from experiments.clipping_bias import regression
+from experiments.clipping_bias import sweep
+
+Results = Iterator[tuple[sweep.Setting, list[records.Row]]]
+
+_POISSON_SIZE = 1000
+_SIMULATED = {(1, 0.5), (8, 0.5), (64, 0.01)}
+_EPSILONS = {line.dataset: line.epsilon for line in papers.TABLE_5_4}
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Results:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  first = settings[0]
+  if first.kind in sweep.LENGTHS:
+    yield from _curves(settings, data_dir, progress)
+  elif first.kind == 'descent':
+    yield from _descents(settings)
+  else:
+    metrics = {'zero': _zero, 'field': _field, 'ball': _ball,
+               'batches': _batches}[first.kind]
+    for done, setting in enumerate(settings):
+      progress(done / len(settings), first.kind)
+      yield setting, [_exact_row(setting, metric, value)
+                      for metric, value in metrics(setting).items()]
+
+
+def _exact_row(setting: sweep.Setting, metric: str,
+               value: float) -> records.Row:
+  """Of a public example: there are no private records and nothing to spend."""
+  return records.Row(
+      seed=setting.seed, metric=metric, value=float(value), n=0,
+      epsilon_requested=0.0, epsilon=0.0, epsilon_valid=True, delta=0.0,
+      adjacency='add_or_remove_one', accountant='-', method=setting.method,
+      dataset=setting.dataset)
+
+
+def _zero(setting: sweep.Setting) -> dict[str, float]:
+  """BIAS-01: the zero, its cost, gradients at the optimum and as printed."""
+  clip_norm = setting.clip_norm
+
+  def norm(offset):
+    return np.linalg.norm(regression.mean_clipped_gradient(
+        np.asarray(offset), clip_norm=clip_norm))
+
+  zero = regression.clipped_zero(clip_norm=clip_norm)
+  found = dict(zero_1=zero[0], zero_2=zero[1],
+               excess_risk=regression.excess_risk(zero),
+               norm_at_optimum=norm((0, 0)))
+  printed = papers.CLIPPING_EXAMPLE
+  if clip_norm == printed.clip_norm:
+    sampled, error = descent.sampled_norm(jax.random.key(0), 400_000,
+                                          clip_norm=clip_norm)
+    found |= dict(norm_at_printed_zero=norm(printed.zero),
+                  norm_sampled=sampled, norm_sampled_se=error)
+  return found
+
+
+def _field(setting: sweep.Setting) -> dict[str, float]:
+  """BIAS-02: both fields at one point."""
+  plain = regression.mean_gradient(np.array(setting.at))
+  clipped = regression.mean_clipped_gradient(np.array(setting.at),
+                                             clip_norm=setting.clip_norm)
+  return dict(gradient_1=plain[0], gradient_2=plain[1],
+              clipped_1=clipped[0], clipped_2=clipped[1])
+
+
+def _ball(setting: sweep.Setting) -> dict[str, float]:
+  """BIAS-03, E18: where descent ends on a ball, and the best of the ball."""
+  ball = constraint.BALLS[setting.method]
+  weights = constraint.rest(ball, jnp.eye(2))
+  best = constraint.objective(jnp.diag(jnp.array(ball.optimum)))
+  return dict(weight_1=weights[0, 0], weight_2=weights[1, 1],
+              objective=constraint.objective(weights), optimum=best)
+
+
+def _batches(setting: sweep.Setting) -> dict[str, float]:
+  """E19: the fixed point, exactly and for some settings by simulation."""
+  size, share = setting.at
+  if setting.method == 'poisson':
+    large = round(share * _POISSON_SIZE)
+    batches = batch_maximum.poisson(_POISSON_SIZE - large, large,
+                                    size / _POISSON_SIZE)
+  else:
+    batches = batch_maximum.with_replacement(size, share)
+  found = dict(fixed_point=batch_maximum.fixed_point(batches),
+               least_squares=batch_maximum.least_squares(share))
+  if setting.method == 'with_replacement' and setting.at in _SIMULATED:
+    means = batch_maximum.simulate(
+        jax.random.key(size), batch_size=size, share=share, num_steps=20_000,
+        num_runs=64)
+    found |= dict(simulated=means.mean(),
+                  simulated_se=means.std(ddof=1) / len(means)**0.5)
+  return found
+
+
+def _descents(settings: Sequence[sweep.Setting]) -> Results:
+  """BIAS-01: training itself, the private one at its real cost."""
+  first = settings[0]
+  size = first.dataset.removeprefix('regression_')
+  num_examples, num_steps = sweep.DESCENT_SIZE[size]
+  delta = num_examples**-1.1
+  plan = descent.make_plan(first.method, num_examples=num_examples,
+                           num_steps=num_steps, epsilon=sweep.EPSILON,
+                           delta=delta)
+  private = plan.noise_multiplier is not None
+  found = descent.rest(first.method, plan, clip_norm=first.clip_norm,
+                       seeds=[setting.seed for setting in settings])
+  for setting, offset in zip(settings, found, strict=True):
+    yield setting, [
+        records.Row(
+            seed=setting.seed, metric=f'rest_{index + 1}',
+            value=float(offset[index]), n=num_examples,
+            epsilon_requested=sweep.EPSILON if private else math.inf,
+            epsilon=plan.epsilon(delta), epsilon_valid=True,
+            delta=delta if private else 0.0, adjacency=plan.adjacency.value,
+            accountant='pld', method=setting.method, dataset=setting.dataset)
+        for index in range(2)
+    ]
+
+
+def _curves(settings: Sequence[sweep.Setting], data_dir: str | None,
+            progress) -> Results:
+  """BIAS-04: one training run for each seed gives all points of a curve."""
+  first = settings[0]
+  length = sweep.LENGTHS[first.kind]
+  found = curves.trace(
+      curves.Run(dataset=first.dataset, method=first.method,
+                 clip_norm=first.clip_norm, num_steps=length.num_steps,
+                 every=length.every, probe_size=length.probe_size),
+      range(length.num_runs), data_dir=data_dir,
+      on_progress=lambda done, total: progress(done / total, first.method))
+  for setting in settings:
+    yield setting, _curve_rows(setting, found, length)
+
+
+def _curve_rows(setting: sweep.Setting, found: curves.Curves,
+                length: sweep.Length) -> list[records.Row]:
+  """Means over the runs at one step.
+
+  Exact statistics of training records: whatever the training costs, these
+  cost an infinite epsilon. The accuracy of the last parameters, on records
+  that are held out, costs what the training does.
+  """
+  step, = setting.at
+  private = found.plan.noise_multiplier is not None
+
+  def row(metric, value, epsilon):
+    return records.Row(
+        seed=setting.seed, metric=metric, value=float(value),
+        n=found.plan.sampler.num_examples,
+        epsilon_requested=_EPSILONS[setting.dataset] if private else math.inf,
+        epsilon=epsilon, epsilon_valid=True,
+        delta=found.delta if private else 0.0,
+        adjacency=found.plan.adjacency.value, accountant='pld',
+        method=setting.method, dataset=setting.dataset)
+
+  rows = []
+  for metric, values in found.measures._asdict().items():
+    at_step = values[:, step // length.every].astype(np.float64)
+    if np.isnan(at_step).any():
+      continue
+    rows.append(row(metric, at_step.mean(), math.inf))
+    if metric in ('clipped_norm', 'error_norm'):
+      error = at_step.std(ddof=1) / len(at_step)**0.5
+      rows.append(row(f'{metric}_se', error, math.inf))
+  if step == length.num_steps:
+    rows.append(row('test_accuracy', found.test_accuracy.mean(),
+                    found.epsilon))
+  return rows
