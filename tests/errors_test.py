@@ -48,3 +48,8 @@ def test_choices():
   with pytest.raises(ValueError) as error:
     errors.check_choice('x', 'c', ('b', 'a'))
   assert str(error.value) == "x must be one of a, b; got 'c'"
+
+
+def test_one_line_of_foreign_errors():
+  assert errors.one_line(ValueError('\nfirst\nsecond')) == 'first'
+  assert errors.one_line(EOFError()) == 'EOFError'

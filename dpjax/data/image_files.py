@@ -6,7 +6,8 @@ byte before its pixels, is hashed with SHA-256, and the hash of the sorted
 hashes is known for both parts. It does not depend on the order of the
 records, hence is one number for the original files, for a folder of TFDS,
 which shuffles, and for a mosaic; a changed pixel, a label at another image
-and a record in the other part change it.
+and a record in the other part change it. These sets are public benchmarks: to
+refuse a set that lacks one record would tell of the record in a private one.
 
 *Order.* Records are put in the order of their hashes, so that a key selects
 the same records whichever container they came from.

@@ -91,13 +91,15 @@ def test_subset_keeps_images_and_labels_together():
 
 
 def test_subset_is_uniform():
-  counts = np.zeros(12)
+  counts = np.zeros(17)
   for seed in range(300):
-    small = images.subset(jax.random.key(seed), DATASET, num_train=3)
-    counts[_numbers(small.train)] += 1
-  # Binomial(300, 1/4) per record: standard deviation 7.5; 6 of them leave a
-  # false alarm of about 1e-8 over the twelve records.
-  assert np.abs(counts - 75).max() < 45
+    small = images.subset(jax.random.key(seed), DATASET, num_train=3,
+                          num_test=2)
+    counts[_numbers(small.train) + _numbers(small.test)] += 1
+  # Binomial(300, 1/4) and (300, 2/5) per record: standard deviations 7.5 and
+  # 8.5; 6 of them leave a false alarm of about 4e-8 over all records.
+  assert np.abs(counts[:12] - 75).max() < 45
+  assert np.abs(counts[12:] - 120).max() < 51
 
 
 @pytest.mark.parametrize('sizes, message', [
