@@ -1,0 +1,147 @@
+"""Tests of dpjax.privacy.selection by exact enumeration of a toy universe."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import accounting
+from dpjax.privacy import mechanism as mechanisms
+from dpjax.privacy import selection
+from dpjax.privacy.adjacency import Adjacency
+
+ADD = Adjacency.ADD_OR_REMOVE_ONE
+REPLACE = Adjacency.REPLACE_ONE
+KEY = jax.random.key(5)
+UNIVERSE = range(3)
+
+
+def make(epsilon=1., sensitivity=1., adjacency=REPLACE):
+  return selection.ExponentialMechanism(
+      sensitivity=sensitivity, epsilon=epsilon, adjacency=adjacency)
+
+
+def counts(data):
+  """Score of a candidate: how often it occurs; of sensitivity 1."""
+  return jnp.asarray([data.count(o) for o in UNIVERSE], jnp.float32)
+
+
+def neighbours(adjacency, size=4):
+  for data in itertools.product(UNIVERSE, repeat=size):
+    rest = data[1:]
+    if adjacency is ADD:
+      yield from ((data, rest), (rest, data))
+    else:
+      yield from ((data, (other, *rest)) for other in UNIVERSE)
+
+
+def worst_loss(mechanism, scores, adjacency):
+  """Largest log-ratio over all adjacent pairs and candidates."""
+  losses = {}
+
+  def log_probs(data):
+    if data not in losses:
+      weights = np.asarray(mechanism.log_weights(scores(data)), np.float64)
+      losses[data] = weights - np.logaddexp.reduce(weights)
+    return losses[data]
+
+  return max((log_probs(a) - log_probs(b)).max()
+             for a, b in neighbours(adjacency))
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('epsilon', [.1, 1., 6.])
+def test_no_adjacent_pair_is_further_apart_than_epsilon(adjacency, epsilon):
+  """Spec DP-12, exact; DP-09 for the sensitivity of the scores."""
+  mechanism = make(epsilon, adjacency=adjacency)
+  moved = max(np.abs(counts(a) - counts(b)).max()
+              for a, b in neighbours(adjacency))
+  assert moved == mechanism.sensitivity
+  worst = worst_loss(mechanism, counts, adjacency)
+  assert worst <= epsilon * (1 + 1e-6)
+  # Only one score moves when a record is added: half the budget is not used.
+  assert worst >= epsilon * (.5 if adjacency is REPLACE else .3)
+
+
+def test_the_bound_is_attained():
+  # All scores move, one up and the others down.
+  scores = lambda data: jnp.asarray(
+      [1., -1., -1.] if data[0] == 0 else [0., 0., 0.], jnp.float32) * 20
+  mechanism = make(1., sensitivity=20.)
+  # A candidate of negligible probability gains the whole of epsilon.
+  tilted = lambda data: scores(data) + jnp.array([-400., 0., 0.])
+  assert worst_loss(mechanism, tilted, REPLACE) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize('factor', [.5, .9])
+def test_fault_sensitivity_understated(factor):
+  scores = lambda data: jnp.asarray(
+      [-20., 1., 1.] if data[0] == 0 else [-19., 0., 0.], jnp.float32)
+  assert worst_loss(make(1.), scores, REPLACE) <= 1 + 1e-6
+  assert worst_loss(make(1., sensitivity=factor), scores, REPLACE) > 1.05
+
+
+def test_sampled_frequencies():
+  """Chi-square over 200,000 draws; false alarm 1e-6."""
+  mechanism, size = make(2.), 200_000
+  scores = jnp.array([3., 1., 0., 2.5, -1.])
+  draws = jax.jit(jax.vmap(mechanism.release, (0, None)))(
+      jax.random.split(KEY, size), scores)
+  found = np.bincount(np.asarray(draws), minlength=5)
+  weights = np.exp(np.array([3., 1., 0., 2.5, -1.]))
+  law = stats.chi2(4)
+
+  def statistic(probs):
+    return np.sum((found - size * probs)**2 / (size * probs))
+
+  assert statistic(weights / weights.sum()) < law.isf(1e-6)
+  # It would see the factor 1/2 left out, or five percent of epsilon.
+  for fault in (2., 1.05):
+    wrong = weights**fault
+    assert statistic(wrong / wrong.sum()) > law.isf(1e-6)
+
+
+def test_large_scores_keep_their_differences():
+  scores = jnp.array([0., 1., -2.])
+  expected = make().log_weights(scores)
+  shifted = make().log_weights(scores + 2.**20)
+  np.testing.assert_array_equal(expected, shifted)
+  assert float(expected.max()) == 0
+
+
+def test_scores_that_are_not_finite_are_never_chosen():
+  scores = jnp.array([jnp.nan, 1., -jnp.inf, .5, jnp.inf])
+  draws = jax.jit(jax.vmap(make().release, (0, None)))(
+      jax.random.split(KEY, 2000), scores)
+  assert set(np.unique(draws)) == {1, 3}
+  nothing = make().release(KEY, jnp.full((3,), jnp.nan))
+  assert nothing.dtype == jnp.int32 and int(nothing) == 0
+
+
+def test_contract():
+  mechanism = make(1.5)
+  assert isinstance(mechanism, mechanisms.Mechanism)
+  assert mechanism.risk(1) is None
+  assert mechanism.event == accounting.pure_event(epsilon=1.5,
+                                                  adjacency=REPLACE)
+  spent = mechanisms.epsilon(mechanism, delta=1e-12)
+  assert 1.5 - 1e-9 <= spent <= 1.5 + 2e-4
+  # A claim under replace-one is none under add-or-remove-one.
+  with pytest.raises(ValueError, match='^the pld accountant does not cover '
+                     'PureDpEvent under add_or_remove_one'):
+    accounting.epsilon(mechanism.event, delta=1e-5, adjacency=ADD)
+
+
+@pytest.mark.parametrize('arguments, message', [
+  ({'sensitivity': 0.}, 'sensitivity must be a positive number, got 0.0'),
+  ({'epsilon': 0.}, 'epsilon must be a positive number, got 0.0'),
+  ({'epsilon': math.nan}, 'epsilon must be a positive number, got nan'),
+])
+def test_refusals(arguments, message):
+  """Erratum E23: Theorem 3.1.9 admits epsilon = 0."""
+  with pytest.raises(ValueError, match=f'^{message}$'):
+    make(**arguments)
