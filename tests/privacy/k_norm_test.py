@@ -15,6 +15,7 @@ from dpjax.privacy import additive
 from dpjax.privacy import k_norm
 from dpjax.privacy import laplace
 from dpjax.privacy import mechanism as mechanisms
+from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -122,11 +123,17 @@ def test_exact_log_ratio_on_a_grid(order, size):
 
 
 def test_general_exponential_mechanism_would_waste_half():
-  """Erratum E14: the same guarantee from a score needs twice the noise."""
-  # Score -||o - G||: sensitivity D, density exp(-eps ||o - G|| / (2 D)).
-  mechanism = k_norm.KNormMechanism(order=2, record_norm=1., epsilon=1.,
-                                    adjacency=ADD)
-  assert mechanism.scale == 1. < 2 / 1.
+  """Erratum E14: scored by -|o - G|, it is epsilon/2-DP already."""
+  candidates = jnp.linspace(-60, 60, 4001)
+  general = selection.ExponentialMechanism(sensitivity=1., epsilon=1.,
+                                           adjacency=ADD)
+  logs = [np.float64(general.log_weights(-jnp.abs(candidates - value)))
+          for value in (0., 1.)]
+  here, there = (values - np.logaddexp.reduce(values) for values in logs)
+  assert np.abs(here - there).max() == pytest.approx(.5, abs=1e-3)
+  # For half the epsilon K-norm noise has the same scale, 2 D / epsilon.
+  assert k_norm.KNormMechanism(order=1, record_norm=1., epsilon=.5,
+                               adjacency=ADD).scale == 2.
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)

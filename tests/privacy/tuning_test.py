@@ -1,0 +1,152 @@
+"""Tests of dpjax.privacy.tuning: golden numbers, and searches enumerated."""
+
+import functools
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax.privacy import accounting
+from dpjax.privacy import divergences
+from dpjax.privacy import tuning
+from dpjax.privacy.adjacency import Adjacency
+
+ADD = Adjacency.ADD_OR_REMOVE_ONE
+
+
+@functools.cache
+def trial():
+  return accounting.poisson_gaussian_event(
+      sampling_prob=.00853, noise_multiplier=2., num_steps=4688)
+
+
+def spend(event):
+  return accounting.epsilon(event, delta=1e-5, adjacency=ADD,
+                            accountant='rdp')
+
+
+@pytest.mark.parametrize('num_trials, epsilon', [
+  (1, 1.309), (20, 6.970), (50, 12.08)])
+def test_golden_numbers_of_all_trials(num_trials, epsilon):
+  """Spec DP-21; erratum E30: 'HPO ignored' reports the first of them."""
+  event = tuning.all_trials_event(trial(), num_trials=num_trials)
+  assert spend(event) == pytest.approx(epsilon, rel=4e-4)
+
+
+@pytest.mark.parametrize('shape', [0., .5, 1., 3.])
+def test_a_random_number_of_trials_costs_far_less(shape):
+  """Spec DP-21: still more than one trial, erratum E30."""
+  twenty = spend(tuning.best_trial_event(trial(), mean=20., shape=shape))
+  fifty = spend(tuning.best_trial_event(trial(), mean=50., shape=shape))
+  assert 1.309 * 1.5 < twenty < fifty < 5.
+
+
+def response(epsilon):
+  """Three scored outcomes of randomised response; the last is the best."""
+  rest = 1 / (2 + math.exp(epsilon))
+  best, worst = np.full(3, rest), np.full(3, rest)
+  best[2] = worst[0] = 1 - 2 * rest
+  return best, worst
+
+
+def best_of(probs, num_trials):
+  """Law of the best of independent trials: differences of powers."""
+  below = np.concatenate([[0.], np.cumsum(probs)])
+  return np.diff(below**num_trials)
+
+
+def best_of_random(probs, law):
+  return sum(mass * best_of(probs, k + 1) for k, mass in enumerate(law))
+
+
+@pytest.mark.parametrize('num_trials', [5, 20])
+def test_the_best_of_many_trials_breaks_the_epsilon_of_one(num_trials):
+  """Erratum E30: enumeration of the search, with one trial's claim."""
+  p, q = response(.5)
+  assert divergences.max_divergence(p, q) == pytest.approx(.5)
+  found = [best_of(side, num_trials) for side in (p, q)]
+  worst = max(divergences.max_divergence(*found),
+              divergences.max_divergence(*found[::-1]))
+  assert worst > 1.
+  leak = max(divergences.hockey_stick(*found, epsilon=.5),
+             divergences.hockey_stick(*found[::-1], epsilon=.5))
+  assert leak > 1e-3
+  # What is charged for all trials holds.
+  assert worst <= num_trials * .5 + 1e-9
+
+
+@pytest.mark.parametrize('mean, shape', [
+  (2., 1.), (10., 1.), (10., 0.), (6., .5), (8., 3.)])
+@pytest.mark.parametrize('order', [1.5, 2., 5., 16.])
+def test_the_theorem_holds_for_enumerated_searches(mean, shape, order):
+  """Papernot and Steinke 2022, Theorem 2, written out for one trial's pair."""
+  p, q = response(.4)
+  law = tuning.num_trials_probs(mean=mean, shape=shape)
+  p_best, q_best = (best_of_random(side, law) for side in (p, q))
+  for pair in ((p_best, q_best), (q_best, p_best)):
+    exact = divergences.renyi(*pair, order=order)
+    trial_loss = lambda a: max(divergences.renyi(p, q, order=a),
+                               divergences.renyi(q, p, order=a))
+    stop = law_stop(mean, shape)
+    constant = min(
+        (1 - 1 / a) * trial_loss(a) - math.log(stop) / a
+        for a in np.geomspace(1.01, 1e4, 200))
+    bound = (trial_loss(order) + math.log(mean) / (order - 1) +
+             (1 + shape) * constant)
+    assert exact <= bound + 1e-9
+
+
+def law_stop(mean, shape):
+  """The parameter of the law, from the ratio of its first two numbers."""
+  first, second = tuning.num_trials_probs(mean=mean, shape=shape)[:2]
+  factor = .5 if shape == 0 else (1 + shape) / 2
+  return 1 - second / first / factor
+
+
+@pytest.mark.parametrize('mean', [1.5, 4., 60.])
+@pytest.mark.parametrize('shape', [0., .5, 1., 2.5])
+def test_law_of_the_number_of_trials(mean, shape):
+  law = tuning.num_trials_probs(mean=mean, shape=shape)
+  numbers = np.arange(1, law.size + 1)
+  assert law.sum() == pytest.approx(1, abs=1e-11)
+  assert law @ numbers == pytest.approx(mean, rel=1e-6)
+  # Its recursion: (1 - g) (k + shape) / (k + 1).
+  stop = law_stop(mean, shape)
+  ratio = (1 - stop) * (numbers[:-1] + shape) / (numbers[:-1] + 1)
+  kept = law[1:] > 1e-14
+  np.testing.assert_allclose((law[1:] / law[:-1])[kept], ratio[kept], rtol=1e-6)
+  assert tuning.expected_num_trials(
+      stop_prob=stop, shape=shape) == pytest.approx(mean, rel=1e-6)
+
+
+def test_geometric():
+  law = tuning.num_trials_probs(mean=5., shape=1.)
+  np.testing.assert_allclose(law[:10], .2 * .8**np.arange(10), rtol=1e-9)
+  assert tuning.expected_num_trials(stop_prob=1., shape=0.) == 1.
+
+
+def test_draws_follow_the_law():
+  """Kolmogorov-Smirnov over 500 draws; false alarm 1e-6."""
+  law = tuning.num_trials_probs(mean=6., shape=.5)
+  numbers = [tuning.draw_num_trials(key, mean=6., shape=.5)
+             for key in jax.random.split(jax.random.key(0), 500)]
+  assert min(numbers) >= 1
+  found = np.cumsum(np.bincount(numbers, minlength=law.size + 1)[1:]) / 500
+  assert np.abs(found[:law.size] - np.cumsum(law)).max() < 2.7 / 500**.5
+
+
+@pytest.mark.parametrize('call, message', [
+  (lambda e: tuning.all_trials_event(e, num_trials=0), 'num_trials must be an'),
+  (lambda e: tuning.best_trial_event(e, mean=1., shape=1.), 'mean must be a num'
+   'ber > 1, got 1.0'),
+  (lambda e: tuning.best_trial_event(e, mean=2., shape=-1.), 'shape must be a '),
+  (lambda e: tuning.num_trials_probs(mean=1e7, shape=0.), 'a mean of 1000000'),
+  (lambda e: tuning.expected_num_trials(stop_prob=0., shape=1.), 'stop_prob '),
+  (lambda e: accounting.epsilon(
+      tuning.best_trial_event(e, mean=2., shape=1.), delta=1e-5,
+      adjacency=ADD), 'the pld accountant does not cover RepeatAndSelect'),
+])
+def test_refusals(call, message):
+  with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):
+    call(trial())
