@@ -1,4 +1,4 @@
-"""Clipped sums against loops over records, and what one record can do."""
+"""DP-16: clipped sums against loops over records; what one record can do."""
 
 import jax
 import jax.numpy as jnp
