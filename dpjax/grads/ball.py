@@ -51,7 +51,7 @@ def in_ball(x: Array | BallRecords, radius: float) -> Array:
   return x.values if x.radius <= radius else project_ball(x.values, radius)
 
 
-def project_ball(x: Array, radius: float) -> Array:
+def project_ball(x: Array, radius: Array | float) -> Array:
   """Projects every record on the l2 ball: x min(1, radius / ||x||).
 
   The metric projection on a convex set, so 1-Lipschitz; differentiable at the
@@ -59,9 +59,10 @@ def project_ball(x: Array, radius: float) -> Array:
 
   Args:
     x: [b, ...]; each of the b records is projected on its own.
-    radius: public.
+    radius: public; a scalar array where it adapts.
   """
-  errors.check_positive('radius', radius)
+  if isinstance(radius, (int, float)):
+    errors.check_positive('radius', radius)
   flat = x.reshape((x.shape[0], math.prod(x.shape[1:])))
   # A contraction is fastest on CPU; HIGHEST keeps accelerators in float32.
   squares = jnp.einsum('bi,bi->b', flat, flat,

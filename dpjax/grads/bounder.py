@@ -9,6 +9,8 @@ It cannot see the batch, so no batch statistic can enter the noise scale.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import optax
+
 from dpjax.grads.quantiles import Adaptive
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
@@ -96,8 +98,11 @@ class Method(NamedTuple):
     constraint: applied once to the initial parameters and after every step.
     private: whether the sums are noised; a non-private method's epsilon is
       infinite whatever else is configured.
+    pullback: an optax transform of noisy gradients, before the optimiser;
+      where sums are taken in a function of the parameters (REG-02).
   """
   name: str
   bounder: GradientBounder
   constraint: WeightConstraint
   private: bool
+  pullback: optax.GradientTransformation | None = None

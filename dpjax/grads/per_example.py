@@ -197,6 +197,18 @@ def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
   Non-finite features are replaced before the forward pass, so that neither
   the sum nor its gradient ever meets them.
   """
+  return observed_sums(lambda params, x: (apply(params, x), ()), loss, params,
+                       batch, mask)[0]
+
+
+def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
+                  loss: LossFn, params: Params, batch: Batch, mask: Array
+                  ) -> tuple[BoundedSums, Array, PyTree]:
+  """`plain_sums` of an `apply` that gives (logits, anything else per record).
+
+  Returns:
+    (the sums, [b] bool: which records counted, what else there was).
+  """
   x = batch.x
   if isinstance(x, ball.BallRecords):
     finite = x.finite
@@ -208,8 +220,10 @@ def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
     x = jnp.where(kept.reshape((-1,) + (1,) * len(axes)), x, 0.0)
 
   def total_loss(params):
-    losses = loss(apply(params, x), batch.y)
-    return jnp.sum(jnp.where(kept, losses, 0.0))
+    logits, observed = apply(params, x)
+    losses = loss(logits, batch.y)
+    return jnp.sum(jnp.where(kept, losses, 0.0)), observed
 
-  value, total = jax.value_and_grad(total_loss)(params)
-  return BoundedSums(total, value, jnp.sum(mask & ~finite))
+  (value, observed), total = jax.value_and_grad(total_loss, has_aux=True)(
+      params)
+  return (BoundedSums(total, value, jnp.sum(mask & ~finite)), kept, observed)

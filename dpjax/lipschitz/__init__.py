@@ -2,11 +2,12 @@
 
 Modules, in import order: norms, randomised, convolution, orthogonal, induced,
 rules, primitives, node, pointwise, pooling, normalisation, layers, network,
-losses, projection, bounder.
+losses, reparametrisation, projection, bounder, adaptive, printed.
 """
 
 __all__ = [
-    'bounder', 'convolution', 'induced', 'layers', 'losses', 'network', 'node',
-    'normalisation', 'norms', 'orthogonal', 'pointwise', 'pooling',
-    'primitives', 'projection', 'randomised', 'rules'
+    'adaptive', 'bounder', 'convolution', 'induced', 'layers', 'losses',
+    'network', 'node', 'normalisation', 'norms', 'orthogonal', 'pointwise',
+    'pooling', 'primitives', 'printed', 'projection', 'randomised',
+    'reparametrisation', 'rules'
 ]

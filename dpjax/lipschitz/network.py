@@ -228,7 +228,8 @@ class Network:
     return self.root.constrain(params, self.input_shape, limits)
 
   def gradient_bounds(self, certificate: PyTree, *, loss_lipschitz: Scalar,
-                      rule: WeightRule | None = None) -> PyTree:
+                      rule: WeightRule | None = None,
+                      radii: Mapping[str, Array] | None = None) -> PyTree:
     """Bounds on one record's gradient, parameter layer by parameter layer.
 
     With D_k a bound of the cotangent at the output of layer k, by the product
@@ -245,6 +246,7 @@ class Network:
       certificate: certified norms, from `constrain`.
       loss_lipschitz: bound of the cotangent at the logits.
       rule: that the gradients are taken with.
+      radii: of adaptive balls at this step, by name.
 
     Returns:
       A tree prefix of the parameters, one bound for each layer.
@@ -253,6 +255,8 @@ class Network:
       UnknownConstant: naming a layer, where a bound is infinite.
     """
     radius = math.inf if self.input_radius is None else self.input_radius
+    if radii:
+      certificate = _with_radii(self.root, certificate, radii)
     return self.root.backward(certificate, loss_lipschitz, radius,
                               self.input_shape, rule)[1]
 
@@ -284,6 +288,23 @@ class Network:
     _walk(self.root, lambda node: found.update({node.name: node}) if getattr(
         node, 'adaptive', False) else None)
     return found
+
+
+def _with_radii(node: Node, certificate: PyTree,
+                radii: Mapping[str, Array]) -> PyTree:
+  """The certificate with the radius of every adaptive ball in its place."""
+  if getattr(node, 'adaptive', False):
+    return radii[node.name]
+  inner = (*getattr(node, 'nodes', ()), *(
+      side for side in (getattr(node, 'branch', None),
+                        getattr(node, 'shortcut', None)) if side is not None))
+  if not inner:
+    return certificate
+  found = {each.name: _with_radii(each, certificate.get(each.name, {}), radii)
+           for each in inner}
+  # Parameterless nodes leave no trace.
+  return {name: value for name, value in found.items()
+          if not isinstance(value, dict) or value}
 
 
 def fill_layers(params: Params, value: float) -> PyTree:

@@ -31,9 +31,15 @@ def clip_weights(network: Network, *, weight_norm: float,
     num_iterations: of `norms.spectral_upper_bound`; a loose bound makes the
       weights smaller than they need be, not the certificate larger.
   """
+  limits = clip_limits(weight_norm, num_iterations=num_iterations)
+  return WeightConstraint(lambda params: network.constrain(params, limits))
+
+
+def clip_limits(weight_norm: float, *, num_iterations: int = 4) -> Limits:
+  """The limits of `clip_weights`."""
   any_scale = not 1 <= weight_norm <= _LARGEST_ORDINARY
-  return _rescaled(network, weight_norm, num_iterations, any_scale,
-                   lambda bound: jnp.minimum(1.0, weight_norm / bound))
+  return _limits(weight_norm, num_iterations, any_scale,
+                 lambda bound: jnp.minimum(1.0, weight_norm / bound))
 
 
 def fix_weights(network: Network, *, weight_norm: float,
@@ -44,17 +50,17 @@ def fix_weights(network: Network, *, weight_norm: float,
   question Q2 of section 5.3.
   """
   # Tiny weights are blown up, so their bound must not be missed.
-  return _rescaled(network, weight_norm, num_iterations, True,
+  limits = _limits(weight_norm, num_iterations, True,
                    lambda bound: weight_norm / bound)
+  return WeightConstraint(lambda params: network.constrain(params, limits))
 
 
-def _rescaled(network: Network, weight_norm: float, num_iterations: int,
-              any_scale: bool, factor) -> WeightConstraint:
+def _limits(weight_norm: float, num_iterations: int, any_scale: bool,
+            factor) -> Limits:
   errors.check_positive('weight_norm', weight_norm)
-  limits = Limits(
+  return Limits(
       rescale=lambda bound: factor(jnp.maximum(bound, jnp.float32(1e-30))),
       # Never zero: the split of the noise divides by the bounds it gives.
       certify=lambda bound, scale: jnp.maximum(
           bound * scale * _ROUNDING_MARGIN, _LEAST_CERTIFICATE * weight_norm),
       num_iterations=num_iterations, any_scale=any_scale)
-  return WeightConstraint(lambda params: network.constrain(params, limits))

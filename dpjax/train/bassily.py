@@ -9,15 +9,15 @@ on the sum is multiplied by the expected batch size, and a plan whose epsilon by
 the accountant exceeds the target is refused.
 """
 
-from collections.abc import Sequence
 import math
 
+import jax
 import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax import tree
 from dpjax.grads.bounder import WeightConstraint
-from dpjax.lipschitz.layers import ParameterLayer
+from dpjax.lipschitz.network import Network
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train.plan import TrainingPlan
@@ -80,7 +80,7 @@ def bassily_plan(*, num_examples: int, batch_size: float, num_steps: int,
   return plan
 
 
-def project_parameters(layers: Sequence[ParameterLayer], *,
+def project_parameters(network: Network, *,
                        radius: float) -> WeightConstraint:
   """All parameters as one vector, projected on the l2 ball of `radius`.
 
@@ -89,7 +89,7 @@ def project_parameters(layers: Sequence[ParameterLayer], *,
   every layer, which no matrix inside the ball exceeds.
 
   Args:
-    layers: whose norms to certify.
+    network: whose layers' norms to certify; matrices only.
     radius: public.
   """
   errors.check_positive('radius', radius)
@@ -97,8 +97,8 @@ def project_parameters(layers: Sequence[ParameterLayer], *,
   def constrain(params: Params):
     norm = tree.global_norm(params)
     scale = jnp.minimum(1.0, radius / jnp.maximum(norm, radius))
-    certificate = {layer.name: jnp.float32(radius * _ROUNDING_MARGIN)
-                   for layer in layers}
+    certificate = jax.tree.map(
+        jnp.float32, network.fill(radius * _ROUNDING_MARGIN))
     return tree.scale(scale, params), certificate
 
   return WeightConstraint(constrain)

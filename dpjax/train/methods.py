@@ -12,15 +12,25 @@ bounds, noise scales, plain batch gradient, noise, public mean, optimiser,
 ClipWeights.
 """
 
+import functools
+
+import jax
+
 from dpjax.grads import bounder as bounders
+from dpjax.grads import clipping
 from dpjax.grads import per_example
-from dpjax.grads.bounder import Method
+from dpjax.grads import quantiles
+from dpjax.grads.bounder import GradientBounder, Method
+from dpjax.lipschitz import adaptive
 from dpjax.lipschitz import bounder as lipschitz_bounder
+from dpjax.lipschitz import printed
 from dpjax.lipschitz import projection
+from dpjax.lipschitz import reparametrisation
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.lipschitz.network import Network
 from dpjax.models.model import Model
+from dpjax.train import bassily as bassily_lib
 
 
 def sgd(model: Model, loss: LipschitzLoss) -> Method:
@@ -31,10 +41,68 @@ def sgd(model: Model, loss: LipschitzLoss) -> Method:
 
 def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
            microbatch_size: int | None = None) -> Method:
-  """DP-SGD with flat per-record clipping (Algorithm 7, Abadi et al. 2016)."""
+  """DP-SGD with flat clipping: Algorithm 7, Abadi et al. 2016, DP-16."""
   bounder = per_example.clipped(model.apply, loss.values, clip_norm=clip_norm,
                                 microbatch_size=microbatch_size)
-  return Method('dp_sgd', bounder, bounders.no_constraint(), private=True)
+  return _clipping_method('dp_sgd', bounder)
+
+
+def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,
+                     microbatch_size: int | None = None) -> Method:
+  """DP-SGD with every layer clipped by itself, to clip_norm in all. DP-16."""
+  names = sorted(jax.eval_shape(model.init, jax.random.key(0)))
+  bounder = per_example.clipped(
+      model.apply, loss.values, microbatch_size=microbatch_size,
+      clip_norm=clipping.per_layer(names, clip_norm=clip_norm))
+  return _clipping_method('dp_sgd_per_layer', bounder)
+
+
+def dp_sgd_automatic(model: Model, loss: LipschitzLoss, *, clip_norm: float,
+                     stabilizer: float = 0.01,
+                     microbatch_size: int | None = None) -> Method:
+  """DP-SGD with gradients g / (||g|| + stabilizer): Bu et al. 2023. DP-16."""
+  bounder = per_example.normalized(
+      model.apply, loss.values, clip_norm=clip_norm, stabilizer=stabilizer,
+      microbatch_size=microbatch_size)
+  return _clipping_method('dp_sgd_automatic', bounder)
+
+
+def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
+                    noise_stddev: float, target_quantile: float = 0.5,
+                    learning_rate: float = 0.2,
+                    microbatch_size: int | None = None) -> Method:
+  """DP-SGD whose clip norm follows a private quantile. DP-16, LDP-06.
+
+  Args:
+    model: any.
+    loss: any.
+    clip_norm: where it starts.
+    noise_stddev: of the count of shorter gradients, in records.
+    target_quantile: share of gradients that should be left alone.
+    learning_rate: of the geometric update.
+    microbatch_size: records whose gradients are held at once.
+  """
+  bounder = per_example.adaptively_clipped(
+      model.apply, loss.values, microbatch_size=microbatch_size,
+      adaptive=quantiles.geometric(
+          clip_norm, target_quantile=target_quantile,
+          learning_rate=learning_rate, noise_stddev=noise_stddev))
+  return _clipping_method('dp_sgd_adaptive', bounder)
+
+
+def layer_clipped(model: Model, loss: LipschitzLoss, *,
+                  clip_norm: float) -> Method:
+  """Layer-wise clipping in one backward pass, no constraint. LDP-09.
+
+  The gradients of DP-SGD with per-layer clipping, at the price of ordinary
+  ones; the baseline that separates "no gradient per record is formed" from
+  "the network is Lipschitz". `clip_norm` bounds all layers together.
+  """
+  network = _network(model)
+  num_layers = len(jax.tree.leaves(network.fill(1.0)))
+  rule = rules.clipped_layers(clip_norm=clip_norm / num_layers**0.5)
+  return _clipping_method('layer_clipped', lipschitz_bounder.certified(
+      network, loss, weight_norm=1.0, rule=rule))
 
 
 def lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
@@ -42,14 +110,12 @@ def lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
   """Lip-DP-SGD, sound: plain gradients of a bounded network, norms <= C.
 
   The idea of thesis 003, Algorithm 8, without its division by the largest
-  activation of the batch.
+  activation of the batch. A model with reparametrised weights is bounded and
+  noised in its weights, and the noisy gradient is pulled back.
   """
   bounder = lipschitz_bounder.certified(_network(model), loss,
                                         weight_norm=weight_norm)
-  return Method('lip_dp_sgd', bounder,
-                projection.clip_weights(model.network,
-                                        weight_norm=weight_norm),
-                private=True)
+  return _lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
 
 
 def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
@@ -57,10 +123,8 @@ def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
   """Fix-Lip-DP-SGD on the same sound base: weight norms = C. LDP-02."""
   bounder = lipschitz_bounder.certified(_network(model), loss,
                                         weight_norm=weight_norm)
-  return Method('fix_lip_dp_sgd', bounder,
-                projection.fix_weights(model.network,
-                                       weight_norm=weight_norm),
-                private=True)
+  constraint = projection.fix_weights(model.network, weight_norm=weight_norm)
+  return Method('fix_lip_dp_sgd', bounder, constraint, private=True)
 
 
 def lip_normalised(model: Model, loss: LipschitzLoss, *, weight_norm: float,
@@ -73,25 +137,67 @@ def lip_normalised(model: Model, loss: LipschitzLoss, *, weight_norm: float,
   bounder = lipschitz_bounder.certified(
       _network(model), loss, weight_norm=weight_norm,
       rule=rules.normalised(floor=floor))
-  return Method('lip_normalised', bounder,
-                projection.clip_weights(model.network,
-                                        weight_norm=weight_norm),
-                private=True)
+  return _lipschitz_method('lip_normalised', model, bounder, weight_norm)
 
 
-def layer_clipped(model: Model, loss: LipschitzLoss, *,
-                  clip_norm: float) -> Method:
-  """Layer-wise clipping in one backward pass, no constraint. LDP-09.
+def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
+                 noise_stddev: float, target_quantile: float = 0.9,
+                 learning_rate: float = 0.2) -> Method:
+  """Lip-DP-SGD whose balls follow private quantiles. LDP-05 with LDP-06.
 
-  The gradients of DP-SGD with per-layer clipping, at the price of ordinary
-  ones; the baseline that separates "no gradient per record is formed" from
-  "the network is Lipschitz".
+  Args:
+    model: with adaptive balls.
+    loss: with a known Lipschitz constant.
+    weight_norm: C.
+    noise_stddev: of each count of activations within their radius.
+    target_quantile: share of activations that should be within.
+    learning_rate: of the geometric update.
   """
-  bounder = lipschitz_bounder.certified(
-      _network(model), loss, weight_norm=1.0,
-      rule=rules.clipped_layers(clip_norm=clip_norm))
-  return Method('layer_clipped', bounder, bounders.no_constraint(),
-                private=True)
+  bounder = adaptive.adaptively_certified(
+      _network(model), loss, weight_norm=weight_norm,
+      make_adaptive=functools.partial(
+          quantiles.geometric, target_quantile=target_quantile,
+          learning_rate=learning_rate, noise_stddev=noise_stddev))
+  return _lipschitz_method('lip_adaptive', model, bounder, weight_norm)
+
+
+def lip_printed(model: Model, loss: LipschitzLoss, *, weight_norm: float,
+                allow_unsound: bool) -> Method:
+  """Algorithm 8 as printed: NOT private, for attacks only. LDP-01."""
+  bounder = printed.as_printed(_network(model), loss,
+                               allow_unsound=allow_unsound)
+  return _lipschitz_method('lip_printed', model, bounder, weight_norm)
+
+
+def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
+  """DP-SGD of Bassily et al.: gradients bounded by a Lipschitz loss. DP-15.
+
+  Algorithm 6 of thesis 003; all parameters projected on one ball. Of one layer
+  for the theory to apply; noise as in `bassily.bassily_plan`.
+  """
+  bounder = lipschitz_bounder.certified(_network(model), loss,
+                                        weight_norm=radius)
+  constraint = bassily_lib.project_parameters(model.network, radius=radius)
+  return Method('bassily', bounder, constraint, private=True)
+
+
+def _clipping_method(name: str, bounder: GradientBounder) -> Method:
+  return Method(name, bounder, bounders.no_constraint(), private=True)
+
+
+def _lipschitz_method(name: str, model: Model, bounder: GradientBounder,
+                      weight_norm: float) -> Method:
+  """ClipWeights, or the weights that the parameters stand for."""
+  if model.effective is None:
+    return Method(name, bounder, projection.clip_weights(
+        model.network, weight_norm=weight_norm), private=True)
+  weights = lambda params: model.effective(params)[0]
+  return Method(
+      name, bounder._replace(sums=lambda params, *rest: bounder.sums(
+          weights(params), *rest)),
+      bounders.WeightConstraint(
+          lambda params: (params, model.effective(params)[1])),
+      private=True, pullback=reparametrisation.pullback(weights))
 
 
 def _network(model: Model) -> Network:

@@ -42,7 +42,8 @@ def make_transform(method: Method, sampler: PoissonSampler,
     raise ValueError(f'{method.name} has adaptive radii, so must be private')
   else:
     first = privatizer.public_mean(sampler.expected_batch_size)
-  return optax.chain(first, optax.with_extra_args_support(optimizer))
+  rest = [] if method.pullback is None else [method.pullback]
+  return optax.chain(first, *rest, optax.with_extra_args_support(optimizer))
 
 
 def init_state(key: PRNGKey, *, model: Model, method: Method,
