@@ -100,11 +100,12 @@ def check_shape(kernel_shape: tuple[int, ...], shape: ConvShape) -> None:
   if len(kernel_shape) != 4 or 0 in kernel_shape:
     raise ValueError('a kernel has shape [kh, kw, c_in, c_out], got '
                      f'{list(kernel_shape)}')
+  for size, stride in zip(shape.input_size, shape.strides, strict=True):
+    errors.check_at_least('image size', size, 1)
+    errors.check_at_least('stride', stride, 1)
   for size, taps, stride, pad in zip(
       shape.input_size, kernel_shape[:2], shape.strides,
       shape.pads(kernel_shape[:2]), strict=True):
-    errors.check_at_least('image size', size, 1)
-    errors.check_at_least('stride', stride, 1)
     errors.check_at_least('padding', min(pad), 0)
     circular = shape.padding == 'circular'
     if taps > size + (0 if circular else sum(pad)):

@@ -152,10 +152,10 @@ def _bound_of_ordinary(parts: tuple[Array, ...], num_iterations: int) -> Array:
   if rank == 2:
     return (1 + rank * rounding) * jnp.sqrt(_largest_eigenvalue(gram))
   bound = _schatten(gram, rank, num_iterations)
-  # The last sum, over rank^2 squares.
-  bound = bound * (1 + rank**2 * _UNIT_ROUNDOFF / 2**num_iterations)
   if rank * rounding < _SMALL_MARGIN:
     return (1 + rank * rounding) * bound
+  # The last sum is over rank^2 squares, whatever the spectrum.
+  bound = bound * (1 + rank**2 * _UNIT_ROUNDOFF / 2**num_iterations)
   energy = jnp.sum(jnp.diagonal(gram[0], axis1=-2, axis2=-1), -1)
   # Below 1e-16 are squares of norms that any_scale=False does not see.
   loss = rounding * energy / jnp.maximum(jnp.square(bound), 1e-16)
