@@ -95,6 +95,7 @@ def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
 
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('pld'))
 def test_calibration_table_by_loss_distributions(q, steps, delta, target, z):
+  """Spec DP-19; DP-18's asymptotic rule has no constants to give these."""
   found = accounting.calibrate_noise_multiplier(
       target_epsilon=target, target_delta=delta, sampling_prob=q,
       num_steps=steps, adjacency=ADD)
