@@ -99,3 +99,37 @@ CLIPPING_EXAMPLE = ClippingExample(clip_norm=1.0, gradient_norm=.7791,
 # The curves of this figure have no numbers in the text, only their trends.
 FIGURE_5_3_3_PLACE = Place(source='003', lines=(1537, 1557),
                            item='Figure 5.3.3')
+
+
+class SearchRange:
+  """One line of the table of the hyperparameter search space.
+
+  Attributes:
+    name: our name of the hyperparameter.
+    low: least value tried.
+    high: largest value tried.
+    unit: what the values are multiples of; '' for none.
+  """
+  name: str
+  low: float
+  high: float
+  unit: str = ''
+
+
+TABLE_5_2_PLACE = Place(source='003', lines=(1458, 1467), item='Table 5.2')
+
+# The values that were selected are not in the text, although the captions of
+# Figures 5.3.1 and 5.3.2 refer to this table for them.
+TABLE_5_2 = (
+    SearchRange(name='noise_multiplier', low=.4, high=5),
+    SearchRange(name='weight_norm', low=1, high=15),
+    SearchRange(name='clip_norm', low=1, high=15),
+    SearchRange(name='batch_size', low=32, high=512),
+    SearchRange(name='learning_rate', low=.0001, high=.01),
+    SearchRange(name='num_groups', low=8, high=32),
+    SearchRange(name='norm_alpha', low=.1, high=1, unit='1/group size'),
+)
+
+# Fewest and most parameters of the perceptrons; their widths are not given.
+TABLE_5_3_PLACE = Place(source='003', lines=(1481, 1487), item='Table 5.3')
+MLP_PARAMETERS = (140, 2120)

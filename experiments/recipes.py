@@ -1,12 +1,17 @@
 """Hyperparameters a run uses where its configuration is silent.
 
-Public inputs: fixed once for all tabular data sets, from the method and the
-number of training records alone. They were chosen by looking at accuracies on
-these data sets; the privacy cost of such a search is not charged to a run, as
-in the papers.
+Those that the search of `lip_search` has selected for a method on a data set,
+where there are any; else ones from the method and the number of training
+records alone. Both were chosen by looking at these data sets. A run's epsilon
+holds for hyperparameters that are public inputs; what the choice costs, if it
+is to be charged (erratum E30), is in the rows of `lip_search`.
 """
 
 import dataclasses
+import functools
+import json
+import pathlib
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +26,17 @@ class Recipe:
   input_radius: float = 2.5
   hidden_radius: float = 3.0
   logit_clip: float = 0.35
+  depth: int = 1
+  width: int = 16
+  activation: str = 'tanh'
+  optimizer: str = 'sgd'
+  schedule: str = 'cosine'
+  allocation: str = 'optimal'
 
+
+SELECTED = (pathlib.Path(__file__).parent / 'lip_search' / 'results' /
+            'selected.json')
+"""Made by `experiments.lip_search.selected`; need not be there."""
 
 _LEARNING_RATES = {
     'sgd': 1.0,
@@ -37,12 +52,33 @@ _TINY = 600
 _MOST_RECORDS = 1024
 
 
-def recipe(method: str, *, num_train: int) -> Recipe:
+def recipe(method: str, *, num_train: int,
+           dataset: str | None = None) -> Recipe:
   """The defaults of `method` on `num_train` records.
 
-  Large batches and few steps: at a fixed budget the noise of a step counts
-  for less the more records share it. Of a few hundred records each step of
-  dp_sgd takes all, and the Lipschitz methods step more gently.
+  Args:
+    method: a name of `training.METHODS`.
+    num_train: n.
+    dataset: whose selected values to use, if there are any for this method,
+      found with at least half and at most twice as many records; None for
+      those that are for all data sets.
+  """
+  general = _general(method, num_train)
+  found = _read(SELECTED).get(dataset, {}).get(method)
+  if not found or not 0.5 <= num_train / found['num_train'] <= 2:
+    return general
+  values = {name: value for name, value in found.items()
+            if name not in ('num_train', 'sampling_prob')}
+  batch_size = max(1.0, round(found['sampling_prob'] * num_train))
+  return dataclasses.replace(general, batch_size=float(batch_size), **values)
+
+
+def _general(method: str, num_train: int) -> Recipe:
+  """Large batches and few steps.
+
+  At a fixed budget the noise of a step counts for less the more records share
+  it. Of a few hundred records each step of dp_sgd takes all, and the Lipschitz
+  methods step more gently.
   """
   changes = {'learning_rate': _LEARNING_RATES[method]}
   batch_size = max(1, min(num_train // 2, _MOST_RECORDS))
@@ -55,3 +91,9 @@ def recipe(method: str, *, num_train: int) -> Recipe:
       num_steps=100 if num_train < _SMALL else 400,
       batch_size=float(batch_size),
       temperature=_TEMPERATURES.get(method, 1.0), **changes)
+
+
+@functools.cache
+def _read(path: pathlib.Path) -> dict[str, dict[str, dict[str, Any]]]:
+  """Selected values by data set and method."""
+  return json.loads(path.read_text()) if path.exists() else {}

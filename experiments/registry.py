@@ -18,6 +18,7 @@ from experiments import selection
 
 EXPERIMENTS = {
     'clipping_bias': 'experiments.clipping_bias',
+    'lip_search': 'experiments.lip_search',
     'lip_tabular': 'experiments.lip_tabular',
 }
 

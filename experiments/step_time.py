@@ -79,10 +79,9 @@ def _synthetic(num_examples: int, num_features: int) -> arrays.Dataset:
 def _config(method, num_examples, batch_size, depth, width, num_steps):
   recipe = recipes.recipe(method, num_train=num_examples)
   return training.TrainingConfig(
-      dataset='synthetic', method=method, depth=depth, width=width,
-      num_examples=num_examples,
+      dataset='synthetic', method=method, num_examples=num_examples,
       **{**dataclasses.asdict(recipe), 'batch_size': batch_size,
-         'num_steps': num_steps})
+         'num_steps': num_steps, 'depth': depth, 'width': width})
 
 
 def _time_chunks(config, dataset, num_runs: int) -> tuple[float, float]:

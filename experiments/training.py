@@ -99,19 +99,19 @@ class TrainingConfig:
   batch_size: float | None = None
   max_batch_size: int | None = None
   microbatch_size: int | None = None
-  depth: int = 1
-  width: int = 16
-  activation: str = 'tanh'
+  depth: int | None = None
+  width: int | None = None
+  activation: str | None = None
   temperature: float | None = None
-  optimizer: str = 'sgd'
-  schedule: str = 'cosine'
+  optimizer: str | None = None
+  schedule: str | None = None
   learning_rate: float | None = None
   clip_norm: float | None = None
   weight_norm: float | None = None
   input_radius: float | None = None
   hidden_radius: float | None = None
   logit_clip: float | None = None
-  allocation: str = 'optimal'
+  allocation: str | None = None
   seed: int = 0
   split_seed: int | None = _later(None)
   fold: int | None = _later(None)
@@ -160,9 +160,10 @@ def check(config: TrainingConfig) -> TrainingConfig:
   errors.check_choice('adjacency', config.adjacency,
                       [a.value for a in Adjacency])
   errors.check_choice('accountant', config.accountant, accounting.ACCOUNTANTS)
-  errors.check_choice('optimizer', config.optimizer, OPTIMIZERS)
-  errors.check_choice('schedule', config.schedule, SCHEDULES)
-  errors.check_choice('allocation', config.allocation, blocks.ALLOCATIONS)
+  for name, choices in (('optimizer', OPTIMIZERS), ('schedule', SCHEDULES),
+                        ('allocation', blocks.ALLOCATIONS)):
+    if getattr(config, name) is not None:
+      errors.check_choice(name, getattr(config, name), choices)
   errors.check_open_unit('test_fraction', config.test_fraction)
   errors.check_at_least('seed', config.seed, 0)
   if config.split_seed is not None:
@@ -202,7 +203,8 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   filled = dict(num_examples=num_train)
   if config.delta is None:
     filled['delta'] = num_train**-config.delta_power
-  defaults = recipes.recipe(config.method, num_train=num_train)
+  defaults = recipes.recipe(config.method, num_train=num_train,
+                            dataset=config.dataset)
   for name, value in dataclasses.asdict(defaults).items():
     if getattr(config, name) is None:
       filled[name] = value
@@ -303,6 +305,7 @@ def num_available(config: TrainingConfig, num_examples: int) -> int:
 
 def train(
     configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
+    dataset: arrays.Dataset | None = None,
     on_plans: Callable[[list], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[TrainingResult]:
@@ -311,6 +314,7 @@ def train(
   Args:
     configs: one or more.
     data_dir: folder of the data sets.
+    dataset: the data set, if it is loaded already.
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called now and then with (steps done, steps in all).
 
@@ -324,7 +328,8 @@ def train(
         (config.fold is None) != (first.fold is None)):
       raise ValueError('runs trained together may differ in seed and epsilon '
                        'only, or in which fold they leave out')
-  dataset = registry.load(first.dataset, data_dir=data_dir)
+  if dataset is None:
+    dataset = registry.load(first.dataset, data_dir=data_dir)
   available = num_available(first, dataset.x.shape[0])
   configs = [resolve(c, num_available=available) for c in configs]
   plans = [make_plan(config) for config in configs]

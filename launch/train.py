@@ -55,7 +55,8 @@ _NUM_EXAMPLES = flags.DEFINE_string(
     'num_examples', None, 'Training records to use, at most those not held '
     'out (the default); a comma list sweeps.')
 _DEPTH = flags.DEFINE_string(
-    'depth', str(_DEFAULTS.depth), 'Hidden layers, >= 0; a comma list sweeps.')
+    'depth', None, 'Hidden layers, >= 0; a comma list sweeps. Default: 1. '
+    'What a search has selected for a data set comes before any default.')
 _SEED = flags.DEFINE_string(
     'seed', '0', 'Seed of split, initialisation, batches and noise, >= 0; a '
     'comma list sweeps. A known seed is for research: whoever knows it can '
@@ -80,19 +81,19 @@ _MICROBATCH_SIZE = flags.DEFINE_integer(
     'microbatch_size', None, 'Records whose gradients dp_sgd holds in memory '
     'at once. Default: the whole batch.')
 _WIDTH = flags.DEFINE_integer(
-    'width', _DEFAULTS.width, 'Units of every hidden layer.')
+    'width', None, 'Units of every hidden layer. Default: 16.')
 _ACTIVATION = flags.DEFINE_enum(
-    'activation', _DEFAULTS.activation, ['relu', 'sigmoid', 'tanh'],
-    'Of the hidden layers.')
+    'activation', None, ['relu', 'sigmoid', 'tanh'],
+    'Of the hidden layers. Default: tanh.')
 _TEMPERATURE = flags.DEFINE_float(
     'temperature', None, 'Divides the logits in the loss. Default: from the '
     'method.')
 _OPTIMIZER = flags.DEFINE_enum(
-    'optimizer', _DEFAULTS.optimizer, list(training.OPTIMIZERS),
-    'What uses the noisy gradient.')
+    'optimizer', None, list(training.OPTIMIZERS),
+    'What uses the noisy gradient. Default: sgd.')
 _SCHEDULE = flags.DEFINE_enum(
-    'schedule', _DEFAULTS.schedule, list(training.SCHEDULES),
-    'Of the learning rate.')
+    'schedule', None, list(training.SCHEDULES),
+    'Of the learning rate. Default: cosine.')
 _LEARNING_RATE = flags.DEFINE_float(
     'learning_rate', None, 'At the start. Default: from the method.')
 _CLIP_NORM = flags.DEFINE_float(
@@ -111,8 +112,8 @@ _LOGIT_CLIP = flags.DEFINE_float(
     'logit_clip', None, 'Lipschitz methods: bound of one record\'s cotangent '
     'at the logits. Default: from the method.')
 _ALLOCATION = flags.DEFINE_enum(
-    'allocation', _DEFAULTS.allocation, ['equal', 'global', 'optimal'],
-    'How the noise is split over the layers.')
+    'allocation', None, ['equal', 'global', 'optimal'],
+    'How the noise is split over the layers. Default: optimal.')
 
 _SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')
 

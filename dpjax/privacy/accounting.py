@@ -142,7 +142,8 @@ def composed_event(events: list[DpEvent]) -> DpEvent:
 
 
 def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
-            accountant: str = 'pld') -> float:
+            accountant: str = 'pld',
+            orders: tuple[float, ...] | None = None) -> float:
   """The epsilon for which `event` is (epsilon, delta)-DP; an upper bound.
 
   Args:
@@ -150,6 +151,7 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
     delta: in [1e-12, 1).
     adjacency: the neighbouring relation of the claim.
     accountant: 'pld' or 'rdp'.
+    orders: Renyi orders for 'rdp' to choose from; None for many.
 
   Returns:
     epsilon >= 0, infinite for a non-private event.
@@ -159,7 +161,8 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
       not cover under this adjacency.
   """
   check_delta(delta)
-  return float(_composed(event, adjacency, accountant).get_epsilon(delta))
+  ledger = _composed(event, adjacency, accountant, orders)
+  return float(ledger.get_epsilon(delta))
 
 
 def delta_for(event: DpEvent, *, target_epsilon: float,
@@ -264,7 +267,8 @@ def check_delta(value: float) -> None:
     raise ValueError(f'delta must lie in [{MIN_DELTA:g}, 1), got {value}')
 
 
-def _composed(event: DpEvent, adjacency: Adjacency, accountant: str):
+def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
+              orders: tuple[float, ...] | None = None):
   """A fresh accountant that has consumed `event`, or a one-line refusal."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
   event, relation = _with_pure_restated(event, adjacency), adjacency
@@ -278,9 +282,9 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str):
                 Adjacency.REPLACE_ONE)
   event = _with_pure_pairs(event, adjacency, relation, accountant)
   if accountant == 'rdp':
-    orders = _INTEGER_ORDERS
-    if _largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB:
-      orders = sorted(orders + _FRACTIONAL_ORDERS)
+    fine = _largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
+    orders = list(orders or sorted(
+        _INTEGER_ORDERS + (_FRACTIONAL_ORDERS if fine else [])))
     ledger = rdp.RdpAccountant(orders, _RELATIONS[relation])
   else:
     ledger = pld.PLDAccountant(_RELATIONS[relation])

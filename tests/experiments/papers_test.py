@@ -33,3 +33,30 @@ def test_place():
   place = papers.TABLE_5_4_PLACE
   assert (place.source, place.lines, place.item) == (
       '003', (1491, 1501), 'Table 5.4')
+
+
+def test_search_ranges():
+  """EXP-T5.2: seven lines, in the order of the table."""
+  assert [line.name for line in papers.TABLE_5_2] == [
+      'noise_multiplier', 'weight_norm', 'clip_norm', 'batch_size',
+      'learning_rate', 'num_groups', 'norm_alpha']
+  assert all(0 < line.low < line.high for line in papers.TABLE_5_2)
+  assert round(sum(line.high for line in papers.TABLE_5_2), 3) == 580.01
+
+
+def test_parameters_of_the_perceptrons():
+  """EXP-T5.3: 140 has one reading, 2120 none with a layer and all biases."""
+  shapes = dict(adult=(14, 2), android_permissions=(87, 2),
+                breast_cancer=(32, 2), default_credit=(24, 2),
+                dropout=(36, 3), german_credit=(20, 2), nursery=(8, 5))
+  assert {line.dataset: line.num_features for line in papers.TABLE_5_4} == {
+      name: features for name, (features, _) in shapes.items()}
+
+  def fits(count):
+    return {(name, width) for name, (features, classes) in shapes.items()
+            for width in range(1, 1000)
+            if (features + 1) * width + (width + 1) * classes == count}
+
+  least, most = papers.MLP_PARAMETERS
+  assert fits(least) == {('german_credit', 6)}
+  assert fits(most) == set()

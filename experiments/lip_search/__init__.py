@@ -1,0 +1,1 @@
+"""Hyperparameters of private training by Gaussian-process search."""

@@ -1,0 +1,200 @@
+"""Runs searches: trials, their scores, their price, and one look at the test.
+
+What is private and what is paid for (spec HPO-01, DP-21; erratum E30). The
+search sees the training part of one split only. A trial trains on all folds
+but one, for each fold, and counts the right answers on the folds left out;
+released is that count with Gaussian noise. A record is trained on in at most
+`_trainings` runs of a trial and validated once, so a trial costs that many
+training events and one Gaussian release of sensitivity 1; the Gaussian process
+is post-processing of the noisy scores. The next trial is chosen in view of
+them, hence `adaptive.adaptive_epsilon` over all that may be chosen.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import tree
+from dpjax.data import arrays
+from dpjax.data import registry
+from dpjax.privacy import accounting
+from dpjax.privacy import adaptive
+from dpjax.privacy.additive import GaussianMechanism
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.report import summary
+from experiments import papers
+from experiments import recipes
+from experiments import search
+from experiments import training
+from experiments.lip_search import space as spaces
+from experiments.lip_search import sweep
+
+_DELTAS = {line.dataset: line.delta for line in papers.TABLE_5_4}
+_ADJACENCY = Adjacency.ADD_OR_REMOVE_ONE
+# In right answers: little beside what a score varies by chance.
+_SCORE_NOISE = GaussianMechanism(record_norm=1.0, noise_multiplier=2.0,
+                                 adjacency=_ADJACENCY)
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  for number, setting in enumerate(settings):
+    dataset = registry.load(setting.dataset, data_dir=data_dir)
+    trials = find(setting, dataset,
+                  lambda share, n=number: progress(
+                      (n + share) / len(settings), setting.method))
+    yield setting, _rows(setting, dataset, trials)
+
+
+def find(setting: sweep.Setting, dataset: arrays.Dataset,
+         progress: Callable[[float], None]) -> list[search.Trial]:
+  """The trials of a search, in order; the first is the recipe's.
+
+  Private up to `charged_epsilon`: the scores are noisy.
+  """
+  space = _space(setting, dataset)
+  trials = []
+  while len(trials) < setting.num_trials:
+    if trials:
+      points = search.suggest(space, trials, seed=setting.seed)
+    else:
+      points = [spaces.to_point(space, _recipe(setting, dataset))]
+    for point in points:
+      trials.append(search.Trial(point, _score(setting, dataset, point,
+                                               number=len(trials))))
+    progress(len(trials) / setting.num_trials)
+    if not points:
+      break
+  return trials
+
+
+def charged_epsilon(setting: sweep.Setting,
+                    dataset: arrays.Dataset) -> float:
+  """The epsilon of a whole search and of one run of what it selects."""
+  return adaptive.adaptive_epsilon(
+      [(_events(setting, dataset, fold=0),
+        setting.num_trials * _trainings(setting)),
+       ([_SCORE_NOISE.event], setting.num_trials),
+       (_events(setting, dataset, fold=None), 1)],
+      delta=_DELTAS[setting.dataset], adjacency=_ADJACENCY)
+
+
+def _trainings(setting: sweep.Setting) -> int:
+  """The most runs of one trial that one record is trained on in."""
+  left_out = 1 if setting.folds == setting.num_folds else 0
+  return (setting.folds - left_out) * setting.repeats
+
+
+def _events(setting, dataset, *, fold) -> list[accounting.DpEvent]:
+  """What a run may cost: each batch size with each number of steps."""
+  sizes = spaces.batch_sizes(_num_train(setting, dataset, fold=0))
+  return [
+      training.make_plan(training.resolve(
+          _config(setting, fold=fold, num_steps=steps, batch_size=_batch_size(
+              setting, dataset, size, fold=fold)),
+          num_available=_num_train(setting, dataset, fold=fold))).event
+      for size in sizes for steps in setting.steps
+  ]
+
+
+def _batch_size(setting, dataset, size: float, *, fold) -> float:
+  """A size for the records of a fold, as the same share of all records."""
+  if fold is not None:
+    return size
+  whole = _num_train(setting, dataset, fold=None)
+  return min(size * whole / _num_train(setting, dataset, fold=0), float(whole))
+
+
+def _config(setting: sweep.Setting, **fields) -> training.TrainingConfig:
+  return training.TrainingConfig(
+      dataset=setting.dataset, method=setting.method, epsilon=setting.epsilon,
+      delta=_DELTAS[setting.dataset], adjacency=_ADJACENCY.value,
+      num_folds=setting.num_folds, split_seed=setting.split, **fields)
+
+
+def _num_train(setting, dataset, *, fold) -> int:
+  return training.num_available(_config(setting, fold=fold),
+                                dataset.x.shape[0])
+
+
+def _recipe(setting, dataset, *, fold: int | None = 0):
+  """The recipe for all data sets; what a search selected is not its start."""
+  return dataclasses.asdict(recipes.recipe(
+      setting.method, num_train=_num_train(setting, dataset, fold=fold)))
+
+
+def _space(setting, dataset):
+  return spaces.space(setting.method, steps=setting.steps,
+                      num_train=_num_train(setting, dataset, fold=0))
+
+
+def _score(setting, dataset, point, *, number: int) -> float:
+  """Share of right answers in cross-validation, noisy."""
+  results = training.train(
+      [_config(setting, fold=fold, seed=seed, **spaces.to_config(point))
+       for fold in range(setting.folds) for seed in range(setting.repeats)],
+      dataset=dataset)
+  right = sum(round(result.test_accuracy * result.num_test)
+              for result in results) / setting.repeats
+  digest = zlib.crc32(f'score {setting!r}'.encode())
+  key = jax.random.fold_in(jax.random.key(setting.seed), digest)
+  noisy = _SCORE_NOISE.release(jax.random.fold_in(key, number),
+                               jnp.float32(right))
+  return float(noisy) / (setting.folds * results[0].num_test)
+
+
+def _test(setting, dataset, fields) -> list[training.TrainingResult]:
+  """Runs on the whole training part, evaluated on the held-out part."""
+  return training.train([_config(setting, seed=seed, **fields)
+                         for seed in range(setting.num_tests)],
+                        dataset=dataset)
+
+
+def selected_fields(setting: sweep.Setting, dataset: arrays.Dataset,
+                    trials: Sequence[search.Trial]) -> tuple[int, dict]:
+  """The number of the chosen trial, and its fields on all training records."""
+  chosen = search.best(_space(setting, dataset), trials, seed=setting.seed)
+  fields = spaces.to_config(trials[chosen].point)
+  return chosen, fields | dict(batch_size=_batch_size(
+      setting, dataset, fields['batch_size'], fold=None))
+
+
+def _rows(setting, dataset, trials) -> list[records.Row]:
+  chosen, fields = selected_fields(setting, dataset, trials)
+  ours = _test(setting, dataset, fields)
+  theirs = _test(setting, dataset, _recipe(setting, dataset, fold=None))
+  accuracies = [np.array([result.test_accuracy for result in results])
+                for results in (ours, theirs)]
+  metrics = {f'score_{number:03d}': trial.score
+             for number, trial in enumerate(trials)}
+  metrics |= {'selected_trial': chosen,
+              'num_parameters': tree.count(ours[0].params),
+              'epsilon_search_ignored': ours[0].epsilon,
+              'sampling_prob': ours[0].plan.sampler.sampling_prob}
+  for name, values in zip(('selected', 'recipe'), accuracies, strict=True):
+    found = summary.summarise(values)
+    metrics[f'{name}_test_accuracy'] = found.mean
+    metrics[f'{name}_test_error'] = found.standard_error
+  metrics['p_value'] = summary.wilcoxon(
+      accuracies[0] - accuracies[1]).p_value
+  for name, value in fields.items():
+    if isinstance(value, str):
+      metrics[f'use_{name}_{value}'] = 1.0
+    elif name != 'batch_size':
+      metrics[f'use_{name}'] = value
+  epsilon = charged_epsilon(setting, dataset)
+  return [
+      records.Row(
+          seed=setting.seed, metric=metric, value=float(value),
+          n=ours[0].num_train, epsilon_requested=setting.epsilon,
+          epsilon=epsilon, epsilon_valid=True, delta=ours[0].config.delta,
+          adjacency=_ADJACENCY.value, accountant='rdp', method=setting.method,
+          dataset=setting.dataset)
+      for metric, value in metrics.items()
+  ]

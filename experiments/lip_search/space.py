@@ -1,0 +1,101 @@
+"""The space that is searched (spec EXP-T5.2), method by method."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments import search_space
+
+# Values whose change recompiles nothing more than any change does, and the
+# places of the budget: a noise multiplier is never among them.
+_COMMON = ('sgd_learning_rate', 'temperature', 'batch_size', 'num_steps',
+           'depth', 'width', 'activation', 'optimizer', 'schedule')
+_CLIPPED = (*_COMMON, 'clip_norm')
+_LIPSCHITZ = (*_COMMON, 'weight_norm', 'input_radius', 'hidden_radius',
+              'logit_clip', 'allocation')
+
+NAMES = {
+    'dp_sgd': _CLIPPED,
+    'lip_dp_sgd': _LIPSCHITZ,
+    'fix_lip_dp_sgd': _LIPSCHITZ,
+}
+"""What is searched for each method."""
+
+# A step of Adam is about as large as its rate in each coordinate, one of
+# momentum ten times its rate; so that one range does for all.
+_RATE_FACTORS = {'sgd': 1.0, 'momentum': 0.1, 'adam': 0.02}
+
+_DIMENSIONS = (
+    search_space.Real(name='sgd_learning_rate', low=0.1, high=10.0, log=True),
+    search_space.Real(name='temperature', low=0.1, high=2.0, log=True),
+    search_space.integers('depth', 0, 2),
+    search_space.Levels(name='width', values=(8, 16, 32, 64)),
+    search_space.Choice(name='activation', values=('tanh', 'relu')),
+    search_space.Choice(name='optimizer', values=tuple(_RATE_FACTORS)),
+    search_space.Choice(name='schedule', values=('cosine', 'constant')),
+    search_space.Real(name='clip_norm', low=0.1, high=4.0, log=True),
+    search_space.Real(name='weight_norm', low=1.0, high=15.0, log=True),
+    search_space.Real(name='input_radius', low=1.0, high=6.0, log=True),
+    search_space.Real(name='hidden_radius', low=1.0, high=6.0, log=True),
+    search_space.Real(name='logit_clip', low=0.05, high=1.4, log=True),
+    search_space.Choice(name='allocation',
+                        values=('optimal', 'equal', 'global')),
+)
+_FEW = 2048
+
+
+def batch_sizes(num_train: int) -> tuple[float, ...]:
+  """Expected batch sizes to choose from, of `num_train` records."""
+  if num_train < _FEW:
+    sizes = (num_train // 4, num_train // 2, num_train)
+  else:
+    sizes = (512, 1024, 2048)
+  return tuple(map(float, sizes))
+
+
+def space(method: str, *, num_train: int,
+          steps: tuple[int, ...]) -> search_space.Space:
+  """The dimensions for a method on `num_train` records.
+
+  Args:
+    method: a key of `NAMES`.
+    num_train: training records of a run.
+    steps: numbers of steps to choose from.
+  """
+  dimensions = {each.name: each for each in (
+      *_DIMENSIONS,
+      search_space.Levels(name='batch_size', values=batch_sizes(num_train)),
+      search_space.Levels(name='num_steps', values=steps))}
+  return tuple(dimensions[name] for name in NAMES[method])
+
+
+def to_config(point: search_space.Point) -> dict[str, Any]:
+  """The fields of a `TrainingConfig` that a point stands for."""
+  fields = dict(point)
+  rate = fields.pop('sgd_learning_rate')
+  fields['learning_rate'] = rate * _RATE_FACTORS[fields['optimizer']]
+  return fields
+
+
+def to_point(space_: search_space.Space,
+             fields: Mapping[str, Any]) -> search_space.Point:
+  """The point of the space that is closest to fields of a configuration."""
+  rate = fields['learning_rate'] / _RATE_FACTORS[fields['optimizer']]
+  return search_space.nearest(space_, {**fields, 'sgd_learning_rate': rate})
+
+
+def describe(name: str) -> str:
+  """The range of one hyperparameter in words; '-' if it is not searched."""
+  if name == 'batch_size':
+    return f'n/4, n/2, n; 512, 1024, 2048 from n = {_FEW}'
+  dimension = next((each for each in _DIMENSIONS if each.name == name), None)
+  if isinstance(dimension, search_space.Real):
+    return f'[{dimension.low:g}, {dimension.high:g}]'
+  if dimension is not None:
+    return ', '.join(map(str, dimension.values))
+  if name == 'learning_rate':
+    rates = next(each for each in _DIMENSIONS
+                 if each.name == 'sgd_learning_rate')
+    return '; '.join(f'[{rates.low * factor:g}, {rates.high * factor:g}] '
+                     f'for {optimizer}'
+                     for optimizer, factor in _RATE_FACTORS.items())
+  return '-'

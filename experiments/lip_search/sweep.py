@@ -1,0 +1,89 @@
+"""What to search for Table 5.2 of thesis 003, for the epsilons of Table 5.4.
+
+  python -m launch.sweep --experiment=lip_search --data_dir=data \
+    --output_dir=experiments/lip_search/results           all searches
+  python -m launch.report --experiment=lip_search
+  python -m experiments.lip_search.selected       writes results/selected.json,
+                                                  which `recipes` reads
+
+A setting is one whole search, a few minutes; `--shard=1/2` gives each of two
+processes half of them, and `--only=dataset=german_credit` those of one set.
+The noise multiplier is solved for epsilon, never searched. Trials are scored
+by cross-validation inside the training part of one split, whose held-out
+fifth is looked at once, after the choice.
+
+Expected: a few thousandths to two hundredths of accuracy over the recipes.
+"""
+
+import dataclasses
+
+from experiments import papers
+
+ARTEFACT = 'Table 5.2 of thesis 003: hyperparameters by Bayesian optimisation'
+COST = '0.7 h on 2 CPU cores'
+
+METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One search.
+
+  Attributes:
+    dataset: name.
+    method: name.
+    epsilon: of each run, as the table prints it; at its delta = 1/n.
+    num_trials: configurations to try; the first is that of the recipes.
+    num_folds: parts of the training records for cross-validation.
+    folds: how many of them are validated on.
+    repeats: runs on each, with noise of their own.
+    steps: numbers of steps to choose from.
+    num_tests: runs of the winner and of the recipe on the held-out part.
+    split: seed of the split into training and held-out part.
+    seed: of the search.
+  """
+  dataset: str
+  method: str
+  epsilon: float
+  num_trials: int
+  num_folds: int
+  folds: int
+  repeats: int
+  steps: tuple[int, ...]
+  num_tests: int
+  split: int
+  seed: int
+
+
+# What a search may take: a few hundred records need many runs for a score
+# that means something, tens of thousands need long ones.
+_TINY = dict(num_trials=40, folds=5, repeats=2, steps=(25, 50, 100, 200))
+_SMALL = dict(num_trials=30, folds=5, repeats=1, steps=(100, 200, 400))
+_LARGE = dict(num_trials=20, folds=2, repeats=1, steps=(200, 400, 800))
+BUDGETS = {
+    'breast_cancer': _TINY,
+    'german_credit': _TINY,
+    'dropout': _SMALL,
+    'nursery': _SMALL,
+    'adult': _LARGE,
+    'android_permissions': _LARGE,
+    'default_credit': _LARGE,
+}
+_EPSILONS = {line.dataset: line.epsilon for line in papers.TABLE_5_4}
+
+
+def _setting(dataset, method, **changes):
+  return Setting(dataset=dataset, method=method, epsilon=_EPSILONS[dataset],
+                 **{'num_folds': 5, 'num_tests': 10, 'split': 0, 'seed': 0,
+                    **BUDGETS[dataset], **changes})
+
+
+SETTINGS = tuple(_setting(dataset, method)
+                 for dataset in BUDGETS for method in METHODS)
+SMOKE = (_setting('breast_cancer', 'lip_dp_sgd', num_trials=2, folds=2,
+                  repeats=1, steps=(20,), num_tests=2),)
+
+TAGS = {
+    'small': lambda setting: BUDGETS[setting.dataset] is not _LARGE,
+    'large': lambda setting: BUDGETS[setting.dataset] is _LARGE,
+}
