@@ -240,4 +240,5 @@ def _affine_reach(layer, certificate: Array, radius: Scalar,
 
 def _root(radius: Scalar, multiplicity: float, sites: float) -> Scalar:
   """sqrt(multiplicity B^2 + sites), as a float where B is one."""
-  return (multiplicity * radius**2 + sites)**0.5
+  # A product of floats overflows to infinity, where a power raises.
+  return (multiplicity * radius * radius + sites)**0.5

@@ -15,7 +15,7 @@ from dpjax.lipschitz.pointwise import Ball
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = float(np.finfo(np.float32).max)**0.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -266,13 +266,20 @@ class Network:
 
     Raises:
       UnknownConstant: a layer without a finite constant; it is named.
-      ValueError: a bound beyond float32 with all norms at `weight_norm`.
+      ValueError: a bound whose square is beyond float32, with all norms at
+        `weight_norm`; or a network that has nothing to bound.
     """
+    errors.check_positive('weight_norm', weight_norm)
+    if not loss_lipschitz > 0:
+      raise ValueError('the Lipschitz constant of a loss must be > 0, got '
+                       f'{loss_lipschitz}')
     certificate = self.fill(weight_norm)
     bounds = self.gradient_bounds(certificate, loss_lipschitz=loss_lipschitz,
                                   rule=rule)
+    if not bounds:
+      raise ValueError('there is nothing to train: no layer has parameters')
     largest = max(jax.tree.leaves(bounds))
-    if not largest**2 < _LARGEST:
+    if not largest < _LARGEST:
       raise ValueError(f'the certified gradient bound {largest:.3g} of this '
                        'network overflows float32; lower weight_norm or depth, '
                        'or average residuals')

@@ -99,7 +99,7 @@ def gradient_bound(name: str, rule: WeightRule | None, cotangent: Scalar,
   bound = cotangent * factor if rule is None else rule.bound(cotangent, factor)
   if isinstance(bound, float) and not bound < float('inf'):
     raise UnknownConstant(
-        f'layer {name!r} has no finite gradient bound: no public radius for '
-        'what enters it, or no Lipschitz constant of a layer after it, is '
-        'known')
+        f'layer {name!r} has no finite gradient bound: there is no public '
+        'radius for what enters it, no Lipschitz constant of a layer or loss '
+        'after it, or the product overflows')
   return bound
