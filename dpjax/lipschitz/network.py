@@ -5,6 +5,7 @@ import dataclasses
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
@@ -15,6 +16,8 @@ from dpjax.lipschitz.pointwise import Ball
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
+# Squares of such entries can still be summed in float32.
+_LARGEST_ENTRY = 1e15
 _LARGEST = float(np.finfo(np.float32).max)**0.5
 
 
@@ -190,7 +193,8 @@ class Network:
     root: from records to logits.
     input_shape: of one record.
     input_radius: records are projected on this public l2 ball; None: they
-      are taken as they are, and nothing is known of their norm.
+      are taken as they are, entries beyond 1e15 as 1e15, and nothing is known
+      of their norm.
   """
   root: Chain
   input_shape: Shape
@@ -220,6 +224,9 @@ class Network:
       x = ball.in_ball(x, self.input_radius)
     elif isinstance(x, ball.BallRecords):
       x = x.values
+    else:
+      # Or a finite record overflows inside, and its NaN spoils every sum.
+      x = jnp.clip(x, -_LARGEST_ENTRY, _LARGEST_ENTRY)
     return self.root.apply(params, x, context)
 
   def constrain(self, params: Params,
