@@ -124,6 +124,11 @@ class Residual:
   shortcut: Chain
   averaged: bool = False
 
+  def __post_init__(self):
+    if self.branch.name == self.shortcut.name:
+      raise ValueError(f'branch and shortcut of {self.name!r} share the name '
+                       f'{self.branch.name!r}')
+
   def output_shape(self, shape: Shape) -> Shape:
     """That of both sides, which must agree."""
     left = self.branch.output_shape(shape)
@@ -206,6 +211,7 @@ class Network:
     if len(self.root.output_shape(self.input_shape)) != 1:
       raise ValueError('a network puts out vectors of logits, this one '
                        f'{list(self.root.output_shape(self.input_shape))}')
+    self.adaptive_balls()
 
   def init(self, key: PRNGKey) -> Params:
     """Initial parameters, nested dicts by name."""
@@ -297,10 +303,16 @@ class Network:
     return fill_layers(shapes, float(value))
 
   def adaptive_balls(self) -> Mapping[str, Ball]:
-    """Balls whose radius is to be learnt, by name."""
+    """Balls whose radius is to be learnt, by name; refuses equal names."""
     found = {}
-    _walk(self.root, lambda node: found.update({node.name: node}) if getattr(
-        node, 'adaptive', False) else None)
+
+    def visit(node):
+      if getattr(node, 'adaptive', False):
+        if node.name in found:
+          raise ValueError(f'two adaptive balls share the name {node.name!r}')
+        found[node.name] = node
+
+    _walk(self.root, visit)
     return found
 
 
