@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from dpjax import errors
 from dpjax.lipschitz import convolution
 from dpjax.lipschitz import norms
 from dpjax.lipschitz import node as nodes
@@ -40,6 +41,10 @@ class Dense:
   use_bias: bool = True
   bias_norm: float | None = None
   kernel_init: nn.initializers.Initializer = _LECUN
+
+  def __post_init__(self):
+    errors.check_at_least(f'width of {self.name!r}', self.width, 1)
+    _check_bias_norm(self)
 
   def output_shape(self, shape: Shape) -> Shape:
     """[width]; refuses anything but vectors."""
@@ -109,12 +114,16 @@ class Conv:
   bias_norm: float | None = None
   kernel_init: nn.initializers.Initializer = _LECUN
 
+  def __post_init__(self):
+    errors.check_at_least(f'channels of {self.name!r}', self.channels, 1)
+    _check_bias_norm(self)
+
   def geometry(self, shape: Shape) -> convolution.ConvShape:
-    """Where the kernel is applied; refuses anything but images."""
-    if len(shape) != 3:
-      raise ValueError(f'{self.name!r} takes images [h, w, c], got records of '
-                       f'shape {list(shape)}')
-    return convolution.ConvShape(shape[:2], self.strides, self.padding)
+    """Where the kernel is applied; refuses images that it does not fit."""
+    _check_image(self, shape)
+    found = convolution.ConvShape(shape[:2], self.strides, self.padding)
+    convolution.check_shape((*self.kernel_size, shape[2], self.channels), found)
+    return found
 
   def output_shape(self, shape: Shape) -> Shape:
     """[h_out, w_out, c_out]."""
@@ -173,8 +182,12 @@ class Affine:
   bias_norm: float | None = None
   use_bias: bool = dataclasses.field(default=True, init=False)
 
+  def __post_init__(self):
+    _check_bias_norm(self)
+
   def output_shape(self, shape: Shape) -> Shape:
-    """The same."""
+    """The same; refuses anything but images."""
+    _check_image(self, shape)
     return shape
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
@@ -204,6 +217,17 @@ class Affine:
     factor = _root(radius, 1.0, float(math.prod(shape[:2])))
     return (cotangent * certificate,
             nodes.gradient_bound(self.name, rule, cotangent, factor))
+
+
+def _check_bias_norm(layer) -> None:
+  if layer.bias_norm is not None:
+    errors.check_positive(f'bias_norm of {layer.name!r}', layer.bias_norm)
+
+
+def _check_image(layer, shape: Shape) -> None:
+  if len(shape) != 3:
+    raise ValueError(f'{layer.name!r} takes images [h, w, c], got records of '
+                     f'shape {list(shape)}')
 
 
 def _with_bias(layer, kernel: Array, width: int) -> Params:

@@ -105,12 +105,15 @@ def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
 
   Args:
     margin: positive.
-    num_classes: c.
+    num_classes: c; logits of another number are refused when traced.
   """
   errors.check_positive('margin', margin)
   errors.check_at_least('num_classes', num_classes, 2)
 
   def values(logits, labels):
+    if logits.shape[-1] != num_classes:
+      raise ValueError(f'the hinge loss of {num_classes} classes got '
+                       f'{logits.shape[-1]} logits')
     hit = _onehot(labels, logits)
     own = jnp.sum(logits * hit, -1, keepdims=True)
     terms = jnp.maximum(0.0, margin - own + logits) * (1 - hit)

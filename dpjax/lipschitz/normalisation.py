@@ -43,6 +43,8 @@ def standard(kind: str, *, num_groups: int | None = None,
                      'no bound holds for one of them; use group normalisation')
   errors.check_choice('kind', kind, KINDS)
   errors.check_positive('kappa', kappa)
+  if kind == 'group':
+    errors.check_at_least('num_groups', num_groups, 1)
 
   def function(x):
     groups = {'layer': 1, 'instance': x.shape[-1], 'group': num_groups}[kind]

@@ -23,9 +23,7 @@ def _pooled(window: Pair, strides: Pair):
     errors.check_at_least('stride', stride, 1)
 
   def shape_of(shape: Shape) -> Shape:
-    if len(shape) != 3:
-      raise ValueError('a pool takes images [h, w, c], got records of shape '
-                       f'{list(shape)}')
+    _check_image(shape)
     if any(k > n for k, n in zip(window, shape[:2], strict=True)):
       raise ValueError(f'a window of {list(window)} does not fit into an image '
                        f'of {list(shape[:2])}')
@@ -33,6 +31,13 @@ def _pooled(window: Pair, strides: Pair):
         shape[:2], window, strides, strict=True)), shape[2])
 
   return shape_of
+
+
+def _check_image(shape: Shape) -> Shape:
+  if len(shape) != 3:
+    raise ValueError('a pool takes images [h, w, c], got records of shape '
+                     f'{list(shape)}')
+  return shape
 
 
 def max_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
@@ -72,4 +77,4 @@ def global_average_pool(*, name: str = 'global_average_pool') -> Fixed:
   return Fixed(
       name=name, function=lambda x: jnp.mean(x, (1, 2)), lipschitz=constant,
       ceiling=lambda radius, shape: constant(shape) * radius,
-      shape_of=lambda shape: shape[2:])
+      shape_of=lambda shape: _check_image(shape)[2:])
