@@ -16,6 +16,9 @@ from dpjax.lipschitz.rules import RecordNorms, WeightRule
 from dpjax.typing import Array
 
 _HIGHEST = jax.lax.Precision.HIGHEST
+_UNIT_ROUNDOFF = 2.0**-24
+# Squares of what is beside norms above lose too much to underflow.
+_LARGEST_NORM = 1e10
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -93,8 +96,8 @@ def _conv_backward(shape, rule, residuals, cotangent):
     x, cotangent, weights = _weigh(
         rule, x, cotangent,
         lambda squares: jnp.sqrt(multiplicity * squares + sites),
-        lambda x, cotangent: _conv_gradient_norms(
-            x, kernel, cotangent, shape, bias is not None))
+        lambda x, cotangent, ceilings: _conv_gradient_norms(
+            x, kernel, cotangent, ceilings, shape, bias is not None))
   of_kernel, = jax.vjp(lambda kernel: apply(x, kernel), kernel)[1](cotangent)
   of_bias = None if bias is None else jnp.einsum('bhwc,b->c', cotangent,
                                                  weights)
@@ -104,12 +107,23 @@ def _conv_backward(shape, rule, residuals, cotangent):
 conv.defvjp(_conv_forward, _conv_backward)
 
 
-def _conv_gradient_norms(x, kernel, cotangent, shape, has_bias) -> Array:
-  """Norms [b] of the gradients, from the windows of each record.
+def _conv_gradient_norms(x, kernel, cotangent, ceilings, shape,
+                         has_bias) -> Array:
+  """Upper bounds [b] of the gradients' norms, from the windows of each record.
 
   With U the windows [sites, k] and D the cotangents [sites, c], the squared
   norm is that of U^T D, or the inner product of U U^T and D D^T, whichever is
-  smaller to form.
+  smaller to form. Either may cancel to rounding errors of what was summed, at
+  most n 2^-24 of `ceilings` for n terms, and so may the gradient itself: that
+  much is added, for both.
+
+  Args:
+    x: [b, h, w, c_in].
+    kernel: of the shape of the gradients.
+    cotangent: [b, h_out, w_out, c_out].
+    ceilings: [b] >= ||U|| ||D|| in Frobenius norms.
+    shape: of the convolution.
+    has_bias: whether the gradient in a bias is a part.
   """
   windows = convolution.windows(x, kernel.shape[:2], shape)
   rows = cotangent.reshape((cotangent.shape[0], -1, cotangent.shape[-1]))
@@ -118,14 +132,16 @@ def _conv_gradient_norms(x, kernel, cotangent, shape, has_bias) -> Array:
     first = jnp.einsum('bsk,btk->bst', windows, windows, precision=_HIGHEST)
     second = jnp.einsum('bsc,btc->bst', rows, rows, precision=_HIGHEST)
     squares = jnp.einsum('bst,bst->b', first, second, precision=_HIGHEST)
+    terms = windows.shape[-1] + rows.shape[-1] + sites**2
+    squares = (jnp.maximum(squares, 0.0)
+               + terms * _UNIT_ROUNDOFF * jnp.square(ceilings))
   else:
     products = jnp.einsum('bsk,bsc->bkc', windows, rows, precision=_HIGHEST)
     squares = jnp.einsum('bkc,bkc->b', products, products, precision=_HIGHEST)
   if has_bias:
     sums = jnp.einsum('bsc->bc', rows)
     squares = squares + jnp.einsum('bc,bc->b', sums, sums, precision=_HIGHEST)
-  # The Gram form can round to a little below zero.
-  return jnp.sqrt(jnp.maximum(squares, 0.0))
+  return jnp.sqrt(squares) + 2 * sites * _UNIT_ROUNDOFF * ceilings
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -158,11 +174,12 @@ def _scale_shift_backward(rule, residuals, cotangent):
     largest = jnp.max(jnp.einsum('bhwc,bhwc->bc', x, x, precision=_HIGHEST), 1)
     sites = math.prod(x.shape[1:3])
 
-    def norms(x, cotangent):
+    def norms(x, cotangent, ceilings):
       of_scale = jnp.einsum('bhwc,bhwc->bc', x, cotangent, precision=_HIGHEST)
       of_shift = jnp.einsum('bhwc->bc', cotangent)
-      return jnp.sqrt(jnp.einsum('bc,bc->b', of_scale, of_scale) +
-                      jnp.einsum('bc,bc->b', of_shift, of_shift))
+      squares = (jnp.einsum('bc,bc->b', of_scale, of_scale) +
+                 jnp.einsum('bc,bc->b', of_shift, of_shift))
+      return jnp.sqrt(squares) + 2 * sites * _UNIT_ROUNDOFF * ceilings
 
     x, cotangent, weights = _weigh(
         rule, x, cotangent, lambda squares: jnp.sqrt(largest + sites), norms)
@@ -176,18 +193,25 @@ scale_shift.defvjp(_scale_shift_forward, _scale_shift_backward)
 def _weigh(rule, x, cotangent, factors, gradient_norms):
   """(weighted x, cotangent, weights); records that overflow become zero.
 
-  `gradient_norms(x, cotangent)` is None where the norm of a gradient is the
-  product of its factor and the norm of the cotangent.
+  `gradient_norms(x, cotangent, ceilings)` is None where the norm of a gradient
+  is the product of its factor and the norm of the cotangent, its ceiling.
   """
   squares, energies = _squared_norms(x), _squared_norms(cotangent)
   usable = jnp.isfinite(squares) & jnp.isfinite(energies)
   x, cotangent = _only(usable, x), _only(usable, cotangent)
   squares, energies = (jnp.where(usable, v, 0.0) for v in (squares, energies))
   factor, length = factors(squares), jnp.sqrt(energies)
-  norms = RecordNorms(
-      inputs=jnp.sqrt(squares), factors=factor, cotangents=length,
-      gradients=lambda: (factor * length if gradient_norms is None else
-                         gradient_norms(x, cotangent)))
+  inputs = jnp.sqrt(squares)
+
+  def gradients():
+    found = factor * length
+    if gradient_norms is not None:
+      found = jnp.minimum(found, gradient_norms(x, cotangent, found))
+    known = jnp.maximum(inputs, length) < _LARGEST_NORM
+    return jnp.where(known, found, jnp.inf)
+
+  norms = RecordNorms(inputs=inputs, factors=factor, cotangents=length,
+                      gradients=gradients)
   weights = jnp.where(usable, rule.weights(norms), 0.0)
   return x * _rows(weights, x), cotangent, weights
 

@@ -25,7 +25,9 @@ class RecordNorms(NamedTuple):
     factors: an upper bound of the norm of the Jacobian in the parameters at
       x_i, biases included.
     cotangents: ||delta_i||_2 at the layer's output.
-    gradients: () -> norms of the gradients J_i^T delta_i.
+    gradients: () -> norms of the gradients J_i^T delta_i, rounded up by what
+      may have cancelled; infinite where ||x_i|| or ||delta_i|| is above 1e10,
+      which float32 cannot tell.
   """
   inputs: Array
   factors: Array
