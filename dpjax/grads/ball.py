@@ -59,15 +59,15 @@ def project_ball(x: Array, radius: Array | float) -> Array:
 
   Args:
     x: [b, ...]; each of the b records is projected on its own.
-    radius: public; a scalar array where it adapts.
+    radius: public; of a traced one, NaN gives NaN and not what is outside.
   """
-  if isinstance(radius, (int, float)):
+  if not isinstance(radius, jax.Array):
     errors.check_positive('radius', radius)
   flat = x.reshape((x.shape[0], math.prod(x.shape[1:])))
   # A contraction is fastest on CPU; HIGHEST keeps accelerators in float32.
   squares = jnp.einsum('bi,bi->b', flat, flat,
                        precision=jax.lax.Precision.HIGHEST)
-  outside = squares > radius**2
+  inside = squares <= radius**2
   scale = jnp.where(
-      outside, radius * jax.lax.rsqrt(jnp.where(outside, squares, 1.0)), 1.0)
+      inside, 1.0, radius * jax.lax.rsqrt(jnp.where(inside, 1.0, squares)))
   return (flat * scale[:, None]).reshape(x.shape)
