@@ -3,6 +3,7 @@
 import math
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from dpjax import errors
@@ -66,7 +67,8 @@ def average_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
   shape_of = _pooled(window, strides)
   constant = math.sqrt(_overlap(window, strides) / math.prod(window))
   return Fixed(
-      name=name, function=lambda x: nn.avg_pool(x, window, strides),
+      name=name, function=lambda x: nn.pool(
+          x, 0.0, jax.lax.add, window, strides, 'VALID') / math.prod(window),
       lipschitz=lambda shape: constant,
       ceiling=lambda radius, shape: constant * radius, shape_of=shape_of)
 
