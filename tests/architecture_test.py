@@ -22,18 +22,6 @@ _ALLOWED = {
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'report': set(),
 }
-<<<<<<< HEAD
-=======
-_ORDER = {
-    'privacy': 'notions adjacency accounting adaptive blocks mechanism '
-               'additive',
-    'grads': 'ball bounder clipping per_example privatizer',
-    'lipschitz': 'norms layers losses bounds projection bounder',
-    'models': 'model mlp',
-    'train': 'plan methods state step loop evaluate',
-    'audit': 'bounds claims whitebox',
-}
->>>>>>> 3999e44 (Search for hyperparameters: folds, noisy scores, adaptive account, selected values for recipes)
 _PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
 _CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(
     (_ROOT / 'launch').rglob('*.py'))
