@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-  """Defaults of one method; see `training.TrainingConfig` for the fields."""
+  """Defaults of one method; the fields are those of `TrainingConfig`."""
   num_steps: int
   batch_size: float
   learning_rate: float
@@ -41,28 +41,42 @@ SELECTED = (pathlib.Path(__file__).parent / 'lip_search' / 'results' /
 _LEARNING_RATES = {
     'sgd': 1.0,
     'dp_sgd': 2.0,
+    'dp_sgd_per_layer': 2.0,
+    'dp_sgd_automatic': 1.0,
+    'dp_sgd_adaptive': 2.0,
+    'layer_clipped': 2.0,
     'lip_dp_sgd': 0.8,
     'fix_lip_dp_sgd': 0.8,
+    'lip_normalised': 2.0,
+    'lip_propagated': 0.8,
+    'lip_norm': 0.8,
+    'lip_adaptive': 0.8,
+    'lip_printed': 0.8,
+    'bassily': 0.8,
 }
 # With bounded weights the logits are small; dividing them by a half lets a
 # record count as settled, and its cotangent fade, at smaller weights.
-_TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5}
+_TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5,
+                 'lip_propagated': 0.5, 'lip_adaptive': 0.5}
 _SMALL = 2000
 _TINY = 600
 _MOST_RECORDS = 1024
 
 
-def recipe(method: str, *, num_train: int,
-           dataset: str | None = None) -> Recipe:
+def recipe(method: str, *, num_train: int, dataset: str | None = None,
+           images: bool = False) -> Recipe:
   """The defaults of `method` on `num_train` records.
 
   Args:
-    method: a name of `training.METHODS`.
+    method: a name of `configuration.METHODS`.
     num_train: n.
     dataset: whose selected values to use, if there are any for this method,
       found with at least half and at most twice as many records; None for
       those that are for all data sets.
+    images: whether records are images.
   """
+  if images:
+    return _of_images(method, num_train)
   general = _general(method, num_train)
   found = _read(SELECTED).get(dataset, {}).get(method)
   if not found or not 0.5 <= num_train / found['num_train'] <= 2:
@@ -90,7 +104,17 @@ def _general(method: str, num_train: int) -> Recipe:
   return Recipe(
       num_steps=100 if num_train < _SMALL else 400,
       batch_size=float(batch_size),
+      depth=0 if method == 'bassily' else 1,
       temperature=_TEMPERATURES.get(method, 1.0), **changes)
+
+
+def _of_images(method: str, num_train: int) -> Recipe:
+  """For the ConvNet: ReLU, larger balls, a hidden layer of 128 units."""
+  table = _general(method, num_train)
+  return dataclasses.replace(
+      table, depth=2, width=128, activation='relu', input_radius=10.0,
+      hidden_radius=5.0, weight_norm=1.5,
+      batch_size=float(max(1, min(num_train // 4, _MOST_RECORDS))))
 
 
 @functools.cache

@@ -18,8 +18,9 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train import loop
 from dpjax.train.plan import TrainingPlan
+from experiments import building
 from experiments import recipes
-from experiments import training
+from experiments import configuration
 
 
 class StepTime(NamedTuple):
@@ -40,7 +41,7 @@ class StepTime(NamedTuple):
 def measure(*, num_examples: int, num_features: int, batch_size: float,
             depth: int, width: int, num_steps: int, rounds: int,
             num_runs: int = 1,
-            methods: Sequence[str] = training.METHODS) -> list[StepTime]:
+            methods: Sequence[str] = configuration.METHODS) -> list[StepTime]:
   """Times methods in turn on synthetic records, the first as the unit.
 
   Args:
@@ -78,7 +79,7 @@ def _synthetic(num_examples: int, num_features: int) -> arrays.Dataset:
 
 def _config(method, num_examples, batch_size, depth, width, num_steps):
   recipe = recipes.recipe(method, num_train=num_examples)
-  return training.TrainingConfig(
+  return configuration.TrainingConfig(
       dataset='synthetic', method=method, num_examples=num_examples,
       **{**dataclasses.asdict(recipe), 'batch_size': batch_size,
          'num_steps': num_steps, 'depth': depth, 'width': width})
@@ -92,13 +93,13 @@ def _time_chunks(config, dataset, num_runs: int) -> tuple[float, float]:
                              batch_size=config.batch_size),
       num_steps=config.num_steps, noise_multiplier=2.0 if private else None,
       adjacency=Adjacency.ADD_OR_REMOVE_ONE)
-  model = training.make_model(config, dataset)
+  model = building.make_model(config, dataset)
   rows = jnp.arange(config.num_examples, dtype=jnp.int32)
   stamps = []
   result = loop.fit(
       jax.random.split(jax.random.key(0), num_runs), plans=[plan] * num_runs,
-      model=model, method=training.make_method(config, model),
-      optimizer=training.make_optimizer(config),
+      model=model, method=building.make_method(config, model),
+      optimizer=building.make_optimizer(config),
       records=dataset.records,
       rows=jnp.tile(rows[None], (num_runs, 1)),
       on_progress=lambda done, total: stamps.append(

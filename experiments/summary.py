@@ -12,6 +12,7 @@ import numpy as np
 
 from dpjax import tree
 from dpjax.report import files
+from experiments import configuration
 from experiments import environment as environments
 from experiments import training
 
@@ -37,7 +38,7 @@ def summarize(result: training.TrainingResult,
       'num_test': result.num_test,
       'epsilon_requested': config.epsilon if private else None,
       'epsilon': result.epsilon if private else None,
-      'epsilon_valid': True,
+      'epsilon_valid': result.epsilon_valid,
       'epsilon_rdp': _second_opinion(result),
       'delta': config.delta if private else None,
       'adjacency': config.adjacency,
@@ -77,7 +78,7 @@ def _second_opinion(result: training.TrainingResult) -> float | None:
 
 
 def find(folder: pathlib.Path,
-         config: training.TrainingConfig) -> dict[str, Any] | None:
+         config: configuration.TrainingConfig) -> dict[str, Any] | None:
   """The summary in `folder`, if it is of this configuration.
 
   Args:

@@ -31,6 +31,7 @@ from experiments import environment as environments
 from experiments import progress as progress_lib
 from experiments import selection
 from experiments import summary as summaries
+from experiments import configuration
 from experiments import training
 from launch import errors
 from launch import flags as shared
@@ -38,14 +39,14 @@ from launch import flags as shared
 for _name in ('output_dir', 'data_dir', 'traceback'):
   flags.declare_key_flag(_name)
 
-_DEFAULTS = training.TrainingConfig(dataset='', method='')
+_DEFAULTS = configuration.TrainingConfig(dataset='', method='')
 
 _DATASET = flags.DEFINE_string(
     'dataset', 'breast_cancer', 'Name of the data set: adult, '
     'android_permissions, breast_cancer, default_credit, dropout, '
-    'german_credit or nursery.')
+    'german_credit or nursery; images: cifar10, digits, fashion_mnist, mnist.')
 _METHOD = flags.DEFINE_string(
-    'method', 'dp_sgd', f'One of {", ".join(training.METHODS)}.')
+    'method', 'dp_sgd', f'One of {", ".join(configuration.METHODS)}.')
 _EPSILON = flags.DEFINE_string(
     'epsilon', '1', 'Privacy budget, > 0; a comma list sweeps.')
 _DELTA = flags.DEFINE_string(
@@ -89,10 +90,10 @@ _TEMPERATURE = flags.DEFINE_float(
     'temperature', None, 'Divides the logits in the loss. Default: from the '
     'method.')
 _OPTIMIZER = flags.DEFINE_enum(
-    'optimizer', None, list(training.OPTIMIZERS),
+    'optimizer', None, list(configuration.OPTIMIZERS),
     'What uses the noisy gradient. Default: sgd.')
 _SCHEDULE = flags.DEFINE_enum(
-    'schedule', None, list(training.SCHEDULES),
+    'schedule', None, list(configuration.SCHEDULES),
     'Of the learning rate. Default: cosine.')
 _LEARNING_RATE = flags.DEFINE_float(
     'learning_rate', None, 'At the start. Default: from the method.')
@@ -111,6 +112,42 @@ _HIDDEN_RADIUS = flags.DEFINE_float(
 _LOGIT_CLIP = flags.DEFINE_float(
     'logit_clip', None, 'Lipschitz methods: bound of one record\'s cotangent '
     'at the logits. Default: from the method.')
+_MODEL = flags.DEFINE_enum(
+    'model', None, list(configuration.MODELS), 'mlp for tables (default), '
+    'convnet (default), wide_resnet or resnet for images.')
+_RESIDUAL = flags.DEFINE_enum(
+    'residual', _DEFAULTS.residual, list(configuration.RESIDUALS),
+    'Residual networks: whether sums of branches are halved. Plain sums double '
+    'certified bounds at every block.')
+_NUM_GROUPS = flags.DEFINE_integer(
+    'num_groups', _DEFAULTS.num_groups, 'Image models: channel groups of '
+    'normalisations.')
+_ALPHA = flags.DEFINE_float(
+    'alpha', _DEFAULTS.alpha, 'lip_norm: least standard deviation that '
+    'normalisations divide by; their Lipschitz constant is 1/alpha.')
+_BIAS_NORM = flags.DEFINE_float(
+    'bias_norm', _DEFAULTS.bias_norm, 'lip_propagated: l2 bound of biases.')
+_WEIGHTS = flags.DEFINE_enum(
+    'weights', _DEFAULTS.weights, list(configuration.WEIGHTS),
+    'What kernels are: free parameters, or a function of them.')
+_FLOOR = flags.DEFINE_float(
+    'floor', _DEFAULTS.floor, 'lip_normalised: least divisor of a record\'s '
+    'gradient.')
+_TARGET_QUANTILE = flags.DEFINE_float(
+    'target_quantile', _DEFAULTS.target_quantile, 'Adaptive methods: share of '
+    'records that should lie within the radius, in (0, 1).')
+_COUNT_NOISE = flags.DEFINE_float(
+    'count_noise', _DEFAULTS.count_noise, 'Adaptive methods: noise on each '
+    'count, as a share of the expected batch size.')
+_VIEWS = flags.DEFINE_integer(
+    'views', _DEFAULTS.views, 'Images: augmented views (crop and flip) of each '
+    'record in each step.')
+_AVERAGE = flags.DEFINE_enum(
+    'average', _DEFAULTS.average, list(configuration.AVERAGES),
+    'Which average of the parameters is evaluated and written.')
+_ALLOW_UNSOUND = flags.DEFINE_bool(
+    'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
+    'printed, is not private. Its summary carries epsilon_valid = false.')
 _ALLOCATION = flags.DEFINE_enum(
     'allocation', None, ['equal', 'global', 'optimal'],
     'How the noise is split over the layers. Default: optimal.')
@@ -146,9 +183,9 @@ def _delta() -> dict[str, float]:
     raise ValueError(f'--delta must be a number or 1/n, got {text!r}') from None
 
 
-def _configs() -> list[training.TrainingConfig]:
+def _configs() -> list[configuration.TrainingConfig]:
   """The configurations that the flags ask for, checked."""
-  base = training.TrainingConfig(
+  base = configuration.TrainingConfig(
       dataset=_DATASET.value, method=_METHOD.value,
       adjacency=_ADJACENCY.value, accountant=_ACCOUNTANT.value,
       num_steps=_NUM_STEPS.value, batch_size=_BATCH_SIZE.value,
@@ -159,19 +196,24 @@ def _configs() -> list[training.TrainingConfig]:
       learning_rate=_LEARNING_RATE.value, clip_norm=_CLIP_NORM.value,
       weight_norm=_WEIGHT_NORM.value, input_radius=_INPUT_RADIUS.value,
       hidden_radius=_HIDDEN_RADIUS.value, logit_clip=_LOGIT_CLIP.value,
-      allocation=_ALLOCATION.value, **_delta())
+      allocation=_ALLOCATION.value, model=_MODEL.value,
+      residual=_RESIDUAL.value, num_groups=_NUM_GROUPS.value,
+      alpha=_ALPHA.value, bias_norm=_BIAS_NORM.value, weights=_WEIGHTS.value,
+      floor=_FLOOR.value, target_quantile=_TARGET_QUANTILE.value,
+      count_noise=_COUNT_NOISE.value, views=_VIEWS.value,
+      average=_AVERAGE.value, allow_unsound=_ALLOW_UNSOUND.value, **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),
            _numbers('seed', _SEED.value, int)]
   return [
-      training.check(dataclasses.replace(
+      configuration.check(dataclasses.replace(
           base, **dict(zip(_SWEPT, values, strict=True))))
       for values in itertools.product(*swept)
   ]
 
 
-def _folders(configs: Sequence[training.TrainingConfig],
+def _folders(configs: Sequence[configuration.TrainingConfig],
              output_dir: str) -> list[pathlib.Path]:
   """The folder of each run: output_dir itself if there is one run only."""
   root = pathlib.Path(output_dir)
@@ -196,6 +238,9 @@ def _announce(config, plan) -> None:
   if plan.noise_multiplier is None:
     print(f'{what}: not private (epsilon = inf)')
     return
+  if config.method == 'lip_printed':
+    print(f'{what}: NOT private; it claims epsilon {config.epsilon:g}')
+    return
   print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
         f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
@@ -205,7 +250,7 @@ def _announce(config, plan) -> None:
           'one record at random would be as private', file=sys.stderr)
 
 
-def _run(configs: Sequence[training.TrainingConfig],
+def _run(configs: Sequence[configuration.TrainingConfig],
          folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
   """Trains what is not there yet; returns the summaries of all."""
   found = [summaries.find(folder, config)

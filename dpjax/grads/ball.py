@@ -44,6 +44,14 @@ def project_records(x: Array, radius: float) -> BallRecords:
   return BallRecords(project_ball(clean, radius), finite, radius)
 
 
+def merge_views(x: Array | BallRecords) -> Array | BallRecords:
+  """[b, A, ...] features, or records of a ball, as b A rows."""
+  if not isinstance(x, BallRecords):
+    return x.reshape((-1,) + x.shape[2:])
+  return BallRecords(x.values.reshape((-1,) + x.values.shape[2:]),
+                     jnp.repeat(x.finite, x.values.shape[1]), x.radius)
+
+
 def in_ball(x: Array | BallRecords, radius: float) -> Array:
   """The features [b, ...], projected unless their type says they were."""
   if not isinstance(x, BallRecords):

@@ -225,7 +225,15 @@ class Network:
 
   def apply(self, params: Params, x: Array | ball.BallRecords,
             context: Context = Context()) -> Array:
-    """Logits [b, c] of records [b, *input_shape], prepared or not."""
+    """Logits [b, c] of records [b, *input_shape], prepared or not.
+
+    Of records in A views, [b, A, *input_shape], logits are [b, A, c]; each
+    view is a row of its own to every layer (REG-04).
+    """
+    values = x.values if isinstance(x, ball.BallRecords) else x
+    if values.ndim == len(self.input_shape) + 2:
+      logits = self.apply(params, ball.merge_views(x), context)
+      return logits.reshape((*values.shape[:2], -1))
     if self.input_radius is not None:
       x = ball.in_ball(x, self.input_radius)
     elif isinstance(x, ball.BallRecords):

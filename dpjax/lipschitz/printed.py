@@ -6,7 +6,6 @@ not valid. E1 says why: dividing by the largest input norm of the batch makes
 one record's influence grow with the batch.
 """
 
-import jax
 import jax.numpy as jnp
 
 from dpjax.grads import per_example
@@ -39,7 +38,11 @@ def as_printed(network: Network, loss: LipschitzLoss, *,
   """The sums and the *claimed* sensitivities of Algorithm 8, line 5.
 
   Delta_k = tau * product over i >= k of c_i: the layer's own norm is in (E3),
-  biases are out (E6). No guarantee follows.
+  biases are out (E6). Stated over the root of the number of layers, so that an
+  equal split of the noise gives each layer sigma Delta_k while the accountant
+  is told of one mechanism of multiplier sigma, as printed (E2). The divisor of
+  the mean is the expected batch size, not the realised one (E4). No guarantee
+  follows from any of it.
 
   Args:
     network: a chain of dense layers with names in order.
@@ -66,6 +69,7 @@ def as_printed(network: Network, loss: LipschitzLoss, *,
     for name in reversed(sorted(certificate)):
       product = product * certificate[name]
       claimed[name] = product
-    return jax.tree.map(lambda bound: jnp.asarray(bound, jnp.float32), claimed)
+    root = len(claimed)**0.5
+    return {name: bound / root for name, bound in claimed.items()}
 
   return GradientBounder(sums, l2_sensitivity)

@@ -18,6 +18,7 @@ _HE = nn.initializers.he_normal()
 def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
             channels: tuple[int, ...] = (32, 64), width: int = 128,
             activation: str = 'relu', pool: str = 'max',
+            bias_norm: float | None = None,
             input_radius: float | None = None,
             bounding: Bounding = Bounding()) -> Model:
   """3 x 3 convolutions, one 2 x 2 pool, one hidden dense layer.
@@ -33,6 +34,7 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
     width: of the hidden dense layer.
     activation: one of `pointwise.ACTIVATIONS`.
     pool: 'max' or 'average', after the last convolution.
+    bias_norm: l2 bound of each bias that Lipschitz methods keep, or None.
     input_radius: records are projected on this l2 ball.
     bounding: what keeps hidden layers bounded.
   """
@@ -47,16 +49,19 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
     name = f'conv_{index:02d}'
     if index:
       nodes += bounding.before(name)
-    nodes += [layers.Conv(name=name, channels=count, kernel_init=_HE),
+    nodes += [layers.Conv(name=name, channels=count, kernel_init=_HE,
+                          bias_norm=bias_norm),
               act(f'activation_{name}')]
   nodes += [_POOLS[pool]((2, 2)), *bounding.before('dense_00'),
             pointwise.flatten(),
-            layers.Dense(name='dense_00', width=width, kernel_init=_HE),
+            layers.Dense(name='dense_00', width=width, kernel_init=_HE,
+                         bias_norm=bias_norm),
             act('activation_dense_00')]
   if bounding.kind != 'none':
     nodes.append(pointwise.Ball(name='ball_dense_01', radius=bounding.radius,
                                 adaptive=bounding.adaptive))
-  nodes.append(layers.Dense(name='dense_01', width=num_classes))
+  nodes.append(layers.Dense(name='dense_01', width=num_classes,
+                            bias_norm=bias_norm))
   return models.from_network(Network(
       root=Chain(name='convnet', nodes=tuple(nodes)),
       input_shape=input_shape, input_radius=input_radius))

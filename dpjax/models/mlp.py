@@ -11,7 +11,7 @@ from dpjax.models.model import Model
 def mlp(*, num_features: int, num_classes: int, depth: int = 1,
         width: int = 32, activation: str = 'tanh', use_bias: bool = True,
         bias_norm: float | None = None, input_radius: float | None = None,
-        hidden_radius: float | None = None) -> Model:
+        hidden_radius: float | None = None, adaptive: bool = False) -> Model:
   """A perceptron with `depth` hidden layers of `width` units.
 
   With both radii the input of every dense layer lies in a ball, which makes
@@ -30,6 +30,8 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     bias_norm: l2 bound of each bias that Lipschitz methods keep, or None.
     input_radius: records are projected on this l2 ball.
     hidden_radius: hidden activations are of the form that stays in this ball.
+    adaptive: instead they are projected on balls whose radii are learnt as
+      private quantiles from `hidden_radius` on (LDP-06).
 
   Returns:
     A model with sum over layers of (n_in + 1) n_out parameters.
@@ -51,13 +53,18 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   def act(index):
     name = f'activation_{index:02d}'
     if hidden_radius is None:
-      return pointwise.activation(activation, name=name)
-    return pointwise.bounded_activation(activation, hidden_radius, name=name)
+      return (pointwise.activation(activation, name=name),)
+    if adaptive:
+      return (pointwise.activation(activation, name=name),
+              pointwise.Ball(name=f'ball_{index:02d}', radius=hidden_radius,
+                             adaptive=True))
+    return (pointwise.bounded_activation(activation, hidden_radius,
+                                         name=name),)
 
   nodes = [dense(0, width if depth else num_classes)]
   for index in range(1, depth + 1):
-    nodes += [act(index), dense(index, width if index < depth
-                                else num_classes)]
+    nodes += [*act(index), dense(index, width if index < depth
+                                 else num_classes)]
   return models.from_network(Network(
       root=Chain(name='mlp', nodes=tuple(nodes)),
       input_shape=(num_features,), input_radius=input_radius))

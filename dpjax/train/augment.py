@@ -47,7 +47,7 @@ def augmented(make_bounder: Callable[[Callable, LossFn], GradientBounder],
   errors.check_at_least('multiplicity', multiplicity, 1)
 
   def apply_views(params: Params, x) -> Array:
-    logits = apply(params, _flatten(x))
+    logits = apply(params, ball.merge_views(x))
     return logits.reshape((-1, multiplicity) + logits.shape[1:])
 
   def loss_views(logits: Array, labels: Array) -> Array:
@@ -76,14 +76,6 @@ def _draw_views(key: PRNGKey, record: Array, augmentation: Augmentation,
   # A crop may leave the bad pixel out, and the record must still count for
   # nothing.
   return jnp.where(jnp.all(jnp.isfinite(record)), drawn, jnp.nan)
-
-
-def _flatten(x):
-  """[b, A, ...] features, or records of a ball, as b A rows."""
-  if not isinstance(x, ball.BallRecords):
-    return x.reshape((-1,) + x.shape[2:])
-  return ball.BallRecords(x.values.reshape((-1,) + x.values.shape[2:]),
-                          jnp.repeat(x.finite, x.values.shape[1]), x.radius)
 
 
 def crop_and_flip(*, padding: int, mode: str = 'reflect',

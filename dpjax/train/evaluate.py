@@ -8,6 +8,10 @@ import jax.numpy as jnp
 from dpjax.typing import Array, Batch, Params
 
 
+# Records whose activations are held at once.
+_PART = 500
+
+
 def accuracy(apply: Callable[[Params, Array], Array], params: Params,
              records: Batch, rows: Array) -> Array:
   """Share of `rows` whose label has the largest logit.
@@ -21,9 +25,10 @@ def accuracy(apply: Callable[[Params, Array], Array], params: Params,
     records: all records.
     rows: [m] numbers of the records to look at.
   """
-  logits = apply(params, records.x[rows])
-  return jnp.mean(jnp.argmax(logits, -1) == records.y[rows],
-                  dtype=jnp.float32)
+  hit = jax.lax.map(
+      lambda row: jnp.argmax(apply(params, records.x[row][None])[0], -1)
+      == records.y[row], rows, batch_size=_PART)
+  return jnp.mean(hit, dtype=jnp.float32)
 
 
 def accuracies(apply: Callable[[Params, Array], Array], params: Params,

@@ -30,7 +30,9 @@ from dpjax.train import evaluate
 from dpjax.train import plan as plans
 from dpjax.train import step as steps
 from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
+from experiments import building
 from experiments import papers
+from experiments import configuration
 from experiments import training
 
 _BASES = {'sgd': 'sgd', 'clipped_sgd': 'dp_sgd', 'dp_sgd': 'dp_sgd',
@@ -183,7 +185,7 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
   dataset = registry.load(run.dataset, data_dir=data_dir)
   total = dataset.x.shape[0]
   config = _config(run, total)
-  model = training.make_model(config, dataset)
+  model = building.make_model(config, dataset)
   method, plan = _method_and_plan(run, config, model)
   records = dataset.records._replace(x=jax.jit(model.prepare)(dataset.x))
   traced = jax.jit(functools.partial(
@@ -191,8 +193,8 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
   found, accuracies = [], []
   for seed in seeds:
     seeded = dataclasses.replace(config, seed=seed)
-    split = training.split_rows(seeded, total)
-    measures, params = traced(training.run_key(seeded), split, records)
+    split = training.split_rows(seeded, dataset)
+    measures, params = traced(configuration.run_key(seeded), split, records)
     accuracy = evaluate.accuracy(model.apply, params, dataset.records,
                                  split.test)
     found.append(jax.tree.map(np.asarray, measures))
@@ -204,25 +206,25 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
                 plan.epsilon(config.delta))
 
 
-def _config(run: Run, total: int) -> training.TrainingConfig:
+def _config(run: Run, total: int) -> configuration.TrainingConfig:
   """Adam, batches and rates within Table 5.2; the rest by the recipe."""
   base = _BASES[run.method]
   line = _EPSILONS[run.dataset]
   logit_clip = (None if run.method == 'lip_dp_sgd_logit_clip'
                 else _NO_LOGIT_CLIP)
-  config = training.TrainingConfig(
+  config = configuration.TrainingConfig(
       dataset=run.dataset, method=base, epsilon=line.epsilon,
       delta=line.delta, num_steps=run.num_steps,
       batch_size=float(min(256, total // 4)), optimizer='adam',
       schedule='constant', learning_rate=0.01, logit_clip=logit_clip,
       clip_norm=run.clip_norm if base != 'lip_dp_sgd' else None)
   available = total - round(config.test_fraction * total)
-  return training.resolve(config, num_available=available)
+  return configuration.resolve(config, num_available=available)
 
 
-def _method_and_plan(run: Run, config: training.TrainingConfig,
+def _method_and_plan(run: Run, config: configuration.TrainingConfig,
                      model: Model) -> tuple[Method, plans.TrainingPlan]:
-  method = training.make_method(config, model)
+  method = building.make_method(config, model)
   if run.method not in _WITHOUT_NOISE:
     return method, training.make_plan(config)
   plain = dataclasses.replace(config, method='sgd')
@@ -231,7 +233,7 @@ def _method_and_plan(run: Run, config: training.TrainingConfig,
 
 
 def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
-           config: training.TrainingConfig, model: Model, method: Method,
+           config: configuration.TrainingConfig, model: Model, method: Method,
            plan: plans.TrainingPlan) -> tuple[Measures, Params]:
   """One run: measures [num_steps / every + 1] and the last parameters."""
   loss = losses.cross_entropy(temperature=config.temperature)
@@ -239,7 +241,7 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
   if run.method == 'sgd':
     bounder = per_example.clipped(model.apply, loss.values,
                                   clip_norm=run.clip_norm)
-  optimizer = training.make_optimizer(config)
+  optimizer = building.make_optimizer(config)
 
   def transform_of(noise_key):
     return steps.make_transform(

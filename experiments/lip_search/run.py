@@ -30,6 +30,7 @@ from dpjax.report import summary
 from experiments import papers
 from experiments import recipes
 from experiments import search
+from experiments import configuration
 from experiments import training
 from experiments.lip_search import space as spaces
 from experiments.lip_search import sweep
@@ -95,7 +96,7 @@ def _events(setting, dataset, *, fold) -> list[accounting.DpEvent]:
   """What a run may cost: each batch size with each number of steps."""
   sizes = spaces.batch_sizes(_num_train(setting, dataset, fold=0))
   return [
-      training.make_plan(training.resolve(
+      training.make_plan(configuration.resolve(
           _config(setting, fold=fold, num_steps=steps, batch_size=_batch_size(
               setting, dataset, size, fold=fold)),
           num_available=_num_train(setting, dataset, fold=fold))).event
@@ -111,16 +112,15 @@ def _batch_size(setting, dataset, size: float, *, fold) -> float:
   return min(size * whole / _num_train(setting, dataset, fold=0), float(whole))
 
 
-def _config(setting: sweep.Setting, **fields) -> training.TrainingConfig:
-  return training.TrainingConfig(
+def _config(setting: sweep.Setting, **fields) -> configuration.TrainingConfig:
+  return configuration.TrainingConfig(
       dataset=setting.dataset, method=setting.method, epsilon=setting.epsilon,
       delta=_DELTAS[setting.dataset], adjacency=_ADJACENCY.value,
       num_folds=setting.num_folds, split_seed=setting.split, **fields)
 
 
 def _num_train(setting, dataset, *, fold) -> int:
-  return training.num_available(_config(setting, fold=fold),
-                                dataset.x.shape[0])
+  return training.num_available(_config(setting, fold=fold), dataset)
 
 
 def _recipe(setting, dataset, *, fold: int | None = 0):

@@ -5,6 +5,7 @@ import math
 
 from dpjax.report import records
 from experiments import papers
+from experiments import configuration
 from experiments import training
 from experiments.lip_tabular import sweep
 
@@ -23,11 +24,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     yield setting, _rows(setting, result)
 
 
-def _config(setting: sweep.Setting) -> training.TrainingConfig:
+def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
   """The printed delta = 1/n for the table; its safe relative otherwise."""
   private = math.isfinite(setting.epsilon)
   printed = _PRINTED[setting.dataset]
-  return training.TrainingConfig(
+  return configuration.TrainingConfig(
       dataset=setting.dataset, method=setting.method, seed=setting.seed,
       epsilon=setting.epsilon if private else 1.0,
       delta=printed.delta if setting.kind == 'table' else None,

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from experiments import summary
-from experiments import training
+from experiments import configuration
 
-_CONFIG = training.TrainingConfig(dataset='breast_cancer', method='dp_sgd')
+_CONFIG = configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd')
 
 
 def _folder(tmp_path, **changes):

@@ -6,16 +6,20 @@ import jax
 import numpy as np
 import pytest
 
+from dpjax.data import registry
+from experiments import configuration
 from experiments import recipes
 from experiments import training
 
-_CONFIG = training.TrainingConfig(dataset='breast_cancer', method='dp_sgd',
-                                  num_steps=5, width=4)
+_DATA = registry.load('breast_cancer')
+_CONFIG = configuration.TrainingConfig(
+    dataset='breast_cancer', method='dp_sgd', num_steps=5, width=4)
 
 
 def test_resolve_fills_every_gap():
-  resolved = training.resolve(_CONFIG, num_available=455)
-  optional = {'max_batch_size', 'microbatch_size', 'split_seed', 'fold'}
+  resolved = configuration.resolve(_CONFIG, num_available=455)
+  optional = {'max_batch_size', 'microbatch_size', 'split_seed', 'fold',
+              'model'}
   for field in dataclasses.fields(resolved):
     if field.name not in optional:
       assert getattr(resolved, field.name) is not None, field.name
@@ -26,7 +30,7 @@ def test_resolve_fills_every_gap():
 
 
 def test_recipes_fit_every_size():
-  for method in training.METHODS:
+  for method in configuration.METHODS:
     for size in (1, 2, 455, 999, 2000, 50_000):
       recipe = recipes.recipe(method, num_train=size)
       assert 1 <= recipe.batch_size <= size
@@ -52,15 +56,15 @@ def test_groups_may_differ_in_seed_and_epsilon_only():
 
 
 def test_noise_is_not_shared_between_configurations():
-  resolved = training.resolve(_CONFIG, num_available=455)
+  resolved = configuration.resolve(_CONFIG, num_available=455)
   keys = {
-      tuple(np.asarray(jax.random.key_data(training.run_key(config))))
+      tuple(np.asarray(jax.random.key_data(configuration.run_key(config))))
       for config in (resolved, dataclasses.replace(resolved, epsilon=2.0),
                      dataclasses.replace(resolved, method='lip_dp_sgd'),
                      dataclasses.replace(resolved, seed=1))
   }
   assert len(keys) == 4
-  first, second = (training.split_rows(config, 569) for config in (
+  first, second = (training.split_rows(config, _DATA) for config in (
       resolved, dataclasses.replace(resolved, method='sgd')))
   np.testing.assert_array_equal(first.train, second.train)
 
@@ -88,7 +92,7 @@ def test_the_plan_is_announced_before_training():
 ])
 def test_bad_configurations_are_refused(change, message):
   with pytest.raises(ValueError, match=message):
-    training.check(dataclasses.replace(_CONFIG, **change))
+    configuration.check(dataclasses.replace(_CONFIG, **change))
 
 
 @pytest.mark.parametrize('change', [
@@ -110,12 +114,12 @@ def test_every_option_runs_within_its_budget(change):
 
 def test_keys_of_published_rows_stay_what_they_were():
   """Pinned before `split_seed`, `fold` and `num_folds` were there."""
-  resolved = training.resolve(
-      training.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
+  resolved = configuration.resolve(
+      configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
       num_available=455)
 
   def key(**changes):
-    found = training.run_key(dataclasses.replace(resolved, **changes))
+    found = configuration.run_key(dataclasses.replace(resolved, **changes))
     return jax.random.key_data(found).tolist()
 
   assert key() == [1973122803, 3299492099]
@@ -126,14 +130,14 @@ def test_keys_of_published_rows_stay_what_they_were():
 
 def test_folds_are_cut_from_the_training_part():
   """HPO-01: no record of the held-out fifth is trained or validated on."""
-  held_out = set(training.split_rows(training.resolve(
-      _CONFIG, num_available=455), 569).test.tolist())
+  held_out = set(training.split_rows(configuration.resolve(
+      _CONFIG, num_available=455), _DATA).test.tolist())
   for fold in range(5):
     config = dataclasses.replace(_CONFIG, fold=fold, split_seed=0, seed=7)
-    resolved = training.resolve(
-        config, num_available=training.num_available(config, 569))
+    resolved = configuration.resolve(
+        config, num_available=training.num_available(config, _DATA))
     assert resolved.num_examples == 364
-    split = training.split_rows(resolved, 569)
+    split = training.split_rows(resolved, _DATA)
     assert split.train.shape == (364,) and split.test.shape == (91,)
     used = set(split.train.tolist()) | set(split.test.tolist())
     assert len(used) == 455 and not used & held_out

@@ -15,7 +15,7 @@ import pytest
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from experiments import training
+from experiments import configuration
 from launch import errors
 from launch import train
 
@@ -47,7 +47,7 @@ def _summary(folder):
   return json.loads((folder / 'summary.json').read_text())
 
 
-@pytest.mark.parametrize('method', training.METHODS)
+@pytest.mark.parametrize('method', configuration.METHODS)
 def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   status, out, _ = _call(f'--method={method}', '--epsilon=2', '--seed=3',
                          f'--output_dir={tmp_path}', *_TINY)

@@ -1,0 +1,172 @@
+"""Models, methods and optimisers by the names of a configuration."""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+
+from dpjax.data import arrays
+from dpjax.data import images
+from dpjax.grads.bounder import Method
+from dpjax.lipschitz import losses
+from dpjax.models import convnet
+from dpjax.models import mlp
+from dpjax.models import model as models
+from dpjax.models import resnet
+from dpjax.models import wide_resnet
+from dpjax.models.bounding import Bounding
+from dpjax.models.model import Model
+from dpjax.train import augment
+from dpjax.train import averaging
+from dpjax.train import methods
+from experiments import configuration
+from experiments.configuration import TrainingConfig
+
+Dataset = arrays.Dataset | images.ImageDataset
+
+_PADDING = 4
+_LARGEST_NORM = 1e4
+
+
+class Shapes(NamedTuple):
+  """What a model needs to know of its data.
+
+  Attributes:
+    record: shape of one record.
+    num_classes: of the labels.
+  """
+  record: tuple[int, ...]
+  num_classes: int
+
+
+def shapes(dataset: Dataset) -> Shapes:
+  """The shapes of a data set."""
+  if isinstance(dataset, images.ImageDataset):
+    return Shapes(dataset.image_shape, dataset.num_classes)
+  return Shapes(dataset.x.shape[1:], dataset.num_classes)
+
+
+def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
+  """The network, bounded as the method needs it."""
+  data = shapes(dataset)
+  model = (_perceptron if len(data.record) == 1 else _image_model)(config,
+                                                                   data)
+  if config.weights == 'free':
+    return model
+  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  return models.reparametrised(
+      model, config.weights,
+      weight_norm=config.weight_norm if lipschitz else _LARGEST_NORM)
+
+
+_BALLS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_adaptive')
+_INPUT_BOUNDED = (*_BALLS, 'lip_propagated', 'lip_norm', 'bassily')
+
+
+def _perceptron(config: TrainingConfig, data: Shapes) -> Model:
+  method = config.method
+  return mlp.mlp(
+      num_features=data.record[0], num_classes=data.num_classes,
+      depth=config.depth, width=config.width, activation=config.activation,
+      bias_norm=config.bias_norm if method == 'lip_propagated' else None,
+      input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
+      hidden_radius=config.hidden_radius if method in _BALLS else None,
+      adaptive=method == 'lip_adaptive')
+
+
+def _image_model(config: TrainingConfig, data: Shapes) -> Model:
+  method = config.method
+  kind = ('ball' if method in _BALLS else
+          'normalised' if method == 'lip_norm' else 'none')
+  common = dict(
+      input_shape=data.record, num_classes=data.num_classes,
+      input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
+      bounding=Bounding(
+          kind=kind, radius=config.hidden_radius, alpha=config.alpha,
+          num_groups=config.num_groups, adaptive=method == 'lip_adaptive',
+          affine=config.model == 'resnet'))
+  if config.model == 'convnet':
+    return convnet.convnet(
+        channels=(32,) + (64,) * (config.depth - 1), width=config.width,
+        activation=config.activation,
+        bias_norm=config.bias_norm if method == 'lip_propagated' else None,
+        **common)
+  averaged = config.residual == 'averaged'
+  if config.model == 'resnet':
+    return resnet.resnet(depth=config.depth, averaged=averaged, **common)
+  return wide_resnet.wide_resnet(depth=config.depth, widening=config.width,
+                                 averaged=averaged, **common)
+
+
+def make_loss(config: TrainingConfig) -> losses.LipschitzLoss:
+  """Cross entropy; with short cotangents for the Lipschitz methods."""
+  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  return losses.cross_entropy(
+      temperature=config.temperature,
+      logit_clip=config.logit_clip if lipschitz else None)
+
+
+def make_method(config: TrainingConfig, model: Model) -> Method:
+  """The method by its name, with its constants; of views if there are."""
+  maker, loss = _maker(config), make_loss(config)
+  method = maker(model, loss)
+  if config.views == 1:
+    return method
+
+  def of_views(apply, values):
+    # Networks take views as they are.
+    del apply
+    return maker(model, loss._replace(values=values)).bounder
+
+  return method._replace(bounder=augment.augmented(
+      of_views, model.apply, loss.values, multiplicity=config.views,
+      augmentation=augment.crop_and_flip(padding=_PADDING)))
+
+
+def _maker(config: TrainingConfig):
+  """(model, loss) -> the method."""
+  per_record = dict(clip_norm=config.clip_norm,
+                    microbatch_size=config.microbatch_size)
+  weight_norm = dict(weight_norm=config.weight_norm)
+  counts = dict(noise_stddev=config.count_noise * config.batch_size,
+                target_quantile=config.target_quantile)
+  makers = {
+      'sgd': (methods.sgd, {}),
+      'dp_sgd': (methods.dp_sgd, per_record),
+      'dp_sgd_per_layer': (methods.dp_sgd_per_layer, per_record),
+      'dp_sgd_automatic': (methods.dp_sgd_automatic, per_record),
+      'dp_sgd_adaptive': (methods.dp_sgd_adaptive, per_record | counts),
+      'layer_clipped': (methods.layer_clipped,
+                        dict(clip_norm=config.clip_norm)),
+      'lip_dp_sgd': (methods.lip_dp_sgd, weight_norm),
+      'fix_lip_dp_sgd': (methods.fix_lip_dp_sgd, weight_norm),
+      'lip_normalised': (methods.lip_normalised,
+                         weight_norm | dict(floor=config.floor)),
+      'lip_propagated': (methods.lip_dp_sgd, weight_norm),
+      'lip_norm': (methods.lip_dp_sgd, weight_norm),
+      'lip_adaptive': (methods.lip_adaptive, weight_norm | counts),
+      'lip_printed': (methods.lip_printed, weight_norm | dict(
+          allow_unsound=config.allow_unsound)),
+      'bassily': (methods.bassily, dict(radius=config.weight_norm)),
+  }
+  maker, settings = makers[config.method]
+  return functools.partial(maker, **settings)
+
+
+def make_averaging(config: TrainingConfig) -> averaging.Averaging | None:
+  """The average of the parameters that is evaluated, if any."""
+  makers = {'none': lambda: None, 'ema': averaging.ema,
+            'polyak': averaging.polyak}
+  return makers[config.average]()
+
+
+def make_optimizer(config: TrainingConfig) -> optax.GradientTransformation:
+  """The optimiser; whatever it does to noisy means is post-processing."""
+  rate = config.learning_rate
+  if config.schedule == 'cosine':
+    decay = optax.cosine_decay_schedule(rate, config.num_steps)
+    rate = lambda count: decay(count.astype(jnp.float32))
+  makers = {'sgd': optax.sgd, 'adam': optax.adam,
+            'momentum': functools.partial(optax.sgd, momentum=0.9)}
+  return makers[config.optimizer](rate)

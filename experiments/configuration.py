@@ -1,0 +1,251 @@
+"""What a training run depends on, as one frozen value."""
+
+import dataclasses
+from typing import Any
+import zlib
+
+import jax
+
+from dpjax import errors
+from dpjax.data import registry
+from dpjax.privacy import accounting
+from dpjax.privacy import blocks
+from dpjax.privacy.adjacency import Adjacency
+from experiments import recipes
+
+CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
+                    'dp_sgd_adaptive', 'layer_clipped')
+LIPSCHITZ_METHODS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
+                     'lip_propagated', 'lip_norm', 'lip_adaptive', 'bassily')
+METHODS = ('sgd', *CLIPPING_METHODS, *LIPSCHITZ_METHODS, 'lip_printed')
+# Methods whose bound is of a record's whole contribution or proved from its
+# cotangents, so that it holds for a mean over views.
+WITH_VIEWS = tuple(name for name in METHODS
+                   if name not in ('layer_clipped', 'lip_printed',
+                                   'lip_adaptive'))
+OPTIMIZERS = ('sgd', 'momentum', 'adam')
+SCHEDULES = ('constant', 'cosine')
+TABLE_MODELS = ('mlp',)
+IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
+MODELS = TABLE_MODELS + IMAGE_MODELS
+RESIDUALS = ('averaged', 'plain')
+WEIGHTS = ('free', 'standardised', 'orthogonal')
+AVERAGES = ('none', 'ema', 'polyak')
+
+
+def _later(default: Any) -> Any:
+  """A field that came after rows were published, see `run_key`."""
+  return dataclasses.field(default=default, metadata={'later': True})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+  """Everything a run depends on; None stands for the recipe's value.
+
+  Attributes:
+    dataset: a name of `data.registry`, a table or images.
+    method: one of `METHODS`.
+    epsilon: target; not used by 'sgd'.
+    delta: a number, or None for n^-delta_power with n training records.
+    delta_power: 1.1 keeps delta below 1/n, where releasing one record at
+      random would be called private.
+    adjacency: a value of `Adjacency`.
+    accountant: 'pld' or 'rdp', for calibration and the reported epsilon.
+    num_examples: training records to use; None for all that are not held out.
+    test_fraction: share held out, at random for each split seed.
+    split_seed: of the split; None for `seed`.
+    fold: None to train on all that is not held out and to evaluate on what
+      is; or which fold of the former to leave out and evaluate on.
+    num_folds: equal parts that `fold` counts.
+    model: one of `MODELS`; None for the perceptron on tables, the ConvNet on
+      images.
+    residual: how residual sums are made, one of `RESIDUALS`.
+    num_groups: of normalisations.
+    alpha: of Lipschitz normalisations, see NET-07.
+    bias_norm: 'lip_propagated' bounds every bias to this l2 norm.
+    weights: what the kernels are, one of `WEIGHTS` (REG-02, SPEC-08).
+    floor: 'lip_normalised' divides by no less than this.
+    target_quantile: of the methods whose radii adapt.
+    count_noise: their noise on each count, over the expected batch size.
+    views: augmented views of an image in each step (REG-04).
+    average: which average of the parameters is evaluated, one of `AVERAGES`.
+    allow_unsound: that 'lip_printed' is not private is known.
+    num_steps: of training.
+    batch_size: expected size of a Poisson batch.
+    max_batch_size: rows computed at once.
+    microbatch_size: records whose gradients dp_sgd holds at once.
+    depth: hidden layers; convolutions of a ConvNet; 6 n + 4 or 6 n + 2 of
+      the residual networks.
+    width: units of each; of the hidden dense layer of a ConvNet; widening of
+      a wide residual network.
+    activation: of the hidden layers.
+    temperature: of the cross entropy.
+    optimizer: one of `OPTIMIZERS`.
+    schedule: of the learning rate, one of `SCHEDULES`.
+    learning_rate: at the start.
+    clip_norm: dp_sgd's bound on a record's gradient.
+    weight_norm: the bound of the Lipschitz methods on each weight matrix.
+    input_radius: their ball for records.
+    hidden_radius: their ball for hidden activations.
+    logit_clip: their bound on a record's cotangent at the logits.
+    allocation: their split of the noise over layers.
+    seed: of split, initialisation, batches and noise.
+  """
+  dataset: str
+  method: str
+  epsilon: float = 1.0
+  delta: float | None = None
+  delta_power: float = 1.1
+  adjacency: str = Adjacency.ADD_OR_REMOVE_ONE.value
+  accountant: str = 'pld'
+  num_examples: int | None = None
+  test_fraction: float = 0.2
+  num_steps: int | None = None
+  batch_size: float | None = None
+  max_batch_size: int | None = None
+  microbatch_size: int | None = None
+  depth: int | None = None
+  width: int | None = None
+  activation: str | None = None
+  temperature: float | None = None
+  optimizer: str | None = None
+  schedule: str | None = None
+  learning_rate: float | None = None
+  clip_norm: float | None = None
+  weight_norm: float | None = None
+  input_radius: float | None = None
+  hidden_radius: float | None = None
+  logit_clip: float | None = None
+  allocation: str | None = None
+  seed: int = 0
+  split_seed: int | None = _later(None)
+  fold: int | None = _later(None)
+  num_folds: int = _later(5)
+  model: str | None = _later(None)
+  residual: str = _later('averaged')
+  num_groups: int = _later(8)
+  alpha: float = _later(1.0)
+  bias_norm: float = _later(1.0)
+  weights: str = _later('free')
+  floor: float = _later(0.01)
+  target_quantile: float = _later(0.5)
+  count_noise: float = _later(0.05)
+  views: int = _later(1)
+  average: str = _later('none')
+  allow_unsound: bool = _later(False)
+
+
+def check(config: TrainingConfig) -> TrainingConfig:
+  """Refuses a configuration that cannot run, in one line, at no cost."""
+  errors.check_choice('dataset', config.dataset,
+                      (*registry.names(), *registry.image_names()))
+  errors.check_choice('method', config.method, METHODS)
+  errors.check_positive('epsilon', config.epsilon)
+  if config.delta is not None:
+    accounting.check_delta(config.delta)
+  errors.check_choice('adjacency', config.adjacency,
+                      [a.value for a in Adjacency])
+  errors.check_choice('accountant', config.accountant, accounting.ACCOUNTANTS)
+  for name, choices in (('optimizer', OPTIMIZERS), ('schedule', SCHEDULES),
+                        ('allocation', blocks.ALLOCATIONS)):
+    if getattr(config, name) is not None:
+      errors.check_choice(name, getattr(config, name), choices)
+  errors.check_open_unit('test_fraction', config.test_fraction)
+  errors.check_at_least('seed', config.seed, 0)
+  if config.split_seed is not None:
+    errors.check_at_least('split_seed', config.split_seed, 0)
+  errors.check_at_least('num_folds', config.num_folds, 2)
+  if config.fold is not None and config.fold not in range(config.num_folds):
+    raise ValueError(f'fold must be an integer from 0 to '
+                     f'{config.num_folds - 1}, got {config.fold}')
+  for name in ('num_examples', 'num_steps', 'max_batch_size',
+               'microbatch_size'):
+    if getattr(config, name) is not None:
+      errors.check_at_least(name, getattr(config, name), 1)
+  for name in ('batch_size', 'delta_power', 'learning_rate', 'clip_norm',
+               'weight_norm', 'input_radius', 'hidden_radius', 'logit_clip',
+               'temperature', 'alpha', 'bias_norm', 'floor', 'count_noise'):
+    if getattr(config, name) is not None:
+      errors.check_positive(name, getattr(config, name))
+  return _check_networks(config)
+
+
+def _check_networks(config: TrainingConfig) -> TrainingConfig:
+  """What method and model ask of each other."""
+  images = config.dataset in registry.IMAGES
+  kind = IMAGE_MODELS if images else TABLE_MODELS
+  if config.model is not None:
+    errors.check_choice(
+        f'model on {"images" if images else "tables"}', config.model, kind)
+  for name, choices in (('residual', RESIDUALS), ('weights', WEIGHTS),
+                        ('average', AVERAGES)):
+    errors.check_choice(name, getattr(config, name), choices)
+  errors.check_open_unit('target_quantile', config.target_quantile)
+  errors.check_at_least('num_groups', config.num_groups, 1)
+  errors.check_at_least('views', config.views, 1)
+  if config.views > 1 and not images:
+    raise ValueError('views of a record are augmented images; tables have '
+                     'none')
+  if config.views > 1 and config.method not in WITH_VIEWS:
+    raise ValueError(f'{config.method} bounds each view by itself, not their '
+                     f'mean; with views, one of {", ".join(WITH_VIEWS)}')
+  if config.method == 'lip_norm' and not images:
+    raise ValueError('lip_norm normalises images; on tables use lip_dp_sgd')
+  if config.method == 'lip_printed' and not config.allow_unsound:
+    raise ValueError('lip_printed (Algorithm 8) is not private: its epsilon '
+                     'does not hold; allow_unsound says that you know')
+  if config.method == 'bassily' and config.depth not in (None, 0):
+    raise ValueError('bassily trains a linear model: depth must be 0, got '
+                     f'{config.depth}')
+  return config
+
+
+def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
+  """Fills in what the configuration leaves to its recipe.
+
+  Args:
+    config: maybe with None in places.
+    num_available: training records there are.
+
+  Raises:
+    ValueError: one line, for more records than there are or a batch larger
+      than the training set.
+  """
+  check(config)
+  num_train = config.num_examples or num_available
+  if num_train > num_available:
+    raise ValueError(f'num_examples must be at most {num_available}, the '
+                     f'training part of {config.dataset}, got {num_train}')
+  images = config.dataset in registry.IMAGES
+  filled = dict(num_examples=num_train)
+  if config.model is None:
+    filled['model'] = 'convnet' if images else None
+  if config.delta is None:
+    filled['delta'] = num_train**-config.delta_power
+  defaults = recipes.recipe(config.method, num_train=num_train,
+                            dataset=config.dataset, images=images)
+  for name, value in dataclasses.asdict(defaults).items():
+    if getattr(config, name) is None:
+      filled[name] = value
+  resolved = dataclasses.replace(config, **filled)
+  if resolved.batch_size > num_train:
+    raise ValueError(f'batch_size must be at most num_examples = {num_train}, '
+                     f'got {resolved.batch_size}')
+  return resolved
+
+
+def run_key(config: TrainingConfig) -> jax.Array:
+  """The key of a run: every configuration has noise of its own.
+
+  Two releases that shared their noise would cancel it. Fields that came later
+  count once they are not at their default, so that a run from before they
+  were there still has the noise that it had.
+  """
+  fields = [
+      f'{field.name}={getattr(config, field.name)!r}'
+      for field in dataclasses.fields(config)
+      if not field.metadata.get('later') or
+      getattr(config, field.name) != field.default
+  ]
+  digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
+  return jax.random.fold_in(jax.random.key(config.seed), digest)
