@@ -90,7 +90,7 @@ def normalised(apply: Callable[[Params, Array], Array],
     norms = jnp.sqrt(jax.vmap(tree.squared_norm)(grads))
     finite = jnp.isfinite(norms)
     kept = finite & mask
-    weights = jnp.where(kept & (norms > 0), 1 / norms, 0.0)
+    weights = jnp.where(norms > 0, 1 / norms, 0.0)
     total = jax.tree.map(
         lambda leaf: jnp.tensordot(
             weights, jnp.where(kept[:, None], leaf, 0.0), 1), grads)

@@ -10,6 +10,7 @@ from dpjax.report import tables
 from dpjax.report import verdicts
 from experiments.clipping_bias import claims
 from experiments.clipping_bias import lookup
+from experiments.clipping_bias import sweep
 
 _FIGURE_CURVES = (('error_norm', '||g - clip(g)||', 'dp_sgd', 1.0),
                   ('clipped_norm', '||clip(g)||', 'dp_sgd', 1.0),
@@ -27,6 +28,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 def table(rows: Sequence[records.Row]) -> str:
   """The zeros, where training ends, fixed points, and curves in short."""
   values = lookup.collect(rows)
+  length = sweep.LENGTHS['curve']
   return '\n'.join([
       'Where the mean clipped gradient of the regression example is zero, '
       'relative to (a, b), and its norm at (a, b); exact.\n',
@@ -43,9 +45,12 @@ def table(rows: Sequence[records.Row]) -> str:
       'share of large records.\n',
       _lines(values, 'batches', ('fixed_point', 'simulated', 'simulated_se',
                                  'least_squares'), digits=4),
-      'Along training, on 500 records, means over 20 runs: at the start -> '
-      'mean over the last quarter. Private, not released. Cosine is between g '
-      'and clip(g), changed the share of records whose gradient is changed.\n',
+      f'Along training, on {length.probe_size} records, means over '
+      f'{length.num_runs} runs: at the start -> mean over the last quarter. '
+      'Private, not released. Cosine is between g and clip(g), changed the '
+      'share of records whose gradient is changed. Where the expected clipped '
+      'gradient is zero, ||clip(g)|| is still up to clip norm / sqrt(records) '
+      'in root mean square.\n',
       _curve_table(values)])
 
 
