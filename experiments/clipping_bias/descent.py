@@ -57,7 +57,8 @@ def sampled_norm(key: PRNGKey, num_examples: int, *,
   batch = Batch(x, SLOPE * x[:, 0] + INTERCEPT + noise)
   bounder = per_example.clipped(predict, squared_loss, clip_norm=clip_norm)
   optimum = jnp.array([SLOPE, INTERCEPT], jnp.float32)
-  total = bounder.sums(optimum, batch, jnp.ones([num_examples], jnp.bool_))
+  total = jax.jit(bounder.sums)(optimum, batch,
+                                jnp.ones([num_examples], jnp.bool_))
   norm = float(jnp.linalg.norm(total.total)) / num_examples
   return norm, clip_norm / num_examples**0.5
 
