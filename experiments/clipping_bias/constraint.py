@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import optax
 
 from dpjax.lipschitz import layers
+from dpjax.lipschitz import orthogonal
 from dpjax.lipschitz import projection
 from dpjax.typing import Array
 
@@ -50,8 +51,7 @@ def clip_weights(weights: Array) -> Array:
 
 def project_spectral(weights: Array) -> Array:
   """U min(S, C) V^T, the Euclidean projection on the spectral ball."""
-  left, values, right = jnp.linalg.svd(weights, full_matrices=False)
-  return left @ jnp.diag(jnp.minimum(values, RADIUS)) @ right
+  return orthogonal.project_spectral_ball(weights, RADIUS)
 
 
 def project_frobenius(weights: Array) -> Array:
