@@ -182,6 +182,22 @@ def test_releases_lie_on_a_grid_and_keep_the_tree(order):
 
 
 @pytest.mark.parametrize('order', ORDERS)
+def test_law_of_a_release(order):
+  """Its distance from the value is Gamma(d) times the scale; 1e-6."""
+  mechanism = k_norm.KNormMechanism(order=order, record_norm=2., epsilon=.5,
+                                    adjacency=REPLACE)
+  value = jnp.arange(5.)
+  noisy = jax.jit(jax.vmap(mechanism.release, (0, None)))(
+      jax.random.split(KEY, COUNT), value)
+  norms = norm(np.float64(noisy) - np.float64(value), order) / mechanism.scale
+  limit = stats.chi2(49).isf(1e-6)
+  assert chi_square(norms, stats.gamma(5)) < limit
+  assert chi_square(.97 * norms, stats.gamma(5)) > limit
+  assert np.mean(np.sum((noisy - value)**2, -1)) == pytest.approx(
+      mechanism.risk(5), rel=.03)
+
+
+@pytest.mark.parametrize('order', ORDERS)
 def test_contract(order):
   mechanism = k_norm.KNormMechanism(order=order, record_norm=2., epsilon=.5,
                                     adjacency=REPLACE)
