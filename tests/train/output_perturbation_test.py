@@ -80,6 +80,16 @@ def test_replacing_a_record_moves_the_minimiser_by_at_most_the_bound(solved):
   assert moved > bound / 4
 
 
+def test_the_solver_is_charged_on_both_sides():
+  """Spec DP-13: two runs of the solver, each that far from its minimiser."""
+  for adjacency in Adjacency:
+    mechanism = make(adjacency=adjacency, solver_share=.3)
+    exact = mechanism.gradient_bound / (SIZE * .2)
+    assert mechanism.record_norm == pytest.approx(
+      exact + 2 * mechanism.solver_error)
+    assert mechanism.solver_error == pytest.approx(.15 * exact)
+
+
 def test_adding_a_record_moves_it_by_half_of_that(solved):
   """Spec DP-13, add-or-remove-one with a public divisor."""
   mechanism = make(adjacency=ADD)
