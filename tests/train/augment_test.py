@@ -9,6 +9,7 @@ import optax
 import pytest
 from scipy import stats
 
+from dpjax.audit import whitebox
 from dpjax.grads import ball
 from dpjax.grads import bounder as bounders
 from dpjax.grads import per_example
@@ -21,6 +22,7 @@ from dpjax.train import augment
 from dpjax.train import loop
 from dpjax.train import plan as plans
 from dpjax.train import state as states
+from dpjax.train import step as steps
 from dpjax.typing import Batch
 
 LOSS = losses.cross_entropy()
@@ -271,6 +273,35 @@ def test_in_the_loop(task):
                              _flat(same.state.params), atol=slack)
   assert np.abs(_flat(plain.state.params)
                 - _flat(varied.state.params)).max() > slack
+
+
+def test_views_are_drawn_anew_at_each_step(task):
+  """Full batches of one sum of pixels: equal only if the views are."""
+  batch = task[1]
+  shift = lambda key, image: image + jax.random.uniform(key)
+  made = _make(shift, make_bounder=lambda apply, loss: (
+    bounders.GradientBounder(
+      lambda params, part, mask: bounders.BoundedSums(
+        {'w': jnp.sum(part.x)}, jnp.float32(0), jnp.int32(0)),
+      lambda certificate: jnp.float32(1.))))
+  method = bounders.Method('sum', made, bounders.no_constraint(), False)
+  sampler = PoissonSampler(num_examples=7, batch_size=7)
+  transform_of = lambda key: steps.make_transform(
+    method, sampler, optax.chain(whitebox.recorder(lambda u: u['w'], 4),
+                                 optax.sgd(0.)),
+    key=key, noise_multiplier=0., allocation='optimal')
+  model = mlp.mlp(num_features=3, num_classes=3)._replace(
+    init=lambda key: {'w': jnp.float32(0.)})
+  step = jax.jit(steps.make_step(method=method, sampler=sampler,
+                                 transform_of=transform_of))
+  seen = []
+  for seed in (0, 1):
+    state = steps.init_state(jax.random.key(seed), model=model, method=method,
+                             transform_of=transform_of)
+    for _ in range(4):
+      state, _ = step(state, batch, jnp.arange(7, dtype=jnp.int32))
+    seen.extend(np.asarray(state.optimizer[1][0].history))
+  assert len({float(value) for value in seen}) == 8
 
 
 # Planted faults.

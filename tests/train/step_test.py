@@ -71,7 +71,10 @@ def test_keys_of_batch_noise_and_start_differ(run, records):
 
 
 def test_parts_of_a_batch_change_nothing(checks, run, records):
-  """Batches larger than `max_batch_size` are worked off, not cut."""
+  """REG-03: a batch accumulated in parts is the batch, with one noise draw.
+
+  The reference of `checks.steps` sums whole batches for the other methods.
+  """
   whole = PoissonSampler(num_examples=50, batch_size=12, max_batch_size=50)
   _, states, infos = run('dp_sgd', records, num_steps=2, sampler=whole)
   assert int(infos[0].batch_size) > SAMPLER.part_size
