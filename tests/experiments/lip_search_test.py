@@ -1,0 +1,313 @@
+"""The search experiment: its space, what it may see, rows, price, recipes."""
+
+import dataclasses
+import json
+import types
+from typing import NamedTuple
+
+import jax
+import pytest
+
+from dpjax.data import registry as data_registry
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import papers
+from experiments import recipes
+from experiments import registry
+from experiments import search
+from experiments import selection
+from experiments import training
+from experiments.lip_search import report
+from experiments.lip_search import run
+from experiments.lip_search import selected
+from experiments.lip_search import space
+from experiments.lip_search import sweep
+
+_SETTING = sweep.SMOKE[0]
+
+
+@pytest.fixture(scope='module')
+def dataset():
+  return data_registry.load('breast_cancer')
+
+
+@pytest.fixture(scope='module')
+def smoke():
+  """(rows of the smoke sweep as the engine would complete them, what ran)."""
+  ran = []
+  train = training.train
+
+  def spy(configs, **options):
+    return train(configs, on_plans=lambda plans: ran.extend(
+        (config.fold, plan.event) for config, plan in plans), **options)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(training, 'train', spy)
+    with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
+      found = list(run.run(sweep.SMOKE, None, lambda *_: None))
+  return records.sort(
+      dataclasses.replace(line, experiment='lip_search',
+                          id=selection.setting_id('lip_search', setting))
+      for setting, lines in found for line in lines), ran
+
+
+@pytest.fixture(scope='module')
+def rows(smoke):
+  """Rows of the smoke sweep."""
+  return smoke[0]
+
+
+def _value(rows, metric):
+  row, = [row for row in rows if row.metric == metric]
+  return row.value
+
+
+@pytest.fixture
+def small_search(monkeypatch):
+  """Scores by a formula in place of training; returns the scored points."""
+  seen = []
+
+  def score(setting, dataset, point, *, number):
+    del setting, dataset
+    assert number == len(seen)
+    seen.append(point)
+    return -abs(point['sgd_learning_rate'] - 2) - .1 * point['depth']
+
+  monkeypatch.setattr(run, '_score', score)
+  return seen
+
+
+@pytest.mark.parametrize('method', sweep.METHODS)
+@pytest.mark.parametrize('num_train', [364, 640, 3539, 31256])
+def test_recipes_lie_in_the_space(method, num_train):
+  """EXP-T5.2: a search starts from what there is, and never searches noise."""
+  dimensions = space.space(method, num_train=num_train, steps=(100, 200, 400))
+  names = {each.name for each in dimensions}
+  assert 'noise_multiplier' not in names and 'epsilon' not in names
+  recipe = dataclasses.asdict(recipes.recipe(method, num_train=num_train))
+  fields = space.to_config(space.to_point(dimensions, recipe))
+  for name, value in fields.items():
+    assert value == pytest.approx(recipe[name]), name
+  fields = {field.name for field in dataclasses.fields(recipes.Recipe)}
+  assert names - {'sgd_learning_rate'} <= fields
+
+
+def test_every_point_is_a_configuration_that_trains(dataset):
+  del dataset
+  for method in sweep.METHODS:
+    dimensions = space.space(method, num_train=364, steps=(20,))
+    for point in search.suggest(dimensions, [], seed=0, count=16,
+                                num_initial=16):
+      training.resolve(training.TrainingConfig(
+          dataset='breast_cancer', method=method, fold=0,
+          **space.to_config(point)), num_available=364)
+
+
+def test_rates_are_those_of_the_optimizer():
+  point = dict(sgd_learning_rate=2., optimizer='adam', depth=1)
+  assert space.to_config(point) == dict(learning_rate=.04, optimizer='adam',
+                                        depth=1)
+
+
+def test_settings_have_the_budgets_of_the_table():
+  experiment = registry.load('lip_search')
+  assert len(experiment.settings) == 7 * len(sweep.METHODS)
+  assert {(s.dataset, s.epsilon) for s in experiment.settings} == {
+      (line.dataset, line.epsilon) for line in papers.TABLE_5_4}
+  tagged = [selection.with_tag(experiment.settings, experiment.tags, tag)
+            for tag in ('small', 'large')]
+  assert sorted(map(len, tagged)) == [9, 12]
+
+
+def test_a_search_sees_the_training_part_only(dataset):
+  """HPO-01: records of the held-out fifth change no score."""
+  point = space.to_point(run._space(_SETTING, dataset),
+                         run._recipe(_SETTING, dataset))
+  held_out = training.split_rows(training.TrainingConfig(
+      dataset='breast_cancer', method='dp_sgd', num_examples=455,
+      seed=_SETTING.split), 569).test
+  # What is not a number there would be seen, were it read.
+  poisoned = dataset._replace(
+      x=dataset.x.at[held_out].set(float('nan')),
+      y=dataset.y.at[held_out].set(1 - dataset.y[held_out]))
+  scores = [run._score(_SETTING, each, point, number=0)
+            for each in (dataset, poisoned)]
+  assert scores[0] == scores[1] > 0.5
+
+
+class _Result(NamedTuple):
+  """As much of a training result as a score is made of."""
+  num_test: int
+  test_accuracy: float
+
+
+def test_scores_are_noisy_counts_of_right_answers(dataset, monkeypatch):
+  """DP-21: sensitivity 1 in the mean over repeats, noise of its own."""
+  right, seen = {0: 80, 1: 85}, []
+  monkeypatch.setattr(training, 'train', lambda configs, dataset: [
+      _Result(91, (right[config.fold] + (-1)**config.seed) / 91)
+      for config in configs])
+
+  def release(key, value):
+    seen.append((tuple(jax.random.key_data(key).tolist()), float(value)))
+    return value
+
+  monkeypatch.setattr(run, '_SCORE_NOISE',
+                      types.SimpleNamespace(release=release))
+  point = space.to_point(run._space(_SETTING, dataset),
+                         run._recipe(_SETTING, dataset))
+  for setting, number in (
+      (_SETTING, 0), (_SETTING, 1),
+      (dataclasses.replace(_SETTING, repeats=2), 0),
+      (dataclasses.replace(_SETTING, split=1), 0)):
+    score = run._score(setting, dataset, point, number=number)
+    assert score == pytest.approx(seen[-1][1] / 182)
+  assert [value for _, value in seen] == [167, 167, 165, 167]
+  assert len({key for key, _ in seen}) == 4
+  monkeypatch.undo()
+  assert run._SCORE_NOISE.l2_sensitivity == 1
+  assert run._SCORE_NOISE.stddev == 2
+
+
+def test_a_search_starts_with_the_recipe_and_can_be_replayed(
+    dataset, small_search):
+  setting = dataclasses.replace(_SETTING, num_trials=12)
+  trials = run.find(setting, dataset, lambda share: None)
+  assert len(trials) == 12 and small_search == [t.point for t in trials]
+  assert trials[0].point['sgd_learning_rate'] == .6
+  replayed = search.suggest(run._space(setting, dataset), trials[:10],
+                            seed=setting.seed)
+  assert replayed == [trials[10].point]
+  chosen, fields = run.selected_fields(setting, dataset, trials)
+  assert trials[chosen].score > trials[0].score
+  share = trials[chosen].point['batch_size'] / 364
+  assert fields['batch_size'] == pytest.approx(share * 455)
+  assert fields['batch_size'] <= 455
+
+
+def _charged(dataset, **changes):
+  return run.charged_epsilon(dataclasses.replace(_SETTING, **changes), dataset)
+
+
+def test_the_search_is_charged(dataset):
+  """DP-21, E30: all trials, their scores, and the run that is published."""
+  # A record of the third fold is trained on in both runs of both trials.
+  event = run._events(_SETTING, dataset, fold=0)[-1]
+  by_hand = accounting.epsilon(
+      accounting.composed_event([event] * 5 + [
+          accounting.gaussian_event(noise_multiplier=2.)] * 2),
+      delta=1 / 569, adjacency=Adjacency.ADD_OR_REMOVE_ONE, accountant='rdp')
+  charged = _charged(dataset)
+  assert by_hand * (1 - 1e-6) <= charged < 1.1 * by_hand
+  assert charged > 3 * 1.672
+  assert charged < _charged(dataset, num_trials=3)
+  assert charged < _charged(dataset, repeats=2)
+  # With all five folds each record is left out once.
+  assert run._trainings(dataclasses.replace(_SETTING, folds=5)) == 4
+  assert run._trainings(dataclasses.replace(_SETTING, folds=4)) == 4
+
+
+def test_every_run_of_a_search_is_among_those_charged(dataset, smoke):
+  """What really ran, against the list that the account takes the worst of."""
+  in_folds = [event for fold, event in smoke[1] if fold is not None]
+  whole = [event for fold, event in smoke[1] if fold is None]
+  assert len(in_folds) == _SETTING.num_trials * _SETTING.folds
+  assert all(e in run._events(_SETTING, dataset, fold=0) for e in in_folds)
+  # The recipe's runs, the later half, are for comparison only.
+  ours = whole[:_SETTING.num_tests]
+  assert len(whole) == 2 * _SETTING.num_tests
+  assert all(e in run._events(_SETTING, dataset, fold=None) for e in ours)
+
+
+def test_rows_tell_the_truth(rows):
+  assert {row.n for row in rows} == {455}
+  charged, = {row.epsilon for row in rows}
+  alone = _value(rows, 'epsilon_search_ignored')
+  assert .99 * 1.672 < alone <= 1.672 < charged
+  assert {row.delta for row in rows} == {1 / 569}
+  assert len([r for r in rows if r.metric.startswith('score_')]) == 2
+  for name in ('selected', 'recipe'):
+    assert 0.3 < _value(rows, f'{name}_test_accuracy') <= 1
+    assert _value(rows, f'{name}_test_error') >= 0
+  assert 0 < _value(rows, 'p_value') <= 1
+
+
+def test_rows_become_recipes(rows, tmp_path, monkeypatch):
+  path = tmp_path / 'selected.json'
+  path.write_text(selected.render(rows))
+  monkeypatch.setattr(recipes, 'SELECTED', path)
+  found = recipes.recipe('lip_dp_sgd', num_train=455, dataset='breast_cancer')
+  assert found.num_steps == 20 and isinstance(found.depth, int)
+  assert found.learning_rate == _value(rows, 'use_learning_rate')
+  assert found.batch_size == round(455 * _value(rows, 'sampling_prob'))
+  assert _value(rows, f'use_optimizer_{found.optimizer}') == 1
+  config = training.resolve(training.TrainingConfig(
+      dataset='breast_cancer', method='lip_dp_sgd', width=5),
+      num_available=455)
+  assert config.width == 5 and config.depth == found.depth
+  assert config.weight_norm == found.weight_norm
+
+
+@pytest.mark.parametrize('method, dataset, num_train', [
+    ('dp_sgd', 'breast_cancer', 455), ('lip_dp_sgd', 'adult', 455),
+    ('lip_dp_sgd', 'breast_cancer', 200),
+    ('lip_dp_sgd', 'breast_cancer', 1000), ('lip_dp_sgd', None, 455)])
+def test_recipes_do_without(method, dataset, num_train, tmp_path, monkeypatch):
+  """Other methods, data sets and sizes have the recipe that is for all."""
+  path = tmp_path / 'selected.json'
+  path.write_text(json.dumps({'breast_cancer': {'lip_dp_sgd': {
+      'num_train': 455, 'sampling_prob': .5, 'width': 64}}}))
+  monkeypatch.setattr(recipes, 'SELECTED', tmp_path / 'nothing')
+  general = recipes.recipe(method, num_train=num_train, dataset=dataset)
+  monkeypatch.setattr(recipes, 'SELECTED', path)
+  assert recipes.recipe(method, num_train=num_train,
+                        dataset=dataset) == general
+  assert recipes.recipe('lip_dp_sgd', num_train=455,
+                        dataset='breast_cancer').width == 64
+
+
+def test_committed_selection_is_that_of_the_rows():
+  if not selected.ROWS.exists():
+    assert not recipes.SELECTED.exists()
+    return
+  assert recipes.SELECTED.read_text() == selected.render(
+      records.read(selected.ROWS))
+
+
+def test_table_has_both_spaces_and_both_epsilons(rows):
+  """EXP-T5.2 printed beside ours; E30: both epsilons."""
+  table = report.table(rows)
+  for line in papers.TABLE_5_2:
+    assert f'| {line.name} ' in table
+    assert f'[{line.low:g}, {line.high:g}]' in table
+  result, = [line for line in table.splitlines()
+             if line.startswith('| breast_cancer | lip_dp_sgd | 2 ')]
+  charged = f'{rows[0].epsilon:.4g}'
+  assert '1.672' in result and charged in result
+  for method in sweep.METHODS:
+    for name in space.NAMES[method]:
+      shown = name.removeprefix('sgd_')
+      assert f'| {shown} ' in table
+
+
+def test_figure_has_a_line_for_each_search(rows):
+  pytest.importorskip('matplotlib')
+  ax = report.figure(rows).axes[0]
+  assert ax.get_title() == 'breast_cancer'
+  line, = ax.get_lines()
+  ys = line.get_ydata()
+  assert len(ys) == 2 and ys[1] >= ys[0]
+
+
+def test_verdicts(rows):
+  found = verdicts.check(report.verdict(rows))
+  by_claim = {each.claim: each for each in found}
+  assert len(found) == 8
+  best = by_claim['breast_cancer, best of the table at epsilon 1.672']
+  assert best.printed == '0.798'
+  cost = by_claim['privacy loss by the search (E30)']
+  assert cost.printed == 'small' and cost.verdict == verdicts.DIFFERS
+  assert all(each.verdict == verdicts.NOT_RUN
+             for each in verdicts.check(report.verdict([])))
