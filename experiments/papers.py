@@ -101,6 +101,7 @@ FIGURE_5_3_3_PLACE = Place(source='003', lines=(1537, 1557),
                            item='Figure 5.3.3')
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchRange:
   """One line of the table of the hyperparameter search space.
 
@@ -133,3 +134,52 @@ TABLE_5_2 = (
 # Fewest and most parameters of the perceptrons; their widths are not given.
 TABLE_5_3_PLACE = Place(source='003', lines=(1481, 1487), item='Table 5.3')
 MLP_PARAMETERS = (140, 2120)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PublishedRun:
+  """One line of the results table of a public code, and its configuration.
+
+  Attributes:
+    dataset: our name of the data set.
+    num_examples: training records.
+    epochs: over them.
+    accounted_batch_size: what its accountant and its noise are given.
+    drawn_batch_size: records that enter a step.
+    noise_multiplier: of its configuration: noise of a mean, times the
+      accounted batch size.
+    delta: of its configuration.
+    accuracy: as printed.
+    epsilon: as printed, with a tilde.
+  """
+  dataset: str
+  num_examples: int
+  epochs: int
+  accounted_batch_size: int
+  drawn_batch_size: int
+  noise_multiplier: float
+  delta: float
+  accuracy: float
+  epsilon: float
+
+
+PUBLISHED_CODE_PLACE = Place(
+    source='https://github.com/AntoineBarczewski/lip_dp_sgd', lines=(1, 1),
+    item='README, configs/*.yaml and train.py')
+
+# Every step is one batch of `drawn_batch_size` (the accumulation splits that
+# batch again), while train.py accounts `accounted_batch_size`.
+PUBLISHED_CODE = (
+    PublishedRun(
+        dataset='mnist', num_examples=60_000, epochs=100,
+        accounted_batch_size=256, drawn_batch_size=64, noise_multiplier=1.0,
+        delta=1e-5, accuracy=.991, epsilon=4.1),
+    PublishedRun(
+        dataset='fashion_mnist', num_examples=60_000, epochs=100,
+        accounted_batch_size=256, drawn_batch_size=64, noise_multiplier=1.0,
+        delta=1e-5, accuracy=.917, epsilon=4.1),
+    PublishedRun(
+        dataset='cifar10', num_examples=50_000, epochs=120,
+        accounted_batch_size=512, drawn_batch_size=32, noise_multiplier=1.0,
+        delta=1e-5, accuracy=.861, epsilon=7.5),
+)

@@ -20,6 +20,7 @@ EXPERIMENTS = {
     'clipping_bias': 'experiments.clipping_bias',
     'lip_search': 'experiments.lip_search',
     'lip_tabular': 'experiments.lip_tabular',
+    'unsound': 'experiments.unsound',
 }
 
 Results = Iterator[tuple[selection.Setting, list[records.Row]]]

@@ -17,6 +17,7 @@ from dpjax import errors
 _POINTS_PER_STDDEV = 200
 _REACH = 12.0
 _NEGLIGIBLE = 1e-20
+_PIECE = 1024
 
 
 class GaussianMixture(NamedTuple):
@@ -49,12 +50,18 @@ def mixture(weights, means, stddevs) -> GaussianMixture:
 
 def log_density(law: GaussianMixture, points: np.ndarray) -> np.ndarray:
   """ln of the density at [m] points; accurate far out in the tails."""
-  total = np.full(points.shape, -np.inf)
-  for weight, mean, stddev in zip(*law, strict=True):
-    scaled = (points - mean) / stddev
-    constant = np.log(weight / (stddev * np.sqrt(2 * np.pi)))
-    total = np.logaddexp(total, constant - 0.5 * np.square(scaled))
-  return total
+  constants = np.log(law.weights / (law.stddevs * np.sqrt(2 * np.pi)))
+  pieces = []
+  for piece in np.array_split(points, 1 + points.size // _PIECE):
+    exponents = piece[:, None] - law.means
+    exponents /= law.stddevs
+    np.square(exponents, out=exponents)
+    exponents *= -0.5
+    exponents += constants
+    largest = exponents.max(1)
+    exponents -= largest[:, None]
+    pieces.append(largest + np.log(np.exp(exponents, out=exponents).sum(1)))
+  return np.concatenate(pieces)
 
 
 def log_tail(law: GaussianMixture, threshold: float) -> float:

@@ -1,0 +1,1 @@
+"""What epsilon Algorithm 8 of thesis 003 really has, as printed."""

@@ -1,0 +1,160 @@
+"""The exact laws of what Algorithm 8 releases, on adjacent pairs of data sets.
+
+All pairs are one-dimensional, so that the epsilon of a pair, which no epsilon
+of the algorithm can be below, is an integral (`dpjax.audit.mixtures`).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from dpjax import errors
+from dpjax.audit import mixtures
+
+_SMALLEST_LOG_WEIGHT = -700.0
+
+
+class Pair(NamedTuple):
+  """Laws of one release on two neighbours."""
+  without: mixtures.GaussianMixture
+  within: mixtures.GaussianMixture
+
+
+def sum_pair(*, num_examples: int, sampling_prob: float,
+             noise_multiplier: float, norm_ratio: float) -> Pair:
+  """Scaled batch sums of E1: one record more changes all of them.
+
+  f = theta x, hinge slope 1, every margin active: Delta_1 = 1. The data set
+  holds n copies of (e, +1), of gradient -e; its neighbour also (M e, -1), of
+  gradient +M e. A batch of m records is released as -m + noise, and with the
+  added one as (M - m)/M + noise: the change, m + 1 - m/M, is not bounded by
+  Delta_1 but by (m + 1) Delta_1. Source: thesis 003, Algorithm 8, lines 11-13
+  and Theorem 5.2.2; erratum E1.
+
+  Args:
+    num_examples: n.
+    sampling_prob: q; 1 takes every record.
+    noise_multiplier: sigma.
+    norm_ratio: M, at least 1; may be infinite.
+  """
+  if not norm_ratio >= 1:
+    raise ValueError(f'norm_ratio must be at least 1, got {norm_ratio}')
+  size, weight = _batch_sizes(num_examples, sampling_prob)
+  return _pair(sampling_prob, weight, size,
+               means=-size, means_with=1 - size / norm_ratio,
+               stddevs=noise_multiplier * np.ones_like(size),
+               stddevs_with=noise_multiplier * np.ones_like(size))
+
+
+def mean_pair(*, num_examples: int, sampling_prob: float,
+              noise_multiplier: float) -> Pair:
+  """Batch means of E4: the divisor moves the sum and shows the noise.
+
+  Records of norm one, n of gradient -1, the added one of gradient +1. A batch
+  of m is released as -1 + N(0, sigma^2/m^2), with the added record as
+  (1 - m)/(m + 1) + N(0, sigma^2/(m + 1)^2). Source: thesis 003, Algorithms 6
+  to 8, division by |V|; erratum E4.
+  """
+  size, weight = _batch_sizes(num_examples, sampling_prob)
+  return _pair(sampling_prob, weight, size,
+               means=-np.ones_like(size), means_with=(1 - size) / (size + 1),
+               stddevs=noise_multiplier / np.maximum(size, 1),
+               stddevs_with=noise_multiplier / (size + 1))
+
+
+def redrawn_inclusion_prob(*, num_examples: int,
+                           sampling_prob: float) -> float:
+  """Probability of being in a batch that is redrawn until it is not empty.
+
+  q / (1 - (1 - q)^n), against the q that is accounted. Source: thesis 003,
+  Algorithm 8, lines 6-9; erratum E5.
+
+  Args:
+    num_examples: of the data set that holds the record.
+    sampling_prob: q.
+  """
+  errors.check_at_least('num_examples', num_examples, 1)
+  errors.check_probability('sampling_prob', sampling_prob)
+  if sampling_prob == 1:
+    return 1.0
+  not_empty = -math.expm1(num_examples * math.log1p(-sampling_prob))
+  return sampling_prob / not_empty
+
+
+class RepeatedTest(NamedTuple):
+  """The test 'some step is released above the threshold'.
+
+  Attributes:
+    threshold: for one step.
+    log_false_positive_rate: natural logarithm, over all steps.
+    true_positive_rate: over all steps.
+  """
+  threshold: float
+  log_false_positive_rate: float
+  true_positive_rate: float
+
+  def epsilon_lower(self, delta: float) -> float:
+    """ln((TPR - delta)/FPR), which no true epsilon is below."""
+    gain = self.true_positive_rate - delta
+    if gain <= 0:
+      return 0.0
+    return max(0.0, math.log(gain) - self.log_false_positive_rate)
+
+  def delta_lower(self, epsilon: float) -> float:
+    """TPR - e^epsilon FPR, which no true delta at epsilon is below."""
+    alarms = math.exp(min(0.0, epsilon + self.log_false_positive_rate))
+    return max(0.0, self.true_positive_rate - alarms)
+
+
+def repeated_test(pair: Pair, *, threshold: float,
+                  num_steps: int) -> RepeatedTest:
+  """The rates of `RepeatedTest` for steps with fresh batches and noise."""
+  alarm, hit = (_log_some(mixtures.log_tail(law, threshold), num_steps)
+                for law in pair)
+  return RepeatedTest(threshold, alarm, math.exp(hit))
+
+
+def best_repeated_test(pair: Pair, *, num_steps: int,
+                       epsilon: float) -> RepeatedTest:
+  """The threshold that shows the largest delta at `epsilon`."""
+  lower, upper = pair.without.means.min(), pair.within.means.max()
+  tests = [repeated_test(pair, threshold=float(value), num_steps=num_steps)
+           for value in np.linspace(lower, upper, 513)]
+  # Rates near one tie in floating point: the sharper test is the better one.
+  return max(tests, key=lambda test: (round(test.delta_lower(epsilon), 9),
+                                      test.epsilon_lower(1e-5)))
+
+
+def _log_some(log_rate: float, num_steps: int) -> float:
+  """ln of the probability that some of independent steps is flagged."""
+  rate = math.exp(log_rate)
+  if rate < 1e-30:
+    return math.log(num_steps) + log_rate
+  if rate >= 1:
+    return 0.0
+  return math.log(-math.expm1(num_steps * math.log1p(-rate)))
+
+
+def _batch_sizes(num_examples: int,
+                 sampling_prob: float) -> tuple[np.ndarray, np.ndarray]:
+  """Sizes of batches of the n records, and their probabilities."""
+  errors.check_at_least('num_examples', num_examples, 1)
+  errors.check_probability('sampling_prob', sampling_prob)
+  sizes = np.arange(num_examples + 1)
+  logs = stats.binom.logpmf(sizes, num_examples, sampling_prob)
+  kept = logs > _SMALLEST_LOG_WEIGHT
+  return sizes[kept].astype(np.float64), np.exp(logs[kept])
+
+
+def _pair(sampling_prob, weight, size, *, means, means_with, stddevs,
+          stddevs_with) -> Pair:
+  """Empty batches are redrawn, as printed: weights without them, renewed."""
+  drawn = weight * (size > 0)
+  without = mixtures.mixture(drawn, means, stddevs)
+  within = mixtures.mixture(
+      np.concatenate([(1 - sampling_prob) * drawn, sampling_prob * weight]),
+      np.concatenate([means, means_with]),
+      np.concatenate([stddevs, stddevs_with]))
+  return Pair(without, within)

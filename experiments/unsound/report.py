@@ -1,0 +1,146 @@
+"""Claimed epsilon beside the true one, and what attacks find."""
+
+from collections.abc import Iterator, Sequence
+import math
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import tables
+from dpjax.report import verdicts
+from experiments.unsound import claims
+from experiments.unsound import sweep
+
+_EXACT_KINDS = ('pair', 'blocks', 'batch', 'constant', 'published', 'curve')
+_EXPLAINED = ('epsilon_claimed', 'epsilon_true')
+_STATISTICS = ('sum', 'likelihood')
+
+_EXACT_TEXT = '''\
+Claimed: the accountant of the text on the printed noise. True: the exact
+epsilon of a pair of adjacent data sets (pair, batch, full curves: no epsilon
+of the algorithm is below it), or the accountant on the noise and the batches
+that really are (others; Renyi orders where the multiplier is below 0.25, PLD
+otherwise). Add-or-remove-one.'''
+
+_AUDIT_TEXT = '''\
+Lower bounds on epsilon from attacks, 95 % confidence, by two statistics: the
+sum of releases along the mean gradient, and the log-likelihood ratio of the
+subsampled mechanism. 'cap' is what a perfect attack would reach with as many
+runs. lip_scaled is the sound method under the same attack.'''
+
+
+def cases(rows: Sequence[records.Row]) -> dict[tuple, dict[str, float]]:
+  """Metrics of each setting: (kind, case, method, canary, claim) -> ..."""
+  found: dict[tuple, dict[str, float]] = {}
+  for row in rows:
+    fields = dict(part.split('=') for part in
+                  row.id.split('/', 1)[1].split(','))
+    key = (fields['kind'], fields['case'], fields['method'],
+           float(fields['canary']), float(fields['epsilon']))
+    found.setdefault(key, {'n': row.n, 'delta': row.delta})[
+        row.metric] = row.value
+  return found
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """What is exact, then what attacks found."""
+  found = cases(rows)
+  parts = [_EXACT_TEXT, '', tables.markdown(
+      ('kind', 'case', 'n', 'delta', 'claimed', 'true', 'also'),
+      list(_exact_lines(found))), _AUDIT_TEXT, '', tables.markdown(
+          ('kind', 'case', 'method', 'canary', 'claimed',
+           *(f'{what} ({name})' for name in _STATISTICS
+             for what in ('AUC', 'bound')), 'cap', 'refuted', 'also'),
+          list(_audit_lines(found)))]
+  return '\n'.join(parts)
+
+
+def _exact_lines(found) -> Iterator[tuple]:
+  for kind in _EXACT_KINDS:
+    for key in sorted(k for k in found if k[0] == kind):
+      metrics = found[key]
+      others = '; '.join(
+          f'{name} {_number(value)}' for name, value in metrics.items()
+          if name not in (*_EXPLAINED, 'n', 'delta'))
+      yield (kind, key[1], metrics['n'], f'{metrics["delta"]:.3g}',
+             _number(metrics['epsilon_claimed']),
+             _number(metrics['epsilon_true']), others or '-')
+
+
+def _audit_lines(found) -> Iterator[tuple]:
+  for key in sorted(k for k in found if k[0] in ('audit', 'training')):
+    metrics = found[key]
+    kind, case, method, canary, claimed = key
+    cells = []
+    for name in _STATISTICS:
+      cells += [tables.number(metrics.get(f'auc_{name}')),
+                tables.number(metrics.get(f'epsilon_lower_{name}'), digits=2)]
+    others = '; '.join(f'{name} {_number(metrics[name])}' for name in
+                       ('test_accuracy', 'broken_runs') if name in metrics)
+    yield (kind, case, method, f'{canary:g}x' if canary else 'in bounds',
+           f'{claimed:g}', *cells, _number(metrics['largest_lower']),
+           'yes' if claims.best_bound(metrics) > claimed else 'no',
+           others or '-')
+
+
+def _number(value: float) -> str:
+  return f'{value:.4g}'
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """The audit curve, and the true epsilon, over the claimed one."""
+  found = cases(rows)
+  drawn, axes = plots.new(1, 2, width=4.6, height=3.6)
+  audits, truth = axes.flat
+  lines = _series(found, 'audit', claims.best_bound)
+  for number, (name, points) in enumerate(sorted(lines.items())):
+    _line(audits, points, name, number)
+  caps = [m['largest_lower'] for k, m in found.items() if k[0] == 'audit']
+  if caps:
+    audits.axhline(max(caps), color='0.4', linestyle=':', linewidth=1,
+                   label='cap of so many runs')
+  curves = _series(found, 'curve', lambda m: m['epsilon_true'])
+  for number, (name, points) in enumerate(sorted(curves.items())):
+    _line(truth, points, name, number)
+  truth.set_yscale('log')
+  audits.set_title('attacks: lower bound')
+  truth.set_title('exact: true epsilon')
+  for ax in (audits, truth):
+    _finish(ax)
+  return drawn
+
+
+def _series(found, kind, value) -> dict[str, list[tuple[float, float]]]:
+  """name -> [(claimed, what is found)] of one kind."""
+  series: dict[str, list[tuple[float, float]]] = {}
+  for key in sorted(k for k in found if k[0] == kind):
+    _, case, method, canary, claimed = key
+    name = f'{method}, {canary:g}x' if canary else _curve_name(case)
+    series.setdefault(name, []).append((claimed, value(found[key])))
+  return series
+
+
+def _curve_name(case: str) -> str:
+  kind, _, size = case.partition('_')
+  return f'{size} blocks as one' if kind == 'blocks' else (
+      f'batch maximum, n = {size}')
+
+
+def _line(ax: Any, points, name: str, series: int) -> None:
+  claimed, values = zip(*points, strict=True)
+  plots.error_bars(ax, claimed, values, [math.nan] * len(values), name,
+                   series=series)
+
+
+def _finish(ax: Any) -> None:
+  """The diagonal: above it a claim is refuted."""
+  ax.plot(sweep.EPSILONS, sweep.EPSILONS, color='0.4', linestyle='--',
+          linewidth=1, label='claim')
+  plots.epsilon_axis(ax, sweep.EPSILONS)
+  ax.set_xlabel('claimed epsilon')
+  ax.legend()
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Each claim of the text and of the public code, beside what is true."""
+  return claims.verdict(cases(rows))

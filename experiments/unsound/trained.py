@@ -1,0 +1,162 @@
+"""Algorithm 8 as it trains, audited: breast cancer data and one record more.
+
+The added record is a legal one: each feature at one of its public bounds,
+labelled as the class it is farthest from. Bounded inputs do not save
+Algorithm 8 (erratum E1): its norm is three times that of a typical record.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.audit import empirical
+from dpjax.data import registry
+from dpjax.data import splits
+from dpjax.lipschitz import losses
+from dpjax.train import evaluate
+from dpjax.typing import Array, Batch, PRNGKey
+from experiments.unsound import printed
+
+_WIDTH = 8
+_PARALLEL = 100
+_WEIGHT_NORM = 1.0
+_LEARNING_RATE = 5.0
+_TEST_FRACTION = 0.2
+
+
+class Experiment(NamedTuple):
+  """Neighbouring data sets, and records to test on.
+
+  Attributes:
+    records: n training records, and the added one in the last row.
+    test: held-out records.
+    num_classes: of the labels.
+  """
+  records: Batch
+  test: Batch
+  num_classes: int
+
+
+class Outcomes(NamedTuple):
+  """Of many runs.
+
+  Attributes:
+    statistics: [r] log-likelihood ratios, with the record against without.
+      A step that released a number that is none counts as silent.
+    accuracies: [r] on the held-out records.
+    broken: [r] whether weights became NaN, as they do once all activations of
+      a layer are zero and X_k with them.
+  """
+  statistics: np.ndarray
+  accuracies: np.ndarray
+  broken: np.ndarray
+
+
+def load(*, seed: int, data_dir: str | None = None) -> Experiment:
+  """The data, split by seed, and the neighbour."""
+  dataset = registry.load('breast_cancer', data_dir=data_dir)
+  split = splits.train_test_split(
+      jax.random.key(seed), dataset.x.shape[0], test_fraction=_TEST_FRACTION)
+  x, y = dataset.x[split.train], dataset.y[split.train]
+  means = [jnp.mean(x[y == label], 0) for label in (0, 1)]
+  corner = jnp.where(means[1] > means[0], 1.0, -1.0)
+  records = Batch(jnp.concatenate([x, corner[None]]),
+                  jnp.concatenate([y, jnp.zeros([1], y.dtype)]))
+  test = Batch(dataset.x[split.test], dataset.y[split.test])
+  return Experiment(records, test, dataset.num_classes)
+
+
+def make_algorithm(*, noise_multiplier: float,
+                   sampling_prob: float) -> printed.PrintedLipDpSgd:
+  """Algorithm 8 with cross entropy at temperature 1, tau = sqrt 2."""
+  loss = losses.cross_entropy()
+  return printed.PrintedLipDpSgd(
+      loss=loss.values, loss_lipschitz=loss.lipschitz,
+      noise_multiplier=noise_multiplier,
+      weight_norm=_WEIGHT_NORM, learning_rate=_LEARNING_RATE,
+      sampling_prob=sampling_prob, allow_unsound=True)
+
+
+def initial_kernels(key: PRNGKey, *, num_features: int, num_classes: int,
+                    num_layers: int) -> printed.Kernels:
+  """Public initial weights of variance 1/fan-in."""
+  sizes = [num_features, *[_WIDTH] * (num_layers - 1), num_classes]
+  keys = jax.random.split(key, num_layers)
+  return tuple(
+      jax.random.normal(keys[layer], [fan_in, fan_out]) / fan_in**0.5
+      for layer, (fan_in, fan_out)
+      in enumerate(zip(sizes[:-1], sizes[1:], strict=True)))
+
+
+def run_many(key: PRNGKey, algorithm: printed.PrintedLipDpSgd,
+             kernels: printed.Kernels, experiment: Experiment, *,
+             present: bool, num_steps: int, num_runs: int) -> Outcomes:
+  """Trains `num_runs` times on one of the two data sets.
+
+  Args:
+    key: of batches and noise.
+    algorithm: as printed.
+    kernels: initial weights, the same for all runs.
+    experiment: data.
+    present: whether the added record is among them.
+    num_steps: of each run.
+    num_runs: on this data set.
+  """
+  parallel = min(_PARALLEL, num_runs)
+  groups = -(-num_runs // parallel)
+  found = _train(jax.random.split(key, [groups, parallel]),
+                 algorithm.init(kernels), experiment, jnp.asarray(present),
+                 algorithm=algorithm, num_steps=num_steps)
+  return Outcomes(*(np.asarray(values).ravel()[:num_runs]
+                    for values in found))
+
+
+@functools.partial(jax.jit, static_argnames=('algorithm', 'num_steps'))
+def _train(keys, start, experiment, present, *, algorithm, num_steps):
+  records, test = experiment.records, experiment.test
+  members = jnp.ones(records.y.shape, jnp.bool_).at[-1].set(present)
+
+  def observe(state, released):
+    return _log_ratio(algorithm, records, state, released)
+
+  def one_run(key):
+    state, ratios = algorithm.run(key, start, *records, members,
+                                  num_steps=num_steps, observe=observe)
+    right = evaluate.accuracy(algorithm.logits, state.kernels, test,
+                              jnp.arange(test.y.shape[0]))
+    broken = jnp.stack([~jnp.all(jnp.isfinite(k)) for k in state.kernels])
+    return jnp.sum(ratios), right, jnp.any(broken)
+
+  return jax.lax.map(jax.vmap(one_run), keys)
+
+
+def _log_ratio(algorithm: printed.PrintedLipDpSgd, records: Batch,
+               state: printed.State, released: printed.Released) -> Array:
+  """What one step says for the added record, to who knows all others.
+
+  ln(1 - q + q e^llr) with normal laws whose means are those of an average
+  batch, without the record and with it.
+  """
+  prob = algorithm.sampling_prob
+  added = jnp.zeros(records.y.shape, jnp.bool_).at[-1].set(True)
+  size = records.y.shape[0] - 1
+  # Where no activation is left the printed division has no value: zero here.
+  common_sums, added_sums = (
+      jax.tree.map(jnp.nan_to_num, algorithm.scaled_sums(
+          state.kernels, *records, rows)) for rows in (~added, added))
+  norms = algorithm.input_norms(state.kernels, records.x)
+  stddevs = algorithm.noise_multiplier * algorithm.sensitivities(state.norms)
+  total = jnp.float32(0)
+  for layer, stddev in enumerate(stddevs):
+    largest, far = jnp.max(norms[layer][:-1]), norms[layer][-1]
+    outside = prob * common_sums[layer]
+    inside = (largest * outside + far * added_sums[layer]) / jnp.maximum(
+        largest, far)
+    release = prob * size * released.gradients[layer]
+    change = inside - outside
+    total += jnp.sum(change * (release - (inside + outside) / 2)) / stddev**2
+  ratio = empirical.subsampled_log_ratio(total, sampling_prob=prob)
+  return jnp.where(jnp.isfinite(ratio), ratio, 0.0)
