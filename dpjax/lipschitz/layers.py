@@ -116,6 +116,8 @@ class Conv:
 
   def __post_init__(self):
     errors.check_at_least(f'channels of {self.name!r}', self.channels, 1)
+    for stride in self.strides:
+      errors.check_at_least(f'stride of {self.name!r}', stride, 1)
     _check_bias_norm(self)
 
   def geometry(self, shape: Shape) -> convolution.ConvShape:

@@ -1,10 +1,14 @@
-"""Settings of every test of the room."""
+"""Settings of every test of the room, and its slow, obvious oracles."""
 
 import itertools
+import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from dpjax.lipschitz.node import Context
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -50,3 +54,91 @@ def _zeros(shape, taps):
   if shape.padding == 'circular':
     return [((k - 1) // 2, k // 2) for k in taps]
   return ((0, 0), (0, 0)) if shape.padding == 'valid' else shape.padding
+
+
+def _dense_jacobians(of, argument, records) -> np.ndarray:
+  """[records, outputs, entries of the argument] in float64."""
+  argument, records = jax.tree.map(
+    lambda leaf: jnp.asarray(leaf, jnp.float64), (argument, records))
+  found = jax.jit(jax.vmap(jax.jacrev(of), (None, 0)))(argument, records)
+  leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+  return np.concatenate([leaf.reshape(leaf.shape[:2] + (-1,))
+                         for leaf in leaves], 2)
+
+
+def _outputs(node):
+  """(params, record) -> the outputs for one record, flat."""
+  return lambda params, x: node.apply(params, x[None], Context()).reshape((-1,))
+
+
+def input_jacobians(node, params, records) -> np.ndarray:
+  """[records, outputs, inputs] in float64, by `jax.jacrev`."""
+  with jax.enable_x64(True):
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params)
+    moved = lambda x, start: _outputs(node)(params, start + x)
+    return _dense_jacobians(moved, np.zeros(np.shape(records)[1:]), records)
+
+
+def parameter_jacobians(node, params, records) -> np.ndarray:
+  """[records, outputs, parameters] in float64, by `jax.jacrev`."""
+  with jax.enable_x64(True):
+    return _dense_jacobians(_outputs(node), params, records)
+
+
+def norms(matrices) -> np.ndarray:
+  """The largest singular value of each."""
+  return np.linalg.norm(matrices, 2, axis=(-2, -1))
+
+
+def lip_lower(function, key, num_pairs: int, *, size: int, scale=1.0,
+              num_steps: int = 60) -> float:
+  """LIP-00: a lower estimate of sup ||f(x) - f(y)|| / ||x - y||.
+
+  Random pairs far and near, then power iteration on the Jacobian at the points
+  and small ascents of its norm over the points.
+
+  Args:
+    function: [size] -> [m].
+    key: of the pairs.
+    num_pairs: points to start from.
+    size: of x.
+    scale: of the points.
+    num_steps: of ascent.
+  """
+  first, second, vectors = (
+    jax.random.normal(k, [num_pairs, size]) for k in jax.random.split(key, 3))
+  first, second = scale * first, scale * second
+  values = jax.vmap(function)
+  slopes = []
+  for near in (1.0, 1e-2):
+    other = first + near * (second - first)
+    slopes.append(jnp.linalg.norm(values(first) - values(other), axis=1)
+                  / jnp.linalg.norm(first - other, axis=1))
+
+  def stretch(x, v):
+    return jnp.linalg.norm(jax.jvp(function, (x,), (v,))[1])
+
+  def climb(x, v):
+    def turn(carry, _):
+      x, v = carry
+      pushed = jax.jvp(function, (x,), (v,))[1]
+      pulled, = jax.vjp(function, x)[1](pushed)
+      v = pulled / (jnp.linalg.norm(pulled) + 1e-30)
+      slope = jax.grad(stretch)(x, v)
+      slope = jnp.where(jnp.isfinite(slope), slope, 0.0)
+      x = x + 0.05 * scale * slope / (jnp.linalg.norm(slope) + 1e-9)
+      return (x, v), stretch(x, v)
+
+    start = v / jnp.linalg.norm(v)
+    return jnp.max(jax.lax.scan(turn, (x, start), length=num_steps)[1])
+
+  slopes.append(jax.jit(jax.vmap(climb))(first, vectors))
+  return float(max(jnp.max(each) for each in slopes))
+
+
+@pytest.fixture(name='oracles', scope='session')
+def _oracles():
+  """Brute force: dense Jacobians in float64, and searches from below."""
+  return types.SimpleNamespace(
+    input_jacobians=input_jacobians, parameter_jacobians=parameter_jacobians,
+    norms=norms, lip_lower=lip_lower)

@@ -1,0 +1,318 @@
+"""Constants of every layer by dense Jacobians: LIP-01, one row for each."""
+
+from collections.abc import Callable
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.lipschitz import layers
+from dpjax.lipschitz import normalisation
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import pooling
+from dpjax.lipschitz import projection
+from dpjax.lipschitz.network import Chain, Network, Residual
+
+IMAGE = (6, 6, 2)
+
+
+def _params(node, shape, seed=0, scale=1.0):
+  """Random parameters of a node, biases as well."""
+  rng = np.random.default_rng(seed)
+  found = jax.eval_shape(lambda key: node.init(key, shape), jax.random.key(0))
+  return jax.tree.map(lambda leaf: jnp.asarray(
+    scale * rng.normal(size=leaf.shape), jnp.float32), found)
+
+
+def _certified(node, params, shape, weight_norm=1e3):
+  """(held parameters, certificate) of one node, by `clip_weights`."""
+  network = Network(root=Chain(name='n', nodes=(node, pointwise.flatten())),
+                    input_shape=shape)
+  held, certificate = projection.clip_weights(
+    network, weight_norm=weight_norm).constrain({node.name: params})
+  return held[node.name], certificate[node.name]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+  """A row of Table 5.1 of thesis 003, and records that refute what it prints.
+
+  Attributes:
+    node: the layer.
+    shape: of a record.
+    worst: a record that attains or nearly attains the layer's constant.
+    params: of the layer, if not random.
+    printed_input: what the table prints for x; infinite: nothing.
+    printed_parameters: (params, x) -> what it prints for theta.
+    wrong: which of 'input', 'parameters' the worst record exceeds.
+    loose: how far below the bound a sound constant may stay.
+  """
+  node: object
+  shape: tuple
+  worst: Callable = lambda rng: rng.normal(size=IMAGE)
+  params: dict | None = None
+  printed_input: Callable = lambda params: math.inf
+  printed_parameters: Callable = lambda params, x: math.inf
+  wrong: tuple = ()
+  loose: float = 1.0
+
+
+_ONES = {'kernel': jnp.ones([3, 3, 1, 1]), 'bias': jnp.zeros([1])}
+_RESHAPED = lambda params: float(np.linalg.norm(np.float64(
+  params['kernel']).reshape(-1, params['kernel'].shape[-1]), 2))
+_FLAT = lambda params, x: np.linalg.norm(x)
+_CONSTANT = lambda shape: lambda rng: np.ones(shape)
+_ONE = lambda params: 1.0
+
+ROWS = {
+  # E6: no bias in ||x||. The kernel itself is right.
+  'dense': Row(
+    node=layers.Dense(name='d', width=3), shape=(4,),
+    worst=lambda rng: 0.1 * rng.normal(size=4),
+    printed_input=lambda params: np.linalg.norm(params['kernel'], 2) * (1 + 1e-9),
+    printed_parameters=_FLAT, wrong=('parameters',)),
+  'dense without bias': Row(
+    node=layers.Dense(name='d', width=3, use_bias=False), shape=(4,),
+    worst=lambda rng: rng.normal(size=4),
+    printed_parameters=lambda params, x: np.linalg.norm(x) * (1 + 1e-9)),
+  # E7 (ii): the norm of the reshaped kernel is 3, the map's 8.3 or 9.
+  'conv': Row(
+    node=layers.Conv(name='c', channels=1), shape=(8, 8, 1), params=_ONES,
+    worst=_CONSTANT((8, 8, 1)), printed_input=_RESHAPED,
+    printed_parameters=lambda params, x: 3 * np.linalg.norm(x), wrong=('input',),
+    loose=1.2),
+  # E6: sqrt(h_out w_out) of the bias.
+  'conv bias': Row(
+    node=layers.Conv(name='c', channels=1, padding='circular'), shape=(8, 8, 1),
+    params=_ONES, worst=lambda rng: 0.1 * np.ones((8, 8, 1)),
+    printed_input=_RESHAPED,
+    printed_parameters=lambda params, x: 3 * np.linalg.norm(x),
+    wrong=('input', 'parameters')),
+  'conv valid': Row(
+    node=layers.Conv(name='c', channels=3, padding='valid', kernel_size=(2, 3)),
+    shape=IMAGE, loose=2.0),
+  'conv strided': Row(
+    node=layers.Conv(name='c', channels=3, strides=(2, 2)), shape=IMAGE,
+    loose=2.0),
+  'conv strides beyond the window': Row(
+    node=layers.Conv(name='c', channels=3, kernel_size=(2, 1), strides=(3, 2),
+                     padding='valid'), shape=IMAGE, loose=2.0),
+  'conv other strides': Row(
+    node=layers.Conv(name='c', channels=2, kernel_size=(3, 2), strides=(1, 2),
+                     padding='circular'), shape=IMAGE, loose=2.0),
+  'conv without bias': Row(
+    node=layers.Conv(name='c', channels=3, kernel_size=(1, 1), use_bias=False),
+    shape=IMAGE, loose=3.0),
+  'affine': Row(
+    node=layers.Affine(name='a'), shape=IMAGE, worst=lambda rng: rng.normal(
+      size=IMAGE) * [1.0, 0.0], loose=1.0 + 1e-6),
+  # E11: c = 1 for what is not 1.
+  'lipschitz normalisation': Row(
+    node=normalisation.lipschitz(num_groups=1, alpha=0.1), shape=IMAGE,
+    worst=lambda rng: 1e-3 * rng.normal(size=IMAGE), printed_input=_ONE,
+    wrong=('input',)),
+  'standard normalisation': Row(
+    node=normalisation.standard('instance', kappa=1e-2), shape=IMAGE,
+    worst=lambda rng: 1e-4 * rng.normal(size=IMAGE), printed_input=_ONE,
+    wrong=('input',), loose=1.0 + 1e-3),
+  'relu': Row(node=pointwise.activation('relu'), shape=IMAGE,
+              printed_input=_ONE),
+  'tanh': Row(node=pointwise.activation('tanh'), shape=IMAGE,
+              worst=lambda rng: np.zeros(IMAGE),
+              printed_input=_ONE),
+  # E15: the printed 1 holds, four times too large.
+  'sigmoid': Row(node=pointwise.activation('sigmoid'), shape=IMAGE,
+                 worst=lambda rng: np.zeros(IMAGE), printed_input=_ONE),
+  'tempered sigmoid': Row(
+    node=pointwise.tempered_sigmoid(2.0, 5.0, 1.0), shape=IMAGE,
+    worst=lambda rng: np.zeros(IMAGE), printed_input=_ONE, wrong=('input',)),
+  'bounded relu': Row(node=pointwise.bounded_activation('relu', 2.0),
+                      shape=IMAGE, worst=lambda rng: np.full(IMAGE, 0.1)),
+  'ball': Row(node=pointwise.Ball(name='b', radius=1.0), shape=IMAGE,
+              worst=lambda rng: 0.01 * rng.normal(size=IMAGE)),
+  'max pool': Row(
+    node=pooling.max_pool((2, 2), (1, 1)), shape=(4, 4, 2),
+    worst=lambda rng: np.eye(4)[1][:, None, None] * np.eye(4)[1][:, None]
+    * np.ones(2), printed_input=_ONE, wrong=('input',)),
+  'average pool': Row(node=pooling.average_pool(), shape=IMAGE,
+                      printed_input=_ONE),
+  'global average pool': Row(node=pooling.global_average_pool(), shape=IMAGE,
+                             printed_input=_ONE),
+  'flatten': Row(node=pointwise.flatten(), shape=IMAGE),
+  # (5.2.7) holds; the printed chain product (line 5) is E12.
+  'residual': Row(
+    node=Residual(name='r', branch=Chain(name='b', nodes=(
+      layers.Dense(name='d', width=2),)), shortcut=Chain(name='s', nodes=())),
+    shape=(2,), params={'b': {'d': {'kernel': jnp.eye(2), 'bias': jnp.zeros(2)}}},
+    worst=lambda rng: rng.normal(size=2), printed_input=_ONE, wrong=('input',)),
+  'averaged residual': Row(
+    node=Residual(name='r', averaged=True, branch=Chain(name='b', nodes=(
+      layers.Dense(name='d', width=2),)), shortcut=Chain(name='s', nodes=(
+        layers.Dense(name='d', width=2),))),
+    shape=(2,), params={side: {'d': {'kernel': 2 * jnp.eye(2),
+                                     'bias': jnp.zeros(2)}} for side in 'bs'},
+    worst=lambda rng: rng.normal(size=2)),
+}
+
+
+def _constants(row, x, certificate):
+  """(constant in x, constant in theta or None) that the library states."""
+  sent, bounds = row.node.backward(certificate, 1.0, float(np.linalg.norm(x)),
+                                   row.shape, None)
+  bounds = [float(leaf) for leaf in jax.tree.leaves(bounds)]
+  return float(sent), math.hypot(*bounds) if bounds else None
+
+
+@pytest.mark.parametrize('name', ROWS)
+def test_table_of_constants(name, oracles):
+  """LIP-01, E6, E7, E11, E15: sound, attained, and the printed one exceeded."""
+  row = ROWS[name]
+  rng = np.random.default_rng(0)
+  params = row.params or _params(row.node, row.shape)
+  certificate = _certified(row.node, params, row.shape)[1]
+  records = np.stack([row.worst(rng), rng.normal(size=row.shape),
+                      50 * rng.normal(size=row.shape),
+                      1e-3 * rng.normal(size=row.shape), np.zeros(row.shape)])
+  stated = [_constants(row, x, certificate) for x in records]
+  found = oracles.norms(oracles.input_jacobians(row.node, params, records))
+  limits = np.array([each[0] for each in stated])
+  assert np.all(found <= limits * (1 + 1e-6))
+  assert np.max(found / limits) * row.loose >= 0.99
+  # What is printed, at the record that was made for it.
+  exceeded = found[0] > 1.001 * row.printed_input(params)
+  assert exceeded == ('input' in row.wrong)
+  if not jax.tree.leaves(params):
+    return
+  found = oracles.norms(oracles.parameter_jacobians(row.node, params, records))
+  limits = np.array([each[1] for each in stated])
+  assert np.all(found <= limits * (1 + 1e-6))
+  assert np.max(found[:4] / limits[:4]) >= 0.45
+  exceeded = found[0] > 1.001 * row.printed_parameters(params, records[0])
+  assert exceeded == ('parameters' in row.wrong)
+
+
+@pytest.mark.parametrize('scale', [0.0, 1e-3, 1.0, 1e3])
+def test_dense_jacobians_are_exact(scale, oracles):
+  """NET-01 in float64: sqrt(||x||^2 + 1), ||W||, and gradients x delta^T."""
+  rng = np.random.default_rng(1)
+  x = scale * rng.normal(size=4)
+  for use_bias in (True, False):
+    dense = layers.Dense(name='d', width=3, use_bias=use_bias)
+    params = _params(dense, (4,))
+    expected = math.hypot(np.linalg.norm(x), float(use_bias))
+    found = oracles.parameter_jacobians(dense, params, x[None])[0]
+    assert oracles.norms(found) == pytest.approx(expected, rel=1e-10, abs=1e-300)
+    # Every direction of the cotangent gives the same norm.
+    delta = rng.normal(size=3)
+    assert np.linalg.norm(delta @ found) == pytest.approx(
+      expected * np.linalg.norm(delta), rel=1e-10, abs=1e-300)
+    assert oracles.norms(oracles.input_jacobians(dense, params, x[None]))[0] == (
+      pytest.approx(np.linalg.norm(np.float64(params['kernel']), 2), rel=1e-10))
+
+
+@pytest.mark.parametrize('size, zero, circular', [(3, 8.291, 9.0),
+                                                  (5, 20.047, 25.0)])
+def test_norms_of_constant_kernels(size, zero, circular, oracles):
+  """NET-02: reshape norm 3 or 5, what the map has, what is certified."""
+  params = {'kernel': jnp.ones([size, size, 1, 1])}
+  assert _RESHAPED(params) == pytest.approx(size, rel=1e-12)
+  x = np.ones((8, 8, 1))
+  for padding, expected in (('zero', zero), ('circular', circular)):
+    conv = layers.Conv(name='c', channels=1, kernel_size=(size, size),
+                       padding=padding, use_bias=False)
+    found = oracles.norms(oracles.input_jacobians(conv, params, x[None]))[0]
+    assert found == pytest.approx(expected, abs=1e-3)
+    certified = float(_certified(conv, params, (8, 8, 1))[1])
+    assert found <= certified <= circular * (1 + 1e-3)
+
+
+@pytest.mark.parametrize('size, stride, expected', [
+  (3, 1, 2.670), (5, 1, 4.018), (3, 2, 1.340), (5, 2, 2.014)])
+def test_windows_of_a_constant_image(size, stride, expected, oracles):
+  """NET-02, E7 (iii): ||U|| / ||x|| below sqrt(m), m = ceil(k / s)^2."""
+  conv = layers.Conv(name='c', channels=1, kernel_size=(size, size),
+                     strides=(stride, stride), use_bias=False)
+  pad = (size - 1) // 2
+  conv = dataclasses.replace(conv, padding=((pad, pad), (pad, pad)))
+  x = np.ones((10, 10, 1))
+  params = _params(conv, x.shape)
+  found = oracles.norms(oracles.parameter_jacobians(conv, params, x[None]))[0]
+  assert found / 10 == pytest.approx(expected, abs=1e-3)
+  bound = conv.backward(1.0, 1.0, 10.0, x.shape, None)[1]
+  assert bound / 10 == pytest.approx(-(-size // stride), rel=1e-12)
+
+
+def test_circular_padding_attains_and_a_bias_counts_every_pixel(oracles):
+  """NET-02, R7: sqrt(m ||x||^2 + h w) exactly; 6 for the bias of a 6 x 6 map."""
+  conv = layers.Conv(name='c', channels=2, padding='circular')
+  x = np.full((6, 6, 1), 0.3)
+  params = _params(conv, x.shape)
+  found = oracles.norms(oracles.parameter_jacobians(conv, params, x[None]))[0]
+  assert found == pytest.approx(math.sqrt(9 * 0.09 * 36 + 36), rel=1e-10)
+  empty = oracles.norms(oracles.parameter_jacobians(conv, params, (0 * x)[None]))[0]
+  assert empty == pytest.approx(6, rel=1e-10)
+
+
+KINDS = {
+  'dense': (layers.Dense(name='d', width=5, bias_norm=0.5), (7,)),
+  'conv': (layers.Conv(name='c', channels=3, bias_norm=0.5), (5, 5, 2)),
+  'strided': (layers.Conv(name='c', channels=3, strides=(2, 2), bias_norm=0.5,
+                          padding='valid'), (5, 5, 2)),
+  'affine': (layers.Affine(name='a', bias_norm=0.5), (3, 3, 4)),
+}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_constraint_and_certificate(kind, oracles):
+  """SPEC-09: at most C by dense Jacobian, idempotent, no change below C."""
+  node, shape = KINDS[kind]
+  x = np.ones(shape)
+  for scale in (1e-3, 1.0, 1e3):
+    params = _params(node, shape, scale=scale)
+    held, certificate = _certified(node, params, shape, weight_norm=0.7)
+    true = oracles.norms(oracles.input_jacobians(node, held, x[None]))[0]
+    assert true <= 0.7 and true <= float(certificate) <= 0.7 * (1 + 3e-6)
+    assert np.linalg.norm(held['bias']) <= 0.5
+    again, _ = _certified(node, held, shape, weight_norm=0.7)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6),
+                 held, again)
+    if scale == 1e-3:
+      jax.tree.map(np.testing.assert_array_equal, held, params)
+    if scale == 1e3:
+      # Not shrunk to nothing either.
+      assert true > 0.4 and np.linalg.norm(held['bias']) > 0.49
+  zeros = jax.tree.map(jnp.zeros_like, params)
+  held, certificate = _certified(node, zeros, shape, weight_norm=0.7)
+  jax.tree.map(np.testing.assert_array_equal, held, zeros)
+  assert 0 < float(certificate) < 1e-5
+
+
+@pytest.mark.parametrize('make', [
+  lambda: layers.Dense(name='x', width=0),
+  lambda: layers.Dense(name='x', width=2, bias_norm=-1.0),
+  lambda: layers.Dense(name='x', width=2, bias_norm=math.nan),
+  lambda: layers.Conv(name='x', channels=0),
+  lambda: layers.Conv(name='x', channels=1, bias_norm=0.0),
+  lambda: layers.Affine(name='x', bias_norm=-2.0),
+  lambda: layers.Dense(name='x', width=2).output_shape((4, 4, 1)),
+  lambda: layers.Conv(name='x', channels=2).output_shape((16,)),
+  lambda: layers.Affine(name='x').output_shape((16,)),
+])
+def test_refused_when_built(make):
+  with pytest.raises(ValueError, match="'x'"):
+    make()
+
+
+@pytest.mark.parametrize('options, message', [
+  (dict(padding='SAME'), 'padding must be one of'),
+  (dict(padding='valid', kernel_size=(9, 9)), 'does not fit'),
+  (dict(padding='circular', strides=(3, 3)), 'a stride that divides'),
+  (dict(strides=(0, 1)), 'stride of .* must be an integer')])
+def test_convolutions_that_do_not_fit_are_refused_when_built(options, message):
+  with pytest.raises(ValueError, match=message):
+    Network(root=Chain(name='n', nodes=(
+      layers.Conv(name='c', channels=2, **options),
+      pooling.global_average_pool())), input_shape=(4, 4, 1), input_radius=1.0)
