@@ -60,7 +60,7 @@ def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
       weight_norm=config.weight_norm if lipschitz else _LARGEST_NORM)
 
 
-_BALLS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_adaptive')
+_BALLS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_adaptive', 'lip_k_norm')
 _INPUT_BOUNDED = (*_BALLS, 'lip_propagated', 'lip_norm', 'bassily')
 
 
@@ -146,6 +146,9 @@ def _maker(config: TrainingConfig):
       'lip_propagated': (methods.lip_dp_sgd, weight_norm),
       'lip_norm': (methods.lip_dp_sgd, weight_norm),
       'lip_adaptive': (methods.lip_adaptive, weight_norm | counts),
+      'lip_k_norm': (methods.lip_k_norm,
+                     weight_norm | dict(
+                         order=float(config.noise_order))),
       'lip_printed': (methods.lip_printed, weight_norm | dict(
           allow_unsound=config.allow_unsound)),
       'bassily': (methods.bassily, dict(radius=config.weight_norm)),

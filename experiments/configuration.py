@@ -16,7 +16,8 @@ from experiments import recipes
 CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
                     'dp_sgd_adaptive', 'layer_clipped')
 LIPSCHITZ_METHODS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
-                     'lip_propagated', 'lip_norm', 'lip_adaptive', 'bassily')
+                     'lip_propagated', 'lip_norm', 'lip_adaptive',
+                     'lip_k_norm', 'bassily')
 METHODS = ('sgd', *CLIPPING_METHODS, *LIPSCHITZ_METHODS, 'lip_printed')
 # Methods whose bound is of a record's whole contribution or proved from its
 # cotangents, so that it holds for a mean over views.
@@ -30,6 +31,7 @@ IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
 MODELS = TABLE_MODELS + IMAGE_MODELS
 RESIDUALS = ('averaged', 'plain')
 WEIGHTS = ('free', 'standardised', 'orthogonal')
+NOISE_ORDERS = ('1', 'inf')
 AVERAGES = ('none', 'ema', 'polyak')
 
 
@@ -65,6 +67,7 @@ class TrainingConfig:
     bias_norm: 'lip_propagated' bounds every bias to this l2 norm.
     weights: what the kernels are, one of `WEIGHTS` (REG-02, SPEC-08).
     floor: 'lip_normalised' divides by no less than this.
+    noise_order: p of 'lip_k_norm', one of `NOISE_ORDERS`.
     target_quantile: of the methods whose radii adapt.
     count_noise: their noise on each count, over the expected batch size.
     views: augmented views of an image in each step (REG-04).
@@ -128,6 +131,7 @@ class TrainingConfig:
   bias_norm: float = _later(1.0)
   weights: str = _later('free')
   floor: float = _later(0.01)
+  noise_order: str = _later('1')
   target_quantile: float = _later(0.5)
   count_noise: float = _later(0.05)
   views: int = _later(1)
@@ -191,6 +195,9 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
                      f'mean; with views, one of {", ".join(WITH_VIEWS)}')
   if config.method == 'lip_norm' and not images:
     raise ValueError('lip_norm normalises images; on tables use lip_dp_sgd')
+  if config.method == 'lip_k_norm' and images:
+    raise ValueError('lip_k_norm is for perceptrons on tables')
+  errors.check_choice('noise_order', config.noise_order, NOISE_ORDERS)
   if config.method == 'lip_printed' and not config.allow_unsound:
     raise ValueError('lip_printed (Algorithm 8) is not private: its epsilon '
                      'does not hold; allow_unsound says that you know')

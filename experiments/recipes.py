@@ -52,6 +52,7 @@ _LEARNING_RATES = {
     'lip_norm': 0.8,
     'lip_adaptive': 0.8,
     'lip_printed': 0.8,
+    'lip_k_norm': 0.8,
     'bassily': 0.8,
 }
 # With bounded weights the logits are small; dividing them by a half lets a

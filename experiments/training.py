@@ -78,6 +78,8 @@ def make_plan(config: TrainingConfig) -> TrainingPlan:
   if config.method == 'bassily':
     return bassily.bassily_plan(epsilon=config.epsilon, delta=config.delta,
                                 **common)
+  if config.method == 'lip_k_norm':
+    common['noise_order'] = float(config.noise_order)
   return private_plan(epsilon=config.epsilon, delta=config.delta,
                       accountant=config.accountant, **common)
 

@@ -133,6 +133,9 @@ _WEIGHTS = flags.DEFINE_enum(
 _FLOOR = flags.DEFINE_float(
     'floor', _DEFAULTS.floor, 'lip_normalised: least divisor of a record\'s '
     'gradient.')
+_NOISE_ORDER = flags.DEFINE_enum(
+    'noise_order', _DEFAULTS.noise_order, list(configuration.NOISE_ORDERS),
+    'lip_k_norm: p of the noise.')
 _TARGET_QUANTILE = flags.DEFINE_float(
     'target_quantile', _DEFAULTS.target_quantile, 'Adaptive methods: share of '
     'records that should lie within the radius, in (0, 1).')
@@ -199,7 +202,8 @@ def _configs() -> list[configuration.TrainingConfig]:
       allocation=_ALLOCATION.value, model=_MODEL.value,
       residual=_RESIDUAL.value, num_groups=_NUM_GROUPS.value,
       alpha=_ALPHA.value, bias_norm=_BIAS_NORM.value, weights=_WEIGHTS.value,
-      floor=_FLOOR.value, target_quantile=_TARGET_QUANTILE.value,
+      floor=_FLOOR.value, noise_order=_NOISE_ORDER.value,
+      target_quantile=_TARGET_QUANTILE.value,
       count_noise=_COUNT_NOISE.value, views=_VIEWS.value,
       average=_AVERAGE.value, allow_unsound=_ALLOW_UNSOUND.value, **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),

@@ -100,9 +100,12 @@ class Method(NamedTuple):
       infinite whatever else is configured.
     pullback: an optax transform of noisy gradients, before the optimiser;
       where sums are taken in a function of the parameters (REG-02).
+    noise_order: None for Gaussian noise and l2 bounds; p in {1, 2, inf} for
+      K-norm noise and bounds of the p-norm (LDP-03).
   """
   name: str
   bounder: GradientBounder
   constraint: WeightConstraint
   private: bool
   pullback: optax.GradientTransformation | None = None
+  noise_order: float | None = None

@@ -8,28 +8,28 @@ from dpjax import errors
 from dpjax import tree
 from dpjax.grads.privatizer import PrivatizerState
 from dpjax.privacy import k_norm
-from dpjax.typing import PRNGKey, PyTree
+from dpjax.typing import Array, PRNGKey, PyTree
 
 # Keeps float32 rounding of the scales on the side of more noise.
 _ROUNDING_MARGIN = 1 + 1e-5
 
 
 def k_norm_privatizer(
-    key: PRNGKey, *, epsilon_per_step: float, order: float,
+    key: PRNGKey, *, noise_multiplier: Array | float, order: float,
     expected_batch_size: float) -> optax.GradientTransformationExtraArgs:
   """Adds K-norm noise to bounded sums, then divides by a public constant.
 
   Guarantee: if the sums are over a batch drawn with probability q and every
   record's contribution to block k has p-norm at most `l2_sensitivity[k]`, a
-  step costs `k_norm.event(noise_multiplier=1 / epsilon_per_step, order=p)` on
+  step costs `k_norm.event(noise_multiplier=..., order=p)` on
   that sample: K blocks are noised independently and their epsilons add up
   before subsampling. A drop-in for `privatizer.gaussian_privatizer`; spec
   LDP-03. Noise is added at every step; the divisor is public.
 
   Args:
     key: used for nothing else.
-    epsilon_per_step: of one release of all blocks under add-or-remove-one,
-      before amplification.
+    noise_multiplier: 1 / the epsilon of one release of all blocks under
+      add-or-remove-one, before amplification.
     order: p, one of 1, 2 and inf.
     expected_batch_size: public divisor (`PoissonSampler.expected_batch_size`).
 
@@ -40,7 +40,6 @@ def k_norm_privatizer(
     The state's joint multiplier is 1 / the largest epsilon of any step. Noise
     drawn ahead is Gaussian, so `draws` is refused.
   """
-  errors.check_positive('epsilon_per_step', epsilon_per_step)
   errors.check_positive('expected_batch_size', expected_batch_size)
   k_norm.check_order(order)
 
@@ -49,15 +48,18 @@ def k_norm_privatizer(
     return PrivatizerState(key, jnp.int32(0), jnp.float32(jnp.inf))
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
-             l2_sensitivity: PyTree, draws: None = None
+             l2_sensitivity: PyTree, indicators: PyTree = (),
+             draws: None = None
              ) -> tuple[PyTree, PrivatizerState]:
     del params
+    if jax.tree.leaves(indicators):
+      raise ValueError('adaptive radii are released with Gaussian noise only')
     if draws is not None:
       raise ValueError('K-norm noise cannot use Gaussian noise drawn ahead')
     bounds, structure = jax.tree.flatten(l2_sensitivity)
     bounds, parts = jnp.stack(bounds), structure.flatten_up_to(sums)
     scales = _ROUNDING_MARGIN * k_norm.allocate(
-        bounds, noise_multiplier=1 / epsilon_per_step, order=order,
+        bounds, noise_multiplier=noise_multiplier, order=order,
         sizes=tree.block_sizes(l2_sensitivity, sums))
     keys = jax.random.split(jax.random.fold_in(state.key, state.step),
                             len(parts))

@@ -29,12 +29,15 @@ class Fixed:
       known, which the Lipschitz methods refuse, naming the layer.
     ceiling: (radius, shape) -> bound of the norm of what leaves.
     shape_of: shape -> shape of what leaves.
+    elementwise: whether it acts on each number by itself, so that the constant
+      holds in every p-norm.
   """
   name: str
   function: Callable[[Array], Array]
   lipschitz: Callable[[Shape], float]
   ceiling: Callable[[Scalar, Shape], Scalar]
   shape_of: Callable[[Shape], Shape] = lambda shape: shape
+  elementwise: bool = False
 
   def output_shape(self, shape: Shape) -> Shape:
     """See `shape_of`."""
@@ -144,9 +147,11 @@ def activation(kind: str, *, name: str = 'activation') -> Fixed:
     return tempered_sigmoid(1.0, 1.0, 0.0, name=name)
   if kind == 'tanh':
     return Fixed(name=name, function=jnp.tanh, lipschitz=lambda shape: 1.0,
+                 elementwise=True,
                  ceiling=lambda radius, shape: minimum(
                      radius, _elements(shape)))
   return Fixed(name=name, function=nn.relu, lipschitz=lambda shape: 1.0,
+               elementwise=True,
                ceiling=lambda radius, shape: radius)
 
 
@@ -167,6 +172,7 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
 
   return Fixed(
       name=name, lipschitz=lambda shape: constant, ceiling=ceiling,
+      elementwise=True,
       function=lambda x: scale * nn.sigmoid(temperature * x) - offset)
 
 
@@ -201,7 +207,7 @@ def bounded_activation(kind: str, radius: float, *,
     cap = radius / _elements(x.shape[1:])
     return cap * unit(x / cap)
 
-  return Fixed(name=name, function=function,
+  return Fixed(name=name, function=function, elementwise=True,
                lipschitz=lambda shape: constant,
                ceiling=lambda incoming, shape: radius)
 

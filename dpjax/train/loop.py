@@ -138,7 +138,8 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       values = plan.sampler.num_examples + tree.count(state.params)
       ahead = None
       if length * values <= _MAX_AHEAD:
-        ahead = steps.draw_ahead(state, plan.sampler, length)
+        ahead = steps.draw_ahead(state, plan.sampler, length,
+                                 noise=method.noise_order is None)
       return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
                           state, ahead, length=length)
 
@@ -218,6 +219,10 @@ def _check(keys, plans, method, rows) -> None:
         first.sampler, first.num_steps, first.adjacency):
       raise ValueError('plans of runs trained together may differ in their '
                        'noise multiplier only')
+    if method.noise_order != plan.noise_order:
+      raise ValueError(f'{method.name} needs noise of order '
+                       f'{method.noise_order}, the plan has '
+                       f'{plan.noise_order}')
     if method.private != (plan.noise_multiplier is not None):
       kind = 'a private' if method.private else 'a non-private'
       raise ValueError(f'{method.name} needs {kind} plan')

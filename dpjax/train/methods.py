@@ -23,6 +23,7 @@ from dpjax.grads import quantiles
 from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.lipschitz import adaptive
 from dpjax.lipschitz import bounder as lipschitz_bounder
+from dpjax.lipschitz import k_norm
 from dpjax.lipschitz import printed
 from dpjax.lipschitz import projection
 from dpjax.lipschitz import reparametrisation
@@ -167,6 +168,22 @@ def lip_printed(model: Model, loss: LipschitzLoss, *, weight_norm: float,
   bounder = printed.as_printed(_network(model), loss,
                                allow_unsound=allow_unsound)
   return _lipschitz_method('lip_printed', model, bounder, weight_norm)
+
+
+def lip_k_norm(model: Model, loss: LipschitzLoss, *, weight_norm: float,
+               order: float) -> Method:
+  """Lip-DP-SGD with K-norm noise, for p = 1 or infinity. LDP-03.
+
+  Args:
+    model: a perceptron with the inputs of its layers in balls.
+    loss: with a known Lipschitz constant.
+    weight_norm: C, of ||W||_{p->p}.
+    order: p.
+  """
+  return Method(
+      'lip_k_norm', k_norm.certified(_network(model), loss, order=order),
+      k_norm.clip_weights(model.network, weight_norm=weight_norm, order=order),
+      private=True, noise_order=order)
 
 
 def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:

@@ -1,9 +1,11 @@
 """A training run's privacy, decided before it starts."""
 
 import dataclasses
+import functools
 
 from dpjax import errors
 from dpjax.privacy import accounting
+from dpjax.privacy import k_norm
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 
@@ -22,11 +24,14 @@ class TrainingPlan:
     noise_multiplier: joint multiplier over all noised blocks of a step, or
       None for a non-private run.
     adjacency: which data sets are neighbours.
+    noise_order: None for Gaussian noise; p for K-norm noise, whose multiplier
+      is 1 / the epsilon of a step before amplification (LDP-03).
   """
   sampler: PoissonSampler
   num_steps: int
   noise_multiplier: float | None
   adjacency: Adjacency
+  noise_order: float | None = None
 
   def __post_init__(self):
     errors.check_at_least('num_steps', self.num_steps, 1)
@@ -38,6 +43,11 @@ class TrainingPlan:
     """What the whole run costs."""
     if self.noise_multiplier is None:
       return accounting.non_private_event()
+    if self.noise_order is not None:
+      return accounting.poisson_event(
+          k_norm.event(noise_multiplier=self.noise_multiplier,
+                       order=self.noise_order),
+          sampling_prob=self.sampler.sampling_prob, num_steps=self.num_steps)
     return self.sampler.event(noise_multiplier=self.noise_multiplier,
                               num_steps=self.num_steps)
 
@@ -49,8 +59,8 @@ class TrainingPlan:
 
 def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                  epsilon: float, delta: float, adjacency: Adjacency,
-                 accountant: str = 'pld',
-                 max_batch_size: int | None = None) -> TrainingPlan:
+                 accountant: str = 'pld', max_batch_size: int | None = None,
+                 noise_order: float | None = None) -> TrainingPlan:
   """The plan of least noise that is (epsilon, delta)-DP.
 
   Args:
@@ -62,15 +72,20 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     adjacency: which data sets are neighbours.
     accountant: 'pld' or 'rdp'.
     max_batch_size: see `PoissonSampler`; no effect on privacy.
+    noise_order: see `TrainingPlan`.
   """
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
                            max_batch_size=max_batch_size)
-  multiplier = accounting.calibrate_noise_multiplier(
+  calibrate = (accounting.calibrate_noise_multiplier if noise_order is None
+               else functools.partial(k_norm.calibrate_noise_multiplier,
+                                      order=noise_order))
+  multiplier = calibrate(
       target_epsilon=epsilon, target_delta=delta, num_steps=num_steps,
       sampling_prob=sampler.sampling_prob, adjacency=adjacency,
       accountant=accountant)
   return TrainingPlan(sampler=sampler, num_steps=num_steps,
-                      noise_multiplier=multiplier, adjacency=adjacency)
+                      noise_multiplier=multiplier, adjacency=adjacency,
+                      noise_order=noise_order)
 
 
 def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,

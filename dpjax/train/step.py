@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from dpjax.grads import bounder as bounders
+from dpjax.grads import k_norm_privatizer
 from dpjax.grads import privatizer
 from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.models.model import Model
@@ -34,7 +35,11 @@ def make_transform(method: Method, sampler: PoissonSampler,
       private has adaptive radii, or if these cost more than there is.
   """
   adaptive = method.bounder.adaptive
-  if method.private:
+  if method.private and method.noise_order is not None:
+    first = k_norm_privatizer.k_norm_privatizer(
+        key, noise_multiplier=noise_multiplier, order=method.noise_order,
+        expected_batch_size=sampler.expected_batch_size)
+  elif method.private:
     first = privatizer.gaussian_privatizer(
         key, noise_multiplier=noise_multiplier, allocation=allocation,
         expected_batch_size=sampler.expected_batch_size, adaptive=adaptive)
@@ -73,19 +78,28 @@ class Ahead(NamedTuple):
   draws: PyTree
 
 
-def draw_ahead(state: TrainState, sampler: PoissonSampler,
-               num_steps: int) -> Ahead:
+def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
+               *, noise: bool = True) -> Ahead:
   """What the next steps would draw, leaves [num_steps, ...].
 
   The same keys, so the same values; many steps at once cost little more than
   one. Takes (num_examples + parameters) * num_steps values of memory.
+
+  Args:
+    state: before the first of them.
+    sampler: of the batches.
+    num_steps: how many.
+    noise: False where the noise is not Gaussian and drawn in its step.
   """
   steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
   released = state.params
   if jax.tree.leaves(state.radii):
     released = state.params, state.radii
-  return Ahead(jax.vmap(sampler.draw)(keys), privatizer.draw_ahead(
+  selections = jax.vmap(sampler.draw)(keys)
+  if not noise:
+    return Ahead(selections, None)
+  return Ahead(selections, privatizer.draw_ahead(
       state.keys.noise, state.step, num_steps, released))
 
 

@@ -35,7 +35,7 @@ def _bounds():
 
 def _transform(order, key=None):
   return k_norm_privatizer.k_norm_privatizer(
-    jax.random.key(0) if key is None else key, epsilon_per_step=EPSILON,
+    jax.random.key(0) if key is None else key, noise_multiplier=1 / EPSILON,
     order=order, expected_batch_size=EXPECTED_BATCH_SIZE)
 
 
@@ -156,11 +156,10 @@ def test_comes_first_in_a_chain():
 
 
 @pytest.mark.parametrize('arguments, message', [
-  ({'epsilon_per_step': 0.}, 'epsilon_per_step must be a positive number'),
   ({'expected_batch_size': math.inf}, 'expected_batch_size must be a positive'),
   ({'order': 4}, 'order must be 1, 2 or inf, got 4')])
 def test_refusals(arguments, message):
-  good = {'epsilon_per_step': 1., 'order': 2, 'expected_batch_size': 3.}
+  good = {'noise_multiplier': 1., 'order': 2, 'expected_batch_size': 3.}
   with pytest.raises(ValueError, match=f'^{message}'):
     k_norm_privatizer.k_norm_privatizer(jax.random.key(0),
                                         **{**good, **arguments})

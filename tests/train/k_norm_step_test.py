@@ -27,7 +27,7 @@ def test_a_step_with_pure_noise(make_model, make_method, records, order):
   method = method._replace(bounder=bounder)
   transform_of = lambda key: optax.chain(
     k_norm_privatizer.k_norm_privatizer(
-      key, epsilon_per_step=3., order=order,
+      key, noise_multiplier=1 / 3, order=order,
       expected_batch_size=sampler.expected_batch_size),
     optax.with_extra_args_support(optax.sgd(.1)))
   state = steps.init_state(jax.random.key(0), model=model, method=method,

@@ -1,0 +1,117 @@
+"""Vector p-norms of gradients against their bounds. LDP-03."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.lipschitz import k_norm
+from dpjax.lipschitz import losses
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz.layers import Dense
+from dpjax.lipschitz.network import Chain, Network
+from dpjax.models import mlp
+from dpjax.typing import Batch
+
+LOSS = losses.cross_entropy()
+ORDERS = [1., math.inf]
+
+
+def _norms(model, bounder, params, x, y, order):
+  """[records, layers] vector p-norms, layer by layer in order of names."""
+  def one(x, y):
+    total = bounder.sums(params, Batch(x[None], y[None]),
+                         jnp.ones([1], jnp.bool_)).total
+    flat = [jnp.concatenate([leaf.ravel() for leaf in total[name].values()])
+            for name in sorted(total)]
+    return jnp.stack([jnp.linalg.norm(v, order) for v in flat])
+  return jax.jit(jax.vmap(one))(x, y)
+
+
+def _random(model, rng):
+  shapes = jax.eval_shape(model.init, jax.random.key(0))
+  return jax.tree.map(lambda leaf: jnp.asarray(
+    rng.normal(size=leaf.shape) * 2, jnp.float32), shapes)
+
+
+def check_bounds(bounds_of, order):
+  """No record exceeds its bound, and one gets near in the last layer."""
+  best = 0.
+  for depth in (0, 1, 2):
+    model = mlp.mlp(num_features=4, num_classes=2, depth=depth, width=3,
+                    input_radius=2., hidden_radius=1.5)
+    bounder = k_norm.certified(model.network, LOSS, order=order)
+    constrain = k_norm.clip_weights(model.network, weight_norm=1.2,
+                                    order=order).constrain
+    rng = np.random.default_rng(depth)
+    for _ in range(5):
+      params, certificate = constrain(_random(model, rng))
+      limits = bounds_of(bounder, certificate)
+      limits = np.array([float(limits[name]) for name in sorted(limits)])
+      x = rng.normal(size=(64, 4)) * np.logspace(-3, 20, 64)[:, None]
+      x[:8] = np.sign(x[:8])
+      found = _norms(model, bounder, params, jnp.asarray(x, jnp.float32),
+                     jnp.asarray(np.arange(64) % 2, jnp.int32), order)
+      ratios = np.asarray(found) / limits
+      assert ratios.max() <= 1 + 1e-6
+      best = max(best, ratios[:, -1].max())
+  assert best > 0.4
+
+
+@pytest.mark.parametrize('order', ORDERS)
+def test_no_gradient_exceeds_its_bound(order):
+  check_bounds(lambda bounder, c: bounder.l2_sensitivity(c), order)
+
+
+@pytest.mark.parametrize('order', ORDERS)
+def test_weights_keep_the_norm_that_sends_cotangents_back(order):
+  """||W||_{p->p} of the map delta -> W delta, not of x -> x W."""
+  model = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5,
+                  input_radius=1., hidden_radius=1.)
+  params, certificate = k_norm.clip_weights(
+    model.network, weight_norm=0.7, order=order).constrain(
+      _random(model, np.random.default_rng(0)))
+  for name, bound in certificate.items():
+    exact = np.linalg.norm(np.float64(params[name]['kernel']), order)
+    assert exact <= float(bound) <= 0.7 * (1 + 3e-5)
+
+
+def test_bounds_by_hand():
+  model = mlp.mlp(num_features=4, num_classes=2, depth=1, width=4,
+                  input_radius=2., hidden_radius=1.)
+  certificate = {'dense_00': 3., 'dense_01': 0.5}
+  root = math.sqrt(2)
+  found = k_norm.certified(model.network, LOSS,
+                           order=1.).l2_sensitivity(certificate)
+  # Cotangent sqrt(2) sqrt(2 classes); ||x||_1 <= 2 ||x||_2 for 4 numbers.
+  assert float(found['dense_01']) == pytest.approx(2 * (2 + 1), rel=1e-4)
+  assert float(found['dense_00']) == pytest.approx(2 * 0.5 * (4 + 1), rel=1e-4)
+  found = k_norm.certified(model.network, LOSS,
+                           order=math.inf).l2_sensitivity(certificate)
+  assert float(found['dense_01']) == pytest.approx(root, rel=1e-4)
+  assert float(found['dense_00']) == pytest.approx(root * 0.5 * 2, rel=1e-4)
+
+
+def test_refuses_what_has_no_constant_in_the_norm():
+  """E13: normalisation and balls are bounded in l2 only."""
+  network = Network(input_shape=(4,), input_radius=1., root=Chain(
+    name='net', nodes=(Dense(name='a', width=3),
+                       pointwise.Ball(name='ball', radius=1.),
+                       Dense(name='b', width=2))))
+  with pytest.raises(ValueError, match="'ball' has no constant in l1"):
+    k_norm.certified(network, LOSS, order=1.)
+  plain = mlp.mlp(num_features=4, num_classes=2, depth=1, input_radius=1.,
+                  activation='relu')
+  with pytest.raises(ValueError, match="what enters layer 'dense_01'"):
+    k_norm.certified(plain.network, LOSS, order=1.)
+
+
+def test_fault_bias_forgotten():
+  def wrong(bounder, certificate):
+    found = bounder.l2_sensitivity(certificate)
+    last = max(found)
+    return {**found, last: found[last] * 0.3}
+  with pytest.raises(AssertionError):
+    check_bounds(wrong, 1.)
