@@ -9,6 +9,7 @@ import dataclasses
 import math
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from dpjax import errors
@@ -101,7 +102,8 @@ class Ball:
     del params
     if self.adaptive and context.observe is not None:
       flat = x.reshape((x.shape[0], -1))
-      context.observe(self.name, jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat)))
+      norms = jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat))
+      context.observe(self.name, jax.lax.stop_gradient(norms))
     return ball.project_ball(x, context.radii.get(self.name, self.radius))
 
   def constrain(self, params: Params, shape: Shape, limits: Limits):
