@@ -219,7 +219,8 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
 
     max ||K|| <= max over the grid / cos(pi (k - 1) / (2 N))  for each axis.
 
-  At k = 3 and N = 8, 12, 16: 8, 4 and 2 % for each axis.
+  At k = 3 and N = 8, 12, 16: 8, 4 and 2 % for each axis. On 28 x 28 images
+  that is 34, 74 and 130 frequencies, up to conjugation, in the place of 421.
 
   Args:
     kernel: [kh, kw, c_in, c_out].

@@ -51,8 +51,8 @@ def randomised_upper_bound(apply: Callable[[Array], Array], key: PRNGKey,
     num_iterations: t; costs 2 t s products.
     failure_prob: for this map; see `certificate_failure_delta`.
     num_starts: s.
-    turn_rounding: e. For a matrix and sums of k terms 2^-23 k ||A||_F^2 /
-      ||A||_2^2 is safe and 2^-22 sqrt(k) typical.
+    turn_rounding: e. For a matrix and sums of k terms 2^-23 k ||A||_F / ||A||_2
+      is safe; a float32 turn of a Gaussian 512 x 512 matrix has 1e-7.
 
   Returns:
     NaN if the map is not finite; at least 1e-37, also for zero.

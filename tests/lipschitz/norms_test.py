@@ -263,6 +263,8 @@ def test_long_sums_are_split(shape):
   margin = 1 + rank * (256 + max(shape) / 256 + rank + 9) * 2.0**-24
   assert ratio.min() >= 1
   assert ratio.max() <= rank**2.0**-7 * margin * (1 + 1e-5)
+  # Of rank one there is the margin alone.
+  assert ratio[0] <= margin * (1 + 1e-5)
 
 
 def test_margin_of_large_matrices_knows_the_worst_spectrum():
