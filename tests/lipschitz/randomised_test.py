@@ -97,6 +97,27 @@ def test_fails_as_often_as_it_says(num_starts):
   assert _failures(beta, num_starts, scale=0.9) > beta + deviation
 
 
+def test_rounding_is_covered_turn_by_turn():
+  """An adversary rounds the leading component down by e ||v|| each turn."""
+  turns, rounding = 12, 1e-3
+  matrix = jnp.diag(jnp.asarray([1., 0.6, 0.5]))
+  plain, covered = [float(_bound_of(
+    matrix, turns, failure_prob=0.1, num_starts=1, turn_rounding=e)(
+      jax.random.key(0))) for e in (0., rounding)]
+  component = 0.1 * math.sqrt(math.pi / 6)
+  vector = np.array([component, math.sqrt(1 - component**2), 0.])
+  for _ in range(turns):
+    size = np.linalg.norm(vector)
+    vector = np.diag([1., 0.36, 0.25]) @ vector
+    vector[0] -= rounding * size
+  # What the least start that is promised gives, without and with the cover.
+  missed = (np.linalg.norm(vector) / component)**(0.5 / turns)
+  assert missed < 1 <= missed * covered / plain
+  drift = (1 + rounding)**turns - 1
+  assert covered / plain == pytest.approx(
+    (1 - drift / component)**(-0.5 / turns), rel=1e-5)
+
+
 def test_many_random_maps_none_missed():
   """Turns that round, at the default and at a thousand times a float32's."""
   rng = np.random.default_rng(1)
