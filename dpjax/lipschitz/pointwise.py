@@ -18,6 +18,9 @@ from dpjax.lipschitz.node import Context, Limits, Scalar, Shape
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey
 
+# Of a sigmoid in float32, absolute.
+_ROUNDING = 2.0**-22
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fixed:
@@ -170,7 +173,9 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
   def ceiling(radius, shape):
     size = _elements(shape)
     most = size * max(abs(offset), abs(scale - offset))
-    return minimum(constant * radius + size * abs(scale / 2 - offset), most)
+    # What float32 leaves of a difference that is nearly zero.
+    middle = abs(scale / 2 - offset) + _ROUNDING * scale
+    return minimum(constant * radius + size * middle, most)
 
   return Fixed(
       name=name, lipschitz=lambda shape: constant, ceiling=ceiling,
