@@ -1,4 +1,6 @@
-"""Constants of parameterless layers by grids: NET-03, LDP-05, E11, E15."""
+"""Constants of parameterless layers: NET-03, LDP-05, LIP-00, E11, E15."""
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax.lipschitz import pointwise
+from dpjax.lipschitz.node import Context
 
 CONSTANTS = {'relu': 1., 'tanh': 1., 'sigmoid': 0.25}
 
@@ -46,3 +49,145 @@ def test_bounded_activation_keeps_radius_and_constant(name, radius):
   # Reached by a record whose units are all large.
   assert np.linalg.norm(activation.function(
     jnp.full([1, 7], 1e4))) == pytest.approx(radius, rel=1e-5)
+
+
+@pytest.mark.parametrize('scale, temperature, offset', [
+  (1., 1., 0.), (2., 2., 1.), (2., 5., 1.), (0.5, 3., -0.2)])
+def test_tempered_sigmoid(scale, temperature, offset):
+  """NET-03: slope s T / 4, the values, and what leaves a ball."""
+  layer = pointwise.tempered_sigmoid(scale, temperature, offset)
+  grid = jnp.linspace(-20, 20, 40001)
+  slopes = np.abs(jax.jit(jax.vmap(jax.grad(layer.function)))(grid))
+  constant = scale * temperature / 4
+  assert layer.lipschitz((9,)) == constant
+  assert slopes.max() == pytest.approx(constant, abs=1e-6)
+  expected = scale / (1 + np.exp(-temperature * np.float64(grid))) - offset
+  np.testing.assert_allclose(layer.function(grid), expected, atol=1e-6)
+  # Reached in a corner of the ball, or at its far end.
+  for radius in (1e-3, 0.5, 3., 1e4):
+    record = np.full([1, 9], radius / 3)
+    found = max(np.linalg.norm(layer.function(jnp.asarray(
+      sign * record, jnp.float32))) for sign in (1, -1))
+    assert found <= layer.ceiling(radius, (9,)) * (1 + 1e-6)
+  assert found >= layer.ceiling(math.inf, (9,)) * (1 - 1e-6)
+
+
+def test_tempered_identities():
+  """NET-03: (2, 2, 1) is tanh, (1, 1, 0) the sigmoid, in float64."""
+  with jax.enable_x64(True):
+    grid = jnp.linspace(-30, 30, 4001)
+    np.testing.assert_allclose(
+      pointwise.tempered_sigmoid(2., 2., 1.).function(grid), jnp.tanh(grid),
+      rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+      pointwise.tempered_sigmoid(1., 1., 0.).function(grid),
+      1 / (1 + np.exp(-np.float64(grid))), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize('layer', [
+  *(pointwise.activation(kind) for kind in pointwise.ACTIVATIONS),
+  *(pointwise.bounded_activation(kind, 1.5) for kind in pointwise.ACTIVATIONS),
+  pointwise.tempered_sigmoid(2., 3., 0.7), pointwise.Ball(name='b', radius=1.5),
+  pointwise.flatten()], ids=lambda layer: layer.name)
+def test_no_record_leaves_further_than_the_ceiling(layer):
+  """LIP-02: of balls of every radius, by records inside and on the rim."""
+  rng = np.random.default_rng(0)
+  directions = rng.normal(size=(200, 5)) * rng.integers(0, 2, (200, 5))
+  directions[:2] = [[1] * 5, [-1] * 5]
+  directions /= np.linalg.norm(directions, axis=1, keepdims=True) + 1e-30
+  for radius in (1e-2, 1., 4., 1e6):
+    x = np.concatenate([directions * radius, directions * radius * 0.3])
+    found = np.linalg.norm(np.float64(layer.apply(
+      {}, jnp.asarray(x, jnp.float32), Context())), axis=1)
+    limit = layer.reach({}, radius, (5,))
+    assert found.max() <= limit * (1 + 1e-6)
+    traced = jax.jit(lambda r: layer.reach({}, r, (5,)))(jnp.float32(radius))
+    assert float(traced) == pytest.approx(float(limit), rel=1e-6)
+
+
+def test_ball_is_a_projection_with_a_public_radius():
+  """LDP-05: norms at most B, B = infinity is no change, NaN is not let out."""
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 3, 3, 2))
+                  * np.logspace(-3, 18, 50)[:, None, None, None], jnp.float32)
+  layer = pointwise.Ball(name='b', radius=2.)
+  flat = lambda x: np.linalg.norm(np.float64(x).reshape(50, -1), axis=1)
+  found = flat(layer.apply({}, x, Context()))
+  assert found.max() <= 2 * (1 + 1e-6)
+  np.testing.assert_allclose(found, np.minimum(flat(x), 2), rtol=1e-6)
+  far = pointwise.Ball(name='b', radius=1e30)
+  np.testing.assert_array_equal(far.apply({}, x, Context()), x)
+
+
+def test_adaptive_ball_takes_the_radius_of_now():
+  """Released radii come in traced; norms are seen before the projection."""
+  layer = pointwise.Ball(name='b', radius=2., adaptive=True)
+  x = jnp.asarray([[3., 4.], [0.3, 0.4]])
+
+  @jax.jit
+  def apply(radius):
+    seen = {}
+    context = Context(radii={'b': radius}, observe=seen.__setitem__)
+    return layer.apply({}, x, context), seen['b']
+
+  found, seen = apply(jnp.float32(1))
+  np.testing.assert_allclose(found, [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)
+  np.testing.assert_allclose(seen, [5., 0.5], rtol=1e-6)
+  assert np.all(np.isnan(apply(jnp.float32(np.nan))[0]))
+  # With no radius released yet it is where it starts, bound and function.
+  start = layer.apply({}, x, Context())
+  np.testing.assert_allclose(np.linalg.norm(start, axis=1), [2., 0.5],
+                             rtol=1e-6)
+  assert layer.reach({}, math.inf, (2,)) == 2.
+  assert float(layer.reach(jnp.float32(0.7), math.inf, (2,))) == (
+    pytest.approx(0.7))
+  assert float(layer.reach(jnp.float32(0.7), 0.1, (2,))) == pytest.approx(0.1)
+
+
+def test_an_opaque_layer_states_nothing():
+  layer = pointwise.opaque(jnp.sin, name='x')
+  assert layer.lipschitz((3,)) == math.inf == layer.ceiling(1., (3,))
+
+
+@pytest.mark.parametrize('make', [
+  lambda: pointwise.activation('gelu'),
+  lambda: pointwise.bounded_activation('tanh', 0.),
+  lambda: pointwise.bounded_activation('gelu', 1.),
+  lambda: pointwise.tempered_sigmoid(0., 1., 0.),
+  lambda: pointwise.tempered_sigmoid(1., -1., 0.),
+  lambda: pointwise.Ball(name='b', radius=math.nan)])
+def test_refused(make):
+  with pytest.raises(ValueError, match='must be'):
+    make()
+
+
+@pytest.mark.parametrize('function, size, constant', [
+  (jnp.abs, 1, 1.), (jax.nn.relu, 3, 1.), (jnp.tanh, 3, 1.),
+  (jax.nn.sigmoid, 2, 0.25), (jnp.sin, 2, 1.)])
+def test_search_from_below_finds_known_constants(oracles, function, size,
+                                                 constant):
+  """LIP-00, the oracle itself: never above, and close."""
+  found = oracles.lip_lower(function, jax.random.key(0), 64, size=size)
+  assert constant * 0.98 <= found <= constant * (1 + 1e-5)
+
+
+def test_search_from_below_finds_the_largest_singular_value(oracles):
+  """LIP-00 of a linear map, and of one beside a kink."""
+  rng = np.random.default_rng(0)
+  for shape in ((5, 5), (7, 3)):
+    matrix = jnp.asarray(rng.normal(size=shape), jnp.float32)
+    exact = np.linalg.norm(np.float64(matrix), 2)
+    found = oracles.lip_lower(lambda x, m=matrix: m @ x, jax.random.key(1), 16,
+                              size=shape[1])
+    assert found == pytest.approx(exact, rel=1e-4) and found <= exact * 1.00001
+
+
+@pytest.mark.parametrize('layer', [
+  pointwise.activation('tanh'), pointwise.bounded_activation('relu', 3.),
+  pointwise.Ball(name='b', radius=1.), pointwise.tempered_sigmoid(2., 5., 1.)],
+  ids=['tanh', 'bounded', 'ball', 'tempered'])
+def test_search_from_below_stays_below_the_constant(oracles, layer):
+  """LIP-00 against what the layers state; projections and kinks included."""
+  function = lambda x: layer.apply({}, x[None], Context())[0]
+  sent, _ = layer.backward({}, 1.0, math.inf, (4,), None)
+  found = oracles.lip_lower(function, jax.random.key(0), 64, size=4)
+  assert 0.95 * sent <= found <= sent * (1 + 1e-5)
