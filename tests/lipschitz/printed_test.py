@@ -1,0 +1,51 @@
+"""Algorithm 8 in quarantine: refused, and refuted. LDP-01, E1, E2, E3."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.lipschitz import losses
+from dpjax.lipschitz import printed
+from dpjax.models import mlp
+from dpjax.train import methods
+from dpjax.typing import Batch
+
+HINGE = losses.LipschitzLoss(
+  lambda logits, labels: jnp.maximum(
+    0., 1. - (2 * labels - 1).astype(jnp.float32)
+    * (logits[:, 1] - logits[:, 0]) / jnp.float32(np.sqrt(2))), 1.)
+MODEL = mlp.mlp(num_features=1, num_classes=2, depth=0)
+
+
+def test_needs_to_be_told_that_it_is_unsound():
+  with pytest.raises(ValueError, match='not differentially private'):
+    printed.as_printed(MODEL.network, HINGE, allow_unsound=False)
+  with pytest.raises(ValueError, match='not differentially private'):
+    methods.lip_printed(MODEL, HINGE, weight_norm=1., allow_unsound=False)
+
+
+@pytest.mark.parametrize('size, outlier', [(3, 100.), (10, 1000.), (100, 2.)])
+def test_one_record_moves_the_sum_by_more_than_is_claimed(size, outlier):
+  """E1: size + 1 - size / outlier, against the claimed 1."""
+  bounder = printed.as_printed(MODEL.network, HINGE, allow_unsound=True)
+  params = {'dense_00': {'kernel': jnp.zeros([1, 2]), 'bias': jnp.zeros([2])}}
+  x = jnp.ones([size + 1, 1]).at[-1, 0].set(outlier)
+  y = jnp.ones([size + 1], jnp.int32).at[-1].set(0)
+  everyone = jnp.ones([size + 1], jnp.bool_)
+  kernels = [bounder.sums(params, Batch(x, y), mask).total['dense_00']['kernel']
+             for mask in (everyone, everyone.at[-1].set(False))]
+  moved = float(jnp.linalg.norm(kernels[0] - kernels[1]))
+  assert moved == pytest.approx(size + 1 - size / outlier, rel=1e-5)
+  claimed = bounder.l2_sensitivity({'dense_00': jnp.float32(1.)})['dense_00']
+  assert float(claimed) == 1.
+
+
+def test_claims_line_5_and_one_block():
+  """E3: a zero weight claims no sensitivity; E2: one of sqrt(K) blocks."""
+  model = mlp.mlp(num_features=2, num_classes=2, depth=2, width=3)
+  bounder = printed.as_printed(model.network, HINGE, allow_unsound=True)
+  norms = {'dense_00': 2., 'dense_01': 0., 'dense_02': 0.5}
+  claimed = bounder.l2_sensitivity(jax.tree.map(jnp.float32, norms))
+  assert float(claimed['dense_01']) == 0.
+  assert float(claimed['dense_02']) == pytest.approx(0.5 / 3**0.5)

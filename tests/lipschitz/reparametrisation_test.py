@@ -1,0 +1,101 @@
+"""Weights as a function of the parameters: REG-02, E16, SPEC-08."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from dpjax import tree
+from dpjax.lipschitz import losses
+from dpjax.lipschitz import reparametrisation
+from dpjax.models import convnet
+from dpjax.models import model as models
+from dpjax.models.bounding import Bounding
+from dpjax.train import methods
+from dpjax.typing import Batch
+
+LOSS = losses.cross_entropy()
+
+
+@pytest.mark.parametrize('scale', [0.01, 0.1, 1.])
+def test_the_jacobian_of_standardisation_is_one_over_the_deviation(scale):
+  """E16: what pulling back before the noise would cost."""
+  kernel = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3, 2, 1))
+                       * scale, jnp.float32)
+  jacobian = jax.jacobian(reparametrisation.standardise)(kernel)
+  matrix = np.float64(jacobian).reshape(18, 18)
+  # Ours divides by the root of the fan-in, 18, too.
+  deviation = float(jnp.std(kernel))
+  assert np.linalg.norm(matrix, 2) * 18**0.5 == pytest.approx(
+    1 / deviation, rel=1e-4)
+
+
+def test_standardised_kernels_have_unit_channels():
+  kernel = jnp.asarray(np.random.default_rng(1).normal(size=(3, 3, 4, 6)) + 5,
+                       jnp.float32)
+  found = np.float64(reparametrisation.standardise(kernel)).reshape(-1, 6)
+  np.testing.assert_allclose(found.mean(0), 0, atol=1e-6)
+  np.testing.assert_allclose(np.square(found).sum(0), 1, rtol=1e-5)
+  assert not np.any(reparametrisation.standardise(jnp.ones([3, 3, 4, 6])))
+
+
+def test_orthogonal_kernels_keep_lengths():
+  kernel = jnp.asarray(np.random.default_rng(2).normal(size=(3, 3, 4, 6)),
+                       jnp.float32)
+  found = np.float64(reparametrisation.orthogonalise(kernel)).reshape(-1, 6)
+  values = np.linalg.svd(found, compute_uv=False)
+  np.testing.assert_allclose(values, 1, atol=1e-3)
+
+
+@pytest.fixture(name='plain', scope='module')
+def _plain():
+  return convnet.convnet(
+    input_shape=(4, 4, 1), num_classes=2, channels=(2,), width=3,
+    input_radius=2., bounding=Bounding(kind='ball', radius=1.))
+
+
+@pytest.mark.parametrize('kind', sorted(reparametrisation.MAPS))
+def test_noise_is_added_in_the_weights_and_pulled_back(plain, kind):
+  """Both paths give one noiseless gradient; the bound is that of the weights.
+  """
+  model = models.reparametrised(plain, kind, weight_norm=1.3)
+  method = methods.lip_dp_sgd(model, LOSS, weight_norm=1.3)
+  params, certificate = method.constraint.constrain(
+    model.init(jax.random.key(0)))
+  rng = np.random.default_rng(0)
+  batch = Batch(jnp.asarray(rng.normal(size=(5, 4, 4, 1)), jnp.float32),
+                jnp.asarray(rng.integers(0, 2, 5), jnp.int32))
+  everyone = jnp.ones([5], jnp.bool_)
+  sums = method.bounder.sums(params, batch, everyone)
+  pulled, _ = method.pullback.update(sums.total, optax.EmptyState(), params)
+  direct = jax.grad(lambda p: jnp.sum(LOSS.values(model.apply(p, batch.x),
+                                                  batch.y)))(params)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(
+    a, b, rtol=1e-3, atol=1e-4), pulled, direct)
+  # One record's contribution keeps the certified bound of the weights.
+  bounds = method.bounder.l2_sensitivity(certificate)
+  for row in range(5):
+    one = method.bounder.sums(params, batch, jnp.arange(5) == row).total
+    blocks = jax.tree.structure(bounds).flatten_up_to(one)
+    for block, bound in zip(blocks, jax.tree.leaves(bounds), strict=True):
+      assert float(tree.global_norm(block)) <= float(bound) * (1 + 1e-5)
+  # The certificate is of the weights in use, not of the parameters.
+  weights, _ = model.effective(params)
+  for name, bound in certificate.items():
+    kernel = np.float64(weights[name]['kernel'])
+    if kernel.ndim == 2:
+      assert np.linalg.norm(kernel, 2) <= float(bound)
+
+
+def test_parameters_are_left_free(plain):
+  model = models.reparametrised(plain, 'standardised', weight_norm=1.)
+  method = methods.lip_dp_sgd(model, LOSS, weight_norm=1.)
+  params = tree.scale(50., model.init(jax.random.key(0)))
+  kept, _ = method.constraint.constrain(params)
+  jax.tree.map(np.testing.assert_array_equal, kept, params)
+
+
+def test_refuses_an_unknown_map(plain):
+  with pytest.raises(ValueError, match='kernel_map must be one of'):
+    models.reparametrised(plain, 'whitened', weight_norm=1.)
