@@ -189,9 +189,16 @@ def lip_k_norm(model: Model, loss: LipschitzLoss, *, weight_norm: float,
 def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
   """DP-SGD of Bassily et al.: gradients bounded by a Lipschitz loss. DP-15.
 
-  Algorithm 6 of thesis 003; all parameters projected on one ball. Of one layer
-  for the theory to apply; noise as in `bassily.bassily_plan`.
+  Algorithm 6 of thesis 003; all parameters projected on one ball; noise as in
+  `bassily.bassily_plan`.
+
+  Raises:
+    ValueError: more than one layer, where nothing is convex.
   """
+  num_layers = len(jax.tree.leaves(_network(model).fill(1.0)))
+  if num_layers != 1:
+    raise ValueError(f'bassily trains models of one layer, this one has '
+                     f'{num_layers}')
   bounder = lipschitz_bounder.certified(_network(model), loss,
                                         weight_norm=radius)
   constraint = bassily_lib.project_parameters(model.network, radius=radius)
