@@ -104,6 +104,9 @@ class Conv:
     use_bias: whether there is a b.
     bias_norm: as for `Dense`, in the l2 norm over channels.
     kernel_init: initialiser of the kernel.
+    grid: frequencies an axis of the certificate, or None for all of the torus;
+      16 cost a factor of 1.04 for 3 x 3 kernels and save most of the work on
+      large images.
   """
   name: str
   channels: int
@@ -113,6 +116,7 @@ class Conv:
   use_bias: bool = True
   bias_norm: float | None = None
   kernel_init: nn.initializers.Initializer = _LECUN
+  grid: int | None = 16
 
   def __post_init__(self):
     errors.check_at_least(f'channels of {self.name!r}', self.channels, 1)
@@ -148,7 +152,7 @@ class Conv:
     """The kernel to its limit by the certified norm of the convolution."""
     bound = convolution.fourier_upper_bound(
         params['kernel'], self.geometry(shape),
-        num_iterations=limits.num_iterations)
+        num_iterations=limits.num_iterations, grid=self.grid)
     return _rescaled(self, params, bound, limits)
 
   def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
