@@ -1,0 +1,306 @@
+"""Random networks: the chain rule, and bounds by search from below."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import ball
+from dpjax.lipschitz import bounder as lipschitz_bounder
+from dpjax.lipschitz import convolution
+from dpjax.lipschitz import layers
+from dpjax.lipschitz import losses
+from dpjax.lipschitz import normalisation
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import pooling
+from dpjax.lipschitz import projection
+from dpjax.lipschitz import rules
+from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.node import Context
+from dpjax.typing import Batch
+
+LOSS = losses.cross_entropy()
+ROUNDING = 1e-5
+CONV = functools.partial(layers.Conv, bias_norm=0.3)
+DENSE = functools.partial(layers.Dense, bias_norm=0.3)
+
+
+def _chain(name, *nodes):
+  return Chain(name=name, nodes=nodes)
+
+
+def _residual(name, *branch, shortcut=(), averaged=False):
+  return Residual(name=name, branch=_chain('branch', *branch),
+                  shortcut=_chain('shortcut', *shortcut), averaged=averaged)
+
+
+def _network(shape, *nodes, input_radius=1.5):
+  return Network(root=_chain('root', *nodes), input_shape=shape,
+                 input_radius=input_radius)
+
+
+_NORM = normalisation.lipschitz(num_groups=2, alpha=0.5)
+_TANH, _RELU = pointwise.activation('tanh'), pointwise.activation('relu')
+_HEAD = (pooling.global_average_pool(), DENSE(name='head', width=3))
+
+NETWORKS = {
+  # LDP-07: norms propagate through bounded biases, no ball but the input's.
+  'dense': _network((5,), DENSE(name='a', width=6), _TANH,
+                    DENSE(name='b', width=6), pointwise.tempered_sigmoid(
+                      2.0, 3.0, 0.5), DENSE(name='c', width=3)),
+  'conv': _network((4, 4, 2), CONV(name='a', channels=4), _RELU,
+                   pooling.max_pool((2, 2), (1, 1)),
+                   CONV(name='b', channels=4, strides=(2, 2)), _TANH,
+                   pooling.average_pool((2, 2), (1, 1)), pointwise.flatten(),
+                   DENSE(name='head', width=3)),
+  'residual': _network(
+    (4, 4, 2), CONV(name='stem', channels=4),
+    _residual('one', _RELU, CONV(name='x', channels=4)),
+    _residual('two', _RELU, CONV(name='x', channels=6, strides=(2, 2)), _TANH,
+              CONV(name='y', channels=6),
+              shortcut=(CONV(name='s', channels=6, kernel_size=(1, 1),
+                             strides=(2, 2)),)), *_HEAD),
+  'averaged': _network(
+    (3, 3, 2), CONV(name='stem', channels=4),
+    _residual('one', _NORM, _RELU, CONV(name='x', channels=4), averaged=True),
+    _residual('two', _residual('inner', CONV(name='x', channels=4)),
+              averaged=True), *_HEAD),
+  # LDP-08: nothing is known of what enters; normalisation resets it.
+  'normalised': _network(
+    (3, 3, 4), _NORM, _RELU, CONV(name='a', channels=4), _NORM,
+    layers.Affine(name='scale', bias_norm=0.5), _NORM,
+    *_HEAD, input_radius=None),
+  # LDP-05: balls and bounded activations inside; free biases.
+  'balls': _network(
+    (5,), layers.Dense(name='a', width=6), _RELU, pointwise.Ball(
+      name='ball', radius=0.7), layers.Dense(name='b', width=6),
+    pointwise.bounded_activation('tanh', 0.8), layers.Dense(name='c', width=3)),
+}
+
+
+def _random_params(network, rng, scale=2.0):
+  shapes = jax.eval_shape(network.init, jax.random.key(0))
+  return jax.tree.map(lambda leaf: jnp.asarray(
+    rng.normal(size=leaf.shape) * scale**rng.uniform(-1, 1), jnp.float32),
+    shapes)
+
+
+@functools.cache
+def _constrain(name):
+  """jitted (params, weight_norm) -> (params, certificate)."""
+  honest = projection.clip_weights(NETWORKS[name], weight_norm=1.0).constrain
+
+  def constrain(params, weight_norm):
+    held, certificate = honest(params)
+    scale = lambda path, leaf: leaf * (
+      weight_norm if path[-1].key == 'kernel' else 1.0)
+    return (jax.tree_util.tree_map_with_path(scale, held), jax.tree.map(
+      lambda leaf: leaf * weight_norm, certificate))
+
+  return jax.jit(constrain)
+
+
+def _dig(tree, path):
+  return functools.reduce(lambda inner, key: inner[key], path, tree)
+
+
+def _paths(bounds, prefix=()):
+  """Paths of parameter layers, in the order of `jax.tree.leaves(bounds)`."""
+  if not isinstance(bounds, dict):
+    return [prefix]
+  return [path for name in sorted(bounds)
+          for path in _paths(bounds[name], prefix + (name,))]
+
+
+def _paths_of(network):
+  return _paths(network.gradient_bounds(network.fill(1.0), loss_lipschitz=1.0))
+
+
+def _lengths(network, rule=None):
+  """(params, x, y) of one record -> gradient norms of all parameter layers."""
+  paths = _paths_of(network)
+  context = Context(rule=rule)
+
+  def lengths(params, x, y):
+    total = lambda p: LOSS.values(network.apply(p, x[None], context), y[None])[0]
+    gradients = jax.grad(total)(params)
+    # The constant keeps the root differentiable.
+    return jnp.stack([jnp.sqrt(1e-20 + sum(
+      jnp.sum(jnp.square(leaf)) for leaf in _dig(gradients, path).values()))
+      for path in paths])
+
+  return lengths
+
+
+RULES = {None: None, 'normalised': rules.normalised(),
+         'clipped_factors': rules.clipped_factors(limit=0.8),
+         'clipped_layers': rules.clipped_layers(clip_norm=0.1)}
+
+
+@functools.cache
+def _climb(name):
+  """jitted ascent of the logarithms of gradient norms over records."""
+  lengths = jax.vmap(_lengths(NETWORKS[name]), (None, 0, 0))
+
+  @jax.jit
+  def climb(params, x, y):
+    axes = tuple(range(1, x.ndim))
+
+    def turn(x, _):
+      slope = jax.grad(lambda x: jnp.sum(jnp.log(lengths(params, x, y))))(x)
+      slope = jnp.where(jnp.isfinite(slope), slope, 0.0)
+      size = jnp.sqrt(jnp.sum(jnp.square(slope), axes, keepdims=True)) + 1e-9
+      return x + 0.1 * slope / size, None
+
+    return jax.lax.scan(turn, x, length=15)[0]
+
+  return climb
+
+
+@functools.cache
+def _jitted_lengths(name, rule_name):
+  return jax.jit(jax.vmap(_lengths(NETWORKS[name], RULES[rule_name]),
+                          (None, 0, 0)))
+
+
+def _records(network, rng, count=24):
+  x = rng.normal(size=(count, *network.input_shape))
+  x *= np.logspace(-2, 2, count).reshape((-1,) + (1,) * (x.ndim - 1))
+  x[0], x[1] = 1.0, -1e18
+  return jnp.asarray(x, jnp.float32), jnp.asarray(rng.integers(0, 3, count),
+                                                  jnp.int32)
+
+
+def _worst_ratio(name, rule_name=None):
+  """The largest gradient norm over its bound, of random nets and records."""
+  network = NETWORKS[name]
+  worst = 0.0
+  for seed, weight_norm in enumerate((0.6, 1.0, 2.0)):
+    rng = np.random.default_rng(seed)
+    params, certificate = _constrain(name)(
+      _random_params(network, rng), jnp.float32(weight_norm))
+    limits = np.array([float(leaf) for leaf in jax.tree.leaves(
+      network.gradient_bounds(certificate, loss_lipschitz=LOSS.lipschitz,
+                              rule=RULES[rule_name]))])
+    x, y = _records(network, rng)
+    for start in (x, _climb(name)(params, x, y)):
+      ratio = np.asarray(_jitted_lengths(name, rule_name)(params, start, y))
+      ratio = np.max(ratio / limits)
+      assert ratio <= 1 + ROUNDING, (name, rule_name, seed)
+      worst = max(worst, ratio)
+  return worst
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_search_never_exceeds_the_bounds(name):
+  """LIP-03, LDP-05, LDP-07, LDP-08, NET-08: plain gradients, by ascent."""
+  assert _worst_ratio(name) > 0.1
+
+
+@pytest.mark.parametrize('rule_name', ['normalised', 'clipped_factors',
+                                       'clipped_layers'])
+@pytest.mark.parametrize('name', ['residual', 'normalised'])
+def test_search_never_exceeds_the_bounds_of_rules(name, rule_name):
+  """LDP-04, LDP-09 in whole networks, skip connections included."""
+  assert _worst_ratio(name, rule_name) > 0.1
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_chain_rule(name):
+  """NET-12: equal to `jax.grad` of the same function in plain operations."""
+  network = NETWORKS[name]
+  rng = np.random.default_rng(0)
+  params = _random_params(network, rng, scale=1.3)
+  x, y = _records(network, rng)
+  x, y = x[8:16], y[8:16]
+  ones = rules.WeightRule('ones', lambda norms: jnp.ones_like(norms.inputs),
+                          lambda cotangent, factor: cotangent * factor, True)
+
+  def total(apply, params):
+    return jnp.sum(LOSS.values(apply(params), y))
+
+  ours = [jax.jit(jax.grad(lambda p, context=context: total(
+    lambda p: network.apply(p, x, context), p)))(params)
+    for context in (Context(), Context(rule=ones))]
+  start = network.prepare(x)
+  start = start if network.input_radius is None else start.values
+  plain = jax.jit(jax.grad(lambda p: total(
+    lambda p: _plain(network.root, p, start), p)))(params)
+  for found in ours:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(
+      a, b, rtol=1e-5, atol=1e-6 * max(1.0, float(jnp.max(jnp.abs(b))))),
+      found, plain)
+
+
+def _plain(node, params, x):
+  """The function of a node, written without the primitives."""
+  if isinstance(node, Chain):
+    for inner in node.nodes:
+      x = _plain(inner, params.get(inner.name, {}), x)
+    return x
+  if isinstance(node, Residual):
+    both = sum(_plain(side, params.get(side.name, {}), x)
+               for side in (node.branch, node.shortcut))
+    return both / 2 if node.averaged else both
+  if isinstance(node, layers.Dense):
+    return x @ params['kernel'] + params['bias'][None]
+  if isinstance(node, layers.Conv):
+    return convolution.convolve(x, params['kernel'], node.geometry(
+      x.shape[1:])) + params['bias'][None, None, None]
+  if isinstance(node, layers.Affine):
+    scale, shift = (params[name][None, None, None]
+                    for name in ('kernel', 'bias'))
+    return x * scale + shift
+  return node.apply({}, x, Context())
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_activations_stay_within_the_forward_bounds(name):
+  """LIP-02, LDP-07: ||x_k|| <= B_k at every node of the root, by ascent."""
+  network = NETWORKS[name]
+  rng = np.random.default_rng(0)
+  params, certificate = _constrain(name)(_random_params(network, rng),
+                                         jnp.float32(2))
+  radius = math.inf if network.input_radius is None else network.input_radius
+  limits = np.array([float(each) for each in network.root._radii(
+    certificate, radius, network.input_shape)[1:]])
+
+  def lengths(x):
+    """Norms of what leaves each node, for one record."""
+    x, found = x[None], []
+    if network.input_radius is not None:
+      x = ball.project_ball(x, network.input_radius)
+    for node in network.root.nodes:
+      x = node.apply(params.get(node.name, {}), x, Context())
+      found.append(jnp.sqrt(1e-20 + jnp.sum(jnp.square(x))))
+    return jnp.stack(found)
+
+  def turn(x, _):
+    slope = jax.grad(lambda x: jnp.sum(jnp.log(lengths(x))))(x)
+    slope = jnp.where(jnp.isfinite(slope), slope, 0.0)
+    return x + 0.2 * slope / (jnp.linalg.norm(slope.ravel()) + 1e-9), None
+
+  climb = jax.jit(jax.vmap(lambda x: (lengths(x), lengths(
+    jax.lax.scan(turn, x, length=20)[0]))))
+  found = np.concatenate(climb(_records(network, rng, count=100)[0]))
+  ratio = np.max(found, 0) / limits
+  assert np.all(ratio <= 1 + ROUNDING)
+  assert np.max(ratio[np.isfinite(limits)]) > 0.5
+
+
+@pytest.mark.parametrize('name', ['normalised', 'dense'])
+def test_huge_records_are_finite_inside(name):
+  """Of a network without input ball, too: a finite record is no NaN."""
+  network = NETWORKS[name]
+  params, _ = _constrain(name)(_random_params(
+    network, np.random.default_rng(0)), jnp.float32(1))
+  bounder = lipschitz_bounder.certified(network, LOSS, weight_norm=1.0)
+  x, y = _records(network, np.random.default_rng(1), count=6)
+  x = x.at[2].set(3e38).at[3].set(-3e38).at[4].multiply(1e30).at[5].set(
+    jnp.where(jnp.arange(x[5].size).reshape(x[5].shape) % 2 == 0, 3e38, -3e38))
+  sums = jax.jit(bounder.sums)(params, Batch(x, y), jnp.ones([6], jnp.bool_))
+  assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(sums.total))
+  assert np.isfinite(sums.loss) and int(sums.num_nonfinite) == 0
