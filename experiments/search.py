@@ -157,7 +157,7 @@ def _fit(space, units: np.ndarray, history: Sequence[Trial],
   from sklearn.gaussian_process import kernels
   x, y = search_space.features(space, units), _standardised(history)
   kernel = kernels.ConstantKernel(1.0, (1e-2, 1e2)) * kernels.Matern(
-      np.ones(x.shape[1]), (0.1, 20.0), nu=2.5) + kernels.WhiteKernel(
+      np.ones(x.shape[1]), (0.2, 20.0), nu=2.5) + kernels.WhiteKernel(
           1e-2, (1e-6, 1.0))
   model = gaussian_process.GaussianProcessRegressor(kernel, random_state=seed)
   with warnings.catch_warnings():

@@ -21,7 +21,10 @@ Point = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Real:
-  """A number in [low, high], searched on a log scale if `log`."""
+  """A number in [low, high], searched on a log scale if `log`.
+
+  Four digits are kept of it: more would mean nothing and be hard to read.
+  """
   name: str
   low: float
   high: float
@@ -38,7 +41,8 @@ class Real:
     """The value at a place in [0, 1]."""
     low, high = self._ends
     value = low + unit * (high - low)
-    return self.nearest(math.exp(value) if self.log else value)
+    value = math.exp(value) if self.log else value
+    return self.nearest(float(f'{value:.4g}'))
 
   def unit(self, value: float) -> float:
     """The place in [0, 1] of a value."""

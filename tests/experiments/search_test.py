@@ -64,6 +64,7 @@ def test_points_respect_bounds_and_are_new():
   for trial in trials:
     search_space.check_point(_MIXED, trial.point)
     assert 1e-3 <= trial.point['rate'] <= 10
+    assert f'{trial.point["rate"]:.4g}' == f'{trial.point["rate"]:g}'
     assert type(trial.point['depth']) is int
   assert len({tuple(t.point.items()) for t in trials}) == 24
 
