@@ -58,7 +58,7 @@ class Setting:
 # What a search may take: a few hundred records need many runs for a score
 # that means something, tens of thousands need long ones.
 _TINY = dict(num_trials=30, folds=5, repeats=2, steps=(25, 50, 100, 200))
-_SMALL = dict(num_trials=30, folds=5, repeats=1, steps=(100, 200, 400))
+_SMALL = dict(num_trials=30, folds=5, repeats=1, steps=(100, 200, 400, 800))
 _LARGE = dict(num_trials=20, folds=2, repeats=1, steps=(200, 400, 800))
 BUDGETS = {
     'breast_cancer': _TINY,
