@@ -121,7 +121,7 @@ _SPECS = (
                                    'e49928a198de44d2d061b800cb65f9b1'),),
     schema=default_credit.SCHEMA,
     num_examples=30_000,
-    num_features=33,
+    num_features=99,
     num_classes=2,
     # No archive: there the table is a spreadsheet, here its CSV rendering.
     source=_source(350, 'Default of Credit Card Clients, as CSV',

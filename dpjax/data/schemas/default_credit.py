@@ -1,9 +1,11 @@
 """Default of credit card clients: 23 features; payment missed next month?
 
 Amounts are in New Taiwan dollars, by order of magnitude; bills may be
-negative (credit balances), hence the signed logarithm. `PAY_*` is the delay
-in months, -2 (no use) to 9 (nine months and more). Education and marital
-status have the published codes and those published as unknown (0, 5, 6).
+negative (credit balances), hence the signed logarithm. `PAY_*` is a code: -2
+(no use), -1 (paid in full), 0 (revolving), or the delay in months, 9 for nine
+and more; one-hot, since the first three are no amounts of delay. Education and
+marital status have the published codes and those published as unknown (0, 5,
+6).
 
 The CSV rendering read here writes 'nan' for the age of clients 3 and 4. The
 published table has 34 and 37, which are put back, see `tabular.Erratum`;
@@ -14,6 +16,7 @@ from dpjax.data import columns
 from dpjax.data import tabular
 
 _MONTHS = ('0', '2', '3', '4', '5', '6')
+_DELAYS = tuple(map(str, range(-2, 10)))
 
 
 def _amounts(prefix: str, *, lower: float) -> tuple[columns.Numeric, ...]:
@@ -31,7 +34,7 @@ SCHEMA = tabular.Schema(
     columns.Categorical('EDUCATION', ('0', '1', '2', '3', '4', '5', '6')),
     columns.Categorical('MARRIAGE', ('0', '1', '2', '3')),
     columns.Numeric('AGE', 20, 80),
-    *(columns.Numeric(f'PAY_{month}', -2, 9) for month in _MONTHS),
+    *(columns.Categorical(f'PAY_{month}', _DELAYS) for month in _MONTHS),
     *_amounts('BILL_AMT', lower=-1_000_000),
     *_amounts('PAY_AMT', lower=0),
     columns.Label('default.payment.next.month', (('0',), ('1',))),
