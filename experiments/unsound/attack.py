@@ -61,13 +61,13 @@ class Moments(NamedTuple):
   variance_in: Array
 
 
-def make_problem(key: PRNGKey, *, num_examples: int, num_features: int,
-                 canaries: tuple[float, ...]) -> Problem:
+def make_records(key: PRNGKey, *, num_examples: int,
+                 num_features: int) -> tuple[Array, Array, Array]:
   """Two Gaussian classes, each at distance 1 from the point between them.
 
-  The model is frozen a short step towards the classes. The added record lies
-  in the direction of its wrong class, `canaries` times as far out as the
-  median record; its loss has slope nearly 1, the largest there is.
+  Returns:
+    (x [n, p], y [n] in {-1, 1}, weights [p]): the model is frozen a short
+    step from zero towards the classes.
   """
   centre_key, label_key, noise_key = jax.random.split(key, 3)
   centre = jax.random.normal(centre_key, [num_features])
@@ -75,7 +75,21 @@ def make_problem(key: PRNGKey, *, num_examples: int, num_features: int,
   y = jax.random.rademacher(label_key, [num_examples], jnp.float32)
   x = y[:, None] * centre[None] + jax.random.normal(
       noise_key, [num_examples, num_features])
-  theta = _STEP * centre
+  return x, y, _STEP * centre
+
+
+@functools.partial(jax.jit, static_argnames=(
+    'num_examples', 'num_features', 'canaries'))
+def make_problem(key: PRNGKey, *, num_examples: int, num_features: int,
+                 canaries: tuple[float, ...]) -> Problem:
+  """The gradients of `make_records`, and the records that may be added.
+
+  An added record lies in the direction of its wrong class, `canaries` times
+  as far out as the median record; its loss has slope nearly 1, the largest
+  there is.
+  """
+  x, y, theta = make_records(key, num_examples=num_examples,
+                             num_features=num_features)
   slopes = -y * jax.nn.sigmoid(-y * (x @ theta))
   mean_gradient = jnp.tensordot(slopes, x, 1)
   direction = mean_gradient / jnp.linalg.norm(mean_gradient)
@@ -118,6 +132,7 @@ def _batches(key: PRNGKey, problem: Problem, sampling_prob: float,
   return drawn[:, :size], drawn[:, size]
 
 
+@functools.partial(jax.jit, static_argnames=('sampling_prob', 'num_batches'))
 def estimate_moments(key: PRNGKey, problem: Problem, *, sampling_prob: float,
                      num_batches: int) -> Moments:
   """What the attacker learns beforehand, by sampling batches on its own."""

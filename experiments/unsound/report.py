@@ -23,10 +23,10 @@ that really are (others; Renyi orders where the multiplier is below 0.25, PLD
 otherwise). Add-or-remove-one.'''
 
 _AUDIT_TEXT = '''\
-Lower bounds on epsilon from attacks, 95 % confidence, by two statistics: the
-sum of releases along the mean gradient, and the log-likelihood ratio of the
-subsampled mechanism. 'cap' is what a perfect attack would reach with as many
-runs. lip_scaled is the sound method under the same attack.'''
+Lower bounds on epsilon from attacks, with 95 % confidence on each line, by two
+statistics: the sum of releases along the mean gradient, and the log-likelihood
+ratio of the subsampled mechanism. 'cap' is what a perfect attack would reach
+with as many runs. lip_scaled is the sound method under the same attack.'''
 
 
 def cases(rows: Sequence[records.Row]) -> dict[tuple, dict[str, float]]:
@@ -50,7 +50,7 @@ def table(rows: Sequence[records.Row]) -> str:
       list(_exact_lines(found))), _AUDIT_TEXT, '', tables.markdown(
           ('kind', 'case', 'method', 'canary', 'claimed',
            *(f'{what} ({name})' for name in _STATISTICS
-             for what in ('AUC', 'bound')), 'cap', 'refuted', 'also'),
+             for what in ('AUC', 'bound')), 'cap', 'refuted', 'accuracy'),
           list(_audit_lines(found)))]
   return '\n'.join(parts)
 
@@ -75,12 +75,11 @@ def _audit_lines(found) -> Iterator[tuple]:
     for name in _STATISTICS:
       cells += [tables.number(metrics.get(f'auc_{name}')),
                 tables.number(metrics.get(f'epsilon_lower_{name}'), digits=2)]
-    others = '; '.join(f'{name} {_number(metrics[name])}' for name in
-                       ('test_accuracy', 'broken_runs') if name in metrics)
+    accuracy = metrics.get('test_accuracy')
     yield (kind, case, method, f'{canary:g}x' if canary else 'in bounds',
            f'{claimed:g}', *cells, _number(metrics['largest_lower']),
            'yes' if claims.best_bound(metrics) > claimed else 'no',
-           others or '-')
+           tables.number(accuracy))
 
 
 def _number(value: float) -> str:

@@ -145,13 +145,13 @@ CASES = {
     },
     'audit': {
         'frozen_logistic': _thousand(num_steps=100, num_runs=40_000),
-        'smoke': Case(num_examples=60, batch_size=6, num_steps=10,
+        'smoke': Case(num_examples=60, batch_size=6, num_steps=100,
                       num_runs=200),
     },
     'training': {
         'one_layer': _breast_cancer(num_blocks=1),
         'two_layers': _breast_cancer(num_blocks=2),
-        'smoke': _breast_cancer(num_blocks=2, num_steps=3, num_runs=20),
+        'smoke': _breast_cancer(num_steps=20, num_runs=20),
     },
 }
 
@@ -191,7 +191,7 @@ SMOKE = (
     *_expand('pair', ('full_10', 'full_1000')),
     Setting(kind='curve', case='full_10', epsilon=1.0),
     *_expand('blocks', ('adult_2', 'scalar_net')),
-    *_expand('batch', ('mean_full_10', 'redraw_10')),
+    *_expand('batch', ('mean_full_10', 'redraw_100')),
     *_expand('constant', ('own_norm_half', 'pool_overlapping')),
     *_expand('published', ('mnist',)),
     *_audits('smoke', (100.0,), (1.0,)),
