@@ -25,6 +25,7 @@ from dpjax.grads import clipping
 from dpjax.grads import per_example
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import losses
+from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
 from dpjax.privacy import accounting
@@ -39,6 +40,9 @@ from dpjax.typing import Batch
 
 _NUM_RECORDS, _STEPS, _RUNS, _SIGMA = 40, 10, 2000, 1.2
 _CLIP, _INPUT_RADIUS, _WEIGHT_NORM, _LOGIT_CLIP = 0.7, 2.0, 3.0, 0.35
+_LAYER_CLIP = 0.4
+_METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
+            'layer_clipped')
 _P_VALUE = 1e-7
 _ERRORS = 5.5
 _EPSILONS = (0.5, 1.5, 3.0)
@@ -53,7 +57,8 @@ def _network(certified: bool):
   """Input weights across the canary, output weights along its cotangent.
 
   So the canary attains the bound of the first layer, and of the second up to
-  the small hidden radius: the audit of the joint release is tight.
+  the small hidden radius: the audit of the joint release is tight. Under a
+  weight rule it attains both.
   """
   radii = dict(input_radius=_INPUT_RADIUS, hidden_radius=0.05)
   model = mlp.mlp(num_features=2, num_classes=2, depth=1, width=1,
@@ -77,8 +82,15 @@ def _make(name: str):
     model = _network(certified=False)
     return model, methods.dp_sgd(model, losses.cross_entropy(),
                                  clip_norm=_CLIP)
-  model = _network(certified=True)
+  if name == 'layer_clipped':
+    model = _network(certified=False)
+    return model, methods.layer_clipped(model, losses.cross_entropy(),
+                                        clip_norm=_LAYER_CLIP)
   loss = losses.cross_entropy(logit_clip=_LOGIT_CLIP)
+  if name == 'lip_normalised':
+    model = _network(certified=False)
+    return model, methods.lip_normalised(model, loss, weight_norm=_WEIGHT_NORM)
+  model = _network(certified=True)
   maker = {'lip_dp_sgd': methods.lip_dp_sgd,
            'fix_lip_dp_sgd': methods.fix_lip_dp_sgd}[name]
   return model, maker(model, loss, weight_norm=_WEIGHT_NORM)
@@ -192,9 +204,13 @@ def _toggle_findings(name: str) -> list[str]:
   bound = method.bounder.l2_sensitivity(certificate)
   change = jax.tree.map(jnp.subtract, both, less)
   moved = jax.tree.structure(bound).flatten_up_to(change)
-  return [f'one record moves a sum by {float(tree.global_norm(block))}'
-          for block, limit in zip(moved, jax.tree.leaves(bound), strict=True)
-          if tree.global_norm(block) > limit * (1 + 1e-5)]
+  nothing = method.bounder.sums(params, batch, ~mask).total
+  found = ['masked records are summed'] * bool(tree.global_norm(nothing) > 0)
+  for block, limit in zip(moved, jax.tree.leaves(bound), strict=True):
+    length = float(tree.global_norm(block))
+    if length > limit * (1 + 1e-5):
+      found.append(f'one record moves a sum by {length}')
+  return found
 
 
 def _count_findings(losses_in, losses_out) -> list[str]:
@@ -211,7 +227,7 @@ def _count_findings(losses_in, losses_out) -> list[str]:
       lower > claimed)
 
 
-@pytest.mark.parametrize('name', ['dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd'])
+@pytest.mark.parametrize('name', _METHODS)
 def test_the_audit_finds_nothing(name):
   assert _findings(name) == []
 
@@ -219,7 +235,7 @@ def test_the_audit_finds_nothing(name):
 def test_the_audit_is_tight():
   # The canary spends nearly the whole budget, so the audit has power: what the
   # accountant claims is nearly what can be measured.
-  for name in ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd'):
+  for name in _METHODS:
     total, _, stddevs = _claimed(name)
     _, mu = whitebox.matched_filter(total, stddevs)
     assert 0.9 / _SIGMA < mu <= (1 + 1e-5) / _SIGMA
@@ -286,6 +302,51 @@ def _bias_forgotten(network, norms, *, loss_lipschitz, rule):
           for name, bound in honest.items()}
 
 
+def _with_norms(make, change):
+  """A rule whose weights see norms that were changed."""
+  def fault(**options):
+    rule = make(**options)
+    return rule._replace(weights=lambda norms: rule.weights(change(norms)))
+
+  return fault
+
+
+def _replaced(norms, factors):
+  return norms._replace(factors=factors,
+                        gradients=lambda: factors * norms.cotangents)
+
+
+def _largest_of_the_batch(norms):
+  # The printed X_k, E1.
+  largest = jnp.ones_like(norms.factors)
+  return norms._replace(
+      factors=largest * jnp.max(norms.factors),
+      gradients=lambda: largest * jnp.max(norms.gradients()))
+
+
+def _factor_without_bias(norms):
+  return _replaced(norms, norms.inputs)
+
+
+def _factor_of_a_masked_record(norms):
+  return _replaced(norms, jnp.ones_like(norms.factors))
+
+
+def _factor_of_the_next_record(norms):
+  return norms._replace(
+      factors=jnp.roll(norms.factors, 1),
+      gradients=lambda: jnp.roll(norms.gradients(), 1))
+
+
+def _norm_of_the_cotangent_alone(norms):
+  return norms._replace(gradients=lambda: norms.cotangents)
+
+
+def _half_the_clip_norm_claimed(**options):
+  rule = _HONEST_LAYERS(**options)
+  return rule._replace(bound=lambda *bounds: rule.bound(*bounds) / 2)
+
+
 def _equal_multiplier_for_each(l2_sensitivities, *, noise_multiplier, sizes,
                                rule):
   del sizes, rule
@@ -303,6 +364,10 @@ _HONEST_CLIPPED = per_example.clipped
 _HONEST_PLAIN = per_example.plain_sums
 _HONEST_BOUNDS = Network.gradient_bounds
 _HONEST_DRAW = PoissonSampler.draw
+_HONEST_NORMALISED = rules.normalised
+_HONEST_LAYERS = rules.clipped_layers
+_RULES = {'lip_normalised': ('normalised', _HONEST_NORMALISED),
+          'layer_clipped': ('clipped_layers', _HONEST_LAYERS)}
 
 _FAULTS = [
     ('dp_sgd', additive, 'add_drawn_noise', _noise_over_batch),
@@ -317,6 +382,24 @@ _FAULTS = [
     ('lip_dp_sgd', Network, 'gradient_bounds', _own_layer_included),
     ('lip_dp_sgd', Network, 'gradient_bounds', _bias_forgotten),
     ('fix_lip_dp_sgd', Network, 'gradient_bounds', _one_layer_short),
+    ('lip_normalised', Network, 'gradient_bounds', _one_layer_short),
+    ('lip_normalised', Network, 'gradient_bounds', _own_layer_included),
+    ('lip_normalised', lipschitz_bounder.per_example, 'plain_sums',
+     _plain_mask_ignored),
+    ('layer_clipped', lipschitz_bounder.per_example, 'plain_sums',
+     _plain_mask_ignored),
+    ('layer_clipped', rules, 'clipped_layers', _half_the_clip_norm_claimed),
+]
+_NORM_FAULTS = [
+    ('lip_normalised', _largest_of_the_batch),
+    ('lip_normalised', _factor_without_bias),
+    ('lip_normalised', _factor_of_a_masked_record),
+    ('lip_normalised', _factor_of_the_next_record),
+    ('layer_clipped', _largest_of_the_batch),
+    ('layer_clipped', _factor_without_bias),
+    ('layer_clipped', _factor_of_a_masked_record),
+    ('layer_clipped', _factor_of_the_next_record),
+    ('layer_clipped', _norm_of_the_cotangent_alone),
 ]
 
 
@@ -324,6 +407,14 @@ _FAULTS = [
                          ids=lambda value: getattr(value, '__name__', None))
 def test_planted_faults_are_found(name, place, attribute, fault):
   with mock.patch.object(place, attribute, fault):
+    assert _findings(name) != []
+
+
+@pytest.mark.parametrize('name, change', _NORM_FAULTS,
+                         ids=lambda value: getattr(value, '__name__', None))
+def test_weights_from_other_norms_are_found(name, change):
+  attribute, honest = _RULES[name]
+  with mock.patch.object(rules, attribute, _with_norms(honest, change)):
     assert _findings(name) != []
 
 

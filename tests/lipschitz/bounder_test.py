@@ -1,12 +1,19 @@
-"""The certified bounder, and the printed method that has no bound."""
+"""The certified bounder, and the printed method that has no bound. E1, LDP-09."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.grads import per_example
 from dpjax.lipschitz import bounder as lipschitz_bounder
+from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
+from dpjax.lipschitz import normalisation
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import pooling
+from dpjax.lipschitz import rules
+from dpjax.lipschitz.network import Chain, Network, Residual
 from dpjax.models import mlp
 from dpjax.typing import Batch
 
@@ -119,3 +126,105 @@ def test_refuses_a_model_without_bounds():
   with pytest.raises(ValueError, match="'dense_00' has no finite gradient"):
     lipschitz_bounder.certified(model.network, losses.cross_entropy(),
                                 weight_norm=1.)
+
+
+SKIPPING = Network(root=Chain(name='root', nodes=(
+  layers.Conv(name='stem', channels=3, bias_norm=0.4),
+  Residual(
+    name='block', branch=Chain(name='branch', nodes=(
+      pointwise.activation('tanh'),
+      layers.Conv(name='conv', channels=4, strides=(2, 2), bias_norm=0.4))),
+    shortcut=Chain(name='shortcut', nodes=(
+      pooling.average_pool(), layers.Conv(
+        name='conv', channels=4, kernel_size=(1, 1), bias_norm=0.4)))),
+  normalisation.lipschitz(num_groups=2, alpha=0.3),
+  layers.Affine(name='scale', bias_norm=0.4), pointwise.flatten(),
+  layers.Dense(name='head', width=3))), input_shape=(4, 4, 2),
+  input_radius=3.)
+"""Every kind of layer; several records clipped and several not."""
+PATHS = (('stem',), ('block', 'branch', 'conv'), ('block', 'shortcut', 'conv'),
+         ('scale',), ('head',))
+
+
+def _of(values, path):
+  for name in path:
+    values = values[name]
+  return values
+
+
+@pytest.fixture(name='skipping', scope='module')
+def _skipping():
+  """(params, batch, jitted gradients [b, ...] of the network by `vmap`)."""
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32),
+    jax.eval_shape(SKIPPING.init, jax.random.key(0)))
+  x = rng.normal(size=(11, 4, 4, 2)) * np.logspace(-3, 1, 11)[
+    :, None, None, None]
+  batch = Batch(jnp.asarray(x, jnp.float32),
+                jnp.asarray(rng.integers(0, 3, 11), jnp.int32))
+  gradients = jax.jit(lambda batch: per_example.per_example_gradients(
+    SKIPPING.apply, losses.cross_entropy().values, params, batch)[1])(batch)
+  return params, batch, gradients
+
+
+def test_clipped_layers_are_those_of_materialised_gradients(skipping):
+  """LDP-09 against DP-16 by layer: one backward pass, the same sums."""
+  params, batch, gradients = skipping
+  mask = jnp.arange(11) != 4
+  clipped_some = 0
+  for clip_norm in (0.1, 1.0):
+    honest = lipschitz_bounder.certified(
+      SKIPPING, losses.cross_entropy(), weight_norm=1.,
+      rule=rules.clipped_layers(clip_norm=clip_norm))
+    total = jax.jit(honest.sums)(params, batch, mask).total
+    for path in PATHS:
+      block = _of(gradients, path)
+      norms = np.sqrt(sum(np.sum(np.square(np.float64(leaf)), tuple(
+        range(1, leaf.ndim))) for leaf in block.values()))
+      weights = np.minimum(1, clip_norm / norms) * np.asarray(mask)
+      clipped_some += np.any(norms > clip_norm) and np.any(norms < clip_norm)
+      for name, leaf in block.items():
+        np.testing.assert_allclose(
+          _of(total, path)[name], np.tensordot(weights, np.float64(leaf), 1),
+          rtol=1e-3, atol=1e-4 * clip_norm)
+  assert clipped_some >= 5
+
+
+def test_rules_do_not_change_what_travels(skipping):
+  """LDP-04: with every weight one, the sums are the plain gradient's."""
+  params, batch, gradients = skipping
+  idle = rules.clipped_factors(limit=1e6)
+  found = jax.jit(lipschitz_bounder.certified(
+    SKIPPING, losses.cross_entropy(), weight_norm=1., rule=idle).sums)(
+      params, batch, jnp.ones([11], jnp.bool_)).total
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(
+    a, jnp.sum(b, 0), rtol=1e-4, atol=1e-5), found, gradients)
+
+
+@pytest.mark.parametrize('rule', [
+  rules.normalised(), rules.clipped_factors(limit=2.),
+  rules.clipped_layers(clip_norm=0.5), None],
+  ids=['normalised', 'clipped_factors', 'clipped_layers', 'plain'])
+def test_bad_records_are_nothing_under_every_rule(skipping, rule):
+  params, batch, _ = skipping
+  honest = jax.jit(lipschitz_bounder.certified(
+    SKIPPING, losses.cross_entropy(), weight_norm=1., rule=rule).sums)
+  everyone = jnp.ones([11], jnp.bool_)
+  reference = honest(params, batch, everyone.at[4].set(False))
+  for bad in (jnp.nan, jnp.inf, -jnp.inf):
+    poisoned = batch._replace(x=batch.x.at[4, 1, 1, 0].set(bad))
+    found = honest(params, poisoned, everyone)
+    assert int(found.num_nonfinite) == 1
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(
+      a, b, rtol=1e-6, atol=1e-7), found.total, reference.total)
+  # A huge finite one is finite, and its neighbours stay.
+  huge = honest(params, batch._replace(x=batch.x.at[4].set(3e38)), everyone)
+  limits = SKIPPING.gradient_bounds(
+    SKIPPING.fill(30.), loss_lipschitz=losses.cross_entropy().lipschitz,
+    rule=rule)
+  for path in PATHS:
+    moved = np.sqrt(sum(np.sum(np.square(a - b)) for a, b in zip(
+      jax.tree.leaves(_of(huge.total, path)),
+      jax.tree.leaves(_of(reference.total, path)))))
+    assert moved <= float(_of(limits, path)) * (1 + 1e-5)
