@@ -58,7 +58,7 @@ def normalised(*, floor: float = 1e-6) -> WeightRule:
   Guarantee: a record's weighted gradient has norm at most the bound of its
   cotangent, whatever entered the layer. The descent is that of a reweighted
   risk, with other weights in each layer: use it where the norms of activations
-  are nearly constant. Source: LDP-04, in the place of the division by
+  are nearly constant. Source: LDP-04, LIP-04, in the place of the division by
   the largest norm of the batch in thesis 003, Algorithm 8, which has no
   sensitivity bound that is independent of the batch size (E1).
 
@@ -97,7 +97,8 @@ def clipped_layers(*, clip_norm: float) -> WeightRule:
   Guarantee: a record's weighted gradient of every layer has norm at most
   `clip_norm`, for any network. It needs no Lipschitz constant and holds no
   gradient per record: for a dense layer the norm is that of the input times
-  that of the cotangent. Source: LDP-09.
+  that of the cotangent. Records of norms above 1e10, and what float32 cannot
+  tell from rounding, count for less or nothing. Source: LDP-09.
   """
   errors.check_positive('clip_norm', clip_norm)
   return WeightRule(
