@@ -10,11 +10,12 @@ from dpjax.report import summary
 from dpjax.report import tables
 from dpjax.report import verdicts
 from experiments import papers
+from experiments.lip_tabular import claims
 from experiments.lip_tabular import sweep
 
 _KEYS = ('dataset', 'method', 'epsilon_requested', 'delta', 'n')
 _BAND = 0.015
-_METHODS = ('sgd', *sweep.METHODS)
+_METHODS = ('sgd', *sweep.METHODS, *sweep.OTHERS)
 
 
 def table(rows: Sequence[records.Row]) -> str:
@@ -105,6 +106,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   ]
   missing = [line.dataset for line in papers.TABLE_5_4
              if line.dataset not in there]
+  found += claims.overall(kept, there)
   if missing:
     found.append(verdicts.Verdict(', '.join(missing), '-', '-',
                                   verdicts.NOT_RUN, 'no rows'))

@@ -10,6 +10,7 @@ from dpjax.report import verdicts
 from experiments import papers
 from experiments import registry
 from experiments import selection
+from experiments.lip_tabular import claims
 from experiments.lip_tabular import report
 from experiments.lip_tabular import run
 from experiments.lip_tabular import sweep
@@ -33,11 +34,11 @@ def rows():
 def test_the_sweep_covers_the_table_and_the_grid():
   experiment = registry.load('lip_tabular')
   table = selection.with_tag(experiment.settings, experiment.tags, 'table')
-  assert len(table) == 7 * 3 * 10
+  assert len(table) == 7 * 10 * 10
   quick = selection.with_tag(experiment.settings, experiment.tags,
                              'quickstart')
   assert {s.epsilon for s in quick} == {0.5, 1, 2, 4, 8, 1.672, math.inf}
-  assert {s.method for s in quick} == {'sgd', *sweep.METHODS}
+  assert {s.method for s in quick} == {'sgd', *sweep.METHODS, *sweep.OTHERS}
 
 
 def test_rows_tell_the_truth(rows):
@@ -91,6 +92,37 @@ def test_verdicts_compare_with_what_is_printed():
   fix = by_claim['breast_cancer, fix_lip_dp_sgd at epsilon 1.672']
   assert fix.verdict == verdicts.NOT_COMPARABLE
   assert found[-1].verdict == verdicts.NOT_RUN and 'adult' in found[-1].claim
+
+
+def _rows_of(accuracies):
+  """{(dataset, method): ten accuracies} -> rows at the printed budgets."""
+  template = _table_rows(0.)[0]
+  return [
+      dataclasses.replace(
+          template, dataset=dataset, method=method, seed=seed, value=value,
+          id=f'lip_tabular/kind=table,dataset={dataset},method={method},'
+             f'seed={seed}')
+      for (dataset, method), values in accuracies.items()
+      for seed, value in enumerate(values)
+  ]
+
+
+def test_claims_over_the_data_sets():
+  """STAT-01: ten paired accuracies, exact signed ranks, Holm over sets."""
+  base = [0.80 + 0.001 * seed for seed in range(10)]
+  rows = _rows_of({
+      ('breast_cancer', 'dp_sgd'): base,
+      ('breast_cancer', 'lip_dp_sgd'): [value - 0.02 for value in base],
+      ('nursery', 'dp_sgd'): base,
+      ('nursery', 'lip_dp_sgd'): [value + 0.02 for value in base],
+      ('nursery', 'sgd'): base})
+  best, near, ranks = claims.overall(rows, {'breast_cancer', 'nursery'})
+  assert best.ours == '1 of 2' and best.verdict == verdicts.DIFFERS
+  assert 'nursery 0.825 (lip_dp_sgd) against 0.931' in best.reason
+  assert near.ours == '1 of 2' and 'breast_cancer 0.78' in near.reason
+  # The least p-value of ten pairs, .00195, twice over by Holm.
+  assert ranks.ours == 'better on 1, worse on 1 of 2'
+  assert ranks.reason.count('0.004') == 2
 
 
 def test_every_data_set_is_printed_about():
