@@ -59,6 +59,8 @@ _LEARNING_RATES = {
 # record count as settled, and its cotangent fade, at smaller weights.
 _TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5,
                  'lip_propagated': 0.5, 'lip_adaptive': 0.5}
+# Other ways to compute the same sums.
+_SAME = {'dp_sgd_bookkeeping': 'dp_sgd'}
 _SMALL = 2000
 _TINY = 600
 _MOST_RECORDS = 1024
@@ -76,6 +78,7 @@ def recipe(method: str, *, num_train: int, dataset: str | None = None,
       those that are for all data sets.
     images: whether records are images.
   """
+  method = _SAME.get(method, method)
   if images:
     return _of_images(method, num_train)
   general = _general(method, num_train)

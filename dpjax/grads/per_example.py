@@ -201,6 +201,20 @@ def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
                        batch, mask)[0]
 
 
+def clean_features(x: Array | ball.BallRecords,
+                   mask: Array) -> tuple[Array | ball.BallRecords, Array]:
+  """(features that are finite everywhere, [b] bool: whose were before).
+
+  Features of records that are masked or not finite become zero.
+  """
+  if isinstance(x, ball.BallRecords):
+    return x, x.finite
+  axes = tuple(range(1, x.ndim))
+  finite = jnp.all(jnp.isfinite(x), axes)
+  kept = (finite & mask).reshape((-1,) + (1,) * len(axes))
+  return jnp.where(kept, x, 0.0), finite
+
+
 def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
                   loss: LossFn, params: Params, batch: Batch, mask: Array
                   ) -> tuple[BoundedSums, Array, PyTree]:
@@ -209,15 +223,8 @@ def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
   Returns:
     (the sums, [b] bool: which records counted, what else there was).
   """
-  x = batch.x
-  if isinstance(x, ball.BallRecords):
-    finite = x.finite
-    kept = finite & mask
-  else:
-    axes = tuple(range(1, x.ndim))
-    finite = jnp.all(jnp.isfinite(x), axes)
-    kept = finite & mask
-    x = jnp.where(kept.reshape((-1,) + (1,) * len(axes)), x, 0.0)
+  x, finite = clean_features(batch.x, mask)
+  kept = finite & mask
 
   def total_loss(params):
     logits, observed = apply(params, x)

@@ -20,6 +20,7 @@ from dpjax.typing import Array
 
 PADDINGS = ('zero', 'valid', 'circular')
 _UNIT_ROUNDOFF = 2.0**-24
+_CACHED_RECORDS = 8
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
@@ -79,18 +80,46 @@ def convolve(x: Array, kernel: Array, shape: ConvShape, *,
 
 def windows(x: Array, kernel_size: tuple[int, int],
             shape: ConvShape) -> Array:
-  """The patches that a convolution sees, [b, h_out w_out, c_in kh kw].
+  """The patches that a convolution sees, [b, h_out w_out, kh kw c_in].
 
   U(x) of NET-02: a convolution is a product with them.
   """
-  pads = shape.pads(kernel_size)
-  if shape.padding == 'circular':
-    x = jnp.pad(x, [(0, 0), *pads, (0, 0)], mode='wrap')
-    pads = ((0, 0), (0, 0))
-  found = jax.lax.conv_general_dilated_patches(
-      x, kernel_size, shape.strides, pads,
-      dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
-  return found.reshape((x.shape[0], -1, math.prod(kernel_size) * x.shape[-1]))
+  mode = 'wrap' if shape.padding == 'circular' else 'constant'
+  padded = jnp.pad(x, [(0, 0), *shape.pads(kernel_size), (0, 0)], mode=mode)
+  (rows, columns), (down, right) = shape.output_size(kernel_size), shape.strides
+  taps = [padded[:, i:i + (rows - 1) * down + 1:down,
+                 j:j + (columns - 1) * right + 1:right]
+          for i in range(kernel_size[0]) for j in range(kernel_size[1])]
+  return jnp.stack(taps, 3).reshape((x.shape[0], rows * columns, -1))
+
+
+def kernel_gradients(x: Array, cotangent: Array, kernel_size: tuple[int, int],
+                     shape: ConvShape) -> Array:
+  """The gradient in the kernel of each record, [b, kh, kw, c_in, c_out].
+
+  U(x)^T delta. On CPU a few records at a time, whose windows stay in a cache:
+  about as fast there as the sum over all records, and several times as fast as
+  the product of all windows.
+
+  Args:
+    x: [b, h, w, c_in].
+    cotangent: [b, h_out, w_out, c_out].
+    kernel_size: (kh, kw).
+    shape: of the convolution.
+  """
+  def product(record):
+    one, delta = record
+    patches = windows(one[None], kernel_size, shape)[0]
+    return jnp.einsum('sk,sc->kc', patches,
+                      delta.reshape((-1, delta.shape[-1])),
+                      precision=jax.lax.Precision.HIGHEST)
+
+  if jax.default_backend() == 'cpu':
+    found = jax.lax.map(product, (x, cotangent), batch_size=_CACHED_RECORDS)
+  else:
+    found = jax.vmap(product)((x, cotangent))
+  return found.reshape((x.shape[0], *kernel_size, x.shape[-1],
+                        cotangent.shape[-1]))
 
 
 def check_shape(kernel_shape: tuple[int, ...], shape: ConvShape) -> None:

@@ -60,8 +60,8 @@ class Dense:
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """See `primitives.dense`."""
-    return primitives.dense(x, params['kernel'], params.get('bias'),
-                            context.rule)
+    return context.leaving(self, x, primitives.dense(
+        x, params['kernel'], params.get('bias'), context.rule))
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:
@@ -144,8 +144,9 @@ class Conv:
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """See `primitives.conv`."""
-    return primitives.conv(x, params['kernel'], params.get('bias'),
-                           self.geometry(x.shape[1:]), context.rule)
+    return context.leaving(self, x, primitives.conv(
+        x, params['kernel'], params.get('bias'), self.geometry(x.shape[1:]),
+        context.rule))
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:
@@ -157,7 +158,7 @@ class Conv:
 
   def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
     """c B + sqrt(h_out w_out) ||b||."""
-    return _affine_reach(self, certificate, radius, self._sites(shape)**0.5)
+    return _affine_reach(self, certificate, radius, self.num_sites(shape)**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None):
@@ -165,11 +166,12 @@ class Conv:
     factor = _root(
         radius,
         float(convolution.multiplicity(self.kernel_size, self.strides)),
-        float(self._sites(shape)) if self.use_bias else 0.0)
+        float(self.num_sites(shape)) if self.use_bias else 0.0)
     return (cotangent * certificate,
             nodes.gradient_bound(self.name, rule, cotangent, factor))
 
-  def _sites(self, shape: Shape) -> int:
+  def num_sites(self, shape: Shape) -> int:
+    """h_out w_out, for what enters."""
     return math.prod(self.output_shape(shape)[:2])
 
 
@@ -203,8 +205,8 @@ class Affine:
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """See `primitives.scale_shift`."""
-    return primitives.scale_shift(x, params['kernel'], params['bias'],
-                                  context.rule)
+    return context.leaving(self, x, primitives.scale_shift(
+        x, params['kernel'], params['bias'], context.rule))
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:

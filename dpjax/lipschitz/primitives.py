@@ -96,7 +96,7 @@ def _conv_backward(shape, rule, residuals, cotangent):
     x, cotangent, weights = _weigh(
         rule, x, cotangent,
         lambda squares: jnp.sqrt(multiplicity * squares + sites),
-        lambda x, cotangent, ceilings: _conv_gradient_norms(
+        lambda x, cotangent, ceilings: conv_gradient_norms(
             x, kernel, cotangent, ceilings, shape, bias is not None))
   of_kernel, = jax.vjp(lambda kernel: apply(x, kernel), kernel)[1](cotangent)
   of_bias = None if bias is None else jnp.einsum('bhwc,b->c', cotangent,
@@ -107,8 +107,14 @@ def _conv_backward(shape, rule, residuals, cotangent):
 conv.defvjp(_conv_forward, _conv_backward)
 
 
-def _conv_gradient_norms(x, kernel, cotangent, ceilings, shape,
-                         has_bias) -> Array:
+def gram_is_smaller(kernel_shape: tuple[int, ...], num_sites: int) -> bool:
+  """Whether two Gram matrices of sites are less than a kernel."""
+  return 2 * num_sites**2 < math.prod(kernel_shape)
+
+
+def conv_gradient_norms(x: Array, kernel: Array, cotangent: Array,
+                        ceilings: Array, shape: convolution.ConvShape,
+                        has_bias: bool) -> Array:
   """Upper bounds [b] of the gradients' norms, from the windows of each record.
 
   With U the windows [sites, k] and D the cotangents [sites, c], the squared
@@ -125,10 +131,10 @@ def _conv_gradient_norms(x, kernel, cotangent, ceilings, shape,
     shape: of the convolution.
     has_bias: whether the gradient in a bias is a part.
   """
-  windows = convolution.windows(x, kernel.shape[:2], shape)
   rows = cotangent.reshape((cotangent.shape[0], -1, cotangent.shape[-1]))
   sites = rows.shape[1]
-  if 2 * sites**2 < math.prod(kernel.shape):
+  if gram_is_smaller(kernel.shape, sites):
+    windows = convolution.windows(x, kernel.shape[:2], shape)
     first = jnp.einsum('bsk,btk->bst', windows, windows, precision=_HIGHEST)
     second = jnp.einsum('bsc,btc->bst', rows, rows, precision=_HIGHEST)
     squares = jnp.einsum('bst,bst->b', first, second, precision=_HIGHEST)
@@ -136,8 +142,9 @@ def _conv_gradient_norms(x, kernel, cotangent, ceilings, shape,
     squares = (jnp.maximum(squares, 0.0)
                + terms * _UNIT_ROUNDOFF * jnp.square(ceilings))
   else:
-    products = jnp.einsum('bsk,bsc->bkc', windows, rows, precision=_HIGHEST)
-    squares = jnp.einsum('bkc,bkc->b', products, products, precision=_HIGHEST)
+    products = convolution.kernel_gradients(x, cotangent, kernel.shape[:2],
+                                            shape)
+    squares = _squared_norms(products)
   if has_bias:
     sums = jnp.einsum('bsc->bc', rows)
     squares = squares + jnp.einsum('bc,bc->b', sums, sums, precision=_HIGHEST)

@@ -22,6 +22,7 @@ from dpjax.grads import per_example
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.lipschitz import adaptive
+from dpjax.lipschitz import bookkeeping
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import k_norm
 from dpjax.lipschitz import printed
@@ -46,6 +47,20 @@ def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
   bounder = per_example.clipped(model.apply, loss.values, clip_norm=clip_norm,
                                 microbatch_size=microbatch_size)
   return _clipping_method('dp_sgd', bounder)
+
+
+def dp_sgd_bookkeeping(model: Model, loss: LipschitzLoss, *,
+                       clip_norm: float) -> Method:
+  """DP-SGD with flat clipping, in one backward pass: Bu et al. 2023. DP-16.
+
+  The sums of `dp_sgd` up to rounding, without a gradient of every record.
+  """
+  if model.effective is not None:
+    raise ValueError('dp_sgd_bookkeeping clips gradients in the weights, which '
+                     'here are a function of the parameters; use dp_sgd')
+  bounder = bookkeeping.flat_clipped(_network(model), loss,
+                                     clip_norm=clip_norm)
+  return _clipping_method('dp_sgd_bookkeeping', bounder)
 
 
 def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,

@@ -23,7 +23,9 @@ from dpjax.audit import claims
 from dpjax.audit import whitebox
 from dpjax.grads import clipping
 from dpjax.grads import per_example
+from dpjax.lipschitz import bookkeeping
 from dpjax.lipschitz import bounder as lipschitz_bounder
+from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Network
@@ -41,8 +43,8 @@ from dpjax.typing import Batch
 _NUM_RECORDS, _STEPS, _RUNS, _SIGMA = 40, 10, 2000, 1.2
 _CLIP, _INPUT_RADIUS, _WEIGHT_NORM, _LOGIT_CLIP = 0.7, 2.0, 3.0, 0.35
 _LAYER_CLIP = 0.4
-_METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
-            'layer_clipped')
+_METHODS = ('dp_sgd', 'dp_sgd_bookkeeping', 'lip_dp_sgd', 'fix_lip_dp_sgd',
+            'lip_normalised', 'layer_clipped')
 _P_VALUE = 1e-7
 _ERRORS = 5.5
 _EPSILONS = (0.5, 1.5, 3.0)
@@ -86,6 +88,10 @@ def _make(name: str):
     model = _network(certified=False)
     return model, methods.layer_clipped(model, losses.cross_entropy(),
                                         clip_norm=_LAYER_CLIP)
+  if name == 'dp_sgd_bookkeeping':
+    model = _network(certified=False)
+    return model, methods.dp_sgd_bookkeeping(model, losses.cross_entropy(),
+                                             clip_norm=_CLIP)
   loss = losses.cross_entropy(logit_clip=_LOGIT_CLIP)
   if name == 'lip_normalised':
     model = _network(certified=False)
@@ -276,6 +282,18 @@ def _mask_ignored(apply, loss, *, clip_norm, microbatch_size=None):
   return honest._replace(sums=everything)
 
 
+def _one_layer_clipped(layer, params, seen):
+  # Only the last layer's gradient counts towards the norm.
+  part = _HONEST_DENSE(layer, params, seen)
+  return part._replace(
+      norms=part.norms if layer.name == 'dense_01' else 0 * part.norms)
+
+
+def _bias_not_counted(layer, params, seen):
+  return _HONEST_DENSE(layer, params, seen)._replace(
+      norms=seen.input_norms * seen.cotangent_norms)
+
+
 def _plain_mask_ignored(apply, loss, params, batch, mask):
   return _HONEST_PLAIN(apply, loss, params, batch, jnp.ones_like(mask))
 
@@ -361,6 +379,7 @@ def _rate_doubled(self, key):
 _HONEST_NOISE = additive.add_drawn_noise
 _HONEST_DRAWS = additive.unit_noise
 _HONEST_CLIPPED = per_example.clipped
+_HONEST_DENSE = bookkeeping._PARTS[layers.Dense]
 _HONEST_PLAIN = per_example.plain_sums
 _HONEST_BOUNDS = Network.gradient_bounds
 _HONEST_DRAW = PoissonSampler.draw
@@ -401,6 +420,12 @@ _NORM_FAULTS = [
     ('layer_clipped', _factor_of_the_next_record),
     ('layer_clipped', _norm_of_the_cotangent_alone),
 ]
+
+
+@pytest.mark.parametrize('fault', [_one_layer_clipped, _bias_not_counted])
+def test_planted_faults_of_norms_are_found(fault):
+  with mock.patch.dict(bookkeeping._PARTS, {layers.Dense: fault}):
+    assert _findings('dp_sgd_bookkeeping') != []
 
 
 @pytest.mark.parametrize('name, place, attribute, fault', _FAULTS,

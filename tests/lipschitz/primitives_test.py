@@ -180,7 +180,7 @@ def test_ghost_norms_are_true_norms(name, has_bias):
   padding = {'conv valid': 'valid', 'conv circular': 'circular',
              'conv strides beyond the window': 'valid',
              'conv strided circular': 'circular'}.get(name, 'zero')
-  found = primitives._conv_gradient_norms(
+  found = primitives.conv_gradient_norms(
     x, kernel, cotangent, jnp.asarray(ceilings, jnp.float32),
     convolution.ConvShape(x.shape[1:3], stride, padding), has_bias)
   ratio = np.float64(found) / true
