@@ -47,14 +47,26 @@ def _summary(folder):
   return json.loads((folder / 'summary.json').read_text())
 
 
-@pytest.mark.parametrize('method', configuration.METHODS)
+_IMAGES = ('--dataset=digits', '--num_examples=455', '--num_groups=2',
+           '--depth=1', '--batch_size=40', '--max_batch_size=80')
+# What a method needs besides, beyond what all others are called with.
+_WORDS = {'lip_norm': _IMAGES, 'lip_k_norm': ('--noise_order=inf',),
+          'bassily': ('--depth=0', '--num_steps=300')}
+_OTHER_NOISE = ('lip_k_norm', 'bassily')
+
+
+@pytest.mark.parametrize('method', [
+  method for method in configuration.METHODS
+  if method not in ('lip_printed', *_OTHER_NOISE)])
 def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   status, out, _ = _call(f'--method={method}', '--epsilon=2', '--seed=3',
-                         f'--output_dir={tmp_path}', *_TINY)
+                         f'--output_dir={tmp_path}', *_TINY,
+                         *_WORDS.get(method, ()))
   summary = _summary(tmp_path)
   assert status == 0 and _KEYS <= set(summary)
   assert summary['method'] == method and summary['n'] == 455
   assert 0 <= summary['test_accuracy'] <= 1 and summary['seed'] == 3
+  assert summary['epsilon_valid'] is True
   if method == 'sgd':
     assert summary['epsilon'] is None and 'epsilon = inf' in out
     return
@@ -70,6 +82,48 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   assert summary['epsilon'] <= 2.0 <= summary['epsilon'] * 1.001
   assert summary['epsilon_rdp'] >= summary['epsilon']
   assert 'at most (2, ' in out.splitlines()[0]
+
+
+@pytest.mark.parametrize('method', _OTHER_NOISE)
+def test_methods_with_noise_of_their_own(method, tmp_path):
+  """LDP-03, DP-15: their plan's event, not a calibrated Gaussian."""
+  status, _, error = _call(f'--method={method}', '--epsilon=2',
+                           f'--output_dir={tmp_path}', *_TINY, *_WORDS[method])
+  assert status == 0, error
+  summary = _summary(tmp_path)
+  assert 0 < summary['epsilon'] <= 2 and summary['epsilon_valid'] is True
+  assert ('PureDpEvent' in summary['event']) == (method == 'lip_k_norm')
+  assert summary['joint_noise_multiplier'] >= summary['noise_multiplier'] * (
+    1 - 1e-6)
+
+
+def test_the_printed_method_is_quarantined(tmp_path):
+  """LDP-01: refused; then run, under an epsilon that says it is not valid."""
+  words = ('--method=lip_printed', '--epsilon=2', f'--output_dir={tmp_path}',
+           *_TINY)
+  status, _, error = _call(*words)
+  assert status == errors.BAD_INPUT and 'allow_unsound' in error
+  assert not list(tmp_path.iterdir())
+  status, out, _ = _call(*words, '--allow_unsound')
+  assert status == 0 and 'NOT private' in out.splitlines()[0]
+  assert _summary(tmp_path)['epsilon_valid'] is False
+
+
+@pytest.mark.parametrize('words, message', [
+  (('--method=lip_norm',), 'lip_norm normalises images'),
+  (('--method=dp_sgd', '--views=4'), 'tables have none'),
+  (('--method=layer_clipped', '--views=4', *_IMAGES), 'bounds each view by'),
+  (('--method=bassily', '--depth=2'), 'bassily trains a linear model'),
+  (('--method=lip_k_norm', *_IMAGES), 'for perceptrons on tables'),
+  (('--method=lip_dp_sgd', '--model=convnet'), 'model on tables must be one'),
+  (('--method=lip_dp_sgd', '--alpha=0'), 'alpha must be a positive number'),
+  (('--method=lip_adaptive', '--target_quantile=1'), 'target_quantile must'),
+  (('--method=lip_adaptive', '--count_noise=1e-4'), 'noise_stddev of')])
+def test_what_cannot_run_is_refused_before_it_costs(words, message, tmp_path):
+  status, _, error = _call('--epsilon=2', f'--output_dir={tmp_path}', *_TINY,
+                           *words)
+  assert status == errors.BAD_INPUT and message in error
+  assert not list(tmp_path.glob('**/summary.json'))
 
 
 def test_saved_weights_obey_the_bound(tmp_path):
