@@ -18,9 +18,10 @@ _STATISTICS = ('sum', 'likelihood')
 _EXACT_TEXT = '''\
 Claimed: the accountant of the text on the printed noise. True: the exact
 epsilon of a pair of adjacent data sets (pair, batch, full curves: no epsilon
-of the algorithm is below it), or the accountant on the noise and the batches
-that really are (others; Renyi orders where the multiplier is below 0.25, PLD
-otherwise). Add-or-remove-one.'''
+of the algorithm is below it), or the accountant on the noise, the batches and
+the contributions that really are (others; Renyi orders where the multiplier is
+below 0.25, PLD otherwise). Contributions are attained, but for convolutions
+and alpha, where they are bounds. Add-or-remove-one.'''
 
 _AUDIT_TEXT = '''\
 Lower bounds on epsilon from attacks, with 95 % confidence on each line, by two
@@ -89,17 +90,17 @@ def _number(value: float) -> str:
 def figure(rows: Sequence[records.Row]) -> Any:
   """The audit curve, and the true epsilon, over the claimed one."""
   found = cases(rows)
-  drawn, axes = plots.new(1, 2, width=4.6, height=3.6)
+  drawn, axes = plots.new(1, 2, width=4.6, height=4.4)
   audits, truth = axes.flat
   lines = _series(found, 'audit', claims.best_bound)
-  for number, (name, points) in enumerate(sorted(lines.items())):
+  for number, (name, points) in enumerate(lines.items()):
     _line(audits, points, name, number)
   caps = [m['largest_lower'] for k, m in found.items() if k[0] == 'audit']
   if caps:
     audits.axhline(max(caps), color='0.4', linestyle=':', linewidth=1,
                    label='cap of so many runs')
   curves = _series(found, 'curve', lambda m: m['epsilon_true'])
-  for number, (name, points) in enumerate(sorted(curves.items())):
+  for number, (name, points) in enumerate(curves.items()):
     _line(truth, points, name, number)
   truth.set_yscale('log')
   audits.set_title('attacks: lower bound')
@@ -112,7 +113,9 @@ def figure(rows: Sequence[records.Row]) -> Any:
 def _series(found, kind, value) -> dict[str, list[tuple[float, float]]]:
   """name -> [(claimed, what is found)] of one kind."""
   series: dict[str, list[tuple[float, float]]] = {}
-  for key in sorted(k for k in found if k[0] == kind):
+  by_size = sorted((k for k in found if k[0] == kind), key=lambda k: (
+      k[2], k[3], len(k[1]), k[1], k[4]))
+  for key in by_size:
     _, case, method, canary, claimed = key
     name = f'{method}, {canary:g}x' if canary else _curve_name(case)
     series.setdefault(name, []).append((claimed, value(found[key])))
@@ -137,7 +140,8 @@ def _finish(ax: Any) -> None:
           linewidth=1, label='claim')
   plots.epsilon_axis(ax, sweep.EPSILONS)
   ax.set_xlabel('claimed epsilon')
-  ax.legend()
+  # Below: the lines cross most of the panel.
+  ax.legend(loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:

@@ -104,6 +104,8 @@ def test_ldp_01_is_refuted(audits, canary, area):
                  for name in attack.STATISTICS)
   assert sum_.area_under_curve - 0.03 < area < ratio.area_under_curve + 0.06
   assert max(sum_.epsilon_lower, ratio.epsilon_lower) > 1.0
+  # The record shrinks the sum, and makes the likelihood ratio large.
+  assert sum_.threshold.side == -1 and ratio.area_under_curve > 0.7
 
 
 @pytest.mark.parametrize('canary', [3, 10, 100])
@@ -178,3 +180,7 @@ def test_audit_rows_of_both_methods():
   assert set(found) == set(attack.METHODS)
   assert all(row.epsilon_valid for row in found['lip_scaled'])
   assert not any(row.epsilon_valid for row in found['lip_printed'])
+  best = {method: max(row.value for row in rows
+                      if row.metric.startswith('epsilon_lower'))
+          for method, rows in found.items()}
+  assert best['lip_scaled'] <= 1.0 < best['lip_printed']

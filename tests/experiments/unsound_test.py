@@ -259,6 +259,19 @@ def test_e7_the_torus_bounds_the_zero_padded_operator():
   assert found.printed[0] < padded < found.needed[0]
 
 
+def test_e7_the_torus_must_be_larger_than_the_map():
+  # The kernel (1, 0, -1) on a map of side 6: circular 1.7321 is below the
+  # zero-padded 1.8019, the torus of side 8 gives 2.
+  kernel = np.zeros((3, 3, 1, 1))
+  kernel[1, :, 0, 0] = 1, 0, -1
+  padded = np.linalg.norm(np.eye(6, k=-1) - np.eye(6, k=1), 2)
+  circular = np.abs(np.fft.fft([1, 0, -1, 0, 0, 0])).max()
+  found = constants.convolution(kernel, size=6)
+  assert circular == pytest.approx(1.7321, abs=1e-4)
+  assert padded == pytest.approx(1.8019, abs=1e-4)
+  assert found.needed[0] == pytest.approx(2.0)
+
+
 def test_e12_blocks_double_the_bound():
   assert constants.residual(3) == pytest.approx(8.0)
   assert constants.residual(18) == pytest.approx(262_144.0)
