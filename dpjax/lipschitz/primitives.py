@@ -213,7 +213,7 @@ def _weigh(rule, x, cotangent, factors, gradient_norms):
   def gradients():
     found = factor * length
     if gradient_norms is not None:
-      found = jnp.minimum(found, gradient_norms(x, cotangent, found))
+      found = gradient_norms(x, cotangent, found)
     known = jnp.maximum(inputs, length) < _LARGEST_NORM
     return jnp.where(known, found, jnp.inf)
 
