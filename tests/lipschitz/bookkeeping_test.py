@@ -192,7 +192,9 @@ def test_sums_are_those_of_the_reference(name):
   found, expected = (sums(params, batch, mask)
                      for sums in (_ours(name).sums, reference))
   gap = np.linalg.norm(_flat(found.total) - _flat(expected.total))
-  assert gap <= 1e-5 * np.linalg.norm(_flat(expected.total))
+  # Biases of convolutions are allowed for twice, once in another order.
+  tolerance = {'dense': 1e-5, 'convolutions': 1e-4}[name]
+  assert gap <= tolerance * np.linalg.norm(_flat(expected.total))
   np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
 
 
