@@ -191,7 +191,7 @@ def test_delta_of_one_over_n_is_warned_of(tmp_path):
     ('--batch_size=0', 'batch_size must be a positive number'),
     ('--num_examples=456', 'num_examples must be at most 455'),
     ('--num_examples=0', 'num_examples must be an integer >= 1'),
-    ('--method=dpsgd', "method must be one of dp_sgd, fix_lip_dp_sgd"),
+    ('--method=dpsgd', "method must be one of bassily, dp_sgd"),
     ('--dataset=iris', "dataset must be one of adult, android_permissions"),
     ('--depth=-1', 'depth must be an integer >= 0, got -1'),
     ('--width=0', 'width must be an integer >= 1, got 0'),
