@@ -15,6 +15,7 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz import projection
 from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.node import Context
 
 IMAGE = (6, 6, 2)
 
@@ -316,3 +317,36 @@ def test_convolutions_that_do_not_fit_are_refused_when_built(options, message):
     Network(root=Chain(name='n', nodes=(
       layers.Conv(name='c', channels=2, **options),
       pooling.global_average_pool())), input_shape=(4, 4, 1), input_radius=1.0)
+
+
+REACHES = {
+  # ||W|| B + ||b||, sqrt(h w) times the bias of images: attained together.
+  'dense': (layers.Dense(name='x', width=2, bias_norm=0.5),
+            jnp.asarray([[2., 0.], [0., 1.]]), jnp.asarray([0.5, 0.]),
+            np.array([1.0, 0.0])),
+  'conv': (layers.Conv(name='x', channels=1, padding='circular', bias_norm=0.5),
+           jnp.ones([3, 3, 1, 1]), jnp.asarray([0.5]), np.ones((4, 4, 1))),
+  'affine': (layers.Affine(name='x', bias_norm=0.5), jnp.asarray([2., -1.]),
+             jnp.asarray([0.5, 0.]), np.ones((4, 4, 2)) * [1.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize('kind', REACHES)
+@pytest.mark.parametrize('radius', [1e-2, 1.0, 7.0])
+def test_forward_bounds_are_attained(kind, radius):
+  """LIP-02, E6: biases are part of what leaves, at every pixel."""
+  node, kernel, bias, x = REACHES[kind]
+  held, certificate = _certified(node, {'kernel': kernel, 'bias': bias},
+                                 x.shape)
+  x = jnp.asarray(radius * x / np.linalg.norm(x), jnp.float32)
+  found = np.linalg.norm(np.float64(node.apply(held, x[None], Context())))
+  limit = float(node.reach(certificate, radius, x.shape))
+  assert limit * (1 - 1e-3) <= found <= limit
+  # Of a free bias nothing is known; without a bias there is no shift.
+  free = dataclasses.replace(node, bias_norm=None)
+  assert free.reach(certificate, radius, x.shape) == math.inf
+  assert node.reach(certificate, math.inf, x.shape) == math.inf
+  if kind != 'affine':
+    bare = dataclasses.replace(node, use_bias=False, bias_norm=None)
+    assert float(bare.reach(certificate, radius, x.shape)) == pytest.approx(
+      float(certificate) * radius, rel=1e-5)
