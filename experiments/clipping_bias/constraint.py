@@ -22,6 +22,7 @@ import optax
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import orthogonal
 from dpjax.lipschitz import projection
+from dpjax.lipschitz.network import Chain, Network
 from dpjax.typing import Array
 
 RADIUS = 1.0
@@ -44,8 +45,11 @@ class Ball(NamedTuple):
 
 def clip_weights(weights: Array) -> Array:
   """ClipWeights as training uses it: rescaled by a certified spectral norm."""
-  layer = layers.ParameterLayer('only', 1.0, 1.0)
-  constrain = projection.clip_weights([layer], weight_norm=RADIUS).constrain
+  rows, columns = weights.shape
+  network = Network(input_shape=(rows,), root=Chain(
+      name='net', nodes=(layers.Dense(name='only', width=columns,
+                                      use_bias=False),)))
+  constrain = projection.clip_weights(network, weight_norm=RADIUS).constrain
   return constrain({'only': {'kernel': weights}})[0]['only']['kernel']
 
 

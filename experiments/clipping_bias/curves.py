@@ -23,7 +23,7 @@ from dpjax import tree
 from dpjax.data import registry
 from dpjax.grads import per_example
 from dpjax.grads.bounder import GradientBounder, Method
-from dpjax.lipschitz import layers
+from dpjax.lipschitz import primitives
 from dpjax.lipschitz import losses
 from dpjax.models.model import Model
 from dpjax.train import evaluate
@@ -168,7 +168,7 @@ def algorithm_8_update(params: Params, x: Array, mean: PyTree) -> PyTree:
     largest = jnp.max(jnp.linalg.norm(x, axis=1))
     scaled[name] = tree.scale(1 / largest, mean[name])
     layer = params[name]
-    x = jnp.tanh(layers.dense(x, layer['kernel'], layer['bias']))
+    x = jnp.tanh(primitives.dense(x, layer['kernel'], layer['bias']))
   return scaled
 
 
@@ -254,9 +254,11 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
   train = jax.tree.map(lambda leaf: leaf[split.train], records)
   probe = jax.tree.map(lambda leaf: leaf[:run.probe_size], train)
 
+  printed = config.method not in configuration.LIPSCHITZ_METHODS
+
   def measure(params):
     found = measure_probe(params, probe, model=model, loss=loss,
-                          bounder=bounder, printed=model.layers is None)
+                          bounder=bounder, printed=printed)
     values = loss.values(model.apply(params, train.x), train.y)
     return Measures(train_loss=jnp.mean(values), **found)
 

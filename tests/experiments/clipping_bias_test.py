@@ -436,7 +436,8 @@ def test_lip_dp_sgd_has_no_error_unless_cotangents_are_clipped(network):
                   input_radius=2.0, hidden_radius=2.0)
 
   def error(loss):
-    bounder = lipschitz_bounder.certified(model.apply, model.layers, loss)
+    bounder = lipschitz_bounder.certified(model.network, loss,
+                                          weight_norm=1e3)
     return _measure(network, bounder, printed=False,
                     model=model)['error_norm']
 

@@ -13,6 +13,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.report import verdicts
+from experiments import configuration
 from experiments import papers
 from experiments import recipes
 from experiments import registry
@@ -100,7 +101,7 @@ def test_every_point_is_a_configuration_that_trains(dataset):
     dimensions = space.space(method, num_train=364, steps=(20,))
     for point in search.suggest(dimensions, [], seed=0, count=16,
                                 num_initial=16):
-      training.resolve(training.TrainingConfig(
+      configuration.resolve(configuration.TrainingConfig(
           dataset='breast_cancer', method=method, fold=0,
           **space.to_config(point)), num_available=364)
 
@@ -125,9 +126,9 @@ def test_a_search_sees_the_training_part_only(dataset):
   """HPO-01: records of the held-out fifth change no score."""
   point = space.to_point(run._space(_SETTING, dataset),
                          run._recipe(_SETTING, dataset))
-  held_out = training.split_rows(training.TrainingConfig(
+  held_out = training.split_rows(configuration.TrainingConfig(
       dataset='breast_cancer', method='dp_sgd', num_examples=455,
-      seed=_SETTING.split), 569).test
+      seed=_SETTING.split), dataset).test
   # What is not a number there would be seen, were it read.
   poisoned = dataset._replace(
       x=dataset.x.at[held_out].set(float('nan')),
@@ -243,7 +244,7 @@ def test_rows_become_recipes(rows, tmp_path, monkeypatch):
   assert found.learning_rate == _value(rows, 'use_learning_rate')
   assert found.batch_size == round(455 * _value(rows, 'sampling_prob'))
   assert _value(rows, f'use_optimizer_{found.optimizer}') == 1
-  config = training.resolve(training.TrainingConfig(
+  config = configuration.resolve(configuration.TrainingConfig(
       dataset='breast_cancer', method='lip_dp_sgd', width=5),
       num_available=455)
   assert config.width == 5 and config.depth == found.depth

@@ -161,7 +161,7 @@ def test_squared_error_by_hand():
   model = models.from_network(_NETWORK)
   for make in (methods.lip_dp_sgd, methods.fix_lip_dp_sgd,
                methods.lip_normalised):
-    with pytest.raises(ValueError, match='no finite gradient bound'):
+    with pytest.raises(ValueError, match='no Lipschitz constant'):
       make(model, loss, weight_norm=1.0)
   assert isinstance(methods.layer_clipped(model, loss, clip_norm=1.0), Method)
   # Clipped at the logits it is admissible.

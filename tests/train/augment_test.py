@@ -209,7 +209,7 @@ def test_certified_networks_bound_every_view(prepared):
   y = jnp.asarray([0, 1, 0, 1, 1, 0], jnp.int32)
   bounder = augment.augmented(
     lambda apply, values: lipschitz_bounder.certified(
-      apply, model.layers, LOSS._replace(values=values)),
+      model.network, LOSS._replace(values=values), weight_norm=1e3),
     model.apply, LOSS.values, multiplicity=3,
     augmentation=lambda key, record: record * (1 + 9 * jax.random.uniform(
       key)))

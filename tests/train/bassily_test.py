@@ -95,7 +95,7 @@ def model(radius=1.5):
 
 @pytest.mark.parametrize('scale', [0., .01, 1., 1e3])
 def test_projection_on_the_ball(scale):
-  constraint = bassily.project_parameters(model().layers, radius=2.)
+  constraint = bassily.project_parameters(model().network, radius=2.)
   params = jax.tree.map(lambda leaf: scale * (leaf + .3),
                         model().init(jax.random.key(0)))
   kept, certificate = constraint.constrain(params)
@@ -111,7 +111,7 @@ def test_projection_on_the_ball(scale):
 
 def test_projection_is_the_nearest_point():
   rng = np.random.default_rng(0)
-  constraint = bassily.project_parameters((), radius=1.)
+  constraint = bassily.project_parameters(model().network, radius=1.)
   point = jnp.asarray(rng.normal(size=6) * 3, jnp.float32)
   kept = np.float64(constraint.constrain({'w': point})[0]['w'])
   for _ in range(200):
@@ -120,15 +120,16 @@ def test_projection_is_the_nearest_point():
     assert np.linalg.norm(point - kept) <= (
       np.linalg.norm(point - other) + 1e-6)
   with pytest.raises(ValueError, match='^radius must be a positive number'):
-    bassily.project_parameters((), radius=0.)
+    bassily.project_parameters(model().network, radius=0.)
 
 
 def test_a_run_with_this_plan(records):
   """A Lipschitz loss, no clipping, and gradients within the bound."""
   loss, net = losses.cross_entropy(), model()
   method = Method(
-    'bassily', lipschitz_bounder.certified(net.apply, net.layers, loss),
-    bassily.project_parameters(net.layers, radius=1.), private=True)
+    'bassily', lipschitz_bounder.certified(
+      net.network, loss, weight_norm=1.),
+    bassily.project_parameters(net.network, radius=1.), private=True)
   made = plan(num_examples=60, batch_size=6, num_steps=120, epsilon=4.,
               delta=1e-3)
   result = loop.fit(
