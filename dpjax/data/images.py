@@ -1,6 +1,6 @@
 """Image data sets in memory: bytes on the host, floats for training.
 
-Pixels stay bytes until `scale` maps them to [-1, 1] with the
+Pixels stay bytes until `scale` maps them to [-1, 1] or [0, 1] with the
 public range of a pixel. The mean and deviation of the training images are not
 used: they are computed from private records. That they are printed for these
 sets hides the leak, it does not close it for the next set.
@@ -32,12 +32,14 @@ class ImageDataset(NamedTuple):
     test: likewise, [m, h, w, c] and [m].
     class_names: one for each class.
     max_value: largest value of a pixel, public; the smallest is 0.
+    low: what 0 is mapped to for training, see `scale`.
   """
   name: str
   train: Images
   test: Images
   class_names: tuple[str, ...]
   max_value: int
+  low: float = -1.0
 
   @property
   def num_classes(self) -> int:
@@ -59,26 +61,28 @@ class ImageDataset(NamedTuple):
 
   def batch(self, images: Images) -> Batch:
     """Returns some of the images as training takes them, see `scale`."""
-    return Batch(scale(images.x, max_value=self.max_value),
+    return Batch(scale(images.x, max_value=self.max_value, low=self.low),
                  jnp.asarray(images.y))
 
 
-@functools.partial(jax.jit, static_argnames='max_value')
-def scale(x: Array, *, max_value: int) -> Array:
-  """Maps pixels linearly from [0, max_value] to [-1, 1].
+@functools.partial(jax.jit, static_argnames=('max_value', 'low'))
+def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
+  """Maps pixels linearly from [0, max_value] to [low, 1].
 
   Guarantee: a number of the result depends on the same pixel alone, and lies
-  in [-1, 1] whatever the byte is.
+  in [low, 1] whatever the byte is.
 
   Args:
     x: pixels, [...] uint8.
     max_value: public, in [1, 255]; larger pixels count as this.
+    low: public, below 1; at 0 dark images have short vectors, which a ball
+      leaves alone.
 
   Returns:
-    [...] float32; 0 and max_value are mapped to -1 and 1 exactly.
+    [...] float32; 0 and max_value are mapped to low and 1 exactly.
   """
   # A table, since compiled arithmetic rounds differently on each device.
-  table = np.clip(2.0 * np.arange(256) / max_value - 1.0, -1.0, 1.0)
+  table = np.clip((1.0 - low) * np.arange(256) / max_value + low, low, 1.0)
   return jnp.asarray(table, jnp.float32)[x]
 
 
@@ -111,3 +115,33 @@ def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
   return dataset._replace(
     train=Images(dataset.train.x[train], dataset.train.y[train]),
     test=Images(dataset.test.x[test], dataset.test.y[test]))
+
+
+def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
+  """Replaces blocks of factor x factor pixels by their mean.
+
+  Guarantee: each record by itself. Means are rounded to the nearest byte,
+  halves up, in integers: the same on every machine.
+
+  Args:
+    dataset: sides are multiples of `factor`.
+    factor: at least 1.
+
+  Raises:
+    ValueError: one line, for sides that are no multiples.
+  """
+  errors.check_at_least('factor', factor, 1)
+  height, width, channels = dataset.image_shape
+  if height % factor or width % factor:
+    raise ValueError(f'downsample must divide the sides {height} and {width} '
+                     f'of {dataset.name}, got {factor}')
+
+  def shrink(images: Images) -> Images:
+    blocks = images.x.reshape((-1, height // factor, factor, width // factor,
+                               factor, channels))
+    total = blocks.sum((2, 4), dtype=np.uint32)
+    means = (total + factor**2 // 2) // factor**2
+    return images._replace(x=means.astype(np.uint8))
+
+  return dataset._replace(train=shrink(dataset.train),
+                          test=shrink(dataset.test))

@@ -40,6 +40,47 @@ def test_scale_is_linear_in_the_public_range(max_value):
   assert found[0] == -1 and found[max_value] == 1 and np.abs(found).max() == 1
 
 
+@pytest.mark.parametrize('max_value', [1, 16, 255])
+def test_scale_can_keep_black_at_zero(max_value):
+  pixels = np.arange(256, dtype=np.uint8)
+  found = np.asarray(images.scale(pixels, max_value=max_value, low=0.))
+  exact = np.minimum(pixels, max_value) / max_value
+  np.testing.assert_allclose(found, exact, rtol=0, atol=2**-25)
+  assert found[0] == 0 and found[max_value] == 1 and found.min() == 0
+  records = DATASET._replace(low=0.).records
+  np.testing.assert_allclose(records.x, (DATASET.records.x + 1) / 2,
+                             atol=2**-23)
+
+
+def test_downsample_takes_means_of_blocks():
+  """Against means in float64, and each record by itself."""
+  x = RNG.integers(0, 256, (5, 6, 4, 2), dtype=np.uint8)
+  part = images.Images(x, np.zeros(5, np.int32))
+  dataset = DATASET._replace(train=part, test=part, max_value=255)
+  small = images.downsample(dataset, 2)
+  assert small.image_shape == (3, 2, 2) and small.train.x.dtype == np.uint8
+  for row in range(3):
+    for column in range(2):
+      block = x[:, 2 * row:2 * row + 2, 2 * column:2 * column + 2]
+      mean = block.astype(np.float64).mean((1, 2))
+      found = small.train.x[:, row, column]
+      assert np.abs(found - mean).max() <= 0.5
+      np.testing.assert_array_equal(found, np.floor(mean + 0.5))
+  np.testing.assert_array_equal(small.test.x, small.train.x)
+  np.testing.assert_array_equal(images.downsample(dataset, 1).train.x, x)
+  white = part._replace(x=np.full_like(x, 255))
+  assert (images.downsample(dataset._replace(train=white), 2).train.x == 255
+          ).all()
+
+
+@pytest.mark.parametrize('factor, message', [
+  (2, 'downsample must divide the sides 2 and 3 of toy, got 2$'),
+  (0, 'factor must be an integer >= 1, got 0$')])
+def test_downsample_refuses(factor, message):
+  with pytest.raises(ValueError, match=message):
+    images.downsample(DATASET, factor)
+
+
 def test_scale_sees_one_pixel_at_a_time():
   """With constants from the data, one pixel would move all others."""
   x = DATASET.train.x
