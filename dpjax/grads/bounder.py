@@ -3,7 +3,8 @@
 A `GradientBounder` is two pure functions. `sums` reads the batch and adds up
 one contribution for each record; `l2_sensitivity` says, block by block, how
 large one contribution can be, and reads only a certificate of the parameters.
-It cannot see the batch, so no batch statistic can enter the noise scale.
+It cannot see the batch, so no batch statistic can enter the noise scale; that
+it changes with the parameters costs nothing, since these are released (E32).
 """
 
 from collections.abc import Callable

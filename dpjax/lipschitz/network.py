@@ -111,7 +111,8 @@ class Residual:
   Constant c_shortcut + c_branch, (5.2.7) of thesis 003. The gradient of a
   parameter in the branch does not pass through the shortcut. Plain sums of
   blocks with unit branches multiply bounds by two each, 2^18 in WRN-40-4
-  (E12); averages keep them.
+  (E12), forward bounds too, which thesis 003 says grow linearly (E29);
+  averages keep them.
 
   Attributes:
     name: key in the parameter tree.

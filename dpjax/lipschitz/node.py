@@ -4,7 +4,7 @@ A network is a tree of nodes: layers, chains of nodes, residual sums of nodes.
 A node computes, bounds the norm of what it puts out (forward), and bounds the
 cotangents it sends back and the gradients of its parameters (backward). Since
 every node does both for its children, skip connections are exact. LIP-02,
-LIP-03.
+LIP-03; the constants are those of LIP-00.
 """
 
 from collections.abc import Callable, Mapping

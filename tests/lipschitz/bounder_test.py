@@ -228,3 +228,18 @@ def test_bad_records_are_nothing_under_every_rule(skipping, rule):
       jax.tree.leaves(_of(huge.total, path)),
       jax.tree.leaves(_of(reference.total, path)))))
     assert moved <= float(_of(limits, path)) * (1 + 1e-5)
+
+
+def test_bounds_follow_the_weights_and_nothing_else():
+  """E32: what stands. Noise scales adapt to released weights for free."""
+  network = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
+                    input_radius=1., hidden_radius=1.).network
+  bounder = lipschitz_bounder.certified(network, losses.cross_entropy(),
+                                        weight_norm=4.0)
+  bounds = [bounder.l2_sensitivity(network.fill(norm))
+            for norm in (0.5, 1.0, 2.0)]
+  first, last = ([float(bound[name]) for bound in bounds]
+                 for name in ('dense_00', 'dense_01'))
+  assert first[1] == pytest.approx(2 * first[0], rel=1e-6)
+  assert first[2] == pytest.approx(4 * first[0], rel=1e-6)
+  assert last[0] == last[1] == last[2]

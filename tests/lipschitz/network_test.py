@@ -367,3 +367,21 @@ def test_adaptive_balls_are_found_wherever_they_are():
   # Where the certificate has their radii, bounds use them.
   certificate = {**network.fill(1.0), 'a': jnp.float32(0.25)}
   assert float(network.root._radii(certificate, 1.5, (2,))[1]) == 0.25
+
+
+@pytest.mark.parametrize('averaged', [False, True])
+def test_forward_bounds_of_residual_sums_grow_geometrically_or_not(averaged):
+  """E29: with branches of constant c, (1 + c)^blocks, or ((1 + c) / 2)^blocks.
+
+  The text says that they grow linearly with the number of blocks.
+  """
+  for norm in (1.0, 0.5):
+    for blocks in (1, 4, 9):
+      network = _network((3,), *(
+          _residual(f'block_{number}', layers.Dense(
+              name='dense', width=3, use_bias=False), averaged=averaged)
+          for number in range(blocks)))
+      shares = 2 if averaged else 1
+      found = network.root.reach(network.fill(norm), 1.5, (3,))
+      assert float(found) == pytest.approx(
+          1.5 * ((1 + norm) / shares)**blocks, rel=1e-4)

@@ -138,6 +138,7 @@ def _trained(temperature, learning_rate, convention):
   return jax.tree.map(np.asarray, result.state.params)
 
 
+@pytest.mark.slow
 def test_temperature_outside_is_no_choice_at_all():
   """LOSS-02: (tau, rate) and (2 tau, 2 rate) give the same noisy weights.
 

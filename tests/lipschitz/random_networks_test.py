@@ -200,6 +200,7 @@ def test_search_never_exceeds_the_bounds(name):
   assert _worst_ratio(name) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('rule_name', ['normalised', 'clipped_factors',
                                        'clipped_layers'])
 @pytest.mark.parametrize('name', ['residual', 'normalised'])

@@ -38,6 +38,17 @@ def test_convnet_has_the_printed_count():
       bounding=Bounding(kind=kind))) == 1_625_866
 
 
+def test_convnet_of_other_kernels_strides_and_no_biases():
+  model = convnet.convnet(
+    input_shape=(14, 14, 1), num_classes=10, channels=(8, 16), width=32,
+    stride=2, pool='none', use_bias=False)
+  assert _count(model) == 9 * 8 + 9 * 8 * 16 + 4 * 4 * 16 * 32 + 32 * 10
+  assert _logits(model, (14, 14, 1)) == (3, 10)
+  one = convnet.convnet(input_shape=(14, 14, 1), num_classes=10, channels=(4,),
+                        width=6, kernel_size=5, stride=2)
+  assert _count(one) == 26 * 4 + (3 * 3 * 4 + 1) * 6 + 7 * 10
+
+
 @pytest.mark.parametrize('depth, use_bias, affine, expected', [
   (16, True, True, 2_751_146), (16, True, False, 2_747_530),
   (16, False, True, 2_748_890), (16, False, False, 2_745_274),
@@ -86,6 +97,43 @@ def _small(kind):
       input_shape=(8, 8, 1), num_classes=3, depth=8, averaged=True,
       input_radius=2., bounding=bound)))
   return found
+
+
+@pytest.mark.parametrize('use_bias', [False, True])
+@pytest.mark.parametrize('kernel_size, windows', [(2, 1), (3, 4)])
+def test_bounds_of_strided_convnets(kernel_size, windows, use_bias):
+  """NET-02: by hand, and held by records; windows of a pixel at stride 2."""
+  model = convnet.convnet(
+    input_shape=(8, 8, 1), num_classes=3, channels=(2,), width=4,
+    kernel_size=kernel_size, stride=2, pool='none', use_bias=use_bias,
+    input_radius=3., bounding=Bounding(kind='ball', radius=0.5))
+  loss = losses.cross_entropy()
+  method = methods.lip_dp_sgd(model, loss, weight_norm=2.)
+  params, norms = jax.jit(method.constraint.constrain)(
+    model.init(jax.random.key(0)))
+  bounds = method.bounder.l2_sensitivity(norms)
+  bias = 1. if use_bias else 0.
+  by_hand = {
+    'conv_00': loss.lipschitz * norms['dense_01'] * norms['dense_00'] * np.sqrt(
+      windows * 3**2 + 16 * bias),
+    'dense_00': loss.lipschitz * norms['dense_01'] * np.sqrt(0.25 + bias),
+    'dense_01': loss.lipschitz * np.sqrt(0.25 + bias)}
+  assert set(bounds) == set(by_hand)
+  for name, bound in bounds.items():
+    np.testing.assert_allclose(bound, by_hand[name], rtol=1e-4)
+    assert ('bias' in params[name]) == use_bias
+
+  @jax.jit
+  def norms_of(x, y):
+    total = method.bounder.sums(params, Batch(x[None], y[None]),
+                                jnp.ones([1], jnp.bool_)).total
+    return {name: tree.global_norm(total[name]) for name in bounds}
+
+  rng = np.random.default_rng(0)
+  for scale in (0.01, 1., 1e20):
+    x = jnp.asarray(rng.normal(size=(8, 8, 1)) * scale, jnp.float32)
+    for name, norm in norms_of(x, jnp.int32(1)).items():
+      assert norm <= bounds[name] * (1 + 1e-5)
 
 
 @pytest.mark.slow

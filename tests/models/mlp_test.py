@@ -1,4 +1,4 @@
-"""The perceptron against a NumPy forward pass, and its certified inside."""
+"""The perceptron NET-09 against NumPy, and its certified inside."""
 
 import jax
 import jax.numpy as jnp
