@@ -202,7 +202,8 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                      'the probability that a record is used at all; no noise '
                      'would be needed')
 
-  def spent(multiplier: float, by: str = accountant) -> float:
+  @functools.cache  # Root finders ask for the ends of a bracket again.
+  def spent(multiplier: float, by: str) -> float:
     event = poisson_gaussian_event(
         sampling_prob=sampling_prob, noise_multiplier=multiplier,
         num_steps=num_steps)

@@ -20,7 +20,8 @@ class TrainingPlan:
 
   Attributes:
     sampler: draws the batches.
-    num_steps: fixed before the run.
+    num_steps: fixed before the run; steps, where Algorithm 8 of thesis 003
+      counts epochs in one line and steps in another (E31).
     noise_multiplier: joint multiplier over all noised blocks of a step, or
       None for a non-private run.
     adjacency: which data sets are neighbours.
@@ -57,11 +58,14 @@ class TrainingPlan:
                               adjacency=self.adjacency)
 
 
+@functools.lru_cache(maxsize=1024)
 def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                  epsilon: float, delta: float, adjacency: Adjacency,
                  accountant: str = 'pld', max_batch_size: int | None = None,
                  noise_order: float | None = None) -> TrainingPlan:
   """The plan of least noise that is (epsilon, delta)-DP.
+
+  Remembered: seeds and methods of a sweep ask for the same ones.
 
   Args:
     num_examples: public number of training records.

@@ -22,6 +22,7 @@ def _private(**changes):
 
 
 def test_event_is_what_the_sampler_draws():
+  """E31: as many releases as there are steps, not epochs."""
   plan = _private()
   assert isinstance(plan.event, dp_accounting.SelfComposedDpEvent)
   assert plan.event.count == 10
