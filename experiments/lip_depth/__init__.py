@@ -1,0 +1,1 @@
+"""Accuracy and noise against epsilon, the number of records and depth."""

@@ -1,0 +1,205 @@
+"""The laws of EXP-SWEEP, and what is said of depth, against the rows."""
+
+from collections.abc import Callable, Sequence
+from dpjax.report import records
+from dpjax.report import summary
+from dpjax.report import tables
+from dpjax.report import verdicts
+from experiments.lip_depth import lookup
+from experiments.lip_depth import sweep
+
+# Of some hundred variances the largest is beyond with probability 1e-6.
+_Z_SCORE = 5.7
+_ROUNDING = 1e-5
+_ENERGY_BAND = 0.05
+_FALL = 0.01
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Laws first, then what training showed."""
+  values = lookup.collect(rows)
+  found = [*_noise(values), _multiplier(rows), *_energies(values),
+           *_chains(values), *_residuals(values), _bounds_hold(values)]
+  for dataset in lookup.datasets(values):
+    found += [_depth(values, dataset, method) for method in sweep.METHODS]
+    found.append(_deeper(values, dataset))
+  return found
+
+
+def _law(claim: str, printed: str, gaps: dict[str, float], limit: float,
+         reason: str) -> verdicts.Verdict:
+  """A law that holds up to `limit` for everything it is tried on."""
+  if not gaps:
+    return verdicts.Verdict(claim, printed, '-', verdicts.NOT_RUN, 'no rows')
+  worst = max(gaps, key=gaps.get)
+  ours = f'off by at most {gaps[worst]:.2g}'
+  if gaps[worst] <= limit:
+    return verdicts.Verdict(claim, printed, ours, verdicts.AGREES, reason)
+  return verdicts.Verdict(claim, printed, ours, verdicts.DIFFERS,
+                          f'{worst}: beyond {limit:g}')
+
+
+def _value(metrics: dict, name: str) -> float:
+  value, = metrics[name].values()
+  return value
+
+
+def _gaps(values: lookup.Values, kind: str, keep: Callable,
+          gap: Callable) -> dict[str, float]:
+  return {f'{key.method} of depth {key.depth}': gap(key, metrics)
+          for key, metrics in lookup.of_kind(values, kind).items()
+          if keep(key)}
+
+
+def _noise(values: lookup.Values) -> list[verdicts.Verdict]:
+  score = lambda key, metrics: _value(metrics, 'largest_z_score')
+  energy = lambda key, metrics: abs(
+      _value(metrics, 'energy_ratio') / _value(metrics, 'num_layers') - 1)
+  return [
+      _law('standard deviation of the noise on an average, one layer',
+           'z Delta / s', _gaps(values, 'noise', lambda key: not key.depth,
+                                score),
+           _Z_SCORE, 'in standard errors; 300 draws'),
+      _law('the same, of each of K layers', 'z times that of DP-20',
+           _gaps(values, 'noise', lambda key: key.depth > 0, score),
+           _Z_SCORE, 'in standard errors, the largest of all layers'),
+      _law('energy of noise with equal multipliers, measured', 'K-fold',
+           _gaps(values, 'noise', lambda key: key.method == 'equal', energy),
+           _ENERGY_BAND, 'against one multiplier for each layer, accounted '
+           'once')]
+
+
+def _multiplier(rows: Sequence[records.Row]) -> verdicts.Verdict:
+  """One z for each (data set, n, epsilon), whatever trains."""
+  groups: dict[tuple, set[float]] = {}
+  for row in rows:
+    if row.metric == 'noise_multiplier':
+      groups.setdefault((row.dataset, row.n, row.epsilon_requested),
+                        set()).add(row.value)
+  gaps = {f'{dataset}, n = {n}, epsilon {epsilon:g}':
+          max(found) - min(found)
+          for (dataset, n, epsilon), found in groups.items()}
+  return _law('noise multiplier at fixed sampling probability and steps',
+              'a function of epsilon alone', gaps, 0.0,
+              f'{len(groups)} groups of all methods, depths and seeds')
+
+
+def _energies(values: lookup.Values) -> list[verdicts.Verdict]:
+  equal = lambda key, metrics: abs(
+      _value(metrics, 'energy_equal') / _value(metrics, 'energy_single')
+      / _value(metrics, 'num_layers') - 1)
+  saved = lambda key, metrics: max(0.0, _value(
+      metrics, 'energy_optimal') / _value(metrics, 'energy_equal') - 1)
+  everything = lambda key: True
+  return [
+      _law('energy of noise with equal multipliers', 'K-fold',
+           _gaps(values, 'bounds', everything, equal), _ROUNDING,
+           'chains and wide residual networks'),
+      _law('the optimal split of DP-20', 'never more than equal multipliers',
+           _gaps(values, 'bounds', everything, saved), _ROUNDING,
+           'chains and wide residual networks')]
+
+
+def _growth(values: lookup.Values, method: str,
+            factor: Callable) -> dict[str, float]:
+  """Deviations of the first layer's bound from its growth with depth."""
+  found, shallow = {}, {}
+  for key, metrics in lookup.of_kind(values, 'bounds').items():
+    if key.method != method:
+      continue
+    bound = _value(metrics, 'sensitivity_first')
+    start = shallow.setdefault(key.weight_norm, (key, metrics, bound))
+    expected = factor(key, metrics) / factor(*start[:2])
+    found[f'depth {key.depth}, C = {key.weight_norm:g}'] = abs(
+        bound / start[2] / expected - 1)
+  return found
+
+
+def _chains(values: lookup.Values) -> list[verdicts.Verdict]:
+  return [_law('bound of the first of K layers of norm C, a chain',
+               'C^(K - 1)', _growth(
+                   values, 'chain',
+                   lambda key, metrics: key.weight_norm**key.depth),
+               _ROUNDING, 'C from 0.5 to 4')]
+
+
+def _residuals(values: lookup.Values) -> list[verdicts.Verdict]:
+  doubled = lambda key, metrics: 2.0**_value(metrics, 'num_blocks')
+  return [
+      _law('bound of the first layer, plain residual sums, C = 1',
+           '2^blocks', _growth(values, 'plain', doubled), _ROUNDING,
+           'E12: 2^18 in WRN-40-4'),
+      _law('the same, averaged residual sums', 'constant',
+           _growth(values, 'averaged', lambda key, metrics: 1.0), _ROUNDING,
+           'depths 10 to 40')]
+
+
+def _bounds_hold(values: lookup.Values) -> verdicts.Verdict:
+  """No contribution of the records looked at is above its bound."""
+  gaps = {
+      f'{key.dataset}, {key.method} of depth {key.depth}':
+      max(max(metrics['realised_largest'].values()) - 1, 0.0)
+      for key, metrics in lookup.trained(values).items()
+      if 'realised_largest' in metrics}
+  return _law('norm of a contribution over its bound', 'at most 1', gaps,
+              _ROUNDING, 'some training records at the last parameters of '
+              'each run; private, not released')
+
+
+def _depth(values: lookup.Values, dataset: str,
+           method: str) -> verdicts.Verdict:
+  """Does accuracy fall from the least depth to the largest?"""
+  lipschitz = method in sweep.LIPSCHITZ
+  expected = 'falls' if lipschitz else 'does not fall'
+  claim = f'{dataset}, {method}: accuracy {expected} with depth'
+  found = lookup.by_seed(values, dataset,
+                         lookup.Line(method, sweep.WEIGHT_NORM), 'depth')
+  if len(found) < 2:
+    return verdicts.Verdict(claim, '-', '-', verdicts.NOT_RUN, 'no rows')
+  (first, shallow), *_, (last, deep) = found.items()
+  ours = ', '.join(
+      f'{tables.cell(summary.summarise(seeds.values()))} at {depth}'
+      for depth, seeds in ((first, shallow), (last, deep)))
+  fall = summary.summarise(summary.differences(shallow, deep))
+  falls = fall.mean > max(_FALL, 2 * fall.standard_error)
+  reason = (f'falls by {tables.cell(fall)}, paired by seed' if falls else
+            f'changes by {tables.cell(fall)} only, paired by seed')
+  outcome = verdicts.AGREES if falls == lipschitz else verdicts.DIFFERS
+  if outcome == verdicts.DIFFERS:
+    reason += _why(method)
+  return verdicts.Verdict(claim, '-', ours, outcome, reason)
+
+
+def _why(method: str) -> str:
+  if method == 'layer_clipped':
+    return (': each of K layers is clipped to clip_norm / sqrt(K) and noised, '
+            'while the gradients of deep perceptrons are in few of them')
+  return ', with one set of hyperparameters for all depths'
+
+
+def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
+  """L1523: deeper than what propagates input bounds."""
+  claim = (f'{dataset}: Lip-DP-SGD supports deeper models than propagation '
+           'of input bounds (section 5.3.2)')
+  pair = [lookup.curve(values, dataset,
+                       lookup.Line(name, sweep.WEIGHT_NORM), 'depth')
+          for name in ('lip_dp_sgd', 'lip_propagated')]
+  if not all(pair):
+    return verdicts.Verdict(claim, 'deeper', '-', verdicts.NOT_RUN, 'no rows')
+  ours, theirs = (_deepest(found) for found in pair)
+  shown = f'up to {ours} and {theirs} hidden layers'
+  reason = (f'largest depth within {_FALL:g} of one hidden layer, at epsilon '
+            f'{sweep.EPSILON:g}; both bounds have the same product of norms')
+  return verdicts.Verdict(
+      claim, 'deeper', shown,
+      verdicts.AGREES if ours > theirs else verdicts.DIFFERS, reason)
+
+
+def _deepest(found: dict[float, summary.Summary]) -> float:
+  """The largest depth up to which nothing is lost."""
+  start, deepest = next(iter(found.values())).mean, 0
+  for depth, accuracy in found.items():
+    if accuracy.mean < start - _FALL:
+      break
+    deepest = depth
+  return deepest

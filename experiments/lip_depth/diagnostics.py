@@ -1,0 +1,76 @@
+"""How much of its bound a record uses, and how large the noise is."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import tree
+from dpjax.audit import whitebox
+from dpjax.privacy import blocks
+from experiments import building
+from experiments import training
+
+
+class Diagnostics(NamedTuple):
+  """Of one trained model.
+
+  Attributes:
+    realised: [K] largest norm of a contribution over its bound, of some
+      training records: an exact statistic of private records, never released.
+    sensitivities: [K] bounds of the blocks; public, like the parameters.
+    noise_norm: root mean square norm of the noise on an averaged update.
+  """
+  realised: np.ndarray
+  sensitivities: np.ndarray
+  noise_norm: float
+
+
+def diagnose(results: Sequence[training.TrainingResult],
+             dataset: building.Dataset, *,
+             probe_size: int) -> list[Diagnostics]:
+  """Diagnostics of runs that were trained together, at their last parameters.
+
+  Args:
+    results: of a private method.
+    dataset: what they were trained on.
+    probe_size: training records looked at, at most.
+  """
+  first = results[0].config
+  model = building.make_model(first, dataset)
+  method = building.make_method(first, model)
+  records = dataset.records
+  records = records._replace(x=jax.jit(model.prepare)(records.x))
+
+  def largest(params, rows):
+    params, certificate = method.constraint.constrain(params)
+    sensitivity = method.bounder.l2_sensitivity(certificate)
+
+    def ratios(row):
+      record = jax.tree.map(lambda leaf: leaf[row][None], records)
+      found = whitebox.contribution(method, params, certificate, record)[1]
+      return jnp.stack(jax.tree.leaves(found))
+
+    stddevs = blocks.allocate(
+        jnp.stack(jax.tree.leaves(sensitivity)), noise_multiplier=1.0,
+        sizes=tree.block_sizes(sensitivity, params), rule=first.allocation)
+    sizes = jnp.asarray(tree.block_sizes(sensitivity, params), jnp.float32)
+    return (jnp.max(jax.vmap(ratios)(rows), 0),
+            jnp.stack(jax.tree.leaves(sensitivity)),
+            jnp.sqrt(jnp.sum(sizes * jnp.square(stddevs))))
+
+  params = jax.tree.map(lambda *leaves: jnp.stack(leaves),
+                        *[result.params for result in results])
+  rows = jnp.stack([training.split_rows(result.config, dataset).train[
+      :probe_size] for result in results])
+  found = jax.jit(lambda *each: jax.lax.map(lambda one: largest(*one), each))(
+      params, rows)
+  return [
+      Diagnostics(realised, sensitivities, float(
+          unit * result.plan.noise_multiplier
+          / result.plan.sampler.expected_batch_size))
+      for realised, sensitivities, unit, result in zip(
+          *map(np.asarray, found), results, strict=True)
+  ]

@@ -1,0 +1,159 @@
+"""Bounds of networks by depth, and the noise that they ask for; no data."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import tree
+from dpjax.grads import privatizer
+from dpjax.models import mlp
+from dpjax.models import wide_resnet
+from dpjax.models.bounding import Bounding
+from dpjax.models.model import Model
+from dpjax.privacy import blocks
+from dpjax.typing import PRNGKey
+
+LOSS_LIPSCHITZ = 0.35
+_CLASSES = 10
+_DRAWS = 300
+
+
+class Bounds(NamedTuple):
+  """What is certified of a network before it is trained.
+
+  Attributes:
+    sensitivities: bound of each parameter layer, by name, nested.
+    sizes: parameters of each, in the order of the leaves of `sensitivities`.
+    first: bound of the layer that records enter.
+    last: bound of the layer that logits leave.
+    num_blocks: residual sums on the way.
+  """
+  sensitivities: dict
+  sizes: tuple[int, ...]
+  first: float
+  last: float
+  num_blocks: int
+
+
+def chain(depth: int, *, weight_norm: float) -> Bounds:
+  """Of a perceptron with inputs of every layer in balls, LDP-05.
+
+  K = depth + 1 layers of norm C: the cotangent at the first is bounded by
+  C^(K-1) times that of the loss (LIP-03).
+  """
+  model = mlp.mlp(num_features=100, num_classes=_CLASSES, depth=depth,
+                  width=16, input_radius=2.5, hidden_radius=3.0)
+  return _bounds(model, weight_norm, 'dense_00', f'dense_{depth:02d}', 0)
+
+
+def residual(depth: int, *, averaged: bool, weight_norm: float) -> Bounds:
+  """Of WRN-depth-4 on 32 x 32 x 3, balls in front of all layers. NET-08, E12.
+
+  A plain sum of two sides of constant 1 doubles what it sends back, an average
+  keeps it.
+  """
+  model = wide_resnet.wide_resnet(
+      depth=depth, widening=4, averaged=averaged, num_classes=_CLASSES,
+      input_radius=10.0, bounding=Bounding(kind='ball', radius=5.0))
+  return _bounds(model, weight_norm, 'conv', 'dense', (depth - 4) // 2)
+
+
+def _bounds(model: Model, weight_norm: float, first: str, last: str,
+            num_blocks: int) -> Bounds:
+  network = model.network
+  found = network.gradient_bounds(network.fill(weight_norm),
+                                  loss_lipschitz=LOSS_LIPSCHITZ)
+  params = jax.eval_shape(network.init, jax.random.key(0))
+  return Bounds(found, tuple(tree.block_sizes(found, params)), found[first],
+                found[last], num_blocks)
+
+
+def noise_energy(bounds: Bounds, rule: str) -> float:
+  """Expected squared norm of the noise on a sum, at joint multiplier 1.
+
+  Args:
+    bounds: of the network.
+    rule: one of `blocks.ALLOCATIONS` (DP-20).
+  """
+  stddevs = blocks.allocate(
+      jnp.asarray(jax.tree.leaves(bounds.sensitivities), jnp.float32),
+      noise_multiplier=1.0, sizes=bounds.sizes, rule=rule)
+  return float(np.sum(np.square(np.float64(stddevs)) *
+                      np.asarray(bounds.sizes)))
+
+
+def single_energy(bounds: Bounds) -> float:
+  """What noise of `multiplier` Delta_k for each layer has: accounted once (E2).
+
+  A K-th of what equal multipliers really need.
+  """
+  sensitivities = np.asarray(jax.tree.leaves(bounds.sensitivities))
+  return float(np.sum(np.square(sensitivities) * np.asarray(bounds.sizes)))
+
+
+class Measured(NamedTuple):
+  """Noise of averaged updates, in the units of what it should be.
+
+  Attributes:
+    largest_z_score: of the variance of a layer's noise, over all layers.
+    energy_ratio: squared norm over (multiplier / batch size)^2 times
+      `single_energy`.
+  """
+  largest_z_score: float
+  energy_ratio: float
+
+
+def measure_noise(key: PRNGKey, bounds: Bounds, *, rule: str,
+                  noise_multiplier: float, batch_size: float) -> Measured:
+  """Updates of empty batches, against standard deviations by hand.
+
+  Args:
+    key: of the noise.
+    bounds: of the network.
+    rule: one of `blocks.ALLOCATIONS`.
+    noise_multiplier: joint multiplier z.
+    batch_size: public divisor s_pub.
+  """
+  transform = privatizer.gaussian_privatizer(
+      key, noise_multiplier=noise_multiplier, allocation=rule,
+      expected_batch_size=batch_size)
+  prefix, structure = jax.tree.flatten(bounds.sensitivities)
+  sums = jax.tree.unflatten(structure, [jnp.zeros([size])
+                                        for size in bounds.sizes])
+  sensitivity = jax.tree.unflatten(structure, list(map(jnp.float32, prefix)))
+
+  def draw(state, _):
+    update, state = transform.update(sums, state, l2_sensitivity=sensitivity)
+    return state, jnp.stack([jnp.mean(jnp.square(leaf))
+                             for leaf in jax.tree.leaves(update)])
+
+  squares = jax.jit(lambda: jax.lax.scan(
+      draw, transform.init(sums), length=_DRAWS)[1])()
+  sizes = np.asarray(bounds.sizes)
+  variances = np.mean(np.float64(squares), 0)
+  expected = np.square(expected_stddevs(
+      prefix, bounds.sizes, rule=rule, noise_multiplier=noise_multiplier,
+      batch_size=batch_size))
+  scores = (variances / expected - 1) * np.sqrt(sizes * _DRAWS / 2)
+  unit = (noise_multiplier / batch_size)**2 * single_energy(bounds)
+  return Measured(float(np.max(np.abs(scores))),
+                  float(np.sum(variances * sizes) / unit))
+
+
+def expected_stddevs(sensitivities: Sequence[float], sizes: Sequence[int], *,
+                     rule: str, noise_multiplier: float,
+                     batch_size: float) -> np.ndarray:
+  """Standard deviations [K] of the noise on an average, in float64. DP-20.
+
+  For one layer all rules give z Delta / s_pub.
+  """
+  bounds, dims = np.asarray(sensitivities, np.float64), np.asarray(sizes)
+  found = {
+      'equal': len(dims)**0.5 * bounds,
+      'global': np.full(len(dims), np.sqrt(np.sum(bounds**2))),
+      'optimal': np.sqrt(bounds / dims**0.5 * np.sum(bounds * dims**0.5)),
+  }[rule]
+  return noise_multiplier / batch_size * found

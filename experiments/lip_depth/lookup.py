@@ -1,0 +1,121 @@
+"""Rows of this experiment by setting, and what is read off them."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dpjax.report import records
+from dpjax.report import summary
+from experiments.lip_depth import sweep
+
+
+class Key(NamedTuple):
+  """A setting without its seed; the fields are those of `sweep.Setting`."""
+  kind: str
+  dataset: str
+  method: str
+  epsilon: float
+  num_examples: int | None
+  depth: int
+  weight_norm: float
+
+
+Values = dict[Key, dict[str, dict[int, float]]]
+"""Setting -> metric -> seed -> value."""
+
+
+def parse(id_: str) -> Key:
+  """Returns the setting of an id."""
+  cells = dict(pair.split('=', 1)
+               for pair in id_.split('/', 1)[1].split(','))
+  size = cells['num_examples']
+  return Key(cells['kind'], cells['dataset'], cells['method'],
+             float(cells['epsilon']), None if size == 'none' else int(size),
+             int(cells['depth']), float(cells['weight_norm']))
+
+
+def collect(rows: Iterable[records.Row]) -> Values:
+  """Returns the values of all settings."""
+  found: Values = {}
+  for row in rows:
+    found.setdefault(parse(row.id), {}).setdefault(row.metric, {})[
+        row.seed] = row.value
+  return found
+
+
+def trained(values: Values) -> Values:
+  """Returns the settings that were trained."""
+  return {key: metrics for key, metrics in values.items()
+          if key.kind in sweep.TRAINING}
+
+
+def of_kind(values: Values, kind: str) -> Values:
+  """Returns the settings of a kind, by method and depth."""
+  found = {key: metrics for key, metrics in values.items()
+           if key.kind == kind}
+  return dict(sorted(found.items(), key=lambda item: (
+      item[0].method, item[0].weight_norm, item[0].depth)))
+
+
+def datasets(values: Values) -> list[str]:
+  """Returns the data sets that were trained on, adult first."""
+  return sorted({key.dataset for key in trained(values)})
+
+
+class Line(NamedTuple):
+  """What a curve is of: a method and the norm of its weights."""
+  method: str
+  weight_norm: float
+
+  @property
+  def label(self) -> str:
+    """The name; with the norm, where it is not that of the centre."""
+    if self.weight_norm == sweep.WEIGHT_NORM:
+      return self.method
+    return f'{self.method}, C = {self.weight_norm:g}'
+
+
+LINES = (*(Line(name, sweep.WEIGHT_NORM) for name in ('sgd', *sweep.METHODS)),
+         *(Line(name, 1.0) for name in sweep.UNIT))
+
+
+def by_seed(values: Values, dataset: str, line: Line, along: str,
+            metric: str = 'test_accuracy', **fixed
+            ) -> dict[float | None, dict[int, float]]:
+  """Returns a metric along one field, the others at the centre.
+
+  Args:
+    values: of all settings.
+    dataset: name.
+    line: method and norm.
+    along: 'epsilon', 'num_examples' or 'depth'.
+    metric: what to return, for each seed.
+    **fixed: fields that are elsewhere than at the centre.
+  """
+  at = dict(dataset=dataset, method=line.method,
+            weight_norm=line.weight_norm, epsilon=sweep.EPSILON,
+            num_examples=None, depth=sweep.DEPTH) | fixed
+  if line.method == 'sgd':
+    at['epsilon'] = float('inf')
+  del at[along]
+  found = {
+      getattr(key, along): metrics[metric]
+      for key, metrics in trained(values).items()
+      if metric in metrics and all(
+          getattr(key, name) == value for name, value in at.items())}
+  # All records are more than any number of them.
+  return dict(sorted(found.items(), key=lambda item: (
+      item[0] is None, item[0] or 0)))
+
+
+def curve(values: Values, dataset: str, line: Line, along: str,
+          metric: str = 'test_accuracy', **fixed
+          ) -> dict[float | None, summary.Summary]:
+  """Returns the means over seeds of `by_seed`."""
+  found = by_seed(values, dataset, line, along, metric, **fixed)
+  return {at: summary.summarise(seeds.values())
+          for at, seeds in found.items()}
+
+
+def sizes(rows: Iterable[records.Row]) -> dict[tuple[str, int | None], int]:
+  """Returns (data set, records asked for) -> records trained on."""
+  return {(row.dataset, parse(row.id).num_examples): row.n for row in rows}

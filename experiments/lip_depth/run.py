@@ -1,0 +1,134 @@
+"""Runs settings of `sweep.py`: those that differ in seed or budget at once."""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import math
+
+import jax
+
+from dpjax.data import registry
+from dpjax.report import records
+from experiments import configuration
+from experiments import recipes
+from experiments import training
+from experiments.lip_depth import diagnostics
+from experiments.lip_depth import laws
+from experiments.lip_depth import sweep
+
+Results = Iterator[tuple[sweep.Setting, list[records.Row]]]
+
+_NOISE_MULTIPLIER, _BATCH_SIZE = 1.3, 100.0
+_ORDINARY = 5000
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Results:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  if settings[0].kind in sweep.TRAINING:
+    yield from _trained(settings, data_dir, progress)
+    return
+  metrics = {'bounds': _bounds, 'noise': _noise}[settings[0].kind]
+  for setting in settings:
+    yield setting, [_exact_row(setting, metric, value)
+                    for metric, value in metrics(setting).items()]
+
+
+def _exact_row(setting: sweep.Setting, metric: str,
+               value: float) -> records.Row:
+  """Of a network alone: there are no records and nothing to spend."""
+  return records.Row(
+      seed=setting.seed, metric=metric, value=float(value), n=0,
+      epsilon_requested=0.0, epsilon=0.0, epsilon_valid=True, delta=0.0,
+      adjacency='add_or_remove_one', accountant='-', method=setting.method,
+      dataset=setting.dataset)
+
+
+def _network(setting: sweep.Setting) -> laws.Bounds:
+  if setting.method in ('plain', 'averaged'):
+    return laws.residual(setting.depth, averaged=setting.method == 'averaged',
+                         weight_norm=setting.weight_norm)
+  return laws.chain(setting.depth, weight_norm=setting.weight_norm)
+
+
+def _bounds(setting: sweep.Setting) -> dict[str, float]:
+  """Bounds at both ends, and the noise that each split asks for."""
+  found = _network(setting)
+  return dict(
+      num_layers=len(found.sizes), num_blocks=found.num_blocks,
+      sensitivity_first=found.first, sensitivity_last=found.last,
+      energy_optimal=laws.noise_energy(found, 'optimal'),
+      energy_equal=laws.noise_energy(found, 'equal'),
+      energy_single=laws.single_energy(found))
+
+
+def _noise(setting: sweep.Setting) -> dict[str, float]:
+  """What the privatizer adds, with the split that is named as the method."""
+  found = _network(setting)
+  measured = laws.measure_noise(
+      jax.random.key(setting.depth), found, rule=setting.method,
+      noise_multiplier=_NOISE_MULTIPLIER, batch_size=_BATCH_SIZE)
+  return dict(num_layers=len(found.sizes), **measured._asdict())
+
+
+def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
+  """Steps, batch and width of the sweep; the rest general to the method."""
+  shared = sweep.TRAINING[setting.kind]
+  values = dataclasses.asdict(recipes.recipe(setting.method,
+                                             num_train=_ORDINARY))
+  values |= dict(
+      num_steps=shared.num_steps, depth=setting.depth,
+      weight_norm=setting.weight_norm, batch_size=float(min(
+          shared.batch_size, (setting.num_examples or _ORDINARY) // 2)))
+  if setting.kind == 'smoke':
+    values['batch_size'] = 100.0
+  return configuration.TrainingConfig(
+      dataset=setting.dataset, method=setting.method, seed=setting.seed,
+      epsilon=setting.epsilon if math.isfinite(setting.epsilon) else 1.0,
+      num_examples=setting.num_examples, **values)
+
+
+def _trained(settings: Sequence[sweep.Setting], data_dir: str | None,
+             progress) -> Results:
+  first = settings[0]
+  dataset = registry.load(first.dataset, data_dir=data_dir)
+  results = training.train(
+      [_config(setting) for setting in settings], dataset=dataset,
+      on_progress=lambda done, total: progress(done / total, first.method))
+  found = [None] * len(results)
+  if results[0].plan.noise_multiplier is not None:
+    found = diagnostics.diagnose(
+        results, dataset, probe_size=sweep.TRAINING[first.kind].probe_size)
+  for setting, result, diagnosis in zip(settings, results, found,
+                                        strict=True):
+    yield setting, _rows(setting, result, diagnosis)
+
+
+def _rows(setting: sweep.Setting, result: training.TrainingResult,
+          diagnosis: diagnostics.Diagnostics | None) -> list[records.Row]:
+  """The accuracy at what training cost; diagnostics of records cost all."""
+  private = diagnosis is not None
+
+  def row(metric, value, epsilon):
+    return records.Row(
+        seed=setting.seed, metric=metric, value=float(value),
+        n=result.num_train, epsilon_requested=setting.epsilon,
+        epsilon=epsilon, epsilon_valid=True,
+        delta=result.config.delta if private else 0.0,
+        adjacency=result.config.adjacency,
+        accountant=result.config.accountant, method=setting.method,
+        dataset=setting.dataset, wall_s=result.train_seconds)
+
+  rows = [row('test_accuracy', result.test_accuracy, result.epsilon)]
+  if not private:
+    return rows
+  bounds, realised = diagnosis.sensitivities, diagnosis.realised
+  released = dict(
+      noise_multiplier=result.plan.noise_multiplier, num_layers=len(bounds),
+      sensitivity_first=bounds[0], sensitivity_last=bounds[-1],
+      noise_norm=diagnosis.noise_norm)
+  kept = dict(realised_first=realised[0], realised_last=realised[-1],
+              realised_largest=max(realised))
+  rows += [row(metric, value, result.epsilon)
+           for metric, value in released.items()]
+  return rows + [row(metric, value, math.inf)
+                 for metric, value in kept.items()]

@@ -1,0 +1,163 @@
+"""What to run for EXP-SWEEP: epsilon, number of records, depth.
+
+  python -m launch.sweep --experiment=lip_depth --data_dir=data \
+    --output_dir=experiments/lip_depth/results
+
+Kinds of settings:
+  train   a perceptron. On adult three sweeps through one centre (epsilon 1,
+          all records, two hidden layers), the plane of epsilon and depth for
+          two methods, and depth again for two with weights of norm 1. On
+          nursery epsilon and depth.
+  bounds  certified bounds of networks whose weights all have norm C; no data:
+          chains, and wide residual networks with plain and averaged sums
+  noise   what the privatizer adds, measured; the method is the split over
+          layers
+
+All methods share steps, batch size and width, so that the noise multiplier can
+depend on epsilon, n and nothing else. Their other hyperparameters are the
+general ones of `recipes`, whatever the depth.
+
+Expected on adult at epsilon 1: clipping loses nothing up to eight hidden
+layers, the Lipschitz methods lose from four on: with C = 4 and all norms there
+the first of K layers has a bound that grows as 4^(K-1).
+"""
+
+import dataclasses
+import math
+
+ARTEFACT = ('section 5.3.2 of thesis 003 on deep models: accuracy against '
+            'epsilon, n and depth (EXP-SWEEP)')
+COST = '0.4 h on 2 CPU cores'
+HEADLINES = (
+    'bound of the first layer, plain',
+    'the same, averaged',
+    'adult, dp_sgd',
+    'adult, lip_dp_sgd',
+    'adult: Lip-DP-SGD supports',
+)
+BATCHED = ('seed', 'epsilon')
+
+CLIPPING = ('dp_sgd', 'layer_clipped')
+LIPSCHITZ = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
+             'lip_propagated')
+METHODS = CLIPPING + LIPSCHITZ
+PLANE = ('dp_sgd', 'lip_dp_sgd')
+UNIT = ('lip_dp_sgd', 'lip_propagated')
+"""Methods that are run with weights of norm 1, too."""
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+SIZES = (1000, 3000, 10_000, 30_000, None)
+DEPTHS = (1, 2, 4, 8, 16)
+WIDE_DEPTHS = (10, 16, 22, 28, 40)
+NUM_SEEDS = 5
+
+EPSILON, DEPTH, WEIGHT_NORM = 1.0, 2, 4.0
+"""Of the centre."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One run, one network or one split.
+
+  Attributes:
+    kind: see above; 'smoke' is training for a few steps.
+    dataset: name; 'none' where there are no data.
+    method: name; 'sgd' is the non-private ceiling; how residual sums are made,
+      or 'chain'; a split of the noise.
+    epsilon: asked for; infinite for 'sgd', zero where nothing is spent.
+    num_examples: training records; None for all.
+    depth: hidden layers; of 'plain' and 'averaged', 6 n + 4.
+    weight_norm: C of the Lipschitz methods and of 'bounds'.
+    seed: of everything random.
+  """
+  kind: str
+  dataset: str
+  method: str
+  epsilon: float
+  num_examples: int | None = None
+  depth: int = DEPTH
+  weight_norm: float = WEIGHT_NORM
+  seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+  """What all methods share.
+
+  Attributes:
+    num_steps: of training.
+    batch_size: expected; at most half of the records.
+    probe_size: training records whose contributions are looked at.
+  """
+  num_steps: int
+  batch_size: int
+  probe_size: int
+
+
+TRAINING = {
+    'train': Training(num_steps=300, batch_size=512, probe_size=500),
+    'smoke': Training(num_steps=5, batch_size=512, probe_size=20),
+}
+
+
+def _runs(dataset, methods, *, kind='train', epsilons=(EPSILON,),
+          sizes=(None,), depths=(DEPTH,), weight_norm=WEIGHT_NORM,
+          num_seeds=NUM_SEEDS):
+  return [
+      Setting(kind=kind, dataset=dataset, method=method,
+              epsilon=math.inf if method == 'sgd' else epsilon,
+              num_examples=size, depth=depth, weight_norm=weight_norm,
+              seed=seed)
+      for method in methods for size in sizes for depth in depths
+      for epsilon in epsilons for seed in range(num_seeds)]
+
+
+def _sweeps(dataset, methods, **kwargs):
+  """Epsilon and depth through the centre, and how deep sgd can go."""
+  return [*_runs(dataset, methods, epsilons=EPSILONS, **kwargs),
+          *_runs(dataset, methods, depths=DEPTHS, **kwargs),
+          *_runs(dataset, ('sgd',), depths=DEPTHS, **kwargs)]
+
+
+def _bounds(method, depths, weight_norms):
+  return [Setting(kind='bounds', dataset='none', method=method, epsilon=0.0,
+                  depth=depth, weight_norm=weight_norm)
+          for depth in depths for weight_norm in weight_norms]
+
+
+def _noise(depths):
+  return [Setting(kind='noise', dataset='none', method=method, epsilon=0.0,
+                  depth=depth, weight_norm=1.5)
+          for method in ('optimal', 'equal', 'global') for depth in depths]
+
+
+def _settings():
+  found = [
+      *_bounds('chain', DEPTHS, (0.5, 1.0, 2.0, WEIGHT_NORM)),
+      *_bounds('plain', WIDE_DEPTHS, (1.0,)),
+      *_bounds('averaged', WIDE_DEPTHS, (1.0,)),
+      *_noise((0, 1, 4, 16)),
+      *_sweeps('adult', METHODS),
+      *_runs('adult', (*METHODS, 'sgd'), sizes=SIZES),
+      *_runs('adult', PLANE, epsilons=EPSILONS, depths=DEPTHS),
+      *_runs('adult', UNIT, depths=DEPTHS, weight_norm=1.0),
+      *_sweeps('nursery', METHODS)]
+  # The centre is on every line.
+  return tuple(dict.fromkeys(found))
+
+
+SETTINGS = _settings()
+SMOKE = tuple(dict.fromkeys([
+    *_bounds('chain', (1, 4), (1.0, 2.0)), *_bounds('plain', (10, 16), (1.0,)),
+    *_bounds('averaged', (10, 16), (1.0,)), *_noise((0, 2)),
+    *_runs('breast_cancer', PLANE, kind='smoke', epsilons=(1.0, 4.0),
+           depths=(1, 2), num_seeds=2),
+    *_runs('breast_cancer', PLANE[1:], kind='smoke', weight_norm=1.0,
+           num_seeds=2),
+    *_runs('breast_cancer', ('sgd',), kind='smoke', num_seeds=2)]))
+
+TAGS = {
+    'laws': lambda setting: setting.kind in ('bounds', 'noise'),
+    'adult': lambda setting: setting.dataset == 'adult',
+    'nursery': lambda setting: setting.dataset == 'nursery',
+}

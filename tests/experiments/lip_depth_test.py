@@ -1,0 +1,311 @@
+"""EXP-SWEEP: its laws as tests, its rows, diagnostics and verdicts."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.data import registry as data_registry
+from dpjax.grads import per_example
+from dpjax.grads import privatizer
+from dpjax.privacy import blocks
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import building
+from experiments import configuration
+from experiments import registry
+from experiments import selection
+from experiments import training
+from experiments.lip_depth import diagnostics
+from experiments.lip_depth import laws
+from experiments.lip_depth import lookup
+from experiments.lip_depth import report
+from experiments.lip_depth import run
+from experiments.lip_depth import sweep
+
+# Normal beyond 5.7 standard errors: 1e-8 for each variance.
+_Z_SCORE = 5.7
+
+
+def _completed(setting, lines):
+  return [dataclasses.replace(line, experiment='lip_depth',
+                              id=selection.setting_id('lip_depth', setting))
+          for line in lines]
+
+
+@pytest.fixture(scope='module')
+def rows():
+  """Rows of the smoke sweep, as the engine would complete them."""
+  found = []
+  for group in selection.groups(sweep.SMOKE, sweep.BATCHED):
+    for setting, lines in run.run(group, None, lambda *_: None):
+      found += _completed(setting, lines)
+  return records.sort(found)
+
+
+@functools.cache
+def _measured(depth, rule):
+  return laws.measure_noise(
+      jax.random.key(7), laws.chain(depth, weight_norm=1.5), rule=rule,
+      noise_multiplier=1.3, batch_size=100.0)
+
+
+def test_noise_of_the_averaged_update_is_z_delta_over_s():
+  """The first law, by Monte Carlo; the formula for one layer by hand."""
+  network = laws.chain(0, weight_norm=1.5)
+  delta, = jax.tree.leaves(network.sensitivities)
+  for rule in blocks.ALLOCATIONS:
+    stddev, = laws.expected_stddevs([delta], network.sizes, rule=rule,
+                                    noise_multiplier=1.3, batch_size=100.0)
+    assert stddev == pytest.approx(1.3 * delta / 100, rel=1e-12)
+    assert _measured(0, rule).largest_z_score < _Z_SCORE
+    for depth in (1, 3):
+      assert _measured(depth, rule).largest_z_score < _Z_SCORE
+
+
+def test_equal_multipliers_are_one_release_of_the_joint_multiplier():
+  """Sigma Delta_k each is z = sigma / sqrt(K), so z asks for sqrt(K) z."""
+  network = laws.chain(4, weight_norm=1.5)
+  deltas = np.asarray(jax.tree.leaves(network.sensitivities))
+  for rule in blocks.ALLOCATIONS:
+    stddevs = laws.expected_stddevs(deltas, network.sizes, rule=rule,
+                                    noise_multiplier=1.3, batch_size=1.0)
+    assert np.sum((deltas / stddevs)**2)**-0.5 == pytest.approx(1.3, rel=1e-12)
+
+
+@pytest.mark.parametrize('fault', ['batch_size', 'noise_multiplier'])
+def test_fault_noise_of_another_size_is_measured(fault, monkeypatch):
+  """Half a percent is seen; so is a noise that is divided twice."""
+  honest = privatizer.gaussian_privatizer
+
+  def wrong(key, *, noise_multiplier, expected_batch_size, **kwargs):
+    if fault == 'batch_size':
+      expected_batch_size *= expected_batch_size
+    else:
+      noise_multiplier *= 1.02
+    return honest(key, noise_multiplier=noise_multiplier,
+                  expected_batch_size=expected_batch_size, **kwargs)
+
+  monkeypatch.setattr(privatizer, 'gaussian_privatizer', wrong)
+  found = laws.measure_noise(
+      jax.random.key(7), laws.chain(1, weight_norm=1.5), rule='optimal',
+      noise_multiplier=1.3, batch_size=100.0)
+  assert found.largest_z_score > _Z_SCORE
+
+
+@pytest.mark.parametrize('depth', [0, 1, 3])
+def test_equal_multipliers_cost_k_fold_energy(depth):
+  """The third law, for bounds and as measured."""
+  network = laws.chain(depth, weight_norm=1.5)
+  assert laws.noise_energy(network, 'equal') == pytest.approx(
+      (depth + 1) * laws.single_energy(network), rel=1e-5)
+  assert _measured(depth, 'equal').energy_ratio == pytest.approx(depth + 1,
+                                                                 rel=0.03)
+  for rule in blocks.ALLOCATIONS:
+    assert laws.noise_energy(network, 'optimal') <= laws.noise_energy(
+        network, rule) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize('weight_norm', [0.5, 1.0, 3.0])
+def test_the_first_bound_of_a_chain_grows_as_a_power(weight_norm):
+  """C^(K - 1) times the loss's constant and the input's factor; LIP-03."""
+  factor = laws.LOSS_LIPSCHITZ * math.sqrt(2.5**2 + 1)
+  for depth in (0, 1, 2, 4, 16):
+    found = laws.chain(depth, weight_norm=weight_norm)
+    assert len(found.sizes) == depth + 1
+    assert found.first == pytest.approx(weight_norm**depth * factor)
+  assert found.last == pytest.approx(laws.LOSS_LIPSCHITZ * math.sqrt(10))
+
+
+def test_plain_sums_double_and_averages_keep():
+  """E12: 2^18 in WRN-40-4; no growth at all with averages and C = 1."""
+  first = {
+      (depth, averaged): laws.residual(depth, averaged=averaged,
+                                       weight_norm=1.0)
+      for depth in (10, 16, 40) for averaged in (False, True)}
+  for (depth, averaged), found in first.items():
+    num_blocks = (depth - 4) // 2
+    assert found.num_blocks == num_blocks
+    growth = found.first / first[10, averaged].first
+    assert growth == pytest.approx(1 if averaged else 2.0**(num_blocks - 3))
+  assert first[40, False].first / first[40, True].first == pytest.approx(
+      262_144)
+  assert len(first[40, True].sizes) == 41
+
+
+@pytest.mark.slow
+def test_the_multiplier_is_a_function_of_epsilon_alone():
+  """At fixed sampling probability and steps, whatever the method or depth."""
+  found = {}
+  for setting in sweep.SETTINGS:
+    if setting.kind != 'train' or setting.dataset != 'adult' or (
+        setting.epsilon not in (1.0, 4.0)):
+      continue
+    config = run._config(setting)
+    place = setting.num_examples, setting.epsilon
+    found.setdefault(place, set()).add(dataclasses.replace(
+        config, seed=0, **{name: None for name in (
+            'depth', 'weight_norm', 'learning_rate', 'temperature')},
+        method='dp_sgd'))
+  # Nothing else differs between methods, so the plans are the same.
+  assert {len(configs) for configs in found.values()} == {1}
+  multipliers = set()
+  for method, depth in (('dp_sgd', 1), ('lip_dp_sgd', 16), ('dp_sgd', 4)):
+    config = configuration.resolve(run._config(sweep.Setting(
+        kind='train', dataset='adult', method=method, epsilon=4.0,
+        depth=depth)), num_available=39_074)
+    multipliers.add(training.make_plan(config).noise_multiplier)
+  assert len(multipliers) == 1
+
+
+def test_the_sweep_is_what_was_asked_for():
+  experiment = registry.load('lip_depth')
+  adult = [s for s in experiment.settings if s.dataset == 'adult']
+  assert {s.num_examples for s in adult} == {1000, 3000, 10_000, 30_000, None}
+  assert {s.method for s in adult} == {'sgd', *sweep.METHODS}
+  for method in sweep.PLANE:
+    plane = {(s.epsilon, s.depth) for s in adult if s.method == method and
+             s.num_examples is None and s.weight_norm == sweep.WEIGHT_NORM}
+    assert len(plane) == 25
+  assert {s.depth for s in experiment.settings if s.method == 'plain'} == {
+      10, 16, 22, 28, 40}
+  laws_only = selection.with_tag(experiment.settings, experiment.tags, 'laws')
+  assert not any(s.seed for s in laws_only)
+
+
+def test_rows_tell_the_truth(rows):
+  values = lookup.collect(rows)
+  trained = lookup.trained(values)
+  assert len(rows) == len({(row.id, row.metric) for row in rows})
+  assert all(row.epsilon <= row.epsilon_requested for row in rows
+             if row.metric in ('test_accuracy', 'sensitivity_first'))
+  # Exact statistics of private records cost everything.
+  assert all(math.isinf(row.epsilon) for row in rows
+             if row.metric.startswith('realised'))
+  assert all(math.isinf(row.epsilon) for row in rows if row.method == 'sgd')
+  for key, metrics in trained.items():
+    assert len(metrics['test_accuracy']) == 2
+    if key.method == 'lip_dp_sgd':
+      assert set(metrics['num_layers'].values()) == {key.depth + 1}
+      for seed, bound in metrics['sensitivity_first'].items():
+        # At most that of weights of norm C.
+        limit = 0.35 * key.weight_norm**key.depth * math.sqrt(2.5**2 + 1)
+        assert 0 < bound <= limit * (1 + 1e-5)
+        assert 0 < metrics['realised_first'][seed] <= 1 + 1e-5
+    if key.method == 'dp_sgd':
+      assert set(metrics['num_layers'].values()) == {1}
+  assert {row.n for row in rows if row.dataset != 'none'} == {455}
+
+
+@pytest.mark.slow
+def test_realised_norms_are_those_of_gradients_of_every_record():
+  """Plain gradients by `vmap` over their bounds, of the records probed."""
+  dataset = data_registry.load('breast_cancer')
+  setting = sweep.Setting(kind='smoke', dataset='breast_cancer',
+                          method='lip_dp_sgd', epsilon=2.0, depth=1)
+  result, = training.train([run._config(setting)], dataset=dataset)
+  found, = diagnostics.diagnose([result], dataset, probe_size=9)
+  model = building.make_model(result.config, dataset)
+  loss = building.make_loss(result.config)
+  rows = training.split_rows(result.config, dataset).train[:9]
+  part = jax.tree.map(lambda leaf: leaf[rows], dataset.records)
+  _, grads = per_example.per_example_gradients(
+      model.apply, loss.values, result.params, part)
+  for index, name in enumerate(sorted(grads)):
+    lengths = np.sqrt(sum(
+        np.square(np.float64(leaf)).reshape(9, -1).sum(1)
+        for leaf in jax.tree.leaves(grads[name])))
+    assert found.realised[index] == pytest.approx(
+        lengths.max() / found.sensitivities[index], rel=1e-4)
+  stddevs = blocks.allocate(
+      jnp.asarray(found.sensitivities), rule='optimal',
+      noise_multiplier=result.plan.noise_multiplier,
+      sizes=[sum(leaf.size for leaf in jax.tree.leaves(grads[name])) // 9
+             for name in sorted(grads)])
+  sizes = [sum(leaf.size for leaf in jax.tree.leaves(grads[name])) // 9
+           for name in sorted(grads)]
+  assert found.noise_norm == pytest.approx(
+      float(np.sqrt(np.sum(np.square(stddevs) * np.asarray(sizes)))) /
+      result.plan.sampler.expected_batch_size, rel=1e-4)
+
+
+def test_tables_show_every_field(rows):
+  text = report.table(rows)
+  for part in ('by epsilon', 'by hidden layers', '| lip_dp_sgd, C = 1 |',
+               '| averaged |', 'realised largest', '| optimal |'):
+    assert part in text
+  assert 'by training records' not in text
+
+
+def test_figure_has_three_panels(rows):
+  pytest.importorskip('matplotlib')
+  drawn = report.figure(rows)
+  assert [ax.get_xlabel() for ax in drawn.axes] == [
+      'epsilon', 'training records', 'hidden layers']
+  assert len(drawn.axes[2].containers) == 3 + 1
+
+
+def test_laws_agree_and_depth_is_compared(rows):
+  found = verdicts.check(report.verdict(rows))
+  assert [each.verdict for each in found[:10]] == [verdicts.AGREES] * 10
+  last = {each.claim: each for each in found[10:]}
+  assert len(last) == len(sweep.METHODS) + 1
+  assert last['breast_cancer, lip_propagated: accuracy falls with '
+              'depth'].verdict == verdicts.NOT_RUN
+
+
+def _made_up(method, accuracies, metric='test_accuracy'):
+  """Rows of three seeds for (1, 16) hidden layers."""
+  found = []
+  for depth, accuracy in zip((1, 16), accuracies, strict=True):
+    for seed in range(3):
+      setting = sweep.Setting(kind='train', dataset='adult', method=method,
+                              epsilon=1.0, depth=depth, seed=seed)
+      found += _completed(setting, [records.Row(
+          seed=seed, metric=metric, value=accuracy + 0.01 * seed, n=1,
+          epsilon_requested=1.0, epsilon=1.0, epsilon_valid=True, delta=1e-5,
+          adjacency='add_or_remove_one', accountant='pld', method=method,
+          dataset='adult')])
+  return found
+
+
+@pytest.mark.parametrize('method, accuracies, outcome', [
+    ('dp_sgd', (0.85, 0.849), verdicts.AGREES),
+    ('dp_sgd', (0.85, 0.76), verdicts.DIFFERS),
+    ('lip_dp_sgd', (0.85, 0.76), verdicts.AGREES),
+    ('lip_dp_sgd', (0.85, 0.845), verdicts.DIFFERS)])
+def test_falling_with_depth(method, accuracies, outcome):
+  found = {each.claim: each for each in report.verdict(
+      _made_up(method, accuracies))}
+  expected = 'falls' if 'lip' in method else 'does not fall'
+  claim = f'adult, {method}: accuracy {expected} with depth'
+  assert found[claim].verdict == outcome
+
+
+def test_deeper_than_propagated_bounds():
+  claim = 'adult: Lip-DP-SGD supports deeper models'
+  for theirs, outcome in ((0.6, verdicts.AGREES), (0.85, verdicts.DIFFERS)):
+    found = report.verdict(_made_up('lip_dp_sgd', (0.85, 0.85)) +
+                           _made_up('lip_propagated', (0.85, theirs)))
+    assert [each.verdict for each in found
+            if each.claim.startswith(claim)] == [outcome]
+
+
+def test_laws_that_do_not_hold_are_told():
+  broken = _made_up('dp_sgd', (1.0, 1.5), 'realised_largest')
+  found = {each.claim: each for each in report.verdict(broken)}
+  told = found['norm of a contribution over its bound']
+  assert told.verdict == verdicts.DIFFERS and 'adult, dp_sgd' in told.reason
+  noise = _made_up('dp_sgd', (1.0, 1.5), 'noise_multiplier')
+  found = {each.claim: each for each in report.verdict(noise)}
+  told = found['noise multiplier at fixed sampling probability and steps']
+  assert told.verdict == verdicts.DIFFERS
+
+
+def test_every_claim_is_there_without_rows():
+  assert all(each.verdict == verdicts.NOT_RUN
+             for each in verdicts.check(report.verdict([])))
