@@ -20,14 +20,13 @@ from absl import flags
 from dpjax import errors as checks
 from dpjax.report import tables
 from experiments import step_time
-from experiments import configuration
 from launch import errors
 
 flags.declare_key_flag('traceback')
 
 _SUITE = flags.DEFINE_enum('suite', 'step', ['step'], 'What to measure.')
 _METHODS = flags.DEFINE_list(
-    'methods', list(configuration.METHODS), 'Methods, the unit first.')
+    'methods', list(step_time.METHODS), 'Methods, the unit first.')
 _NUM_EXAMPLES = flags.DEFINE_integer('num_examples', 455, 'Records.')
 _NUM_FEATURES = flags.DEFINE_integer('num_features', 30, 'Features.')
 _BATCH_SIZE = flags.DEFINE_float('batch_size', 227, 'Expected batch size.')
@@ -42,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
   """Measures and prints; returns the exit status."""
   errors.check_no_arguments(argv)
   for method in _METHODS.value:
-    checks.check_choice('methods', method, configuration.METHODS)
+    checks.check_choice('methods', method, step_time.METHODS)
   checks.check_at_least('num_steps', _NUM_STEPS.value, 40)
   checks.check_at_least('rounds', _ROUNDS.value, 1)
   times = step_time.measure(

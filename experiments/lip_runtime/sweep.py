@@ -1,0 +1,130 @@
+"""What to run for Figure 5.3.2 of thesis 003 (EXP-F5.3.2).
+
+  python -m launch.sweep --experiment=lip_runtime --tag=cpu \
+    --output_dir=experiments/lip_runtime/results
+  python -m launch.sweep --experiment=lip_runtime --tag=gpu \
+    --output_dir=experiments/lip_runtime/results
+
+Images are synthetic, of the shape and number of the data set; --data_dir takes
+the real ones. All methods of one data set and batch size are timed in turn in
+one process, whole steps: sampling, gradients, noise, optimiser, constraint.
+Compiling is timed apart. Where an epoch takes longer than a sample it is
+extrapolated from steps; rows say how many were timed. Only for a machine that
+does nothing else.
+
+Kinds of settings: cpu, with one convolution of the ConvNet and a small wide
+residual network; gpu, with the networks of the thesis; smoke.
+
+Expected on CPU: gradients of every record cost dp_sgd one and a half times sgd
+on the ConvNet; on the residual network nothing costs more than a third.
+"""
+
+import dataclasses
+
+ARTEFACT = 'Figure 5.3.2 of thesis 003: runtime of an epoch (EXP-F5.3.2)'
+COST = '0.3 h on 2 CPU cores'
+HEADLINES = (
+    'mnist, ConvNet of 1',
+    'cifar10, WRN',
+)
+BATCHED = ('method',)
+
+METHODS = ('sgd', 'dp_sgd', 'dp_sgd_bookkeeping', 'layer_clipped',
+           'lip_dp_sgd', 'lip_normalised')
+# Bounds propagate through a ConvNet; residual sums need normalisation.
+EXTRA = {'mnist': ('lip_propagated',), 'cifar10': ('lip_norm',)}
+BATCH_SIZES = {
+    ('cpu', 'mnist'): (32, 128, 512),
+    ('cpu', 'cifar10'): (32, 128),
+    ('gpu', 'mnist'): (64, 256, 1024),
+    ('gpu', 'cifar10'): (64, 256, 1024),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One method at one batch size.
+
+  Attributes:
+    kind: see above.
+    dataset: whose shapes, and images if they are there.
+    method: name.
+    batch_size: logical, the expected size of a Poisson batch.
+  """
+  kind: str
+  dataset: str
+  method: str
+  batch_size: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+  """What is timed.
+
+  Attributes:
+    image_shape: (h, w, c).
+    num_examples: records of an epoch.
+    model: 'convnet' or 'wide_resnet'.
+    depth: of the model.
+    width: likewise.
+    num_groups: of normalisations.
+  """
+  image_shape: tuple[int, int, int]
+  num_examples: int
+  model: str
+  depth: int
+  width: int
+  num_groups: int = 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Timing:
+  """How it is timed.
+
+  Attributes:
+    num_rounds: through all methods; a sample of each in every round.
+    sample_seconds: least length of a sample, if an epoch is longer.
+    most_rows: physical batch: records computed at once.
+  """
+  num_rounds: int
+  sample_seconds: float
+  most_rows: int
+
+
+_MNIST = Work(image_shape=(28, 28, 1), num_examples=60_000, model='convnet',
+              depth=2, width=128)
+_CIFAR = Work(image_shape=(32, 32, 3), num_examples=50_000,
+              model='wide_resnet', depth=10, width=1)
+WORK = {
+    ('cpu', 'mnist'): dataclasses.replace(_MNIST, depth=1, width=32),
+    ('cpu', 'cifar10'): _CIFAR,
+    ('gpu', 'mnist'): _MNIST,
+    ('gpu', 'cifar10'): dataclasses.replace(_CIFAR, depth=16, width=4,
+                                            num_groups=16),
+    ('smoke', 'mnist'): Work(image_shape=(6, 6, 1), num_examples=100,
+                             model='convnet', depth=1, width=8),
+}
+TIMING = {
+    'cpu': Timing(num_rounds=5, sample_seconds=0.3, most_rows=128),
+    'gpu': Timing(num_rounds=7, sample_seconds=2.0, most_rows=1024),
+    'smoke': Timing(num_rounds=5, sample_seconds=0.0, most_rows=16),
+}
+
+
+def _settings(kind, dataset, methods, batch_sizes):
+  return tuple(Setting(kind=kind, dataset=dataset, method=method,
+                       batch_size=batch_size)
+               for batch_size in batch_sizes for method in methods)
+
+
+SETTINGS = tuple(
+    setting for kind in ('cpu', 'gpu') for dataset in ('mnist', 'cifar10')
+    for setting in _settings(kind, dataset, METHODS + EXTRA[dataset],
+                             BATCH_SIZES[kind, dataset]))
+SMOKE = _settings('smoke', 'mnist', ('sgd', 'dp_sgd', 'dp_sgd_bookkeeping',
+                                     'lip_dp_sgd'), (8, 24))
+
+TAGS = {
+    'cpu': lambda setting: setting.kind == 'cpu',
+    'gpu': lambda setting: setting.kind == 'gpu',
+}

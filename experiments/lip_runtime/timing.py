@@ -1,0 +1,143 @@
+"""Steps of several methods, compiled once and timed in turn."""
+
+from collections.abc import Callable, Mapping
+import math
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
+from dpjax.train import step as steps
+from dpjax.train.plan import TrainingPlan
+from dpjax.typing import Array, Batch
+from experiments import building
+from experiments import configuration
+
+
+class Program(NamedTuple):
+  """A compiled training step and where it starts.
+
+  Attributes:
+    advance: state -> state, one step of ordinary training.
+    state: after initialisation.
+    compile_seconds: tracing, lowering and compiling of the step.
+    megabytes: scratch memory of the step.
+  """
+  advance: Callable
+  state: object
+  compile_seconds: float
+  megabytes: float
+
+
+class Samples(NamedTuple):
+  """How long a method took.
+
+  Attributes:
+    step_seconds: [rounds] means over the steps of each sample.
+    num_steps: of each sample.
+  """
+  step_seconds: np.ndarray
+  num_steps: int
+
+
+def sampler(num_examples: int, batch_size: int,
+            most_rows: int) -> PoissonSampler:
+  """Poisson batches computed in parts of at most `most_rows` records."""
+  whole = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
+  if whole.part_size <= most_rows:
+    return whole
+  return PoissonSampler(num_examples=num_examples, batch_size=batch_size,
+                        max_batch_size=most_rows)
+
+
+def compile_step(config: configuration.TrainingConfig,
+                 dataset: building.Dataset, records: Batch, rows: Array,
+                 batches: PoissonSampler) -> Program:
+  """The step of `train.loop`, by itself.
+
+  Args:
+    config: resolved.
+    dataset: gives the shapes of the model.
+    records: all there are.
+    rows: [n] which record each training record is.
+    batches: draws them.
+  """
+  model = building.make_model(config, dataset)
+  method = building.make_method(config, model)
+  plan = TrainingPlan(
+      sampler=batches, num_steps=config.num_steps,
+      noise_multiplier=1.0 if method.private else None,
+      adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  optimizer = building.make_optimizer(config)
+
+  def transform_of(key):
+    return steps.make_transform(
+        method, plan.sampler, optimizer, key=key,
+        noise_multiplier=plan.noise_multiplier or 0.0,
+        allocation=config.allocation)
+
+  records = records._replace(x=jax.jit(model.prepare)(records.x))
+  step = steps.make_step(method=method, sampler=plan.sampler,
+                         transform_of=transform_of)
+  state = jax.jit(lambda key: steps.init_state(
+      key, model=model, method=method,
+      transform_of=transform_of))(jax.random.key(0))
+  started = time.perf_counter()
+  compiled = jax.jit(lambda state, records, rows: step(
+      state, records, rows, None)[0], donate_argnums=0).lower(
+          state, records, rows).compile()
+  seconds = time.perf_counter() - started
+  megabytes = compiled.memory_analysis().temp_size_in_bytes / 1e6
+  return Program(lambda state: compiled(state, records, rows), state, seconds,
+                 megabytes)
+
+
+def time_in_turn(programs: Mapping[str, Program], *, unit: str,
+                 num_rounds: int, sample_seconds: float, steps_per_epoch: int,
+                 on_round: Callable[[int], None] = lambda done: None,
+                 ) -> dict[str, Samples]:
+  """One sample of each method in every round, after two steps to warm up.
+
+  A sample is as many steps as the unit takes `sample_seconds` for, at most an
+  epoch. All start from one key, so that the steps of a round have the same
+  batches, in as many parts.
+
+  Args:
+    programs: by name.
+    unit: name of the one that sets the length of samples.
+    num_rounds: samples of each.
+    sample_seconds: see above.
+    steps_per_epoch: see above.
+    on_round: called with the number of rounds done.
+  """
+  states, warm = {}, {}
+  for name, program in programs.items():
+    states[name], _ = _sample(program, program.state, 1)
+    states[name], warm[name] = _sample(program, states[name], 1)
+  length = max(1, min(steps_per_epoch, math.ceil(sample_seconds / warm[unit])))
+  found = {name: [] for name in programs}
+  for done in range(num_rounds):
+    for name, program in programs.items():
+      states[name], seconds = _sample(program, states[name], length)
+      found[name].append(seconds / length)
+    on_round(done + 1)
+  return {name: Samples(np.asarray(seconds), length)
+          for name, seconds in found.items()}
+
+
+def _sample(program: Program, state, num_steps: int):
+  """(state, seconds) after some steps; waits for the last."""
+  started = time.perf_counter()
+  for _ in range(num_steps):
+    state = program.advance(state)
+  jax.block_until_ready(state)
+  return state, time.perf_counter() - started
+
+
+def row_numbers(num_examples: int, num_images: int) -> Array:
+  """[n] int32: which image each record is; few images are several records."""
+  return jnp.arange(num_examples, dtype=jnp.int32) % num_images

@@ -1,0 +1,199 @@
+"""EXP-F5.3.2: what is timed, that all do the same work, and the verdicts."""
+
+import dataclasses
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import registry
+from experiments import selection
+from experiments.lip_runtime import report
+from experiments.lip_runtime import run
+from experiments.lip_runtime import sweep
+from experiments.lip_runtime import timing
+
+
+def _completed(setting, lines):
+  return [dataclasses.replace(line, experiment='lip_runtime', device='cpu',
+                              id=selection.setting_id('lip_runtime', setting))
+          for line in lines]
+
+
+@pytest.fixture(scope='module')
+def rows():
+  """Rows of the smoke sweep, as the engine would complete them."""
+  found = []
+  for group in selection.groups(sweep.SMOKE, sweep.BATCHED):
+    for setting, lines in run.run(group, None, lambda *_: None):
+      found += _completed(setting, lines)
+  return records.sort(found)
+
+
+def test_rows_say_how_they_were_timed(rows):
+  values = report.collect(rows)
+  (panel, methods), = values.items()
+  assert panel == ('smoke', 'mnist', 'cpu')
+  assert list(methods) == ['sgd', 'dp_sgd', 'dp_sgd_bookkeeping', 'lip_dp_sgd']
+  for sizes in methods.values():
+    for size, found in sizes.items():
+      assert found['synthetic'] == 1 and found['physical_rows'] <= 16
+      assert found['steps_timed'] == 5 and found['compile_seconds'] > 0
+      assert found['epochs_timed'] == pytest.approx(5 / round(100 / size))
+      assert (0 < found['fastest_epoch'] <= found['epoch_seconds']
+              <= found['slowest_epoch'])
+  assert all(found['ratio_to_sgd'] == 1 for found in methods['sgd'].values())
+  # Nothing private is read and nothing released.
+  assert {(row.n, row.epsilon) for row in rows} == {(0, 0.0)}
+
+
+def test_the_unit_is_timed_even_if_it_is_not_asked_for():
+  setting = dataclasses.replace(sweep.SMOKE[0], method='dp_sgd_bookkeeping')
+  (found, lines), = run.run([setting], None, lambda *_: None)
+  assert found == setting
+  assert {line.metric for line in lines} >= {'ratio_to_sgd', 'megabytes'}
+
+
+def test_work_of_an_accelerator_is_refused_on_a_cpu():
+  setting = next(s for s in sweep.SETTINGS if s.kind == 'gpu')
+  with pytest.raises(ValueError, match='--tag=cpu'):
+    list(run.run([setting], None, lambda *_: None))
+
+
+def _programs(*names, batch_size=8, most_rows=16):
+  work = sweep.WORK['smoke', 'mnist']
+  dataset, real = run._images('mnist', work, None)
+  assert not real and dataset.image_shape == work.image_shape
+  batches = timing.sampler(work.num_examples, batch_size, most_rows)
+  rows = timing.row_numbers(work.num_examples, 50)
+  setting = dataclasses.replace(sweep.SMOKE[0], batch_size=batch_size)
+  return {name: timing.compile_step(run._config(setting, work, name), dataset,
+                                    dataset.records, rows, batches)
+          for name in names}
+
+
+def test_book_keeping_trains_as_dp_sgd_does():
+  """One key, so the same batches and noise: parameters are the same."""
+  programs = _programs('dp_sgd', 'dp_sgd_bookkeeping')
+  states = []
+  for program in programs.values():
+    state = program.state
+    for _ in range(3):
+      state = program.advance(state)
+    states.append(state)
+  assert int(states[0].step) == 3
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4),
+               states[0].params, states[1].params)
+
+
+def test_batches_are_worked_off_in_parts():
+  assert timing.sampler(60_000, 64, 128).max_batch_size is None
+  whole = timing.sampler(60_000, 64, 128)
+  assert 64 + 6 * 7.9 < whole.part_size <= 128
+  capped = timing.sampler(60_000, 1024, 128)
+  assert capped.part_size == 128
+  assert capped.expected_batch_size == pytest.approx(1024, rel=1e-5)
+
+
+def test_samples_have_the_same_steps_and_take_turns(monkeypatch):
+  """Of two that sleep: lengths by the unit, ratios as they sleep."""
+  seen = []
+
+  def sleeper(name, seconds):
+    def advance(state):
+      time.sleep(seconds)
+      seen.append(name)
+      return state + 1
+
+    return timing.Program(advance, 0, 0.0, 0.0)
+
+  programs = {'slow': sleeper('slow', 0.02), 'unit': sleeper('unit', 0.005)}
+  found = timing.time_in_turn(programs, unit='unit', num_rounds=3,
+                              sample_seconds=0.009, steps_per_epoch=100)
+  length = found['unit'].num_steps
+  assert found['slow'].num_steps == length and 1 <= length <= 2
+  assert seen == ['slow', 'slow', 'unit', 'unit'] + 3 * (
+      ['slow'] * length + ['unit'] * length)
+  assert np.all(found['slow'].step_seconds >= 0.02)
+  assert found['unit'].step_seconds.shape == (3,)
+  short = timing.time_in_turn(programs, unit='unit', num_rounds=1,
+                              sample_seconds=9.0, steps_per_epoch=2)
+  assert short['unit'].num_steps == 2
+
+
+def test_all_methods_of_the_sweep_are_built():
+  """At their real sizes, without compiling anything."""
+  for (kind, name), work in sweep.WORK.items():
+    dataset, _ = run._images(name, work, None)
+    for method in sweep.METHODS + sweep.EXTRA[name]:
+      setting = sweep.Setting(kind=kind, dataset=name, method=method,
+                              batch_size=64)
+      config = run._config(setting, work, method)
+      model = run.timing.building.make_model(config, dataset)
+      made = run.timing.building.make_method(config, model)
+      assert made.private == (method != 'sgd')
+
+
+def test_the_sweep_is_what_was_asked_for():
+  experiment = registry.load('lip_runtime')
+  for tag in ('cpu', 'gpu'):
+    settings = selection.with_tag(experiment.settings, experiment.tags, tag)
+    for name in ('mnist', 'cifar10'):
+      assert {s.batch_size for s in settings if s.dataset == name} == set(
+          sweep.BATCH_SIZES[tag, name])
+      methods = {s.method for s in settings if s.dataset == name}
+      assert len(methods) == 7 and set(sweep.METHODS) < methods
+
+
+def test_table_and_figure(rows):
+  text = report.table(rows)
+  assert 'Extrapolated from steps' in text and 'Synthetic images' in text
+  assert text.count('| batch size |') == 2
+  pytest.importorskip('matplotlib')
+  ax, = report.figure(rows).axes
+  assert ax.get_xlabel() == 'logical batch size' and len(ax.containers) == 4
+
+
+def _made_up(ratios):
+  """Rows of one panel: method -> ratios to sgd at 64 and 1024."""
+  found = []
+  for method, values in ratios.items():
+    for size, ratio in zip((64, 1024), values, strict=True):
+      setting = sweep.Setting(kind='cpu', dataset='mnist', method=method,
+                              batch_size=size)
+      metrics = dict(ratio_to_sgd=ratio, epoch_seconds=ratio, epochs_timed=6.0,
+                     compile_seconds=1.0, megabytes=1.0, synthetic=1.0)
+      found += _completed(setting, [records.Row(
+          seed=0, metric=metric, value=value, n=0, epsilon_requested=0.0,
+          epsilon=0.0, epsilon_valid=True, delta=0.0,
+          adjacency='add_or_remove_one', accountant='-', method=method,
+          dataset='mnist') for metric, value in metrics.items()])
+  return found
+
+
+@pytest.mark.parametrize('ratios, outcomes', [
+    # As the text has it: slower, more so for large batches, by clipping.
+    (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd=(2.0, 3.0),
+          dp_sgd_bookkeeping=(1.9, 2.8)), 'agrees agrees agrees'),
+    # The gap is that of gradients of every record, and does not grow.
+    (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd=(2.0, 2.0),
+          dp_sgd_bookkeeping=(1.1, 1.1)), 'agrees differs differs'),
+    (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd=(1.0, 1.05),
+          dp_sgd_bookkeeping=(0.9, 0.9)), 'differs differs not comparable'),
+    (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd=(2.0, 3.0)),
+     'agrees agrees not run'),
+])
+def test_verdicts(ratios, outcomes):
+  found = verdicts.check(report.verdict(_made_up(ratios)))
+  assert ' '.join(each.verdict for each in found[:3]) == outcomes
+  assert [each.verdict for each in found[3:]] == [verdicts.NOT_RUN]
+  assert '6 epochs or more' in report.table(_made_up(ratios))
+
+
+def test_every_claim_is_there_without_rows():
+  assert all(each.verdict == verdicts.NOT_RUN
+             for each in verdicts.check(report.verdict([])))
+  assert report.table([]) == 'no rows\n'
