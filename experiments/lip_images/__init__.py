@@ -1,0 +1,1 @@
+"""Accuracy of private training on MNIST, Fashion-MNIST and CIFAR-10."""

@@ -1,0 +1,118 @@
+r"""What to run for Figure 5.3.1 of thesis 003. EXP-F5.3.1, EXP-T5.3.
+
+  python -m launch.sweep --experiment=lip_images --tag=cpu --data_dir=data \
+    --output_dir=experiments/lip_images/results       two cores, half an hour
+  python -m launch.sweep --experiment=lip_images --tag=full --data_dir=data \
+    --output_dir=experiments/lip_images/results       a GPU, days
+
+Profiles:
+  full   the figure: NET-10 on MNIST and Fashion-MNIST; on CIFAR-10 WRN-16-4
+         below epsilon 4.2 and WRN-40-4 above; five seeds
+  cpu    all records of MNIST and Fashion-MNIST, a small ConvNet on images of
+         half the side, three budgets, three seeds; CIFAR-10 at one budget
+  count  parameters of the printed architectures; no data
+All at delta = 1e-5.
+
+Expected of cpu on MNIST at epsilon 2, from validation folds: layer_clipped
+0.93, lip_dp_sgd 0.92, lip_normalised 0.91.
+"""
+
+import dataclasses
+import math
+
+ARTEFACT = 'Figure 5.3.1 of thesis 003: accuracy on images'
+COST = 'cpu: 0.5 h on 2 CPU cores; full: days on a GPU'
+HEADLINES = (
+    'mnist, small network: Lip',
+    'fashion_mnist, small network: Lip',
+    'cifar10, small network: Lip',
+    'line 1523',
+)
+BATCHED = ('seed', 'epsilon')
+
+DELTA = 1e-5
+LIPSCHITZ = ('lip_dp_sgd', 'lip_normalised', 'lip_norm', 'lip_propagated')
+CLIPPING = {'full': ('dp_sgd', 'tempered_sigmoid'),
+            'cpu': ('layer_clipped', 'tempered_sigmoid')}
+METHODS = ('sgd', 'dp_sgd', 'layer_clipped', 'tempered_sigmoid', *LIPSCHITZ)
+_SHALLOW = ('tempered_sigmoid', 'lip_normalised', 'lip_propagated')
+CPU_EPSILONS = (1.0, 2.0, 4.0)
+CIFAR_CPU_EPSILONS = (4.0,)
+FULL_EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 8.0)
+WIDE_FROM = 4.2
+"""The budget from which on the figure shows WRN-40-4."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One run, or one count.
+
+  Attributes:
+    profile: 'full', 'cpu', 'smoke', or 'count' for numbers of parameters.
+    dataset: name.
+    model: a name of `hyperparameters.MODELS`.
+    method: name; 'tempered_sigmoid' is the clipping method of the profile with
+      tanh (Papernot et al. 2021), 'lip_propagated' the counterpart of Bethune
+      et al. 2023, 'sgd' the non-private ceiling, 'count' trains nothing.
+    epsilon: asked for; infinite for 'sgd', 0 where no data are touched.
+    seed: of everything random.
+  """
+  profile: str
+  dataset: str
+  model: str
+  method: str
+  epsilon: float
+  seed: int
+
+
+def _model(dataset: str, method: str, epsilon: float) -> str:
+  """The architecture of the figure, where the method can have it.
+
+  Propagated norms and tempered sigmoids belong to shallow networks in their
+  papers, too; backward-normalised layers bound nothing behind a standard
+  normalisation.
+  """
+  if dataset != 'cifar10' or method in _SHALLOW:
+    return 'convnet'
+  return 'wrn_16_4' if epsilon < WIDE_FROM else 'wrn_40_4'
+
+
+def _expand(profile, dataset, methods, epsilons, num_seeds, model=None):
+  return tuple(
+      Setting(profile=profile, dataset=dataset, method=method,
+              model=model or _model(dataset, method, epsilon),
+              epsilon=epsilon, seed=seed)
+      for method in methods
+      for epsilon in ((math.inf,) if method == 'sgd' else epsilons)
+      for seed in range(num_seeds))
+
+
+def _profile(profile, epsilons_of, num_seeds, model=None):
+  methods = ('sgd', *CLIPPING[profile], *LIPSCHITZ)
+  return tuple(
+      setting for dataset, epsilons in epsilons_of.items()
+      for setting in _expand(profile, dataset, methods, epsilons, num_seeds,
+                             model))
+
+
+COUNTS = tuple(
+    Setting(profile='count', dataset=dataset, model=model, method='count',
+            epsilon=0.0, seed=0)
+    for dataset, model in (('mnist', 'convnet'), ('fashion_mnist', 'convnet'),
+                           ('cifar10', 'wrn_16_4'), ('cifar10', 'wrn_40_4')))
+SETTINGS = (
+    *COUNTS,
+    *_profile('cpu', {'mnist': CPU_EPSILONS, 'fashion_mnist': CPU_EPSILONS,
+                      'cifar10': CIFAR_CPU_EPSILONS}, 3, 'small_convnet'),
+    *_profile('full', {'mnist': FULL_EPSILONS, 'fashion_mnist': FULL_EPSILONS,
+                       'cifar10': FULL_EPSILONS}, 5))
+SMOKE = (
+    *COUNTS,
+    *_expand('smoke', 'digits', ('layer_clipped', 'lip_dp_sgd'), (2.0,), 2,
+             'small_convnet'),
+    *_expand('smoke', 'digits', ('sgd',), (), 2, 'small_convnet'))
+
+TAGS = {
+    'cpu': lambda setting: setting.profile in ('cpu', 'count'),
+    'full': lambda setting: setting.profile == 'full',
+}
