@@ -47,6 +47,14 @@ def shapes(dataset: Dataset) -> Shapes:
   return Shapes(dataset.x.shape[1:], dataset.num_classes)
 
 
+def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
+  """Images as the configuration takes them, each by itself; tables as is."""
+  if not isinstance(dataset, images.ImageDataset):
+    return dataset
+  low = -1.0 if config.pixels == 'signed' else 0.0
+  return images.downsample(dataset, config.downsample)._replace(low=low)
+
+
 def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
   """The network, bounded as the method needs it."""
   data = shapes(dataset)
@@ -77,8 +85,11 @@ def _perceptron(config: TrainingConfig, data: Shapes) -> Model:
 
 def _image_model(config: TrainingConfig, data: Shapes) -> Model:
   method = config.method
+  # Standard normalisations have constants near 300 each, which multiply.
+  normalised = method == 'lip_norm' or (
+      method == 'lip_normalised' and config.model != 'convnet')
   kind = ('ball' if method in _BALLS else
-          'normalised' if method == 'lip_norm' else 'none')
+          'normalised' if normalised else 'none')
   common = dict(
       input_shape=data.record, num_classes=data.num_classes,
       input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
@@ -88,7 +99,9 @@ def _image_model(config: TrainingConfig, data: Shapes) -> Model:
           affine=config.model == 'resnet'))
   if config.model == 'convnet':
     return convnet.convnet(
-        channels=(32,) + (64,) * (config.depth - 1), width=config.width,
+        channels=config.channels or (32,) + (64,) * (config.depth - 1),
+        width=config.width, kernel_size=config.kernel_size,
+        stride=config.stride, pool=config.pool, use_bias=config.use_bias,
         activation=config.activation,
         bias_norm=config.bias_norm if method == 'lip_propagated' else None,
         **common)

@@ -33,11 +33,17 @@ RESIDUALS = ('averaged', 'plain')
 WEIGHTS = ('free', 'standardised', 'orthogonal')
 NOISE_ORDERS = ('1', 'inf')
 AVERAGES = ('none', 'ema', 'polyak')
+POOLS = ('max', 'average', 'none')
+PIXELS = ('signed', 'unsigned')
 
 
-def _later(default: Any) -> Any:
-  """A field that came after rows were published, see `run_key`."""
-  return dataclasses.field(default=default, metadata={'later': True})
+def _later(default: Any, *, filled: bool = False) -> Any:
+  """A field that came after rows were published, see `run_key`.
+
+  `filled` says that None is not a value of its own: `resolve` replaces it.
+  """
+  return dataclasses.field(default=default,
+                           metadata={'later': True, 'filled': filled})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,6 +87,15 @@ class TrainingConfig:
       the residual networks.
     width: units of each; of the hidden dense layer of a ConvNet; widening of
       a wide residual network.
+    channels: of each convolution of a ConvNet; None: 32, then 64, `depth` in
+      all.
+    kernel_size: of a ConvNet's convolutions.
+    stride: of a ConvNet's convolutions.
+    pool: of a ConvNet, after the last convolution, one of `POOLS`.
+    use_bias: of a ConvNet's layers.
+    downsample: images are averaged over blocks of so many pixels squared.
+    pixels: the range that they are scaled to, one of `PIXELS`: [-1, 1] or
+      [0, 1].
     activation: of the hidden layers.
     temperature: of the cross entropy.
     optimizer: one of `OPTIMIZERS`.
@@ -124,7 +139,7 @@ class TrainingConfig:
   split_seed: int | None = _later(None)
   fold: int | None = _later(None)
   num_folds: int = _later(5)
-  model: str | None = _later(None)
+  model: str | None = _later(None, filled=True)
   residual: str = _later('averaged')
   num_groups: int = _later(8)
   alpha: float = _later(1.0)
@@ -137,6 +152,13 @@ class TrainingConfig:
   views: int = _later(1)
   average: str = _later('none')
   allow_unsound: bool = _later(False)
+  channels: tuple[int, ...] | None = _later(None)
+  kernel_size: int = _later(3)
+  stride: int = _later(1)
+  pool: str = _later('max')
+  use_bias: bool = _later(True)
+  downsample: int = _later(1)
+  pixels: str = _later('signed')
 
 
 def check(config: TrainingConfig) -> TrainingConfig:
@@ -182,11 +204,16 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
     errors.check_choice(
         f'model on {"images" if images else "tables"}', config.model, kind)
   for name, choices in (('residual', RESIDUALS), ('weights', WEIGHTS),
-                        ('average', AVERAGES)):
+                        ('average', AVERAGES), ('pool', POOLS),
+                        ('pixels', PIXELS)):
     errors.check_choice(name, getattr(config, name), choices)
   errors.check_open_unit('target_quantile', config.target_quantile)
-  errors.check_at_least('num_groups', config.num_groups, 1)
-  errors.check_at_least('views', config.views, 1)
+  for name in ('num_groups', 'views', 'kernel_size', 'stride', 'downsample'):
+    errors.check_at_least(name, getattr(config, name), 1)
+  for count in config.channels or ():
+    errors.check_at_least('channels', count, 1)
+  if config.downsample > 1 and not images:
+    raise ValueError('downsample is of images; tables have no pixels')
   if config.views > 1 and not images:
     raise ValueError('views of a record are augmented images; tables have '
                      'none')

@@ -2,7 +2,8 @@
 
 Those that the search of `lip_search` has selected for a method on a data set,
 where there are any; else ones from the method and the number of training
-records alone. Both were chosen by looking at these data sets. A run's epsilon
+records, and for one data set from tries on validation folds. All were chosen
+by looking at these data sets. A run's epsilon
 holds for hyperparameters that are public inputs; what the choice costs, if it
 is to be charged (erratum E30), is in the rows of `lip_search`.
 """
@@ -58,9 +59,18 @@ _LEARNING_RATES = {
 # With bounded weights the logits are small; dividing them by a half lets a
 # record count as settled, and its cotangent fade, at smaller weights.
 _TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5,
-                 'lip_propagated': 0.5, 'lip_adaptive': 0.5}
+                 'lip_propagated': 0.5, 'lip_adaptive': 0.5,
+                 'lip_normalised': 0.5}
 # Other ways to compute the same sums.
 _SAME = {'dp_sgd_bookkeeping': 'dp_sgd'}
+# Many ones and zeros that matter in pairs.
+_CHOSEN = {
+    ('android_permissions', 'layer_clipped'): dict(
+        width=64, activation='relu', batch_size=4096.0, temperature=0.5),
+}
+_CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
+             'dp_sgd_adaptive', 'layer_clipped')
+_LARGE = 8000
 _SMALL = 2000
 _TINY = 600
 _MOST_RECORDS = 1024
@@ -82,6 +92,9 @@ def recipe(method: str, *, num_train: int, dataset: str | None = None,
   if images:
     return _of_images(method, num_train)
   general = _general(method, num_train)
+  if num_train >= _LARGE:
+    general = dataclasses.replace(general,
+                                  **_CHOSEN.get((dataset, method), {}))
   found = _read(SELECTED).get(dataset, {}).get(method)
   if not found or not 0.5 <= num_train / found['num_train'] <= 2:
     return general
@@ -100,14 +113,20 @@ def _general(method: str, num_train: int) -> Recipe:
   """
   changes = {'learning_rate': _LEARNING_RATES[method]}
   batch_size = max(1, min(num_train // 2, _MOST_RECORDS))
+  num_steps = 100 if num_train < _SMALL else 400
   if num_train < _TINY and method == 'dp_sgd':
     batch_size = num_train
     changes = {'learning_rate': 4.0, 'clip_norm': 0.5}
   elif num_train < _TINY and method != 'sgd':
     changes = {'learning_rate': 0.6}
+  elif num_train < _SMALL and method == 'lip_normalised':
+    changes = {'learning_rate': 4.0}
+  elif num_train >= _LARGE and method not in ('sgd', 'bassily'):
+    num_steps = 800
+    changes = {'learning_rate': 1.5 * _LEARNING_RATES[method]
+               if method in _CLIPPING else 2.0}
   return Recipe(
-      num_steps=100 if num_train < _SMALL else 400,
-      batch_size=float(batch_size),
+      num_steps=num_steps, batch_size=float(batch_size),
       depth=0 if method == 'bassily' else 1,
       temperature=_TEMPERATURES.get(method, 1.0), **changes)
 

@@ -4,7 +4,8 @@ An experiment is a package with
   sweep.py   SETTINGS and SMOKE, tuples of one frozen dataclass; and, where of
              use, TAGS: tag -> predicate or tuple of settings, BATCHED: names
              of the fields whose settings are run together, ARTEFACT: what of
-             which paper it is about, COST: hours on which device.
+             which paper it is about, COST: hours on which device, HEADLINES:
+             how claims begin whose verdicts belong in the README (all).
   run.py     run(settings, data_dir, progress) -> iterator of (setting, rows).
   report.py  table(rows), verdict(rows) and, where of use, figure(rows).
 """
@@ -18,6 +19,9 @@ from experiments import selection
 
 EXPERIMENTS = {
     'clipping_bias': 'experiments.clipping_bias',
+    'lip_depth': 'experiments.lip_depth',
+    'lip_images': 'experiments.lip_images',
+    'lip_runtime': 'experiments.lip_runtime',
     'lip_search': 'experiments.lip_search',
     'lip_tabular': 'experiments.lip_tabular',
     'unsound': 'experiments.unsound',
@@ -41,6 +45,7 @@ class Experiment(NamedTuple):
     cost: hours on which device.
     run: (settings of one group, data_dir, progress) -> (setting, rows) of
       each, as they are finished.
+    headlines: how the claims begin whose verdicts are in the README.
     report: module with table, verdict and maybe figure.
   """
   name: str
@@ -51,6 +56,7 @@ class Experiment(NamedTuple):
   artefact: str
   cost: str
   run: Run
+  headlines: tuple[str, ...]
   report: Any
 
 
@@ -83,4 +89,5 @@ def load(name: str) -> Experiment:
       artefact=getattr(sweep, 'ARTEFACT', name),
       cost=getattr(sweep, 'COST', '-'),
       run=_lazy_run(path),
+      headlines=tuple(getattr(sweep, 'HEADLINES', ('',))),
       report=importlib.import_module(f'{path}.report'))

@@ -101,7 +101,10 @@ def find(folder: pathlib.Path,
     later = field.metadata.get('later', False)
     value = getattr(config, field.name)
     found = theirs.get(field.name, field.default if later else None)
-    if (value is not None or later) and found != value:
+    # JSON has no tuples.
+    found = tuple(found) if isinstance(found, list) else found
+    asked = later and not field.metadata['filled']
+    if (value is not None or asked) and found != value:
       raise ValueError(f'{path} is of another configuration: {field.name} = '
                        f'{found}, now {value}; use another --output_dir')
   return summary

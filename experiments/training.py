@@ -6,6 +6,7 @@ seed, epsilon and fold only are trained at once, by one compiled program.
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -126,7 +127,7 @@ def train(
   Args:
     configs: one or more.
     data_dir: folder of the data sets.
-    dataset: the data set, if it is loaded already.
+    dataset: the data set, if it is loaded already; not prepared.
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called now and then with (steps done, steps in all).
 
@@ -142,6 +143,7 @@ def train(
                        'only, or in which fold they leave out')
   if dataset is None:
     dataset = registry.load(first.dataset, data_dir=data_dir)
+  dataset = building.prepare(first, dataset)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]
   plans = [make_plan(config) for config in configs]
@@ -168,14 +170,13 @@ def _fit(configs, plans, dataset, on_progress) -> list[TrainingResult]:
     params = result.state.average.mean
   accuracies = evaluate.accuracies(model.apply, params, records,
                                    jnp.stack([part.test for part in parts]))
-  epsilons = {plan: _epsilon(config, plan)
-              for config, plan in zip(configs, plans, strict=True)}
   return [
       TrainingResult(
           config=config, plan=plan, num_train=config.num_examples,
           num_test=parts[run].test.shape[0],
           params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]), params),
-          test_accuracy=float(accuracies[run]), epsilon=epsilons[plan],
+          test_accuracy=float(accuracies[run]),
+          epsilon=_epsilon(plan, config.delta, config.accountant),
           epsilon_valid=config.method != 'lip_printed',
           joint_noise_multiplier=float(result.joint_noise_multipliers[run]),
           l2_sensitivity=tuple(
@@ -187,10 +188,12 @@ def _fit(configs, plans, dataset, on_progress) -> list[TrainingResult]:
   ]
 
 
-def _epsilon(config: TrainingConfig, plan: TrainingPlan) -> float:
+@functools.lru_cache(maxsize=1024)
+def _epsilon(plan: TrainingPlan, delta: float, accountant: str) -> float:
+  """Of one plan; sweeps have the same one for many methods."""
   if plan.noise_multiplier is None:
     return math.inf
-  return plan.epsilon(config.delta, accountant=config.accountant)
+  return plan.epsilon(delta, accountant=accountant)
 
 
 def _max_parallel(config: TrainingConfig, plan: TrainingPlan,

@@ -134,7 +134,9 @@ def render_indices(root: pathlib.Path) -> dict[pathlib.Path, tuple[str, str]]:
         name, experiment.artefact,
         f'`python -m launch.sweep --experiment={name}`', experiment.cost,
         _coverage(experiment, rows), verdicts.tally(found) or 'not run'))
-    results += [(name, *verdict) for verdict in found] or [
+    link = f'[{name}](experiments/{name}/results/{TABLE})'
+    results += [(link, *verdict) for verdict in found
+                if verdict.claim.startswith(experiment.headlines)] or [
         (name, experiment.artefact, '-', '-', verdicts.NOT_RUN, 'no rows')]
   return {
       root / 'experiments' / 'README.md': ('index', tables.markdown(

@@ -148,6 +148,24 @@ _VIEWS = flags.DEFINE_integer(
 _AVERAGE = flags.DEFINE_enum(
     'average', _DEFAULTS.average, list(configuration.AVERAGES),
     'Which average of the parameters is evaluated and written.')
+_CHANNELS = flags.DEFINE_string(
+    'channels', None, 'ConvNet: channels of each convolution, as a comma list. '
+    'Default: 32, then 64, --depth in all.')
+_KERNEL_SIZE = flags.DEFINE_integer(
+    'kernel_size', _DEFAULTS.kernel_size, 'ConvNet: side of the kernels.')
+_STRIDE = flags.DEFINE_integer(
+    'stride', _DEFAULTS.stride, 'ConvNet: stride of the convolutions.')
+_POOL = flags.DEFINE_enum(
+    'pool', _DEFAULTS.pool, list(configuration.POOLS),
+    'ConvNet: after the last convolution.')
+_USE_BIAS = flags.DEFINE_bool(
+    'use_bias', _DEFAULTS.use_bias, 'ConvNet: whether its layers have biases.')
+_DOWNSAMPLE = flags.DEFINE_integer(
+    'downsample', _DEFAULTS.downsample, 'Images: average over blocks of so '
+    'many pixels squared.')
+_PIXELS = flags.DEFINE_enum(
+    'pixels', _DEFAULTS.pixels, list(configuration.PIXELS),
+    'Images: signed scales pixels to [-1, 1], unsigned to [0, 1].')
 _ALLOW_UNSOUND = flags.DEFINE_bool(
     'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
     'printed, is not private. Its summary carries epsilon_valid = false.')
@@ -171,6 +189,17 @@ def _numbers(name: str, text: str | None, kind: type) -> list[Any]:
   if len(set(values)) < len(values):
     raise ValueError(f'--{name} must not repeat a value, got {text!r}')
   return values
+
+
+def _channels() -> tuple[int, ...] | None:
+  """The field that --channels sets."""
+  if _CHANNELS.value is None:
+    return None
+  try:
+    return tuple(int(part) for part in _CHANNELS.value.split(','))
+  except ValueError:
+    raise ValueError('--channels must be integers separated by commas, got '
+                     f'{_CHANNELS.value!r}') from None
 
 
 def _delta() -> dict[str, float]:
@@ -205,7 +234,10 @@ def _configs() -> list[configuration.TrainingConfig]:
       floor=_FLOOR.value, noise_order=_NOISE_ORDER.value,
       target_quantile=_TARGET_QUANTILE.value,
       count_noise=_COUNT_NOISE.value, views=_VIEWS.value,
-      average=_AVERAGE.value, allow_unsound=_ALLOW_UNSOUND.value, **_delta())
+      average=_AVERAGE.value, allow_unsound=_ALLOW_UNSOUND.value,
+      channels=_channels(), kernel_size=_KERNEL_SIZE.value,
+      stride=_STRIDE.value, pool=_POOL.value, use_bias=_USE_BIAS.value,
+      downsample=_DOWNSAMPLE.value, pixels=_PIXELS.value, **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),

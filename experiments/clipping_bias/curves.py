@@ -1,9 +1,9 @@
 """What clipping does to the mean gradient while a network is trained.
 
-BIAS-04, thesis 003, section 5.3.4 and Figure 5.3.3. Along a run, on a probe of
-its training records: the mean gradient g, the mean of what the method takes
-of each gradient, and how far apart they are. Exact functions of private
-records: diagnostics, never to be released.
+BIAS-04 (EXP-F5.3.3), thesis 003, section 5.3.4 and Figure 5.3.3. Along a run,
+on a probe of its training records: the mean gradient g, the mean of what the
+method takes of each gradient, and how far apart they are. Exact functions of
+private records: diagnostics, never to be released.
 
 Erratum E20: the text calls g "the model update of Algorithm 8 without noise",
 which divides the gradient of each layer by the largest input norm of that
@@ -253,7 +253,6 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
                          transform_of=transform_of)
   train = jax.tree.map(lambda leaf: leaf[split.train], records)
   probe = jax.tree.map(lambda leaf: leaf[:run.probe_size], train)
-
   printed = config.method not in configuration.LIPSCHITZ_METHODS
 
   def measure(params):

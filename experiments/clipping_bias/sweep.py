@@ -22,6 +22,12 @@ import math
 ARTEFACT = ('section 5.2.4, Theorem 5.2.3, Figures 5.2.1 and 5.3.3 of thesis '
             '003: the bias of gradient clipping')
 COST = '0.3 h on 2 CPU cores'
+HEADLINES = (
+    'DP-SGD comes to rest',
+    'Theorem 5.2.3: the limit is a local optimum (clip',
+    'Figure 5.3.3, dropout, clip norm 1',
+    'dropout: bounding',
+)
 BATCHED = ('at', 'seed')
 
 CLIP_NORM = 1.0

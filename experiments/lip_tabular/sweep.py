@@ -9,8 +9,8 @@ Two kinds of settings for every data set:
          methods of the table and seven more
   grid   epsilon in {0.5, 1, 2, 4, 8} at delta = 1/n^1.1
 
-Expected on breast cancer at epsilon 1.672: dp_sgd 0.96, lip_dp_sgd 0.96,
-fix_lip_dp_sgd 0.94 (printed: 0.773, 0.798 and a cell lost in the text).
+Expected on breast cancer at epsilon 1.672: dp_sgd 0.96, lip_dp_sgd 0.97,
+fix_lip_dp_sgd 0.95 (printed: 0.773, 0.798 and a cell lost in the text).
 """
 
 import dataclasses
@@ -20,6 +20,11 @@ from experiments import papers
 
 ARTEFACT = 'Table 5.4 of thesis 003: accuracy on tabular data (EXP-T5.4)'
 COST = '0.4 h on 2 CPU cores'
+HEADLINES = (
+    'best method',
+    'Lip-DP-SGD is within',
+    'lip_dp_sgd differs',
+)
 BATCHED = ('seed', 'epsilon')
 
 METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')
@@ -74,6 +79,7 @@ SMOKE = (_expand('smoke', ('breast_cancer',), ('dp_sgd', 'lip_dp_sgd'),
          _expand('smoke', ('breast_cancer',), ('sgd',), (math.inf,), 2))
 
 TAGS = {
-    'quickstart': lambda setting: setting.dataset == 'breast_cancer',
+    'quickstart': lambda setting: (setting.dataset == 'breast_cancer' and
+                                   setting.method in METHODS + ('sgd',)),
     'table': lambda setting: setting.kind == 'table',
 }

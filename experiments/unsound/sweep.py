@@ -24,6 +24,13 @@ import math
 
 ARTEFACT = 'Algorithm 8 and Theorem 5.2.2 of thesis 003: the epsilon it has'
 COST = '0.2 h on 2 CPU cores'
+HEADLINES = (
+    'Theorem 5.2.2, n = 60000',
+    'accounting as DP-SGD (L1355): ConvNet',
+    'public code, mnist at 99.1%, batch 64',
+    'Theorem 5.2.2 under attack',
+    'the sound method',
+)
 BATCHED = ('method', 'canary', 'epsilon')
 
 PRINTED = 'lip_printed'

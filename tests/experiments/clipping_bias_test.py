@@ -1,4 +1,4 @@
-"""The bias of clipping: golden values, exact oracles, rows and verdicts."""
+"""BIAS-01..04, EXP-F5.3.3: golden values, exact oracles, rows, verdicts."""
 
 import dataclasses
 import itertools

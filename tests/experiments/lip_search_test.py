@@ -84,7 +84,7 @@ def small_search(monkeypatch):
 @pytest.mark.parametrize('num_train', [364, 640, 3539, 31256])
 def test_recipes_lie_in_the_space(method, num_train):
   """EXP-T5.2: a search starts from what there is, and never searches noise."""
-  dimensions = space.space(method, num_train=num_train, steps=(100, 200, 400))
+  dimensions = space.space(method, num_train=num_train, steps=(100, 200, 400, 800))
   names = {each.name for each in dimensions}
   assert 'noise_multiplier' not in names and 'epsilon' not in names
   recipe = dataclasses.asdict(recipes.recipe(method, num_train=num_train))
@@ -101,9 +101,12 @@ def test_every_point_is_a_configuration_that_trains(dataset):
     dimensions = space.space(method, num_train=364, steps=(20,))
     for point in search.suggest(dimensions, [], seed=0, count=16,
                                 num_initial=16):
-      configuration.resolve(configuration.TrainingConfig(
-          dataset='breast_cancer', method=method, fold=0,
-          **space.to_config(point)), num_available=364)
+      fields = space.to_config(point)
+      found = configuration.resolve(configuration.TrainingConfig(
+          dataset='breast_cancer', method=method, fold=0, **fields),
+          num_available=364)
+      assert all(getattr(found, name) == value
+                 for name, value in fields.items())
 
 
 def test_rates_are_those_of_the_optimizer():

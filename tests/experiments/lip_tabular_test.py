@@ -1,4 +1,4 @@
-"""The tabular experiment: its settings, rows, table, figure and verdicts."""
+"""EXP-T5.4: its settings, rows, table, figure and verdicts."""
 
 import dataclasses
 import math
@@ -38,7 +38,9 @@ def test_the_sweep_covers_the_table_and_the_grid():
   quick = selection.with_tag(experiment.settings, experiment.tags,
                              'quickstart')
   assert {s.epsilon for s in quick} == {0.5, 1, 2, 4, 8, 1.672, math.inf}
-  assert {s.method for s in quick} == {'sgd', *sweep.METHODS, *sweep.OTHERS}
+  assert {s.method for s in quick} == {'sgd', *sweep.METHODS}
+  assert {s.dataset for s in quick} == {'breast_cancer'}
+  assert {s.method for s in table} == {*sweep.METHODS, *sweep.OTHERS}
 
 
 def test_rows_tell_the_truth(rows):

@@ -20,6 +20,7 @@ def test_checksums_of_the_columns():
 
 
 def test_lost_cells_are_none():
+  """E27: no cell of Fix-Lip-DP-SGD is in the text, and one was the best."""
   assert all(line.fix_lip_dp_sgd is None for line in papers.TABLE_5_4)
   assert [line.dataset for line in papers.TABLE_5_4
           if line.best is None] == ['german_credit']

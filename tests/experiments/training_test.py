@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax.data import registry
+from experiments import building
 from experiments import configuration
 from experiments import recipes
 from experiments import training
@@ -19,7 +20,7 @@ _CONFIG = configuration.TrainingConfig(
 def test_resolve_fills_every_gap():
   resolved = configuration.resolve(_CONFIG, num_available=455)
   optional = {'max_batch_size', 'microbatch_size', 'split_seed', 'fold',
-              'model'}
+              'model', 'channels'}
   for field in dataclasses.fields(resolved):
     if field.name not in optional:
       assert getattr(resolved, field.name) is not None, field.name
@@ -31,9 +32,10 @@ def test_resolve_fills_every_gap():
 
 def test_recipes_fit_every_size():
   for method in configuration.METHODS:
-    for size in (1, 2, 455, 999, 2000, 50_000):
-      recipe = recipes.recipe(method, num_train=size)
-      assert 1 <= recipe.batch_size <= size
+    for size in (1, 2, 455, 999, 2000, 8000, 50_000):
+      for dataset in (None, 'android_permissions'):
+        recipe = recipes.recipe(method, num_train=size, dataset=dataset)
+        assert 1 <= recipe.batch_size <= size
 
 
 def test_runs_trained_together_equal_runs_alone():
@@ -89,6 +91,10 @@ def test_the_plan_is_announced_before_training():
     (dict(split_seed=-1), 'split_seed must be an integer >= 0'),
     (dict(fold=5), 'fold must be an integer from 0 to 4, got 5'),
     (dict(num_folds=1), 'num_folds must be an integer >= 2'),
+    (dict(pool='median'), 'pool must be one of average, max, none'),
+    (dict(pixels='grey'), 'pixels must be one of signed, unsigned'),
+    (dict(kernel_size=0), 'kernel_size must be an integer >= 1'),
+    (dict(channels=(4, -1)), 'channels must be an integer >= 1'),
 ])
 def test_bad_configurations_are_refused(change, message):
   with pytest.raises(ValueError, match=message):
@@ -124,8 +130,22 @@ def test_keys_of_published_rows_stay_what_they_were():
 
   assert key() == [1973122803, 3299492099]
   assert key(split_seed=None, fold=None, num_folds=5) == key()
-  others = [key(fold=0), key(fold=1), key(split_seed=0), key(num_folds=4)]
-  assert len({*map(tuple, others), tuple(key())}) == 5
+  assert key(channels=None, pixels='signed', downsample=1) == key()
+  others = [key(fold=0), key(fold=1), key(split_seed=0), key(num_folds=4),
+            key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False)]
+  assert len({*map(tuple, others), tuple(key())}) == 8
+
+
+def test_images_are_prepared_as_the_configuration_says():
+  dataset = registry.load('digits')
+  config = configuration.TrainingConfig(
+      dataset='digits', method='sgd', downsample=2, pixels='unsigned')
+  found = building.prepare(config, dataset)
+  assert found.image_shape == (4, 4, 1) and found.records.x.min() == 0
+  assert building.prepare(_CONFIG, _DATA) is _DATA
+  plain = building.prepare(dataclasses.replace(
+      config, downsample=1, pixels='signed'), dataset)
+  np.testing.assert_array_equal(plain.records.x, dataset.records.x)
 
 
 def test_folds_are_cut_from_the_training_part():

@@ -116,6 +116,7 @@ def test_ldp_04_is_not_refuted(audits, canary, name):
   assert 0.5 < result.area_under_curve < 0.65
 
 
+@pytest.mark.slow
 def test_without_a_canary_there_is_nothing_to_find(problem):
   absent = lambda *args, present, **kwargs: _HONEST(
       *args, present=False, **kwargs)

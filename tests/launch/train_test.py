@@ -55,8 +55,13 @@ _WORDS = {'lip_norm': _IMAGES, 'lip_k_norm': ('--noise_order=inf',),
 _OTHER_NOISE = ('lip_k_norm', 'bassily')
 
 
+_QUICK_METHODS = ('sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_adaptive')
+
+
 @pytest.mark.parametrize('method', [
-  method for method in configuration.METHODS
+  pytest.param(method, marks=() if method in _QUICK_METHODS
+               else pytest.mark.slow)
+  for method in configuration.METHODS
   if method not in ('lip_printed', *_OTHER_NOISE)])
 def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   status, out, _ = _call(f'--method={method}', '--epsilon=2', '--seed=3',
@@ -126,6 +131,7 @@ def test_what_cannot_run_is_refused_before_it_costs(words, message, tmp_path):
   assert not list(tmp_path.glob('**/summary.json'))
 
 
+@pytest.mark.slow
 def test_saved_weights_obey_the_bound(tmp_path):
   _call('--method=lip_dp_sgd', '--weight_norm=0.5', '--learning_rate=5',
         f'--output_dir={tmp_path}', *_TINY)
@@ -152,6 +158,22 @@ def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
     assert old['test_accuracy'] == new['test_accuracy']
   accuracies = {_summary(tmp_path / name)['n'] for name in found}
   assert accuracies == {100}
+
+
+@pytest.mark.slow
+def test_small_convnets_on_small_images(tmp_path):
+  words = ('--dataset=digits', '--method=layer_clipped', '--num_steps=2',
+           '--channels=2,3', '--stride=2', '--kernel_size=2', '--pool=none',
+           '--nouse_bias', '--downsample=2', '--pixels=unsigned', '--width=4',
+           '--batch_size=20', f'--output_dir={tmp_path}')
+  status, _, err = _call(*words)
+  assert status == 0, err
+  # 4 x 4 pixels, 2 x 2, then one.
+  assert _summary(tmp_path)['num_parameters'] == 4 * 2 + 8 * 3 + 3 * 4 + 40
+  before = (tmp_path / 'summary.json').read_bytes()
+  assert _call(*words)[0] == 0
+  assert (tmp_path / 'summary.json').read_bytes() == before
+  assert _call(*words, '--channels=3')[0] == 2
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path):
@@ -199,6 +221,10 @@ def test_delta_of_one_over_n_is_warned_of(tmp_path):
     ('--learning_rate=0', 'learning_rate must be a positive number'),
     ('--seed=-1', 'seed must be an integer >= 0, got -1'),
     ('--clip_norm=0', 'clip_norm must be a positive number'),
+    ('--channels=8,x', '--channels must be integers separated by commas'),
+    ('--channels=8,0', 'channels must be an integer >= 1, got 0'),
+    ('--stride=0', 'stride must be an integer >= 1, got 0'),
+    ('--downsample=2', 'downsample is of images; tables have no pixels'),
 ])
 def test_bad_input_costs_one_line_and_nothing_is_trained(word, message,
                                                          tmp_path):
