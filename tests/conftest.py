@@ -2,10 +2,32 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 
-# Two host devices, before jax starts: nothing may rely on there being one.
-os.environ['XLA_FLAGS'] = (os.environ.get('XLA_FLAGS', '') +
-                           ' --xla_force_host_platform_device_count=2')
+
+def _use_flag(name: str, value: str) -> None:
+  """Passes a flag to XLA, which aborts at one it does not know.
+
+  One that is set already is left alone: so workers get what their parent
+  found out, and `XLA_FLAGS=--xla_cpu_use_fusion_emitters=true` tests what
+  users have.
+  """
+  flags = os.environ.get('XLA_FLAGS', '')
+  if name in flags:
+    return
+  flags = f'{flags} --{name}={value}'.strip()
+  if not subprocess.run([sys.executable, '-c', 'import jax; jax.devices()'],
+                        env={**os.environ, 'XLA_FLAGS': flags},
+                        capture_output=True).returncode:
+    os.environ['XLA_FLAGS'] = flags
+
+
+# Before jax starts. Two host devices: nothing may rely on there being one.
+# The older kernels of XLA on CPU take a third less time to compile, which is
+# what most tests spend theirs on.
+_use_flag('xla_force_host_platform_device_count', '2')
+_use_flag('xla_cpu_use_fusion_emitters', 'false')
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
