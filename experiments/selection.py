@@ -44,6 +44,12 @@ def setting_id(name: str, setting: Setting) -> str:
   return f'{name}/{",".join(pairs)}'
 
 
+def named(name: str, setting: Setting, rows: Iterable[Any]) -> list[Any]:
+  """Returns the rows of a setting with its experiment and its id."""
+  id_ = setting_id(name, setting)
+  return [dataclasses.replace(row, experiment=name, id=id_) for row in rows]
+
+
 def check(name: str, settings: Sequence[Setting],
           batched: Sequence[str]) -> tuple[Setting, ...]:
   """Returns the settings of a sweep, once they are known to be usable."""

@@ -27,6 +27,17 @@ class Summary(NamedTuple):
   count: int
 
 
+class Cost(NamedTuple):
+  """What runs with the same columns cost.
+
+  Attributes:
+    epsilon: the largest that one of them spent.
+    seconds: of one, on average.
+  """
+  epsilon: float
+  seconds: float
+
+
 class SignedRank(NamedTuple):
   """Wilcoxon's signed-rank test, two-sided and exact.
 
@@ -89,6 +100,25 @@ def over_seeds(rows: Iterable[records.Row], keys: Sequence[str], *,
   """Returns the summary of a metric for each combination of columns."""
   groups = group(rows, keys, metric=metric)
   return {key: summarise(values.values()) for key, values in groups.items()}
+
+
+def costs(rows: Iterable[records.Row], keys: Sequence[str], *,
+          metric: str) -> dict[Key, Cost]:
+  """Returns the cost for each combination of columns.
+
+  Args:
+    rows: of any metrics.
+    keys: names of the columns.
+    metric: one that each run has one row of.
+  """
+  found: dict[Key, list[records.Row]] = {}
+  for row in rows:
+    if row.metric == metric:
+      key = tuple(getattr(row, name) for name in keys)
+      found.setdefault(key, []).append(row)
+  return {key: Cost(max(row.epsilon for row in runs),
+                    float(np.mean([row.wall_s for row in runs])))
+          for key, runs in found.items()}
 
 
 def differences(first: Mapping[int, float],

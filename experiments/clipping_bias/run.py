@@ -9,6 +9,7 @@ import numpy as np
 
 from dpjax.report import records
 from experiments import papers
+from experiments import rows
 from experiments.clipping_bias import batch_maximum
 from experiments.clipping_bias import constraint
 from experiments.clipping_bias import curves
@@ -36,18 +37,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
                'batches': _batches}[first.kind]
     for done, setting in enumerate(settings):
       progress(done / len(settings), first.kind)
-      yield setting, [_exact_row(setting, metric, value)
-                      for metric, value in metrics(setting).items()]
-
-
-def _exact_row(setting: sweep.Setting, metric: str,
-               value: float) -> records.Row:
-  """Of a public example: there are no private records and nothing to spend."""
-  return records.Row(
-      seed=setting.seed, metric=metric, value=float(value), n=0,
-      epsilon_requested=0.0, epsilon=0.0, epsilon_valid=True, delta=0.0,
-      adjacency='add_or_remove_one', accountant='-', method=setting.method,
-      dataset=setting.dataset)
+      yield setting, rows.exact(setting, metrics(setting))
 
 
 def _zero(setting: sweep.Setting) -> dict[str, float]:
@@ -170,16 +160,16 @@ def _curve_rows(setting: sweep.Setting, found: curves.Curves,
         adjacency=found.plan.adjacency.value, accountant='pld',
         method=setting.method, dataset=setting.dataset)
 
-  rows = []
+  lines = []
   for metric, values in found.measures._asdict().items():
     at_step = values[:, step // length.every].astype(np.float64)
     if np.isnan(at_step).any():
       continue
-    rows.append(row(metric, at_step.mean(), math.inf))
+    lines.append(row(metric, at_step.mean(), math.inf))
     if metric in ('clipped_norm', 'error_norm'):
       error = at_step.std(ddof=1) / len(at_step)**0.5
-      rows.append(row(f'{metric}_se', error, math.inf))
+      lines.append(row(f'{metric}_se', error, math.inf))
   if step == length.num_steps:
-    rows.append(row('test_accuracy', found.test_accuracy.mean(),
-                    found.epsilon))
-  return rows
+    lines.append(row('test_accuracy', found.test_accuracy.mean(),
+                     found.epsilon))
+  return lines

@@ -10,6 +10,7 @@ from dpjax.data import registry
 from dpjax.report import records
 from experiments import configuration
 from experiments import recipes
+from experiments import rows
 from experiments import training
 from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws
@@ -29,18 +30,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     return
   metrics = {'bounds': _bounds, 'noise': _noise}[settings[0].kind]
   for setting in settings:
-    yield setting, [_exact_row(setting, metric, value)
-                    for metric, value in metrics(setting).items()]
-
-
-def _exact_row(setting: sweep.Setting, metric: str,
-               value: float) -> records.Row:
-  """Of a network alone: there are no records and nothing to spend."""
-  return records.Row(
-      seed=setting.seed, metric=metric, value=float(value), n=0,
-      epsilon_requested=0.0, epsilon=0.0, epsilon_valid=True, delta=0.0,
-      adjacency='add_or_remove_one', accountant='-', method=setting.method,
-      dataset=setting.dataset)
+    yield setting, rows.exact(setting, metrics(setting))
 
 
 def _network(setting: sweep.Setting) -> laws.Bounds:
@@ -106,29 +96,16 @@ def _trained(settings: Sequence[sweep.Setting], data_dir: str | None,
 def _rows(setting: sweep.Setting, result: training.TrainingResult,
           diagnosis: diagnostics.Diagnostics | None) -> list[records.Row]:
   """The accuracy at what training cost; diagnostics of records cost all."""
-  private = diagnosis is not None
-
-  def row(metric, value, epsilon):
-    return records.Row(
-        seed=setting.seed, metric=metric, value=float(value),
-        n=result.num_train, epsilon_requested=setting.epsilon,
-        epsilon=epsilon, epsilon_valid=True,
-        delta=result.config.delta if private else 0.0,
-        adjacency=result.config.adjacency,
-        accountant=result.config.accountant, method=setting.method,
-        dataset=setting.dataset, wall_s=result.train_seconds)
-
-  rows = [row('test_accuracy', result.test_accuracy, result.epsilon)]
-  if not private:
-    return rows
+  accuracy = rows.trained(setting, result,
+                          {'test_accuracy': result.test_accuracy})
+  if diagnosis is None:
+    return accuracy
   bounds, realised = diagnosis.sensitivities, diagnosis.realised
-  released = dict(
+  released = rows.trained(setting, result, dict(
       noise_multiplier=result.plan.noise_multiplier, num_layers=len(bounds),
       sensitivity_first=bounds[0], sensitivity_last=bounds[-1],
-      noise_norm=diagnosis.noise_norm)
-  kept = dict(realised_first=realised[0], realised_last=realised[-1],
-              realised_largest=max(realised))
-  rows += [row(metric, value, result.epsilon)
-           for metric, value in released.items()]
-  return rows + [row(metric, value, math.inf)
-                 for metric, value in kept.items()]
+      noise_norm=diagnosis.noise_norm))
+  kept = rows.trained(setting, result, dict(
+      realised_first=realised[0], realised_last=realised[-1],
+      realised_largest=max(realised)), epsilon=math.inf)
+  return accuracy + released + kept

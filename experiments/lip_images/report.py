@@ -46,12 +46,7 @@ def _lines(profile: str, rows: Sequence[records.Row]) -> list[tuple]:
   by_metric = {
       metric: summary.over_seeds(rows, keys, metric=metric)
       for metric in ('test_accuracy', 'noise_multiplier', 'num_parameters')}
-  spent, seconds = {}, {}
-  for row in rows:
-    key = tuple(getattr(row, name) for name in keys)
-    spent[key] = max(row.epsilon, spent.get(key, 0.0))
-    if row.metric == 'test_accuracy':
-      seconds.setdefault(key, []).append(row.wall_s)
+  costs = summary.costs(rows, keys, metric='test_accuracy')
   lines = []
   for key in sorted(by_metric['test_accuracy'], key=_order):
     dataset, method, requested, delta, n = key
@@ -61,9 +56,9 @@ def _lines(profile: str, rows: Sequence[records.Row]) -> list[tuple]:
         profile, dataset, method, f'{size:.0f}', n, accuracy.count,
         tables.number(accuracy.median, digits=4),
         tables.number(accuracy.standard_error, digits=4), f'{requested:g}',
-        f'{spent[key]:.4g}', f'{delta:.3g}' if delta else '-',
+        f'{costs[key].epsilon:.4g}', f'{delta:.3g}' if delta else '-',
         f'{by_metric["noise_multiplier"][key].mean:.4g}',
-        f'{sum(seconds[key]) / len(seconds[key]):.1f}'))
+        f'{costs[key].seconds:.1f}'))
   return lines
 
 

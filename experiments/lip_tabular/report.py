@@ -22,21 +22,16 @@ def table(rows: Sequence[records.Row]) -> str:
   """One line for each data set, method and budget."""
   accuracy = summary.over_seeds(rows, _KEYS, metric='test_accuracy')
   noise = summary.over_seeds(rows, _KEYS, metric='noise_multiplier')
-  spent, seconds = {}, {}
-  for row in rows:
-    key = tuple(getattr(row, name) for name in _KEYS)
-    spent[key] = max(row.epsilon, spent.get(key, 0.0))
-    if row.metric == 'test_accuracy':
-      seconds.setdefault(key, []).append(row.wall_s)
+  costs = summary.costs(rows, _KEYS, metric='test_accuracy')
   lines = []
   for key in sorted(accuracy, key=_order):
     dataset, method, requested, delta, n = key
     lines.append((
         dataset, method, n, accuracy[key].count,
         tables.cell(accuracy[key], digits=4), f'{requested:g}',
-        f'{spent[key]:.4g}', f'{delta:.3g}' if delta else '-',
+        f'{costs[key].epsilon:.4g}', f'{delta:.3g}' if delta else '-',
         f'{noise[key].mean:.4g}',
-        f'{sum(seconds[key]) / len(seconds[key]):.2f}'))
+        f'{costs[key].seconds:.2f}'))
   return ('Test accuracy on the held-out fifth, mean +- standard error over '
           'seeds; epsilon is that of the event that ran, add-or-remove-one, '
           'PLD; seconds of training for one run.\n\n' + tables.markdown(

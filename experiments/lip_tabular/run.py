@@ -6,6 +6,7 @@ import math
 from dpjax.report import records
 from experiments import papers
 from experiments import configuration
+from experiments import rows
 from experiments import training
 from experiments.lip_tabular import sweep
 
@@ -21,7 +22,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
       on_progress=lambda done, total: progress(done / total,
                                                settings[0].method))
   for setting, result in zip(settings, results, strict=True):
-    yield setting, _rows(setting, result)
+    yield setting, rows.of_training(setting, result)
 
 
 def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
@@ -33,25 +34,3 @@ def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
       epsilon=setting.epsilon if private else 1.0,
       delta=printed.delta if setting.kind == 'table' else None,
       num_steps=_SMOKE_STEPS if setting.kind == 'smoke' else None)
-
-
-def _rows(setting: sweep.Setting,
-          result: training.TrainingResult) -> list[records.Row]:
-  """Accuracy, the noise and what a step cost."""
-  private = result.plan.noise_multiplier is not None
-  metrics = {
-      'test_accuracy': result.test_accuracy,
-      'noise_multiplier': result.plan.noise_multiplier or 0.0,
-      'step_microseconds': 1e6 * result.train_seconds / result.plan.num_steps,
-  }
-  return [
-      records.Row(
-          seed=setting.seed, metric=metric, value=value, n=result.num_train,
-          epsilon_requested=setting.epsilon, epsilon=result.epsilon,
-          epsilon_valid=True,
-          delta=result.config.delta if private else 0.0,
-          adjacency=result.config.adjacency,
-          accountant=result.config.accountant, method=setting.method,
-          dataset=setting.dataset, wall_s=result.train_seconds)
-      for metric, value in metrics.items()
-  ]

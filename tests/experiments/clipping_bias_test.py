@@ -1,6 +1,5 @@
 """BIAS-01..04, EXP-F5.3.3: golden values, exact oracles, rows, verdicts."""
 
-import dataclasses
 import itertools
 import math
 
@@ -164,22 +163,10 @@ def test_sampling_agrees_with_the_integral():
   assert abs(norm - 0.7790835) < 4.9 * error < 0.016
 
 
-def _complete(results):
-  return [
-      dataclasses.replace(
-          row, experiment='clipping_bias',
-          id=selection.setting_id('clipping_bias', setting))
-      for setting, rows in results for row in rows]
-
-
 @pytest.fixture(scope='module')
-def rows():
-  """Rows of the smoke sweep, as the engine would complete them."""
-  found = []
-  with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
-    for group in selection.groups(sweep.SMOKE, sweep.BATCHED):
-      found += _complete(run.run(group, None, lambda *_: None))
-  return records.sort(found)
+def rows(smoke_rows):
+  # optax.adam is not strict.
+  return smoke_rows('clipping_bias', promotion='standard')
 
 
 @pytest.fixture(scope='module')
@@ -235,7 +222,9 @@ def test_grid_records_have_the_exact_shares():
 def field_rows():
   """Rows of the whole field of the sweep."""
   settings = [s for s in sweep.SETTINGS if s.kind == 'field']
-  return _complete(run.run(settings, None, lambda *_: None))
+  return [row
+          for setting, lines in run.run(settings, None, lambda *_: None)
+          for row in selection.named('clipping_bias', setting, lines)]
 
 
 def test_bias_02_zero_crossings_of_the_field(field_rows):

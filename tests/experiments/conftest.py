@@ -1,10 +1,13 @@
-"""The toy experiment, registered beside the real ones."""
+"""The toy experiment beside the real ones, and rows of these."""
 
 import pathlib
 
+import jax
 import pytest
 
+from dpjax.report import records
 from experiments import registry
+from experiments import selection
 
 
 @pytest.fixture
@@ -13,6 +16,23 @@ def toy(monkeypatch):
   monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parent))
   monkeypatch.setitem(registry.EXPERIMENTS, 'toy', 'toy')
   return registry.load('toy')
+
+
+@pytest.fixture(scope='session')
+def smoke_rows():
+  """Returns a function: rows of a smoke sweep, named as the engine does."""
+
+  def run(name, keep=lambda setting: True, promotion='strict'):
+    experiment = registry.load(name)
+    settings = [setting for setting in experiment.smoke if keep(setting)]
+    found = []
+    with jax.numpy_dtype_promotion(promotion):
+      for group in selection.groups(settings, experiment.batched):
+        for setting, rows in experiment.run(group, None, lambda *_: None):
+          found += selection.named(name, setting, rows)
+    return records.sort(found)
+
+  return run
 
 
 # Their smoke sweeps train half a dozen programs; tables and verdicts of the

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import jax
 import pytest
 
 from dpjax.report import records
@@ -20,18 +19,9 @@ from experiments.lip_images import sweep
 
 
 @pytest.fixture(scope='module')
-def rows():
-  """Rows of the smoke sweep, as the engine would complete them."""
-  found = []
-  with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
-    for group in selection.groups(sweep.SMOKE, sweep.BATCHED):
-      for setting, lines in run.run(group, None, lambda *_: None):
-        found += [
-            dataclasses.replace(
-                line, experiment='lip_images',
-                id=selection.setting_id('lip_images', setting))
-            for line in lines]
-  return records.sort(found)
+def rows(smoke_rows):
+  # optax.adam is not strict.
+  return smoke_rows('lip_images', promotion='standard')
 
 
 def _tagged(tag):

@@ -17,20 +17,10 @@ from experiments.lip_runtime import sweep
 from experiments.lip_runtime import timing
 
 
-def _completed(setting, lines):
-  return [dataclasses.replace(line, experiment='lip_runtime', device='cpu',
-                              id=selection.setting_id('lip_runtime', setting))
-          for line in lines]
-
-
 @pytest.fixture(scope='module')
-def rows():
-  """Rows of the smoke sweep, as the engine would complete them."""
-  found = []
-  for group in selection.groups(sweep.SMOKE, sweep.BATCHED):
-    for setting, lines in run.run(group, None, lambda *_: None):
-      found += _completed(setting, lines)
-  return records.sort(found)
+def rows(smoke_rows):
+  return [dataclasses.replace(row, device='cpu')
+          for row in smoke_rows('lip_runtime')]
 
 
 def test_rows_say_how_they_were_timed(rows):
@@ -166,11 +156,11 @@ def _made_up(ratios):
                               batch_size=size)
       metrics = dict(ratio_to_sgd=ratio, epoch_seconds=ratio, epochs_timed=6.0,
                      compile_seconds=1.0, megabytes=1.0, synthetic=1.0)
-      found += _completed(setting, [records.Row(
+      found += selection.named('lip_runtime', setting, [records.Row(
           seed=0, metric=metric, value=value, n=0, epsilon_requested=0.0,
           epsilon=0.0, epsilon_valid=True, delta=0.0,
           adjacency='add_or_remove_one', accountant='-', method=method,
-          dataset='mnist') for metric, value in metrics.items()])
+          device='cpu', dataset='mnist') for metric, value in metrics.items()])
   return found
 
 

@@ -49,9 +49,8 @@ def smoke():
     with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
       found = list(run.run(sweep.SMOKE, None, lambda *_: None))
   return records.sort(
-      dataclasses.replace(line, experiment='lip_search',
-                          id=selection.setting_id('lip_search', setting))
-      for setting, lines in found for line in lines), ran
+      row for setting, lines in found
+      for row in selection.named('lip_search', setting, lines)), ran
 
 
 @pytest.fixture(scope='module')

@@ -12,23 +12,12 @@ from experiments import registry
 from experiments import selection
 from experiments.lip_tabular import claims
 from experiments.lip_tabular import report
-from experiments.lip_tabular import run
 from experiments.lip_tabular import sweep
 
 
 @pytest.fixture(scope='module')
-def rows():
-  """Rows of the smoke sweep, as the engine would complete them."""
-  found = []
-  for group in selection.groups(sweep.SMOKE, sweep.BATCHED):
-    for setting, lines in run.run(group, None, lambda *_: None):
-      found += [
-          dataclasses.replace(
-              line, experiment='lip_tabular',
-              id=selection.setting_id('lip_tabular', setting))
-          for line in lines
-      ]
-  return records.sort(found)
+def rows(smoke_rows):
+  return smoke_rows('lip_tabular')
 
 
 def test_the_sweep_covers_the_table_and_the_grid():

@@ -4,7 +4,6 @@ Each erratum has a test in which the printed claim fails and the corrected one
 holds (E1, E2, E3, E4, E5, E6, E7, E11, E12, E17).
 """
 
-import dataclasses
 import math
 
 import jax
@@ -16,7 +15,6 @@ from dpjax.audit import mixtures
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import papers
 from experiments import registry
@@ -308,20 +306,10 @@ def test_the_sweep_is_whole():
 
 
 @pytest.fixture(scope='module')
-def rows():
-  """Rows of the exact part of the smoke sweep, as the engine completes them."""
-  found = []
-  settings = [s for s in sweep.SMOKE if s.kind not in ('audit', 'training')]
-  for group in selection.groups(settings, sweep.BATCHED):
-    for setting, lines in run.run(group, None, lambda *_: None):
-      found += [_complete(setting, line) for line in lines]
-  return records.sort(found)
-
-
-def _complete(setting, row):
-  return dataclasses.replace(
-      row, experiment='unsound',
-      id=selection.setting_id('unsound', setting))
+def rows(smoke_rows):
+  """Rows of the exact part."""
+  return smoke_rows('unsound',
+                    lambda s: s.kind not in ('audit', 'training'))
 
 
 def test_rows_of_the_printed_algorithm_are_marked(rows):
@@ -355,8 +343,8 @@ def _audit_rows(method, bound, epsilon=1.0):
   metrics = dict(epsilon_claimed=epsilon, epsilon_lower_sum=0.5 * bound,
                  epsilon_lower_likelihood=bound, auc_sum=0.6,
                  auc_likelihood=0.7, largest_lower=8.6)
-  return [_complete(setting, row) for row in run._rows(
-      setting, metrics, n=1000, delta=1e-5)]
+  return selection.named('unsound', setting, run._rows(
+      setting, metrics, n=1000, delta=1e-5))
 
 
 @pytest.mark.parametrize('method, bound, expected', [

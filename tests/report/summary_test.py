@@ -51,6 +51,14 @@ def test_groups_by_columns_and_seed(make_row):
       ('a',): .5, ('b',): 10.5}
 
 
+def test_costs_are_the_worst_epsilon_and_the_mean_time(make_row):
+  rows = [make_row(seed=seed, epsilon=epsilon, wall_s=seconds)
+          for seed, epsilon, seconds in ((0, .9, 1.), (1, .95, 4.))]
+  rows.append(make_row(metric='loss', epsilon=math.inf, wall_s=99.))
+  assert summary.costs(rows, ('dataset',), metric='accuracy') == {
+      ('adult',): summary.Cost(epsilon=.95, seconds=2.5)}
+
+
 def test_a_mean_over_different_settings_is_refused(make_row):
   rows = [make_row(method='a'), make_row(method='b')]
   with pytest.raises(ValueError, match='seed 0 of accuracy is there twice'):
