@@ -175,35 +175,6 @@ def test_a_torus_of_the_size_of_the_image_is_no_bound(operator_matrix):
     convolution.exact_upper_bound(kernel, shape))
 
 
-def test_torus_is_the_least_without_a_seam():
-  """No smaller torus of any geometry keeps outputs from wrapped inputs."""
-  rng = np.random.default_rng(0)
-  for _ in range(300):
-    size, taps, stride, before, after = rng.integers((1, 1, 1, 0, 0),
-                                                     (9, 6, 4, 5, 5))
-    if taps > size + before + after:
-      continue
-    shape = ConvShape((1, int(size)), (1, int(stride)),
-                      ((0, 0), (int(before), int(after))))
-    blocks = -(-taps // stride)
-    outputs = (size + before + after - taps) // stride + 1
-    held = {(before + pixel) // stride for pixel in range(size)}
-    held &= set(range(outputs + blocks - 1))
-    reads = {m: {b for b in range(m, m + blocks)} for m in range(outputs)
-             if held & set(range(m, m + blocks))}
-
-    def seamless(side, held=held, reads=reads):
-      """Each kept output reads on the torus what it reads on the line."""
-      apart = len({m % side for m in reads}) == len(reads)
-      return apart and len({b % side for b in held}) == len(held) and all(
-        {b for b in held if b % side in {r % side for r in read}}
-        == held & read for read in reads.values())
-
-    side = convolution.torus_size((1, int(taps)), shape)[1]
-    assert seamless(side)
-    assert side == blocks or not seamless(side - 1)
-
-
 def test_reshaped_kernel_alone_is_no_bound():
   """Erratum E7 (ii): .606 of the norm for 32 to 64 channels, and E7 (iv)."""
   kernel = np.random.default_rng(1).normal(size=(3, 3, 32, 64))
@@ -215,65 +186,6 @@ def test_reshaped_kernel_alone_is_no_bound():
   assert 3 * reshaped / torus == pytest.approx(1.82, abs=0.005)
   found = _upper(kernel[None], shape, num_iterations=4)[0]
   assert 1 <= found / torus <= 1.0077
-
-
-@pytest.mark.parametrize('taps, stride, published, root', [
-  (3, 1, 2.670, 3), (5, 1, 4.018, 5), (3, 2, 1.340, 2), (5, 2, 2.014, 3)])
-def test_patches(taps, stride, published, root):
-  """Erratum E7 (iii): sqrt(multiplicity) ||x|| bounds the kernel's Jacobian."""
-  shape = ConvShape((10, 10), (stride, stride))
-  image = jnp.ones([1, 10, 10, 1])
-  jacobian = jax.jacobian(lambda k: convolution.convolve(image, k, shape))(
-    jnp.zeros([taps, taps, 1, 1]))
-  norm = _svd(np.float64(jacobian).reshape((-1, taps**2))) / 10
-  assert norm == pytest.approx(published, abs=1e-3)
-  assert convolution.multiplicity((taps, taps), (stride, stride)) == root**2
-  assert norm <= root
-
-
-def test_multiplicity_is_attained_with_circular_padding():
-  shape = ConvShape((6, 6), padding='circular')
-  jacobian = jax.jacobian(lambda k: convolution.convolve(
-    jnp.ones([1, 6, 6, 1]), k, shape))(jnp.zeros([3, 3, 1, 1]))
-  assert _svd(np.float64(jacobian).reshape((-1, 9))) == pytest.approx(3 * 6)
-
-
-# The coarse grid.
-
-
-@pytest.mark.parametrize('taps, side', [(2, 3), (2, 5), (3, 6), (3, 10)])
-def test_grid_factor_is_attained(taps, side):
-  """A difference whose peak lies half way between two frequencies."""
-  kernel = np.zeros((1, taps, 1, 1), np.float32)
-  kernel[0, 0], kernel[0, -1] = 1, -1
-  shape = ConvShape((1, 200))
-  sampled = np.abs(np.fft.fft(kernel.ravel(), side)).max()
-  factor = np.cos(np.pi * (taps - 1) / (2 * side))
-  assert sampled == pytest.approx(2 * factor)
-  assert _upper(kernel[None], shape, grid=side)[0] == pytest.approx(2, rel=1e-5)
-
-
-def test_grid_is_a_bound_on_every_torus():
-  rng = np.random.default_rng(0)
-  shape = ConvShape((64, 64))
-  for taps, grid in (((3, 3), 3), ((3, 3), 8), ((4, 4), 4), ((5, 2), 8)):
-    kernels = np.float32(rng.normal(size=(20,) + taps + (2, 2)))
-    fine = np.fft.fft2(np.float64(kernels), (48, 48), axes=(1, 2))
-    largest = _svd(fine).max((1, 2))
-    ratio = _upper(kernels, shape, grid=grid) / largest
-    worst = np.prod([1 / np.cos(np.pi * (k - 1) / 2 / grid) for k in taps])
-    assert ratio.min() >= 1 and ratio.max() <= worst * (1 + 1e-3)
-
-
-def test_fault_grid_without_its_factor():
-  kernels = np.float32(np.random.default_rng(0).normal(size=(40, 3, 3, 2, 2)))
-  shape = ConvShape((64, 64))
-  factor = np.cos(np.pi / 8)**2
-  assert np.min(_upper(kernels, shape, grid=8) * factor
-                / _exact(kernels, shape)) < 0.99
-
-
-# Between certifications.
 
 
 def test_drift_is_covered():
@@ -323,9 +235,6 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
   assert 1 < exact / float(bound) < 1 + 1e-5
 
 
-# Power iteration.
-
-
 @pytest.mark.parametrize('kernel_shape, shape', [
   ((3, 3, 2, 3), ConvShape((8, 8))),
   ((4, 3, 2, 2), ConvShape((8, 9), (2, 3))),
@@ -357,9 +266,6 @@ def test_adjoint():
     back, = jax.linear_transpose(apply, x)(y)
     assert float(jnp.sum(apply(x) * y)) == pytest.approx(
       float(jnp.sum(x * back)), rel=1e-4)
-
-
-# Edges.
 
 
 def test_zero_and_not_finite():
@@ -395,9 +301,6 @@ def test_refuses_kernels_and_grids_that_are_none():
   with pytest.raises(ValueError, match='grid must be an integer >= 3'):
     convolution.fourier_upper_bound(jnp.ones([3, 3, 1, 1]), ConvShape((8, 8)),
                                     grid=2)
-
-
-# Planted faults.
 
 
 @pytest.mark.parametrize('fault', ['image', 'no_phases', 'half'])

@@ -30,9 +30,6 @@ def _induced(matrices, orders):
     jnp.asarray(matrices)))
 
 
-# Vectors.
-
-
 def test_vector_norms_are_numpys_and_norms():
   """NORM-01: values and axioms."""
   rng = np.random.default_rng(0)
@@ -57,9 +54,6 @@ def test_other_orders_are_refused(order):
     induced.vector_norm(jnp.ones(3), order)
   with pytest.raises(ValueError, match='p must be 1, 2 or inf'):
     induced.induced_norm(jnp.ones([2, 2]), order, 2)
-
-
-# Matrices.
 
 
 def _extreme_points(order, size):
@@ -152,9 +146,6 @@ def test_not_finite_has_no_norm():
     assert induced.induced_norm(jnp.zeros([3, 2]), *orders) == 0
 
 
-# Layers.
-
-
 def test_dense_norm_is_of_the_map_that_layers_compute():
   """x W: the sums run along the other axis than for A x."""
   kernel = jnp.asarray([[1., -2., 3.], [0., 5., 1.]])
@@ -227,9 +218,6 @@ def test_conv_parameter_factors(operator_matrix, shape):
     assert induced.sign_enumeration(jacobian) <= factor(1) * size
 
 
-# Losses.
-
-
 @pytest.mark.parametrize('order', induced.ORDERS)
 def test_dual_constant_of_the_cross_entropy(order):
   rng = np.random.default_rng(0)
@@ -256,9 +244,6 @@ def test_dual_constants_of_the_hinge(classes, l2, l1):
     sizes = [np.linalg.norm([-active] + [1] * active, DUAL[order]) / classes
              for active in range(classes)]
     assert max(sizes) == pytest.approx(found[order])
-
-
-# Chains.
 
 
 def _random_nets(count, seed):
@@ -324,84 +309,3 @@ def test_induced_norm_of_a_gradient_is_its_l2_norm():
   for last in (2, math.inf):
     assert float(induced.induced_norm(jnp.asarray(row, jnp.float32), 2, last)
                  ) == pytest.approx(size, rel=1e-5)
-
-
-def _chain(weights, inputs, orders=induced.ORDERS, norm=induced.dense_norm):
-  return induced.chain_bounds(
-    {p: [norm(w, p) for w in weights] for p in orders},
-    {p: induced.cross_entropy_dual_norm(p) for p in orders},
-    {p: [induced.dense_parameter_factor(w.shape[1], p) * size
-         for w, size in zip(weights, inputs, strict=True)] for p in orders})
-
-
-def _deep_gradients(x, weights):
-  """Norms of each layer's gradient, and of each layer's input."""
-  inputs = [x]
-  for kernel in weights[:-1]:
-    inputs.append(jnp.tanh(inputs[-1] @ kernel))
-
-  def loss(weights):
-    hidden = x
-    for kernel in weights[:-1]:
-      hidden = jnp.tanh(hidden @ kernel)
-    return -jax.nn.log_softmax(hidden @ weights[-1])[0]
-
-  gradients = jax.grad(loss)(weights)
-  return ([jnp.linalg.norm(g) for g in gradients],
-          [jnp.linalg.norm(i) for i in inputs])
-
-
-def test_chain_bounds_deep_networks():
-  """Each order alone, and the least of them, which no order always is."""
-  rng = np.random.default_rng(0)
-  widths = (6, 9, 5, 3)
-  winners = set()
-
-  @jax.jit
-  def compare(x, weights):
-    found, inputs = _deep_gradients(x, weights)
-    single = [jnp.stack(_chain(weights, inputs, (p,))) for p in induced.ORDERS]
-    return (jnp.stack(found), jnp.stack(single),
-            jnp.stack(_chain(weights, inputs)))
-
-  for kind in range(40):
-    weights = [rng.normal(size=shape) for shape in itertools.pairwise(widths)]
-    if kind % 4 == 1:
-      weights = [w * (rng.random(w.shape[0]) < 0.2)[:, None] for w in weights]
-    elif kind % 4 == 2:
-      weights = [np.eye(*w.shape) * 2 for w in weights]
-    elif kind % 4 == 3:
-      weights = [w * (np.arange(w.shape[1]) == 0) for w in weights]
-    found, single, least = compare(
-      np.float32(rng.normal(size=6)), [np.float32(w) for w in weights])
-    assert np.all(found <= single.min(0) * (1 + 1e-6))
-    np.testing.assert_allclose(least, single.min(0), rtol=1e-6)
-    winners.add(int(np.argmin(single[:, 0])))
-  assert winners >= {1, 2}
-
-
-def test_chain_excludes_the_layer_itself():
-  """Errata E3: the product is over the layers strictly after."""
-  bounds = induced.chain_bounds({2: [jnp.float32(0.1), jnp.float32(5.)]},
-                                {2: 2.}, {2: [3., 1.]})
-  assert [float(b) for b in bounds] == pytest.approx([30., 2.])
-
-
-def test_fault_kernels_the_wrong_way_round():
-  """Norms of W for those of W^T: a column of tens is taken for a row."""
-  weights = [jnp.eye(6), jnp.zeros([6, 3]).at[:, 1].set(10.)]
-  found, inputs = _deep_gradients(jnp.full([6], 0.1), weights)
-  wrong = lambda w, p: induced.induced_norm(w, p, p)
-  assert found[0] <= _chain(weights, inputs)[0]
-  assert found[0] > 1.1 * _chain(weights, inputs, (math.inf,), wrong)[0]
-
-
-def test_chain_with_nothing_in_it():
-  with pytest.raises(ValueError, match='at least one of the orders'):
-    induced.chain_bounds({}, {}, {})
-  with pytest.raises(ValueError, match='p must be 1, 2 or inf'):
-    induced.chain_bounds({3: []}, {3: 1.}, {3: []})
-  bound, = induced.chain_bounds({2: [jnp.float32(np.nan)], 1: [jnp.float32(1)]},
-                                {2: 1., 1: 1.},
-                                {2: [jnp.float32(np.nan)], 1: [1.]})
-  assert np.isnan(bound)

@@ -1,0 +1,142 @@
+"""What the accountant refuses rather than guess."""
+
+import math
+
+import pytest
+from dp_accounting import dp_event as dp_events
+
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+
+ADD = Adjacency.ADD_OR_REMOVE_ONE
+REPLACE = Adjacency.REPLACE_ONE
+INTERVAL = 1e-4  # The grid on which the PLD accountant rounds losses up.
+
+
+def poisson(q, z, steps):
+  return accounting.poisson_gaussian_event(
+      sampling_prob=q, noise_multiplier=z, num_steps=steps)
+
+
+def spend(event, adjacency=ADD, accountant='pld', delta=1e-5):
+  return accounting.epsilon(event, delta=delta, adjacency=adjacency,
+                            accountant=accountant)
+
+
+def random_response(noise_parameter=.5, num_buckets=2):
+  return dp_events.RandomizedResponseDpEvent(noise_parameter, num_buckets)
+
+
+ACCEPTED = {
+  'gaussian': dp_events.GaussianDpEvent(6.),
+  'laplace': dp_events.LaplaceDpEvent(4.),
+  'discrete_laplace': dp_events.DiscreteLaplaceDpEvent(.2, 1),
+  'mixture_of_gaussians': dp_events.MixtureOfGaussiansDpEvent(
+      150., [0., 1.], [.5, .5]),
+  'poisson_gaussian': dp_events.PoissonSampledDpEvent(
+      .1, dp_events.GaussianDpEvent(3.)),
+  'poisson_laplace': dp_events.PoissonSampledDpEvent(
+      .1, dp_events.LaplaceDpEvent(2.)),
+  'randomized_response': random_response(),
+  'truncated': dp_events.TruncatedSubsampledGaussianDpEvent(
+      10, .2, 5, 12.),
+  'zcdp': dp_events.ZCDpEvent(.01),
+  'without_replacement': dp_events.SampledWithoutReplacementDpEvent(
+      50, 5, dp_events.GaussianDpEvent(4.)),
+  'with_replacement': dp_events.SampledWithReplacementDpEvent(
+      100, 10, dp_events.GaussianDpEvent(2.)),
+}
+# What each accountant covers under each adjacency; all else must be refused.
+COVERED = {
+  ('pld', ADD): {'gaussian', 'laplace', 'discrete_laplace', 'truncated',
+                 'mixture_of_gaussians', 'poisson_gaussian',
+                 'poisson_laplace'},
+  ('pld', REPLACE): {'gaussian', 'laplace', 'poisson_gaussian',
+                     'randomized_response', 'truncated'},
+  ('rdp', ADD): {'gaussian', 'laplace', 'poisson_gaussian', 'zcdp'},
+  ('rdp', REPLACE): {'gaussian', 'laplace', 'randomized_response', 'zcdp',
+                     'without_replacement'},
+}
+
+
+@pytest.mark.parametrize('name', ACCEPTED)
+@pytest.mark.parametrize('accountant, adjacency', COVERED)
+def test_repetition_counts_or_the_event_is_refused(name, accountant,
+                                                   adjacency):
+  event = ACCEPTED[name]
+  if name not in COVERED[accountant, adjacency]:
+    with pytest.raises(ValueError) as error:
+      spend(event, adjacency, accountant)
+    assert str(error.value).startswith(
+        f'the {accountant} accountant does not cover {type(event).__name__}')
+    assert '\n' not in str(error.value)
+    return
+  repeated = spend(dp_events.SelfComposedDpEvent(event, 4), adjacency,
+                   accountant)
+  written_out = spend(accounting.composed_event([event] * 4), adjacency,
+                      accountant)
+  # The two differ by how often a loss is rounded to the grid.
+  tolerance = 1e-6 if accountant == 'rdp' else 4 * INTERVAL
+  assert repeated == pytest.approx(written_out, abs=tolerance)
+  assert repeated > 1.2 * spend(event, adjacency, accountant)
+
+
+@pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
+def test_a_hole_inside_a_composition_is_refused(accountant):
+  event = accounting.composed_event(
+      [dp_events.GaussianDpEvent(1.), ACCEPTED['with_replacement']])
+  with pytest.raises(ValueError, match=f'^the {accountant} accountant does'):
+    spend(event, accountant=accountant)
+
+
+@pytest.mark.parametrize('delta', [
+  0., -1e-5, 9.9e-13, 1e-15, 1., 2., math.nan])
+def test_delta_outside_the_floor_is_refused(delta):
+  message = r'^delta must lie in \[1e-12, 1\), got [-+.0-9a-z]+$'
+  with pytest.raises(ValueError, match=message):
+    spend(poisson(.01, 1., 10), delta=delta)
+  with pytest.raises(ValueError, match=message):
+    accounting.calibrate_noise_multiplier(
+        target_epsilon=1., target_delta=delta, sampling_prob=.1, num_steps=1,
+        adjacency=ADD)
+
+
+@pytest.mark.parametrize('arguments, message', [
+  ({'sampling_prob': 0.}, r'sampling_prob must lie in \(0, 1\], got 0.0'),
+  ({'sampling_prob': 1.1}, r'sampling_prob must lie in \(0, 1\], got 1.1'),
+  ({'sampling_prob': math.nan}, r'sampling_prob must lie in .*, got nan'),
+  ({'noise_multiplier': 0.}, 'noise_multiplier must be a positive .*, got 0.0'),
+  ({'noise_multiplier': -1.}, 'noise_multiplier must be a positive .*, got -1'),
+  ({'noise_multiplier': math.inf}, 'noise_multiplier must be .*, got inf'),
+  ({'num_steps': -1}, 'num_steps must be an integer >= 0, got -1'),
+  ({'num_steps': 1.5}, 'num_steps must be an integer >= 0, got 1.5'),
+])
+def test_events_refuse_bad_arguments(arguments, message):
+  good = {'sampling_prob': .1, 'noise_multiplier': 1., 'num_steps': 1}
+  with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):
+    accounting.poisson_gaussian_event(**{**good, **arguments})
+
+
+@pytest.mark.parametrize('arguments, message', [
+  ({'target_epsilon': 0.}, 'epsilon must be a positive number, got 0.0'),
+  ({'target_epsilon': math.inf}, 'epsilon must be a positive number, got inf'),
+  ({'num_steps': 0}, 'num_steps must be an integer >= 1, got 0'),
+  ({'sampling_prob': 2.}, r'sampling_prob must lie in \(0, 1\], got 2.0'),
+  ({'accountant': 'moments'}, "accountant must be one of .*; got 'moments'"),
+  ({'accountant': 'rdp', 'adjacency': REPLACE}, 'the rdp accountant does not'),
+  ({'target_epsilon': 1e9}, 'epsilon .* needs hardly any noise: refused'),
+])
+def test_calibration_refuses_bad_arguments(arguments, message):
+  good = {'target_epsilon': 1., 'target_delta': 1e-5, 'sampling_prob': .1,
+          'num_steps': 1, 'adjacency': ADD}
+  with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):
+    accounting.calibrate_noise_multiplier(**{**good, **arguments})
+
+
+def test_queries_refuse_bad_arguments():
+  event = poisson(.1, 1., 1)
+  with pytest.raises(ValueError, match="^accountant must be one of pld, rdp; "
+                     "got 'gdp'$"):
+    spend(event, accountant='gdp')
+  with pytest.raises(ValueError, match='^target_epsilon must be a number >= 0'):
+    accounting.delta_for(event, target_epsilon=-1., adjacency=ADD)
