@@ -25,7 +25,7 @@ def overall(rows: Sequence[records.Row],
   judged by: with ten splits it flatters by about a standard error.
 
   Args:
-    rows: of the settings at the printed budgets.
+    rows: of the settings at the printed budgets, and of 'sgd'.
     datasets: names to look at.
   """
   lines = [line for line in papers.TABLE_5_4 if line.dataset in datasets]
@@ -54,9 +54,11 @@ def _beats_the_printed_best(lines, found) -> verdicts.Verdict:
     if best and best[1].mean > printed:
       above += 1
     elif best:
-      short.append(f'{line.dataset} {best[1].mean:.3f} ({best[0]}) against '
-                   f'{printed:.3f}' + (f', not private {ceiling.mean:.3f}'
-                                       if ceiling else ''))
+      short.append(
+          f'{line.dataset} {tables.cell(best[1], digits=4)} ({best[0]}) '
+          f'against {printed:.3f}' + (
+              f', without privacy {tables.cell(ceiling, digits=4)}'
+              if ceiling else ''))
   return verdicts.Verdict(
       'best method beats the best printed accuracy', 'all data sets',
       f'{above} of {len(lines)}',
