@@ -21,6 +21,7 @@ from experiments import papers
 
 ARTEFACT = 'Table 5.2 of thesis 003: hyperparameters by Bayesian optimisation'
 COST = '0.7 h on 2 CPU cores'
+HEADLINES = ('privacy loss by the search',)
 
 METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')
 
