@@ -271,12 +271,17 @@ def test_recipes_do_without(method, dataset, num_train, tmp_path, monkeypatch):
                         dataset='breast_cancer').width == 64
 
 
-def test_committed_selection_is_that_of_the_rows():
-  if not selected.ROWS.exists():
-    assert not recipes.SELECTED.exists()
-    return
-  assert recipes.SELECTED.read_text() == selected.render(
-      records.read(selected.ROWS))
+def test_committed_rows_select_for_every_method():
+  text = selected.render(records.read(selected.ROWS))
+  found = json.loads(text)
+  assert found.keys() == sweep.BUDGETS.keys()
+  assert all(methods.keys() == set(sweep.METHODS)
+             for methods in found.values())
+  for dataset, methods in found.items():
+    for values in methods.values():
+      assert values['num_steps'] in sweep.BUDGETS[dataset]['steps']
+  if recipes.SELECTED.exists():
+    assert recipes.SELECTED.read_text() == text
 
 
 def test_table_has_both_spaces_and_both_epsilons(rows):
