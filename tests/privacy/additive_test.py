@@ -33,11 +33,11 @@ def kolmogorov_distance(draws, cdf):
 
 
 def from_words(monkeypatch, words, function):
-  """`function()` with the key bits replaced by `words`."""
+  """`function()` with the random words replaced by `words`."""
   words = jnp.asarray(words, jnp.uint32)
   with monkeypatch.context() as patch:
-    patch.setattr(jax.random, 'bits',
-                  lambda key, shape, dtype: words.reshape(shape))
+    patch.setattr(additive, 'random_words',
+                  lambda key, shape: words.reshape(shape))
     return function()
 
 
