@@ -9,10 +9,12 @@ import jax.numpy as jnp
 from dpjax import errors
 from dpjax import tree
 from dpjax.grads import ball
+from dpjax.grads import bookkeeping
 from dpjax.grads import clipping
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import BoundedSums, GradientBounder
 from dpjax.grads.quantiles import Adaptive
+from dpjax.grads.records import RecordGradients
 from dpjax.typing import Array, Batch, LossFn, Params, PyTree
 
 
@@ -38,7 +40,8 @@ def per_example_gradients(apply: Callable[[Params, Array], Array],
 
 def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
             clip_norm: PyTree,
-            microbatch_size: int | None = None) -> GradientBounder:
+            microbatch_size: int | None = None,
+            kernel: str = 'bookkeeping') -> GradientBounder:
   """DP-SGD's bounder: each record's gradient clipped, whole or by layers.
 
   Guarantee: one record contributes at most C_k in l2 to block k, so at most
@@ -53,9 +56,10 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
       the whole gradient, {layer: number} each layer on its own.
     microbatch_size: compute this many records at a time, by a scan, to save
       memory; the result is the same up to rounding.
+    kernel: one of `KERNELS`: 'bookkeeping', or 'vmap', the reference.
   """
   jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
-  sums = _rule_sums(apply, loss, _clip, microbatch_size)
+  sums = _rule_sums(apply, loss, _clip, kernel, microbatch_size)
   return GradientBounder(
       lambda params, batch, mask: sums(params, batch, mask, clip_norm),
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
@@ -63,7 +67,8 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
 
 def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
                clip_norm: PyTree, stabilizer: float,
-               microbatch_size: int | None = None) -> GradientBounder:
+               microbatch_size: int | None = None,
+               kernel: str = 'bookkeeping') -> GradientBounder:
   """Automatic clipping: C_k g / (||g|| + stabilizer) for each block (DP-16).
 
   Guarantee: as of `clipped`: at most C_k in block k. With `stabilizer` 0 it is
@@ -75,12 +80,13 @@ def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
     clip_norm: public scales C_k, a tree prefix of the parameters.
     stabilizer: public, >= 0, in the unit of gradient norms.
     microbatch_size: see `clipped`.
+    kernel: see `clipped`.
   """
   jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
   errors.check_non_negative('stabilizer', stabilizer)
   rule = lambda norms, bound: clipping.normalizing_weights(
       norms, clip_norm=bound, stabilizer=stabilizer)
-  sums = _rule_sums(apply, loss, rule, microbatch_size)
+  sums = _rule_sums(apply, loss, rule, kernel, microbatch_size)
   return GradientBounder(
       lambda params, batch, mask: sums(params, batch, mask, clip_norm),
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
@@ -88,7 +94,8 @@ def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
 
 def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
                        *, adaptive: Adaptive,
-                       microbatch_size: int | None = None) -> GradientBounder:
+                       microbatch_size: int | None = None,
+                       kernel: str = 'bookkeeping') -> GradientBounder:
   """DP-16 with clip norms that follow private quantiles of gradient norms.
 
   Guarantee: given the public radii of the step, one record contributes at most
@@ -101,8 +108,10 @@ def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
     adaptive: its radii are the clip norms, a tree prefix of the parameters:
       one for the whole gradient, or {layer: radius}.
     microbatch_size: see `clipped`.
+    kernel: see `clipped`.
   """
-  sums = _rule_sums(apply, loss, _clip, microbatch_size, indicators=True)
+  sums = _rule_sums(apply, loss, _clip, kernel, microbatch_size,
+                    indicators=True)
   return GradientBounder(sums, lambda certificate, radii: radii, adaptive)
 
 
@@ -111,51 +120,103 @@ def _clip(norms: Array, bound: Array | float) -> Array:
 
 
 def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
-               microbatch_size: int | None, indicators: bool = False):
+               kernel: str, microbatch_size: int | None,
+               indicators: bool = False):
   """(params, batch, mask, bounds) -> sums of gradients weighted by `rule`.
 
   Blocks are the leaves of `bounds`. A record that is not finite anywhere
   counts for nothing everywhere.
   """
+  gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
 
   def micro_sums(bounds, params, batch: Batch, mask: Array) -> BoundedSums:
-    losses, grads = per_example_gradients(apply, loss, params, batch)
-    structure = jax.tree.structure(bounds)
-    norms = [jnp.sqrt(jax.vmap(tree.squared_norm)(block))
-             for block in structure.flatten_up_to(grads)]
-    finite = jnp.isfinite(losses)
-    for norm in norms:
-      finite = finite & jnp.isfinite(norm)
-    if isinstance(batch.x, ball.BallRecords):
-      finite = finite & batch.x.finite
-    kept = finite & mask
-    norms = jax.tree.unflatten(structure, norms)
+    x, finite = clean_features(batch.x, mask)
+    found = gradients_of(apply, loss, params, batch._replace(x=x),
+                         finite & mask)
+    norms = _block_norms(found, bounds)
+    usable = found.usable
+    for norm in jax.tree.leaves(norms):
+      usable = usable & jnp.isfinite(norm)
     weights = jax.tree.map(
-        lambda norm, bound: jnp.where(kept, rule(norm, bound), 0.0), norms,
+        lambda norm, bound: jnp.where(usable, rule(norm, bound), 0.0), norms,
         bounds)
-    total = tree.map_blocks(
-        lambda weight, leaf: _weighted_sum(weight, kept, leaf), weights, grads)
+    total = found.weighted(tree.map_blocks(lambda weight, leaf: weight,
+                                           weights, found.squares))
     return BoundedSums(
-        total, jnp.sum(jnp.where(kept, losses, 0.0)), jnp.sum(mask & ~finite),
-        quantiles.centred_indicators(norms, bounds, kept) if indicators else ())
+        total, jnp.sum(jnp.where(usable, found.losses, 0.0)),
+        jnp.sum(mask & ~usable), quantiles.centred_indicators(
+            norms, bounds, usable) if indicators else ())
 
   def sums(params, batch: Batch, mask: Array, bounds: PyTree) -> BoundedSums:
-    if microbatch_size is None:
-      return micro_sums(bounds, params, batch, mask)
-    return _scan_microbatches(functools.partial(micro_sums, bounds), params,
-                              batch, mask, microbatch_size)
+    # Accelerators round the inputs of products to less than float32.
+    with jax.default_matmul_precision('highest'):
+      if microbatch_size is None:
+        return micro_sums(bounds, params, batch, mask)
+      return _scan_microbatches(functools.partial(micro_sums, bounds), params,
+                                batch, mask, microbatch_size)
 
   return sums
 
 
-def _weighted_sum(weights: Array, kept: Array, leaf: Array) -> Array:
+def _block_norms(found: RecordGradients, blocks: PyTree) -> PyTree:
+  """[b] norms of the blocks whose tree prefix is `blocks`."""
+  structure = jax.tree.structure(blocks)
+  return jax.tree.unflatten(structure, [
+      jnp.sqrt(sum(jax.tree.leaves(block)))
+      for block in structure.flatten_up_to(found.squares)])
+
+
+def _by_vmap(apply, loss: LossFn, params: Params, batch: Batch,
+             kept: Array) -> RecordGradients:
+  """Every gradient formed: the reference."""
+  losses, grads = per_example_gradients(apply, loss, params, batch)
+  squares = jax.tree.map(jax.vmap(tree.squared_norm), grads)
+  return RecordGradients(
+      losses, kept & jnp.isfinite(losses), squares,
+      lambda weights: jax.tree.map(_weighted_sum, weights, grads))
+
+
+KERNELS = {'bookkeeping': bookkeeping.record_gradients, 'vmap': _by_vmap}
+"""How gradients of records are found: fast, and the reference."""
+
+
+def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
+                      params: Params, batch: Batch, *, blocks: PyTree = 0,
+                      kernel: str = 'bookkeeping') -> PyTree:
+  """Norms of the gradients of records, for audits and diagnostics. PRIVATE.
+
+  As cheap as a gradient of the batch. Nothing of it may be released.
+
+  Args:
+    apply: (params, x [b, ...]) -> logits [b, c].
+    loss: (logits, labels) -> [b].
+    params: what to differentiate by.
+    batch: b records.
+    blocks: a tree prefix of the parameters, of any values: {layer: 0} for one
+      norm a layer. By default one for all.
+    kernel: one of `KERNELS`.
+
+  Returns:
+    A tree of the structure of `blocks`, leaves [b]: upper bounds, exact up to
+    rounding; infinite for a record that is not finite.
+  """
+  gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
+  x, finite = clean_features(batch.x, jnp.ones(batch.y.shape[:1], jnp.bool_))
+  found = gradients_of(apply, loss, params, batch._replace(x=x), finite)
+  return jax.tree.map(
+      lambda norm: jnp.where(found.usable, norm, jnp.inf),
+      _block_norms(found, blocks))
+
+
+def _weighted_sum(weights: Array, leaf: Array) -> Array:
   """sum_i weights_i leaf_i, written as a contraction.
 
   `(weights * leaf).sum(0)` is fifty times slower on CPU with jaxlib 0.10. The
   `where` is needed because zero times infinity is not zero.
   """
   shape = (-1,) + (1,) * (leaf.ndim - 1)
-  return jnp.tensordot(weights, jnp.where(kept.reshape(shape), leaf, 0.0), 1)
+  counts = (weights != 0).reshape(shape)
+  return jnp.tensordot(weights, jnp.where(counts, leaf, 0.0), 1)
 
 
 def _scan_microbatches(micro_sums, params: Params, batch: Batch, mask: Array,
@@ -212,7 +273,7 @@ def clean_features(x: Array | ball.BallRecords,
   axes = tuple(range(1, x.ndim))
   finite = jnp.all(jnp.isfinite(x), axes)
   kept = (finite & mask).reshape((-1,) + (1,) * len(axes))
-  return jnp.where(kept, x, 0.0), finite
+  return jnp.where(kept, x, jnp.zeros([], x.dtype)), finite
 
 
 def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],

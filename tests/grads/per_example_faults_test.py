@@ -6,6 +6,7 @@ import pytest
 
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
+from dpjax.grads import bookkeeping
 from dpjax.grads import per_example
 from dpjax.typing import Batch
 
@@ -98,16 +99,19 @@ def test_fault_batch_statistics(checks, network):
                                 network.batch)
 
 
-def test_fault_zero_times_infinity(checks, network, monkeypatch):
-  monkeypatch.setattr(
-    per_example, '_weighted_sum',
-    lambda weights, kept, leaf: jnp.tensordot(weights, leaf, 1))
+@pytest.mark.parametrize('kernel', list(per_example.KERNELS))
+def test_fault_zero_times_infinity(checks, network, monkeypatch, kernel):
+  monkeypatch.setattr(per_example, '_weighted_sum',
+                      lambda weights, leaf: jnp.tensordot(weights, leaf, 1))
+  monkeypatch.setattr(bookkeeping, '_only', lambda usable, x: x)
+  monkeypatch.setattr(per_example, 'clean_features', lambda x, mask: (
+    x, jnp.ones(mask.shape, jnp.bool_)))
+  bounder = _compiled(per_example.clipped(
+    network.apply, network.loss, clip_norm=CLIP_NORM, kernel=kernel))
   with pytest.raises(AssertionError):
-    checks.bad_records_are_nothing(_clipped(network), network.params,
-                                   network.batch)
+    checks.bad_records_are_nothing(bounder, network.params, network.batch)
   with pytest.raises(AssertionError):
-    checks.masked_rows_are_nothing(_clipped(network), network.params,
-                                   network.batch)
+    checks.masked_rows_are_nothing(bounder, network.params, network.batch)
 
 
 def test_fault_bad_record_drops_the_batch(checks, network):

@@ -205,9 +205,11 @@ def test_fault_sensitivity_not_centred(monkeypatch):
 
 def test_fault_one_draw_for_gradient_and_indicators(monkeypatch):
   def fault(key, values, stddevs):
-    return tuple(additive.add_drawn_noise(additive.unit_noise(key, part), part,
-                                          stddev)
-                 for part, stddev in zip(values, stddevs, strict=True))
+    sums, indicators = values
+    draws = additive.unit_noise(key, sums)
+    again = jax.tree.leaves(draws)[0].ravel()
+    shared = {name: again[i] for i, name in enumerate(indicators)}
+    return additive.add_drawn_noise((draws, shared), values, stddevs)
 
   monkeypatch.setattr(additive, 'add_gaussian_noise', fault)
   with pytest.raises(AssertionError):

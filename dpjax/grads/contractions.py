@@ -1,0 +1,302 @@
+"""Norms of gradients that are sums of outer products, without the gradients.
+
+A dense layer, a convolution and an embedding give record i the gradient
+X_i^T D_i, with X_i [t, k] what entered at its t sites (windows of an image,
+places of a sequence) and D_i [t, n] the cotangents of what left. With one site
+the norm is a product of two norms. With more it is that of the product itself,
+which is kept for the sum, or the inner product of the Gram matrices of X_i and
+D_i, whichever is less work. Sources: Goodfellow 2015; Li et al. 2022 (ghost
+norms); Bu et al. 2022 (a choice for each layer) and 2023 (keeping products).
+"""
+
+from collections.abc import Callable, Sequence
+import itertools
+import math
+from typing import NamedTuple
+
+import jax
+from jax.extend import core
+import jax.numpy as jnp
+
+from dpjax.typing import Array
+
+_UNIT_ROUNDOFF = 2.0**-24
+
+# Products of Gram matrices in the time in which one number of a gradient is
+# written and read again; `python -m launch.benchmark --suite=norms` measures.
+_PRODUCTS_PER_NUMBER = 40
+
+# Few enough that what is formed for them stays in a cache of a CPU.
+_CACHED_RECORDS = 4
+
+
+class Layer(NamedTuple):
+  """A site that is a product of what the record brings and one parameter.
+
+  Attributes:
+    rows: what entered and the cotangent, of one record -> X [g, t, k] and
+      D [g, t, n], for g independent groups.
+    to_weight: gradient [g, k, n] -> as the parameter is laid out.
+    total: the same of many records, [b, ...] both, -> the sum of their
+      gradients, as the parameter is laid out.
+    num_sites: t.
+    sizes: (g, k, n).
+  """
+  rows: Callable[[Array, Array], tuple[Array, Array]]
+  to_weight: Callable[[Array], Array]
+  total: Callable[[Array, Array], Array]
+  num_sites: int
+  sizes: tuple[int, int, int]
+
+
+def layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
+  """How this operation is a product with its parameter, or None if it is not.
+
+  Args:
+    equation: of one record.
+    operand: which input is the parameter.
+  """
+  if equation.primitive.name == 'dot_general':
+    return _dense(equation, operand)
+  if (equation.primitive.name == 'conv_general_dilated' and operand == 1
+      and equation.params['batch_group_count'] == 1):
+    return _convolution(equation)
+  return None
+
+
+def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
+  """A product over any axes; the axes that both share are groups."""
+  contracted, shared = equation.params['dimension_numbers']
+  data = 1 - operand
+  record, weight = (equation.invars[i].aval.shape for i in (data, operand))
+  free, weight_free = (
+      [i for i in range(len(shape))
+       if i not in (*shared[side], *contracted[side])]
+      for shape, side in ((record, data), (weight, operand)))
+  groups, num_sites, width = (math.prod(record[i] for i in axes)
+                              for axes in (shared[data], free,
+                                           contracted[data]))
+  out = math.prod(weight[i] for i in weight_free)
+
+  def rows(x, cotangent):
+    x = x.transpose((*shared[data], *free, *contracted[data]))
+    x = x.reshape((groups, num_sites, width))
+    if data == 0:
+      return x, cotangent.reshape((groups, num_sites, out))
+    return x, cotangent.reshape((groups, out, num_sites)).transpose((0, 2, 1))
+
+  order = (*shared[operand], *contracted[operand], *weight_free)
+
+  def to_weight(gradient):
+    return gradient.reshape([weight[i] for i in order]).transpose(
+        _inverse(order))
+
+  def total(x, cotangent):
+    x, cotangent = jax.vmap(rows)(x, cotangent)
+    return to_weight(_contract('bgtk,bgtn->gkn', x, cotangent))
+
+  return Layer(rows, to_weight, total, num_sites, (groups, width, out))
+
+
+def _convolution(equation: core.JaxprEqn) -> Layer:
+  """Any stride, padding, dilation, number of axes and of groups."""
+  params = equation.params
+  numbers, groups = params['dimension_numbers'], params['feature_group_count']
+  kernel, out = (var.aval.shape for var in (equation.invars[1],
+                                            equation.outvars[0]))
+  num_out, num_in, *taps = (kernel[i] for i in numbers.rhs_spec)
+  num_out //= groups
+  num_sites = math.prod(out) // (groups * num_out)
+  width = num_in * math.prod(taps)
+  last = [(spec[0], *spec[2:], spec[1])
+          for spec in (numbers.lhs_spec, numbers.out_spec)]
+
+  def rows(x, cotangent):
+    windows = _windows(x.transpose(last[0]), taps, params,
+                       [out[i] for i in numbers.out_spec[2:]])
+    x = windows.reshape((num_sites, -1, groups, num_in))
+    x = x.transpose((2, 0, 1, 3)).reshape((groups, num_sites, width))
+    cotangent = cotangent.transpose(last[1]).reshape(
+        (num_sites, groups, num_out))
+    return x, cotangent.transpose((1, 0, 2))
+
+  def to_weight(gradient):
+    split = gradient.reshape((groups, -1, num_in, num_out))
+    return split.transpose((0, 3, 2, 1)).reshape(
+        (groups * num_out, num_in, *taps)).transpose(
+            _inverse(numbers.rhs_spec))
+
+  def total(x, cotangent):
+    convolve = lambda kernel: jax.vmap(lambda one: _convolve(
+        one, kernel, params))(x.astype(jnp.float32))
+    pull = jax.vjp(convolve, jnp.zeros(kernel, jnp.float32))[1]
+    return pull(cotangent.astype(jnp.float32))[0]
+
+  return Layer(rows, to_weight, total, num_sites, (groups, width, num_out))
+
+
+def _convolve(x: Array, kernel: Array, params) -> Array:
+  names = ('window_strides', 'padding', 'lhs_dilation', 'rhs_dilation',
+           'dimension_numbers', 'feature_group_count')
+  return jax.lax.conv_general_dilated(
+      x, kernel, **{name: params[name] for name in names},
+      precision=jax.lax.Precision.HIGHEST)
+
+
+def _windows(image: Array, taps: Sequence[int], params, out: Sequence[int]
+             ) -> Array:
+  """What each site meets, [batch, *out, taps, channels], by slices.
+
+  The library's patches are a convolution, which is slow on CPU in loops.
+  """
+  sides = zip(params['padding'], params['lhs_dilation'], strict=True)
+  padded = jax.lax.pad(image, jnp.zeros([], image.dtype), [(0, 0, 0), *(
+      (low, high, dilation - 1) for (low, high), dilation in sides),
+      (0, 0, 0)])
+  strides, steps = params['window_strides'], params['rhs_dilation']
+  batch, channels = image.shape[0], image.shape[-1]
+  slices = []
+  for tap in itertools.product(*map(range, taps)):
+    start = [i * step for i, step in zip(tap, steps, strict=True)]
+    stop = [at + (size - 1) * stride + 1
+            for at, size, stride in zip(start, out, strides, strict=True)]
+    slices.append(jax.lax.slice(padded, (0, *start, 0),
+                                (batch, *stop, channels), (1, *strides, 1)))
+  return jnp.stack(slices, -2)
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+  return [order.index(i) for i in range(len(order))]
+
+
+def gram_is_cheaper(made: Layer) -> bool:
+  """Whether Gram matrices are less work than keeping gradients.
+
+  To form the gradients is what their sum costs anyway, but they are written
+  and read, k n numbers; Gram matrices are t^2 (k + n) products more.
+  """
+  _, width, out = made.sizes
+  return (made.num_sites**2 * (width + out)
+          < _PRODUCTS_PER_NUMBER * width * out)
+
+
+def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
+  """[b] squared norms by Gram matrices, rounded up by what may have cancelled.
+
+  Sites that cancel leave rounding errors in the place of a norm, and a long
+  record would not be clipped. With q the sum over sites of |x|^2 |d|^2, errors
+  that do not conspire are below 4 sqrt(terms) 2^-24 q (Higham and Mary 2019),
+  which is added: a few parts in 10^6 where nothing cancels.
+
+  Args:
+    made: the layer.
+    x: [b, ...] what entered.
+    cotangent: [b, ...] of what left.
+  """
+  terms = made.sizes[1] + made.sizes[2] + made.num_sites**2
+  slack = 4 * terms**0.5 * _UNIT_ROUNDOFF
+
+  def one(x, cotangent):
+    x, cotangent = made.rows(x, cotangent)
+    first = _contract('gsk,gtk->gst', x, x)
+    second = _contract('gsn,gtn->gst', cotangent, cotangent)
+    parts = _contract('gss,gss->', first, second)
+    return (jnp.maximum(_contract('gst,gst->', first, second), 0.0)
+            + slack * parts)
+
+  return _by_records(one, x, cotangent)
+
+
+def products(made: Layer, x: Array, cotangent: Array) -> Array:
+  """[b, g, k, n]: the gradient of each record."""
+  return _by_records(lambda *one: _contract('gtk,gtn->gkn', *made.rows(*one)),
+                     x, cotangent)
+
+
+class Table(NamedTuple):
+  """A site that looks up rows of one parameter: an embedding.
+
+  Attributes:
+    places: indices as read at the site, of one record -> (rows [t], [t] bool
+      which of them exist).
+    num_sites: t.
+    shape: of the table.
+  """
+  places: Callable[[Array], tuple[Array, Array]]
+  num_sites: int
+  shape: tuple[int, ...]
+
+
+def table(equation: core.JaxprEqn, operand: int) -> Table | None:
+  """How this operation looks rows up.
+
+  None if it does something else, or looks up so many that gradients of the
+  table are less work.
+  """
+  if equation.primitive.name != 'gather' or operand != 0:
+    return None
+  numbers, mode = (equation.params[name] for name in ('dimension_numbers',
+                                                      'mode'))
+  shape, indices = (var.aval.shape for var in equation.invars)
+  out = len(equation.outvars[0].aval.shape)
+  modes = jax.lax.GatherScatterMode
+  if (numbers.collapsed_slice_dims != (0,) or numbers.start_index_map != (0,)
+      or numbers.operand_batching_dims
+      or tuple(numbers.offset_dims) != tuple(range(out - len(shape) + 1, out))
+      or tuple(equation.params['slice_sizes']) != (1, *shape[1:])
+      or mode not in (modes.CLIP, modes.FILL_OR_DROP,
+                      modes.PROMISE_IN_BOUNDS)):
+    return None
+
+  def places(indices):
+    rows = indices.reshape((-1,))
+    if mode == modes.CLIP:
+      return jnp.clip(rows, 0, shape[0] - 1), jnp.ones(rows.shape, jnp.bool_)
+    return rows, (rows >= 0) & (rows < shape[0])
+
+  made = Table(places, math.prod(indices[:-1]), shape)
+  return made if made.num_sites**2 < _PRODUCTS_PER_NUMBER * shape[0] else None
+
+
+def table_squares(made: Table, indices: Array, cotangent: Array) -> Array:
+  """[b] squared norms: cotangents add up where a row is read again.
+
+  Args:
+    made: the table.
+    indices: [b, ...].
+    cotangent: [b, ...] of what was read.
+  """
+
+  def one(indices, cotangent):
+    rows, known = made.places(indices)
+    same = ((rows[:, None] == rows[None]) & known[:, None] & known[None])
+    same = same.astype(jnp.float32)
+    sums = _contract('st,tn->sn', same,
+                     cotangent.reshape((made.num_sites, -1)))
+    counts = jnp.maximum(_contract('st->s', same), 1.0)
+    return _contract('sn,sn,s->', sums, sums, 1 / counts)
+
+  return jax.vmap(one)(indices, cotangent)
+
+
+def table_total(made: Table, indices: Array, cotangent: Array) -> Array:
+  """The sum of the gradients of b records, of the shape of the table."""
+  rows, known = jax.vmap(made.places)(indices)
+  values = cotangent.reshape((*rows.shape, *made.shape[1:]))
+  # Out of range is dropped.
+  rows = jnp.where(known, rows, made.shape[0])
+  return jnp.zeros(made.shape, jnp.float32).at[rows].add(values, mode='drop')
+
+
+def _contract(spec: str, *operands: Array) -> Array:
+  """In float32, whatever the network computes in."""
+  return jnp.einsum(spec, *(each.astype(jnp.float32) for each in operands),
+                    precision=jax.lax.Precision.HIGHEST)
+
+
+def _by_records(function: Callable[..., Array], *args: Array) -> Array:
+  """`vmap`; on CPU a few records at a time."""
+  if jax.default_backend() != 'cpu':
+    return jax.vmap(function)(*args)
+  return jax.lax.map(lambda one: function(*one), args,
+                     batch_size=_CACHED_RECORDS)
