@@ -82,7 +82,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       if a run was noised less than planned.
   """
   _check(keys, plans, method, rows)
-  sharding.check(mesh, plans[0].sampler)
+  sharding.check(mesh, plans[0].sampler.max_batch_size)
   started = time.perf_counter()
   records = sharding.replicate(
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))

@@ -51,18 +51,26 @@ def data_mesh(num_devices: int | None = None, *,
   return Mesh(np.array(devices), (AXIS,))
 
 
-def check(mesh: Mesh | None, sampler: PoissonSampler) -> None:
-  """Refuses a mesh over which the rows that are asked for do not divide."""
+def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
+  """Refuses a mesh over which the rows that are asked for do not divide.
+
+  What a batch has in expectation need not divide: its rows are padded, and a
+  sampler without `max_batch_size` chooses them so that they do.
+
+  Args:
+    mesh: None is one device, over which everything divides.
+    max_batch_size: of the sampler.
+  """
   if mesh is None:
     return
   if mesh.axis_names != (AXIS,):
     raise ValueError(f'the mesh must have one axis, {AXIS!r}, got '
                      f'{", ".join(map(repr, mesh.axis_names))}')
-  size = sampler.max_batch_size
-  if size is not None and size % mesh.size:
+  rest = -(max_batch_size or 0) % mesh.size
+  if rest:
     raise ValueError(f'max_batch_size must divide by the {mesh.size} devices '
-                     f'of the mesh, got {size}; {size + -size % mesh.size} '
-                     'does')
+                     f'of the mesh, got {max_batch_size}; '
+                     f'{max_batch_size + rest} does')
 
 
 def split_sampler(mesh: Mesh | None, sampler: PoissonSampler) -> PoissonSampler:
@@ -77,8 +85,8 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
 
   Args:
     mesh: None leaves the bounder as it is.
-    bounder: any that keeps the contract: sums of contributions of one record
-      each. Its rows must divide by the number of devices.
+    bounder: any that keeps the contract, sums of contributions of one record
+      each, so not `lip_printed`; its rows must divide by the devices.
   """
   if mesh is None:
     return bounder
