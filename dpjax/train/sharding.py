@@ -93,8 +93,8 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
 
   def sums(params, batch, mask, *radii):
     whole, rows = PartitionSpec(), PartitionSpec(AXIS)
-    # Without the check of varying values: with it, gradients by replicated
-    # parameters are summed over devices inside, record by record.
+    # Not check_vma: it would sum each record's gradient by the replicated
+    # parameters over the devices, before the record is bounded.
     return jax.shard_map(
         lambda *local: jax.lax.psum(bounder.sums(*local), AXIS), mesh=mesh,
         in_specs=(whole, rows, rows, *[whole] * len(radii)), out_specs=whole,
