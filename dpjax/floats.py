@@ -2,11 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.typing import Array
 
-_EXPONENT = jnp.uint32(0xFF << 23)
-_LARGEST = jnp.uint32(253 << 23)
+# Of NumPy: importing must not start a backend, which many processes do later.
+_EXPONENT = np.uint32(0xFF << 23)
+_LARGEST = np.uint32(253 << 23)
 
 
 def power_of_two_below(x: Array | float) -> Array:

@@ -43,10 +43,13 @@ class PoissonSampler:
     max_batch_size: rows computed at once (static shape). A larger batch is
       worked off in several parts of this size, so that no record is ever
       dropped; `None` leaves six standard deviations of room.
+    row_multiple: of which the rows computed at once are made a multiple, by
+      padding; no effect on which records are drawn.
   """
   num_examples: int
   batch_size: float
   max_batch_size: int | None = None
+  row_multiple: int = 1
 
   def __post_init__(self):
     errors.check_at_least('num_examples', self.num_examples, 1)
@@ -59,6 +62,7 @@ class PoissonSampler:
                        f'{self.num_examples} examples')
     if self.max_batch_size is not None:
       errors.check_at_least('max_batch_size', self.max_batch_size, 1)
+    errors.check_at_least('row_multiple', self.row_multiple, 1)
 
   @property
   def _threshold(self) -> int:
@@ -77,11 +81,13 @@ class PoissonSampler:
   @property
   def part_size(self) -> int:
     """Rows computed at once."""
-    if self.max_batch_size is not None:
-      return min(self.max_batch_size, self.num_examples)
-    expected = self.expected_batch_size
-    spread = (expected * (1 - self.sampling_prob))**0.5
-    return min(self.num_examples, int(expected + 6 * spread) + 1)
+    wanted = self.max_batch_size
+    if wanted is None:
+      expected = self.expected_batch_size
+      spread = (expected * (1 - self.sampling_prob))**0.5
+      wanted = int(expected + 6 * spread) + 1
+    wanted = min(wanted, self.num_examples)
+    return wanted + -wanted % self.row_multiple
 
   def event(self, *, noise_multiplier: float,
             num_steps: int) -> accounting.DpEvent:

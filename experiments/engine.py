@@ -157,6 +157,32 @@ def _run_group(experiment: registry.Experiment,
     raise ValueError(f'run gave no rows for {min(waiting)}')
 
 
+def pending(experiment: registry.Experiment,
+            settings: Sequence[selection.Setting], options: Options,
+            out: TextIO, commit: str | None = None
+            ) -> list[selection.Setting]:
+  """Returns the settings that have no rows yet.
+
+  Args:
+    experiment: the experiment.
+    settings: some of its settings.
+    options: how.
+    out: where to tell of those that have.
+    commit: of the code that runs now; None for this process's.
+
+  Raises:
+    ValueError: the folder must not be added to.
+  """
+  finished = _read_finished(experiment, options,
+                            commit or environments.commit(), out)
+  left = [setting for setting in settings
+          if selection.setting_id(experiment.name, setting) not in finished]
+  if len(left) < len(settings):
+    print(f'{len(settings) - len(left)} of {len(settings)} settings have rows '
+          'already', file=out)
+  return left
+
+
 def run_sweep(experiment: registry.Experiment,
               settings: Sequence[selection.Setting], options: Options,
               out: TextIO,
@@ -177,16 +203,9 @@ def run_sweep(experiment: registry.Experiment,
     ValueError: the folder has rows of another configuration, or `run` gave
       rows that are not those of its settings.
   """
-  commit = environment.commit if environment else environments.commit()
-  finished = _read_finished(experiment, options, commit, out)
-  pending = [setting for setting in settings
-             if selection.setting_id(experiment.name, setting)
-             not in finished]
-  outcome = Outcome(len(settings) - len(pending), len(pending))
-  if outcome.skipped:
-    print(f'{outcome.skipped} of {len(settings)} settings have rows already',
-          file=out)
-  if pending:
+  left = pending(experiment, settings, options, out,
+                 environment.commit if environment else None)
+  if left:
     environment = environment or environments.current()
     os.makedirs(options.output_dir, exist_ok=True)
     provenance.write(
@@ -194,12 +213,12 @@ def run_sweep(experiment: registry.Experiment,
         configuration=configuration(experiment, smoke=options.smoke),
         commit=environment.commit, device=environment.device,
         versions=environment.versions)
-  progress = progress_lib.Progress(len(pending), out)
+  progress = progress_lib.Progress(len(left), out)
   try:
-    for group in selection.groups(pending, experiment.batched):
+    for group in selection.groups(left, experiment.batched):
       _run_group(experiment, group, options, environment, progress)
   finally:
     progress.close()
     if options.rows_path.exists():
       records.sort_file(options.rows_path)
-  return outcome
+  return Outcome(len(settings) - len(left), len(left))

@@ -57,10 +57,12 @@ def commit(root: pathlib.Path = ROOT) -> str:
   return f'{head}-dirty' if changed else head
 
 
-def current() -> Environment:
-  """Returns the environment of this process."""
+def current(num_devices: int = 1) -> Environment:
+  """Returns the environment of this process, or of all that share a mesh."""
   import jax  # here, so that reading and reporting rows does without
   versions = {package: _version(package) for package in _PACKAGES}
   versions['python'] = platform.python_version()
-  return Environment(device=jax.devices()[0].device_kind,
-                     jax=versions['jax'], commit=commit(), versions=versions)
+  kind = jax.devices()[0].device_kind
+  return Environment(
+      device=kind if num_devices == 1 else f'{num_devices} x {kind}',
+      jax=versions['jax'], commit=commit(), versions=versions)

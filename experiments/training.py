@@ -23,6 +23,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
 from dpjax.train import evaluate
 from dpjax.train import loop
+from dpjax.train import sharding
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
 from dpjax.typing import Params
 from experiments import building
@@ -121,6 +122,7 @@ def train(
     dataset: building.Dataset | None = None,
     on_plans: Callable[[list], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> list[TrainingResult]:
   """Trains configurations that differ in seed, epsilon and fold only.
 
@@ -130,11 +132,16 @@ def train(
     dataset: the data set, if it is loaded already; not prepared.
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called now and then with (steps done, steps in all).
+    mesh: devices that share each batch, see `loop.fit`.
 
   Raises:
     ValueError, FileNotFoundError: one line, before anything is trained.
   """
   first = configuration.check(configs[0])
+  sharding.check(mesh, first.max_batch_size)
+  if mesh is not None and first.method == 'lip_printed':
+    raise ValueError('lip_printed divides by the maximum of a batch, which '
+                     'cannot be shared out: it trains on one device')
   for config in configs:
     if (dataclasses.replace(config, seed=first.seed, epsilon=first.epsilon,
                             fold=first.fold) != first or
@@ -149,10 +156,10 @@ def train(
   plans = [make_plan(config) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
-  return _fit(configs, plans, dataset, on_progress)
+  return _fit(configs, plans, dataset, on_progress, mesh)
 
 
-def _fit(configs, plans, dataset, on_progress) -> list[TrainingResult]:
+def _fit(configs, plans, dataset, on_progress, mesh) -> list[TrainingResult]:
   first = configs[0]
   model = building.make_model(first, dataset)
   parts = [split_rows(config, dataset) for config in configs]
@@ -164,7 +171,7 @@ def _fit(configs, plans, dataset, on_progress) -> list[TrainingResult]:
       rows=jnp.stack([part.train for part in parts]),
       allocation=first.allocation, on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
-      averaging=building.make_averaging(first))
+      averaging=building.make_averaging(first), mesh=mesh)
   params = result.state.params
   if first.average != 'none':
     params = result.state.average.mean

@@ -11,6 +11,13 @@ command again goes on where it was interrupted:
 
 What there is to run (without --experiment: which experiments there are):
   python -m launch.sweep --experiment=lip_tabular --list
+
+On a cluster, from its login node, on a file system that all its nodes share,
+in twenty jobs of at most two hours; each prints to DIR/shards/1/logs:
+  ... --output_dir=DIR --submitit=slurm --num_shards=20 --partition=gpu \
+    --time=120 --gpus=1 --cpus=4 --memory=16 --nowait
+The same words again, when the jobs are done, bring their rows together in DIR
+and submit what is missing. --submitit=local does it with local processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +31,11 @@ from absl import flags
 from experiments import engine
 from experiments import registry
 from experiments import selection
+from launch import cluster
 from launch import errors
 from launch import flags as shared
 
+flags.adopt_module_key_flags(cluster)
 for _name in ('experiment', 'output_dir', 'data_dir', 'traceback'):
   flags.declare_key_flag(_name)
 
@@ -81,14 +90,25 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 def _run(experiment: registry.Experiment,
          settings: Sequence[selection.Setting],
          options: engine.Options) -> int:
+  status = 0
   try:
     with _interrupt_on_sigterm():
-      engine.run_sweep(experiment, settings, options, sys.stderr)
+      if cluster.is_asked_for():
+        status = cluster.run(experiment, settings, options, _SHARD.value,
+                             sys.stderr)
+      else:
+        engine.run_sweep(experiment, settings, options, sys.stderr)
   except KeyboardInterrupt:
     print('interrupted; no finished row is lost. The same command goes on:\n'
           f'  python -m launch.sweep {shlex.join(sys.argv[1:])}',
           file=sys.stderr)
     return errors.INTERRUPTED
+  if status is None:
+    print('when the jobs are done, the same command brings their rows '
+          f'together:\n  python -m launch.sweep {shlex.join(sys.argv[1:])}')
+    return 0
+  if status:
+    return status
   print(f'{options.rows_path} has the rows of {len(settings)} settings; now\n'
         f'  python -m launch.report --experiment={experiment.name} '
         f'--rows_dir={shlex.quote(str(options.output_dir))}')

@@ -15,6 +15,11 @@ Another data set, from the original files in data/adult, on fewer records:
 Each run writes summary.json (its epsilon is that of the event that ran, and
 can be computed again from the file alone) and params.npz. A folder that holds
 the run already is not run again; one that holds another run is refused.
+
+--num_devices=all divides every batch over the devices of the machine; so does
+the same command on several machines, with --coordinator_address=HOST:PORT
+--num_processes=N and a --process_id from 0 on each, or with --distributed
+under Slurm. Batches, noise and results are those of one device, to rounding.
 """
 
 from collections.abc import Sequence
@@ -25,6 +30,7 @@ import sys
 from typing import Any
 
 from absl import flags
+import jax
 
 from dpjax.report import tables
 from experiments import environment as environments
@@ -33,11 +39,13 @@ from experiments import selection
 from experiments import summary as summaries
 from experiments import configuration
 from experiments import training
+from launch import devices
 from launch import errors
 from launch import flags as shared
 
 for _name in ('output_dir', 'data_dir', 'traceback'):
   flags.declare_key_flag(_name)
+flags.adopt_module_key_flags(devices)
 
 _DEFAULTS = configuration.TrainingConfig(dataset='', method='')
 
@@ -287,10 +295,12 @@ def _announce(config, plan) -> None:
 
 
 def _run(configs: Sequence[configuration.TrainingConfig],
-         folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
+         folders: Sequence[pathlib.Path],
+         mesh: jax.sharding.Mesh | None) -> list[dict[str, Any]]:
   """Trains what is not there yet; returns the summaries of all."""
-  found = [summaries.find(folder, config)
-           for folder, config in zip(folders, configs, strict=True)]
+  found = devices.from_first(lambda: [
+      summaries.find(folder, config)
+      for folder, config in zip(folders, configs, strict=True)])
   pending = [config for config, summary in zip(configs, found, strict=True)
              if summary is None]
   if len(pending) < len(configs):
@@ -298,16 +308,18 @@ def _run(configs: Sequence[configuration.TrainingConfig],
           'already')
   where = dict(zip(configs, folders, strict=True))
   progress = progress_lib.Progress(len(pending), sys.stderr)
-  environment = environments.current()
+  environment = environments.current(1 if mesh is None else mesh.size)
   made = {}
   for group in selection.groups(pending, ('seed', 'epsilon')):
     progress.start_group(len(group))
     results = training.train(
         group, data_dir=shared.DATA_DIR.value, on_plans=_announce_all,
-        on_progress=lambda done, total: progress.fraction(done / total))
+        on_progress=lambda done, total: progress.fraction(done / total),
+        mesh=mesh)
     for config, result in zip(group, results, strict=True):
       made[config] = summaries.summarize(result, environment)
-      summaries.write(where[config], made[config], result)
+      if devices.is_first():
+        summaries.write(where[config], made[config], result)
       progress.finish()
   progress.close()
   return [summary or made[config]
@@ -336,9 +348,11 @@ def main(argv: Sequence[str]) -> int:
     raise ValueError('--output_dir must be given')
   configs = _configs()
   folders = _folders(configs, shared.OUTPUT_DIR.value)
-  all_summaries = _run(configs, folders)
-  print(_table(all_summaries), end='')
-  print(f'written to {shared.OUTPUT_DIR.value}')
+  devices.start()
+  with devices.first_speaks():
+    all_summaries = _run(configs, folders, devices.mesh())
+    print(_table(all_summaries), end='')
+    print(f'written to {shared.OUTPUT_DIR.value}')
   return 0
 
 

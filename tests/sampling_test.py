@@ -3,6 +3,7 @@
 Every statistical threshold states its false-alarm probability, at most 1e-6.
 """
 
+import dataclasses
 import itertools
 import math
 
@@ -347,3 +348,27 @@ def test_event_refuses_bad_arguments():
   sampler = PoissonSampler(num_examples=10, batch_size=1)
   with pytest.raises(ValueError, match='^noise_multiplier must be a positive'):
     sampler.event(noise_multiplier=0., num_steps=1)
+
+
+@pytest.mark.parametrize('max_batch_size', [None, 7, 50])
+def test_a_row_multiple_pads_and_draws_the_same_records(max_batch_size):
+  plain = PoissonSampler(num_examples=21, batch_size=9,
+                         max_batch_size=max_batch_size)
+  padded = dataclasses.replace(plain, row_multiple=8)
+  assert padded.part_size % 8 == 0
+  assert 0 <= padded.part_size - plain.part_size < 8
+  assert padded.event(noise_multiplier=1., num_steps=3) == plain.event(
+    noise_multiplier=1., num_steps=3)
+  for seed in range(5):
+    one, other = (jax.jit(sampler.draw)(jax.random.key(seed))
+                  for sampler in (plain, padded))
+    assert one.count == other.count > 0
+    np.testing.assert_array_equal(one.rows[:one.count],
+                                  other.rows[:one.count])
+    # Counts of every record over the parts: padding counts for nothing.
+    counts = jax.jit(lambda drawn: padded.sum_parts(
+      lambda rows, mask: jnp.zeros(21, jnp.int32).at[rows].add(
+        mask.astype(jnp.int32)), drawn))(other)
+    np.testing.assert_array_equal(np.flatnonzero(counts),
+                                  one.rows[:one.count])
+    assert counts.sum() == one.count

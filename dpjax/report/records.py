@@ -231,3 +231,12 @@ def sort_file(path: Path) -> None:
   """Sorts the rows of a file, while others may append to it."""
   with files.locked(path, os.O_RDWR) as descriptor:
     write_sorted(path, _parse_whole(path, files.read_all(descriptor)))
+
+
+def merge(path: Path, other: Path) -> None:
+  """Adds the rows of another file, of settings that have none here yet."""
+  with files.locked(path) as descriptor:
+    rows = _parse_whole(path, files.read_all(descriptor))
+    known = ids(rows)
+    write_sorted(path, rows + [row for row in read(other)
+                               if row.id not in known])

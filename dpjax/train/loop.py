@@ -15,6 +15,7 @@ from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
+from dpjax.train import sharding
 from dpjax.train import step as steps
 from dpjax.train.averaging import Averaging
 from dpjax.train.plan import TrainingPlan
@@ -52,7 +53,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         records: Batch, rows: Array, allocation: str = 'optimal',
         max_parallel: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
-        averaging: Averaging | None = None) -> FitResult:
+        averaging: Averaging | None = None,
+        mesh: jax.sharding.Mesh | None = None) -> FitResult:
   """Trains L models: seeds, splits and noise levels, one compiled program.
 
   Args:
@@ -71,22 +73,27 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       over the batches of runs.
     averaging: also keep this average of the parameters (REG-05), in
       `state.average.mean`; evaluate it like `state.params`.
+    mesh: divide each batch over these devices (`sharding.data_mesh`); every
+      process calls `fit` with the same arguments. None: one device.
 
   Raises:
-    ValueError: if the plans disagree with each other, with `rows` or with the
-      method; if adaptive radii cost more than a plan has; or if a run was
-      noised less than planned.
+    ValueError: if the plans disagree with each other, with `rows`, with the
+      method or with the mesh; if adaptive radii cost more than a plan has; or
+      if a run was noised less than planned.
   """
   _check(keys, plans, method, rows)
+  sharding.check(mesh, plans[0].sampler.max_batch_size)
   started = time.perf_counter()
-  records = records._replace(x=jax.jit(model.prepare)(records.x))
+  records = sharding.replicate(
+      mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
-  inputs = [(keys[g], multipliers[g], rows[g]) for g in groups]
+  inputs = sharding.replicate(
+      mesh, [(keys[g], multipliers[g], rows[g]) for g in groups])
   program = _compile(inputs[0], plans[0], model, method, optimizer, records,
-                     allocation, averaging)
+                     allocation, averaging, mesh)
   compiled = time.perf_counter()
   total = plans[0].num_steps * len(groups)
   finished, done = [], 0
@@ -99,7 +106,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       if on_progress is not None:
         on_progress(done, total)
     info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
-    finished.append((jax.block_until_ready(state), info))
+    finished.append((sharding.local(mesh, jax.block_until_ready(state)), info))
   state = _concatenate([s for s, _ in finished], 0, num_runs, jnp.concatenate)
   info = _concatenate([i for _, i in finished], 1, num_runs, np.concatenate)
   return FitResult(state, info, tuple(p.event for p in plans),
@@ -115,13 +122,17 @@ class _Program(NamedTuple):
 
 def _compile(example, plan: TrainingPlan, model: Model, method: Method,
              optimizer, records: Batch, allocation: str,
-             averaging: Averaging | None) -> _Program:
+             averaging: Averaging | None,
+             mesh: jax.sharding.Mesh | None) -> _Program:
   """Compiles everything a group of runs shaped like `example` needs."""
   keys, multipliers, rows = example
+  sampler = sharding.split_sampler(mesh, plan.sampler)
+  method = method._replace(
+      bounder=sharding.split_sums(mesh, method.bounder))
 
   def transform_with(multiplier):
     return lambda key: steps.make_transform(
-        method, plan.sampler, optimizer, key=key, noise_multiplier=multiplier,
+        method, sampler, optimizer, key=key, noise_multiplier=multiplier,
         allocation=allocation)
 
   def init(key, multiplier):
@@ -132,20 +143,20 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
   def chunk(length):
 
     def run(state, multiplier, run_rows, records):
-      step = steps.make_step(method=method, sampler=plan.sampler,
+      step = steps.make_step(method=method, sampler=sampler,
                              transform_of=transform_with(multiplier),
                              averaging=averaging)
-      values = plan.sampler.num_examples + tree.count(state.params)
+      values = sampler.num_examples + tree.count(state.params)
       ahead = None
       if length * values <= _MAX_AHEAD:
-        ahead = steps.draw_ahead(state, plan.sampler, length,
+        ahead = steps.draw_ahead(state, sampler, length,
                                  noise=method.noise_order is None)
       return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
                           state, ahead, length=length)
 
-    return jax.jit(_over_runs(run), donate_argnums=0)
+    return sharding.jit(mesh, _over_runs(run), donate_argnums=0)
 
-  start = jax.jit(jax.vmap(init))
+  start = sharding.jit(mesh, jax.vmap(init))
   state = jax.eval_shape(start, keys, multipliers)
   return _Program(start.lower(keys, multipliers).compile(), {
       length: chunk(length).lower(state, multipliers, rows, records).compile()

@@ -47,3 +47,4 @@ def test_current_has_device_and_versions():
   found = environment.current()
   assert found.device and found.jax == found.versions['jax'] != 'unknown'
   assert found.versions['numpy'] != 'unknown'
+  assert environment.current(4).device == f'4 x {found.device}'

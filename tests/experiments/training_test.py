@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax.data import registry
+from dpjax.train import sharding
 from experiments import building
 from experiments import configuration
 from experiments import recipes
@@ -171,3 +172,14 @@ def test_folds_are_trained_together():
   assert first.num_test == 91 and first.plan == second.plan
   with pytest.raises(ValueError, match='which fold they leave out'):
     training.train([_CONFIG, configs[0]])
+
+
+@pytest.mark.parametrize('change, message', [
+    (dict(max_batch_size=51), 'must divide by the 2 devices of the mesh, got '
+     '51; 52 does'),
+    (dict(method='lip_printed', allow_unsound=True), 'trains on one device')])
+def test_what_cannot_be_divided_is_refused_before_data_is_read(change,
+                                                               message):
+  config = dataclasses.replace(_CONFIG, dataset='adult', **change)
+  with pytest.raises(ValueError, match=message):
+    training.train([config], data_dir='nowhere', mesh=sharding.data_mesh(2))

@@ -167,6 +167,19 @@ def test_sorting_a_file_keeps_its_rows(tmp_path, make_row):
   assert records.read(path) == sorted(rows, key=lambda row: row.seed)
 
 
+def test_merging_adds_settings_that_are_not_there(tmp_path, make_row):
+  path, other = tmp_path / 'rows.csv', tmp_path / 'other.csv'
+  rows = [make_row(id=f'toy/seed={seed}', value=float(seed))
+          for seed in range(3)]
+  records.append(other, [rows[2], dataclasses.replace(rows[1], value=9.),
+                         rows[0]])
+  records.append(path, rows[1:2])
+  records.merge(path, other)
+  assert records.read(path) == rows
+  records.merge(tmp_path / 'new.csv', path)
+  assert records.read(tmp_path / 'new.csv') == rows
+
+
 def test_digest_ignores_order_and_wall_time_only(make_row):
   rows = [make_row(seed=0), make_row(seed=1)]
   digest = records.digest(rows)

@@ -1,4 +1,4 @@
-"""Numbers from the setting alone; environment variables slow it down."""
+"""Numbers from the setting alone; the environment slows or fails it."""
 
 import os
 import time
@@ -16,6 +16,8 @@ def run(settings, data_dir, progress):
   for setting in settings:
     time.sleep(float(os.environ.get('TOY_SLEEP', 0)))
     text = selection.setting_id('toy', setting)
+    if os.environ.get('TOY_FAIL') and os.environ['TOY_FAIL'] in text:
+      raise ValueError('planted')
     value = zlib.crc32(text.encode()) / 2**32
     yield setting, [
         records.Row(

@@ -1,0 +1,117 @@
+"""Flags for many devices and many processes, and the mesh that they make."""
+
+from collections.abc import Callable, Iterator
+import contextlib
+import json
+import os
+
+from absl import flags
+import jax
+from jax.experimental import multihost_utils
+import numpy as np
+
+from dpjax import errors
+from dpjax.train import sharding
+
+_NUM_DEVICES = flags.DEFINE_string(
+    'num_devices', None, 'Devices that share every batch, a number or "all"; '
+    'their number must divide --max_batch_size, if that is given. Default: 1, '
+    'and all of them with many processes.')
+_DISTRIBUTED = flags.DEFINE_bool(
+    'distributed', False, 'This is one of many processes, which find each '
+    'other by what Slurm, Open MPI or a TPU pod tells them. All get the same '
+    'flags and read the records; the first one prints and writes.')
+_COORDINATOR_ADDRESS = flags.DEFINE_string(
+    'coordinator_address', None, 'HOST:PORT of the first of many processes, '
+    'where nothing else tells; with --num_processes and --process_id.')
+_NUM_PROCESSES = flags.DEFINE_integer(
+    'num_processes', None, 'How many processes there are.')
+_PROCESS_ID = flags.DEFINE_integer(
+    'process_id', None, 'Which of them this is, from 0.')
+
+
+def start() -> None:
+  """Meets the other processes, if there are any; before any computation.
+
+  Raises:
+    ValueError: if the flags do not say enough.
+    ConnectionError: if the others cannot be met.
+  """
+  told = dict(coordinator_address=_COORDINATOR_ADDRESS.value,
+              num_processes=_NUM_PROCESSES.value,
+              process_id=_PROCESS_ID.value)
+  missing = [name for name, value in told.items() if value is None]
+  if len(missing) < len(told):
+    if missing:
+      raise ValueError(f'--{" and --".join(missing)} must be given too')
+    errors.check_at_least('num_processes', told['num_processes'], 1)
+    if not 0 <= told['process_id'] < told['num_processes']:
+      raise ValueError('process_id must be an integer from 0 to '
+                       f'{told["num_processes"] - 1}, got '
+                       f'{told["process_id"]}')
+  elif not _DISTRIBUTED.value:
+    return
+  try:
+    jax.distributed.initialize(**told)
+  except ValueError as error:
+    raise ValueError('--distributed found no cluster; give '
+                     '--coordinator_address, --num_processes and --process_id '
+                     f'({errors.one_line(error)})') from None
+  except RuntimeError as error:
+    raise ConnectionError('could not meet the other processes: '
+                          f'{errors.one_line(error)}') from error
+
+
+def mesh() -> jax.sharding.Mesh | None:
+  """The devices that share each batch; None for one."""
+  text = _NUM_DEVICES.value or ('all' if jax.process_count() > 1 else '1')
+  if text == 'all':
+    return sharding.data_mesh() if len(jax.devices()) > 1 else None
+  if not text.isdecimal():
+    raise ValueError(f'--num_devices must be an integer or all, got {text!r}')
+  if jax.process_count() > 1 and int(text) != len(jax.devices()):
+    raise ValueError(f'{jax.process_count()} processes share all of their '
+                     f'{len(jax.devices())} devices; --num_devices must be '
+                     f'all, got {text}')
+  return None if int(text) == 1 else sharding.data_mesh(int(text))
+
+
+def is_first() -> bool:
+  """Whether this process is the one that prints and writes."""
+  return jax.process_index() == 0
+
+
+@contextlib.contextmanager
+def first_speaks() -> Iterator[None]:
+  """Keeps what the other processes would print to themselves."""
+  if is_first():
+    yield
+    return
+  with (open(os.devnull, 'w', encoding='utf-8') as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere)):
+    yield
+
+
+def from_first(function: Callable[[], list]) -> list:
+  """What `function` gives in the first process, known to all of them.
+
+  Files may be seen by the first one only, and all must train the same runs.
+
+  Args:
+    function: gives plain values; a ValueError it raises is raised by all.
+  """
+  if jax.process_count() == 1:
+    return function()
+  try:
+    said = {'value': function() if is_first() else None}
+  except ValueError as error:
+    said = {'error': str(error)}
+  text = np.frombuffer(json.dumps(said).encode(), np.uint8)
+  size = int(multihost_utils.broadcast_one_to_all(np.int32(text.size)))
+  padded = np.zeros(size, np.uint8)
+  padded[:text.size] = text[:size]
+  said = json.loads(bytes(multihost_utils.broadcast_one_to_all(padded)))
+  if 'error' in said:
+    raise ValueError(said['error'])
+  return said['value']

@@ -1,0 +1,170 @@
+"""Many devices give what one gives, and draw the noise once."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.train import loop
+from dpjax.train import sharding
+
+_MAIN = pathlib.Path(__file__).with_name('sharding_main.py')
+_CASES = ('sgd', 'dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_adaptive',
+          'dp_sgd_bookkeeping', 'lip_dp_sgd', 'layer_clipped')
+_STDDEV = 1.3 * 0.7 / 28  # of the mean, in sharding_main's dp_sgd
+_ERROR = 1e-6  # rate of each check of noise
+
+
+@pytest.fixture(name='ran', scope='module')
+def _ran(tmp_path_factory):
+  """What one device and 8 made of the same runs: arrays, and the program."""
+  path = tmp_path_factory.mktemp('sharding') / 'arrays.npz'
+  environ = {name: value for name, value in os.environ.items()
+             if name != 'XLA_FLAGS'}
+  done = subprocess.run(
+      [sys.executable, '-W', 'error', _MAIN, path], check=False, text=True,
+      capture_output=True, env=environ, cwd=_MAIN.parents[2])
+  assert done.returncode == 0, done.stderr
+  with np.load(path) as arrays:
+    return dict(arrays) | json.loads(done.stdout)
+
+
+def _pair(ran, name):
+  return ran[f'{name}/1'], ran[f'{name}/8']
+
+
+def _silent(ran, case):
+  """Releases [L, T, P] of the runs whose records count as zero."""
+  return (means[2:] for means in _pair(ran, f'{case}/means'))
+
+
+def test_there_are_eight_devices(ran):
+  assert ran['devices'] == 8
+
+
+@pytest.mark.parametrize('case', _CASES)
+def test_eight_devices_train_what_one_trains(ran, case):
+  """The same records in every step; parameters to rounding.
+
+  A noisy sum is rounded to a grid, on which the rounding of a sum is lost: all
+  bits are equal, unless a sum lies within 1e-7 of the middle of two points,
+  which moves it by 1/256 of its noise at most. Without noise the largest
+  relative difference after 20 steps is 1e-7.
+  """
+  one, eight = _pair(ran, f'{case}/sizes')
+  np.testing.assert_array_equal(one, eight)
+  # Batches of one part, or of several.
+  several = case in ('sgd', 'dp_sgd_adaptive', 'lip_dp_sgd')
+  assert 16 < one.max() <= (100 if several else 53)
+  one, eight = _pair(ran, f'{case}/params')
+  assert one.shape == (6, 26) and not np.allclose(one[0], one[1], rtol=.1)
+  difference = np.abs(one - eight).max() / np.abs(one).max()
+  assert difference <= (1e-6 if case == 'sgd' else 1e-3)
+  if case != 'sgd':
+    one, eight = _pair(ran, f'{case}/means')
+    assert one.shape == (6, 20, 26) and np.mean(one != eight) <= 0.01
+
+
+def _noise_is_drawn_once(means, stddev):
+  """[L, T, P] releases of nothing are independent noise of this deviation.
+
+  Not of it over 8, nor times 8: a chi-square of L T P degrees of freedom at
+  error rate 1e-6 allows a deviation that is 8 % off.
+  """
+  draws = np.float64(means) / stddev
+  law = stats.chi2(draws.size)
+  assert law.ppf(_ERROR / 2) < np.sum(draws**2) < law.isf(_ERROR / 2)
+  # Of runs and steps: rows of P values. Of leaves and shards: eighths of them.
+  rows = draws.reshape(-1, draws.shape[-1])
+  for vectors in (rows, rows[:, :24].reshape(-1, 3)):
+    assert len(np.unique(vectors, axis=0)) == len(vectors)
+  off_diagonal = ~np.eye(len(rows), dtype=bool)
+  bound = np.tanh(stats.norm.isf(_ERROR / off_diagonal.sum())
+                  / np.sqrt(rows.shape[1] - 3))
+  assert np.abs(np.corrcoef(rows)[off_diagonal]).max() < bound
+
+
+def test_noise_is_neither_repeated_nor_missing(ran):
+  """Records that count for nothing: a release is its noise, bit by bit."""
+  one, eight = _silent(ran, 'dp_sgd')
+  assert one.shape == (4, 20, 26)
+  np.testing.assert_array_equal(one, eight)
+  _noise_is_drawn_once(eight, _STDDEV)
+
+
+@pytest.mark.parametrize('fault', ['repeated', 'missing'])
+def test_fault_noise_in_every_shard(ran, fault):
+  """Drawn before the all-reduce: 8 times the variance, or an eighth of it."""
+  means = ran[fault][2:]
+  share = np.var(means / _STDDEV) * (1 / 8 if fault == 'repeated' else 8)
+  assert 0.8 < share < 1.25
+  assert np.mean(means == next(_silent(ran, 'dp_sgd'))) < 0.1
+  with pytest.raises(AssertionError):
+    _noise_is_drawn_once(means, _STDDEV)
+
+
+def test_indicators_are_noised_once_as_well(ran):
+  """Radii of silent records move by the noise of their counts alone."""
+  one, eight = (radii[0, :, 2:]
+                for radii in _pair(ran, 'dp_sgd_adaptive/radii'))
+  assert one.shape == (20, 4)
+  np.testing.assert_array_equal(one, eight)
+  np.testing.assert_array_equal(*_silent(ran, 'dp_sgd_adaptive'))
+  moves = np.diff(np.log(np.float64(eight)), axis=0) / 0.2 * 30 / 4.0
+  law = stats.chi2(moves.size)
+  assert law.ppf(_ERROR / 2) < np.sum(moves**2) < law.isf(_ERROR / 2)
+
+
+def test_rows_are_divided_and_sums_reduced_once(ran):
+  """The compiled step: 7 of 56 rows on each device, and no other traffic."""
+  program = ran['program']
+  assert not re.findall(r'f32\[56[\],]', program)
+  products = re.findall(r'= f32\[(\d+),4\]\S* dot\(', program)
+  assert '7' in products
+  reduced = re.findall(r'= (.*) all-reduce\(', program)
+  # All sums at once; the number of non-finite records is an integer.
+  assert len(reduced) == 2
+  assert sorted(re.findall(r'[fs]32\[[\d,]*\]', ' '.join(reduced))) == sorted([
+    'f32[]', 'f32[4]', 'f32[2]', 'f32[3,4]', 'f32[4,2]', 's32[]'])
+  assert program.count('{{0,1,2,3,4,5,6,7}}') == 2
+  for other in ('all-gather', 'all-to-all', 'collective-permute',
+                'reduce-scatter'):
+    assert other not in program
+
+
+def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
+  model = make_model(True)
+  plan = loop.TrainingPlan(
+      sampler=loop.steps.PoissonSampler(num_examples=60, batch_size=12,
+                                        max_batch_size=9),
+      num_steps=1, noise_multiplier=1., adjacency='never read')
+  rows = jax.numpy.zeros([1, 60], jax.numpy.int32)
+  prepared = []
+  model = model._replace(prepare=prepared.append)
+  for mesh, message in (
+      (sharding.data_mesh(2), 'max_batch_size must divide by the 2 devices of '
+       'the mesh, got 9; 10 does'),
+      (jax.sharding.Mesh(np.array(jax.devices()[:2]), ('model',)),
+       "the mesh must have one axis, 'data', got 'model'")):
+    with pytest.raises(ValueError) as caught:
+      loop.fit(jax.random.split(jax.random.key(0), 1), plans=[plan],
+               model=model, method=make_method('lip_dp_sgd', make_model(True)),
+               optimizer=None, records=records, rows=rows, mesh=mesh)
+    assert str(caught.value) == message and not prepared
+
+
+@pytest.mark.parametrize('number, message', [
+  (3, 'num_devices must be at most 2, the devices there are, got 3'),
+  (0, 'num_devices must be an integer >= 1, got 0'),
+  (1.5, 'num_devices must be an integer >= 1, got 1.5')])
+def test_devices_that_are_not_there_are_refused(number, message):
+  with pytest.raises(ValueError) as caught:
+    sharding.data_mesh(number, devices=jax.devices()[:2])
+  assert str(caught.value) == message
