@@ -147,8 +147,7 @@ def _maker(config: TrainingConfig):
   makers = {
       'sgd': (methods.sgd, {}),
       'dp_sgd': (methods.dp_sgd, per_record),
-      'dp_sgd_bookkeeping': (methods.dp_sgd_bookkeeping,
-                             dict(clip_norm=config.clip_norm)),
+      'dp_sgd_vmap': (methods.dp_sgd, per_record | dict(kernel='vmap')),
       'dp_sgd_per_layer': (methods.dp_sgd_per_layer, per_record),
       'dp_sgd_automatic': (methods.dp_sgd_automatic, per_record),
       'dp_sgd_adaptive': (methods.dp_sgd_adaptive, per_record | counts),

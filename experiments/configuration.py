@@ -13,7 +13,7 @@ from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
 from experiments import recipes
 
-CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_bookkeeping', 'dp_sgd_per_layer',
+CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
                     'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped')
 LIPSCHITZ_METHODS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
                      'lip_propagated', 'lip_norm', 'lip_adaptive',
@@ -23,7 +23,7 @@ METHODS = ('sgd', *CLIPPING_METHODS, *LIPSCHITZ_METHODS, 'lip_printed')
 # cotangents, so that it holds for a mean over views.
 WITH_VIEWS = tuple(name for name in METHODS
                    if name not in ('layer_clipped', 'lip_printed',
-                                   'lip_adaptive', 'dp_sgd_bookkeeping'))
+                                   'lip_adaptive'))
 OPTIMIZERS = ('sgd', 'momentum', 'adam')
 SCHEDULES = ('constant', 'cosine')
 TABLE_MODELS = ('mlp',)
@@ -82,7 +82,7 @@ class TrainingConfig:
     num_steps: of training.
     batch_size: expected size of a Poisson batch.
     max_batch_size: rows computed at once.
-    microbatch_size: records whose gradients dp_sgd holds at once.
+    microbatch_size: records that dp_sgd works on at once.
     depth: hidden layers; convolutions of a ConvNet; 6 n + 4 or 6 n + 2 of
       the residual networks.
     width: units of each; of the hidden dense layer of a ConvNet; widening of
@@ -228,9 +228,6 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
   if config.method == 'lip_printed' and not config.allow_unsound:
     raise ValueError('lip_printed (Algorithm 8) is not private: its epsilon '
                      'does not hold; allow_unsound says that you know')
-  if config.method == 'dp_sgd_bookkeeping' and config.weights != 'free':
-    raise ValueError('dp_sgd_bookkeeping clips gradients in the weights: '
-                     f'weights must be free, got {config.weights}')
   if config.method == 'bassily' and config.depth not in (None, 0):
     raise ValueError('bassily trains a linear model: depth must be 0, got '
                      f'{config.depth}')

@@ -62,7 +62,7 @@ _TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5,
                  'lip_propagated': 0.5, 'lip_adaptive': 0.5,
                  'lip_normalised': 0.5}
 # Other ways to compute the same sums.
-_SAME = {'dp_sgd_bookkeeping': 'dp_sgd'}
+_SAME = {'dp_sgd_vmap': 'dp_sgd'}
 # Many ones and zeros that matter in pairs.
 _CHOSEN = {
     ('android_permissions', 'layer_clipped'): dict(

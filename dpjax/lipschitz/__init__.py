@@ -2,12 +2,12 @@
 
 Modules, in import order: norms, randomised, convolution, orthogonal, induced,
 rules, primitives, node, pointwise, pooling, normalisation, layers, network,
-losses, reparametrisation, projection, bounder, bookkeeping, adaptive, k_norm,
+losses, reparametrisation, projection, bounder, adaptive, k_norm,
 printed.
 """
 
 __all__ = [
-    'adaptive', 'bookkeeping', 'bounder', 'convolution', 'induced', 'k_norm',
+    'adaptive', 'bounder', 'convolution', 'induced', 'k_norm',
     'layers', 'losses', 'network', 'node', 'normalisation', 'norms',
     'orthogonal', 'pointwise', 'pooling', 'primitives', 'printed',
     'projection', 'randomised', 'reparametrisation', 'rules'

@@ -60,8 +60,8 @@ class Dense:
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """See `primitives.dense`."""
-    return context.leaving(self, x, primitives.dense(
-        x, params['kernel'], params.get('bias'), context.rule))
+    return primitives.dense(
+        x, params['kernel'], params.get('bias'), context.rule)
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:
@@ -144,9 +144,9 @@ class Conv:
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """See `primitives.conv`."""
-    return context.leaving(self, x, primitives.conv(
+    return primitives.conv(
         x, params['kernel'], params.get('bias'), self.geometry(x.shape[1:]),
-        context.rule))
+        context.rule)
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:
@@ -205,8 +205,8 @@ class Affine:
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """See `primitives.scale_shift`."""
-    return context.leaving(self, x, primitives.scale_shift(
-        x, params['kernel'], params['bias'], context.rule))
+    return primitives.scale_shift(
+        x, params['kernel'], params['bias'], context.rule)
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:

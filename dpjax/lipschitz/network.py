@@ -61,7 +61,7 @@ class Chain:
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """The composition."""
     for node in self.nodes:
-      x = node.apply(params.get(node.name, {}), x, context.inside(node.name))
+      x = node.apply(params.get(node.name, {}), x, context)
     return x
 
   def constrain(self, params: Params, shape: Shape,
@@ -149,7 +149,7 @@ class Residual:
   def apply(self, params: Params, x: Array, context: Context) -> Array:
     """The sum or the average."""
     left, right = (side.apply(params.get(side.name, {}), x,
-                              context.inside(side.name))
+                              context)
                    for side in self._sides)
     return (left + right) * self._weight
 

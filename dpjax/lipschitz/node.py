@@ -16,9 +16,6 @@ from dpjax.typing import Array, Params, PRNGKey, PyTree
 Shape = tuple[int, ...]
 """Of one record, without the axis of the batch."""
 
-Path = tuple[str, ...]
-"""Keys of nested dicts of parameters."""
-
 Scalar = Array | float
 """A traced scalar, or a float where it depends on no parameter: bounds stay
 floats as long as they can, and infinite ones are always floats."""
@@ -32,24 +29,10 @@ class Context(NamedTuple):
     radii: for the names of adaptive balls, the public radius to use now.
     observe: called with (name, norms [b]) by adaptive balls, before they
       project; for indicators that are noised, never for anything released.
-    tap: called by every parameter layer with (path, layer, what enters, what
-      leaves); what it returns goes on in the place of the last.
-    path: keys to the parameters of the node that this is handed to; kept for
-      `tap` only, since names repeat inside blocks.
   """
   rule: WeightRule | None = None
   radii: Mapping[str, Array] = {}
   observe: Callable[[str, Array], None] | None = None
-  tap: Callable[[Path, 'Node', Array, Array], Array] | None = None
-  path: Path = ()
-
-  def inside(self, name: str) -> 'Context':
-    """The context of the node `name` of the node that this is of."""
-    return self if self.tap is None else self._replace(path=(*self.path, name))
-
-  def leaving(self, layer: 'Node', x: Array, out: Array) -> Array:
-    """What leaves a parameter layer, through the tap if there is one."""
-    return out if self.tap is None else self.tap(self.path, layer, x, out)
 
 
 class Node(Protocol):

@@ -1,7 +1,7 @@
 """Linear operations whose parameter gradients take a weight per record.
 
-Each is the ordinary operation, with a backward pass that hands exact
-cotangents to its input and asks a `WeightRule` how much of every record's
+Each is the ordinary operation. With a `WeightRule` its backward pass hands
+exact cotangents to its input and asks the rule how much of every record's
 gradient its own parameters receive. LDP-04, LDP-09; `vjp_weight` of NET-12.
 """
 
@@ -21,14 +21,12 @@ _UNIT_ROUNDOFF = 2.0**-24
 _LARGEST_NORM = 1e10
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def dense(x: Array, kernel: Array, bias: Array | None,
           rule: WeightRule | None = None) -> Array:
   """x W + b for x [b, p]: NET-01, equation (5.2.3) of thesis 003.
 
   The gradient in (W, b) of one record is the outer product of (x, 1) and the
-  cotangent, of norm sqrt(||x||^2 + 1) ||delta||. Summed over the batch as
-  contractions: reducing the first axis is many times slower on CPU.
+  cotangent, of norm sqrt(||x||^2 + 1) ||delta||.
 
   Args:
     x: [b, n_in].
@@ -36,30 +34,35 @@ def dense(x: Array, kernel: Array, bias: Array | None,
     bias: [n_out] or None.
     rule: weights of the records, or None for the plain gradient.
   """
-  del rule
+  if rule is not None:
+    return _weighted_dense(x, kernel, bias, rule)
   product = x @ kernel
   return product if bias is None else product + bias[None]
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _weighted_dense(x, kernel, bias, rule):
+  del rule
+  return dense(x, kernel, bias)
+
+
 def _dense_forward(x, kernel, bias, rule):
-  return dense(x, kernel, bias, rule), (x, kernel, bias)
+  del rule
+  return dense(x, kernel, bias), (x, kernel, bias)
 
 
 def _dense_backward(rule, residuals, cotangent):
   x, kernel, bias = residuals
   backward = cotangent @ kernel.T
-  weights = jnp.ones([x.shape[0]], cotangent.dtype)
-  if rule is not None:
-    factors = lambda squares: jnp.sqrt(squares + (0 if bias is None else 1))
-    x, cotangent, weights = _weigh(rule, x, cotangent, factors, None)
+  factors = lambda squares: jnp.sqrt(squares + (0 if bias is None else 1))
+  x, cotangent, weights = _weigh(rule, x, cotangent, factors, None)
   rows = cotangent.T
   return backward, (rows @ x).T, None if bias is None else rows @ weights
 
 
-dense.defvjp(_dense_forward, _dense_backward)
+_weighted_dense.defvjp(_dense_forward, _dense_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def conv(x: Array, kernel: Array, bias: Array | None,
          shape: convolution.ConvShape,
          rule: WeightRule | None = None) -> Array:
@@ -76,35 +79,41 @@ def conv(x: Array, kernel: Array, bias: Array | None,
     shape: size of x, strides and padding.
     rule: weights of the records, or None for the plain gradient.
   """
-  del rule
+  if rule is not None:
+    return _weighted_conv(x, kernel, bias, shape, rule)
   product = convolution.convolve(x, kernel, shape)
   return product if bias is None else product + bias[None, None, None]
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _weighted_conv(x, kernel, bias, shape, rule):
+  del rule
+  return conv(x, kernel, bias, shape)
+
+
 def _conv_forward(x, kernel, bias, shape, rule):
-  return conv(x, kernel, bias, shape, rule), (x, kernel, bias)
+  del rule
+  return conv(x, kernel, bias, shape), (x, kernel, bias)
 
 
 def _conv_backward(shape, rule, residuals, cotangent):
   x, kernel, bias = residuals
   apply = lambda x, kernel: convolution.convolve(x, kernel, shape)
   backward, = jax.vjp(lambda x: apply(x, kernel), x)[1](cotangent)
-  weights = jnp.ones([x.shape[0]], cotangent.dtype)
-  if rule is not None:
-    sites = 0 if bias is None else math.prod(cotangent.shape[1:3])
-    multiplicity = convolution.multiplicity(kernel.shape[:2], shape.strides)
-    x, cotangent, weights = _weigh(
-        rule, x, cotangent,
-        lambda squares: jnp.sqrt(multiplicity * squares + sites),
-        lambda x, cotangent, ceilings: conv_gradient_norms(
-            x, kernel, cotangent, ceilings, shape, bias is not None))
+  sites = 0 if bias is None else math.prod(cotangent.shape[1:3])
+  multiplicity = convolution.multiplicity(kernel.shape[:2], shape.strides)
+  x, cotangent, weights = _weigh(
+      rule, x, cotangent,
+      lambda squares: jnp.sqrt(multiplicity * squares + sites),
+      lambda x, cotangent, ceilings: conv_gradient_norms(
+          x, kernel, cotangent, ceilings, shape, bias is not None))
   of_kernel, = jax.vjp(lambda kernel: apply(x, kernel), kernel)[1](cotangent)
   of_bias = None if bias is None else jnp.einsum('bhwc,b->c', cotangent,
                                                  weights)
   return backward, of_kernel, of_bias
 
 
-conv.defvjp(_conv_forward, _conv_backward)
+_weighted_conv.defvjp(_conv_forward, _conv_backward)
 
 
 def gram_is_smaller(kernel_shape: tuple[int, ...], num_sites: int) -> bool:
@@ -151,7 +160,6 @@ def conv_gradient_norms(x: Array, kernel: Array, cotangent: Array,
   return jnp.sqrt(squares) + 2 * sites * _UNIT_ROUNDOFF * ceilings
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def scale_shift(x: Array, scale: Array, shift: Array,
                 rule: WeightRule | None = None) -> Array:
   """gamma x + beta for each channel: the affine part of NET-07.
@@ -165,36 +173,42 @@ def scale_shift(x: Array, scale: Array, shift: Array,
     shift: [c].
     rule: weights of the records, or None for the plain gradient.
   """
-  del rule
+  if rule is not None:
+    return _weighted_scale_shift(x, scale, shift, rule)
   return x * scale[None, None, None] + shift[None, None, None]
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _weighted_scale_shift(x, scale, shift, rule):
+  del rule
+  return scale_shift(x, scale, shift)
+
+
 def _scale_shift_forward(x, scale, shift, rule):
-  return scale_shift(x, scale, shift, rule), (x, scale)
+  del rule
+  return scale_shift(x, scale, shift), (x, scale)
 
 
 def _scale_shift_backward(rule, residuals, cotangent):
   x, scale = residuals
   backward = cotangent * scale[None, None, None]
-  weights = jnp.ones([x.shape[0]], cotangent.dtype)
-  if rule is not None:
-    largest = jnp.max(jnp.einsum('bhwc,bhwc->bc', x, x, precision=_HIGHEST), 1)
-    sites = math.prod(x.shape[1:3])
+  largest = jnp.max(jnp.einsum('bhwc,bhwc->bc', x, x, precision=_HIGHEST), 1)
+  sites = math.prod(x.shape[1:3])
 
-    def norms(x, cotangent, ceilings):
-      of_scale = jnp.einsum('bhwc,bhwc->bc', x, cotangent, precision=_HIGHEST)
-      of_shift = jnp.einsum('bhwc->bc', cotangent)
-      squares = (jnp.einsum('bc,bc->b', of_scale, of_scale) +
-                 jnp.einsum('bc,bc->b', of_shift, of_shift))
-      return jnp.sqrt(squares) + 2 * sites * _UNIT_ROUNDOFF * ceilings
+  def norms(x, cotangent, ceilings):
+    of_scale = jnp.einsum('bhwc,bhwc->bc', x, cotangent, precision=_HIGHEST)
+    of_shift = jnp.einsum('bhwc->bc', cotangent)
+    squares = (jnp.einsum('bc,bc->b', of_scale, of_scale) +
+               jnp.einsum('bc,bc->b', of_shift, of_shift))
+    return jnp.sqrt(squares) + 2 * sites * _UNIT_ROUNDOFF * ceilings
 
-    x, cotangent, weights = _weigh(
-        rule, x, cotangent, lambda squares: jnp.sqrt(largest + sites), norms)
+  x, cotangent, weights = _weigh(
+      rule, x, cotangent, lambda squares: jnp.sqrt(largest + sites), norms)
   return (backward, jnp.einsum('bhwc,bhwc->c', x, cotangent),
           jnp.einsum('bhwc,b->c', cotangent, weights))
 
 
-scale_shift.defvjp(_scale_shift_forward, _scale_shift_backward)
+_weighted_scale_shift.defvjp(_scale_shift_forward, _scale_shift_backward)
 
 
 def _weigh(rule, x, cotangent, factors, gradient_norms):

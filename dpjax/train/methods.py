@@ -22,7 +22,6 @@ from dpjax.grads import per_example
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.lipschitz import adaptive
-from dpjax.lipschitz import bookkeeping
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import k_norm
 from dpjax.lipschitz import printed
@@ -42,25 +41,21 @@ def sgd(model: Model, loss: LipschitzLoss) -> Method:
 
 
 def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
-           microbatch_size: int | None = None) -> Method:
-  """DP-SGD with flat clipping: Algorithm 7, Abadi et al. 2016, DP-16."""
-  bounder = per_example.clipped(model.apply, loss.values, clip_norm=clip_norm,
-                                microbatch_size=microbatch_size)
-  return _clipping_method('dp_sgd', bounder)
+           microbatch_size: int | None = None,
+           kernel: str = 'bookkeeping') -> Method:
+  """DP-SGD with flat clipping: Algorithm 7, Abadi et al. 2016, DP-16.
 
-
-def dp_sgd_bookkeeping(model: Model, loss: LipschitzLoss, *,
-                       clip_norm: float) -> Method:
-  """DP-SGD with flat clipping, in one backward pass: Bu et al. 2023. DP-16.
-
-  The sums of `dp_sgd` up to rounding, without a gradient of every record.
+  Args:
+    model: any.
+    loss: any.
+    clip_norm: bound on a record's gradient.
+    microbatch_size: records that are worked on at once.
+    kernel: how gradients of records are found, one of `per_example.KERNELS`.
   """
-  if model.effective is not None:
-    raise ValueError('dp_sgd_bookkeeping clips gradients in the weights, which '
-                     'here are a function of the parameters; use dp_sgd')
-  bounder = bookkeeping.flat_clipped(_network(model), loss,
-                                     clip_norm=clip_norm)
-  return _clipping_method('dp_sgd_bookkeeping', bounder)
+  bounder = per_example.clipped(
+      model.apply, loss.values, clip_norm=clip_norm,
+      microbatch_size=microbatch_size, kernel=kernel)
+  return _clipping_method('dp_sgd', bounder)
 
 
 def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,
@@ -96,7 +91,7 @@ def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
     noise_stddev: of the count of shorter gradients, in records.
     target_quantile: share of gradients that should be left alone.
     learning_rate: of the geometric update.
-    microbatch_size: records whose gradients are held at once.
+    microbatch_size: records that are worked on at once.
   """
   bounder = per_example.adaptively_clipped(
       model.apply, loss.values, microbatch_size=microbatch_size,

@@ -127,8 +127,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _claims(panel: Panel, methods) -> list[verdicts.Verdict]:
-  gaps = _over_lipschitz(methods, 'dp_sgd')
-  shortcut = _over_lipschitz(methods, 'dp_sgd_bookkeeping')
+  gaps = _over_lipschitz(methods, 'dp_sgd_vmap')
+  shortcut = _over_lipschitz(methods, 'dp_sgd')
   return [_faster(panel, gaps), _growing(panel, gaps),
           _because(panel, gaps, shortcut)]
 
@@ -156,7 +156,7 @@ def _faster(panel: Panel, gaps: dict[int, float]) -> verdicts.Verdict:
   return _judge(
       f'{panel.title}: Lip-DP-SGD takes less time than DP-SGD', 'faster',
       gaps, 1, lambda: min(gaps.values()) > 1 + _NOISE,
-      'dp_sgd over lip_dp_sgd, the same process, by batch size')
+      'dp_sgd_vmap over lip_dp_sgd, the same process, by batch size')
 
 
 def _growing(panel: Panel, gaps: dict[int, float]) -> verdicts.Verdict:
@@ -182,5 +182,5 @@ def _because(panel: Panel, gaps: dict[int, float],
                             verdicts.NOT_COMPARABLE, 'there is no gap')
   return _judge(
       claim, 'clipping', shortcut, 1, lambda: max(vanished.values()) < 0.5,
-      'dp_sgd_bookkeeping over lip_dp_sgd: clipped as well, without gradients '
-      'of every record; the claim needs it to be as slow as dp_sgd')
+      'dp_sgd over lip_dp_sgd: clipped as well, by book-keeping instead of '
+      'gradients of every record; the claim needs it to be as slow as vmap')

@@ -112,14 +112,9 @@ def _batch_size(setting, dataset, size: float, *, fold) -> float:
   return min(size * whole / _num_train(setting, dataset, fold=0), float(whole))
 
 
-# The same sums to rounding, without the gradient of every record.
-_TRAINED_AS = {'dp_sgd': 'dp_sgd_bookkeeping'}
-
-
 def _config(setting: sweep.Setting, **fields) -> configuration.TrainingConfig:
   return configuration.TrainingConfig(
-      dataset=setting.dataset, epsilon=setting.epsilon,
-      method=_TRAINED_AS.get(setting.method, setting.method),
+      dataset=setting.dataset, epsilon=setting.epsilon, method=setting.method,
       delta=_DELTAS[setting.dataset], adjacency=_ADJACENCY.value,
       num_folds=setting.num_folds, split_seed=setting.split, **fields)
 

@@ -7,6 +7,7 @@ are in `adaptive_test`.
 """
 
 import dataclasses
+import functools
 import math
 from unittest import mock
 
@@ -18,8 +19,8 @@ from dpjax import tree
 from dpjax.audit import canary as canaries
 from dpjax.audit import claims
 from dpjax.grads import clipping
+from dpjax.grads import bookkeeping
 from dpjax.grads import per_example
-from dpjax.lipschitz import bookkeeping
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import induced
 from dpjax.lipschitz import k_norm
@@ -45,7 +46,7 @@ _NUM_RECORDS, _STEPS, _RUNS, _SIGMA = 40, 10, 2000, 1.2
 _CLIP, _INPUT_RADIUS, _WEIGHT_NORM, _LOGIT_CLIP = 0.7, 2.0, 3.0, 0.35
 _LAYER_CLIP, _BIAS_NORM, _ALPHA = 0.4, 0.5, 0.3
 _LOSS = losses.cross_entropy(logit_clip=_LOGIT_CLIP)
-_CLIPPING = ('dp_sgd', 'dp_sgd_bookkeeping', 'dp_sgd_per_layer',
+_CLIPPING = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
              'dp_sgd_automatic', 'layer_clipped')
 _K_NORMS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
 _METHODS = _CLIPPING + ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
@@ -123,7 +124,8 @@ def _canary(name: str) -> Batch:
 
 def _clipping(name: str):
   model, loss = _network(certified=False), losses.cross_entropy()
-  maker = getattr(methods, name)
+  maker = getattr(methods, name, functools.partial(methods.dp_sgd,
+                                                   kernel='vmap'))
   clip_norm = _LAYER_CLIP if name == 'layer_clipped' else _CLIP
   return model, maker(model, loss, clip_norm=clip_norm)
 
@@ -204,34 +206,44 @@ def _noise_with_one_key(key, values):
   return _HONEST_DRAWS(jax.random.key(0), values)
 
 
-def _clip_after_sum(apply, loss, *, clip_norm, microbatch_size=None):
+def _clip_after_sum(apply, loss, *, clip_norm, **options):
   def sums(params, batch, mask):
     plain = per_example.plain_sums(apply, loss, params, batch, mask)
     weight = clipping.flat_weights(tree.global_norm(plain.total)[None],
                                    clip_norm=clip_norm)[0]
     return plain._replace(total=tree.scale(weight, plain.total))
 
-  honest = _HONEST_CLIPPED(apply, loss, clip_norm=clip_norm)
+  honest = _HONEST_CLIPPED(apply, loss, clip_norm=clip_norm, **options)
   return honest._replace(sums=sums)
 
 
-def _mask_ignored(apply, loss, *, clip_norm, microbatch_size=None):
-  honest = _HONEST_CLIPPED(apply, loss, clip_norm=clip_norm)
+def _mask_ignored(apply, loss, *, clip_norm, **options):
+  honest = _HONEST_CLIPPED(apply, loss, clip_norm=clip_norm, **options)
   everything = lambda params, batch, mask: honest.sums(
       params, batch, jnp.ones_like(mask))
   return honest._replace(sums=everything)
 
 
-def _one_layer_clipped(layer, params, seen):
+def _one_layer_clipped(squares):
   # Only the last layer's gradient counts towards the norm.
-  part = _HONEST_DENSE(layer, params, seen)
-  return part._replace(
-      norms=part.norms if layer.name == 'dense_01' else 0 * part.norms)
+  return {name: jax.tree.map(lambda leaf, last=name == 'dense_01':
+                             leaf if last else 0 * leaf, layer)
+          for name, layer in squares.items()}
 
 
-def _bias_not_counted(layer, params, seen):
-  return _HONEST_DENSE(layer, params, seen)._replace(
-      norms=seen.input_norms * seen.cotangent_norms)
+def _bias_not_counted(squares):
+  return {name: layer | {'bias': 0 * layer['bias']}
+          for name, layer in squares.items()}
+
+
+def _with_squares(change):
+  """Book-keeping whose squared norms are others, and whose sums are not."""
+
+  def fault(*args):
+    found = _HONEST_RECORDS(*args)
+    return found._replace(squares=change(found.squares))
+
+  return fault
 
 
 def _half_the_bounds(make):
@@ -357,7 +369,7 @@ def _rate_doubled(self, key):
 _HONEST_NOISE = additive.add_drawn_noise
 _HONEST_DRAWS = additive.unit_noise
 _HONEST_CLIPPED = per_example.clipped
-_HONEST_DENSE = bookkeeping._PARTS[layers.Dense]
+_HONEST_RECORDS = bookkeeping.record_gradients
 _HONEST_PLAIN = per_example.plain_sums
 _HONEST_BOUNDS = Network.gradient_bounds
 _HONEST_DRAW = PoissonSampler.draw
@@ -425,8 +437,9 @@ _NORM_FAULTS = [
 
 @pytest.mark.parametrize('fault', [_one_layer_clipped, _bias_not_counted])
 def test_planted_faults_of_norms_are_found(fault):
-  with mock.patch.dict(bookkeeping._PARTS, {layers.Dense: fault}):
-    assert _findings('dp_sgd_bookkeeping') != []
+  kernels = {'bookkeeping': _with_squares(fault)}
+  with mock.patch.dict(per_example.KERNELS, kernels):
+    assert _findings('dp_sgd') != []
 
 
 @pytest.mark.parametrize('name, place, attribute, fault', _FAULTS,

@@ -194,16 +194,6 @@ def _charged(dataset, **changes):
   return run.charged_epsilon(dataclasses.replace(_SETTING, **changes), dataset)
 
 
-def test_book_keeping_costs_what_dp_sgd_does():
-  """What trains in its stead has the same event, so the same charge."""
-  config = run._config(dataclasses.replace(_SETTING, method='dp_sgd'), fold=0)
-  assert config.method == 'dp_sgd_bookkeeping'
-  plans = [training.make_plan(configuration.resolve(
-      dataclasses.replace(config, method=method), num_available=364))
-           for method in ('dp_sgd', 'dp_sgd_bookkeeping')]
-  assert plans[0] == plans[1]
-
-
 def test_the_search_is_charged(dataset):
   """DP-21, E30: all trials, their scores, and the run that is published."""
   # A record of the third fold is trained on in both runs of both trials.

@@ -53,8 +53,8 @@ CASES = {
     'dp_sgd_adaptive': (FREE, methods.dp_sgd_adaptive(
         FREE, LOSS, clip_norm=CLIP_NORM, noise_stddev=COUNT_NOISE,
         microbatch_size=1), IN_PARTS),
-    'dp_sgd_bookkeeping': (FREE, methods.dp_sgd_bookkeeping(
-        FREE, LOSS, clip_norm=CLIP_NORM), IN_ONE),
+    'dp_sgd_vmap': (FREE, methods.dp_sgd(
+        FREE, LOSS, clip_norm=CLIP_NORM, kernel='vmap'), IN_ONE),
     'lip_dp_sgd': (BOUNDED, methods.lip_dp_sgd(BOUNDED, LOSS, weight_norm=.9),
                    IN_PARTS),
     'layer_clipped': (FREE, methods.layer_clipped(

@@ -1,0 +1,392 @@
+"""Book-keeping of any function, against a gradient of every record: DP-16."""
+
+import logging
+
+import flax.linen as nn
+from hypothesis import Phase, given, settings, strategies
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import bookkeeping
+from dpjax.grads import contractions
+from dpjax.grads import per_example
+from dpjax.grads import tracing
+from dpjax.typing import Batch
+
+SIZE = 6
+KEY = jax.random.key(0)
+
+
+def loss(logits, labels):
+  """Linear: the residuals of others can cancel to their rounding errors."""
+  places = jnp.arange(logits.shape[1])[None] + labels[:, None]
+  return jnp.sum(logits * jnp.cos(places.astype(jnp.float32)), 1)
+
+
+def squares(apply, params, x, kernel):
+  """(squared norms by leaf [b], sums weighted by random weights, usable)."""
+  batch = Batch(x, jnp.arange(x.shape[0], dtype=jnp.int32) % 3)
+  kept = jnp.arange(x.shape[0]) != 1
+  rng = np.random.default_rng(0)
+  weights = jax.tree.map(lambda leaf: jnp.asarray(
+    np.where(kept, rng.uniform(0, 2, x.shape[0]), 0), jnp.float32), params)
+
+  def run(params, batch):
+    found = per_example.KERNELS[kernel](apply, loss, params, batch, kept)
+    return (jax.tree.map(lambda leaf: jnp.where(kept, leaf, 0.), found.squares),
+            found.weighted(weights), found.usable)
+
+  return jax.jit(run)(params, batch)
+
+
+def check_equal(apply, params, x, rtol=1e-5):
+  """Norms and weighted sums of each leaf are those of `vmap`."""
+  ours = squares(apply, params, x, 'bookkeeping')
+  reference = squares(apply, params, x, 'vmap')
+  np.testing.assert_array_equal(ours[2], reference[2])
+  # Some gradients are zero but for rounding: attention has no use for a bias
+  # of its keys.
+  whole = np.sqrt(sum(jax.tree.leaves(reference[0])))
+
+  def same_norms(a, b):
+    assert np.all(np.abs(np.sqrt(a) - np.sqrt(b))
+                  <= rtol * np.sqrt(b) + 1e-6 * whole)
+
+  def same_sums(a, b):
+    assert a.shape == b.shape and a.dtype == jnp.float32
+    gap, size = np.linalg.norm(a - b), np.linalg.norm(b)
+    assert gap <= rtol * size + 1e-6 * whole.sum(), (gap, size)
+
+  jax.tree.map(same_norms, ours[0], reference[0])
+  jax.tree.map(same_sums, ours[1], reference[1])
+
+
+def kinds(apply, params, x):
+  """How each parameter is dealt with, by path."""
+  batch = (x, jnp.zeros([x.shape[0]], jnp.int32))
+
+  def record_loss(params, record):
+    one = jax.tree.map(lambda leaf: leaf[None], record)
+    return loss(apply(params, one[0]), one[1])[0]
+
+  program = tracing.trace(record_loss, params, jax.tree.map(
+    lambda leaf: leaf[0], batch))
+  known = bookkeeping._known_reads(program)
+  paths = [jax.tree_util.keystr(path) for path, _ in
+           jax.tree_util.tree_leaves_with_path(params)]
+  return {path: type(known[i].operation).__name__ if i in known else 'formed'
+          for i, path in enumerate(paths)}
+
+
+def records(*shape, seed=0):
+  rng = np.random.default_rng(seed)
+  x = rng.normal(size=(SIZE, *shape))
+  x *= np.logspace(-1, 1, SIZE).reshape((-1,) + (1,) * len(shape))
+  return jnp.asarray(x, jnp.float32)
+
+
+def tokens(length, size, seed=0):
+  return jnp.asarray(np.random.default_rng(seed).integers(
+    0, size, (SIZE, length)), jnp.int32)
+
+
+def perturbed(params, seed=0):
+  """Biases of zero and scales of one would hide mistakes."""
+  rng = np.random.default_rng(seed)
+  return jax.tree.map(lambda leaf: leaf + jnp.asarray(
+    0.1 * rng.normal(size=leaf.shape), leaf.dtype), params)
+
+
+def linen(module, x, seed=0):
+  """(apply, params) of a Flax module."""
+  params = module.init(jax.random.key(seed), x[:1])
+  return module.apply, perturbed(params)
+
+
+# Random networks of Flax: images by convolutions, then sequences, then vectors.
+PADDINGS = ('SAME', 'VALID', 'CIRCULAR', ((1, 2), (0, 1)))
+convolutions = strategies.fixed_dictionaries(dict(
+  kernel_size=strategies.tuples(*[strategies.integers(1, 3)] * 2),
+  strides=strategies.tuples(*[strategies.integers(1, 2)] * 2),
+  padding=strategies.sampled_from(PADDINGS),
+  kernel_dilation=strategies.integers(1, 2),
+  feature_group_count=strategies.sampled_from([1, 2]),
+  use_bias=strategies.booleans()))
+
+
+class RandomNet(nn.Module):
+  """Convolutions with norms, attention, dense layers."""
+  convs: tuple
+  norm: str
+  attention: bool
+  widths: tuple
+  activation: str
+
+  @nn.compact
+  def __call__(self, x):
+    act = getattr(nn, self.activation)
+    for options in self.convs:
+      x = nn.Conv(4, **options)(x)
+      if self.norm != 'none':
+        x = nn.GroupNorm(2)(x) if self.norm == 'group' else nn.LayerNorm()(x)
+      x = act(x)
+    x = x.reshape((x.shape[0], -1, 4))
+    if self.attention:
+      x = x + nn.MultiHeadDotProductAttention(num_heads=2)(x[:, :6], x)[
+        :, :1]
+    x = nn.Dense(3)(x).mean(1)
+    for width in self.widths:
+      x = act(nn.Dense(width, use_bias=width % 2 == 0)(x))
+    return nn.Dense(3)(x)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True,
+          phases=[Phase.explicit, Phase.generate])
+@given(convs=strategies.lists(convolutions, min_size=1, max_size=2),
+       norm=strategies.sampled_from(['none', 'group', 'layer']),
+       attention=strategies.booleans(),
+       widths=strategies.lists(strategies.integers(1, 5), max_size=2),
+       activation=strategies.sampled_from(['relu', 'tanh', 'gelu']))
+def test_random_networks(convs, norm, attention, widths, activation):
+  x = records(9, 8, 2)
+  apply, params = linen(RandomNet(tuple(convs), norm, attention, tuple(widths),
+                                  activation), x)
+  check_equal(apply, params, x)
+  found = kinds(apply, params, x)
+  assert all(kind == 'Layer' for path, kind in found.items()
+             if path.endswith("['kernel']"))
+
+
+def conv(x, kernel, **options):
+  options = dict(window_strides=(1,), padding=[(0, 0)]) | options
+  return jax.lax.conv_general_dilated(x, kernel, **options)
+
+
+def _weights(*shapes):
+  rng = np.random.default_rng(3)
+  return {f'w{i}': jnp.asarray(rng.normal(size=shape) / shape[0]**.5,
+                               jnp.float32) for i, shape in enumerate(shapes)}
+
+
+def _scanned(params, x):
+  step = lambda x, w: (jnp.tanh(x @ w), None)
+  return jax.lax.scan(step, x, params['w0'])[0] @ params['w1']
+
+
+@jax.custom_vjp
+def _halved(x, w):
+  return x @ w
+
+
+_halved.defvjp(lambda x, w: (x @ w, (x, w)), lambda kept, c: (
+  c @ kept[1].T, kept[0].T @ c / 2))
+
+
+# name: (apply, params, x, kinds of the leaves in order)
+FUNCTIONS = {
+  'dense over axes': (
+    lambda p, x: jnp.einsum('bthd,hdk->bk', x, p['w0']),
+    _weights((3, 4, 2)), records(5, 3, 4), ['Layer']),
+  'weights first': (
+    lambda p, x: jnp.einsum('oi,bi->bo', p['w0'], x), _weights((3, 4)),
+    records(4), ['Layer']),
+  'weights first, sites': (
+    lambda p, x: jnp.einsum('oi,bit->bo', p['w0'], jnp.sin(x)),
+    _weights((3, 4)), records(4, 7), ['Layer']),
+  'groups': (
+    lambda p, x: jnp.einsum('bgi,gio->bo', x, p['w0']), _weights((5, 4, 3)),
+    records(5, 4), ['Layer']),
+  'groups and sites': (
+    lambda p, x: jnp.sin(jnp.einsum('btgi,ogi->bgto', x, p['w0'])).sum((1, 2)),
+    _weights((3, 5, 4)), records(6, 5, 4), ['Layer']),
+  'one axis': (
+    lambda p, x: jnp.sin(conv(x, p['w0'], padding=[(2, 1)])).sum(-1),
+    _weights((3, 2, 4)), records(2, 9), ['Layer']),
+  'three axes': (
+    lambda p, x: jnp.tanh(conv(
+      x, p['w0'], window_strides=(1, 2, 1), padding=[(0, 1)] * 3,
+      dimension_numbers=('NDHWC', 'DHWIO', 'NDHWC'))).sum((1, 2, 3)),
+    _weights((2, 3, 1, 2, 3)), records(4, 5, 3, 2), ['Layer']),
+  'transposed': (
+    lambda p, x: jnp.tanh(jax.lax.conv_transpose(
+      x, p['w0'], (2, 2), 'SAME')).sum((1, 2)),
+    _weights((3, 3, 2, 3)), records(4, 4, 2), ['Layer']),
+  'cropped': (
+    lambda p, x: jnp.tanh(conv(x, p['w0'], padding=[(-1, -2)])).sum(-1),
+    _weights((3, 2, 2)), records(2, 9), ['Layer']),
+  'depthwise': (
+    lambda p, x: jnp.tanh(conv(
+      x, p['w0'], feature_group_count=4, padding=[(1, 1)])).sum(-1)[:, :3],
+    _weights((8, 1, 3)), records(4, 9), ['Layer']),
+  'kernel transposed': (
+    lambda p, x: jnp.tanh(x @ p['w0'].T) @ p['w1'].reshape((4, 3)),
+    _weights((4, 5), (12,)), records(5), ['Layer', 'Layer']),
+  'table': (
+    lambda p, x: jnp.tanh(p['w0'][x]).mean(1) @ p['w1'],
+    _weights((9, 4), (4, 3)), tokens(7, 9), ['Table', 'Layer']),
+  'table, taken': (
+    lambda p, x: jnp.tanh(jnp.take(p['w0'], x, 0, mode='clip')).mean(1),
+    _weights((9, 3)), tokens(7, 12), ['Table']),
+  'table, dropped': (
+    lambda p, x: jnp.tanh(jnp.take(p['w0'], x, 0, mode='fill',
+                                   fill_value=0.5)).mean(1),
+    _weights((9, 3)), tokens(7, 12), ['Table']),
+  'small table': (
+    lambda p, x: jnp.tanh(p['w0'][x]).mean(1), _weights((2, 3)),
+    tokens(30, 2), ['formed']),
+  'table of columns': (
+    lambda p, x: jnp.tanh(p['w0'][:, x]).mean(-1).T, _weights((3, 9)),
+    tokens(1, 9), ['formed']),
+  'shared': (
+    lambda p, x: jnp.tanh(jnp.tanh(x @ p['w0']) @ p['w0']) @ p['w1'],
+    _weights((4, 4), (4, 3)), records(4), ['formed', 'Layer']),
+  'tied': (
+    lambda p, x: jnp.tanh(p['w0'][x]).mean(1) @ p['w0'].T,
+    _weights((5, 4)), tokens(3, 5), ['formed']),
+  'function of parameters': (
+    lambda p, x: x @ (p['w0'] / jnp.linalg.norm(p['w0']) * p['w1'][0]),
+    _weights((4, 3), (1,)), records(4), ['formed', 'formed']),
+  'read by two functions': (
+    lambda p, x: x @ p['w0'] + jnp.tanh(x) @ p['w0'].T.reshape((4, 3)),
+    _weights((4, 3)), records(4), ['formed']),
+  'scan over layers': (
+    _scanned, _weights((3, 4, 4), (4, 3)), records(4), ['formed', 'Layer']),
+  'remat and jit': (
+    jax.jit(lambda p, x: jax.checkpoint(
+      lambda p, x: jnp.tanh(x @ p['w0']))(p, x) @ p['w1']),
+    _weights((4, 5), (5, 3)), records(4), ['Layer', 'Layer']),
+  'own backward pass': (
+    lambda p, x: _halved(jnp.tanh(x), p['w0']), _weights((4, 3)), records(4),
+    ['formed']),
+  'gradients stopped': (
+    lambda p, x: x @ p['w0'] + x @ jax.lax.stop_gradient(p['w1']),
+    _weights((4, 3), (4, 3)), records(4), ['Layer', 'formed']),
+  'not read': (
+    lambda p, x: x @ p['w0'], _weights((4, 3), (2, 2)), records(4),
+    ['Layer', 'formed']),
+  'scale': (
+    lambda p, x: (x / jnp.exp(p['w0'])[None]) * p['w1'] - p['w2'][0],
+    _weights((4,), (1, 4), (1,)), records(4), ['formed'] * 3),
+  'branches': (
+    lambda p, x: jax.lax.cond(jnp.sum(x) > 0, lambda x: x @ p['w0'],
+                              lambda x: jnp.sin(x) @ p['w1'], x),
+    _weights((4, 3), (4, 3)), records(4), ['formed', 'formed']),
+  'negative infinity on the way': (
+    lambda p, x: jax.nn.softmax(jnp.where(
+      jnp.arange(3)[None] < 2, x @ p['w0'], -jnp.inf) + p['w1'][None]),
+    _weights((4, 3), (3,)), records(4), ['Layer', 'formed']),
+}
+
+
+@pytest.mark.parametrize('name', FUNCTIONS)
+def test_functions(name):
+  apply, params, x, wanted = FUNCTIONS[name]
+  assert list(kinds(apply, params, x).values()) == wanted
+  check_equal(apply, params, x)
+
+
+@pytest.mark.parametrize('name', [
+  'dense over axes', 'groups and sites', 'one axis', 'three axes', 'transposed',
+  'depthwise', 'weights first, sites'])
+@pytest.mark.parametrize('gram', [True, False])
+def test_both_norms(monkeypatch, name, gram):
+  monkeypatch.setattr(contractions, 'gram_is_cheaper', lambda layer: gram)
+  check_equal(*FUNCTIONS[name][:3])
+
+
+def test_the_choice_of_norms():
+  """Few sites and large kernels by Gram matrices, and the other way round."""
+  choose = lambda sites, *sizes: contractions.gram_is_cheaper(
+    contractions.Layer(None, None, None, sites, sizes))
+  assert choose(16, 1, 2304, 256) and choose(64, 1, 768, 768)
+  assert not choose(784, 1, 9, 32) and not choose(196, 1, 288, 64)
+  assert not choose(4, 1, 64, 64)
+
+
+def test_batch_normalisation_does_not_mix_records():
+  """Statistics over the batch axis are those of one record."""
+  def apply(params, x):
+    centred = x - jnp.mean(x, 0, keepdims=True)
+    return (centred + jnp.sin(x)) @ params['w0']
+
+  params, x = _weights((4, 3)), records(4)
+  check_equal(apply, params, x)
+  before = squares(apply, params, x, 'bookkeeping')[0]['w0']
+  after = squares(apply, params, x.at[0].set(7.), 'bookkeeping')[0]['w0']
+  np.testing.assert_array_equal(before[1:], after[1:])
+  assert before[0] != after[0]
+
+
+def test_half_precision():
+  """Products in bfloat16, norms and sums in float32."""
+  class Half(nn.Module):
+
+    @nn.compact
+    def __call__(self, x):
+      x = nn.tanh(nn.Conv(3, (3, 3), dtype=jnp.bfloat16)(x))
+      x = nn.tanh(nn.Dense(5, dtype=jnp.bfloat16)(x.reshape((x.shape[0], -1))))
+      return nn.Dense(3, dtype=jnp.bfloat16)(x).astype(jnp.float32)
+
+  x = records(5, 5, 2)
+  apply, params = linen(Half(), x)
+  assert sorted(kinds(apply, params, x).values()) == [
+    'Layer'] * 3 + ['formed'] * 3
+  check_equal(apply, params, x, rtol=2e-2)
+  # What is measured is what is summed: to float32, not to bfloat16.
+  for index in (0, 3, 5):
+    one = jnp.arange(SIZE) == index
+    batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
+    found = bookkeeping.record_gradients(apply, loss, params, batch, one)
+    jax.tree.map(lambda square, total, i=index: np.testing.assert_allclose(
+      np.sum(np.square(np.float64(total))), square[i], rtol=1e-5),
+                 found.squares, found.weighted(jax.tree.map(
+                   lambda leaf, one=one: jnp.where(one, 1., 0.), params)))
+
+
+def test_the_loss_must_depend_on_the_records():
+  with pytest.raises(ValueError, match='does not depend on the records'):
+    bookkeeping.record_gradients(
+      lambda p, x: p['w0'][None], lambda logits, y: jnp.sum(logits, 1),
+      _weights((3,)), Batch(records(2), jnp.zeros([SIZE], jnp.int32)),
+      jnp.ones([SIZE], jnp.bool_))
+
+
+def test_what_is_slow_is_said_once(caplog):
+  apply, params, x, _ = FUNCTIONS['scan over layers']
+  bookkeeping._say.cache_clear()
+  with caplog.at_level(logging.WARNING):
+    squares(apply, params, x, 'bookkeeping')
+    squares(apply, params, x[:3], 'bookkeeping')
+  said = [record.getMessage() for record in caplog.records
+          if record.name == bookkeeping.__name__]
+  assert len(said) == 1 and "['w0'] (scan)" in said[0]
+  assert 'w1' not in said[0]
+  # Biases and scales are as small as what they are sums of.
+  caplog.clear()
+  with caplog.at_level(logging.WARNING):
+    squares(*FUNCTIONS['scale'][:3], 'bookkeeping')
+  assert not caplog.records
+
+
+@pytest.mark.parametrize('kernel', per_example.KERNELS)
+def test_norms_are_public(kernel):
+  """One for all, or one for each block; infinite where a record is not."""
+  apply, params, x, _ = FUNCTIONS['kernel transposed']
+  batch = Batch(x.at[2].set(jnp.nan), jnp.zeros([SIZE], jnp.int32))
+  norms = per_example.per_example_norms(apply, loss, params, batch,
+                                        kernel=kernel)
+  by_layer = per_example.per_example_norms(
+    apply, loss, params, batch, blocks={'w0': 0, 'w1': 0}, kernel=kernel)
+  grads = per_example.per_example_gradients(apply, loss, params, batch)[1]
+  flat = {name: np.linalg.norm(np.reshape(grad, (SIZE, -1)), axis=1)
+          for name, grad in grads.items()}
+  fine = np.arange(SIZE) != 2
+  for name, wanted in flat.items():
+    np.testing.assert_allclose(by_layer[name][fine], wanted[fine], rtol=1e-5)
+  np.testing.assert_allclose(norms[fine], np.hypot(*flat.values())[fine],
+                             rtol=1e-5)
+  assert np.isinf(norms[2]) and np.isinf(by_layer['w1'][2])
+  with pytest.raises(ValueError, match='kernel must be one of'):
+    per_example.per_example_norms(apply, loss, params, batch, kernel='fast')
