@@ -43,7 +43,6 @@ from experiments import environment
 from experiments import registry
 from experiments.benchmarks import clients
 from experiments.benchmarks import machine
-from experiments.benchmarks import methods
 from experiments.benchmarks import report
 from experiments.benchmarks import run
 from experiments.benchmarks import sweep
@@ -77,20 +76,16 @@ _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 
 
-def _settings() -> tuple[sweep.Setting, ...]:
+def _settings(cpu: bool) -> tuple[sweep.Setting, ...]:
   """What the flags ask for and can be run here; says what cannot."""
-  import jax
   sizes = [checks.check_at_least('batch_sizes', _number(size), 1)
            for size in _BATCH_SIZES.value]
   found = sweep.settings(
       _SUITE.value, models=_MODELS.value, sizes=sizes, names=_METHODS.value,
-      smoke=_SMOKE.value, cpu=jax.default_backend() == 'cpu')
-  reasons = {name: methods.missing(_SUITE.value, name)
-             for name in dict.fromkeys(s.method for s in found)}
-  for reason in sorted({reason for reason in reasons.values() if reason}):
-    names = [name for name, other in reasons.items() if other == reason]
-    print(f'skipping {", ".join(names)}: {reason}', file=sys.stderr)
-  kept = tuple(s for s in found if not reasons[s.method])
+      smoke=_SMOKE.value, cpu=cpu)
+  kept, skipped = sweep.runnable(found)
+  for line in skipped:
+    print(line, file=sys.stderr)
   if not kept:
     raise ValueError('none of these methods can be run here')
   return kept
@@ -133,9 +128,9 @@ def _environment() -> environment.Environment:
                         versions=versions)
 
 
-def _measure(folder: pathlib.Path) -> None:
+def _measure(folder: pathlib.Path, cpu: bool) -> None:
   """Runs what has no rows yet."""
-  settings = _settings()
+  settings = _settings(cpu)
   found = _environment()
   load = os.getloadavg()[0]
   if load > _LOADED:
@@ -145,7 +140,7 @@ def _measure(folder: pathlib.Path) -> None:
       name=sweep.NAME, settings=settings, smoke=settings, tags={},
       batched=sweep.BATCHED, artefact=_SUITE.value, cost='-', headlines=(),
       report=report, run=functools.partial(
-          run.run, how=_how(not found.device.startswith('NVIDIA'))))
+          run.run, how=_how(cpu)))
   # Ids say all of a setting; provenance tells apart what was run when.
   engine.run_sweep(experiment, settings, engine.Options(
       output_dir=folder, smoke=_SMOKE.value, append_anyway=True,
@@ -156,8 +151,11 @@ def _write(folder: pathlib.Path) -> None:
   """Writes table and figure of the rows, and prints the table."""
   rows = records.sort(records.read(folder / engine.ROWS))
   runs = provenance.read(folder / provenance.NAME)['runs']
-  text = report.table(rows, _SUITE.value, software='; '.join(sorted({
-      _versions(entry['versions']) for entry in runs})))
+  text = report.table(
+      rows, _SUITE.value,
+      software='; '.join(sorted({_versions(entry['versions'])
+                                 for entry in runs})),
+      commands=sorted({entry['command'] for entry in runs}))
   print(text)
   files.replace(folder / TABLE, text.encode())
   try:
@@ -199,15 +197,17 @@ def main(argv: Sequence[str]) -> int:
   errors.check_no_arguments(argv)
   # Not to take all memory of an accelerator from the workers.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+  import jax
+  cpu = jax.default_backend() == 'cpu'
   if _CHECK.value:
     if _SUITE.value != 'step':
       raise ValueError('--check is of --suite=step')
     return 0 if _checked(dict.fromkeys(
-        (s.model, s.method) for s in _settings())) else 1
+        (s.model, s.method) for s in _settings(cpu))) else 1
   kind = 'smoke/' if _SMOKE.value else ''
   folder = pathlib.Path(shared.OUTPUT_DIR.value or
                         f'results/benchmarks/{kind}{_SUITE.value}')
-  _measure(folder)
+  _measure(folder, cpu)
   _write(folder)
   return 0
 

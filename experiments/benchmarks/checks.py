@@ -62,9 +62,8 @@ def check(model: str, method: str, *, size: int, timeout: float) -> Finding:
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
   """What is checked: clipped at the median norm."""
-  gradients = _gradients(*_plain(model, size))
   return Spec(suite='step', model=model, size=size, method=method,
-              clip_norm=float(np.median(_norms(gradients))),
+              clip_norm=float(np.median(_norms(_plain_gradients(model, size)))),
               noise_multiplier=1.5)
 
 
@@ -85,6 +84,12 @@ def _gradients(loss, params: Params, batch: Batch) -> list[Params]:
           for i in range(len(batch.y))]
 
 
+@functools.cache
+def _plain_gradients(model: str, size: int) -> list[Params]:
+  """Of ordinary training; the same for all methods but one."""
+  return _gradients(*_plain(model, size))
+
+
 def _norm(values: Any) -> float:
   return math.sqrt(sum(float(np.sum(leaf**2))
                        for leaf in jax.tree.leaves(values)))
@@ -101,17 +106,18 @@ def _clip(gradient: Any, bound: float) -> Any:
 def _reference(spec: Spec, params: Params) -> Params:
   """What the sums should be."""
   name, _ = methods.split(spec.method)
-  loss, _, batch = _plain(spec.model, spec.size)
   if name == 'lip':
     model = jax_nets.certified(architectures.MODELS[spec.model])
     values = jax_steps.lip_loss().values
-    loss = lambda p, x, y: values(model.apply(p, x), y)[0]
-  found = _gradients(loss, params, batch)
+    return functools.reduce(tree.add, _gradients(
+        lambda p, x, y: values(model.apply(p, x), y)[0], params,
+        _plain(spec.model, spec.size)[2]))
+  found = _plain_gradients(spec.model, spec.size)
   if name in methods.PER_LAYER:
     bound = spec.clip_norm / math.sqrt(len(params))
     found = [{layer: _clip(part, bound) for layer, part in each.items()}
              for each in found]
-  elif name not in ('lip', 'limit', 'limit_normal', *methods.BASELINES):
+  elif name not in ('limit', 'limit_normal', *methods.BASELINES):
     found = [_clip(each, spec.clip_norm) for each in found]
   return functools.reduce(tree.add, found)
 
@@ -124,7 +130,7 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
     audit: 'norms', or 'params', 'sums', 'step_error' and 'noise_multiplier'.
   """
   if 'norms' in audit:
-    norms = np.asarray(_norms(_gradients(*_plain(spec.model, spec.size))))
+    norms = np.asarray(_norms(_plain_gradients(spec.model, spec.size)))
     error = float(np.max(np.abs(audit['norms'] - norms) / norms))
     return Finding(spec.method, spec.model, error, 0.0, 0.0,
                    error <= _TOLERANCE)

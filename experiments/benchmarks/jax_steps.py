@@ -201,12 +201,12 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
         jax_nets.apply, architectures.MODELS[spec.model]), cross_entropy,
         state[0], batch)
 
-  state = (rule_.params, rule_.certificate, jax.random.key(2))
+  chosen, state = step, (rule_.params, rule_.certificate, jax.random.key(2))
   if spec.method.startswith('ours_norms'):
-    step, state = norms, (rule_.params, jnp.zeros([spec.size]))
+    chosen, state = norms, (rule_.params, jnp.zeros([spec.size]))
   state, batch, mask = _placed(
       state, rule_.batch, jnp.ones([spec.size], jnp.bool_), spec.num_devices)
-  jitted = jax.jit(step, donate_argnums=0)
+  jitted = jax.jit(chosen, donate_argnums=0)
   started = time.perf_counter()
   lowered = jitted.lower(state, batch, mask)
   traced = time.perf_counter()

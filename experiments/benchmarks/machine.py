@@ -31,7 +31,8 @@ def describe(device_kind: str) -> str:
   cpu = _first('/proc/cpuinfo', r'model name\s*: (.*)', platform.machine())
   kib = _first('/proc/meminfo', r'MemTotal:\s*(\d+) kB', '')
   words = [] if device_kind == 'cpu' else [device_kind]
-  words += [re.sub(r'\s+', ' ', cpu), f'{num_cores()} cores']
+  words += [re.sub(r'\s+', ' ', cpu),
+            f'{num_cores()} core{"s" * (num_cores() > 1)}']
   return ', '.join(words + [f'{round(int(kib) / 2**20)} GiB'] * bool(kib))
 
 

@@ -135,13 +135,14 @@ def _cell(suite: str, metrics: Metrics, size: int) -> str:
 
 
 def table(rows: Sequence[records.Row], suite: str, *,
-          software: str = '') -> str:
+          software: str = '', commands: Sequence[str] = ()) -> str:
   """The text of `table.md`: for each model methods down, sizes across.
 
   Args:
     rows: of one suite or more.
     suite: which to show.
-    software: versions of the peers, for the last line.
+    software: versions, for the last lines.
+    commands: that made the rows, likewise.
   """
   values = collect(rows, suite)
   every = [metrics for lines in values.values() for sizes in lines.values()
@@ -162,7 +163,9 @@ def table(rows: Sequence[records.Row], suite: str, *,
                        else '-' for size in _sizes(lines)))
          for line, sizes in lines.items()])]
   parts += _fusions(values)
-  return '\n'.join([*parts, _made(rows, every, suite, software)])
+  made = '; '.join(f'`{command}`' for command in commands)
+  return '\n'.join([*parts, _made(rows, every, software),
+                    f'Made by {made}.\n' if made else ''])
 
 
 def _wall(every: Sequence[Metrics]) -> str:
@@ -190,17 +193,17 @@ def _fusions(values: Values) -> list[str]:
           tables.markdown(('model', 'method', 'ratio'), lines)]
 
 
-def _made(rows: Sequence[records.Row], every: Sequence[Metrics], suite: str,
+def _made(rows: Sequence[records.Row], every: Sequence[Metrics],
           software: str) -> str:
+  """Where the rows come from, and how quiet it was there."""
   names = lambda column: ', '.join(
       sorted({getattr(row, column) for row in rows})) or '-'
   others = [metrics['others'] for metrics in every if 'others' in metrics]
-  busy = (f' Other processes kept {max(others):.2f} cores busy at most, in '
-          'the median round of a row.' if others else '')
-  return f'''Made on {names('device')} with {software or 'JAX ' + names('jax')} by
-code {names('commit')}.{busy} Rows: sha256 {records.digest(rows)}.
-
-Made by `python -m launch.benchmark --suite={suite}`.
+  busy = ('In the row with most company other processes kept '
+          f'{max(others):.2f} cores busy.\n' if others else '')
+  return f'''Machine: {names('device')}.
+Software: {software or 'JAX ' + names('jax')}; code {names('commit')}.
+{busy}Rows: sha256 {records.digest(rows)}.
 '''
 
 

@@ -165,3 +165,17 @@ def units(setting: Setting, *, cpu: bool = True) -> tuple[Setting, ...]:
   return tuple(dataclasses.replace(setting, method=name)
                for name in _UNITS.get(setting.suite, ())
                if cpu or '@' not in name)
+
+
+def runnable(settings_: Sequence[Setting]
+             ) -> tuple[tuple[Setting, ...], list[str]]:
+  """(those that can be run here, lines that say which cannot, and why)."""
+  reasons = {setting.method: methods.missing(setting.suite, setting.method)
+             for setting in settings_}
+  kept = tuple(setting for setting in settings_ if not reasons[setting.method])
+  by_reason: dict[str, list[str]] = {}
+  for name, reason in reasons.items():
+    if reason:
+      by_reason.setdefault(reason, []).append(name)
+  return kept, [f'skipping {", ".join(names)}: {reason}'
+                for reason, names in sorted(by_reason.items())]

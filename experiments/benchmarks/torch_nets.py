@@ -56,7 +56,10 @@ class Net:
     """Records of the layout of JAX as the network takes them."""
     if self._image:
       x = np.moveaxis(x, -1, 1)
-    return torch.from_numpy(np.ascontiguousarray(x))
+    # A copy with strides of its own: images of one channel pass for channels
+    # last otherwise, and then Opacus 1.6 sums wrong gradients.
+    return torch.from_numpy(np.array(x)).clone(
+        memory_format=torch.contiguous_format)
 
   def read(self, value: Callable[[nn.Parameter], torch.Tensor]
            ) -> dict[str, dict[str, np.ndarray]]:
