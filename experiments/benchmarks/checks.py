@@ -21,7 +21,6 @@ from experiments.benchmarks import methods
 from experiments.benchmarks.program import Spec
 
 _TOLERANCE = 2e-3
-_STEP_TOLERANCE = 1e-5
 
 
 class Finding(NamedTuple):
@@ -31,7 +30,8 @@ class Finding(NamedTuple):
     method: name.
     model: name.
     error: of the sums, over their size; the worst parameter.
-    step_error: of the parameters after a step without, or with known, noise.
+    step_error: of the parameters after a step without noise, or with noise
+      that is known, over the length of the step.
     noise_multiplier: that the noise had; 0 for none.
     passed: whether all of it is as it should be.
   """
@@ -127,7 +127,8 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
 
   Args:
     spec: of the program, from `make_spec`.
-    audit: 'norms', or 'params', 'sums', 'step_error' and 'noise_multiplier'.
+    audit: 'norms', or 'sums' in 'params', the parameters that a step 'moved'
+      there and those that were 'wanted', and the 'noise_multiplier'.
   """
   if 'norms' in audit:
     norms = np.asarray(_norms(_plain_gradients(spec.model, spec.size)))
@@ -140,8 +141,14 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
   error = max(_norm(ours - theirs) / (_norm(theirs) + floor)
               for ours, theirs in zip(*map(
                   jax.tree.leaves, (audit['sums'], reference)), strict=True))
-  noise, step_error = audit['noise_multiplier'], audit['step_error']
-  passed = (error <= _TOLERANCE and step_error <= _STEP_TOLERANCE
+  params, moved, wanted = (np.concatenate([
+      leaf.ravel() for leaf in jax.tree.leaves(audit[name])])
+      for name in ('params', 'moved', 'wanted'))
+  # Values at an edge of the grid of the noise may be rounded either way.
+  step_error = float(np.linalg.norm(moved - wanted)
+                     / np.linalg.norm(wanted - params))
+  noise = audit['noise_multiplier']
+  passed = (error <= _TOLERANCE and step_error <= _TOLERANCE
             and _noise_is_right(spec, noise, tree.count(reference)))
   return Finding(spec.method, spec.model, error, step_error, noise, passed)
 

@@ -282,10 +282,8 @@ def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
   multiplier = _joint(rule_, noise, spec.size)
   # Last, because it is given the state to write over.
   moved = found.step(found.state, found.batch, found.mask)[0]
-  error = max(float(np.max(np.abs(a - b))) for a, b in zip(
-      *map(jax.tree.leaves, (moved, wanted)), strict=True))
-  return {'params': params, 'sums': total, 'step_error': error,
-          'noise_multiplier': multiplier}
+  return {'params': params, 'sums': total, 'moved': jax.tree.map(
+      np.array, moved), 'wanted': wanted, 'noise_multiplier': multiplier}
 
 
 def _joint(rule_: Rule, noise: PyTree, size: int) -> float:

@@ -208,41 +208,57 @@ Software: {software or 'JAX ' + names('jax')}; code {names('commit')}.
 
 
 def figure(rows: Sequence[records.Row], suite: str) -> Any:
-  """A panel for each model: the ratio, or seconds of compiling, by size."""
+  """A panel for each model, medians and quartiles by size or devices.
+
+  What is drawn: seconds of compiling, KiB for each record, or the ratio.
+  """
   values = collect(rows, suite)
   drawn, axes = plots.new(1, max(1, len(values)), width=3.6, height=3.2)
-  metric = 'compile_seconds' if suite == 'compile' else 'ratio'
   across = suite == 'scaling'
   for ax, (model, lines) in zip(axes[0], values.items(), strict=False):
-    for series, (label, points) in enumerate(
-        _series(lines, metric, across).items()):
+    series = _series(lines, suite)
+    for number, (label, points) in enumerate(series.items()):
       xs = sorted(points)
-      plots.error_bars(
-          ax, xs, [points[x][metric] for x in xs],
-          [(points[x][f'{metric}_high'] - points[x][f'{metric}_low']) / 2
-           for x in xs], label, series=series)
+      plots.error_bars(ax, xs, [points[x].middle for x in xs],
+                       [points[x].half for x in xs], label, series=number)
     ax.set_xscale('log', base=2)
     ax.set_yscale('log')
     ax.set_xlabel('devices' if across else 'size')
-    ax.set_ylabel('seconds of compiling' if suite == 'compile' else 'ratio')
+    ax.set_ylabel(_DRAWN_METRICS.get(suite, _RATIO)[1])
     ax.set_title(model)
-    ax.legend()
+    if series:
+      ax.legend()
   return drawn
 
 
-def _series(lines: Mapping[Line, Mapping[int, Metrics]], metric: str,
-            across: bool) -> dict[str, dict[int, Metrics]]:
-  """Label -> x -> metrics, the best set of flags at each x."""
-  found: dict[str, dict[int, Metrics]] = {}
+class _Point(NamedTuple):
+  """A median and half of what is between the quartiles."""
+  middle: float
+  half: float
+
+
+_RATIO = ('ratio', 'ratio')
+_DRAWN_METRICS = {'compile': ('compile_seconds', 'seconds of compiling'),
+                  'memory': ('peak_kib', 'KiB for each record')}
+
+
+def _series(lines: Mapping[Line, Mapping[int, Metrics]],
+            suite: str) -> dict[str, dict[int, _Point]]:
+  """Label -> x -> point, of the best set of flags at each x."""
+  across = suite == 'scaling'
+  metric, _ = _DRAWN_METRICS.get(suite, _RATIO)
+  found: dict[str, dict[int, _Point]] = {}
   for line, sizes in lines.items():
     base, _ = methods.split(line.method)
     if base in methods.STEPS and base not in _DRAWN and not across:
       continue
     for size, metrics in sizes.items():
-      label = f'{base}, {size:,}' if across else base
-      points = found.setdefault(label, {})
+      if not metrics.get(metric):  # a logarithm has no place for 0
+        continue
+      unit = size if suite == 'memory' else 1
+      point = _Point(metrics[metric] / unit, (
+          metrics[f'{metric}_high'] - metrics[f'{metric}_low']) / 2 / unit)
+      points = found.setdefault(f'{base}, {size:,}' if across else base, {})
       x = line.num_devices if across else size
-      if metric in metrics and (x not in points or
-                                metrics[metric] < points[x][metric]):
-        points[x] = metrics
-  return {label: points for label, points in found.items() if points}
+      points[x] = min(point, points.get(x, point))
+  return found

@@ -109,7 +109,5 @@ def _audit(spec: Spec, training: _Training) -> dict[str, Any]:
   wanted = jax.tree.map(
       lambda leaf, total: leaf - spec.learning_rate * total / spec.size,
       params, sums[0.0])
-  error = max(float(np.max(np.abs(a - b))) for a, b in zip(
-      *map(jax.tree.leaves, (moved[0.0], wanted)), strict=True))
-  return {'params': params, 'sums': sums[0.0], 'step_error': error,
-          'noise_multiplier': float(flat.std()) / spec.clip_norm}
+  return {'params': params, 'sums': sums[0.0], 'moved': moved[0.0],
+          'wanted': wanted, 'noise_multiplier': float(flat.std()) / spec.clip_norm}
