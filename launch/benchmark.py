@@ -62,7 +62,8 @@ _BATCH_SIZES = flags.DEFINE_list(
 _METHODS = flags.DEFINE_list('methods', [], 'Methods; those of the suite when '
                              'not given.')
 _ROUNDS = flags.DEFINE_integer(
-    'rounds', 7, 'Samples of each; 3 where a step takes over 5 s.')
+    'rounds', None, 'Samples of each, 7 when not given and 3 where a step '
+    'takes over 5 s; in memory and compile processes of each, 3.')
 _SECONDS = flags.DEFINE_float('seconds', 1.0, 'Length of a sample.')
 _TIMEOUT = flags.DEFINE_float(
     'timeout', 120.0, 'Seconds after which a method is given up.')
@@ -95,13 +96,19 @@ def _number(text: str) -> int | str:
   return int(text) if text.isdecimal() else text
 
 
+def _rounds() -> int:
+  if _ROUNDS.value is not None:
+    return _ROUNDS.value
+  return 3 if _SUITE.value in run.FRESH else 7
+
+
 def _how(cpu: bool) -> run.How:
-  checks.check_at_least('rounds', _ROUNDS.value, 1)
+  checks.check_at_least('rounds', _rounds(), 1)
   checks.check_positive('seconds', _SECONDS.value)
   checks.check_positive('timeout', _TIMEOUT.value)
   if _SMOKE.value:
     return run.How(rounds=2, seconds=0.02, timeout=_TIMEOUT.value, cpu=cpu)
-  return run.How(rounds=_ROUNDS.value, seconds=_SECONDS.value,
+  return run.How(rounds=_rounds(), seconds=_SECONDS.value,
                  timeout=_TIMEOUT.value, cpu=cpu)
 
 
@@ -111,7 +118,7 @@ def _command() -> str:
   words += [f'--{flag.name}={",".join(flag.value)}'
             for flag in (_MODELS, _BATCH_SIZES, _METHODS) if flag.value]
   words += ['--smoke'] if _SMOKE.value else [
-      f'--rounds={_ROUNDS.value}', f'--seconds={_SECONDS.value:g}']
+      f'--rounds={_rounds()}', f'--seconds={_SECONDS.value:g}']
   return shlex.join(words)
 
 

@@ -110,4 +110,5 @@ def _audit(spec: Spec, training: _Training) -> dict[str, Any]:
       lambda leaf, total: leaf - spec.learning_rate * total / spec.size,
       params, sums[0.0])
   return {'params': params, 'sums': sums[0.0], 'moved': moved[0.0],
-          'wanted': wanted, 'noise_multiplier': float(flat.std()) / spec.clip_norm}
+          'wanted': wanted,
+          'noise_multiplier': float(flat.std()) / spec.clip_norm}
