@@ -96,9 +96,11 @@ class Worker:
       self._process.stdin.write(f'{line}\n'.encode())
       self._process.stdin.flush()
       return json.loads(self._read_line())
-    except (OSError, ValueError) as error:
+    except OSError as error:
       reason = self._last_words() or str(error)
-    except WorkerFailed:
+    except ValueError as error:
+      reason = f'not an answer: {error}'
+    except BaseException:
       self.close()
       raise
     self.close()
