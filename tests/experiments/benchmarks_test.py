@@ -3,11 +3,13 @@
 import dataclasses
 import io
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.lipschitz import normalisation
 from dpjax.models import convnet
 from dpjax.models import wide_resnet
 from dpjax.report import plots
@@ -144,6 +146,20 @@ def test_networks_are_those_of_the_package():
     logits = jax.eval_shape(lambda p, x, a=architecture: jax_nets.apply(
         a, p, x), params, batch.x)
     assert logits.shape == (3, architecture.num_classes)
+
+
+def test_normalisations_are_the_usual_ones():
+  x = jax.random.normal(jax.random.key(0), (2, 3, 3, 4))
+  net = lambda layer: architectures.Architecture((layer,), (3, 3, 4), 4, 0, '')
+  np.testing.assert_allclose(
+      jax_nets.apply(net(architectures.GroupNorm(2)), {}, x),
+      normalisation.standard('group', num_groups=2).function(x), atol=1e-5)
+  params = {'norm': {'scale': jnp.array([1.0, 2.0, 3.0, 4.0]),
+                     'bias': jnp.array([4.0, 3.0, 2.0, 1.0])}}
+  with jax.numpy_rank_promotion('allow'):
+    wanted = nn.LayerNorm(epsilon=1e-5).apply({'params': params['norm']}, x)
+  np.testing.assert_allclose(jax_nets.apply(
+      net(architectures.LayerNorm('norm', 4)), params, x), wanted, atol=1e-5)
 
 
 _FIELDS = {
