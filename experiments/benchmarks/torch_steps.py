@@ -96,7 +96,7 @@ def _audit(spec: Spec, training: _Training) -> dict[str, Any]:
                                                 jax.random.key(0)))
   batch = jax_nets.batch(architecture, spec.size, jax.random.key(1))
   step = _step(training, net.tensor(np.asarray(batch.x)),
-               torch.from_numpy(np.asarray(batch.y)).long())
+               torch.from_numpy(np.array(batch.y)).long())
   sums, moved = {}, {}
   for noise in (0.0, spec.noise_multiplier):
     net.write(params)
