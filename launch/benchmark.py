@@ -1,59 +1,221 @@
-r"""Times one training step of every method, as ratios in one run.
+r"""Measures steps, memory, compiling and draws, beside the peers.
 
-The default network on 455 records, as the quickstart trains it:
-  python -m launch.benchmark --suite=step
+The step of every method on every network, an hour or two on two cores; the
+same command again goes on where it was interrupted, and once all is there it
+only writes table.md and figure.svg anew:
+  python -m launch.benchmark --suite=step \
+    --output_dir=experiments/benchmarks/results/step
 
-A larger network, a larger batch, one method only beside the non-private one:
-  python -m launch.benchmark --suite=step --num_examples=30000 \
-    --num_features=108 --batch_size=1024 --width=64 --methods=sgd,lip_dp_sgd
+One network and a few methods, to try something out:
+  python -m launch.benchmark --suite=step --models=mlp --batch_sizes=256 \
+    --methods=ours,vmap,opacus_ghost --output_dir=results/try
 
-Ten runs at once, as sweeps train seeds:
-  python -m launch.benchmark --suite=step --num_runs=10
+Whether it works at all, in a minute, and whether all methods compute the same:
+  python -m launch.benchmark --suite=step --smoke
+  python -m launch.benchmark --check
 
-Timings are only worth something on a machine that does nothing else.
+Suites: step, memory, scaling, compile, sampling, loop. Peers that are not
+installed are left out: pip install dpjax[bench]. A method may be followed by
+a set of XLA flags, as in ours@noynn. Rounds go through all methods of one
+network and batch size in random order. Ratios are of CPU time over all
+threads, on accelerators of wall time. Timings are only worth something on a
+machine that does nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import functools
+from importlib import metadata
+import os
+import pathlib
+import shlex
+import sys
 
 from absl import flags
 
 from dpjax import errors as checks
+from dpjax.report import files
+from dpjax.report import plots
+from dpjax.report import provenance
+from dpjax.report import records
 from dpjax.report import tables
-from experiments import step_time
+from experiments import engine
+from experiments import environment
+from experiments import registry
+from experiments.benchmarks import clients
+from experiments.benchmarks import machine
+from experiments.benchmarks import report
+from experiments.benchmarks import run
+from experiments.benchmarks import sweep
 from launch import errors
+from launch import flags as shared
 
-flags.declare_key_flag('traceback')
+for _name in ('output_dir', 'traceback'):
+  flags.declare_key_flag(_name)
 
-_SUITE = flags.DEFINE_enum('suite', 'step', ['step'], 'What to measure.')
-_METHODS = flags.DEFINE_list(
-    'methods', list(step_time.METHODS), 'Methods, the unit first.')
-_NUM_EXAMPLES = flags.DEFINE_integer('num_examples', 455, 'Records.')
-_NUM_FEATURES = flags.DEFINE_integer('num_features', 30, 'Features.')
-_BATCH_SIZE = flags.DEFINE_float('batch_size', 227, 'Expected batch size.')
-_DEPTH = flags.DEFINE_integer('depth', 1, 'Hidden layers.')
-_WIDTH = flags.DEFINE_integer('width', 16, 'Units of every hidden layer.')
-_NUM_STEPS = flags.DEFINE_integer('num_steps', 2000, 'Steps in one round.')
-_ROUNDS = flags.DEFINE_integer('rounds', 6, 'Rounds through all methods.')
-_NUM_RUNS = flags.DEFINE_integer('num_runs', 1, 'Runs trained at once.')
+_SUITE = flags.DEFINE_enum('suite', 'step', list(sweep.SUITES),
+                           'What to measure.')
+_MODELS = flags.DEFINE_list('models', [], 'Networks; those of the suite when '
+                            'not given. In sampling: noise, poisson.')
+_BATCH_SIZES = flags.DEFINE_list(
+    'batch_sizes', [], 'Batch sizes; those of each network when not given. In '
+    'sampling: how many values or records.')
+_METHODS = flags.DEFINE_list('methods', [], 'Methods; those of the suite when '
+                             'not given.')
+_ROUNDS = flags.DEFINE_integer(
+    'rounds', None, 'Samples of each, 7 when not given and 3 where a step '
+    'takes over 5 s; in memory and compile processes of each, 3.')
+_SECONDS = flags.DEFINE_float('seconds', 1.0, 'Length of a sample.')
+_TIMEOUT = flags.DEFINE_float(
+    'timeout', 120.0, 'Seconds after which a method is given up.')
+_SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
+_CHECK = flags.DEFINE_bool(
+    'check', False, 'Compare sums, noise and step of each method with a loop '
+    'over records; time nothing.')
+_CHECK_SIZE = 8
+_PEERS = ('torch', 'opacus', 'jax_privacy')
+_LOADED = 0.3
+TABLE, FIGURE = 'table.md', 'figure.svg'
+
+
+def _settings(cpu: bool) -> tuple[sweep.Setting, ...]:
+  """What the flags ask for and can be run here; says what cannot."""
+  sizes = [checks.check_at_least('batch_sizes', _number(size), 1)
+           for size in _BATCH_SIZES.value]
+  found = sweep.settings(
+      _SUITE.value, models=_MODELS.value, sizes=sizes, names=_METHODS.value,
+      smoke=_SMOKE.value, cpu=cpu)
+  kept, skipped = sweep.runnable(found)
+  for line in skipped:
+    print(line, file=sys.stderr)
+  if not kept:
+    raise ValueError('none of these methods can be run here')
+  return kept
+
+
+def _number(text: str) -> int | str:
+  return int(text) if text.isdecimal() else text
+
+
+def _rounds() -> int:
+  if _ROUNDS.value is not None:
+    return _ROUNDS.value
+  return 3 if _SUITE.value in run.FRESH else 7
+
+
+def _how(cpu: bool) -> run.How:
+  checks.check_at_least('rounds', _rounds(), 1)
+  checks.check_positive('seconds', _SECONDS.value)
+  checks.check_positive('timeout', _TIMEOUT.value)
+  if _SMOKE.value:
+    return run.How(rounds=2, seconds=0.02, timeout=_TIMEOUT.value, cpu=cpu)
+  return run.How(rounds=_rounds(), seconds=_SECONDS.value,
+                 timeout=_TIMEOUT.value, cpu=cpu)
+
+
+def _command() -> str:
+  """The command that makes these rows, on whatever machine."""
+  words = ['python', '-m', 'launch.benchmark', f'--suite={_SUITE.value}']
+  words += [f'--{flag.name}={",".join(flag.value)}'
+            for flag in (_MODELS, _BATCH_SIZES, _METHODS) if flag.value]
+  words += ['--smoke'] if _SMOKE.value else [
+      f'--rounds={_rounds()}', f'--seconds={_SECONDS.value:g}']
+  return shlex.join(words)
+
+
+def _environment() -> environment.Environment:
+  """With the machine in words and the versions of the peers."""
+  found = environment.current()
+  versions = dict(found.versions)
+  for package in _PEERS:
+    try:
+      versions[package] = metadata.version(package)
+    except metadata.PackageNotFoundError:
+      continue
+  return found._replace(device=machine.describe(found.device),
+                        versions=versions)
+
+
+def _measure(folder: pathlib.Path, cpu: bool) -> None:
+  """Runs what has no rows yet."""
+  settings = _settings(cpu)
+  found = _environment()
+  load = os.getloadavg()[0]
+  if load > _LOADED:
+    print(f'note: the load of this machine is {load:.1f} before anything '
+          'runs; timings want it idle', file=sys.stderr)
+  experiment = registry.Experiment(
+      name=sweep.NAME, settings=settings, smoke=settings, tags={},
+      batched=sweep.BATCHED, artefact=_SUITE.value, cost='-', headlines=(),
+      report=report, run=functools.partial(
+          run.run, how=_how(cpu)))
+  # Ids say all of a setting; provenance tells apart what was run when.
+  engine.run_sweep(experiment, settings, engine.Options(
+      output_dir=folder, smoke=_SMOKE.value, append_anyway=True,
+      command=_command()), sys.stderr, found)
+
+
+def _write(folder: pathlib.Path) -> None:
+  """Writes table and figure of the rows, and prints the table."""
+  rows = records.sort(records.read(folder / engine.ROWS))
+  runs = provenance.read(folder / provenance.NAME)['runs']
+  text = report.table(
+      rows, _SUITE.value,
+      software='; '.join(sorted({_versions(entry['versions'])
+                                 for entry in runs})),
+      commands=sorted({entry['command'] for entry in runs}))
+  print(text)
+  files.replace(folder / TABLE, text.encode())
+  try:
+    figure = report.figure(rows, _SUITE.value)
+    plots.save(figure, folder / FIGURE, digest=records.digest(rows))
+  except ImportError as error:
+    print(f'no figure: {error}', file=sys.stderr)
+
+
+def _versions(found: dict[str, str]) -> str:
+  return ', '.join(f'{name} {found[name]}' for name in (
+      'jax', 'jaxlib', *_PEERS, 'python') if name in found)
+
+
+def _checked(pairs: Iterable[tuple[str, str]]) -> bool:
+  """Checks each (model, method); prints what it saw."""
+  from experiments.benchmarks import checks as gradients
+  lines, passed = [], True
+  for model, method in pairs:
+    print(f'checking {method} on {model}', file=sys.stderr)
+    try:
+      found = gradients.check(model, method, size=_CHECK_SIZE,
+                              timeout=_TIMEOUT.value)
+      passed &= found.passed
+      lines.append((model, method, f'{found.error:.1e}',
+                    f'{found.step_error:.1e}',
+                    f'{found.noise_multiplier:.2f}',
+                    'yes' if found.passed else 'NO'))
+    except clients.WorkerFailed as error:
+      passed = False
+      lines.append((model, method, '-', '-', '-', f'NO: {error}'))
+  print(tables.markdown(('model', 'method', 'error of sums', 'of the step',
+                         'noise (1.50)', 'right'), lines))
+  return passed
 
 
 def main(argv: Sequence[str]) -> int:
-  """Measures and prints; returns the exit status."""
+  """Measures and reports; returns the exit status."""
   errors.check_no_arguments(argv)
-  for method in _METHODS.value:
-    checks.check_choice('methods', method, step_time.METHODS)
-  checks.check_at_least('num_steps', _NUM_STEPS.value, 40)
-  checks.check_at_least('rounds', _ROUNDS.value, 1)
-  times = step_time.measure(
-      num_examples=_NUM_EXAMPLES.value, num_features=_NUM_FEATURES.value,
-      batch_size=_BATCH_SIZE.value, depth=_DEPTH.value, width=_WIDTH.value,
-      num_steps=_NUM_STEPS.value, rounds=_ROUNDS.value,
-      num_runs=_NUM_RUNS.value, methods=_METHODS.value)
-  print(tables.markdown(
-      ('method', 'microseconds a step', f'over {_METHODS.value[0]}',
-       'compile seconds'),
-      [(t.method, f'{t.microseconds:.1f}', f'{t.ratio:.2f}',
-        f'{t.compile_seconds:.1f}') for t in times]), end='')
+  # Not to take all memory of an accelerator from the workers.
+  os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+  import jax
+  cpu = jax.default_backend() == 'cpu'
+  if _CHECK.value:
+    if _SUITE.value != 'step':
+      raise ValueError('--check is of --suite=step')
+    return 0 if _checked(dict.fromkeys(
+        (s.model, s.method) for s in _settings(cpu))) else 1
+  kind = 'smoke/' if _SMOKE.value else ''
+  folder = pathlib.Path(shared.OUTPUT_DIR.value or
+                        f'results/benchmarks/{kind}{_SUITE.value}')
+  _measure(folder, cpu)
+  _write(folder)
   return 0
 
 

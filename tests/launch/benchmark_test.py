@@ -1,30 +1,35 @@
-"""The benchmark measures every method against the first; never how fast."""
+"""The command: what it writes, and what it refuses."""
 
+import json
 import pathlib
 import subprocess
 import sys
 
-import pytest
-
-from experiments import step_time
-
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def test_ratios_are_over_the_first_method():
-  found = step_time.measure(
-      num_examples=40, num_features=3, batch_size=10.0, depth=1, width=4,
-      num_steps=40, rounds=1, methods=('sgd', 'dp_sgd'))
-  assert [time.method for time in found] == ['sgd', 'dp_sgd']
-  assert found[0].ratio == 1.0
-  assert found[1].ratio == pytest.approx(
-      found[1].microseconds / found[0].microseconds)
+def _run(*words):
+  # In a process of its own: its flags share names with those of training.
+  return subprocess.run([sys.executable, '-m', 'launch.benchmark', *words],
+                        cwd=_ROOT, capture_output=True, text=True, check=False)
+
+
+def test_rows_table_and_provenance_are_written(tmp_path):
+  done = _run('--suite=sampling', '--smoke', '--methods=threefry',
+              f'--output_dir={tmp_path}')
+  assert done.returncode == 0, done.stderr
+  table = (tmp_path / 'table.md').read_text()
+  assert done.stdout.strip() == table.strip()
+  assert '| threefry |' in table
+  (entry,) = json.loads((tmp_path / 'provenance.json').read_text())['runs']
+  assert entry['command'] in table
+  assert entry['command'] == (
+      'python -m launch.benchmark --suite=sampling --methods=threefry --smoke')
+  assert 'core' in entry['device'] and entry['device'] in table
+  assert 'ratio_high,1.0,' in (tmp_path / 'rows.csv').read_text()
 
 
 def test_unknown_methods_are_refused():
-  # In a process of its own: its flags share names with those of training.
-  done = subprocess.run(
-      [sys.executable, '-m', 'launch.benchmark', '--methods=sgd,adamw'],
-      cwd=_ROOT, capture_output=True, text=True, check=False)
+  done = _run('--methods=ours,adamw')
   assert done.returncode == 2
-  assert done.stderr.startswith('error: methods must be one of')
+  assert done.stderr.startswith('error: methods of --suite=step must be among')

@@ -1,0 +1,161 @@
+"""Whether what is timed is right: sums, noise and step of every method.
+
+The reference is a loop over records with `jax.grad`, added up in float64.
+"""
+
+from collections.abc import Mapping, Sequence
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dpjax import tree
+from dpjax.typing import Batch, Params
+from experiments.benchmarks import architectures
+from experiments.benchmarks import clients
+from experiments.benchmarks import jax_nets
+from experiments.benchmarks import jax_steps
+from experiments.benchmarks import methods
+from experiments.benchmarks.program import Spec
+
+_TOLERANCE = 2e-3
+
+
+class Finding(NamedTuple):
+  """What a check saw.
+
+  Attributes:
+    method: name.
+    model: name.
+    error: of the sums, over their size; the worst parameter.
+    step_error: of the parameters after a step without noise, or with noise
+      that is known, over the length of the step.
+    noise_multiplier: that the noise had; 0 for none.
+    passed: whether all of it is as it should be.
+  """
+  method: str
+  model: str
+  error: float
+  step_error: float
+  noise_multiplier: float
+  passed: bool
+
+
+def check(model: str, method: str, *, size: int, timeout: float) -> Finding:
+  """Checks a method in a process of its own.
+
+  Args:
+    model: network.
+    method: name.
+    size: of the batch, of which half the records are clipped.
+    timeout: seconds for each answer.
+
+  Raises:
+    clients.WorkerFailed: it cannot be run.
+  """
+  spec = make_spec(model, method, size=size)
+  with clients.Worker(spec, timeout, audited=True) as worker:
+    return judge(spec, worker.audit())
+
+
+def make_spec(model: str, method: str, *, size: int) -> Spec:
+  """What is checked: clipped at the median norm."""
+  return Spec(suite='step', model=model, size=size, method=method,
+              clip_norm=float(np.median(_norms(_plain_gradients(model, size)))),
+              noise_multiplier=1.5)
+
+
+def _plain(model: str, size: int):
+  """(loss of one record, parameters, batch) of ordinary training."""
+  architecture = architectures.MODELS[model]
+  apply = functools.partial(jax_nets.apply, architecture)
+  loss = lambda p, x, y: jax_steps.cross_entropy(apply(p, x), y)[0]
+  return (loss, jax_nets.init(architecture, jax.random.key(0)),
+          jax_nets.batch(architecture, size, jax.random.key(1)))
+
+
+def _gradients(loss, params: Params, batch: Batch) -> list[Params]:
+  """Of every record by itself, in float64."""
+  one = jax.jit(jax.grad(loss))
+  return [jax.tree.map(lambda leaf: np.asarray(leaf, np.float64),
+                       one(params, batch.x[i:i + 1], batch.y[i:i + 1]))
+          for i in range(len(batch.y))]
+
+
+@functools.cache
+def _plain_gradients(model: str, size: int) -> list[Params]:
+  """Of ordinary training; the same for all methods but one."""
+  return _gradients(*_plain(model, size))
+
+
+def _norm(values: Any) -> float:
+  return math.sqrt(sum(float(np.sum(leaf**2))
+                       for leaf in jax.tree.leaves(values)))
+
+
+def _norms(gradients: Sequence[Params]) -> list[float]:
+  return [_norm(gradient) for gradient in gradients]
+
+
+def _clip(gradient: Any, bound: float) -> Any:
+  return tree.scale(min(1.0, bound / _norm(gradient)), gradient)
+
+
+def _reference(spec: Spec, params: Params) -> Params:
+  """What the sums should be."""
+  name, _ = methods.split(spec.method)
+  if name == 'lip':
+    model = jax_nets.certified(architectures.MODELS[spec.model])
+    values = jax_steps.lip_loss().values
+    return functools.reduce(tree.add, _gradients(
+        lambda p, x, y: values(model.apply(p, x), y)[0], params,
+        _plain(spec.model, spec.size)[2]))
+  found = _plain_gradients(spec.model, spec.size)
+  if name in methods.PER_LAYER:
+    bound = spec.clip_norm / math.sqrt(len(params))
+    found = [{layer: _clip(part, bound) for layer, part in each.items()}
+             for each in found]
+  elif name not in ('limit', 'limit_normal', *methods.BASELINES):
+    found = [_clip(each, spec.clip_norm) for each in found]
+  return functools.reduce(tree.add, found)
+
+
+def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
+  """Compares what a program computed with the reference.
+
+  Args:
+    spec: of the program, from `make_spec`.
+    audit: 'norms', or 'sums' in 'params', the parameters that a step 'moved'
+      there and those that were 'wanted', and the 'noise_multiplier'.
+  """
+  if 'norms' in audit:
+    norms = np.asarray(_norms(_plain_gradients(spec.model, spec.size)))
+    error = float(np.max(np.abs(audit['norms'] - norms) / norms))
+    return Finding(spec.method, spec.model, error, 0.0, 0.0,
+                   error <= _TOLERANCE)
+  reference = _reference(spec, audit['params'])
+  # A parameter whose gradients nearly cancel may be off by rounding.
+  floor = 1e-3 * _norm(reference)
+  error = max(_norm(ours - theirs) / (_norm(theirs) + floor)
+              for ours, theirs in zip(*map(
+                  jax.tree.leaves, (audit['sums'], reference)), strict=True))
+  params, moved, wanted = (np.concatenate([
+      leaf.ravel() for leaf in jax.tree.leaves(audit[name])])
+      for name in ('params', 'moved', 'wanted'))
+  # Values at an edge of the grid of the noise may be rounded either way.
+  step_error = float(np.linalg.norm(moved - wanted)
+                     / np.linalg.norm(wanted - params))
+  noise = audit['noise_multiplier']
+  passed = (error <= _TOLERANCE and step_error <= _TOLERANCE
+            and _noise_is_right(spec, noise, tree.count(reference)))
+  return Finding(spec.method, spec.model, error, step_error, noise, passed)
+
+
+def _noise_is_right(spec: Spec, noise: float, count: int) -> bool:
+  if methods.split(spec.method)[0] in methods.BASELINES:
+    return noise == 0
+  # Four standard errors of a standard deviation, or the rounding of a block.
+  return abs(noise / spec.noise_multiplier - 1) <= max(0.02,
+                                                       3 / math.sqrt(count))

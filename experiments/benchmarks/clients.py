@@ -1,0 +1,131 @@
+"""Workers from the parent's side: started, asked, given up when too slow."""
+
+import json
+import os
+import pickle
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from experiments import environment
+from experiments.benchmarks import methods
+from experiments.benchmarks import worker
+from experiments.benchmarks.program import Sample, Spec
+
+
+class WorkerFailed(Exception):
+  """A worker that is no more, with the reason in one line.
+
+  Attributes:
+    timed_out: whether it was too slow.
+  """
+
+  def __init__(self, reason: str, *, timed_out: bool = False):
+    """Takes the reason."""
+    super().__init__(reason)
+    self.timed_out = timed_out
+
+
+def _environ(spec: Spec) -> dict[str, str]:
+  """Compiles anew, shares an accelerator, has the flags and the devices.
+
+  Threads of OpenMP, PyTorch's, sleep while they wait: spinning beside other
+  processes has counted as 30 times the CPU time of a step.
+  """
+  _, flags = methods.split(spec.method)
+  if spec.suite == 'scaling':
+    flags += f' --xla_force_host_platform_device_count={spec.num_devices}'
+  return {'OMP_WAIT_POLICY': 'passive', **os.environ,
+          'JAX_ENABLE_COMPILATION_CACHE': 'false',
+          'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',
+          'XLA_FLAGS': f'{os.environ.get("XLA_FLAGS", "")} {flags}'.strip()}
+
+
+class Worker:
+  """A process with one program; a context manager that ends it.
+
+  Attributes:
+    info: what making it told, after the first steps.
+  """
+
+  def __init__(self, spec: Spec, timeout: float, *, audited: bool = False):
+    """Starts it and waits until it is ready.
+
+    Args:
+      spec: of the program.
+      timeout: seconds that any answer may take.
+      audited: for `audit`; the program does not run before.
+
+    Raises:
+      WorkerFailed: it died or took too long.
+    """
+    self._timeout = timeout
+    self._errors = tempfile.TemporaryFile()
+    self._process = subprocess.Popen(
+        [sys.executable, '-m', worker.__name__], cwd=environment.ROOT,
+        env=_environ(spec), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=self._errors)
+    self.info = self._ask(worker.first_line(spec, audited=audited))
+
+  def sample(self, seconds: float) -> Sample:
+    """A sample of about `seconds`."""
+    return Sample(**self._ask(json.dumps({'seconds': seconds})))
+
+  def audit(self) -> dict[str, Any]:
+    """What the program computes, see `checks`."""
+    with tempfile.TemporaryDirectory() as folder:
+      path = os.path.join(folder, 'audit')
+      self._ask(json.dumps({'audit': path}))
+      with open(path, 'rb') as file:
+        return pickle.load(file)
+
+  def close(self) -> None:
+    """Ends the process."""
+    self._process.kill()
+    self._process.wait()
+    self._process.stdin.close()
+    self._process.stdout.close()
+    self._errors.close()
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *_):
+    self.close()
+
+  def _ask(self, line: str) -> dict[str, Any]:
+    try:
+      self._process.stdin.write(f'{line}\n'.encode())
+      self._process.stdin.flush()
+      return json.loads(self._read_line())
+    except OSError as error:
+      reason = self._last_words() or str(error)
+    except ValueError as error:
+      reason = f'not an answer: {error}'
+    except BaseException:
+      self.close()
+      raise
+    self.close()
+    raise WorkerFailed(reason)
+
+  def _read_line(self) -> bytes:
+    found, end = b'', time.monotonic() + self._timeout
+    while not found.endswith(b'\n'):
+      left = max(0.0, end - time.monotonic())
+      if not select.select([self._process.stdout], [], [], left)[0]:
+        raise WorkerFailed(f'over {self._timeout:g} s', timed_out=True)
+      part = os.read(self._process.stdout.fileno(), 2**16)
+      if not part:
+        raise OSError('it ended')
+      found += part
+    return found
+
+  def _last_words(self) -> str:
+    """The last line it wrote, or the signal that killed it."""
+    code = self._process.wait()
+    self._errors.seek(0)
+    lines = self._errors.read().decode(errors='replace').strip().splitlines()
+    return f'killed by signal {-code}' if code < 0 else (lines or [''])[-1]

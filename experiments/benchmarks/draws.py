@@ -1,0 +1,77 @@
+"""Draws: noise by generator, and Poisson batches."""
+
+from collections.abc import Callable
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy import additive
+from dpjax.sampling import PoissonSampler
+from dpjax.typing import Array, PRNGKey
+from experiments.benchmarks import methods
+from experiments.benchmarks.program import Program, Spec
+
+WORK = ('noise', 'poisson')
+_BATCH = 256
+_GENERATORS = {'rbg': 'rbg', 'ours_rbg': 'rbg', 'unsafe_rbg': 'unsafe_rbg'}
+
+
+def make(spec: Spec) -> Program:
+  """Draws `size` values of noise, or a batch of about 256 of `size` records."""
+  name, _ = methods.split(spec.method)
+  if name == 'numpy':
+    return Program(step=_numpy(spec), info={})
+  if name == 'torch':
+    import torch
+    return Program(step=lambda: torch.randn(spec.size), info={})
+  draw = _noise if spec.model == 'noise' else _poisson
+  return _compile(draw(name, spec.size),
+                  jax.random.key(0, impl=_GENERATORS.get(name, 'threefry2x32')))
+
+
+def _probability(size: int) -> float:
+  return min(_BATCH / size, 0.25)
+
+
+def _numpy(spec: Spec) -> Callable[[], None]:
+  rng = np.random.default_rng(0)
+  if spec.model == 'noise':
+    return lambda: rng.standard_normal(spec.size, np.float32)
+  return lambda: np.flatnonzero(rng.random(spec.size, np.float32)
+                                < _probability(spec.size))
+
+
+def _noise(name: str, size: int) -> Callable[[PRNGKey], Array]:
+  if name.startswith('ours'):
+    return lambda key: additive.standard_normal(key, (size,))
+  return lambda key: jax.random.normal(key, (size,))
+
+
+def _poisson(name: str, size: int) -> Callable[[PRNGKey], Array]:
+  """Ours, also on other generators, or what one writes without it."""
+  probability = _probability(size)
+  sampler = PoissonSampler(num_examples=size, batch_size=probability * size)
+  if name in ('ours', 'rbg'):
+    return lambda key: sampler.draw(key).rows
+  return lambda key: jnp.flatnonzero(
+      jax.random.bernoulli(key, probability, (size,)), size=sampler.part_size)
+
+
+def _compile(draw: Callable[[PRNGKey], Array], key: PRNGKey) -> Program:
+  def following(key):
+    key, own = jax.random.split(key)
+    return key, draw(own)
+
+  started = time.perf_counter()
+  compiled = jax.jit(following).lower(key).compile()
+  info = {'compile_seconds': time.perf_counter() - started,
+          'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
+  held = [key]
+
+  def step():
+    held[0], drawn = compiled(held[0])
+    drawn.block_until_ready()
+
+  return Program(step=step, info=info)

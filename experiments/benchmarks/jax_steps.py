@@ -1,0 +1,299 @@
+"""Steps in JAX: what a method sums, how it is noised, plain SGD."""
+
+from collections.abc import Callable
+import functools
+import math
+import time
+from typing import Any, NamedTuple
+
+import jax
+from jax import flatten_util
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dpjax import tree
+from dpjax.grads import bounder as bounders
+from dpjax.grads import clipping
+from dpjax.grads import privatizer
+from dpjax.grads.bounder import GradientBounder, WeightConstraint
+from dpjax.lipschitz import losses
+from dpjax.privacy import additive
+from dpjax.train import methods as training
+from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
+from experiments.benchmarks import architectures
+from experiments.benchmarks import jax_nets
+from experiments.benchmarks import kernels
+from experiments.benchmarks import methods
+from experiments.benchmarks.program import Program, Spec
+
+_COMPILED = '/jax/core/compile/backend_compile_duration'
+_WEIGHT_NORM = 1.0
+_LOGIT_CLIP = 0.35
+cross_entropy = optax.softmax_cross_entropy_with_integer_labels
+
+
+class Rule(NamedTuple):
+  """A method.
+
+  Attributes:
+    params: to start from.
+    certificate: of these.
+    sums: (params, batch, mask) -> what is noised.
+    mean: (key, sums, certificate) -> noisy mean.
+    constrain: params -> (params, certificate).
+    sensitivity: certificate -> l2 bounds of one record, a tree prefix of the
+      sums; None without noise.
+    batch: as the method takes it.
+  """
+  params: Params
+  certificate: PyTree
+  sums: Callable[[Params, Batch, Array], PyTree]
+  mean: Callable[[PRNGKey, PyTree, PyTree], PyTree]
+  constrain: Callable[[Params], tuple[Params, PyTree]]
+  sensitivity: Callable[[PyTree], PyTree] | None
+  batch: Batch
+
+
+def make(spec: Spec) -> Program:
+  """The program of a step."""
+  return program(rule(spec), spec)
+
+
+def rule(spec: Spec) -> Rule:
+  """The method of this name."""
+  name, _ = methods.split(spec.method)
+  architecture = architectures.MODELS[spec.model]
+  apply = functools.partial(jax_nets.apply, architecture)
+  if name == 'lip':
+    return _lip(spec, architecture)
+  if name in ('ours', 'ours_per_layer'):
+    bound = spec.clip_norm
+    if name == 'ours_per_layer':
+      bound = clipping.per_layer([layer.name for layer in (
+          architectures.with_parameters(architecture))], clip_norm=bound)
+    return _house(spec, kernels.clipped(apply, cross_entropy, clip_norm=bound))
+  if name in ('vmap', 'vmap_scaled_sum'):
+    return plain(spec, _vmapped(apply, spec.clip_norm, name == 'vmap'),
+                 _with_noise(additive.unit_noise, spec))
+  if name in ('nonprivate', 'ours_norms'):
+    return plain(spec, _total(apply), None)
+  draw = {'limit': additive.unit_noise, 'limit_normal': _library_noise}[name]
+  return plain(spec, _total(apply), _with_noise(draw, spec))
+
+
+def plain(spec: Spec, sums: Callable,
+          noisy: Callable[[PRNGKey, PyTree], PyTree] | None) -> Rule:
+  """The rule of sums of the networks' gradients, and maybe noise on them."""
+  architecture = architectures.MODELS[spec.model]
+  share = 1 / spec.size
+  return Rule(
+      params=jax_nets.init(architecture, jax.random.key(0)), certificate=(),
+      sums=sums, mean=lambda key, total, certificate: tree.scale(
+          share, noisy(key, total) if noisy else total),
+      constrain=bounders.no_constraint().constrain,
+      sensitivity=(lambda certificate: spec.clip_norm) if noisy else None,
+      batch=jax_nets.batch(architecture, spec.size, jax.random.key(1)))
+
+
+def _house(spec: Spec, bounder: GradientBounder,
+           constraint: WeightConstraint | None = None) -> Rule:
+  """A bounder with the privatizer of training."""
+
+  def mean(key, total, certificate):
+    transform = privatizer.gaussian_privatizer(
+        key, noise_multiplier=spec.noise_multiplier,
+        expected_batch_size=spec.size)
+    return transform.update(
+        total, transform.init(total),
+        l2_sensitivity=bounder.l2_sensitivity(certificate))[0]
+
+  constrain = (constraint or bounders.no_constraint()).constrain
+  found = plain(spec, lambda params, batch, mask: bounder.sums(
+      params, batch, mask).total, None)
+  return found._replace(mean=mean, sensitivity=bounder.l2_sensitivity,
+                        constrain=constrain)
+
+
+def _lip(spec: Spec, architecture: architectures.Architecture) -> Rule:
+  model = jax_nets.certified(architecture)
+  method = training.lip_dp_sgd(model, lip_loss(), weight_norm=_WEIGHT_NORM)
+  found = _house(spec, method.bounder, method.constraint)
+  params, certificate = method.constraint.constrain(
+      model.init(jax.random.key(0)))
+  return found._replace(
+      params=params, certificate=certificate,
+      batch=found.batch._replace(x=model.prepare(found.batch.x)))
+
+
+def lip_loss() -> losses.LipschitzLoss:
+  """The loss of `lip`, as training has it."""
+  return losses.cross_entropy(logit_clip=_LOGIT_CLIP)
+
+
+def _total(apply: Callable) -> Callable:
+  """Gradient of the summed loss, nothing else."""
+  return lambda params, batch, mask: jax.grad(lambda p: jnp.sum(
+      cross_entropy(apply(p, batch.x), batch.y)))(params)
+
+
+def _vmapped(apply: Callable, clip_norm: float, contracted: bool) -> Callable:
+  """What one writes with jax.vmap and jax.grad, and no library."""
+
+  def record_loss(params, x, y):
+    return cross_entropy(apply(params, x[None]), y[None])[0]
+
+  def weighted(weights, leaf):
+    if contracted:
+      return jnp.tensordot(weights, leaf, 1)
+    shape = (-1,) + (1,) * (leaf.ndim - 1)
+    return jnp.sum(weights.reshape(shape) * leaf, 0)
+
+  def sums(params, batch, mask):
+    del mask
+    gradients = jax.vmap(jax.grad(record_loss), (None, 0, 0))(
+        params, batch.x, batch.y)
+    norms = jnp.sqrt(sum(
+        jnp.sum(jnp.square(leaf), tuple(range(1, leaf.ndim)))
+        for leaf in jax.tree.leaves(gradients)))
+    weights = jnp.minimum(1.0, clip_norm / norms)
+    return jax.tree.map(lambda leaf: weighted(weights, leaf), gradients)
+
+  return sums
+
+
+def _with_noise(draw: Callable, spec: Spec) -> Callable:
+  """Scaled draws added, without the grid of `add_gaussian_noise`."""
+  stddev = spec.noise_multiplier * spec.clip_norm
+  return lambda key, total: jax.tree.map(
+      lambda leaf, noise: leaf + stddev * noise, total, draw(key, total))
+
+
+def _library_noise(key: PRNGKey, values: PyTree) -> PyTree:
+  """`additive.unit_noise` by the sampler of JAX."""
+  flat, unravel = flatten_util.ravel_pytree(values)
+  return unravel(jax.random.normal(key, flat.shape))
+
+
+class _Compiled(NamedTuple):
+  """A step as it is timed."""
+  step: Callable
+  state: Any
+  batch: Batch
+  mask: Array
+  info: dict[str, float]
+
+
+def _compile(rule_: Rule, spec: Spec) -> _Compiled:
+  """Traces and compiles the step, timed apart."""
+
+  def step(state, batch, mask):
+    params, certificate, key = state
+    key, draw = jax.random.split(key)
+    mean = rule_.mean(draw, rule_.sums(params, batch, mask), certificate)
+    params = jax.tree.map(
+        lambda leaf, slope: leaf - spec.learning_rate * slope, params, mean)
+    return *rule_.constrain(params), key
+
+  def norms(state, batch, mask):
+    del mask
+    return state[0], kernels.norms(functools.partial(
+        jax_nets.apply, architectures.MODELS[spec.model]), cross_entropy,
+        state[0], batch)
+
+  chosen, state = step, (rule_.params, rule_.certificate, jax.random.key(2))
+  if spec.method.startswith('ours_norms'):
+    chosen, state = norms, (rule_.params, jnp.zeros([spec.size]))
+  state, batch, mask = _placed(
+      state, rule_.batch, jnp.ones([spec.size], jnp.bool_), spec.num_devices)
+  jitted = jax.jit(chosen, donate_argnums=0)
+  started = time.perf_counter()
+  lowered = jitted.lower(state, batch, mask)
+  traced = time.perf_counter()
+  compiled = lowered.compile()
+  info = {'trace_seconds': traced - started,
+          'compile_seconds': time.perf_counter() - traced,
+          'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
+  if spec.suite == 'compile':
+    info['compiled_again'] = _compiled_again(jitted, state, batch, mask)
+  return _Compiled(compiled, state, batch, mask, info)
+
+
+def _placed(state, batch: Batch, mask: Array, num_devices: int):
+  """The state on all devices, the records divided among them."""
+  if num_devices == 1:
+    return jax.block_until_ready((state, batch, mask))
+  if len(jax.devices()) < num_devices:
+    raise ValueError(f'there are {len(jax.devices())} devices, '
+                     f'not {num_devices}')
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:num_devices]), ('data',))
+  spread = lambda *axes: jax.sharding.NamedSharding(
+      mesh, jax.sharding.PartitionSpec(*axes))
+  return jax.block_until_ready((
+      jax.device_put(state, spread()), *jax.device_put((batch, mask),
+                                                       spread('data'))))
+
+
+def _compiled_again(jitted: Callable, state, batch: Batch,
+                    mask: Array) -> float:
+  """Compilations by a second batch of one shape, and by an empty one."""
+  count = []
+  jax.monitoring.register_event_duration_secs_listener(
+      lambda event, seconds, **_: count.append(event == _COMPILED))
+  keep = jax.tree.map(jnp.copy, state)
+  others = jax.tree.map(lambda leaf: jnp.flip(leaf, 0), batch)
+  nobody = jnp.zeros_like(mask)
+  state = jax.block_until_ready(jitted(keep, batch, mask))
+  count.clear()
+  jax.block_until_ready(jitted(jitted(state, others, mask), batch, nobody))
+  return float(sum(count))
+
+
+def program(rule_: Rule, spec: Spec) -> Program:
+  """The compiled step of a rule."""
+  found = _compile(rule_, spec)
+  held = [found.state]
+
+  def step():
+    held[0] = jax.block_until_ready(
+        found.step(held[0], found.batch, found.mask))
+
+  peak = None
+  if jax.default_backend() != 'cpu':
+    peak = lambda: jax.devices()[0].memory_stats()['peak_bytes_in_use'] / 1024
+  return Program(step=step, info=found.info, peak_kib=peak,
+                 audit=functools.partial(_audit, rule_, spec, found))
+
+
+def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
+  """See `checks`; the state of `found` must not have been used."""
+  if spec.method.startswith('ours_norms'):
+    return {'norms': np.asarray(found.step(found.state, found.batch,
+                                           found.mask)[1])}
+  params = jax.tree.map(np.array, rule_.params)
+  total = jax.jit(rule_.sums)(rule_.params, found.batch, found.mask)
+  key, draw = jax.random.split(jax.random.key(2))
+  noise = rule_.mean(jax.random.key(3), tree.zeros_like(total),
+                     rule_.certificate)
+  wanted = rule_.constrain(jax.tree.map(
+      lambda leaf, slope: leaf - spec.learning_rate * slope, rule_.params,
+      rule_.mean(draw, total, rule_.certificate)))[0]
+  total, wanted = jax.tree.map(np.array, (total, wanted))
+  multiplier = _joint(rule_, noise, spec.size)
+  # Last, because it is given the state to write over.
+  moved = found.step(found.state, found.batch, found.mask)[0]
+  return {'params': params, 'sums': total, 'moved': jax.tree.map(
+      np.array, moved), 'wanted': wanted, 'noise_multiplier': multiplier}
+
+
+def _joint(rule_: Rule, noise: PyTree, size: int) -> float:
+  """Of one release of all blocks, from the noise that came; 0 for none."""
+  if rule_.sensitivity is None:
+    return math.inf if tree.global_norm(noise) > 0 else 0.0
+  bounds, structure = jax.tree.flatten(
+      rule_.sensitivity(rule_.certificate))
+  parts = structure.flatten_up_to(noise)
+  stddevs = [size * float(tree.global_norm(part)) / math.sqrt(
+      tree.count(part)) for part in parts]
+  return sum((float(bound) / stddev)**2 for bound, stddev in zip(
+      bounds, stddevs, strict=True))**-0.5

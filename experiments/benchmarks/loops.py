@@ -1,0 +1,81 @@
+"""Whole training: what a step of every method costs inside `loop.fit`.
+
+Times are read between the chunks of ordinary runs, so a step here is a step
+there: sampling, gradients, noise, optimiser and constraint. A run compiles
+anew; that is left out of the times.
+"""
+
+import dataclasses
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.data import arrays
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
+from dpjax.train import loop
+from dpjax.train.plan import TrainingPlan
+from experiments import building
+from experiments import configuration
+from experiments import recipes
+from experiments.benchmarks import methods
+from experiments.benchmarks import sweep
+from experiments.benchmarks.program import Program, Spec
+
+
+class _Fit(NamedTuple):
+  """One run: (wall, cpu) of a step in each chunk, seconds of compiling."""
+  times: list[tuple[float, float]]
+  compile_seconds: float
+
+
+def make(spec: Spec) -> Program:
+  """Trains on synthetic records; a sample is a run, however long."""
+  work = sweep.LOOP_WORK[spec.model]
+  first = _fit(spec, work)
+  return Program(step=lambda: _fit(spec, work),
+                 info={'compile_seconds': first.compile_seconds},
+                 times=lambda seconds: _fit(spec, work).times)
+
+
+def _fit(spec: Spec, work: sweep.LoopWork) -> _Fit:
+  name, _ = methods.split(spec.method)
+  recipe = recipes.recipe(name, num_train=work.num_examples)
+  config = configuration.TrainingConfig(
+      dataset='synthetic', method=name, num_examples=work.num_examples,
+      **{**dataclasses.asdict(recipe), 'batch_size': float(spec.size),
+         'num_steps': work.num_steps, 'depth': work.depth,
+         'width': work.width})
+  plan = TrainingPlan(
+      sampler=PoissonSampler(num_examples=config.num_examples,
+                             batch_size=config.batch_size),
+      num_steps=config.num_steps,
+      noise_multiplier=None if name == 'sgd' else 2.0,
+      adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  dataset = building.prepare(config, _synthetic(work))
+  model = building.make_model(config, dataset)
+  rows = jnp.arange(config.num_examples, dtype=jnp.int32)
+  stamps = []
+  result = loop.fit(
+      jax.random.split(jax.random.key(0), work.num_runs),
+      plans=[plan] * work.num_runs, model=model,
+      method=building.make_method(config, model),
+      optimizer=building.make_optimizer(config), records=dataset.records,
+      rows=jnp.tile(rows[None], (work.num_runs, 1)),
+      on_progress=lambda done, total: stamps.append(
+          (done, time.perf_counter(), time.process_time())))
+  done, walls, cpus = np.diff(np.asarray(stamps).T)
+  steps = done * work.num_runs
+  return _Fit(list(zip((walls / steps).tolist(), (cpus / steps).tolist())),
+              result.compile_seconds)
+
+
+def _synthetic(work: sweep.LoopWork) -> arrays.Dataset:
+  key = jax.random.key(0)
+  x = jax.random.uniform(key, (work.num_examples, work.num_features),
+                         minval=-1.0)
+  y = (jnp.sum(x[:, :2], 1) > 0).astype(jnp.int32)
+  return arrays.Dataset('synthetic', x, y, 2, ())

@@ -1,0 +1,117 @@
+"""What is measured, by name, and what must be installed for it.
+
+A name may end in a set of XLA flags, as in `ours@noynn`.
+"""
+
+import importlib.util
+from typing import NamedTuple
+
+from experiments.benchmarks import architectures
+
+
+class Method(NamedTuple):
+  """Something to measure.
+
+  Attributes:
+    maker: module that makes its program.
+    about: in words.
+    packages: that must be installed.
+  """
+  maker: str
+  about: str
+  packages: tuple[str, ...] = ()
+
+
+XLA_FLAGS = {
+    'noynn': ('--xla_cpu_experimental_ynn_fusion_type='
+              'LIBRARY_FUSION_TYPE_DOT'),
+}
+"""Sets of flags; without YNN fusions scaled sums are fast on jaxlib 0.10.2."""
+
+STEPS = {
+    'nonprivate': Method('jax_steps', 'JAX, no privacy'),
+    'limit': Method('jax_steps', 'the same and one draw of our noise: L'),
+    'limit_normal': Method('jax_steps', 'the same, jax.random.normal: L'),
+    'lip': Method('jax_steps', 'Lip-DP-SGD: no clipping, noise, projection'),
+    'ours': Method('jax_steps', 'dpjax, one clip norm'),
+    'ours_per_layer': Method('jax_steps', 'dpjax, a clip norm for each layer'),
+    'ours_norms': Method('jax_steps', 'dpjax, norms of gradients, no step'),
+    'vmap': Method('jax_steps', 'jax.vmap(jax.grad), contracted'),
+    'vmap_scaled_sum': Method('jax_steps',
+                              'jax.vmap(jax.grad), (c * g).sum(0)'),
+    'jax_privacy': Method('jax_peers', 'jax_privacy.clipped_grad',
+                          ('jax_privacy',)),
+    'jax_privacy_microbatch': Method(
+        'jax_peers', 'the same, 1/16 of the batch or 32 records at a time',
+        ('jax_privacy',)),
+    'torch': Method('torch_steps', 'PyTorch, no privacy', ('torch',)),
+    'opacus_hooks': Method('torch_steps', 'Opacus, hooks',
+                           ('torch', 'opacus')),
+    'opacus_ghost': Method('torch_steps', 'Opacus, ghost clipping',
+                           ('torch', 'opacus')),
+}
+LIMITS = ('limit', 'limit_normal', 'limit@noynn')
+"""L is the fastest of these."""
+
+PER_LAYER = ('ours_per_layer',)
+BASELINES = ('nonprivate', 'torch')
+"""Without noise."""
+
+DRAWS = {
+    'threefry': Method('draws', 'jax.random.normal, threefry'),
+    'rbg': Method('draws', 'jax.random.normal, rbg'),
+    'unsafe_rbg': Method('draws', 'jax.random.normal, unsafe_rbg'),
+    'ours': Method('draws', 'dpjax, 2^32 outcomes'),
+    'ours_rbg': Method('draws', 'dpjax, 2^32 outcomes, words by rbg'),
+    'numpy': Method('draws', 'NumPy, PCG64'),
+    'torch': Method('draws', 'PyTorch', ('torch',)),
+}
+"""Of a million draws of noise, or a Poisson batch; torch draws noise only."""
+
+LOOPS = ('sgd', 'dp_sgd', 'dp_sgd_bookkeeping', 'dp_sgd_per_layer',
+         'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped', 'lip_dp_sgd',
+         'fix_lip_dp_sgd', 'lip_normalised', 'lip_propagated', 'lip_adaptive')
+
+
+def split(name: str) -> tuple[str, str]:
+  """(method, its XLA flags)."""
+  base, at, flags = name.partition('@')
+  if at and flags not in XLA_FLAGS:
+    raise ValueError(f'no set of XLA flags {flags!r}; there is '
+                     f'{", ".join(XLA_FLAGS)}')
+  return base, XLA_FLAGS[flags] if at else ''
+
+
+def find(suite: str, name: str) -> Method:
+  """The method of a suite.
+
+  Raises:
+    ValueError: there is none of this name.
+  """
+  base, _ = split(name)
+  known = {'sampling': DRAWS, 'loop': dict.fromkeys(
+      LOOPS, Method('loops', 'training of dpjax'))}.get(suite, STEPS)
+  if base not in known:
+    raise ValueError(f'methods of --suite={suite} must be among '
+                     f'{", ".join(known)}; got {name!r}')
+  return known[base]
+
+
+def missing(suite: str, name: str) -> str | None:
+  """Why a method cannot run here, in one line; None if it can."""
+  for package in find(suite, name).packages:
+    if importlib.util.find_spec(package) is None:
+      return f'{package} is not installed: pip install dpjax[bench]'
+  return None
+
+
+def inapplicable(suite: str, name: str, model: str) -> str | None:
+  """Why a method has no meaning for a model, in one line; None if it has."""
+  base, _ = split(name)
+  if suite == 'sampling' and model == 'poisson' and base in (
+      'unsafe_rbg', 'ours_rbg', 'torch'):
+    return f'{base} draws noise only'
+  if base == 'lip' and suite != 'loop' and architectures.MODELS[
+      model].vocabulary:
+    return f'lip has no certified form of {model}'
+  return None

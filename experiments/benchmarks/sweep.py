@@ -1,0 +1,181 @@
+"""What to measure: suites, their networks, sizes and methods."""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+from typing import NamedTuple
+
+from experiments.benchmarks import architectures
+from experiments.benchmarks import methods
+
+NAME = 'benchmarks'
+BATCHED = ('method', 'num_devices')
+SUITES = {
+    'step': 'a training step of ours and of the peers, over L',
+    'memory': 'most memory of a step beyond what was there before',
+    'scaling': 'a step with its batch over several devices, over one device',
+    'compile': 'seconds of tracing and compiling, and whether it recurs',
+    'sampling': 'Poisson batches and noise by generator',
+    'loop': 'a step inside whole training, for every method',
+}
+DEVICES = (1, 2, 4, 8)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One method at one size.
+
+  Attributes:
+    suite: one of `SUITES`.
+    model: network; in sampling what is drawn, in loops which training.
+    size: of the batch; in sampling how many values or records.
+    method: name.
+    num_devices: over which the batch is divided.
+  """
+  suite: str
+  model: str
+  size: int
+  method: str
+  num_devices: int = 1
+
+  @property
+  def seed(self) -> int:
+    """There is one."""
+    return 0
+
+  @property
+  def dataset(self) -> str:
+    """In the place of a data set, what was measured."""
+    return self.model
+
+
+class LoopWork(NamedTuple):
+  """A training run on synthetic records."""
+  num_examples: int
+  num_features: int
+  width: int
+  num_steps: int
+  depth: int = 1
+  num_runs: int = 1
+
+
+LOOP_WORK = {
+    'quickstart': LoopWork(455, 30, 16, 2000),
+    'quickstart_of_ten': LoopWork(455, 30, 16, 2000, num_runs=10),
+    'adult': LoopWork(30_000, 108, 64, 400),
+    'tiny_loop': LoopWork(40, 3, 4, 40),
+}
+"""Of `--suite=loop`; its sizes are expected batch sizes."""
+
+_SIZES = {
+    'mlp': (64, 256, 2048), 'cnn': (64, 256, 2048), 'conv3': (64, 256),
+    'convnet': (64, 256), 'wrn_16_4': (8, 32), 'dense_stack': (16, 64),
+    'quickstart': (227,), 'quickstart_of_ten': (227,), 'adult': (1024,),
+    'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
+    'tiny_mlp': (8,), 'tiny_cnn': (8,), 'tiny_resnet': (8,),
+    'tiny_stack': (8,), 'tiny_loop': (10,),
+}
+_LARGE = ('mlp', 'cnn', 'conv3', 'convnet', 'wrn_16_4', 'dense_stack')
+_MODELS = {
+    'step': _LARGE, 'memory': _LARGE, 'compile': _LARGE,
+    'scaling': ('mlp', 'convnet'), 'sampling': ('noise', 'poisson'),
+    'loop': ('quickstart', 'quickstart_of_ten', 'adult'),
+}
+_WITHOUT_YNN = ('nonprivate', 'limit', 'ours', 'vmap', 'vmap_scaled_sum',
+                'jax_privacy', 'jax_privacy_microbatch')
+_METHODS = {
+    'step': (*methods.STEPS, *(f'{name}@noynn' for name in _WITHOUT_YNN)),
+    'memory': ('nonprivate', 'limit', 'lip', 'ours', 'ours_per_layer', 'vmap',
+               'jax_privacy', 'jax_privacy_microbatch', 'jax_privacy@noynn',
+               'jax_privacy_microbatch@noynn', 'torch', 'opacus_hooks',
+               'opacus_ghost'),
+    'scaling': ('limit', 'lip', 'ours', 'vmap'),
+    'compile': ('nonprivate', 'limit', 'lip', 'ours', 'ours_per_layer', 'vmap',
+                'jax_privacy', 'jax_privacy_microbatch'),
+    'sampling': tuple(methods.DRAWS),
+    'loop': methods.LOOPS,
+}
+_SMOKE = {
+    'step': ('tiny_mlp', ('limit', 'ours', 'vmap', 'jax_privacy',
+                          'opacus_ghost')),
+    'memory': ('tiny_mlp', ('limit', 'ours')),
+    'scaling': ('tiny_mlp', ('ours',)),
+    'compile': ('tiny_mlp', ('limit', 'ours')),
+    'sampling': ('noise', ('threefry', 'ours')),
+    'loop': ('tiny_loop', ('sgd', 'dp_sgd')),
+}
+_SMOKE_SIZES = {'sampling': (1000,)}
+_UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
+          'sampling': ('threefry',), 'loop': ('sgd',)}
+
+
+def settings(suite: str, *, models: Sequence[str] = (),
+             sizes: Sequence[int] = (), names: Sequence[str] = (),
+             smoke: bool = False, cpu: bool = True) -> tuple[Setting, ...]:
+  """What a command line asks for; the defaults of a suite for what it leaves.
+
+  Args:
+    suite: one of `SUITES`.
+    models: networks, or other work.
+    sizes: of batches.
+    names: of methods.
+    smoke: tiny ones by default.
+    cpu: False leaves out what differs in flags for CPUs.
+
+  Raises:
+    ValueError: a name is not known.
+  """
+  if smoke:
+    model, own = _SMOKE[suite]
+    models, names = models or (model,), names or own
+    sizes = sizes or _SMOKE_SIZES.get(suite, ())
+  models = models or _MODELS[suite]
+  _check_models(suite, models)
+  names = [name for name in names or _METHODS[suite]
+           if cpu or '@' not in name]
+  for name in names:
+    methods.find(suite, name)
+  devices = (DEVICES[:2] if smoke else DEVICES) if suite == 'scaling' else (1,)
+  return tuple(
+      Setting(suite=suite, model=model, size=size, method=name,
+              num_devices=count)
+      for model in models for size in sizes or _default_sizes(suite, model)
+      for name in names for count in devices
+      if not methods.inapplicable(suite, name, model))
+
+
+def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
+  """One size does where only programs differ, and for scaling."""
+  return _SIZES[model][-1:] if suite in ('compile', 'scaling') else _SIZES[
+      model]
+
+
+def _check_models(suite: str, models: Iterable[str]) -> None:
+  known = {'sampling': ('noise', 'poisson'), 'loop': tuple(LOOP_WORK)}.get(
+      suite, tuple(architectures.MODELS))
+  for model in models:
+    if model not in known:
+      raise ValueError(f'models of --suite={suite} must be among '
+                       f'{", ".join(known)}; got {model!r}')
+
+
+def units(setting: Setting, *, cpu: bool = True) -> tuple[Setting, ...]:
+  """The settings of which the fastest is the unit of this one's ratios."""
+  if setting.suite == 'scaling':
+    return (dataclasses.replace(setting, num_devices=1),)
+  return tuple(dataclasses.replace(setting, method=name)
+               for name in _UNITS.get(setting.suite, ())
+               if cpu or '@' not in name)
+
+
+def runnable(settings_: Sequence[Setting]
+             ) -> tuple[tuple[Setting, ...], list[str]]:
+  """(those that can be run here, lines that say which cannot, and why)."""
+  reasons = {setting.method: methods.missing(setting.suite, setting.method)
+             for setting in settings_}
+  kept = tuple(setting for setting in settings_ if not reasons[setting.method])
+  by_reason: dict[str, list[str]] = {}
+  for name, reason in reasons.items():
+    if reason:
+      by_reason.setdefault(reason, []).append(name)
+  return kept, [f'skipping {", ".join(names)}: {reason}'
+                for reason, names in sorted(by_reason.items())]

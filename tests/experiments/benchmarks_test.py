@@ -1,0 +1,387 @@
+"""The benchmark: what is timed is right, and ratios are of what they say."""
+
+import dataclasses
+import io
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.lipschitz import normalisation
+from dpjax.models import convnet
+from dpjax.models import wide_resnet
+from dpjax.report import plots
+from dpjax.report import records
+from experiments import engine
+from experiments import environment
+from experiments import registry
+from experiments.benchmarks import architectures
+from experiments.benchmarks import checks
+from experiments.benchmarks import clients
+from experiments.benchmarks import jax_nets
+from experiments.benchmarks import jax_steps
+from experiments.benchmarks import methods
+from experiments.benchmarks import program
+from experiments.benchmarks import report
+from experiments.benchmarks import run
+from experiments.benchmarks import sweep
+from experiments.benchmarks import worker
+
+_HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
+_OURS = ('nonprivate', 'limit', 'limit_normal', 'ours', 'ours_per_layer',
+         'ours_norms', 'vmap', 'vmap_scaled_sum')
+
+
+class _Here:
+  """A worker that is no process."""
+
+  def __init__(self, spec, timeout):
+    del timeout
+    self._program = worker.make(spec)
+    self.info = worker.warm_up(self._program)
+
+  def sample(self, seconds):
+    return program.sample(self._program, seconds)
+
+  def close(self):
+    pass
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *_):
+    pass
+
+
+def _measure(settings, folder, monkeypatch, worker_class, **how):
+  """Rows of settings, by the engine; what was said meanwhile."""
+  monkeypatch.setattr(clients, 'Worker', worker_class)
+  said = []
+  how = run.How(**{'rounds': 2, 'seconds': 0.0, 'timeout': 9.0,
+                   'say': said.append, **how})
+  experiment = registry.Experiment(
+      name=sweep.NAME, settings=settings, smoke=settings, tags={},
+      batched=sweep.BATCHED, artefact='', cost='', headlines=(),
+      report=report,
+      run=lambda *arguments: run.run(*arguments, how=how))
+  engine.run_sweep(experiment, settings, engine.Options(
+      output_dir=folder, append_anyway=True), io.StringIO(), _HERE)
+  return records.sort(records.read(folder / engine.ROWS)), said
+
+
+def _metrics(rows, method, **cells):
+  return {row.metric: row.value for row in rows if row.method == method
+          and all(f'{key}={value}' in row.id for key, value in cells.items())}
+
+
+@pytest.mark.parametrize('model, method', [
+    *(('tiny_resnet', method) for method in _OURS), ('tiny_cnn', 'lip'),
+    ('tiny_stack', 'ours')])
+def test_steps_are_right(model, method):
+  spec = checks.make_spec(model, method, size=5)
+  found = checks.judge(spec, worker.make(spec).audit())
+  assert found.passed, found
+  private = method not in ('nonprivate', 'ours_norms')
+  assert (found.noise_multiplier > 0) == private
+
+
+@pytest.mark.parametrize('fault', [
+    lambda audit: {**audit, 'noise_multiplier': 0.0},
+    lambda audit: {**audit, 'moved': jax.tree.map(
+        lambda new, old: old + 0.99 * (new - old), audit['moved'],
+        audit['params'])},
+    lambda audit: {**audit, 'sums': jax.tree.map(
+        lambda leaf: 1.01 * leaf, audit['sums'])},
+    lambda audit: {**audit, 'sums': {
+        **audit['sums'], 'dense_0': {
+            **audit['sums']['dense_0'],
+            'bias': 0 * audit['sums']['dense_0']['bias']}}},
+])
+def test_wrong_steps_are_found(fault):
+  spec = checks.make_spec('tiny_mlp', 'limit', size=4)
+  audit = worker.make(spec).audit()
+  assert checks.judge(spec, audit).passed
+  assert not checks.judge(spec, fault(audit)).passed
+
+
+def test_a_clip_norm_that_is_not_kept_is_found():
+  spec = checks.make_spec('tiny_mlp', 'ours', size=4)
+  loose = dataclasses.replace(spec, clip_norm=1.2 * spec.clip_norm)
+  audit = worker.make(loose).audit()
+  assert checks.judge(loose, audit).passed
+  assert not checks.judge(spec, audit).passed
+
+
+def test_peers_are_right():
+  pytest.importorskip('torch')
+  for method, package in (('torch', 'torch'), ('opacus_hooks', 'opacus'),
+                          ('opacus_ghost', 'opacus'),
+                          ('jax_privacy', 'jax_privacy')):
+    pytest.importorskip(package)
+    spec = checks.make_spec('tiny_resnet', method, size=5)
+    found = checks.judge(spec, worker.make(spec).audit())
+    assert found.passed, found
+
+
+def test_networks_are_those_of_the_package():
+  count = architectures.num_parameters
+  models = architectures.MODELS
+  assert count(models['mlp']) == 535_818
+  assert count(models['convnet']) == sum(
+      leaf.size for leaf in jax.tree.leaves(jax.eval_shape(
+          convnet.convnet(input_shape=(28, 28, 1), num_classes=10).init,
+          jax.random.key(0)))) == 1_625_866
+  assert count(models['wrn_16_4']) == sum(
+      leaf.size for leaf in jax.tree.leaves(jax.eval_shape(
+          wide_resnet.wide_resnet().init, jax.random.key(0))))
+  for architecture in models.values():
+    params = jax.eval_shape(lambda a=architecture: jax_nets.init(
+        a, jax.random.key(0)))
+    assert count(architecture) == sum(
+        leaf.size for leaf in jax.tree.leaves(params))
+    batch = jax.eval_shape(lambda a=architecture: jax_nets.batch(
+        a, 3, jax.random.key(0)))
+    logits = jax.eval_shape(lambda p, x, a=architecture: jax_nets.apply(
+        a, p, x), params, batch.x)
+    assert logits.shape == (3, architecture.num_classes)
+
+
+def test_normalisations_are_the_usual_ones():
+  x = jax.random.normal(jax.random.key(0), (2, 3, 3, 4))
+  net = lambda layer: architectures.Architecture((layer,), (3, 3, 4), 4, 0, '')
+  np.testing.assert_allclose(
+      jax_nets.apply(net(architectures.GroupNorm(2)), {}, x),
+      normalisation.standard('group', num_groups=2).function(x), atol=1e-5)
+  params = {'norm': {'scale': jnp.array([1.0, 2.0, 3.0, 4.0]),
+                     'bias': jnp.array([4.0, 3.0, 2.0, 1.0])}}
+  with jax.numpy_rank_promotion('allow'):
+    wanted = nn.LayerNorm(epsilon=1e-5).apply({'params': params['norm']}, x)
+  np.testing.assert_allclose(jax_nets.apply(
+      net(architectures.LayerNorm('norm', 4)), params, x), wanted, atol=1e-5)
+
+
+_FIELDS = {
+    'step': {'cpu_ms', 'cpu_ms_low', 'wall_ms_high', 'ratio', 'ratio_low',
+             'compile_seconds', 'temp_kib', 'peak_kib', 'steps', 'others'},
+    'memory': {'peak_kib', 'peak_kib_low', 'temp_kib', 'first_step_seconds'},
+    'compile': {'compile_seconds', 'trace_seconds_high', 'compiled_again'},
+    'scaling': {'cpu_ms', 'ratio', 'compile_seconds'},
+    'sampling': {'cpu_ms', 'ratio', 'wall_ms'},
+}
+
+
+@pytest.mark.parametrize('suite', _FIELDS)
+def test_a_suite_gives_rows_a_table_and_a_figure(suite, tmp_path, monkeypatch):
+  names = ('threefry', 'ours') if suite == 'sampling' else ('limit', 'ours')
+  settings = sweep.settings(suite, smoke=True, names=names)
+  monkeypatch.setattr(methods, 'LIMITS', ('limit',))
+  monkeypatch.setitem(sweep._UNITS, 'step', ('limit',))
+  rows, said = _measure(settings, tmp_path, monkeypatch, _Here)
+  assert not said
+  for setting in settings:
+    found = _metrics(rows, setting.method, size=setting.size,
+                     num_devices=setting.num_devices)
+    assert _FIELDS[suite] <= found.keys(), found
+    assert all(np.isfinite(value) for value in found.values())
+    assert found['rounds'] == 2
+    for name in ('cpu_ms', 'ratio', 'peak_kib', 'compile_seconds'):
+      if name in found:
+        assert found[f'{name}_low'] <= found[name] <= found[f'{name}_high']
+    if suite == 'compile':
+      assert found['compiled_again'] == 0
+  text = report.table(rows, suite, commands=('python',))
+  for setting in settings:
+    assert f'| {setting.method}' in text and f'{setting.size:,} ' in text
+  assert 'nan' not in text and 'Made by `python`' in text
+  report.figure(rows, suite)
+
+
+def test_the_loop_suite_times_whole_training(tmp_path, monkeypatch):
+  settings = sweep.settings('loop', smoke=True, names=('sgd',))
+  rows, _ = _measure(settings, tmp_path, monkeypatch, _Here, rounds=1)
+  found = _metrics(rows, 'sgd')
+  assert found['ratio'] == 1 and found['steps'] == 19  # between 20 chunks
+  assert found['compile_seconds'] > 0 and 0 < found['cpu_ms'] < 1000
+  assert '| sgd' in report.table(rows, 'loop')
+
+
+class _Scripted:
+  """A worker whose times are given: method -> milliseconds in each round."""
+  times = {}
+  slow = {}
+
+  def __init__(self, spec, timeout):
+    del timeout
+    self._times = iter(self.times[spec.method])
+    self.info = {'first_step_seconds': self.slow.get(spec.method, 0.0),
+                 'compile_seconds': 2.0}
+
+  def sample(self, seconds):
+    del seconds
+    found = next(self._times)
+    if isinstance(found, Exception):
+      raise found
+    # Wall time is that of a busy machine.
+    return program.Sample(0.1 * found, 1e-3 * found, 1, 0.5)
+
+  def close(self):
+    pass
+
+  __enter__ = _Here.__enter__
+  __exit__ = _Here.__exit__
+
+
+def _scripted(times, tmp_path, monkeypatch, names=('ours',), **how):
+  monkeypatch.setattr(_Scripted, 'times', times)
+  settings = sweep.settings('step', models=('mlp',), sizes=(4,), names=names)
+  return _measure(settings, tmp_path, monkeypatch, _Scripted, **how)
+
+
+def test_ratios_are_over_the_fastest_limit_of_the_same_round(
+    tmp_path, monkeypatch):
+  rows, _ = _scripted({
+      'ours': [6, 4, 20], 'limit': [9, 9, 9], 'limit@noynn': [3, 2, 5],
+      'limit_normal': [1, 8, 8]}, tmp_path, monkeypatch, rounds=3)
+  found = _metrics(rows, 'ours')
+  assert {row.method for row in rows} == {'ours'}  # L has no rows unasked
+  assert found['ratio'] == pytest.approx(2)
+  assert found['ratio_high'] == pytest.approx(3)  # halfway from 2 to 4
+  assert found['cpu_ms'] == pytest.approx(6)
+  assert found['wall_ms'] == pytest.approx(600)
+  assert found['others'] == 0.5
+
+
+def test_on_accelerators_ratios_are_of_wall_time(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+      _Scripted, 'sample', lambda self, seconds: program.Sample(
+          next(self._times), 7.0, 1, 0.0))
+  rows, _ = _scripted({'ours': [6], 'limit': [2], 'limit_normal': [9]},
+                      tmp_path, monkeypatch, rounds=1, cpu=False)
+  found = _metrics(rows, 'ours')
+  assert found['ratio'] == pytest.approx(3) and found['accelerator'] == 1
+
+
+def test_what_fails_or_is_slow_is_told_and_the_rest_goes_on(
+    tmp_path, monkeypatch):
+  slow = clients.WorkerFailed('over 9 s', timed_out=True)
+  times = {'ours': [4, 4], 'limit': [2, 2], 'limit_normal': [3, 3],
+           'limit@noynn': [clients.WorkerFailed('killed by signal 9')],
+           'vmap': [8, slow]}
+  rows, said = _scripted(times, tmp_path, monkeypatch, ('ours', 'vmap'))
+  assert _metrics(rows, 'ours')['ratio'] == pytest.approx(2)
+  assert _metrics(rows, 'vmap') == {'timeout_seconds': 9, 'accelerator': 0}
+  assert sorted(said) == ['limit@noynn on mlp, 4: killed by signal 9',
+                          'vmap on mlp, 4: over 9 s']
+  assert '| vmap   | over 9 s ' in report.table(rows, 'step')
+
+
+def test_slow_steps_are_sampled_thrice(tmp_path, monkeypatch):
+  monkeypatch.setattr(_Scripted, 'slow', {'vmap': 6.0})
+  rows, _ = _scripted(dict.fromkeys(
+      ('vmap', *methods.LIMITS), [2.0] * 5), tmp_path, monkeypatch, ('vmap',),
+      rounds=5)
+  assert _metrics(rows, 'vmap')['rounds'] == 3
+  assert _metrics(rows, 'vmap')['ratio'] == pytest.approx(1)
+
+
+def test_the_cost_of_scaled_sums_is_shown(tmp_path, monkeypatch):
+  times = dict.fromkeys(methods.LIMITS, [1.0, 1.0]) | {
+      'vmap_scaled_sum': [60, 60], 'vmap_scaled_sum@noynn': [5, 5],
+      'ours': [2, 2], 'ours@noynn': [2, 2]}
+  rows, _ = _scripted(times, tmp_path, monkeypatch, [
+      name for name in times if name not in methods.LIMITS])
+  text = report.table(rows, 'step')
+  lines = text[text.index('## What flags'):].splitlines()
+  assert [line.split('|')[2:4] for line in lines if '@' in line] == [
+      [' ours@noynn            ', ' 4: 1  '],
+      [' vmap_scaled_sum@noynn ', ' 4: 12 ']]
+
+
+def test_what_has_rows_is_not_measured_again(tmp_path, monkeypatch):
+  times = dict.fromkeys(methods.LIMITS, [2.0, 2.0])
+  before, _ = _scripted({'ours': [3, 3], **times}, tmp_path, monkeypatch)
+  rows, _ = _scripted({'vmap': [9, 9], **times}, tmp_path, monkeypatch,
+                      ('ours', 'vmap'))
+  assert [row for row in rows if row.method == 'ours'] == before
+  assert _metrics(rows, 'vmap')['ratio'] == pytest.approx(4.5)
+
+
+def test_recompiling_is_counted():
+  state, batch, mask = jnp.zeros(2), jnp.ones([3, 2]), jnp.ones([3], bool)
+  step = lambda state, batch, mask: state + jnp.sum(batch, 0)
+  once = jax.jit(step)
+  assert jax_steps._compiled_again(once, state, batch, mask) == 0
+  anew = lambda *arguments: jax.jit(lambda *a: step(*a))(*arguments)
+  assert jax_steps._compiled_again(anew, state, batch, mask) == 2
+
+
+def test_missing_peers_are_left_out_in_one_line(monkeypatch):
+  monkeypatch.setattr(methods.importlib.util, 'find_spec',
+                      lambda name: None if name == 'opacus' else name)
+  settings = sweep.settings('step', models=('mlp',), sizes=(4,), names=(
+      'ours', 'opacus_hooks', 'opacus_ghost', 'torch'))
+  kept, lines = sweep.runnable(settings)
+  assert [setting.method for setting in kept] == ['ours', 'torch']
+  assert lines == ['skipping opacus_hooks, opacus_ghost: opacus is not '
+                   'installed: pip install dpjax[bench]']
+
+
+def test_defaults_hold_every_method_and_network():
+  settings = sweep.settings('step')
+  assert {s.model for s in settings} == {
+      name for name in architectures.MODELS if not name.startswith('tiny')}
+  assert {methods.split(s.method)[0] for s in settings} == set(methods.STEPS)
+  assert not any(s.method == 'lip' and s.model == 'dense_stack'
+                 for s in settings)
+  on_gpu = sweep.settings('step', cpu=False)
+  assert not any('@' in s.method for s in on_gpu)
+  assert all('@' not in unit.method
+             for unit in sweep.units(on_gpu[0], cpu=False))
+  for suite in sweep.SUITES:
+    assert sweep.settings(suite) and sweep.settings(suite, smoke=True)
+    for setting in sweep.settings(suite):
+      assert all(unit in sweep.settings(suite)
+                 for unit in sweep.units(setting))
+
+
+@pytest.mark.parametrize('arguments, message', [
+    (dict(names=('adamw',)), "methods of --suite=step must be among .*'adamw'"),
+    (dict(names=('ours@fast',)), "no set of XLA flags 'fast'"),
+    (dict(models=('vgg',)), "models of --suite=step must be among .*'vgg'"),
+])
+def test_unknown_names_are_refused(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    sweep.settings('step', **arguments)
+
+
+def test_figures_say_which_rows_they_are_of(tmp_path, monkeypatch):
+  rows, _ = _scripted(dict.fromkeys(
+      ('ours', *methods.LIMITS), [2.0, 2.0]), tmp_path, monkeypatch)
+  pytest.importorskip('matplotlib')
+  path = tmp_path / 'figure.svg'
+  plots.save(report.figure(rows, 'step'), path, digest=records.digest(rows))
+  assert plots.read_digest(path) == records.digest(rows)
+
+
+def test_a_worker_answers_and_is_given_up():
+  spec = program.Spec(suite='sampling', model='noise', size=10**5,
+                      method='numpy')
+  with clients.Worker(spec, 60.0) as client:
+    assert client.info['first_step_seconds'] > 0
+    found = client.sample(0.01)
+    assert found.steps >= 1 and 0 < found.wall < 1
+    assert client.sample(0.0).steps == 1
+    client._timeout = 0.1
+    with pytest.raises(clients.WorkerFailed, match='over 0.1 s') as caught:
+      client.sample(30.0)
+    assert caught.value.timed_out
+
+
+def test_a_worker_that_dies_says_why():
+  spec = program.Spec(suite='step', model='tiny_stack', size=2, method='lip')
+  with pytest.raises(clients.WorkerFailed,
+                     match='Embedding has no certified form') as caught:
+    clients.Worker(spec, 60.0)
+  assert not caught.value.timed_out
