@@ -23,6 +23,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
 from dpjax.train import evaluate
 from dpjax.train import loop
+from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
 from dpjax.typing import Params
 from experiments import building
@@ -121,6 +122,7 @@ def train(
     dataset: building.Dataset | None = None,
     on_plans: Callable[[list], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> list[TrainingResult]:
   """Trains configurations that differ in seed, epsilon and fold only.
 
@@ -130,6 +132,8 @@ def train(
     dataset: the data set, if it is loaded already; not prepared.
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called now and then with (steps done, steps in all).
+    checkpoints: where the runs are saved and resumed from; the configurations
+      are added to its description.
 
   Raises:
     ValueError, FileNotFoundError: one line, before anything is trained.
@@ -149,10 +153,24 @@ def train(
   plans = [make_plan(config) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
-  return _fit(configs, plans, dataset, on_progress)
+  if checkpoints is not None:
+    checkpoints = dataclasses.replace(
+        checkpoints, description={**checkpoints.description,
+                                  **_description(configs)})
+  return _fit(configs, plans, dataset, on_progress, checkpoints)
 
 
-def _fit(configs, plans, dataset, on_progress) -> list[TrainingResult]:
+def _description(configs: Sequence[TrainingConfig]) -> dict[str, str]:
+  """Field -> its value, or its values in the order of the runs."""
+  return {
+      field.name: ', '.join(dict.fromkeys(
+          str(getattr(config, field.name)) for config in configs))
+      for field in dataclasses.fields(TrainingConfig)
+  }
+
+
+def _fit(configs, plans, dataset, on_progress,
+         checkpoints) -> list[TrainingResult]:
   first = configs[0]
   model = building.make_model(first, dataset)
   parts = [split_rows(config, dataset) for config in configs]
@@ -164,7 +182,7 @@ def _fit(configs, plans, dataset, on_progress) -> list[TrainingResult]:
       rows=jnp.stack([part.train for part in parts]),
       allocation=first.allocation, on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
-      averaging=building.make_averaging(first))
+      averaging=building.make_averaging(first), checkpoints=checkpoints)
   params = result.state.params
   if first.average != 'none':
     params = result.state.average.mean

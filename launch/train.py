@@ -14,27 +14,26 @@ Another data set, from the original files in data/adult, on fewer records:
 
 Each run writes summary.json (its epsilon is that of the event that ran, and
 can be computed again from the file alone) and params.npz. A folder that holds
-the run already is not run again; one that holds another run is refused.
+the run already is not run again; one that holds another run is refused. What is
+killed is resumed by the same command, from checkpoints/ in the output folder,
+and ends with the parameters and the epsilon that it would have had.
 """
 
 from collections.abc import Sequence
 import dataclasses
 import itertools
 import pathlib
-import sys
 from typing import Any
 
 from absl import flags
 
 from dpjax.report import tables
-from experiments import environment as environments
-from experiments import progress as progress_lib
-from experiments import selection
-from experiments import summary as summaries
 from experiments import configuration
-from experiments import training
+from experiments import selection
 from launch import errors
 from launch import flags as shared
+from launch import interrupted
+from launch import runs
 
 for _name in ('output_dir', 'data_dir', 'traceback'):
   flags.declare_key_flag(_name)
@@ -172,6 +171,11 @@ _ALLOW_UNSOUND = flags.DEFINE_bool(
 _ALLOCATION = flags.DEFINE_enum(
     'allocation', None, ['equal', 'global', 'optimal'],
     'How the noise is split over the layers. Default: optimal.')
+_CHECKPOINT_SECONDS = flags.DEFINE_float(
+    'checkpoint_seconds', 60., 'Least time between two checkpoints, which are '
+    'written between twentieths of a run and removed after it; 0 switches them '
+    'off. They hold the keys of the noise: not to be published.',
+    lower_bound=0.)
 
 _SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')
 
@@ -261,57 +265,14 @@ def _folders(configs: Sequence[configuration.TrainingConfig],
                           for name in varying) for config in configs]
 
 
-def _announce_all(plans) -> None:
-  """Says what will be spent, before anything is; once for all seeds."""
-  for config, plan in plans:
-    if config.seed == plans[0][0].seed:
-      _announce(config, plan)
-
-
-def _announce(config, plan) -> None:
-  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
-          f'depth {config.depth}')
-  if plan.noise_multiplier is None:
-    print(f'{what}: not private (epsilon = inf)')
-    return
-  if config.method == 'lip_printed':
-    print(f'{what}: NOT private; it claims epsilon {config.epsilon:g}')
-    return
-  print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
-        f'{config.adjacency}; {config.num_steps} steps of sampling rate '
-        f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
-        f'{plan.noise_multiplier:.5g}')
-  if config.delta >= 1 / config.num_examples:
-    print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
-          'one record at random would be as private', file=sys.stderr)
-
-
-def _run(configs: Sequence[configuration.TrainingConfig],
-         folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
-  """Trains what is not there yet; returns the summaries of all."""
-  found = [summaries.find(folder, config)
-           for folder, config in zip(folders, configs, strict=True)]
-  pending = [config for config, summary in zip(configs, found, strict=True)
-             if summary is None]
-  if len(pending) < len(configs):
-    print(f'{len(configs) - len(pending)} of {len(configs)} runs are there '
-          'already')
-  where = dict(zip(configs, folders, strict=True))
-  progress = progress_lib.Progress(len(pending), sys.stderr)
-  environment = environments.current()
-  made = {}
-  for group in selection.groups(pending, ('seed', 'epsilon')):
-    progress.start_group(len(group))
-    results = training.train(
-        group, data_dir=shared.DATA_DIR.value, on_plans=_announce_all,
-        on_progress=lambda done, total: progress.fraction(done / total))
-    for config, result in zip(group, results, strict=True):
-      made[config] = summaries.summarize(result, environment)
-      summaries.write(where[config], made[config], result)
-      progress.finish()
-  progress.close()
-  return [summary or made[config]
-          for config, summary in zip(configs, found, strict=True)]
+def _groups(
+    configs: Sequence[configuration.TrainingConfig],
+    output_dir: str) -> list[tuple[Sequence, pathlib.Path]]:
+  """Runs that are trained together, and the folder of their checkpoints."""
+  groups = selection.groups(configs, interrupted.BATCHED)
+  root = str(pathlib.Path(output_dir) / interrupted.FOLDER)
+  return list(zip(groups, _folders([group[0] for group in groups], root),
+                  strict=True))
 
 
 def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
@@ -336,8 +297,11 @@ def main(argv: Sequence[str]) -> int:
     raise ValueError('--output_dir must be given')
   configs = _configs()
   folders = _folders(configs, shared.OUTPUT_DIR.value)
-  all_summaries = _run(configs, folders)
-  print(_table(all_summaries), end='')
+  summaries = runs.run(
+      _groups(configs, shared.OUTPUT_DIR.value),
+      dict(zip(configs, folders, strict=True)), data_dir=shared.DATA_DIR.value,
+      checkpoint_seconds=_CHECKPOINT_SECONDS.value)
+  print(_table([summaries[config] for config in configs]), end='')
   print(f'written to {shared.OUTPUT_DIR.value}')
   return 0
 
