@@ -21,6 +21,7 @@ from dpjax.data import splits
 from dpjax.models.model import Model
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
+from dpjax.train import checkpoint
 from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train.checkpoint import Checkpoints
@@ -156,17 +157,8 @@ def train(
   if checkpoints is not None:
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description,
-                                  **_description(configs)})
+                                  **checkpoint.describe(configs)})
   return _fit(configs, plans, dataset, on_progress, checkpoints)
-
-
-def _description(configs: Sequence[TrainingConfig]) -> dict[str, str]:
-  """Field -> its value, or its values in the order of the runs."""
-  return {
-      field.name: ', '.join(dict.fromkeys(
-          str(getattr(config, field.name)) for config in configs))
-      for field in dataclasses.fields(TrainingConfig)
-  }
 
 
 def _fit(configs, plans, dataset, on_progress,

@@ -54,7 +54,8 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
           made[config] = summaries.summarize(result, environment)
           summaries.write(folders[config], made[config], result)
           progress.finish()
-      interrupted.finish(folder)
+      if checkpoint_seconds:
+        interrupted.finish(folder)
   progress.close()
   return made
 

@@ -79,6 +79,19 @@ class Part(NamedTuple):
     return sum(info.batch_size.shape[0] for info in self.infos)
 
 
+def describe(values: Sequence) -> dict[str, str]:
+  """Field -> its value in dataclasses of one kind; all of them if they differ.
+
+  Args:
+    values: one for each run.
+  """
+  described = {}
+  for field in dataclasses.fields(values[0]):
+    each = [str(getattr(value, field.name)) for value in values]
+    described[field.name] = each[0] if len(set(each)) == 1 else ', '.join(each)
+  return described
+
+
 def fingerprint(keys: PRNGKey, *, plans: Sequence[TrainingPlan],
                 method_name: str, records: Batch, rows: Array, allocation: str,
                 num_groups: int, chunks: Sequence[int]) -> dict[str, str]:
@@ -86,14 +99,9 @@ def fingerprint(keys: PRNGKey, *, plans: Sequence[TrainingPlan],
 
   Keys, rows and records are there by a checksum.
   """
-  values = {
-      field.name: ', '.join(dict.fromkeys(
-          str(getattr(plan, field.name)) for plan in plans))
-      for field in dataclasses.fields(TrainingPlan)
-  }
-  return values | {
-      'method': method_name, 'allocation': allocation,
-      'runs': str(len(plans)), 'groups of runs': str(num_groups),
+  return {
+      'runs': str(len(plans)), 'method': method_name, **describe(plans),
+      'allocation': allocation, 'groups of runs': str(num_groups),
       'chunks of steps': ' '.join(map(str, chunks)),
       'keys': _digest(keys), 'rows': _digest(rows), 'records': _digest(records),
       'jax': jax.__version__, 'device': jax.devices()[0].device_kind
