@@ -43,7 +43,9 @@ def finish(folder: pathlib.Path) -> None:
     return
   if steps_folder(folder).exists():
     shutil.rmtree(steps_folder(folder))
-  (folder / _RUNS).unlink(missing_ok=True)
+  # And drafts of it that a kill has left.
+  for path in (*folder.glob(f'.{_RUNS}.*'), folder / _RUNS):
+    path.unlink(missing_ok=True)
   if not any(folder.iterdir()):
     folder.rmdir()
   if folder.parent.name == FOLDER and not any(folder.parent.iterdir()):
