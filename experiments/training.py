@@ -21,9 +21,11 @@ from dpjax.data import splits
 from dpjax.models.model import Model
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
+from dpjax.train import checkpoint
 from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train import sharding
+from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
 from dpjax.typing import Params
 from experiments import building
@@ -123,6 +125,7 @@ def train(
     on_plans: Callable[[list], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     mesh: jax.sharding.Mesh | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> list[TrainingResult]:
   """Trains configurations that differ in seed, epsilon and fold only.
 
@@ -133,6 +136,8 @@ def train(
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called now and then with (steps done, steps in all).
     mesh: devices that share each batch, see `loop.fit`.
+    checkpoints: where the runs are saved and resumed from; the configurations
+      are added to its description.
 
   Raises:
     ValueError, FileNotFoundError: one line, before anything is trained.
@@ -156,10 +161,15 @@ def train(
   plans = [make_plan(config) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
-  return _fit(configs, plans, dataset, on_progress, mesh)
+  if checkpoints is not None:
+    checkpoints = dataclasses.replace(
+        checkpoints, description={**checkpoints.description,
+                                  **checkpoint.describe(configs)})
+  return _fit(configs, plans, dataset, on_progress, mesh, checkpoints)
 
 
-def _fit(configs, plans, dataset, on_progress, mesh) -> list[TrainingResult]:
+def _fit(configs, plans, dataset, on_progress, mesh,
+         checkpoints) -> list[TrainingResult]:
   first = configs[0]
   model = building.make_model(first, dataset)
   parts = [split_rows(config, dataset) for config in configs]
@@ -171,7 +181,8 @@ def _fit(configs, plans, dataset, on_progress, mesh) -> list[TrainingResult]:
       rows=jnp.stack([part.train for part in parts]),
       allocation=first.allocation, on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
-      averaging=building.make_averaging(first), mesh=mesh)
+      averaging=building.make_averaging(first), mesh=mesh,
+      checkpoints=checkpoints)
   params = result.state.params
   if first.average != 'none':
     params = result.state.average.mean

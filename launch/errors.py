@@ -29,9 +29,10 @@ def _format(error: BaseException) -> str:
 def run_main(main: Callable[[Sequence[str]], int | None]) -> None:
   """Parses flags, calls main, and exits with what it returns.
 
-  Bad input, that is ValueError, OSError and ImportError (an extra that is
-  not installed), gives one line on stderr and exit status 2; an interrupt
-  gives 130. `--traceback` shows the whole error instead.
+  Bad input, that is ValueError, OSError, ImportError (an extra that is not
+  installed) and MemoryError (too much at once), gives one line on stderr and
+  exit status 2; an interrupt gives 130. `--traceback` shows the whole error
+  instead.
   """
   def guarded(argv: Sequence[str]) -> int | None:
     # Libraries tell of every backend they do not find; --verbosity shows it.
@@ -39,7 +40,7 @@ def run_main(main: Callable[[Sequence[str]], int | None]) -> None:
       logging.set_verbosity(logging.WARNING)
     try:
       return main(argv)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
       if shared.TRACEBACK.value:
         raise
       print(f'error: {_format(error)}', file=sys.stderr)

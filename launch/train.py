@@ -14,34 +14,33 @@ Another data set, from the original files in data/adult, on fewer records:
 
 Each run writes summary.json (its epsilon is that of the event that ran, and
 can be computed again from the file alone) and params.npz. A folder that holds
-the run already is not run again; one that holds another run is refused.
+the run already is not run again; one that holds another run is refused. What is
+killed is resumed by the same command, from checkpoints/ in the output folder,
+and ends with the parameters and the epsilon that it would have had.
 
 --num_devices=all divides every batch over the devices of the machine; so does
 the same command on several machines, with --coordinator_address=HOST:PORT
 --num_processes=N and a --process_id from 0 on each, or with --distributed
 under Slurm. Batches, noise and results are those of one device, to rounding.
+Many processes keep no checkpoints.
 """
 
 from collections.abc import Sequence
 import dataclasses
 import itertools
 import pathlib
-import sys
 from typing import Any
 
 from absl import flags
-import jax
 
 from dpjax.report import tables
-from experiments import environment as environments
-from experiments import progress as progress_lib
-from experiments import selection
-from experiments import summary as summaries
 from experiments import configuration
-from experiments import training
+from experiments import selection
 from launch import devices
 from launch import errors
 from launch import flags as shared
+from launch import interrupted
+from launch import runs
 
 for _name in ('output_dir', 'data_dir', 'traceback'):
   flags.declare_key_flag(_name)
@@ -180,6 +179,11 @@ _ALLOW_UNSOUND = flags.DEFINE_bool(
 _ALLOCATION = flags.DEFINE_enum(
     'allocation', None, ['equal', 'global', 'optimal'],
     'How the noise is split over the layers. Default: optimal.')
+_CHECKPOINT_SECONDS = flags.DEFINE_float(
+    'checkpoint_seconds', 60., 'Least time between two checkpoints, which are '
+    'written between twentieths of a run and removed after it; 0 switches them '
+    'off. They hold the keys of the noise: not to be published.',
+    lower_bound=0.)
 
 _SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')
 
@@ -269,61 +273,14 @@ def _folders(configs: Sequence[configuration.TrainingConfig],
                           for name in varying) for config in configs]
 
 
-def _announce_all(plans) -> None:
-  """Says what will be spent, before anything is; once for all seeds."""
-  for config, plan in plans:
-    if config.seed == plans[0][0].seed:
-      _announce(config, plan)
-
-
-def _announce(config, plan) -> None:
-  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
-          f'depth {config.depth}')
-  if plan.noise_multiplier is None:
-    print(f'{what}: not private (epsilon = inf)')
-    return
-  if config.method == 'lip_printed':
-    print(f'{what}: NOT private; it claims epsilon {config.epsilon:g}')
-    return
-  print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
-        f'{config.adjacency}; {config.num_steps} steps of sampling rate '
-        f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
-        f'{plan.noise_multiplier:.5g}')
-  if config.delta >= 1 / config.num_examples:
-    print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
-          'one record at random would be as private', file=sys.stderr)
-
-
-def _run(configs: Sequence[configuration.TrainingConfig],
-         folders: Sequence[pathlib.Path],
-         mesh: jax.sharding.Mesh | None) -> list[dict[str, Any]]:
-  """Trains what is not there yet; returns the summaries of all."""
-  found = devices.from_first(lambda: [
-      summaries.find(folder, config)
-      for folder, config in zip(folders, configs, strict=True)])
-  pending = [config for config, summary in zip(configs, found, strict=True)
-             if summary is None]
-  if len(pending) < len(configs):
-    print(f'{len(configs) - len(pending)} of {len(configs)} runs are there '
-          'already')
-  where = dict(zip(configs, folders, strict=True))
-  progress = progress_lib.Progress(len(pending), sys.stderr)
-  environment = environments.current(1 if mesh is None else mesh.size)
-  made = {}
-  for group in selection.groups(pending, ('seed', 'epsilon')):
-    progress.start_group(len(group))
-    results = training.train(
-        group, data_dir=shared.DATA_DIR.value, on_plans=_announce_all,
-        on_progress=lambda done, total: progress.fraction(done / total),
-        mesh=mesh)
-    for config, result in zip(group, results, strict=True):
-      made[config] = summaries.summarize(result, environment)
-      if devices.is_first():
-        summaries.write(where[config], made[config], result)
-      progress.finish()
-  progress.close()
-  return [summary or made[config]
-          for config, summary in zip(configs, found, strict=True)]
+def _groups(
+    configs: Sequence[configuration.TrainingConfig],
+    output_dir: str) -> list[tuple[Sequence, pathlib.Path]]:
+  """Runs that are trained together, and the folder of their checkpoints."""
+  groups = selection.groups(configs, interrupted.BATCHED)
+  root = str(pathlib.Path(output_dir) / interrupted.FOLDER)
+  return list(zip(groups, _folders([group[0] for group in groups], root),
+                  strict=True))
 
 
 def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
@@ -350,8 +307,12 @@ def main(argv: Sequence[str]) -> int:
   folders = _folders(configs, shared.OUTPUT_DIR.value)
   devices.start()
   with devices.first_speaks():
-    all_summaries = _run(configs, folders, devices.mesh())
-    print(_table(all_summaries), end='')
+    summaries = runs.run(
+        _groups(configs, shared.OUTPUT_DIR.value),
+        dict(zip(configs, folders, strict=True)),
+        data_dir=shared.DATA_DIR.value, mesh=devices.mesh(),
+        checkpoint_seconds=_CHECKPOINT_SECONDS.value)
+    print(_table([summaries[config] for config in configs]), end='')
     print(f'written to {shared.OUTPUT_DIR.value}')
   return 0
 

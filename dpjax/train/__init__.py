@@ -1,10 +1,10 @@
 """Private training: bound, sum, noise, step.
 
 Modules, in import order: plan, bassily, methods, averaging, augment, state,
-step, sharding, loop, evaluate, output_perturbation.
+step, sharding, checkpoint, loop, evaluate, output_perturbation.
 """
 
 __all__ = [
-    'augment', 'averaging', 'bassily', 'evaluate', 'loop', 'methods',
-    'output_perturbation', 'plan', 'sharding', 'state', 'step'
+    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'loop',
+    'methods', 'output_perturbation', 'plan', 'sharding', 'state', 'step'
 ]

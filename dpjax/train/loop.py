@@ -1,8 +1,9 @@
 """Whole runs, many at once, compiled once."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import itertools
 import time
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +16,11 @@ from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
+from dpjax.train import checkpoint
 from dpjax.train import sharding
 from dpjax.train import step as steps
 from dpjax.train.averaging import Averaging
+from dpjax.train.checkpoint import Checkpoints, Part, Saver
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo, TrainState
 from dpjax.typing import Array, Batch, PRNGKey
@@ -38,7 +41,7 @@ class FitResult(NamedTuple):
     joint_noise_multipliers: [L] smallest joint multiplier of any step, as
       measured from the scales and sensitivities really used.
     compile_seconds: tracing and compiling.
-    train_seconds: running all L runs.
+    train_seconds: running all L runs; before they were resumed as well.
   """
   state: TrainState
   info: StepInfo
@@ -54,7 +57,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         max_parallel: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         averaging: Averaging | None = None,
-        mesh: jax.sharding.Mesh | None = None) -> FitResult:
+        mesh: jax.sharding.Mesh | None = None,
+        checkpoints: Checkpoints | None = None) -> FitResult:
   """Trains L models: seeds, splits and noise levels, one compiled program.
 
   Args:
@@ -75,19 +79,30 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       `state.average.mean`; evaluate it like `state.params`.
     mesh: divide each batch over these devices (`sharding.data_mesh`); every
       process calls `fit` with the same arguments. None: one device.
+    checkpoints: save the runs now and then, and resume them if they were. A
+      resumed fit gives the bits that it would have given in one go. Not for
+      many processes.
 
   Raises:
     ValueError: if the plans disagree with each other, with `rows`, with the
-      method or with the mesh; if adaptive radii cost more than a plan has; or
-      if a run was noised less than planned.
+      method or with the mesh; if adaptive radii cost more than a plan has; if
+      the checkpoint is of another fit; or if a run was noised less than
+      planned.
   """
   _check(keys, plans, method, rows)
   sharding.check(mesh, plans[0].sampler.max_batch_size)
+  num_runs = len(plans)
+  groups = _run_groups(num_runs, max_parallel)
+  lengths = chunk_lengths(plans[0].num_steps)
+  saver = None
+  if checkpoints is not None:
+    saver = Saver(checkpoints, checkpoint.fingerprint(
+        keys, plans=plans, method_name=method.name, records=records, rows=rows,
+        allocation=allocation, num_groups=len(groups), chunks=lengths,
+        num_devices=1 if mesh is None else mesh.size))
   started = time.perf_counter()
   records = sharding.replicate(
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
-  num_runs = len(plans)
-  groups = _run_groups(num_runs, max_parallel)
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
   inputs = sharding.replicate(
@@ -95,23 +110,39 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   program = _compile(inputs[0], plans[0], model, method, optimizer, records,
                      allocation, averaging, mesh)
   compiled = time.perf_counter()
-  total = plans[0].num_steps * len(groups)
-  finished, done = [], 0
-  for group in inputs:
-    state, infos = program.init(*group[:2]), []
-    for length in chunk_lengths(plans[0].num_steps):
-      state, info = program.chunks[length](state, *group[1:], records)
-      infos.append(jax.tree.map(np.asarray, info))
-      done += length
-      if on_progress is not None:
-        on_progress(done, total)
-    info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
-    finished.append((sharding.local(mesh, jax.block_until_ready(state)), info))
-  state = _concatenate([s for s, _ in finished], 0, num_runs, jnp.concatenate)
-  info = _concatenate([i for _, i in finished], 1, num_runs, np.concatenate)
+  parts = _train(program, inputs, records, lengths, saver, on_progress)
+  seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
+  state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
+                       num_runs, jnp.concatenate)
+  info = _concatenate([p.info for p in parts], 1, num_runs, np.concatenate)
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
-                   compiled - started, time.perf_counter() - compiled)
+                   compiled - started, seconds)
+
+
+def _train(program: '_Program', inputs, records: Batch, lengths: list[int],
+           saver: Saver | None, on_progress) -> list[Part]:
+  """Runs every group to its end, from where it was saved."""
+  started = time.perf_counter()
+  parts = []
+  if saver is not None:
+    parts = saver.restore(program.init(*inputs[0][:2]),
+                          program.chunks[lengths[0]].out_tree)
+  done = sum(part.num_steps for part in parts)
+  for number, group in enumerate(inputs):
+    if number == len(parts):
+      parts.append(Part(program.init(*group[:2]), ()))
+    ends = list(itertools.accumulate(lengths, initial=0))
+    for length in lengths[ends.index(parts[number].num_steps):]:
+      state, infos = parts[number]
+      state, info = program.chunks[length](state, *group[1:], records)
+      parts[number] = Part(state, (*infos, jax.tree.map(np.asarray, info)))
+      done += length
+      if saver is not None:
+        saver.after_chunk(done, parts, time.perf_counter() - started)
+      if on_progress is not None:
+        on_progress(done, sum(lengths) * len(inputs))
+  return jax.block_until_ready(parts)
 
 
 class _Program(NamedTuple):

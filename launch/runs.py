@@ -1,0 +1,126 @@
+"""Trains configurations into folders, and what was killed to its end."""
+
+from collections.abc import Mapping, Sequence
+import pathlib
+import sys
+from typing import Any
+
+import jax
+
+from dpjax.train.checkpoint import Checkpoints
+from experiments import environment as environments
+from experiments import progress as progress_lib
+from experiments import summary as summaries
+from experiments import training
+from experiments.configuration import TrainingConfig
+from launch import devices
+from launch import interrupted
+
+_TOO_LARGE = (
+    'out of memory: hold the gradients of fewer records at once by '
+    '--microbatch_size (dp_sgd), or compute fewer records at once by '
+    '--max_batch_size')
+
+
+def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
+        folders: Mapping[TrainingConfig, pathlib.Path], *,
+        data_dir: str | None, checkpoint_seconds: float,
+        mesh: jax.sharding.Mesh | None = None
+        ) -> dict[TrainingConfig, dict[str, Any]]:
+  """Trains what is not there yet; returns the summaries of all.
+
+  Args:
+    groups: runs that are trained together, and a folder for their checkpoints.
+    folders: of each run.
+    data_dir: folder of the data sets.
+    checkpoint_seconds: least time between checkpoints; 0: none. Many processes
+      have none.
+    mesh: devices that share each batch, or None.
+
+  Raises:
+    ValueError, OSError: one line; if a folder is of other runs, for example.
+    MemoryError: names the flags that need less.
+  """
+  found = devices.from_first(lambda: [
+      summaries.find(folder, config) for config, folder in folders.items()])
+  made = {config: summary
+          for config, summary in zip(folders, found, strict=True)
+          if summary is not None}
+  if jax.process_count() > 1:
+    checkpoint_seconds = 0
+  if made:
+    print(f'{len(made)} of {len(folders)} runs are there already')
+  progress = progress_lib.Progress(len(folders) - len(made), sys.stderr)
+  environment = environments.current(1 if mesh is None else mesh.size)
+  for group, folder in groups:
+    pending = [config for config in group if config not in made]
+    batches = [pending] if pending else []
+    if checkpoint_seconds:
+      batches = interrupted.batches(folder, group, pending)
+    for batch in batches:
+      progress.start_group(sum(config not in made for config in batch))
+      results = _train(batch, folder, progress, data_dir, checkpoint_seconds,
+                       mesh)
+      for config, result in zip(batch, results, strict=True):
+        if config not in made:
+          made[config] = summaries.summarize(result, environment)
+          if devices.is_first():
+            summaries.write(folders[config], made[config], result)
+          progress.finish()
+      if checkpoint_seconds:
+        interrupted.finish(folder)
+  progress.close()
+  return made
+
+
+def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
+           progress: progress_lib.Progress, data_dir: str | None,
+           checkpoint_seconds: float,
+           mesh: jax.sharding.Mesh | None) -> list[training.TrainingResult]:
+  """Trains runs together, and says so if they need too much memory."""
+  def say(line):
+    progress.close()
+    print(line, file=sys.stderr)
+
+  def on_progress(done, total):
+    if checkpoints is not None:
+      interrupted.start(folder, batch)
+    progress.fraction(done / total)
+
+  checkpoints = Checkpoints(
+      folder=interrupted.steps_folder(folder), say=say,
+      every_seconds=checkpoint_seconds) if checkpoint_seconds else None
+  try:
+    return training.train(
+        batch, data_dir=data_dir, on_plans=_announce_all,
+        on_progress=on_progress, mesh=mesh, checkpoints=checkpoints)
+  except RuntimeError as error:
+    # JAX has no type for it.
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    raise MemoryError(_TOO_LARGE) from error
+
+
+def _announce_all(plans) -> None:
+  """Says what will be spent, before anything is; once for all seeds."""
+  for config, plan in plans:
+    if config.seed == plans[0][0].seed:
+      _announce(config, plan)
+
+
+def _announce(config, plan) -> None:
+  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
+          f'depth {config.depth}')
+  if plan.noise_multiplier is None:
+    print(f'{what}: not private (epsilon = inf)')
+    return
+  if config.method == 'lip_printed':
+    print(f'{what}: NOT private; it claims epsilon {config.epsilon:g}')
+    return
+  print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
+        f'{config.adjacency}; {config.num_steps} steps of sampling rate '
+        f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
+        f'{plan.noise_multiplier:.5g}')
+  if config.delta >= 1 / config.num_examples:
+    print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
+          'one record at random would be as private', file=sys.stderr)

@@ -1,0 +1,400 @@
+"""A killed run, resumed: the same bits; what is damaged or foreign: not used."""
+
+import functools
+import math
+import shutil
+import types
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from dpjax.lipschitz import losses
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
+from dpjax.train import averaging
+from dpjax.train import checkpoint
+from dpjax.train import loop
+from dpjax.train import methods
+from dpjax.train import plan as plans
+from dpjax.train.checkpoint import Checkpoints, Part, Saver
+
+LOSS = losses.cross_entropy()
+SAMPLER = PoissonSampler(num_examples=40, batch_size=5, max_batch_size=4)
+KEYS = jax.random.split(jax.random.key(11), 3)
+ROWS = jnp.asarray(np.stack([
+  np.random.default_rng(seed).permutation(60)[:40] for seed in range(3)]),
+  jnp.int32)
+MULTIPLIERS = (1.6, 3.2, 2.1)
+
+
+class _Killed(BaseException):
+  """Nothing that anyone could mean to catch."""
+
+
+def _plan(multiplier, num_steps):
+  return plans.TrainingPlan(
+    sampler=SAMPLER, num_steps=num_steps, noise_multiplier=multiplier,
+    adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+
+
+def _dp_sgd(model):
+  return methods.dp_sgd(model, LOSS, clip_norm=0.7)
+
+
+def _adaptive(model):
+  return methods.dp_sgd_adaptive(model, LOSS, clip_norm=0.7, noise_stddev=3.)
+
+
+def _lip_dp_sgd(model):
+  return methods.lip_dp_sgd(model, LOSS, weight_norm=0.9)
+
+
+@pytest.fixture(name='fit', scope='module')
+def _fit(make_model, records):
+  """(method, steps, kill at, ...) -> a fit of the three runs."""
+  def fit(make=_dp_sgd, num_steps=23, kill=None, **changes):
+    model = make_model(make is _lip_dp_sgd)
+    method = make(model)
+
+    def on_progress(done, total):
+      assert done <= total
+      seen.append(done)
+      if done == kill:
+        raise _Killed
+
+    seen = changes.pop('seen', [])
+    settings = {
+      'keys': KEYS, 'rows': ROWS, 'model': model, 'method': method,
+      'plans': [_plan(z if method.private else None, num_steps)
+                for z in MULTIPLIERS],
+      'optimizer': optax.sgd(0.5, momentum=0.9), 'records': records,
+      'on_progress': on_progress, **changes}
+    return loop.fit(settings.pop('keys'), **settings)
+
+  return fit
+
+
+@pytest.fixture(name='compile_once')
+def _compile_once(monkeypatch):
+  """Fits of a test share their programs, and have four chunks at most."""
+  made, honest = [], loop._compile
+
+  def shared(*args):
+    if not made:
+      made.append(honest(*args))
+    return made[0]
+
+  monkeypatch.setattr(loop, '_compile', shared)
+  monkeypatch.setattr(loop, 'chunk_lengths', functools.partial(
+    loop.chunk_lengths, most=4))
+
+
+def _bits(result):
+  """Every bit of what a fit found out, by name."""
+  leaves = jax.tree_util.tree_leaves_with_path(
+    (result.state, result.info, result.joint_noise_multipliers))
+  return {jax.tree_util.keystr(path): (
+    str(leaf.dtype), leaf.shape, checkpoint._to_host(leaf).tobytes())
+    for path, leaf in leaves}
+
+
+def _assert_same(found, expected):
+  found, expected = _bits(found), _bits(expected)
+  assert list(found) == list(expected)
+  assert [name for name in found if found[name] != expected[name]] == []
+
+
+_CASES = {
+  # method, number of steps, arguments of fit; kills at boundaries.
+  'adam, a shorter last chunk, groups of two': (
+    _dp_sgd, 23, {'optimizer': optax.adam(0.1), 'max_parallel': 2},
+    (18, 23, 41)),
+  'radii and an average': (
+    _adaptive, 24, {'averaging': averaging.ema()}, (6, 18)),
+  'certificates, one after the other': (
+    _lip_dp_sgd, 22, {'max_parallel': 1}, (11, 22, 33)),
+  'not private': (
+    methods.sgd, 24, {'averaging': averaging.polyak()}, (12,)),
+}
+
+
+@pytest.mark.parametrize('name', _CASES)
+def test_killed_and_resumed_gives_the_bits_of_one_go(
+    fit, compile_once, name, tmp_path):
+  make, num_steps, changes, kills = _CASES[name]
+  if make is methods.sgd:
+    make = lambda model: methods.sgd(model, LOSS)
+  said = []
+  checkpoints = Checkpoints(folder=tmp_path / 'c', every_seconds=0,
+                            say=said.append)
+  with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
+    expected = fit(make, num_steps, seen=(steps := []), **changes)
+    for kill, before in zip(kills, (0, *kills), strict=False):
+      with pytest.raises(_Killed):
+        fit(make, num_steps, kill, checkpoints=checkpoints, seen=(seen := []),
+            **changes)
+      # What was done before was not done again.
+      assert seen == [step for step in steps if before < step <= kill]
+    found = fit(make, num_steps, checkpoints=checkpoints, seen=(seen := []),
+                **changes)
+    again = fit(make, num_steps, checkpoints=checkpoints, seen=(last := []),
+                **changes)
+  assert seen == [step for step in steps if step > kills[-1]]
+  _assert_same(found, expected)
+  assert found.events == expected.events
+  # From the very end nothing is left to run, but all is left to say.
+  _assert_same(again, expected)
+  ends = [*kills, steps[-1]]
+  saved = checkpoint._load(tmp_path / 'c' / str(ends[-1]))['meta']['seconds']
+  assert last == [] and 0 < saved <= again.train_seconds
+  assert said == [f'resuming at step {kill}, from {tmp_path / "c" / str(kill)}'
+                  for kill in ends]
+  assert len(list((tmp_path / 'c').iterdir())) == checkpoint.KEPT
+
+
+def _key_again(state):
+  """The noise stream derived from a key that was used."""
+  return state._replace(keys=state.keys._replace(noise=jax.vmap(
+    lambda key: jax.random.fold_in(key, 0))(state.keys.noise)))
+
+
+def _privatizer(**changes):
+  return lambda state: state._replace(optimizer=(
+    state.optimizer[0]._replace(**{
+      name: change(getattr(state.optimizer[0], name))
+      for name, change in changes.items()}), *state.optimizer[1:]))
+
+
+_FAULTS = {
+  'step not restored': lambda part: part._replace(
+    state=part.state._replace(step=part.state.step * 0)),
+  'noise step not restored': lambda part: part._replace(
+    state=_privatizer(step=jnp.zeros_like)(part.state)),
+  'measured multiplier not restored': lambda part: part._replace(
+    state=_privatizer(joint_noise_multiplier=lambda z: z + 9)(part.state)),
+  'noise key derived again': lambda part: part._replace(
+    state=_key_again(part.state)),
+  'momentum not restored': lambda part: part._replace(
+    state=part.state._replace(optimizer=(
+      part.state.optimizer[0],
+      *jax.tree.map(jnp.zeros_like, part.state.optimizer[1:])))),
+  'radii not restored': lambda part: part._replace(
+    state=part.state._replace(radii=jax.tree.map(
+      lambda leaf: leaf * 0 + 0.7, part.state.radii))),
+  'average not restored': lambda part: part._replace(
+    state=part.state._replace(average=part.state.average._replace(
+      mean=jax.tree.map(jnp.copy, part.state.params)))),
+  'last bit of the parameters': lambda part: part._replace(
+    state=part.state._replace(params=jax.tree.map(
+      lambda leaf: jnp.nextafter(leaf, jnp.inf * jnp.ones_like(leaf)),
+      part.state.params))),
+  'infos dropped': lambda part: part._replace(infos=()),
+  'infos emptied': lambda part: part._replace(infos=tuple(
+    jax.tree.map(np.zeros_like, info) for info in part.infos)),
+}
+
+
+def test_faults_in_what_is_restored_are_seen(fit, compile_once, tmp_path,
+                                             monkeypatch):
+  settings = {'make': _adaptive, 'averaging': averaging.ema()}
+  expected = fit(**settings)
+  with pytest.raises(_Killed):
+    fit(kill=12, checkpoints=Checkpoints(folder=tmp_path, every_seconds=0),
+        **settings)
+  kept = Checkpoints(folder=tmp_path, every_seconds=1e9)
+  _assert_same(fit(checkpoints=kept, **settings), expected)
+  honest = Saver.restore
+  for name, fault in _FAULTS.items():
+    monkeypatch.setattr(Saver, 'restore', lambda *args, fault=fault: [
+      fault(part) for part in honest(*args)])
+    try:
+      found = fit(checkpoints=kept, **settings)
+    except ValueError as error:
+      # Noised less than planned, by infos of zeros.
+      assert 'noised with joint multiplier' in str(error), name
+    else:
+      assert _bits(found) != _bits(expected), name
+
+
+class _State(NamedTuple):
+  weights: jax.Array
+  key: jax.Array
+
+
+class _Info(NamedTuple):
+  batch_size: np.ndarray
+
+
+_VALUES = {'method': 'toy'}
+
+
+def _toy(step):
+  return Part(_State(jnp.full((2, 3), step, jnp.float32),
+                     jax.random.split(jax.random.key(step), 2)),
+              (_Info(np.full((step, 2), step, np.int32)),))
+
+
+def _saver(folder, said=None, values=_VALUES, **changes):
+  return Saver(Checkpoints(folder=folder, **{
+    'every_seconds': 0, 'say': (said if said is not None else []).append,
+    **changes}), values)
+
+
+def _restored(saver):
+  part = _toy(1)
+  parts = saver.restore(part.state, jax.tree.structure((part.state, part.info)))
+  return parts[0].num_steps if parts else None
+
+
+@pytest.fixture(name='saved', scope='module')
+def _saved(tmp_path_factory):
+  """A folder with checkpoints at steps 3 and 5; copy before use."""
+  folder = tmp_path_factory.mktemp('saved')
+  saver = _saver(folder)
+  for step in (1, 3, 5):
+    saver.after_chunk(step, [_toy(step)], 0.5)
+  assert checkpoint.saved_steps(folder) == [5, 3]
+  return folder
+
+
+def _files(folder, step):
+  return sorted(str(path.relative_to(folder))
+                for path in (folder / str(step)).rglob('*') if path.is_file())
+
+
+def _flip(path, index):
+  content = bytearray(path.read_bytes())
+  content[index] ^= 1 << index % 8
+  path.write_bytes(content)
+
+
+_DAMAGES = {
+  'a bit in the middle': lambda path: _flip(path, path.stat().st_size // 2),
+  'last bit': lambda path: _flip(path, path.stat().st_size - 1),
+  'cut in half': lambda path: path.write_bytes(
+    path.read_bytes()[:path.stat().st_size // 2]),
+  'gone': lambda path: path.unlink(),
+  'a file more': lambda path: path.with_name('more').write_text('x'),
+}
+
+
+@pytest.mark.parametrize('damage', _DAMAGES)
+def test_a_damaged_checkpoint_is_not_used_the_one_before_is(
+    saved, damage, tmp_path):
+  names = _files(saved, 5)
+  assert len(names) >= 8
+  for name in names:
+    folder = tmp_path / name.replace('/', '_')
+    shutil.copytree(saved, folder)
+    _DAMAGES[damage](folder / name)
+    said = []
+    saver = _saver(folder, said)
+    assert _restored(saver) == 3, name
+    assert said == [
+      f'warning: checkpoint {folder / "5"} is damaged or unfinished, and not '
+      'used', f'resuming at step 3, from {folder / "3"}']
+    # As if it had never been there.
+    if name == names[0]:
+      saver.after_chunk(5, [_toy(5)], 0.)
+      assert _restored(_saver(folder)) == 5
+
+
+def test_none_usable_starts_from_the_beginning(saved, tmp_path):
+  folder = tmp_path / 'c'
+  shutil.copytree(saved, folder)
+  for step in (3, 5):
+    (folder / str(step) / 'checksums').unlink()
+  said = []
+  assert _restored(_saver(folder, said)) is None
+  assert said[-1] == 'no checkpoint is usable: starting from the beginning'
+  assert len(said) == 3 and not list(folder.iterdir())
+
+
+def test_what_a_kill_leaves_of_a_write_is_ignored_and_removed(saved, tmp_path):
+  folder = tmp_path / 'c'
+  shutil.copytree(saved, folder)
+  # As Orbax names what it writes; and an older one, removed by half.
+  shutil.copytree(folder / '5', folder / '7.orbax-checkpoint-tmp')
+  shutil.rmtree(folder / '3' / 'arrays')
+  said = []
+  saver = _saver(folder, said)
+  assert _restored(saver) == 5
+  assert said == [f'resuming at step 5, from {folder / "5"}']
+  saver.after_chunk(7, [_toy(7)], 0.)
+  assert sorted(path.name for path in folder.iterdir()) == ['5', '7']
+
+
+def test_bits_of_odd_values_and_keys_survive(tmp_path):
+  odd = jnp.asarray(np.array([[math.nan, -0., math.inf], [1e-45, 3., 7.]],
+                             np.float32))
+  part = _toy(2)._replace(state=_State(odd, jax.random.split(
+    jax.random.key(5, impl='rbg'), 2)))
+  _saver(tmp_path).after_chunk(2, [part, part], 0.)
+  found = _saver(tmp_path).restore(
+    part.state, jax.tree.structure((part.state, part.info)))
+  assert len(found) == 2
+  for each in found:
+    assert each.state.key.dtype == part.state.key.dtype
+    for a, b in zip(jax.tree.leaves(each), jax.tree.leaves(part),
+                    strict=True):
+      assert checkpoint._to_host(a).tobytes() == checkpoint._to_host(
+        b).tobytes()
+
+
+def test_saves_no_more_often_than_said(tmp_path, monkeypatch):
+  now = [100.]
+  monkeypatch.setattr(checkpoint, 'time', types.SimpleNamespace(
+    monotonic=lambda: now[0]))
+  saver = _saver(tmp_path, every_seconds=10.)
+  for step, at in enumerate((100., 109.9, 110., 111., 119.9, 121.), 1):
+    now[0] = at
+    saver.after_chunk(step, [_toy(step)], at)
+  assert checkpoint.saved_steps(tmp_path) == [6, 3]
+  assert _saver(tmp_path).seconds == 121.
+  with pytest.raises(ValueError, match='every_seconds must be a number >= 0'):
+    Checkpoints(folder=tmp_path, every_seconds=-1.)
+
+
+def test_another_configuration_is_refused(fit, compile_once, records,
+                                          tmp_path):
+  honest = Checkpoints(folder=tmp_path, every_seconds=0,
+                       description={'clip_norm': '0.7', 'depth': '1'})
+  with pytest.raises(_Killed):
+    fit(kill=6, checkpoints=honest)
+  before = sorted(map(str, tmp_path.rglob('*')))
+  other = Checkpoints(folder=tmp_path, description={'clip_norm': '2'})
+  for message, changes in {
+      'clip_norm = 0.7, now 2;': {'checkpoints': other},
+      'noise_multiplier = 1.6, 3.2, 2.1, now 1.6, 3.2, 9.0;': {
+        'plans': [_plan(z, 23) for z in (1.6, 3.2, 9.)]},
+      'noise_multiplier = 1.6, 3.2, 2.1, now 3.2, 1.6, 2.1;': {
+        'plans': [_plan(z, 23) for z in (3.2, 1.6, 2.1)]},
+      'num_steps = 23, now 25;': {'num_steps': 25},
+      'method = dp_sgd, now dp_sgd_adaptive;': {'make': _adaptive},
+      'allocation = optimal, now equal;': {'allocation': 'equal'},
+      'runs = 3, now 2;': {
+        'keys': KEYS[:2], 'rows': ROWS[:2],
+        'plans': [_plan(z, 23) for z in MULTIPLIERS[:2]]},
+      'groups of runs = 1, now 2;': {'max_parallel': 2},
+      'keys = ': {'keys': KEYS[::-1]},
+      'rows = ': {'rows': ROWS[::-1]},
+      'records = ': {'records': records._replace(x=records.x + jnp.full_like(
+        records.x, 1e-6))}}.items():
+    with pytest.raises(ValueError) as caught:
+      fit(**{'checkpoints': honest, **changes})
+    assert message in str(caught.value) and '\n' not in str(caught.value)
+    assert f'the checkpoint in {tmp_path} is of another' in str(caught.value)
+  assert sorted(map(str, tmp_path.rglob('*'))) == before
+
+
+def test_a_state_of_another_form_is_refused(fit, tmp_path, monkeypatch):
+  monkeypatch.setattr(loop, 'chunk_lengths', lambda num_steps: [num_steps])
+  checkpoints = Checkpoints(folder=tmp_path, every_seconds=0)
+  with pytest.raises(_Killed):
+    fit(kill=23, checkpoints=checkpoints)
+  with pytest.raises(ValueError, match=r'state\.optimizer.*trace.*, now none'):
+    fit(checkpoints=checkpoints, optimizer=optax.sgd(0.5))
