@@ -48,7 +48,7 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
     params: float arrays.
-    batch: b records, finite where `kept`.
+    batch: b records.
     kept: [b] bool; the others have gradients of zero.
   """
 
@@ -63,26 +63,23 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
   _say_what_is_formed(program, params, known)
   leaves, structure = jax.tree.flatten(params)
   losses, passes = _backward(program, leaves, batch, kept)
-  usable = kept & jnp.isfinite(losses)
+  sound = jnp.ones(kept.shape, jnp.bool_)
   for site, each in zip(program.sites, passes, strict=True):
-    lengths = [_norms(value) for value in each.cotangents]
-    if site.leaves[0] in known and site.name != 'gather':
-      lengths += [_norms(value) for value in each.inputs]
-    for length in lengths:
-      # Not what is NaN, either.
-      usable = usable & (length < _LARGEST_NORM)
+    # Not what is NaN, either.
+    for length in _lengths(site, each, known):
+      sound = sound & (length < _LARGEST_NORM)
   formed = _formed_gradients(program, leaves, passes, known)
+  for gradient in formed.values():
+    sound = sound & jnp.isfinite(_norms(gradient))
   parts = [_unread(kept, leaf) for leaf in leaves]
   for number, gradient in formed.items():
-    usable = usable & jnp.isfinite(_norms(gradient))
-  for number, gradient in formed.items():
-    parts[number] = _kept_part(_only(usable, gradient))
+    parts[number] = _kept_part(_on_sound(sound, lambda value: value, gradient))
   for site, each in zip(program.sites, passes, strict=True):
     if site.leaves[0] in known:
       read = known[site.leaves[0]]
       parts[read.origin.leaf] = _read_part(
-          read, leaves[read.origin.leaf], _only(usable, each.inputs[0]),
-          _only(usable, each.cotangents[0]))
+          read, leaves[read.origin.leaf], sound, each)
+  usable = kept & sound & jnp.isfinite(losses)
   return RecordGradients(
       losses, usable,
       jax.tree.unflatten(structure, [part.squares for part in parts]),
@@ -217,27 +214,59 @@ def _kept_part(gradients: Array) -> _Part:
                lambda weights: jnp.tensordot(weights, gradients, 1))
 
 
-def _read_part(read: _Read, leaf: Array, x: Array, cotangent: Array) -> _Part:
+def _read_part(read: _Read, leaf: Array, sound: Array, each: _Pass) -> _Part:
   """Of a leaf whose one operation is known."""
-  operation = read.operation
-  restore = lambda gradient: read.origin.restore(gradient, leaf)
-  weigh = lambda weights: _rows(weights, cotangent) * cotangent.astype(
-      jnp.float32)
+  operation, (x,), (cotangent,) = read.operation, each.inputs, each.cotangents
+  on_sound = functools.partial(_on_sound, sound)
   if isinstance(operation, Table):
-    return _Part(
-        contractions.table_squares(operation, x, cotangent),
-        lambda weights: restore(contractions.table_total(
-            operation, x, weigh(weights))))
-  if operation.num_sites == operation.sizes[0] == 1:
-    squares = jnp.square(_norms(x) * _norms(cotangent))
+    squares = on_sound(functools.partial(
+        contractions.table_squares, operation), x, cotangent)
+    total = functools.partial(contractions.table_total, operation)
+  elif operation.num_sites == operation.sizes[0] == 1:
+    squares = jnp.where(sound, jnp.square(_norms(x) * _norms(cotangent)), 0.0)
+    total = operation.total
   elif contractions.gram_is_cheaper(operation):
-    squares = contractions.gram_squares(operation, x, cotangent)
+    squares = on_sound(functools.partial(
+        contractions.gram_squares, operation), x, cotangent)
+    total = operation.total
   else:
-    part = _kept_part(contractions.products(operation, x, cotangent))
-    return part._replace(total=lambda weights: restore(
-        operation.to_weight(part.total(weights))))
-  return _Part(squares, lambda weights: restore(
-      operation.total(x, weigh(weights))))
+    part = _kept_part(on_sound(functools.partial(
+        contractions.products, operation), x, cotangent))
+    return part._replace(total=lambda weights: read.origin.restore(
+        operation.to_weight(part.total(weights)), leaf))
+
+  def weighted(weights):
+    return on_sound(lambda x, cotangent: total(
+        x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)),
+                    x, cotangent)
+
+  return _Part(squares, lambda weights: read.origin.restore(weighted(weights),
+                                                            leaf))
+
+
+def _lengths(site: Site, each: _Pass,
+             known: Mapping[int, _Read]) -> list[Array]:
+  """[b] norms of what a site's gradients are made of."""
+  values = list(each.cotangents)
+  if site.leaves[0] in known and isinstance(known[site.leaves[0]].operation,
+                                            Layer):
+    values += each.inputs
+  return [_norms(value) for value in values]
+
+
+def _on_sound(sound: Array, function: Callable[..., Array],
+              *values: Array) -> Array:
+  """`function` of values [b, ...] in which other records are zero.
+
+  On CPU, where to copy activations takes as long as to use them, values are
+  cleaned only if there is something to clean.
+  """
+  clean = lambda *values: function(*(_only(sound, each) for each in values))
+  if jax.default_backend() != 'cpu':
+    return clean(*values)
+  return jax.lax.cond(jnp.all(sound), lambda found, *values: found,
+                      lambda found, *values: clean(*values),
+                      function(*values), *values)
 
 
 def _norms(x: Array) -> Array:

@@ -96,7 +96,11 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
 
   def total(x, cotangent):
     x, cotangent = jax.vmap(rows)(x, cotangent)
-    return to_weight(_contract('bgtk,bgtn->gkn', x, cotangent))
+    if groups > 1:
+      return to_weight(_contract('bgtk,bgtn->gkn', x, cotangent))
+    # Of two axes, or it is transposed first.
+    return to_weight(_contract('sk,sn->kn', x.reshape((-1, width)),
+                               cotangent.reshape((-1, out))))
 
   return Layer(rows, to_weight, total, num_sites, (groups, width, out))
 

@@ -130,9 +130,8 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
 
   def micro_sums(bounds, params, batch: Batch, mask: Array) -> BoundedSums:
-    x, finite = clean_features(batch.x, mask)
-    found = gradients_of(apply, loss, params, batch._replace(x=x),
-                         finite & mask)
+    found = gradients_of(apply, loss, params, batch,
+                         finite_records(batch.x) & mask)
     norms = _block_norms(found, bounds)
     usable = found.usable
     for norm in jax.tree.leaves(norms):
@@ -201,8 +200,7 @@ def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
     rounding; infinite for a record that is not finite.
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
-  x, finite = clean_features(batch.x, jnp.ones(batch.y.shape[:1], jnp.bool_))
-  found = gradients_of(apply, loss, params, batch._replace(x=x), finite)
+  found = gradients_of(apply, loss, params, batch, finite_records(batch.x))
   return jax.tree.map(
       lambda norm: jnp.where(found.usable, norm, jnp.inf),
       _block_norms(found, blocks))
@@ -268,12 +266,18 @@ def clean_features(x: Array | ball.BallRecords,
 
   Features of records that are masked or not finite become zero.
   """
+  finite = finite_records(x)
   if isinstance(x, ball.BallRecords):
-    return x, x.finite
-  axes = tuple(range(1, x.ndim))
-  finite = jnp.all(jnp.isfinite(x), axes)
-  kept = (finite & mask).reshape((-1,) + (1,) * len(axes))
+    return x, finite
+  kept = (finite & mask).reshape((-1,) + (1,) * (x.ndim - 1))
   return jnp.where(kept, x, jnp.zeros([], x.dtype)), finite
+
+
+def finite_records(x: Array | ball.BallRecords) -> Array:
+  """[b] bool: whose features are finite everywhere."""
+  if isinstance(x, ball.BallRecords):
+    return x.finite
+  return jnp.all(jnp.isfinite(x), tuple(range(1, x.ndim)))
 
 
 def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],

@@ -15,6 +15,7 @@ import optax
 from dpjax import tree
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
+from dpjax.grads import per_example
 from dpjax.grads import privatizer
 from dpjax.grads.bounder import GradientBounder, WeightConstraint
 from dpjax.lipschitz import losses
@@ -23,7 +24,6 @@ from dpjax.train import methods as training
 from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 from experiments.benchmarks import architectures
 from experiments.benchmarks import jax_nets
-from experiments.benchmarks import kernels
 from experiments.benchmarks import methods
 from experiments.benchmarks.program import Program, Spec
 
@@ -72,7 +72,8 @@ def rule(spec: Spec) -> Rule:
     if name == 'ours_per_layer':
       bound = clipping.per_layer([layer.name for layer in (
           architectures.with_parameters(architecture))], clip_norm=bound)
-    return _house(spec, kernels.clipped(apply, cross_entropy, clip_norm=bound))
+    return _house(spec, per_example.clipped(apply, cross_entropy,
+                                            clip_norm=bound))
   if name in ('vmap', 'vmap_scaled_sum'):
     return plain(spec, _vmapped(apply, spec.clip_norm, name == 'vmap'),
                  _with_noise(additive.unit_noise, spec))
@@ -197,7 +198,7 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
 
   def norms(state, batch, mask):
     del mask
-    return state[0], kernels.norms(functools.partial(
+    return state[0], per_example.per_example_norms(functools.partial(
         jax_nets.apply, architectures.MODELS[spec.model]), cross_entropy,
         state[0], batch)
 

@@ -68,7 +68,7 @@ DRAWS = {
 }
 """Of a million draws of noise, or a Poisson batch; torch draws noise only."""
 
-LOOPS = ('sgd', 'dp_sgd', 'dp_sgd_bookkeeping', 'dp_sgd_per_layer',
+LOOPS = ('sgd', 'dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
          'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped', 'lip_dp_sgd',
          'fix_lip_dp_sgd', 'lip_normalised', 'lip_propagated', 'lip_adaptive')
 
