@@ -40,7 +40,8 @@ _OUTER = (3.493033988749895, -2.4661602220e-04, 8.0371793592e-04,
           4.7227102332e-03, 1.4245618582e+00, 4.7071642876e+00)
 
 
-def standard_normal(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+def standard_normal(key: PRNGKey, shape: tuple[int, ...],
+                    start: int = 0) -> Array:
   """Standard normal draws of 2^32 outcomes, float32.
 
   One 32-bit word for each draw: its last bit is the sign, the others choose a
@@ -49,8 +50,14 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...]) -> Array:
   times a smooth function of w (Giles 2010), here two polynomials, accurate to
   1e-6 up to the last outcome. Nearly twice as fast on CPU as
   `jax.random.normal`.
+
+  Args:
+    key: used for nothing else but draws from other places.
+    shape: of the draws.
+    start: place of the first in the key's sequence of draws, static. Draws of
+      one key are independent where their places do not overlap.
   """
-  word = random_words(key, shape)
+  word = random_words(key, shape, start)
   tail = (jax.lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.float32)
           + 0.5) * jnp.float32(2.0**-32)
   depth = -jnp.log(tail * (4 - 4 * tail))
@@ -64,16 +71,21 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...]) -> Array:
   return jnp.where(word % 2 == 1, -magnitude, magnitude)
 
 
-def random_words(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+def random_words(key: PRNGKey, shape: tuple[int, ...],
+                 start: int = 0) -> Array:
   """Uniform 32-bit words; others than `jax.random.bits` gives of this key.
 
   Of each block of threefry both words are used, where `jax.random.bits` folds
-  them into one to be independent of the shape: half the time of a draw.
+  them into one to be independent of the shape: half the time of a draw. Blocks
+  are numbered by their places, from `start` on.
   """
+  size = math.prod(shape)
+  if start + size >= 2**32:
+    raise ValueError(f'one key has 2^32 draws, {start + size} were asked for')
   if str(jax.random.key_impl(key)) != 'threefry2x32':
-    return jax.random.bits(key, shape, jnp.uint32)
+    return jax.random.bits(jax.random.fold_in(key, start), shape, jnp.uint32)
   words = jax.random.key_data(key)
-  count = jax.lax.iota(jnp.uint32, math.prod(shape))
+  count = jnp.uint32(start) + jax.lax.iota(jnp.uint32, size)
   return random.threefry_2x32((words[0], words[1]), count).reshape(shape)
 
 
@@ -85,15 +97,14 @@ def grid_spacing(stddev: Array | float) -> Array:
 def unit_noise(key: PRNGKey, values: PyTree) -> PyTree:
   """Standard normal draws of the structure and shapes of `values`.
 
-  One draw serves all leaves: cheaper than a key and a kernel for each.
+  One sequence of draws serves all leaves, and each leaf has its own part of it:
+  slices of one array would be computed anew by all that use them, on CPU.
   """
   leaves, structure = jax.tree.flatten(values)
-  draws = standard_normal(key, (tree.count(values),))
   pieces, start = [], 0
   for leaf in leaves:
-    stop = start + math.prod(leaf.shape)
-    pieces.append(jax.lax.slice(draws, (start,), (stop,)).reshape(leaf.shape))
-    start = stop
+    pieces.append(standard_normal(key, leaf.shape, start))
+    start += math.prod(leaf.shape)
   return jax.tree.unflatten(structure, pieces)
 
 

@@ -56,8 +56,8 @@ def test_any_tree_and_any_prefix(values, data):
   total = sum(b * size**0.5 for b, size in zip(flat, sizes, strict=True))
   stddevs = [MULTIPLIER * (total * b)**0.5 * size**-0.25
              for b, size in zip(flat, sizes, strict=True)]
-  draws = additive.standard_normal(
-    jax.random.fold_in(jax.random.key(0), jnp.int32(0)), (sum(sizes),))
+  draws = _flat(additive.unit_noise(
+    jax.random.fold_in(jax.random.key(0), jnp.int32(0)), values))
   scales = np.repeat(stddevs, sizes)
   expected = (8. + scales * np.float64(draws)) / EXPECTED_BATCH_SIZE
   # The grid is at most stddev / 256 wide, a rounding half of that.

@@ -165,9 +165,9 @@ def test_indicators_are_counts_with_their_noise(make, records):
 
 def _indicator_draw(state):
   """The unit noise of the indicator: the last of the draws of step 0."""
-  count = tree.count(state.params) + 1
   return float(additive.standard_normal(
-    jax.random.fold_in(state.keys.noise, 0), (count,))[-1])
+    jax.random.fold_in(state.keys.noise, 0), (),
+    start=tree.count(state.params)))
 
 
 @pytest.mark.parametrize('kind', ['activations'])

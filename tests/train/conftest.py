@@ -188,8 +188,8 @@ def _reference_step(name, state):
     root = np.sqrt(sizes)
     stddevs = MULTIPLIER * np.sqrt(
       np.sum(sensitivities * root) * np.array(sensitivities) / root)
-    draws = np.float64(additive.standard_normal(
-      jax.random.fold_in(state.keys.noise, index), (sum(sizes),)))
+    draws = _flat(additive.unit_noise(
+      jax.random.fold_in(state.keys.noise, index), params))
     noise = np.split(draws * np.repeat(stddevs, sizes), np.cumsum(
       [leaf.size for leaf in jax.tree.leaves(params)])[:-1])
     leaves, structure = jax.tree.flatten(params)
@@ -251,8 +251,8 @@ def _scales_do_not_read_records(run, name, records):
   assert np.all(np.isfinite(_flat(after.params)))
   if name == 'dp_sgd':
     moved = _flat(after.params) - _flat(before.params)
-    draws = np.float64(additive.standard_normal(
-      jax.random.fold_in(before.keys.noise, 0), (moved.size,)))
+    draws = _flat(additive.unit_noise(
+      jax.random.fold_in(before.keys.noise, 0), before.params))
     expected = -LEARNING_RATE * MULTIPLIER * 0.7 / 12 * draws
     np.testing.assert_allclose(moved, expected, atol=2e-4)
   assert not np.array_equal(_flat(after.params), _flat(clean.params))
