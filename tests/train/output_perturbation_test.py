@@ -208,10 +208,10 @@ def test_release_is_the_solution_plus_this_noise():
 @pytest.mark.parametrize('adjacency, epsilon', [(ADD, 6.), (REPLACE, 2.)])
 def test_fit_meets_its_target_exactly(adjacency, epsilon):
   """Spec DP-13: the exact Gaussian curve, at epsilon above 1 too."""
-  data = draw(200, 6)
+  data = draw(1000, 6)
   data = data._replace(y=(data.x[:, 0] > 0).astype(jnp.int32))
   fitted = output_perturbation.fit(
-    KEY, data, num_classes=2, num_examples=200, input_radius=1.,
+    KEY, data, num_classes=2, num_examples=1000, input_radius=1.,
     regularization=.05, epsilon=epsilon, delta=1e-5, adjacency=adjacency)
   assert epsilon * .998 <= fitted.epsilon <= epsilon
   assert fitted.event == fitted.mechanism.event
@@ -221,6 +221,7 @@ def test_fit_meets_its_target_exactly(adjacency, epsilon):
   net = mlp.mlp(num_features=2, num_classes=2, depth=0, input_radius=1.,
                 hidden_radius=1.)
   right = jnp.argmax(net.apply(fitted.params, data.x), -1) == data.y
+  # Of thirty keys the least has .92.
   assert float(right.mean()) > .8
 
 
