@@ -113,7 +113,9 @@ def test_ldp_01_is_refuted(audits, canary, area):
 def test_ldp_04_is_not_refuted(audits, canary, name):
   result = audits['lip_scaled', canary, name]
   assert not result.refutes(1.0)
-  assert 0.5 < result.area_under_curve < 0.65
+  # Where nothing is found, the side that the area is of is anyone's guess.
+  area = result.area_under_curve
+  assert 0.5 < max(area, 1 - area) < 0.65
 
 
 @pytest.mark.slow
