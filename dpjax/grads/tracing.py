@@ -20,7 +20,7 @@ Values = dict[core.Var, Any]
 
 # Their equations are taken out of them. Of `jax.checkpoint` nothing is left:
 # what it would compute again is needed to form gradients.
-_INLINED = (p.jit_p, p.closed_call_p, p.remat_p)
+INLINED = (p.jit_p, p.closed_call_p, p.remat_p)
 
 # Rearrange the entries of one operand, or change their type.
 _REARRANGING = ('broadcast_in_dim', 'convert_element_type', 'copy', 'copy_p',
@@ -68,7 +68,7 @@ class Origin(NamedTuple):
     def rearranged(value):
       for equation in self.chain:
         if equation.primitive.name != 'convert_element_type':
-          value, = _bind(equation, [value])
+          value, = bind(equation, [value])
       return value
 
     like = jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
@@ -150,9 +150,9 @@ class Program(NamedTuple):
     remaining = iter(inputs)
     read = [at_sites[var] if i in site.operands
             else next(remaining) if self._varies(var)
-            else _read(self.known, var)
+            else value_of(self.known, var)
             for i, var in enumerate(site.equation.invars)]
-    outs = _bind(site.equation, read)
+    outs = bind(site.equation, read)
     return [out for out, tap in zip(outs, site.taps(), strict=True)
             if tap is not None]
 
@@ -238,11 +238,12 @@ def _origin(var, uses, parameters, weights, origins) -> 'Origin | None':
   return Origin(parameters.index(var), chain)
 
 
-def _read(values: Values, var) -> Any:
+def value_of(values: Values, var) -> Any:
+  """Of a variable or a literal."""
   return var.val if isinstance(var, core.Literal) else values[var]
 
 
-def _bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
+def bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
   """Outputs of one equation; of those that nothing reads, None."""
   variables, operands = [], []
   for var, value in zip(equation.invars, inputs, strict=True):
@@ -257,10 +258,18 @@ def _bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
           for var in equation.outvars]
 
 
+def called(equation: core.JaxprEqn) -> tuple[core.Jaxpr, Sequence[Any]]:
+  """What a call runs, and its constants."""
+  inner = equation.params.get('jaxpr', equation.params.get('call_jaxpr'))
+  if isinstance(inner, core.ClosedJaxpr):
+    return inner.jaxpr, inner.consts
+  return inner, ()
+
+
 def _evaluate(equations: Sequence[core.JaxprEqn], values: Values) -> None:
   """Adds what the equations make to `values`."""
   for equation in equations:
-    outs = _bind(equation, [_read(values, var) for var in equation.invars])
+    outs = bind(equation, [value_of(values, var) for var in equation.invars])
     values.update(zip(equation.outvars, outs, strict=True))
 
 
@@ -270,14 +279,10 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any],
   values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args),
                     strict=True))
   for equation in jaxpr.eqns:
-    inputs = [_read(values, var) for var in equation.invars]
-    if equation.primitive in _INLINED:
-      inner = equation.params.get('jaxpr', equation.params.get('call_jaxpr'))
-      if isinstance(inner, core.ClosedJaxpr):
-        outs = _inlined(inner.jaxpr, inner.consts, inputs)
-      else:
-        outs = _inlined(inner, (), inputs)
+    inputs = [value_of(values, var) for var in equation.invars]
+    if equation.primitive in INLINED:
+      outs = _inlined(*called(equation), inputs)
     else:
-      outs = _bind(equation, inputs)
+      outs = bind(equation, inputs)
     values.update(zip(equation.outvars, outs, strict=True))
-  return [_read(values, var) for var in jaxpr.outvars]
+  return [value_of(values, var) for var in jaxpr.outvars]

@@ -66,21 +66,9 @@ def convolve(x: Array, kernel: Array, shape: ConvShape, *,
   are of the map in real arithmetic. What a device computes at a lower
   precision, such as the TensorFloat-32 that GPUs use by default, can have a
   larger norm: `as_computed` says by how much, so that speed need not be given
-  up for a certificate. On CPU it is a product with the windows: inside a loop,
-  where training is, XLA there leaves its fast convolution.
+  up for a certificate.
   """
   check_shape(kernel.shape, shape)
-  if jax.default_backend() == 'cpu':
-    size = shape.output_size(kernel.shape[:2])
-    return jnp.matmul(windows(x, kernel.shape[:2], shape),
-                      kernel.reshape((-1, kernel.shape[-1])),
-                      precision=precision).reshape((x.shape[0], *size, -1))
-  return _by_library(x, kernel, shape, precision)
-
-
-def _by_library(x: Array, kernel: Array, shape: ConvShape,
-                precision: jax.lax.Precision | None = None) -> Array:
-  """The convolution of XLA."""
   pads = shape.pads(kernel.shape[:2])
   if shape.padding == 'circular':
     x = jnp.pad(x, [(0, 0), *pads, (0, 0)], mode='wrap')

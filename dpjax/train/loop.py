@@ -12,6 +12,7 @@ import optax
 
 from dpjax import errors
 from dpjax import tree
+from dpjax.grads import convolutions
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
@@ -158,8 +159,9 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
   """Compiles everything a group of runs shaped like `example` needs."""
   keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
-  method = method._replace(
-      bounder=sharding.split_sums(mesh, method.bounder))
+  bounder = method.bounder._replace(
+      sums=convolutions.fast_in_loops(method.bounder.sums))
+  method = method._replace(bounder=sharding.split_sums(mesh, bounder))
 
   def transform_with(multiplier):
     return lambda key: steps.make_transform(
