@@ -10,6 +10,7 @@ it changes with the parameters costs nothing, since these are released (E32).
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import optax
 
 from dpjax.grads.quantiles import Adaptive
@@ -81,8 +82,21 @@ class WeightConstraint(NamedTuple):
   Attributes:
     constrain: params -> (params, certificate); post-processing of noisy
       parameters, free of privacy cost.
+    between: cheaper, in its place after steps whose number `every` does not
+      divide; its certificate is all that the sensitivity reads.
+    every: how often `constrain` is due if there is a `between`.
   """
   constrain: Callable[[Params], tuple[Params, Certificate]]
+  between: Callable[[Params], tuple[Params, Certificate]] | None = None
+  every: int = 1
+
+  def after_step(self, params: Params,
+                 step: Array) -> tuple[Params, Certificate]:
+    """Parameters as step number `step`, counted from 1, leaves them."""
+    if self.between is None:
+      return self.constrain(params)
+    return jax.lax.cond(step % self.every == 0, self.constrain, self.between,
+                        params)
 
 
 def no_constraint() -> WeightConstraint:

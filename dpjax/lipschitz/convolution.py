@@ -256,7 +256,8 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
     shape: where it is applied.
     num_iterations: of `norms.spectral_upper_bound` at each frequency.
     grid: N, or None for the torus itself, which serves too where it is no
-      larger. At least ceil(k / s).
+      larger. At least ceil(k / s); on an axis with ceil(k / s) = 2, half of it
+      gives the same factor and is what is taken.
 
   Returns:
     A scalar, NaN or infinite if an entry of the kernel is.
@@ -347,9 +348,13 @@ def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
                         strict=True):
     if taps == 1:
       side = 1
-    elif grid is not None and grid < side:
-      side = errors.check_at_least('grid', grid, taps)
-      correction /= math.cos(math.pi * (taps - 1) / (2 * side))
+    elif grid is not None:
+      errors.check_at_least('grid', grid, taps)
+      # Two taps are as far from the maximum between half as many points.
+      points = max(taps, -(-grid // 2)) if taps == 2 else grid
+      if points < side:
+        side = points
+        correction /= math.cos(math.pi * (taps - 1) / (2 * side))
     sides.append(side)
   return tuple(sides), correction
 

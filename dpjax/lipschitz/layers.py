@@ -105,8 +105,8 @@ class Conv:
     bias_norm: as for `Dense`, in the l2 norm over channels.
     kernel_init: initialiser of the kernel.
     grid: frequencies an axis of the certificate, or None for all of the torus;
-      16 cost a factor of 1.04 for 3 x 3 kernels and save most of the work on
-      large images.
+      16 cost a factor of 1.04 for 3 x 3 kernels of any stride and save most of
+      the work on large images.
   """
   name: str
   channels: int

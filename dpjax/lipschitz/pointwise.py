@@ -183,13 +183,13 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
       function=lambda x: scale * nn.sigmoid(temperature * x) - offset)
 
 
-# Forms with values in [-1, 1] and the Lipschitz constants of NET-03.
-_UNIT = {
-    'relu': (lambda x: jnp.clip(x, 0.0, 1.0), 1.0),
-    'tanh': (jnp.tanh, 1.0),
-    'sigmoid': (nn.sigmoid, 0.25),
+# Forms with values in [-cap, cap] and the Lipschitz constants of NET-03.
+_CAPPED = {
+    'relu': (lambda x, cap: jnp.clip(x, 0.0, cap), 1.0),
+    'tanh': (lambda x, cap: cap * jnp.tanh(x / cap), 1.0),
+    'sigmoid': (lambda x, cap: cap * nn.sigmoid(x / cap), 0.25),
 }
-ACTIVATIONS = tuple(_UNIT)
+ACTIVATIONS = tuple(_CAPPED)
 
 
 def bounded_activation(kind: str, radius: float, *,
@@ -208,11 +208,10 @@ def bounded_activation(kind: str, radius: float, *,
   """
   errors.check_choice('activation', kind, ACTIVATIONS)
   errors.check_positive('radius', radius)
-  unit, constant = _UNIT[kind]
+  capped, constant = _CAPPED[kind]
 
   def function(x):
-    cap = radius / _elements(x.shape[1:])
-    return cap * unit(x / cap)
+    return capped(x, radius / _elements(x.shape[1:]))
 
   return Fixed(name=name, function=function, elementwise=True,
                lipschitz=lambda shape: constant,

@@ -116,17 +116,32 @@ def layer_clipped(model: Model, loss: LipschitzLoss, *,
       network, loss, weight_norm=1.0, rule=rule))
 
 
-def lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
-               weight_norm: float) -> Method:
+def lip_dp_sgd(model: Model, loss: LipschitzLoss, *, weight_norm: float,
+               recertify_every: int = 1) -> Method:
   """Lip-DP-SGD, sound: plain gradients of a bounded network, norms <= C.
 
   The idea of thesis 003, Algorithm 8, without its division by the largest
   activation of the batch. A model with reparametrised weights is bounded and
   noised in its weights, and the noisy gradient is pulled back.
+
+  Args:
+    model: a network.
+    loss: with a known Lipschitz constant.
+    weight_norm: C.
+    recertify_every: steps between ClipWeights of layers whose norm no
+      sensitivity reads, see `projection.rarely`; saves most of the time that
+      norms of a wide first layer take.
   """
   bounder = lipschitz_bounder.certified(_network(model), loss,
                                         weight_norm=weight_norm)
-  return _lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
+  method = _lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
+  if model.effective is not None:
+    if recertify_every != 1:
+      raise ValueError('recertify_every is for free weights: reparametrised '
+                       'ones are what they are at every step')
+    return method
+  return method._replace(constraint=projection.rarely(
+      method.constraint, model.network, bounder, every=recertify_every))
 
 
 def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,

@@ -140,8 +140,8 @@ def make_step(*, method: Method, sampler: PoissonSampler,
     updates, optimizer = transform_of(state.keys.noise).update(
         sums.total, state.optimizer, state.params, l2_sensitivity=sensitivity,
         indicators=sums.indicators, draws=draws)
-    params, certificate = method.constraint.constrain(
-        optax.apply_updates(state.params, updates))
+    params, certificate = method.constraint.after_step(
+        optax.apply_updates(state.params, updates), state.step + 1)
     info = StepInfo(
         l2_sensitivity=jnp.stack(jax.tree.leaves(sensitivity)),
         joint_noise_multiplier=(optimizer[0].joint_noise_multiplier

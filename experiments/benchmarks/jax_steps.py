@@ -30,6 +30,7 @@ from experiments.benchmarks.program import Program, Spec
 _COMPILED = '/jax/core/compile/backend_compile_duration'
 _WEIGHT_NORM = 1.0
 _LOGIT_CLIP = 0.35
+_RARELY = 32
 cross_entropy = optax.softmax_cross_entropy_with_integer_labels
 
 
@@ -41,7 +42,7 @@ class Rule(NamedTuple):
     certificate: of these.
     sums: (params, batch, mask) -> what is noised.
     mean: (key, sums, certificate) -> noisy mean.
-    constrain: params -> (params, certificate).
+    constraint: of the parameters after a step.
     sensitivity: certificate -> l2 bounds of one record, a tree prefix of the
       sums; None without noise.
     batch: as the method takes it.
@@ -50,7 +51,7 @@ class Rule(NamedTuple):
   certificate: PyTree
   sums: Callable[[Params, Batch, Array], PyTree]
   mean: Callable[[PRNGKey, PyTree, PyTree], PyTree]
-  constrain: Callable[[Params], tuple[Params, PyTree]]
+  constraint: WeightConstraint
   sensitivity: Callable[[PyTree], PyTree] | None
   batch: Batch
 
@@ -65,8 +66,8 @@ def rule(spec: Spec) -> Rule:
   name, _ = methods.split(spec.method)
   architecture = architectures.MODELS[spec.model]
   apply = functools.partial(jax_nets.apply, architecture)
-  if name == 'lip':
-    return _lip(spec, architecture)
+  if name in ('lip', 'lip_rarely'):
+    return _lip(spec, architecture, _RARELY if name == 'lip_rarely' else 1)
   if name in ('ours', 'ours_per_layer'):
     bound = spec.clip_norm
     if name == 'ours_per_layer':
@@ -92,7 +93,7 @@ def plain(spec: Spec, sums: Callable,
       params=jax_nets.init(architecture, jax.random.key(0)), certificate=(),
       sums=sums, mean=lambda key, total, certificate: tree.scale(
           share, noisy(key, total) if noisy else total),
-      constrain=bounders.no_constraint().constrain,
+      constraint=bounders.no_constraint(),
       sensitivity=(lambda certificate: spec.clip_norm) if noisy else None,
       batch=jax_nets.batch(architecture, spec.size, jax.random.key(1)))
 
@@ -109,16 +110,17 @@ def _house(spec: Spec, bounder: GradientBounder,
         total, transform.init(total),
         l2_sensitivity=bounder.l2_sensitivity(certificate))[0]
 
-  constrain = (constraint or bounders.no_constraint()).constrain
   found = plain(spec, lambda params, batch, mask: bounder.sums(
       params, batch, mask).total, None)
   return found._replace(mean=mean, sensitivity=bounder.l2_sensitivity,
-                        constrain=constrain)
+                        constraint=constraint or found.constraint)
 
 
-def _lip(spec: Spec, architecture: architectures.Architecture) -> Rule:
+def _lip(spec: Spec, architecture: architectures.Architecture,
+         recertify_every: int) -> Rule:
   model = jax_nets.certified(architecture)
-  method = training.lip_dp_sgd(model, lip_loss(), weight_norm=_WEIGHT_NORM)
+  method = training.lip_dp_sgd(model, lip_loss(), weight_norm=_WEIGHT_NORM,
+                               recertify_every=recertify_every)
   found = _house(spec, method.bounder, method.constraint)
   params, certificate = method.constraint.constrain(
       model.init(jax.random.key(0)))
@@ -189,12 +191,12 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
   """Traces and compiles the step, timed apart."""
 
   def step(state, batch, mask):
-    params, certificate, key = state
+    params, certificate, key, number = state
     key, draw = jax.random.split(key)
     mean = rule_.mean(draw, rule_.sums(params, batch, mask), certificate)
     params = jax.tree.map(
         lambda leaf, slope: leaf - spec.learning_rate * slope, params, mean)
-    return *rule_.constrain(params), key
+    return *rule_.constraint.after_step(params, number), key, number + 1
 
   def norms(state, batch, mask):
     del mask
@@ -202,7 +204,8 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
         jax_nets.apply, architectures.MODELS[spec.model]), cross_entropy,
         state[0], batch)
 
-  chosen, state = step, (rule_.params, rule_.certificate, jax.random.key(2))
+  chosen, state = step, (rule_.params, rule_.certificate, jax.random.key(2),
+                         jnp.int32(1))
   if spec.method.startswith('ours_norms'):
     chosen, state = norms, (rule_.params, jnp.zeros([spec.size]))
   state, batch, mask = _placed(
@@ -276,9 +279,9 @@ def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
   key, draw = jax.random.split(jax.random.key(2))
   noise = rule_.mean(jax.random.key(3), tree.zeros_like(total),
                      rule_.certificate)
-  wanted = rule_.constrain(jax.tree.map(
+  wanted = rule_.constraint.after_step(jax.tree.map(
       lambda leaf, slope: leaf - spec.learning_rate * slope, rule_.params,
-      rule_.mean(draw, total, rule_.certificate)))[0]
+      rule_.mean(draw, total, rule_.certificate)), jnp.int32(1))[0]
   total, wanted = jax.tree.map(np.array, (total, wanted))
   multiplier = _joint(rule_, noise, spec.size)
   # Last, because it is given the state to write over.

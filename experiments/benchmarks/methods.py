@@ -33,6 +33,8 @@ STEPS = {
     'limit': Method('jax_steps', 'the same and one draw of our noise: L'),
     'limit_normal': Method('jax_steps', 'the same, jax.random.normal: L'),
     'lip': Method('jax_steps', 'Lip-DP-SGD: no clipping, noise, projection'),
+    'lip_rarely': Method('jax_steps', 'the same, norms that no sensitivity '
+                         'reads every 32 steps'),
     'ours': Method('jax_steps', 'dpjax, one clip norm'),
     'ours_per_layer': Method('jax_steps', 'dpjax, a clip norm for each layer'),
     'ours_norms': Method('jax_steps', 'dpjax, norms of gradients, no step'),
@@ -111,7 +113,7 @@ def inapplicable(suite: str, name: str, model: str) -> str | None:
   if suite == 'sampling' and model == 'poisson' and base in (
       'unsafe_rbg', 'ours_rbg', 'torch'):
     return f'{base} draws noise only'
-  if base == 'lip' and suite != 'loop' and architectures.MODELS[
+  if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'
   return None
