@@ -73,7 +73,8 @@ def kinds(apply, params, x):
 
   program = tracing.trace(record_loss, params, jax.tree.map(
     lambda leaf: leaf[0], batch))
-  known = bookkeeping._known_reads(program)
+  known = bookkeeping._known_reads(
+    program, contractions.gram_is_cheaper)
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
   return {path: type(known[i].operation).__name__ if i in known else 'formed'
