@@ -68,6 +68,9 @@ DRAWS = {
 }
 """Of a million draws of noise, or a Poisson batch; torch draws noise only."""
 
+HOST_DRAWS = ('numpy', 'torch')
+"""Not of JAX."""
+
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
