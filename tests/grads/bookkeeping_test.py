@@ -317,11 +317,15 @@ def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
 
 def test_the_choice_of_norms():
   """Few sites and large kernels by Gram matrices, and the other way round."""
-  choose = lambda sites, *sizes: contractions.gram_is_cheaper(
-    contractions.Layer(None, None, None, sites, sizes))
+  choose = lambda sites, *sizes, windows=False: contractions.gram_is_cheaper(
+    contractions.Layer(None, None, None, sites, sizes, windows))
   assert choose(16, 1, 2304, 256) and choose(64, 1, 768, 768)
   assert not choose(784, 1, 9, 32) and not choose(196, 1, 288, 64)
-  assert not choose(4, 1, 64, 64)
+  # Kept gradients of large layers fall out of the caches, of small ones not.
+  assert choose(128, 1, 512, 2048) and not choose(32, 1, 64, 64)
+  assert choose(4, 1, 64, 64) and not choose(8, 1, 32, 32)
+  assert choose(16, 4, 1152, 128)
+  assert not choose(16, 4, 1152, 128, windows=True)
 
 
 def test_batch_normalisation_does_not_mix_records():
