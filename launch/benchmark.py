@@ -13,8 +13,10 @@ One network and a few methods, to try something out:
 Whether it works at all, in a minute, and whether all methods compute the same:
   python -m launch.benchmark --suite=step --smoke
   python -m launch.benchmark --check
+  python -m launch.benchmark --suite=norms --check
 
-Suites: step, memory, scaling, compile, sampling, loop. Peers that are not
+Suites: step, memory, scaling, compile, norms (single layers: is the cheaper
+way to norms of gradients chosen?), sampling, loop. Peers that are not
 installed are left out: pip install dpjax[bench]. A method may be followed by
 a set of XLA flags, as in ours@noynn. Rounds go through all methods of one
 network and batch size in random order. Ratios are of CPU time over all
@@ -55,7 +57,8 @@ for _name in ('output_dir', 'traceback'):
 _SUITE = flags.DEFINE_enum('suite', 'step', list(sweep.SUITES),
                            'What to measure.')
 _MODELS = flags.DEFINE_list('models', [], 'Networks; those of the suite when '
-                            'not given. In sampling: noise, poisson.')
+                            'not given. In norms: layers; in sampling: noise, '
+                            'poisson.')
 _BATCH_SIZES = flags.DEFINE_list(
     'batch_sizes', [], 'Batch sizes; those of each network when not given. In '
     'sampling: how many values or records.')
@@ -69,8 +72,8 @@ _TIMEOUT = flags.DEFINE_float(
     'timeout', 120.0, 'Seconds after which a method is given up.')
 _SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
 _CHECK = flags.DEFINE_bool(
-    'check', False, 'Compare sums, noise and step of each method with a loop '
-    'over records; time nothing.')
+    'check', False, 'Compare what each method of step or norms computes with a '
+    'loop over records; time nothing.')
 _CHECK_SIZE = 8
 _PEERS = ('torch', 'opacus', 'jax_privacy')
 _LOADED = 0.3
@@ -180,22 +183,20 @@ def _versions(found: dict[str, str]) -> str:
 def _checked(pairs: Iterable[tuple[str, str]]) -> bool:
   """Checks each (model, method); prints what it saw."""
   from experiments.benchmarks import checks as gradients
+  columns = gradients.COLUMNS[_SUITE.value]
   lines, passed = [], True
   for model, method in pairs:
     print(f'checking {method} on {model}', file=sys.stderr)
     try:
-      found = gradients.check(model, method, size=_CHECK_SIZE,
+      found = gradients.check(_SUITE.value, model, method, size=_CHECK_SIZE,
                               timeout=_TIMEOUT.value)
       passed &= found.passed
-      lines.append((model, method, f'{found.error:.1e}',
-                    f'{found.step_error:.1e}',
-                    f'{found.noise_multiplier:.2f}',
+      lines.append((model, method, *found.cells,
                     'yes' if found.passed else 'NO'))
     except clients.WorkerFailed as error:
       passed = False
-      lines.append((model, method, '-', '-', '-', f'NO: {error}'))
-  print(tables.markdown(('model', 'method', 'error of sums', 'of the step',
-                         'noise (1.50)', 'right'), lines))
+      lines.append((model, method, *'-' * len(columns), f'NO: {error}'))
+  print(tables.markdown(('model', 'method', *columns, 'right'), lines))
   return passed
 
 
@@ -207,8 +208,8 @@ def main(argv: Sequence[str]) -> int:
   import jax
   cpu = jax.default_backend() == 'cpu'
   if _CHECK.value:
-    if _SUITE.value != 'step':
-      raise ValueError('--check is of --suite=step')
+    if _SUITE.value not in ('step', 'norms'):
+      raise ValueError('--check is of --suite=step and --suite=norms')
     return 0 if _checked(dict.fromkeys(
         (s.model, s.method) for s in _settings(cpu))) else 1
   kind = 'smoke/' if _SMOKE.value else ''

@@ -32,8 +32,9 @@ _ELEMENTWISE = ('add', 'add_any', 'div', 'mul', 'neg', 'select_n', 'sub')
 
 
 def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
-                     params: Params, batch: Batch,
-                     kept: Array) -> RecordGradients:
+                     params: Params, batch: Batch, kept: Array, *,
+                     gram_is_cheaper: Callable[[Layer], bool] | None = None
+                     ) -> RecordGradients:
   """Norms and weighted sums of the gradients of the records of a batch.
 
   What is differentiated is the function of one record, mapped over records: a
@@ -50,6 +51,8 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
     params: float arrays.
     batch: b records.
     kept: [b] bool; the others have gradients of zero.
+    gram_is_cheaper: which layers of several sites have norms by Gram matrices;
+      `contractions.gram_is_cheaper` when None. Results differ by rounding.
   """
 
   def record_loss(params, record):
@@ -59,7 +62,8 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
   shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
       leaf.shape[1:], leaf.dtype), (batch.x, batch.y))
   program = tracing.trace(record_loss, params, shapes)
-  known = _known_reads(program)
+  known = _known_reads(program,
+                       gram_is_cheaper or contractions.gram_is_cheaper)
   _say_what_is_formed(program, params, known)
   leaves, structure = jax.tree.flatten(params)
   losses, passes = _backward(program, leaves, batch, kept)
@@ -90,9 +94,17 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
 
 
 class _Read(NamedTuple):
-  """A parameter that one known operation reads."""
+  """A parameter that one known operation reads.
+
+  Attributes:
+    origin: of what is read.
+    operation: that reads it.
+    is_kept: whether gradients of records are formed, though there are other
+      ways.
+  """
   origin: Origin
   operation: Layer | Table
+  is_kept: bool
 
 
 class _Pass(NamedTuple):
@@ -107,7 +119,8 @@ class _Part(NamedTuple):
   total: Callable[[Array], Array]
 
 
-def _known_reads(program: Program) -> dict[int, _Read]:
+def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
+                 ) -> dict[int, _Read]:
   """The parameter leaves that need no gradient of a record, by number."""
   origins = dict(zip(program.boundary, program.origins, strict=True))
   found = {}
@@ -119,7 +132,10 @@ def _known_reads(program: Program) -> dict[int, _Read]:
     operation = (contractions.layer(site.equation, operand)
                  or contractions.table(site.equation, operand))
     if operation is not None:
-      found[origin.leaf] = _Read(origin, operation)
+      found[origin.leaf] = _Read(
+          origin, operation,
+          isinstance(operation, Layer) and not _is_outer(operation)
+          and not gram_is_cheaper(operation))
   return found
 
 
@@ -177,10 +193,10 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
   found = {}
   for site, each in zip(program.sites, passes, strict=True):
     if site.leaves[0] in known:
-      operation = known[site.leaves[0]].operation
-      if _is_kept(operation):
+      read = known[site.leaves[0]]
+      if read.is_kept:
         found[site.leaves[0]] = contractions.products(
-            operation, *each.inputs, *each.cotangents)
+            read.operation, *each.inputs, *each.cotangents)
       continue
     gradients = jax.vmap(functools.partial(_pull_back, program, site, leaves))(
         each.inputs, each.cotangents)
@@ -192,12 +208,6 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
   # with different rounding.
   return {number: jax.lax.optimization_barrier(gradient)
           for number, gradient in found.items()}
-
-
-def _is_kept(operation: Layer | Table) -> bool:
-  """Whether gradients of records are formed, though there are other ways."""
-  return (isinstance(operation, Layer) and not _is_outer(operation)
-          and not contractions.gram_is_cheaper(operation))
 
 
 def _is_outer(operation: Layer) -> bool:
@@ -260,11 +270,10 @@ def _measured_part(operation: Layer | Table, sound: Array,
 
 def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
   """The part with totals as the leaf is laid out."""
-  kept = _is_kept(read.operation)
 
   def total(weights):
     found = part.total(weights)
-    return read.origin.restore(read.operation.to_weight(found) if kept
+    return read.origin.restore(read.operation.to_weight(found) if read.is_kept
                                else found, leaf)
 
   return part._replace(total=total)
@@ -274,7 +283,7 @@ def _lengths(site: Site, each: _Pass,
              known: Mapping[int, _Read]) -> list[Array]:
   """[b] norms of what products are made of that are not formed."""
   read = known.get(site.leaves[0])
-  if read is None or _is_kept(read.operation):
+  if read is None or read.is_kept:
     return []
   values = [*each.cotangents]
   if isinstance(read.operation, Layer):

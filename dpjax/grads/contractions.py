@@ -23,13 +23,15 @@ from dpjax.typing import Array
 _UNIT_ROUNDOFF = 2.0**-24
 
 # Products of Gram matrices in the time in which one number of a gradient is
-# written and read again. Of 64 records on CPU, Gram matrices took 0.4 to 0.9 of
-# the time at up to 32 products a number (2304 x 256 numbers, 64 sites: 90 ms
-# beside 193), 0.8 at 128, and as long at 42.
-_PRODUCTS_PER_NUMBER = 40
+# written and read again: at most so many, and fewer where gradients are small
+# and stay in a cache, one for each `_NUMBERS_PER_PRODUCT` of a gradient. For 40
+# layers and 16 and 64 records on CPU, what is so chosen took at most 1.3 of the
+# time of the better way; with one threshold for all sizes it was 4.4.
+_PRODUCTS_PER_NUMBER = 100
+_NUMBERS_PER_PRODUCT = 2**10
 
-# Gradients of so many numbers are cheap to keep.
-_SMALL = 2**13
+# Comparisons of two lookups in the time in which a row of a table is kept.
+_PAIRS_PER_ROW = 40
 
 # Few enough that what is formed for them stays in a cache of a CPU.
 _CACHED_RECORDS = 4
@@ -185,11 +187,16 @@ def gram_is_cheaper(made: Layer) -> bool:
   """Whether Gram matrices are less work than keeping gradients.
 
   To form the gradients is what their sum costs anyway, but they are written
-  and read, k n numbers each; Gram matrices are t^2 (k + n) products more.
+  and read, k n numbers each; Gram matrices are t^2 (k + n) products more. Of
+  convolutions in groups gradients are always kept: on CPU their sum alone, by
+  the library's gradient, takes longer.
   """
   groups, width, out = made.sizes
-  return (groups * width * out > _SMALL and made.num_sites**2 * (width + out)
-          < _PRODUCTS_PER_NUMBER * width * out)
+  if groups > 1 and made.has_windows:
+    return False
+  products = min(_PRODUCTS_PER_NUMBER,
+                 groups * width * out / _NUMBERS_PER_PRODUCT)
+  return made.num_sites**2 * (width + out) < products * width * out
 
 
 def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
@@ -268,7 +275,7 @@ def table(equation: core.JaxprEqn, operand: int) -> Table | None:
     return rows, (rows >= 0) & (rows < shape[0])
 
   made = Table(places, math.prod(indices[:-1]), shape)
-  return made if made.num_sites**2 < _PRODUCTS_PER_NUMBER * shape[0] else None
+  return made if made.num_sites**2 < _PAIRS_PER_ROW * shape[0] else None
 
 
 def table_squares(made: Table, indices: Array, cotangent: Array) -> Array:

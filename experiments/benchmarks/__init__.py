@@ -1,14 +1,17 @@
-"""What steps, memory, compiling and draws cost, beside the peers.
+"""What steps, norms, memory, compiling and draws cost, beside the peers.
 
 An instrument, not an experiment of a paper: `launch.benchmark` runs it, and it
 is not in the registry. Rows are kept and resumed by the engine of the sweeps.
 
   architectures       networks as plain data, the same for JAX and PyTorch
+  layers              single layers as plain data, for norms
   methods             names of what is measured, and what they need
-  jax_nets, jax_steps, jax_peers, torch_nets, torch_steps, loops, draws
-                      programs of the methods
+  jax_nets, jax_steps, jax_peers, torch_nets, torch_steps, norms,
+  loops, draws        programs of the methods
   machine, program, worker, clients
                       a fresh process for each program, timed on request
   checks              whether all of them compute the same sums
-  sweep, run, report  which, how, and what came of it
+  sweep, run          which, and how
+  values, findings, report
+                      what came of it
 """

@@ -18,6 +18,7 @@ from experiments.benchmarks import clients
 from experiments.benchmarks import jax_nets
 from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
+from experiments.benchmarks import norms
 from experiments.benchmarks.program import Spec
 
 _TOLERANCE = 2e-3
@@ -42,12 +43,25 @@ class Finding(NamedTuple):
   noise_multiplier: float
   passed: bool
 
+  @property
+  def cells(self) -> tuple[str, ...]:
+    """As it is printed."""
+    return (f'{self.error:.1e}', f'{self.step_error:.1e}',
+            f'{self.noise_multiplier:.2f}')
 
-def check(model: str, method: str, *, size: int, timeout: float) -> Finding:
+
+COLUMNS = {'step': ('error of sums', 'of the step', 'noise (1.50)'),
+           'norms': ('error of norms', 'of the sum')}
+"""What is printed of a finding, by suite; others have no checks."""
+
+
+def check(suite: str, model: str, method: str, *, size: int,
+          timeout: float) -> Finding | norms.Finding:
   """Checks a method in a process of its own.
 
   Args:
-    model: network.
+    suite: one of `COLUMNS`.
+    model: network, or layer.
     method: name.
     size: of the batch, of which half the records are clipped.
     timeout: seconds for each answer.
@@ -55,9 +69,11 @@ def check(model: str, method: str, *, size: int, timeout: float) -> Finding:
   Raises:
     clients.WorkerFailed: it cannot be run.
   """
-  spec = make_spec(model, method, size=size)
+  maker, judged = (norms.make_spec, norms.judge) if suite == 'norms' else (
+      make_spec, judge)
+  spec = maker(model, method, size=size)
   with clients.Worker(spec, timeout, audited=True) as worker:
-    return judge(spec, worker.audit())
+    return judged(spec, worker.audit())
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
@@ -131,8 +147,8 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
       there and those that were 'wanted', and the 'noise_multiplier'.
   """
   if 'norms' in audit:
-    norms = np.asarray(_norms(_plain_gradients(spec.model, spec.size)))
-    error = float(np.max(np.abs(audit['norms'] - norms) / norms))
+    wanted = np.asarray(_norms(_plain_gradients(spec.model, spec.size)))
+    error = float(np.max(np.abs(audit['norms'] - wanted) / wanted))
     return Finding(spec.method, spec.model, error, 0.0, 0.0,
                    error <= _TOLERANCE)
   reference = _reference(spec, audit['params'])

@@ -70,6 +70,16 @@ DRAWS = {
 }
 """Of a million draws of noise, or a Poisson batch; torch draws noise only."""
 
+HOST_DRAWS = ('numpy', 'torch')
+"""Not of JAX."""
+
+NORMS = {
+    'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
+    'kept': Method('norms', 'gradients formed, measured and summed'),
+    'chosen': Method('norms', 'what dpjax does'),
+}
+"""Of one layer; the first two are forced."""
+
 LOOPS = ('sgd', 'dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
          'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped', 'lip_dp_sgd',
          'fix_lip_dp_sgd', 'lip_normalised', 'lip_propagated', 'lip_adaptive')
@@ -91,7 +101,7 @@ def find(suite: str, name: str) -> Method:
     ValueError: there is none of this name.
   """
   base, _ = split(name)
-  known = {'sampling': DRAWS, 'loop': dict.fromkeys(
+  known = {'sampling': DRAWS, 'norms': NORMS, 'loop': dict.fromkeys(
       LOOPS, Method('loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
     raise ValueError(f'methods of --suite={suite} must be among '

@@ -1,16 +1,18 @@
 """Tables and a figure of what was measured, from the rows alone."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpjax.report import plots
 from dpjax.report import records
 from dpjax.report import tables
 from experiments.benchmarks import architectures
+from experiments.benchmarks import findings
+from experiments.benchmarks import layers as single
 from experiments.benchmarks import methods
 from experiments.benchmarks import sweep
-
-Metrics = dict[str, float]
+from experiments.benchmarks import values
+from experiments.benchmarks.values import Line, Metrics
 
 _ABOUT_RATIOS = {
     'step': 'Ratios are over L, the fastest step without clipping that draws '
@@ -20,54 +22,14 @@ _ABOUT_RATIOS = {
                'threads: what they cost is the overhead.',
     'compile': 'Each in fresh processes, without a cache. Compiled again: by '
                'a second batch of one shape and by an empty one.',
+    'norms': 'Ratios are over the faster of `gram` and `kept`. What entered '
+             'the layer and the cotangents are given.',
     'sampling': 'Ratios are over `threefry`.',
     'loop': 'Ratios are over `sgd`, of a step of one run.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
           'opacus_ghost')
-
-
-class Line(NamedTuple):
-  """What a row of a table is about."""
-  method: str
-  num_devices: int
-
-  @property
-  def text(self) -> str:
-    """As it is printed."""
-    several = f', {self.num_devices} devices' if self.num_devices > 1 else ''
-    return self.method + several
-
-
-Values = dict[str, dict[Line, dict[int, Metrics]]]
-"""Model -> line -> size -> metrics."""
-
-
-def collect(rows: Iterable[records.Row], suite: str) -> Values:
-  """The values of the rows of a suite, in the order of the sweep."""
-  found: Values = {}
-  for row in rows:
-    cells = dict(pair.split('=', 1)
-                 for pair in row.id.split('/', 1)[1].split(','))
-    if cells['suite'] == suite:
-      line = Line(row.method, int(cells['num_devices']))
-      found.setdefault(row.dataset, {}).setdefault(line, {}).setdefault(
-          int(cells['size']), {})[row.metric] = row.value
-  return {model: dict(sorted(found[model].items(), key=_order))
-          for model in sorted(found, key=_model_order)}
-
-
-def _order(item) -> tuple:
-  line = item[0]
-  base, _ = methods.split(line.method)
-  names = [*methods.STEPS, *methods.DRAWS, *methods.LOOPS]
-  return names.index(base), line
-
-
-def _model_order(model: str) -> tuple:
-  names = list(architectures.MODELS)
-  return names.index(model) if model in names else len(names), model
 
 
 def _sizes(lines: Mapping[Line, Mapping[int, Metrics]]) -> list[int]:
@@ -83,20 +45,21 @@ def _spread(metrics: Metrics, name: str, digits: int = 3) -> str:
   return f'{middle} [{low}, {high}]'
 
 
-def _time(metrics: Metrics) -> str:
-  return 'wall_ms' if metrics.get('accelerator') else 'cpu_ms'
-
-
 def _steps_cell(metrics: Metrics, size: int) -> str:
   del size
-  name = _time(metrics)
+  name = values.time_name(metrics)
   return f'{_spread(metrics, "ratio")}; {metrics[name]:.3g} ms'
 
 
 def _draws_cell(metrics: Metrics, size: int) -> str:
-  name = _time(metrics)
+  name = values.time_name(metrics)
   return (f'{_spread(metrics, "ratio")}; {1e6 * metrics[name] / size:.3g} ns '
           'each')
+
+
+def _norms_cell(metrics: Metrics, size: int) -> str:
+  chosen = f'; {values.way(metrics)}' if 'by_gram' in metrics else ''
+  return _steps_cell(metrics, size) + chosen
 
 
 def _memory_cell(metrics: Metrics, size: int) -> str:
@@ -115,12 +78,15 @@ def _compile_cell(metrics: Metrics, size: int) -> str:
 
 
 _CELLS: dict[str, Callable[[Metrics, int], str]] = {
-    'memory': _memory_cell, 'compile': _compile_cell, 'sampling': _draws_cell}
+    'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
+    'sampling': _draws_cell}
 _IN_CELLS = {
     'memory': 'ratio; KiB for each record beyond what was resident before the '
               'first step; KiB of scratch memory that XLA plans',
     'compile': 'seconds of tracing; of compiling; compilations of later '
                'batches',
+    'norms': 'ratio; CPU time of norms and clipped sum over all threads; how '
+             'norms were found',
     'sampling': 'ratio; CPU time of each value or record',
 }
 _STEPS_IN_CELLS = 'ratio; CPU time of a step over all threads'
@@ -144,53 +110,42 @@ def table(rows: Sequence[records.Row], suite: str, *,
     software: versions, for the last lines.
     commands: that made the rows, likewise.
   """
-  values = collect(rows, suite)
-  every = [metrics for lines in values.values() for sizes in lines.values()
+  found = values.collect(rows, suite)
+  every = [metrics for lines in found.values() for sizes in lines.values()
            for metrics in sizes.values()]
   parts = [f'# {suite}: {sweep.SUITES[suite]}\n',
            f'In cells: {_IN_CELLS.get(suite, _STEPS_IN_CELLS)}. Medians '
            f'[quartiles] over rounds. {_ABOUT_RATIOS[suite]}'
            f'{_wall(every)}\n']
-  for model, lines in values.items():
-    about = ''
-    if model in architectures.MODELS:
-      architecture = architectures.MODELS[model]
-      about = (f': {architecture.about}, '
-               f'{architectures.num_parameters(architecture):,} parameters')
-    parts += [f'## {model}{about}\n', tables.markdown(
+  for model, lines in found.items():
+    parts += [f'## {model}{_about(model)}\n', tables.markdown(
         ('method', *(f'{size:,}' for size in _sizes(lines))),
         [(line.text, *(_cell(suite, sizes[size], size) if size in sizes
                        else '-' for size in _sizes(lines)))
          for line, sizes in lines.items()])]
-  parts += _fusions(values)
+    parts += findings.of_model(suite, lines)
+  parts += findings.of_suite(suite, found)
   made = '; '.join(f'`{command}`' for command in commands)
   return '\n'.join([*parts, _made(rows, every, software),
                     f'Made by {made}.\n' if made else ''])
 
 
+def _about(model: str) -> str:
+  if model in architectures.MODELS:
+    architecture = architectures.MODELS[model]
+    return (f': {architecture.about}, '
+            f'{architectures.num_parameters(architecture):,} parameters')
+  if model in single.LAYERS:
+    layer = single.LAYERS[model]
+    shape, kernel = (' x '.join(map(str, sizes))
+                     for sizes in (layer.input_shape, layer.kernel))
+    return f': {layer.about}, {shape} by {kernel}, stride {layer.stride}'
+  return ''
+
+
 def _wall(every: Sequence[Metrics]) -> str:
   return (' Time is wall time.' if any(
       metrics.get('accelerator') for metrics in every) else '')
-
-
-def _fusions(values: Values) -> list[str]:
-  """What a set of XLA flags is worth: time without it over time with it."""
-  lines = []
-  for model, found in values.items():
-    for line, sizes in found.items():
-      base, at, _ = line.method.partition('@')
-      plain = found.get(line._replace(method=base), {}) if at else {}
-      ratios = [f'{size:,}: {plain[size][_time(m)] / m[_time(m)]:.3g}'
-                for size, m in sorted(sizes.items())
-                if all(_time(m) in each for each in (m, plain.get(size, {})))]
-      if ratios:
-        lines.append((model, line.method, ', '.join(ratios)))
-  if not lines:
-    return []
-  return ['## What flags of XLA change\n',
-          'Time without the flags over time with them, by size. Far above 1 '
-          'is the regression of `(c * g).sum(0)` in jaxlib 0.10.2.\n',
-          tables.markdown(('model', 'method', 'ratio'), lines)]
 
 
 def _made(rows: Sequence[records.Row], every: Sequence[Metrics],
@@ -212,10 +167,12 @@ def figure(rows: Sequence[records.Row], suite: str) -> Any:
 
   What is drawn: seconds of compiling, KiB for each record, or the ratio.
   """
-  values = collect(rows, suite)
-  drawn, axes = plots.new(1, max(1, len(values)), width=3.6, height=3.2)
+  found = values.collect(rows, suite)
+  if suite == 'norms':
+    return _choices(found)
+  drawn, axes = plots.new(1, max(1, len(found)), width=3.6, height=3.2)
   across = suite == 'scaling'
-  for ax, (model, lines) in zip(axes[0], values.items(), strict=False):
+  for ax, (model, lines) in zip(axes[0], found.items(), strict=False):
     series = _series(lines, suite)
     for number, (label, points) in enumerate(series.items()):
       xs = sorted(points)
@@ -228,6 +185,32 @@ def figure(rows: Sequence[records.Row], suite: str) -> Any:
     ax.set_title(model)
     if series:
       ax.legend()
+  return drawn
+
+
+def _choices(found: values.Values) -> Any:
+  """Time of gram over kept, by what the choice is made by, in one panel."""
+  drawn, ((ax,),) = plots.new(width=5.0, height=3.4)
+  points: dict[tuple[int, str], list[tuple[float, float]]] = {}
+  for lines in found.values():
+    gram, kept, chosen = (lines.get(Line(name, 1), {})
+                          for name in methods.NORMS)
+    for size in gram.keys() & kept.keys() & chosen.keys():
+      each = [line[size] for line in (gram, kept, chosen)]
+      if all('ratio' in metrics for metrics in each):
+        points.setdefault((size, values.way(each[2])), []).append(
+            (each[2]['products_per_number'],
+             each[0]['ratio'] / each[1]['ratio']))
+  for number, ((size, way), series) in enumerate(sorted(points.items())):
+    ax.scatter(*zip(*series, strict=True), color=plots.COLOURS[number],
+               marker=plots.MARKERS[number], label=f'{size:,}: {way} chosen')
+  ax.axhline(1.0, color='black', linewidth=0.8)
+  ax.set_xscale('log')
+  ax.set_yscale('log')
+  ax.set_xlabel('products of Gram matrices for a number of a gradient')
+  ax.set_ylabel('time of gram over kept')
+  if points:
+    ax.legend()
   return drawn
 
 

@@ -23,6 +23,7 @@ _SLOW = 5.0
 _SLOW_ROUNDS = 3
 _REPEATED = ('compile_seconds', 'trace_seconds', 'first_step_seconds',
              'peak_kib')
+_CONSTANT = ('temp_kib', 'compiled_again', 'by_gram', 'products_per_number')
 
 
 class How(NamedTuple):
@@ -189,8 +190,7 @@ def _metrics(measured: Measured, unit: Mapping[int, float],
     if values:
       found |= _spread(name, values)
   last = measured.info[-1]
-  found |= {name: last[name] for name in ('temp_kib', 'compiled_again')
-            if name in last}
+  found |= {name: last[name] for name in _CONSTANT if name in last}
   series = _series(measured, how)
   both = sorted(series.keys() & unit.keys())
   if both and all(unit[number] > 0 for number in both):

@@ -5,6 +5,7 @@ import dataclasses
 from typing import NamedTuple
 
 from experiments.benchmarks import architectures
+from experiments.benchmarks import layers
 from experiments.benchmarks import methods
 
 NAME = 'benchmarks'
@@ -14,6 +15,7 @@ SUITES = {
     'memory': 'most memory of a step beyond what was there before',
     'scaling': 'a step with its batch over several devices, over one device',
     'compile': 'seconds of tracing and compiling, and whether it recurs',
+    'norms': 'norms and sums of one layer: is the cheaper way chosen?',
     'sampling': 'Poisson batches and noise by generator',
     'loop': 'a step inside whole training, for every method',
 }
@@ -26,7 +28,8 @@ class Setting:
 
   Attributes:
     suite: one of `SUITES`.
-    model: network; in sampling what is drawn, in loops which training.
+    model: network; in norms which layer, in sampling what is drawn, in loops
+      which training.
     size: of the batch; in sampling how many values or records.
     method: name.
     num_devices: over which the batch is divided.
@@ -73,11 +76,16 @@ _SIZES = {
     'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
     'tiny_mlp': (8,), 'tiny_cnn': (8,), 'tiny_resnet': (8,),
     'tiny_stack': (8,), 'tiny_loop': (10,),
+    **{name: (8,) if name.startswith('tiny') else (16, 64)
+       for name in layers.LAYERS},
 }
 _LARGE = ('mlp', 'cnn', 'conv3', 'convnet', 'wrn_16_4', 'dense_stack')
 _MODELS = {
     'step': _LARGE, 'memory': _LARGE, 'compile': _LARGE,
-    'scaling': ('mlp', 'convnet'), 'sampling': ('noise', 'poisson'),
+    'scaling': ('mlp', 'convnet'),
+    'norms': tuple(name for name in layers.LAYERS
+                   if not name.startswith('tiny')),
+    'sampling': ('noise', 'poisson'),
     'loop': ('quickstart', 'quickstart_of_ten', 'adult'),
 }
 _WITHOUT_YNN = ('nonprivate', 'limit', 'ours', 'vmap', 'vmap_scaled_sum',
@@ -91,6 +99,7 @@ _METHODS = {
     'scaling': ('limit', 'lip', 'ours', 'vmap'),
     'compile': ('nonprivate', 'limit', 'lip', 'ours', 'ours_per_layer', 'vmap',
                 'jax_privacy', 'jax_privacy_microbatch'),
+    'norms': tuple(methods.NORMS),
     'sampling': tuple(methods.DRAWS),
     'loop': methods.LOOPS,
 }
@@ -100,12 +109,14 @@ _SMOKE = {
     'memory': ('tiny_mlp', ('limit', 'ours')),
     'scaling': ('tiny_mlp', ('ours',)),
     'compile': ('tiny_mlp', ('limit', 'ours')),
+    'norms': ('tiny_layer', tuple(methods.NORMS)),
     'sampling': ('noise', ('threefry', 'ours')),
     'loop': ('tiny_loop', ('sgd', 'dp_sgd')),
 }
 _SMOKE_SIZES = {'sampling': (1000,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
-          'sampling': ('threefry',), 'loop': ('sgd',)}
+          'norms': ('gram', 'kept'), 'sampling': ('threefry',),
+          'loop': ('sgd',)}
 
 
 def settings(suite: str, *, models: Sequence[str] = (),
@@ -150,8 +161,8 @@ def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
 
 
 def _check_models(suite: str, models: Iterable[str]) -> None:
-  known = {'sampling': ('noise', 'poisson'), 'loop': tuple(LOOP_WORK)}.get(
-      suite, tuple(architectures.MODELS))
+  known = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
+           'loop': tuple(LOOP_WORK)}.get(suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:
       raise ValueError(f'models of --suite={suite} must be among '

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.grads import contractions
 from dpjax.lipschitz import normalisation
 from dpjax.models import convnet
 from dpjax.models import wide_resnet
@@ -20,13 +21,16 @@ from experiments import registry
 from experiments.benchmarks import architectures
 from experiments.benchmarks import checks
 from experiments.benchmarks import clients
+from experiments.benchmarks import findings
 from experiments.benchmarks import jax_nets
 from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
+from experiments.benchmarks import norms
 from experiments.benchmarks import program
 from experiments.benchmarks import report
 from experiments.benchmarks import run
 from experiments.benchmarks import sweep
+from experiments.benchmarks import values
 from experiments.benchmarks import worker
 
 _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
@@ -125,6 +129,35 @@ def test_peers_are_right():
     assert found.passed, found
 
 
+@pytest.mark.parametrize('model', ['tiny_layer', 'tiny_grouped', 'tiny_dense'])
+def test_both_ways_to_norms_are_right(model, monkeypatch):
+  used = []
+  for name in ('gram_squares', 'products'):
+    monkeypatch.setattr(contractions, name, lambda *given, made=getattr(
+        contractions, name), name=name: used.append(name) or made(*given))
+  for method, way in (('gram', 'gram_squares'), ('kept', 'products')):
+    used.clear()
+    spec = norms.make_spec(model, method, size=5)
+    made = worker.make(spec)
+    assert set(used) == {way} and made.info['by_gram'] == (method == 'gram')
+    audit = made.audit()
+    found = norms.judge(spec, audit)
+    assert found.passed, found
+    for name in audit:
+      wrong = {**audit, name: audit[name] * np.float32(1.0003)}
+      assert not norms.judge(spec, wrong).passed
+
+
+@pytest.mark.parametrize('gram', [True, False])
+def test_what_is_chosen_is_what_the_package_chooses(gram, monkeypatch):
+  monkeypatch.setattr(contractions, 'gram_is_cheaper', lambda layer: gram)
+  spec = program.Spec(suite='norms', model='tiny_dense', size=2,
+                      method='chosen')
+  info = worker.make(spec).info
+  assert info['by_gram'] == gram
+  assert info['products_per_number'] == 9 * (4 + 5) / 20
+
+
 def test_networks_are_those_of_the_package():
   count = architectures.num_parameters
   models = architectures.MODELS
@@ -168,14 +201,16 @@ _FIELDS = {
     'memory': {'peak_kib', 'peak_kib_low', 'temp_kib', 'first_step_seconds'},
     'compile': {'compile_seconds', 'trace_seconds_high', 'compiled_again'},
     'scaling': {'cpu_ms', 'ratio', 'compile_seconds'},
+    'norms': {'cpu_ms', 'ratio', 'temp_kib', 'by_gram', 'products_per_number'},
     'sampling': {'cpu_ms', 'ratio', 'wall_ms'},
 }
+_NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours')}
 
 
 @pytest.mark.parametrize('suite', _FIELDS)
 def test_a_suite_gives_rows_a_table_and_a_figure(suite, tmp_path, monkeypatch):
-  names = ('threefry', 'ours') if suite == 'sampling' else ('limit', 'ours')
-  settings = sweep.settings(suite, smoke=True, names=names)
+  settings = sweep.settings(suite, smoke=True,
+                            names=_NAMES.get(suite, ('limit', 'ours')))
   monkeypatch.setattr(methods, 'LIMITS', ('limit',))
   monkeypatch.setitem(sweep._UNITS, 'step', ('limit',))
   rows, said = _measure(settings, tmp_path, monkeypatch, _Here)
@@ -297,6 +332,59 @@ def test_the_cost_of_scaled_sums_is_shown(tmp_path, monkeypatch):
   assert [line.split('|')[2:4] for line in lines if '@' in line] == [
       [' ours@noynn            ', ' 4: 1  '],
       [' vmap_scaled_sum@noynn ', ' 4: 12 ']]
+  assert ('Time of scaled sums over themselves with @noynn: 4: 12. '
+          'Ours over L: 4: 2.') in text
+  assert 'over contracted ones' not in text  # there are no rows of these
+
+
+def _lines(times, **shared):
+  """Lines of {method: {size: metrics}}."""
+  return {values.Line(method, 1): {
+      size: shared | metrics for size, metrics in sizes.items()}
+      for method, sizes in times.items()}
+
+
+def test_scaled_sums_are_beside_contracted_ones():
+  lines = _lines({
+      'vmap': {8: {'cpu_ms': 2.0}, 64: {'cpu_ms': 3.0}},
+      'vmap_scaled_sum': {8: {'cpu_ms': 7.0}, 64: {'cpu_ms': 144.0}},
+      'ours': {64: {'ratio': 1.04, 'cpu_ms': 1.0}}})
+  assert findings.of_model('step', lines) == [
+      'Time of scaled sums over contracted ones: 8: 3.5, 64: 48. '
+      'Ours over L: 64: 1.04.\n']
+  del lines[values.Line('vmap_scaled_sum', 1)]
+  assert not findings.of_model('step', lines)
+  assert not findings.of_model('memory', lines)
+
+
+def test_the_fastest_generator_is_named():
+  lines = _lines({
+      'threefry': {1000: {'cpu_ms': 2.0, 'wall_ms': 1.0}, 2000: {'failed': 1.0}},
+      'ours': {1000: {'cpu_ms': 1.0, 'wall_ms': 9.0},
+               2000: {'cpu_ms': 5.0, 'wall_ms': 4.0}},
+      'numpy': {1000: {'cpu_ms': 0.1, 'wall_ms': 0.1}}})
+  assert findings.of_model('sampling', lines) == [
+      'Fastest of JAX on this CPU: 1,000: ours (1e+03 ns each), '
+      '2,000: ours (2.5e+03 ns each).\n']
+  for sizes in lines.values():
+    for metrics in sizes.values():
+      metrics['accelerator'] = 1.0
+  assert findings.of_model('sampling', lines)[0].startswith(
+      'Fastest of JAX on this accelerator: 1,000: threefry (1e+03 ns each), ')
+
+
+def test_the_dearest_choice_is_named():
+  lines = lambda gram, kept, by_gram: _lines({
+      'gram': {8: {'cpu_ms': gram}}, 'kept': {8: {'cpu_ms': kept}},
+      'chosen': {8: {'by_gram': by_gram, 'ratio': (
+          gram if by_gram else kept) / min(gram, kept)}}})
+  text = '\n'.join(findings.of_suite('norms', {
+      'wrn_late': lines(1.0, 4.0, 1.0), 'dense_wide': lines(2.0, 3.0, 0.0)}))
+  table = [[cell.strip() for cell in line.split('|')[1:-1]]
+           for line in text.splitlines() if line.startswith('|')]
+  assert table[2:] == [['wrn_late', 'gram', '8: 0.25'],
+                       ['dense_wide', 'kept', '8: 0.667']]
+  assert 'takes 1.5 times as long as the faster way: dense_wide, 8 ' in text
 
 
 def test_what_has_rows_is_not_measured_again(tmp_path, monkeypatch):

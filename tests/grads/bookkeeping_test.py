@@ -73,7 +73,8 @@ def kinds(apply, params, x):
 
   program = tracing.trace(record_loss, params, jax.tree.map(
     lambda leaf: leaf[0], batch))
-  known = bookkeeping._known_reads(program)
+  known = bookkeeping._known_reads(
+    program, contractions.gram_is_cheaper)
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
   return {path: type(known[i].operation).__name__ if i in known else 'formed'
@@ -316,11 +317,15 @@ def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
 
 def test_the_choice_of_norms():
   """Few sites and large kernels by Gram matrices, and the other way round."""
-  choose = lambda sites, *sizes: contractions.gram_is_cheaper(
-    contractions.Layer(None, None, None, sites, sizes))
+  choose = lambda sites, *sizes, windows=False: contractions.gram_is_cheaper(
+    contractions.Layer(None, None, None, sites, sizes, windows))
   assert choose(16, 1, 2304, 256) and choose(64, 1, 768, 768)
   assert not choose(784, 1, 9, 32) and not choose(196, 1, 288, 64)
-  assert not choose(4, 1, 64, 64)
+  # Kept gradients of large layers fall out of the caches, of small ones not.
+  assert choose(128, 1, 512, 2048) and not choose(32, 1, 64, 64)
+  assert choose(4, 1, 64, 64) and not choose(8, 1, 32, 32)
+  assert choose(16, 4, 1152, 128)
+  assert not choose(16, 4, 1152, 128, windows=True)
 
 
 def test_batch_normalisation_does_not_mix_records():

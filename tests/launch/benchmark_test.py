@@ -33,3 +33,15 @@ def test_unknown_methods_are_refused():
   done = _run('--methods=ours,adamw')
   assert done.returncode == 2
   assert done.stderr.startswith('error: methods of --suite=step must be among')
+
+
+def test_ways_to_norms_are_checked():
+  done = _run('--suite=norms', '--check', '--models=tiny_dense',
+              '--methods=gram,kept')
+  assert done.returncode == 0, done.stderr
+  lines = [[cell.strip() for cell in line.split('|')[1:-1]]
+           for line in done.stdout.splitlines() if line]
+  assert lines[0] == ['model', 'method', 'error of norms', 'of the sum',
+                      'right']
+  assert [(line[1], line[-1]) for line in lines[2:]] == [
+      ('gram', 'yes'), ('kept', 'yes')]

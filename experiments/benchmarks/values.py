@@ -1,0 +1,66 @@
+"""Rows of a suite by model, method and size."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dpjax.report import records
+from experiments.benchmarks import architectures
+from experiments.benchmarks import layers
+from experiments.benchmarks import methods
+
+Metrics = dict[str, float]
+
+
+class Line(NamedTuple):
+  """What a row of a table is about."""
+  method: str
+  num_devices: int
+
+  @property
+  def text(self) -> str:
+    """As it is printed."""
+    several = f', {self.num_devices} devices' if self.num_devices > 1 else ''
+    return self.method + several
+
+
+Lines = dict[Line, dict[int, Metrics]]
+"""Line -> size -> metrics, of one model."""
+
+Values = dict[str, Lines]
+"""By model."""
+
+
+def collect(rows: Iterable[records.Row], suite: str) -> Values:
+  """The values of the rows of a suite, in the order of the sweep."""
+  found: Values = {}
+  for row in rows:
+    cells = dict(pair.split('=', 1)
+                 for pair in row.id.split('/', 1)[1].split(','))
+    if cells['suite'] == suite:
+      line = Line(row.method, int(cells['num_devices']))
+      found.setdefault(row.dataset, {}).setdefault(line, {}).setdefault(
+          int(cells['size']), {})[row.metric] = row.value
+  return {model: dict(sorted(found[model].items(), key=_order))
+          for model in sorted(found, key=_model_order)}
+
+
+def _order(item) -> tuple:
+  line = item[0]
+  base, _ = methods.split(line.method)
+  names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS]
+  return names.index(base), line
+
+
+def _model_order(model: str) -> tuple:
+  names = [*architectures.MODELS, *layers.LAYERS]
+  return names.index(model) if model in names else len(names), model
+
+
+def time_name(metrics: Metrics) -> str:
+  """The metric that ratios are of."""
+  return 'wall_ms' if metrics.get('accelerator') else 'cpu_ms'
+
+
+def way(metrics: Metrics) -> str:
+  """How the norms of a layer were found."""
+  return 'gram' if metrics['by_gram'] else 'kept'
