@@ -94,6 +94,9 @@ def test_the_plan_is_announced_before_training():
     (dict(num_folds=1), 'num_folds must be an integer >= 2'),
     (dict(pool='median'), 'pool must be one of average, max, none'),
     (dict(pixels='grey'), 'pixels must be one of signed, unsigned'),
+    (dict(compute_dtype='float16'), 'compute_dtype must be one of bfloat16, f'),
+    (dict(method='layer_clipped', compute_dtype='bfloat16'),
+     'layer_clipped bounds products of float32; in bfloat16, one of sgd, dp_'),
     (dict(kernel_size=0), 'kernel_size must be an integer >= 1'),
     (dict(channels=(4, -1)), 'channels must be an integer >= 1'),
 ])
@@ -105,6 +108,7 @@ def test_bad_configurations_are_refused(change, message):
 @pytest.mark.parametrize('change', [
     dict(optimizer='adam', learning_rate=0.1, schedule='constant'),
     dict(optimizer='momentum', microbatch_size=32, max_batch_size=50),
+    dict(compute_dtype='bfloat16', weights='standardised'),
     dict(adjacency='replace_one'),
     dict(method='lip_dp_sgd', allocation='equal', accountant='rdp'),
     dict(method='lip_dp_sgd', activation='relu', depth=2),
@@ -131,10 +135,11 @@ def test_keys_of_published_rows_stay_what_they_were():
 
   assert key() == [1973122803, 3299492099]
   assert key(split_seed=None, fold=None, num_folds=5) == key()
-  assert key(channels=None, pixels='signed', downsample=1) == key()
+  assert key(channels=None, pixels='signed', compute_dtype='float32') == key()
   others = [key(fold=0), key(fold=1), key(split_seed=0), key(num_folds=4),
-            key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False)]
-  assert len({*map(tuple, others), tuple(key())}) == 8
+            key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False),
+            key(compute_dtype='bfloat16')]
+  assert len({*map(tuple, others), tuple(key())}) == 9
 
 
 def test_images_are_prepared_as_the_configuration_says():

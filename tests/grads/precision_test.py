@@ -209,6 +209,26 @@ def test_the_networks_take_all_ways_to_a_norm():
   assert isinstance(found['tokens', 'table'], contractions.Table)
 
 
+@pytest.mark.parametrize('kernel', per_example.KERNELS)
+def test_parameters_may_be_short_themselves(kernel):
+  """Then their gradients are; norms and sums are float32 as ever."""
+  apply, params, batch = NETWORKS['image']
+  short = lambda values: jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16),
+                                      values)
+  kept = jnp.arange(len(SCALES)) == 5
+
+  def run(params, x):
+    found = per_example.KERNELS[kernel](
+      lambda params, x: apply(params, x).astype(jnp.float32), _loss, params,
+      batch._replace(x=x), kept)
+    return found.squares, found.weighted(jax.tree.map(
+      lambda _: kept.astype(jnp.float32), params))
+
+  squares, sums = jax.jit(run)(short(params), short(batch.x))
+  jax.tree.map(lambda square, total: np.testing.assert_allclose(
+    np.sum(np.square(np.float64(total))), square[5], rtol=1e-5), squares, sums)
+
+
 def test_only_floats_are_rounded():
   seen = {}
 
