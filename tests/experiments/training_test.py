@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax.data import registry
+from dpjax.grads import bounder as bounders
 from dpjax.train import sharding
 from experiments import building
 from experiments import configuration
@@ -140,6 +141,20 @@ def test_keys_of_published_rows_stay_what_they_were():
             key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False),
             key(compute_dtype='bfloat16')]
   assert len({*map(tuple, others), tuple(key())}) == 9
+
+
+@pytest.mark.parametrize('method', configuration.IN_ANY_DTYPE)
+def test_networks_are_computed_in_what_the_configuration_says(method):
+  config = configuration.resolve(
+      dataclasses.replace(_CONFIG, method=method, compute_dtype='bfloat16'),
+      num_available=455)
+  model = building.make_model(config, _DATA)
+  bounder = building.make_method(config, model).bounder
+  bounder = bounders.at_radii(
+      bounder, bounder.adaptive.init if bounder.adaptive else ())
+  batch = jax.tree.map(lambda leaf: leaf[:3], _DATA.records)
+  assert 'bf16' in str(jax.make_jaxpr(bounder.sums)(
+      model.init(jax.random.key(0)), batch, jax.numpy.ones([3], bool)))
 
 
 def test_images_are_prepared_as_the_configuration_says():

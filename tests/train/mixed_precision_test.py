@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 
+from dpjax.grads import bounder as bounders
 from dpjax.lipschitz import losses
 from dpjax.models import bounding
 from dpjax.models import convnet
@@ -64,12 +65,27 @@ def test_a_run_learns_and_is_kept_in_float32(make_model, records, name):
                                        result.state.params))
 
 
+@pytest.mark.parametrize('name', METHODS)
+def test_methods_compute_in_what_they_are_told(make_model, name):
+  model = make_model(False)
+  batch = Batch(jnp.zeros([4, 3]), jnp.zeros([4], jnp.int32))
+  params, mask = model.init(jax.random.key(0)), jnp.ones([4], jnp.bool_)
+  for compute_dtype in ('float32', 'bfloat16'):
+    bounder = _method(name, model, compute_dtype).bounder
+    bounder = bounders.at_radii(
+      bounder, bounder.adaptive.init if bounder.adaptive else ())
+    program = str(jax.make_jaxpr(bounder.sums)(params, batch, mask))
+    assert ('bf16' in program) == (compute_dtype == 'bfloat16')
+
+
 def test_noise_is_that_of_float32(make_model, records):
   """Of records that count for nothing noise is left, in all its bits."""
   nothing = Batch(jnp.full_like(records.x, jnp.nan), records.y)
   model, found = make_model(False), {}
   for compute_dtype in ('float32', 'bfloat16'):
-    method = _method('dp_sgd', model, compute_dtype)
+    # A power of two: noise of few bits would not be seen on the grid else.
+    method = methods.dp_sgd(model, LOSS, clip_norm=0.5,
+                            compute_dtype=compute_dtype)
     transform_of = lambda key, method=method: steps.make_transform(
       method, SAMPLER, optax.sgd(1.), key=key, noise_multiplier=1.,
       allocation='optimal')
@@ -84,7 +100,7 @@ def test_noise_is_that_of_float32(make_model, records):
   # In steps of the grid the noise has more digits than bfloat16.
   moved = np.concatenate([np.ravel(np.float64(b) - np.float64(a)) for a, b in zip(
     *map(jax.tree.leaves, (before.params, after.params)), strict=True)])
-  moved *= SAMPLER.expected_batch_size / float(additive.grid_spacing(0.7))
+  moved *= SAMPLER.expected_batch_size / float(additive.grid_spacing(0.5))
   points = np.round(moved)
   np.testing.assert_allclose(moved, points, atol=0.02)
   assert np.any(points != points.astype(jnp.bfloat16).astype(np.float64))
