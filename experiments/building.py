@@ -139,13 +139,14 @@ def make_method(config: TrainingConfig, model: Model) -> Method:
 
 def _maker(config: TrainingConfig):
   """(model, loss) -> the method."""
+  dtype = dict(compute_dtype=config.compute_dtype)
   per_record = dict(clip_norm=config.clip_norm,
-                    microbatch_size=config.microbatch_size)
+                    microbatch_size=config.microbatch_size, **dtype)
   weight_norm = dict(weight_norm=config.weight_norm)
   counts = dict(noise_stddev=config.count_noise * config.batch_size,
                 target_quantile=config.target_quantile)
   makers = {
-      'sgd': (methods.sgd, {}),
+      'sgd': (methods.sgd, dtype),
       'dp_sgd': (methods.dp_sgd, per_record),
       'dp_sgd_vmap': (methods.dp_sgd, per_record | dict(kernel='vmap')),
       'dp_sgd_per_layer': (methods.dp_sgd_per_layer, per_record),

@@ -8,6 +8,7 @@ import jax
 
 from dpjax import errors
 from dpjax.data import registry
+from dpjax.grads import precision
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
@@ -24,6 +25,9 @@ METHODS = ('sgd', *CLIPPING_METHODS, *LIPSCHITZ_METHODS, 'lip_printed')
 WITH_VIEWS = tuple(name for name in METHODS
                    if name not in ('layer_clipped', 'lip_printed',
                                    'lip_adaptive'))
+# Methods whose bound does not hang on how the network is computed.
+IN_ANY_DTYPE = ('sgd', *(name for name in CLIPPING_METHODS
+                         if name != 'layer_clipped'))
 OPTIMIZERS = ('sgd', 'momentum', 'adam')
 SCHEDULES = ('constant', 'cosine')
 TABLE_MODELS = ('mlp',)
@@ -96,6 +100,8 @@ class TrainingConfig:
     downsample: images are averaged over blocks of so many pixels squared.
     pixels: the range that they are scaled to, one of `PIXELS`: [-1, 1] or
       [0, 1].
+    compute_dtype: of the network while it trains, one of
+      `precision.COMPUTE_DTYPES`; it is evaluated in float32.
     activation: of the hidden layers.
     temperature: of the cross entropy.
     optimizer: one of `OPTIMIZERS`.
@@ -159,6 +165,7 @@ class TrainingConfig:
   use_bias: bool = _later(True)
   downsample: int = _later(1)
   pixels: str = _later('signed')
+  compute_dtype: str = _later('float32')
 
 
 def check(config: TrainingConfig) -> TrainingConfig:
@@ -205,7 +212,8 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
         f'model on {"images" if images else "tables"}', config.model, kind)
   for name, choices in (('residual', RESIDUALS), ('weights', WEIGHTS),
                         ('average', AVERAGES), ('pool', POOLS),
-                        ('pixels', PIXELS)):
+                        ('pixels', PIXELS),
+                        ('compute_dtype', precision.COMPUTE_DTYPES)):
     errors.check_choice(name, getattr(config, name), choices)
   errors.check_open_unit('target_quantile', config.target_quantile)
   for name in ('num_groups', 'views', 'kernel_size', 'stride', 'downsample'):
@@ -220,6 +228,10 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
   if config.views > 1 and config.method not in WITH_VIEWS:
     raise ValueError(f'{config.method} bounds each view by itself, not their '
                      f'mean; with views, one of {", ".join(WITH_VIEWS)}')
+  if config.compute_dtype != 'float32' and config.method not in IN_ANY_DTYPE:
+    raise ValueError(f'{config.method} bounds products of float32; in '
+                     f'{config.compute_dtype}, one of '
+                     f'{", ".join(IN_ANY_DTYPE)}')
   if config.method == 'lip_norm' and not images:
     raise ValueError('lip_norm normalises images; on tables use lip_dp_sgd')
   if config.method == 'lip_k_norm' and images:

@@ -33,6 +33,7 @@ from typing import Any
 
 from absl import flags
 
+from dpjax.grads import precision
 from dpjax.report import tables
 from experiments import configuration
 from experiments import selection
@@ -173,6 +174,11 @@ _DOWNSAMPLE = flags.DEFINE_integer(
 _PIXELS = flags.DEFINE_enum(
     'pixels', _DEFAULTS.pixels, list(configuration.PIXELS),
     'Images: signed scales pixels to [-1, 1], unsigned to [0, 1].')
+_COMPUTE_DTYPE = flags.DEFINE_enum(
+    'compute_dtype', _DEFAULTS.compute_dtype, list(precision.COMPUTE_DTYPES),
+    f'{", ".join(configuration.IN_ANY_DTYPE)}: what the network is computed in '
+    'while it trains. Parameters, norms, sums and noise stay float32. For '
+    'accelerators; slower on CPU.')
 _ALLOW_UNSOUND = flags.DEFINE_bool(
     'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
     'printed, is not private. Its summary carries epsilon_valid = false.')
@@ -249,7 +255,8 @@ def _configs() -> list[configuration.TrainingConfig]:
       average=_AVERAGE.value, allow_unsound=_ALLOW_UNSOUND.value,
       channels=_channels(), kernel_size=_KERNEL_SIZE.value,
       stride=_STRIDE.value, pool=_POOL.value, use_bias=_USE_BIAS.value,
-      downsample=_DOWNSAMPLE.value, pixels=_PIXELS.value, **_delta())
+      downsample=_DOWNSAMPLE.value, pixels=_PIXELS.value,
+      compute_dtype=_COMPUTE_DTYPE.value, **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),

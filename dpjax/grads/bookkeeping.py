@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.grads import contractions
+from dpjax.grads import precision
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer, Table
 from dpjax.grads.records import RecordGradients
@@ -26,9 +27,6 @@ _LOGGER = logging.getLogger(__name__)
 
 # Squares of what is beside norms above lose too much to underflow.
 _LARGEST_NORM = 1e10
-
-# What reads biases and scales; their gradients are as small as they are.
-_ELEMENTWISE = ('add', 'add_any', 'div', 'mul', 'neg', 'select_n', 'sub')
 
 
 def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
@@ -146,7 +144,8 @@ def _say_what_is_formed(program: Program, params: Params,
            jax.tree_util.tree_leaves_with_path(params)]
   slow = {paths[leaf]: site.name for site in program.sites
           for leaf in site.leaves
-          if leaf not in known and site.name not in _ELEMENTWISE}
+          # Biases and scales are as small as what they are sums of.
+          if leaf not in known and site.name not in tracing.ELEMENTWISE}
   if slow:
     _say(', '.join(f'{path} ({name})' for path, name in slow.items()))
 
@@ -178,7 +177,8 @@ def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
             for tap in site.taps()] for site in program.sites]
   cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
   return losses, [
-      _Pass(read, [value for value in arrived if value is not None])
+      _Pass(*precision.settled((read, [value for value in arrived
+                                       if value is not None])))
       for read, arrived in zip(inputs, cotangents, strict=True)]
 
 
@@ -219,13 +219,15 @@ def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
                inputs: Sequence[Array],
                cotangents: Sequence[Array]) -> list[Array]:
   """Gradients of one record in the leaves that one site depends on."""
+  if program.is_wide(site):
+    leaves, inputs, cotangents = jax.tree.map(
+        precision.widened, (list(leaves), list(inputs), list(cotangents)))
 
   def outputs(own):
     every = list(leaves)
     for number, leaf in zip(site.leaves, own, strict=True):
       every[number] = leaf
-    values = dict(zip(program.boundary, program.at_sites(every), strict=True))
-    return program.outputs(site, values, inputs)
+    return program.outputs(site, every, inputs)
 
   return jax.vjp(outputs, [leaves[i] for i in site.leaves])[1](
       list(cotangents))[0]

@@ -227,7 +227,18 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
 
 def products(made: Layer, x: Array, cotangent: Array) -> Array:
   """[b, g, k, n]: the gradient of each record."""
-  product = lambda *one: _contract('gtk,gtn->gkn', *made.rows(*one))
+
+  def product(*one):
+    x, cotangent = made.rows(*one)
+    if x.dtype != cotangent.dtype:
+      return _contract('gtk,gtn->gkn', x, cotangent)
+    # Products of shorter numbers are exact in float32, and fast where they are
+    # built in. Gram matrices are not left to these units: how they round is
+    # not what `gram_squares` adds.
+    return jnp.einsum('gtk,gtn->gkn', x, cotangent,
+                      precision=jax.lax.Precision.HIGHEST,
+                      preferred_element_type=jnp.float32)
+
   if not made.has_windows:
     return jax.vmap(product)(x, cotangent)
   return _by_records(product, x, cotangent)

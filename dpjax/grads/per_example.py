@@ -11,6 +11,7 @@ from dpjax import tree
 from dpjax.grads import ball
 from dpjax.grads import bookkeeping
 from dpjax.grads import clipping
+from dpjax.grads import precision
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import BoundedSums, GradientBounder
 from dpjax.grads.quantiles import Adaptive
@@ -169,6 +170,7 @@ def _by_vmap(apply, loss: LossFn, params: Params, batch: Batch,
              kept: Array) -> RecordGradients:
   """Every gradient formed: the reference."""
   losses, grads = per_example_gradients(apply, loss, params, batch)
+  grads = jax.tree.map(precision.widened, precision.settled(grads))
   squares = jax.tree.map(jax.vmap(tree.squared_norm), grads)
   return RecordGradients(
       losses, kept & jnp.isfinite(losses), squares,

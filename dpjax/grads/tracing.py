@@ -14,6 +14,7 @@ from jax.extend import core
 from jax.extend.core import primitives as p
 import jax.numpy as jnp
 
+from dpjax.grads import precision
 from dpjax.typing import Array, PyTree
 
 Values = dict[core.Var, Any]
@@ -24,7 +25,11 @@ INLINED = (p.jit_p, p.closed_call_p, p.remat_p)
 
 # Rearrange the entries of one operand, or change their type.
 _REARRANGING = ('broadcast_in_dim', 'convert_element_type', 'copy', 'copy_p',
-                'reshape', 'rev', 'squeeze', 'transpose')
+                'optimization_barrier', 'reshape', 'rev', 'squeeze',
+                'transpose')
+
+ELEMENTWISE = ('add', 'add_any', 'div', 'mul', 'neg', 'select_n', 'sub')
+"""What reads biases and scales."""
 
 
 class Site(NamedTuple):
@@ -67,8 +72,7 @@ class Origin(NamedTuple):
 
     def rearranged(value):
       for equation in self.chain:
-        if equation.primitive.name != 'convert_element_type':
-          value, = bind(equation, [value])
+        value, = _bind_any(equation, [value])
       return value
 
     like = jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
@@ -138,23 +142,54 @@ class Program(NamedTuple):
     return [values[var] for i, var in enumerate(site.equation.invars)
             if i not in site.operands and self._varies(var)]
 
-  def outputs(self, site: Site, at_sites: Values,
+  def outputs(self, site: Site, leaves: Sequence[Array],
               inputs: Sequence[Array]) -> list[Array]:
     """The outputs of a site with a gradient, of one record.
 
     Args:
       site: of this program.
-      at_sites: values of the variables of parameters alone that it reads.
-      inputs: as `record_inputs` gave them.
+      leaves: of the parameters, in float32 if the site `is_wide`.
+      inputs: as `record_inputs` gave them, or as many in float32.
     """
+    if self.is_wide(site):
+      values = dict(zip(self.parameters, leaves, strict=True))
+      for equation in self._sources(site):
+        outs = _bind_any(equation, [values[var] for var in equation.invars])
+        values.update(zip(equation.outvars, outs, strict=True))
+    else:
+      values = dict(zip(self.boundary, self.at_sites(leaves), strict=True))
     remaining = iter(inputs)
-    read = [at_sites[var] if i in site.operands
+    read = [values[var] if i in site.operands
             else next(remaining) if self._varies(var)
             else value_of(self.known, var)
             for i, var in enumerate(site.equation.invars)]
     outs = bind(site.equation, read)
     return [out for out, tap in zip(outs, site.taps(), strict=True)
             if tap is not None]
+
+  def is_wide(self, site: Site) -> bool:
+    """Whether a site of fewer bits means the same in float32.
+
+    Biases and scales do: what adds, multiplies or rearranges names no type, so
+    their gradients can be summed over the places that read them in float32.
+    """
+    return all(
+        precision.is_short(out.aval) for out in site.equation.outvars) and all(
+            equation.primitive.name in (*ELEMENTWISE, *_REARRANGING)
+            and not any(isinstance(var, core.Literal) or var in self.known
+                        for var in equation.invars)
+            for equation in (*self._sources(site), site.equation))
+
+  def _sources(self, site: Site) -> list[core.JaxprEqn]:
+    """The equations of parameters alone that a site depends on, in order."""
+    needed = {site.equation.invars[i] for i in site.operands}
+    found = []
+    for equation in reversed(self.weights):
+      if needed & set(equation.outvars):
+        found.insert(0, equation)
+        needed |= {var for var in equation.invars
+                   if not isinstance(var, core.Literal)}
+    return found
 
   def _varies(self, var) -> bool:
     return not isinstance(var, core.Literal) and var not in self.known
@@ -256,6 +291,13 @@ def bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
   found = iter(core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))(*operands))
   return [None if isinstance(var, core.DropVar) else next(found)
           for var in equation.outvars]
+
+
+def _bind_any(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
+  """Of an equation that names no type, or else leaves the type alone."""
+  if equation.primitive.name == 'convert_element_type':
+    return list(inputs)
+  return bind(equation, inputs)
 
 
 def called(equation: core.JaxprEqn) -> tuple[core.Jaxpr, Sequence[Any]]:

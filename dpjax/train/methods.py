@@ -12,6 +12,7 @@ bounds, noise scales, plain batch gradient, noise, public mean, optimiser,
 ClipWeights.
 """
 
+from collections.abc import Callable
 import functools
 
 import jax
@@ -19,6 +20,7 @@ import jax
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
 from dpjax.grads import per_example
+from dpjax.grads import precision
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.lipschitz import adaptive
@@ -34,15 +36,23 @@ from dpjax.models.model import Model
 from dpjax.train import bassily as bassily_lib
 
 
-def sgd(model: Model, loss: LipschitzLoss) -> Method:
-  """Non-private stochastic gradient descent: Algorithm 1 of 003, DP-14."""
-  return Method('sgd', per_example.summed(model.apply, loss.values),
+def sgd(model: Model, loss: LipschitzLoss, *,
+        compute_dtype: str = 'float32') -> Method:
+  """Non-private stochastic gradient descent: Algorithm 1 of 003, DP-14.
+
+  Args:
+    model: any.
+    loss: any.
+    compute_dtype: see `dp_sgd`.
+  """
+  apply = _computed_in(model, compute_dtype)
+  return Method('sgd', per_example.summed(apply, loss.values),
                 bounders.no_constraint(), private=False)
 
 
 def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
-           microbatch_size: int | None = None,
-           kernel: str = 'bookkeeping') -> Method:
+           microbatch_size: int | None = None, kernel: str = 'bookkeeping',
+           compute_dtype: str = 'float32') -> Method:
   """DP-SGD with flat clipping: Algorithm 7, Abadi et al. 2016, DP-16.
 
   Args:
@@ -51,37 +61,44 @@ def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
     clip_norm: bound on a record's gradient.
     microbatch_size: records that are worked on at once.
     kernel: how gradients of records are found, one of `per_example.KERNELS`.
+    compute_dtype: what the network is computed in, forward and backward, one
+      of `precision.COMPUTE_DTYPES`. Parameters, norms, sums and noise are
+      float32 in any case, and the guarantee is the same.
   """
   bounder = per_example.clipped(
-      model.apply, loss.values, clip_norm=clip_norm,
+      _computed_in(model, compute_dtype), loss.values, clip_norm=clip_norm,
       microbatch_size=microbatch_size, kernel=kernel)
   return _clipping_method('dp_sgd', bounder)
 
 
 def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,
-                     microbatch_size: int | None = None) -> Method:
+                     microbatch_size: int | None = None,
+                     compute_dtype: str = 'float32') -> Method:
   """DP-SGD with every layer clipped by itself, to clip_norm in all. DP-16."""
   names = sorted(jax.eval_shape(model.init, jax.random.key(0)))
   bounder = per_example.clipped(
-      model.apply, loss.values, microbatch_size=microbatch_size,
+      _computed_in(model, compute_dtype), loss.values,
+      microbatch_size=microbatch_size,
       clip_norm=clipping.per_layer(names, clip_norm=clip_norm))
   return _clipping_method('dp_sgd_per_layer', bounder)
 
 
 def dp_sgd_automatic(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                      stabilizer: float = 0.01,
-                     microbatch_size: int | None = None) -> Method:
+                     microbatch_size: int | None = None,
+                     compute_dtype: str = 'float32') -> Method:
   """DP-SGD with gradients g / (||g|| + stabilizer): Bu et al. 2023. DP-16."""
   bounder = per_example.normalized(
-      model.apply, loss.values, clip_norm=clip_norm, stabilizer=stabilizer,
-      microbatch_size=microbatch_size)
+      _computed_in(model, compute_dtype), loss.values, clip_norm=clip_norm,
+      stabilizer=stabilizer, microbatch_size=microbatch_size)
   return _clipping_method('dp_sgd_automatic', bounder)
 
 
 def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                     noise_stddev: float, target_quantile: float = 0.5,
                     learning_rate: float = 0.2,
-                    microbatch_size: int | None = None) -> Method:
+                    microbatch_size: int | None = None,
+                    compute_dtype: str = 'float32') -> Method:
   """DP-SGD whose clip norm follows a private quantile. DP-16, LDP-06.
 
   Args:
@@ -92,9 +109,11 @@ def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
     target_quantile: share of gradients that should be left alone.
     learning_rate: of the geometric update.
     microbatch_size: records that are worked on at once.
+    compute_dtype: see `dp_sgd`.
   """
   bounder = per_example.adaptively_clipped(
-      model.apply, loss.values, microbatch_size=microbatch_size,
+      _computed_in(model, compute_dtype), loss.values,
+      microbatch_size=microbatch_size,
       adaptive=quantiles.geometric(
           clip_norm, target_quantile=target_quantile,
           learning_rate=learning_rate, noise_stddev=noise_stddev))
@@ -228,6 +247,14 @@ def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
                                         weight_norm=radius)
   constraint = bassily_lib.project_parameters(model.network, radius=radius)
   return Method('bassily', bounder, constraint, private=True)
+
+
+def _computed_in(model: Model, compute_dtype: str) -> Callable:
+  """The model's `apply` in this type; maps of its weights stay in float32."""
+  if model.effective is None:
+    return precision.computed_in(model.apply, compute_dtype)
+  network = precision.computed_in(_network(model).apply, compute_dtype)
+  return lambda params, x: network(model.effective(params)[0], x)
 
 
 def _clipping_method(name: str, bounder: GradientBounder) -> Method:

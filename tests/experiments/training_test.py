@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax.data import registry
+from dpjax.grads import bounder as bounders
 from dpjax.train import sharding
 from experiments import building
 from experiments import configuration
@@ -94,6 +95,9 @@ def test_the_plan_is_announced_before_training():
     (dict(num_folds=1), 'num_folds must be an integer >= 2'),
     (dict(pool='median'), 'pool must be one of average, max, none'),
     (dict(pixels='grey'), 'pixels must be one of signed, unsigned'),
+    (dict(compute_dtype='float16'), 'compute_dtype must be one of bfloat16, f'),
+    (dict(method='layer_clipped', compute_dtype='bfloat16'),
+     'layer_clipped bounds products of float32; in bfloat16, one of sgd, dp_'),
     (dict(kernel_size=0), 'kernel_size must be an integer >= 1'),
     (dict(channels=(4, -1)), 'channels must be an integer >= 1'),
 ])
@@ -105,6 +109,7 @@ def test_bad_configurations_are_refused(change, message):
 @pytest.mark.parametrize('change', [
     dict(optimizer='adam', learning_rate=0.1, schedule='constant'),
     dict(optimizer='momentum', microbatch_size=32, max_batch_size=50),
+    dict(compute_dtype='bfloat16', weights='standardised'),
     dict(adjacency='replace_one'),
     dict(method='lip_dp_sgd', allocation='equal', accountant='rdp'),
     dict(method='lip_dp_sgd', activation='relu', depth=2),
@@ -131,10 +136,25 @@ def test_keys_of_published_rows_stay_what_they_were():
 
   assert key() == [1973122803, 3299492099]
   assert key(split_seed=None, fold=None, num_folds=5) == key()
-  assert key(channels=None, pixels='signed', downsample=1) == key()
+  assert key(channels=None, pixels='signed', compute_dtype='float32') == key()
   others = [key(fold=0), key(fold=1), key(split_seed=0), key(num_folds=4),
-            key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False)]
-  assert len({*map(tuple, others), tuple(key())}) == 8
+            key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False),
+            key(compute_dtype='bfloat16')]
+  assert len({*map(tuple, others), tuple(key())}) == 9
+
+
+@pytest.mark.parametrize('method', configuration.IN_ANY_DTYPE)
+def test_networks_are_computed_in_what_the_configuration_says(method):
+  config = configuration.resolve(
+      dataclasses.replace(_CONFIG, method=method, compute_dtype='bfloat16'),
+      num_available=455)
+  model = building.make_model(config, _DATA)
+  bounder = building.make_method(config, model).bounder
+  bounder = bounders.at_radii(
+      bounder, bounder.adaptive.init if bounder.adaptive else ())
+  batch = jax.tree.map(lambda leaf: leaf[:3], _DATA.records)
+  assert 'bf16' in str(jax.make_jaxpr(bounder.sums)(
+      model.init(jax.random.key(0)), batch, jax.numpy.ones([3], bool)))
 
 
 def test_images_are_prepared_as_the_configuration_says():

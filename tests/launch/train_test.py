@@ -123,6 +123,8 @@ def test_the_printed_method_is_quarantined(tmp_path):
   (('--method=bassily', '--depth=2'), 'bassily trains a linear model'),
   (('--method=lip_k_norm', *_IMAGES), 'for perceptrons on tables'),
   (('--method=lip_dp_sgd', '--model=convnet'), 'model on tables must be one'),
+  (('--method=lip_dp_sgd', '--compute_dtype=bfloat16'),
+   'lip_dp_sgd bounds products of float32; in bfloat16, one of sgd, dp_sgd,'),
   (('--method=lip_dp_sgd', '--alpha=0'), 'alpha must be a positive number'),
   (('--method=lip_adaptive', '--target_quantile=1'), 'target_quantile must'),
   (('--method=lip_adaptive', '--count_noise=1e-4'), 'noise_stddev of')])
