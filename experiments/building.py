@@ -143,6 +143,7 @@ def _maker(config: TrainingConfig):
   per_record = dict(clip_norm=config.clip_norm,
                     microbatch_size=config.microbatch_size, **dtype)
   weight_norm = dict(weight_norm=config.weight_norm)
+  rarely = dict(recertify_every=config.recertify_every)
   counts = dict(noise_stddev=config.count_noise * config.batch_size,
                 target_quantile=config.target_quantile)
   makers = {
@@ -154,12 +155,12 @@ def _maker(config: TrainingConfig):
       'dp_sgd_adaptive': (methods.dp_sgd_adaptive, per_record | counts),
       'layer_clipped': (methods.layer_clipped,
                         dict(clip_norm=config.clip_norm)),
-      'lip_dp_sgd': (methods.lip_dp_sgd, weight_norm),
+      'lip_dp_sgd': (methods.lip_dp_sgd, weight_norm | rarely),
       'fix_lip_dp_sgd': (methods.fix_lip_dp_sgd, weight_norm),
       'lip_normalised': (methods.lip_normalised,
                          weight_norm | dict(floor=config.floor)),
-      'lip_propagated': (methods.lip_dp_sgd, weight_norm),
-      'lip_norm': (methods.lip_dp_sgd, weight_norm),
+      'lip_propagated': (methods.lip_dp_sgd, weight_norm | rarely),
+      'lip_norm': (methods.lip_dp_sgd, weight_norm | rarely),
       'lip_adaptive': (methods.lip_adaptive, weight_norm | counts),
       'lip_k_norm': (methods.lip_k_norm,
                      weight_norm | dict(

@@ -28,6 +28,7 @@ WITH_VIEWS = tuple(name for name in METHODS
 # Methods whose bound does not hang on how the network is computed.
 IN_ANY_DTYPE = ('sgd', *(name for name in CLIPPING_METHODS
                          if name != 'layer_clipped'))
+RECERTIFYING = ('lip_dp_sgd', 'lip_propagated', 'lip_norm')
 OPTIMIZERS = ('sgd', 'momentum', 'adam')
 SCHEDULES = ('constant', 'cosine')
 TABLE_MODELS = ('mlp',)
@@ -102,6 +103,8 @@ class TrainingConfig:
       [0, 1].
     compute_dtype: of the network while it trains, one of
       `precision.COMPUTE_DTYPES`; it is evaluated in float32.
+    recertify_every: steps between norms that no sensitivity reads, of the
+      methods in `RECERTIFYING`.
     activation: of the hidden layers.
     temperature: of the cross entropy.
     optimizer: one of `OPTIMIZERS`.
@@ -166,6 +169,7 @@ class TrainingConfig:
   downsample: int = _later(1)
   pixels: str = _later('signed')
   compute_dtype: str = _later('float32')
+  recertify_every: int = _later(1)
 
 
 def check(config: TrainingConfig) -> TrainingConfig:
@@ -232,6 +236,11 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
     raise ValueError(f'{config.method} bounds products of float32; in '
                      f'{config.compute_dtype}, one of '
                      f'{", ".join(IN_ANY_DTYPE)}')
+  errors.check_at_least('recertify_every', config.recertify_every, 1)
+  if config.recertify_every > 1 and (config.method not in RECERTIFYING
+                                     or config.weights != 'free'):
+    raise ValueError('recertify_every is for free weights and one of '
+                     f'{", ".join(RECERTIFYING)}')
   if config.method == 'lip_norm' and not images:
     raise ValueError('lip_norm normalises images; on tables use lip_dp_sgd')
   if config.method == 'lip_k_norm' and images:

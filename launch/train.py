@@ -179,6 +179,11 @@ _COMPUTE_DTYPE = flags.DEFINE_enum(
     f'{", ".join(configuration.IN_ANY_DTYPE)}: what the network is computed in '
     'while it trains. Parameters, norms, sums and noise stay float32. For '
     'accelerators; slower on CPU.')
+_RECERTIFY_EVERY = flags.DEFINE_integer(
+    'recertify_every', _DEFAULTS.recertify_every,
+    f'{", ".join(configuration.RECERTIFYING)}: steps between ClipWeights of '
+    'layers whose norm no noise scale depends on, such as the first of a '
+    'perceptron with balls. Saves time where that layer is wide.')
 _ALLOW_UNSOUND = flags.DEFINE_bool(
     'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
     'printed, is not private. Its summary carries epsilon_valid = false.')
@@ -256,7 +261,8 @@ def _configs() -> list[configuration.TrainingConfig]:
       channels=_channels(), kernel_size=_KERNEL_SIZE.value,
       stride=_STRIDE.value, pool=_POOL.value, use_bias=_USE_BIAS.value,
       downsample=_DOWNSAMPLE.value, pixels=_PIXELS.value,
-      compute_dtype=_COMPUTE_DTYPE.value, **_delta())
+      compute_dtype=_COMPUTE_DTYPE.value,
+      recertify_every=_RECERTIFY_EVERY.value, **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),

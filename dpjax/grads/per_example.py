@@ -11,6 +11,7 @@ from dpjax import tree
 from dpjax.grads import ball
 from dpjax.grads import bookkeeping
 from dpjax.grads import clipping
+from dpjax.grads import convolutions
 from dpjax.grads import precision
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import BoundedSums, GradientBounder
@@ -152,8 +153,9 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
     with jax.default_matmul_precision('highest'):
       if microbatch_size is None:
         return micro_sums(bounds, params, batch, mask)
-      return _scan_microbatches(functools.partial(micro_sums, bounds), params,
-                                batch, mask, microbatch_size)
+      return _scan_microbatches(
+          convolutions.fast_in_loops(functools.partial(micro_sums, bounds)),
+          params, batch, mask, microbatch_size)
 
   return sums
 

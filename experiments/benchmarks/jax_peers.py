@@ -11,8 +11,6 @@ from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
 from experiments.benchmarks.program import Program, Spec
 
-_LEAST = 32
-
 
 def make(spec: Spec) -> Program:
   """The step of jax_privacy: its clipped gradients and its noise."""
@@ -23,7 +21,7 @@ def make(spec: Spec) -> Program:
   clipped = jax_privacy.clipped_grad(
       lambda params, x, y: jax_steps.cross_entropy(apply(params, x), y).mean(),
       l2_clip_norm=spec.clip_norm, batch_argnums=(1, 2),
-      microbatch_size=(_microbatch(spec.size)
+      microbatch_size=(jax_steps.microbatch(spec.size)
                        if name == 'jax_privacy_microbatch' else None))
 
   def noisy(key: PRNGKey, total: PyTree) -> PyTree:
@@ -37,9 +35,3 @@ def make(spec: Spec) -> Program:
   # It computes in the defaults of JAX, whatever a test has set.
   with jax.numpy_rank_promotion('allow'):
     return jax_steps.program(rule, spec)
-
-
-def _microbatch(size: int) -> int:
-  """The largest divisor of a batch that is at most 1/16 of it, or 32."""
-  most = min(size, max(_LEAST, size // 16))
-  return max(number for number in range(1, most + 1) if size % number == 0)

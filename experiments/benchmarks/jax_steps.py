@@ -31,6 +31,7 @@ _COMPILED = '/jax/core/compile/backend_compile_duration'
 _WEIGHT_NORM = 1.0
 _LOGIT_CLIP = 0.35
 _RARELY = 32
+_LEAST_MICROBATCH = 32
 cross_entropy = optax.softmax_cross_entropy_with_integer_labels
 
 
@@ -68,13 +69,14 @@ def rule(spec: Spec) -> Rule:
   apply = functools.partial(jax_nets.apply, architecture)
   if name in ('lip', 'lip_rarely'):
     return _lip(spec, architecture, _RARELY if name == 'lip_rarely' else 1)
-  if name in ('ours', 'ours_per_layer'):
+  if name in ('ours', 'ours_per_layer', 'ours_microbatch'):
     bound = spec.clip_norm
     if name == 'ours_per_layer':
       bound = clipping.per_layer([layer.name for layer in (
           architectures.with_parameters(architecture))], clip_norm=bound)
-    return _house(spec, per_example.clipped(apply, cross_entropy,
-                                            clip_norm=bound))
+    size = microbatch(spec.size) if name == 'ours_microbatch' else None
+    return _house(spec, per_example.clipped(
+        apply, cross_entropy, clip_norm=bound, microbatch_size=size))
   if name in ('vmap', 'vmap_scaled_sum'):
     return plain(spec, _vmapped(apply, spec.clip_norm, name == 'vmap'),
                  _with_noise(additive.unit_noise, spec))
@@ -82,6 +84,12 @@ def rule(spec: Spec) -> Rule:
     return plain(spec, _total(apply), None)
   draw = {'limit': additive.unit_noise, 'limit_normal': _library_noise}[name]
   return plain(spec, _total(apply), _with_noise(draw, spec))
+
+
+def microbatch(size: int) -> int:
+  """The largest divisor of a batch that is at most 1/16 of it, or 32."""
+  most = min(size, max(_LEAST_MICROBATCH, size // 16))
+  return max(number for number in range(1, most + 1) if size % number == 0)
 
 
 def plain(spec: Spec, sums: Callable,

@@ -37,6 +37,8 @@ STEPS = {
                          'reads every 32 steps'),
     'ours': Method('jax_steps', 'dpjax, one clip norm'),
     'ours_per_layer': Method('jax_steps', 'dpjax, a clip norm for each layer'),
+    'ours_microbatch': Method('jax_steps', 'the same as ours, 1/16 of the '
+                              'batch or 32 records at a time'),
     'ours_norms': Method('jax_steps', 'dpjax, norms of gradients, no step'),
     'vmap': Method('jax_steps', 'jax.vmap(jax.grad), contracted'),
     'vmap_scaled_sum': Method('jax_steps',

@@ -79,6 +79,7 @@ _SIZES = {
     **{name: (8,) if name.startswith('tiny') else (16, 64)
        for name in layers.LAYERS},
 }
+_MEMORY_SIZES = {'conv3': (2048,)}
 _LARGE = ('mlp', 'cnn', 'conv3', 'convnet', 'wrn_16_4', 'dense_stack')
 _MODELS = {
     'step': _LARGE, 'memory': _LARGE, 'compile': _LARGE,
@@ -92,8 +93,9 @@ _WITHOUT_YNN = ('nonprivate', 'limit', 'ours', 'vmap', 'vmap_scaled_sum',
                 'jax_privacy', 'jax_privacy_microbatch')
 _METHODS = {
     'step': (*methods.STEPS, *(f'{name}@noynn' for name in _WITHOUT_YNN)),
-    'memory': ('nonprivate', 'limit', 'lip', 'ours', 'ours_per_layer', 'vmap',
-               'jax_privacy', 'jax_privacy_microbatch', 'jax_privacy@noynn',
+    'memory': ('nonprivate', 'limit', 'lip', 'ours', 'ours_per_layer',
+               'ours_microbatch', 'vmap', 'jax_privacy',
+               'jax_privacy_microbatch', 'jax_privacy@noynn',
                'jax_privacy_microbatch@noynn', 'torch', 'opacus_hooks',
                'opacus_ghost'),
     'scaling': ('limit', 'lip', 'ours', 'vmap'),
@@ -155,9 +157,11 @@ def settings(suite: str, *, models: Sequence[str] = (),
 
 
 def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
-  """One size does where only programs differ, and for scaling."""
-  return _SIZES[model][-1:] if suite in ('compile', 'scaling') else _SIZES[
-      model]
+  """Of compiling, memory and scaling the largest does."""
+  if suite == 'memory' and model in _MEMORY_SIZES:
+    return _MEMORY_SIZES[model]
+  return _SIZES[model][-1:] if suite in ('compile', 'memory',
+                                         'scaling') else _SIZES[model]
 
 
 def _check_models(suite: str, models: Iterable[str]) -> None:

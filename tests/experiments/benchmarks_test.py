@@ -35,7 +35,8 @@ from experiments.benchmarks import worker
 
 _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
 _OURS = ('nonprivate', 'limit', 'limit_normal', 'ours', 'ours_per_layer',
-         'ours_norms', 'vmap', 'vmap_scaled_sum')
+         'ours_microbatch', 'ours_norms', 'lip_rarely', 'vmap',
+         'vmap_scaled_sum')
 
 
 class _Here:

@@ -98,6 +98,9 @@ def test_the_plan_is_announced_before_training():
     (dict(compute_dtype='float16'), 'compute_dtype must be one of bfloat16, f'),
     (dict(method='layer_clipped', compute_dtype='bfloat16'),
      'layer_clipped bounds products of float32; in bfloat16, one of sgd, dp_'),
+    (dict(recertify_every=0), 'recertify_every must be an integer >= 1'),
+    (dict(method='dp_sgd', recertify_every=2),
+     'for free weights and one of lip_dp_sgd, lip_propagated, lip_norm'),
     (dict(kernel_size=0), 'kernel_size must be an integer >= 1'),
     (dict(channels=(4, -1)), 'channels must be an integer >= 1'),
 ])
@@ -112,7 +115,7 @@ def test_bad_configurations_are_refused(change, message):
     dict(compute_dtype='bfloat16', weights='standardised'),
     dict(adjacency='replace_one'),
     dict(method='lip_dp_sgd', allocation='equal', accountant='rdp'),
-    dict(method='lip_dp_sgd', activation='relu', depth=2),
+    dict(method='lip_dp_sgd', activation='relu', depth=2, recertify_every=7),
     dict(method='fix_lip_dp_sgd', depth=0),
 ])
 def test_every_option_runs_within_its_budget(change):
@@ -139,8 +142,8 @@ def test_keys_of_published_rows_stay_what_they_were():
   assert key(channels=None, pixels='signed', compute_dtype='float32') == key()
   others = [key(fold=0), key(fold=1), key(split_seed=0), key(num_folds=4),
             key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False),
-            key(compute_dtype='bfloat16')]
-  assert len({*map(tuple, others), tuple(key())}) == 9
+            key(compute_dtype='bfloat16'), key(recertify_every=2)]
+  assert len({*map(tuple, others), tuple(key())}) == 10
 
 
 @pytest.mark.parametrize('method', configuration.IN_ANY_DTYPE)
