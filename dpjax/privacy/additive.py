@@ -134,7 +134,8 @@ def add_gaussian_noise(key: PRNGKey, values: PyTree,
 
 def _perturb(stddev: Array | float, value: Array, draw: Array) -> Array:
   spacing = grid_spacing(stddev)
-  noisy = jnp.round((value + stddev * draw) / spacing) * spacing
+  # A product with a power of two is as exact as a division, and faster.
+  noisy = jnp.round((value + stddev * draw) * (1 / spacing)) * spacing
   # Only an exact zero is no noise: a scale that is NaN must not switch it off.
   return jnp.where(stddev == 0, value, noisy)
 

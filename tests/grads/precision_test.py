@@ -193,15 +193,14 @@ def test_biases_and_scales_are_summed_over_their_sites_in_float32():
 
 def test_the_networks_take_all_ways_to_a_norm():
   """Kept products of windows and of sites, Gram matrices and a table."""
-  found = {}
+  found, gram = {}, contractions.gram_is_cheaper
   for name, (apply, params, batch) in NETWORKS.items():
     def record_loss(params, record, apply=apply):
       return _loss(apply(params, record[0][None]), record[1][None])[0]
     program = bookkeeping.tracing.trace(record_loss, params, jax.tree.map(
       lambda leaf: leaf[0], tuple(batch)))
-    for leaf, read in bookkeeping._known_reads(program).items():
+    for leaf, read in bookkeeping._known_reads(program, gram).items():
       found[name, sorted(params)[leaf]] = read.operation
-  gram = lambda layer: contractions.gram_is_cheaper(layer)
   assert gram(found['perceptron', 'dense'])
   assert bookkeeping._is_outer(found['perceptron', 'out'])
   assert not gram(found['image', 'dense']) and found[

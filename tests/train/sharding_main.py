@@ -19,6 +19,7 @@ from dpjax import tree  # noqa: E402
 from dpjax.audit import whitebox  # noqa: E402
 from dpjax.lipschitz import losses  # noqa: E402
 from dpjax.models import mlp  # noqa: E402
+from dpjax.models import model as models  # noqa: E402
 from dpjax.privacy import additive  # noqa: E402
 from dpjax.privacy.adjacency import Adjacency  # noqa: E402
 from dpjax.sampling import PoissonSampler  # noqa: E402
@@ -44,6 +45,19 @@ FREE = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4)
 BOUNDED = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
                   input_radius=1.5, hidden_radius=1.)
 DP_SGD = methods.dp_sgd(FREE, LOSS, clip_norm=CLIP_NORM)
+
+
+def _convolved(params, x):
+  hidden = jnp.tanh(jax.lax.conv_general_dilated(
+      x[:, :, None], params['kernel'], (1,), 'VALID',
+      dimension_numbers=('NWC', 'WIO', 'NWC')))
+  return jnp.tanh(hidden.reshape((-1, 4))) @ params['dense']
+
+
+CONVOLVED = models.Model(lambda key: {
+    'kernel': jax.random.normal(key, (2, 1, 2)),
+    'dense': jax.random.normal(jax.random.fold_in(key, 1), (4, 2))},
+                         _convolved, None)
 # name -> (model, method, sampler)
 CASES = {
     'sgd': (FREE, methods.sgd(FREE, LOSS), IN_PARTS),
@@ -55,6 +69,8 @@ CASES = {
         microbatch_size=1), IN_PARTS),
     'dp_sgd_vmap': (FREE, methods.dp_sgd(
         FREE, LOSS, clip_norm=CLIP_NORM, kernel='vmap'), IN_ONE),
+    'convolved': (CONVOLVED, methods.dp_sgd(
+        CONVOLVED, LOSS, clip_norm=CLIP_NORM, microbatch_size=2), IN_PARTS),
     'lip_dp_sgd': (BOUNDED, methods.lip_dp_sgd(BOUNDED, LOSS, weight_norm=.9),
                    IN_PARTS),
     'layer_clipped': (FREE, methods.layer_clipped(
