@@ -51,12 +51,13 @@ def _convolved(params, x):
   hidden = jnp.tanh(jax.lax.conv_general_dilated(
       x[:, :, None], params['kernel'], (1,), 'VALID',
       dimension_numbers=('NWC', 'WIO', 'NWC')))
-  return jnp.tanh(hidden.reshape((-1, 4))) @ params['dense']
+  return hidden.reshape((-1, 8)) @ params['dense'] + params['bias'][None]
 
 
 CONVOLVED = models.Model(lambda key: {
-    'kernel': jax.random.normal(key, (2, 1, 2)),
-    'dense': jax.random.normal(jax.random.fold_in(key, 1), (4, 2))},
+    'kernel': jax.random.normal(key, (2, 1, 4)),
+    'dense': jax.random.normal(jax.random.fold_in(key, 1), (8, 2)),
+    'bias': jnp.zeros([2])},
                          _convolved, None)
 # name -> (model, method, sampler)
 CASES = {

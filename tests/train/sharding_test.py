@@ -61,7 +61,7 @@ def test_eight_devices_train_what_one_trains(ran, case):
   one, eight = _pair(ran, f'{case}/sizes')
   np.testing.assert_array_equal(one, eight)
   # Batches of one part, or of several.
-  several = case in ('sgd', 'dp_sgd_adaptive', 'lip_dp_sgd')
+  several = case in ('sgd', 'dp_sgd_adaptive', 'convolved', 'lip_dp_sgd')
   assert 16 < one.max() <= (100 if several else 53)
   one, eight = _pair(ran, f'{case}/params')
   assert one.shape == (6, 26) and not np.allclose(one[0], one[1], rtol=.1)
