@@ -44,6 +44,11 @@ def fast_in_loops(function: Callable) -> Callable:
   return rearranged
 
 
+def has_convolutions(function: Callable, *args) -> bool:
+  """Whether a function of these arguments, or of their shapes, has any."""
+  return _has_convolution(jax.make_jaxpr(function)(*args))
+
+
 def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any],
               args: Sequence[Any]) -> list[Any]:
   values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args),

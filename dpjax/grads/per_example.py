@@ -11,7 +11,7 @@ from dpjax import tree
 from dpjax.grads import ball
 from dpjax.grads import bookkeeping
 from dpjax.grads import clipping
-from dpjax.grads import convolutions
+from dpjax.grads import microbatches
 from dpjax.grads import precision
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import BoundedSums, GradientBounder
@@ -57,7 +57,8 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
     clip_norm: l2 bounds C_k, a tree prefix of the parameters: a number clips
       the whole gradient, {layer: number} each layer on its own.
     microbatch_size: compute this many records at a time, by a scan, to save
-      memory; the result is the same up to rounding.
+      memory; the result is the same up to rounding. None: all, or what is
+      fastest, see `microbatches.added_up`.
     kernel: one of `KERNELS`: 'bookkeeping', or 'vmap', the reference.
   """
   jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
@@ -151,11 +152,9 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
   def sums(params, batch: Batch, mask: Array, bounds: PyTree) -> BoundedSums:
     # Accelerators round the inputs of products to less than float32.
     with jax.default_matmul_precision('highest'):
-      if microbatch_size is None:
-        return micro_sums(bounds, params, batch, mask)
-      return _scan_microbatches(
-          convolutions.fast_in_loops(functools.partial(micro_sums, bounds)),
-          params, batch, mask, microbatch_size)
+      return microbatches.added_up(
+          functools.partial(micro_sums, bounds), apply, params, batch, mask,
+          microbatch_size)
 
   return sums
 
@@ -221,26 +220,6 @@ def _weighted_sum(weights: Array, leaf: Array) -> Array:
   return jnp.tensordot(weights, jnp.where(counts, leaf, 0.0), 1)
 
 
-def _scan_microbatches(micro_sums, params: Params, batch: Batch, mask: Array,
-                       size: int) -> BoundedSums:
-  """Adds up `micro_sums` over slices of `size` records, padded with masks."""
-  errors.check_at_least('microbatch_size', size, 1)
-  rows = mask.shape[0]
-  padding = -rows % size
-
-  def split(leaf):
-    padded = jnp.pad(leaf, [(0, padding)] + [(0, 0)] * (leaf.ndim - 1))
-    return padded.reshape((-1, size) + leaf.shape[1:])
-
-  def add(total, part):
-    return tree.add(total, micro_sums(params, *part)), None
-
-  parts = jax.tree.map(split, (batch, mask))
-  first = micro_sums(params, *jax.tree.map(lambda leaf: leaf[0], parts))
-  rest = jax.tree.map(lambda leaf: leaf[1:], parts)
-  return jax.lax.scan(add, first, rest)[0]
-
-
 def summed(apply: Callable[[Params, Array], Array],
            loss: LossFn) -> GradientBounder:
   """The plain sum of gradients, by one ordinary backward pass: no bound.
@@ -260,8 +239,10 @@ def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
   Non-finite features are replaced before the forward pass, so that neither
   the sum nor its gradient ever meets them.
   """
-  return observed_sums(lambda params, x: (apply(params, x), ()), loss, params,
-                       batch, mask)[0]
+  return microbatches.added_up(
+      lambda params, batch, mask: observed_sums(
+          lambda params, x: (apply(params, x), ()), loss, params, batch,
+          mask)[0], apply, params, batch, mask)
 
 
 def clean_features(x: Array | ball.BallRecords,

@@ -1,0 +1,107 @@
+"""Sums in microbatches: the same sums, and parts where these are faster."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import microbatches
+from dpjax.grads import per_example
+from dpjax.typing import Batch
+
+_SIZE = 70
+
+
+def _loss(logits, labels):
+  return jnp.square(logits[:, 0] - labels.astype(jnp.float32))
+
+
+def _convolved(params, x):
+  hidden = jnp.tanh(jax.lax.conv_general_dilated(
+      x, params['kernel'], (1,), 'SAME', dimension_numbers=('NWC', 'WIO',
+                                                            'NWC')))
+  return jnp.mean(hidden, 1)
+
+
+def _dense(params, x):
+  return jnp.tanh(jnp.mean(x, 1)) @ params['kernel'][0]
+
+
+def _inputs():
+  keys = jax.random.split(jax.random.key(0), 3)
+  x = jax.random.normal(keys[0], (_SIZE, 6, 2))
+  return ({'kernel': jax.random.normal(keys[1], (3, 2, 4))},
+          Batch(x.at[3].set(jnp.nan), jnp.arange(_SIZE, dtype=jnp.int32) % 3),
+          jax.random.bernoulli(keys[2], 0.8, (_SIZE,)).at[3].set(True))
+
+
+def _clipped(apply, microbatch_size=None):
+  return per_example.clipped(apply, _loss, clip_norm=0.3,
+                             microbatch_size=microbatch_size).sums
+
+
+def _plain(apply):
+  return per_example.summed(apply, _loss).sums
+
+
+def _num_parts(sums, *args):
+  """Lengths of the loop over parts, whose carry are the sums; 1 for none."""
+  found = [equation.params['length']
+           for equation in jax.make_jaxpr(sums)(*args).jaxpr.eqns
+           if equation.primitive.name == 'scan'
+           and equation.params['num_carry'] == 3]
+  return found[0] if found else 1
+
+
+@pytest.mark.parametrize('make', [_clipped, _plain])
+def test_convolutions_come_in_parts_on_cpu_and_nothing_else(make):
+  if jax.default_backend() != 'cpu':
+    pytest.skip('parts are faster on CPU')
+  args = _inputs()
+  few = jax.tree.map(lambda leaf: leaf[:32], args[1:])
+  assert _num_parts(make(_convolved), *args) == 3
+  assert _num_parts(make(_convolved), args[0], *few) == 1
+  assert _num_parts(make(_dense), *args) == 1
+
+
+def test_whoever_asks_gets_what_he_asks_for():
+  args = _inputs()
+  assert _num_parts(_clipped(_convolved, _SIZE), *args) == 1
+  assert _num_parts(_clipped(_dense, 9), *args) == 8
+
+
+def _equal(found, wanted):
+  assert found.num_nonfinite == wanted.num_nonfinite == 1
+  for got, want in zip(jax.tree.leaves(found), jax.tree.leaves(wanted),
+                       strict=True):
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('size', [1, 7, 32, 69, 70, 1000])
+def test_parts_add_up_to_the_sums_of_all(size):
+  """Also where they do not divide: what fills the last one is masked."""
+  args = _inputs()
+  whole = _clipped(_convolved, _SIZE)(*args)
+  _equal(jax.jit(_clipped(_convolved, size))(*args), whole)
+  # And not by chance: every part counts.
+  less = _clipped(_convolved, size)(*args[:2], args[2].at[-1].set(False))
+  changed = args[2][-1]
+  assert bool(jnp.any(less.total['kernel'] != whole.total['kernel'])) >= changed
+
+
+def test_plain_sums_come_in_parts_too():
+  args = _inputs()
+  found = jax.jit(_plain(_convolved))(*args)
+  kept = np.array(args[2])
+  kept[3] = False
+  gradient = jax.grad(lambda params: jnp.sum(_loss(
+      _convolved(params, args[1].x[kept]), args[1].y[kept])))(args[0])
+  np.testing.assert_allclose(found.total['kernel'], gradient['kernel'],
+                             rtol=2e-5, atol=1e-5)
+  assert found.num_nonfinite == 1
+
+
+def test_no_size_below_one():
+  params, batch, mask = _inputs()
+  with pytest.raises(ValueError, match='microbatch_size must be an integer'):
+    microbatches.added_up(_plain(_dense), _dense, params, batch, mask, 0)
