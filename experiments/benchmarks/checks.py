@@ -133,7 +133,7 @@ def _reference(spec: Spec, params: Params) -> Params:
     bound = spec.clip_norm / math.sqrt(len(params))
     found = [{layer: _clip(part, bound) for layer, part in each.items()}
              for each in found]
-  elif name not in ('limit', 'limit_normal', *methods.BASELINES):
+  elif not name.startswith('limit') and name not in methods.BASELINES:
     found = [_clip(each, spec.clip_norm) for each in found]
   return functools.reduce(tree.add, found)
 

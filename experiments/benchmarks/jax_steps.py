@@ -80,6 +80,10 @@ def rule(spec: Spec) -> Rule:
   if name in ('vmap', 'vmap_scaled_sum'):
     return plain(spec, _vmapped(apply, spec.clip_norm, name == 'vmap'),
                  _with_noise(additive.unit_noise, spec))
+  if name == 'limit_microbatch':
+    summed = per_example.summed(apply, cross_entropy).sums
+    return plain(spec, lambda *batch: summed(*batch).total,
+                 _with_noise(additive.unit_noise, spec))
   if name in ('nonprivate', 'ours_norms'):
     return plain(spec, _total(apply), None)
   draw = {'limit': additive.unit_noise, 'limit_normal': _library_noise}[name]

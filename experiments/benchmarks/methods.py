@@ -32,6 +32,8 @@ STEPS = {
     'nonprivate': Method('jax_steps', 'JAX, no privacy'),
     'limit': Method('jax_steps', 'the same and one draw of our noise: L'),
     'limit_normal': Method('jax_steps', 'the same, jax.random.normal: L'),
+    'limit_microbatch': Method('jax_steps', 'the same as limit, the plain sums '
+                               'of dpjax, which may come in parts: L'),
     'lip': Method('jax_steps', 'Lip-DP-SGD: no clipping, noise, projection'),
     'lip_rarely': Method('jax_steps', 'the same, norms that no sensitivity '
                          'reads every 32 steps'),
@@ -54,7 +56,7 @@ STEPS = {
     'opacus_ghost': Method('torch_steps', 'Opacus, ghost clipping',
                            ('torch', 'opacus')),
 }
-LIMITS = ('limit', 'limit_normal', 'limit@noynn')
+LIMITS = ('limit', 'limit_normal', 'limit_microbatch', 'limit@noynn')
 """L is the fastest of these."""
 
 PER_LAYER = ('ours_per_layer',)

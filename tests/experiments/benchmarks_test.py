@@ -34,9 +34,9 @@ from experiments.benchmarks import values
 from experiments.benchmarks import worker
 
 _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
-_OURS = ('nonprivate', 'limit', 'limit_normal', 'ours', 'ours_per_layer',
-         'ours_microbatch', 'ours_norms', 'lip_rarely', 'vmap',
-         'vmap_scaled_sum')
+_OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
+         'ours_per_layer', 'ours_microbatch', 'ours_norms', 'lip_rarely',
+         'vmap', 'vmap_scaled_sum')
 
 
 class _Here:
@@ -82,8 +82,11 @@ def _metrics(rows, method, **cells):
 
 
 @pytest.mark.parametrize('model, method', [
-    *(('tiny_resnet', method) for method in _OURS), ('tiny_cnn', 'lip'),
-    ('tiny_stack', 'ours')])
+    *(pytest.param('tiny_resnet', method, marks=[] if method in (
+        'limit', 'ours_per_layer', 'ours_norms', 'lip_rarely')
+                   else pytest.mark.slow) for method in _OURS),
+    ('tiny_cnn', 'lip'), ('tiny_stack', 'ours'),
+    *(('tiny_mlp', method) for method in _OURS)])
 def test_steps_are_right(model, method):
   spec = checks.make_spec(model, method, size=5)
   found = checks.judge(spec, worker.make(spec).audit())
@@ -279,7 +282,7 @@ def test_ratios_are_over_the_fastest_limit_of_the_same_round(
     tmp_path, monkeypatch):
   rows, _ = _scripted({
       'ours': [6, 4, 20], 'limit': [9, 9, 9], 'limit@noynn': [3, 2, 5],
-      'limit_normal': [1, 8, 8]}, tmp_path, monkeypatch, rounds=3)
+      'limit_normal': [1, 8, 8], 'limit_microbatch': [9, 9, 9]}, tmp_path, monkeypatch, rounds=3)
   found = _metrics(rows, 'ours')
   assert {row.method for row in rows} == {'ours'}  # L has no rows unasked
   assert found['ratio'] == pytest.approx(2)
@@ -293,7 +296,8 @@ def test_on_accelerators_ratios_are_of_wall_time(tmp_path, monkeypatch):
   monkeypatch.setattr(
       _Scripted, 'sample', lambda self, seconds: program.Sample(
           next(self._times), 7.0, 1, 0.0))
-  rows, _ = _scripted({'ours': [6], 'limit': [2], 'limit_normal': [9]},
+  rows, _ = _scripted({'ours': [6], 'limit': [2], 'limit_normal': [9],
+                       'limit_microbatch': [9]},
                       tmp_path, monkeypatch, rounds=1, cpu=False)
   found = _metrics(rows, 'ours')
   assert found['ratio'] == pytest.approx(3) and found['accelerator'] == 1
@@ -303,6 +307,7 @@ def test_what_fails_or_is_slow_is_told_and_the_rest_goes_on(
     tmp_path, monkeypatch):
   slow = clients.WorkerFailed('over 9 s', timed_out=True)
   times = {'ours': [4, 4], 'limit': [2, 2], 'limit_normal': [3, 3],
+           'limit_microbatch': [3, 3],
            'limit@noynn': [clients.WorkerFailed('killed by signal 9')],
            'vmap': [8, slow]}
   rows, said = _scripted(times, tmp_path, monkeypatch, ('ours', 'vmap'))

@@ -166,9 +166,9 @@ def test_clipped_sums_have_fast_convolutions_only(microbatch_size):
     return jnp.mean(hidden, (1, 2))
 
   keys = jax.random.split(jax.random.key(0), 3)
-  params = {'a': jax.random.normal(keys[0], (3, 3, 1, 20)),
-            'b': jax.random.normal(keys[1], (3, 3, 20, 50))}
-  batch = Batch(jax.random.normal(keys[2], (4, 8, 8, 1)),
+  params = {'a': jax.random.normal(keys[0], (3, 3, 1, 4)),
+            'b': jax.random.normal(keys[1], (3, 3, 4, 5))}
+  batch = Batch(jax.random.normal(keys[2], (4, 6, 6, 1)),
                 jnp.zeros([4], jnp.int32))
   loss = lambda logits, labels: jnp.sum(jnp.square(logits), -1)
   bounder = per_example.clipped(apply, loss, clip_norm=0.5,

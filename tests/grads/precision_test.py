@@ -121,7 +121,8 @@ def _as_users():
   ('image', _flat_clipping, {}),
   ('image', _flat_clipping, {'kernel': 'vmap'}),
   ('image', _flat_clipping, {'microbatch_size': 5}),
-  ('image', _by_layers, {}), ('image', _normalized, {}),
+  pytest.param('image', _by_layers, {}, marks=pytest.mark.slow),
+  pytest.param('image', _normalized, {}, marks=pytest.mark.slow),
   ('image', _adaptive, {}), ('tokens', _flat_clipping, {}),
   ('tokens', _flat_clipping, {'kernel': 'vmap'}),
   ('perceptron', _flat_clipping, {})])

@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -35,6 +37,7 @@ def test_unknown_methods_are_refused():
   assert done.stderr.startswith('error: methods of --suite=step must be among')
 
 
+@pytest.mark.slow
 def test_ways_to_norms_are_checked():
   done = _run('--suite=norms', '--check', '--models=tiny_dense',
               '--methods=gram,kept')

@@ -138,6 +138,7 @@ def test_killed_between_the_results_of_a_group(whole, tmp_path, monkeypatch):
   _assert_as_whole(tmp_path, whole)
 
 
+@pytest.mark.slow
 def test_a_group_that_grows_is_finished_as_it_was_begun(whole, tmp_path,
                                                         monkeypatch):
   words = (*_TINY, f'--output_dir={tmp_path}')

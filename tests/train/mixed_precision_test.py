@@ -45,7 +45,9 @@ def _floats(values):
           if jnp.issubdtype(leaf.dtype, jnp.floating)}
 
 
-@pytest.mark.parametrize('name', METHODS)
+@pytest.mark.parametrize('name', [
+  'sgd', 'dp_sgd', *(pytest.param(name, marks=pytest.mark.slow) for name in (
+    'dp_sgd_per_layer', 'dp_sgd_automatic', 'dp_sgd_adaptive'))])
 def test_a_run_learns_and_is_kept_in_float32(make_model, records, name):
   model = make_model(False)
   settings = {'sampler': SAMPLER, 'num_steps': 40,
@@ -120,7 +122,8 @@ MODELS = {
     weight_norm=1e4)}
 
 
-@pytest.mark.parametrize('kernel', ['bookkeeping', 'vmap'])
+@pytest.mark.parametrize('kernel', [
+  'bookkeeping', pytest.param('vmap', marks=pytest.mark.slow)])
 @pytest.mark.parametrize('name', MODELS)
 def test_every_network_has_an_own_form_in_bfloat16(name, kernel):
   """No layer insists on float32; sums are of it all the same."""
