@@ -233,16 +233,18 @@ def summed(apply: Callable[[Params, Array], Array],
 
 
 def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
-               params: Params, batch: Batch, mask: Array) -> BoundedSums:
+               params: Params, batch: Batch, mask: Array,
+               microbatch_size: int | None = None) -> BoundedSums:
   """Gradient of the summed loss of all finite, unmasked records.
 
   Non-finite features are replaced before the forward pass, so that neither
-  the sum nor its gradient ever meets them.
+  the sum nor its gradient ever meets them. For `microbatch_size` see
+  `microbatches.added_up`; a network that mixes records needs that of all.
   """
   return microbatches.added_up(
       lambda params, batch, mask: observed_sums(
           lambda params, x: (apply(params, x), ()), loss, params, batch,
-          mask)[0], apply, params, batch, mask)
+          mask)[0], apply, params, batch, mask, microbatch_size)
 
 
 def clean_features(x: Array | ball.BallRecords,

@@ -62,7 +62,7 @@ def as_printed(network: Network, loss: LipschitzLoss, *,
   def sums(params, batch, mask):
     return per_example.plain_sums(
         lambda params, x: network.apply(params, x, context), loss.values,
-        params, batch, mask)
+        params, batch, mask, microbatch_size=mask.shape[0])
 
   def l2_sensitivity(certificate):
     product, claimed = jnp.float32(loss.lipschitz), {}

@@ -5,8 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
+from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import printed
+from dpjax.lipschitz.network import Chain, Network
 from dpjax.models import mlp
 from dpjax.train import methods
 from dpjax.typing import Batch
@@ -39,6 +42,22 @@ def test_one_record_moves_the_sum_by_more_than_is_claimed(size, outlier):
   assert moved == pytest.approx(size + 1 - size / outlier, rel=1e-5)
   claimed = bounder.l2_sensitivity({'dense_00': jnp.float32(1.)})['dense_00']
   assert float(claimed) == 1.
+
+
+def test_the_maximum_is_that_of_all_records_of_convolutions_too():
+  """Not of each microbatch in which these are summed."""
+  network = Network(input_shape=(1, 1, 1), root=Chain(name='root', nodes=(
+    layers.Conv(name='conv_00', channels=2, kernel_size=(1, 1)),
+    pointwise.flatten())))
+  bounder = printed.as_printed(network, HINGE, allow_unsound=True)
+  params = {'conv_00': {'kernel': jnp.zeros([1, 1, 1, 2]),
+                        'bias': jnp.zeros([2])}}
+  x = jnp.ones([70, 1, 1, 1]).at[-1].set(100.)
+  y = jnp.ones([70], jnp.int32)
+  total = bounder.sums(params, Batch(x, y), jnp.ones([70], jnp.bool_)).total
+  # Each of the 69 ones adds 1 / 100, the last one 1.
+  assert float(jnp.linalg.norm(total['conv_00']['kernel'])) == pytest.approx(
+    1.69, rel=1e-5)
 
 
 def test_claims_line_5_and_one_block():
