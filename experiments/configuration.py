@@ -236,6 +236,12 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
     raise ValueError(f'{config.method} bounds products of float32; in '
                      f'{config.compute_dtype}, one of '
                      f'{", ".join(IN_ANY_DTYPE)}')
+  _check_method(config, images)
+  return config
+
+
+def _check_method(config: TrainingConfig, images: bool) -> None:
+  """What a method asks of the rest."""
   errors.check_at_least('recertify_every', config.recertify_every, 1)
   if config.recertify_every > 1 and (config.method not in RECERTIFYING
                                      or config.weights != 'free'):
@@ -252,7 +258,6 @@ def _check_networks(config: TrainingConfig) -> TrainingConfig:
   if config.method == 'bassily' and config.depth not in (None, 0):
     raise ValueError('bassily trains a linear model: depth must be 0, got '
                      f'{config.depth}')
-  return config
 
 
 def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:

@@ -66,13 +66,9 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
   leaves, structure = jax.tree.flatten(params)
   losses, passes = _backward(program, leaves, batch, kept)
   formed = _formed_gradients(program, leaves, passes, known)
-  sound = jnp.ones(kept.shape, jnp.bool_)
-  for gradient in formed.values():
-    sound = sound & jnp.isfinite(_norms(gradient))
-  for site, each in zip(program.sites, passes, strict=True):
-    for length in _lengths(site, each, known):
-      # Not what is NaN, either.
-      sound = sound & (length < _LARGEST_NORM)
+  lengths = [length for site, each in zip(program.sites, passes, strict=True)
+             for length in _lengths(site, each, known)]
+  sound = _sound(kept, formed, lengths)
   parts = [_unread(kept, leaf) for leaf in leaves]
   for number, gradient in formed.items():
     parts[number] = _kept_part(gradient, sound)
@@ -89,6 +85,18 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
       lambda weights: jax.tree.unflatten(structure, [
           part.total(weight) for part, weight in zip(
               parts, structure.flatten_up_to(weights), strict=True)]))
+
+
+def _sound(kept: Array, formed: Mapping[int, Array],
+           lengths: Sequence[Array]) -> Array:
+  """[b] bool: whose gradients, and what they are made of, can be measured."""
+  sound = jnp.ones(kept.shape, jnp.bool_)
+  for gradient in formed.values():
+    sound = sound & jnp.isfinite(_norms(gradient))
+  for length in lengths:
+    # Not what is NaN, either.
+    sound = sound & (length < _LARGEST_NORM)
+  return sound
 
 
 class _Read(NamedTuple):

@@ -159,9 +159,7 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
   """Compiles everything a group of runs shaped like `example` needs."""
   keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
-  bounder = method.bounder._replace(
-      sums=convolutions.fast_in_loops(method.bounder.sums))
-  method = method._replace(bounder=sharding.split_sums(mesh, bounder))
+  method = _divided(method, mesh)
 
   def transform_with(multiplier):
     return lambda key: steps.make_transform(
@@ -195,6 +193,13 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       length: chunk(length).lower(state, multipliers, rows, records).compile()
       for length in set(chunk_lengths(plan.num_steps))
   })
+
+
+def _divided(method: Method, mesh: jax.sharding.Mesh | None) -> Method:
+  """The method with its sums over the devices, as fast as they are alone."""
+  bounder = method.bounder._replace(
+      sums=convolutions.fast_in_loops(method.bounder.sums))
+  return method._replace(bounder=sharding.split_sums(mesh, bounder))
 
 
 def _over_runs(run: Callable) -> Callable:
