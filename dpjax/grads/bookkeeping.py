@@ -10,6 +10,7 @@ at all. Source: Bu et al. 2023, for any JAX function and every convolution.
 from collections.abc import Callable, Mapping, Sequence
 import functools
 import logging
+import math
 from typing import NamedTuple
 
 import jax
@@ -83,7 +84,7 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
       losses, usable,
       jax.tree.unflatten(structure, [part.squares for part in parts]),
       lambda weights: jax.tree.unflatten(structure, [
-          part.total(weight) for part, weight in zip(
+          _total(part, weight, sound) for part, weight in zip(
               parts, structure.flatten_up_to(weights), strict=True)]))
 
 
@@ -120,9 +121,16 @@ class _Pass(NamedTuple):
 
 
 class _Part(NamedTuple):
-  """One leaf: squared norms [b], and sums by weights [b]."""
+  """One leaf.
+
+  Attributes:
+    squares: [b] squared norms.
+    values: [b, ...] what its sums are made of.
+    total: (weights [b], *values) -> the sum by weights.
+  """
   squares: Array
-  total: Callable[[Array], Array]
+  values: tuple[Array, ...]
+  total: Callable[..., Array]
 
 
 def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
@@ -243,46 +251,42 @@ def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
 
 def _unread(kept: Array, leaf: Array) -> _Part:
   """Of a leaf that no record depends on."""
-  return _Part(jnp.zeros(kept.shape, jnp.float32),
+  return _Part(jnp.zeros(kept.shape, jnp.float32), (),
                lambda weights: jnp.zeros(leaf.shape, jnp.float32))
 
 
 def _kept_part(gradients: Array, sound: Array) -> _Part:
   """Of gradients [b, ...] that were formed."""
-  return _Part(
-      jnp.where(sound, jnp.square(_norms(gradients)), 0.0),
-      lambda weights: _on_sound(sound, lambda each: jnp.tensordot(
-          weights, each, 1), gradients))
+  return _Part(jnp.where(sound, jnp.square(_norms(gradients)), 0.0),
+               (gradients,), lambda weights, each: jnp.tensordot(
+                   weights, each, 1))
 
 
 def _measured_part(operation: Layer | Table, sound: Array,
                    each: _Pass) -> _Part:
   """Of gradients that are not formed; totals as the operation has them."""
-  (x,), (cotangent,) = each.inputs, each.cotangents
+  values = *each.inputs, *each.cotangents
   if isinstance(operation, Table):
-    measure, total = contractions.table_squares, functools.partial(
-        contractions.table_total, operation)
+    squares = contractions.table_squares(operation, *values)
+    total = functools.partial(contractions.table_total, operation)
+  elif _is_outer(operation):
+    values = contractions.factors(operation, *values)
+    squares = jnp.square(math.prod(map(_norms, values)))
+    total = functools.partial(contractions.outer_total, operation)
   else:
-    measure, total = contractions.gram_squares, operation.total
-  if isinstance(operation, Layer) and _is_outer(operation):
-    squares = jnp.where(sound, jnp.square(_norms(x) * _norms(cotangent)), 0.0)
-  else:
-    squares = _on_sound(sound, functools.partial(measure, operation), x,
-                        cotangent)
-
-  def weighted(weights):
-    return _on_sound(sound, lambda x, cotangent: total(
-        x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)),
-                     x, cotangent)
-
-  return _Part(squares, weighted)
+    squares = contractions.gram_squares(operation, *values)
+    total = operation.total
+  return _Part(
+      jnp.where(sound, squares, 0.0), values,
+      lambda weights, x, cotangent: total(
+          x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)))
 
 
 def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
   """The part with totals as the leaf is laid out."""
 
-  def total(weights):
-    found = part.total(weights)
+  def total(weights, *values):
+    found = part.total(weights, *values)
     return read.origin.restore(read.operation.to_weight(found) if read.is_kept
                                else found, leaf)
 
@@ -301,19 +305,22 @@ def _lengths(site: Site, each: _Pass,
   return [_norms(value) for value in values]
 
 
-def _on_sound(sound: Array, function: Callable[..., Array],
-              *values: Array) -> Array:
-  """`function` of values [b, ...] in which other records are zero.
+def _total(part: _Part, weights: Array, sound: Array) -> Array:
+  """The sum of a leaf; what values of unsound records are does not matter.
 
   On CPU, where to copy activations takes as long as to use them, values are
   cleaned only if there is something to clean.
   """
-  clean = lambda *values: function(*(_only(sound, each) for each in values))
+
+  def cleaned(sound, *arrays):
+    return part.total(*(_only(sound, each) for each in arrays))
+
+  arrays = weights, *part.values
   if jax.default_backend() != 'cpu':
-    return clean(*values)
-  return jax.lax.cond(jnp.all(sound), lambda found, *values: found,
-                      lambda found, *values: clean(*values),
-                      function(*values), *values)
+    return cleaned(sound, *arrays)
+  return jax.lax.cond(jnp.all(sound), lambda found, *_: found,
+                      lambda found, *arrays: cleaned(*arrays),
+                      part.total(*arrays), sound, *arrays)
 
 
 def _norms(x: Array) -> Array:

@@ -225,6 +225,17 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
   return _by_records(one, x, cotangent)
 
 
+def factors(made: Layer, x: Array, cotangent: Array) -> tuple[Array, Array]:
+  """([b, k], [b, n]): of which gradients are outer products, if t = g = 1."""
+  return tuple(each.reshape((each.shape[0], -1))
+               for each in jax.vmap(made.rows)(x, cotangent))
+
+
+def outer_total(made: Layer, x: Array, cotangent: Array) -> Array:
+  """The sum of outer products of `factors`, as the parameter is laid out."""
+  return made.to_weight(_contract('bk,bn->kn', x, cotangent)[None])
+
+
 def products(made: Layer, x: Array, cotangent: Array) -> Array:
   """[b, g, k, n]: the gradient of each record."""
 

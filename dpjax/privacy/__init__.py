@@ -1,12 +1,12 @@
 """What privacy means and how it is spent; no models, no files.
 
 Modules, in import order: notions, adjacency, divergences, renyi, composition,
-accounting, adaptive, tuning, blocks, mechanism, additive, draws, laplace,
-selection, k_norm.
+accounting, adaptive, tuning, blocks, mechanism, threefry, additive, draws,
+laplace, selection, k_norm.
 """
 
 __all__ = [
     'accounting', 'adaptive', 'additive', 'adjacency', 'blocks',
     'composition', 'divergences', 'draws', 'k_norm', 'laplace', 'mechanism',
-    'notions', 'renyi', 'selection', 'tuning'
+    'notions', 'renyi', 'selection', 'threefry', 'tuning'
 ]

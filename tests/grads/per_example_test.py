@@ -196,3 +196,15 @@ def test_refuses_an_empty_microbatch(network):
 def test_no_constraint_is_the_identity(network):
   params, certificate = bounders.no_constraint().constrain(network.params)
   assert params is network.params and certificate == ()
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16', 'int32'])
+def test_records_are_finite_where_every_feature_is(dtype):
+  largest = 3e38 if dtype != 'int32' else 2**31 - 1
+  x = jnp.full((5, 2, 600), largest, dtype)
+  if dtype != 'int32':
+    x = (x.at[1, 0, 3].set(jnp.nan).at[2, 1, 599].set(jnp.inf)
+         .at[3, 1, 0].set(-jnp.inf))
+  found = jax.jit(per_example.finite_records)(x)
+  wanted = [True] * 5 if dtype == 'int32' else [True, False, False, False, True]
+  np.testing.assert_array_equal(found, wanted)
