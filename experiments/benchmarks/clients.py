@@ -15,6 +15,9 @@ from experiments.benchmarks import methods
 from experiments.benchmarks import worker
 from experiments.benchmarks.program import Sample, Spec
 
+_KEPT_MEMORY = {'MALLOC_MMAP_THRESHOLD_': str(2**36),
+                'MALLOC_TRIM_THRESHOLD_': str(2**36)}
+
 
 class WorkerFailed(Exception):
   """A worker that is no more, with the reason in one line.
@@ -33,12 +36,16 @@ def _environ(spec: Spec) -> dict[str, str]:
   """Compiles anew, shares an accelerator, has the flags and the devices.
 
   Threads of OpenMP, PyTorch's, sleep while they wait: spinning beside other
-  processes has counted as 30 times the CPU time of a step.
+  processes has counted as 30 times the CPU time of a step. Freed memory is kept
+  by the process, whatever its size, unless it is what is measured: glibc gives
+  back what is over 32 MB, and to map it anew at every call has counted as a
+  third of a step of whoever needs just more.
   """
   _, flags = methods.split(spec.method)
   if spec.suite == 'scaling':
     flags += f' --xla_force_host_platform_device_count={spec.num_devices}'
-  return {'OMP_WAIT_POLICY': 'passive', **os.environ,
+  kept = {} if spec.suite == 'memory' else _KEPT_MEMORY
+  return {'OMP_WAIT_POLICY': 'passive', **kept, **os.environ,
           'JAX_ENABLE_COMPILATION_CACHE': 'false',
           'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',
           'XLA_FLAGS': f'{os.environ.get("XLA_FLAGS", "")} {flags}'.strip()}

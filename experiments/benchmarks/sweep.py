@@ -70,16 +70,15 @@ LOOP_WORK = {
 """Of `--suite=loop`; its sizes are expected batch sizes."""
 
 _SIZES = {
-    'mlp': (64, 256, 2048), 'cnn': (64, 256, 2048), 'conv3': (64, 256),
-    'convnet': (64, 256), 'wrn_16_4': (8, 32), 'dense_stack': (16, 64),
+    'mlp': (256, 2048), 'cnn': (256, 2048), 'conv3': (256, 2048),
+    'convnet': (256,), 'wrn_16_4': (32,), 'dense_stack': (64,),
     'quickstart': (227,), 'quickstart_of_ten': (227,), 'adult': (1024,),
     'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
     'tiny_mlp': (8,), 'tiny_cnn': (8,), 'tiny_resnet': (8,),
     'tiny_stack': (8,), 'tiny_loop': (10,),
-    **{name: (8,) if name.startswith('tiny') else (16, 64)
+    **{name: (8,) if name.startswith('tiny') else (64,)
        for name in layers.LAYERS},
 }
-_MEMORY_SIZES = {'conv3': (2048,)}
 _LARGE = ('mlp', 'cnn', 'conv3', 'convnet', 'wrn_16_4', 'dense_stack')
 _MODELS = {
     'step': _LARGE, 'memory': _LARGE, 'compile': _LARGE,
@@ -89,13 +88,12 @@ _MODELS = {
     'sampling': ('noise', 'poisson'),
     'loop': ('quickstart', 'quickstart_of_ten', 'adult'),
 }
-_WITHOUT_YNN = ('nonprivate', 'limit', 'ours', 'vmap', 'vmap_scaled_sum',
-                'jax_privacy', 'jax_privacy_microbatch')
+_WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
+                'jax_privacy_microbatch')
 _METHODS = {
     'step': (*methods.STEPS, *(f'{name}@noynn' for name in _WITHOUT_YNN)),
     'memory': ('nonprivate', 'limit', 'lip', 'ours', 'ours_per_layer',
-               'ours_microbatch', 'vmap', 'jax_privacy',
-               'jax_privacy_microbatch', 'jax_privacy@noynn',
+               'ours_microbatch', 'vmap', 'jax_privacy@noynn',
                'jax_privacy_microbatch@noynn', 'torch', 'opacus_hooks',
                'opacus_ghost'),
     'scaling': ('limit', 'lip', 'ours', 'vmap'),
@@ -158,8 +156,6 @@ def settings(suite: str, *, models: Sequence[str] = (),
 
 def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
   """Of compiling, memory and scaling the largest does."""
-  if suite == 'memory' and model in _MEMORY_SIZES:
-    return _MEMORY_SIZES[model]
   return _SIZES[model][-1:] if suite in ('compile', 'memory',
                                          'scaling') else _SIZES[model]
 
