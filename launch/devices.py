@@ -1,16 +1,14 @@
 """Flags for many devices and many processes, and the mesh that they make."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import contextlib
-import json
 import os
 
 from absl import flags
 import jax
-from jax.experimental import multihost_utils
-import numpy as np
 
 from dpjax import errors
+from dpjax.train import processes
 from dpjax.train import sharding
 
 _NUM_DEVICES = flags.DEFINE_string(
@@ -76,42 +74,13 @@ def mesh() -> jax.sharding.Mesh | None:
   return None if int(text) == 1 else sharding.data_mesh(int(text))
 
 
-def is_first() -> bool:
-  """Whether this process is the one that prints and writes."""
-  return jax.process_index() == 0
-
-
 @contextlib.contextmanager
 def first_speaks() -> Iterator[None]:
   """Keeps what the other processes would print to themselves."""
-  if is_first():
+  if processes.is_first():
     yield
     return
   with (open(os.devnull, 'w', encoding='utf-8') as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(nowhere)):
     yield
-
-
-def from_first(function: Callable[[], list]) -> list:
-  """What `function` gives in the first process, known to all of them.
-
-  Files may be seen by the first one only, and all must train the same runs.
-
-  Args:
-    function: gives plain values; a ValueError it raises is raised by all.
-  """
-  if jax.process_count() == 1:
-    return function()
-  try:
-    said = {'value': function() if is_first() else None}
-  except ValueError as error:
-    said = {'error': str(error)}
-  text = np.frombuffer(json.dumps(said).encode(), np.uint8)
-  size = int(multihost_utils.broadcast_one_to_all(np.int32(text.size)))
-  padded = np.zeros(size, np.uint8)
-  padded[:text.size] = text[:size]
-  said = json.loads(bytes(multihost_utils.broadcast_one_to_all(padded)))
-  if 'error' in said:
-    raise ValueError(said['error'])
-  return said['value']

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 
+from dpjax.train import processes
 from dpjax.train.checkpoint import Checkpoints
 from experiments import environment as environments
 from experiments import progress as progress_lib
 from experiments import summary as summaries
 from experiments import training
 from experiments.configuration import TrainingConfig
-from launch import devices
 from launch import interrupted
 
 _TOO_LARGE = (
@@ -33,21 +33,18 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
     groups: runs that are trained together, and a folder for their checkpoints.
     folders: of each run.
     data_dir: folder of the data sets.
-    checkpoint_seconds: least time between checkpoints; 0: none. Many processes
-      have none.
+    checkpoint_seconds: least time between checkpoints; 0: none.
     mesh: devices that share each batch, or None.
 
   Raises:
     ValueError, OSError: one line; if a folder is of other runs, for example.
     MemoryError: names the flags that need less.
   """
-  found = devices.from_first(lambda: [
+  found = processes.from_first(lambda: [
       summaries.find(folder, config) for config, folder in folders.items()])
   made = {config: summary
           for config, summary in zip(folders, found, strict=True)
           if summary is not None}
-  if jax.process_count() > 1:
-    checkpoint_seconds = 0
   if made:
     print(f'{len(made)} of {len(folders)} runs are there already')
   progress = progress_lib.Progress(len(folders) - len(made), sys.stderr)
@@ -56,7 +53,8 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
     pending = [config for config in group if config not in made]
     batches = [pending] if pending else []
     if checkpoint_seconds:
-      batches = interrupted.batches(folder, group, pending)
+      batches = processes.from_first(
+          lambda: interrupted.batches(folder, group, pending))
     for batch in batches:
       progress.start_group(sum(config not in made for config in batch))
       results = _train(batch, folder, progress, data_dir, checkpoint_seconds,
@@ -64,10 +62,10 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
       for config, result in zip(batch, results, strict=True):
         if config not in made:
           made[config] = summaries.summarize(result, environment)
-          if devices.is_first():
+          if processes.is_first():
             summaries.write(folders[config], made[config], result)
           progress.finish()
-      if checkpoint_seconds:
+      if checkpoint_seconds and processes.is_first():
         interrupted.finish(folder)
   progress.close()
   return made
@@ -83,7 +81,7 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
     print(line, file=sys.stderr)
 
   def on_progress(done, total):
-    if checkpoints is not None:
+    if checkpoints is not None and processes.is_first():
       interrupted.start(folder, batch)
     progress.fraction(done / total)
 

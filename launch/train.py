@@ -22,7 +22,6 @@ and ends with the parameters and the epsilon that it would have had.
 the same command on several machines, with --coordinator_address=HOST:PORT
 --num_processes=N and a --process_id from 0 on each, or with --distributed
 under Slurm. Batches, noise and results are those of one device, to rounding.
-Many processes keep no checkpoints.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,6 @@ norms); Bu et al. 2022 (a choice for each layer) and 2023 (keeping products).
 """
 
 from collections.abc import Callable, Sequence
-import itertools
 import math
 from typing import NamedTuple
 
@@ -33,8 +32,8 @@ _NUMBERS_PER_PRODUCT = 2**10
 # Comparisons of two lookups in the time in which a row of a table is kept.
 _PAIRS_PER_ROW = 40
 
-# Few enough that what is formed for them stays in a cache of a CPU.
-_CACHED_RECORDS = 4
+# Of what is formed for a few records on the way: stays in a cache of a CPU.
+_CACHED_VALUES = 2**21
 
 
 class Layer(NamedTuple):
@@ -159,24 +158,23 @@ def _convolve(x: Array, kernel: Array, params) -> Array:
 
 def _windows(image: Array, taps: Sequence[int], params, out: Sequence[int]
              ) -> Array:
-  """What each site meets, [batch, *out, taps, channels], by slices.
+  """What each site meets, [batch, *out, *taps, channels], by slices.
 
-  The library's patches are a convolution, which is slow on CPU in loops.
+  One axis after the other. The library's patches are a convolution, which is
+  slow on CPU in loops.
   """
   sides = zip(params['padding'], params['lhs_dilation'], strict=True)
-  padded = jax.lax.pad(image, jnp.zeros([], image.dtype), [(0, 0, 0), *(
+  found = jax.lax.pad(image, jnp.zeros([], image.dtype), [(0, 0, 0), *(
       (low, high, dilation - 1) for (low, high), dilation in sides),
       (0, 0, 0)])
   strides, steps = params['window_strides'], params['rhs_dilation']
-  batch, channels = image.shape[0], image.shape[-1]
-  slices = []
-  for tap in itertools.product(*map(range, taps)):
-    start = [i * step for i, step in zip(tap, steps, strict=True)]
-    stop = [at + (size - 1) * stride + 1
-            for at, size, stride in zip(start, out, strides, strict=True)]
-    slices.append(jax.lax.slice(padded, (0, *start, 0),
-                                (batch, *stop, channels), (1, *strides, 1)))
-  return jnp.stack(slices, -2)
+  for axis in reversed(range(len(taps))):
+    last = (out[axis] - 1) * strides[axis] + 1
+    starts = [tap * steps[axis] for tap in range(taps[axis])]
+    found = jnp.stack([jax.lax.slice_in_dim(
+        found, start, start + last, strides[axis], axis + 1)
+        for start in starts], len(taps) + 1)
+  return found
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
@@ -222,7 +220,7 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
     return (jnp.maximum(_contract('gst,gst->', first, second), 0.0)
             + 16 * _UNIT_ROUNDOFF * parts)
 
-  return _by_records(one, x, cotangent)
+  return _by_records(one, made, 2 * made.num_sites**2, x, cotangent)
 
 
 def factors(made: Layer, x: Array, cotangent: Array) -> tuple[Array, Array]:
@@ -252,7 +250,7 @@ def products(made: Layer, x: Array, cotangent: Array) -> Array:
 
   if not made.has_windows:
     return jax.vmap(product)(x, cotangent)
-  return _by_records(product, x, cotangent)
+  return _by_records(product, made, 0, x, cotangent)
 
 
 class Table(NamedTuple):
@@ -336,9 +334,19 @@ def _contract(spec: str, *operands: Array) -> Array:
                     precision=jax.lax.Precision.HIGHEST)
 
 
-def _by_records(function: Callable[..., Array], *args: Array) -> Array:
-  """`vmap`; on CPU a few records at a time."""
-  if jax.default_backend() != 'cpu':
+def _by_records(function: Callable[..., Array], made: Layer, more: int,
+                *args: Array) -> Array:
+  """`vmap`; on CPU as many records at a time as stay in a cache.
+
+  Args:
+    function: of X and D of one record as they come.
+    made: the layer.
+    more: values in each group beside X and D.
+    *args: [b, ...].
+  """
+  groups, width, out = made.sizes
+  each = groups * (made.num_sites * (width + out) + more)
+  size = max(1, _CACHED_VALUES // each)
+  if jax.default_backend() != 'cpu' or size >= args[0].shape[0]:
     return jax.vmap(function)(*args)
-  return jax.lax.map(lambda one: function(*one), args,
-                     batch_size=_CACHED_RECORDS)
+  return jax.lax.map(lambda one: function(*one), args, batch_size=size)

@@ -6,7 +6,7 @@ it, but only in the outermost computation: in the body of a loop, where
 training is, they take tens of times as long.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -44,9 +44,10 @@ def fast_in_loops(function: Callable) -> Callable:
   return rearranged
 
 
-def has_convolutions(function: Callable, *args) -> bool:
-  """Whether a function of these arguments, or of their shapes, has any."""
-  return _has_convolution(jax.make_jaxpr(function)(*args))
+def num_outputs(function: Callable, *args) -> int:
+  """Values that leave the convolutions of a function of these arguments."""
+  return sum(equation.outvars[0].aval.size for equation in _convolutions(
+      jax.make_jaxpr(function)(*args)))
 
 
 def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any],
@@ -99,12 +100,20 @@ def _with_bodies(equation: core.JaxprEqn) -> core.JaxprEqn:
 
 
 def _has_convolution(item) -> bool:
-  """Whether there is one in an equation, or in what it runs."""
+  return any(True for _ in _convolutions(item))
+
+
+def _convolutions(item) -> Iterator[core.JaxprEqn]:
+  """Those in an equation, or in what it runs; of loops each one once."""
   if isinstance(item, core.ClosedJaxpr):
     item = item.jaxpr
-  if isinstance(item, core.Jaxpr):
-    return any(map(_has_convolution, item.eqns))
   if isinstance(item, core.JaxprEqn):
-    return (item.primitive is p.conv_general_dilated_p
-            or any(map(_has_convolution, item.params.values())))
-  return isinstance(item, tuple) and any(map(_has_convolution, item))
+    if item.primitive is p.conv_general_dilated_p:
+      yield item
+    inner = item.params.values()
+  elif isinstance(item, core.Jaxpr):
+    inner = item.eqns
+  else:
+    inner = item if isinstance(item, tuple) else ()
+  for each in inner:
+    yield from _convolutions(each)

@@ -203,10 +203,13 @@ def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
     rounding; infinite for a record that is not finite.
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
-  found = gradients_of(apply, loss, params, batch, finite_records(batch.x))
-  return jax.tree.map(
-      lambda norm: jnp.where(found.usable, norm, jnp.inf),
-      _block_norms(found, blocks))
+
+  def norms(params, batch):
+    found = gradients_of(apply, loss, params, batch, finite_records(batch.x))
+    return jax.tree.map(lambda norm: jnp.where(found.usable, norm, jnp.inf),
+                        _block_norms(found, blocks))
+
+  return microbatches.mapped(norms, apply, params, batch)
 
 
 def _weighted_sum(weights: Array, leaf: Array) -> Array:

@@ -1,10 +1,11 @@
 """Private training: bound, sum, noise, step.
 
 Modules, in import order: plan, bassily, methods, averaging, augment, state,
-step, sharding, checkpoint, loop, evaluate, output_perturbation.
+step, sharding, processes, checkpoint, loop, evaluate, output_perturbation.
 """
 
 __all__ = [
     'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'loop',
-    'methods', 'output_perturbation', 'plan', 'sharding', 'state', 'step'
+    'methods', 'output_perturbation', 'plan', 'processes', 'sharding',
+    'state', 'step'
 ]

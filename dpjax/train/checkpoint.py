@@ -13,13 +13,14 @@ import pathlib
 import shutil
 import sys
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
+from dpjax.train import processes
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo, TrainState
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
@@ -113,6 +114,8 @@ def fingerprint(keys: PRNGKey, *, plans: Sequence[TrainingPlan],
 class Saver:
   """Saves one fit now and then, and finds what was saved of it before.
 
+  Of many processes the first one reads and writes.
+
   Attributes:
     seconds: that training took before this process, as saved.
   """
@@ -127,28 +130,31 @@ class Saver:
     Raises:
       ValueError: if it is of another configuration; says which value differs.
     """
-    self.seconds = 0.0
     self._where = checkpoints
     self._folder = pathlib.Path(checkpoints.folder).absolute()
     self._values = {**checkpoints.description, **values}
     self._last = time.monotonic()
+    self._found = processes.from_first(self._find)
+    self.seconds = self._found['meta']['seconds'] if self._found else 0.0
+
+  def _find(self) -> Mapping[str, Any] | None:
+    """The newest usable checkpoint; the others are told of and removed."""
+    say = self._where.say
     step, damaged = _newest(self._folder)
-    self._found = None if step is None else _load(
-        self._folder / str(step))
-    if self._found is not None:
-      self._refuse(self._found['meta']['values'], self._values)
-      self.seconds = self._found['meta']['seconds']
+    found = None if step is None else _load(self._folder / str(step))
+    if found is not None:
+      self._refuse(found['meta']['values'], self._values)
     # Not before a checkpoint of something else is refused.
     for number in damaged:
       shutil.rmtree(self._folder / str(number))
       if step is None or number > step:
-        checkpoints.say(f'warning: checkpoint {self._folder / str(number)} is '
-                        'damaged or unfinished, and not used')
+        say(f'warning: checkpoint {self._folder / str(number)} is damaged or '
+            'unfinished, and not used')
     if step is not None:
-      checkpoints.say(f'resuming at step {step}, from '
-                      f'{self._folder / str(step)}')
+      say(f'resuming at step {step}, from {self._folder / str(step)}')
     elif damaged:
-      checkpoints.say('no checkpoint is usable: starting from the beginning')
+      say('no checkpoint is usable: starting from the beginning')
+    return found
 
   def restore(self, like: TrainState, structure) -> list[Part]:
     """The groups of runs as they were saved; none if there is no checkpoint.
@@ -183,7 +189,8 @@ class Saver:
       parts: groups that are finished, and the one that is not.
       seconds: that training took in this process.
     """
-    if time.monotonic() - self._last < self._where.every_seconds:
+    waited = time.monotonic() - self._last
+    if waited < self._where.every_seconds or not processes.is_first():
       return
     _save(self._folder, steps, parts, meta={
         'values': self._values, 'state': _form(parts[0].state),
@@ -224,7 +231,8 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
   # Without threads; removes what a kill left of a write.
   options = orbax.CheckpointManagerOptions(
       preservation_policy=orbax.checkpoint_managers.LatestN(KEPT),
-      cleanup_tmp_directories=True, enable_async_checkpointing=False)
+      cleanup_tmp_directories=True, enable_async_checkpointing=False,
+      multiprocessing_options=_alone(orbax))
   with orbax.CheckpointManager(folder, options=options) as manager:
     manager.save(step, force=True, args=orbax.args.Composite(
         arrays=orbax.args.StandardSave(arrays), meta=orbax.args.JsonSave(meta)))
@@ -235,9 +243,17 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
 def _load(path: pathlib.Path):
   from orbax import checkpoint as orbax
   # No manager: it would read the damaged ones beside this one.
-  with orbax.Checkpointer(orbax.CompositeCheckpointHandler()) as checkpointer:
+  with orbax.Checkpointer(
+      orbax.CompositeCheckpointHandler(),
+      multiprocessing_options=_alone(orbax)) as checkpointer:
     return checkpointer.restore(path, args=orbax.args.Composite(
         arrays=orbax.args.StandardRestore(), meta=orbax.args.JsonRestore()))
+
+
+def _alone(orbax):
+  """Waits for no other process: the others neither read nor write."""
+  return orbax.options.MultiprocessingOptions(
+      primary_host=0, active_processes={0}, barrier_sync_key_prefix='first')
 
 
 def _checksums(path: pathlib.Path) -> str:
@@ -263,14 +279,17 @@ def _is_key(leaf) -> bool:
 
 
 def _to_host(leaf) -> np.ndarray:
+  if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+    leaf = leaf.addressable_data(0)
   return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
 def _to_device(leaf: np.ndarray, like: jax.Array) -> jax.Array:
   """The same bits where `like` is, as a key if it is one."""
-  if _is_key(like):
-    leaf = jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like))
-  return jax.device_put(leaf, like.sharding)
+  leaf = jax.device_put(leaf, like.sharding)
+  if not _is_key(like):
+    return leaf
+  return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like))
 
 
 def _form(tree: PyTree) -> dict[str, str]:

@@ -81,8 +81,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     mesh: divide each batch over these devices (`sharding.data_mesh`); every
       process calls `fit` with the same arguments. None: one device.
     checkpoints: save the runs now and then, and resume them if they were. A
-      resumed fit gives the bits that it would have given in one go. Not for
-      many processes.
+      resumed fit gives the bits that it would have given in one go. Of many
+      processes the first one reads and writes them.
 
   Raises:
     ValueError: if the plans disagree with each other, with `rows`, with the

@@ -74,9 +74,7 @@ def _layer(layer, params: Params, x: Array) -> Array:
     case arch.Activation(function):
       return _FUNCTIONS[function](x)
     case arch.MaxPool(window, stride):
-      return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max,
-                                   (1, window, window, 1),
-                                   (1, stride, stride, 1), 'VALID')
+      return pooling.window_maximum(x, (window, window), (stride, stride))
     case arch.Mean():
       return jnp.mean(x, tuple(range(1, x.ndim - 1)))
     case arch.Flatten():

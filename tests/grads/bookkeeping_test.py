@@ -313,37 +313,6 @@ def test_both_norms(monkeypatch, name, gram):
   check_equal(*FUNCTIONS[name][:3])
 
 
-def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
-  """Equal inputs, cotangents that sum to zero: rounding errors both."""
-  rng = np.random.default_rng(0)
-  x = np.repeat(rng.normal(size=(40, 1, 64)), 49, 1)
-  cotangent = rng.normal(size=(40, 49, 32))
-  cotangent -= cotangent.mean(1, keepdims=True)
-  x, cotangent = (jnp.asarray(each, jnp.float32) for each in (x, cotangent))
-  rows = lambda *one: tuple(each[None] for each in one)
-  layer = contractions.Layer(rows, None, None, 49, (1, 64, 32))
-  bounds = np.sqrt(contractions.gram_squares(layer, x, cotangent))
-  sums = np.linalg.norm(contractions.products(layer, x, cotangent),
-                        axis=(2, 3))[:, 0]
-  assert np.all(0 < sums) and np.all(sums <= bounds)
-  # Beside what they are sums of they are nothing.
-  assert np.all(bounds < 2e-3 * np.linalg.norm(x, axis=(1, 2))
-                * np.linalg.norm(cotangent, axis=(1, 2)))
-
-
-def test_the_choice_of_norms():
-  """Few sites and large kernels by Gram matrices, and the other way round."""
-  choose = lambda sites, *sizes, windows=False: contractions.gram_is_cheaper(
-    contractions.Layer(None, None, None, sites, sizes, windows))
-  assert choose(16, 1, 2304, 256) and choose(64, 1, 768, 768)
-  assert not choose(784, 1, 9, 32) and not choose(196, 1, 288, 64)
-  # Kept gradients of large layers fall out of the caches, of small ones not.
-  assert choose(128, 1, 512, 2048) and not choose(32, 1, 64, 64)
-  assert choose(4, 1, 64, 64) and not choose(8, 1, 32, 32)
-  assert choose(16, 4, 1152, 128)
-  assert not choose(16, 4, 1152, 128, windows=True)
-
-
 def test_batch_normalisation_does_not_mix_records():
   """Statistics over the batch axis are those of one record."""
   def apply(params, x):

@@ -54,14 +54,19 @@ def _num_parts(sums, *args):
 
 
 @pytest.mark.parametrize('make', [_clipped, _plain])
-def test_convolutions_come_in_parts_on_cpu_and_nothing_else(make):
+def test_convolutions_come_in_parts_on_cpu_and_nothing_else(make, monkeypatch):
   if jax.default_backend() != 'cpu':
     pytest.skip('parts are faster on CPU')
   args = _inputs()
   few = jax.tree.map(lambda leaf: leaf[:32], args[1:])
-  assert _num_parts(make(_convolved), *args) == 3
+  assert _num_parts(make(_convolved), *args) == 2
   assert _num_parts(make(_convolved), args[0], *few) == 1
   assert _num_parts(make(_dense), *args) == 1
+  # Six places of four channels leave it: so many of 40 records.
+  monkeypatch.setattr(microbatches, '_CACHED_VALUES', 40 * 24)
+  assert _num_parts(make(_convolved), *args) == 2
+  monkeypatch.setattr(microbatches, '_CACHED_VALUES', 20 * 24)
+  assert _num_parts(make(_convolved), *args) == 3
 
 
 def test_whoever_asks_gets_what_he_asks_for():
@@ -105,3 +110,17 @@ def test_no_size_below_one():
   params, batch, mask = _inputs()
   with pytest.raises(ValueError, match='microbatch_size must be an integer'):
     microbatches.added_up(_plain(_dense), _dense, params, batch, mask, 0)
+
+
+def test_norms_come_in_parts_too():
+  """In the order of the records, without those that fill the last part."""
+  params, batch, _ = _inputs()
+  for blocks in (0, {'kernel': 0}):
+    found = per_example.per_example_norms(_convolved, _loss, params, batch,
+                                          blocks=blocks)
+    gradients = per_example.per_example_gradients(
+        _convolved, _loss, params, batch)[1]['kernel']
+    wanted = np.linalg.norm(np.reshape(gradients, (_SIZE, -1)), axis=1)
+    wanted[3] = np.inf
+    norms, = jax.tree.leaves(found)
+    np.testing.assert_allclose(norms, wanted, rtol=1e-5)

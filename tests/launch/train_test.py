@@ -4,9 +4,7 @@ import contextlib
 import io
 import json
 import math
-import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -282,49 +280,3 @@ def test_rows_that_do_not_divide_are_refused(tmp_path):
   assert status == 2 and not out and not list(tmp_path.iterdir())
   assert err == ('max_batch_size must divide by the 2 devices of the mesh, '
                  'got 51; 52 does\n')
-
-
-def _params(folder):
-  with np.load(folder / 'params.npz') as params:
-    return dict(params)
-
-
-@pytest.mark.slow
-def test_two_processes_train_what_one_trains(tmp_path):
-  """Eight devices in two processes; each with files of its own."""
-  words = ('--method=lip_dp_sgd', '--accountant=rdp', '--seed=0,1', *_TINY)
-  assert _call(*words, f'--output_dir={tmp_path / "one"}')[0] == 0
-  with socket.socket() as probe:
-    probe.bind(('localhost', 0))
-    port = probe.getsockname()[1]
-  environ = {**os.environ, 'XLA_FLAGS': '--xla_cpu_use_fusion_emitters=false '
-             '--xla_force_host_platform_device_count=4'}
-
-  def together(*more):
-    started = [subprocess.Popen(
-        [sys.executable, '-m', 'launch.train', *words, *more,
-         f'--output_dir={tmp_path / str(index)}', f'--process_id={index}',
-         f'--coordinator_address=localhost:{port}', '--num_processes=2'],
-        cwd=_ROOT, env=environ, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE) for index in range(2)]
-    ended = [process.communicate(timeout=300) for process in started]
-    return [(process.returncode, out, err)
-            for process, (out, err) in zip(started, ended)]
-
-  (status, out, err), (status_1, out_1, err_1) = together()
-  assert status == status_1 == 0, err + err_1
-  # The first one prints and writes.
-  assert 'at most (1, ' in out and 'written to' in out
-  assert 'at most' not in out_1 and 'written' not in out_1
-  assert 'settings' in err and 'settings' not in err_1
-  assert not (tmp_path / '1').exists()
-  for run in ('seed=0', 'seed=1'):
-    one, two = (_params(tmp_path / name / run) for name in ('one', '0'))
-    for name, values in one.items():
-      np.testing.assert_allclose(two[name], values, rtol=1e-3, atol=1e-5)
-    assert _summary(tmp_path / '0' / run)['device'] == '8 x cpu'
-  # What is there is there for all; a refusal is made by all.
-  (status, out, _), (status_1, _, _) = together()
-  assert status == status_1 == 0 and '2 of 2 runs are there already' in out
-  for status, _, err in together('--clip_norm=2'):
-    assert status == 2 and 'of another configuration: clip_norm' in err
