@@ -1,9 +1,9 @@
 """Pools with their true constants, overlapping ones included."""
 
+from collections.abc import Callable
 import functools
 import math
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -46,12 +46,20 @@ def _check_image(shape: Shape) -> Shape:
 def window_maximum(x: Array, window: Pair, strides: Pair) -> Array:
   """Maxima [b, h', w', c] over windows of images [b, h, w, c], not padded.
 
-  Of rows, then of columns, by slices: XLA for CPUs takes a `reduce_window` and
-  its gradient one value at a time. Values that are equal share the gradient.
+  Values that are equal share the gradient.
+  """
+  return _over_windows(jnp.maximum, x, window, strides)
+
+
+def _over_windows(join: Callable[[Array, Array], Array], x: Array,
+                  window: Pair, strides: Pair) -> Array:
+  """Of rows, then of columns, by slices.
+
+  XLA for CPUs takes a `reduce_window` and its gradient one value at a time.
   """
   for axis, (size, stride) in enumerate(zip(window, strides, strict=True), 1):
     last = (x.shape[axis] - size) // stride * stride
-    x = functools.reduce(jnp.maximum, [jax.lax.slice_in_dim(
+    x = functools.reduce(join, [jax.lax.slice_in_dim(
         x, start, start + last + 1, stride, axis) for start in range(size)])
   return x
 
@@ -82,8 +90,8 @@ def average_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
   shape_of = _pooled(window, strides)
   constant = math.sqrt(_overlap(window, strides) / math.prod(window))
   return Fixed(
-      name=name, function=lambda x: nn.pool(
-          x, 0.0, jax.lax.add, window, strides, 'VALID') / math.prod(window),
+      name=name, function=lambda x: _over_windows(
+          jnp.add, x, window, strides) / math.prod(window),
       lipschitz=lambda shape: constant,
       ceiling=lambda radius, shape: constant * radius, shape_of=shape_of)
 

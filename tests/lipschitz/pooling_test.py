@@ -115,3 +115,27 @@ def test_search_from_below_stays_below_the_constant(oracles):
 def test_refused_when_built(make, message):
   with pytest.raises(ValueError, match=message):
     make()
+
+
+@pytest.mark.parametrize('window, strides', [
+  ((2, 2), (2, 2)), ((3, 2), (2, 1)), ((1, 4), (3, 3)), ((7, 6), (1, 5))])
+def test_windows_by_slices_are_those_of_xla(window, strides):
+  """Values and gradients; of equal values each takes its share."""
+  x = jax.random.normal(jax.random.key(0), (3, 7, 6, 2))
+  library = lambda start, join: lambda x: jax.lax.reduce_window(
+    x, start, join, (1, *window, 1), (1, *strides, 1), 'VALID')
+  area = math.prod(window)
+  for found, wanted in (
+      (pooling.max_pool(window, strides).function,
+       library(-jnp.inf, jax.lax.max)),
+      (lambda x: area * pooling.average_pool(window, strides).function(x),
+       library(0.0, jax.lax.add))):
+    np.testing.assert_allclose(found(x), wanted(x), rtol=1e-5, atol=1e-5)
+    slope = lambda function: jax.grad(
+      lambda x: jnp.sum(jnp.sin(function(x))))(x)
+    np.testing.assert_allclose(slope(found), slope(wanted), rtol=1e-4,
+                               atol=1e-5)
+  shares = jax.grad(lambda x: jnp.sum(pooling.window_maximum(
+    x, window, strides)))(jnp.ones((1, 7, 6, 1)))
+  outputs = wanted(jnp.ones((1, 7, 6, 1))).size
+  assert jnp.sum(shares) == pytest.approx(outputs) and jnp.all(shares >= 0)
