@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from dpjax import errors
 from dpjax import tree
 from dpjax.privacy import accounting
+from dpjax.privacy import additive
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
@@ -101,14 +102,15 @@ class PoissonSampler:
     size = self.num_examples
     chosen = jnp.ones([size], jnp.bool_)
     if self._threshold < 2**32:
-      words = jax.random.bits(key, [size], jnp.uint32)
+      words = additive.random_words(key, (size,))
       chosen = words < jnp.uint32(self._threshold)
-    # Row number j of the batch is the record with the j-th chosen flag.
     ranks = jnp.cumsum(chosen.astype(jnp.int32))
-    parts = -(-size // self.part_size)
-    wanted = jnp.arange(1, parts * self.part_size + 1, dtype=jnp.int32)
-    rows = jnp.searchsorted(ranks, wanted).astype(jnp.int32)
-    return Selection(jnp.where(wanted <= ranks[-1], rows, 0), ranks[-1])
+    places = -(-size // self.part_size) * self.part_size
+    # The record with the j-th chosen flag goes to row j, others nowhere.
+    rows = jnp.zeros([places], jnp.int32).at[
+        jnp.where(chosen, ranks - 1, places)].set(
+            jnp.arange(size, dtype=jnp.int32), mode='drop')
+    return Selection(rows, ranks[-1])
 
   def sum_parts(self, function, selection: Selection) -> PyTree:
     """Sums `function(rows, mask)` over the parts of one batch.

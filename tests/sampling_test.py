@@ -14,6 +14,7 @@ import pytest
 from dp_accounting import dp_event as dp_events
 
 from dpjax.privacy import accounting
+from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.sampling import Selection
@@ -24,8 +25,8 @@ KEY = jax.random.key(20)
 def patch_words(monkeypatch, words):
   """Makes key bits the given words, whatever the key."""
   words = jnp.asarray(words, jnp.uint32)
-  monkeypatch.setattr(jax.random, 'bits',
-                      lambda key, shape, dtype: words.reshape(shape))
+  monkeypatch.setattr(additive, 'random_words',
+                      lambda key, shape: words.reshape(shape))
 
 
 def indicators(selection, size):
@@ -78,7 +79,7 @@ def test_draw_equals_the_mask_of_the_key(max_batch_size):
   sampler = PoissonSampler(num_examples=20, batch_size=6,
                            max_batch_size=max_batch_size)
   keys = jax.random.split(KEY, 300)
-  words = np.stack([np.asarray(jax.random.bits(k, [20], jnp.uint32))
+  words = np.stack([np.asarray(additive.random_words(k, (20,)))
                     for k in keys])
   np.testing.assert_array_equal(
       many_indicators(sampler, keys),

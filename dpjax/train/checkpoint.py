@@ -231,8 +231,10 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
   # Without threads; removes what a kill left of a write.
   options = orbax.CheckpointManagerOptions(
       preservation_policy=orbax.checkpoint_managers.LatestN(KEPT),
-      cleanup_tmp_directories=True, enable_async_checkpointing=False,
+      create=False, cleanup_tmp_directories=True,
+      enable_async_checkpointing=False,
       multiprocessing_options=_alone(orbax))
+  folder.mkdir(parents=True, exist_ok=True)
   with orbax.CheckpointManager(folder, options=options) as manager:
     manager.save(step, force=True, args=orbax.args.Composite(
         arrays=orbax.args.StandardSave(arrays), meta=orbax.args.JsonSave(meta)))
@@ -246,8 +248,10 @@ def _load(path: pathlib.Path):
   with orbax.Checkpointer(
       orbax.CompositeCheckpointHandler(),
       multiprocessing_options=_alone(orbax)) as checkpointer:
-    return checkpointer.restore(path, args=orbax.args.Composite(
+    found = checkpointer.restore(path, args=orbax.args.Composite(
         arrays=orbax.args.StandardRestore(), meta=orbax.args.JsonRestore()))
+  # Its own type cannot be pickled, for other processes.
+  return {name: found[name] for name in ('arrays', 'meta')}
 
 
 def _alone(orbax):

@@ -22,22 +22,25 @@ def from_first(function: Callable[[], Any]) -> Any:
 
   Args:
     function: is called in the first process alone, and gives what can be
-      pickled; a ValueError that it raises is raised by all.
+      pickled; what it raises is raised by all, as a ValueError by the others.
   """
   if jax.process_count() == 1:
     return function()
   told: tuple[str, Any] = ('value', None)
+  failure = None
   if is_first():
     try:
       told = 'value', function()
-    except ValueError as error:
-      told = 'error', str(error)
+    except Exception as error:  # Or the others would wait for ever.
+      told, failure = ('error', str(error)), error
   content = np.frombuffer(pickle.dumps(told), np.uint8)
   size = int(multihost_utils.broadcast_one_to_all(np.int32(content.size)))
   padded = np.zeros(size, np.uint8)
   padded[:content.size] = content[:size]
   kind, value = pickle.loads(
       np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())
+  if failure is not None:
+    raise failure
   if kind == 'error':
     raise ValueError(value)
   return value

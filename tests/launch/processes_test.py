@@ -16,7 +16,7 @@ from dpjax.train import checkpoint
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _WORDS = ('--method=lip_dp_sgd', '--accountant=rdp', '--width=4')
-_LONG = (*_WORDS, '--average=ema', '--num_steps=2000', '--batch_size=20')
+_LONG = (*_WORDS, '--average=ema', '--num_steps=200', '--batch_size=20')
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +101,7 @@ def test_killed_and_resumed_they_give_the_same_bits(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
   steps = checkpoint.saved_steps(saved)
-  assert steps and steps[0] < 2000 and not folders[1].exists()
+  assert steps and steps[0] < 200 and not folders[1].exists()
 
   # A checkpoint of something else is refused by both.
   for status, _, err in _together(folders, *words, '--learning_rate=0.01'):

@@ -147,8 +147,8 @@ def test_indicators_are_counts_with_their_noise(make, records):
   """By hand: norms of the batch's gradients, and the bits of the key."""
   model, method = make('flat')
   states, _ = _run(model, method, records, num_steps=1)
-  words = jax.random.bits(jax.random.fold_in(states[0].keys.batch, 0), [50],
-                          jnp.uint32)
+  words = additive.random_words(
+    jax.random.fold_in(states[0].keys.batch, 0), (50,))
   chosen = np.flatnonzero(np.asarray(words, np.int64)
                           < round(12 / 50 * 2**32))
   grads = jax.jit(lambda *task: per_example.per_example_gradients(

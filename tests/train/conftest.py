@@ -165,7 +165,7 @@ def _reference_step(name, state):
   """The next parameters, from the text of the method."""
   def step(params, index, records):
     batch_key = jax.random.fold_in(state.keys.batch, index)
-    words = jax.random.bits(batch_key, [50], jnp.uint32)
+    words = additive.random_words(batch_key, (50,))
     chosen = np.asarray(words, np.int64) < round(12 / 50 * 2**32)
     names = sorted(params)
     radii = None if name == 'dp_sgd' else [1.5, 1.]

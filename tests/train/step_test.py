@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.privacy import additive
 from dpjax.sampling import PoissonSampler
 from dpjax.typing import Batch
 
@@ -24,8 +25,8 @@ def test_non_private_step_is_a_mean_gradient(checks, run, records):
   """Spec DP-14."""
   _, states, infos = run('sgd', records)
   params = jax.tree.map(np.float64, states[0].params)
-  words = jax.random.bits(jax.random.fold_in(states[0].keys.batch, 0), [50],
-                          jnp.uint32)
+  words = additive.random_words(
+    jax.random.fold_in(states[0].keys.batch, 0), (50,))
   chosen = np.asarray(words, np.int64) < round(12 / 50 * 2**32)
   total = sum(checks.flat(checks.forward_backward(params, records.x[row],
                                                   int(records.y[row]), None))
