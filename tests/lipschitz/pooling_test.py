@@ -139,3 +139,21 @@ def test_windows_by_slices_are_those_of_xla(window, strides):
     x, window, strides)))(jnp.ones((1, 7, 6, 1)))
   outputs = wanted(jnp.ones((1, 7, 6, 1))).size
   assert jnp.sum(shares) == pytest.approx(outputs) and jnp.all(shares >= 0)
+
+
+@pytest.mark.parametrize('size, stride, expected', [
+  (2, 1, 2.0), (3, 2, 2.0), (3, 1, 3.0)])
+def test_equal_values_do_not_exceed_the_constant(oracles, size, stride,
+                                                 expected):
+  """Where several are the largest, what training takes for the Jacobian is a
+  mean of theirs: rows that sum to 1, columns to the overlap at most."""
+  pool = pooling.max_pool((size, size), (stride, stride))
+  rng = np.random.default_rng(1)
+  records = rng.integers(0, 3, (60, 7, 7, 1)).astype(float)
+  records[0] = 0.0
+  jacobians = oracles.input_jacobians(pool, {}, records)
+  assert oracles.norms(jacobians).max() <= expected * (1 + 1e-12)
+  flat = np.reshape(jacobians, (60, -1, 49))
+  np.testing.assert_allclose(flat.sum(2), 1, atol=1e-6)
+  # There are ties, or this tests nothing.
+  assert np.any((flat > 1e-6) & (flat < 1 - 1e-6))
