@@ -46,7 +46,8 @@ _RELATION_FREE = (
     dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
     dp_events.NoOpDpEvent, dp_events.NonPrivateDpEvent,
     dp_events.ComposedDpEvent, dp_events.SelfComposedDpEvent,
-    dp_events.RepeatAndSelectDpEvent)
+    dp_events.RepeatAndSelectDpEvent, restating.PureDpEvent,
+    restating.ConcentratedDpEvent)
 
 _RELATIONS = {
     relation: dp_accounting.NeighboringRelation[relation.name]
@@ -76,6 +77,12 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
   """One release that is epsilon-DP under `adjacency`, however it is made."""
   return restating.PureDpEvent(
       epsilon=errors.check_positive('epsilon', epsilon), adjacency=adjacency)
+
+
+def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
+  """One release that is rho-zCDP under `adjacency`; for 'rdp'."""
+  return restating.ConcentratedDpEvent(
+      rho=errors.check_positive('rho', rho), adjacency=adjacency)
 
 
 def randomized_response_event(*, uniform_prob: float,
@@ -284,16 +291,16 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
               orders: tuple[float, ...] | None = None):
   """A fresh accountant that has consumed `event`, or a one-line refusal."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
-  event, relation = restating.with_pure_restated(event, adjacency), adjacency
-  free = all(isinstance(e, _RELATION_FREE + (restating.PureDpEvent,))
-             for e in restating.walk(event))
+  event = restating.with_guarantees_restated(event, adjacency)
+  relation = adjacency
+  free = all(isinstance(e, _RELATION_FREE) for e in restating.walk(event))
   if adjacency is Adjacency.REPLACE_ONE and (free or accountant == 'rdp'):
     event = restating.with_halved_multipliers(event)
   if free:
     # Each library accountant knows the pure pair under one relation only.
     relation = (Adjacency.ADD_OR_REMOVE_ONE if accountant == 'pld' else
                 Adjacency.REPLACE_ONE)
-  event = restating.with_pure_pairs(event, adjacency, relation, accountant)
+  event = restating.with_library_events(event, adjacency, relation, accountant)
   if accountant == 'rdp':
     fine = restating.largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
     orders = list(orders or sorted(
