@@ -11,6 +11,7 @@ opinion). Spec entries DP-05, DP-06 (Renyi orders added up by 'rdp'), DP-17
 (subsampling as an event) and DP-19.
 """
 
+import collections
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -25,6 +26,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP
 
 DpEvent = dp_accounting.DpEvent
 
@@ -190,6 +192,32 @@ def delta_curve(event: DpEvent, *, epsilons: Sequence[float],
     errors.check_non_negative('target_epsilon', value)
   composed = _composed(event, adjacency, accountant)
   return np.array([composed.get_delta(float(value)) for value in epsilons])
+
+
+def optimal_composition(guarantees: Sequence[ApproxDP], *,
+                        delta: float) -> float:
+  """The least epsilon that releases known by guarantees alone have together.
+
+  Kairouz, Oh and Viswanath 2015, which `composition.heterogeneous` bounds in
+  closed form; by composing the pairs that dominate (epsilon_i, delta_i), of
+  one adjacency, rounded up on a grid of a fiftieth of the smallest epsilon
+  (spec ALG-10).
+
+  Args:
+    guarantees: one for each release, adaptive ones too.
+    delta: in [1e-12, 1); must exceed what the deltas make without epsilon.
+  """
+  check_delta(delta)
+  positive = [g.epsilon for g in guarantees if g.epsilon]
+  grid = min(1e-4, min(positive, default=1.0) / 50)
+  composed = pld.privacy_loss_distribution.identity(grid)
+  for guarantee, count in collections.Counter(guarantees).items():
+    one = pld.privacy_loss_distribution.from_privacy_parameters(
+        pld.common.DifferentialPrivacyParameters(guarantee.epsilon,
+                                                 guarantee.delta),
+        value_discretization_interval=grid)
+    composed = composed.compose(one.self_compose(count))
+  return float(composed.get_epsilon_for_delta(delta))
 
 
 @functools.lru_cache(maxsize=1024)
