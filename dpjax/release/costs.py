@@ -26,7 +26,7 @@ class Cost:
   def __post_init__(self):
     if (self.epsilon is None) == (self.rho is None):
       raise ValueError('a cost is either an epsilon or a rho')
-    if (self.epsilon or self.rho) <= 0:
+    if min(value for value in vars(self).values() if value is not None) <= 0:
       raise ValueError(f'a cost must be positive, got {self}')
 
   @property
