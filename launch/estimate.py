@@ -26,12 +26,13 @@ import hashlib
 import itertools
 import json
 import pathlib
+import secrets
 import sys
 
 from absl.flags import argparse_flags
 
-from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy import exact
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import lattice
 from dpjax.release import ledger
 from dpjax.release import registry
@@ -162,18 +163,16 @@ def _public(query: Query) -> dict[str, object]:
           ('adjacency', 'epsilon', 'delta', 'statistic')}
 
 
-def _ledger_lines(account: ledger.Account, number: int) -> dict[str, object]:
+def _summary(account: ledger.Account) -> dict[str, object]:
   """What a release says of the ledger: nothing that hashes data."""
-  after = ledger.costs.spent(
-      [entry.cost for entry in account.entries[:number]],
-      delta=account.budget.delta, adjacency=account.adjacency)
-  return {'entry': number, 'spent_epsilon': float(after),
+  return {'entry': len(account.entries),
+          'spent_epsilon': float(account.spent()),
           'budget_epsilon': float(account.budget.epsilon),
           'budget_delta': float(account.budget.delta)}
 
 
 def release(args: argparse.Namespace,
-            below: exact.Draw = exact.secrets.randbelow) -> dict[str, object]:
+            below: exact.Draw = secrets.randbelow) -> dict[str, object]:
   """Answers the query of the flags: measures, spends, and only then draws.
 
   Raises:
@@ -181,7 +180,7 @@ def release(args: argparse.Namespace,
   """
   query, budget = query_of(args), _budget(args)
   plan = registry.plan(query)
-  _check_writable(args.output)
+  _check_output(args)
   with open(args.input, 'rb') as file:
     dataset = ledger.Dataset(
         sha256=hashlib.file_digest(file, 'sha256').hexdigest(),
@@ -198,14 +197,14 @@ def release(args: argparse.Namespace,
         numeric=plan.reads == 'numbers',
         separator=args.separator or ',')) as fields:
       measured = plan.measure(_some(fields))
-  entry = ledger.spend(args.ledger, plan.cost, dataset=dataset,
-                       adjacency=query.adjacency, query=asked, budget=budget)
+  account = ledger.spend(args.ledger, plan.cost, dataset=dataset,
+                         adjacency=query.adjacency, query=asked, budget=budget)
   answer = {
       'statistic': query.statistic, **plan.draw(measured, below),
       'guarantee': _guarantee(query, plan), 'parameters': _public(query),
       **plan.facts(),
-      'ledger': _ledger_lines(ledger.read(args.ledger), entry.number)}
-  ledger.record(args.ledger, entry, answer)
+      'ledger': _summary(account)}
+  ledger.record(args.ledger, account.entries[-1], answer)
   return answer
 
 
@@ -217,11 +216,15 @@ def _some(fields: Iterator[object]) -> Iterator[object]:
   return itertools.chain([first], fields)
 
 
-def _check_writable(output: str) -> None:
-  path = pathlib.Path(output)
-  if path.is_dir() or not path.absolute().parent.is_dir():
-    raise ValueError(f'--output must be a file in a folder that is there, got '
-                     f'{output}')
+def _check_output(args: argparse.Namespace) -> None:
+  """Refuses an output that could not be written, or only over the ledger."""
+  path = pathlib.Path(args.output).resolve()
+  if path.is_dir() or not path.parent.is_dir():
+    raise ValueError('--output must be a file in a folder that is there, got '
+                     f'{args.output}')
+  if path in (pathlib.Path(args.ledger).resolve(),
+              pathlib.Path(args.input).resolve()):
+    raise ValueError('--output must be neither --ledger nor --input')
 
 
 def show(path: str) -> str:

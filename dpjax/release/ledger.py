@@ -105,7 +105,7 @@ def read(path: files.Path) -> Account:
 
 def spend(path: files.Path, cost: Cost, *, dataset: Dataset,
           adjacency: Adjacency, query: Query,
-          budget: Budget | None = None) -> Entry:
+          budget: Budget | None = None) -> Account:
   """Writes an entry, or refuses; noise may be drawn when it returns.
 
   Args:
@@ -116,6 +116,9 @@ def spend(path: files.Path, cost: Cost, *, dataset: Dataset,
     query: its public parameters.
     budget: makes the ledger if there is none; must be that of the header
       otherwise. None for the header's.
+
+  Returns:
+    What the ledger says now; the entry is the last.
 
   Raises:
     ValueError: if the budget would be exceeded, or the ledger is for something
@@ -135,14 +138,14 @@ def spend(path: files.Path, cost: Cost, *, dataset: Dataset,
       raise ValueError(f'the ledger has budget {account.budget.epsilon}, delta '
                        f'{account.budget.delta}: it cannot be changed')
     _check_budget(account, cost)
-    entry, line = _entry(account, cost, query)
+    account, line = _with_entry(account, cost, query)
     # What a crash left of a line goes: its noise was never drawn.
     os.ftruncate(descriptor, size)
     os.lseek(descriptor, size, os.SEEK_SET)
     _write(descriptor, lines + line)
     if lines:
       _sync_folder(path)
-  return entry
+  return account
 
 
 def recorded(path: files.Path, *, dataset: Dataset, adjacency: Adjacency,
@@ -224,12 +227,12 @@ def _account(body: dict, digest: str) -> Account:
                     delta=Fraction(body['delta'])), entries=(), digest=digest)
 
 
-def _entry(account: Account, cost: Cost,
-           query: Query) -> tuple[Entry, bytes]:
-  number = len(account.entries) + 1
-  digest, line = _sealed({'number': number, 'cost': cost.to_json(),
-                          'query': query}, account.digest)
-  return Entry(number=number, cost=cost, query=query, digest=digest), line
+def _with_entry(account: Account, cost: Cost,
+                query: Query) -> tuple[Account, bytes]:
+  body = {'number': len(account.entries) + 1, 'cost': cost.to_json(),
+          'query': query}
+  digest, line = _sealed(body, account.digest)
+  return _extended(account, body, digest), line
 
 
 def _parse(content: bytes, path: files.Path) -> tuple[Account, int]:

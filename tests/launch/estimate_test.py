@@ -201,6 +201,15 @@ def test_bad_input_spends_nothing(words, tmp_path, change, message):
   assert not (tmp_path / 'out.json').exists()
 
 
+@pytest.mark.parametrize('name', ['ledger', 'people.csv'])
+def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
+  _main(words())
+  before = (tmp_path / name).read_bytes()
+  with pytest.raises(ValueError, match='neither --ledger nor --input'):
+    _main(words(output=tmp_path / '.' / name, upper=50))
+  assert (tmp_path / name).read_bytes() == before
+
+
 @pytest.mark.parametrize('text, message', [
   ('age,kind\n', 'no records'), ('', 'no column'),
   ('age,kind\n,a\n', 'has no number'), ('age,kind\n1\n', 'line 2 has 1')])

@@ -23,8 +23,10 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def _spend(path, cost=_TENTH, *, dataset=_DATA, adjacency=_AR, budget=_ONE,
            query=None):
-  return ledger.spend(path, cost, dataset=dataset, adjacency=adjacency,
-                      budget=budget, query=query or {'statistic': 'count'})
+  account = ledger.spend(path, cost, dataset=dataset, adjacency=adjacency,
+                         budget=budget, query=query or {'statistic': 'count'})
+  assert account == ledger.read(path)
+  return account.entries[-1]
 
 
 def test_fractions_add_exactly_and_not_beyond_the_budget(tmp_path):

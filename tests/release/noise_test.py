@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
 from dpjax.release import lattice
 from dpjax.release import noise
