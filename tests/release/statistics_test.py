@@ -298,6 +298,39 @@ def test_intervals_cover(statistic, adjacency, delta):
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('statistic', ['sum', 'mean', 'variance'])
+def test_intervals_are_what_noise_within_its_widths_allows(statistic, adjacency):
+  """All ends of all noisy sums, each missed with an equal share of 1/10."""
+  plan = _plan(adjacency, statistic=statistic, column='x', lower=Decimal(-2),
+               upper=Decimal(4), granularity=Decimal('0.1'),
+               confidence=Fraction(9, 10))
+  found = plan.draw(plan.measure(map(str, _DATA)), random.Random(2).randrange)
+  ends = {}
+  for power, name in enumerate(('count', 'sum', 'squares')):
+    if power in plan.powers:
+      unit = plan.lattice.unit**power
+      width = plan.noises[power].half_width(.1 / len(plan.powers))
+      value = Fraction(found['noisy_sums'][name])
+      ends[power] = [value - width * unit, value + width * unit]
+  if statistic == 'sum':
+    values = ends[1]
+  else:
+    centre = plan.centre * plan.lattice.unit
+    means = [s / n for s in ends[1] for n in ends.get(0, [101])]
+    values = [m + centre for m in means]
+  if statistic == 'variance':
+    squares = [s / n for s in ends[2] for n in ends.get(0, [101])]
+    crosses = min(means) <= 0 <= max(means)
+    values = [max(0, min(squares) - max(m * m for m in means)),
+              min(9, max(squares) - (0 if crosses else min(
+                  m * m for m in means)))]
+  if statistic == 'mean':
+    values = [min(max(value, -2), 4) for value in values]
+  assert found['interval']['lower'] == pytest.approx(float(min(values)))
+  assert found['interval']['upper'] == pytest.approx(float(max(values)))
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
 def test_population_intervals_cover(adjacency):
   generator, below = np.random.default_rng(9), random.Random(9).randrange
   plan = _plan(adjacency, epsilon=Fraction(20), statistic='mean', column='x',
@@ -334,6 +367,19 @@ def test_quantiles_are_as_near_as_they_say():
         for point, order in zip(points, orders, strict=True))
   assert covered >= stats.binom.ppf(1e-5, 100, .5)
   assert clipped.size == 101
+
+
+def test_rank_errors_are_nearly_attained():
+  """All records at one end, all other points as far as the bound says."""
+  plan = _plan(_AR, statistic='quantiles', quantiles=(Fraction(1, 2),),
+               epsilon=Fraction(1, 5),
+               **{**_BOUNDS, 'granularity': Decimal('0.01')})
+  found = plan.draw(plan.measure(['-1']), random.Random(0).randrange)
+  number = math.floor(2 * found['interval']['rank_error']) + 1
+  law, scores = _quantile_law(plan, ['-1'] * number, Fraction(1, 2))
+  far = scores > 2 * found['interval']['rank_error']
+  assert far.sum() == 300
+  assert .03 < law[far].sum() <= .05
 
 
 @pytest.mark.parametrize('fields, message', [
