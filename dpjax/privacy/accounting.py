@@ -78,6 +78,15 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
       epsilon=errors.check_positive('epsilon', epsilon), adjacency=adjacency)
 
 
+def zcdp_event(*, rho: float) -> DpEvent:
+  """One release that is rho-zCDP under the adjacency of the claim; for 'rdp'.
+
+  The event does not tell for which adjacency rho was computed: account for it
+  under no other one.
+  """
+  return dp_accounting.ZCDpEvent(errors.check_positive('rho', rho))
+
+
 def randomized_response_event(*, uniform_prob: float,
                               num_categories: int) -> DpEvent:
   """One answer of each person by randomised response; for REPLACE_ONE.
