@@ -72,19 +72,11 @@ def on_lattice(data: Array, *, lower: float, upper: float,
 def check_quantile(lower: float, upper: float, num_examples: int, prob: float,
                    num_cells: int) -> None:
   """Refuses what is no quantile on a public range: `ValueError`, one line."""
-  if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
-    raise ValueError(f'lower must be below upper, got {lower} and {upper}')
+  errors.check_range(lower, upper)
   quantile_rank(prob, num_examples)
   errors.check_at_least('num_cells', num_cells, 1)
   if num_cells > 2**20:
     raise ValueError(f'num_cells must be at most 2^20, got {num_cells}')
-
-
-def check_records(data: Array, num_examples: int) -> None:
-  """Refuses another number of records than the public one."""
-  if data.shape != (num_examples,):
-    raise ValueError(f'there must be {num_examples} records, got an array of '
-                     f'shape {data.shape}')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +153,7 @@ class InverseSensitivityQuantile:
     del num_values
 
   def _points(self, data: Array) -> Array:
-    check_records(data, self.num_examples)
+    errors.check_records(data.shape, self.num_examples)
     return on_lattice(data, lower=self.lower, upper=self.upper,
                       num_cells=self.num_cells)
 

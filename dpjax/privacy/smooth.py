@@ -125,7 +125,7 @@ class SmoothSensitivityQuantile:
 
   def law(self, data: Array) -> tuple[Array, Array]:
     """(centre, scale) of the Cauchy distribution before rounding; private."""
-    inverse.check_records(data, self.num_examples)
+    errors.check_records(data.shape, self.num_examples)
     spacing = (self.upper - self.lower) / self.num_cells
     points = jnp.sort(inverse.on_lattice(
         data, lower=self.lower, upper=self.upper, num_cells=self.num_cells))
