@@ -25,6 +25,7 @@ from dpjax import tree
 from dpjax.privacy import accounting
 from dpjax.privacy import threefry
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.typing import Array, PRNGKey, PyTree
 
@@ -161,6 +162,7 @@ class GaussianMechanism:
   def __post_init__(self):
     errors.check_positive('record_norm', self.record_norm)
     errors.check_positive('noise_multiplier', self.noise_multiplier)
+    check_adjacency(self.adjacency)
 
   @property
   def l2_sensitivity(self) -> float:

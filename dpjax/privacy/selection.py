@@ -16,6 +16,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import draws
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.typing import Array, PRNGKey
 
 
@@ -40,6 +41,7 @@ class _Selection:
   def __post_init__(self):
     errors.check_positive('sensitivity', self.sensitivity)
     errors.check_positive('epsilon', self.epsilon)
+    check_adjacency(self.adjacency)
     if self.monotone and self.adjacency is not Adjacency.ADD_OR_REMOVE_ONE:
       raise ValueError('monotone scores are of add_or_remove_one, got '
                        f'{self.adjacency.value}')

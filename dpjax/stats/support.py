@@ -16,6 +16,7 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import queries
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.inverse import InverseSensitivityQuantile
 from dpjax.privacy.laplace import LaplaceMechanism
 from dpjax.stats import intervals
@@ -67,6 +68,7 @@ class NoisyMaximum:
 
   def __post_init__(self):
     errors.check_positive('epsilon', self.epsilon)
+    check_adjacency(self.adjacency)
 
   @property
   def noise(self) -> LaplaceMechanism:
