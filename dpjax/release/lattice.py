@@ -5,6 +5,8 @@ import decimal
 import fractions
 import functools
 
+from dpjax import errors
+
 Decimal = decimal.Decimal
 Fraction = fractions.Fraction
 
@@ -64,9 +66,7 @@ class Lattice:
   granularity: Decimal
 
   def __post_init__(self):
-    if not self.lower < self.upper:
-      raise ValueError(f'lower must be below upper, got {self.lower} and '
-                       f'{self.upper}')
+    errors.check_range(self.lower, self.upper)
     width = Fraction(self.upper) - Fraction(self.lower)
     if not 0 < Fraction(self.granularity) <= width:
       raise ValueError('granularity must be positive, at most upper - lower, '

@@ -69,9 +69,7 @@ class Query:
       raise ValueError(f'confidence must lie strictly between 0 and 1, got '
                        f'{float(self.confidence)}')
     if self.lower is not None and self.upper is not None:
-      if not self.lower < self.upper:
-        raise ValueError('lower must be below upper, got '
-                         f'{self.lower} and {self.upper}')
+      errors.check_range(self.lower, self.upper)
     if self.missing is not None:
       errors.check_choice('missing', self.missing, MISSING)
     if self.missing == 'absent' and self.replacing:
