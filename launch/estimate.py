@@ -88,6 +88,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       conflict_handler='resolve')
   for name, text in _FLAGS:
     parser.add_argument(f'--{name}', help=text)
+  parser.set_defaults(confidence='0.95', separator=',')
   parser.add_argument('--show_ledger', action='store_true',
                       help='Print what the ledger says, and do nothing else.')
   return parser.parse_args(list(argv[1:]))
@@ -127,7 +128,7 @@ def query_of(args: argparse.Namespace) -> Query:
       statistic=args.statistic, adjacency=Adjacency(args.adjacency),
       epsilon=_fraction('epsilon', args.epsilon),
       delta=None if args.delta is None else _fraction('delta', args.delta),
-      confidence=_fraction('confidence', args.confidence or '0.95'),
+      confidence=_fraction('confidence', args.confidence),
       column=args.column, lower=number('lower'), upper=number('upper'),
       granularity=number('granularity'), missing=args.missing,
       categories=_list('categories', args.categories, lambda _, text: text),
@@ -185,7 +186,7 @@ def release(args: argparse.Namespace,
     dataset = ledger.Dataset(
         sha256=hashlib.file_digest(file, 'sha256').hexdigest(),
         name=args.dataset)
-    asked = {'query': query.to_json(), 'separator': args.separator or ','}
+    asked = {'query': query.to_json(), 'separator': args.separator}
     known = ledger.recorded(args.ledger, dataset=dataset,
                             adjacency=query.adjacency, query=asked)
     if known is not None:
@@ -194,16 +195,14 @@ def release(args: argparse.Namespace,
     file.seek(0)
     with contextlib.closing(tables.read(
         args.input, file, query.column if plan.reads != 'records' else None,
-        numeric=plan.reads == 'numbers',
-        separator=args.separator or ',')) as fields:
+        numeric=plan.reads == 'numbers', separator=args.separator)) as fields:
       measured = plan.measure(_some(fields))
   account = ledger.spend(args.ledger, plan.cost, dataset=dataset,
                          adjacency=query.adjacency, query=asked, budget=budget)
   answer = {
       'statistic': query.statistic, **plan.draw(measured, below),
       'guarantee': _guarantee(query, plan), 'parameters': _public(query),
-      **plan.facts(),
-      'ledger': _summary(account)}
+      **plan.facts(), 'ledger': _summary(account)}
   ledger.record(args.ledger, account.entries[-1], answer)
   return answer
 
