@@ -28,11 +28,12 @@ def _format(error: BaseException) -> str:
 
 
 def run_main(main: Callable[[Any], int | None],
-             parse: Callable[[Sequence[str]], Any] | None = None) -> None:
+             parse: Callable[[Sequence[str]], Any] = (
+                 app.parse_flags_with_usage)) -> None:
   """Parses flags, calls main, and exits with what it returns.
 
-  `parse` reads the command line where absl flags do not, which are of one name
-  and meaning in all programs; main is called with what it returns.
+  Main is called with what `parse` makes of the command line: by default with
+  the words that are no absl flags, whose names all programs share.
 
   Bad input, that is ValueError, OSError, ImportError (an extra that is not
   installed) and MemoryError (too much at once), gives one line on stderr and
