@@ -115,7 +115,8 @@ class ExponentialMechanism(_Selection):
     """
     spent = notions.zcdp_from_mechanism(
         notions.PureDP(epsilon=self.epsilon), 'exponential')
-    return accounting.zcdp_event(rho=spent.rho)
+    return accounting.concentrated_event(rho=spent.rho,
+                                         adjacency=self.adjacency)
 
   def log_probs(self, data: Array) -> np.ndarray:
     """Logarithms of the probabilities [m], float64; `data` are the scores."""
