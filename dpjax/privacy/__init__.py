@@ -2,11 +2,12 @@
 
 Modules, in import order: notions, adjacency, divergences, renyi, composition,
 accounting, adaptive, tuning, blocks, mechanism, threefry, additive, draws,
-laplace, selection, k_norm.
+laplace, selection, k_norm, integers, discrete, lattice.
 """
 
 __all__ = [
     'accounting', 'adaptive', 'additive', 'adjacency', 'blocks',
-    'composition', 'divergences', 'draws', 'k_norm', 'laplace', 'mechanism',
-    'notions', 'renyi', 'selection', 'threefry', 'tuning'
+    'composition', 'discrete', 'divergences', 'draws', 'integers', 'k_norm',
+    'laplace', 'lattice', 'mechanism', 'notions', 'renyi', 'selection',
+    'threefry', 'tuning'
 ]

@@ -42,14 +42,12 @@ _MAX_FRACTIONAL_PROB = 0.02
 # What costs the same under every relation once multipliers are those of it.
 _RELATION_FREE = (
     dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
-    dp_events.NoOpDpEvent, dp_events.NonPrivateDpEvent,
-    dp_events.ComposedDpEvent, dp_events.SelfComposedDpEvent,
-    dp_events.RepeatAndSelectDpEvent)
+    dp_events.DiscreteLaplaceDpEvent, dp_events.NoOpDpEvent,
+    dp_events.NonPrivateDpEvent, dp_events.ComposedDpEvent,
+    dp_events.SelfComposedDpEvent, dp_events.RepeatAndSelectDpEvent)
 
-_RELATIONS = {
-    relation: dp_accounting.NeighboringRelation[relation.name]
-    for relation in Adjacency
-}
+_RELATIONS = {relation: dp_accounting.NeighboringRelation[relation.name]
+              for relation in Adjacency}
 
 
 @attrs.frozen(kw_only=True)
@@ -80,6 +78,22 @@ def laplace_event(*, noise_multiplier: float) -> DpEvent:
   """
   return dp_accounting.LaplaceDpEvent(
       errors.check_positive('noise_multiplier', noise_multiplier))
+
+
+def discrete_laplace_event(*, noise_parameter: float,
+                           sensitivity: int) -> DpEvent:
+  """One release of integers with noise of weights exp(-noise_parameter |z|).
+
+  `sensitivity` is the integer l1 bound of one record's contribution.
+  """
+  return dp_events.DiscreteLaplaceDpEvent(
+      errors.check_positive('noise_parameter', noise_parameter),
+      errors.check_at_least('sensitivity', sensitivity, 1))
+
+
+def zcdp_event(*, rho: float) -> DpEvent:
+  """One release that is rho-zCDP under the relation of the claim."""
+  return dp_events.ZCDpEvent(errors.check_positive('rho', rho))
 
 
 def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
@@ -161,16 +175,16 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
       not cover under this adjacency.
   """
   check_delta(delta)
-  ledger = _composed(event, adjacency, accountant, orders)
-  return float(ledger.get_epsilon(delta))
+  return float(_composed(event, adjacency, accountant, orders).get_epsilon(
+      delta))
 
 
 def delta_for(event: DpEvent, *, target_epsilon: float,
               adjacency: Adjacency, accountant: str = 'pld') -> float:
   """The delta for which `event` is (target_epsilon, delta)-DP."""
   errors.check_non_negative('target_epsilon', target_epsilon)
-  composed = _composed(event, adjacency, accountant)
-  return float(composed.get_delta(target_epsilon))
+  return float(_composed(event, adjacency, accountant).get_delta(
+      target_epsilon))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -345,9 +359,10 @@ def _with_halved_multipliers(event: DpEvent) -> DpEvent:
   The PLD accountant doubles the sensitivity of a `GaussianDpEvent` by itself;
   the RDP accountant never looks at the adjacency of additive noise.
   """
-  additive = (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
-  if isinstance(event, additive):
+  if isinstance(event, (dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent)):
     return type(event)(event.noise_multiplier / 2)
+  if isinstance(event, dp_events.DiscreteLaplaceDpEvent):
+    return attrs.evolve(event, sensitivity=2 * event.sensitivity)
   return _map_inner(event, _with_halved_multipliers)
 
 
@@ -356,16 +371,11 @@ def _with_unrolled_responses(event: DpEvent) -> DpEvent:
 
   The PLD accountant ignores the count of a `RandomizedResponseDpEvent`.
   """
-  if (isinstance(event, dp_events.SelfComposedDpEvent) and
-      _has_randomized_response(event)):
+  if isinstance(event, dp_events.SelfComposedDpEvent) and any(
+      isinstance(e, dp_events.RandomizedResponseDpEvent) for e in _walk(event)):
     inner = _with_unrolled_responses(event.event)
     return dp_accounting.ComposedDpEvent([inner] * event.count)
   return _map_inner(event, _with_unrolled_responses)
-
-
-def _has_randomized_response(event: DpEvent) -> bool:
-  return any(isinstance(e, dp_events.RandomizedResponseDpEvent)
-             for e in _walk(event))
 
 
 def _largest_sampling_prob(event: DpEvent) -> float:
