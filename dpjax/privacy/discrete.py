@@ -177,6 +177,6 @@ def _add_noise(key: PRNGKey, data: PyTree, laws: list[Law],
     raise ValueError(f'integer noise is for int32 sums, got {values.dtype}')
   for number, law in enumerate(laws):
     drawn = integers.draw(law, key, values.shape,
-                          number * integers.num_words(values.shape))
+                          number * integers.num_places(values.shape))
     values = values + multipliers[number] * drawn
   return unravel(values)

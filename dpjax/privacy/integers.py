@@ -81,13 +81,12 @@ def draw(law: Law, key: PRNGKey, shape: tuple[int, ...],
     law: any.
     key: used for nothing else but draws from other places.
     shape: of the draws.
-    start: first of the key's words that are used, static; there are
-      `num_words(shape)`.
+    start: first of the key's places that are used, static; there are
+      `num_places(shape)`.
   """
   size = math.prod(shape)
-  high = additive.random_words(key, (size,), start)
-  low = additive.random_words(key, (size,), start + size)
-  tie = additive.random_words(key, (1,), start + 2 * size)
+  high, low = additive.random_pairs(key, (size,), start)
+  tie, _ = additive.random_pairs(key, (1,), start + size)
   return _look_up(law, high, low, tie).reshape(shape)
 
 
@@ -97,16 +96,14 @@ def draw_rows(law: Law, key: PRNGKey, shape: tuple[int, int]) -> Array:
   It is compiled once, and slices of its results are not drawn anew by all that
   use them, on CPU.
   """
-  rows, size = shape
-  high = additive.random_words(key, (rows * size,)).reshape(shape)
-  low = additive.random_words(key, (rows * size,), rows * size).reshape(shape)
-  ties = additive.random_words(key, (rows, 1), 2 * rows * size)
+  high, low = additive.random_pairs(key, shape)
+  ties, _ = additive.random_pairs(key, (shape[0], 1), math.prod(shape))
   return jax.lax.map(lambda words: _look_up(law, *words), (high, low, ties))
 
 
-def num_words(shape: tuple[int, ...]) -> int:
-  """Words of a key that `draw` uses."""
-  return 2 * math.prod(shape) + 1
+def num_places(shape: tuple[int, ...]) -> int:
+  """Places of a key that `draw` uses."""
+  return math.prod(shape) + 1
 
 
 def tie_variation(law: Law, count: int) -> float:
