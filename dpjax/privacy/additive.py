@@ -1,4 +1,4 @@
-"""Additive noise: the one place where dpjax draws Gaussian noise.
+"""Additive noise: the one place where Gaussian noise is drawn as floats.
 
 Floating point. The guarantees are those of real arithmetic. A released float32
 `value + jax.random.normal(...)` gives the mechanism away: the sampler has 2^23
@@ -7,10 +7,10 @@ bits of the sum betray the value. `add_gaussian_noise` closes both doors: noise
 of 2^32 outcomes whose tails are as finely resolved as its centre, and a result
 rounded to a public power-of-two grid of 1/512 to 1/256 of the noise, on which
 every point within 5.4 standard deviations stays reachable. Rounding is
-post-processing. `lattice` is exact; this is not: a coordinate
-lies beyond 5.4 with probability 7e-8, where some points are missing and noise
-ends at 6.3; probabilities carry float32 rounding error; and the threefry
-generator is not a cryptographic one.
+post-processing. What is left is not an exact mechanism, as `lattice` is: a
+coordinate lies beyond 5.4 with probability 7e-8, where some points are missing
+and noise ends at 6.3; probabilities carry float32 rounding error; and the
+threefry generator is not a cryptographic one.
 """
 
 import dataclasses

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 import itertools
 import time
 from typing import NamedTuple
@@ -162,18 +163,12 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
   keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
   method = _divided(method, mesh)
+  moved = functools.partial(_moved, plan, method, allocation)
 
   def transform_with(multiplier):
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
         allocation=allocation, on_lattice=plan.lattice_size is not None)
-
-  def moved(multiplier):
-    if plan.lattice_size is None:
-      return None
-    return lambda sensitivity, sums: lattice_privatizer.on_lattice(
-        sensitivity, sums, noise_multiplier=multiplier, allocation=allocation,
-        adaptive=method.bounder.adaptive)[0]
 
   def init(key, multiplier):
     return steps.init_state(key, model=model, method=method,
@@ -202,6 +197,19 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       length: chunk(length).lower(state, multipliers, rows, records).compile()
       for length in set(chunk_lengths(plan.num_steps))
   })
+
+
+def _moved(plan: TrainingPlan, method: Method, allocation: str,
+           multiplier: Array) -> Callable | None:
+  """(sensitivity, sums) -> how far a record moves what is noised, for `info`.
+
+  None where that is the bounder's sensitivity.
+  """
+  if plan.lattice_size is None:
+    return None
+  return lambda sensitivity, sums: lattice_privatizer.on_lattice(
+      sensitivity, sums, noise_multiplier=multiplier, allocation=allocation,
+      adaptive=method.bounder.adaptive)[0]
 
 
 def _divided(method: Method, mesh: jax.sharding.Mesh | None) -> Method:
