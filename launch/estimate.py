@@ -89,6 +89,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
   for name, text in _FLAGS:
     parser.add_argument(f'--{name}', help=text)
   parser.set_defaults(confidence='0.95', separator=',')
+  parser.add_argument('--value_interval', action='store_true',
+                      help='Of quantiles: spend two thirds of epsilon on ends '
+                      'between which the quantiles of the file lie. Without '
+                      'it the interval is one of ranks.')
   parser.add_argument('--show_ledger', action='store_true',
                       help='Print what the ledger says, and do nothing else.')
   return parser.parse_args(list(argv[1:]))
@@ -133,7 +137,8 @@ def query_of(args: argparse.Namespace) -> Query:
       granularity=number('granularity'), missing=args.missing,
       categories=_list('categories', args.categories, lambda _, text: text),
       bins=_list('bins', args.bins, lattice.public_number),
-      quantiles=_list('quantiles', args.quantiles, _fraction))
+      quantiles=_list('quantiles', args.quantiles, _fraction),
+      value_interval=args.value_interval or None)
 
 
 def _budget(args: argparse.Namespace) -> ledger.Budget | None:

@@ -24,6 +24,11 @@ class Quantiles:
   b #{x < o} - a n), an integer, 0 for a true quantile. One record more moves it
   by max(a, b - a), one replaced by b. Budget is divided evenly.
 
+  With `value_interval` two more points of each order are drawn, for ranks that
+  lie `spare` below and above, by which a draw misses its rank hardly ever. So
+  that there are such ranks, the records stand between as many public ones at
+  either bound.
+
   Attributes:
     query: what is asked.
     lattice: the candidates.
@@ -40,14 +45,17 @@ class Quantiles:
 
   def rate(self, order: Fraction) -> Fraction:
     """What a score of 1 costs in log-probability."""
-    each = self.query.epsilon / len(self.query.quantiles)
+    parts = 3 if self.query.value_interval else 1
+    each = self.query.epsilon / (parts * len(self.query.quantiles))
     return each / (2 * self.sensitivity(order))
 
   @property
   def cost(self) -> Cost:
     """Of all orders."""
-    return Cost(epsilon=sum(2 * self.sensitivity(order) * self.rate(order)
-                            for order in self.query.quantiles))
+    parts = 3 if self.query.value_interval else 1
+    return Cost(epsilon=parts * sum(
+        2 * self.sensitivity(order) * self.rate(order)
+        for order in self.query.quantiles))
 
   def facts(self) -> dict[str, object]:
     """What is public."""
@@ -83,39 +91,69 @@ class Quantiles:
     return found
 
   def scores(self, groups: list[tuple[int, int, int, int]], order: Fraction,
-             number: int) -> list[int]:
-    """The score of each run."""
-    a, b = order.numerator, order.denominator
-    return [max(0, a * number - b * upto, b * rank - a * number)
+             number: int, shift: int = 0) -> list[int]:
+    """The score of each run, for so many ranks more than order * number."""
+    b = order.denominator
+    wanted = order.numerator * number + b * shift
+    return [max(0, wanted - b * upto, b * rank - wanted)
             for _, _, rank, upto in groups]
+
+  def _point(self, values: list[int], order: Fraction, number: int,
+             below: exact.Draw, shift: int = 0) -> int:
+    groups = self.groups(values)
+    chosen = exact.choice([size for _, size, _, _ in groups],
+                          self.scores(groups, order, number, shift),
+                          self.rate(order), below)
+    start, size, _, _ = groups[chosen]
+    return start + below(size)
 
   def draw(self, measured: list[int],
            below: exact.Draw) -> dict[str, object]:
     """One point for each order, in increasing order, and how far it may be."""
-    groups = self.groups(measured)
-    points = []
-    for order in self.query.quantiles:
-      chosen = exact.choice([size for _, size, _, _ in groups],
-                            self.scores(groups, order, len(measured)),
-                            self.rate(order), below)
-      start, size, _, _ = groups[chosen]
-      points.append(start + below(size))
+    number = len(measured)
+    points = [self._point(measured, order, number, below)
+              for order in self.query.quantiles]
     # Post-processing: ranks that were near their orders stay so.
     values = [float(point * self.lattice.unit) for point in sorted(points)]
     found = {'value': dict(zip(map(str, self.query.quantiles), values,
                                strict=True))}
-    if not self.query.replacing:
-      return {**found, 'interval': self._ranks(None)}
-    number = len(measured)
-    return {**found, 'interval': self._ranks(number), 'num_records': number}
+    if self.query.replacing:
+      found['num_records'] = number
+    if self.query.value_interval:
+      found['value_interval'] = self._between(measured, below)
+    return {**found, 'interval': self._ranks(
+        number if self.query.replacing else None)}
+
+  def spare(self, order: Fraction) -> int:
+    """Ranks by which an end of an interval misses its own hardly ever."""
+    miss = self.query.miss / (2 * len(self.query.quantiles))
+    return math.ceil(self._rank_error(order, miss))
+
+  def _between(self, measured: list[int],
+               below: exact.Draw) -> dict[str, object]:
+    """For each order two points, of ranks too low and too high."""
+    ends = {}
+    for order in self.query.quantiles:
+      spare = self.spare(order)
+      padded = ([self.lattice.low] * spare + measured
+                + [self.lattice.high] * spare)
+      two = sorted(self._point(padded, order, len(measured), below, shift)
+                   for shift in (0, 2 * spare))
+      ends[str(order)] = [float(point * self.lattice.unit) for point in two]
+    return {'ends': ends, 'level': float(self.query.confidence),
+            'covers': 'for all orders at once: a quantile of the clamped '
+                      'values of the file'}
+
+  def _rank_error(self, order: Fraction, miss: float) -> float:
+    """By the law: P(score >= s) <= |points| e^(-rate s)."""
+    size = self.lattice.high + 1 - self.lattice.low
+    return math.log(size / miss) / float(self.rate(order)) / order.denominator
 
   def _ranks(self, number: int | None) -> dict[str, object]:
-    """How far in ranks, by the law: P(score >= s) <= |points| e^(-rate s)."""
+    """How far in ranks."""
     miss = self.query.miss / len(self.query.quantiles)
-    size = self.lattice.high + 1 - self.lattice.low
     # The largest for all orders: what is sorted may change its order.
-    error = max(math.log(size / miss) / float(self.rate(order)) /
-                order.denominator for order in self.query.quantiles)
+    error = max(self._rank_error(order, miss) for order in self.query.quantiles)
     found = {
         'rank_error': error, 'level': float(self.query.confidence),
         'covers': 'for all orders p at once: at least p n - rank_error of the '
@@ -142,5 +180,5 @@ STATISTICS = (
     queries.Statistic(
         name='quantiles', help='quantiles of the clamped values; pure only',
         needs=('column', 'lower', 'upper', 'quantiles'),
-        takes=('granularity', 'missing'), plan=quantiles),
+        takes=('granularity', 'missing', 'value_interval'), plan=quantiles),
 )

@@ -45,6 +45,8 @@ class Query:
     categories: public values of a histogram.
     bins: public edges of a histogram, increasing.
     quantiles: orders in (0, 1), increasing.
+    value_interval: True for two more points of each order, between which the
+      quantile of the file lies; None for what follows of one.
   """
   statistic: str
   adjacency: Adjacency
@@ -59,6 +61,7 @@ class Query:
   categories: tuple[str, ...] = ()
   bins: tuple[Decimal, ...] = ()
   quantiles: tuple[Fraction, ...] = ()
+  value_interval: bool | None = None
 
   def __post_init__(self):
     if self.epsilon <= 0:

@@ -11,7 +11,7 @@ STATISTICS: dict[str, Statistic] = {
     for room in (counts, moments, quantiles) for statistic in room.STATISTICS}
 
 _PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
-               'categories', 'bins', 'quantiles')
+               'categories', 'bins', 'quantiles', 'value_interval')
 
 
 def plan(query: Query) -> Plan:

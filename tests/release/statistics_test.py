@@ -369,6 +369,55 @@ def test_quantiles_are_as_near_as_they_say():
   assert clipped.size == 101
 
 
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('number', [3, 101])
+def test_ends_lie_around_the_quantiles(adjacency, number):
+  """Nominal 0.5; few records leave the bounds alone. Fails once in 10^5."""
+  below = random.Random(11).randrange
+  orders = (Fraction(1, 10), Fraction(1, 2))
+  plan = _plan(adjacency, statistic='quantiles', quantiles=orders, column='x',
+               lower=Decimal(-2), upper=Decimal(4), granularity=Decimal('.1'),
+               confidence=Fraction(1, 2), value_interval=True,
+               epsilon=Fraction(6))
+  assert plan.cost.epsilon == 6
+  measured = plan.measure(map(str, _DATA[:number]))
+  indices = np.sort(measured) * .1
+  covered, widths = 0, []
+  for _ in range(60):
+    ends = plan.draw(measured, below)['value_interval']['ends']
+    widths.append(ends['1/2'][1] - ends['1/2'][0])
+    covered += all(
+        np.sum(indices < ends[str(order)][0] - 1e-9) <= order * number and
+        np.sum(indices <= ends[str(order)][1] + 1e-9) >= order * number
+        for order in orders)
+  assert covered >= stats.binom.ppf(1e-5, 60, .5)
+  assert (np.mean(widths) < 2) == (number == 101)
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_ends_by_enumeration(adjacency):
+  """Padding by public records and shifted ranks leave the sensitivity."""
+  order = Fraction(1, 3)
+  plan = _plan(adjacency, statistic='quantiles', quantiles=(order,),
+               value_interval=True, **_BOUNDS)
+  spare = 2
+
+  def scores(data, shift):
+    values = plan.measure(data)
+    groups = plan.groups([plan.lattice.low] * spare + values
+                         + [plan.lattice.high] * spare)
+    each = plan.scores(groups, order, len(values), shift)
+    return np.repeat(each, [size for _, size, _, _ in groups])
+
+  for shift in (0, 2 * spare):
+    moved = max(np.abs(scores(one, shift) - scores(other, shift)).max()
+                for one, other in neighbours.pairs(('-1', '1', '2'),
+                                                   range(1, 5), adjacency))
+    assert moved == plan.sensitivity(order)
+    assert scores(('1',), shift).min() == 0
+  assert 3 * 2 * plan.sensitivity(order) * plan.rate(order) == plan.cost.epsilon
+
+
 def test_rank_errors_are_nearly_attained():
   """All records at one end, all other points as far as the bound says."""
   plan = _plan(_AR, statistic='quantiles', quantiles=(Fraction(1, 2),),
