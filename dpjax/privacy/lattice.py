@@ -16,8 +16,8 @@ The integers are Z1 + 104 Z2 + m Z3 with discrete Gaussians of parameter 180
 from one table (`integers`) and a public integer m that makes the width, of 2^19
 and more. Such a sum is a discrete Gaussian of parameter r, and that is the
 rounded Gaussian of r^2 - 1/12, up to `total_variation` in all: 10^9 values add
-less than 10^-11 to delta at epsilon 8. Sums beyond 2^30 are clamped first,
-which moves neighbours no further apart.
+less than 10^-11 to delta at epsilon 8. What is beyond 2^30 steps is clamped
+first, which moves neighbours no further apart.
 
 What is left: the threefry generator is not cryptographic, and what is rounded
 is a float32 sum, see `sum_error`.
