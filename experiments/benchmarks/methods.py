@@ -69,6 +69,7 @@ DRAWS = {
     'unsafe_rbg': Method('draws', 'jax.random.normal, unsafe_rbg'),
     'ours': Method('draws', 'dpjax, 2^32 outcomes'),
     'ours_rbg': Method('draws', 'dpjax, 2^32 outcomes, words by rbg'),
+    'ours_lattice': Method('draws', 'dpjax, exact, on a lattice'),
     'numpy': Method('draws', 'NumPy, PCG64'),
     'torch': Method('draws', 'PyTorch', ('torch',)),
 }
@@ -146,7 +147,7 @@ def inapplicable(suite: str, name: str, model: str) -> str | None:
   """Why a method has no meaning for a model, in one line; None if it has."""
   base, _ = split(name)
   if suite == 'sampling' and model == 'poisson' and base in (
-      'unsafe_rbg', 'ours_rbg', 'torch'):
+      'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'torch'):
     return f'{base} draws noise only'
   if suite == 'estimators' and model not in _ESTIMATED_BY.get(
       base, (model,)):
