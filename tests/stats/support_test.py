@@ -165,3 +165,12 @@ def test_a_private_learner_generalises():
 def test_refusals(call, message):
   with pytest.raises(ValueError, match=message):
     call()
+
+
+def test_data_and_coins_are_independent():
+  """Their product has mean 0 and variance 1; with one key its mean is 1."""
+  found = risks.monte_carlo(
+    lambda value: value, lambda key, data: data * jax.random.normal(key),
+    jax.random.normal, key=KEY, num_repetitions=1000)
+  assert abs(found.mean) < 4 * found.standard_error
+  assert found.standard_error == pytest.approx(1000**-0.5, rel=0.25)
