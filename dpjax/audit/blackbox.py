@@ -1,0 +1,184 @@
+"""A black box: releases of neighbours told apart by an event that was learnt.
+
+A pilot of runs on every pair chooses the pair and the event whose counts speak
+loudest against the claim; fresh runs count it, with Clopper-Pearson limits of
+one level. Whatever the pilot does, the count is one test, fixed before the
+runs that it is counted on.
+"""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy import optimize
+from scipy import special
+
+from dpjax.audit import bounds
+from dpjax.audit import curves
+from dpjax.audit import partitions
+from dpjax.audit.target import Pair, Target
+from dpjax.typing import PRNGKey
+
+_PILOT_SHARE = 4
+
+
+class Event(NamedTuple):
+  """A set of outputs, and which side of a pair makes it likelier.
+
+  Attributes:
+    partition: of outputs.
+    flagged: [num_cells] bool.
+    swapped: whether the neighbour makes it likelier.
+    score: standard errors by which the pilot exceeds the claim.
+  """
+  partition: partitions.Partition
+  flagged: np.ndarray
+  swapped: bool
+  score: float
+
+  def count(self, outputs: np.ndarray) -> int:
+    """How many outputs [n, d] are in the set."""
+    return int(self.flagged[self.partition.cells(outputs)].sum())
+
+
+class BlackBox(NamedTuple):
+  """What the counted event says.
+
+  Attributes:
+    pair: that was told apart.
+    event: that was counted.
+    true_positives: of `num_runs` releases of the likelier side.
+    false_positives: of as many of the other.
+    num_runs: on each side.
+    excess: lower bound of what the event breaks the claim by; positive
+      refutes it.
+    epsilon_lower: AUD-04 bound at the delta of the claim.
+    outputs: the scores that were counted, [2, num_runs].
+  """
+  pair: Pair
+  event: Event
+  true_positives: int
+  false_positives: int
+  num_runs: int
+  excess: float
+  epsilon_lower: float
+  outputs: np.ndarray
+
+
+def audit(key: PRNGKey, target: Target, *, num_runs: int,
+          significance: float) -> BlackBox:
+  """Chooses an event by a pilot, and counts it on fresh runs.
+
+  Args:
+    key: of all runs.
+    target: under audit.
+    num_runs: on each side of the pair that is counted.
+    significance: probability that `excess` is positive for a true claim, and
+      that `epsilon_lower` is too large, at most.
+  """
+  pilot_key, key = jax.random.split(key)
+  pilot = max(2, num_runs // _PILOT_SHARE)
+  chosen = max(
+      ((choose(target.curve, *_both(k, target, pair, pilot)), pair)
+       for k, pair in zip(jax.random.split(pilot_key, len(target.pairs)),
+                          target.pairs, strict=True)),
+      key=lambda found: found[0].score)
+  event, pair = chosen
+  outputs = _both(key, target, pair, num_runs)
+  likely, other = outputs[::-1] if event.swapped else outputs
+  counts = dict(true_positives=event.count(likely), num_in=num_runs,
+                false_positives=event.count(other), num_out=num_runs)
+  miss, alarm = bounds.error_upper_bounds(**counts, significance=significance)
+  return BlackBox(
+      pair=pair, event=event, num_runs=num_runs,
+      true_positives=counts['true_positives'],
+      false_positives=counts['false_positives'],
+      excess=float(curves.excesses(target.curve, [1 - miss], [alarm])[0]),
+      epsilon_lower=bounds.epsilon_lower_bound(
+          **counts, delta=target.claim.delta, significance=significance),
+      outputs=np.stack([event.partition.score(y) for y in (likely, other)]))
+
+
+def _both(key: PRNGKey, target: Target, pair: Pair,
+          num_runs: int) -> tuple[np.ndarray, np.ndarray]:
+  one, other = jax.random.split(key)
+  return (target.draw(one, pair.data, num_runs),
+          target.draw(other, pair.neighbour, num_runs))
+
+
+def choose(curve: curves.PrivacyCurve, present: np.ndarray,
+           absent: np.ndarray) -> Event:
+  """The event of a pilot [n, d] on each side that speaks loudest."""
+  if present.shape[1] != absent.shape[1]:
+    raise ValueError('releases of neighbours must have one shape, got '
+                     f'{present.shape[1]} numbers and {absent.shape[1]}')
+  best = None
+  for partition in partitions.learn(present, absent):
+    counts = [partition.counts(y) for y in (present, absent)]
+    for swapped in (False, True):
+      likely, other = counts[::-1] if swapped else counts
+      score, flagged = _best_set(curve, likely, other)
+      if best is None or score > best.score:
+        best = Event(partition, flagged, swapped, score)
+  return best
+
+
+def _best_set(curve: curves.PrivacyCurve, likely: np.ndarray,
+              other: np.ndarray) -> tuple[float, np.ndarray]:
+  """(score, cells): of sets of cells by ratio, and from either end."""
+  size = likely.size
+  ratio = np.argsort((other + 0.5) / (likely + 0.5), kind='stable')
+  best = (-np.inf, np.zeros(size, bool))
+  for order in (ratio, np.arange(size), np.arange(size)[::-1]):
+    hits, alarms = (np.cumsum(counts[order])[:-1] for counts in
+                    (likely, other))
+    scores = _standard_scores(curve, hits, likely.sum(), alarms, other.sum())
+    place = int(np.argmax(scores))
+    if scores[place] > best[0]:
+      flagged = np.zeros(size, bool)
+      flagged[order[:place + 1]] = True
+      best = (float(scores[place]), flagged)
+  return best
+
+
+def _standard_scores(curve: curves.PrivacyCurve, hits, num_in, alarms,
+                     num_out) -> np.ndarray:
+  """Largest excess over the curve in standard errors, of each test [s]."""
+  hit = ((hits + 0.5) / (num_in + 1))[:, None]
+  alarm = ((alarms + 0.5) / (num_out + 1))[:, None]
+  growth = np.exp(curve.epsilons)[None]
+  spread = hit * (1 - hit) / num_in, alarm * (1 - alarm) / num_out
+  direct = (hit - growth * alarm - curve.deltas[None]) / np.sqrt(
+      spread[0] + growth**2 * spread[1])
+  reverse = (1 - alarm - growth * (1 - hit) - curve.deltas[None]) / np.sqrt(
+      spread[1] + growth**2 * spread[0])
+  return np.max(np.maximum(direct, reverse), axis=1, initial=-1e9)
+
+
+def detectable_epsilon(target: Target, *, num_runs: int,
+                       significance: float) -> float:
+  """The least true epsilon that such an audit would have refuted half the time.
+
+  Of a Gaussian release at the claim's delta, of randomised response if delta
+  is 0, by its best event; infinite if none would.
+  """
+  delta = target.claim.delta
+  hits = np.linspace(0.005, 0.995, 199)
+
+  def seen(value: float) -> bool:
+    if delta == 0:
+      right = np.array([special.expit(value)])
+      wrong = 1 - right
+    else:
+      right, wrong = special.ndtr(special.ndtri(hits) + value), hits
+    miss, alarm = bounds.error_upper_bounds(
+        true_positives=np.round(num_runs * right), num_in=num_runs,
+        false_positives=np.round(num_runs * wrong), num_out=num_runs,
+        significance=significance)
+    return bool((curves.excesses(target.curve, 1 - miss, alarm) > 0).any())
+
+  if not target.curve.epsilons.size or not seen(30.0):
+    return np.inf
+  found = optimize.bisect(lambda value: 0.5 - seen(value), 0.0, 30.0,
+                          xtol=1e-3)
+  return found if delta == 0 else bounds.shift_to_epsilon(found, delta=delta)
