@@ -11,15 +11,16 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from scipy import optimize
-from scipy import special
 
 from dpjax.audit import bounds
 from dpjax.audit import curves
 from dpjax.audit import partitions
 from dpjax.audit.target import Pair, Target
+from dpjax.privacy import tradeoff
 from dpjax.typing import PRNGKey
 
 _PILOT_SHARE = 4
+_LARGEST_FACTOR = 16.0
 
 
 class Event(NamedTuple):
@@ -53,7 +54,7 @@ class BlackBox(NamedTuple):
     excess: lower bound of what the event breaks the claim by; positive
       refutes it.
     epsilon_lower: AUD-04 bound at the delta of the claim.
-    outputs: the scores that were counted, [2, num_runs].
+    scores: of the runs that were counted, [2, num_runs].
   """
   pair: Pair
   event: Event
@@ -62,7 +63,7 @@ class BlackBox(NamedTuple):
   num_runs: int
   excess: float
   epsilon_lower: float
-  outputs: np.ndarray
+  scores: np.ndarray
 
 
 def audit(key: PRNGKey, target: Target, *, num_runs: int,
@@ -96,7 +97,7 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
       excess=float(curves.excesses(target.curve, [1 - miss], [alarm])[0]),
       epsilon_lower=bounds.epsilon_lower_bound(
           **counts, delta=target.claim.delta, significance=significance),
-      outputs=np.stack([event.partition.score(y) for y in (likely, other)]))
+      scores=np.stack([event.partition.score(y) for y in (likely, other)]))
 
 
 def _both(key: PRNGKey, target: Target, pair: Pair,
@@ -143,7 +144,11 @@ def _best_set(curve: curves.PrivacyCurve, likely: np.ndarray,
 
 def _standard_scores(curve: curves.PrivacyCurve, hits, num_in, alarms,
                      num_out) -> np.ndarray:
-  """Largest excess over the curve in standard errors, of each test [s]."""
+  """Largest excess over the curve in standard errors, of each test [s].
+
+  Where nothing is in excess the bound on epsilon that it promises decides, so
+  that a report on a true claim has one to show: from -1000 up.
+  """
   hit = ((hits + 0.5) / (num_in + 1))[:, None]
   alarm = ((alarms + 0.5) / (num_out + 1))[:, None]
   growth = np.exp(curve.epsilons)[None]
@@ -152,33 +157,31 @@ def _standard_scores(curve: curves.PrivacyCurve, hits, num_in, alarms,
       spread[0] + growth**2 * spread[1])
   reverse = (1 - alarm - growth * (1 - hit) - curve.deltas[None]) / np.sqrt(
       spread[1] + growth**2 * spread[0])
-  return np.max(np.maximum(direct, reverse), axis=1, initial=-1e9)
+  scores = np.max(np.maximum(direct, reverse), axis=1, initial=-np.inf)
+  promise = np.log(np.maximum(hits - 3 * np.sqrt(hits), 1e-3) / num_in) - (
+      np.log((alarms + 3 * np.sqrt(alarms) + 5) / num_out))
+  return np.where(scores > 0, scores, promise - 1000)
 
 
 def detectable_epsilon(target: Target, *, num_runs: int,
                        significance: float) -> float:
   """The least true epsilon that such an audit would have refuted half the time.
 
-  Of a Gaussian release at the claim's delta, of randomised response if delta
-  is 0, by its best event; infinite if none would.
+  Of a release whose privacy curve is the claimed one with all epsilons
+  multiplied, told apart by its best event; infinite if none would be.
   """
-  delta = target.claim.delta
-  hits = np.linspace(0.005, 0.995, 199)
+  curve, alarms = target.curve, np.geomspace(1e-5, 0.999, 200)
 
-  def seen(value: float) -> bool:
-    if delta == 0:
-      right = np.array([special.expit(value)])
-      wrong = 1 - right
-    else:
-      right, wrong = special.ndtr(special.ndtri(hits) + value), hits
+  def seen(factor: float) -> bool:
+    hits = 1 - tradeoff.from_curve(alarms, factor * curve.epsilons,
+                                   curve.deltas)
     miss, alarm = bounds.error_upper_bounds(
-        true_positives=np.round(num_runs * right), num_in=num_runs,
-        false_positives=np.round(num_runs * wrong), num_out=num_runs,
+        true_positives=np.round(num_runs * hits), num_in=num_runs,
+        false_positives=np.round(num_runs * alarms), num_out=num_runs,
         significance=significance)
-    return bool((curves.excesses(target.curve, 1 - miss, alarm) > 0).any())
+    return bool((curves.excesses(curve, 1 - miss, alarm) > 0).any())
 
-  if not target.curve.epsilons.size or not seen(30.0):
+  if not (curve.epsilons.any() and seen(_LARGEST_FACTOR)):
     return np.inf
-  found = optimize.bisect(lambda value: 0.5 - seen(value), 0.0, 30.0,
-                          xtol=1e-3)
-  return found if delta == 0 else bounds.shift_to_epsilon(found, delta=delta)
+  return target.claim.epsilon * optimize.bisect(
+      lambda factor: 0.5 - seen(factor), 1.0, _LARGEST_FACTOR, xtol=1e-3)

@@ -11,7 +11,6 @@ Chaudhuri 2024 (AUD-07), Ville's inequality (AUD-08).
 """
 
 from collections.abc import Callable, Sequence
-import math
 
 import numpy as np
 from scipy import optimize
@@ -19,7 +18,6 @@ from scipy import special
 from scipy import stats
 
 from dpjax import errors
-from dpjax.audit import bounds
 
 FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5)
 """Shares of the canaries that are guessed, a grid fixed before any audit."""

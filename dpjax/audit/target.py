@@ -19,7 +19,8 @@ from dpjax import errors
 from dpjax.audit import claims
 from dpjax.typing import PRNGKey, PyTree
 
-_CHUNK = 2**22
+_BATCH = 2**13
+_NUMBERS = 2**22
 
 
 class Pair(NamedTuple):
@@ -110,7 +111,10 @@ class Target:
 
   @functools.cached_property
   def _batched(self):
-    return jax.jit(jax.vmap(self.release, (0, None)))
+    def many(key, data, size):
+      return jax.vmap(self.release, (0, None))(jax.random.split(key, size),
+                                               data)
+    return jax.jit(many, static_argnums=2)
 
   def draw(self, key: PRNGKey, data: PyTree, num_runs: int) -> np.ndarray:
     """Releases of one data set, as rows [num_runs, d] float64.
@@ -122,22 +126,24 @@ class Target:
     """
     if self.sample is not None:
       return rows(self.sample(key, data, num_runs))
-    keys = jax.random.split(key, num_runs)
     data = arrays(data)
     if not self.traced:
-      return np.concatenate([rows(_one(self.release(k, data))) for k in keys])
+      return np.concatenate([rows(_one(self.release(k, data)))
+                             for k in jax.random.split(key, num_runs)])
     width = sum(leaf.size for leaf in jax.tree.leaves(
-        jax.eval_shape(self.release, keys[0], data)))
-    size = max(1, min(num_runs, _CHUNK // max(width, 1)))
-    return np.concatenate([
-        rows(self._batched(keys[start:start + size], data))
-        for start in range(0, num_runs, size)])
+        jax.eval_shape(self.release, key, data)))
+    # Batches of one size: compiling is what an audit costs.
+    size = max(1, min(_BATCH, _NUMBERS // max(width, 1)))
+    batches = [rows(self._batched(jax.random.fold_in(key, number), data, size))
+               for number in range(-(-num_runs // size))]
+    return np.concatenate(batches)[:num_runs]
 
 
 def arrays(data: PyTree) -> PyTree:
   """Data for a release: lists and NumPy arrays as arrays of JAX."""
   if isinstance(data, list):
     data = np.asarray(data)
+
   def one(leaf):
     return jnp.asarray(leaf) if isinstance(
         leaf, (np.ndarray, np.generic, int, float, bool)) else leaf
@@ -158,19 +164,22 @@ def _one(output: PyTree) -> PyTree:
 
 
 def _can_be_traced(release, data: PyTree) -> bool:
-  """Not if tracing fails, or if one key does not decide what comes out.
+  """Not if tracing fails, or if two traces differ.
 
   Random numbers that are not of the key would be constants of the program.
   """
   key = jax.random.key(0)
-  twice = [rows(_one(release(key, data))) for _ in range(2)]
-  if not np.array_equal(*twice, equal_nan=True):
-    return False
   try:
-    jax.eval_shape(release, key, data)
+    # A function of its own each time, or the first trace would be kept.
+    one, other = (jax.make_jaxpr(lambda *args: release(*args))(key, data)
+                  for _ in range(2))
   except Exception:  # Whatever a function does with a tracer that it refuses.
     return False
-  return True
+  return str(one.jaxpr) == str(other.jaxpr) and all(
+      np.array_equal(first, second, equal_nan=True)
+      for first, second in zip(one.consts, other.consts, strict=True)
+      if isinstance(first, (np.ndarray, np.generic, jax.Array)) and
+      not jax.dtypes.issubdtype(first.dtype, jax.dtypes.prng_key))
 
 
 def toggles(base: np.ndarray, records: np.ndarray, *,
