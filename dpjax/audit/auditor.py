@@ -21,6 +21,7 @@ from dpjax.audit import canary
 from dpjax.audit import claims
 from dpjax.audit import exact
 from dpjax.audit import noise
+from dpjax.audit import partitions
 from dpjax.audit.target import Target
 from dpjax.typing import PRNGKey
 
@@ -31,6 +32,8 @@ NUM_RUNS = 2**15
 NUM_UNTRACED_RUNS = 2**12
 _NOISE_RUNS = 2**14
 _NOISE_PAIRS = 2
+_LOW_BIT_RUNS = 2**11
+_LOUD = 8.0
 
 
 class Check(NamedTuple):
@@ -126,6 +129,8 @@ def audit(key: PRNGKey, target: Target | canary.Game, *,
     checks.append(Check(name, value <= level, f'p-value {value:.2g}', value,
                         level))
   checks += _sampled_checks(noise_key, target)
+  if not target.floating_point:
+    checks.append(_low_bits(noise_key, target))
   checks.append(_event_check(found, share))
   return dataclasses.replace(
       report, checks=tuple(checks), epsilon_lower=found.epsilon_lower,
@@ -209,6 +214,16 @@ def _event_check(found: blackbox.BlackBox, level: float) -> Check:
       f'{found.event.partition.name}: {found.true_positives} of '
       f'{found.num_runs} against {found.false_positives}; {found.pair.what}',
       None, level)
+
+
+def _low_bits(key: PRNGKey, target: Target) -> Check:
+  """Said, and not counted: claims are about real numbers, releases are not."""
+  pilot = blackbox.both(key, target, target.pairs[0], _LOW_BIT_RUNS)
+  event = blackbox.loudest(target.curve, *pilot, partitions.cut(
+      *pilot, partitions.lowest_bits(pilot[0].shape[1])))
+  return Check('floating point', False, 'lowest bits of the outputs tell the '
+               'data sets apart: not counted, as the claim is about real '
+               'numbers' if event.score > _LOUD else 'nothing seen')
 
 
 def _details(found: blackbox.BlackBox, level: float) -> dict[str, Any]:

@@ -80,12 +80,13 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
   pilot_key, key = jax.random.split(key)
   pilot = max(2, num_runs // _PILOT_SHARE)
   chosen = max(
-      ((choose(target.curve, *_both(k, target, pair, pilot)), pair)
+      ((choose(target.curve, *both(k, target, pair, pilot),
+               low_bits=target.floating_point), pair)
        for k, pair in zip(jax.random.split(pilot_key, len(target.pairs)),
                           target.pairs, strict=True)),
       key=lambda found: found[0].score)
   event, pair = chosen
-  outputs = _both(key, target, pair, num_runs)
+  outputs = both(key, target, pair, num_runs)
   likely, other = outputs[::-1] if event.swapped else outputs
   counts = dict(true_positives=event.count(likely), num_in=num_runs,
                 false_positives=event.count(other), num_out=num_runs)
@@ -100,21 +101,29 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
       scores=np.stack([event.partition.score(y) for y in (likely, other)]))
 
 
-def _both(key: PRNGKey, target: Target, pair: Pair,
-          num_runs: int) -> tuple[np.ndarray, np.ndarray]:
+def both(key: PRNGKey, target: Target, pair: Pair,
+         num_runs: int) -> tuple[np.ndarray, np.ndarray]:
+  """Releases [num_runs, d] of both sides of a pair."""
   one, other = jax.random.split(key)
   return (target.draw(one, pair.data, num_runs),
           target.draw(other, pair.neighbour, num_runs))
 
 
 def choose(curve: curves.PrivacyCurve, present: np.ndarray,
-           absent: np.ndarray) -> Event:
+           absent: np.ndarray, *, low_bits: bool) -> Event:
   """The event of a pilot [n, d] on each side that speaks loudest."""
   if present.shape[1] != absent.shape[1]:
     raise ValueError('releases of neighbours must have one shape, got '
                      f'{present.shape[1]} numbers and {absent.shape[1]}')
+  return loudest(curve, present, absent, partitions.learn(
+      present, absent, low_bits=low_bits))
+
+
+def loudest(curve: curves.PrivacyCurve, present: np.ndarray,
+            absent: np.ndarray, cuts: list[partitions.Partition]) -> Event:
+  """The event of these partitions that speaks loudest."""
   best = None
-  for partition in partitions.learn(present, absent):
+  for partition in cuts:
     counts = [partition.counts(y) for y in (present, absent)]
     for swapped in (False, True):
       likely, other = counts[::-1] if swapped else counts

@@ -14,6 +14,7 @@ import numpy as np
 _CELLS = 64
 _EXACT = 256
 _COORDINATES = 24
+_BIT_COORDINATES = 4
 _LARGEST_COVARIANCE = 64
 _RIDGE = 1e-9
 
@@ -50,17 +51,30 @@ class Partition(NamedTuple):
     return np.bincount(self.cells(outputs), minlength=self.num_cells)
 
 
-def learn(present: np.ndarray, absent: np.ndarray) -> list[Partition]:
+def learn(present: np.ndarray, absent: np.ndarray, *,
+          low_bits: bool) -> list[Partition]:
   """Partitions that may tell two samples of outputs [n, d] apart.
 
   One half of the outputs makes the scores that are fitted, all of them the
   cells. What is learnt here must be judged by other outputs.
+
+  Args:
+    present: of one data set.
+    absent: of its neighbour.
+    low_bits: whether to look at lowest bits as well.
   """
   half = min(len(present), len(absent)) // 2
-  both = np.concatenate([present, absent])
   fitted = list(_scores(present[:half], absent[:half]))
+  if low_bits:
+    fitted += lowest_bits(present.shape[1])
+  return cut(present, absent, fitted)
+
+
+def cut(present: np.ndarray, absent: np.ndarray, scores) -> list[Partition]:
+  """Partitions by these (name, function) of outputs."""
+  both = np.concatenate([present, absent])
   return [Partition(name, score, _edges(score(both)))
-          for name, score in fitted]
+          for name, score in scores]
 
 
 def _scores(present: np.ndarray, absent: np.ndarray) -> Iterator[
@@ -70,9 +84,6 @@ def _scores(present: np.ndarray, absent: np.ndarray) -> Iterator[
   kept = sorted({*range(min(width, _COORDINATES)), width - 1})
   for place in kept:
     yield f'coordinate {place}', lambda y, j=place: y[:, j]
-  for place in kept[:4]:
-    yield (f'lowest bit of coordinate {place}',
-           lambda y, j=place: _lowest_bit(y[:, j]))
   if not np.isfinite(np.concatenate([present, absent])).all():
     yield 'not finite', lambda y: np.sum(~np.isfinite(y), 1).astype(float)
   if width == 1:
@@ -84,8 +95,16 @@ def _scores(present: np.ndarray, absent: np.ndarray) -> Iterator[
   yield 'likelihood', _naive(present, absent, kept)
 
 
+def lowest_bits(width: int) -> list[
+    tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+  """(name, function) of the lowest bits of the first coordinates."""
+  return [(f'lowest bit of coordinate {place}',
+           lambda y, j=place: _lowest_bit(y[:, j]))
+          for place in range(min(width, _BIT_COORDINATES))]
+
+
 def _finite(outputs: np.ndarray) -> np.ndarray:
-  return np.where(np.isfinite(outputs), np.clip(outputs, -1e100, 1e100), 0.0)
+  return np.where(np.isfinite(outputs), np.clip(outputs, -1e30, 1e30), 0.0)
 
 
 def _lowest_bit(values: np.ndarray) -> np.ndarray:

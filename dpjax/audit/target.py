@@ -78,6 +78,8 @@ class Target:
     log_density: (data, outputs [n, ...]) -> [n] logarithms of a density.
     noise: None if the noise is not additive or says nothing of itself.
     query: None if unknown.
+    floating_point: whether the claim holds for what is computed, and not only
+      for the real numbers that it is computed for: lowest bits count.
     sample: (key, data, n) -> outputs of n releases, leaves [n, ...], where
       there is a better way than mapping `release`.
   """
@@ -89,6 +91,7 @@ class Target:
   log_density: Callable[[PyTree, Any], Any] | None = None
   noise: Noise | None = None
   query: Query | None = None
+  floating_point: bool = False
   sample: Callable[[PRNGKey, PyTree, int], PyTree] | None = None
 
   def __post_init__(self):

@@ -6,18 +6,17 @@ is kept; where none is, every number is a legal record, also one that is huge,
 infinite or none.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import math
 from typing import Any
 
-import jax
 import numpy as np
 from scipy import stats
 
 from dpjax import errors
 from dpjax.audit import claims
 from dpjax.audit.target import Noise, Pair, Target
-from dpjax.audit.target import arrays, toggles
+from dpjax.audit.target import toggles
 from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency, sum_sensitivity
 
@@ -25,7 +24,6 @@ _WIDTH = 3
 _NUM_RECORDS = 8
 _HUGE = 1e6
 _HOSTILE = (math.nan, math.inf)
-_SHAPES = ((), (1,), (2,), (_WIDTH,))
 DELTA = 1e-5
 
 
@@ -55,7 +53,9 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
   log_probs = getattr(mechanism, 'log_probs', None)
   if log_probs is None and hasattr(mechanism, 'log_weights'):
     log_probs = lambda data: _normalised(mechanism.log_weights(data))
-  found = dict(log_probs=log_probs, noise=declared_noise(mechanism),
+  noise = declared_noise(mechanism)
+  found = dict(log_probs=log_probs, noise=noise,
+               floating_point=noise is not None and noise.spacing > 0,
                log_density=getattr(mechanism, 'log_density', None)) | known
   return Target(name=name or type(mechanism).__name__, claim=claim,
                 release=mechanism.release, pairs=tuple(pairs), **found)
@@ -84,7 +84,11 @@ def neighbours_of(mechanism: Any, adjacency: Adjacency) -> tuple[Pair, ...]:
   `pairs`, as they are; `record_norm` (of norm `order`; of l2 if there is a
   `stddev`, of l1 otherwise), `l2_sensitivity`, `l1_sensitivity`: sums at that
   distance; `sensitivity`: numbers that all change by it, one up and the others
-  down; `num_categories`: records 0..K-1; else records, see `search`.
+  down; `num_categories`: records 0..K-1; `record_shape`, and maybe
+  `record_bounds`: records, see `search`.
+
+  Raises:
+    ValueError: if there is none of these.
   """
   read = lambda name: getattr(mechanism, name, None)
   if read('pairs') is not None:
@@ -102,7 +106,11 @@ def neighbours_of(mechanism: Any, adjacency: Adjacency) -> tuple[Pair, ...]:
     return toggles(np.zeros([2], np.int32),
                    np.arange(min(read('num_categories'), 4), dtype=np.int32),
                    replace=adjacency is Adjacency.REPLACE_ONE)
-  return search(read('release'), adjacency)
+  if read('record_shape') is None:
+    raise ValueError(f'{type(mechanism).__name__} does not say what neighbours '
+                     'are: give pairs, or the shape of a record')
+  return search(adjacency, shape=tuple(read('record_shape')),
+                bounds=read('record_bounds'))
 
 
 def sums(sensitivity: float, *, order: float,
@@ -137,9 +145,8 @@ def scores(sensitivity: float, *, width: int = _WIDTH) -> tuple[Pair, ...]:
                            (np.eye(width)[0], 'one up')))
 
 
-def search(release: Callable, adjacency: Adjacency, *,
+def search(adjacency: Adjacency, *, shape: tuple[int, ...],
            bounds: tuple[float, float] | None = None,
-           shape: tuple[int, ...] | None = None,
            num_records: int = _NUM_RECORDS) -> tuple[Pair, ...]:
   """Data sets of records, and extreme records that join or leave them.
 
@@ -147,46 +154,46 @@ def search(release: Callable, adjacency: Adjacency, *,
   company that pulls the other way.
 
   Args:
-    release: (key, data) with data [n, *shape] float32.
     adjacency: which are neighbours.
+    shape: of a record; data sets are [n, *shape] float32.
     bounds: of the numbers in a record; None if every number is legal, also
       infinite ones and none.
-    shape: of a record; None tries scalars and short vectors.
     num_records: of a data set.
   """
-  if shape is None:
-    shape = _fitting_shape(release, num_records)
   low, high = (-1.0, 1.0) if bounds is None else bounds
-  values = [low, high, (low + high) / 2]
-  if bounds is None:
-    values += [-_HUGE, _HUGE, *_HOSTILE]
   full = lambda value: np.full(shape, value, np.float32)
-  random = np.random.default_rng(0).uniform(
-      low, high, (num_records, *shape)).astype(np.float32)
-  bases = [np.stack([full(value)] * num_records) for value in values[:3]]
+  usual = full((low + high) / 2)
+  bases = [np.stack([record] * num_records)
+           for record in (full(low), full(high), usual)]
+  bases.append(np.random.default_rng(0).uniform(
+      low, high, (num_records, *shape)).astype(np.float32))
+  extremes = [full(low), full(high), *_directions(shape, low, high)]
+  if bounds is None:
+    extremes += [full(value) for value in (-_HUGE, _HUGE, *_HOSTILE)]
+    extremes += _directions(shape, -_HUGE, _HUGE)[:1]
   found = []
-  for base in (*bases, random):
-    records = np.stack([full(value) for value in values])
+  for base in bases:
     if adjacency is Adjacency.REPLACE_ONE:
       # Extremes against each other, and against what is usual.
-      found += toggles(base, records[:2], replace=True)
-      found += [pair for record in records[3:] for pair in toggles(
-          base, np.stack([record, records[2]]), replace=True)]
+      found += toggles(base, np.stack(extremes[:2]), replace=True)
+      for record in extremes[2:]:
+        found += toggles(base, np.stack([record, usual]), replace=True)
     else:
-      found += toggles(base, records, replace=False)
+      found += toggles(base, np.stack([*extremes, usual]), replace=False)
   return tuple(found)
 
 
-def _fitting_shape(release, num_records: int) -> tuple[int, ...]:
-  key = jax.random.key(0)
-  for shape in _SHAPES:
-    try:
-      release(key, arrays(np.zeros((num_records, *shape), np.float32)))
-    except Exception:  # Whatever a function says of data it cannot take.
-      continue
-    return shape
-  raise ValueError('the release takes neither numbers nor vectors of up to '
-                   f'{_WIDTH}: say what its records are, or give neighbours')
+def _directions(shape: tuple[int, ...], low: float,
+                high: float) -> list[np.ndarray]:
+  """Records that are extreme in one coordinate, and in all by turns."""
+  size = int(np.prod(shape))
+  if size < 2:
+    return []
+  turns = np.where(np.arange(size) % 2, high, low)
+  first = np.full(size, (low + high) / 2)
+  first[0] = high
+  return [np.float32(record).reshape(shape)
+          for record in (turns, first, first[::-1])]
 
 
 def _text(vector: np.ndarray) -> str:
