@@ -11,6 +11,7 @@ opinion). Spec entries DP-05, DP-06 (Renyi orders added up by 'rdp'), DP-17
 (subsampling as an event) and DP-19.
 """
 
+import collections
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -25,6 +26,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP
 
 DpEvent = dp_accounting.DpEvent
 
@@ -46,7 +48,8 @@ _RELATION_FREE = (
     dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
     dp_events.NoOpDpEvent, dp_events.NonPrivateDpEvent,
     dp_events.ComposedDpEvent, dp_events.SelfComposedDpEvent,
-    dp_events.RepeatAndSelectDpEvent)
+    dp_events.RepeatAndSelectDpEvent, restating.PureDpEvent,
+    restating.ConcentratedDpEvent)
 
 _RELATIONS = {
     relation: dp_accounting.NeighboringRelation[relation.name]
@@ -83,6 +86,12 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
   """One release that is epsilon-DP under `adjacency`, however it is made."""
   return restating.PureDpEvent(
       epsilon=errors.check_positive('epsilon', epsilon), adjacency=adjacency)
+
+
+def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
+  """One release that is rho-zCDP under `adjacency`; for 'rdp'."""
+  return restating.ConcentratedDpEvent(
+      rho=errors.check_positive('rho', rho), adjacency=adjacency)
 
 
 def randomized_response_event(*, uniform_prob: float,
@@ -192,6 +201,32 @@ def delta_curve(event: DpEvent, *, epsilons: Sequence[float],
   return np.array([composed.get_delta(float(value)) for value in epsilons])
 
 
+def optimal_composition(guarantees: Sequence[ApproxDP], *,
+                        delta: float) -> float:
+  """The least epsilon that releases known by guarantees alone have together.
+
+  Kairouz, Oh and Viswanath 2015, which `composition.heterogeneous` bounds in
+  closed form; by composing the pairs that dominate (epsilon_i, delta_i), of
+  one adjacency, rounded up on a grid of a fiftieth of the smallest epsilon
+  (spec ALG-10).
+
+  Args:
+    guarantees: one for each release, adaptive ones too.
+    delta: in [1e-12, 1); must exceed what the deltas make without epsilon.
+  """
+  check_delta(delta)
+  positive = [g.epsilon for g in guarantees if g.epsilon]
+  grid = min(1e-4, min(positive, default=1.0) / 50)
+  composed = pld.privacy_loss_distribution.identity(grid)
+  for guarantee, count in collections.Counter(guarantees).items():
+    one = pld.privacy_loss_distribution.from_privacy_parameters(
+        pld.common.DifferentialPrivacyParameters(guarantee.epsilon,
+                                                 guarantee.delta),
+        value_discretization_interval=grid)
+    composed = composed.compose(one.self_compose(count))
+  return float(composed.get_epsilon_for_delta(delta))
+
+
 @functools.lru_cache(maxsize=1024)
 def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                                sampling_prob: float, num_steps: int,
@@ -291,16 +326,16 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
               orders: tuple[float, ...] | None = None):
   """A fresh accountant that has consumed `event`, or a one-line refusal."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
-  event, relation = restating.with_pure_restated(event, adjacency), adjacency
-  free = all(isinstance(e, _RELATION_FREE + (restating.PureDpEvent,))
-             for e in restating.walk(event))
+  event = restating.with_guarantees_restated(event, adjacency)
+  relation = adjacency
+  free = all(isinstance(e, _RELATION_FREE) for e in restating.walk(event))
   if adjacency is Adjacency.REPLACE_ONE and (free or accountant == 'rdp'):
     event = restating.with_halved_multipliers(event)
   if free:
     # Each library accountant knows the pure pair under one relation only.
     relation = (Adjacency.ADD_OR_REMOVE_ONE if accountant == 'pld' else
                 Adjacency.REPLACE_ONE)
-  event = restating.with_pure_pairs(event, adjacency, relation, accountant)
+  event = restating.with_library_events(event, adjacency, relation, accountant)
   if accountant == 'rdp':
     fine = restating.largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
     orders = list(orders or sorted(

@@ -56,6 +56,28 @@ def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
   return ZCDP(rho=epsilon * math.tanh(epsilon / 2))
 
 
+def zcdp_from_pure_printed(guarantee: PureDP) -> ZCDP:
+  """The closed form epsilon^2 / 2: valid, and looser.
+
+  Source: thesis 000, Section 2.2.2 (spec ALG-02, erratum T-E06).
+  """
+  return ZCDP(rho=guarantee.epsilon**2 / 2)
+
+
+def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
+  """The epsilon that is left when a delta is allowed; tight.
+
+  ln(max(e^epsilon - delta (1 + e^epsilon), 1)), attained by binary randomised
+  response (spec DEF-03).
+  """
+  if not 0 <= delta < 1:
+    raise ValueError(f'delta must lie in [0, 1), got {delta}')
+  epsilon = guarantee.epsilon
+  left = 1 - delta * (1 + math.exp(-epsilon))
+  return ApproxDP(epsilon=max(epsilon + math.log(left), 0.0) if left > 0 else
+                  0.0, delta=delta)
+
+
 def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
   """The closed form rho + 2 sqrt(rho ln(1/delta)) at a given delta.
 

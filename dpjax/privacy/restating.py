@@ -28,8 +28,20 @@ class PureDpEvent(DpEvent):
   adjacency: Adjacency
 
 
-def with_pure_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
-  """Pure guarantees, also of Poisson samples, as ones under `adjacency`.
+@attrs.frozen(kw_only=True)
+class ConcentratedDpEvent(DpEvent):
+  """A release known by its guarantee alone: rho-zCDP under `adjacency`.
+
+  For the 'rdp' accountant: no pair of laws dominates all such releases. Under
+  replace-one a guarantee under add-or-remove-one is 4 rho, that of a group of
+  two; one under replace-one says nothing of the other, and is refused.
+  """
+  rho: float
+  adjacency: Adjacency
+
+
+def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
+  """Guarantees, pure ones also of Poisson samples, as ones under `adjacency`.
 
   With r the density without the record, a sample that holds it with
   probability q has 1 - q + q p/r, and p/r lies in [e^-epsilon, e^epsilon].
@@ -40,6 +52,10 @@ def with_pure_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
     if replacing or event.adjacency is adjacency:
       event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
     return event
+  if isinstance(event, ConcentratedDpEvent):
+    if replacing and event.adjacency is not adjacency:
+      event = ConcentratedDpEvent(rho=4 * event.rho, adjacency=adjacency)
+    return event
   if (isinstance(event, dp_events.PoissonSampledDpEvent) and
       isinstance(event.event, PureDpEvent) and
       event.event.adjacency is Adjacency.ADD_OR_REMOVE_ONE):
@@ -48,21 +64,23 @@ def with_pure_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
     if replacing:
       spent -= math.log1p(prob * math.expm1(-inner))
     return PureDpEvent(epsilon=spent, adjacency=adjacency)
-  return _map_inner(event, lambda e: with_pure_restated(e, adjacency))
+  return _map_inner(event, lambda e: with_guarantees_restated(e, adjacency))
 
 
-def with_pure_pairs(event: DpEvent, adjacency: Adjacency,
-                    relation: Adjacency, accountant: str) -> DpEvent:
-  """Pure guarantees under `adjacency` as events of the library.
+def with_library_events(event: DpEvent, adjacency: Adjacency,
+                        relation: Adjacency, accountant: str) -> DpEvent:
+  """Guarantees under `adjacency` as events of the library.
 
   The discrete Laplace mechanism of sensitivity 1 has just the two losses of
   randomised response; ZCDp bounds them where no pair is at hand.
   """
-  if not isinstance(event, PureDpEvent):
-    return _map_inner(event, lambda e: with_pure_pairs(
+  if not isinstance(event, (PureDpEvent, ConcentratedDpEvent)):
+    return _map_inner(event, lambda e: with_library_events(
         e, adjacency, relation, accountant))
   if event.adjacency is not adjacency:
     return event  # Which no accountant covers.
+  if isinstance(event, ConcentratedDpEvent):
+    return (dp_events.ZCDpEvent(event.rho) if accountant == 'rdp' else event)
   if relation is Adjacency.REPLACE_ONE:
     odds = math.exp(-event.epsilon)
     return dp_events.RandomizedResponseDpEvent(2 * odds / (1 + odds), 2)

@@ -44,11 +44,24 @@ def test_golden_compositions(one, uses, simple, with_constant, without, exact):
   assert found.epsilon == pytest.approx(min(simple, with_constant, without),
                                         abs=1e-4)
   assert found.delta == pytest.approx(1e-6)
-  event = accounting.repeated_event(
-    accounting.pure_event(epsilon=one, adjacency=AR), uses)
-  tight = accounting.epsilon(event, delta=1e-6, adjacency=AR)
-  assert exact - 1e-4 <= tight <= found.epsilon
-  assert tight == pytest.approx(exact, abs=uses * 1e-4)
+  tight = accounting.optimal_composition(
+    [ApproxDP(epsilon=one, delta=0.0)] * uses, delta=1e-6)
+  assert exact - 1e-5 <= tight <= found.epsilon
+  assert tight == pytest.approx(exact, abs=2e-4)
+
+
+def test_optimal_composition_of_unequal_guarantees():
+  """ALG-10 with deltas, its golden value; and by enumeration without."""
+  total = 1 - (1 - 1e-6) * (1 - 1e-7)**20
+  found = accounting.optimal_composition(
+    [ApproxDP(epsilon=0.1, delta=1e-7)] * 20, delta=total)
+  assert found == pytest.approx(1.78861, abs=2e-4)
+  epsilons = [0.3, 0.7, 0.7, 0.1]
+  p, q = _product([_response(e) for e in epsilons])
+  found = accounting.optimal_composition(
+    [ApproxDP(epsilon=e, delta=0.0) for e in epsilons], delta=0.05)
+  assert divergences.hockey_stick(p, q, epsilon=found) <= 0.05 + 1e-12
+  assert divergences.hockey_stick(p, q, epsilon=found - 1e-3) > 0.05
 
 
 def test_heterogeneous_dominates_exact_composition():

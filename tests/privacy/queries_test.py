@@ -111,8 +111,9 @@ def test_everybody_answers_once():
   np.testing.assert_array_equal(np.sort(np.concatenate(seen)), people)
 
 
-def test_values_outside_and_no_values_are_as_private():
-  oracle = _oracle(num_queries=1, tolerance=0.5)
+@pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)
+def test_values_outside_and_no_values_are_as_private(randomizer):
+  oracle = _oracle(num_queries=1, tolerance=0.5, randomizer=randomizer)
   state = oracle.init(KEY, jnp.zeros([oracle.num_examples]))
   for value, wanted in ((7.0, 1.0), (-jnp.inf, -1.0), (jnp.nan, 0.0)):
     _, answer = oracle.ask(state, lambda x, v=value: jnp.full(x.shape, v))
