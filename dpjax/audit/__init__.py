@@ -1,7 +1,7 @@
 """Does an implementation keep its claim? Tests against what really ran.
 
 Modules, in import order: bounds, one_run, curves, claims, empirical, mixtures,
-whitebox, canary, target, wrapping, noise, exact, partitions, blackbox,
+whitebox, steps, canary, target, wrapping, noise, exact, partitions, blackbox,
 auditor.
 
 An audit can refute a claim, never prove it: what survives is "not falsified".
@@ -9,6 +9,6 @@ An audit can refute a claim, never prove it: what survives is "not falsified".
 
 __all__ = [
     'auditor', 'blackbox', 'bounds', 'canary', 'claims', 'curves', 'empirical',
-    'exact', 'mixtures', 'noise', 'one_run', 'partitions', 'target',
+    'exact', 'mixtures', 'noise', 'one_run', 'partitions', 'steps', 'target',
     'whitebox', 'wrapping'
 ]

@@ -95,7 +95,7 @@ class Report:
     return tuple(check for check in self.checks if check.failed)
 
 
-def audit(key: PRNGKey, target: Target | canary.Game, *,
+def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
           num_runs: int | None = None, significance: float = 0.05) -> Report:
   """Audits a release, or a training method by its canary.
 
@@ -107,7 +107,7 @@ def audit(key: PRNGKey, target: Target | canary.Game, *,
     significance: shared by all tests.
   """
   errors.check_open_unit('significance', significance)
-  if isinstance(target, canary.Game):
+  if isinstance(target, (canary.Game, canary.LossGame)):
     return _audit_game(key, target, significance)
   report = Report(target=target.name, claim=target.claim,
                   checks=(_claim_check(target.claim),),
@@ -237,24 +237,28 @@ def _details(found: blackbox.BlackBox, level: float) -> dict[str, Any]:
       threshold_rule='cells of largest ratio, learnt on a pilot of other runs')
 
 
-def _audit_game(key: PRNGKey, game: canary.Game,
+def _audit_game(key: PRNGKey, game: canary.Game | canary.LossGame,
                 significance: float) -> Report:
   """A training method: sensitivity, noise, curve and counts."""
+  if isinstance(game, canary.LossGame):
+    played, said = canary.judge(game.plan, *game.losses(key)), game.name
+  else:
+    played, said = canary.play(key, game), (
+        f'{canary.share_spent(game):.0%} of the budget spent by the canary')
   plan, delta = game.plan, 1e-5
-  claim = claims.of_event(plan.event, delta=delta, adjacency=plan.adjacency,
-                          num_examples=plan.sampler.num_examples)
-  played = canary.play(key, game)
+  half = 0 if played.inside is None else played.inside.size // 2
   checks = [Check('canary', True, line) for line in played.findings] or [
-      Check('canary', False, f'{canary.share_spent(game):.0%} of the budget '
-            'spent by the canary')]
-  half = game.num_runs // 2
+      Check('canary', False, said)]
   return Report(
-      target=game.method.name, claim=claim, checks=tuple(checks),
-      significance=significance, epsilon_lower=played.epsilon_lower,
+      target=getattr(game, 'name', None) or game.method.name,
+      claim=claims.of_event(plan.event, delta=delta, adjacency=plan.adjacency,
+                            num_examples=plan.sampler.num_examples),
+      checks=tuple(checks), significance=significance,
+      epsilon_lower=played.epsilon_lower, detectable=math.nan,
       cap=bounds.largest_bound(num_in=half, num_out=half, delta=delta,
-                               significance=canary.SIGNIFICANCE),
-      detectable=math.nan, scores={} if played.inside is None else {
-          'with_canary': played.inside, 'without_canary': played.outside},
+                               significance=canary.SIGNIFICANCE) if half else 0,
+      scores={} if not half else {'with_canary': played.inside,
+                                  'without_canary': played.outside},
       details=dict(estimator='privacy losses of whole runs (AUD-09)',
-                   canary='gradient canary', num_in=game.num_runs,
-                   num_out=game.num_runs))
+                   canary='a record that meets the claimed sensitivity',
+                   num_in=half, num_out=half))

@@ -8,7 +8,7 @@ A canary whose contribution meets the claimed sensitivity in every block makes
 the comparison tight; any other is still a valid test.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
@@ -58,6 +58,20 @@ class Game:
   plan: TrainingPlan
   canary: Batch
   num_runs: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LossGame:
+  """Runs whose privacy losses are known in another way than `privacy_losses`.
+
+  Attributes:
+    name: of the method.
+    plan: of each run.
+    losses: key -> ([r], [r]) of runs with the canary and without.
+  """
+  name: str
+  plan: TrainingPlan
+  losses: Callable[[PRNGKey], tuple[np.ndarray, np.ndarray]]
 
 
 class Shift(NamedTuple):
@@ -230,10 +244,15 @@ def play(key: PRNGKey, game: Game,
   found = _noise_findings(game, moved, absent)
   if found:
     return Played(found)
-  inside = privacy_losses(game, moved, present)
-  outside = privacy_losses(game, moved, absent)
-  lower, more = _count_findings(game, inside, outside)
-  return Played(_curve_findings(game, inside, outside, epsilons) + more,
+  return judge(game.plan, privacy_losses(game, moved, present),
+               privacy_losses(game, moved, absent), epsilons)
+
+
+def judge(plan: TrainingPlan, inside: np.ndarray, outside: np.ndarray,
+          epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> Played:
+  """What privacy losses [r] of runs with a canary and without say of a plan."""
+  lower, more = _count_findings(plan, inside, outside)
+  return Played(_curve_findings(plan, inside, outside, epsilons) + more,
                 lower, inside, outside)
 
 
@@ -297,12 +316,13 @@ def _claimed_delta(plan: TrainingPlan, epsilon: float) -> float:
                               adjacency=plan.adjacency)
 
 
-def _curve_findings(game: Game, inside: np.ndarray, outside: np.ndarray,
+def _curve_findings(plan: TrainingPlan, inside: np.ndarray,
+                    outside: np.ndarray,
                     epsilons: Sequence[float]) -> list[str]:
   """Does the measured privacy curve exceed the accountant's?"""
   found = []
   for epsilon in epsilons:
-    most = _claimed_delta(game.plan, epsilon)
+    most = _claimed_delta(plan, epsilon)
     for what, losses in (('remove', inside), ('add', -outside)):
       estimate = whitebox.estimate_delta(losses, epsilon=epsilon)
       if not (estimate.value <=
@@ -312,16 +332,16 @@ def _curve_findings(game: Game, inside: np.ndarray, outside: np.ndarray,
   return found
 
 
-def _count_findings(game: Game, inside: np.ndarray,
+def _count_findings(plan: TrainingPlan, inside: np.ndarray,
                     outside: np.ndarray) -> tuple[float, list[str]]:
   """A threshold test fixed on one half of the runs, counted on the other."""
-  half, delta = game.num_runs // 2, 1e-5
+  half, delta = inside.size // 2, 1e-5
   threshold = np.quantile(outside[:half], 0.98)
   lower = audit_bounds.epsilon_lower_bound(
       true_positives=int(np.sum(inside[half:] > threshold)), num_in=half,
       false_positives=int(np.sum(outside[half:] > threshold)),
       num_out=half, delta=delta, significance=SIGNIFICANCE)
-  claimed = game.plan.epsilon(delta)
+  claimed = plan.epsilon(delta)
   return lower, [f'epsilon is at least {lower}, claimed {claimed}'] * (
       lower > claimed)
 
