@@ -21,6 +21,7 @@ from dpjax.typing import PRNGKey
 
 _PILOT_SHARE = 4
 _LARGEST_FACTOR = 16.0
+_LARGEST_EPSILON = 600.0
 
 
 class Event(NamedTuple):
@@ -182,8 +183,9 @@ def detectable_epsilon(target: Target, *, num_runs: int,
   curve, alarms = target.curve, np.geomspace(1e-5, 0.999, 200)
 
   def seen(factor: float) -> bool:
-    hits = 1 - tradeoff.from_curve(alarms, factor * curve.epsilons,
-                                   curve.deltas)
+    hits = 1 - tradeoff.from_curve(
+        alarms, np.minimum(factor * curve.epsilons, _LARGEST_EPSILON),
+        curve.deltas)
     miss, alarm = bounds.error_upper_bounds(
         true_positives=np.round(num_runs * hits), num_in=num_runs,
         false_positives=np.round(num_runs * alarms), num_out=num_runs,
