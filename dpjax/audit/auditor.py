@@ -264,8 +264,9 @@ def _audit_game(key: PRNGKey, game: canary.Game | canary.LossGame,
       detectable=math.nan,
       scores={'with_canary': played.inside, 'without_canary': played.outside},
       details=dict(
-          estimator='privacy losses of whole runs (AUD-09)', num_in=found.num_in,
-          num_out=found.num_out, true_positives=found.true_positives,
+          estimator='privacy losses of whole runs (AUD-09)',
+          num_in=found.num_in, num_out=found.num_out,
+          true_positives=found.true_positives,
           false_positives=found.false_positives,
           canary='a record that meets the claimed sensitivity',
           threshold_rule='best of the first half of the runs'))

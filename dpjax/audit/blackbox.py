@@ -19,7 +19,7 @@ from dpjax.audit.target import Pair, Target
 from dpjax.privacy import tradeoff
 from dpjax.typing import PRNGKey
 
-_PILOT_SHARE = 4
+_PILOT_SHARE, _LEAST_PILOT = 4, 4096
 _LARGEST_FACTOR = 16.0
 _LARGEST_EPSILON = 600.0
 
@@ -79,7 +79,7 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
       that `epsilon_lower` is too large, at most.
   """
   pilot_key, key = jax.random.split(key)
-  pilot = max(2, num_runs // _PILOT_SHARE)
+  pilot = max(num_runs // _PILOT_SHARE, min(num_runs, _LEAST_PILOT))
   chosen = max(
       ((choose(target.curve, *both(k, target, pair, pilot),
                low_bits=target.floating_point), pair)
@@ -112,12 +112,16 @@ def both(key: PRNGKey, target: Target, pair: Pair,
 
 def choose(curve: curves.PrivacyCurve, present: np.ndarray,
            absent: np.ndarray, *, low_bits: bool) -> Event:
-  """The event of a pilot [n, d] on each side that speaks loudest."""
+  """The event of a pilot [n, d] on each side that speaks loudest.
+
+  One half of the pilot makes partitions, the other chooses among them.
+  """
   if present.shape[1] != absent.shape[1]:
     raise ValueError('releases of neighbours must have one shape, got '
                      f'{present.shape[1]} numbers and {absent.shape[1]}')
-  return loudest(curve, present, absent, partitions.learn(
-      present, absent, low_bits=low_bits))
+  half = min(len(present), len(absent)) // 2
+  return loudest(curve, present[half:], absent[half:], partitions.learn(
+      present[:half], absent[:half], low_bits=low_bits))
 
 
 def loudest(curve: curves.PrivacyCurve, present: np.ndarray,

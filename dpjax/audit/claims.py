@@ -76,4 +76,4 @@ def _spent(event: accounting.DpEvent, delta: float,
            adjacency: Adjacency) -> float:
   """The event's epsilon; delta 0 is 1e-12 to an accountant."""
   return curves.at(event, delta=max(delta, accounting.MIN_DELTA),
-                   adjacency=adjacency)[0]
+                   adjacency=adjacency)

@@ -5,6 +5,7 @@ delta at every epsilon, and a test is held against all of them. Most faults
 that one point of the curve hides show at another.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -42,17 +43,9 @@ def of_guarantee(guarantee: ApproxDP) -> PrivacyCurve:
 
 
 def at(event: accounting.DpEvent, *, delta: float,
-       adjacency: Adjacency) -> tuple[float, str]:
-  """(epsilon at delta, accountant): the first accountant that covers both."""
-  *others, last = accounting.ACCOUNTANTS
-  for accountant in others:
-    try:
-      return accounting.epsilon(event, delta=delta, adjacency=adjacency,
-                                accountant=accountant), accountant
-    except ValueError:
-      continue
-  return accounting.epsilon(event, delta=delta, adjacency=adjacency,
-                            accountant=last), last
+       adjacency: Adjacency) -> float:
+  """The epsilon at delta, by the first accountant that covers the event."""
+  return _cached(_at, event, delta, adjacency)[0]
 
 
 def of_event(event: accounting.DpEvent, *,
@@ -65,7 +58,34 @@ def of_event(event: accounting.DpEvent, *,
     event: what ran.
     adjacency: of the claim.
   """
-  most, accountant = at(event, delta=_LEAST_DELTA, adjacency=adjacency)
+  return _cached(_of_event, event, adjacency)
+
+
+def _cached(function, event: accounting.DpEvent, *arguments):
+  """Calls again what was called with an event that cannot be a key."""
+  try:
+    hash(event)
+  except TypeError:
+    function = function.__wrapped__
+  return function(event, *arguments)
+
+
+@functools.lru_cache(maxsize=64)
+def _at(event, delta, adjacency) -> tuple[float, str]:
+  *others, last = accounting.ACCOUNTANTS
+  for accountant in others:
+    try:
+      return accounting.epsilon(event, delta=delta, adjacency=adjacency,
+                                accountant=accountant), accountant
+    except ValueError:
+      continue
+  return accounting.epsilon(event, delta=delta, adjacency=adjacency,
+                            accountant=last), last
+
+
+@functools.lru_cache(maxsize=64)
+def _of_event(event, adjacency) -> PrivacyCurve:
+  most, accountant = _cached(_at, event, _LEAST_DELTA, adjacency)
   if not math.isfinite(most):
     return NOTHING
   epsilons = np.append(np.linspace(0, most, _POINTS), 1.001 * most + 1e-3)

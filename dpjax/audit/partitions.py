@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_CELLS = 64
+_CELLS, _IN_A_CELL = 64, 64
 _EXACT = 256
 _COORDINATES = 24
 _BIT_COORDINATES = 4
@@ -55,16 +55,15 @@ def learn(present: np.ndarray, absent: np.ndarray, *,
           low_bits: bool) -> list[Partition]:
   """Partitions that may tell two samples of outputs [n, d] apart.
 
-  One half of the outputs makes the scores that are fitted, all of them the
-  cells. What is learnt here must be judged by other outputs.
+  What is learnt here must be judged by other outputs, or scores that were
+  fitted look better than they are.
 
   Args:
     present: of one data set.
     absent: of its neighbour.
     low_bits: whether to look at lowest bits as well.
   """
-  half = min(len(present), len(absent)) // 2
-  fitted = list(_scores(present[:half], absent[:half]))
+  fitted = list(_scores(present, absent))
   if low_bits:
     fitted += lowest_bits(present.shape[1])
   return cut(present, absent, fitted)
@@ -167,9 +166,10 @@ def _edges(scores: np.ndarray) -> np.ndarray:
   values, counts = np.unique(scores, return_counts=True)
   if values.size <= _EXACT:
     return values
-  quantiles = np.quantile(scores, np.linspace(0, 1, _CELLS + 1)[1:-1],
+  cells = int(np.clip(scores.size / _IN_A_CELL, 2, _CELLS))
+  quantiles = np.quantile(scores, np.linspace(0, 1, cells + 1)[1:-1],
                           method='inverted_cdf')
   tails = np.concatenate([values[:3], values[-3:]])
-  atoms = values[counts > scores.size / (4 * _CELLS)]
+  atoms = values[counts > scores.size / (4 * cells)]
   return np.unique(np.concatenate([
       quantiles, tails, atoms, np.nextafter(atoms, np.inf)]))

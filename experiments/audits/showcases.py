@@ -89,10 +89,10 @@ def exponential_without_half() -> Target:
 def shuffled_as_poisson() -> Target:
   """One epoch of shuffled batches, accounted as Poisson samples.
 
-  The record is in one of ten batches for certain; Poisson sampling leaves it
-  out of all of them with probability 0.35.
+  The record is in one of two batches for certain; Poisson sampling leaves it
+  out of both with probability 1/4.
   """
-  steps, sigma = 10, 0.5
+  steps, sigma = 2, 0.35
 
   def release(key, present):
     place_key, noise_key = jax.random.split(key)
