@@ -25,6 +25,7 @@ FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5)
 _BETS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
 _LARGEST_EPSILON = 50.0
 _LARGEST_SHIFT = 20.0
+_LARGEST_LOG = 700.0
 
 
 def p_value(epsilon: float, *, num_canaries: int, num_guesses: int,
@@ -129,8 +130,8 @@ def wealth(correct: np.ndarray, *, epsilon: float) -> np.ndarray:
   right = special.expit(errors.check_non_negative('epsilon', epsilon))
   gains = np.asarray(correct, np.float64) - right
   bets = np.log1p(_BETS[:, None] / right * gains[None])
-  return np.exp(special.logsumexp(np.cumsum(bets, 1), axis=0,
-                                  b=1 / _BETS.size))
+  logs = special.logsumexp(np.cumsum(bets, 1), axis=0, b=1 / _BETS.size)
+  return np.exp(np.minimum(logs, _LARGEST_LOG))
 
 
 def anytime_lower_bound(correct: np.ndarray, *,

@@ -115,7 +115,7 @@ MUTANTS = {
     'sensitivity 2C': _mutant(
         'sensitivity event', 13.36,
         total=lambda gradients: 2 * reference.add_up(gradients)),
-    'rate doubled, unaccounted': _mutant('sampling event', 3.899,
+    'rate doubled, unaccounted': _mutant('sampling', 3.899,
                                          draw=_twice_the_rate),
     'rate doubled, event tells': _mutant(
         'claim sampling', 3.899, draw=_twice_the_rate,
