@@ -196,4 +196,4 @@ def _largest_rejected(rejects: Callable[[float], bool], most: float) -> float:
   if rejects(most):
     return most
   return float(optimize.bisect(lambda value: 0.5 - rejects(value), 0.0, most,
-                               xtol=1e-9))
+                               xtol=1e-7))
