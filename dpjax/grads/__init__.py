@@ -2,11 +2,11 @@
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, contractions, bookkeeping,
-per_example, privatizer, k_norm_privatizer.
+per_example, privatizer, k_norm_privatizer, lattice_privatizer.
 """
 
 __all__ = [
     'ball', 'bookkeeping', 'bounder', 'clipping', 'contractions',
-    'convolutions', 'k_norm_privatizer', 'microbatches', 'per_example',
-    'precision', 'privatizer', 'quantiles', 'records', 'tracing'
+    'convolutions', 'k_norm_privatizer', 'lattice_privatizer', 'microbatches',
+    'per_example', 'precision', 'privatizer', 'quantiles', 'records', 'tracing'
 ]
