@@ -61,6 +61,13 @@ def gaussian_event(*, noise_multiplier: float) -> DpEvent:
       errors.check_positive('noise_multiplier', noise_multiplier))
 
 
+def gaussian_epsilon(*, noise_multiplier: float, delta: float) -> float:
+  """The epsilon of one Gaussian release under add-or-remove-one, exactly."""
+  errors.check_positive('noise_multiplier', noise_multiplier)
+  errors.check_open_unit('delta', delta)
+  return float(dp_accounting.get_epsilon_gaussian(noise_multiplier, delta))
+
+
 def laplace_event(*, noise_multiplier: float) -> DpEvent:
   """One release with Laplace noise of a sum of records bounded in l1.
 
