@@ -1,7 +1,8 @@
 """Private training: bound, sum, noise, step.
 
 Modules, in import order: plan, bassily, methods, averaging, augment, state,
-step, sharding, processes, checkpoint, loop, evaluate, output_perturbation.
+step, sharding, processes, checkpoint, loop, evaluate, output_perturbation,
+langevin, newton, fixed_point.
 """
 
 __all__ = [
