@@ -1,9 +1,11 @@
 """Does an implementation keep its claim? Tests against what really ran.
 
 Modules, in import order: bounds, claims, empirical, mixtures,
-whitebox, canary.
+whitebox, canary, inversion.
 
 An audit can refute a claim, never prove it: what survives is "not falsified".
 """
 
-__all__ = ['bounds', 'canary', 'claims', 'empirical', 'mixtures', 'whitebox']
+__all__ = [
+    'bounds', 'canary', 'claims', 'empirical', 'inversion', 'mixtures', 'whitebox'
+]

@@ -6,7 +6,7 @@ langevin, newton, fixed_point.
 """
 
 __all__ = [
-    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'loop',
-    'methods', 'output_perturbation', 'plan', 'processes', 'sharding',
-    'state', 'step'
+    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'fixed_point',
+    'langevin', 'loop', 'methods', 'newton', 'output_perturbation', 'plan',
+    'processes', 'sharding', 'state', 'step'
 ]
