@@ -7,5 +7,6 @@ An audit can refute a claim, never prove it: what survives is "not falsified".
 """
 
 __all__ = [
-    'bounds', 'canary', 'claims', 'empirical', 'inversion', 'mixtures', 'whitebox'
+    'bounds', 'canary', 'claims', 'empirical', 'inversion', 'mixtures',
+    'whitebox'
 ]
