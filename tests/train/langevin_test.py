@@ -202,13 +202,17 @@ def test_without_noise_it_descends_and_release_is_the_updates():
   mechanism = make(start=jnp.ones(2), num_examples=2, stddev=1e-7,
                    num_steps=60)
   np.testing.assert_allclose(mechanism.release(KEY, data), [.4, .2], atol=1e-5)
-  noisy = make(start=jnp.ones(2), num_examples=2, num_steps=3)
+  noisy = make(start=jnp.ones(2), num_examples=2, num_steps=3,
+               project=langevin.project_box(.25))
   state = noisy.init(KEY)
   for _ in range(3):
     state = noisy.update(state, data)
   np.testing.assert_allclose(noisy.release(KEY, data), state.params,
                              atol=noisy.step_stddev / 256)
   assert noisy.release(KEY, data).shape == (2,)  # and no trajectory
+  many = jax.vmap(lambda key: noisy.update(noisy.init(key), data).params)(
+      jax.random.split(KEY, 50))
+  assert jnp.abs(many).max() == .25
 
 
 @pytest.mark.parametrize('changes, message', [
