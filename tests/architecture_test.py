@@ -14,6 +14,7 @@ _BASE = {'typing', 'errors', 'floats', 'tree'}
 _ALLOWED = {
     'privacy': set(),
     'sampling': {'privacy'},
+    'stats': {'privacy', 'sampling'},
     'grads': {'privacy'},
     'lipschitz': {'privacy', 'grads'},
     'models': {'grads', 'lipschitz'},

@@ -2,13 +2,14 @@
 
 Modules, in import order: notions, adjacency, neighbours, divergences,
 tradeoff, renyi, composition, restating, accounting, adaptive, tuning, blocks,
-mechanism, threefry, additive, draws, laplace, selection, k_norm, local,
-queries.
+mechanism, threefry, additive, utility, draws, laplace, selection, inverse,
+smooth, k_norm, local, queries.
 """
 
 __all__ = [
     'accounting', 'adaptive', 'additive', 'adjacency', 'blocks',
-    'composition', 'divergences', 'draws', 'k_norm', 'laplace', 'local',
-    'mechanism', 'neighbours', 'notions', 'queries', 'renyi', 'restating',
-    'selection', 'threefry', 'tradeoff', 'tuning'
+    'composition', 'divergences', 'draws', 'inverse', 'k_norm', 'laplace',
+    'local', 'mechanism', 'neighbours', 'notions', 'queries', 'renyi',
+    'restating', 'selection', 'smooth', 'threefry', 'tradeoff', 'tuning',
+    'utility'
 ]

@@ -25,6 +25,7 @@ from dpjax import tree
 from dpjax.privacy import accounting
 from dpjax.privacy import threefry
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.typing import Array, PRNGKey, PyTree
 
@@ -161,6 +162,7 @@ class GaussianMechanism:
   def __post_init__(self):
     errors.check_positive('record_norm', self.record_norm)
     errors.check_positive('noise_multiplier', self.noise_multiplier)
+    check_adjacency(self.adjacency)
 
   @property
   def l2_sensitivity(self) -> float:
@@ -194,3 +196,23 @@ def calibrated_gaussian(*, record_norm: float, epsilon: float, delta: float,
       num_steps=1, adjacency=adjacency)
   return GaussianMechanism(record_norm=record_norm,
                            noise_multiplier=multiplier, adjacency=adjacency)
+
+
+def classical_gaussian(*, record_norm: float, epsilon: float, delta: float,
+                       adjacency: Adjacency) -> GaussianMechanism:
+  """The textbook's noise, sqrt(2 ln(1.25 / delta)) sensitivity / epsilon.
+
+  A baseline for `calibrated_gaussian`, which needs less noise where this is
+  proved (epsilon < 1) and more where it is false: from epsilon = 8.42 on at
+  delta = 1e-5. Its event says what it really costs. Source: lecture 002,
+  Definition 7.17, whose Proposition 7.18 claims it for all epsilon (spec
+  MECH-04, erratum L-E10).
+  """
+  errors.check_positive('record_norm', record_norm)
+  errors.check_positive('epsilon', epsilon)
+  errors.check_open_unit('delta', delta)
+  sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)
+  stddev = math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
+  return GaussianMechanism(record_norm=record_norm,
+                           noise_multiplier=stddev / record_norm,
+                           adjacency=adjacency)

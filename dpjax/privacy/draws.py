@@ -40,6 +40,13 @@ def standard_gumbel(key: PRNGKey, shape: tuple[int, ...]) -> Array:
   return -jnp.log(standard_exponential(key, shape))
 
 
+def standard_cauchy(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+  """Draws of density 1 / (pi (1 + x^2)), up to 5.9e18 on either side."""
+  tail, negative = _tails(key, shape)
+  magnitude = 1 / jnp.tan(jnp.pi * tail)
+  return jnp.where(negative, -magnitude, magnitude)
+
+
 def standard_gamma(key: PRNGKey, count: int) -> Array:
   """One draw of density x^(count-1) e^-x: a sum of `count` exponentials."""
   errors.check_at_least('count', count, 1)

@@ -27,10 +27,11 @@ _OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
 
 
 @pytest.mark.parametrize('model, method', [
-    *(pytest.param('tiny_resnet', method, marks=[] if method in (
-        'limit', 'ours_per_layer', 'ours_norms', 'lip_rarely')
+    *(pytest.param('tiny_resnet', method, marks=[]
+                   if method in ('ours_per_layer', 'lip_rarely')
                    else pytest.mark.slow) for method in _OURS),
-    ('tiny_cnn', 'lip'), ('tiny_stack', 'ours'),
+    ('tiny_cnn', 'lip'),
+    pytest.param('tiny_stack', 'ours', marks=pytest.mark.slow),
     *(('tiny_mlp', method) for method in _OURS)])
 def test_steps_are_right(model, method):
   spec = checks.make_spec(model, method, size=5)

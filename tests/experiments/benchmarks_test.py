@@ -78,7 +78,10 @@ _FIELDS = {
 _NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours')}
 
 
-@pytest.mark.parametrize('suite', _FIELDS)
+@pytest.mark.parametrize('suite', [
+    pytest.param(suite, marks=[pytest.mark.slow]
+                 if suite in ('memory', 'scaling') else [])
+    for suite in _FIELDS])
 def test_a_suite_gives_rows_a_table_and_a_figure(suite, tmp_path, monkeypatch):
   settings = sweep.settings(suite, smoke=True,
                             names=_NAMES.get(suite, ('limit', 'ours')))

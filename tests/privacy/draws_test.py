@@ -82,6 +82,19 @@ def test_extreme_words(monkeypatch):
   assert np.abs(get(draws.standard_uniform)).max() <= 1
 
 
+def test_cauchy(monkeypatch):
+  """Heavy tails: seen on the scale of angles, where it is uniform."""
+  values = np.float64(draws.standard_cauchy(KEY, (COUNT,)))
+  angles = np.arctan(values) / np.pi
+  assert distance(angles, stats.uniform(-.5, 1)) < 2.7 / COUNT**.5
+  assert distance(np.arctan(1.03 * values) / np.pi,
+                  stats.uniform(-.5, 1)) > 2.7 / COUNT**.5
+  high, low, tail = tails()
+  found = from_words(monkeypatch, draws.standard_cauchy, high, 2 * low)
+  np.testing.assert_allclose(found, stats.cauchy.isf(tail), rtol=2e-5,
+                             atol=2e-7)
+
+
 @pytest.mark.parametrize('count', [1, 2, 7, 100])
 def test_gamma(count):
   keys = jax.random.split(KEY, 20_000)
