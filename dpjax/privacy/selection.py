@@ -130,7 +130,7 @@ class ExponentialMechanism(_Selection):
     45 in log-weight cannot be drawn: of probability 3e-20 each.
     """
     noise = draws.standard_gumbel(key, data.shape)
-    return jnp.argmax(self.log_weights(data) + noise).astype(jnp.int32)
+    return draws.argmax_with(noise, self.log_weights(data))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,4 +165,4 @@ class PermuteAndFlip(_Selection):
     Candidates below the best by 45 in log-weight cannot be drawn.
     """
     noise = draws.standard_exponential(key, data.shape)
-    return jnp.argmax(self.log_weights(data) + noise).astype(jnp.int32)
+    return draws.argmax_with(noise, self.log_weights(data))

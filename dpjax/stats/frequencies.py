@@ -24,9 +24,6 @@ from dpjax.stats import intervals
 from dpjax.stats.intervals import Estimate
 from dpjax.typing import Array, PRNGKey
 
-# Up to here it is quicker to compare records with all categories.
-_FEW = 64
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frequencies:
@@ -156,9 +153,6 @@ def gaussian(*, num_categories: int, rho: float, adjacency: Adjacency,
 
 def count(data: Array, num_categories: int) -> Array:
   """How many of the records [n] are of each category, float32 [K]."""
-  if num_categories <= _FEW:
-    same = data[None] == jnp.arange(num_categories, dtype=data.dtype)[:, None]
-    return jnp.sum(same, 1, dtype=jnp.float32)
   known = (data >= 0) & (data < num_categories)
   return jnp.bincount(jnp.where(known, data, num_categories),
                       length=num_categories + 1)[:-1].astype(jnp.float32)

@@ -16,9 +16,9 @@ from dpjax.typing import Array
 
 BINOMIAL = ('wald', 'wilson')
 _STEPS = 30
-# Beyond this many noise scales to a standard deviation the law is normal to
-# 1e-4 in a tail of 0.025, and the exact one is a difference of large numbers.
-_NORMAL_FROM = 5.0
+# Beyond this many noise scales to a standard deviation the law is normal, to a
+# thousandth of a tail, and the exact one a difference of large numbers.
+_NORMAL_FROM = 20.0
 
 
 class Estimate(NamedTuple):

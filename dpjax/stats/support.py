@@ -148,13 +148,13 @@ def top_quantile(*, num_examples: int,
   """A quantile near the top that leaves room for noise in ranks (EST-05c).
 
   The range above all records costs as many replacements as there are records
-  above the quantile, 2 (ln n + 2) / epsilon of them, so that it is chosen with
-  probability e^-2 / n at most. Divide what is released by its `prob`: the error
-  is of order ln(n) / (n epsilon).
+  above the quantile, 6 ln(n) / epsilon of them: it is n times as wide as a gap
+  between records, and is chosen with probability of order n^-2. Divide what is
+  released by its `prob`: the error is of order ln(n) / (n epsilon).
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('epsilon', epsilon)
-  above = math.ceil(2 * (math.log(num_examples) + 2) / epsilon)
+  above = math.ceil(6 * math.log(num_examples) / epsilon)
   return InverseSensitivityQuantile(
       lower=0.0, upper=1.0, num_examples=num_examples, epsilon=epsilon,
       prob=max(0.5, 1 - above / num_examples))

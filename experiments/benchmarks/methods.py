@@ -77,6 +77,27 @@ DRAWS = {
 HOST_DRAWS = ('numpy', 'torch')
 """Not of JAX."""
 
+ESTIMATORS = {
+    'numpy': Method('estimators', 'NumPy in a loop'),
+    'ours': Method('estimators', 'dpjax, vmap over repetitions'),
+    'diffprivlib': Method('estimators', 'diffprivlib in a loop',
+                          ('diffprivlib',)),
+    'opendp': Method('estimators', 'OpenDP in a loop', ('opendp',)),
+}
+"""Of repetitions of an experiment, each with records of its own."""
+
+REPETITIONS = 1024
+"""In a step of every one of them."""
+
+ESTIMATED = ('proportion', 'mean', 'private_size_mean', 'histogram', 'poll',
+             'support', 'local_support', 'exponential', 'permute_and_flip',
+             'inverse_median', 'smooth_median')
+_ESTIMATED_BY = {
+    'numpy': ESTIMATED[:-1],
+    'diffprivlib': ('proportion', 'mean', 'histogram', 'inverse_median'),
+    'opendp': ('proportion', 'mean', 'histogram'),
+}
+
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
@@ -105,8 +126,9 @@ def find(suite: str, name: str) -> Method:
     ValueError: there is none of this name.
   """
   base, _ = split(name)
-  known = {'sampling': DRAWS, 'norms': NORMS, 'loop': dict.fromkeys(
-      LOOPS, Method('loops', 'training of dpjax'))}.get(suite, STEPS)
+  known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
+           'loop': dict.fromkeys(LOOPS, Method(
+               'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
     raise ValueError(f'methods of --suite={suite} must be among '
                      f'{", ".join(known)}; got {name!r}')
@@ -127,6 +149,9 @@ def inapplicable(suite: str, name: str, model: str) -> str | None:
   if suite == 'sampling' and model == 'poisson' and base in (
       'unsafe_rbg', 'ours_rbg', 'torch'):
     return f'{base} draws noise only'
+  if suite == 'estimators' and model not in _ESTIMATED_BY.get(
+      base, (model,)):
+    return f'{base} has no {model}'
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'

@@ -74,8 +74,10 @@ _FIELDS = {
     'scaling': {'cpu_ms', 'ratio', 'compile_seconds'},
     'norms': {'cpu_ms', 'ratio', 'temp_kib', 'by_gram', 'products_per_number'},
     'sampling': {'cpu_ms', 'ratio', 'wall_ms'},
+    'estimators': {'cpu_ms', 'ratio', 'wall_ms'},
 }
-_NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours')}
+_NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours'),
+          'estimators': ('numpy', 'ours')}
 
 
 @pytest.mark.parametrize('suite', [
