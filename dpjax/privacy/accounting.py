@@ -220,6 +220,24 @@ def optimal_composition(guarantees: Sequence[ApproxDP], *,
   return float(composed.get_epsilon_for_delta(delta))
 
 
+def gaussian_shift(*, epsilon: float, delta: float) -> float:
+  """The largest mu = sensitivity / stddev of one Gaussian release, exact.
+
+  Balle and Wang 2018; for every epsilon, where the classical sqrt(2 ln(1.25 /
+  delta)) / epsilon is proved below 1 only (spec MECH-04).
+  """
+  errors.check_positive('epsilon', epsilon)
+  errors.check_open_unit('delta', delta)
+  return 1 / float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+
+
+def gaussian_epsilon(*, shift: float, delta: float) -> float:
+  """The epsilon of one Gaussian release of this mu, exact at any delta."""
+  errors.check_positive('shift', shift)
+  errors.check_open_unit('delta', delta)
+  return float(dp_accounting.get_epsilon_gaussian(1 / shift, delta))
+
+
 @functools.lru_cache(maxsize=1024)
 def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                                sampling_prob: float, num_steps: int,
