@@ -89,5 +89,5 @@ def figure(rows: Sequence[records.Row]) -> Any:
     points.curve(axes[0, 0], chosen, 'num_examples', 'lower', '_',
                  series=series, line=':')
   points.finish(axes[0, 0], 'records n', 'expected squared error',
-                'dashed: closed form; dotted: lower bound')
+                'dashed: closed form; dotted: bound by privacy alone')
   return drawn

@@ -58,7 +58,7 @@ def _above(found: list[points.Point], bound: str, truth: str):
 def _same(found: list[points.Point]):
   gap = max(abs(point['one_order'] / point['closed_form'] - 1)
             for point in found)
-  return (f'within {gap:.0e}', gap < 1e-5, 'attained at order '
+  return (f'within {gap:.0e}', gap < 1e-4, 'attained at order '
           '1 + sqrt(ln(1/delta) / rho)')
 
 

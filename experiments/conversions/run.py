@@ -15,7 +15,7 @@ from experiments import rows
 from experiments.conversions import sweep
 
 _ADD = Adjacency.ADD_OR_REMOVE_ONE
-_ORDERS = 1 + np.geomspace(1e-3, 1e4, 20_001)
+_ORDERS = 1 + np.geomspace(1e-3, 1e4, 4001)
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
@@ -51,7 +51,7 @@ def _pure(setting: sweep.Setting) -> dict[str, float]:
   guarantee = PureDP(epsilon=setting.parameter)
   found = {name: notions.zcdp_from_mechanism(guarantee, name).rho
            for name in ('laplace', 'geometric', 'exponential')}
-  orders = _ORDERS[::100]
+  orders = _ORDERS[::20]
   curves = {
       'response': lambda order: renyi.randomized_response(
           epsilon=guarantee.epsilon, order=order),

@@ -48,4 +48,4 @@ SETTINGS = (
     *(Setting(kind='pure', parameter=epsilon) for epsilon in EPSILONS))
 
 SMOKE = tuple(setting for setting in SETTINGS
-              if setting.delta in (0.0, 1e-5) and setting.parameter <= 4)
+              if setting.delta != 1e-7 and 0.005 < setting.parameter < 5)

@@ -55,5 +55,5 @@ def _settings(dataset, categories, sizes, repetitions=REPETITIONS):
 SETTINGS = (*_settings('uniform', CATEGORIES, SIZES),
             *_settings('zipf', (100,), SIZES))
 
-SMOKE = (*_settings('uniform', (10, 100), (500,), 300),
+SMOKE = (*_settings('uniform', (10,), (100, 500), 300),
          *_settings('zipf', (100,), (500,), 300))

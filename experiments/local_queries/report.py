@@ -81,4 +81,6 @@ def figure(rows: Sequence[records.Row]) -> Any:
     axes[0, 1].axhline(limit, color='0.4', linestyle='--', linewidth=1)
   points.finish(axes[0, 1], 'epsilon', 'probability that one of T fails',
                 'at least 1e-9; dashed: beta')
+  for ax in axes[0]:
+    plots.epsilon_axis(ax, [p['epsilon'] for p in found])
   return drawn
