@@ -198,6 +198,20 @@ def calibrated_gaussian(*, record_norm: float, epsilon: float, delta: float,
                            noise_multiplier=multiplier, adjacency=adjacency)
 
 
+def zcdp_gaussian(*, record_norm: float, rho: float,
+                  adjacency: Adjacency) -> GaussianMechanism:
+  """The Gaussian mechanism that is rho-zCDP: sensitivity / sqrt(2 rho).
+
+  Source: Bun and Steinke 2016 (thesis 000, Fact 2.3.6; spec MECH-03).
+  """
+  errors.check_positive('record_norm', record_norm)
+  sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)
+  stddev = sensitivity / math.sqrt(2 * errors.check_positive('rho', rho))
+  return GaussianMechanism(record_norm=record_norm,
+                           noise_multiplier=stddev / record_norm,
+                           adjacency=adjacency)
+
+
 def classical_gaussian(*, record_norm: float, epsilon: float, delta: float,
                        adjacency: Adjacency) -> GaussianMechanism:
   """The textbook's noise, sqrt(2 ln(1.25 / delta)) sensitivity / epsilon.

@@ -17,6 +17,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy.additive import GaussianMechanism
+from dpjax.privacy.additive import zcdp_gaussian
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.laplace import LaplaceMechanism
 from dpjax.privacy.local import RandomizedResponse
@@ -139,15 +140,11 @@ def gaussian(*, num_categories: int, rho: float, adjacency: Adjacency,
   Under REPLACE_ONE two counts move by 1, sqrt(2) in l2 and not twice the norm
   of a record: half of that stands for the norm. See `Frequencies`.
   """
-  errors.check_positive('rho', rho)
   replacing = adjacency is Adjacency.REPLACE_ONE
-  record_norm = math.sqrt(0.5) if replacing else 1.0
-  sensitivity = math.sqrt(2) if replacing else 1.0
   return Frequencies(
       num_categories=num_categories, num_examples=num_examples,
-      counts=GaussianMechanism(
-          record_norm=record_norm, adjacency=adjacency,
-          noise_multiplier=sensitivity / math.sqrt(2 * rho) / record_norm),
+      counts=zcdp_gaussian(record_norm=math.sqrt(0.5) if replacing else 1.0,
+                           rho=rho, adjacency=adjacency),
       confidence=confidence)
 
 

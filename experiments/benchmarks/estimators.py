@@ -140,6 +140,17 @@ def _numpy(model: str, size: int) -> Callable[[np.ndarray], object]:
     chosen = np.argmax(logs + rng.gumbel(size=size + 1))
     return ends[chosen] + widths[chosen] * rng.random()
 
+  def smooth_median(records):
+    steps = int(20 * np.log(2) / rate) + 1
+    line = np.concatenate([np.zeros(steps), np.sort(records), np.ones(steps)])
+    middle = steps + (size + 1) // 2 - 1
+    replaced = np.maximum(np.add.outer(np.arange(steps + 1),
+                                       np.arange(steps + 1)) - 1, 0)
+    gaps = np.subtract.outer(line[middle:middle + steps + 1],
+                             line[middle:middle - steps - 1:-1])
+    bound = np.max(np.exp(-rate * replaced) * gaps)
+    return line[middle] + bound / rate * rng.standard_cauchy()
+
   return {
       'proportion': noisy_mean, 'mean': noisy_mean, 'support': noisy_mean,
       'private_size_mean': noisy_quotient, 'histogram': histogram,
@@ -150,7 +161,7 @@ def _numpy(model: str, size: int) -> Callable[[np.ndarray], object]:
           rate * records + rng.gumbel(size=size)),
       'permute_and_flip': lambda records: np.argmax(
           rate * records + rng.exponential(size=size)),
-      'inverse_median': median,
+      'inverse_median': median, 'smooth_median': smooth_median,
   }[model]
 
 

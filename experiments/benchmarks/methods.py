@@ -93,7 +93,6 @@ ESTIMATED = ('proportion', 'mean', 'private_size_mean', 'histogram', 'poll',
              'support', 'local_support', 'exponential', 'permute_and_flip',
              'inverse_median', 'smooth_median')
 _ESTIMATED_BY = {
-    'numpy': ESTIMATED[:-1],
     'diffprivlib': ('proportion', 'mean', 'histogram', 'inverse_median'),
     'opendp': ('proportion', 'mean', 'histogram'),
 }
