@@ -60,8 +60,8 @@ def failure_prob(setting: sweep.Setting, size: int) -> float:
     return float(2 * law.sf(math.floor(size * (0.5 + gap) + 1e-6)))
   scale = 2 / setting.epsilon
   spread = math.sqrt(size * (1 + 2 * scale**2))
-  t = np.linspace(0, 12 / spread, 200_002)[1:]
-  decay = np.cos(t)**size / (1 + (scale * t)**2)**size
+  t = np.linspace(0, 60 / spread, 1_000_002)[1:]
+  decay = np.cos(t)**size * np.exp(-size * np.log1p((scale * t)**2))
   inside = np.sin(size * setting.tolerance * t) / t * decay
   found = 1 - 2 / math.pi * float(np.trapezoid(
       np.insert(inside, 0, size * setting.tolerance), dx=t[0]))

@@ -31,10 +31,18 @@ OUTCOMES = {
 }
 
 
+class _Kept(dict):
+  """Points of the kept rows of an experiment, read when asked for."""
+
+  def __missing__(self, name):
+    self[name] = points.collect(records.read(
+        _ROOT / name / 'results' / 'rows.csv'))
+    return self[name]
+
+
 @pytest.fixture(name='kept', scope='module')
 def _kept():
-  return {name: points.collect(records.read(
-      _ROOT / name / 'results' / 'rows.csv')) for name in OUTCOMES}
+  return _Kept()
 
 
 @pytest.mark.parametrize('name', OUTCOMES)
