@@ -18,12 +18,21 @@ from dpjax.report import records
 from experiments import selection
 
 EXPERIMENTS = {
+    'bernoulli_risk': 'experiments.bernoulli_risk',
     'clipping_bias': 'experiments.clipping_bias',
+    'composition_curves': 'experiments.composition_curves',
+    'conversions': 'experiments.conversions',
+    'finite_distributions': 'experiments.finite_distributions',
+    'gaussian_calibration': 'experiments.gaussian_calibration',
     'lip_depth': 'experiments.lip_depth',
     'lip_images': 'experiments.lip_images',
     'lip_runtime': 'experiments.lip_runtime',
     'lip_search': 'experiments.lip_search',
     'lip_tabular': 'experiments.lip_tabular',
+    'local_histograms': 'experiments.local_histograms',
+    'local_queries': 'experiments.local_queries',
+    'polls': 'experiments.polls',
+    'support_estimators': 'experiments.support_estimators',
     'unsound': 'experiments.unsound',
 }
 

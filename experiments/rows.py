@@ -25,6 +25,28 @@ def exact(setting: Any, metrics: Mapping[str, float]) -> list[records.Row]:
   ]
 
 
+def released(setting: Any, metrics: Mapping[str, float], *, n: int,
+             epsilon: float, adjacency: Adjacency = Adjacency.REPLACE_ONE
+             ) -> list[records.Row]:
+  """Of releases on records that are drawn again and again: no one is in them.
+
+  Args:
+    setting: has seed, method and dataset.
+    metrics: value of each.
+    n: records of one release.
+    epsilon: of one release; infinite where there is no privacy.
+    adjacency: for which epsilon holds.
+  """
+  return [
+      records.Row(
+          seed=setting.seed, metric=metric, value=float(value), n=int(n),
+          epsilon_requested=epsilon, epsilon=epsilon, epsilon_valid=True,
+          delta=0.0, adjacency=adjacency.value, accountant='-',
+          method=setting.method, dataset=setting.dataset)
+      for metric, value in metrics.items()
+  ]
+
+
 def trained(setting: Any, result: training.TrainingResult,
             metrics: Mapping[str, float], *,
             epsilon: float | None = None) -> list[records.Row]:

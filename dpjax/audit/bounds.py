@@ -125,7 +125,7 @@ def shift_to_epsilon(shift: float, *, delta: float) -> float:
   errors.check_non_negative('shift', shift)
   if shift < 1e-6:
     return 0.0
-  return accounting.gaussian_epsilon(noise_multiplier=1 / shift, delta=delta)
+  return accounting.gaussian_epsilon(shift=shift, delta=delta)
 
 
 def largest_bound(*, num_in: int, num_out: int, delta: float,

@@ -61,13 +61,6 @@ def gaussian_event(*, noise_multiplier: float) -> DpEvent:
       errors.check_positive('noise_multiplier', noise_multiplier))
 
 
-def gaussian_epsilon(*, noise_multiplier: float, delta: float) -> float:
-  """The epsilon of one Gaussian release under add-or-remove-one, exactly."""
-  errors.check_positive('noise_multiplier', noise_multiplier)
-  errors.check_open_unit('delta', delta)
-  return float(dp_accounting.get_epsilon_gaussian(noise_multiplier, delta))
-
-
 def laplace_event(*, noise_multiplier: float) -> DpEvent:
   """One release with Laplace noise of a sum of records bounded in l1.
 
@@ -234,6 +227,24 @@ def optimal_composition(guarantees: Sequence[ApproxDP], *,
         value_discretization_interval=grid)
     composed = composed.compose(one.self_compose(count))
   return float(composed.get_epsilon_for_delta(delta))
+
+
+def gaussian_shift(*, epsilon: float, delta: float) -> float:
+  """The largest mu = sensitivity / stddev of one Gaussian release, exact.
+
+  Balle and Wang 2018; for every epsilon, where the classical sqrt(2 ln(1.25 /
+  delta)) / epsilon is proved below 1 only (spec MECH-04).
+  """
+  errors.check_positive('epsilon', epsilon)
+  errors.check_open_unit('delta', delta)
+  return 1 / float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+
+
+def gaussian_epsilon(*, shift: float, delta: float) -> float:
+  """The epsilon of one Gaussian release of this mu, exact at any delta."""
+  errors.check_positive('shift', shift)
+  errors.check_open_unit('delta', delta)
+  return float(dp_accounting.get_epsilon_gaussian(1 / shift, delta))
 
 
 @functools.lru_cache(maxsize=1024)

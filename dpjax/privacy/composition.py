@@ -7,6 +7,7 @@ more. These are for planning by hand and for checking the accountant.
 
 from collections.abc import Sequence
 import math
+from typing import NamedTuple
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
@@ -68,6 +69,34 @@ def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
                   delta=size * math.exp(total) * guarantee.delta)
 
 
+class HeterogeneousForms(NamedTuple):
+  """Three epsilons at one delta, each of them valid.
+
+  Attributes:
+    basic: A, their sum.
+    with_constant: B, the smaller root where the epsilons are small.
+    without_constant: C, the smaller root elsewhere.
+    delta: 1 - (1 - slack) prod (1 - delta_i).
+  """
+  basic: float
+  with_constant: float
+  without_constant: float
+  delta: float
+
+
+def heterogeneous_forms(guarantees: Sequence[ApproxDP], *,
+                        slack: float) -> HeterogeneousForms:
+  """The three closed forms of which `heterogeneous` takes the least."""
+  errors.check_open_unit('slack', slack)
+  each = [g.epsilon for g in guarantees]
+  mean = math.fsum(e * math.tanh(e / 2) for e in each)
+  squares = math.fsum(e * e for e in each)
+  logs = (math.log(math.e + math.sqrt(squares) / slack), math.log(1 / slack))
+  return HeterogeneousForms(
+      math.fsum(each), *(mean + math.sqrt(2 * squares * log) for log in logs),
+      delta=1 - (1 - slack) * math.prod(1 - g.delta for g in guarantees))
+
+
 def heterogeneous(guarantees: Sequence[ApproxDP], *,
                   slack: float) -> ApproxDP:
   """Releases of different guarantees: the least of three closed forms.
@@ -81,16 +110,8 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
     guarantees: one for each release.
     slack: what is added to delta, in (0, 1).
   """
-  errors.check_open_unit('slack', slack)
-  each = [g.epsilon for g in guarantees]
-  mean = math.fsum(e * math.tanh(e / 2) for e in each)
-  squares = math.fsum(e * e for e in each)
-  with_constant = mean + math.sqrt(
-      2 * squares * math.log(math.e + math.sqrt(squares) / slack))
-  without = mean + math.sqrt(2 * squares * math.log(1 / slack))
-  return ApproxDP(
-      epsilon=min(math.fsum(each), with_constant, without),
-      delta=1 - (1 - slack) * math.prod(1 - g.delta for g in guarantees))
+  *epsilons, delta = heterogeneous_forms(guarantees, slack=slack)
+  return ApproxDP(epsilon=min(epsilons), delta=delta)
 
 
 def parallel(guarantees: Sequence[ApproxDP], *,

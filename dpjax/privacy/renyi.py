@@ -9,6 +9,7 @@ import dataclasses
 import math
 
 import numpy as np
+from scipy import special
 
 from dpjax import errors
 from dpjax.privacy.notions import ApproxDP
@@ -35,6 +36,36 @@ def gaussian(*, noise_multiplier: float, order: float) -> RenyiDP:
   """Of one Gaussian release: order / (2 noise_multiplier^2), exact (DP-05)."""
   errors.check_positive('noise_multiplier', noise_multiplier)
   return RenyiDP(order=order, divergence=order / (2 * noise_multiplier**2))
+
+
+def sampled_gaussian(*, noise_multiplier: float, sampling_prob: float,
+                     order: int) -> RenyiDP:
+  """Of one Gaussian release on a Poisson subsample, exact at whole orders.
+
+  ln sum_j C(a, j) (1-q)^(a-j) q^j e^(j (j-1) / (2 z^2)) / (a - 1), of the
+  mixture against the plain noise; the other direction is smaller. For
+  ADD_OR_REMOVE_ONE. Source: thesis 000, Section 2.3.4, for orders above 1
+  where "any a > 0" is printed (spec OPT-03, erratum T-E13); Mironov, Talwar
+  and Zhang 2019.
+
+  Args:
+    noise_multiplier: z.
+    sampling_prob: q, of every record, independently.
+    order: a, an integer of at least 2.
+  """
+  errors.check_positive('noise_multiplier', noise_multiplier)
+  errors.check_probability('sampling_prob', sampling_prob)
+  errors.check_at_least('order', order, 2)
+  if sampling_prob == 1:
+    return gaussian(noise_multiplier=noise_multiplier, order=order)
+  drawn = np.arange(order + 1)
+  logs = (special.gammaln(order + 1) - special.gammaln(drawn + 1) -
+          special.gammaln(order - drawn + 1) +
+          (order - drawn) * math.log1p(-sampling_prob) +
+          drawn * math.log(sampling_prob) +
+          drawn * (drawn - 1) / (2 * noise_multiplier**2))
+  divergence = float(special.logsumexp(logs)) / (order - 1)
+  return RenyiDP(order=order, divergence=max(divergence, 0.0))
 
 
 def laplace(*, epsilon: float, order: float) -> RenyiDP:

@@ -41,6 +41,22 @@ def gaussian(alpha: np.ndarray, *, shift: float) -> np.ndarray:
   return special.ndtr(special.ndtri(1 - _checked(alpha)) - shift)
 
 
+def gaussian_delta(epsilon: np.ndarray | float, *,
+                   shift: float) -> np.ndarray:
+  """The same curve as delta of epsilon: what an accountant rounds up.
+
+  Phi(mu/2 - t/mu) - e^t Phi(-mu/2 - t/mu) (spec DEF-03).
+
+  Args:
+    epsilon: t, any shape.
+    shift: mu > 0.
+  """
+  errors.check_positive('shift', shift)
+  epsilon = np.asarray(epsilon, np.float64)
+  return special.ndtr(shift / 2 - epsilon / shift) - np.exp(
+      epsilon + special.log_ndtr(-shift / 2 - epsilon / shift))
+
+
 def laplace(alpha: np.ndarray, *, epsilon: float) -> np.ndarray:
   """Of one number with Laplace noise of scale sensitivity / epsilon, exact."""
   errors.check_non_negative('epsilon', epsilon)

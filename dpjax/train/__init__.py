@@ -1,11 +1,12 @@
 """Private training: bound, sum, noise, step.
 
 Modules, in import order: plan, bassily, methods, averaging, augment, state,
-step, sharding, processes, checkpoint, loop, evaluate, output_perturbation.
+step, sharding, processes, checkpoint, loop, evaluate, output_perturbation,
+langevin, newton, fixed_point.
 """
 
 __all__ = [
-    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'loop',
-    'methods', 'output_perturbation', 'plan', 'processes', 'sharding',
-    'state', 'step'
+    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'fixed_point',
+    'langevin', 'loop', 'methods', 'newton', 'output_perturbation', 'plan',
+    'processes', 'sharding', 'state', 'step'
 ]

@@ -158,3 +158,23 @@ def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                            max_batch_size=max_batch_size)
   return TrainingPlan(sampler=sampler, num_steps=num_steps,
                       noise_multiplier=None, adjacency=adjacency)
+
+
+def heuristic_rho(*, sampling_prob: float, noise_multiplier: float,
+                  num_steps: int) -> float:
+  """q^2 T / (2 z^2): runs of one value behave alike; NOT a guarantee.
+
+  A rule of thumb for tuning at a smaller batch and less noise: each step as a
+  Gaussian release of shift q, once z >= 2 or so. What it says of privacy is too
+  little, by half of the true epsilon at z = 1. Source: Sander, Stock and
+  Sablayrolles 2023 (thesis 000, Section 2.3.4; spec OPT-07).
+
+  Args:
+    sampling_prob: q.
+    noise_multiplier: z.
+    num_steps: T.
+  """
+  errors.check_probability('sampling_prob', sampling_prob)
+  errors.check_positive('noise_multiplier', noise_multiplier)
+  errors.check_at_least('num_steps', num_steps, 1)
+  return num_steps * (sampling_prob / noise_multiplier)**2 / 2

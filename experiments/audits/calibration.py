@@ -122,7 +122,7 @@ def coverages(*, trials: int, seed: int) -> Iterator[Coverage]:
   """Every estimator on scores without signal and on known mechanisms."""
   cases = [('no signal', 0.0, _null)]
   cases += [(f'Gaussian, mu {shift}', accounting.gaussian_epsilon(
-      noise_multiplier=1 / shift, delta=DELTA), _gaussian(shift))
+      shift=shift, delta=DELTA), _gaussian(shift))
             for shift in (0.5, 1.0)]
   cases += [(f'randomised response, {epsilon}', epsilon, _response(epsilon))
             for epsilon in (1.0, 2.0)]

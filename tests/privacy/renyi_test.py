@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event as dp_events
+from dp_accounting import rdp
 from scipy import integrate
 from scipy import stats
 
@@ -47,17 +49,52 @@ def test_composition_adds():
       divergences.renyi(*product, order=2.5))
 
 
-def sampled_gaussian(q, sigma, order):
-  """Of one Poisson-sampled step, order a whole number: a binomial sum."""
-  terms = [math.comb(order, k) * (1 - q)**(order - k) * q**k *
-           math.exp((k * k - k) / (2 * sigma**2)) for k in range(order + 1)]
-  return renyi.RenyiDP(order=order,
-                       divergence=math.log(math.fsum(terms)) / (order - 1))
+# Order -> divergence, of (noise multiplier, sampling probability).
+SAMPLED = {
+  (1., .01): {2: 1.7181e-4, 4: 3.6315e-4, 8: 8.9364e-4, 16: 3.08785},
+  (.8, .05): {2: 9.38268e-3, 4: 5.399092e-2},
+  (2., .1): {2: 2.83623e-3, 16: 4.529184e-2},
+}
+
+
+def sampled(q, sigma, order):
+  return renyi.sampled_gaussian(noise_multiplier=sigma, sampling_prob=q,
+                                order=order)
+
+
+@pytest.mark.parametrize('sigma, q', SAMPLED)
+def test_a_sampled_gaussian_is_the_integral_and_the_librarys(sigma, q):
+  """Spec OPT-03."""
+  x, step = np.linspace(-40, 60, 400_001, retstep=True)
+  few = stats.norm.pdf(x, 0, sigma)
+  many = (1 - q) * few + q * stats.norm.pdf(x, 1, sigma)
+  orders = list(SAMPLED[sigma, q])
+  ledger = rdp.RdpAccountant(orders)
+  ledger.compose(dp_events.PoissonSampledDpEvent(
+      q, dp_events.GaussianDpEvent(sigma)))
+  for order, library in zip(orders, ledger.rdp, strict=True):
+    got = sampled(q, sigma, order).divergence
+    assert got == pytest.approx(SAMPLED[sigma, q][order], rel=5e-5)
+    assert got == pytest.approx(library, rel=1e-7)
+    with np.errstate(invalid='ignore', divide='ignore'):
+      moments = [np.nansum(q_ * (p_ / q_)**order) * step
+                 for p_, q_ in ((many, few), (few, many))]
+    removed, added = np.log(moments) / (order - 1)
+    assert got == pytest.approx(removed, rel=1e-6)
+    assert added < removed
+  assert sampled(q, sigma, 2).divergence == pytest.approx(
+      math.log1p(q**2 * math.expm1(1 / sigma**2)), rel=1e-9)
+
+
+def test_a_sample_of_everything_is_the_plain_gaussian():
+  assert sampled(1., 3., 7) == renyi.gaussian(noise_multiplier=3., order=7)
+  near = sampled(1 - 1e-12, 3., 7).divergence
+  assert near == pytest.approx(7 / 18, rel=1e-9)
 
 
 def test_golden_conversions():
   """Spec DP-07: 2.53798 as printed, 2.10137 improved, 1.82824 by PLD."""
-  runs = [renyi.compose([sampled_gaussian(.01, 1., order)] * 1000)
+  runs = [renyi.compose([sampled(.01, 1., order)] * 1000)
           for order in range(2, 25)]
   best = lambda convert: min(convert(run, delta=1e-5).epsilon for run in runs)
   # Whole orders only: the printed minimum is over fractions too.
@@ -115,6 +152,8 @@ def test_the_improved_conversion_is_attained():
   (lambda: renyi.RenyiDP(order=1., divergence=1.), 'order must be a number > 1'),
   (lambda: renyi.RenyiDP(order=2., divergence=-1.), 'divergence must be a num'),
   (lambda: renyi.gaussian(noise_multiplier=0., order=2.), 'noise_multiplier m'),
+  (lambda: sampled(.1, 1., 1), 'order must be an integer >= 2'),
+  (lambda: sampled(0., 1., 2), 'sampling_prob must lie in'),
   (lambda: renyi.compose([]), r'composing needs .* of one order, got \[\]'),
   (lambda: renyi.compose([renyi.gaussian(noise_multiplier=1., order=o)
                           for o in (2., 3.)]), r'composing .* \[2.0, 3.0\]'),

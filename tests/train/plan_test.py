@@ -92,3 +92,17 @@ def test_refuses_noise_that_is_none(multiplier):
   with pytest.raises(ValueError, match='noise_multiplier must be a positive'):
     plans.TrainingPlan(sampler=sampler, num_steps=1, adjacency=ADD,
                        noise_multiplier=multiplier)
+
+
+@pytest.mark.parametrize('q, z, steps, figure, true', [
+  (.01, 4., 10_000, .9263, .9470), (.01, 1., 1000, 1.1994, 1.8282)])
+def test_the_rule_for_tuning_is_no_guarantee(q, z, steps, figure, true):
+  """Spec OPT-07."""
+  rho = plans.heuristic_rho(sampling_prob=q, noise_multiplier=z,
+                            num_steps=steps)
+  said = dp_accounting.get_epsilon_gaussian((2 * rho)**-.5, 1e-5)
+  spent = accounting.epsilon(accounting.poisson_gaussian_event(
+      sampling_prob=q, noise_multiplier=z, num_steps=steps), delta=1e-5,
+      adjacency=ADD)
+  assert said == pytest.approx(figure, abs=1e-4)
+  assert said < spent == pytest.approx(true, abs=1e-3)

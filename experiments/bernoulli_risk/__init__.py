@@ -1,0 +1,1 @@
+"""The price of privacy for one proportion, and its lower bounds."""

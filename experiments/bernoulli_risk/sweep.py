@@ -1,0 +1,48 @@
+"""What to simulate about one proportion (EXP-01, INT-03, INT-04).
+
+  python -m launch.sweep --experiment=bernoulli_risk \
+    --output_dir=experiments/bernoulli_risk/results
+
+Expected: risks p (1 - p) / n + 2 / (n epsilon)^2, above the lower bounds
+everywhere; slope -2 while n epsilon^2 is below 1, -1 above 10.
+"""
+
+import dataclasses
+
+ARTEFACT = ('section 0.2 of thesis 000, equations (4)-(11): a proportion under '
+            'privacy')
+COST = '1 min on a CPU core'
+HEADLINES = ('risk of the private estimator', 'the lower bound at p_2')
+BATCHED = ('epsilon',)
+
+PROB = 0.5
+REPETITIONS = 2000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One sample size and one budget.
+
+  Attributes:
+    num_examples: n, public.
+    epsilon: of the release.
+    repetitions: how often it is simulated.
+    seed: of data and noise.
+  """
+  num_examples: int
+  epsilon: float
+  repetitions: int = REPETITIONS
+  seed: int = 0
+
+  method = 'laplace'
+  dataset = 'bernoulli'
+
+
+EPSILONS = (0.01, 0.1, 1.0)
+SIZES = (10, 32, 100, 316, 1000, 3162, 10_000, 31_623, 100_000)
+
+SETTINGS = tuple(Setting(num_examples=size, epsilon=epsilon)
+                 for size in SIZES for epsilon in EPSILONS)
+
+SMOKE = tuple(Setting(num_examples=size, epsilon=epsilon, repetitions=400)
+              for size in (10, 100, 1000) for epsilon in EPSILONS)

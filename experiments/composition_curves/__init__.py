@@ -1,0 +1,1 @@
+"""What many private releases cost together, by every bound there is."""

@@ -1,0 +1,53 @@
+"""What to compute about composition (EXP-05, table of ALG-10).
+
+  python -m launch.sweep --experiment=composition_curves \
+    --output_dir=experiments/composition_curves/results
+
+Every setting is k releases of one guarantee. What is computed of it: the closed
+forms A, B and C of Fact 2.2.4, the first advanced composition, what the
+guarantees alone allow (exact), and, where these say more, what is known of all
+pure mechanisms by zCDP, of Laplace noise and of the exponential mechanism.
+
+Expected at epsilon 0.1, k = 100, delta 1e-6: 10, 5.756, 5.756 and 6.308, exact
+4.775, Laplace noise 4.693, exponential mechanism 2.419.
+"""
+
+import dataclasses
+
+ARTEFACT = ('section 2.2.4 of thesis 000 and section 7.2.3 of lecture 002: '
+            'composition')
+COST = '10 s on a CPU core'
+HEADLINES = ('the smallest of A, B and C', 'Fact 2.2.4 is sharp')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """k releases of one guarantee.
+
+  Attributes:
+    epsilon: of each release.
+    num_uses: k.
+    release_delta: of each release.
+    slack: what composition adds to delta.
+  """
+  epsilon: float
+  num_uses: int
+  release_delta: float = 0.0
+  slack: float = 1e-6
+
+  seed = 0
+  method = 'composition'
+  dataset = 'none'
+
+
+EPSILONS = (0.01, 0.1, 1.0)
+USES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+SETTINGS = (
+    *(Setting(epsilon=epsilon, num_uses=uses) for epsilon in EPSILONS
+      for uses in USES),
+    Setting(epsilon=0.05, num_uses=20, slack=0.01),
+    Setting(epsilon=0.1, num_uses=20, release_delta=1e-7))
+
+SMOKE = tuple(setting for setting in SETTINGS
+              if setting.num_uses in (10, 20, 100) and setting.epsilon < 1)

@@ -1,0 +1,1 @@
+"""From one definition of privacy to another, and what it costs."""

@@ -1,0 +1,65 @@
+"""Computes the settings of `sweep.py`; no records, no noise."""
+
+from collections.abc import Iterator, Sequence
+import math
+
+import numpy as np
+
+from dpjax.privacy import accounting
+from dpjax.privacy import notions
+from dpjax.privacy import renyi
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import PureDP, ZCDP
+from dpjax.report import records
+from experiments import rows
+from experiments.conversions import sweep
+
+_ADD = Adjacency.ADD_OR_REMOVE_ONE
+_ORDERS = 1 + np.geomspace(1e-3, 1e4, 4001)
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), setting.kind)
+    found = {'zcdp': _zcdp, 'pure': _pure}[setting.kind](setting)
+    yield setting, rows.exact(setting, found)
+
+
+def _zcdp(setting: sweep.Setting) -> dict[str, float]:
+  """ALG-03, ALG-04: epsilons, and the rho that the closed form gives back."""
+  guarantee, delta = ZCDP(rho=setting.parameter), setting.delta
+  basic = notions.approx_from_zcdp(guarantee, delta=delta)
+  at_orders = [renyi.renyi_from_zcdp(guarantee, order=order)
+               for order in _ORDERS]
+  return dict(
+      closed_form=basic.epsilon,
+      one_order=min(renyi.approx_from_renyi_printed(
+          at_order, delta=delta).epsilon for at_order in at_orders),
+      accountant=accounting.epsilon(
+          accounting.concentrated_event(rho=guarantee.rho, adjacency=_ADD),
+          delta=delta, adjacency=_ADD, accountant='rdp'),
+      gaussian=accounting.gaussian_epsilon(
+          shift=math.sqrt(2 * guarantee.rho), delta=delta),
+      rho_back=notions.zcdp_from_approx_target(basic).rho)
+
+
+def _pure(setting: sweep.Setting) -> dict[str, float]:
+  """ALG-02: rho, and the largest divergence over order that was found."""
+  guarantee = PureDP(epsilon=setting.parameter)
+  found = {name: notions.zcdp_from_mechanism(guarantee, name).rho
+           for name in ('laplace', 'geometric', 'exponential')}
+  orders = _ORDERS[::20]
+  curves = {
+      'response': lambda order: renyi.randomized_response(
+          epsilon=guarantee.epsilon, order=order),
+      'laplace': lambda order: renyi.laplace(epsilon=guarantee.epsilon,
+                                             order=order)}
+  return found | {
+      'closed_form': notions.zcdp_from_pure_printed(guarantee).rho,
+      'tight': notions.zcdp_from_pure(guarantee).rho,
+      'response_5': notions.zcdp_from_response(guarantee, 5).rho,
+      **{f'measured_{name}': renyi.rho_of_curve(list(map(curve, orders)))
+         for name, curve in curves.items()}}

@@ -1,0 +1,1 @@
+"""Learning a distribution on finitely many values from noisy counts."""

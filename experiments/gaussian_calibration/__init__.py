@@ -1,0 +1,1 @@
+"""Gaussian noise by the textbook, and as much as it takes."""

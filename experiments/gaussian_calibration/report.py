@@ -1,0 +1,94 @@
+"""Classical noise beside the least that is enough."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+
+_NOISE = ('classical', 'least', 'true_epsilon', 'true_delta')
+_UTILITY = ('exceeds_printed', 'exceeds_bound', 'exceeds_quantile')
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Deviations, then how often utility bounds fail."""
+  found = points.collect(rows)
+  return '\n'.join([
+      'Standard deviations for sensitivity 1; true: of the classical noise.\n',
+      points.table(points.select(found, kind='noise'), ('delta', 'epsilon'),
+                   _NOISE, digits=5),
+      'How often the largest error exceeds bounds of confidence 0.95.\n',
+      points.table(points.select(found, kind='utility'), ('size',), _UTILITY)])
+
+
+def crossing(found: list[points.Point]) -> float:
+  """The epsilon from which classical noise is not enough; NaN if it always is.
+
+  ln(true delta / delta) is interpolated between the points of one delta.
+  """
+  pairs = sorted((point['epsilon'], math.log(
+      point['true_delta'] / point['delta'])) for point in found)
+  for (low, below), (high, above) in zip(pairs, pairs[1:]):
+    if below <= 0 < above:
+      return low + (high - low) * below / (below - above)
+  return math.nan
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Propositions 7.18 and 7.19."""
+  found = points.collect(rows)
+  noise = points.select(found, kind='noise')
+  sizes = points.select(found, kind='utility')
+  return [
+      *(points.judged(
+          f'Proposition 7.18 at delta {delta:g}: (epsilon, delta)-DP',
+          'for all epsilon > 0', points.select(noise, delta=delta), _holds)
+        for delta, in points.distinct(noise, 'delta') or [(1e-5,)]),
+      points.judged('its source: for epsilon below 1', 'epsilon < 1',
+                    [p for p in noise if p['epsilon'] < 1], _holds),
+      points.judged('Proposition 7.19: the printed bound of the largest error',
+                    'exceeded with probability 0.05', sizes,
+                    lambda p: _utility(p, 'exceeds_printed', 'the text loses a '
+                                       'factor sqrt(2), and has the l1 '
+                                       'sensitivity for the l2 one (L-E10)')),
+      points.judged('the same with sqrt(2) and the l2 sensitivity', '-', sizes,
+                    lambda p: _utility(p, 'exceeds_bound', 'a bound; the '
+                                       'quantile is exact'))]
+
+
+def _holds(found: list[points.Point]):
+  place = crossing(found)
+  ratios = [point['classical'] / point['least'] for point in found]
+  return ('not from epsilon '
+          f'{place:.2f} on' if place == place else 'holds',
+          not place == place and min(ratios) >= 1,
+          f'the noise is {min(ratios):.3f} to {max(ratios):.3f} times the '
+          'least that is enough (L-E10)')
+
+
+def _utility(found: list[points.Point], metric: str, reason: str):
+  worst = max(point[metric] for point in found)
+  return f'up to {worst:.3f}', worst <= 0.05, reason
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Noise over the least, and the delta that classical noise delivers."""
+  noise = points.select(points.collect(rows), kind='noise')
+  drawn, axes = plots.new(1, 2, height=3.4)
+  deltas = [delta for delta, in points.distinct(noise, 'delta')]
+  for series, delta in enumerate(deltas):
+    chosen = [points.Point(p.fields, {
+        'noise': p['classical'] / p['least'],
+        'delta': p['true_delta'] / delta})
+              for p in points.select(noise, delta=delta)]
+    for ax, metric in zip(axes[0], ('noise', 'delta')):
+      points.curve(ax, chosen, 'epsilon', metric, f'delta {delta:g}',
+                   series=series)
+  for ax, title in zip(axes[0], ('classical noise over the least',
+                                 'true delta over the target')):
+    ax.axhline(1, color='0.4', linestyle='--', linewidth=1)
+    points.finish(ax, 'epsilon', title)
+  return drawn

@@ -1,0 +1,62 @@
+"""Computes the settings of `sweep.py`; no records, no noise."""
+
+from collections.abc import Iterator, Sequence
+import math
+
+from scipy import special
+
+from dpjax.privacy import accounting
+from dpjax.privacy import additive
+from dpjax.privacy import tradeoff
+from dpjax.privacy import utility
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from experiments import rows
+from experiments.gaussian_calibration import sweep
+
+FAILURE_PROB = 0.05
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), setting.kind)
+    found = {'noise': _noise, 'utility': _utility}[setting.kind](setting)
+    yield setting, rows.exact(setting, found)
+
+
+def _stddev(setting: sweep.Setting) -> float:
+  """The classical one, for sensitivity 1."""
+  return additive.classical_gaussian(
+      record_norm=1.0, epsilon=setting.epsilon, delta=setting.delta,
+      adjacency=Adjacency.ADD_OR_REMOVE_ONE).stddev
+
+
+def _noise(setting: sweep.Setting) -> dict[str, float]:
+  """MECH-04: deviations for sensitivity 1."""
+  classical, epsilon = _stddev(setting), setting.epsilon
+  return dict(
+      classical=classical,
+      least=1 / accounting.gaussian_shift(epsilon=epsilon, delta=setting.delta),
+      true_epsilon=accounting.gaussian_epsilon(shift=1 / classical,
+                                               delta=setting.delta),
+      true_delta=float(tradeoff.gaussian_delta(epsilon, shift=1 / classical)))
+
+
+def _utility(setting: sweep.Setting) -> dict[str, float]:
+  """Probabilities that the largest of the errors exceeds the bounds."""
+  stddev = _stddev(setting)
+
+  def exceeded(bound):
+    return -math.expm1(setting.size * math.log1p(
+        -2 * special.ndtr(-bound / stddev)))
+
+  printed = stddev * math.sqrt(math.log(setting.size / FAILURE_PROB))
+  return dict(
+      exceeds_printed=exceeded(printed),
+      exceeds_bound=exceeded(utility.gaussian_sup_bound(
+          stddev, setting.size, failure_prob=FAILURE_PROB)),
+      exceeds_quantile=exceeded(utility.gaussian_sup_quantile(
+          stddev, setting.size, failure_prob=FAILURE_PROB)))

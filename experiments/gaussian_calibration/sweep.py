@@ -1,0 +1,56 @@
+"""What to compute about Gaussian noise (EXP-07, table of MECH-04).
+
+  python -m launch.sweep --experiment=gaussian_calibration \
+    --output_dir=experiments/gaussian_calibration/results
+
+Kinds of settings:
+  noise    the classical deviation at (epsilon, delta), what it is really worth,
+           and the least deviation that is (epsilon, delta)-DP
+  utility  how often the error of `size` numbers exceeds the printed bound of
+           confidence 0.95; of any epsilon and delta, which are 1 and 1e-5
+
+Expected at delta 1e-5: 4.845 and 3.731 at epsilon 1, and classical noise that
+is not enough from epsilon 8.42 on.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Definition 7.17 and Propositions 7.18, 7.19 of lecture 002: '
+            'Gaussian noise')
+COST = '1 s on a CPU core'
+HEADLINES = ('Proposition 7.18', 'Proposition 7.19')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One release.
+
+  Attributes:
+    kind: see above.
+    epsilon: target.
+    delta: target.
+    size: numbers released.
+  """
+  kind: str
+  epsilon: float
+  delta: float
+  size: int = 1
+
+  seed = 0
+  method = 'gaussian'
+  dataset = 'none'
+
+
+# Denser where classical noise stops being enough.
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 6.75, 6.8, 7.0, 8.0,
+            8.4, 8.45, 8.75, 8.8, 9.0, 10.0, 12.0, 16.0, 20.0)
+DELTAS = (1e-2, 1e-5, 1e-6)
+SIZES = (1, 10, 100)
+
+SETTINGS = (
+    *(Setting(kind='noise', epsilon=epsilon, delta=delta) for delta in DELTAS
+      for epsilon in EPSILONS),
+    *(Setting(kind='utility', epsilon=1.0, delta=1e-5, size=size)
+      for size in SIZES))
+
+SMOKE = tuple(setting for setting in SETTINGS if setting.delta == 1e-5)

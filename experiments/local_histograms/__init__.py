@@ -1,0 +1,1 @@
+"""Histograms without a curator, and with one."""

@@ -1,0 +1,53 @@
+"""What to compute about local histograms (EXP-03, LDP-07, LDP-08).
+
+  python -m launch.sweep --experiment=local_histograms \
+    --output_dir=experiments/local_histograms/results
+
+Records in equal shares of K categories; the error is of their frequencies.
+Expected: slope -1 in n without a curator and -2 with one; the ratio is about
+n K / 8 for small epsilon. K = 10, n = 10^4, epsilon 1: 4.10e-3 and 8.0e-7.
+"""
+
+import dataclasses
+
+ARTEFACT = 'Example 7.34 of lecture 002: histograms, LDP against DP'
+COST = '20 s on a CPU core'
+HEADLINES = ('(LDP) mean squared loss', '(DP) the Laplace mechanism',
+             'a factor')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One histogram.
+
+  Attributes:
+    num_categories: K.
+    num_examples: n.
+    epsilon: of the release, or of each answer.
+    repetitions: how often it is simulated.
+    seed: of the noise.
+  """
+  num_categories: int
+  num_examples: int
+  epsilon: float
+  repetitions: int
+  seed: int = 0
+
+  method = 'histogram'
+  dataset = 'equal_shares'
+
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0)
+SIZES = (100, 1000, 10_000, 100_000, 1_000_000)
+
+
+def _setting(size, epsilon, most=1000):
+  return Setting(num_categories=10, num_examples=size, epsilon=epsilon,
+                 repetitions=min(most, max(20, 5 * 10**6 // size)))
+
+
+SETTINGS = tuple(_setting(size, epsilon) for size in SIZES
+                 for epsilon in EPSILONS)
+
+SMOKE = tuple(_setting(size, epsilon, 200) for size in (100, 1000)
+              for epsilon in (0.1, 1.0))

@@ -1,0 +1,1 @@
+"""Statistical queries answered by people who trust nobody."""

@@ -1,0 +1,1 @@
+"""Polls whose answers are random: intervals, and what is given away."""

@@ -1,0 +1,95 @@
+"""Simulates the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import math
+
+import jax
+import jax.numpy as jnp
+
+from dpjax.privacy import local
+from dpjax.report import records
+from dpjax.stats import polls
+from experiments import rows
+from experiments import simulation
+from experiments.polls import sweep
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), setting.kind)
+    if setting.kind == 'privacy':
+      yield setting, rows.exact(setting, dict(
+          epsilon=local.epsilon_of_truth_prob(setting.parameter)))
+      continue
+    found = {'truthful': _truthful, 'drowned': _drowned}[setting.kind](setting)
+    yield setting, rows.released(
+        setting, found, n=setting.num_examples, epsilon=_epsilon(setting))
+
+
+def _epsilon(setting: sweep.Setting) -> float:
+  """A drowned poll has none: whoever says no has said it of both."""
+  return (local.epsilon_of_truth_prob(setting.parameter)
+          if setting.kind == 'truthful' else math.inf)
+
+
+def _costs(estimate, share):
+  """Estimate, squared error, coverage and being negative."""
+  covered = (estimate.low <= share) & (share <= estimate.high)
+  return jnp.stack([estimate.value, jnp.square(estimate.value - share),
+                    covered.astype(jnp.float32),
+                    (estimate.value < 0).astype(jnp.float32)])
+
+
+def _metrics(setting, costs, sampler, size) -> dict[str, float]:
+  means, errors = simulation.means(
+      simulation.key_of(setting), costs, sampler,
+      num_repetitions=setting.repetitions, size=size)
+  names = ('mean', 'risk', 'coverage', 'negative')
+  return {**dict(zip(names, means)),
+          **{f'{name}_se': error for name, error in zip(names, errors)}}
+
+
+def _truthful(setting: sweep.Setting) -> dict[str, float]:
+  """EST-01: by randomised response, whose truth is told with probability phi.
+
+  Where phi is below 1/2 everybody answers for the opposite.
+  """
+  phi, size = setting.parameter, setting.num_examples
+  response = local.RandomizedResponse(
+      num_categories=2, epsilon=local.epsilon_of_truth_prob(phi))
+
+  def sampler(key):
+    yes = jax.random.bernoulli(key, setting.share, (size,))
+    return (yes if phi > 0.5 else ~yes).astype(jnp.int32)
+
+  def costs(key, data):
+    num_yes = jnp.sum(response.release(key, data))
+    return _costs(polls.proportion(num_yes, size, truth_prob=phi,
+                                   method='wald'), setting.share)
+
+  return _metrics(setting, costs, sampler, size) | dict(
+      closed_form=polls.variance(setting.share, size, truth_prob=phi))
+
+
+def _drowned(setting: sweep.Setting) -> dict[str, float]:
+  """EST-02: the larger of two answers, and another poll of the second."""
+  size, others = setting.num_examples, setting.num_other
+  poll = local.ForcedYes(yes_prob=setting.parameter)
+
+  def sampler(key):
+    return jax.random.bernoulli(key, setting.share, (size,)).astype(jnp.int32)
+
+  def costs(key, data):
+    both, alone = jax.random.split(key)
+    other = jax.random.bernoulli(alone, setting.parameter, (others,))
+    return _costs(polls.proportion_drowned(
+        jnp.sum(poll.release(both, data)), size,
+        num_other_yes=jnp.sum(other), num_other_examples=others),
+        setting.share)
+
+  return _metrics(setting, costs, sampler, size + others) | dict(
+      closed_form=polls.variance_drowned(setting.share, setting.parameter,
+                                         size, others))

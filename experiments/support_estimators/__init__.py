@@ -1,0 +1,1 @@
+"""The end of a uniform distribution: what is best in which model."""

@@ -1,0 +1,65 @@
+"""What to simulate about the support of a uniform law (EXP-04, EST-04..08).
+
+  python -m launch.sweep --experiment=support_estimators \
+    --output_dir=experiments/support_estimators/results
+
+Methods, of records uniform on [0, 0.7]:
+  largest, doubled_mean              without privacy; epsilon is infinite
+  noisy_largest, noisy_doubled_mean  with a curator
+  top_quantile                       with a curator, by inverse sensitivity
+  local_largest, local_doubled_mean  without a curator
+
+Expected: without privacy the largest wins by a factor n; noisy_largest stays at
+2 / epsilon^2 and local_largest grows with n, so that with noise the mean wins;
+top_quantile has the rate of the largest up to (ln n / epsilon)^2.
+"""
+
+import dataclasses
+import math
+
+ARTEFACT = ('Exercise 7.36 of lecture 002: the end of a uniform distribution '
+            'under four models')
+COST = '1 min on a CPU core'
+HEADLINES = ('(PAC)', '(DP) the maximum', '(LDP) the maximum')
+
+THETA = 0.7
+_MOST_DRAWS = 5 * 10**6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One estimator.
+
+  Attributes:
+    method: see above.
+    num_examples: n.
+    epsilon: of the release, or of each answer.
+    repetitions: how often it is simulated.
+    seed: of data and noise.
+  """
+  method: str
+  num_examples: int
+  epsilon: float
+  repetitions: int
+  seed: int = 0
+
+  dataset = 'uniform'
+
+
+OPEN = ('largest', 'doubled_mean')
+CENTRAL = ('noisy_largest', 'noisy_doubled_mean', 'top_quantile')
+LOCAL = ('local_largest', 'local_doubled_mean')
+EPSILONS = (0.1, 1.0, 4.0)
+SIZES = (100, 1000, 10_000, 100_000)
+
+
+def _settings(sizes, epsilons, most):
+  return tuple(
+      Setting(method=method, num_examples=size, epsilon=epsilon,
+              repetitions=min(most, _MOST_DRAWS // size))
+      for method in (*OPEN, *CENTRAL, *LOCAL) for size in sizes
+      for epsilon in ((math.inf,) if method in OPEN else epsilons))
+
+
+SETTINGS = _settings(SIZES, EPSILONS, 1000)
+SMOKE = _settings((100, 1000), (1.0,), 400)
