@@ -18,6 +18,7 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import integers
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.privacy.integers import Law
 from dpjax.typing import PRNGKey, PyTree
@@ -118,6 +119,7 @@ class DiscreteGaussianMechanism:
   def __post_init__(self):
     errors.check_positive('record_norm', self.record_norm)
     errors.check_positive('noise_multiplier', self.noise_multiplier)
+    check_adjacency(self.adjacency)
     if self.stddev > _LARGEST_SCALE:
       raise ValueError(f'noise_multiplier * record_norm must be at most 2^16, '
                        f'got {self.stddev:.6g}')

@@ -35,9 +35,10 @@ def many(name):
 @functools.cache
 def claimed(name):
   """The curve of the event, at `EPSILONS`."""
-  made = find(name).mechanism
-  return accounting.delta_curve(made.event, epsilons=EPSILONS,
-                                adjacency=made.adjacency)
+  case = find(name)
+  return accounting.delta_curve(
+      case.mechanism.event, epsilons=EPSILONS, accountant=case.accountant,
+      adjacency=case.mechanism.adjacency)
 
 
 def find(name):
@@ -123,7 +124,7 @@ def test_another_adjacency_is_refused(case):
   other, = set(Adjacency) - {made.adjacency}
   try:
     spent = accounting.delta_for(made.event, target_epsilon=EPSILONS[2],
-                                 adjacency=other)
+                                 adjacency=other, accountant=case.accountant)
   except ValueError as error:
     assert 'does not cover' in str(error)
     return
