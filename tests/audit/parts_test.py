@@ -182,6 +182,7 @@ def test_cells_take_every_value():
   cells = cut.cells(outputs)
   assert np.unique(cells).size == 5 and cells[1] == cells[2]
   assert cut.counts(outputs).sum() == 6
+  assert cut.cells(np.array([[-3.0]]))[0] not in cells
   assert cut.counts(np.array([[0.5], [7.0], [-3.0]])).sum() == 3
 
 
