@@ -32,9 +32,8 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
                  pairs: Sequence[Pair] | None = None, **known) -> Target:
   """The target of a `Mechanism`; whatever it says of itself is checked.
 
-  Read where there is such a member: `log_probs` or `log_weights(data)` of a
-  finite law, `log_density(data, outputs)`, `stddev` or Laplace `scale` of
-  additive noise, `pairs` of neighbours.
+  Read where there is such a member: `log_probs(data)` of a finite law,
+  `log_density(data, outputs)`, and what `neighbours_of` reads.
 
   Args:
     mechanism: with `adjacency`, `event` and `release`.
@@ -50,20 +49,12 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
                             delta=DELTA if delta is None else delta)
   if pairs is None:
     pairs = neighbours_of(mechanism, claim.adjacency)
-  log_probs = getattr(mechanism, 'log_probs', None)
-  if log_probs is None and hasattr(mechanism, 'log_weights'):
-    log_probs = lambda data: _normalised(mechanism.log_weights(data))
   noise = declared_noise(mechanism)
-  found = dict(log_probs=log_probs, noise=noise,
+  found = dict(log_probs=getattr(mechanism, 'log_probs', None), noise=noise,
                floating_point=noise is not None and noise.spacing > 0,
                log_density=getattr(mechanism, 'log_density', None)) | known
   return Target(name=name or type(mechanism).__name__, claim=claim,
                 release=mechanism.release, pairs=tuple(pairs), **found)
-
-
-def _normalised(log_weights) -> np.ndarray:
-  logs = np.asarray(log_weights, np.float64)
-  return logs - np.logaddexp.reduce(logs)
 
 
 def declared_noise(mechanism: Any) -> Noise | None:
@@ -101,7 +92,7 @@ def neighbours_of(mechanism: Any, adjacency: Adjacency) -> tuple[Pair, ...]:
     if read(name) is not None:
       return sums(read(name), order=order)
   if read('sensitivity') is not None:
-    return scores(read('sensitivity'))
+    return scores(read('sensitivity'), monotone=bool(read('monotone')))
   if read('num_categories') is not None:
     return toggles(np.zeros([2], np.int32),
                    np.arange(min(read('num_categories'), 4), dtype=np.int32),
@@ -131,10 +122,23 @@ def sums(sensitivity: float, *, order: float,
       for base in bases for shift in shifts)
 
 
-def scores(sensitivity: float, *, width: int = _WIDTH) -> tuple[Pair, ...]:
-  """Scores of candidates that all change, one up and the others down."""
+def integer_sums(sensitivity: int, *,
+                 width: int = _WIDTH) -> tuple[Pair, ...]:
+  """Those of `sums` that are integers."""
+  return tuple(Pair(pair.data.astype(np.int32), pair.neighbour.astype(np.int32),
+                    pair.what)
+               for pair in sums(sensitivity, order=1, width=width)
+               if np.count_nonzero(pair.data - pair.neighbour) == 1)
+
+
+def scores(sensitivity: float, *, monotone: bool = False,
+           width: int = _WIDTH) -> tuple[Pair, ...]:
+  """Scores of candidates that all change, one up and the others down.
+
+  Monotone ones all change in one direction, if at all.
+  """
   errors.check_positive('sensitivity', sensitivity)
-  shift = np.full(width, -1.0)
+  shift = np.full(width, 0.0 if monotone else -1.0)
   shift[0] = 1.0
   tilt = np.linspace(0.0, 2.0, width) * sensitivity
   return tuple(

@@ -182,6 +182,7 @@ def test_cells_take_every_value():
   cells = cut.cells(outputs)
   assert np.unique(cells).size == 5 and cells[1] == cells[2]
   assert cut.counts(outputs).sum() == 6
+  assert cut.cells(np.array([[-3.0]]))[0] not in cells
   assert cut.counts(np.array([[0.5], [7.0], [-3.0]])).sum() == 3
 
 
@@ -202,6 +203,11 @@ def test_neighbours_that_a_mechanism_can_have():
   scores = wrapping.neighbours_of(selection.ExponentialMechanism(
       sensitivity=0.5, epsilon=1.0, adjacency=_RO), _RO)
   assert max(np.abs(p.data - p.neighbour).max() for p in scores) == 0.5
+  up = wrapping.scores(1.0, monotone=True)
+  assert all((pair.data >= pair.neighbour).all() for pair in up)
+  for pair in wrapping.integer_sums(2):
+    assert pair.data.dtype == np.int32
+    assert np.abs(pair.data - pair.neighbour).sum() == 2
   with pytest.raises(ValueError, match='does not say what neighbours are'):
     wrapping.neighbours_of(object(), _AR)
 
