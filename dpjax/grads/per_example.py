@@ -150,11 +150,9 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
             norms, bounds, usable) if indicators else ())
 
   def sums(params, batch: Batch, mask: Array, bounds: PyTree) -> BoundedSums:
-    # Accelerators round the inputs of products to less than float32.
-    with jax.default_matmul_precision('highest'):
-      return microbatches.added_up(
-          functools.partial(micro_sums, bounds), apply, params, batch, mask,
-          microbatch_size)
+    return microbatches.added_up(
+        functools.partial(micro_sums, bounds), apply, params, batch, mask,
+        microbatch_size)
 
   return sums
 
@@ -220,7 +218,8 @@ def _weighted_sum(weights: Array, leaf: Array) -> Array:
   """
   shape = (-1,) + (1,) * (leaf.ndim - 1)
   counts = (weights != 0).reshape(shape)
-  return jnp.tensordot(weights, jnp.where(counts, leaf, 0.0), 1)
+  return jnp.tensordot(weights, jnp.where(counts, leaf, 0.0), 1,
+                       precision=jax.lax.Precision.HIGHEST)
 
 
 def summed(apply: Callable[[Params, Array], Array],
