@@ -85,11 +85,10 @@ _IN_CELLS = {
               'first step; KiB of scratch memory that XLA plans',
     'compile': 'seconds of tracing; of compiling; compilations of later '
                'batches',
-    'norms': 'ratio; CPU time of norms and clipped sum over all threads; how '
-             'norms were found',
-    'sampling': 'ratio; CPU time of each value or record',
+    'norms': 'ratio; {time} of norms and clipped sum; how norms were found',
+    'sampling': 'ratio; {time} of each value or record',
 }
-_STEPS_IN_CELLS = 'ratio; CPU time of a step over all threads'
+_STEPS_IN_CELLS = 'ratio; {time} of a step'
 
 
 def _cell(suite: str, metrics: Metrics, size: int) -> str:
@@ -114,9 +113,8 @@ def table(rows: Sequence[records.Row], suite: str, *,
   every = [metrics for lines in found.values() for sizes in lines.values()
            for metrics in sizes.values()]
   parts = [f'# {suite}: {sweep.SUITES[suite]}\n',
-           f'In cells: {_IN_CELLS.get(suite, _STEPS_IN_CELLS)}. Medians '
-           f'[quartiles] over rounds. {_ABOUT_RATIOS[suite]}'
-           f'{_wall(every)}\n']
+           f'In cells: {_in_cells(suite, every)}. Medians [quartiles] over '
+           f'rounds. {_ABOUT_RATIOS[suite]}\n']
   for model, lines in found.items():
     parts += [f'## {model}{_about(model)}\n', tables.markdown(
         ('method', *(f'{size:,}' for size in _sizes(lines))),
@@ -143,9 +141,10 @@ def _about(model: str) -> str:
   return ''
 
 
-def _wall(every: Sequence[Metrics]) -> str:
-  return (' Time is wall time.' if any(
-      metrics.get('accelerator') for metrics in every) else '')
+def _in_cells(suite: str, every: Sequence[Metrics]) -> str:
+  accelerator = any(metrics.get('accelerator') for metrics in every)
+  return _IN_CELLS.get(suite, _STEPS_IN_CELLS).format(
+      time='wall time' if accelerator else 'CPU time over all threads')
 
 
 def _made(rows: Sequence[records.Row], every: Sequence[Metrics],
