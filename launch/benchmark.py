@@ -15,6 +15,11 @@ Whether it works at all, in a minute, and whether all methods compute the same:
   python -m launch.benchmark --check
   python -m launch.benchmark --suite=norms --check
 
+The same on an accelerator goes to results/<suite>_gpu; tables are written
+anew anywhere, from the rows alone:
+  python -m launch.benchmark --suite=step --report \
+    --output_dir=experiments/benchmarks/results/step_gpu
+
 Suites: step, memory, scaling, compile, norms (single layers: is the cheaper
 way to norms of gradients chosen?), sampling, loop. Peers that are not
 installed are left out: pip install dpjax[bench]. A method may be followed by
@@ -74,6 +79,9 @@ _SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
 _CHECK = flags.DEFINE_bool(
     'check', False, 'Compare what each method of step or norms computes with a '
     'loop over records; time nothing.')
+_REPORT = flags.DEFINE_bool(
+    'report', False, 'Only write table and figure of the rows that '
+    '--output_dir has, of whatever machine.')
 _CHECK_SIZE = 8
 _PEERS = ('torch', 'opacus', 'jax_privacy')
 _LOADED = 0.3
@@ -203,6 +211,11 @@ def _checked(pairs: Iterable[tuple[str, str]]) -> bool:
 def main(argv: Sequence[str]) -> int:
   """Measures and reports; returns the exit status."""
   errors.check_no_arguments(argv)
+  if _REPORT.value:
+    if shared.OUTPUT_DIR.value is None:
+      raise ValueError('--report is of the rows of an --output_dir')
+    _write(pathlib.Path(shared.OUTPUT_DIR.value))
+    return 0
   # Not to take all memory of an accelerator from the workers.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   import jax

@@ -156,7 +156,7 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
   return Layer(
       rows, to_weight, total, num_sites, (groups, width, num_out),
       has_windows=True, split=_faster_split(equation, last),
-      gram=gram if groups == 1 and of_pixels < num_sites**2 * width else None)
+      gram=gram if groups == 1 and of_pixels <= num_sites**2 * width else None)
 
 
 def _faster_split(equation: core.JaxprEqn,
@@ -199,10 +199,14 @@ def gram_is_cheaper(made: Layer) -> bool:
   To form the gradients is what their sum costs anyway, but they are written
   and read, k n numbers each; Gram matrices are t^2 (k + n) products more. Of
   convolutions in groups gradients are always kept: on CPU their sum alone, by
-  the library's gradient, takes longer.
+  the library's gradient, takes longer. So it does on accelerators, in float32,
+  with strides, where Gram matrices of pixels are no help either.
   """
   groups, width, out = made.sizes
   if groups > 1 and made.has_windows:
+    return False
+  if (jax.default_backend() != 'cpu' and made.has_windows
+      and made.gram is None):
     return False
   products = min(_PRODUCTS_PER_NUMBER,
                  groups * width * out / _NUMBERS_PER_PRODUCT)
