@@ -42,7 +42,6 @@ from absl import flags
 from dpjax import errors as checks
 from dpjax.report import files
 from dpjax.report import plots
-from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import tables
 from experiments import engine
@@ -83,7 +82,6 @@ _REPORT = flags.DEFINE_bool(
     'report', False, 'Only write table and figure of the rows that '
     '--output_dir has, of whatever machine.')
 _CHECK_SIZE = 8
-_PEERS = ('torch', 'opacus', 'jax_privacy')
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 
@@ -137,7 +135,7 @@ def _environment() -> environment.Environment:
   """With the machine in words and the versions of the peers."""
   found = environment.current()
   versions = dict(found.versions)
-  for package in _PEERS:
+  for package in report.PEERS:
     try:
       versions[package] = metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -168,12 +166,7 @@ def _measure(folder: pathlib.Path, cpu: bool) -> None:
 def _write(folder: pathlib.Path) -> None:
   """Writes table and figure of the rows, and prints the table."""
   rows = records.sort(records.read(folder / engine.ROWS))
-  runs = provenance.read(folder / provenance.NAME)['runs']
-  text = report.table(
-      rows, _SUITE.value,
-      software='; '.join(sorted({_versions(entry['versions'])
-                                 for entry in runs})),
-      commands=sorted({entry['command'] for entry in runs}))
+  text = report.table_of(folder, _SUITE.value)
   print(text)
   files.replace(folder / TABLE, text.encode())
   try:
@@ -181,11 +174,6 @@ def _write(folder: pathlib.Path) -> None:
     plots.save(figure, folder / FIGURE, digest=records.digest(rows))
   except ImportError as error:
     print(f'no figure: {error}', file=sys.stderr)
-
-
-def _versions(found: dict[str, str]) -> str:
-  return ', '.join(f'{name} {found[name]}' for name in (
-      'jax', 'jaxlib', *_PEERS, 'python') if name in found)
 
 
 def _checked(pairs: Iterable[tuple[str, str]]) -> bool:

@@ -122,9 +122,10 @@ def _clip(gradient: Any, bound: float) -> Any:
 def _of_views(loss, params: Params, batch: Batch) -> list[Params]:
   """The mean gradient over the views [b, views, ...] of each record."""
   count = batch.x.shape[1]
-  return [tree.scale(1 / count, functools.reduce(tree.add, _gradients(
-      loss, params, Batch(x, np.repeat(y, count)))))
-      for x, y in zip(batch.x, batch.y, strict=True)]
+  found = _gradients(loss, params, Batch(
+      batch.x.reshape((-1, *batch.x.shape[2:])), np.repeat(batch.y, count)))
+  return [tree.scale(1 / count, functools.reduce(tree.add, found[i:i + count]))
+          for i in range(0, len(found), count)]
 
 
 def _reference(spec: Spec, params: Params, batch: Batch | None) -> Params:

@@ -318,7 +318,7 @@ def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
                                            found.mask)[1])}
   params = jax.tree.map(np.array, rule_.params)
   _, draw = jax.random.split(jax.random.key(2))
-  batch = rule_.views(jax.random.fold_in(draw, 0), found.batch)
+  batch = jax.jit(rule_.views)(jax.random.fold_in(draw, 0), found.batch)
   total = jax.jit(rule_.sums)(rule_.params, batch, found.mask)
   noise = rule_.mean(jax.random.key(3), tree.zeros_like(total),
                      rule_.certificate)

@@ -1,11 +1,14 @@
 """Tables and a figure of what was measured, from the rows alone."""
 
 from collections.abc import Callable, Mapping, Sequence
+import pathlib
 from typing import Any, NamedTuple
 
 from dpjax.report import plots
+from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import tables
+from experiments import engine
 from experiments.benchmarks import architectures
 from experiments.benchmarks import findings
 from experiments.benchmarks import layers as single
@@ -13,6 +16,9 @@ from experiments.benchmarks import methods
 from experiments.benchmarks import sweep
 from experiments.benchmarks import values
 from experiments.benchmarks.values import Line, Metrics
+
+PEERS = ('torch', 'opacus', 'jax_privacy')
+"""Packages whose versions are told."""
 
 _ABOUT_RATIOS = {
     'step': 'Ratios are over L, the fastest step without clipping that draws '
@@ -85,10 +91,11 @@ _IN_CELLS = {
               'first step; KiB of scratch memory that XLA plans',
     'compile': 'seconds of tracing; of compiling; compilations of later '
                'batches',
-    'norms': 'ratio; {time} of norms and clipped sum; how norms were found',
+    'norms': 'ratio; {time} of norms and clipped sum{threads}; how norms were '
+             'found',
     'sampling': 'ratio; {time} of each value or record',
 }
-_STEPS_IN_CELLS = 'ratio; {time} of a step'
+_STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 
 
 def _cell(suite: str, metrics: Metrics, size: int) -> str:
@@ -128,6 +135,20 @@ def table(rows: Sequence[records.Row], suite: str, *,
                     f'Made by {made}.\n' if made else ''])
 
 
+def table_of(folder: pathlib.Path, suite: str) -> str:
+  """The table of the rows in a folder, with where they come from."""
+  runs = provenance.read(folder / provenance.NAME)['runs']
+  return table(records.sort(records.read(folder / engine.ROWS)), suite,
+               software='; '.join(sorted({_versions(entry['versions'])
+                                          for entry in runs})),
+               commands=sorted({entry['command'] for entry in runs}))
+
+
+def _versions(found: Mapping[str, str]) -> str:
+  return ', '.join(f'{name} {found[name]}' for name in (
+      'jax', 'jaxlib', *PEERS, 'python') if name in found)
+
+
 def _about(model: str) -> str:
   if model in architectures.MODELS:
     architecture = architectures.MODELS[model]
@@ -144,7 +165,8 @@ def _about(model: str) -> str:
 def _in_cells(suite: str, every: Sequence[Metrics]) -> str:
   accelerator = any(metrics.get('accelerator') for metrics in every)
   return _IN_CELLS.get(suite, _STEPS_IN_CELLS).format(
-      time='wall time' if accelerator else 'CPU time over all threads')
+      time='wall time' if accelerator else 'CPU time',
+      threads='' if accelerator else ' over all threads')
 
 
 def _made(rows: Sequence[records.Row], every: Sequence[Metrics],
