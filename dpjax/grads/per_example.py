@@ -48,6 +48,9 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
 
   Guarantee: one record contributes at most C_k in l2 to block k, so at most
   sqrt(sum_k C_k^2) in all; one `clip_norm` makes all parameters one block.
+  Gradients are as precise as the products of the network, which accelerators
+  round unless `jax.default_matmul_precision` forbids it; they are measured and
+  summed in float32.
   Source: DP-16, thesis 003, Algorithm 7 (whose listing prints normalisation;
   this is clipping, as its text and Abadi et al. 2016 have it).
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.grads import bookkeeping
 from dpjax.grads import contractions
 from dpjax.grads import per_example
 from dpjax.typing import Batch
@@ -98,6 +99,10 @@ def test_norms_of_lookups_are_float32():
   precisions = _precisions(functools.partial(contractions.table_squares, made),
                            np.zeros((1, 6, 1), np.int32), jnp.ones((1, 6, 4)))
   assert precisions and set(precisions) == {HIGHEST}
+
+
+def test_norms_of_what_is_formed_are_float32():
+  assert _precisions(bookkeeping._norms, jnp.ones((2, 3, 4))) == [HIGHEST]
 
 
 def test_gradients_come_in_the_precision_of_the_network():
