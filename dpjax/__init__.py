@@ -2,6 +2,7 @@
 
 Rooms (import them as modules, `from dpjax import privacy`):
   privacy    what privacy means and how it is spent
+  stats      private estimates with intervals, and their risks
   sampling   Poisson batches of static shape
   grads      bounded sums of per-record contributions, and their noise
   lipschitz  certified norms, weight constraints, Lipschitz gradient bounds
@@ -10,6 +11,7 @@ Rooms (import them as modules, `from dpjax import privacy`):
   train      bound, sum, noise, step: compiled training runs
   audit      tests of a privacy claim against what really ran
   report     rows, tables and figures of results
+  release    statistics of a file: exact noise, a ledger of budget
 """
 
 __version__ = '0.1.0'

@@ -47,6 +47,19 @@ def check_at_least(name: str, value: int, minimum: int) -> int:
   return number
 
 
+def check_range(lower: float, upper: float) -> None:
+  """Refuses bounds that are not finite, or not in order."""
+  if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+    raise ValueError(f'lower must be below upper, got {lower} and {upper}')
+
+
+def check_records(shape: tuple[int, ...], num_examples: int) -> None:
+  """Refuses another number of records than the public one."""
+  if shape != (num_examples,):
+    raise ValueError(f'there must be {num_examples} records, got an array of '
+                     f'shape {shape}')
+
+
 def check_choice(name: str, value: str, choices) -> str:
   """Returns `value` if it is one of `choices`."""
   if value not in choices:

@@ -21,12 +21,12 @@ anew anywhere, from the rows alone:
     --output_dir=experiments/benchmarks/results/step_gpu
 
 Suites: step, memory, scaling, compile, norms (single layers: is the cheaper
-way to norms of gradients chosen?), sampling, loop. Peers that are not
-installed are left out: pip install dpjax[bench]. A method may be followed by
-a set of XLA flags, as in ours@noynn. Rounds go through all methods of one
-network and batch size in random order. Ratios are of CPU time over all
-threads, on accelerators of wall time. Timings are only worth something on a
-machine that does nothing else.
+way to norms of gradients chosen?), sampling, loop, estimators (repetitions of
+private statistics a second). Peers that are not installed are left out: pip
+install dpjax[bench]. A method may be followed by a set of XLA flags, as in
+ours@noynn. Rounds go through all methods of one network and batch size in
+random order. Ratios are of CPU time over all threads, on accelerators of wall
+time. Timings are only worth something on a machine that does nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,10 +62,11 @@ _SUITE = flags.DEFINE_enum('suite', 'step', list(sweep.SUITES),
                            'What to measure.')
 _MODELS = flags.DEFINE_list('models', [], 'Networks; those of the suite when '
                             'not given. In norms: layers; in sampling: noise, '
-                            'poisson.')
+                            'poisson; in estimators: what is estimated.')
 _BATCH_SIZES = flags.DEFINE_list(
     'batch_sizes', [], 'Batch sizes; those of each network when not given. In '
-    'sampling: how many values or records.')
+    'sampling: how many values or records; in estimators: records of a '
+    'repetition.')
 _METHODS = flags.DEFINE_list('methods', [], 'Methods; those of the suite when '
                              'not given.')
 _ROUNDS = flags.DEFINE_integer(

@@ -39,7 +39,7 @@ jax.config.update('jax_default_matmul_precision', 'highest')
 
 _QUICK = {'experiments', 'grads', 'launch', 'models', 'train'}
 _QUICK_FILES = {f'{name}_test' for name in (
-    'chain_bounds', 'k_norm', 'layers', 'network', 'normalisation',
+    'battery', 'chain_bounds', 'k_norm', 'layers', 'network', 'normalisation',
     'other_losses', 'pointwise', 'pooling', 'random_networks',
     'reparametrisation')}
 

@@ -2,11 +2,12 @@
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, windows, contractions,
-bookkeeping, per_example, privatizer, k_norm_privatizer.
+bookkeeping, per_example, privatizer, k_norm_privatizer, lattice_privatizer.
 """
 
 __all__ = [
     'ball', 'bookkeeping', 'bounder', 'clipping', 'contractions',
-    'convolutions', 'k_norm_privatizer', 'microbatches', 'per_example',
-    'precision', 'privatizer', 'quantiles', 'records', 'tracing', 'windows'
+    'convolutions', 'k_norm_privatizer', 'lattice_privatizer', 'microbatches',
+    'per_example', 'precision', 'privatizer', 'quantiles', 'records', 'tracing',
+    'windows'
 ]

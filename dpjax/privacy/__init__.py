@@ -1,12 +1,15 @@
 """What privacy means and how it is spent; no models, no files.
 
-Modules, in import order: notions, adjacency, divergences, renyi, composition,
-accounting, adaptive, tuning, blocks, mechanism, threefry, additive, draws,
-laplace, selection, k_norm.
+Modules, in import order: notions, adjacency, neighbours, divergences,
+tradeoff, renyi, composition, restating, accounting, adaptive, tuning, blocks,
+mechanism, threefry, additive, utility, draws, exact, laplace, selection,
+inverse, smooth, k_norm, local, queries, integers, discrete, lattice.
 """
 
 __all__ = [
     'accounting', 'adaptive', 'additive', 'adjacency', 'blocks',
-    'composition', 'divergences', 'draws', 'k_norm', 'laplace', 'mechanism',
-    'notions', 'renyi', 'selection', 'threefry', 'tuning'
+    'composition', 'discrete', 'divergences', 'draws', 'exact', 'integers',
+    'inverse', 'k_norm', 'laplace', 'lattice', 'local', 'mechanism',
+    'neighbours', 'notions', 'queries', 'renyi', 'restating', 'selection',
+    'smooth', 'threefry', 'tradeoff', 'tuning', 'utility'
 ]

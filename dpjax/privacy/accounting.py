@@ -11,18 +11,22 @@ opinion). Spec entries DP-05, DP-06 (Renyi orders added up by 'rdp'), DP-17
 (subsampling as an event) and DP-19.
 """
 
+import collections
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
 
-import attrs
 import dp_accounting
 from dp_accounting import dp_event as dp_events
 from dp_accounting import pld
 from dp_accounting import rdp
+import numpy as np
 
 from dpjax import errors
+from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP
 
 DpEvent = dp_accounting.DpEvent
 
@@ -42,26 +46,13 @@ _MAX_FRACTIONAL_PROB = 0.02
 # What costs the same under every relation once multipliers are those of it.
 _RELATION_FREE = (
     dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
-    dp_events.NoOpDpEvent, dp_events.NonPrivateDpEvent,
-    dp_events.ComposedDpEvent, dp_events.SelfComposedDpEvent,
-    dp_events.RepeatAndSelectDpEvent)
+    dp_events.DiscreteLaplaceDpEvent, dp_events.NoOpDpEvent,
+    dp_events.NonPrivateDpEvent, dp_events.ComposedDpEvent,
+    dp_events.SelfComposedDpEvent, dp_events.RepeatAndSelectDpEvent,
+    restating.PureDpEvent, restating.ConcentratedDpEvent)
 
-_RELATIONS = {
-    relation: dp_accounting.NeighboringRelation[relation.name]
-    for relation in Adjacency
-}
-
-
-@attrs.frozen(kw_only=True)
-class PureDpEvent(DpEvent):
-  """A release known by its guarantee alone: epsilon-DP under `adjacency`.
-
-  Accounted by the pair that dominates every pure release, binary randomised
-  response. A guarantee under add-or-remove-one is twice the epsilon under
-  replace-one; one under replace-one says nothing of the other, and is refused.
-  """
-  epsilon: float
-  adjacency: Adjacency
+_RELATIONS = {relation: dp_accounting.NeighboringRelation[relation.name]
+              for relation in Adjacency}
 
 
 def gaussian_event(*, noise_multiplier: float) -> DpEvent:
@@ -82,10 +73,41 @@ def laplace_event(*, noise_multiplier: float) -> DpEvent:
       errors.check_positive('noise_multiplier', noise_multiplier))
 
 
+def discrete_laplace_event(*, noise_parameter: float,
+                           sensitivity: int) -> DpEvent:
+  """One release of integers with noise of weights exp(-noise_parameter |z|).
+
+  `sensitivity` is the integer l1 bound of one record's contribution.
+  """
+  return dp_events.DiscreteLaplaceDpEvent(
+      errors.check_positive('noise_parameter', noise_parameter),
+      errors.check_at_least('sensitivity', sensitivity, 1))
+
+
 def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
   """One release that is epsilon-DP under `adjacency`, however it is made."""
-  return PureDpEvent(epsilon=errors.check_positive('epsilon', epsilon),
-                     adjacency=adjacency)
+  return restating.PureDpEvent(
+      epsilon=errors.check_positive('epsilon', epsilon), adjacency=adjacency)
+
+
+def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
+  """One release that is rho-zCDP under `adjacency`; for 'rdp'."""
+  return restating.ConcentratedDpEvent(
+      rho=errors.check_positive('rho', rho), adjacency=adjacency)
+
+
+def randomized_response_event(*, uniform_prob: float,
+                              num_categories: int) -> DpEvent:
+  """One answer of each person by randomised response; for REPLACE_ONE.
+
+  Args:
+    uniform_prob: with which an answer is drawn from all categories alike, and
+      may be the truth: not the probability of a lie.
+    num_categories: at least 2.
+  """
+  return dp_events.RandomizedResponseDpEvent(
+      errors.check_probability('uniform_prob', uniform_prob),
+      errors.check_at_least('num_categories', num_categories, 2))
 
 
 def repeat_and_select_event(event: DpEvent, *, mean: float,
@@ -161,16 +183,50 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
       not cover under this adjacency.
   """
   check_delta(delta)
-  ledger = _composed(event, adjacency, accountant, orders)
-  return float(ledger.get_epsilon(delta))
+  return float(_composed(event, adjacency, accountant, orders).get_epsilon(
+      delta))
 
 
 def delta_for(event: DpEvent, *, target_epsilon: float,
               adjacency: Adjacency, accountant: str = 'pld') -> float:
   """The delta for which `event` is (target_epsilon, delta)-DP."""
-  errors.check_non_negative('target_epsilon', target_epsilon)
+  return float(delta_curve(event, epsilons=[target_epsilon],
+                           adjacency=adjacency, accountant=accountant)[0])
+
+
+def delta_curve(event: DpEvent, *, epsilons: Sequence[float],
+                adjacency: Adjacency, accountant: str = 'pld') -> np.ndarray:
+  """`delta_for` of many epsilons [m], composed once: float64 [m]."""
+  for value in epsilons:
+    errors.check_non_negative('target_epsilon', value)
   composed = _composed(event, adjacency, accountant)
-  return float(composed.get_delta(target_epsilon))
+  return np.array([composed.get_delta(float(value)) for value in epsilons])
+
+
+def optimal_composition(guarantees: Sequence[ApproxDP], *,
+                        delta: float) -> float:
+  """The least epsilon that releases known by guarantees alone have together.
+
+  Kairouz, Oh and Viswanath 2015, which `composition.heterogeneous` bounds in
+  closed form; by composing the pairs that dominate (epsilon_i, delta_i), of
+  one adjacency, rounded up on a grid of a fiftieth of the smallest epsilon
+  (spec ALG-10).
+
+  Args:
+    guarantees: one for each release, adaptive ones too.
+    delta: in [1e-12, 1); must exceed what the deltas make without epsilon.
+  """
+  check_delta(delta)
+  positive = [g.epsilon for g in guarantees if g.epsilon]
+  grid = min(1e-4, min(positive, default=1.0) / 50)
+  composed = pld.privacy_loss_distribution.identity(grid)
+  for guarantee, count in collections.Counter(guarantees).items():
+    one = pld.privacy_loss_distribution.from_privacy_parameters(
+        pld.common.DifferentialPrivacyParameters(guarantee.epsilon,
+                                                 guarantee.delta),
+        value_discretization_interval=grid)
+    composed = composed.compose(one.self_compose(count))
+  return float(composed.get_epsilon_for_delta(delta))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -272,119 +328,25 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
               orders: tuple[float, ...] | None = None):
   """A fresh accountant that has consumed `event`, or a one-line refusal."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
-  event, relation = _with_pure_restated(event, adjacency), adjacency
-  free = all(isinstance(e, _RELATION_FREE + (PureDpEvent,))
-             for e in _walk(event))
+  event = restating.with_guarantees_restated(event, adjacency)
+  relation = adjacency
+  free = all(isinstance(e, _RELATION_FREE) for e in restating.walk(event))
   if adjacency is Adjacency.REPLACE_ONE and (free or accountant == 'rdp'):
-    event = _with_halved_multipliers(event)
+    event = restating.with_halved_multipliers(event)
   if free:
     # Each library accountant knows the pure pair under one relation only.
     relation = (Adjacency.ADD_OR_REMOVE_ONE if accountant == 'pld' else
                 Adjacency.REPLACE_ONE)
-  event = _with_pure_pairs(event, adjacency, relation, accountant)
+  event = restating.with_library_events(event, adjacency, relation, accountant)
   if accountant == 'rdp':
-    fine = _largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
+    fine = restating.largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
     orders = list(orders or sorted(
         _INTEGER_ORDERS + (_FRACTIONAL_ORDERS if fine else [])))
     ledger = rdp.RdpAccountant(orders, _RELATIONS[relation])
   else:
     ledger = pld.PLDAccountant(_RELATIONS[relation])
-    event = _with_unrolled_responses(event)
+    event = restating.with_unrolled_responses(event)
   if not ledger.supports(event):
     raise ValueError(f'the {accountant} accountant does not cover '
                      f'{type(event).__name__} under {adjacency.value}: {event}')
   return ledger.compose(event)
-
-
-def _with_pure_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
-  """Pure guarantees, also of Poisson samples, as ones under `adjacency`.
-
-  With r the density without the record, a sample that holds it with
-  probability q has 1 - q + q p/r, and p/r lies in [e^-epsilon, e^epsilon].
-  """
-  replacing = adjacency is Adjacency.REPLACE_ONE
-  if isinstance(event, PureDpEvent):
-    factor = 2 if replacing and event.adjacency is not adjacency else 1
-    if replacing or event.adjacency is adjacency:
-      event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
-    return event
-  if (isinstance(event, dp_events.PoissonSampledDpEvent) and
-      isinstance(event.event, PureDpEvent) and
-      event.event.adjacency is Adjacency.ADD_OR_REMOVE_ONE):
-    prob, inner = event.sampling_probability, event.event.epsilon
-    spent = math.log1p(prob * math.expm1(inner))
-    if replacing:
-      spent -= math.log1p(prob * math.expm1(-inner))
-    return PureDpEvent(epsilon=spent, adjacency=adjacency)
-  return _map_inner(event, lambda e: _with_pure_restated(e, adjacency))
-
-
-def _with_pure_pairs(event: DpEvent, adjacency: Adjacency,
-                     relation: Adjacency, accountant: str) -> DpEvent:
-  """Pure guarantees under `adjacency` as events of the library.
-
-  The discrete Laplace mechanism of sensitivity 1 has just the two losses of
-  randomised response; ZCDp bounds them where no pair is at hand.
-  """
-  if not isinstance(event, PureDpEvent):
-    return _map_inner(event, lambda e: _with_pure_pairs(
-        e, adjacency, relation, accountant))
-  if event.adjacency is not adjacency:
-    return event  # Which no accountant covers.
-  if relation is Adjacency.REPLACE_ONE:
-    odds = math.exp(-event.epsilon)
-    return dp_events.RandomizedResponseDpEvent(2 * odds / (1 + odds), 2)
-  if accountant == 'pld':
-    return dp_events.DiscreteLaplaceDpEvent(event.epsilon, 1)
-  return dp_events.ZCDpEvent(event.epsilon * math.tanh(event.epsilon / 2))
-
-
-def _with_halved_multipliers(event: DpEvent) -> DpEvent:
-  """Under replace-one a sum moves by twice a record's norm.
-
-  The PLD accountant doubles the sensitivity of a `GaussianDpEvent` by itself;
-  the RDP accountant never looks at the adjacency of additive noise.
-  """
-  additive = (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
-  if isinstance(event, additive):
-    return type(event)(event.noise_multiplier / 2)
-  return _map_inner(event, _with_halved_multipliers)
-
-
-def _with_unrolled_responses(event: DpEvent) -> DpEvent:
-  """Writes repeated randomised response out, one event for each use.
-
-  The PLD accountant ignores the count of a `RandomizedResponseDpEvent`.
-  """
-  if (isinstance(event, dp_events.SelfComposedDpEvent) and
-      _has_randomized_response(event)):
-    inner = _with_unrolled_responses(event.event)
-    return dp_accounting.ComposedDpEvent([inner] * event.count)
-  return _map_inner(event, _with_unrolled_responses)
-
-
-def _has_randomized_response(event: DpEvent) -> bool:
-  return any(isinstance(e, dp_events.RandomizedResponseDpEvent)
-             for e in _walk(event))
-
-
-def _largest_sampling_prob(event: DpEvent) -> float:
-  probs = [getattr(e, 'sampling_probability', 0.0) for e in _walk(event)]
-  return max(p for p in probs if p < 1) if min(probs) < 1 else 0.0
-
-
-def _walk(event: DpEvent):
-  """The event and all events inside it."""
-  yield event
-  for inner in getattr(event, 'events', None) or [getattr(event, 'event', 0)]:
-    if isinstance(inner, DpEvent):
-      yield from _walk(inner)
-
-
-def _map_inner(event: DpEvent, function) -> DpEvent:
-  """`event` with `function` applied to the events it is composed of."""
-  if isinstance(event, dp_events.ComposedDpEvent):
-    return dp_accounting.ComposedDpEvent([function(e) for e in event.events])
-  if hasattr(event, 'event'):
-    return attrs.evolve(event, event=function(event.event))
-  return event

@@ -1,4 +1,4 @@
-"""Additive noise: the one place where dpjax draws Gaussian noise.
+"""Additive noise: the one place where Gaussian noise is drawn as floats.
 
 Floating point. The guarantees are those of real arithmetic. A released float32
 `value + jax.random.normal(...)` gives the mechanism away: the sampler has 2^23
@@ -7,10 +7,10 @@ bits of the sum betray the value. `add_gaussian_noise` closes both doors: noise
 of 2^32 outcomes whose tails are as finely resolved as its centre, and a result
 rounded to a public power-of-two grid of 1/512 to 1/256 of the noise, on which
 every point within 5.4 standard deviations stays reachable. Rounding is
-post-processing. What is left is not an exact discrete mechanism: a coordinate
-lies beyond 5.4 with probability 7e-8, where some points are missing and noise
-ends at 6.3; probabilities carry float32 rounding error; and the threefry
-generator is not a cryptographic one.
+post-processing. What is left is not an exact mechanism, as `lattice` is: a
+coordinate lies beyond 5.4 with probability 7e-8, where some points are missing
+and noise ends at 6.3; probabilities carry float32 rounding error; and the
+threefry generator is not a cryptographic one.
 """
 
 import dataclasses
@@ -25,6 +25,7 @@ from dpjax import tree
 from dpjax.privacy import accounting
 from dpjax.privacy import threefry
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.typing import Array, PRNGKey, PyTree
 
@@ -86,6 +87,26 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
     return jax.random.bits(jax.random.fold_in(key, start), shape, jnp.uint32)
   first, second = jax.random.key_data(key)
   return threefry.words((first, second), start, size).reshape(shape)
+
+
+def random_pairs(key: PRNGKey, shape: tuple[int, ...],
+                 start: int = 0) -> tuple[Array, Array]:
+  """Two uniform 32-bit words for each place: of one block of threefry each.
+
+  The words of `random_words` come in halves that are joined, which slows down
+  what looks something up by them. A key is for these or for those, not both.
+  """
+  size = math.prod(shape)
+  if start + size >= 2**32:
+    raise ValueError(f'one key has 2^32 draws, {start + size} were asked for')
+  if str(jax.random.key_impl(key)) != 'threefry2x32':
+    return tuple(jax.random.bits(jax.random.fold_in(key, start), (2, *shape),
+                                 jnp.uint32))
+  first, second = jax.random.key_data(key)
+  places = jnp.uint32(start) + jax.lax.iota(jnp.uint32, size)
+  left, right = threefry.threefry_2x32((first, second),
+                                       (places, jnp.zeros_like(places)))
+  return left.reshape(shape), right.reshape(shape)
 
 
 def grid_spacing(stddev: Array | float) -> Array:
@@ -161,6 +182,7 @@ class GaussianMechanism:
   def __post_init__(self):
     errors.check_positive('record_norm', self.record_norm)
     errors.check_positive('noise_multiplier', self.noise_multiplier)
+    check_adjacency(self.adjacency)
 
   @property
   def l2_sensitivity(self) -> float:
@@ -194,3 +216,37 @@ def calibrated_gaussian(*, record_norm: float, epsilon: float, delta: float,
       num_steps=1, adjacency=adjacency)
   return GaussianMechanism(record_norm=record_norm,
                            noise_multiplier=multiplier, adjacency=adjacency)
+
+
+def zcdp_gaussian(*, record_norm: float, rho: float,
+                  adjacency: Adjacency) -> GaussianMechanism:
+  """The Gaussian mechanism that is rho-zCDP: sensitivity / sqrt(2 rho).
+
+  Source: Bun and Steinke 2016 (thesis 000, Fact 2.3.6; spec MECH-03).
+  """
+  errors.check_positive('record_norm', record_norm)
+  sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)
+  stddev = sensitivity / math.sqrt(2 * errors.check_positive('rho', rho))
+  return GaussianMechanism(record_norm=record_norm,
+                           noise_multiplier=stddev / record_norm,
+                           adjacency=adjacency)
+
+
+def classical_gaussian(*, record_norm: float, epsilon: float, delta: float,
+                       adjacency: Adjacency) -> GaussianMechanism:
+  """The textbook's noise, sqrt(2 ln(1.25 / delta)) sensitivity / epsilon.
+
+  A baseline for `calibrated_gaussian`, which needs less noise where this is
+  proved (epsilon < 1) and more where it is false: from epsilon = 8.42 on at
+  delta = 1e-5. Its event says what it really costs. Source: lecture 002,
+  Definition 7.17, whose Proposition 7.18 claims it for all epsilon (spec
+  MECH-04, erratum L-E10).
+  """
+  errors.check_positive('record_norm', record_norm)
+  errors.check_positive('epsilon', epsilon)
+  errors.check_open_unit('delta', delta)
+  sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)
+  stddev = math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
+  return GaussianMechanism(record_norm=record_norm,
+                           noise_multiplier=stddev / record_norm,
+                           adjacency=adjacency)

@@ -16,6 +16,14 @@ class Adjacency(enum.Enum):
   REPLACE_ONE = 'replace_one'
 
 
+def check_adjacency(value: Adjacency) -> Adjacency:
+  """Returns `value` if it is an `Adjacency`; its name is none."""
+  if not isinstance(value, Adjacency):
+    raise ValueError('adjacency must be a member of Adjacency, got '
+                     f'{value!r}')
+  return value
+
+
 def sum_sensitivity(adjacency: Adjacency, *, record_norm: float) -> float:
   """Sensitivity of a sum whose terms have norm at most `record_norm`.
 
@@ -23,6 +31,6 @@ def sum_sensitivity(adjacency: Adjacency, *, record_norm: float) -> float:
   maximum is over adjacent pairs, which thesis 003, Definition 3.1.6 leaves out
   (spec DP-09).
   """
-  if adjacency is Adjacency.REPLACE_ONE:
+  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
     return 2 * record_norm
   return record_norm

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import math
 
 from dpjax import errors
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 
 
@@ -65,6 +66,59 @@ def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
   total = size * guarantee.epsilon
   return ApproxDP(epsilon=total,
                   delta=size * math.exp(total) * guarantee.delta)
+
+
+def heterogeneous(guarantees: Sequence[ApproxDP], *,
+                  slack: float) -> ApproxDP:
+  """Releases of different guarantees: the least of three closed forms.
+
+  delta' = 1 - (1 - slack) prod (1 - delta_i). Valid for releases chosen after
+  seeing earlier ones; an upper bound on what `exact` gives for equal ones.
+  Source: Kairouz, Oh and Viswanath 2015, Theorem 3.5 (thesis 000, Fact 2.2.4;
+  spec ALG-09, erratum T-E09: printed as min(A, B, B) and called sharp).
+
+  Args:
+    guarantees: one for each release.
+    slack: what is added to delta, in (0, 1).
+  """
+  errors.check_open_unit('slack', slack)
+  each = [g.epsilon for g in guarantees]
+  mean = math.fsum(e * math.tanh(e / 2) for e in each)
+  squares = math.fsum(e * e for e in each)
+  with_constant = mean + math.sqrt(
+      2 * squares * math.log(math.e + math.sqrt(squares) / slack))
+  without = mean + math.sqrt(2 * squares * math.log(1 / slack))
+  return ApproxDP(
+      epsilon=min(math.fsum(each), with_constant, without),
+      delta=1 - (1 - slack) * math.prod(1 - g.delta for g in guarantees))
+
+
+def parallel(guarantees: Sequence[ApproxDP], *,
+             adjacency: Adjacency) -> ApproxDP:
+  """Releases on disjoint parts of the records.
+
+  Each record is in one part, which it alone decides. Under add-or-remove-one
+  that part is all that changes: the largest epsilon and the largest delta.
+  Under replace-one a record may move from one part to another, and what
+  changes is a record of either: the two worst parts are composed. Source:
+  lecture 002, Exercise 7.9 (spec ALG-13, erratum L-E07).
+  """
+  worst = lambda values: sorted(values, reverse=True)
+  epsilons = worst(g.epsilon for g in guarantees)
+  deltas = worst(g.delta for g in guarantees)
+  count = 1 if adjacency is Adjacency.ADD_OR_REMOVE_ONE else 2
+  return ApproxDP(epsilon=math.fsum(epsilons[:count]),
+                  delta=math.fsum(deltas[:count]))
+
+
+def replace_one_from_add_or_remove(guarantee: ApproxDP) -> ApproxDP:
+  """Under replace-one, of a guarantee under add-or-remove-one.
+
+  (2 epsilon, (1 + e^epsilon) delta): a group of two, and attained. Thesis 000,
+  Remark 2.2.5 prints (2 epsilon, 2 delta), which is false (spec ALG-12, erratum
+  T-E08). Where the mechanism is known, account for it directly instead.
+  """
+  return group(guarantee, size=2)
 
 
 def sampled_without_replacement(guarantee: ApproxDP, *, sample_size: int,

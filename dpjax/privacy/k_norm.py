@@ -24,6 +24,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import draws
 from dpjax.privacy import laplace
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.typing import Array, PRNGKey, PyTree
 
@@ -176,6 +177,7 @@ class KNormMechanism:
     check_order(self.order)
     errors.check_positive('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)
+    check_adjacency(self.adjacency)
 
   @property
   def scale(self) -> float:

@@ -17,6 +17,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.typing import Array, PRNGKey, PyTree
 
@@ -65,6 +66,7 @@ class LaplaceMechanism:
   def __post_init__(self):
     errors.check_positive('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)
+    check_adjacency(self.adjacency)
 
   @property
   def l1_sensitivity(self) -> float:

@@ -56,6 +56,28 @@ def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
   return ZCDP(rho=epsilon * math.tanh(epsilon / 2))
 
 
+def zcdp_from_pure_printed(guarantee: PureDP) -> ZCDP:
+  """The closed form epsilon^2 / 2: valid, and looser.
+
+  Source: thesis 000, Section 2.2.2 (spec ALG-02, erratum T-E06).
+  """
+  return ZCDP(rho=guarantee.epsilon**2 / 2)
+
+
+def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
+  """The epsilon that is left when a delta is allowed; tight.
+
+  ln(max(e^epsilon - delta (1 + e^epsilon), 1)), attained by binary randomised
+  response (spec DEF-03).
+  """
+  if not 0 <= delta < 1:
+    raise ValueError(f'delta must lie in [0, 1), got {delta}')
+  epsilon = guarantee.epsilon
+  left = 1 - delta * (1 + math.exp(-epsilon))
+  return ApproxDP(epsilon=max(epsilon + math.log(left), 0.0) if left > 0 else
+                  0.0, delta=delta)
+
+
 def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
   """The closed form rho + 2 sqrt(rho ln(1/delta)) at a given delta.
 
@@ -77,3 +99,47 @@ def zcdp_from_approx_target(guarantee: ApproxDP) -> ZCDP:
   log_term = math.log(1 / guarantee.delta)
   root = math.sqrt(log_term + guarantee.epsilon) - math.sqrt(log_term)
   return ZCDP(rho=root**2)
+
+
+def zcdp_from_mechanism(guarantee: PureDP, mechanism: str) -> ZCDP:
+  """The tight zCDP guarantee of a mechanism that is known, from its epsilon.
+
+  'laplace', one number: epsilon + e^-epsilon - 1. 'geometric', of sensitivity
+  1: that of any, epsilon tanh(epsilon / 2). 'exponential', and whatever else
+  has bounded range: epsilon / (e^epsilon - 1) - 1 - ln(epsilon / (e^epsilon -
+  1)), at most epsilon^2 / 8. Sources: spec ALG-02, MECH-05; Dong, Durfee and
+  Rogers 2020.
+  """
+  epsilon = guarantee.epsilon
+  errors.check_choice('mechanism', mechanism,
+                      ('laplace', 'geometric', 'exponential'))
+  if mechanism == 'geometric' or not epsilon:
+    return zcdp_from_pure(guarantee)
+  if mechanism == 'laplace':
+    # Small epsilons: the series, for what the difference would lose.
+    exact = epsilon + math.expm1(-epsilon)
+    return ZCDP(rho=exact if epsilon > 1e-4 else epsilon**2 / 2)
+  ratio = epsilon / math.expm1(epsilon)
+  exact = ratio - 1 - math.log(ratio)
+  return ZCDP(rho=exact if epsilon > 1e-4 else epsilon**2 / 8)
+
+
+def zcdp_from_response(guarantee: PureDP, num_categories: int) -> ZCDP:
+  """The tight zCDP guarantee of randomised response among 2 to 6 categories.
+
+  epsilon (e^epsilon - 1) / (e^epsilon + K - 1), the limit of order 1; for more
+  categories the supremum may lie elsewhere (spec ALG-02).
+  """
+  if not 2 <= errors.check_at_least('num_categories', num_categories, 2) <= 6:
+    raise ValueError('num_categories must be an integer from 2 to 6, got '
+                     f'{num_categories}')
+  growth = math.expm1(guarantee.epsilon)
+  return ZCDP(rho=guarantee.epsilon * growth / (growth + num_categories))
+
+
+def zcdp_of_group(guarantee: ZCDP, *, size: int) -> ZCDP:
+  """For data sets that differ in `size` records: size^2 rho.
+
+  Exact for Gaussian releases. Source: thesis 000, Fact 2.2.3 (spec ALG-06).
+  """
+  return ZCDP(rho=errors.check_at_least('size', size, 1)**2 * guarantee.rho)

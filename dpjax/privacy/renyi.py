@@ -8,8 +8,12 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+import numpy as np
+
 from dpjax import errors
 from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,65 @@ def gaussian(*, noise_multiplier: float, order: float) -> RenyiDP:
   """Of one Gaussian release: order / (2 noise_multiplier^2), exact (DP-05)."""
   errors.check_positive('noise_multiplier', noise_multiplier)
   return RenyiDP(order=order, divergence=order / (2 * noise_multiplier**2))
+
+
+def laplace(*, epsilon: float, order: float) -> RenyiDP:
+  """Of one number with Laplace noise of scale sensitivity / epsilon, exact.
+
+  ln(a e^((a - 1) epsilon) + (a - 1) e^(-a epsilon)) - ln(2 a - 1), over a - 1.
+  Source: Mironov 2017, Proposition 6 (spec DEF-05).
+  """
+  errors.check_positive('epsilon', epsilon)
+  logs = (math.log(order) + (order - 1) * epsilon,
+          math.log(order - 1) - order * epsilon)
+  return RenyiDP(order=order, divergence=max(
+      (np.logaddexp(*logs) - math.log(2 * order - 1)) / (order - 1), 0.0))
+
+
+def randomized_response(*, epsilon: float, order: float,
+                        num_categories: int = 2) -> RenyiDP:
+  """Of one answer by randomised response among K categories, exact.
+
+  ln(e^(a epsilon) + e^((1 - a) epsilon) + K - 2) - ln(e^epsilon + K - 1), over
+  a - 1, under replace-one (spec DEF-05).
+  """
+  errors.check_positive('epsilon', epsilon)
+  others = errors.check_at_least('num_categories', num_categories, 2) - 2
+  above = np.logaddexp(order * epsilon, (1 - order) * epsilon)
+  above = np.logaddexp(above, math.log(others) if others else -math.inf)
+  below = np.logaddexp(epsilon, math.log(others + 1))
+  return RenyiDP(order=order, divergence=max((above - below) / (order - 1),
+                                             0.0))
+
+
+def renyi_from_pure(guarantee: PureDP, *, order: float) -> RenyiDP:
+  """What epsilon-DP implies at one order; tight, by randomised response."""
+  if not guarantee.epsilon:
+    return RenyiDP(order=order, divergence=0.0)
+  return randomized_response(epsilon=guarantee.epsilon, order=order)
+
+
+def renyi_from_pure_printed(guarantee: PureDP, *, order: float) -> RenyiDP:
+  """The closed form min(epsilon, a epsilon^2 / 2): valid, and looser.
+
+  Source: thesis 000, Section 2.2.2 (spec ALG-02, erratum T-E06).
+  """
+  epsilon = guarantee.epsilon
+  return RenyiDP(order=order, divergence=min(epsilon, order * epsilon**2 / 2))
+
+
+def renyi_from_zcdp(guarantee: ZCDP, *, order: float) -> RenyiDP:
+  """rho a, by definition."""
+  return RenyiDP(order=order, divergence=guarantee.rho * order)
+
+
+def rho_of_curve(guarantees: Sequence[RenyiDP]) -> float:
+  """The largest divergence / order of some orders.
+
+  At most the rho of zCDP, which is over all orders above 1: no guarantee (spec
+  DEF-06). One order alone implies no zCDP at all (thesis 000, Section 2.2.2).
+  """
+  return max(g.divergence / g.order for g in guarantees)
 
 
 def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:

@@ -71,6 +71,7 @@ DRAWS = {
     'unsafe_rbg': Method('draws', 'jax.random.normal, unsafe_rbg'),
     'ours': Method('draws', 'dpjax, 2^32 outcomes'),
     'ours_rbg': Method('draws', 'dpjax, 2^32 outcomes, words by rbg'),
+    'ours_lattice': Method('draws', 'dpjax, exact, on a lattice'),
     'numpy': Method('draws', 'NumPy, PCG64'),
     'torch': Method('draws', 'PyTorch', ('torch',)),
 }
@@ -78,6 +79,26 @@ DRAWS = {
 
 HOST_DRAWS = ('numpy', 'torch')
 """Not of JAX."""
+
+ESTIMATORS = {
+    'numpy': Method('estimators', 'NumPy in a loop'),
+    'ours': Method('estimators', 'dpjax, vmap over repetitions'),
+    'diffprivlib': Method('estimators', 'diffprivlib in a loop',
+                          ('diffprivlib',)),
+    'opendp': Method('estimators', 'OpenDP in a loop', ('opendp',)),
+}
+"""Of repetitions of an experiment, each with records of its own."""
+
+REPETITIONS = 1024
+"""In a step of every one of them."""
+
+ESTIMATED = ('proportion', 'mean', 'private_size_mean', 'histogram', 'poll',
+             'support', 'local_support', 'exponential', 'permute_and_flip',
+             'inverse_median', 'smooth_median')
+_ESTIMATED_BY = {
+    'diffprivlib': ('proportion', 'mean', 'histogram', 'inverse_median'),
+    'opendp': ('proportion', 'mean', 'histogram'),
+}
 
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
@@ -107,8 +128,9 @@ def find(suite: str, name: str) -> Method:
     ValueError: there is none of this name.
   """
   base, _ = split(name)
-  known = {'sampling': DRAWS, 'norms': NORMS, 'loop': dict.fromkeys(
-      LOOPS, Method('loops', 'training of dpjax'))}.get(suite, STEPS)
+  known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
+           'loop': dict.fromkeys(LOOPS, Method(
+               'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
     raise ValueError(f'methods of --suite={suite} must be among '
                      f'{", ".join(known)}; got {name!r}')
@@ -127,10 +149,13 @@ def inapplicable(suite: str, name: str, model: str) -> str | None:
   """Why a method has no meaning for a model, in one line; None if it has."""
   base, _ = split(name)
   if suite == 'sampling' and model == 'poisson' and base in (
-      'unsafe_rbg', 'ours_rbg', 'torch'):
+      'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'torch'):
     return f'{base} draws noise only'
   if base == 'ours_views' and len(architectures.MODELS[model].input_shape) < 3:
     return 'ours_views is of images'
+  if suite == 'estimators' and model not in _ESTIMATED_BY.get(
+      base, (model,)):
+    return f'{base} has no {model}'
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'

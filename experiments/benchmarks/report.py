@@ -17,7 +17,7 @@ from experiments.benchmarks import sweep
 from experiments.benchmarks import values
 from experiments.benchmarks.values import Line, Metrics
 
-PEERS = ('torch', 'opacus', 'jax_privacy')
+PEERS = ('torch', 'opacus', 'jax_privacy', 'diffprivlib', 'opendp')
 """Packages whose versions are told."""
 
 _ABOUT_RATIOS = {
@@ -32,6 +32,7 @@ _ABOUT_RATIOS = {
              'the layer and the cotangents are given.',
     'sampling': 'Ratios are over `threefry`.',
     'loop': 'Ratios are over `sgd`, of a step of one run.',
+    'estimators': 'Ratios are over the loop of `numpy`.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -63,6 +64,16 @@ def _draws_cell(metrics: Metrics, size: int) -> str:
           'each')
 
 
+def _estimators_cell(metrics: Metrics, size: int) -> str:
+  del size
+  rate = 1e3 * methods.REPETITIONS / metrics['wall_ms']
+  return f'{_spread(metrics, "ratio")}; {_rounded(rate)}/s'
+
+
+def _rounded(rate: float) -> str:
+  return f'{float(f"{rate:.2g}"):,.0f}'
+
+
 def _norms_cell(metrics: Metrics, size: int) -> str:
   chosen = f'; {values.way(metrics)}' if 'by_gram' in metrics else ''
   return _steps_cell(metrics, size) + chosen
@@ -85,7 +96,7 @@ def _compile_cell(metrics: Metrics, size: int) -> str:
 
 _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
-    'sampling': _draws_cell}
+    'sampling': _draws_cell, 'estimators': _estimators_cell}
 _IN_CELLS = {
     'memory': 'ratio; KiB for each record beyond what was resident before the '
               'first step; KiB of scratch memory that XLA plans',
@@ -94,6 +105,7 @@ _IN_CELLS = {
     'norms': 'ratio; {time} of norms and clipped sum{threads}; how norms were '
              'found',
     'sampling': 'ratio; {time} of each value or record',
+    'estimators': 'ratio of CPU time; repetitions a second of wall time',
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 

@@ -18,6 +18,7 @@ SUITES = {
     'norms': 'norms and sums of one layer: is the cheaper way chosen?',
     'sampling': 'Poisson batches and noise by generator',
     'loop': 'a step inside whole training, for every method',
+    'estimators': 'repetitions of a private estimate, each on its own records',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -29,8 +30,9 @@ class Setting:
   Attributes:
     suite: one of `SUITES`.
     model: network; in norms which layer, in sampling what is drawn, in loops
-      which training.
-    size: of the batch; in sampling how many values or records.
+      which training, in estimators what is estimated.
+    size: of the batch; in sampling how many values or records, in estimators
+      records of a repetition.
     method: name.
     num_devices: over which the batch is divided.
   """
@@ -73,6 +75,7 @@ _SIZES = {
     'mlp': (256, 2048), 'cnn': (256, 2048), 'conv3': (256, 2048),
     'convnet': (256,), 'wrn_16_4': (32,), 'dense_stack': (64,),
     'quickstart': (227,), 'quickstart_of_ten': (227,), 'adult': (1024,),
+    **dict.fromkeys(methods.ESTIMATED, (1000,)),
     'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
     'tiny_mlp': (8,), 'tiny_cnn': (8,), 'tiny_resnet': (8,),
     'tiny_stack': (8,), 'tiny_loop': (10,),
@@ -87,6 +90,7 @@ _MODELS = {
                    if not name.startswith('tiny')),
     'sampling': ('noise', 'poisson'),
     'loop': ('quickstart', 'quickstart_of_ten', 'adult'),
+    'estimators': methods.ESTIMATED,
 }
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
@@ -102,6 +106,7 @@ _METHODS = {
     'norms': tuple(methods.NORMS),
     'sampling': tuple(methods.DRAWS),
     'loop': methods.LOOPS,
+    'estimators': tuple(methods.ESTIMATORS),
 }
 _SMOKE = {
     'step': ('tiny_mlp', ('limit', 'ours', 'vmap', 'jax_privacy',
@@ -112,11 +117,12 @@ _SMOKE = {
     'norms': ('tiny_layer', tuple(methods.NORMS)),
     'sampling': ('noise', ('threefry', 'ours')),
     'loop': ('tiny_loop', ('sgd', 'dp_sgd')),
+    'estimators': ('proportion', ('numpy', 'ours')),
 }
-_SMOKE_SIZES = {'sampling': (1000,)}
+_SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
-          'loop': ('sgd',)}
+          'loop': ('sgd',), 'estimators': ('numpy',)}
 
 
 def settings(suite: str, *, models: Sequence[str] = (),
@@ -162,7 +168,8 @@ def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
 
 def _check_models(suite: str, models: Iterable[str]) -> None:
   known = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
-           'loop': tuple(LOOP_WORK)}.get(suite, tuple(architectures.MODELS))
+           'estimators': methods.ESTIMATED, 'loop': tuple(LOOP_WORK)}.get(
+               suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:
       raise ValueError(f'models of --suite={suite} must be among '

@@ -47,7 +47,8 @@ def collect(rows: Iterable[records.Row], suite: str) -> Values:
 def _order(item) -> tuple:
   line = item[0]
   base, _ = methods.split(line.method)
-  names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS]
+  names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS,
+           *methods.ESTIMATORS]
   return names.index(base), line
 
 

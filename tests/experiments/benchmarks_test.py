@@ -75,11 +75,16 @@ _FIELDS = {
     'scaling': {'cpu_ms', 'ratio', 'compile_seconds'},
     'norms': {'cpu_ms', 'ratio', 'temp_kib', 'by_gram', 'products_per_number'},
     'sampling': {'cpu_ms', 'ratio', 'wall_ms'},
+    'estimators': {'cpu_ms', 'ratio', 'wall_ms'},
 }
-_NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours')}
+_NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours'),
+          'estimators': ('numpy', 'ours')}
 
 
-@pytest.mark.parametrize('suite', _FIELDS)
+@pytest.mark.parametrize('suite', [
+    pytest.param(suite, marks=[pytest.mark.slow]
+                 if suite in ('memory', 'scaling') else [])
+    for suite in _FIELDS])
 def test_a_suite_gives_rows_a_table_and_a_figure(suite, tmp_path, monkeypatch):
   settings = sweep.settings(suite, smoke=True,
                             names=_NAMES.get(suite, ('limit', 'ours')))

@@ -65,6 +65,7 @@ def _programs(*names, batch_size=8, most_rows=16):
           for name in names}
 
 
+@pytest.mark.slow
 def test_book_keeping_trains_as_dp_sgd_does():
   """One key, so the same batches and noise: parameters are the same."""
   programs = _programs('dp_sgd_vmap', 'dp_sgd')

@@ -124,6 +124,7 @@ def test_settings_have_the_budgets_of_the_table():
   assert sorted(map(len, tagged)) == [9, 12]
 
 
+@pytest.mark.slow
 def test_a_search_sees_the_training_part_only(dataset):
   """HPO-01: records of the held-out fifth change no score."""
   point = space.to_point(run._space(_SETTING, dataset),
@@ -174,6 +175,7 @@ def test_scores_are_noisy_counts_of_right_answers(dataset, monkeypatch):
   assert run._SCORE_NOISE.stddev == 2
 
 
+@pytest.mark.slow
 def test_a_search_starts_with_the_recipe_and_can_be_replayed(
     dataset, small_search):
   setting = dataclasses.replace(_SETTING, num_trials=12)

@@ -75,6 +75,7 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   if method == 'sgd':
     assert summary['epsilon'] is None and 'epsilon = inf' in out
     return
+  assert summary['delta'] == pytest.approx(455**-1.1)
   # Computed again from the file alone, by either multiplier.
   for name in ('noise_multiplier', 'joint_noise_multiplier'):
     event = accounting.poisson_gaussian_event(
@@ -87,6 +88,22 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   assert summary['epsilon'] <= 2.0 <= summary['epsilon'] * 1.001
   assert summary['epsilon_rdp'] >= summary['epsilon']
   assert 'at most (2, ' in out.splitlines()[0]
+
+
+@pytest.mark.parametrize('method', [
+  'dp_sgd_adaptive', pytest.param('bassily', marks=pytest.mark.slow)])
+def test_noise_on_a_lattice(method, tmp_path):
+  """Exact noise under the plan of plain noise, its difference paid for."""
+  status, _, error = _call(f'--method={method}', '--epsilon=2', *_TINY,
+                           *_WORDS.get(method, ()), '--noise=lattice_gaussian',
+                           f'--output_dir={tmp_path}')
+  assert status == 0, error
+  summary = _summary(tmp_path)
+  assert summary['noise'] == 'lattice_gaussian'
+  assert 0 < summary['noise_variation'] < 1e-15
+  assert summary['epsilon'] <= 2 and 'GaussianDpEvent' in summary['event']
+  assert 1 - 1e-6 <= (summary['joint_noise_multiplier']
+                      / summary['noise_multiplier']) < 1.0005
 
 
 @pytest.mark.parametrize('method', _OTHER_NOISE)
@@ -123,6 +140,8 @@ def test_the_printed_method_is_quarantined(tmp_path):
   (('--method=lip_dp_sgd', '--model=convnet'), 'model on tables must be one'),
   (('--method=lip_dp_sgd', '--compute_dtype=bfloat16'),
    'lip_dp_sgd bounds products of float32; in bfloat16, one of sgd, dp_sgd,'),
+  (('--method=lip_k_norm', '--noise=lattice_gaussian'),
+   'lip_k_norm has no Gaussian noise to put on a lattice'),
   (('--method=lip_dp_sgd', '--alpha=0'), 'alpha must be a positive number'),
   (('--method=lip_adaptive', '--target_quantile=1'), 'target_quantile must'),
   (('--method=lip_adaptive', '--count_noise=1e-4'), 'noise_stddev of')])
@@ -190,15 +209,8 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path):
 
 
 def test_delta_forms(tmp_path):
-  for text, expected in (('1/n', 1 / 455), (None, 455**-1.1)):
-    folder = tmp_path / str(text).replace('/', '_')
-    words = [] if text is None else [f'--delta={text}']
-    assert _call(*words, f'--output_dir={folder}', *_TINY)[0] == 0
-    assert math.isclose(_summary(folder)['delta'], expected)
-
-
-def test_delta_of_one_over_n_is_warned_of(tmp_path):
-  _, _, err = _call('--delta=1/n', f'--output_dir={tmp_path}', *_TINY)
+  status, _, err = _call('--delta=1/n', f'--output_dir={tmp_path}', *_TINY)
+  assert status == 0 and math.isclose(_summary(tmp_path)['delta'], 1 / 455)
   assert 'warning: delta' in err and 'not below 1/n' in err
 
 

@@ -14,6 +14,7 @@ from dp_accounting import rdp
 from scipy import special
 
 from dpjax.privacy import accounting
+from dpjax.privacy import restating
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
 
@@ -284,7 +285,7 @@ def test_a_release_without_guarantee_stays_infinite(accountant, adjacency):
 def test_sampling_everything_is_the_plain_gaussian(accountant, adjacency):
   event = poisson(1., 4., 9)
   assert not any(isinstance(e, dp_events.PoissonSampledDpEvent)
-                 for e in accounting._walk(event))
+                 for e in restating.walk(event))
   plain = accounting.gaussian_event(noise_multiplier=4. / 3)
   assert spend(event, adjacency, accountant) == pytest.approx(
       spend(plain, adjacency, accountant), rel=1e-6)

@@ -145,3 +145,36 @@ def test_classical_scale_is_no_guarantee_at_large_epsilon():
 
 def leak_at_ten():
   return exact_delta(10 / math.sqrt(2 * math.log(1.25e5)), 10.)
+
+
+@pytest.mark.parametrize('epsilon, stddev, spent', [
+  (.5, 9.68961, .3526), (1., 4.84481, .7510), (8., .60560, 7.9144),
+  (10., .48448, 10.3939)])
+def test_classical_noise_is_too_much_and_then_too_little(epsilon, stddev,
+                                                         spent):
+  """MECH-04 at delta = 1e-5: its event says what it really costs."""
+  for adjacency, record_norm in ((ADD, 1.), (REPLACE, .5)):
+    classical = additive.classical_gaussian(
+      record_norm=record_norm, epsilon=epsilon, delta=1e-5,
+      adjacency=adjacency)
+    assert classical.stddev == pytest.approx(stddev, abs=5e-5)
+    found = accounting.epsilon(classical.event, delta=1e-5,
+                               adjacency=adjacency)
+    assert found == pytest.approx(spent, abs=1e-3)
+  exact = additive.calibrated_gaussian(record_norm=1., epsilon=epsilon,
+                                       delta=1e-5, adjacency=ADD)
+  assert (exact.stddev < classical.stddev) == (epsilon < 8.42)
+
+
+@pytest.mark.parametrize('rho, spent', [(.1, 1.76006), (.5, 4.37718),
+                                        (2., 9.99726)])
+def test_calibration_to_zcdp(rho, spent):
+  """MECH-03: sensitivity / sqrt(2 rho); the exact curve of ALG-04."""
+  for adjacency, record_norm in ((ADD, 3.), (REPLACE, 1.5)):
+    made = additive.zcdp_gaussian(record_norm=record_norm, rho=rho,
+                                  adjacency=adjacency)
+    assert made.stddev == pytest.approx(3 / math.sqrt(2 * rho))
+    assert accounting.epsilon(made.event, delta=1e-5, adjacency=adjacency
+                              ) == pytest.approx(spent, abs=1e-3)
+  with pytest.raises(ValueError, match='rho must be a positive number'):
+    additive.zcdp_gaussian(record_norm=1., rho=0., adjacency=ADD)

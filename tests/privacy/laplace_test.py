@@ -172,7 +172,7 @@ def test_every_grid_point_in_reach_is_released(monkeypatch, value):
   low = ((whole % np.uint64(2**31)).astype(np.uint32) * np.uint32(2) +
          (targets < value).astype(np.uint32))
   words = jnp.stack([jnp.asarray(high), jnp.asarray(low)])
-  monkeypatch.setattr(jax.random, 'bits', lambda key, shape, dtype: words)
+  monkeypatch.setattr(additive, 'random_words', lambda key, shape: words)
   noisy = laplace.add_laplace_noise(
       KEY, jnp.full(targets.shape, value, jnp.float32), scale)
   np.testing.assert_array_equal(np.asarray(noisy, np.float64), targets)

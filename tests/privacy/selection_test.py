@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from dpjax.privacy import accounting
+from dpjax.privacy import divergences
 from dpjax.privacy import mechanism as mechanisms
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
@@ -20,9 +21,13 @@ KEY = jax.random.key(5)
 UNIVERSE = range(3)
 
 
-def make(epsilon=1., sensitivity=1., adjacency=REPLACE):
-  return selection.ExponentialMechanism(
-      sensitivity=sensitivity, epsilon=epsilon, adjacency=adjacency)
+KINDS = (selection.ExponentialMechanism, selection.PermuteAndFlip)
+
+
+def make(epsilon=1., sensitivity=1., adjacency=REPLACE,
+         kind=selection.ExponentialMechanism, monotone=False):
+  return kind(sensitivity=sensitivity, epsilon=epsilon, adjacency=adjacency,
+              monotone=monotone)
 
 
 def counts(data):
@@ -45,19 +50,20 @@ def worst_loss(mechanism, scores, adjacency):
 
   def log_probs(data):
     if data not in losses:
-      weights = np.asarray(mechanism.log_weights(scores(data)), np.float64)
-      losses[data] = weights - np.logaddexp.reduce(weights)
+      losses[data] = mechanism.log_probs(scores(data))
     return losses[data]
 
   return max((log_probs(a) - log_probs(b)).max()
              for a, b in neighbours(adjacency))
 
 
+@pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('epsilon', [.1, 1., 6.])
-def test_no_adjacent_pair_is_further_apart_than_epsilon(adjacency, epsilon):
+def test_no_adjacent_pair_is_further_apart_than_epsilon(adjacency, epsilon,
+                                                        kind):
   """Spec DP-12, exact; DP-09 for the sensitivity of the scores."""
-  mechanism = make(epsilon, adjacency=adjacency)
+  mechanism = make(epsilon, adjacency=adjacency, kind=kind)
   moved = max(np.abs(counts(a) - counts(b)).max()
               for a, b in neighbours(adjacency))
   assert moved == mechanism.sensitivity
@@ -83,6 +89,96 @@ def test_fault_sensitivity_understated(factor):
       [-20., 1., 1.] if data[0] == 0 else [-19., 0., 0.], jnp.float32)
   assert worst_loss(make(1.), scores, REPLACE) <= 1 + 1e-6
   assert worst_loss(make(1., sensitivity=factor), scores, REPLACE) > 1.05
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('epsilon', [.1, 1., 6.])
+def test_monotone_scores_need_half_the_noise(kind, epsilon):
+  """Of counts, exact: the whole of epsilon is used, and no more."""
+  mechanism = make(epsilon, adjacency=ADD, kind=kind, monotone=True)
+  worst = worst_loss(mechanism, counts, ADD)
+  assert .6 * epsilon <= worst <= epsilon * (1 + 1e-6)
+  # Scores that move both ways are not monotone, and it shows.
+  both = lambda data: 2 * counts(data) - len(data)
+  assert worst_loss(mechanism, both, ADD) > epsilon * 1.05
+  with pytest.raises(ValueError, match='^monotone scores are of add_or_remove'):
+    make(kind=kind, monotone=True)
+
+
+SCORES = jnp.array([3., 2.5, 1., 0.])
+
+
+@pytest.mark.parametrize('kind, probs, gap', [
+  (KINDS[0], [.4961, .3409, .1107, .0523], .54871),
+  (KINDS[1], [.5712, .3074, .0834, .0381], .43471)])
+def test_golden_probabilities(kind, probs, gap):
+  """MECH-05, MECH-06."""
+  found = np.exp(make(1.5, kind=kind).log_probs(SCORES))
+  np.testing.assert_allclose(found, probs, atol=6e-5)
+  assert found @ (3 - np.asarray(SCORES)) == pytest.approx(gap, abs=6e-6)
+  assert found.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_permute_and_flip_by_all_orders():
+  """Its integral against the definition, and never worse on average."""
+  rng = np.random.default_rng(0)
+  for size in (1, 2, 3, 5, 6):
+    scores = rng.normal(size=size).astype(np.float32) * 3
+    scores[-1] = scores.max()  # Ties.
+    mechanism = make(1.3, kind=KINDS[1])
+    accept = np.exp(np.float64(mechanism.log_weights(jnp.asarray(scores))))
+    expected = np.zeros(size)
+    for order in itertools.permutations(range(size)):
+      left = 1 / math.factorial(size)
+      for one in order:
+        expected[one] += left * accept[one]
+        left *= 1 - accept[one]
+    found = np.exp(mechanism.log_probs(jnp.asarray(scores)))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    other = np.exp(make(1.3).log_probs(jnp.asarray(scores)))
+    assert found @ scores >= other @ scores - 1e-9
+  many = make(1., kind=KINDS[1]).log_probs(jnp.linspace(0., 20., 500))
+  assert np.exp(many).sum() == pytest.approx(1, abs=1e-10)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_gap_bound(kind):
+  """Exact: the chance of a larger gap is below what is allowed."""
+  rng = np.random.default_rng(1)
+  for _ in range(30):
+    scores = np.round(rng.exponential(size=7) * 4, 1).astype(np.float32)
+    scores[:2] = scores.max()
+    mechanism = make(1., kind=kind)
+    probs = np.exp(mechanism.log_probs(jnp.asarray(scores)))
+    for failure in (.5, .1):
+      for best in (1, 2):
+        bound = mechanism.gap_bound(7, failure_prob=failure, num_best=best)
+        assert probs[scores.max() - scores > bound].sum() < failure
+  assert mechanism.gap_bound(20, failure_prob=.1) == pytest.approx(
+    2 * math.log(200))
+
+
+def test_bounded_range_is_worth_a_quarter_of_zcdp():
+  """MECH-05: eps^2 / 8, and the exact constant, by divergences of laws."""
+  epsilon, orders = 1., (1.001, 1.5, 2., 8., 64.)
+  rho = make(epsilon).zcdp_event.rho
+  assert rho == pytest.approx(.123302, abs=1e-6) and rho < epsilon**2 / 8
+  worst, rng = 0., np.random.default_rng(0)
+  for trial in range(300):
+    size = 2 if trial < 200 else 4
+    here = rng.normal(size=size) * rng.choice([1, 6])
+    there = here + rng.choice([-1., 1.], size=size)
+    p, q = (np.exp(make(epsilon).log_probs(jnp.asarray(s, jnp.float32)))
+            for s in (here, there))
+    worst = max(worst, *(divergences.renyi(p, q, order=a) / a for a in orders))
+  assert .9 * rho < worst <= rho * (1 + 1e-4)
+  # 100 of epsilon 0.1 at delta = 1e-6: 2.4191 by eps^2 / 8.
+  event = accounting.repeated_event(make(.1).zcdp_event, 100)
+  spent = accounting.epsilon(event, delta=1e-6, adjacency=REPLACE,
+                             accountant='rdp')
+  assert spent == pytest.approx(2.4191, rel=2e-3)
+  pure = accounting.repeated_event(make(.1).event, 100)
+  assert spent < .6 * accounting.epsilon(pure, delta=1e-6, adjacency=REPLACE)
 
 
 def test_sampled_frequencies():

@@ -1,0 +1,142 @@
+"""Events restated so that the accountants of the library mean what ours mean.
+
+The two accountants differ in what they make of a multiplier under replace-one,
+know pure guarantees under different relations, and one of them ignores the
+count of randomised response. `accounting` applies what stands here.
+"""
+
+import math
+
+import attrs
+import dp_accounting
+from dp_accounting import dp_event as dp_events
+
+from dpjax.privacy.adjacency import Adjacency
+
+DpEvent = dp_accounting.DpEvent
+
+
+@attrs.frozen(kw_only=True)
+class PureDpEvent(DpEvent):
+  """A release known by its guarantee alone: epsilon-DP under `adjacency`.
+
+  Accounted by the pair that dominates every pure release, binary randomised
+  response. A guarantee under add-or-remove-one is twice the epsilon under
+  replace-one; one under replace-one says nothing of the other, and is refused.
+  """
+  epsilon: float
+  adjacency: Adjacency
+
+
+@attrs.frozen(kw_only=True)
+class ConcentratedDpEvent(DpEvent):
+  """A release known by its guarantee alone: rho-zCDP under `adjacency`.
+
+  For the 'rdp' accountant: no pair of laws dominates all such releases. Under
+  replace-one a guarantee under add-or-remove-one is 4 rho, that of a group of
+  two; one under replace-one says nothing of the other, and is refused.
+  """
+  rho: float
+  adjacency: Adjacency
+
+
+def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
+  """Guarantees, pure ones also of Poisson samples, as ones under `adjacency`.
+
+  With r the density without the record, a sample that holds it with
+  probability q has 1 - q + q p/r, and p/r lies in [e^-epsilon, e^epsilon].
+  """
+  replacing = adjacency is Adjacency.REPLACE_ONE
+  if isinstance(event, PureDpEvent):
+    factor = 2 if replacing and event.adjacency is not adjacency else 1
+    if replacing or event.adjacency is adjacency:
+      event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
+    return event
+  if isinstance(event, ConcentratedDpEvent):
+    if replacing and event.adjacency is not adjacency:
+      event = ConcentratedDpEvent(rho=4 * event.rho, adjacency=adjacency)
+    return event
+  if (isinstance(event, dp_events.PoissonSampledDpEvent) and
+      isinstance(event.event, PureDpEvent) and
+      event.event.adjacency is Adjacency.ADD_OR_REMOVE_ONE):
+    prob, inner = event.sampling_probability, event.event.epsilon
+    spent = math.log1p(prob * math.expm1(inner))
+    if replacing:
+      spent -= math.log1p(prob * math.expm1(-inner))
+    return PureDpEvent(epsilon=spent, adjacency=adjacency)
+  return _map_inner(event, lambda e: with_guarantees_restated(e, adjacency))
+
+
+def with_library_events(event: DpEvent, adjacency: Adjacency,
+                        relation: Adjacency, accountant: str) -> DpEvent:
+  """Guarantees under `adjacency` as events of the library.
+
+  The discrete Laplace mechanism of sensitivity 1 has just the two losses of
+  randomised response; ZCDp bounds them where no pair is at hand.
+  """
+  if not isinstance(event, (PureDpEvent, ConcentratedDpEvent)):
+    return _map_inner(event, lambda e: with_library_events(
+        e, adjacency, relation, accountant))
+  if event.adjacency is not adjacency:
+    return event  # Which no accountant covers.
+  if isinstance(event, ConcentratedDpEvent):
+    return (dp_events.ZCDpEvent(event.rho) if accountant == 'rdp' else event)
+  if relation is Adjacency.REPLACE_ONE:
+    odds = math.exp(-event.epsilon)
+    return dp_events.RandomizedResponseDpEvent(2 * odds / (1 + odds), 2)
+  if accountant == 'pld':
+    return dp_events.DiscreteLaplaceDpEvent(event.epsilon, 1)
+  return dp_events.ZCDpEvent(event.epsilon * math.tanh(event.epsilon / 2))
+
+
+def with_halved_multipliers(event: DpEvent) -> DpEvent:
+  """Under replace-one a sum moves by twice a record's norm.
+
+  The PLD accountant doubles the sensitivity of a `GaussianDpEvent` by itself;
+  the RDP accountant never looks at the adjacency of additive noise.
+  """
+  if isinstance(event, (dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent)):
+    return type(event)(event.noise_multiplier / 2)
+  if isinstance(event, dp_events.DiscreteLaplaceDpEvent):
+    return attrs.evolve(event, sensitivity=2 * event.sensitivity)
+  return _map_inner(event, with_halved_multipliers)
+
+
+def with_unrolled_responses(event: DpEvent) -> DpEvent:
+  """Writes repeated randomised response out, one event for each use.
+
+  The PLD accountant ignores the count of a `RandomizedResponseDpEvent`.
+  """
+  if (isinstance(event, dp_events.SelfComposedDpEvent) and
+      _has_randomized_response(event)):
+    inner = with_unrolled_responses(event.event)
+    return dp_accounting.ComposedDpEvent([inner] * event.count)
+  return _map_inner(event, with_unrolled_responses)
+
+
+def _has_randomized_response(event: DpEvent) -> bool:
+  return any(isinstance(e, dp_events.RandomizedResponseDpEvent)
+             for e in walk(event))
+
+
+def largest_sampling_prob(event: DpEvent) -> float:
+  """Of the Poisson samples in the event that leave records out; or 0."""
+  probs = [getattr(e, 'sampling_probability', 0.0) for e in walk(event)]
+  return max(p for p in probs if p < 1) if min(probs) < 1 else 0.0
+
+
+def walk(event: DpEvent):
+  """The event and all events inside it."""
+  yield event
+  for inner in getattr(event, 'events', None) or [getattr(event, 'event', 0)]:
+    if isinstance(inner, DpEvent):
+      yield from walk(inner)
+
+
+def _map_inner(event: DpEvent, function) -> DpEvent:
+  """`event` with `function` applied to the events it is composed of."""
+  if isinstance(event, dp_events.ComposedDpEvent):
+    return dp_accounting.ComposedDpEvent([function(e) for e in event.events])
+  if hasattr(event, 'event'):
+    return attrs.evolve(event, event=function(event.event))
+  return event

@@ -1,0 +1,104 @@
+"""Trade-offs between the two errors of whoever tests for a record.
+
+A test of one data set against a neighbour, from the release, errs with
+probability alpha under the one and with at least f(alpha) under the other. f
+says all that is known of a release: (epsilon, delta) for every epsilon is the
+same by convex duality. Source: thesis 000, Section 2.1 (the formula is not
+given there); Dong, Roth and Su 2022 (spec DEF-07, INT-02).
+"""
+
+from collections.abc import Callable, Sequence
+import math
+
+import numpy as np
+from scipy import special
+
+from dpjax import errors
+from dpjax.privacy.notions import ApproxDP
+
+
+def approx(alpha: np.ndarray, guarantee: ApproxDP) -> np.ndarray:
+  """Least second error under (epsilon, delta)-DP: two lines, at least 0.
+
+  Args:
+    alpha: first errors in [0, 1].
+    guarantee: what is known of the release.
+  """
+  alpha = _checked(alpha)
+  epsilon, left = guarantee.epsilon, 1 - guarantee.delta
+  return np.maximum(0.0, np.maximum(
+      left - math.exp(epsilon) * alpha, math.exp(-epsilon) * (left - alpha)))
+
+
+def gaussian(alpha: np.ndarray, *, shift: float) -> np.ndarray:
+  """Of a Gaussian release: Phi(Phi^-1(1 - alpha) - mu), exact.
+
+  Args:
+    alpha: first errors in [0, 1].
+    shift: mu, sensitivity over standard deviation.
+  """
+  errors.check_non_negative('shift', shift)
+  return special.ndtr(special.ndtri(1 - _checked(alpha)) - shift)
+
+
+def laplace(alpha: np.ndarray, *, epsilon: float) -> np.ndarray:
+  """Of one number with Laplace noise of scale sensitivity / epsilon, exact."""
+  errors.check_non_negative('epsilon', epsilon)
+  alpha = _checked(alpha)
+  least = math.exp(-epsilon)
+  with np.errstate(divide='ignore'):
+    middle = least / (4 * alpha)
+  return np.where(alpha < least / 2, 1 - math.exp(epsilon) * alpha,
+                  np.where(alpha <= 0.5, middle, least * (1 - alpha)))
+
+
+def from_curve(alpha: np.ndarray, epsilons: Sequence[float],
+               deltas: Sequence[float]) -> np.ndarray:
+  """Of a release that is (epsilon_i, delta_i)-DP for all i: the largest f.
+
+  So it is obtained for whatever an accountant covers, from its deltas on a
+  grid; from below, and from no epsilon but those.
+  """
+  return np.max([approx(alpha, ApproxDP(epsilon=epsilon, delta=delta))
+                 for epsilon, delta in zip(epsilons, deltas, strict=True)
+                 if delta < 1] or [np.zeros(np.shape(alpha))], axis=0)
+
+
+def delta_of(epsilon: float,
+             tradeoff: Callable[[np.ndarray], np.ndarray]) -> float:
+  """sup over alpha of 1 - f(alpha) - e^epsilon alpha, by narrowing down.
+
+  Args:
+    epsilon: at least 0.
+    tradeoff: f, convex, of alphas.
+  """
+  errors.check_non_negative('epsilon', epsilon)
+  low, high, best = 0.0, 1.0, 0.0
+  for _ in range(11):  # Each leaves a fiftieth: to the end of float64.
+    alpha = np.linspace(low, high, 101)
+    gain = 1 - tradeoff(alpha) - math.exp(epsilon) * alpha
+    place = int(np.argmax(gain))
+    best = max(best, float(gain[place]))
+    low, high = alpha[max(place - 1, 0)], alpha[min(place + 1, 100)]
+  return best
+
+
+def best_accuracy(guarantee: ApproxDP) -> float:
+  """Of any test that guesses between two neighbours, each as likely.
+
+  (e^epsilon + delta) / (1 + e^epsilon); attained by binary randomised response.
+  """
+  growth = math.exp(-guarantee.epsilon)
+  return (1 + guarantee.delta * growth) / (1 + growth)
+
+
+def total_variation(guarantee: ApproxDP) -> float:
+  """Largest distance of two neighbours' laws: 2 `best_accuracy` - 1."""
+  return 2 * best_accuracy(guarantee) - 1
+
+
+def _checked(alpha: np.ndarray) -> np.ndarray:
+  alpha = np.asarray(alpha, np.float64)
+  if not ((alpha >= 0) & (alpha <= 1)).all():
+    raise ValueError('alpha must lie in [0, 1]')
+  return alpha

@@ -1,0 +1,118 @@
+"""Confidence intervals for what is noisy twice, by sampling and by design.
+
+Post-processing: nothing here sees records. Arrays are float32 and broadcast;
+`confidence` is a Python number in (0, 1).
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from scipy import special
+
+from dpjax import errors
+from dpjax.typing import Array
+
+BINOMIAL = ('wald', 'wilson')
+_STEPS = 30
+# Beyond this many noise scales to a standard deviation the law is normal, to a
+# thousandth of a tail, and the exact one a difference of large numbers.
+_NORMAL_FROM = 20.0
+
+
+class Estimate(NamedTuple):
+  """A number with a confidence interval, of any shape.
+
+  Attributes:
+    value: unbiased or nearly so where that is possible, so it may leave the
+      range of what is estimated: clip it to report it, not before averaging.
+    low: lower end, within the range.
+    high: upper end, within the range.
+  """
+  value: Array
+  low: Array
+  high: Array
+
+
+def clipped(estimate: Estimate, lower: float, upper: float) -> Estimate:
+  """The interval cut to a range that holds the truth; the value is kept."""
+  return Estimate(estimate.value, jnp.clip(estimate.low, lower, upper),
+                  jnp.clip(estimate.high, lower, upper))
+
+
+def normal_quantile(confidence: float) -> float:
+  """z, with P(|N(0, 1)| <= z) = confidence."""
+  errors.check_open_unit('confidence', confidence)
+  return -float(special.ndtri((1 - confidence) / 2))
+
+
+def symmetric(value: Array, half: Array) -> Estimate:
+  """value -+ half."""
+  return Estimate(value, value - half, value + half)
+
+
+def wald(value: Array, stddev: Array, *, confidence: float) -> Estimate:
+  """value -+ z stddev, for an error that is normal or nearly so."""
+  return symmetric(value, normal_quantile(confidence) * stddev)
+
+
+def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
+  """t with P(|X| <= t) = confidence, X normal plus independent Laplace noise.
+
+  By bisection of P(X > t) = Q(t/s) + e^(s^2 / 2b^2) [e^(-t/b) Phi(t/s - s/b) -
+  e^(t/b) Phi(-t/s - s/b)] / 2 (spec INT-03).
+
+  Args:
+    stddev: s > 0 of the normal part.
+    scale: b > 0 of the Laplace part.
+    confidence: in (0, 1).
+  """
+  errors.check_open_unit('confidence', confidence)
+  ratio = jnp.minimum(stddev / scale, _NORMAL_FROM)
+  tail = (1 - confidence) / 2
+  # In scales; the normal part or the Laplace part exceeds its share.
+  high = (-float(special.ndtri(tail / 2)) * ratio
+          - math.log(tail)) * jnp.ones_like(ratio)
+
+  def halve(_, ends):
+    low, high = ends
+    middle = (low + high) / 2
+    over = _upper_tail(middle, ratio) > tail
+    return jnp.where(over, middle, low), jnp.where(over, high, middle)
+
+  low, high = jax.lax.fori_loop(0, _STEPS, halve, (jnp.zeros_like(high), high))
+  normal = normal_quantile(confidence) * jnp.sqrt(
+      jnp.square(stddev) + 2 * jnp.square(scale))
+  return jnp.where(stddev >= _NORMAL_FROM * scale, normal, high * scale)
+
+
+def _upper_tail(t: Array, ratio: Array) -> Array:
+  """P(X > t) for a normal part of standard deviation `ratio` and b = 1."""
+  log_ndtr = jax.scipy.special.log_ndtr
+  shift, place = jnp.square(ratio) / 2, t / ratio
+  return (jax.scipy.special.ndtr(-place)
+          + (jnp.exp(shift - t + log_ndtr(place - ratio))
+             - jnp.exp(shift + t + log_ndtr(-place - ratio))) / 2)
+
+
+def binomial(share: Array, num_examples: int, *, confidence: float,
+             method: str = 'wilson') -> Estimate:
+  """For a proportion that is seen in a share of n.
+
+  Args:
+    share: in [0, 1].
+    num_examples: n >= 1.
+    confidence: in (0, 1).
+    method: 'wald' is for large counts; 'wilson' has about the confidence for
+      all.
+  """
+  errors.check_at_least('num_examples', num_examples, 1)
+  errors.check_choice('method', method, BINOMIAL)
+  spread = share * (1 - share)
+  if method == 'wald':
+    return wald(share, jnp.sqrt(spread / num_examples), confidence=confidence)
+  weight = normal_quantile(confidence)**2 / num_examples
+  centre = (share + weight / 2) / (1 + weight)
+  half = jnp.sqrt(weight * (spread + weight / 4)) / (1 + weight)
+  return Estimate(share, centre - half, centre + half)

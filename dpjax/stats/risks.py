@@ -1,0 +1,69 @@
+"""Risks by repetition, and the gap between what was seen and what will be.
+
+Source: thesis 000, sections 1.2 and 1.3 (spec INT-05).
+"""
+
+from collections.abc import Callable
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax.typing import Array, PRNGKey, PyTree
+
+
+class Risk(NamedTuple):
+  """A mean over independent repetitions.
+
+  Attributes:
+    mean: of the cost.
+    standard_error: of that mean, as estimated from the same repetitions.
+  """
+  mean: Array
+  standard_error: Array
+
+
+def monte_carlo(cost: Callable[[PyTree], Array],
+                estimator: Callable[[PRNGKey, Array], PyTree],
+                sampler: Callable[[PRNGKey], Array], *, key: PRNGKey,
+                num_repetitions: int, batch_size: int = 256) -> Risk:
+  """The risk of an estimator: its mean cost over data and coins; jittable.
+
+  Args:
+    cost: of an estimate; a scalar, or an array of costs that are averaged each.
+    estimator: (key, data) -> an estimate.
+    sampler: key -> data.
+    key: of all repetitions.
+    num_repetitions: at least 2.
+    batch_size: how many are computed side by side.
+  """
+  errors.check_at_least('num_repetitions', num_repetitions, 2)
+
+  def once(key: PRNGKey) -> Array:
+    data, coins = jax.random.split(key)
+    return jnp.asarray(cost(estimator(coins, sampler(data))), jnp.float32)
+
+  keys = jax.random.split(key, num_repetitions)
+  costs = jax.lax.map(once, keys, batch_size=min(batch_size, num_repetitions))
+  return Risk(jnp.mean(costs, 0),
+              jnp.std(costs, 0, ddof=1) / math.sqrt(num_repetitions))
+
+
+def empirical_risk(loss: Callable[[PyTree, Array], Array], prediction: PyTree,
+                   data: Array) -> Array:
+  """R_n: the mean of `loss(prediction, record)` over records [n, ...]."""
+  return jnp.mean(jax.vmap(lambda record: loss(prediction, record))(data))
+
+
+def gap_bound(*, epsilon: float, delta: float = 0.0) -> float:
+  """How much a private learner's risk exceeds its empirical one, on average.
+
+  e^epsilon - 1 + delta, for losses in [0, 1] and a learner that is (epsilon,
+  delta)-DP under REPLACE_ONE: E R <= e^epsilon E R_n + delta.
+  """
+  errors.check_non_negative('epsilon', epsilon)
+  if not 0 <= delta < 1:
+    raise ValueError(f'delta must lie in [0, 1), got {delta}')
+  return math.expm1(epsilon) + delta

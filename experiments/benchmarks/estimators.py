@@ -1,0 +1,207 @@
+"""Estimators: repetitions of an experiment on records of its own each.
+
+A step is a number of data sets of `size` records, given, each estimated with
+its interval and with noise of its own. Peers get the same data sets, one after
+the other; they give no intervals.
+"""
+
+from collections.abc import Callable
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy import inverse
+from dpjax.privacy import selection
+from dpjax.privacy import smooth
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import bernoulli
+from dpjax.stats import frequencies
+from dpjax.stats import mean
+from dpjax.stats import polls
+from dpjax.stats import support
+from experiments.benchmarks import methods
+from experiments.benchmarks.program import Program, Spec
+
+_EPSILON = 0.5
+_CELLS = 10
+_REPLACE = Adjacency.REPLACE_ONE
+
+
+def _poll(size: int) -> Callable:
+  return lambda key, data: polls.proportion(jnp.sum(data), size,
+                                            truth_prob=0.75)
+
+
+def _local(size: int) -> Callable:
+  del size
+  answers = support.local_answers(epsilon=_EPSILON)
+  return lambda key, data: support.local_doubled_mean(
+      answers.release(key, data - 0.5), epsilon=_EPSILON)
+
+
+def _histogram(size: int) -> Callable:
+  made = frequencies.laplace(num_categories=_CELLS, num_examples=size,
+                             epsilon=_EPSILON, adjacency=_REPLACE)
+  # Numbers in [0, 1) stand for categories.
+  return lambda key, data: made.release(
+      key, (data * _CELLS).astype(jnp.int32))
+
+
+def _selection(kind) -> Callable:
+  """Among as many candidates as there would be records."""
+  return lambda size: kind(sensitivity=1.0, epsilon=_EPSILON,
+                           adjacency=_REPLACE).release
+
+
+_RANGE = dict(lower=0.0, upper=1.0, epsilon=_EPSILON)
+_OURS: dict[str, Callable[[int], Callable]] = {
+    'proportion': lambda size: bernoulli.proportion(
+        num_examples=size, epsilon=_EPSILON).release,
+    'mean': lambda size: mean.BoundedMean(
+        num_examples=size, interval='wald', **_RANGE).release,
+    'private_size_mean': lambda size: mean.PrivateSizeMean(**_RANGE).release,
+    'histogram': _histogram,
+    'poll': _poll,
+    'support': lambda size: support.DoubledMean(
+        num_examples=size, epsilon=_EPSILON).release,
+    'local_support': _local,
+    'exponential': _selection(selection.ExponentialMechanism),
+    'permute_and_flip': _selection(selection.PermuteAndFlip),
+    'inverse_median': lambda size: inverse.InverseSensitivityQuantile(
+        num_examples=size, **_RANGE).release,
+    'smooth_median': lambda size: smooth.SmoothSensitivityQuantile(
+        num_examples=size, smoothing=_EPSILON / 2, **_RANGE).release,
+}
+
+
+def make(spec: Spec) -> Program:
+  """`REPETITIONS` estimates of one kind, from data sets of `size` records."""
+  data = np.random.default_rng(0).random(
+      (methods.REPETITIONS, spec.size), np.float32)
+  name, _ = methods.split(spec.method)
+  if name != 'ours':
+    once = {'numpy': _numpy, 'diffprivlib': _diffprivlib,
+            'opendp': _opendp}[name](spec.model, spec.size)
+    return Program(step=lambda: [once(records) for records in data], info={})
+  return _compile(_OURS[spec.model](spec.size), jnp.asarray(data))
+
+
+def _compile(release: Callable, data: jax.Array) -> Program:
+  def following(key, data):
+    key, own = jax.random.split(key)
+    keys = jax.random.split(own, methods.REPETITIONS)
+    return key, jax.vmap(release)(keys, data)
+
+  key, started = jax.random.key(0), time.perf_counter()
+  compiled = jax.jit(following).lower(key, data).compile()
+  info = {'compile_seconds': time.perf_counter() - started,
+          'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
+  held = [key]
+
+  def step():
+    held[0], found = compiled(held[0], data)
+    jax.block_until_ready(found)
+
+  return Program(step=step, info=info)
+
+
+def _numpy(model: str, size: int) -> Callable[[np.ndarray], object]:
+  """What one writes in a loop, with a normal interval."""
+  rng = np.random.default_rng(1)
+  made = {'inverse_median': _numpy_inverse, 'smooth_median': _numpy_smooth}
+  if model in made:
+    return made[model](rng, size)
+
+  def histogram(records):
+    counts = np.bincount((records * _CELLS).astype(int), minlength=_CELLS)
+    scale = 2 / (size * _EPSILON)
+    return _with_interval(counts / size + rng.laplace(
+        scale=scale, size=_CELLS), scale, size)
+
+  def noisy_quotient(records):
+    total = (records - 0.5).sum() + rng.laplace(scale=1 / _EPSILON)
+    people = max(1, records.size + rng.laplace(scale=2 / _EPSILON))
+    return _with_interval(total / people + 0.5, 2 / (people * _EPSILON), people)
+
+  scale = 1 / (size * _EPSILON)
+  noisy_mean = lambda records: _with_interval(
+      records.mean() + rng.laplace(scale=scale), scale, size)
+  return {
+      'proportion': noisy_mean, 'mean': noisy_mean, 'support': noisy_mean,
+      'private_size_mean': noisy_quotient, 'histogram': histogram,
+      'poll': lambda records: _with_interval(
+          (records.mean() - 0.25) / 0.5, 0, size),
+      'local_support': lambda records: _with_interval((records + rng.laplace(
+          scale=1 / _EPSILON, size=size)).mean(), 0, size),
+      'exponential': lambda records: np.argmax(
+          _EPSILON / 2 * records + rng.gumbel(size=size)),
+      'permute_and_flip': lambda records: np.argmax(
+          _EPSILON / 2 * records + rng.exponential(size=size)),
+  }[model]
+
+
+def _with_interval(value, scale: float, size: float) -> tuple:
+  inner = np.clip(value, 0, 1)
+  half = 1.959964 * np.sqrt(inner * (1 - inner) / size + 2 * scale**2)
+  return value, value - half, value + half
+
+
+def _numpy_inverse(rng: np.random.Generator, size: int) -> Callable:
+  ranks = np.arange(size + 1) - (size + 1) // 2
+
+  def median(records):
+    ends = np.concatenate([[0.0], np.sort(records), [1.0]])
+    widths = np.diff(ends)
+    with np.errstate(divide='ignore'):
+      logs = np.log(widths) - _EPSILON / 2 * np.where(
+          ranks < 0, -ranks, ranks + 1)
+    chosen = np.argmax(logs + rng.gumbel(size=size + 1))
+    return ends[chosen] + widths[chosen] * rng.random()
+
+  return median
+
+
+def _numpy_smooth(rng: np.random.Generator, size: int) -> Callable:
+  rate = _EPSILON / 2
+  steps = int(20 * np.log(2) / rate) + 1
+  middle = steps + (size + 1) // 2 - 1
+  places = np.arange(steps + 1)
+  weights = np.exp(-rate * np.maximum(np.add.outer(places, places) - 1, 0))
+
+  def median(records):
+    line = np.concatenate([np.zeros(steps), np.sort(records), np.ones(steps)])
+    gaps = np.subtract.outer(line[middle + places], line[middle - places])
+    return line[middle] + np.max(
+        weights * gaps) / rate * rng.standard_cauchy()
+
+  return median
+
+
+def _diffprivlib(model: str, size: int) -> Callable[[np.ndarray], object]:
+  del size
+  from diffprivlib import tools
+  shared = dict(epsilon=_EPSILON, random_state=np.random.RandomState(0))
+  if model == 'histogram':
+    return lambda records: tools.histogram(
+        records, bins=_CELLS, range=(0, 1), **shared)
+  function = tools.median if model == 'inverse_median' else tools.mean
+  return lambda records: function(records, bounds=(0, 1), **shared)
+
+
+def _opendp(model: str, size: int) -> Callable[[np.ndarray], object]:
+  import opendp.prelude as dp
+  dp.enable_features('contrib', 'idealized-numerics')
+  distance = dp.symmetric_distance()
+  if model == 'histogram':
+    space = dp.vector_domain(dp.atom_domain(T='i32'), size=size), distance
+    release = (space >> dp.t.then_count_by_categories(
+        list(range(_CELLS)), null_category=False)
+               >> dp.m.then_laplace(scale=2 / _EPSILON))
+    return lambda records: release((records * _CELLS).astype(np.int32))
+  space = dp.vector_domain(dp.atom_domain(bounds=(0.0, 1.0), nan=False),
+                           size=size), distance
+  release = (space >> dp.t.then_mean()
+             >> dp.m.then_laplace(scale=1 / (size * _EPSILON)))
+  return lambda records: release(records.astype(np.float64))

@@ -1,0 +1,280 @@
+"""Composition of unequal and of disjoint releases, and changes of adjacency."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from dpjax.privacy import accounting
+from dpjax.privacy import composition
+from dpjax.privacy import divergences
+from dpjax.privacy import neighbours
+from dpjax.privacy import notions
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP, PureDP
+
+AR, RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+
+
+def _response(epsilon):
+  truth = 1 / (1 + math.exp(-epsilon))
+  return np.array([truth, 1 - truth]), np.array([1 - truth, truth])
+
+
+def _product(pairs):
+  first, second = np.ones(1), np.ones(1)
+  for p, q in pairs:
+    first, second = np.outer(first, p).ravel(), np.outer(second, q).ravel()
+  return first, second
+
+
+# -- Composition of unequal releases.
+
+
+@pytest.mark.parametrize('one, uses, simple, with_constant, without, exact', [
+  (0.1, 10, 1.0, 1.6414, 1.7122, 0.99937),
+  (0.1, 100, 10.0, 5.7561, 5.7561, 4.77457),
+  (0.01, 1000, 10.0, 1.6415, 1.7123, 1.36545)])
+def test_golden_compositions(one, uses, simple, with_constant, without, exact):
+  """ALG-09 and ALG-10, at a slack of 1e-6."""
+  found = composition.heterogeneous(
+    [ApproxDP(epsilon=one, delta=0.0)] * uses, slack=1e-6)
+  assert found.epsilon == pytest.approx(min(simple, with_constant, without),
+                                        abs=1e-4)
+  assert found.delta == pytest.approx(1e-6)
+  tight = accounting.optimal_composition(
+    [ApproxDP(epsilon=one, delta=0.0)] * uses, delta=1e-6)
+  assert exact - 1e-5 <= tight <= found.epsilon
+  assert tight == pytest.approx(exact, abs=2e-4)
+
+
+def test_optimal_composition_of_unequal_guarantees():
+  """ALG-10 with deltas, its golden value; and by enumeration without."""
+  total = 1 - (1 - 1e-6) * (1 - 1e-7)**20
+  found = accounting.optimal_composition(
+    [ApproxDP(epsilon=0.1, delta=1e-7)] * 20, delta=total)
+  assert found == pytest.approx(1.78861, abs=2e-4)
+  epsilons = [0.3, 0.7, 0.7, 0.1]
+  p, q = _product([_response(e) for e in epsilons])
+  found = accounting.optimal_composition(
+    [ApproxDP(epsilon=e, delta=0.0) for e in epsilons], delta=0.05)
+  assert divergences.hockey_stick(p, q, epsilon=found) <= 0.05 + 1e-12
+  assert divergences.hockey_stick(p, q, epsilon=found - 1e-3) > 0.05
+
+
+def test_heterogeneous_dominates_exact_composition():
+  """Random epsilons, by enumeration of all outcomes; both forms are used."""
+  rng = np.random.default_rng(0)
+  used = set()
+  for _ in range(200):
+    epsilons = rng.uniform(0.01, 1.0, rng.integers(2, 11)) * rng.choice(
+      [0.1, 1.0])
+    slack = 10.0**rng.uniform(-6, -1)
+    found = composition.heterogeneous(
+      [ApproxDP(epsilon=e, delta=0.0) for e in epsilons], slack=slack)
+    p, q = _product([_response(e) for e in epsilons])
+    assert divergences.hockey_stick(p, q, epsilon=found.epsilon) <= (
+      slack * (1 + 1e-9))
+    used.add(found.epsilon < sum(epsilons) - 1e-12)
+  assert used == {True, False}
+
+
+def test_deltas_multiply():
+  parts = [ApproxDP(epsilon=0.1, delta=0.01), ApproxDP(epsilon=0.2, delta=0.02)]
+  found = composition.heterogeneous(parts, slack=1e-3)
+  assert found.delta == pytest.approx(1 - 0.999 * 0.99 * 0.98)
+
+
+# -- Disjoint parts.
+
+
+def _geometric(counts, epsilon, span=25):
+  """The law of noisy counts, truncated far out and normalised."""
+  values = np.arange(-span, span + 1)
+  law = np.ones(1)
+  for count in counts:
+    each = np.exp(-epsilon * np.abs(values - count))
+    law = np.outer(law, each / each.sum()).ravel()
+  return law
+
+
+@pytest.mark.parametrize('adjacency, factor', [(AR, 1), (RO, 2)])
+def test_disjoint_cells_by_enumeration(adjacency, factor):
+  """ALG-13: the whole 2 x 2 table, not triples of cells as printed (L-E07)."""
+  epsilon, cells = 0.8, ((0, 0), (0, 1), (1, 0), (1, 1))
+  parts = [ApproxDP(epsilon=epsilon, delta=0.0)] * 4
+  claim = composition.parallel(parts, adjacency=adjacency)
+  assert claim.epsilon == pytest.approx(factor * epsilon)
+  table = lambda dataset: [dataset.count(cell) for cell in cells]
+  worst = max(
+    divergences.max_divergence(*(
+      # Each cell alone: the law of independent cells is a product.
+      _geometric([table(d)[cell]], epsilon) for d in pair)) for pair in
+    neighbours.pairs(cells, (0, 1, 2), adjacency) for cell in range(4))
+  assert worst == pytest.approx(epsilon)
+  summed = max(
+    sum(divergences.max_divergence(*(
+      _geometric([table(d)[cell]], epsilon) for d in pair))
+        for cell in range(4))
+    for pair in neighbours.pairs(cells, (0, 1, 2), adjacency))
+  assert summed == pytest.approx(claim.epsilon)
+
+
+def test_parts_of_unequal_price():
+  parts = [ApproxDP(epsilon=e, delta=d) for e, d in (
+    (0.5, 0.01), (1.0, 0.0), (0.2, 0.03))]
+  assert composition.parallel(parts, adjacency=AR) == ApproxDP(
+    epsilon=1.0, delta=0.03)
+  assert composition.parallel(parts, adjacency=RO) == ApproxDP(
+    epsilon=1.5, delta=0.04)
+
+
+# -- Changes of adjacency.
+
+
+def test_the_delta_of_a_replacement_is_attained():
+  """ALG-12: the largest delta two steps away, by a linear program; the printed
+  2 delta is exceeded (erratum T-E08)."""
+  epsilon, delta = 1.0, 0.01
+  claim = composition.replace_one_from_add_or_remove(
+    ApproxDP(epsilon=epsilon, delta=delta))
+  assert claim.epsilon == pytest.approx(2.0)
+  assert claim.delta == pytest.approx((1 + math.e) * delta)
+  # Laws p, m, q on two outcomes; maximise p_1 - e^2 q_1.
+  growth, rows, bounds = math.exp(epsilon), [], []
+  for a, b in ((0, 1), (1, 0), (1, 2), (2, 1)):
+    for sign in (1, -1):  # Of outcome 1, and of outcome 0 = 1 - it.
+      row = np.zeros(3)
+      row[a], row[b] = sign, -sign * growth
+      rows.append(row)
+      bounds.append(delta if sign == 1 else delta + growth - 1)
+  found = optimize.linprog([-1, 0, math.exp(2 * epsilon)], A_ub=rows,
+                           b_ub=bounds, bounds=[(0, 1)] * 3)
+  assert -found.fun == pytest.approx(claim.delta, rel=1e-6)
+  assert -found.fun > 1.5 * 2 * delta
+
+
+# -- From pure to concentrated, for mechanisms that are known.
+
+
+def _largest_slope(p, q, orders):
+  return max(divergences.renyi(*pair, order=a) / a for a in orders
+             for pair in ((p, q), (q, p)))
+
+
+@pytest.mark.parametrize('epsilon', [0.1, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize('kind', ['geometric', 'exponential', 'laplace'])
+def test_concentration_of_known_mechanisms(epsilon, kind):
+  """ALG-02, MECH-05: never above, and attained as the order falls to 1."""
+  pure = PureDP(epsilon=epsilon)
+  rho = notions.zcdp_from_mechanism(pure, kind).rho
+  orders = np.concatenate([1 + np.geomspace(1e-4, 1, 30), np.linspace(2, 40, 60)])
+  if kind == 'geometric':
+    values = np.arange(-int(60 / epsilon), int(60 / epsilon) + 1)
+    p, q = (np.exp(-epsilon * np.abs(values - shift)) for shift in (0, 1))
+    p, q = p / p.sum(), q / q.sum()
+    assert _largest_slope(p, q, orders) == pytest.approx(rho, rel=1e-3)
+  elif kind == 'laplace':
+    for a in orders:
+      divergence = math.log(
+        a / (2 * a - 1) * math.exp((a - 1) * epsilon)
+        + (a - 1) / (2 * a - 1) * math.exp(-a * epsilon)) / (a - 1)
+      assert divergence <= rho * a * (1 + 1e-9)
+    assert rho == pytest.approx(epsilon + math.exp(-epsilon) - 1)
+  else:
+    # Bounded range: log-ratios t - epsilon and t, of two outcomes.
+    worst = 0.0
+    for t in np.linspace(1e-3, epsilon - 1e-3, 200):
+      low, high = math.exp(t - epsilon), math.exp(t)
+      share = (1 - low) / (high - low)
+      q = np.array([share, 1 - share])
+      worst = max(worst, _largest_slope(q * [high, low], q, orders))
+    assert worst <= rho * (1 + 1e-9) and worst == pytest.approx(rho, rel=1e-2)
+    assert rho <= epsilon**2 / 8
+  assert rho <= notions.zcdp_from_pure(pure).rho * (1 + 1e-12)
+
+
+@pytest.mark.parametrize('categories', [2, 3, 6])
+@pytest.mark.parametrize('epsilon', [0.1, 1.0, 3.0])
+def test_concentration_of_randomised_response(categories, epsilon):
+  rho = notions.zcdp_from_response(PureDP(epsilon=epsilon), categories).rho
+  p = np.full(categories, 1.0)
+  p[0] = math.exp(epsilon)
+  p = p / p.sum()
+  orders = 1 + np.geomspace(1e-4, 40, 80)
+  assert _largest_slope(p, p[::-1], orders) == pytest.approx(rho, rel=1e-3)
+  with pytest.raises(ValueError, match='from 2 to 6'):
+    notions.zcdp_from_response(PureDP(epsilon=epsilon), 7)
+
+
+def test_golden_concentrations():
+  one = PureDP(epsilon=1.0)
+  assert notions.zcdp_from_mechanism(one, 'laplace').rho == (
+    pytest.approx(0.367879, abs=1e-6))
+  assert notions.zcdp_from_mechanism(one, 'exponential').rho == (
+    pytest.approx(0.123302, abs=1e-6))
+  for epsilon, rho in ((0.1, 0.004996), (0.5, 0.122459), (1, 0.462117),
+                       (2, 1.523188), (4, 3.85611)):
+    assert notions.zcdp_from_pure(PureDP(epsilon=epsilon)).rho == (
+      pytest.approx(rho, abs=1e-5))
+  with pytest.raises(ValueError, match='mechanism must be one of'):
+    notions.zcdp_from_mechanism(one, 'gaussian')
+
+
+def test_groups_of_concentrated_releases():
+  """ALG-06: exact for Gaussians, whose shift is multiplied."""
+  made = notions.zcdp_of_group(notions.ZCDP(rho=0.3), size=4)
+  assert made.rho == pytest.approx(16 * 0.3)
+
+
+def test_a_random_record_is_no_privacy():
+  """DEF-08: (0, 1 / n), at every epsilon, by enumeration."""
+  for size in (1, 2, 4):
+    worst = 0.0
+    for one, other in neighbours.pairs('abc', (size,), RO):
+      p, q = (np.array([d.count(record) for record in 'abc']) / size
+              for d in (one, other))
+      for epsilon in (0.0, 1.0, 20.0):
+        found = divergences.hockey_stick(p, q, epsilon=epsilon)
+        assert found <= 1 / size + 1e-12
+        worst = max(worst, found if epsilon == 20.0 else 0.0)
+    assert worst == pytest.approx(1 / size)
+
+
+def test_expected_utilities_are_sandwiched():
+  """DEF-09: for utilities that are not negative, and only for them."""
+  rng = np.random.default_rng(1)
+  epsilon = 0.7
+  p, q = _response(epsilon)
+  for _ in range(50):
+    utility = rng.uniform(0, 3, 2)
+    assert (math.exp(-epsilon) * q @ utility <= p @ utility * (1 + 1e-12)
+            and p @ utility <= math.exp(epsilon) * q @ utility * (1 + 1e-12))
+  signed = np.array([1.0, -1.0])
+  assert p @ signed > math.exp(epsilon) * (q @ signed)
+
+
+def test_post_processing_never_tells_more():
+  """ALG-01: random channels; one that knows the noise undoes it."""
+  rng = np.random.default_rng(2)
+  for _ in range(100):
+    p, q = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4))
+    channel = rng.dirichlet(np.ones(3), 4)
+    for epsilon in (0.0, 0.3):
+      assert divergences.hockey_stick(
+        p @ channel, q @ channel, epsilon=epsilon) <= (
+          divergences.hockey_stick(p, q, epsilon=epsilon) + 1e-12)
+    assert divergences.renyi(p @ channel, q @ channel, order=3.0) <= (
+      divergences.renyi(p, q, order=3.0) + 1e-12)
+  noise = rng.laplace(size=5)
+  for value in (0.0, 1.0):
+    np.testing.assert_allclose((value + noise) - noise, value, atol=1e-12)
+
+
+def test_pairs_of_products_compose():
+  """ALG-07, of all pairs of epsilons."""
+  for one, other in itertools.product((0.2, 1.0), repeat=2):
+    p, q = _product([_response(one), _response(other)])
+    assert divergences.max_divergence(p, q) == pytest.approx(one + other)

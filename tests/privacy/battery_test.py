@@ -1,0 +1,139 @@
+"""What holds for every mechanism: claim, law, keys, compilation, numbers."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import accounting
+from dpjax.privacy import divergences
+from dpjax.privacy import mechanism
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import intervals
+from tests.privacy import roster
+
+KEY = jax.random.key(2024)
+DRAWS = 20_000
+every = pytest.mark.parametrize('case', roster.CASES,
+                                ids=[case.name for case in roster.CASES])
+
+
+EPSILONS = (0.0, 0.2, 0.5, 0.9, 1.1, 1.3, 1.6, 2.2)
+
+
+@functools.cache
+def compiled(name):
+  return jax.jit(find(name).mechanism.release)
+
+
+@functools.cache
+def many(name):
+  """Releases of the first data set of a case, by as many keys."""
+  case, keys = find(name), jax.random.split(KEY, DRAWS)
+  return jax.jit(jax.vmap(case.mechanism.release, (0, None)))(
+      keys, case.pairs[0][0])
+
+
+@functools.cache
+def claimed(name):
+  """The curve of the event, at `EPSILONS`."""
+  made = find(name).mechanism
+  return accounting.delta_curve(made.event, epsilons=EPSILONS,
+                                adjacency=made.adjacency)
+
+
+def find(name):
+  return next(case for case in roster.CASES if case.name == name)
+
+
+def assert_same(left, right):
+  """Equal bits; of estimates, which are computed from them, nearly."""
+  if isinstance(left, intervals.Estimate):
+    for a, b in zip(left, right, strict=True):
+      np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    left, right = left.value * 2**10, right.value * 2**10
+    np.testing.assert_array_equal(np.round(left), np.round(right))
+  else:
+    jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+@every
+def test_the_claim_covers_all_pairs(case):
+  """Exact divergences of the law, both orders, whole curve of the event."""
+  assert isinstance(case.mechanism, mechanism.Mechanism)
+  curve, attained = claimed(case.name), np.zeros(len(EPSILONS))
+  for pair in case.pairs:
+    laws = [case.probs(data) for data in pair]
+    for p, q in (laws, laws[::-1]):
+      attained = np.maximum(attained, [
+          divergences.hockey_stick(p, q, epsilon=epsilon)
+          for epsilon in EPSILONS])
+  assert np.all(attained <= curve + 1e-6)
+  # And it is no larger than need be: a pair comes near it.
+  assert attained[1] >= case.attained * curve[1]
+
+
+def statistic(cells, probs):
+  """(chi-square, degrees of freedom) of groups of cells, 1/16 of mass each."""
+  group = np.minimum((np.cumsum(probs) - probs / 2) * 16, 15).astype(int)
+  expected = np.bincount(group, probs, minlength=16) * cells.size
+  found = np.bincount(group[cells], minlength=16)
+  kept = expected > 0
+  assert not found[~kept].any()
+  return (np.sum((found - expected)[kept]**2 / expected[kept]),
+          np.sum(kept) - 1)
+
+
+@every
+def test_releases_have_the_law(case):
+  """False alarm 1e-6 for each; ten per cent of a scale are seen."""
+  found, freedom = statistic(case.cells(many(case.name)),
+                             case.probs(case.pairs[0][0]))
+  assert found < stats.chi2(freedom).isf(1e-6)
+
+
+@every
+def test_keys_decide_and_compilation_does_not(case):
+  release, data = compiled(case.name), case.pairs[0][0]
+  keys = jax.random.split(KEY, DRAWS)[:3]
+  assert_same(case.mechanism.release(keys[0], data), release(keys[0], data))
+  releases = many(case.name)
+  for number, key in enumerate(keys):
+    alone = release(key, data)
+    assert_same(alone, release(key, data))
+    assert_same(alone, jax.tree.map(lambda leaf: leaf[number], releases))
+  first = np.asarray(jax.tree.leaves(releases)[0]).reshape(DRAWS, -1)
+  assert len(np.unique(first, axis=0)) > 1
+
+
+@every
+def test_double_precision_is_taken(case):
+  data = case.pairs[0][0]
+  if data.dtype == np.float32:
+    release = compiled(case.name)
+    released = release(KEY, data.astype(np.float64))
+    assert_same(release(KEY, data), released)
+    assert all(leaf.dtype != np.float64 for leaf in jax.tree.leaves(released))
+
+
+@every
+def test_another_adjacency_is_refused(case):
+  """A name is no adjacency; what holds for one is not told of another."""
+  made = case.mechanism
+  if dataclasses.is_dataclass(made) and 'adjacency' in {
+      field.name for field in dataclasses.fields(made)}:
+    with pytest.raises(ValueError, match='adjacency must be a member of'):
+      dataclasses.replace(made, adjacency='replace_one')
+  other, = set(Adjacency) - {made.adjacency}
+  try:
+    spent = accounting.delta_for(made.event, target_epsilon=EPSILONS[2],
+                                 adjacency=other)
+  except ValueError as error:
+    assert 'does not cover' in str(error)
+    return
+  # Twice as far apart, or half as far.
+  own = claimed(case.name)[2]
+  assert spent > own if other is Adjacency.REPLACE_ONE else spent < own

@@ -1,0 +1,82 @@
+"""Sensitivities of table 0.2 of the specification, by enumeration."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import sum_sensitivity
+
+AR, RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+VALUES = (-1.0, 0.0, 2.0)
+SIZES = (0, 1, 2, 3)
+
+
+def _counts(dataset, domain=VALUES):
+  return np.array([dataset.count(value) for value in domain], float)
+
+
+def _centred_mean(dataset):
+  """0.5 is the middle of [-1, 2]."""
+  return sum(dataset) / len(dataset) if dataset else 0.5
+
+
+@pytest.mark.parametrize('function, order, added, replaced', [
+  (lambda d: d.count(2.0), 1, 1, 1),
+  (_counts, 1, 1, 2),
+  (_counts, 2, 1, math.sqrt(2)),
+  (sum, 1, 2, 3),
+  (lambda d: max(d, default=-1.0), 1, 3, 3),
+  (_centred_mean, 1, 1.5, 3),
+])
+def test_sensitivities(function, order, added, replaced):
+  """Of values in [-1, 2]; the mean of one record is the least stable."""
+  for adjacency, wanted in ((AR, added), (RO, replaced)):
+    assert neighbours.sensitivity(function, VALUES, SIZES, adjacency,
+                                  order=order) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize('size', [1, 2, 4])
+def test_of_public_size(size):
+  assert neighbours.sensitivity(
+    lambda d: sum(d) / len(d), VALUES, (size,), RO) == pytest.approx(3 / size)
+  assert neighbours.sensitivity(
+    lambda d: _counts(d) / len(d), VALUES, (size,), RO) == (
+      pytest.approx(2 / size))
+
+
+def test_the_mean_of_private_size():
+  """MECH-09, erratum T-E11: (b - a) / 2, from one record to two; b - a only if
+  the empty data set has a value at an end."""
+  mean = lambda d: sum(d) / len(d)
+  assert neighbours.sensitivity(mean, VALUES, (1, 2, 3), AR) == 1.5
+  at_an_end = lambda d: sum(d) / len(d) if d else -1.0
+  assert neighbours.sensitivity(at_an_end, VALUES, SIZES, AR) == 3
+
+
+def test_a_sum_is_what_the_factor_says():
+  for adjacency in (AR, RO):
+    assert neighbours.sensitivity(
+      sum, (-1.0, 0.0, 1.0), SIZES, adjacency) == (
+        sum_sensitivity(adjacency, record_norm=1.0))
+
+
+@pytest.mark.parametrize('adjacency', [AR, RO])
+def test_neighbours_are_symmetric_and_at_distance_one(adjacency):
+  pairs = set(neighbours.pairs('ab', (1, 2, 3), adjacency))
+  assert pairs == {(other, one) for one, other in pairs}
+  away = neighbours.distances(('a', 'b'), 'ab', SIZES, adjacency)
+  assert {other for one, other in pairs if one == ('a', 'b')} == {
+    dataset for dataset, steps in away.items() if steps == 1 and dataset}
+  if adjacency is RO:
+    # Replacing is removing and adding.
+    steps = neighbours.distances(('a', 'b'), 'ab', SIZES, AR)
+    assert all(steps[dataset] <= 2 * away[dataset] for dataset in away)
+    assert all(away[d] == sum(x != y for x, y in zip(d, 'ab')) for d in away)
+
+
+def test_too_many_are_refused():
+  with pytest.raises(ValueError, match='too many to enumerate'):
+    neighbours.datasets(range(10), 6)

@@ -1,0 +1,88 @@
+"""Trade-off functions: duality, shape, and the tests that attain them."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from dpjax.privacy import accounting
+from dpjax.privacy import tradeoff
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP
+
+ALPHA = np.linspace(0, 1, 2001)
+FUNCTIONS = {
+  'pure': lambda a: tradeoff.approx(a, ApproxDP(epsilon=1.0, delta=0.0)),
+  'approximate': lambda a: tradeoff.approx(a, ApproxDP(epsilon=0.5,
+                                                       delta=0.1)),
+  'gaussian': lambda a: tradeoff.gaussian(a, shift=1.0),
+  'laplace': lambda a: tradeoff.laplace(a, epsilon=1.0),
+}
+
+
+@pytest.mark.parametrize('name', FUNCTIONS)
+def test_shape(name):
+  """Convex, falling, below 1 - alpha, and its own inverse."""
+  values = FUNCTIONS[name](ALPHA)
+  assert np.all(np.diff(values) <= 1e-12)
+  assert np.all(np.diff(values, 2) >= -1e-12)
+  assert np.all(values <= 1 - ALPHA + 1e-12) and np.all(values >= 0)
+  inside = (values > 0) & (ALPHA > 0)
+  np.testing.assert_allclose(FUNCTIONS[name](np.clip(values, 0, 1))[inside],
+                             ALPHA[inside], atol=1e-9)
+
+
+@pytest.mark.parametrize('epsilon', [0.0, 0.5, 1.0, 2.0])
+def test_duality_gives_the_curves_of_the_mechanisms(epsilon):
+  """DEF-03 from DEF-07."""
+  exact = {
+    'gaussian': special.ndtr(0.5 - epsilon) - math.exp(epsilon) * special.ndtr(
+      -0.5 - epsilon),
+    'laplace': max(0.0, 1 - math.exp((epsilon - 1) / 2)),
+    'pure': max(0.0, (math.e - math.exp(epsilon)) / (math.e + 1)),
+  }
+  for name, wanted in exact.items():
+    assert tradeoff.delta_of(epsilon, FUNCTIONS[name]) == (
+      pytest.approx(wanted, abs=1e-9))
+
+
+def test_the_accountant_gives_the_curve_of_the_gaussian():
+  event = accounting.gaussian_event(noise_multiplier=1.0)
+  epsilons = np.linspace(0, 4, 41)
+  deltas = accounting.delta_curve(event, epsilons=epsilons,
+                                  adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  found = tradeoff.from_curve(ALPHA, epsilons, deltas)
+  exact = tradeoff.gaussian(ALPHA, shift=1.0)
+  assert np.all(found <= exact + 1e-9)
+  assert np.max(exact - found) < 2e-3
+
+
+@pytest.mark.parametrize('epsilon, wanted', [(1.0, 0.731059),
+                                             (math.log(3), 0.75)])
+def test_golden_accuracies(epsilon, wanted):
+  """INT-02; binary randomised response is told apart exactly so well."""
+  pure = ApproxDP(epsilon=epsilon, delta=0.0)
+  assert tradeoff.best_accuracy(pure) == pytest.approx(wanted, abs=1e-6)
+  corner = 1 / (1 + math.exp(epsilon))
+  assert tradeoff.approx(np.array(corner), pure) == pytest.approx(corner)
+  assert tradeoff.total_variation(pure) == pytest.approx(
+    math.tanh(epsilon / 2))
+
+
+def test_with_a_delta():
+  made = ApproxDP(epsilon=0.7, delta=0.05)
+  growth = math.exp(0.7)
+  assert tradeoff.best_accuracy(made) == pytest.approx(
+    (growth + 0.05) / (1 + growth))
+  assert tradeoff.total_variation(made) == pytest.approx(
+    (growth - 1 + 2 * 0.05) / (growth + 1))
+  best = 1 - np.min(ALPHA + tradeoff.approx(ALPHA, made)) / 2
+  assert best == pytest.approx(tradeoff.best_accuracy(made), abs=1e-3)
+
+
+def test_refusals():
+  with pytest.raises(ValueError, match='alpha must lie in'):
+    tradeoff.gaussian(np.array([1.2]), shift=1.0)
+  with pytest.raises(ValueError, match='shift must be'):
+    tradeoff.gaussian(ALPHA, shift=-1.0)

@@ -1,0 +1,164 @@
+"""Tests of dpjax.stats.mean and bernoulli: goldens, risks, coverage, bounds.
+
+Privacy is in the battery (`tests/privacy/roster.py`), sensitivities below.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize
+
+from dpjax.privacy import mechanism
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import bernoulli
+from dpjax.stats import mean
+
+KEY = jax.random.key(21)
+REPETITIONS = 20_000
+
+
+def covered(estimates, truth):
+  return float(np.mean((np.asarray(estimates.low) <= truth)
+                       & (truth <= np.asarray(estimates.high))))
+
+
+def close(found, wanted, slack=0.0):
+  """Within four standard errors of a share of the repetitions."""
+  return abs(found - wanted) < slack + 4 * np.sqrt(
+    wanted * (1 - wanted) / REPETITIONS)
+
+
+def releases(made, data):
+  """Of data sets [r, n], a key each."""
+  keys = jax.random.split(KEY, data.shape[0])
+  return jax.jit(jax.vmap(made.release))(keys, data)
+
+
+@pytest.mark.parametrize('people, epsilon, truth, risk, wald, exact', [
+  (1000, 0.1, 0.3, 4.10e-4, 0.948, 0.947),
+  (1000, 1.0, 0.3, 2.12e-4, 0.947, 0.947),
+  (200, 0.05, 0.5, 2.125e-2, 0.936, 0.950)])
+def test_proportions(people, epsilon, truth, risk, wald, exact):
+  """INT-03: risk and coverage of both intervals, 20,000 repetitions."""
+  assert bernoulli.risk(truth, num_examples=people, epsilon=epsilon) == (
+    pytest.approx(risk, rel=2e-3))
+  rng = np.random.default_rng(0)
+  # What is released depends on the sum alone.
+  ones = rng.binomial(people, truth, REPETITIONS) / people
+  made = {name: bernoulli.proportion(num_examples=people, epsilon=epsilon,
+                                     interval=name)
+          for name in ('wald', 'exact')}
+  noise = rng.laplace(scale=1 / (people * epsilon), size=REPETITIONS)
+  values = jnp.asarray(ones + noise, jnp.float32)
+  for name, wanted in (('wald', wald), ('exact', exact)):
+    found = jax.jit(made[name]._estimate)(values)
+    assert close(covered(found, truth), wanted, 0.001), name
+  squares = np.square(np.float64(values) - truth)
+  assert squares.mean() == pytest.approx(
+    risk, abs=2e-3 * risk + 4 * squares.std() / REPETITIONS**0.5)
+  clipped = np.square(np.clip(np.float64(values), 0, 1) - truth)
+  assert np.all(clipped <= squares)
+
+
+def test_a_whole_release_has_the_risk_and_the_coverage():
+  data = jax.random.bernoulli(KEY, 0.3, (REPETITIONS // 4, 200))
+  made = bernoulli.proportion(num_examples=200, epsilon=0.2)
+  found = releases(made, data.astype(jnp.float32))
+  squares = np.square(np.float64(found.value) - 0.3)
+  wanted = made.population_risk(0.21)
+  assert squares.mean() == pytest.approx(
+    wanted, abs=4 * squares.std() / squares.size**0.5)
+  assert abs(covered(found, 0.3) - 0.95) < 4 * (0.0475 / squares.size)**0.5
+  assert np.all((found.low >= 0) & (found.high <= 1))
+
+
+@pytest.mark.parametrize('people, epsilon, printed, best, exact, upper', [
+  (100, 0.1, 4.599e-4, 6.767e-4, 7.325e-4, 2.25e-2),
+  (1000, 0.05, 1.839e-5, 2.707e-5, 2.839e-5, 1.05e-3)])
+def test_lower_bounds(people, epsilon, printed, best, exact, upper):
+  """INT-04, with the e that erratum T-E02 misses."""
+  arguments = dict(num_examples=people, epsilon=epsilon)
+  total = people * epsilon
+  two = lambda d: bernoulli.two_point_bound(d, **arguments)
+  assert two(1 / total) == pytest.approx(printed, rel=4e-4)
+  assert two(2 / total) == pytest.approx(best, rel=2e-4)
+  top = optimize.minimize_scalar(lambda d: -two(d), bounds=(0, 1),
+                                 method='bounded', options={'xatol': 1e-9})
+  assert top.x == pytest.approx(2 / total, rel=1e-3)
+  assert bernoulli.lower_bound(**arguments) == pytest.approx(exact, rel=2e-4)
+  assert bernoulli.risk(0.5, **arguments) == pytest.approx(upper, rel=2e-4)
+
+
+def test_lower_bounds_are_below_what_is_attained():
+  distances = np.linspace(0.001, 0.999, 999)
+  for people in (1, 3, 10, 100, 10**4):
+    for epsilon in (0.01, 0.1, 1.0, 5.0):
+      arguments = dict(num_examples=people, epsilon=epsilon)
+      found = bernoulli.lower_bound(**arguments)
+      coupled = bernoulli.coupled_bound(distances, **arguments)
+      assert coupled.max() <= found * (1 + 1e-9) < bernoulli.risk(
+        0.5, **arguments)
+      assert np.all(bernoulli.two_point_bound(distances, **arguments)
+                    <= coupled * (1 + 1e-12))
+
+
+def test_means_of_other_records():
+  """MECH-09: risk sigma^2 / n + 2 ((b - a) / (n epsilon))^2, and coverage."""
+  made = mean.BoundedMean(num_examples=100, lower=-2.0, upper=4.0, epsilon=0.5)
+  assert made.scale == pytest.approx(6 / 50)
+  data = jax.random.uniform(KEY, (5000, 100), minval=-2.0, maxval=4.0)
+  found = releases(made, data)
+  squares = np.square(np.float64(found.value) - 1.0)
+  assert squares.mean() == pytest.approx(
+    made.population_risk(3.0), abs=4 * squares.std() / 5000**0.5)
+  # The variance is not known; the largest possible one is taken.
+  assert covered(found, 1.0) > 0.95
+  assert found.value.dtype == jnp.float32
+
+
+def test_means_of_a_private_number_of_records():
+  """Coverage of the normal interval; absent records; a bad middle."""
+  made = mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0)
+  data = jax.random.bernoulli(KEY, 0.7, (5000, 150)).astype(jnp.float32)
+  data = data.at[:, ::3].set(jnp.nan)
+  found = releases(made, data)
+  assert abs(covered(found, 0.7) - 0.95) < 0.015
+  assert abs(np.mean(found.value) - 0.7) < 0.01
+  assert mechanism.epsilon(made, delta=1e-12) == pytest.approx(1.0, abs=2e-3)
+  # Nothing is there: in the range all the same.
+  empty = made.release(KEY, jnp.full([3], jnp.nan))
+  assert 0 <= empty.low <= empty.value <= empty.high <= 1
+  assert made.risk(1) is None
+
+
+@pytest.mark.parametrize('adjacency, sizes, wanted', [
+  (Adjacency.REPLACE_ONE, [3], 3 / 3),
+  (Adjacency.ADD_OR_REMOVE_ONE, [1, 2, 3], 3 / 2)])
+def test_sensitivity_of_a_mean(adjacency, sizes, wanted):
+  """DEF-02, erratum T-E11: (b - a) / n if n is public, (b - a) / 2 if not."""
+  assert neighbours.sensitivity(np.mean, (-1.0, 0.5, 2.0), sizes,
+                                adjacency) == pytest.approx(wanted)
+  made = mean.BoundedMean(num_examples=3, lower=-1.0, upper=2.0, epsilon=1.0)
+  assert made.scale == 1.0  # (b - a) / (n epsilon)
+
+
+@pytest.mark.parametrize('fields, message', [
+  ({'lower': 2.0}, 'lower must be below upper, got 2.0 and 1.0'),
+  ({'num_examples': 0}, 'num_examples must be an integer >= 1'),
+  ({'epsilon': -1.0}, 'epsilon must be a positive number'),
+  ({'confidence': 95.0}, 'confidence must lie'),
+  ({'interval': 'bayes'}, 'interval must be one of exact, wald')])
+def test_refusals(fields, message):
+  good = dict(num_examples=3, lower=0.0, upper=1.0, epsilon=1.0)
+  with pytest.raises(ValueError, match=message):
+    mean.BoundedMean(**{**good, **fields})
+
+
+def test_another_number_of_records_is_refused():
+  made = bernoulli.proportion(num_examples=3, epsilon=1.0)
+  with pytest.raises(ValueError, match='^there must be 3 records'):
+    made.release(KEY, jnp.zeros(2))
+  with pytest.raises(ValueError, match='count_share must lie'):
+    mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0, count_share=1.0)
