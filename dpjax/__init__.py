@@ -11,6 +11,7 @@ Rooms (import them as modules, `from dpjax import privacy`):
   train      bound, sum, noise, step: compiled training runs
   audit      tests of a privacy claim against what really ran
   report     rows, tables and figures of results
+  release    statistics of a file: exact noise, a ledger of budget
 """
 
 __version__ = '0.1.0'

@@ -28,6 +28,7 @@ WITH_VIEWS = tuple(name for name in METHODS
 # Methods whose bound does not hang on how the network is computed.
 IN_ANY_DTYPE = ('sgd', *(name for name in CLIPPING_METHODS
                          if name != 'layer_clipped'))
+WITHOUT_GAUSSIAN_NOISE = ('sgd', 'lip_k_norm')
 RECERTIFYING = ('lip_dp_sgd', 'lip_propagated', 'lip_norm')
 OPTIMIZERS = ('sgd', 'momentum', 'adam')
 SCHEDULES = ('constant', 'cosine')
@@ -37,6 +38,7 @@ MODELS = TABLE_MODELS + IMAGE_MODELS
 RESIDUALS = ('averaged', 'plain')
 WEIGHTS = ('free', 'standardised', 'orthogonal')
 NOISE_ORDERS = ('1', 'inf')
+NOISES = ('gaussian', 'lattice_gaussian')
 AVERAGES = ('none', 'ema', 'polyak')
 POOLS = ('max', 'average', 'none')
 PIXELS = ('signed', 'unsigned')
@@ -105,6 +107,7 @@ class TrainingConfig:
       `precision.COMPUTE_DTYPES`; it is evaluated in float32.
     recertify_every: steps between norms that no sensitivity reads, of the
       methods in `RECERTIFYING`.
+    noise: one of `NOISES`: of floats, or exact on a lattice.
     activation: of the hidden layers.
     temperature: of the cross entropy.
     optimizer: one of `OPTIMIZERS`.
@@ -170,6 +173,7 @@ class TrainingConfig:
   pixels: str = _later('signed')
   compute_dtype: str = _later('float32')
   recertify_every: int = _later(1)
+  noise: str = _later('gaussian')
 
 
 def check(config: TrainingConfig) -> TrainingConfig:
@@ -252,6 +256,11 @@ def _check_method(config: TrainingConfig, images: bool) -> None:
   if config.method == 'lip_k_norm' and images:
     raise ValueError('lip_k_norm is for perceptrons on tables')
   errors.check_choice('noise_order', config.noise_order, NOISE_ORDERS)
+  errors.check_choice('noise', config.noise, NOISES)
+  if (config.noise != 'gaussian' and
+      config.method in WITHOUT_GAUSSIAN_NOISE):
+    raise ValueError(f'{config.method} has no Gaussian noise to put on a '
+                     'lattice')
   if config.method == 'lip_printed' and not config.allow_unsound:
     raise ValueError('lip_printed (Algorithm 8) is not private: its epsilon '
                      'does not hold; allow_unsound says that you know')

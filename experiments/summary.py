@@ -44,6 +44,8 @@ def summarize(result: training.TrainingResult,
       'adjacency': config.adjacency,
       'accountant': config.accountant,
       'event': repr(plan.event),
+      'noise': config.noise,
+      'noise_variation': plan.noise_variation,
       'noise_multiplier': plan.noise_multiplier,
       'joint_noise_multiplier': (result.joint_noise_multiplier
                                  if private else None),

@@ -25,6 +25,7 @@ from dpjax.train import checkpoint
 from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train import sharding
+from dpjax.train import step
 from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
 from dpjax.typing import Params
@@ -71,8 +72,16 @@ class TrainingResult(NamedTuple):
   train_seconds: float
 
 
-def make_plan(config: TrainingConfig) -> TrainingPlan:
-  """The plan of a resolved configuration; calibrates the noise."""
+def make_plan(config: TrainingConfig,
+              lattice_size: int | None = None) -> TrainingPlan:
+  """The plan of a resolved configuration; calibrates the noise.
+
+  Args:
+    config: resolved.
+    lattice_size: how many values a step releases, for noise on a lattice.
+  """
+  if (config.noise == 'lattice_gaussian') != (lattice_size is not None):
+    raise ValueError('noise on a lattice is planned for a number of values')
   common = dict(num_examples=config.num_examples, num_steps=config.num_steps,
                 batch_size=config.batch_size,
                 max_batch_size=config.max_batch_size,
@@ -80,12 +89,23 @@ def make_plan(config: TrainingConfig) -> TrainingPlan:
   if config.method == 'sgd':
     return non_private_plan(**common)
   if config.method == 'bassily':
-    return bassily.bassily_plan(epsilon=config.epsilon, delta=config.delta,
-                                **common)
+    return dataclasses.replace(
+        bassily.bassily_plan(epsilon=config.epsilon, delta=config.delta,
+                             **common), lattice_size=lattice_size)
   if config.method == 'lip_k_norm':
     common['noise_order'] = float(config.noise_order)
   return private_plan(epsilon=config.epsilon, delta=config.delta,
-                      accountant=config.accountant, **common)
+                      accountant=config.accountant, lattice_size=lattice_size,
+                      **common)
+
+
+def _lattice_size(config: TrainingConfig,
+                  dataset: building.Dataset) -> int | None:
+  """How many values a step releases, if they are on a lattice."""
+  if config.noise != 'lattice_gaussian':
+    return None
+  model = building.make_model(config, dataset)
+  return step.num_released(model, building.make_method(config, model))
 
 
 def split_rows(config: TrainingConfig,
@@ -158,7 +178,8 @@ def train(
   dataset = building.prepare(first, dataset)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]
-  plans = [make_plan(config) for config in configs]
+  lattice_size = _lattice_size(configs[0], dataset)
+  plans = [make_plan(config, lattice_size) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
   if checkpoints is not None:

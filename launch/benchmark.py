@@ -15,6 +15,11 @@ Whether it works at all, in a minute, and whether all methods compute the same:
   python -m launch.benchmark --check
   python -m launch.benchmark --suite=norms --check
 
+The same on an accelerator goes to results/<suite>_gpu; tables are written
+anew anywhere, from the rows alone:
+  python -m launch.benchmark --suite=step --report \
+    --output_dir=experiments/benchmarks/results/step_gpu
+
 Suites: step, memory, scaling, compile, norms (single layers: is the cheaper
 way to norms of gradients chosen?), sampling, loop, estimators (repetitions of
 private statistics a second). Peers that are not installed are left out: pip
@@ -37,7 +42,6 @@ from absl import flags
 from dpjax import errors as checks
 from dpjax.report import files
 from dpjax.report import plots
-from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import tables
 from experiments import engine
@@ -75,8 +79,10 @@ _SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
 _CHECK = flags.DEFINE_bool(
     'check', False, 'Compare what each method of step or norms computes with a '
     'loop over records; time nothing.')
+_REPORT = flags.DEFINE_bool(
+    'report', False, 'Only write table and figure of the rows that '
+    '--output_dir has, of whatever machine.')
 _CHECK_SIZE = 8
-_PEERS = ('torch', 'opacus', 'jax_privacy', 'diffprivlib', 'opendp')
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 
@@ -130,7 +136,7 @@ def _environment() -> environment.Environment:
   """With the machine in words and the versions of the peers."""
   found = environment.current()
   versions = dict(found.versions)
-  for package in _PEERS:
+  for package in report.PEERS:
     try:
       versions[package] = metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -161,12 +167,7 @@ def _measure(folder: pathlib.Path, cpu: bool) -> None:
 def _write(folder: pathlib.Path) -> None:
   """Writes table and figure of the rows, and prints the table."""
   rows = records.sort(records.read(folder / engine.ROWS))
-  runs = provenance.read(folder / provenance.NAME)['runs']
-  text = report.table(
-      rows, _SUITE.value,
-      software='; '.join(sorted({_versions(entry['versions'])
-                                 for entry in runs})),
-      commands=sorted({entry['command'] for entry in runs}))
+  text = report.table_of(folder, _SUITE.value)
   print(text)
   files.replace(folder / TABLE, text.encode())
   try:
@@ -174,11 +175,6 @@ def _write(folder: pathlib.Path) -> None:
     plots.save(figure, folder / FIGURE, digest=records.digest(rows))
   except ImportError as error:
     print(f'no figure: {error}', file=sys.stderr)
-
-
-def _versions(found: dict[str, str]) -> str:
-  return ', '.join(f'{name} {found[name]}' for name in (
-      'jax', 'jaxlib', *_PEERS, 'python') if name in found)
 
 
 def _checked(pairs: Iterable[tuple[str, str]]) -> bool:
@@ -204,6 +200,11 @@ def _checked(pairs: Iterable[tuple[str, str]]) -> bool:
 def main(argv: Sequence[str]) -> int:
   """Measures and reports; returns the exit status."""
   errors.check_no_arguments(argv)
+  if _REPORT.value:
+    if shared.OUTPUT_DIR.value is None:
+      raise ValueError('--report is of the rows of an --output_dir')
+    _write(pathlib.Path(shared.OUTPUT_DIR.value))
+    return 0
   # Not to take all memory of an accelerator from the workers.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   import jax

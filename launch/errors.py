@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import sys
+from typing import Any
 
 from absl import app
 from absl import flags
@@ -26,15 +27,20 @@ def _format(error: BaseException) -> str:
   return lines[0] + more
 
 
-def run_main(main: Callable[[Sequence[str]], int | None]) -> None:
+def run_main(main: Callable[[Any], int | None],
+             parse: Callable[[Sequence[str]], Any] = (
+                 app.parse_flags_with_usage)) -> None:
   """Parses flags, calls main, and exits with what it returns.
+
+  Main is called with what `parse` makes of the command line: by default with
+  the words that are no absl flags, whose names all programs share.
 
   Bad input, that is ValueError, OSError, ImportError (an extra that is not
   installed) and MemoryError (too much at once), gives one line on stderr and
   exit status 2; an interrupt gives 130. `--traceback` shows the whole error
   instead.
   """
-  def guarded(argv: Sequence[str]) -> int | None:
+  def guarded(argv: Any) -> int | None:
     # Libraries tell of every backend they do not find; --verbosity shows it.
     if not flags.FLAGS['verbosity'].present:
       logging.set_verbosity(logging.WARNING)
@@ -49,4 +55,4 @@ def run_main(main: Callable[[Sequence[str]], int | None]) -> None:
       print('interrupted', file=sys.stderr)
       return INTERRUPTED
 
-  app.run(guarded)
+  app.run(guarded, flags_parser=parse)

@@ -183,6 +183,10 @@ _RECERTIFY_EVERY = flags.DEFINE_integer(
     f'{", ".join(configuration.RECERTIFYING)}: steps between ClipWeights of '
     'layers whose norm no noise scale depends on, such as the first of a '
     'perceptron with balls. Saves time where that layer is wide.')
+_NOISE = flags.DEFINE_enum(
+    'noise', _DEFAULTS.noise, list(configuration.NOISES),
+    'gaussian is of floats; lattice_gaussian is added as integers, to rounded '
+    'sums, so that the guarantee holds for what computers release.')
 _ALLOW_UNSOUND = flags.DEFINE_bool(
     'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
     'printed, is not private. Its summary carries epsilon_valid = false.')
@@ -261,7 +265,7 @@ def _configs() -> list[configuration.TrainingConfig]:
       stride=_STRIDE.value, pool=_POOL.value, use_bias=_USE_BIAS.value,
       downsample=_DOWNSAMPLE.value, pixels=_PIXELS.value,
       compute_dtype=_COMPUTE_DTYPE.value,
-      recertify_every=_RECERTIFY_EVERY.value, **_delta())
+      recertify_every=_RECERTIFY_EVERY.value, noise=_NOISE.value, **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),

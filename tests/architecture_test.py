@@ -22,6 +22,7 @@ _ALLOWED = {
     'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'report': set(),
+    'release': {'privacy', 'report'},
 }
 _PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
 _CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(
@@ -94,7 +95,7 @@ def test_the_package_knows_no_shell(path):
   if _name(path) not in ('dpjax/privacy/accounting.py',
                          'dpjax/privacy/restating.py'):
     assert not any(name.startswith('dp_accounting') for name in names)
-  heavy = {'matplotlib', 'sklearn', 'tensorflow_datasets'}
+  heavy = {'matplotlib', 'pyarrow', 'sklearn', 'tensorflow_datasets'}
   at_import = {name.split('.')[0]
                for name in _imports(path, top_level_only=True)}
   assert not at_import & heavy
@@ -144,9 +145,9 @@ def test_no_key_or_seed_has_a_default():
             assert default is None, f'{_name(path)}: {node.name}'
 
 
-def test_importing_the_report_room_needs_no_jax():
+def test_importing_the_report_and_release_rooms_needs_no_jax():
   code = ('import sys, dpjax.report.records, dpjax.report.tables, '
-          'dpjax.report.summary, dpjax.report.plots; '
+          'dpjax.report.summary, dpjax.report.plots, dpjax.release.registry; '
           'sys.exit("jax" in sys.modules or "matplotlib" in sys.modules)')
   assert subprocess.run([sys.executable, '-c', code], cwd=_ROOT,
                         check=False).returncode == 0

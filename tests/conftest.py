@@ -34,12 +34,14 @@ import pytest  # noqa: E402
 
 jax.config.update('jax_numpy_dtype_promotion', 'strict')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+# Accelerators round the inputs of products, and tests compare to 1e-5.
+jax.config.update('jax_default_matmul_precision', 'highest')
 
-_QUICK = {'experiments', 'grads', 'launch', 'models', 'train'}
+_QUICK = {'experiments', 'grads', 'launch', 'models', 'stats', 'train'}
 _QUICK_FILES = {f'{name}_test' for name in (
-    'battery', 'chain_bounds', 'k_norm', 'layers', 'network', 'normalisation',
-    'other_losses', 'pointwise', 'pooling', 'random_networks',
-    'reparametrisation')}
+    'battery', 'chain_bounds', 'inverse', 'k_norm', 'layers', 'network',
+    'normalisation', 'other_losses', 'pointwise', 'pooling',
+    'random_networks', 'reparametrisation', 'smooth')}
 
 
 @pytest.fixture(scope='module', autouse=True)

@@ -4,6 +4,7 @@ import numpy as np
 from scipy import stats
 
 from dpjax import errors
+from dpjax.privacy import accounting
 
 
 def rate_upper_bound(count: int, trials: int, *, significance: float) -> float:
@@ -70,14 +71,61 @@ def epsilon_lower_bounds(*, true_positives: np.ndarray, num_in: int,
   """
   if not 0 <= delta < 1:
     raise ValueError(f'delta must lie in [0, 1), got {delta}')
+  miss, alarm = error_upper_bounds(
+      true_positives=true_positives, num_in=num_in,
+      false_positives=false_positives, num_out=num_out,
+      significance=significance)
+  return np.maximum(0.0, np.maximum(_log_ratios(1 - miss - delta, alarm),
+                                    _log_ratios(1 - alarm - delta, miss)))
+
+
+def error_upper_bounds(*, true_positives: np.ndarray, num_in: int,
+                       false_positives: np.ndarray, num_out: int,
+                       significance: float = 0.05
+                       ) -> tuple[np.ndarray, np.ndarray]:
+  """Upper bounds of misses and of false alarms, that hold together.
+
+  Each of level significance / 2; see `epsilon_lower_bound` for the arguments.
+  """
   errors.check_open_unit('significance', significance)
   errors.check_at_least('trials', num_in, 1)
   errors.check_at_least('trials', num_out, 1)
   level = significance / 2
-  miss = _rate_upper_bounds(num_in - true_positives, num_in, level)
-  alarm = _rate_upper_bounds(false_positives, num_out, level)
-  return np.maximum(0.0, np.maximum(_log_ratios(1 - miss - delta, alarm),
-                                    _log_ratios(1 - alarm - delta, miss)))
+  return (_rate_upper_bounds(num_in - np.asarray(true_positives), num_in,
+                             level),
+          _rate_upper_bounds(np.asarray(false_positives), num_out, level))
+
+
+def gaussian_shift_lower_bound(*, true_positives: int, num_in: int,
+                               false_positives: int, num_out: int,
+                               significance: float = 0.05) -> float:
+  """A mu that a Gaussian mechanism exceeds, with confidence (AUD-05).
+
+  If the trade-off is known to be that of N(0, 1) against N(mu, 1), one point
+  of it tells mu: the quantiles of both error bounds, in the order that the
+  test was made for. 0 if the test does no better than a coin. The absolute
+  value of the difference would make a bound of a useless test: on noise alone
+  it is far above zero. Roles are not exchanged here: a test that is wrong more
+  often than right says nothing.
+
+  Returns:
+    A lower bound >= 0 on mu, the sensitivity over the standard deviation. It
+    holds for Gaussian trade-offs only: not for those of subsampled or composed
+    releases, which `curves.excesses` compares with their own.
+  """
+  miss, alarm = error_upper_bounds(
+      true_positives=true_positives, num_in=num_in,
+      false_positives=false_positives, num_out=num_out,
+      significance=significance)
+  return float(max(0.0, stats.norm.isf(alarm) + stats.norm.isf(miss)))
+
+
+def shift_to_epsilon(shift: float, *, delta: float) -> float:
+  """The epsilon of a Gaussian trade-off of this mu at `delta`; 0 at mu = 0."""
+  errors.check_non_negative('shift', shift)
+  if shift < 1e-6:
+    return 0.0
+  return accounting.gaussian_epsilon(shift=shift, delta=delta)
 
 
 def largest_bound(*, num_in: int, num_out: int, delta: float,

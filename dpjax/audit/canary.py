@@ -8,7 +8,7 @@ A canary whose contribution meets the claimed sensitivity in every block makes
 the comparison tight; any other is still a valid test.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
@@ -33,6 +33,9 @@ from dpjax.train import loop
 from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
+SIGNIFICANCE = 1e-6
+"""Of the bound on epsilon of a game."""
+
 _TOLERANCE = 1 + 1e-5
 _P_VALUE = 1e-7
 _ERRORS = 5.5
@@ -55,6 +58,20 @@ class Game:
   plan: TrainingPlan
   canary: Batch
   num_runs: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LossGame:
+  """Runs whose privacy losses are known in another way than `privacy_losses`.
+
+  Attributes:
+    name: of the method.
+    plan: of each run.
+    losses: key -> ([r], [r]) of runs with the canary and without.
+  """
+  name: str
+  plan: TrainingPlan
+  losses: Callable[[PRNGKey], tuple[np.ndarray, np.ndarray]]
 
 
 class Shift(NamedTuple):
@@ -180,13 +197,36 @@ def privacy_losses(game: Game, moved: Shift, sums: PyTree) -> np.ndarray:
       found, sampling_prob=game.plan.sampler.sampling_prob).sum(-1)
 
 
+class Played(NamedTuple):
+  """What the runs of a game say.
+
+  Attributes:
+    findings: what refutes the claim of the method; empty if nothing does.
+    epsilon_lower: of a threshold on privacy losses that was fixed on one half
+      of the runs and counted on the other, at delta 1e-5.
+    inside: [num_runs] privacy losses of runs with the canary; None if the
+      method was refuted before there was need of them.
+    outside: [num_runs] of runs without it.
+  """
+  findings: list[str]
+  epsilon_lower: float = 0.0
+  inside: np.ndarray | None = None
+  outside: np.ndarray | None = None
+
+
 def findings(key: PRNGKey, game: Game,
              epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> list[str]:
-  """What refutes the claim of a method, cheapest checks first.
+  """What refutes the claim of a method; see `play`."""
+  return play(key, game, epsilons).findings
 
-  Empty unless a sensitivity is exceeded, noise is not what it should be, or
-  the measured privacy curve is above the accountant's. A sound method fails
-  with probability below 1e-5.
+
+def play(key: PRNGKey, game: Game,
+         epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> Played:
+  """Looks for what refutes the claim of a method, cheapest checks first.
+
+  Nothing is found unless a sensitivity is exceeded, noise is not what it
+  should be, or the measured privacy curve is above the accountant's. A sound
+  method fails with probability below 1e-5.
 
   Args:
     key: for the runs.
@@ -199,15 +239,21 @@ def findings(key: PRNGKey, game: Game,
            if not ratio <= _TOLERANCE]
   found += _toggle_findings(game)
   if found:
-    return found
+    return Played(found)
   present, absent = release(key, game)
   found = _noise_findings(game, moved, absent)
   if found:
-    return found
-  inside = privacy_losses(game, moved, present)
-  outside = privacy_losses(game, moved, absent)
-  return (_curve_findings(game, inside, outside, epsilons) +
-          _count_findings(game, inside, outside))
+    return Played(found)
+  return judge(game.plan, privacy_losses(game, moved, present),
+               privacy_losses(game, moved, absent), epsilons)
+
+
+def judge(plan: TrainingPlan, inside: np.ndarray, outside: np.ndarray,
+          epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> Played:
+  """What privacy losses [r] of runs with a canary and without say of a plan."""
+  lower, more = _count_findings(plan, inside, outside)
+  return Played(_curve_findings(plan, inside, outside, epsilons) + more,
+                lower, inside, outside)
 
 
 def _toggle_findings(game: Game) -> list[str]:
@@ -270,12 +316,13 @@ def _claimed_delta(plan: TrainingPlan, epsilon: float) -> float:
                               adjacency=plan.adjacency)
 
 
-def _curve_findings(game: Game, inside: np.ndarray, outside: np.ndarray,
+def _curve_findings(plan: TrainingPlan, inside: np.ndarray,
+                    outside: np.ndarray,
                     epsilons: Sequence[float]) -> list[str]:
   """Does the measured privacy curve exceed the accountant's?"""
   found = []
   for epsilon in epsilons:
-    most = _claimed_delta(game.plan, epsilon)
+    most = _claimed_delta(plan, epsilon)
     for what, losses in (('remove', inside), ('add', -outside)):
       estimate = whitebox.estimate_delta(losses, epsilon=epsilon)
       if not (estimate.value <=
@@ -285,17 +332,17 @@ def _curve_findings(game: Game, inside: np.ndarray, outside: np.ndarray,
   return found
 
 
-def _count_findings(game: Game, inside: np.ndarray,
-                    outside: np.ndarray) -> list[str]:
+def _count_findings(plan: TrainingPlan, inside: np.ndarray,
+                    outside: np.ndarray) -> tuple[float, list[str]]:
   """A threshold test fixed on one half of the runs, counted on the other."""
-  half, delta = game.num_runs // 2, 1e-5
+  half, delta = inside.size // 2, 1e-5
   threshold = np.quantile(outside[:half], 0.98)
   lower = audit_bounds.epsilon_lower_bound(
       true_positives=int(np.sum(inside[half:] > threshold)), num_in=half,
       false_positives=int(np.sum(outside[half:] > threshold)),
-      num_out=half, delta=delta, significance=1e-6)
-  claimed = game.plan.epsilon(delta)
-  return [f'epsilon is at least {lower}, claimed {claimed}'] * (
+      num_out=half, delta=delta, significance=SIGNIFICANCE)
+  claimed = plan.epsilon(delta)
+  return lower, [f'epsilon is at least {lower}, claimed {claimed}'] * (
       lower > claimed)
 
 

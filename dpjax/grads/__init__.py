@@ -1,12 +1,13 @@
 """Bounded sums of per-record contributions, and the noise put on them.
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
-records, tracing, convolutions, microbatches, contractions, bookkeeping,
-per_example, privatizer, k_norm_privatizer.
+records, tracing, convolutions, microbatches, windows, contractions,
+bookkeeping, per_example, privatizer, k_norm_privatizer, lattice_privatizer.
 """
 
 __all__ = [
     'ball', 'bookkeeping', 'bounder', 'clipping', 'contractions',
-    'convolutions', 'k_norm_privatizer', 'microbatches', 'per_example',
-    'precision', 'privatizer', 'quantiles', 'records', 'tracing'
+    'convolutions', 'k_norm_privatizer', 'lattice_privatizer', 'microbatches',
+    'per_example', 'precision', 'privatizer', 'quantiles', 'records', 'tracing',
+    'windows'
 ]

@@ -204,7 +204,7 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
   """[b, ...] gradients that are formed, by number of their leaves.
 
   Of leaves that are not known, and of those whose gradients are cheapest kept:
-  these as products [b, g, k, n].
+  these as products.
   """
   found = {}
   for site, each in zip(program.sites, passes, strict=True):
@@ -259,7 +259,7 @@ def _kept_part(gradients: Array, sound: Array) -> _Part:
   """Of gradients [b, ...] that were formed."""
   return _Part(jnp.where(sound, jnp.square(_norms(gradients)), 0.0),
                (gradients,), lambda weights, each: jnp.tensordot(
-                   weights, each, 1))
+                   weights, each, 1, precision=jax.lax.Precision.HIGHEST))
 
 
 def _measured_part(operation: Layer | Table, sound: Array,
@@ -287,8 +287,9 @@ def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
 
   def total(weights, *values):
     found = part.total(weights, *values)
-    return read.origin.restore(read.operation.to_weight(found) if read.is_kept
-                               else found, leaf)
+    if read.is_kept:
+      found = contractions.product_to_weight(read.operation, found)
+    return read.origin.restore(found, leaf)
 
   return part._replace(total=total)
 

@@ -17,6 +17,7 @@ import jax
 from jax.extend import core
 import jax.numpy as jnp
 
+from dpjax.grads import windows
 from dpjax.typing import Array
 
 _UNIT_ROUNDOFF = 2.0**-24
@@ -48,6 +49,8 @@ class Layer(NamedTuple):
     num_sites: t.
     sizes: (g, k, n).
     has_windows: whether X is larger than what entered.
+    split: another way to the gradient of a record, if it is faster.
+    gram: another way from what entered to X X^T [g, t, t], likewise.
   """
   rows: Callable[[Array, Array], tuple[Array, Array]]
   to_weight: Callable[[Array], Array]
@@ -55,6 +58,8 @@ class Layer(NamedTuple):
   num_sites: int
   sizes: tuple[int, int, int]
   has_windows: bool = False
+  split: windows.Split | None = None
+  gram: Callable[[Array], Array] | None = None
 
 
 def layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
@@ -124,9 +129,9 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
           for spec in (numbers.lhs_spec, numbers.out_spec)]
 
   def rows(x, cotangent):
-    windows = _windows(x.transpose(last[0]), taps, params,
-                       [out[i] for i in numbers.out_spec[2:]])
-    x = windows.reshape((num_sites, -1, groups, num_in))
+    x = windows.by_slices(x.transpose(last[0]), taps, params,
+                          [out[i] for i in numbers.out_spec[2:]])
+    x = x.reshape((num_sites, -1, groups, num_in))
     x = x.transpose((2, 0, 1, 3)).reshape((groups, num_sites, width))
     cotangent = cotangent.transpose(last[1]).reshape(
         (num_sites, groups, num_out))
@@ -144,8 +149,36 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
     pull = jax.vjp(convolve, jnp.zeros(kernel, jnp.float32))[1]
     return pull(cotangent.astype(jnp.float32))[0]
 
-  return Layer(rows, to_weight, total, num_sites, (groups, width, num_out),
-               has_windows=True)
+  sides = [out[i] for i in numbers.out_spec[2:]]
+  gram = lambda x: windows.gram(x.transpose(last[0]), taps, params, sides)[None]
+  image = [equation.invars[0].aval.shape[i] for i in last[0]]
+  of_pixels = windows.num_pixels(image, params)**2 * num_in
+  return Layer(
+      rows, to_weight, total, num_sites, (groups, width, num_out),
+      has_windows=True, split=_faster_split(equation, last),
+      gram=gram if groups == 1 and of_pixels <= num_sites**2 * width else None)
+
+
+def _faster_split(equation: core.JaxprEqn,
+                  last: Sequence[Sequence[int]]) -> windows.Split | None:
+  """On accelerators, where memory is what takes time: if it is less of it.
+
+  Args:
+    equation: a convolution.
+    last: orders of axes in which image and cotangent have channels last.
+  """
+  params = equation.params
+  if jax.default_backend() == 'cpu' or params['feature_group_count'] > 1:
+    return None
+  image, out = ([var.aval.shape[i] for i in order] for var, order in zip(
+      (equation.invars[0], equation.outvars[0]), last, strict=True))
+  spec = params['dimension_numbers'].rhs_spec
+  taps = [equation.invars[1].aval.shape[i] for i in spec[2:]]
+  made = windows.split(image, taps, params, out)
+  product = lambda x, cotangent: made.product(x.transpose(last[0]),
+                                              cotangent.transpose(last[1]))
+  plain = math.prod(out[:-1]) * (math.prod(taps) * image[-1] + out[-1])
+  return made._replace(product=product) if made.num_values < plain else None
 
 
 def _convolve(x: Array, kernel: Array, params) -> Array:
@@ -154,27 +187,6 @@ def _convolve(x: Array, kernel: Array, params) -> Array:
   return jax.lax.conv_general_dilated(
       x, kernel, **{name: params[name] for name in names},
       precision=jax.lax.Precision.HIGHEST)
-
-
-def _windows(image: Array, taps: Sequence[int], params, out: Sequence[int]
-             ) -> Array:
-  """What each site meets, [batch, *out, *taps, channels], by slices.
-
-  One axis after the other. The library's patches are a convolution, which is
-  slow on CPU in loops.
-  """
-  sides = zip(params['padding'], params['lhs_dilation'], strict=True)
-  found = jax.lax.pad(image, jnp.zeros([], image.dtype), [(0, 0, 0), *(
-      (low, high, dilation - 1) for (low, high), dilation in sides),
-      (0, 0, 0)])
-  strides, steps = params['window_strides'], params['rhs_dilation']
-  for axis in reversed(range(len(taps))):
-    last = (out[axis] - 1) * strides[axis] + 1
-    starts = [tap * steps[axis] for tap in range(taps[axis])]
-    found = jnp.stack([jax.lax.slice_in_dim(
-        found, start, start + last, strides[axis], axis + 1)
-        for start in starts], len(taps) + 1)
-  return found
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
@@ -187,10 +199,14 @@ def gram_is_cheaper(made: Layer) -> bool:
   To form the gradients is what their sum costs anyway, but they are written
   and read, k n numbers each; Gram matrices are t^2 (k + n) products more. Of
   convolutions in groups gradients are always kept: on CPU their sum alone, by
-  the library's gradient, takes longer.
+  the library's gradient, takes longer. So it does on accelerators, in float32,
+  with strides, where Gram matrices of pixels are no help either.
   """
   groups, width, out = made.sizes
   if groups > 1 and made.has_windows:
+    return False
+  if (jax.default_backend() != 'cpu' and made.has_windows
+      and made.gram is None):
     return False
   products = min(_PRODUCTS_PER_NUMBER,
                  groups * width * out / _NUMBERS_PER_PRODUCT)
@@ -213,8 +229,9 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
     cotangent: [b, ...] of what left.
   """
   def one(x, cotangent):
-    x, cotangent = made.rows(x, cotangent)
-    first = _contract('gsk,gtk->gst', x, x)
+    rows, cotangent = made.rows(x, cotangent)
+    first = (_contract('gsk,gtk->gst', rows, rows) if made.gram is None
+             else made.gram(x))
     second = _contract('gsn,gtn->gst', cotangent, cotangent)
     parts = _contract('gss,gss->', first, second)
     return (jnp.maximum(_contract('gst,gst->', first, second), 0.0)
@@ -235,22 +252,30 @@ def outer_total(made: Layer, x: Array, cotangent: Array) -> Array:
 
 
 def products(made: Layer, x: Array, cotangent: Array) -> Array:
-  """[b, g, k, n]: the gradient of each record."""
+  """[b, ...]: the gradient of each record, see `product_to_weight`."""
 
   def product(*one):
     x, cotangent = made.rows(*one)
     if x.dtype != cotangent.dtype:
       return _contract('gtk,gtn->gkn', x, cotangent)
-    # Products of shorter numbers are exact in float32, and fast where they are
-    # built in. Gram matrices are not left to these units: how they round is
-    # not what `gram_squares` adds.
+    # In the precision of the network: what comes of it is what is measured and
+    # summed. Gram matrices are not left to it: how that rounds is not what
+    # `gram_squares` adds.
     return jnp.einsum('gtk,gtn->gkn', x, cotangent,
-                      precision=jax.lax.Precision.HIGHEST,
                       preferred_element_type=jnp.float32)
 
+  if made.split is not None:
+    return jax.vmap(made.split.product)(x, cotangent)
   if not made.has_windows:
     return jax.vmap(product)(x, cotangent)
   return _by_records(product, made, 0, x, cotangent)
+
+
+def product_to_weight(made: Layer, gradient: Array) -> Array:
+  """One of `products`, or a sum of them, as the parameter is laid out."""
+  if made.split is not None:
+    gradient = made.split.to_rows(gradient)[None]
+  return made.to_weight(gradient)
 
 
 class Table(NamedTuple):

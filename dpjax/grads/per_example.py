@@ -48,6 +48,9 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
 
   Guarantee: one record contributes at most C_k in l2 to block k, so at most
   sqrt(sum_k C_k^2) in all; one `clip_norm` makes all parameters one block.
+  Gradients are as precise as the products of the network, which accelerators
+  round unless `jax.default_matmul_precision` forbids it; they are measured and
+  summed in float32.
   Source: DP-16, thesis 003, Algorithm 7 (whose listing prints normalisation;
   this is clipping, as its text and Abadi et al. 2016 have it).
 
@@ -150,11 +153,9 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
             norms, bounds, usable) if indicators else ())
 
   def sums(params, batch: Batch, mask: Array, bounds: PyTree) -> BoundedSums:
-    # Accelerators round the inputs of products to less than float32.
-    with jax.default_matmul_precision('highest'):
-      return microbatches.added_up(
-          functools.partial(micro_sums, bounds), apply, params, batch, mask,
-          microbatch_size)
+    return microbatches.added_up(
+        functools.partial(micro_sums, bounds), apply, params, batch, mask,
+        microbatch_size)
 
   return sums
 
@@ -220,7 +221,8 @@ def _weighted_sum(weights: Array, leaf: Array) -> Array:
   """
   shape = (-1,) + (1,) * (leaf.ndim - 1)
   counts = (weights != 0).reshape(shape)
-  return jnp.tensordot(weights, jnp.where(counts, leaf, 0.0), 1)
+  return jnp.tensordot(weights, jnp.where(counts, leaf, 0.0), 1,
+                       precision=jax.lax.Precision.HIGHEST)
 
 
 def summed(apply: Callable[[Params, Array], Array],

@@ -84,8 +84,9 @@ def gaussian_privatizer(
              l2_sensitivity: PyTree, indicators: PyTree = (),
              draws: PyTree | None = None) -> tuple[PyTree, PrivatizerState]:
     del params
-    bounds, stddevs, prefix = _scales(l2_sensitivity, sums, noise_multiplier,
-                                      allocation, adaptive)
+    bounds, stddevs = scales(l2_sensitivity, sums, noise_multiplier,
+                             allocation, adaptive)
+    prefix = as_prefix(stddevs, l2_sensitivity, adaptive)
     released = sums if adaptive is None else (sums, indicators)
     if draws is None:
       noisy = additive.add_gaussian_noise(
@@ -102,10 +103,10 @@ def gaussian_privatizer(
   return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _scales(l2_sensitivity: PyTree, sums: PyTree,
-            noise_multiplier: Array | float, allocation: str,
-            adaptive: Adaptive | None) -> tuple[Array, Array, PyTree]:
-  """Sensitivities and noise of all blocks, and the latter as a tree prefix.
+def scales(l2_sensitivity: PyTree, sums: PyTree,
+           noise_multiplier: Array | float, allocation: str,
+           adaptive: Adaptive | None) -> tuple[Array, Array]:
+  """Sensitivities [K] and noise [K] of all blocks of `gaussian_privatizer`.
 
   Gradient blocks first, then the indicators, if there are any.
   """
@@ -116,17 +117,25 @@ def _scales(l2_sensitivity: PyTree, sums: PyTree,
   stddevs = _ROUNDING_MARGIN * blocks.allocate(
       bounds, noise_multiplier=noise_multiplier, rule=allocation,
       sizes=tree.block_sizes(l2_sensitivity, sums))
-  prefix = jax.tree.unflatten(jax.tree.structure(l2_sensitivity),
-                              list(stddevs))
   if adaptive is None:
-    return bounds, stddevs, prefix
+    return bounds, stddevs
   count = tree.count(adaptive.init)
   stddev = jnp.float32(_ROUNDING_MARGIN * adaptive.noise_stddev)
   return (
       jnp.concatenate([bounds, jnp.full(
           [count], quantiles.INDICATOR_SENSITIVITY, bounds.dtype)]),
-      jnp.concatenate([stddevs, jnp.full([count], stddev)]),
-      (prefix, stddev))
+      jnp.concatenate([stddevs, jnp.full([count], stddev)]))
+
+
+def as_prefix(values: Array, l2_sensitivity: PyTree,
+              adaptive: Adaptive | None) -> PyTree:
+  """Values [K] of all blocks as a tree prefix of what is released.
+
+  That is the sums, or with adaptive radii the pair (sums, indicators).
+  """
+  structure = jax.tree.structure(l2_sensitivity)
+  prefix = structure.unflatten(list(values[:structure.num_leaves]))
+  return prefix if adaptive is None else (prefix, values[-1])
 
 
 def draw_ahead(key: PRNGKey, step: Array, num_steps: int,

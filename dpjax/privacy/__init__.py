@@ -2,14 +2,14 @@
 
 Modules, in import order: notions, adjacency, neighbours, divergences,
 tradeoff, renyi, composition, restating, accounting, adaptive, tuning, blocks,
-mechanism, threefry, additive, utility, draws, laplace, selection, inverse,
-smooth, k_norm, local, queries.
+mechanism, threefry, additive, utility, draws, exact, laplace, selection,
+inverse, smooth, k_norm, local, queries, integers, discrete, lattice.
 """
 
 __all__ = [
     'accounting', 'adaptive', 'additive', 'adjacency', 'blocks',
-    'composition', 'divergences', 'draws', 'inverse', 'k_norm', 'laplace',
-    'local', 'mechanism', 'neighbours', 'notions', 'queries', 'renyi',
-    'restating', 'selection', 'smooth', 'threefry', 'tradeoff', 'tuning',
-    'utility'
+    'composition', 'discrete', 'divergences', 'draws', 'exact', 'integers',
+    'inverse', 'k_norm', 'laplace', 'lattice', 'local', 'mechanism',
+    'neighbours', 'notions', 'queries', 'renyi', 'restating', 'selection',
+    'smooth', 'threefry', 'tradeoff', 'tuning', 'utility'
 ]

@@ -46,15 +46,13 @@ _MAX_FRACTIONAL_PROB = 0.02
 # What costs the same under every relation once multipliers are those of it.
 _RELATION_FREE = (
     dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
-    dp_events.NoOpDpEvent, dp_events.NonPrivateDpEvent,
-    dp_events.ComposedDpEvent, dp_events.SelfComposedDpEvent,
-    dp_events.RepeatAndSelectDpEvent, restating.PureDpEvent,
-    restating.ConcentratedDpEvent)
+    dp_events.DiscreteLaplaceDpEvent, dp_events.NoOpDpEvent,
+    dp_events.NonPrivateDpEvent, dp_events.ComposedDpEvent,
+    dp_events.SelfComposedDpEvent, dp_events.RepeatAndSelectDpEvent,
+    restating.PureDpEvent, restating.ConcentratedDpEvent)
 
-_RELATIONS = {
-    relation: dp_accounting.NeighboringRelation[relation.name]
-    for relation in Adjacency
-}
+_RELATIONS = {relation: dp_accounting.NeighboringRelation[relation.name]
+              for relation in Adjacency}
 
 
 def gaussian_event(*, noise_multiplier: float) -> DpEvent:
@@ -73,6 +71,17 @@ def laplace_event(*, noise_multiplier: float) -> DpEvent:
   """
   return dp_accounting.LaplaceDpEvent(
       errors.check_positive('noise_multiplier', noise_multiplier))
+
+
+def discrete_laplace_event(*, noise_parameter: float,
+                           sensitivity: int) -> DpEvent:
+  """One release of integers with noise of weights exp(-noise_parameter |z|).
+
+  `sensitivity` is the integer l1 bound of one record's contribution.
+  """
+  return dp_events.DiscreteLaplaceDpEvent(
+      errors.check_positive('noise_parameter', noise_parameter),
+      errors.check_at_least('sensitivity', sensitivity, 1))
 
 
 def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
@@ -174,8 +183,8 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
       not cover under this adjacency.
   """
   check_delta(delta)
-  ledger = _composed(event, adjacency, accountant, orders)
-  return float(ledger.get_epsilon(delta))
+  return float(_composed(event, adjacency, accountant, orders).get_epsilon(
+      delta))
 
 
 def delta_for(event: DpEvent, *, target_epsilon: float,

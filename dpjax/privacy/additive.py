@@ -1,4 +1,4 @@
-"""Additive noise: the one place where dpjax draws Gaussian noise.
+"""Additive noise: the one place where Gaussian noise is drawn as floats.
 
 Floating point. The guarantees are those of real arithmetic. A released float32
 `value + jax.random.normal(...)` gives the mechanism away: the sampler has 2^23
@@ -7,10 +7,10 @@ bits of the sum betray the value. `add_gaussian_noise` closes both doors: noise
 of 2^32 outcomes whose tails are as finely resolved as its centre, and a result
 rounded to a public power-of-two grid of 1/512 to 1/256 of the noise, on which
 every point within 5.4 standard deviations stays reachable. Rounding is
-post-processing. What is left is not an exact discrete mechanism: a coordinate
-lies beyond 5.4 with probability 7e-8, where some points are missing and noise
-ends at 6.3; probabilities carry float32 rounding error; and the threefry
-generator is not a cryptographic one.
+post-processing. What is left is not an exact mechanism, as `lattice` is: a
+coordinate lies beyond 5.4 with probability 7e-8, where some points are missing
+and noise ends at 6.3; probabilities carry float32 rounding error; and the
+threefry generator is not a cryptographic one.
 """
 
 import dataclasses
@@ -87,6 +87,26 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
     return jax.random.bits(jax.random.fold_in(key, start), shape, jnp.uint32)
   first, second = jax.random.key_data(key)
   return threefry.words((first, second), start, size).reshape(shape)
+
+
+def random_pairs(key: PRNGKey, shape: tuple[int, ...],
+                 start: int = 0) -> tuple[Array, Array]:
+  """Two uniform 32-bit words for each place: of one block of threefry each.
+
+  The words of `random_words` come in halves that are joined, which slows down
+  what looks something up by them. A key is for these or for those, not both.
+  """
+  size = math.prod(shape)
+  if start + size >= 2**32:
+    raise ValueError(f'one key has 2^32 draws, {start + size} were asked for')
+  if str(jax.random.key_impl(key)) != 'threefry2x32':
+    return tuple(jax.random.bits(jax.random.fold_in(key, start), (2, *shape),
+                                 jnp.uint32))
+  first, second = jax.random.key_data(key)
+  places = jnp.uint32(start) + jax.lax.iota(jnp.uint32, size)
+  left, right = threefry.threefry_2x32((first, second),
+                                       (places, jnp.zeros_like(places)))
+  return left.reshape(shape), right.reshape(shape)
 
 
 def grid_spacing(stddev: Array | float) -> Array:

@@ -95,9 +95,10 @@ def with_halved_multipliers(event: DpEvent) -> DpEvent:
   The PLD accountant doubles the sensitivity of a `GaussianDpEvent` by itself;
   the RDP accountant never looks at the adjacency of additive noise.
   """
-  additive = (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
-  if isinstance(event, additive):
+  if isinstance(event, (dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent)):
     return type(event)(event.noise_multiplier / 2)
+  if isinstance(event, dp_events.DiscreteLaplaceDpEvent):
+    return attrs.evolve(event, sensitivity=2 * event.sensitivity)
   return _map_inner(event, with_halved_multipliers)
 
 

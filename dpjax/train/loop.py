@@ -1,6 +1,8 @@
 """Whole runs, many at once, compiled once."""
 
 from collections.abc import Callable, Sequence
+import dataclasses
+import functools
 import itertools
 import time
 from typing import NamedTuple
@@ -13,6 +15,7 @@ import optax
 from dpjax import errors
 from dpjax import tree
 from dpjax.grads import convolutions
+from dpjax.grads import lattice_privatizer
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
@@ -90,7 +93,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       the checkpoint is of another fit; or if a run was noised less than
       planned.
   """
-  _check(keys, plans, method, rows)
+  _check(keys, plans, method, rows, model)
   sharding.check(mesh, plans[0].sampler.max_batch_size)
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
@@ -160,11 +163,12 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
   keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
   method = _divided(method, mesh)
+  moved = functools.partial(_moved, plan, method, allocation)
 
   def transform_with(multiplier):
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
-        allocation=allocation)
+        allocation=allocation, on_lattice=plan.lattice_size is not None)
 
   def init(key, multiplier):
     return steps.init_state(key, model=model, method=method,
@@ -176,12 +180,12 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
     def run(state, multiplier, run_rows, records):
       step = steps.make_step(method=method, sampler=sampler,
                              transform_of=transform_with(multiplier),
-                             averaging=averaging)
+                             averaging=averaging, moved=moved(multiplier))
       values = sampler.num_examples + tree.count(state.params)
       ahead = None
       if length * values <= _MAX_AHEAD:
-        ahead = steps.draw_ahead(state, sampler, length,
-                                 noise=method.noise_order is None)
+        gaussian = method.noise_order is None and plan.lattice_size is None
+        ahead = steps.draw_ahead(state, sampler, length, noise=gaussian)
       return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
                           state, ahead, length=length)
 
@@ -193,6 +197,19 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       length: chunk(length).lower(state, multipliers, rows, records).compile()
       for length in set(chunk_lengths(plan.num_steps))
   })
+
+
+def _moved(plan: TrainingPlan, method: Method, allocation: str,
+           multiplier: Array) -> Callable | None:
+  """(sensitivity, sums) -> how far a record moves what is noised, for `info`.
+
+  None where that is the bounder's sensitivity.
+  """
+  if plan.lattice_size is None:
+    return None
+  return lambda sensitivity, sums: lattice_privatizer.on_lattice(
+      sensitivity, sums, noise_multiplier=multiplier, allocation=allocation,
+      adaptive=method.bounder.adaptive)[0]
 
 
 def _divided(method: Method, mesh: jax.sharding.Mesh | None) -> Method:
@@ -257,15 +274,15 @@ def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
   return [length] * full + ([rest] if rest else [])
 
 
-def _check(keys, plans, method, rows) -> None:
+def _check(keys, plans, method, rows, model) -> None:
   if not len(plans) == rows.shape[0] == keys.shape[0]:
     raise ValueError(f'{keys.shape[0]} keys, {len(plans)} plans and '
                      f'{rows.shape[0]} row sets; there must be one of each '
                      'for every run')
   first = plans[0]
   for plan in plans:
-    if (plan.sampler, plan.num_steps, plan.adjacency) != (
-        first.sampler, first.num_steps, first.adjacency):
+    if dataclasses.replace(
+        plan, noise_multiplier=first.noise_multiplier) != first:
       raise ValueError('plans of runs trained together may differ in their '
                        'noise multiplier only')
     if method.noise_order != plan.noise_order:
@@ -277,6 +294,11 @@ def _check(keys, plans, method, rows) -> None:
       raise ValueError(f'{method.name} needs {kind} plan')
     if method.private and method.bounder.adaptive is not None:
       quantiles.check_budget(plan.noise_multiplier, method.bounder.adaptive)
+  if first.lattice_size is not None:
+    released = steps.num_released(model, method)
+    if released != first.lattice_size:
+      raise ValueError(f'the plan pays for {first.lattice_size} values on a '
+                       f'lattice, a step releases {released}')
   if rows.shape[1] != first.sampler.num_examples:
     raise ValueError(f'the plan samples from {first.sampler.num_examples} '
                      f'examples, rows has {rows.shape[1]}')

@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dpjax import tree
 from dpjax.grads import bounder as bounders
 from dpjax.grads import k_norm_privatizer
+from dpjax.grads import lattice_privatizer
 from dpjax.grads import privatizer
 from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.models.model import Model
@@ -22,7 +24,8 @@ from dpjax.typing import Array, Batch, PRNGKey, PyTree
 def make_transform(method: Method, sampler: PoissonSampler,
                    optimizer: optax.GradientTransformation, *,
                    key: PRNGKey, noise_multiplier: Array | float,
-                   allocation: str) -> optax.GradientTransformationExtraArgs:
+                   allocation: str, on_lattice: bool = False
+                   ) -> optax.GradientTransformationExtraArgs:
   """The privatizer of `method` followed by the optimiser.
 
   Whatever comes second sees noisy means and public parameters only, so it is
@@ -40,7 +43,9 @@ def make_transform(method: Method, sampler: PoissonSampler,
         key, noise_multiplier=noise_multiplier, order=method.noise_order,
         expected_batch_size=sampler.expected_batch_size)
   elif method.private:
-    first = privatizer.gaussian_privatizer(
+    make = (lattice_privatizer.lattice_privatizer if on_lattice else
+            privatizer.gaussian_privatizer)
+    first = make(
         key, noise_multiplier=noise_multiplier, allocation=allocation,
         expected_batch_size=sampler.expected_batch_size, adaptive=adaptive)
   elif adaptive is not None:
@@ -89,7 +94,8 @@ def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
     state: before the first of them.
     sampler: of the batches.
     num_steps: how many.
-    noise: False where the noise is not Gaussian and drawn in its step.
+    noise: False where the noise is not Gaussian, or on a lattice, and drawn in
+      its step.
   """
   steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
@@ -103,9 +109,17 @@ def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
       state.keys.noise, state.step, num_steps, released))
 
 
+def num_released(model: Model, method: Method) -> int:
+  """How many values a step noises: the parameters, and radii that adapt."""
+  adaptive = method.bounder.adaptive
+  return tree.count((jax.eval_shape(model.init, jax.random.key(0)),
+                     () if adaptive is None else adaptive.init))
+
+
 def make_step(*, method: Method, sampler: PoissonSampler,
               transform_of: Callable,
-              averaging: Averaging | None = None) -> Callable:
+              averaging: Averaging | None = None,
+              moved: Callable | None = None) -> Callable:
   """Builds `step(state, records, rows, ahead)`; pure, not jitted.
 
   Noise scales come from the certificate of the parameters and the radii of the
@@ -118,6 +132,8 @@ def make_step(*, method: Method, sampler: PoissonSampler,
     sampler: draws the batch with the key of this step.
     transform_of: noise key -> the transform of `make_transform`.
     averaging: as given to `init_state`.
+    moved: (sensitivity, sums) -> sensitivity as the privatizer takes it, to be
+      reported; None where that is the bounder's.
 
   Returns:
     A function of the state, all records as a `Batch`, the numbers [n] of the
@@ -142,6 +158,8 @@ def make_step(*, method: Method, sampler: PoissonSampler,
         indicators=sums.indicators, draws=draws)
     params, certificate = method.constraint.after_step(
         optax.apply_updates(state.params, updates), state.step + 1)
+    if moved is not None:
+      sensitivity = moved(sensitivity, sums.total)
     info = StepInfo(
         l2_sensitivity=jnp.stack(jax.tree.leaves(sensitivity)),
         joint_noise_multiplier=(optimizer[0].joint_noise_multiplier

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import additive
+from dpjax.privacy import lattice
 from dpjax.sampling import PoissonSampler
 from dpjax.typing import Array, PRNGKey
 from experiments.benchmarks import methods
@@ -44,6 +45,10 @@ def _numpy(spec: Spec) -> Callable[[], None]:
 
 
 def _noise(name: str, size: int) -> Callable[[PRNGKey], Array]:
+  if name == 'ours_lattice':
+    step = lattice.spacing(1.0)
+    outer = lattice.outer_multiplier(jnp.float32(1.0), step)
+    return lambda key: lattice.add_noise(key, jnp.zeros([size]), step, outer)
   if name.startswith('ours'):
     return lambda key: additive.standard_normal(key, (size,))
   return lambda key: jax.random.normal(key, (size,))

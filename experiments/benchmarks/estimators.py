@@ -110,59 +110,73 @@ def _compile(release: Callable, data: jax.Array) -> Program:
 def _numpy(model: str, size: int) -> Callable[[np.ndarray], object]:
   """What one writes in a loop, with a normal interval."""
   rng = np.random.default_rng(1)
-  z, rate = 1.959964, _EPSILON / 2
-
-  def with_interval(value, scale):
-    half = z * np.sqrt(np.clip(value, 0, 1) * (1 - np.clip(value, 0, 1)) / size
-                       + 2 * scale**2)
-    return value, value - half, value + half
-
-  def noisy_mean(records):
-    scale = 1 / (size * _EPSILON)
-    return with_interval(records.mean() + rng.laplace(scale=scale), scale)
-
-  def noisy_quotient(records):
-    total = (records - 0.5).sum() + rng.laplace(scale=1 / _EPSILON)
-    people = max(1, records.size + rng.laplace(scale=2 / _EPSILON))
-    return with_interval(total / people + 0.5, 2 / (people * _EPSILON))
+  made = {'inverse_median': _numpy_inverse, 'smooth_median': _numpy_smooth}
+  if model in made:
+    return made[model](rng, size)
 
   def histogram(records):
     counts = np.bincount((records * _CELLS).astype(int), minlength=_CELLS)
     scale = 2 / (size * _EPSILON)
-    return with_interval(counts / size + rng.laplace(scale=scale, size=_CELLS),
-                         scale)
+    return _with_interval(counts / size + rng.laplace(
+        scale=scale, size=_CELLS), scale, size)
 
-  def median(records):
-    ends = np.concatenate([[0.0], np.sort(records), [1.0]])
-    widths, ranks = np.diff(ends), np.arange(size + 1) - (size + 1) // 2
-    with np.errstate(divide='ignore'):
-      logs = np.log(widths) - rate * np.where(ranks < 0, -ranks, ranks + 1)
-    chosen = np.argmax(logs + rng.gumbel(size=size + 1))
-    return ends[chosen] + widths[chosen] * rng.random()
+  def noisy_quotient(records):
+    total = (records - 0.5).sum() + rng.laplace(scale=1 / _EPSILON)
+    people = max(1, records.size + rng.laplace(scale=2 / _EPSILON))
+    return _with_interval(total / people + 0.5, 2 / (people * _EPSILON), people)
 
-  def smooth_median(records):
-    steps = int(20 * np.log(2) / rate) + 1
-    line = np.concatenate([np.zeros(steps), np.sort(records), np.ones(steps)])
-    middle = steps + (size + 1) // 2 - 1
-    replaced = np.maximum(np.add.outer(np.arange(steps + 1),
-                                       np.arange(steps + 1)) - 1, 0)
-    gaps = np.subtract.outer(line[middle:middle + steps + 1],
-                             line[middle:middle - steps - 1:-1])
-    bound = np.max(np.exp(-rate * replaced) * gaps)
-    return line[middle] + bound / rate * rng.standard_cauchy()
-
+  scale = 1 / (size * _EPSILON)
+  noisy_mean = lambda records: _with_interval(
+      records.mean() + rng.laplace(scale=scale), scale, size)
   return {
       'proportion': noisy_mean, 'mean': noisy_mean, 'support': noisy_mean,
       'private_size_mean': noisy_quotient, 'histogram': histogram,
-      'poll': lambda records: with_interval((records.mean() - 0.25) / 0.5, 0),
-      'local_support': lambda records: with_interval(
-          (records + rng.laplace(scale=1 / _EPSILON, size=size)).mean(), 0),
+      'poll': lambda records: _with_interval(
+          (records.mean() - 0.25) / 0.5, 0, size),
+      'local_support': lambda records: _with_interval((records + rng.laplace(
+          scale=1 / _EPSILON, size=size)).mean(), 0, size),
       'exponential': lambda records: np.argmax(
-          rate * records + rng.gumbel(size=size)),
+          _EPSILON / 2 * records + rng.gumbel(size=size)),
       'permute_and_flip': lambda records: np.argmax(
-          rate * records + rng.exponential(size=size)),
-      'inverse_median': median, 'smooth_median': smooth_median,
+          _EPSILON / 2 * records + rng.exponential(size=size)),
   }[model]
+
+
+def _with_interval(value, scale: float, size: float) -> tuple:
+  inner = np.clip(value, 0, 1)
+  half = 1.959964 * np.sqrt(inner * (1 - inner) / size + 2 * scale**2)
+  return value, value - half, value + half
+
+
+def _numpy_inverse(rng: np.random.Generator, size: int) -> Callable:
+  ranks = np.arange(size + 1) - (size + 1) // 2
+
+  def median(records):
+    ends = np.concatenate([[0.0], np.sort(records), [1.0]])
+    widths = np.diff(ends)
+    with np.errstate(divide='ignore'):
+      logs = np.log(widths) - _EPSILON / 2 * np.where(
+          ranks < 0, -ranks, ranks + 1)
+    chosen = np.argmax(logs + rng.gumbel(size=size + 1))
+    return ends[chosen] + widths[chosen] * rng.random()
+
+  return median
+
+
+def _numpy_smooth(rng: np.random.Generator, size: int) -> Callable:
+  rate = _EPSILON / 2
+  steps = int(20 * np.log(2) / rate) + 1
+  middle = steps + (size + 1) // 2 - 1
+  places = np.arange(steps + 1)
+  weights = np.exp(-rate * np.maximum(np.add.outer(places, places) - 1, 0))
+
+  def median(records):
+    line = np.concatenate([np.zeros(steps), np.sort(records), np.ones(steps)])
+    gaps = np.subtract.outer(line[middle + places], line[middle - places])
+    return line[middle] + np.max(
+        weights * gaps) / rate * rng.standard_cauchy()
+
+  return median
 
 
 def _diffprivlib(model: str, size: int) -> Callable[[np.ndarray], object]:

@@ -20,6 +20,7 @@ from dpjax.grads import privatizer
 from dpjax.grads.bounder import GradientBounder, WeightConstraint
 from dpjax.lipschitz import losses
 from dpjax.privacy import additive
+from dpjax.train import augment
 from dpjax.train import methods as training
 from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 from experiments.benchmarks import architectures
@@ -47,6 +48,7 @@ class Rule(NamedTuple):
     sensitivity: certificate -> l2 bounds of one record, a tree prefix of the
       sums; None without noise.
     batch: as the method takes it.
+    views: (key, batch) -> the batch that a step sums over.
   """
   params: Params
   certificate: PyTree
@@ -55,6 +57,7 @@ class Rule(NamedTuple):
   constraint: WeightConstraint
   sensitivity: Callable[[PyTree], PyTree] | None
   batch: Batch
+  views: Callable[[PRNGKey, Batch], Batch] = lambda key, batch: batch
 
 
 def make(spec: Spec) -> Program:
@@ -77,6 +80,8 @@ def rule(spec: Spec) -> Rule:
     size = microbatch(spec.size) if name == 'ours_microbatch' else None
     return _house(spec, per_example.clipped(
         apply, cross_entropy, clip_norm=bound, microbatch_size=size))
+  if name == 'ours_views':
+    return _viewed(spec, apply)
   if name in ('vmap', 'vmap_scaled_sum'):
     return plain(spec, _vmapped(apply, spec.clip_norm, name == 'vmap'),
                  _with_noise(additive.unit_noise, spec))
@@ -94,6 +99,12 @@ def microbatch(size: int) -> int:
   """The largest divisor of a batch that is at most 1/16 of it, or 32."""
   most = min(size, max(_LEAST_MICROBATCH, size // 16))
   return max(number for number in range(1, most + 1) if size % number == 0)
+
+
+def num_views(size: int) -> int:
+  """Of each record: 16, or fewer where there would not be two records."""
+  return max(number for number in (1, 2, 4, 8, 16)
+             if size % number == 0 and number <= max(1, size // 2))
 
 
 def plain(spec: Spec, sums: Callable,
@@ -126,6 +137,22 @@ def _house(spec: Spec, bounder: GradientBounder,
       params, batch, mask).total, None)
   return found._replace(mean=mean, sensitivity=bounder.l2_sensitivity,
                         constraint=constraint or found.constraint)
+
+
+def _viewed(spec: Spec, apply: Callable) -> Rule:
+  """As many images as `ours`, several of each record."""
+  count = num_views(spec.size)
+  bounder = augment.augmented(
+      lambda apply, loss: per_example.clipped(apply, loss,
+                                              clip_norm=spec.clip_norm),
+      apply, cross_entropy, augmentation=augment.crop_and_flip(padding=4),
+      multiplicity=count)
+  found = _house(spec, bounder)
+  numbers = jnp.arange(spec.size // count, dtype=jnp.int32)
+  return found._replace(
+      batch=jax.tree.map(lambda leaf: leaf[:len(numbers)], found.batch),
+      views=lambda key, batch: batch._replace(
+          x=bounder.views(key, numbers, batch.x)))
 
 
 def _lip(spec: Spec, architecture: architectures.Architecture,
@@ -205,6 +232,7 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
   def step(state, batch, mask):
     params, certificate, key, number = state
     key, draw = jax.random.split(key)
+    batch = rule_.views(jax.random.fold_in(draw, 0), batch)
     mean = rule_.mean(draw, rule_.sums(params, batch, mask), certificate)
     params = jax.tree.map(
         lambda leaf, slope: leaf - spec.learning_rate * slope, params, mean)
@@ -221,7 +249,8 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
   if spec.method.startswith('ours_norms'):
     chosen, state = norms, (rule_.params, jnp.zeros([spec.size]))
   state, batch, mask = _placed(
-      state, rule_.batch, jnp.ones([spec.size], jnp.bool_), spec.num_devices)
+      state, rule_.batch, jnp.ones(rule_.batch.y.shape, jnp.bool_),
+      spec.num_devices)
   jitted = jax.jit(chosen, donate_argnums=0)
   started = time.perf_counter()
   lowered = jitted.lower(state, batch, mask)
@@ -274,9 +303,10 @@ def program(rule_: Rule, spec: Spec) -> Program:
     held[0] = jax.block_until_ready(
         found.step(held[0], found.batch, found.mask))
 
-  peak = None
-  if jax.default_backend() != 'cpu':
-    peak = lambda: jax.devices()[0].memory_stats()['peak_bytes_in_use'] / 1024
+  # The peak that an accelerator tells is that of trying kernels out. The state
+  # is given back, so that a plan is what a step takes.
+  peak = (None if jax.default_backend() == 'cpu'
+          else lambda: found.info['temp_kib'])
   return Program(step=step, info=found.info, peak_kib=peak,
                  audit=functools.partial(_audit, rule_, spec, found))
 
@@ -287,8 +317,9 @@ def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
     return {'norms': np.asarray(found.step(found.state, found.batch,
                                            found.mask)[1])}
   params = jax.tree.map(np.array, rule_.params)
-  total = jax.jit(rule_.sums)(rule_.params, found.batch, found.mask)
-  key, draw = jax.random.split(jax.random.key(2))
+  _, draw = jax.random.split(jax.random.key(2))
+  batch = jax.jit(rule_.views)(jax.random.fold_in(draw, 0), found.batch)
+  total = jax.jit(rule_.sums)(rule_.params, batch, found.mask)
   noise = rule_.mean(jax.random.key(3), tree.zeros_like(total),
                      rule_.certificate)
   wanted = rule_.constraint.after_step(jax.tree.map(
@@ -299,7 +330,8 @@ def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
   # Last, because it is given the state to write over.
   moved = found.step(found.state, found.batch, found.mask)[0]
   return {'params': params, 'sums': total, 'moved': jax.tree.map(
-      np.array, moved), 'wanted': wanted, 'noise_multiplier': multiplier}
+      np.array, moved), 'wanted': wanted, 'noise_multiplier': multiplier,
+      'batch': jax.tree.map(np.array, batch)}
 
 
 def _joint(rule_: Rule, noise: PyTree, size: int) -> float:

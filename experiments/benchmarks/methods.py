@@ -41,6 +41,8 @@ STEPS = {
     'ours_per_layer': Method('jax_steps', 'dpjax, a clip norm for each layer'),
     'ours_microbatch': Method('jax_steps', 'the same as ours, 1/16 of the '
                               'batch or 32 records at a time'),
+    'ours_views': Method('jax_steps', 'the same as ours, of as many images: '
+                         '16 random crops of each record'),
     'ours_norms': Method('jax_steps', 'dpjax, norms of gradients, no step'),
     'vmap': Method('jax_steps', 'jax.vmap(jax.grad), contracted'),
     'vmap_scaled_sum': Method('jax_steps',
@@ -69,6 +71,7 @@ DRAWS = {
     'unsafe_rbg': Method('draws', 'jax.random.normal, unsafe_rbg'),
     'ours': Method('draws', 'dpjax, 2^32 outcomes'),
     'ours_rbg': Method('draws', 'dpjax, 2^32 outcomes, words by rbg'),
+    'ours_lattice': Method('draws', 'dpjax, exact, on a lattice'),
     'numpy': Method('draws', 'NumPy, PCG64'),
     'torch': Method('draws', 'PyTorch', ('torch',)),
 }
@@ -146,8 +149,10 @@ def inapplicable(suite: str, name: str, model: str) -> str | None:
   """Why a method has no meaning for a model, in one line; None if it has."""
   base, _ = split(name)
   if suite == 'sampling' and model == 'poisson' and base in (
-      'unsafe_rbg', 'ours_rbg', 'torch'):
+      'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'torch'):
     return f'{base} draws noise only'
+  if base == 'ours_views' and len(architectures.MODELS[model].input_shape) < 3:
+    return 'ours_views is of images'
   if suite == 'estimators' and model not in _ESTIMATED_BY.get(
       base, (model,)):
     return f'{base} has no {model}'

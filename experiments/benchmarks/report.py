@@ -1,11 +1,14 @@
 """Tables and a figure of what was measured, from the rows alone."""
 
 from collections.abc import Callable, Mapping, Sequence
+import pathlib
 from typing import Any, NamedTuple
 
 from dpjax.report import plots
+from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import tables
+from experiments import engine
 from experiments.benchmarks import architectures
 from experiments.benchmarks import findings
 from experiments.benchmarks import layers as single
@@ -13,6 +16,9 @@ from experiments.benchmarks import methods
 from experiments.benchmarks import sweep
 from experiments.benchmarks import values
 from experiments.benchmarks.values import Line, Metrics
+
+PEERS = ('torch', 'opacus', 'jax_privacy', 'diffprivlib', 'opendp')
+"""Packages whose versions are told."""
 
 _ABOUT_RATIOS = {
     'step': 'Ratios are over L, the fastest step without clipping that draws '
@@ -96,12 +102,12 @@ _IN_CELLS = {
               'first step; KiB of scratch memory that XLA plans',
     'compile': 'seconds of tracing; of compiling; compilations of later '
                'batches',
-    'norms': 'ratio; CPU time of norms and clipped sum over all threads; how '
-             'norms were found',
-    'sampling': 'ratio; CPU time of each value or record',
+    'norms': 'ratio; {time} of norms and clipped sum{threads}; how norms were '
+             'found',
+    'sampling': 'ratio; {time} of each value or record',
     'estimators': 'ratio of CPU time; repetitions a second of wall time',
 }
-_STEPS_IN_CELLS = 'ratio; CPU time of a step over all threads'
+_STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 
 
 def _cell(suite: str, metrics: Metrics, size: int) -> str:
@@ -126,9 +132,8 @@ def table(rows: Sequence[records.Row], suite: str, *,
   every = [metrics for lines in found.values() for sizes in lines.values()
            for metrics in sizes.values()]
   parts = [f'# {suite}: {sweep.SUITES[suite]}\n',
-           f'In cells: {_IN_CELLS.get(suite, _STEPS_IN_CELLS)}. Medians '
-           f'[quartiles] over rounds. {_ABOUT_RATIOS[suite]}'
-           f'{_wall(every)}\n']
+           f'In cells: {_in_cells(suite, every)}. Medians [quartiles] over '
+           f'rounds. {_ABOUT_RATIOS[suite]}\n']
   for model, lines in found.items():
     parts += [f'## {model}{_about(model)}\n', tables.markdown(
         ('method', *(f'{size:,}' for size in _sizes(lines))),
@@ -140,6 +145,20 @@ def table(rows: Sequence[records.Row], suite: str, *,
   made = '; '.join(f'`{command}`' for command in commands)
   return '\n'.join([*parts, _made(rows, every, software),
                     f'Made by {made}.\n' if made else ''])
+
+
+def table_of(folder: pathlib.Path, suite: str) -> str:
+  """The table of the rows in a folder, with where they come from."""
+  runs = provenance.read(folder / provenance.NAME)['runs']
+  return table(records.sort(records.read(folder / engine.ROWS)), suite,
+               software='; '.join(sorted({_versions(entry['versions'])
+                                          for entry in runs})),
+               commands=sorted({entry['command'] for entry in runs}))
+
+
+def _versions(found: Mapping[str, str]) -> str:
+  return ', '.join(f'{name} {found[name]}' for name in (
+      'jax', 'jaxlib', *PEERS, 'python') if name in found)
 
 
 def _about(model: str) -> str:
@@ -155,9 +174,11 @@ def _about(model: str) -> str:
   return ''
 
 
-def _wall(every: Sequence[Metrics]) -> str:
-  return (' Time is wall time.' if any(
-      metrics.get('accelerator') for metrics in every) else '')
+def _in_cells(suite: str, every: Sequence[Metrics]) -> str:
+  accelerator = any(metrics.get('accelerator') for metrics in every)
+  return _IN_CELLS.get(suite, _STEPS_IN_CELLS).format(
+      time='wall time' if accelerator else 'CPU time',
+      threads='' if accelerator else ' over all threads')
 
 
 def _made(rows: Sequence[records.Row], every: Sequence[Metrics],

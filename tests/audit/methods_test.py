@@ -1,14 +1,12 @@
 """Every training method, audited through the loop that users run.
 
-See `dpjax.audit.canary`. Canaries that meet the claimed sensitivities of all
+See `experiments.audits.methods`. Canaries that meet the claimed sensitivities of all
 blocks, or nearly, so that the audit is tight: it must find nothing wrong with
 any method, and something with each planted fault. Methods with adaptive radii
 are in `adaptive_test`.
 """
 
 import dataclasses
-import functools
-import math
 from unittest import mock
 
 import jax
@@ -24,163 +22,41 @@ from dpjax.grads import per_example
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import induced
 from dpjax.lipschitz import k_norm
-from dpjax.lipschitz import layers
-from dpjax.lipschitz import losses
 from dpjax.lipschitz import normalisation
-from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network
-from dpjax.models import mlp
-from dpjax.models import model as models
+from dpjax.lipschitz.network import Network
 from dpjax.privacy import additive
 from dpjax.privacy import blocks
 from dpjax.privacy import draws
 from dpjax.privacy import k_norm as noises
-from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
-from dpjax.train import methods
-from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Batch
-
-_NUM_RECORDS, _STEPS, _RUNS, _SIGMA = 40, 10, 2000, 1.2
-_CLIP, _INPUT_RADIUS, _WEIGHT_NORM, _LOGIT_CLIP = 0.7, 2.0, 3.0, 0.35
-_LAYER_CLIP, _BIAS_NORM, _ALPHA = 0.4, 0.5, 0.3
-_LOSS = losses.cross_entropy(logit_clip=_LOGIT_CLIP)
-_CLIPPING = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
-             'dp_sgd_automatic', 'layer_clipped')
-_K_NORMS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
-_METHODS = _CLIPPING + ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
-                        'lip_propagated', 'lip_norm', 'bassily', *_K_NORMS)
-
-
-def _plan(name: str) -> TrainingPlan:
-  return TrainingPlan(
-      sampler=PoissonSampler(num_examples=_NUM_RECORDS, batch_size=10),
-      num_steps=_STEPS, noise_multiplier=_SIGMA,
-      noise_order=_K_NORMS.get(name), adjacency=Adjacency.ADD_OR_REMOVE_ONE)
-
-
-def _started(model, **kernels):
-  """The model with these parameters to begin with; biases are zero."""
-  params = {name: {'kernel': kernel, 'bias': jnp.zeros(kernel.shape[-1])}
-            for name, kernel in kernels.items()}
-  return model._replace(init=lambda key: params)
-
-
-def _network(certified: bool):
-  """Input weights across the canary, output weights along its cotangent.
-
-  So the canary attains the bound of the first layer, and of the second up to
-  the small hidden radius: the audit of the joint release is tight. Under a
-  weight rule it attains both.
-  """
-  radii = dict(input_radius=_INPUT_RADIUS, hidden_radius=0.05)
-  model = mlp.mlp(num_features=2, num_classes=2, depth=1, width=1,
-                  **(radii if certified else {}))
-  return _started(model, dense_00=jnp.asarray([[0.0], [1e-3]]),
-                  dense_01=jnp.asarray([[2.0, -2.0]]))
-
-
-def _propagating():
-  """Weights and biases at their bounds, all along the canary."""
-  model = mlp.mlp(num_features=2, num_classes=2, depth=1, width=1,
-                  activation='relu', input_radius=_INPUT_RADIUS,
-                  bias_norm=_BIAS_NORM)
-  half = 0.5**0.5
-  kernels = dict(dense_00=jnp.asarray([[_WEIGHT_NORM], [0.0]]),
-                 dense_01=_WEIGHT_NORM * half * jnp.asarray([[-1.0, 1.0]]))
-  params = _started(model, **kernels).init(None)
-  params['dense_00']['bias'] += _BIAS_NORM
-  return model._replace(init=lambda key: params)
-
-
-def _normalising():
-  """A normalisation between two layers, where its two branches meet."""
-  nodes = (layers.Conv(name='conv_00', channels=2, kernel_size=(1, 1)),
-           normalisation.lipschitz(num_groups=1, alpha=_ALPHA),
-           pointwise.flatten(), layers.Dense(name='dense_01', width=2))
-  model = models.from_network(Network(
-      root=Chain(name='net', nodes=nodes), input_shape=(1, 1, 2),
-      input_radius=_INPUT_RADIUS))
-  spread = 0.999 * _ALPHA / _INPUT_RADIUS
-  return _started(
-      model, conv_00=spread * jnp.asarray([[[[1.0, -1.0], [0.0, 0.0]]]]),
-      dense_01=_WEIGHT_NORM / 2 * jnp.asarray([[-1.0, 1.0], [1.0, -1.0]]))
-
-
-def _convex():
-  return _started(mlp.mlp(num_features=2, num_classes=2, depth=0,
-                          input_radius=_INPUT_RADIUS),
-                  dense_00=jnp.zeros([2, 2]))
-
-
-def _canary(name: str) -> Batch:
-  """On the boundary of the input ball of the norm that counts."""
-  direction = [0.5**0.5, 0.5**0.5] if name == 'lip_k_norm_1' else [1.0, 0.0]
-  shape = (1, 1, 1, 2) if name == 'lip_norm' else (1, 2)
-  return Batch(_INPUT_RADIUS * jnp.asarray(direction).reshape(shape),
-               jnp.zeros([1], jnp.int32))
-
-
-def _clipping(name: str):
-  model, loss = _network(certified=False), losses.cross_entropy()
-  maker = getattr(methods, name, functools.partial(methods.dp_sgd,
-                                                   kernel='vmap'))
-  clip_norm = _LAYER_CLIP if name == 'layer_clipped' else _CLIP
-  return model, maker(model, loss, clip_norm=clip_norm)
-
-
-def _make(name: str):
-  """(model, method), built anew so that planted faults are picked up."""
-  if name in _CLIPPING:
-    return _clipping(name)
-  if name == 'bassily':
-    model = _convex()
-    return model, methods.bassily(model, _LOSS, radius=_WEIGHT_NORM)
-  if name in _K_NORMS:
-    model = _network(certified=True)
-    return model, methods.lip_k_norm(model, _LOSS, weight_norm=_WEIGHT_NORM,
-                                     order=_K_NORMS[name])
-  if name == 'lip_normalised':
-    model = _network(certified=False)
-    return model, methods.lip_normalised(model, _LOSS,
-                                         weight_norm=_WEIGHT_NORM)
-  model = {'lip_propagated': _propagating, 'lip_norm': _normalising}.get(
-      name, lambda: _network(certified=True))()
-  maker = (methods.fix_lip_dp_sgd if name == 'fix_lip_dp_sgd'
-           else methods.lip_dp_sgd)
-  return model, maker(model, _LOSS, weight_norm=_WEIGHT_NORM)
-
-
-def _game(name: str) -> canaries.Game:
-  model, method = _make(name)
-  return canaries.Game(model=model, method=method, plan=_plan(name),
-                       canary=_canary(name), num_runs=_RUNS)
+from experiments.audits import methods as setups
 
 
 def _findings(name: str) -> list[str]:
-  return canaries.findings(jax.random.key(5), _game(name))
+  return canaries.findings(jax.random.key(5), setups.game(name))
 
 
-@pytest.mark.parametrize('name', _METHODS)
+@pytest.mark.parametrize('name', setups.METHODS)
 def test_the_audit_finds_nothing(name):
   assert _findings(name) == []
 
 
-@pytest.mark.parametrize('name', _METHODS)
+@pytest.mark.parametrize('name', setups.METHODS)
 def test_the_audit_is_tight(name):
   # The canary spends nearly the whole budget, so the audit has power: what
   # the accountant claims is nearly what can be measured. The cotangent of two
   # classes is along (1, -1), whose largest entry is 0.71 of its length.
   least = {'lip_k_norm_inf': 0.65, 'lip_k_norm_1': 0.8}.get(name, 0.9)
-  assert least < canaries.share_spent(_game(name)) <= 1 + 1e-5
+  assert least < canaries.share_spent(setups.game(name)) <= 1 + 1e-5
 
 
 def test_a_claim_below_the_accountant_is_refused():
-  plan = _plan('dp_sgd')
+  plan = setups.plan('dp_sgd')
   claim = claims.Claim(
       epsilon=plan.epsilon(1e-5), delta=1e-5, adjacency=plan.adjacency,
-      event=plan.event, num_examples=_NUM_RECORDS)
+      event=plan.event, num_examples=setups.NUM_RECORDS)
   claims.check(claim)
   with pytest.raises(ValueError, match='below'):
     claims.check(dataclasses.replace(claim, epsilon=claim.epsilon * 0.99))
@@ -188,15 +64,15 @@ def test_a_claim_below_the_accountant_is_refused():
 
 def test_another_canary_is_within_its_bounds():
   # One that is not at the bounds spends less, and the audit is still valid.
-  game = dataclasses.replace(_game('lip_dp_sgd'),
-                             canary=Batch(0.1 * _canary('').x,
+  game = dataclasses.replace(setups.game('lip_dp_sgd'),
+                             canary=Batch(0.1 * setups.canary('').x,
                                           jnp.zeros([1], jnp.int32)))
   assert canaries.share_spent(game) < 0.6
   assert canaries.findings(jax.random.key(6), game) == []
 
 
 def _noise_over_batch(draws, values, stddevs):
-  scaled = jax.tree.map(lambda s: s / _plan('').sampler.expected_batch_size,
+  scaled = jax.tree.map(lambda s: s / setups.plan('').sampler.expected_batch_size,
                         stddevs)
   return _HONEST_NOISE(draws, values, scaled)
 
@@ -305,7 +181,7 @@ def _own_layer_included(network, norms, *, loss_lipschitz, rule):
 def _bias_forgotten(network, norms, *, loss_lipschitz, rule):
   honest = _HONEST_BOUNDS(network, norms, loss_lipschitz=loss_lipschitz,
                           rule=rule)
-  radius = {'dense_00': _INPUT_RADIUS, 'dense_01': 0.05}
+  radius = {'dense_00': setups.INPUT_RADIUS, 'dense_01': 0.05}
   return {name: bound * radius[name] / (radius[name]**2 + 1)**0.5
           for name, bound in honest.items()}
 
@@ -461,7 +337,7 @@ def test_several_blocks_noised_as_one_are_found_by_the_loop():
   # K blocks with the multiplier of one: the loop measures what it did.
   with mock.patch.object(blocks, 'allocate', _equal_multiplier_for_each):
     with pytest.raises(ValueError, match='less than the planned 1.2'):
-      canaries.release(jax.random.key(5), _game('lip_dp_sgd'))
+      canaries.release(jax.random.key(5), setups.game('lip_dp_sgd'))
   with mock.patch.object(noises, 'allocate', _each_block_by_itself):
     with pytest.raises(ValueError, match='less than the planned 1.2'):
-      canaries.release(jax.random.key(5), _game('lip_k_norm_1'))
+      canaries.release(jax.random.key(5), setups.game('lip_k_norm_1'))

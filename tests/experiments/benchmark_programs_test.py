@@ -32,11 +32,13 @@ _OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
     *(pytest.param('tiny_resnet', method, marks=[]
                    if method in ('ours_per_layer', 'lip_rarely')
                    else pytest.mark.slow) for method in _OURS),
-    ('tiny_cnn', 'lip'),
+    ('tiny_cnn', 'lip'), ('tiny_cnn', 'ours_views'),
     pytest.param('tiny_stack', 'ours', marks=pytest.mark.slow),
     *(('tiny_mlp', method) for method in _OURS)])
 def test_steps_are_right(model, method):
-  spec = checks.make_spec(model, method, size=5)
+  # Six images are two views each of three records.
+  size = 6 if method == 'ours_views' else 5
+  spec = checks.make_spec(model, method, size=size)
   found = checks.judge(spec, worker.make(spec).audit())
   assert found.passed, found
   private = method not in ('nonprivate', 'ours_norms')

@@ -21,6 +21,7 @@ from experiments.benchmarks import sweep
 from experiments.benchmarks import values
 from experiments.benchmarks import worker
 
+_RESULTS = environment.ROOT / 'experiments' / 'benchmarks' / 'results'
 _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
 
 
@@ -173,6 +174,27 @@ def test_on_accelerators_ratios_are_of_wall_time(tmp_path, monkeypatch):
                       tmp_path, monkeypatch, rounds=1, cpu=False)
   found = _metrics(rows, 'ours')
   assert found['ratio'] == pytest.approx(3) and found['accelerator'] == 1
+
+
+def test_tables_say_which_time_it_is(tmp_path, monkeypatch):
+  times = {'ours': [6], 'limit': [2], 'limit_normal': [9],
+           'limit_microbatch': [9], 'limit@noynn': [9]}
+  for cpu in (True, False):
+    rows, _ = _scripted(times, tmp_path / str(cpu), monkeypatch, rounds=1,
+                        cpu=cpu)
+    text = report.table(rows, 'step')
+    assert ('ratio; CPU time of a step over all threads.' in text) == cpu
+    assert ('ratio; wall time of a step.' in text) != cpu
+
+
+@pytest.mark.parametrize('folder', sorted(_RESULTS.iterdir()),
+                         ids=lambda folder: folder.name)
+def test_tables_are_of_their_rows(folder):
+  """Those of an accelerator as well, anywhere."""
+  suite, _, kind = folder.name.partition('_')
+  assert report.table_of(folder, suite) == (folder / 'table.md').read_text()
+  device, = {row.device for row in records.read(folder / engine.ROWS)}
+  assert device.startswith('NVIDIA') == (kind == 'gpu')
 
 
 def test_what_fails_or_is_slow_is_told_and_the_rest_goes_on(

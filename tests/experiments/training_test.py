@@ -101,6 +101,9 @@ def test_the_plan_is_announced_before_training():
     (dict(recertify_every=0), 'recertify_every must be an integer >= 1'),
     (dict(method='dp_sgd', recertify_every=2),
      'for free weights and one of lip_dp_sgd, lip_propagated, lip_norm'),
+    (dict(noise='laplace'), 'noise must be one of gaussian, lattice_gaussian'),
+    (dict(noise='lattice_gaussian', method='sgd'), 'sgd has no Gaussian noise'),
+    (dict(noise='lattice_gaussian', method='lip_k_norm'), 'lip_k_norm has no'),
     (dict(kernel_size=0), 'kernel_size must be an integer >= 1'),
     (dict(channels=(4, -1)), 'channels must be an integer >= 1'),
 ])
@@ -142,8 +145,10 @@ def test_keys_of_published_rows_stay_what_they_were():
   assert key(channels=None, pixels='signed', compute_dtype='float32') == key()
   others = [key(fold=0), key(fold=1), key(split_seed=0), key(num_folds=4),
             key(channels=(8,)), key(pixels='unsigned'), key(use_bias=False),
-            key(compute_dtype='bfloat16'), key(recertify_every=2)]
-  assert len({*map(tuple, others), tuple(key())}) == 10
+            key(compute_dtype='bfloat16'), key(recertify_every=2),
+            key(noise='lattice_gaussian')]
+  assert key(noise='gaussian') == key()
+  assert len({*map(tuple, others), tuple(key())}) == 11
 
 
 @pytest.mark.parametrize('method', configuration.IN_ANY_DTYPE)

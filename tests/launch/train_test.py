@@ -90,6 +90,22 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   assert 'at most (2, ' in out.splitlines()[0]
 
 
+@pytest.mark.parametrize('method', [
+  'dp_sgd_adaptive', pytest.param('bassily', marks=pytest.mark.slow)])
+def test_noise_on_a_lattice(method, tmp_path):
+  """Exact noise under the plan of plain noise, its difference paid for."""
+  status, _, error = _call(f'--method={method}', '--epsilon=2', *_TINY,
+                           *_WORDS.get(method, ()), '--noise=lattice_gaussian',
+                           f'--output_dir={tmp_path}')
+  assert status == 0, error
+  summary = _summary(tmp_path)
+  assert summary['noise'] == 'lattice_gaussian'
+  assert 0 < summary['noise_variation'] < 1e-15
+  assert summary['epsilon'] <= 2 and 'GaussianDpEvent' in summary['event']
+  assert 1 - 1e-6 <= (summary['joint_noise_multiplier']
+                      / summary['noise_multiplier']) < 1.0005
+
+
 @pytest.mark.parametrize('method', _OTHER_NOISE)
 def test_methods_with_noise_of_their_own(method, tmp_path):
   """LDP-03, DP-15: their plan's event, not a calibrated Gaussian."""
@@ -124,6 +140,8 @@ def test_the_printed_method_is_quarantined(tmp_path):
   (('--method=lip_dp_sgd', '--model=convnet'), 'model on tables must be one'),
   (('--method=lip_dp_sgd', '--compute_dtype=bfloat16'),
    'lip_dp_sgd bounds products of float32; in bfloat16, one of sgd, dp_sgd,'),
+  (('--method=lip_k_norm', '--noise=lattice_gaussian'),
+   'lip_k_norm has no Gaussian noise to put on a lattice'),
   (('--method=lip_dp_sgd', '--alpha=0'), 'alpha must be a positive number'),
   (('--method=lip_adaptive', '--target_quantile=1'), 'target_quantile must'),
   (('--method=lip_adaptive', '--count_noise=1e-4'), 'noise_stddev of')])

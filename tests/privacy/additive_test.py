@@ -112,6 +112,20 @@ def test_words_of_one_key_are_all_others(impl):
     additive.random_words(key, (1,), 2**32 - 1)
 
 
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+def test_pairs_of_one_key_are_all_others(impl):
+  """10^4 of 2^32 collide with probability 0.012; these do not."""
+  key = jax.random.key(3, impl=impl)
+  parts = [additive.random_pairs(key, shape, start)
+           for shape, start in (((3000,), 0), ((20, 100), 3000), ((1,), 5000))]
+  words = np.concatenate([np.ravel(word) for pair in parts for word in pair])
+  assert len(np.unique(words)) == len(words) == 10002
+  bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 32).mean(0)
+  assert np.abs(bits - 0.5).max() < 6 * 0.5 / 10002**0.5
+  with pytest.raises(ValueError, match='one key has 2.32 draws'):
+    additive.random_pairs(key, (1,), 2**32 - 1)
+
+
 def test_noise_of_leaves_is_independent():
   """Of leaves of one shape, and of the halves of a leaf."""
   noise = additive.unit_noise(KEY, {'a': jnp.zeros(10001),

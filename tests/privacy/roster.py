@@ -15,6 +15,7 @@ import numpy as np
 from scipy import stats
 
 from dpjax.privacy import additive
+from dpjax.privacy import discrete
 from dpjax.privacy import inverse
 from dpjax.privacy import k_norm
 from dpjax.privacy import laplace
@@ -42,6 +43,7 @@ class Case(NamedTuple):
     probs: of such an argument, probabilities of cells, float64.
     cells: of many releases, the number of the cell of each.
     attained: least share of the claim that the worst pair attains.
+    accountant: that covers its event.
   """
   name: str
   mechanism: mechanism.Mechanism
@@ -49,6 +51,7 @@ class Case(NamedTuple):
   probs: Callable[[Any], np.ndarray]
   cells: Callable[[Any], np.ndarray]
   attained: float = 0.95
+  accountant: str = 'pld'
 
 
 def on_line(name, made, pairs, cdf, *, low, high, value=lambda out: out):
@@ -310,12 +313,42 @@ CASES += [
     lambda count: stats.norm(count, 1.0).cdf),
 ]
 
+
+def on_integers(name, made, pairs, logs, **fields):
+  """Of one whole number from -60 to 60: noise of these log-weights."""
+  points = np.arange(-60, 61)
+
+  def probs(data):
+    weights = np.exp(logs(points - float(data)))
+    return weights / weights.sum()
+
+  return Case(name, made, arrays(*pairs, dtype=np.int32), probs,
+              lambda out: np.asarray(out) + 60, **fields)
+
+
+def integer_cases(adjacency):
+  """Whole numbers up to 1 of each record."""
+  moved = 2 if adjacency is REPLACE else 1
+  shared, name = dict(record_norm=1, adjacency=adjacency), adjacency.value
+  yield on_integers(f'geometric_{name}', discrete.GeometricMechanism(
+    epsilon=1.2, **shared), [(0, moved)],
+    lambda z: -np.abs(z) * 1.2 / moved)
+  yield on_integers(
+    f'discrete_gaussian_{name}', discrete.DiscreteGaussianMechanism(
+      noise_multiplier=3.0, **shared), [(0, moved)], lambda z: -z * z / 18,
+    accountant='rdp')
+
+
+CASES += [*integer_cases(ADD), *integer_cases(REPLACE)]
+
 # Where it is known by its epsilon alone, or these pairs are not the worst.
 _ATTAINED = {
   'k_norm_add_or_remove_one': 0.8, 'k_norm_replace_one': 0.8,
   'exponential': 0.45, 'exponential_monotone': 0.45, 'permute_and_flip': 0.65,
   'permute_and_flip_monotone': 0.65, 'inverse_sensitivity': 0.2,
   'smooth_sensitivity': 0.35, 'unary_encoding': 0.49,
-  'private_size_mean': 0.5, 'histogram_laplace_replace': 0.6}
+  'discrete_gaussian_add_or_remove_one': 0.55,
+  'discrete_gaussian_replace_one': 0.55, 'private_size_mean': 0.5,
+  'histogram_laplace_replace': 0.6}
 CASES = [case._replace(attained=_ATTAINED.get(case.name, case.attained))
          for case in CASES]

@@ -43,7 +43,7 @@ def bounds(rank, smoothing):
   return dict(zip(SETS, np.float64(found), strict=True))
 
 
-@pytest.mark.parametrize('smoothing', [.2, 1., 2.5])
+@pytest.mark.parametrize('smoothing', [.2, 1.5])
 @pytest.mark.parametrize('rank', [1, 2, 3])
 def test_smooth_sensitivity_is_the_definition(rank, smoothing):
   """max over all data sets of e^(-beta distance) times local sensitivity."""
@@ -57,9 +57,9 @@ def test_smooth_sensitivity_is_the_definition(rank, smoothing):
         gaps(data, rank))
 
 
-@pytest.mark.parametrize('smoothing', [.2, 1., 5., 9.])
+@pytest.mark.parametrize('smoothing', [1., 9., 15.])
 def test_it_is_smooth_also_where_terms_are_left_out(smoothing):
-  """At 5 and 9 there are two or three terms; n = 3 has four."""
+  """At 9 and 15 there are two terms and one; n = 3 has four."""
   found = bounds(2, smoothing)
   assert all(found[one] <= found[other] * math.exp(smoothing) * (1 + 1e-6)
              for one, other in PAIRS)

@@ -16,7 +16,7 @@ from dpjax.stats import support
 REPLACE = Adjacency.REPLACE_ONE
 KEY = jax.random.key(31)
 THETA, PEOPLE, EPSILON = 0.7, 1000, 1.0
-REPETITIONS = 4000
+REPETITIONS = 3000
 
 
 def squared(estimate):
@@ -116,13 +116,13 @@ def test_a_quantile_near_the_top_recovers_the_rate():
 
 def test_bisection_by_people_who_answer_once():
   """EST-06c, EST-07: the interval holds, whatever the answers are."""
-  oracle = queries.LocalOracle(num_queries=5, tolerance=0.1, failure_prob=0.05,
+  oracle = queries.LocalOracle(num_queries=4, tolerance=0.15, failure_prob=0.05,
                                epsilon=2.0)
   records = jax.random.uniform(KEY, (oracle.num_examples,), maxval=THETA)
-  for seed in range(5):
+  for seed in range(2):
     found = support.by_queries(oracle, jax.random.key(seed), records)
     assert found.low <= THETA <= found.high
-    assert abs(found.value - THETA) <= 2 * 0.1 * THETA + 2**-6
+    assert abs(found.value - THETA) <= 2 * 0.15 * THETA + 2**-5
   assert support.by_one_query(jnp.float32(THETA / 2 + 0.1)) == pytest.approx(
     THETA + 0.2)
 
@@ -165,3 +165,12 @@ def test_a_private_learner_generalises():
 def test_refusals(call, message):
   with pytest.raises(ValueError, match=message):
     call()
+
+
+def test_data_and_coins_are_independent():
+  """Their product has mean 0 and variance 1; with one key its mean is 1."""
+  found = risks.monte_carlo(
+    lambda value: value, lambda key, data: data * jax.random.normal(key),
+    jax.random.normal, key=KEY, num_repetitions=1000)
+  assert abs(found.mean) < 4 * found.standard_error
+  assert found.standard_error == pytest.approx(1000**-0.5, rel=0.25)

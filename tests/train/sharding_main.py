@@ -76,6 +76,7 @@ CASES = {
                    IN_PARTS),
     'layer_clipped': (FREE, methods.layer_clipped(
         FREE, LOSS, clip_norm=CLIP_NORM), IN_ONE),
+    'lattice': (FREE, DP_SGD, IN_ONE),
 }
 
 
@@ -100,7 +101,8 @@ def _fit(case, mesh, method=None):
   plan = plans.TrainingPlan(
       sampler=sampler, num_steps=NUM_STEPS,
       adjacency=Adjacency.ADD_OR_REMOVE_ONE,
-      noise_multiplier=MULTIPLIER if method.private else None)
+      noise_multiplier=MULTIPLIER if method.private else None,
+      lattice_size=26 if case == 'lattice' else None)
   order = np.random.default_rng(1).permutation(100)
   rows = np.stack([order] * 2 + [100 + order] * 4)
   result = loop.fit(

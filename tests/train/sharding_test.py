@@ -91,9 +91,10 @@ def _noise_is_drawn_once(means, stddev):
   assert np.abs(np.corrcoef(rows)[off_diagonal]).max() < bound
 
 
-def test_noise_is_neither_repeated_nor_missing(ran):
+@pytest.mark.parametrize('case', ['dp_sgd', 'lattice'])
+def test_noise_is_neither_repeated_nor_missing(ran, case):
   """Records that count for nothing: a release is its noise, bit by bit."""
-  one, eight = _silent(ran, 'dp_sgd')
+  one, eight = _silent(ran, case)
   assert one.shape == (4, 20, 26)
   np.testing.assert_array_equal(one, eight)
   _noise_is_drawn_once(eight, _STDDEV)

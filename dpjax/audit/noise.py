@@ -1,0 +1,92 @@
+"""Is the noise of a release what it says it is? Tests with exact levels.
+
+Under the declared law the randomised probability transform makes every
+coordinate an independent standard normal number, whatever the law, the grid
+and the data; what is left are textbook tests of normal numbers.
+"""
+
+from collections.abc import Iterator
+import itertools
+
+import numpy as np
+from scipy import special
+from scipy import stats
+
+from dpjax.audit import whitebox
+from dpjax.audit.target import Noise
+
+_PAIRS = 8
+
+
+def normal_scores(rng: np.random.Generator, noise: Noise,
+                  residuals: np.ndarray) -> np.ndarray:
+  """Residuals as standard normal numbers, if their law is the declared one.
+
+  Phi^-1 of a uniform point between the distribution function at either end of
+  what rounds to the same value.
+
+  Args:
+    rng: for the place between the ends.
+    noise: as declared.
+    residuals: outputs minus the values they are of, any shape.
+  """
+  if hasattr(noise.law.dist, 'pmf'):
+    ends = noise.law.cdf(residuals - 1), noise.law.cdf(residuals)
+    upper_ends = noise.law.sf(residuals - 1), noise.law.sf(residuals)
+  else:
+    half = noise.spacing / 2
+    ends = noise.law.cdf(residuals - half), noise.law.cdf(residuals + half)
+    upper_ends = noise.law.sf(residuals - half), noise.law.sf(residuals + half)
+  place = rng.random(residuals.shape)
+  lower = ends[0] + place * (ends[1] - ends[0])
+  # Beyond the median from above, where the distribution function is coarse.
+  upper = upper_ends[0] + place * (upper_ends[1] - upper_ends[0])
+  scores = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(upper))
+  return np.clip(scores, -40, 40)
+
+
+def p_values(scores: np.ndarray,
+             others: np.ndarray) -> Iterator[tuple[str, float]]:
+  """(what is tested, p-value), each uniform if all scores are normal.
+
+  Variance (two-sided) and law of every coordinate; mean; correlation between
+  coordinates, between calls that follow each other, and between the two data
+  sets.
+
+  Args:
+    scores: [n, d] of releases of one data set.
+    others: [n, d] of releases of its neighbour, drawn with other keys.
+  """
+  size, width = scores.shape
+  yield 'variance', _least(
+      [whitebox.variance_p_value(column, stddev=1.0) for column in scores.T])
+  yield 'law', _least([stats.kstest(column, 'norm').pvalue
+                       for column in scores.T])
+  yield 'mean', _least(2 * stats.norm.sf(
+      np.abs(scores.mean(0)) * np.sqrt(size)))
+  if width > 1:
+    near = zip(range(width - 1), range(1, width), strict=True)
+    pairs = {*itertools.combinations(range(min(width, _PAIRS)), 2),
+             (0, width - 1), *near}
+    yield 'independence of coordinates', _least(
+        [correlation(scores[:, i], scores[:, j]) for i, j in sorted(pairs)])
+  yield 'independence of calls', _least(
+      [correlation(scores[1:, j], scores[:-1, j]) for j in range(width)])
+  yield 'independence of keys', _least(
+      [correlation(scores[:, j], others[:, j]) for j in range(width)])
+
+
+def correlation(first: np.ndarray, second: np.ndarray) -> float:
+  """Two-sided p-value of no correlation; exact for normal numbers [n]."""
+  if first.std() == 0 or second.std() == 0:
+    return 0.0
+  r = float(np.clip(np.corrcoef(first, second)[0, 1], -1, 1))
+  freedom = first.size - 2
+  statistic = abs(r) * np.sqrt(freedom / max(1 - r**2, 1e-300))
+  return float(2 * stats.t.sf(statistic, freedom))
+
+
+def _least(values) -> float:
+  """The p-value of the least of several, by Bonferroni; NaN counts as 0."""
+  values = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
+  return float(min(1.0, values.size * values.min()))

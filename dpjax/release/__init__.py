@@ -1,0 +1,14 @@
+"""Statistics of a file for whoever asks: exact noise, and a ledger of budget.
+
+What is promised here is meant for data that matter: private sums are integers
+of any size, noise is drawn by `privacy.exact`, and budget is written down
+before noise is drawn. JAX, floats and seeds are for the rooms beside this one.
+
+Modules, in import order: costs, ledger, noise, lattice, tables, query, counts,
+moments, quantiles, registry.
+"""
+
+__all__ = [
+    'costs', 'counts', 'lattice', 'ledger', 'moments', 'noise', 'quantiles',
+    'query', 'registry', 'tables'
+]

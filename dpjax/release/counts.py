@@ -1,0 +1,146 @@
+"""How many records: in all, in a range, in each cell."""
+
+from collections.abc import Iterable
+import bisect
+import dataclasses
+
+from dpjax.privacy import exact
+from dpjax.release import noise
+from dpjax.release import query as queries
+from dpjax.release.costs import Cost
+from dpjax.release.query import Query
+
+OTHER = '(other)'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counts:
+  """Counts of disjoint cells, each with noise of its own.
+
+  A record is in one cell at most: one added or removed moves one count by 1,
+  one replaced moves two, or the only one by 1.
+
+  Attributes:
+    query: what is asked.
+    cells: their names.
+    reads: see `query.Plan`.
+  """
+  query: Query
+  cells: tuple[str, ...]
+  reads: str
+
+  @property
+  def sensitivity(self) -> int:
+    """l1 sensitivity, and square of the l2 sensitivity, of all counts."""
+    return 2 if self.query.replacing and len(self.cells) > 1 else 1
+
+  @property
+  def noise(self) -> noise.Noise:
+    """Of each count."""
+    return noise.calibrated(self.query.cost(), l1_sensitivity=self.sensitivity,
+                            l2_sensitivity_squared=self.sensitivity)
+
+  @property
+  def cost(self) -> Cost:
+    """Of all counts together."""
+    return self.noise.cost(l1_sensitivity=self.sensitivity,
+                           l2_sensitivity_squared=self.sensitivity)
+
+  def facts(self) -> dict[str, object]:
+    """What is public."""
+    rules = {}
+    if self.query.statistic == 'histogram':
+      rules = {'clamping': 'values outside the bins count in the first or last',
+               'missing': self.query.missing_text}
+      if self.reads == 'texts':
+        rules = {'missing': f'whatever is no category counts as {OTHER}'}
+    elif self.query.column:
+      rules = {'missing': 'a record without a number is in no range'}
+    return {'unit': '1', **rules, 'noise': {'counts': {
+        'l1_sensitivity': str(self.sensitivity),
+        'l2_sensitivity_squared': str(self.sensitivity),
+        **self.noise.to_json()}}}
+
+  def measure(self, fields: Iterable[object]) -> list[int]:
+    """The exact counts."""
+    counts = [0] * len(self.cells)
+    for cell in self._cells(fields):
+      counts[cell] += 1
+    return counts
+
+  def _cells(self, fields: Iterable[object]) -> Iterable[int]:
+    """The cell of each record that is in one."""
+    query = self.query
+    if self.reads == 'records':
+      return (0 for _ in fields)
+    if self.reads == 'texts':
+      places = {name: place for place, name in enumerate(query.categories)}
+      return (places.get(str(field).strip(), len(places)) for field in fields)
+    if query.bins:
+      values = query.numbers(fields, query.bins[0], query.bins[-1])
+      inner = query.bins[1:-1]
+      return (bisect.bisect_right(inner, value) for value in values)
+    rule = dataclasses.replace(query, missing='absent', adjacency=(
+        queries.Adjacency.ADD_OR_REMOVE_ONE))
+    return (0 for value in rule.numbers(fields, query.lower, query.upper)
+            if query.lower <= value <= query.upper)
+
+  def draw(self, measured: list[int],
+           below: exact.Draw) -> dict[str, object]:
+    """Noisy counts; those of a histogram have intervals for all at once."""
+    law, level = self.noise, self.query.confidence
+    width = law.half_width(self.query.miss / len(self.cells))
+    noisy = [count + law.draw(below) for count in measured]
+    covers = ('the number of records' if len(noisy) == 1 else
+              'the numbers of records of all cells at once')
+    intervals = [queries.interval(max(0, count - width),
+                                  max(0, count + width), level=level,
+                                  covers=f'{covers}; noise only')
+                 for count in noisy]
+    if self.query.statistic == 'count':
+      return {'value': noisy[0], 'interval': intervals[0]}
+    return {'value': dict(zip(self.cells, noisy, strict=True)),
+            'interval': dict(zip(self.cells, intervals, strict=True))}
+
+
+def count(query: Query) -> Counts:
+  """Of all records, or of those whose number lies between the bounds."""
+  bounds = (query.column, query.lower, query.upper)
+  if None in bounds and any(bound is not None for bound in bounds):
+    raise ValueError('count needs column, lower and upper, for the records '
+                     'between them, or none of the three, for all')
+  if query.column is None and query.replacing:
+    raise ValueError('the number of records is public under replace_one: '
+                     'there is nothing to release')
+  return Counts(query=query, cells=('records',),
+                reads='records' if query.column is None else 'numbers')
+
+
+def histogram(query: Query) -> Counts:
+  """Over public categories and a cell for all others, or over public bins."""
+  if bool(query.categories) == bool(query.bins):
+    raise ValueError('histogram needs either categories or bins')
+  names = query.categories
+  if names:
+    if len(set(names)) < len(names) or OTHER in names:
+      raise ValueError(f'categories must differ, also from {OTHER!r}')
+    if query.missing is not None:
+      raise ValueError(f'missing is for bins: what is no category is {OTHER}')
+    return Counts(query=query, cells=(*names, OTHER), reads='texts')
+  edges = query.bins
+  if len(edges) < 2 or any(a >= b for a, b in zip(edges, edges[1:])):
+    raise ValueError('bins must be two edges or more, increasing')
+  cells = [f'[{a}, {b})' for a, b in zip(edges, edges[1:])]
+  cells[-1] = cells[-1][:-1] + ']'
+  return Counts(query=query, cells=tuple(cells), reads='numbers')
+
+
+STATISTICS = (
+    queries.Statistic(
+        name='count', help='records, or those whose number lies between the '
+        'bounds', needs=(), takes=('column', 'lower', 'upper'), plan=count),
+    queries.Statistic(
+        name='histogram', help='records of each public category, or between '
+        'public edges', needs=('column',),
+        takes=('categories', 'bins', 'missing'), plan=histogram),
+)

@@ -1,0 +1,96 @@
+"""Discrete noise on integers: what is drawn, and how far it goes."""
+
+import dataclasses
+import fractions
+import math
+
+import numpy as np
+from scipy import stats
+
+from dpjax.privacy import exact
+from dpjax.release.costs import Cost
+
+Fraction = fractions.Fraction
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaplaceNoise:
+  """Integers z of probability proportional to e^(-|z| / scale)."""
+  scale: Fraction
+
+  def cost(self, *, l1_sensitivity: int, l2_sensitivity_squared: int) -> Cost:
+    """What this noise on every integer of a vector of integers costs."""
+    del l2_sensitivity_squared
+    return Cost(epsilon=l1_sensitivity / self.scale)
+
+  def draw(self, below: exact.Draw) -> int:
+    """One draw."""
+    return exact.discrete_laplace(self.scale, below)
+
+  def half_width(self, miss: float) -> int:
+    """The least w with P(|z| > w) <= miss."""
+    ratio = math.exp(-1 / float(self.scale))
+
+    def tail(w):
+      return 2 * math.exp(-(w + 1) / float(self.scale)) / (1 + ratio)
+
+    width = max(0, math.floor(float(self.scale) * math.log(
+        2 / (miss * (1 + ratio)))) - 1)
+    return width if tail(width) <= miss else width + 1
+
+  def to_json(self) -> dict[str, str | float]:
+    """The law, for who reads the release."""
+    return {'law': 'discrete Laplace: integers z, probability proportional to '
+                   'exp(-|z| / scale), times the unit',
+            'scale': str(self.scale)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GaussianNoise:
+  """Integers z of probability proportional to e^(-z^2 / (2 variance))."""
+  variance: Fraction
+
+  def cost(self, *, l1_sensitivity: int, l2_sensitivity_squared: int) -> Cost:
+    """What this noise on every integer of a vector of integers costs."""
+    del l1_sensitivity
+    return Cost(rho=l2_sensitivity_squared / (2 * self.variance))
+
+  def draw(self, below: exact.Draw) -> int:
+    """One draw."""
+    return exact.discrete_gaussian(self.variance, below)
+
+  def half_width(self, miss: float) -> int:
+    """The least w with P(|z| > w) <= miss; one more if the variance is large.
+
+    Beyond a standard deviation of 1000 by P(z >= w + 1) <= P(N >= w) for the
+    continuous Gaussian N (Canonne, Kamath and Steinke 2020, Proposition 25).
+    """
+    deviation = math.sqrt(self.variance)
+    if deviation > 1000:
+      return math.ceil(deviation * stats.norm.isf(miss / 2))
+    z = np.arange(math.ceil(40 * deviation) + 2, dtype=np.float64)
+    weights = np.exp(-z * z / (2 * float(self.variance)))
+    beyond = np.cumsum(weights[::-1])[::-1]  # of z and what is larger
+    tails = 2 * beyond[1:] / (2 * beyond[0] - 1)
+    return int(np.argmax(tails <= miss))
+
+  def to_json(self) -> dict[str, str | float]:
+    """The law, for who reads the release."""
+    return {'law': 'discrete Gaussian: integers z, probability proportional to '
+                   'exp(-z^2 / (2 variance)), times the unit',
+            'variance': str(self.variance)}
+
+
+Noise = LaplaceNoise | GaussianNoise
+
+
+def calibrated(cost: Cost, *, l1_sensitivity: int,
+               l2_sensitivity_squared: int) -> Noise:
+  """The noise of every integer of a vector that is released at this cost.
+
+  Exactly epsilon-DP by the l1, exactly rho-zCDP by the l2 sensitivity
+  (Canonne, Kamath and Steinke 2020, Theorem 4).
+  """
+  if cost.epsilon is not None:
+    return LaplaceNoise(scale=l1_sensitivity / cost.epsilon)
+  return GaussianNoise(variance=l2_sensitivity_squared / (2 * cost.rho))

@@ -1,0 +1,184 @@
+"""Quantiles by the exponential mechanism over the points of a lattice."""
+
+from collections.abc import Iterable
+import dataclasses
+import fractions
+import itertools
+import math
+
+from dpjax.privacy import exact
+from dpjax.release import query as queries
+from dpjax.release.costs import Cost
+from dpjax.release.lattice import Lattice
+from dpjax.release.query import Query
+
+Fraction = fractions.Fraction
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Quantiles:
+  """Points o of probability proportional to e^(-rate score(o)), one an order.
+
+  The score of a point for order a/b is how far a n lies from b times the number
+  of records at or below it and below it: max(0, a n - b #{x <= o},
+  b #{x < o} - a n), an integer, 0 for a true quantile. One record more moves it
+  by max(a, b - a), one replaced by b. Budget is divided evenly.
+
+  With `value_interval` two more points of each order are drawn, for ranks that
+  lie `spare` below and above, by which a draw misses its rank hardly ever. So
+  that there are such ranks, the records stand between as many public ones at
+  either bound.
+
+  Attributes:
+    query: what is asked.
+    lattice: the candidates.
+  """
+  query: Query
+  lattice: Lattice
+
+  reads = 'numbers'
+
+  def sensitivity(self, order: Fraction) -> int:
+    """Largest change of any score between neighbours."""
+    a, b = order.numerator, order.denominator
+    return b if self.query.replacing else max(a, b - a)
+
+  def rate(self, order: Fraction) -> Fraction:
+    """What a score of 1 costs in log-probability."""
+    parts = 3 if self.query.value_interval else 1
+    each = self.query.epsilon / (parts * len(self.query.quantiles))
+    return each / (2 * self.sensitivity(order))
+
+  @property
+  def cost(self) -> Cost:
+    """Of all orders."""
+    parts = 3 if self.query.value_interval else 1
+    return Cost(epsilon=parts * sum(
+        2 * self.sensitivity(order) * self.rate(order)
+        for order in self.query.quantiles))
+
+  def facts(self) -> dict[str, object]:
+    """What is public."""
+    return {
+        'clamping': 'values outside the public bounds are clamped to them',
+        'missing': self.query.missing_text,
+        'granularity': str(self.lattice.granularity),
+        'rounding': 'each value to the nearest multiple of the granularity',
+        'noise': {str(order): {
+            'law': 'multiples of the granularity between the bounds, '
+                   'probability proportional to exp(-rate * score)',
+            'score': 'distance of the order times n from the ranks of the '
+                     'point, times the denominator of the order',
+            'score_sensitivity': str(self.sensitivity(order)),
+            'rate': str(self.rate(order))} for order in self.query.quantiles}}
+
+  def measure(self, fields: Iterable[object]) -> list[int]:
+    """All values as multiples, sorted."""
+    return sorted(map(self.lattice.index, self.query.numbers(
+        fields, self.lattice.lower, self.lattice.upper)))
+
+  def groups(self, values: list[int]) -> list[tuple[int, int, int, int]]:
+    """Runs of points of equal ranks: first, how many, # below, # up to it."""
+    found, start, rank = [], self.lattice.low, 0
+    for value, same in itertools.groupby(values):
+      if value > start:
+        found.append((start, value - start, rank, rank))
+      upto = rank + sum(1 for _ in same)
+      found.append((value, 1, rank, upto))
+      start, rank = value + 1, upto
+    if start <= self.lattice.high:
+      found.append((start, self.lattice.high + 1 - start, rank, rank))
+    return found
+
+  def scores(self, groups: list[tuple[int, int, int, int]], order: Fraction,
+             number: int, shift: int = 0) -> list[int]:
+    """The score of each run, for so many ranks more than order * number."""
+    b = order.denominator
+    wanted = order.numerator * number + b * shift
+    return [max(0, wanted - b * upto, b * rank - wanted)
+            for _, _, rank, upto in groups]
+
+  def _point(self, values: list[int], order: Fraction, number: int,
+             below: exact.Draw, shift: int = 0) -> int:
+    groups = self.groups(values)
+    chosen = exact.choice([size for _, size, _, _ in groups],
+                          self.scores(groups, order, number, shift),
+                          self.rate(order), below)
+    start, size, _, _ = groups[chosen]
+    return start + below(size)
+
+  def draw(self, measured: list[int],
+           below: exact.Draw) -> dict[str, object]:
+    """One point for each order, in increasing order, and how far it may be."""
+    number = len(measured)
+    points = [self._point(measured, order, number, below)
+              for order in self.query.quantiles]
+    # Post-processing: ranks that were near their orders stay so.
+    values = [float(point * self.lattice.unit) for point in sorted(points)]
+    found = {'value': dict(zip(map(str, self.query.quantiles), values,
+                               strict=True))}
+    if self.query.replacing:
+      found['num_records'] = number
+    if self.query.value_interval:
+      found['value_interval'] = self._between(measured, below)
+    return {**found, 'interval': self._ranks(
+        number if self.query.replacing else None)}
+
+  def spare(self, order: Fraction) -> int:
+    """Ranks by which an end of an interval misses its own hardly ever."""
+    miss = self.query.miss / (2 * len(self.query.quantiles))
+    return math.ceil(self._rank_error(order, miss))
+
+  def _between(self, measured: list[int],
+               below: exact.Draw) -> dict[str, object]:
+    """For each order two points, of ranks too low and too high."""
+    ends = {}
+    for order in self.query.quantiles:
+      spare = self.spare(order)
+      padded = ([self.lattice.low] * spare + measured
+                + [self.lattice.high] * spare)
+      two = sorted(self._point(padded, order, len(measured), below, shift)
+                   for shift in (0, 2 * spare))
+      ends[str(order)] = [float(point * self.lattice.unit) for point in two]
+    return {'ends': ends, 'level': float(self.query.confidence),
+            'covers': 'for all orders at once: a quantile of the clamped '
+                      'values of the file'}
+
+  def _rank_error(self, order: Fraction, miss: float) -> float:
+    """By the law: P(score >= s) <= |points| e^(-rate s)."""
+    size = self.lattice.high + 1 - self.lattice.low
+    return math.log(size / miss) / float(self.rate(order)) / order.denominator
+
+  def _ranks(self, number: int | None) -> dict[str, object]:
+    """How far in ranks."""
+    miss = self.query.miss / len(self.query.quantiles)
+    # The largest for all orders: what is sorted may change its order.
+    error = max(self._rank_error(order, miss) for order in self.query.quantiles)
+    found = {
+        'rank_error': error, 'level': float(self.query.confidence),
+        'covers': 'for all orders p at once: at least p n - rank_error of the '
+                  'clamped values of the file are at or below the released '
+                  'one, and at most p n + rank_error below it; noise only'}
+    if number:
+      found['orders'] = {str(p): [max(0.0, float(p) - error / number),
+                                  min(1.0, float(p) + error / number)]
+                         for p in self.query.quantiles}
+    return found
+
+
+def quantiles(query: Query) -> Quantiles:
+  """Quantiles of the given orders."""
+  query.pure_cost()
+  orders = query.quantiles
+  if (not all(0 < order < 1 for order in orders) or
+      any(a >= b for a, b in zip(orders, orders[1:]))):
+    raise ValueError('quantiles must lie strictly between 0 and 1, increasing')
+  return Quantiles(query=query, lattice=query.lattice())
+
+
+STATISTICS = (
+    queries.Statistic(
+        name='quantiles', help='quantiles of the clamped values; pure only',
+        needs=('column', 'lower', 'upper', 'quantiles'),
+        takes=('granularity', 'missing', 'value_interval'), plan=quantiles),
+)

@@ -1,0 +1,202 @@
+"""What is asked: public parameters, and how a statistic answers."""
+
+from collections.abc import Callable, Iterable, Iterator
+import dataclasses
+import decimal
+import fractions
+from typing import Protocol
+
+from dpjax import errors
+from dpjax.privacy import accounting
+from dpjax.privacy import exact
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import costs
+from dpjax.release import lattice
+from dpjax.release.costs import Cost
+
+Decimal = decimal.Decimal
+Fraction = fractions.Fraction
+
+MISSING = ('absent', 'lower', 'middle', 'upper')
+_MISSING_TEXT = {
+    'absent': 'a record without a number counts as absent',
+    **{name: f'a record without a number counts as {place}' for name, place in (
+        ('lower', 'the lower bound'), ('upper', 'the upper bound'),
+        ('middle', 'the middle of the bounds'))}}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Query:
+  """One release as asked for. All of it is public.
+
+  Attributes:
+    statistic: its name.
+    adjacency: which data sets are neighbours.
+    epsilon: > 0, exact.
+    delta: None for pure noise, else in [1e-12, 1) for discrete Gaussian.
+    confidence: level of the intervals, in (0, 1).
+    column: its name, or None for whole records.
+    lower: public bound.
+    upper: public bound, > lower.
+    granularity: of the lattice; None for a millionth of the range or less.
+    missing: what a record without a number counts as: one of `MISSING`. None
+      for 'absent' under add-or-remove-one and 'middle' under replace-one,
+      where every record must count.
+    categories: public values of a histogram.
+    bins: public edges of a histogram, increasing.
+    quantiles: orders in (0, 1), increasing.
+    value_interval: True for two more points of each order, between which the
+      quantile of the file lies; None for what follows of one.
+  """
+  statistic: str
+  adjacency: Adjacency
+  epsilon: Fraction
+  delta: Fraction | None = None
+  confidence: Fraction = Fraction(19, 20)
+  column: str | None = None
+  lower: Decimal | None = None
+  upper: Decimal | None = None
+  granularity: Decimal | None = None
+  missing: str | None = None
+  categories: tuple[str, ...] = ()
+  bins: tuple[Decimal, ...] = ()
+  quantiles: tuple[Fraction, ...] = ()
+  value_interval: bool | None = None
+
+  def __post_init__(self):
+    if self.epsilon <= 0:
+      raise ValueError(f'epsilon must be positive, got {self.epsilon}')
+    if self.delta is not None:
+      accounting.check_delta(float(self.delta))
+    if not 0 < self.confidence < 1:
+      raise ValueError(f'confidence must lie strictly between 0 and 1, got '
+                       f'{float(self.confidence)}')
+    if self.lower is not None and self.upper is not None:
+      errors.check_range(self.lower, self.upper)
+    if self.missing is not None:
+      errors.check_choice('missing', self.missing, MISSING)
+    if self.missing == 'absent' and self.replacing:
+      raise ValueError('missing=absent would change the public number of '
+                       'records under replace_one: lower, middle or upper')
+
+  @property
+  def replacing(self) -> bool:
+    """Whether the number of records is public and one may be replaced."""
+    return self.adjacency is Adjacency.REPLACE_ONE
+
+  @property
+  def miss(self) -> float:
+    """1 - confidence."""
+    return float(1 - self.confidence)
+
+  @property
+  def missing_rule(self) -> str:
+    """One of `MISSING`."""
+    return self.missing or ('middle' if self.replacing else 'absent')
+
+  @property
+  def missing_text(self) -> str:
+    """The rule in words."""
+    return _MISSING_TEXT[self.missing_rule]
+
+  def cost(self) -> Cost:
+    """What the release may cost in all."""
+    if self.delta is None:
+      return Cost(epsilon=self.epsilon)
+    return costs.concentrated(epsilon=self.epsilon, delta=self.delta,
+                              adjacency=self.adjacency)
+
+  def pure_cost(self) -> Cost:
+    """The same for mechanisms that are pure whatever is asked."""
+    if self.delta is not None:
+      raise ValueError(f'{self.statistic} is released by a pure mechanism, '
+                       'which delta cannot help: leave delta out')
+    return Cost(epsilon=self.epsilon)
+
+  def lattice(self) -> lattice.Lattice:
+    """The lattice of the column."""
+    return lattice.Lattice(
+        lower=self.lower, upper=self.upper,
+        granularity=self.granularity or lattice.default_granularity(
+            self.lower, self.upper))
+
+  def numbers(self, fields: Iterable[object], lower: Decimal,
+              upper: Decimal) -> Iterator[Decimal]:
+    """Fields as numbers, by the rule for those that are none.
+
+    Raises:
+      ValueError: if the column has no number at all.
+    """
+    with decimal.localcontext(prec=200):  # exact: public and of few digits
+      middle = (lower + upper) / 2
+    instead = {'absent': None, 'lower': lower, 'upper': upper,
+               'middle': middle}[self.missing_rule]
+    found = False
+    for field in fields:
+      value = lattice.number(field)
+      found |= value is not None
+      value = instead if value is None else value
+      if value is not None:
+        yield value
+    if not found:
+      raise ValueError(f'column {self.column!r} has no number')
+
+  def to_json(self) -> dict[str, object]:
+    """All of it, in a form of which equal queries have one."""
+    def text(value):
+      if isinstance(value, tuple):
+        return [text(part) for part in value]
+      if isinstance(value, Decimal):
+        value = Fraction(value)
+      return value.value if isinstance(value, Adjacency) else (
+          value if value is None else str(value))
+    return {field.name: text(getattr(self, field.name))
+            for field in dataclasses.fields(self)}
+
+
+class Plan(Protocol):
+  """How a query will be answered; made without seeing the data.
+
+  Attributes:
+    reads: 'numbers' or 'texts' of the column, or 'records' alone.
+    cost: what it costs, from the noise that it will draw.
+  """
+  reads: str
+
+  @property
+  def cost(self) -> Cost:
+    ...
+
+  def facts(self) -> dict[str, object]:
+    """What is public of it: sensitivity, noise, unit, rules."""
+
+  def measure(self, fields: Iterable[object]) -> object:
+    """What is exact and private, of the fields of all records."""
+
+  def draw(self, measured: object, below: exact.Draw) -> dict[str, object]:
+    """What is released; noise is drawn here and nowhere else."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Statistic:
+  """Something that can be released.
+
+  Attributes:
+    name: of the statistic.
+    help: what it is, in a line.
+    needs: parameters of the query that must be given.
+    takes: parameters that may be.
+    plan: makes the plan of a query, or refuses it.
+  """
+  name: str
+  help: str
+  needs: tuple[str, ...]
+  takes: tuple[str, ...]
+  plan: Callable[[Query], Plan]
+
+
+def interval(lower: Fraction | float, upper: Fraction | float, *,
+             level: Fraction | float, covers: str) -> dict[str, object]:
+  """An interval of a release as it is written."""
+  return {'lower': float(lower), 'upper': float(upper), 'level': float(level),
+          'covers': covers}

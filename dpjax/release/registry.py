@@ -1,0 +1,33 @@
+"""The statistics there are, by name."""
+
+from dpjax import errors
+from dpjax.release import counts
+from dpjax.release import moments
+from dpjax.release import quantiles
+from dpjax.release.query import Plan, Query, Statistic
+
+STATISTICS: dict[str, Statistic] = {
+    statistic.name: statistic
+    for room in (counts, moments, quantiles) for statistic in room.STATISTICS}
+
+_PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
+               'categories', 'bins', 'quantiles', 'value_interval')
+
+
+def plan(query: Query) -> Plan:
+  """How a query will be answered.
+
+  Raises:
+    ValueError: for an unknown statistic, a parameter that it needs and has
+      not, or has and does not take, or a value out of range.
+  """
+  errors.check_choice('statistic', query.statistic, STATISTICS)
+  statistic = STATISTICS[query.statistic]
+  given = {name for name in _PARAMETERS if getattr(query, name) not in
+           (None, ())}
+  for name in statistic.needs:
+    if name not in given:
+      raise ValueError(f'{query.statistic} needs {name}')
+  for name in sorted(given - {*statistic.needs, *statistic.takes}):
+    raise ValueError(f'{query.statistic} takes no {name}')
+  return statistic.plan(query)

@@ -1,0 +1,88 @@
+"""One column of a CSV or Parquet file, record by record.
+
+Errors tell of the file to whoever holds it; they are no private release and
+not for others.
+"""
+
+from collections.abc import Iterator
+import csv
+import io
+import pathlib
+from typing import BinaryIO
+
+from dpjax import errors
+
+FORMATS = ('.csv', '.parquet')
+
+
+def read(path: str, file: BinaryIO, column: str | None, *, numeric: bool,
+         separator: str = ',') -> Iterator[object]:
+  """The fields of a column, in order; None for each record without a column.
+
+  Args:
+    path: tells the format by its end.
+    file: open at its start.
+    column: its name in the header; None to walk through records only.
+    numeric: whether it must be a column of numbers, where the file says.
+    separator: of a CSV file. Blank lines are no records.
+
+  Raises:
+    ValueError: for another format, an unknown column, a broken file.
+  """
+  suffix = pathlib.Path(path).suffix.lower()
+  errors.check_choice('input', suffix, FORMATS)
+  if suffix == '.csv':
+    return _csv(file, column, separator)
+  return _parquet(file, column, numeric)
+
+
+def _csv(file: BinaryIO, column: str | None, separator: str) -> Iterator:
+  if len(separator) != 1:
+    raise ValueError(f'separator must be one character, got {separator!r}')
+  text = io.TextIOWrapper(file, encoding='utf-8-sig', newline='')
+  try:
+    rows = csv.reader(text, delimiter=separator, strict=True)
+    header = [name.strip() for name in next(rows, [])]
+    place = None if column is None else _place(column, header)
+    for row in rows:
+      if not row:
+        continue
+      if len(row) != len(header):
+        raise ValueError(f'line {rows.line_num} has {len(row)} fields, the '
+                         f'header {len(header)}')
+      yield None if place is None else row[place].strip()
+  except csv.Error as error:
+    raise ValueError(f'line {rows.line_num}: {error}') from error
+  finally:
+    text.detach()  # leaves the file open for who opened it
+
+
+def _place(column: str, names: list[str]) -> int:
+  if names.count(column) != 1:
+    what = 'several columns' if column in names else 'no column'
+    raise ValueError(f'{what} {column!r}; there are {", ".join(names)}')
+  return names.index(column)
+
+
+def _parquet(file: BinaryIO, column: str | None, numeric: bool) -> Iterator:
+  try:
+    import pyarrow
+    from pyarrow import parquet
+  except ImportError as error:
+    raise ImportError('Parquet needs the extra `parquet`: pip install '
+                      'dpjax[parquet]') from error
+  try:
+    table = parquet.ParquetFile(file)
+    if column is None:
+      yield from (None for _ in range(table.metadata.num_rows))
+      return
+    kind = table.schema_arrow.field(
+        _place(column, table.schema_arrow.names)).type
+    types = pyarrow.types
+    if numeric and not (types.is_integer(kind) or types.is_floating(kind) or
+                        types.is_decimal(kind) or types.is_boolean(kind)):
+      raise ValueError(f'column {column!r} is {kind}, not numeric')
+    for batch in table.iter_batches(columns=[column]):
+      yield from batch.column(0).to_pylist()
+  except pyarrow.ArrowException as error:
+    raise ValueError(f'no Parquet file: {errors.one_line(error)}') from error

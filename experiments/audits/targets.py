@@ -1,0 +1,110 @@
+"""Everything the auditor knows by name: one line each.
+
+A target is made when it is asked for. What is made from an object that says
+what it is (`wrapping.of_mechanism`) needs no more than the object.
+"""
+
+from collections.abc import Callable, Mapping
+import functools
+import math
+
+from scipy import stats
+
+from dpjax.audit import auditor
+from dpjax.audit import canary
+from dpjax.audit import wrapping
+from dpjax.audit.target import Noise, Target
+from dpjax.privacy import additive
+from dpjax.privacy import discrete
+from dpjax.privacy import inverse
+from dpjax.privacy import k_norm
+from dpjax.privacy import laplace
+from dpjax.privacy import local
+from dpjax.privacy import selection
+from dpjax.privacy import smooth
+from dpjax.privacy.adjacency import Adjacency
+from experiments.audits import adaptive
+from experiments.audits import methods
+from experiments.audits import showcases
+
+Auditable = Target | canary.Game | canary.LossGame
+
+_AR = dict(adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+_RO = dict(adjacency=Adjacency.REPLACE_ONE)
+_RECORDS, _RANGE = 5, dict(lower=0.0, upper=1.0)
+_UNIT = dict(record_norm=1.0, epsilon=1.0)
+
+
+def _pure(mechanism) -> Target:
+  return wrapping.of_mechanism(mechanism, delta=0.0)
+
+
+def _of_records(mechanism) -> Target:
+  """Of numbers in [0, 1], as many as it says."""
+  return wrapping.of_mechanism(
+      mechanism, delta=0.0, log_probs=None, pairs=wrapping.search(
+          mechanism.adjacency, shape=(), bounds=(0.0, 1.0),
+          num_records=_RECORDS))
+
+
+def _approximate(mechanism) -> Target:
+  return wrapping.of_mechanism(mechanism)
+
+
+def _calibrated(**adjacency):
+  return additive.calibrated_gaussian(delta=wrapping.DELTA, **_UNIT,
+                                      **adjacency)
+
+
+MECHANISMS: Mapping[str, Callable[[], Auditable]] = {
+    'gaussian': lambda: _approximate(_calibrated(**_AR)),
+    'gaussian_replace': lambda: _approximate(_calibrated(**_RO)),
+    'laplace': lambda: _pure(laplace.LaplaceMechanism(**_UNIT, **_AR)),
+    'laplace_replace': lambda: _pure(laplace.LaplaceMechanism(**_UNIT, **_RO)),
+    'k_norm_1': lambda: _pure(k_norm.KNormMechanism(order=1, **_UNIT, **_AR)),
+    'k_norm_2': lambda: _pure(k_norm.KNormMechanism(order=2, **_UNIT, **_RO)),
+    'k_norm_inf': lambda: _pure(
+        k_norm.KNormMechanism(order=math.inf, **_UNIT, **_AR)),
+    'geometric': lambda: wrapping.of_mechanism(
+        discrete.GeometricMechanism(record_norm=1, epsilon=1.0, **_AR),
+        delta=0.0, noise=Noise(stats.dlaplace(1.0)),
+        pairs=wrapping.integer_sums(1)),
+    'discrete_gaussian': lambda: wrapping.of_mechanism(
+        discrete.DiscreteGaussianMechanism(
+            record_norm=1.0, noise_multiplier=4.0, **_RO),
+        pairs=wrapping.integer_sums(2)),
+    'exponential': lambda: _pure(
+        selection.ExponentialMechanism(sensitivity=1.0, epsilon=1.0, **_RO)),
+    'exponential_monotone': lambda: _pure(selection.ExponentialMechanism(
+        sensitivity=1.0, epsilon=1.0, monotone=True, **_AR)),
+    'permute_and_flip': lambda: _pure(
+        selection.PermuteAndFlip(sensitivity=1.0, epsilon=1.0, **_RO)),
+    'inverse_sensitivity': lambda: _of_records(
+        inverse.InverseSensitivityQuantile(num_examples=_RECORDS, num_cells=16,
+                                           **_RANGE, epsilon=1.0)),
+    'smooth_sensitivity': lambda: _of_records(
+        smooth.SmoothSensitivityQuantile(num_examples=_RECORDS, epsilon=1.0,
+                                         **_RANGE, smoothing=0.1)),
+    'randomized_response': lambda: _pure(
+        local.RandomizedResponse(num_categories=3, epsilon=1.0)),
+    'unary_encoding': lambda: _pure(
+        local.UnaryEncoding(num_categories=3, epsilon=1.0)),
+    'unary_encoding_symmetric': lambda: _pure(
+        local.UnaryEncoding(num_categories=3, epsilon=1.0, symmetric=True)),
+}
+
+METHODS: Mapping[str, Callable[[], Auditable]] = {
+    **{name: functools.partial(methods.game, name)
+       for name in methods.METHODS},
+    **{name: functools.partial(adaptive.game, name)
+       for name in ('dp_sgd_adaptive', 'lip_adaptive')},
+}
+
+TARGETS = {**MECHANISMS, **METHODS, **showcases.SHOWCASES}
+
+
+def expected(name: str) -> str:
+  """The verdict that a target of this name must get."""
+  if name in showcases.SHOWCASES:
+    return auditor.VIOLATED
+  return auditor.CONSISTENT

@@ -1,0 +1,264 @@
+r"""Releases one private statistic of a file, with exact noise and a ledger.
+
+The mean age of a survey, at epsilon 1/2 of a budget of 2 in all:
+  python -m launch.estimate --input=survey.csv --statistic=mean --column=age \
+    --lower=18 --upper=100 --epsilon=0.5 --adjacency=add_or_remove_one \
+    --ledger=survey.ledger --ledger_budget_epsilon=2 --output=age.json
+
+What was spent on it:
+  python -m launch.estimate --ledger=survey.ledger --show_ledger
+
+Statistics, and what each needs:
+{statistics}
+
+Bounds, bins, categories, orders and epsilon are public: choose them without
+looking at the data. A query that was answered is answered from the ledger, for
+nothing, if the file is the same. The ledger belongs to who keeps the data; what
+is written to --output may be published, what is printed on errors may not: it
+tells of the file.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+import contextlib
+import fractions
+import hashlib
+import itertools
+import json
+import pathlib
+import secrets
+import sys
+
+from absl.flags import argparse_flags
+
+from dpjax.privacy import exact
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import lattice
+from dpjax.release import ledger
+from dpjax.release import registry
+from dpjax.release import tables
+from dpjax.release.query import MISSING, Plan, Query
+from dpjax.report import files
+from launch import errors
+
+Fraction = fractions.Fraction
+
+_NEIGHBOURS = {
+    Adjacency.ADD_OR_REMOVE_ONE: 'files of which one has one record more',
+    Adjacency.REPLACE_ONE: 'files of equal, public size that differ in one '
+                           'record'}
+_FLAGS = (
+    ('input', 'CSV with a header, or Parquet (extra `parquet`).'),
+    ('statistic', f'One of {", ".join(registry.STATISTICS)}.'),
+    ('column', 'Its name in the file.'),
+    ('lower', 'Public lower bound; values below it are clamped to it.'),
+    ('upper', 'Public upper bound.'),
+    ('granularity', 'Spacing of the lattice that values are rounded to. '
+     'Default: a power of ten, a millionth of the range or less.'),
+    ('missing', f'What a record without a number counts as: '
+     f'{", ".join(MISSING)} (of the bounds). Default: absent under '
+     'add_or_remove_one, middle under replace_one.'),
+    ('categories', 'Public values of a histogram, separated by commas.'),
+    ('bins', 'Public edges of a histogram, separated by commas.'),
+    ('quantiles', 'Orders in (0, 1), separated by commas.'),
+    ('epsilon', 'Of this release, > 0, taken exactly: 0.1 is 1/10.'),
+    ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP. '
+     'Not given: discrete Laplace noise, epsilon-DP.'),
+    ('adjacency', f'{" or ".join(a.value for a in Adjacency)}: which files '
+     'are neighbours. It has no default.'),
+    ('confidence', 'Level of the intervals. Default: 0.95.'),
+    ('separator', 'Of a CSV file. Default: a comma.'),
+    ('output', 'JSON file of the release.'),
+    ('ledger', 'The ledger of the data set.'),
+    ('ledger_budget_epsilon', 'Makes the ledger at its first use.'),
+    ('ledger_budget_delta', 'Delta of its budget. Default: 0, pure releases '
+     'only.'),
+    ('dataset', 'Name of the data set: its ledger is then for all versions of '
+     'the file. Not given: for the very bytes.'))
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+  """The flags of a command line."""
+  listed = '\n'.join(
+      f'  {s.name:10} {s.help}; needs {", ".join(s.needs) or "nothing"}'
+      for s in registry.STATISTICS.values())
+  parser = argparse_flags.ArgumentParser(
+      description=__doc__.replace('{statistics}', listed), allow_abbrev=False,
+      formatter_class=argparse.RawDescriptionHelpFormatter,
+      conflict_handler='resolve')
+  for name, text in _FLAGS:
+    parser.add_argument(f'--{name}', help=text)
+  parser.set_defaults(confidence='0.95', separator=',')
+  parser.add_argument('--value_interval', action='store_true',
+                      help='Of quantiles: spend two thirds of epsilon on ends '
+                      'between which the quantiles of the file lie. Without '
+                      'it the interval is one of ranks.')
+  parser.add_argument('--show_ledger', action='store_true',
+                      help='Print what the ledger says, and do nothing else.')
+  return parser.parse_args(list(argv[1:]))
+
+
+def _fraction(name: str, text: str) -> Fraction:
+  parts = text.split('/')
+  if len(parts) > 2:
+    raise ValueError(f'{name} must be a number or a fraction, got {text!r}')
+  top, bottom = (Fraction(lattice.public_number(name, part))
+                 for part in (parts + ['1'])[:2])
+  if not bottom:
+    raise ValueError(f'{name} must be a number, got {text!r}')
+  return top / bottom
+
+
+def _list(name: str, text: str | None, kind) -> tuple:
+  return () if text is None else tuple(
+      kind(name, part.strip()) for part in text.split(','))
+
+
+def query_of(args: argparse.Namespace) -> Query:
+  """The query that the flags ask for, checked."""
+  for name in ('input', 'statistic', 'epsilon', 'adjacency', 'output',
+               'ledger'):
+    if not getattr(args, name):
+      raise ValueError(f'--{name} must be given')
+  if args.adjacency not in {relation.value for relation in Adjacency}:
+    raise ValueError('--adjacency must be add_or_remove_one or replace_one, '
+                     f'got {args.adjacency!r}')
+
+  def number(name):
+    text = getattr(args, name)
+    return None if text is None else lattice.public_number(name, text)
+
+  return Query(
+      statistic=args.statistic, adjacency=Adjacency(args.adjacency),
+      epsilon=_fraction('epsilon', args.epsilon),
+      delta=None if args.delta is None else _fraction('delta', args.delta),
+      confidence=_fraction('confidence', args.confidence),
+      column=args.column, lower=number('lower'), upper=number('upper'),
+      granularity=number('granularity'), missing=args.missing,
+      categories=_list('categories', args.categories, lambda _, text: text),
+      bins=_list('bins', args.bins, lattice.public_number),
+      quantiles=_list('quantiles', args.quantiles, _fraction),
+      value_interval=args.value_interval or None)
+
+
+def _budget(args: argparse.Namespace) -> ledger.Budget | None:
+  if args.ledger_budget_epsilon is None:
+    if args.ledger_budget_delta is not None:
+      raise ValueError('--ledger_budget_delta needs --ledger_budget_epsilon')
+    return None
+  return ledger.Budget(
+      epsilon=_fraction('ledger_budget_epsilon', args.ledger_budget_epsilon),
+      delta=_fraction('ledger_budget_delta', args.ledger_budget_delta or '0'))
+
+
+def _guarantee(query: Query, plan: Plan) -> dict[str, object]:
+  found = {'notion': 'epsilon-DP', 'epsilon': str(query.epsilon)}
+  if query.delta is not None:
+    found = {'notion': '(epsilon, delta)-DP, by rho-zCDP',
+             'epsilon': str(query.epsilon), 'delta': str(query.delta),
+             'rho': float(plan.cost.rho)}
+  return {**found, 'adjacency': query.adjacency.value,
+          'neighbours': _NEIGHBOURS[query.adjacency],
+          'event': str(plan.cost.event(query.adjacency))}
+
+
+def _public(query: Query) -> dict[str, object]:
+  """The parameters that were given."""
+  return {name: value for name, value in query.to_json().items()
+          if value not in (None, []) and name not in
+          ('adjacency', 'epsilon', 'delta', 'statistic')}
+
+
+def _summary(account: ledger.Account) -> dict[str, object]:
+  """What a release says of the ledger: nothing that hashes data."""
+  return {'entry': len(account.entries),
+          'spent_epsilon': float(account.spent()),
+          'budget_epsilon': float(account.budget.epsilon),
+          'budget_delta': float(account.budget.delta)}
+
+
+def release(args: argparse.Namespace,
+            below: exact.Draw = secrets.randbelow) -> dict[str, object]:
+  """Answers the query of the flags: measures, spends, and only then draws.
+
+  Raises:
+    ValueError: for bad input, before anything is spent.
+  """
+  query, budget = query_of(args), _budget(args)
+  plan = registry.plan(query)
+  _check_output(args)
+  with open(args.input, 'rb') as file:
+    dataset = ledger.Dataset(
+        sha256=hashlib.file_digest(file, 'sha256').hexdigest(),
+        name=args.dataset)
+    asked = {'query': query.to_json(), 'separator': args.separator}
+    known = ledger.recorded(args.ledger, dataset=dataset,
+                            adjacency=query.adjacency, query=asked)
+    if known is not None:
+      print('answered before: nothing is spent', file=sys.stderr)
+      return known
+    file.seek(0)
+    with contextlib.closing(tables.read(
+        args.input, file, query.column if plan.reads != 'records' else None,
+        numeric=plan.reads == 'numbers', separator=args.separator)) as fields:
+      measured = plan.measure(_some(fields))
+  account = ledger.spend(args.ledger, plan.cost, dataset=dataset,
+                         adjacency=query.adjacency, query=asked, budget=budget)
+  answer = {
+      'statistic': query.statistic, **plan.draw(measured, below),
+      'guarantee': _guarantee(query, plan), 'parameters': _public(query),
+      **plan.facts(), 'ledger': _summary(account)}
+  ledger.record(args.ledger, account.entries[-1], answer)
+  return answer
+
+
+def _some(fields: Iterator[object]) -> Iterator[object]:
+  """The fields, of one record or more."""
+  first = next(fields, _some)
+  if first is _some:
+    raise ValueError('the file has no records')
+  return itertools.chain([first], fields)
+
+
+def _check_output(args: argparse.Namespace) -> None:
+  """Refuses an output that could not be written, or only over the ledger."""
+  path = pathlib.Path(args.output).resolve()
+  if path.is_dir() or not path.parent.is_dir():
+    raise ValueError('--output must be a file in a folder that is there, got '
+                     f'{args.output}')
+  if path in (pathlib.Path(args.ledger).resolve(),
+              pathlib.Path(args.input).resolve()):
+    raise ValueError('--output must be neither --ledger nor --input')
+
+
+def show(path: str) -> str:
+  """What a ledger says, in lines."""
+  account = ledger.read(path)
+  lines = [f'data set {account.dataset or "without a name: one file"}, '
+           f'{account.adjacency.value}']
+  for entry in account.entries:
+    cost = ', '.join(f'{k} {v}' for k, v in entry.cost.to_json().items())
+    asked = entry.query['query']
+    lines.append(f'{entry.number}: {asked["statistic"]} of '
+                 f'{asked["column"] or "records"}, {entry.cost.notion}, {cost}')
+  return '\n'.join(lines + [
+      f'spent: epsilon {float(account.spent()):.6g} of '
+      f'{float(account.budget.epsilon):.6g}, at delta '
+      f'{float(account.budget.delta):.6g}'])
+
+
+def main(args: argparse.Namespace) -> int:
+  """Does what the flags ask for; returns the exit status."""
+  if args.show_ledger:
+    if not args.ledger:
+      raise ValueError('--ledger must be given')
+    print(show(args.ledger))
+    return 0
+  text = json.dumps(release(args), indent=2, allow_nan=False)
+  files.replace(args.output, text.encode() + b'\n')
+  print(text)
+  return 0
+
+
+if __name__ == '__main__':
+  errors.run_main(main, parse)

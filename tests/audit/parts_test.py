@@ -1,0 +1,235 @@
+"""The parts of an audit, each on what is known of it exactly."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+from scipy import special
+from scipy import stats
+
+from dpjax.audit import curves
+from dpjax.audit import exact
+from dpjax.audit import noise
+from dpjax.audit import partitions
+from dpjax.audit import steps
+from dpjax.audit import wrapping
+from dpjax.audit.target import Noise, Pair, Query, toggles
+from dpjax.privacy import accounting
+from dpjax.privacy import selection
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP
+
+_AR, _RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+
+
+def test_no_test_of_a_gaussian_breaks_its_curve_and_the_best_ones_meet_it():
+  curve = curves.of_event(accounting.gaussian_event(noise_multiplier=1.0),
+                          adjacency=_AR)
+  alarms = special.ndtr(np.linspace(-4, 4, 81))
+  hits = special.ndtr(special.ndtri(alarms) + 1)
+  found = curves.excesses(curve, hits, alarms)
+  assert (found <= 1e-9).all() and (found > -0.02).all()
+  assert (curves.excesses(curve, special.ndtr(special.ndtri(alarms) + 1.2),
+                          alarms)[20:60] > 0.01).all()
+  # A test that is wrong breaks nothing.
+  assert (curves.excesses(curve, alarms, hits) < 0).all()
+
+
+def test_one_point_of_a_curve_is_two_lines():
+  curve = curves.of_guarantee(ApproxDP(epsilon=math.log(2), delta=0.1))
+  hits, alarms = np.array([0.5, 0.95, 0.3]), np.array([0.2, 0.7, 0.1])
+  np.testing.assert_allclose(
+      curves.excesses(curve, hits, alarms),
+      np.maximum(hits - 2 * alarms, 1 - alarms - 2 * (1 - hits)) - 0.1)
+  assert curves.excesses(curves.NOTHING, hits, alarms).max() == -np.inf
+
+
+def test_events_that_only_renyi_orders_cover_have_a_curve():
+  event = accounting.repeat_and_select_event(
+      accounting.gaussian_event(noise_multiplier=2.0), mean=4.0, shape=1.0)
+  curve = curves.of_event(event, adjacency=_AR)
+  assert curve.epsilons.size > 10 and (np.diff(curve.deltas) <= 0).all()
+
+
+def _law(epsilon):
+  # Of ones among the records: the exponential mechanism on two counts.
+  def law(dataset):
+    ones = sum(dataset)
+    return special.softmax(epsilon / 2 * np.array(
+        [ones, len(dataset) - ones], float))
+  return law
+
+
+def test_all_neighbours_of_a_small_domain():
+  curve = curves.of_event(accounting.pure_event(epsilon=1.0, adjacency=_RO),
+                          adjacency=_RO)
+  kwargs = dict(domain=(0, 1), sizes=(1, 2, 3), adjacency=_RO)
+  assert exact.enumerated(curve, _law(1.0), **kwargs).amount <= 0
+  worst = exact.enumerated(curve, _law(2.0), **kwargs)
+  assert worst.amount > 0.1 and 'and' in worst.what
+
+
+def test_a_probability_of_zero_is_seen_and_what_is_no_law_refused():
+  curve = curves.of_guarantee(ApproxDP(epsilon=5.0, delta=1e-3))
+  pairs = [Pair(0.0, 1e-2, 'x')]
+  with np.errstate(divide='ignore'):
+    worst = exact.finite_law(curve, pairs,
+                             lambda p: np.log(np.array([p, 1 - p])))
+  assert worst.amount == pytest.approx(9e-3, abs=1e-5)
+  with pytest.raises(ValueError, match='sum to 1, got 0.5'):
+    exact.finite_law(curve, pairs, lambda p: np.log(np.array([0.5])))
+
+
+def test_outcomes_of_another_law_are_told():
+  rng, law = np.random.default_rng(0), np.array([0.5, 0.3, 0.199, 0.001])
+  draws = rng.choice(4, 5000, p=law)
+  assert exact.outcome_p_value(draws, np.log(law)) > 1e-4
+  assert exact.outcome_p_value(draws, np.log([0.45, 0.35, 0.199, 0.001])) < 1e-6
+  for odd in (4, -1, 0.5, np.nan):
+    assert exact.outcome_p_value(np.append(draws, odd), np.log(law)) == 0
+  with np.errstate(divide='ignore'):
+    assert exact.outcome_p_value(draws, np.log([0.5, 0.5, 0, 0])) == 0
+
+
+def test_isolation_is_bit_by_bit():
+  records = np.random.default_rng(0).normal(size=(4, 2))
+  alone = lambda x: np.tanh(x)
+  assert exact.isolated(alone, records, 9 * np.ones(2))
+  assert not exact.isolated(lambda x: alone(x) + 1e-15 * x.sum(), records,
+                            9 * np.ones(2))
+
+
+@pytest.mark.parametrize('order, expected', [(1, 3.0), (2, 5**0.5),
+                                             (np.inf, 2.0)])
+def test_largest_change_in_a_norm(order, expected):
+  pair = Pair(np.array([1.0, -2.0]), np.zeros(2))
+  query = lambda bound: Query(lambda data: data, bound, order)
+  assert exact.largest_change(query(expected), [pair]).amount <= 0
+  assert exact.largest_change(query(0.99 * expected), [pair]).amount == (
+      pytest.approx(0.01 * expected, rel=1e-2))
+  for odd in (np.nan, np.inf):
+    there = Pair(np.array([odd, 0.0]), np.zeros(2))
+    assert exact.largest_change(query(1e9), [there]).amount == math.inf
+    assert exact.largest_change(query(1.0), [Pair(there.data, there.data)]
+                                ).amount <= 0
+
+
+@pytest.mark.parametrize('law, draw, spacing', [
+    (stats.norm(scale=2), lambda rng, n: rng.normal(0, 2, n), 0.0),
+    (stats.norm(scale=2), lambda rng, n: rng.normal(0, 2, n), 0.5),
+    (stats.laplace(), lambda rng, n: rng.laplace(size=n), 0.25),
+    (stats.dlaplace(0.7), lambda rng, n: rng.geometric(-np.expm1(-0.7), n) -
+     rng.geometric(-np.expm1(-0.7), n), 0.0)])
+def test_noise_of_any_law_becomes_normal(law, draw, spacing):
+  rng = np.random.default_rng(1)
+  draws = draw(rng, (4000, 3)).astype(float)
+  if spacing:
+    draws = np.round(draws / spacing) * spacing
+  declared = Noise(law, spacing=spacing)
+  scores = noise.normal_scores(rng, declared, draws)
+  found = dict(noise.p_values(scores[:2000], scores[2000:]))
+  assert len(found) == 6 and min(found.values()) > 1e-4
+  other = noise.normal_scores(rng, declared, 1.1 * draws)
+  assert dict(noise.p_values(other[:2000], other[2000:]))['variance'] < 1e-4
+
+
+@pytest.mark.parametrize('name, fault', [
+    ('mean', lambda z: z + 0.15), ('variance', lambda z: 0.93 * z),
+    ('law', lambda z: np.sign(z) * np.abs(z)**0.8),
+    ('independence of coordinates', lambda z: z[:, [0, 0, 2]]),
+    ('independence of calls', lambda z: (z + np.roll(z, 1, 0)) / 2**0.5),
+    ('variance', np.zeros_like)])
+def test_what_is_wrong_with_noise_is_named(name, fault):
+  scores = np.random.default_rng(2).normal(size=(2, 3000, 3))
+  assert dict(noise.p_values(fault(scores[0]), scores[1]))[name] < 1e-6
+  # Two runs of one key.
+  same = dict(noise.p_values(scores[0], scores[0]))
+  assert same['independence of keys'] < 1e-6 < min(
+      value for key, value in same.items() if key != 'independence of keys')
+
+
+def test_p_values_of_sampling_are_uniform_or_smaller_seldom():
+  rng, rejected = np.random.default_rng(3), 0
+  for _ in range(200):
+    joined = rng.random((200, 300)) < 0.05
+    found = [value for _, value in steps.sampling_p_values(
+        joined, sampling_prob=0.05)]
+    rejected += min(found) * len(found) <= 0.05
+  assert rejected <= 26  # Of 200 at 5 %: more has probability 1e-5.
+  assert stats.binom.sf(26, 200, 0.05) < 1e-5
+
+
+@pytest.mark.parametrize('name, fault', [
+    ('rate', lambda rng, q: rng.random((200, 300)) < 1.2 * q),
+    ('batch sizes', lambda rng, q: rng.permuted(
+        np.tile(np.arange(300) < 15, (200, 1)), axis=1)),
+    ('uses of records', lambda rng, q: np.roll(rng.permuted(
+        np.tile(np.arange(200) < 10, (300, 1)), axis=1).T, 3, 0)),
+    ('steps that follow', lambda rng, q: np.repeat(
+        rng.random((100, 300)) < q, 2, axis=0)),
+    ('records in a row', lambda rng, q: np.repeat(
+        rng.random((200, 150)) < q, 2, axis=1))])
+def test_what_is_wrong_with_sampling_is_named(name, fault):
+  joined = fault(np.random.default_rng(4), 0.05)
+  found = dict(steps.sampling_p_values(joined, sampling_prob=0.05))
+  assert found[name] < 1e-6
+
+
+def test_cells_take_every_value():
+  outputs = np.array([[0.0], [1.0], [1.0], [np.nan], [np.inf], [-np.inf]])
+  cut, = partitions.cut(outputs, outputs, [('x', lambda y: y[:, 0])])
+  cells = cut.cells(outputs)
+  assert np.unique(cells).size == 5 and cells[1] == cells[2]
+  assert cut.counts(outputs).sum() == 6
+  assert cut.cells(np.array([[-3.0]]))[0] not in cells
+  assert cut.counts(np.array([[0.5], [7.0], [-3.0]])).sum() == 3
+
+
+def test_lowest_bits():
+  (_, score), = partitions.lowest_bits(1)
+  values = np.array([[1.0], [3.0], [0.75], [2.0**-30], [6.0], [0.0], [-0.5]])
+  assert score(values)[:5].tolist() == [0, 0, -2, -30, 1]
+  assert score(values)[5] > 1000 and score(values)[6] == -1
+
+
+def test_neighbours_that_a_mechanism_can_have():
+  gaussian = lambda adjacency: wrapping.neighbours_of(
+      type('M', (), dict(record_norm=2.0, stddev=1.0)), adjacency)
+  for adjacency, distance in ((_AR, 2.0), (_RO, 4.0)):
+    for pair in gaussian(adjacency):
+      assert np.linalg.norm(pair.data - pair.neighbour) == (
+          pytest.approx(distance, rel=1e-5))
+  scores = wrapping.neighbours_of(selection.ExponentialMechanism(
+      sensitivity=0.5, epsilon=1.0, adjacency=_RO), _RO)
+  assert max(np.abs(p.data - p.neighbour).max() for p in scores) == 0.5
+  up = wrapping.scores(1.0, monotone=True)
+  assert all((pair.data >= pair.neighbour).all() for pair in up)
+  for pair in wrapping.integer_sums(2):
+    assert pair.data.dtype == np.int32
+    assert np.abs(pair.data - pair.neighbour).sum() == 2
+  with pytest.raises(ValueError, match='does not say what neighbours are'):
+    wrapping.neighbours_of(object(), _AR)
+
+
+def test_records_stay_within_stated_bounds_or_go_beyond_all():
+  for adjacency in (_AR, _RO):
+    inside = wrapping.search(adjacency, shape=(2,), bounds=(0.0, 3.0))
+    for pair in inside:
+      for data in pair[:2]:
+        assert data.min() >= 0 and data.max() <= 3
+      sizes = [len(data) for data in pair[:2]]
+      assert sizes[0] - sizes[1] == (adjacency is _AR)
+    beyond = np.concatenate([np.ravel(pair.data) for pair in wrapping.search(
+        adjacency, shape=())])
+    assert np.isnan(beyond).any() and np.isinf(beyond).any()
+  assert len(toggles(np.zeros([3, 1]), np.eye(3)[:, :1], replace=True)) == 3
+
+
+def test_p_values_do_not_depend_on_the_data_of_a_density():
+  # A declared law on the integers is held exactly, also far from zero.
+  rng = np.random.default_rng(5)
+  draws = rng.poisson(4.0, (3000, 1)).astype(float)
+  scores = noise.normal_scores(rng, Noise(stats.poisson(4.0)), draws)
+  assert stats.kstest(scores[:, 0], 'norm').pvalue > 1e-4
+  assert jax.tree.all(np.isfinite(scores).all())

@@ -1,0 +1,247 @@
+"""Targets by name and from files; planted faults; scores; reports."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax.audit import auditor
+from dpjax.audit import canary
+from dpjax.audit import claims
+from dpjax.audit.target import Target
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from experiments import configuration
+from experiments.audits import calibration
+from experiments.audits import finished
+from experiments.audits import loading
+from experiments.audits import mutations
+from experiments.audits import reference
+from experiments.audits import reports
+from experiments.audits import showcases
+from experiments.audits import targets
+
+_AR = Adjacency.ADD_OR_REMOVE_ONE
+_LEVEL = 1e-3 / len(reference.CHECKS)
+
+
+def test_the_reference_is_refuted_by_nothing():
+  assert reference.findings(reference.Trainer(), seed=0) == set()
+
+
+@pytest.mark.parametrize('name', mutations.MUTANTS)
+def test_every_mutant_is_caught_by_its_checks(name):
+  mutant = mutations.MUTANTS[name]
+  assert mutant.caught_by
+  for check in mutant.caught_by:
+    assert reference.CHECKS[check](mutant.trainer, np.random.default_rng(0),
+                                   _LEVEL), check
+
+
+@pytest.mark.parametrize('change, name', [
+    (dict(noise_multiplier=0.9), 'noise std x 0.9'),
+    (dict(sampling_prob=0.02), 'rate doubled, unaccounted'),
+    (dict(num_steps=2000), 'steps doubled, event tells')])
+def test_true_epsilons_of_mutants(change, name):
+  event = accounting.poisson_gaussian_event(**dict(
+      sampling_prob=0.01, noise_multiplier=1.0, num_steps=1000) | change)
+  assert accounting.epsilon(event, delta=1e-5, adjacency=_AR) == (
+      pytest.approx(mutations.MUTANTS[name].true_epsilon, abs=2e-3))
+
+
+def test_every_method_with_a_bound_has_a_name():
+  # lip_printed is the showcase, plain sgd has no claim.
+  named = {name.removesuffix('_1').removesuffix('_inf')
+           for name in targets.METHODS}
+  assert named == set(configuration.METHODS) - {'sgd', 'lip_printed'}
+
+
+@pytest.mark.parametrize('name', sorted(set(showcases.SHOWCASES) - {
+    'shuffled_as_poisson'}))
+def test_showcases_are_refuted(name):
+  report = auditor.audit(jax.random.key(0), loading.load(name), num_runs=4096)
+  assert report.verdict == targets.expected(name) == auditor.VIOLATED
+
+
+def test_a_showcase_mended_is_not_refuted():
+  target = loading.load('answers_counted_once_unseen', epsilon=8.0)
+  report = auditor.audit(jax.random.key(0), target, num_runs=8192)
+  assert target.claim.epsilon == 8 and not report.failed
+
+
+@pytest.mark.parametrize('name', ['laplace', 'exponential',
+                                  'randomized_response'])
+def test_mechanisms_are_not_refuted(name):
+  report = auditor.audit(jax.random.key(0), loading.load(name), num_runs=2048)
+  assert report.verdict == targets.expected(name) == auditor.CONSISTENT
+
+
+_FILE = '''
+import dataclasses
+import jax, jax.numpy as jnp, numpy as np
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+
+EPSILON, ADJACENCY = 1.0, 'replace_one'
+
+def noisy_count(key, data):
+  return data.sum() + jax.random.laplace(key)
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+  scale: float = 2.0
+  adjacency = Adjacency.REPLACE_ONE
+  record_shape = ()
+
+  @property
+  def event(self):
+    return accounting.laplace_event(noise_multiplier=2.0)
+
+  def release(self, key, data):
+    kept = jnp.where(jnp.isfinite(data), data, 0.0)
+    return jnp.clip(kept, -1, 1).sum() + self.scale * jax.random.laplace(key)
+
+class Bare:
+  record_shape, record_bounds = (), (0.0, 1.0)
+  def release(self, key, data):
+    return data.sum() + jax.random.laplace(key)
+
+half = Sum(scale=1.0)
+needs = lambda key: key
+
+class Demanding:
+  def __init__(self, something):
+    pass
+'''
+
+
+@pytest.fixture
+def file(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(_FILE)
+  return path
+
+
+@pytest.mark.parametrize('name, said, verdict', [
+    ('Sum', {}, auditor.CONSISTENT), ('half', {}, auditor.VIOLATED),
+    ('Sum', dict(epsilon=0.9), auditor.VIOLATED),
+    ('Bare', {}, auditor.CONSISTENT),
+    ('Bare', dict(record_bounds=(-1.0, 1.0)), auditor.VIOLATED),
+    ('noisy_count', dict(pairs=((np.ones(2, np.float32),
+                                 np.zeros(2, np.float32)),)),
+     auditor.VIOLATED),
+    ('noisy_count', dict(pairs=((np.ones(2, np.float32),
+                                 np.eye(2, dtype=np.float32)[0]),)),
+     auditor.CONSISTENT)])
+def test_objects_of_a_file(file, name, said, verdict):
+  target = loading.load(f'{file}:{name}', **said)
+  assert isinstance(target, Target)
+  report = auditor.audit(jax.random.key(0), target, num_runs=2048)
+  assert report.verdict == verdict
+
+
+@pytest.mark.parametrize('name, message', [
+    ('nothing', "unknown target 'nothing': one of .*laplace"),
+    ('{file}:missing', 'has no missing'),
+    ('{file}:EPSILON', 'is no mechanism'), ('{file}:Demanding', 'is no mech'),
+    ('no.such.module:x', 'No module named'),
+    ('{file}:noisy_count', 'does not say what neighbours are')])
+def test_refuses_what_it_cannot_load(file, name, message):
+  with pytest.raises(ValueError, match=message):
+    loading.load(name.format(file=file))
+
+
+def test_refuses_what_makes_no_sense(file):
+  with pytest.raises(ValueError, match='claim of a training method'):
+    loading.load('dp_sgd', epsilon=1.0)
+  with pytest.raises(FileNotFoundError, match='no file'):
+    loading.load('absent.py:x')
+  with pytest.raises(ValueError, match='unknown colour'):
+    loading.load('laplace', colour='red')
+
+
+def test_reports_say_all_that_another_auditor_needs(tmp_path):
+  report = auditor.audit(jax.random.key(0), loading.load('laplace'),
+                         num_runs=1024)
+  path = reports.write(report, tmp_path / 'new', seed=0)
+  found = json.loads(path.read_text())
+  assert found['verdict'] == 'consistent' and found['cap'] > 4
+  assert found['claim']['event'].startswith('LaplaceDpEvent')
+  assert {'estimator', 'canary', 'true_positives', 'num_in', 'threshold_rule',
+          'significance', 'detectable_epsilon', 'seed', 'versions',
+          'scores_sha256'} <= set(found)
+  with np.load(path.with_suffix('.npz')) as kept:
+    from_scores = [
+        int(kept['flagged'][np.searchsorted(kept['edges'], kept[side],
+                                            side='right')].sum())
+        for side in ('with_canary', 'without_canary')]
+  assert from_scores == [found['true_positives'], found['false_positives']]
+  assert 'laplace' in reports.summary(report).lower()
+
+
+def test_scores_that_runs_left_behind():
+  rng = np.random.default_rng(0)
+  claim = claims.Claim(epsilon=1.0, delta=0.0, adjacency=_AR)
+  strong, none = rng.normal(3, 1, 2000), rng.normal(0, 1, 2000)
+  coins = rng.random(2000) < 0.5
+  many = dict(with_canary=strong, without_canary=none)
+  one = dict(scores=np.where(coins, strong, none) - 1.5, included=coins)
+  for estimator, arrays in (('many_runs', many), ('one_run', one),
+                            ('anytime', one), (None, many)):
+    report = finished.audit(arrays, claim, estimator=estimator)
+    assert report.verdict == auditor.VIOLATED
+    assert 1 < report.epsilon_lower < report.cap
+  same = finished.audit(dict(with_canary=none, without_canary=none[::-1]),
+                        claim)
+  assert same.verdict == auditor.CONSISTENT and same.epsilon_lower == 0
+  few = {name: values[:20] for name, values in many.items()}
+  assert finished.audit(few, claims.Claim(
+      epsilon=4.0, delta=0.0, adjacency=_AR)).verdict == auditor.UNDERPOWERED
+  gaussian = claims.Claim(epsilon=5.0, delta=1e-5, adjacency=_AR)
+  for estimator, arrays in (('many_runs_gaussian', many),
+                            ('one_run_gaussian', one)):
+    assert finished.audit(arrays, gaussian, estimator=estimator
+                          ).epsilon_lower > 5
+  with pytest.raises(ValueError, match='scores must be with_canary'):
+    finished.audit(dict(x=strong), claim)
+  with pytest.raises(ValueError, match='anytime bound is for delta 0'):
+    finished.audit(one, gaussian, estimator='anytime')
+
+
+def test_bounds_cover_what_is_known():
+  # 20 audits of each; `holds` is false with probability 1e-4 at most for each
+  # of 24.
+  found = list(calibration.coverages(trials=20, seed=0))
+  assert len(found) == 24 and all(row.holds for row in found)
+  assert all(row.median > 0 for row in found if row.epsilon)
+
+
+def test_a_game_of_losses_is_judged():
+  plan = loading.load('dp_sgd').plan
+  rng = np.random.default_rng(0)
+
+  def game(shift):
+    return canary.LossGame(name='x', plan=plan, losses=lambda key: (
+        rng.normal(shift, 1, 2000), rng.normal(-shift, 1, 2000)))
+
+  quiet = auditor.audit(jax.random.key(0), game(0.1))
+  assert quiet.verdict == auditor.CONSISTENT and quiet.target == 'x'
+  loud = auditor.audit(jax.random.key(0), game(20.0))
+  assert loud.verdict == auditor.VIOLATED and loud.epsilon_lower > 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['gaussian', 'laplace', 'exponential',
+                                  'randomized_response'])
+def test_false_alarms_of_a_thousand_honest_audits(name):
+  # 5 % are allowed: more than 77 of 1000 have probability 1e-4.
+  assert calibration.false_alarms(loading.load(name), trials=1000,
+                                  num_runs=2048, seed=7) <= 77
+
+
+@pytest.mark.slow
+def test_every_target_gets_its_verdict():
+  for name in targets.TARGETS:
+    report = auditor.audit(jax.random.key(0), loading.load(name))
+    assert report.verdict == targets.expected(name), name

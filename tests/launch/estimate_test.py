@@ -1,0 +1,251 @@
+"""`launch.estimate`: files in, releases out, and when budget is spent."""
+
+import fractions
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpjax.release import ledger
+from dpjax.release import registry
+from launch import estimate
+
+Fraction = fractions.Fraction
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_ROWS = [(20 + i % 50, 'ab'[i % 3 == 0]) for i in range(200)]
+
+
+@pytest.fixture
+def words(tmp_path):
+  """Returns a function of flags that makes a command line on a small file."""
+  (tmp_path / 'people.csv').write_text(
+      'age,kind\n' + ''.join(f'{age},{kind}\n' for age, kind in _ROWS))
+
+  def flags(**changed):
+    given = {'input': tmp_path / 'people.csv', 'statistic': 'mean',
+             'column': 'age', 'lower': 0, 'upper': 100, 'epsilon': '0.5',
+             'adjacency': 'add_or_remove_one', 'output': tmp_path / 'out.json',
+             'ledger': tmp_path / 'ledger', 'ledger_budget_epsilon': '2',
+             **changed}
+    return ['estimate', *(f'--{name}={value}' for name, value in given.items()
+                          if value is not None)]
+  return flags
+
+
+def _main(words):
+  return estimate.main(estimate.parse(words))
+
+
+_OTHERS = {
+  'count': {'lower': 30, 'upper': 39},
+  'histogram': {'column': 'kind', 'lower': None, 'upper': None,
+                'categories': 'a,b'},
+  'sum': {}, 'mean': {}, 'variance': {},
+  'quantiles': {'quantiles': '0.25,1/2'},
+}
+
+
+@pytest.mark.parametrize('statistic, delta', [
+  (name, delta) for name in registry.STATISTICS for delta in (None, '1e-6')
+  if (name, delta) != ('quantiles', '1e-6')])
+def test_every_statistic_is_released(words, tmp_path, capsys, statistic, delta):
+  assert not _main(words(statistic=statistic, delta=delta,
+                         ledger_budget_delta=delta, **_OTHERS[statistic]))
+  text = (tmp_path / 'out.json').read_text()
+  found = json.loads(text)
+  assert capsys.readouterr().out == text
+  assert found['guarantee']['epsilon'] == '1/2'
+  assert found['guarantee']['adjacency'] == 'add_or_remove_one'
+  assert found['guarantee'].get('delta') == ('1/1000000' if delta else None)
+  assert 'num_records' not in text
+  assert {'value', 'interval', 'noise', 'parameters'} <= set(found)
+  spent = found['ledger']['spent_epsilon']
+  assert found['ledger']['entry'] == 1 and .49 < spent <= .5
+  # Nothing that hashes the data leaves.
+  account = ledger.read(tmp_path / 'ledger')
+  for secret in (account.data, account.salt, account.digest):
+    assert secret not in text
+
+
+def test_mean_is_near_the_truth(words, tmp_path):
+  _main(words(epsilon='50', ledger_budget_epsilon=50))
+  found = json.loads((tmp_path / 'out.json').read_text())
+  assert found['value'] == pytest.approx(
+      np.mean([age for age, _ in _ROWS]), abs=.3)
+  assert 'clamped' in found['clamping']
+  assert 'absent' in found['missing']
+  low, high = (found['population_interval'][end] for end in ('lower', 'upper'))
+  assert low < found['interval']['lower'] < found['interval']['upper'] < high
+
+
+def test_parquet_and_csv_are_one(words, tmp_path):
+  pyarrow = pytest.importorskip('pyarrow')
+  from pyarrow import parquet
+  path = tmp_path / 'people.parquet'
+  parquet.write_table(pyarrow.table({
+      'age': [float(age) for age, _ in _ROWS]}), path)
+  answers = [estimate.release(estimate.parse(words(
+      input=file, ledger=tmp_path / name)), random.Random(4).randrange)
+             for file, name in ((path, 'l1'),
+                                (tmp_path / 'people.csv', 'l2'))]
+  assert answers[0] == answers[1]
+
+
+def test_the_number_of_records_is_public_under_replace_one(words, tmp_path):
+  _main(words(adjacency='replace_one'))
+  found = json.loads((tmp_path / 'out.json').read_text())
+  assert found['num_records'] == 200
+  assert list(found['noise']) == ['sum']
+  assert 'middle' in found['missing']
+
+
+def test_a_query_is_answered_again_for_nothing(words, tmp_path, capsys):
+  _main(words())
+  first = capsys.readouterr().out
+  _main(words(epsilon='1/2', lower='0.0', output=tmp_path / 'again.json'))
+  out, err = capsys.readouterr()
+  assert out == first and 'answered before' in err
+  assert ledger.read(tmp_path / 'ledger').spent() == Fraction(1, 2)
+  _main(words(upper=99))
+  assert ledger.read(tmp_path / 'ledger').spent() == 1
+
+
+def test_budget_is_on_disk_before_noise_is_drawn(words, tmp_path):
+  seen = []
+
+  def below(n):
+    seen.append(ledger.read(tmp_path / 'ledger').spent())
+    return random.randrange(n)
+
+  estimate.release(estimate.parse(words()), below)
+  assert set(seen) == {Fraction(1, 2)}
+
+
+def test_a_crash_at_the_draw_wastes_budget_and_gives_nothing(words, tmp_path):
+  def below(n):
+    raise MemoryError(n)
+
+  with pytest.raises(MemoryError):
+    estimate.release(estimate.parse(words()), below)
+  assert ledger.read(tmp_path / 'ledger').spent() == Fraction(1, 2)
+  assert not (tmp_path / 'out.json').exists()
+  answer = estimate.release(estimate.parse(words()))
+  assert answer['ledger']['entry'] == 2
+  assert ledger.read(tmp_path / 'ledger').spent() == 1
+
+
+def test_nothing_is_drawn_beyond_the_budget(words, tmp_path):
+  for upper in (50, 60, 70, 80):
+    estimate.release(estimate.parse(words(upper=upper)))
+
+  def below(n):
+    raise AssertionError('noise was drawn')
+
+  with pytest.raises(ValueError, match='exceeded'):
+    estimate.release(estimate.parse(words(upper=90)), below)
+  assert ledger.read(tmp_path / 'ledger').spent() == 2
+
+
+def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
+  estimate.release(estimate.parse(words()))
+  with (tmp_path / 'people.csv').open('a') as file:
+    file.write('33,a\n')
+  with pytest.raises(ValueError, match='another file'):
+    estimate.release(estimate.parse(words()))
+  named = {'dataset': 'people', 'ledger': tmp_path / 'named'}
+  estimate.release(estimate.parse(words(**named)))
+  with (tmp_path / 'people.csv').open('a') as file:
+    file.write('34,a\n')
+  estimate.release(estimate.parse(words(**named)))
+  assert ledger.read(tmp_path / 'named').spent() == 1
+
+
+@pytest.mark.parametrize('change, message', [
+  ({'column': 'size'}, "no column 'size'; there are age, kind"),
+  ({'column': 'kind'}, "column 'kind' has no number"),
+  ({'column': None}, 'mean needs column'),
+  ({'lower': 100, 'upper': 0}, 'lower must be below upper'),
+  ({'lower': 'low'}, "lower must be a number, got 'low'"),
+  ({'upper': None}, 'mean needs upper'),
+  ({'epsilon': '0'}, 'epsilon must be positive'),
+  ({'epsilon': '-1'}, 'epsilon must be positive'),
+  ({'epsilon': 'inf'}, 'epsilon must be a number'),
+  ({'epsilon': '1/0'}, 'epsilon must be a number'),
+  ({'epsilon': '1e-999999999'}, 'epsilon must lie'),
+  ({'epsilon': None}, '--epsilon must be given'),
+  ({'delta': '1'}, 'delta must lie'),
+  ({'delta': '0'}, 'delta must lie'),
+  ({'delta': '1e-6'}, 'delta 0'),
+  ({'statistic': 'quantiles', 'quantiles': '0.5', 'delta': '1e-6'},
+   'pure mechanism'),
+  ({'adjacency': None}, '--adjacency must be given'),
+  ({'adjacency': 'zero_out'}, '--adjacency must be'),
+  ({'statistic': 'mode'}, 'statistic must be one of count, histogram'),
+  ({'ledger': None}, '--ledger must be given'),
+  ({'ledger_budget_epsilon': None, 'ledger_budget_delta': '0.1'}, 'needs'),
+  ({'ledger_budget_epsilon': None}, 'no ledger'),
+  ({'ledger_budget_epsilon': '0.1'}, 'exceeded'),
+  ({'output': '/nowhere/at/all.json'}, '--output must be a file'),
+  ({'granularity': '1000'}, 'granularity must be'),
+])
+def test_bad_input_spends_nothing(words, tmp_path, change, message):
+  with pytest.raises((ValueError, OSError), match=message) as error:
+    _main(words(**change))
+  assert '\n' not in str(error.value)
+  path = tmp_path / 'ledger'
+  assert not path.exists() or not path.read_bytes()
+  assert not (tmp_path / 'out.json').exists()
+
+
+@pytest.mark.parametrize('name', ['ledger', 'people.csv'])
+def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
+  _main(words())
+  before = (tmp_path / name).read_bytes()
+  with pytest.raises(ValueError, match='neither --ledger nor --input'):
+    _main(words(output=tmp_path / '.' / name, upper=50))
+  assert (tmp_path / name).read_bytes() == before
+
+
+@pytest.mark.parametrize('text, message', [
+  ('age,kind\n', 'no records'), ('', 'no column'),
+  ('age,kind\n,a\n', 'has no number'), ('age,kind\n1\n', 'line 2 has 1')])
+def test_bad_files_spend_nothing(words, tmp_path, text, message):
+  (tmp_path / 'people.csv').write_text(text)
+  with pytest.raises(ValueError, match=message):
+    _main(words())
+  assert not (tmp_path / 'ledger').exists()
+
+
+def test_the_ledger_is_shown(words, tmp_path, capsys):
+  _main(words())
+  _main(words(statistic='count', **_OTHERS['count']))
+  capsys.readouterr()
+  _main(['estimate', f'--ledger={tmp_path / "ledger"}', '--show_ledger'])
+  assert capsys.readouterr().out.splitlines() == [
+      'data set without a name: one file, add_or_remove_one',
+      '1: mean of age, epsilon-DP, epsilon 1/2',
+      '2: count of age, epsilon-DP, epsilon 1/2',
+      'spent: epsilon 1 of 2, at delta 0']
+  with pytest.raises(ValueError, match='--ledger must'):
+    _main(['estimate', '--show_ledger'])
+
+
+def test_help_names_every_statistic(capsys):
+  with pytest.raises(SystemExit) as stop:
+    estimate.parse(['estimate', '--help'])
+  assert not stop.value.code
+  shown = capsys.readouterr().out
+  for name in registry.STATISTICS:
+    assert f'\n  {name} ' in shown
+
+
+def test_bad_input_is_one_line_on_the_command_line(words):
+  bad = subprocess.run(
+      [sys.executable, '-m', 'launch.estimate', *words(epsilon='0')[1:]],
+      cwd=_ROOT, text=True, capture_output=True)
+  assert bad.returncode == 2
+  assert bad.stderr == 'error: epsilon must be positive, got 0\n'

@@ -1,0 +1,239 @@
+"""Tests of dpjax.privacy.integers: the law that is drawn, in exact integers."""
+
+import dataclasses
+from fractions import Fraction
+import functools
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import additive
+from dpjax.privacy import integers
+
+KEY = jax.random.key(5)
+UNIT = 2**integers.RESOLUTION
+LAWS = {
+  'gaussian': lambda: integers.discrete_gaussian(2.5),
+  'narrow': lambda: integers.discrete_gaussian(.3),
+  'rounded': lambda: integers.rounded_gaussian(2.5),
+  'laplace': lambda: integers.discrete_laplace(1.7),
+  'digit': lambda: integers.geometric_digits(300., 64)[0]}
+DRAWS = 200_000
+
+
+def ideal(name, x):
+  """The probability that the law is named after, at 300 bits."""
+  x = mpmath.mpf(int(x))
+  if name in ('gaussian', 'narrow'):
+    s = mpmath.mpf(2.5 if name == 'gaussian' else .3)
+    total = mpmath.nsum(lambda k: mpmath.exp(-(k / s)**2 / 2), [-60, 60])
+    return mpmath.exp(-(x / s)**2 / 2) / total
+  if name == 'rounded':
+    return mpmath.quad(lambda y: mpmath.npdf(y, 0, 2.5), [x - .5, x + .5])
+  if name == 'laplace':
+    a = mpmath.exp(-1 / mpmath.mpf(1.7))
+    return (1 - a) / (1 + a) * a**abs(x)
+  a = mpmath.exp(-1 / mpmath.mpf(300))
+  return a**x / sum(a**k for k in range(64)) if 0 <= x < 64 else 0
+
+
+def columns_of(law):
+  """(threshold, alias) of each column as integers, from the arrays."""
+  bits = law.column_bits
+  return [(((int(e) >> bits) << 64) + (int(m) << 32) + int(t),
+           int(e) % 2**bits)
+          for e, m, t in zip(law.entries, law.middle, law.last, strict=True)]
+
+
+def drawn_weights(law):
+  """2^96 times the probability of each outcome, from the arrays alone."""
+  room = 2**(96 - law.column_bits)
+  found = [0] * len(law.weights)
+  for column, (threshold, alias) in enumerate(columns_of(law)):
+    found[column] += threshold
+    found[alias] += room - threshold
+  return found
+
+
+def check_columns(law):
+  assert sum(law.weights) == UNIT and min(law.weights) >= 0
+  assert drawn_weights(law) == list(law.weights)
+
+
+@pytest.mark.parametrize('name', LAWS)
+def test_columns_draw_the_weights_exactly(name):
+  check_columns(LAWS[name]())
+
+
+def test_columns_of_any_weights():
+  rng = np.random.default_rng(0)
+  for bits in range(1, 8):
+    parts = np.sort(rng.integers(0, 2**62, 2**bits - 1)).tolist()
+    cuts = [0, *(part * 2**34 for part in parts), UNIT]
+    law = dataclasses.replace(
+      integers.discrete_gaussian(.3), weights=tuple(np.diff(
+        np.array(cuts, object))), **integers._columns(
+          list(np.diff(np.array(cuts, object))), bits))
+    check_columns(law)
+
+
+def test_fault_one_entry_shifted():
+  law = integers.discrete_gaussian(2.5)
+  for field in ('entries', 'middle', 'last'):
+    shifted = np.roll(getattr(law, field), 1)
+    with pytest.raises(AssertionError):
+      check_columns(dataclasses.replace(law, **{field: shifted}))
+
+
+@pytest.mark.parametrize('name', LAWS)
+def test_total_variation_is_what_is_said(name):
+  law = LAWS[name]()
+  # Beyond the table, too.
+  outside = range(law.first - 3, law.first + len(law.weights) + 3)
+  weights = dict(zip(range(law.first, law.first + len(law.weights)),
+                     law.weights, strict=True))
+  with mpmath.workprec(220):
+    error = sum(abs(ideal(name, x) - mpmath.mpf(weights.get(x, 0)) / UNIT)
+                for x in outside) / 2
+    assert law.total_variation - 2.**-95 <= error + mpmath.mpf(2)**-96
+    assert error <= law.total_variation < 1e-25
+
+
+@pytest.mark.parametrize('name', ['gaussian', 'narrow', 'rounded', 'laplace'])
+def test_laws_are_symmetric(name):
+  law = LAWS[name]()
+  size = 1 - 2 * law.first
+  assert law.weights[:size] == law.weights[:size][::-1]
+  assert not any(law.weights[size:])
+
+
+def words_around(law):
+  """Words on both sides of every threshold, and what they must give."""
+  bits, words, outcomes = law.column_bits, [], []
+  for column, (threshold, alias) in enumerate(columns_of(law)):
+    room = 2**(96 - bits)
+    for value in {0, threshold - 1, threshold, threshold + 1,
+                  threshold - 2**32, threshold + 2**32, threshold - 2**64,
+                  threshold + 2**64, room - 1}:
+      if 0 <= value < room:
+        words.append((column * 2**(32 - bits) + (value >> 64),
+                      (value >> 32) % 2**32, value % 2**32))
+        outcomes.append(law.first + (column if value < threshold else alias))
+  return np.array(words, np.uint32), np.array(outcomes)
+
+
+@pytest.mark.parametrize('name', LAWS)
+def test_words_decide_as_the_columns_say(name):
+  law = LAWS[name]()
+  words, outcomes = words_around(law)
+  high, low, tie = (jnp.asarray(column) for column in words.T)
+  found = jax.jit(functools.partial(integers._look_up, law))(high, low, tie)
+  np.testing.assert_array_equal(found, outcomes)
+
+
+@pytest.mark.parametrize('name', LAWS)
+def test_draws_have_the_law(name):
+  """Chi-square, false alarms of 1e-6; a sign bias of 2 percent shows."""
+  law = LAWS[name]()
+  drawn = np.asarray(integers.draw(law, KEY, (DRAWS,)))
+
+  def statistic(values):
+    counts = np.bincount(values - law.first, minlength=len(law.weights))
+    expected = np.array([w / UNIT for w in law.weights]) * DRAWS
+    common = expected >= 20
+    seen = np.append(counts[common], counts[~common].sum())
+    wanted = np.append(expected[common], expected[~common].sum())
+    if wanted[-1] < 1e-3:
+      seen, wanted = seen[:-1], wanted[:-1]
+    return np.sum((seen - wanted)**2 / wanted), len(wanted) - 1
+
+  found, freedom = statistic(drawn)
+  assert found < stats.chi2(freedom).isf(1e-6)
+  if name in ('gaussian', 'rounded', 'laplace'):
+    biased = np.where(np.arange(DRAWS) % 25 == 0, np.abs(drawn), drawn)
+    assert statistic(biased)[0] > stats.chi2(freedom).isf(1e-6)
+  neighbours = np.corrcoef(drawn[1:], drawn[:-1])[0, 1]
+  assert abs(neighbours) < 5 / DRAWS**.5
+
+
+def test_draws_of_places_and_rows(monkeypatch):
+  law = integers.discrete_gaussian(2.5)
+  count = integers.num_places((1000,))
+  first, again, other = (np.asarray(integers.draw(law, KEY, (1000,), start))
+                         for start in (0, 0, count))
+  np.testing.assert_array_equal(first, again)
+  assert np.mean(first == other) < .3
+  used = []
+  honest = additive.random_pairs
+  monkeypatch.setattr(additive, 'random_pairs', lambda key, shape, start=0: (
+    used.append((start, start + np.prod(shape))), honest(key, shape, start))[1])
+  rows = np.asarray(integers.draw_rows(law, KEY, (3, 1000)))
+  integers.draw(law, KEY, (10, 5), 7)
+  assert used == [(0, 3000), (3000, 3003), (7, 57), (57, 58)]
+  assert integers.num_places((10, 5)) == 51
+  assert abs(np.corrcoef(rows)[~np.eye(3, dtype=bool)]).max() < 5 / 1000**.5
+  assert rows.std() == pytest.approx(2.5, rel=.1)
+
+
+def test_ties_are_what_shares_a_word():
+  law = integers.discrete_gaussian(2.5)
+  assert law.column_bits == 6
+  # The probability that any of 10 pairs of draws tie, twice 58 bits.
+  assert integers.tie_variation(law, 5) == pytest.approx(12.5 * 2.**-116)
+
+
+# -- Sums of multiples.
+
+
+def pmf(law):
+  return {law.first + i: Fraction(w, UNIT) for i, w in enumerate(law.weights)
+          if w}
+
+
+@pytest.mark.parametrize('first, second, multiplier', [
+  (1.5, 3., 1), (2., 2., 2), (2.5, 4., 3), (2., 1.3, 3)])
+def test_convolutions_are_as_near_as_said(first, second, multiplier):
+  """All probabilities of Z1 + k Z2, against the discrete Gaussian."""
+  total = {}
+  for x, p in pmf(integers.discrete_gaussian(first)).items():
+    for y, q in pmf(integers.discrete_gaussian(second)).items():
+      z = x + multiplier * y
+      total[z] = total.get(z, 0) + p * q
+  with mpmath.workprec(200):
+    width = mpmath.sqrt(first**2 + (multiplier * second)**2)
+    masses = {z: mpmath.exp(-(z / width)**2 / 2) for z in total}
+    scale = mpmath.fsum(masses.values())
+    error = float(sum(
+      abs(mpmath.mpf(p.numerator) / p.denominator - masses[z] / scale)
+      for z, p in total.items()) / 2)
+  bound = integers.convolution_variation(first, second, multiplier)
+  assert error <= bound <= 4 * error + 1e-24
+  assert integers.convolution_variation(1., 1., 100) == 1.
+
+
+def test_digits_make_a_geometric_number():
+  scale, base = 40., 16
+  low, high = integers.geometric_digits(scale, base)
+  with mpmath.workprec(200):
+    ratio = mpmath.exp(-1 / mpmath.mpf(scale))
+    error = sum(
+      abs(mpmath.mpf(p) * q / UNIT**2 - (1 - ratio) * ratio**(x + base * y))
+      for x, p in enumerate(low.weights)
+      for y, q in enumerate(high.weights)) / 2
+  assert error < 2**-84
+  assert len(low.weights) == base
+
+
+@pytest.mark.parametrize('make, message', [
+  (lambda: integers.discrete_gaussian(362.), 'stddev must be at most 361'),
+  (lambda: integers.rounded_gaussian(0.), 'stddev must be a positive number'),
+  (lambda: integers.discrete_laplace(62.), 'scale must be at most 60.4'),
+  (lambda: integers.geometric_digits(2e3, 16), 'a table has room for 8192'),
+])
+def test_refusals(make, message):
+  with pytest.raises(ValueError, match=f'^{message}'):
+    make()

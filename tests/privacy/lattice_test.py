@@ -1,0 +1,303 @@
+"""Tests of dpjax.privacy.lattice: exact rounding, its law, and the attack.
+
+The attack: of the 2^23 outcomes of `jax.random.normal` most give sums that a
+neighbour cannot reach, so that one released number tells the two apart.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from scipy import special
+
+from dpjax.privacy import integers
+from dpjax.privacy import lattice
+
+KEY = jax.random.key(4)
+COUNT = 20_000
+STDDEVS = [1., 3.730632, .0137, 1 - 2.**-24, 4096., 1e-6]
+
+
+def scales(stddev):
+  """(spacing, m) for noise of this standard deviation."""
+  step = lattice.spacing(jnp.float32(stddev))
+  return step, lattice.outer_multiplier(jnp.float32(stddev), step)
+
+
+def release(values, stddev, key=KEY):
+  return lattice.add_noise(key, values, *scales(stddev))
+
+
+@pytest.mark.parametrize('stddev', STDDEVS)
+def test_widths(stddev):
+  """At least what was asked for, at most 0.04 percent more."""
+  step, outer = scales(stddev)
+  step = float(step)
+  assert math.frexp(step)[0] == .5
+  assert 2.**19 <= np.float32(stddev) / step < 2.**20
+  exact = step * math.sqrt(180**2 * (1 + 104**2 + int(outer)**2) - 1 / 12)
+  assert np.float32(stddev) * (1 - 1e-6) <= exact <= stddev * 1.0005
+  assert float(lattice.real_stddev(outer, jnp.float32(step))
+               ) == pytest.approx(exact, rel=3e-7)
+  assert (1 < int(outer) <= 11_000) and outer.dtype == jnp.int32
+
+
+def test_more_than_there_is_does_not_count_as_more():
+  step = lattice.spacing(jnp.float32(1.))
+  outer = lattice.outer_multiplier(jnp.float32(8.), step)
+  assert int(outer) == 11_000
+  assert float(lattice.real_stddev(outer, step)) < 4
+  missing = lattice.outer_multiplier(jnp.float32(jnp.nan), step)
+  assert int(missing) <= 1 and float(lattice.real_stddev(missing, step)) < 1
+
+
+def test_rounding_is_exact_and_clamped():
+  step = jnp.float32(2.**-20)
+  values = jnp.array([0., 1., -1., 1 + 2.**-20, 2.**-21, 3 * 2.**-21, 2.**-22,
+                      -.75 * 2.**-20, 1e30, -1e30, 1024., jnp.inf, jnp.nan],
+                     jnp.float32)
+  top = 2**30
+  np.testing.assert_array_equal(
+    lattice.rounded(values, step),
+    [0, 2**20, -2**20, 2**20 + 1, 0, 2, 0, -1, top, -top, top, top, 0])
+  rng = np.random.default_rng(0)
+  values = np.float32(rng.normal(size=1000) * 10.**rng.uniform(-8, 2, 1000))
+  units = np.float64(lattice.rounded(jnp.asarray(values), step))
+  assert np.abs(units - np.float64(values) * 2**20).max() <= .5
+
+
+def moved_by(rng, size, norm):
+  """Two float32 vectors at this l2 distance."""
+  here = rng.normal(size=size) * 10.**rng.uniform(-3, 1)
+  shift = rng.normal(size=size)
+  shift *= norm / np.linalg.norm(shift)
+  return np.float32(here), np.float32(here + shift)
+
+
+@pytest.mark.parametrize('size', [1, 7, 400])
+def test_sensitivity_of_rounded_values(size):
+  """D + sqrt(d) s, and no less: each coordinate can move by s more."""
+  rng = np.random.default_rng(size)
+  step = jnp.float32(2.**-7)
+  for norm in (.01, 1., 10.):
+    here, there = moved_by(rng, size, norm)
+    units = [np.float64(lattice.rounded(jnp.asarray(v), step))
+             for v in (here, there)]
+    distance = np.linalg.norm(np.float64(here) - np.float64(there))
+    moved = np.linalg.norm(units[0] - units[1]) * 2.**-7
+    assert moved <= distance + math.sqrt(size) * 2.**-7
+  # Just below and just above half a step.
+  edge = jnp.full([size], 2.**-8)
+  pair = [np.float64(lattice.rounded(edge * (1 + sign * 2.**-20), step))
+          for sign in (-1, 1)]
+  worst = np.linalg.norm(pair[1] - pair[0]) * 2.**-7
+  assert worst == pytest.approx(math.sqrt(size) * 2.**-7)
+  assert worst > 1e5 * math.sqrt(size) * 2.**-28
+
+
+def integers_of(values, stddev):
+  """The noise in units of the spacing, from what was released of zeros."""
+  step = float(scales(stddev)[0])
+  units = np.float64(release(jnp.zeros(values.shape), stddev)) / step
+  np.testing.assert_array_equal(units, np.round(units))
+  return units, step
+
+
+def test_noise_is_added_as_integers_after_rounding():
+  """Bit for bit: what is between a value and its lattice point is gone."""
+  stddev = 1.
+  rng = np.random.default_rng(1)
+  step = float(scales(stddev)[0])
+  units = np.round(rng.normal(size=COUNT) * 3 / step)
+  noise, _ = integers_of(units, stddev)
+  # Nothing is lost in the float32 of noise below 2^24 units.
+  kept = np.abs(noise) < 2**24
+  for inside in (0., .45, -.45):
+    values = np.float32((units + inside * (np.abs(units) < 2**19)) * step)
+    found = np.float64(release(jnp.asarray(values), stddev))
+    np.testing.assert_array_equal(
+      found[kept], np.float64(np.float32(units + noise))[kept] * step)
+
+
+def kolmogorov_distance(draws):
+  levels = special.ndtr(np.sort(draws))
+  steps = np.arange(levels.size + 1) / levels.size
+  return max((steps[1:] - levels).max(), (levels - steps[:-1]).max())
+
+
+def check_law(draws):
+  """False alarms below 1e-6 each: distance, variance, mean, independence."""
+  size = draws.size
+  assert kolmogorov_distance(draws) < 2.7 / size**.5
+  assert abs(draws.mean()) < 5 / size**.5
+  assert abs(draws.var() - 1) < 5 * (2 / size)**.5
+  assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 5 / size**.5
+
+
+@pytest.fixture(scope='module')
+def noise():
+  """Noise of two leaves and two blocks, over its standard deviation."""
+  pair = [scales(s) for s in (2., 30.)]
+  steps, outers = ({'a': a, 'b': b} for a, b in zip(*pair, strict=True))
+  values = {'a': [jnp.zeros(150_000), jnp.zeros((100, 1500))],
+            'b': jnp.zeros(1000)}
+  noisy = jax.jit(lattice.add_noise)(KEY, values, steps, outers)
+  assert jax.tree.map(jnp.shape, noisy) == jax.tree.map(jnp.shape, values)
+  return np.float64(noisy['a'][0]) / 2, np.float64(
+    noisy['a'][1]).ravel() / 2, np.float64(noisy['b']) / 30
+
+
+def test_noise_law(noise):
+  for draws in noise:
+    check_law(draws)
+  first, second, _ = noise
+  assert abs(np.corrcoef(first, second)[0, 1]) < 5 / first.size**.5
+  # Low bits are as uniform as the table makes them.
+  counts = np.bincount(np.int64(first * 2**19) % 64, minlength=64)
+  assert np.abs(counts - first.size / 64).max() < 6 * (first.size / 64)**.5
+
+
+def test_faults_of_the_law_are_seen(noise):
+  """Ten percent less noise, and a sign that is positive in one of 20."""
+  first = noise[0]
+  biased = np.where(np.arange(first.size) % 20 == 0, np.abs(first), first)
+  for draws in (.9 * first, biased, first + .02):
+    with pytest.raises(AssertionError):
+      check_law(draws)
+
+
+def test_sheppards_correction():
+  """A rounded Gaussian of r and a discrete one of r^2 + 1/12: r^-4 / 100."""
+  for r in (1., 2.7, 6.):
+    rounded = integers.rounded_gaussian(r)
+    corrected, plain = (integers.discrete_gaussian(math.sqrt(square))
+                        for square in (r**2 + 1 / 12, r**2))
+    variations = []
+    for law in (corrected, plain):
+      both = [{each.first + i: w for i, w in enumerate(each.weights)}
+              for each in (rounded, law)]
+      variations.append(sum(
+        abs(both[0].get(x, 0) - both[1].get(x, 0))
+        for x in set(both[0]) | set(both[1])) / 2**97)
+    assert 1e-4 * r**-4 < variations[0] < 1e-2 * r**-4
+    # Without the twelfth it would be another law: only r^-2 away.
+    assert variations[1] > 1e-2 * r**-2
+  with mpmath.workprec(200):
+    # The logarithms at single points are as near as the proof says.
+    r, x = mpmath.mpf(50), mpmath.mpf(330)
+    width = r * mpmath.sqrt(2)
+    exact = (mpmath.erfc((x - .5) / width) - mpmath.erfc((x + .5) / width)) / 2
+    square = r**2 + mpmath.mpf(1) / 12
+    near = mpmath.exp(-x**2 / (2 * square)) / mpmath.sqrt(
+      2 * mpmath.pi * square)
+    y = x / r
+    bound = (y**4 / 2880 + y**2 / 150 + mpmath.mpf(1) / 300) / r**4
+    assert abs(mpmath.log(exact / near)) < bound
+
+
+def test_total_variation():
+  once = lattice.total_variation(num_values=1, num_steps=1)
+  assert 2e-25 < once < 1e-24
+  many = lattice.total_variation(num_values=10**6, num_steps=1000)
+  assert 1e9 * once <= many < 1e-14
+  # Both convolutions smooth enough: the ratios of the module's constants.
+  for first, multiplier in ((180., 104), (180. * math.hypot(1, 104), 11_000)):
+    assert integers.convolution_variation(first, 180., multiplier) < 4e-25
+    assert integers.convolution_variation(first, 180., 2 * multiplier) > 1e-8
+
+
+@pytest.mark.parametrize('terms, error', [(0, 0.), (256, .0078), (1024, .125)])
+def test_sum_error(terms, error):
+  assert lattice.sum_error(terms) == pytest.approx(error, rel=.01)
+  with pytest.raises(ValueError, match='no bound for a float32 sum of 1677721'):
+    lattice.sum_error(2**24)
+
+
+def test_float_sums_move_less_than_said():
+  """Neighbouring float32 sums, the worst order: one after the other."""
+  rng = np.random.default_rng(3)
+  for terms in (16, 256):
+    rows = rng.normal(size=(terms, 30))
+    rows = np.float32(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    with_all, without = (np.cumsum(part, 0, dtype=np.float32)[-1]
+                         for part in (rows, rows[1:]))
+    moved = np.linalg.norm(np.float64(with_all) - without)
+    assert moved <= np.linalg.norm(np.float64(rows[0])) * (
+      1 + lattice.sum_error(terms))
+
+
+# -- The attack.
+
+HERE, THERE, STDDEV = .3, .31, 1.
+
+
+def library_normals():
+  """Of the 2^23 outcomes of `jax.random.normal`, the 2^20 next to zero."""
+  middle = jnp.arange(2**22 - 2**19, 2**22 + 2**19, dtype=jnp.uint32)
+  fraction = jax.lax.bitcast_convert_type(
+    middle | jnp.uint32(0x3F800000), jnp.float32) - 1.
+  low = jnp.float32(np.nextafter(np.float32(-1), np.float32(0)))
+  uniform = jnp.maximum(low, fraction * (1 - low) + low)
+  return np.asarray(jnp.float32(2**.5) * jax.lax.erf_inv(uniform))
+
+
+def test_plain_noise_tells_neighbours_apart():
+  outcomes = library_normals()
+  drawn = np.asarray(jax.random.normal(KEY, (COUNT,)))
+  drawn = drawn[np.abs(drawn) < .1]
+  assert np.abs(outcomes).max() > .15 and drawn.size > 1000
+  assert np.isin(drawn, outcomes).mean() > .999
+  possible = np.float32(THERE) + np.float32(STDDEV) * outcomes
+  released = np.float32(HERE) + np.float32(STDDEV) * drawn
+  impossible = ~np.isin(released, possible)
+  # Each of these is a proof; a vector of 20 has one but for 10^-13.
+  assert .75 < impossible.mean() < .95
+
+
+def reach(outer):
+  """The largest n for which the noise takes every integer of -n, ..., n.
+
+  Z1 alone takes a whole run of integers; adding multiples closes all gaps of a
+  sum as long as the run is not shorter than the multiplier.
+  """
+  law = lattice._law()
+  taken = np.flatnonzero(np.array(law.weights, object) > 0) + law.first
+  most = taken[-1]
+  np.testing.assert_array_equal(taken, np.arange(-most, most + 1))
+  run = most
+  for multiplier in (104, outer):
+    assert 2 * run + 1 >= multiplier
+    run += multiplier * most
+  return run
+
+
+def test_reach_is_of_every_integer():
+  """The argument of `reach`, enumerated for smaller numbers."""
+  run = set(range(-3, 4))
+  sums = {x + 5 * y + 30 * z for x in run for y in run for z in run}
+  assert sums == set(range(-3 - 15 - 90, 3 + 15 + 90 + 1))
+
+
+def test_no_released_value_is_impossible_for_the_neighbour():
+  """All of 10^5, over 11 standard deviations on either side."""
+  step, outer = scales(STDDEV)
+  released = np.float64(release(jnp.full((100_000,), HERE), STDDEV))
+  origins = np.float64(lattice.rounded(jnp.array([HERE, THERE]), step))
+  units = released / float(step)
+  np.testing.assert_array_equal(units, np.round(units))
+  assert origins[0] != origins[1]
+  reached = reach(int(outer)) - 2  # Of float32 from 2^24 units on.
+  for origin in origins:
+    assert np.abs(units - origin).max() <= reached
+  assert reached * float(step) > 11 * STDDEV
+
+
+def test_the_same_attack_sees_noise_of_floats():
+  """What `release` would be with Gaussian draws rounded by float32."""
+  step = float(scales(STDDEV)[0])
+  noisy = np.float32(HERE) + jax.random.normal(KEY, (COUNT,))
+  units = np.float64(noisy) / step
+  assert np.mean(units != np.round(units)) > .5
