@@ -19,7 +19,7 @@ import math
 
 ARTEFACT = ('Exercise 7.36 of lecture 002: the end of a uniform distribution '
             'under four models')
-COST = '1 min on a CPU core'
+COST = '2 min on a CPU core'
 HEADLINES = ('(PAC)', '(DP) the maximum', '(LDP) the maximum')
 
 THETA = 0.7

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from dpjax.privacy import additive
 from dpjax.privacy import mechanism as mechanisms
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import newton
@@ -84,6 +85,18 @@ def test_noise_of_a_step(monkeypatch):
   flat = np.hstack([steps, hessians[:, *np.triu_indices(DIMS)]])
   correlations = np.corrcoef(flat, rowvar=False) - np.eye(flat.shape[1])
   assert np.abs(correlations).max() < 5 / math.sqrt(4000)
+
+
+def test_keys_of_both_noises_and_of_the_next_step_differ(monkeypatch):
+  keys = []
+  monkeypatch.setattr(
+      additive, 'add_gaussian_noise',
+      lambda key, values, stddevs: (keys.append(key), values)[1])
+  mechanism = make()
+  state = mechanism.update(mechanism.init(KEY), draw(SIZE))
+  found = {tuple(jax.random.key_data(key).tolist())
+           for key in (*keys, state.key, KEY)}
+  assert len(keys) == 2 and len(found) == 4
 
 
 def test_without_noise_it_converges_in_few_steps():
