@@ -1,9 +1,10 @@
 """Every training method, audited through the loop that users run.
 
-See `experiments.audits.methods`. Canaries that meet the claimed sensitivities of all
-blocks, or nearly, so that the audit is tight: it must find nothing wrong with
-any method, and something with each planted fault. Methods with adaptive radii
-are in `adaptive_test`.
+See `experiments.audits.methods`. Canaries that meet the claimed sensitivities
+of all blocks, or nearly, so that the audit is tight: it must find nothing wrong
+with any method, and something with each planted fault. Methods with adaptive
+radii are in `adaptive_test`. What differs little from a case that always runs
+is slow; `python -m launch.audit --target=all` audits all methods.
 """
 
 import dataclasses
@@ -38,7 +39,13 @@ def _findings(name: str) -> list[str]:
   return canaries.findings(jax.random.key(5), setups.game(name))
 
 
-@pytest.mark.parametrize('name', setups.METHODS)
+_QUICK = ('dp_sgd', 'dp_sgd_per_layer', 'layer_clipped', 'lip_dp_sgd',
+          'lip_k_norm_inf', 'lip_norm', 'lip_normalised', 'bassily')
+
+
+@pytest.mark.parametrize('name', [
+    pytest.param(name, marks=[] if name in _QUICK else pytest.mark.slow)
+    for name in setups.METHODS])
 def test_the_audit_finds_nothing(name):
   assert _findings(name) == []
 
@@ -318,14 +325,26 @@ def test_planted_faults_of_norms_are_found(fault):
     assert _findings('dp_sgd') != []
 
 
-@pytest.mark.parametrize('name, place, attribute, fault', _FAULTS,
+def _faults():
+  # Of one fault in many methods, the first.
+  seen = set()
+  for case in _FAULTS:
+    known = case[-1] in seen
+    seen.add(case[-1])
+    yield pytest.param(*case, marks=pytest.mark.slow if known else [])
+
+
+@pytest.mark.parametrize('name, place, attribute, fault', _faults(),
                          ids=lambda value: getattr(value, '__name__', None))
 def test_planted_faults_are_found(name, place, attribute, fault):
   with mock.patch.object(place, attribute, fault):
     assert _findings(name) != []
 
 
-@pytest.mark.parametrize('name, change', _NORM_FAULTS,
+@pytest.mark.parametrize('name, change', [
+    pytest.param(*case, marks=[] if 'lip' in case[0] or number == 8
+                 else pytest.mark.slow)
+    for number, case in enumerate(_NORM_FAULTS)],
                          ids=lambda value: getattr(value, '__name__', None))
 def test_weights_from_other_norms_are_found(name, change):
   attribute, honest = _RULES[name]

@@ -115,9 +115,11 @@ def test_bad_configurations_are_refused(change, message):
 @pytest.mark.parametrize('change', [
     dict(optimizer='adam', learning_rate=0.1, schedule='constant'),
     dict(optimizer='momentum', microbatch_size=32, max_batch_size=50),
-    dict(compute_dtype='bfloat16', weights='standardised'),
+    pytest.param(dict(compute_dtype='bfloat16', weights='standardised'),
+                 marks=pytest.mark.slow),
     dict(adjacency='replace_one'),
-    dict(method='lip_dp_sgd', allocation='equal', accountant='rdp'),
+    pytest.param(dict(method='lip_dp_sgd', allocation='equal',
+                      accountant='rdp'), marks=pytest.mark.slow),
     dict(method='lip_dp_sgd', activation='relu', depth=2, recertify_every=7),
     dict(method='fix_lip_dp_sgd', depth=0),
 ])

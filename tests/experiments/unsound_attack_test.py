@@ -97,6 +97,7 @@ def test_sigma_of_the_audit_claims_one():
       pytest.approx(1.0, abs=1e-3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('canary, area', [(3, .770), (10, .907), (100, .941)])
 def test_ldp_01_is_refuted(audits, canary, area):
   # Reference areas are of other data: within 0.06 by either statistic.
@@ -108,6 +109,7 @@ def test_ldp_01_is_refuted(audits, canary, area):
   assert sum_.threshold.side == -1 and ratio.area_under_curve > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('canary', [3, 10, 100])
 @pytest.mark.parametrize('name', attack.STATISTICS)
 def test_ldp_04_is_not_refuted(audits, canary, name):

@@ -99,7 +99,8 @@ def test_e1_curves_leave_the_diagonal():
 
 @pytest.mark.parametrize('name, claimed, true', [
     ('convnet_1', 3.39, 23.8), ('convnet_2', 1.20, 3.39),
-    ('wrn16_2', 1.50, 32.6), ('wrn40_5', 0.51, 7.37),
+    pytest.param('wrn16_2', 1.50, 32.6, marks=pytest.mark.slow),
+    pytest.param('wrn40_5', 0.51, 7.37, marks=pytest.mark.slow),
     ('adult_2', 0.595, 0.949), ('adult_3', 0.595, 1.300)])
 def test_e2_reference_figures(name, claimed, true):
   found = exact.blocks_as_one(name, _case('blocks', name))

@@ -219,7 +219,7 @@ def test_out_of_memory_names_the_flags(where, tmp_path, monkeypatch, capsys):
         'RESOURCE_EXHAUSTED: Out of memory allocating 99999999999 bytes.\nmore')
 
   monkeypatch.setattr(loop, where, exhausted)
-  monkeypatch.setattr(errors.app, 'run', lambda main: statuses.append(main(
+  monkeypatch.setattr(errors.app, 'run', lambda main, **_: statuses.append(main(
       flags.FLAGS(['train', *_TINY, f'--output_dir={tmp_path}']))))
   statuses = []
   with flagsaver.flagsaver():
