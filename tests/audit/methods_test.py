@@ -334,7 +334,7 @@ def _faults():
     yield pytest.param(*case, marks=pytest.mark.slow if known else [])
 
 
-@pytest.mark.parametrize('name, place, attribute, fault', _faults(),
+@pytest.mark.parametrize('name, place, attribute, fault', list(_faults()),
                          ids=lambda value: getattr(value, '__name__', None))
 def test_planted_faults_are_found(name, place, attribute, fault):
   with mock.patch.object(place, attribute, fault):
