@@ -44,6 +44,72 @@ _QUICK_FILES = {f'{name}_test' for name in (
     'random_networks', 'reparametrisation', 'smooth')}
 
 
+# Of these tables of cases the default run takes every so many-th; all are run
+# with -m "slow or not slow".
+_SOME = {
+    'audit/methods_test.py::test_the_audit_finds_nothing': 2,
+    'experiments/benchmark_programs_test.py::test_steps_are_right': 3,
+    'experiments/training_test.py::test_every_option_runs_within_its_budget': 2,
+    'experiments/unsound_test.py'
+    '::test_e1_one_poisson_step_exceeds_the_reference_bounds': 3,
+    'grads/bookkeeping_test.py::test_functions': 2,
+    'grads/convolutions_test.py'
+    '::test_clipped_sums_have_fast_convolutions_only': 2,
+    'grads/convolutions_test.py::test_values_and_gradients_stay': 2,
+    'grads/k_norm_privatizer_test.py'
+    '::test_state_counts_and_remembers_the_smallest_multiplier': 3,
+    'grads/microbatches_test.py::test_parts_add_up_to_the_sums_of_all': 2,
+    'launch/sweep_test.py::test_bad_input_is_one_line': 2,
+    'launch/train_test.py::test_every_method_writes_what_its_claim_needs': 2,
+    'lipschitz/bookkeeping_test.py'
+    '::test_sums_without_clipping_are_the_plain_gradient': 2,
+    'lipschitz/bookkeeping_test.py'
+    '::test_each_record_adds_its_clipped_gradient': 2,
+    'lipschitz/bookkeeping_test.py::test_sums_are_those_of_the_reference': 2,
+    'lipschitz/bounder_test.py'
+    '::test_dividing_by_the_batch_maximum_is_not_bounded': 3,
+    'lipschitz/pooling_test.py::test_windows_by_slices_are_those_of_xla': 2,
+    'lipschitz/primitives_test.py::test_ghost_norms_are_true_norms': 2,
+    'lipschitz/primitives_test.py'
+    '::test_weighted_sums_are_those_of_gradients_of_single_records': 2,
+    'lipschitz/random_networks_test.py'
+    '::test_search_never_exceeds_the_bounds': 2,
+    'lipschitz/random_networks_test.py::test_chain_rule': 2,
+    'lipschitz/reparametrisation_test.py'
+    '::test_noise_is_added_in_the_weights_and_pulled_back': 2,
+    'privacy/accounting_refusals_test.py'
+    '::test_repetition_counts_or_the_event_is_refused': 2,
+    'privacy/accounting_test.py::test_calibrated_runs_keep_their_target': 2,
+    'privacy/accounting_test.py::test_calibration_table_by_renyi_orders': 2,
+    'privacy/accounting_test.py'
+    '::test_calibration_table_by_loss_distributions': 3,
+    'privacy/accounting_test.py::test_reference_table': 2,
+    'privacy/gaussian_mechanism_test.py::test_keys_decide': 3,
+    'privacy/gaussian_mechanism_test.py'
+    '::test_classical_noise_is_too_much_and_then_too_little': 2,
+    'sampling_test.py'
+    '::test_a_row_multiple_pads_and_draws_the_same_records': 3,
+    'sampling_test.py::test_draw_equals_the_mask_of_the_key': 2,
+    'train/adaptive_test.py::test_radii_are_of_the_step_before': 2,
+    'train/checkpoint_test.py'
+    '::test_killed_and_resumed_gives_the_bits_of_one_go': 2,
+    'train/lipschitz_step_test.py'
+    '::test_poisoned_records_leave_the_scales': 2,
+    'train/plan_test.py::test_calibrated_epsilon_is_at_most_the_target': 2,
+}
+
+
+def pytest_collection_modifyitems(items):
+  """Marks what `_SOME` leaves out as slow."""
+  seen = dict.fromkeys(_SOME, 0)
+  for item in items:
+    name = item.nodeid.split('[')[0].removeprefix('tests/')
+    if name in seen and item.get_closest_marker('slow') is None:
+      if seen[name] % _SOME[name]:
+        item.add_marker(pytest.mark.slow)
+      seen[name] += 1
+
+
 @pytest.fixture(scope='module', autouse=True)
 def quick_compilation(request):
   """What runs for an instant takes longer to optimise than to run.

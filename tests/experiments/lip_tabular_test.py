@@ -32,7 +32,6 @@ def test_the_sweep_covers_the_table_and_the_grid():
   assert {s.method for s in table} == {*sweep.METHODS, *sweep.OTHERS}
 
 
-@pytest.mark.slow
 def test_rows_tell_the_truth(rows):
   private = [row for row in rows if row.method != 'sgd']
   assert {row.metric for row in rows} == {
@@ -43,7 +42,6 @@ def test_rows_tell_the_truth(rows):
   assert {row.n for row in rows} == {455}
 
 
-@pytest.mark.slow
 def test_table_has_a_line_for_each_budget(rows):
   lines = [line for line in report.table(rows).splitlines()
            if line.startswith('| breast_cancer')]
@@ -51,7 +49,6 @@ def test_table_has_a_line_for_each_budget(rows):
   assert 'sgd' in lines[0] and 'inf' in lines[0]
 
 
-@pytest.mark.slow
 def test_figure_has_error_bars_and_the_ceiling(rows):
   pytest.importorskip('matplotlib')
   ax = report.figure(rows).axes[0]

@@ -124,6 +124,7 @@ def _assert_as_whole(folder, whole):
   assert not (folder / 'checkpoints').exists()
 
 
+@pytest.mark.slow
 def test_killed_between_the_results_of_a_group(whole, tmp_path, monkeypatch):
   """Trained alone, the other seed would have other bits."""
   words = (*_TINY, '--seed=0,1', f'--output_dir={tmp_path}')

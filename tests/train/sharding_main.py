@@ -68,8 +68,6 @@ CASES = {
     'dp_sgd_adaptive': (FREE, methods.dp_sgd_adaptive(
         FREE, LOSS, clip_norm=CLIP_NORM, noise_stddev=COUNT_NOISE,
         microbatch_size=1), IN_PARTS),
-    'dp_sgd_vmap': (FREE, methods.dp_sgd(
-        FREE, LOSS, clip_norm=CLIP_NORM, kernel='vmap'), IN_ONE),
     'convolved': (CONVOLVED, methods.dp_sgd(
         CONVOLVED, LOSS, clip_norm=CLIP_NORM, microbatch_size=2), IN_PARTS),
     'lip_dp_sgd': (BOUNDED, methods.lip_dp_sgd(BOUNDED, LOSS, weight_norm=.9),

@@ -17,7 +17,7 @@ from dpjax.train import sharding
 
 _MAIN = pathlib.Path(__file__).with_name('sharding_main.py')
 _CASES = ('sgd', 'dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_adaptive',
-          'dp_sgd_vmap', 'convolved', 'lip_dp_sgd', 'layer_clipped')
+          'convolved', 'lip_dp_sgd', 'layer_clipped')
 _STDDEV = 1.3 * 0.7 / 28  # of the mean, in sharding_main's dp_sgd
 _ERROR = 1e-6  # rate of each check of noise
 
