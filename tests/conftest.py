@@ -47,11 +47,16 @@ _QUICK_FILES = {f'{name}_test' for name in (
 # Of these tables of cases the default run takes every so many-th; all are run
 # with -m "slow or not slow".
 _SOME = {
+    'audit/methods_test.py::test_planted_faults_are_found': 2,
     'audit/methods_test.py::test_the_audit_finds_nothing': 2,
-    'experiments/benchmark_programs_test.py::test_steps_are_right': 3,
+    'experiments/benchmark_programs_test.py::test_steps_are_right': 4,
+    'experiments/benchmarks_test.py'
+    '::test_a_suite_gives_rows_a_table_and_a_figure': 2,
     'experiments/training_test.py::test_every_option_runs_within_its_budget': 2,
     'experiments/unsound_test.py'
     '::test_e1_one_poisson_step_exceeds_the_reference_bounds': 3,
+    'grads/block_clipping_test.py::test_masked_bad_and_other_records': 2,
+    'grads/block_clipping_test.py::test_one_record_keeps_every_bound': 2,
     'grads/bookkeeping_test.py::test_functions': 2,
     'grads/convolutions_test.py'
     '::test_clipped_sums_have_fast_convolutions_only': 2,
@@ -59,6 +64,10 @@ _SOME = {
     'grads/k_norm_privatizer_test.py'
     '::test_state_counts_and_remembers_the_smallest_multiplier': 3,
     'grads/microbatches_test.py::test_parts_add_up_to_the_sums_of_all': 2,
+    'grads/precision_test.py'
+    '::test_a_record_adds_its_clip_norm_at_most_and_all_of_it': 2,
+    'grads/precision_test.py::test_norms_are_those_of_what_is_summed': 2,
+    'launch/cluster_test.py::test_bad_input_is_one_line': 2,
     'launch/sweep_test.py::test_bad_input_is_one_line': 2,
     'launch/train_test.py::test_every_method_writes_what_its_claim_needs': 2,
     'lipschitz/bookkeeping_test.py'
@@ -68,10 +77,14 @@ _SOME = {
     'lipschitz/bookkeeping_test.py::test_sums_are_those_of_the_reference': 2,
     'lipschitz/bounder_test.py'
     '::test_dividing_by_the_batch_maximum_is_not_bounded': 3,
+    'lipschitz/convolution_test.py::test_bounds_are_above_the_dense_svd': 2,
+    'lipschitz/induced_test.py::test_conv_norms': 2,
+    'lipschitz/k_norm_test.py::test_no_gradient_exceeds_its_bound': 2,
+    'lipschitz/layers_test.py::test_table_of_constants': 2,
     'lipschitz/pooling_test.py::test_windows_by_slices_are_those_of_xla': 2,
-    'lipschitz/primitives_test.py::test_ghost_norms_are_true_norms': 2,
+    'lipschitz/primitives_test.py::test_ghost_norms_are_true_norms': 3,
     'lipschitz/primitives_test.py'
-    '::test_weighted_sums_are_those_of_gradients_of_single_records': 2,
+    '::test_weighted_sums_are_those_of_gradients_of_single_records': 3,
     'lipschitz/random_networks_test.py'
     '::test_search_never_exceeds_the_bounds': 2,
     'lipschitz/random_networks_test.py::test_chain_rule': 2,
@@ -83,6 +96,8 @@ _SOME = {
     'privacy/accounting_test.py::test_calibration_table_by_renyi_orders': 2,
     'privacy/accounting_test.py'
     '::test_calibration_table_by_loss_distributions': 3,
+    'privacy/accounting_test.py'
+    '::test_one_step_is_the_mixture_in_the_worse_direction': 2,
     'privacy/accounting_test.py::test_reference_table': 2,
     'privacy/gaussian_mechanism_test.py::test_keys_decide': 3,
     'privacy/gaussian_mechanism_test.py'
@@ -94,8 +109,12 @@ _SOME = {
     'train/checkpoint_test.py'
     '::test_killed_and_resumed_gives_the_bits_of_one_go': 2,
     'train/lipschitz_step_test.py'
-    '::test_poisoned_records_leave_the_scales': 2,
+    '::test_poisoned_records_leave_the_scales': 4,
+    'train/loop_test.py::test_learns': 2,
+    'train/mixed_precision_test.py'
+    '::test_sums_are_close_to_those_of_float32': 2,
     'train/plan_test.py::test_calibrated_epsilon_is_at_most_the_target': 2,
+    'train/step_test.py::test_steps_are_those_of_the_reference': 2,
 }
 
 

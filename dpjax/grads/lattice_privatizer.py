@@ -60,9 +60,7 @@ def lattice_privatizer(
 
   def init(params: PyTree) -> PrivatizerState:
     del params
-    return PrivatizerState(
-        key, jnp.int32(0), jnp.float32(jnp.inf),
-        () if adaptive is None else tree.zeros_like(adaptive.init))
+    return privatizer.fresh_state(key, adaptive)
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
              l2_sensitivity: PyTree, indicators: PyTree = (),

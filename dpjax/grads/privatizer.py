@@ -76,9 +76,7 @@ def gaussian_privatizer(
 
   def init(params: PyTree) -> PrivatizerState:
     del params
-    return PrivatizerState(
-        key, jnp.int32(0), jnp.float32(jnp.inf),
-        () if adaptive is None else tree.zeros_like(adaptive.init))
+    return fresh_state(key, adaptive)
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
              l2_sensitivity: PyTree, indicators: PyTree = (),
@@ -101,6 +99,13 @@ def gaussian_privatizer(
         jnp.minimum(state.joint_noise_multiplier, spent), moved)
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def fresh_state(key: PRNGKey, adaptive: Adaptive | None) -> PrivatizerState:
+  """Before the first step."""
+  return PrivatizerState(
+      key, jnp.int32(0), jnp.float32(jnp.inf),
+      () if adaptive is None else tree.zeros_like(adaptive.init))
 
 
 def scales(l2_sensitivity: PyTree, sums: PyTree,

@@ -22,6 +22,13 @@ def probabilities(dataset: str, num_categories: int) -> np.ndarray:
   return weights / weights.sum()
 
 
+def _sampler(probs: np.ndarray, size: int):
+  """key -> categories [size] int32 drawn with these probabilities."""
+  levels = jnp.asarray(np.cumsum(probs)[:-1], jnp.float32)
+  return lambda key: jnp.searchsorted(
+      levels, jax.random.uniform(key, (size,)), side='right').astype(jnp.int32)
+
+
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields each setting with its rows; see `experiments.registry`."""
@@ -33,13 +40,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
       num_categories=first.num_categories, num_examples=first.num_examples,
       epsilon=setting.epsilon, adjacency=Adjacency.REPLACE_ONE)
                 for setting in settings]
-  levels = jnp.asarray(np.cumsum(probs)[:-1], jnp.float32)
+  sampler = _sampler(probs, first.num_examples)
   wanted = jnp.asarray(probs, jnp.float32)
-
-  def sampler(key):
-    return jnp.searchsorted(
-        levels, jax.random.uniform(key, (first.num_examples,)),
-        side='right').astype(jnp.int32)
 
   def costs(key, data):
     keys = jax.random.split(key, len(mechanisms))

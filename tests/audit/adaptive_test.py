@@ -82,6 +82,7 @@ def _ball_curves():
   return _compared(setups.ball_losses(_KEY, model, method))
 
 
+@pytest.mark.slow
 def test_the_audit_of_adaptive_balls_finds_nothing_and_is_tight():
   for value, error, claim, what in _ball_curves():
     assert value <= claim + error

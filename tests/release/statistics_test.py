@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpjax.privacy import divergences
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import noise
@@ -144,52 +143,6 @@ def _convolved(a, b):
   return np.fft.irfft(np.fft.rfft(a, size) * np.fft.rfft(b, size), size)
 
 
-def _quantile_law(plan, dataset, order):
-  groups = plan.groups(plan.measure(dataset))
-  scores = plan.scores(groups, order, len(dataset))
-  low = plan.lattice.low
-  law = np.zeros(plan.lattice.high - low + 1)
-  found = np.full(len(law), -1)
-  for (start, size, _, _), score in zip(groups, scores, strict=True):
-    law[start - low:start - low + size] = math.exp(-plan.rate(order) * score)
-    found[start - low:start - low + size] = score
-  return law / law.sum(), found
-
-
-@pytest.mark.parametrize('adjacency', Adjacency)
-@pytest.mark.parametrize('order', [Fraction(1, 2), Fraction(1, 3),
-                                   Fraction(9, 10)])
-def test_quantiles_by_enumeration(adjacency, order):
-  # A wide gap: its points weigh most while they are near the quantile.
-  plan = _plan(adjacency, statistic='quantiles', quantiles=(order,),
-               **{**_BOUNDS, 'granularity': Decimal('0.01')})
-  domain, worst, moved = ('-1', '1.99', '2'), 0.0, 0
-  laws = functools.cache(lambda data: _quantile_law(plan, data, order))
-  for one, other in neighbours.pairs(domain, range(1, 5), adjacency):
-    (p, scores), (q, others) = laws(one), laws(other)
-    worst = max(worst, divergences.max_divergence(p, q))
-    moved = max(moved, np.abs(scores - others).max())
-  assert worst <= 1 + 1e-9
-  assert worst > .6
-  assert moved == plan.sensitivity(order)
-  assert plan.cost.epsilon == 1
-
-
-def test_scores_are_distances_of_ranks():
-  plan = _plan(_RO, statistic='quantiles', quantiles=(Fraction(2, 5),),
-               **_BOUNDS)
-  for seed in range(20):
-    draw = random.Random(seed)
-    data = [str(draw.choice([-2, -1, -.5, 0, .5, 2])) for _ in range(7)]
-    values = plan.measure(data)
-    _, found = _quantile_law(plan, data, Fraction(2, 5))
-    for point, score in zip(range(plan.lattice.low, plan.lattice.high + 1),
-                            found, strict=True):
-      upto = sum(v <= point for v in values)
-      under = sum(v < point for v in values)
-      assert score == max(0, 2 * 7 - 5 * upto, 5 * under - 2 * 7)
-
-
 _HUGE = Fraction(10**9)
 _DATA = np.round(np.random.default_rng(3).normal(1, 3, 101), 3)
 
@@ -263,19 +216,6 @@ def test_what_is_drawn_has_the_law():
                          np.append(wanted, rest)).pvalue > 1e-5
 
 
-def test_quantiles_drawn_have_the_law():
-  below = random.Random(7).randrange
-  order = Fraction(1, 2)
-  plan = _plan(_AR, statistic='quantiles', quantiles=(order,), **_BOUNDS)
-  data = ['-1', '0.5', '0.5', '2', '1']
-  measured = plan.measure(data)
-  drawn = [round(plan.draw(measured, below)['value']['1/2'] / .5)
-           for _ in range(600)]
-  law, _ = _quantile_law(plan, data, order)
-  counts = [drawn.count(z) for z in range(-2, 5)]
-  assert stats.chisquare(counts, 600 * law).pvalue > 1e-5
-
-
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('statistic', ['sum', 'mean', 'variance'])
@@ -345,90 +285,6 @@ def test_population_intervals_cover(adjacency):
     inner += found['interval']['lower'] <= .15 <= found['interval']['upper']
   assert covered >= stats.binom.ppf(1e-5, 150, .8)
   assert inner < covered
-
-
-def test_quantiles_are_as_near_as_they_say():
-  below = random.Random(10).randrange
-  orders = (Fraction(1, 3), Fraction(1, 2))
-  plan = _plan(_AR, statistic='quantiles', quantiles=orders, column='x',
-               lower=Decimal(-2), upper=Decimal(4), granularity=Decimal('.1'),
-               confidence=Fraction(1, 2))
-  measured, clipped = plan.measure(map(str, _DATA)), np.clip(_DATA, -2, 4)
-  indices = np.sort(measured) * .1
-  covered = 0
-  for _ in range(100):
-    found = plan.draw(measured, below)
-    error = found['interval']['rank_error']
-    points = list(found['value'].values())
-    assert points == sorted(points)
-    covered += all(
-        np.sum(indices <= point + 1e-9) >= order * 101 - error and
-        np.sum(indices < point - 1e-9) <= order * 101 + error
-        for point, order in zip(points, orders, strict=True))
-  assert covered >= stats.binom.ppf(1e-5, 100, .5)
-  assert clipped.size == 101
-
-
-@pytest.mark.parametrize('adjacency', Adjacency)
-@pytest.mark.parametrize('number', [3, 101])
-def test_ends_lie_around_the_quantiles(adjacency, number):
-  """Nominal 0.5; few records leave the bounds alone. Fails once in 10^5."""
-  below = random.Random(11).randrange
-  orders = (Fraction(1, 10), Fraction(1, 2))
-  plan = _plan(adjacency, statistic='quantiles', quantiles=orders, column='x',
-               lower=Decimal(-2), upper=Decimal(4), granularity=Decimal('.1'),
-               confidence=Fraction(1, 2), value_interval=True,
-               epsilon=Fraction(6))
-  assert plan.cost.epsilon == 6
-  measured = plan.measure(map(str, _DATA[:number]))
-  indices = np.sort(measured) * .1
-  covered, widths = 0, []
-  for _ in range(60):
-    ends = plan.draw(measured, below)['value_interval']['ends']
-    widths.append(ends['1/2'][1] - ends['1/2'][0])
-    covered += all(
-        np.sum(indices < ends[str(order)][0] - 1e-9) <= order * number and
-        np.sum(indices <= ends[str(order)][1] + 1e-9) >= order * number
-        for order in orders)
-  assert covered >= stats.binom.ppf(1e-5, 60, .5)
-  assert (np.mean(widths) < 2) == (number == 101)
-
-
-@pytest.mark.parametrize('adjacency', Adjacency)
-def test_ends_by_enumeration(adjacency):
-  """Padding by public records and shifted ranks leave the sensitivity."""
-  order = Fraction(1, 3)
-  plan = _plan(adjacency, statistic='quantiles', quantiles=(order,),
-               value_interval=True, **_BOUNDS)
-  spare = 2
-
-  def scores(data, shift):
-    values = plan.measure(data)
-    groups = plan.groups([plan.lattice.low] * spare + values
-                         + [plan.lattice.high] * spare)
-    each = plan.scores(groups, order, len(values), shift)
-    return np.repeat(each, [size for _, size, _, _ in groups])
-
-  for shift in (0, 2 * spare):
-    moved = max(np.abs(scores(one, shift) - scores(other, shift)).max()
-                for one, other in neighbours.pairs(('-1', '1', '2'),
-                                                   range(1, 5), adjacency))
-    assert moved == plan.sensitivity(order)
-    assert scores(('1',), shift).min() == 0
-  assert 3 * 2 * plan.sensitivity(order) * plan.rate(order) == plan.cost.epsilon
-
-
-def test_rank_errors_are_nearly_attained():
-  """All records at one end, all other points as far as the bound says."""
-  plan = _plan(_AR, statistic='quantiles', quantiles=(Fraction(1, 2),),
-               epsilon=Fraction(1, 5),
-               **{**_BOUNDS, 'granularity': Decimal('0.01')})
-  found = plan.draw(plan.measure(['-1']), random.Random(0).randrange)
-  number = math.floor(2 * found['interval']['rank_error']) + 1
-  law, scores = _quantile_law(plan, ['-1'] * number, Fraction(1, 2))
-  far = scores > 2 * found['interval']['rank_error']
-  assert far.sum() == 300
-  assert .03 < law[far].sum() <= .05
 
 
 @pytest.mark.parametrize('fields, message', [
