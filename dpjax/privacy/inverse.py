@@ -18,6 +18,7 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import draws
 from dpjax.privacy import neighbours
+from dpjax.privacy import ordering
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.selection import ExponentialMechanism
 from dpjax.typing import Array, PRNGKey
@@ -129,13 +130,13 @@ class InverseSensitivityQuantile:
 
   def log_probs(self, data: Array) -> np.ndarray:
     """Logarithms of the probabilities of cells [num_cells], float64."""
-    ordered = jnp.sort(self._points(data))
+    ordered = ordering.sort(self._points(data))
     below = jnp.searchsorted(ordered, jnp.arange(self.num_cells), side='right')
     return self.selection.log_probs(self._scores(below))
 
   def release(self, key: PRNGKey, data: Array) -> Array:
     """The middle of a cell, a float32 scalar, of records [n]."""
-    ordered = jnp.sort(self._points(data))
+    ordered = ordering.sort(self._points(data))
     ends = jnp.concatenate([jnp.zeros([1], jnp.int32), ordered,
                             jnp.full([1], self.num_cells, jnp.int32)])
     sizes = (ends[1:] - ends[:-1]).astype(jnp.float32)

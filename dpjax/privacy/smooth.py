@@ -23,6 +23,7 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import draws
 from dpjax.privacy import inverse
+from dpjax.privacy import ordering
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
 
@@ -127,7 +128,7 @@ class SmoothSensitivityQuantile:
     """(centre, scale) of the Cauchy distribution before rounding; private."""
     errors.check_records(data.shape, self.num_examples)
     spacing = (self.upper - self.lower) / self.num_cells
-    points = jnp.sort(inverse.on_lattice(
+    points = ordering.sort(inverse.on_lattice(
         data, lower=self.lower, upper=self.upper, num_cells=self.num_cells))
     rank = inverse.quantile_rank(self.prob, self.num_examples)
     bound = smooth_sensitivity(

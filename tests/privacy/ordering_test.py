@@ -1,0 +1,29 @@
+"""Rows sorted side by side are sorted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy import ordering
+
+
+@pytest.mark.parametrize('size', [1, 2, 3, 8, 21])
+def test_rows_and_single_ones_are_sorted(size):
+  rows = np.random.default_rng(size).integers(-9, 9, (50, size), np.int32)
+  rows[0, -1], rows[1, 0] = 2**31 - 1, -2**31
+  found = jax.vmap(ordering.sort)(jnp.asarray(rows))
+  np.testing.assert_array_equal(found, np.sort(rows, 1))
+  np.testing.assert_array_equal(ordering.sort(jnp.asarray(rows[0])),
+                                np.sort(rows[0]))
+
+
+def test_rows_of_rows_and_mapped_rows():
+  rows = np.random.default_rng(0).integers(0, 5, (2, 3, 6), np.int32)
+  double = jax.vmap(jax.vmap(ordering.sort))
+  np.testing.assert_array_equal(double(jnp.asarray(rows)), np.sort(rows, 2))
+  # Every row is sorted, whatever else the function takes.
+  found = jax.vmap(lambda row, shift: ordering.sort(row + shift),
+                   (None, 0))(jnp.asarray(rows[0, 0]), jnp.arange(3))
+  np.testing.assert_array_equal(
+    found, np.sort(rows[0, 0])[None] + np.arange(3)[:, None])
