@@ -186,7 +186,8 @@ _RECERTIFY_EVERY = flags.DEFINE_integer(
 _NOISE = flags.DEFINE_enum(
     'noise', _DEFAULTS.noise, list(configuration.NOISES),
     'gaussian is of floats; lattice_gaussian is added as integers, to rounded '
-    'sums, so that the guarantee holds for what computers release.')
+    'sums: what is released is as the theorem says, up to how float32 rounds '
+    'the sums themselves.')
 _ALLOW_UNSOUND = flags.DEFINE_bool(
     'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
     'printed, is not private. Its summary carries epsilon_valid = false.')

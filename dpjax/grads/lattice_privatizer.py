@@ -1,4 +1,4 @@
-"""Sums to a noisy mean by Gaussian noise on a lattice: exact, float or not."""
+"""Sums to a noisy mean by Gaussian noise on a lattice: of an exact law."""
 
 import jax
 import jax.numpy as jnp
@@ -55,8 +55,7 @@ def lattice_privatizer(
   errors.check_positive('expected_batch_size', expected_batch_size)
   errors.check_choice('allocation', allocation, blocks.ALLOCATIONS)
   errors.check_non_negative('sum_error', sum_error)
-  if adaptive is not None:
-    _check_indicators(noise_multiplier, adaptive)
+  _check_indicators(noise_multiplier, adaptive)
 
   def init(params: PyTree) -> PrivatizerState:
     del params
@@ -74,11 +73,11 @@ def lattice_privatizer(
                               **split)
     bounds, stddevs = privatizer.scales(moved, sums, **split)
     outers = lattice.outer_multiplier(stddevs, steps)
+    prefixes = (privatizer.as_prefix(values, moved, adaptive)
+                for values in (steps, outers))
     noisy = lattice.add_noise(
         jax.random.fold_in(state.key, state.step),
-        sums if adaptive is None else (sums, indicators),
-        *(privatizer.as_prefix(values, moved, adaptive)
-          for values in (steps, outers)))
+        sums if adaptive is None else (sums, indicators), *prefixes)
     mean = tree.scale(1 / expected_batch_size, noisy)
     mean, counts = (mean, ()) if adaptive is None else mean
     spent = blocks.joint_noise_multiplier(
@@ -117,7 +116,9 @@ def on_lattice(l2_sensitivity: PyTree, sums: PyTree, *,
 
 
 def _check_indicators(noise_multiplier: Array | float,
-                      adaptive: Adaptive) -> None:
+                      adaptive: Adaptive | None) -> None:
+  if adaptive is None:
+    return
   if isinstance(noise_multiplier, (int, float)):
     quantiles.check_budget(noise_multiplier, adaptive)
   # Up to 2^19 of it the spacing is at most 1/2.
