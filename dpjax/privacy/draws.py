@@ -2,7 +2,8 @@
 
 One 63-bit probability and a sign for each draw, so that what cannot be drawn
 has probability 2^-64 and, on the grids of this room, everything else can (see
-`additive` for why). Values are float32, with its relative rounding.
+`additive` for why). Values have the relative rounding of their dtype: float32
+unless asked for.
 """
 
 import jax
@@ -13,12 +14,13 @@ from dpjax.privacy import additive
 from dpjax.typing import Array, PRNGKey
 
 
-def _tails(key: PRNGKey, shape: tuple[int, ...]) -> tuple[Array, Array]:
+def _tails(key: PRNGKey, shape: tuple[int, ...],
+           dtype: jnp.dtype = jnp.float32) -> tuple[Array, Array]:
   """Uniform on (0, 1/2), finest near 0, and an independent fair coin."""
   high, low = additive.random_words(key, (2, *shape))
-  rest = jax.lax.shift_right_logical(low, jnp.uint32(1)).astype(jnp.float32)
-  tail = (high.astype(jnp.float32) * jnp.float32(2.0**-33) +
-          (rest + 0.5) * jnp.float32(2.0**-64))
+  rest = jax.lax.shift_right_logical(low, jnp.uint32(1)).astype(dtype)
+  tail = (high.astype(dtype) * jnp.asarray(2.0**-33, dtype) +
+          (rest + 0.5) * jnp.asarray(2.0**-64, dtype))
   return tail, low % 2 == 1
 
 
@@ -33,22 +35,25 @@ def argmax_with(noise: Array, values: Array) -> Array:
   return jnp.min(jnp.where(noisy >= jnp.max(noisy), places, places.size))
 
 
-def standard_exponential(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+def standard_exponential(key: PRNGKey, shape: tuple[int, ...],
+                         dtype: jnp.dtype = jnp.float32) -> Array:
   """Exponential draws of mean 1; as fine near 0 as in the tail, up to 45."""
-  tail, lower = _tails(key, shape)
+  tail, lower = _tails(key, shape, dtype)
   return jnp.where(lower, -jnp.log1p(-tail), -jnp.log(tail))
 
 
-def standard_laplace(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+def standard_laplace(key: PRNGKey, shape: tuple[int, ...],
+                     dtype: jnp.dtype = jnp.float32) -> Array:
   """Draws of density exp(-|x|) / 2, up to 44 on either side."""
-  tail, negative = _tails(key, shape)
+  tail, negative = _tails(key, shape, dtype)
   magnitude = -jnp.log(2 * tail)
   return jnp.where(negative, -magnitude, magnitude)
 
 
-def standard_gumbel(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+def standard_gumbel(key: PRNGKey, shape: tuple[int, ...],
+                    dtype: jnp.dtype = jnp.float32) -> Array:
   """Draws of distribution exp(-exp(-x)), between -3.9 and 45."""
-  return -jnp.log(standard_exponential(key, shape))
+  return -jnp.log(standard_exponential(key, shape, dtype))
 
 
 def standard_cauchy(key: PRNGKey, shape: tuple[int, ...]) -> Array:

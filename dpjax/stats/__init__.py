@@ -1,10 +1,10 @@
 """Private statistics: estimates with intervals, and what they risk.
 
 Modules, in import order: intervals, risks, mean, bernoulli, frequencies,
-polls, support.
+polls, support, quantiles.
 """
 
 __all__ = [
-    'bernoulli', 'frequencies', 'intervals', 'mean', 'polls', 'risks',
-    'support'
+    'bernoulli', 'frequencies', 'intervals', 'mean', 'polls', 'quantiles',
+    'risks', 'support'
 ]

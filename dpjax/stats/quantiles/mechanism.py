@@ -1,0 +1,95 @@
+"""What the mechanisms of this room share: numbers apart, a law apart.
+
+A mechanism knows its law, a pure function `draw(key, records, parameters)`, and
+its parameters, arrays that a compiled program takes as arguments: a sweep over
+epsilon, bounds, orders and n compiles once for each length of arrays.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+
+from dpjax import errors
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
+from dpjax.stats.quantiles import orders
+from dpjax.stats.quantiles import precision
+from dpjax.stats.quantiles import records
+from dpjax.stats.quantiles.records import Records
+from dpjax.typing import Array, PRNGKey, PyTree
+
+Draw = Callable[[PRNGKey, Records, PyTree], Array]
+"""(key, records, parameters) -> quantiles [m] float64, increasing."""
+
+
+@functools.cache
+def compiled(draw: Draw) -> Draw:
+  """The law, compiled once for each shape; under 64-bit types."""
+  return jax.jit(draw)
+
+
+@functools.cache
+def repeated(draw: Draw) -> Draw:
+  """(keys [R], records of [R, capacity], parameters) -> [R, m], compiled."""
+  return jax.jit(jax.vmap(draw, (0, 0, None)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuantileMechanism:
+  """Base of the mechanisms: what is public, and how it is asked.
+
+  Attributes:
+    probs: orders [m], increasing, in (0, 1).
+    epsilon: of one release, all orders together.
+    lower: public bound; records below it count as it, NaN too.
+    upper: public bound; records above it count as it.
+    adjacency: which data sets are neighbours. Under REPLACE_ONE the number of
+      records is public.
+  """
+  probs: tuple[float, ...]
+  epsilon: float
+  lower: float
+  upper: float
+  adjacency: Adjacency
+
+  def __post_init__(self):
+    orders.check_orders(self.probs)
+    errors.check_positive('epsilon', self.epsilon)
+    errors.check_range(self.lower, self.upper)
+    check_adjacency(self.adjacency)
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """What one release costs."""
+    return accounting.pure_event(epsilon=self.epsilon,
+                                 adjacency=self.adjacency)
+
+  @property
+  def draw(self) -> Draw:
+    """The law; one function object for all that is told by parameters."""
+    raise NotImplementedError
+
+  @property
+  def parameters(self) -> PyTree:
+    """Float64 arrays of NumPy that the law takes."""
+    raise NotImplementedError
+
+  @precision.in_float64
+  def release(self, key: PRNGKey, data: Array) -> Array:
+    """Quantiles [m] float64, increasing, of records [n]."""
+    return self.draw(key, records.of(data, self.lower, self.upper),
+                     self.parameters)
+
+  @precision.in_float64
+  def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
+    """The same on the host, compiled once for each length of arrays."""
+    return np.asarray(compiled(self.draw)(
+        key, records.padded(data, self.lower, self.upper), self.parameters))
+
+  def risk(self, num_values: int) -> None:
+    """Unknown without the records: it depends on the gaps between them."""
+    del num_values
