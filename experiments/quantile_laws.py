@@ -158,7 +158,7 @@ def method_keys(of_data: PRNGKey, method: str) -> PRNGKey:
 @functools.cache
 def datasets(of: Law, seed: int, num_examples: int,
              repetitions: int) -> records.Records:
-  """Data sets side by side: records [R, capacity] and what is public, [R].
+  """Data sets side by side: records [R, capacity], and what they share.
 
   Args:
     of: the law.
@@ -170,5 +170,5 @@ def datasets(of: Law, seed: int, num_examples: int,
     found = np.asarray(jax.jit(jax.vmap(
         lambda key: of.sample(key, num_examples)))(
             keys(seed, of.name, num_examples, repetitions)))
-  return jax.tree.map(lambda *each: np.stack(each), *(
-      records.padded(one, of.lower, of.upper) for one in found))
+  each = [records.padded(one, of.lower, of.upper) for one in found]
+  return each[0]._replace(ordered=np.stack([one.ordered for one in each]))

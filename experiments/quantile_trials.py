@@ -44,13 +44,12 @@ def measure(law: quantile_laws.Law, probs: np.ndarray, *, method: str,
   coins = quantile_laws.method_keys(keys, f'{method}/{len(probs)}')
   data = quantile_laws.datasets(law, seed, num_examples, repetitions)
   draw = _empirical if mechanism is None else mechanism.draw
-  rows = lambda values: np.broadcast_to(values, (repetitions, len(probs)))
   with jax.enable_x64(True):
     found = mechanisms.repeated(draw)(coins, data, _parameters(
         mechanism, probs))
     values, worst, mean = map(np.asarray, _errors(
-        np.asarray(found)[:, :len(probs)], data, rows(probs),
-        rows(law.quantiles(probs))))
+        np.asarray(found)[:, :len(probs)], data, probs,
+        law.quantiles(probs)))
   return dict(value_sup=values.mean(),
               value_sup_se=values.std(ddof=1) / repetitions**0.5,
               rank_sup=worst.mean(), rank_mean=mean.mean())
@@ -72,8 +71,9 @@ def _parameters(mechanism: Any, probs: np.ndarray) -> PyTree:
 
 
 @jax.jit
-@jax.vmap
 def _errors(found: Array, data: Records, probs: Array,
             quantiles: Array) -> tuple[Array, Array, Array]:
-  ranks = orders.rank_errors(found, data.ordered, probs, data.count)
-  return orders.value_sup(found, quantiles), jnp.max(ranks), jnp.mean(ranks)
+  def one(found, ordered):
+    ranks = orders.rank_errors(found, ordered, probs, data.count)
+    return orders.value_sup(found, quantiles), jnp.max(ranks), jnp.mean(ranks)
+  return jax.vmap(one)(found, data.ordered)
