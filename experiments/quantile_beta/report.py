@@ -74,8 +74,8 @@ def _ranks(found: Sequence[points.Point]) -> list[str]:
       m for m, in points.distinct(kept, 'num_orders') if m in (10, 100)))
   if not largest:
     return []
-  return ['Records between q_j and the rank n p_j, on beta_2_5: the largest and '
-          'the mean over j.\n', points.table(
+  return ['Records between q_j and the rank n p_j, on beta_2_5: the largest '
+          'and the mean over j.\n', points.table(
               largest, ('method', 'adjacency', 'num_orders'),
               ('rank_sup', 'rank_mean'))]
 
