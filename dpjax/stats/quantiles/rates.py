@@ -80,8 +80,8 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
     adjacency: which data sets are neighbours.
     rounded: whether targets are floor(n' p').
     printed: log2(m) + 1 for L, which is more unless m is a power of 2, and
-      under REPLACE_ONE half of what addition and deletion allow: less than the
-      budget (erratum QE-21).
+      under REPLACE_ONE half of the rates of addition and deletion, also at the
+      root: epsilon is not spent (erratum QE-21).
   """
   relative = orders.relative(probs)
   moved = (np.ones_like(relative) if rounded
