@@ -18,6 +18,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
+from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.stats.quantiles import orders
 
 
@@ -56,6 +57,18 @@ def inverse_sensitivity(*, epsilon: float, adjacency: Adjacency) -> float:
     raise ValueError('inverse sensitivity of quantiles counts replaced '
                      'records: adjacency must be REPLACE_ONE')
   return epsilon / 2
+
+
+def counts(*, epsilon: float, adjacency: Adjacency,
+           levels: int = 1) -> float:
+  """Of |z|, where z is the noise of a count; 1 / rate is its scale.
+
+  Each of `levels` partitions counts every record once. A record more moves one
+  count of each by 1, a replaced one two: by `levels` and 2 `levels` in l1.
+  """
+  errors.check_positive('epsilon', epsilon)
+  errors.check_at_least('levels', levels, 1)
+  return epsilon / sum_sensitivity(adjacency, record_norm=levels)
 
 
 def depth(num_orders: int) -> int:
