@@ -141,9 +141,9 @@ class CurveQuantiles(mechanism.QuantileMechanism):
             self.curve(key, known, parameters))
 
   def stddevs(self) -> np.ndarray:
-    """Of the noise of ranks [N + 1] with the sum corrected, exact; unclipped.
+    """Of the noise of ranks [N + 1] once their last is n, exact.
 
-    Under ADD_OR_REMOVE_ONE, of n (F_k - u_k) at F = u_k = k / N.
+    Before they are made monotone.
     """
     raise NotImplementedError
 

@@ -58,9 +58,12 @@ class QuantileMechanism:
 
   def __post_init__(self):
     orders.check_orders(self.probs)
-    errors.check_positive('epsilon', self.epsilon)
+    self._check_budget()
     errors.check_range(self.lower, self.upper)
     check_adjacency(self.adjacency)
+
+  def _check_budget(self):
+    errors.check_positive('epsilon', self.epsilon)
 
   @property
   def event(self) -> accounting.DpEvent:

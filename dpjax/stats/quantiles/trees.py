@@ -92,8 +92,8 @@ class TreeQuantiles(curves.CurveQuantiles):
   """Hierarchical counts of equal bins, cumulated and inverted.
 
   Guarantee: epsilon-DP under `adjacency`. A record is counted once on every
-  level: of l levels the counts move by l in l1, and by 2 l where it is replaced.
-  Better than `HistogramQuantiles` from 100 bins on.
+  level: of l levels the counts move by l in l1, and by 2 l where one is
+  replaced. Better than `HistogramQuantiles` from some 60 bins on.
 
   Attributes:
     shape: into how many parts the nodes of each level are cut, the root first;
