@@ -1,6 +1,7 @@
 """Tests of dpjax.stats.quantiles.window: the cost, its law, its privacy."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,13 +14,18 @@ from tests.stats.quantiles import pairs
 PROBS = (0.3,)
 
 
-def law(data, lower, upper, *, radius, prob, rate, length=None):
+@jax.jit
+def _law(data, radius, prob, rate):
+  ends, below, up_to = window.intervals(data, radius)
+  target = prob * data.count.astype(jnp.float64)
+  return ends, -rate * window.cost(below, up_to, target)
+
+
+def law(data, lower, upper, *, radius, prob, rate):
   """(ends, logarithms of the density but for a constant), by the module."""
   with jax.enable_x64(True):
-    ends, below, up_to = window.intervals(
-        records.of(data, lower, upper, length), np.float64(radius))
-    costs = window.cost(below, up_to, np.float64(prob * len(data)))
-  return np.asarray(ends), -rate * np.asarray(costs)
+    return map(np.asarray, _law(records.padded(data, lower, upper),
+                                *map(np.float64, (radius, prob, rate))))
 
 
 def test_costs_are_distances_to_ranks_of_the_window():
@@ -27,8 +33,7 @@ def test_costs_are_distances_to_ranks_of_the_window():
   for _ in range(30):
     data = rng.integers(0, 6, rng.integers(1, 7)) / 5
     radius, prob = rng.choice([0.0, 0.01, 0.3]), rng.uniform(0.1, 0.9)
-    ends, found = law(data, 0.0, 1.0, radius=radius, prob=prob, rate=1.0,
-                      length=8)
+    ends, found = law(data, 0.0, 1.0, radius=radius, prob=prob, rate=1.0)
     for point in pairs.midpoints(ends):
       low = np.sum(data < point - radius)
       high = np.sum(data <= point + radius)
@@ -46,26 +51,39 @@ def test_no_pair_tells_more_than_epsilon_and_one_tells_it_all(adjacency):
     asked = window.WindowQuantiles(
         probs=(prob,), epsilon=1.0, lower=lower, upper=upper,
         adjacency=adjacency, radius=rng.choice([0.0, 0.1, 3.0]))
-    laws = [law(data, lower, upper, radius=asked.radius, prob=prob,
-                rate=asked.parameters.rates[0], length=7) for data in both]
+    laws = [tuple(law(data, lower, upper, radius=asked.radius, prob=prob,
+                      rate=asked.parameters.rates[0])) for data in both]
     points = pairs.midpoints(laws[0][0], laws[1][0])
     first, second = (pairs.log_density(*of, points) for of in laws)
     most = max(most, np.max(np.abs(first - second)))
   assert 0.95 <= most <= 1 + 1e-9
 
 
-def test_draws_have_the_law():
+def test_draws_have_the_law_and_find_atoms():
+  kwargs = dict(probs=(0.25, 0.5, 0.9), lower=0.0, upper=1.0,
+                adjacency=pairs.REPLACE)
+  asked = window.WindowQuantiles(epsilon=6.0, radius=0.05, **kwargs)
   data = np.array([0.0, 0.2, 0.2, 0.2, 0.7, 1.0])
-  asked = window.WindowQuantiles(
-      probs=PROBS, epsilon=1.5, lower=0.0, upper=1.0,
-      adjacency=pairs.REPLACE, radius=0.05)
-  ends, log_rates = law(data, 0.0, 1.0, radius=0.05, prob=0.3, rate=0.75)
-  middles = pairs.midpoints(ends)
-  expected = np.exp(pairs.log_density(ends, log_rates, middles)) * np.diff(
-      np.unique(ends))
-  found = pairs.answers(asked, data, 5000)[:, 0]
-  counts = np.histogram(found, np.unique(ends))[0]
-  assert stats.chisquare(counts, 5000 * expected).pvalue > 1e-4
+  found = pairs.answers(asked, data, 3000)
+  assert np.all(np.diff(found) >= 0)
+  ends, log_rates = law(data, 0.0, 1.0, radius=0.05, prob=0.5, rate=1.0)
+  cells = np.unique(ends)
+  densities = [np.exp(pairs.log_density(*law(
+      data, 0.0, 1.0, radius=0.05, prob=prob, rate=1.0),
+      pairs.midpoints(ends))) for prob in asked.probs]
+  # All three together: sorting them keeps the multiset.
+  expected = 3000 * np.diff(cells) * np.sum(densities, 0)
+  counts = np.histogram(found, cells)[0]
+  assert stats.chisquare(counts, expected).pvalue > 1e-4
+  # Records all alike, at and beyond bounds, NaN, and one alone.
+  values = np.array([0.0, 0.5, 1.0, -3.0, np.nan])
+  rows = np.repeat(values[:, None], 30, 1)[np.arange(3000) % 5]
+  found = pairs.answers(window.WindowQuantiles(epsilon=60.0, **kwargs), rows,
+                        3000)
+  kept = np.array([0.0, 0.5, 1.0, 0.0, 0.0])[np.arange(3000) % 5, None]
+  assert np.mean(np.abs(found - kept) <= 1.01e-6) > 0.99
+  alone = pairs.answers(asked, np.array([0.4]), 3000)
+  assert np.all((alone >= 0) & (alone <= 1))
 
 
 def test_radius_zero_is_the_exponential_mechanism():
@@ -79,22 +97,6 @@ def test_radius_zero_is_the_exponential_mechanism():
   want = np.delete(np.asarray(want), 2) - np.log(widths)
   got = pairs.log_density(ends, log_rates, points)
   np.testing.assert_allclose(got - got[0], want - want[0], atol=1e-12)
-
-
-def test_atoms_are_found_and_odd_records_are_taken():
-  kwargs = dict(probs=(0.25, 0.5, 0.9), epsilon=3.0, lower=0.0, upper=1.0,
-                adjacency=pairs.REPLACE)
-  asked = window.WindowQuantiles(**kwargs)
-  for value in (0.0, 0.5, 1.0, -3.0, np.nan):
-    found = asked.estimate(jax.random.key(0), np.full(300, value))
-    kept = 0.0 if np.isnan(value) else np.clip(value, 0.0, 1.0)
-    assert np.max(np.abs(found - kept)) <= 1.01e-6, value
-    assert np.all(np.diff(found) >= 0)
-  # Without a window all that is known is that nothing is between.
-  assert np.ptp(independent.IndependentQuantiles(**kwargs).estimate(
-      jax.random.key(0), np.full(300, 0.5))) > 1e-3
-  alone = asked.estimate(jax.random.key(1), np.array([0.4]))
-  assert np.all((alone >= 0) & (alone <= 1))
 
 
 def test_a_bad_radius_is_refused():
