@@ -14,27 +14,28 @@ _SMOOTH = ('mixed_0_0', 'ratings', 'pages')
 _HEAVY = ('earnings', 'dividends', *sweep.SURROGATES)
 _ATOMS = ('mixed_0.2_0.1', 'mixed_0.5_0.25')
 _MOST = 10_000
+_LARGE = tuple(float(size) for size in sweep.SIZES if size >= sweep.SIZE)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Every claim of section 6.3.5 on errors, and of what is better."""
   found = points.collect(rows)
-  of = lambda law, *methods: points.select(found, dataset=law, method=methods)
-  mixed = of(sweep.MIXED, 'joint', 'hs_uniform', 'hs_printed', 'joint_floor',
-             'rec_floor')
-  figure = points.select(of('mixed_0.5_0.25', 'joint', 'hs_uniform'),
-                         num_examples=float(sweep.SIZE))
+  large = points.select(found, num_examples=_LARGE)
+  of = lambda law, *methods: points.select(large, dataset=law, method=methods)
+  last = points.select(of(sweep.MIXED, 'hs_uniform', 'hs_printed',
+                          'joint_floor', 'rec_floor', 'joint'),
+                       num_examples=_LARGE[-1:])
   return [
       points.judged('cells computed by other programs are met',
                     f'{len(reference.cells()) + len(reference.by_sigma())} '
                     'cells', found, _cells),
       points.judged('with atoms JointExp does not improve with n', 'flat',
-                    of('mixed_0.5_0.25', 'joint'), _flat),
-      points.judged('JointExp and inverse sensitivity are alike', 'similar',
-                    of(lookup.laws(found), 'joint', 'inverse')
-                    if found else [], _alike('joint', 'inverse')),
+                    points.select(found, dataset='mixed_0.5_0.25',
+                                  method='joint'), _flat),
+      points.judged('JointExp and inverse sensitivity perform alike',
+                    'similar', large, _alike('joint', 'inverse')),
       points.judged('uniform and Gaussian noise perform alike', 'similar',
-                    found, _alike('hs_uniform', 'hs_gaussian')),
+                    large, _alike('hs_uniform', 'hs_gaussian')),
       points.judged('JointExp is as good with noise as without on Mixed(0,0), '
                     'Ratings and Pages', 'identical', of(
                         _SMOOTH, 'joint', 'hs_uniform'), _identical),
@@ -42,21 +43,27 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'magnitude', 'multiple orders', of(
                         _HEAVY, 'joint', 'hs_uniform'), _orders),
       points.judged('the more probable and isolated the atom, the more '
-                    'smoothing improves', 'the order of the figure', of(
-                        sweep.MIXED, 'joint', 'hs_uniform'), _growing),
+                    'smoothing improves', 'the order of the figure', last,
+                    _growing),
+      *_about_noise(points.select(of('mixed_0.5_0.25', 'joint', 'hs_uniform'),
+                                  num_examples=float(sweep.SIZE))),
+      points.judged('noise as recommended, a = e^(-n epsilon/48), is as good '
+                    'as the best', 'recommended', last, _recommended),
+      points.judged('noise as recommended, and 1e-6 of the range at least, is '
+                    'as good as the best', 'not in the text', last, _floored),
+      points.judged('RecExp by depth with such noise is as good as JointExp '
+                    'with the best', 'not in the text', last, _rec)]
+
+
+def _about_noise(figure: list[points.Point]) -> list[verdicts.Verdict]:
+  """Figure 6.5."""
+  return [
       points.judged('a large range of noise improves as much', 'often', figure,
                     _range),
       points.judged('as noise tends to 0, the error is that of JointExp',
                     'the same', figure, _vanishing),
       points.judged('as noise grows, the error is that of the noise',
-                    '1.36 sigma', figure, _growing_noise),
-      points.judged('noise as recommended, a = e^(-n epsilon/48), is as good '
-                    'as the best', 'recommended in general', mixed, _recommended),
-      points.judged('noise as recommended but at least 1e-6 of the range is as '
-                    'good as the best at n = 10^4', 'not in the text', mixed,
-                    _floored),
-      points.judged('RecExp by depth with such noise is as good as JointExp '
-                    'with the best at n = 10^4', 'not in the text', mixed, _rec)]
+                    'terrible', figure, _growing_noise)]
 
 
 def _cells(found: list[points.Point]):
@@ -89,11 +96,11 @@ def _flat(found: list[points.Point]):
 
 
 def _ratios(found: list[points.Point], first: str, second: str,
-            least: int = sweep.SIZE) -> dict[tuple[str, int], float]:
+            ) -> dict[tuple[str, int], float]:
   """(law, n) -> error of the first over that of the second."""
   return {key: of[first]['value_sup'] / of[second]['value_sup']
           for key, of in lookup.by_size(found).items()
-          if key[1] >= least and {first, second} <= set(of)}
+          if {first, second} <= set(of)}
 
 
 def _span(ratios: dict[tuple[str, int], float]) -> str:
@@ -114,7 +121,7 @@ def _alike(first: str, second: str) -> points.Judge:
 def _identical(found: list[points.Point]):
   worst, where = 0.0, '-'
   for (law, size), of in lookup.by_size(found).items():
-    if size >= sweep.SIZE and {'joint', 'hs_uniform'} <= set(of):
+    if {'joint', 'hs_uniform'} <= set(of):
       pair = of['joint'], of['hs_uniform']
       gap = (pair[0]['value_sup'] - pair[1]['value_sup']) / math.hypot(
           *(p['value_sup_se'] for p in pair))
@@ -134,7 +141,7 @@ def _orders(found: list[points.Point]):
 
 
 def _growing(found: list[points.Point]):
-  ratios = _ratios(found, 'joint', 'hs_uniform', _MOST)
+  ratios = _ratios(found, 'joint', 'hs_uniform')
   values = [ratios[law, _MOST] for law in sweep.MIXED if (law, _MOST) in ratios]
   return (', '.join(f'{value:.2f}' for value in values) or '-',
           len(values) > 2 and values == sorted(values),
@@ -172,13 +179,13 @@ def _growing_noise(found: list[points.Point]):
     return '-', False, 'none'
   ratio = at[max(at)] / max(at)
   return (f'{ratio:.2f} sigma', abs(ratio / 1.36 - 1) < 0.1,
-          f'at sigma {max(at):g}')
+          f'at sigma {max(at):g}, where 1.36 sigma is expected')
 
 
 def _last(found: list[points.Point], method: str) -> dict[str, float]:
   """law -> error over that with the best noise, at n = 10^4."""
   return {law: ratio for (law, _), ratio
-          in _ratios(found, method, 'hs_uniform', _MOST).items()}
+          in _ratios(found, method, 'hs_uniform').items()}
 
 
 def _told(ratios: dict[str, float]) -> str:
@@ -190,7 +197,7 @@ def _recommended(found: list[points.Point]):
   ratios = _last(found, 'hs_printed')
   worst = max((ratios[law] for law in _ATOMS if law in ratios), default=0.0)
   return (_told(ratios) + ' times the error with the best', 0 < worst < 1.5,
-          'n = 10^4, by growing atom: a = 3e-91 changes no record (QE-01)')
+          'n = 10^4, by growing atom: a = 3e-91 moves no record (QE-01)')
 
 
 def _floored(found: list[points.Point]):
@@ -199,10 +206,11 @@ def _floored(found: list[points.Point]):
              default=math.nan)
   return (_told(ratios) + ' times the error with the best', bool(ratios)
           and max(ratios.values()) < 1.5,
-          f'by growing atom; {gain:.0f} times better than without a floor')
+          f'n = 10^4, by growing atom; {gain:.0f} times better than without a '
+          'floor')
 
 
 def _rec(found: list[points.Point]):
   ratios = _last(found, 'rec_floor')
   return (_told(ratios) + ' times its error', bool(ratios)
-          and max(ratios.values()) < 1.5, 'by growing atom')
+          and max(ratios.values()) < 1.5, 'n = 10^4, by growing atom')
