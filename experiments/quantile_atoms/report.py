@@ -86,8 +86,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
                                      num_examples=float(sweep.SIZE)), law)
   for ax in axes.flat:
     ax.set_visible(ax.has_data())
-  handles, labels = axes[0, 0].get_legend_handles_labels()
-  drawn.legend(handles, labels, loc='outside lower center', ncols=5)
+  drawn.legend(*axes[0, 0].get_legend_handles_labels(),
+               loc='outside lower center', ncols=5)
   return drawn
 
 
