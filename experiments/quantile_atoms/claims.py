@@ -68,23 +68,25 @@ def _about_noise(figure: list[points.Point]) -> list[verdicts.Verdict]:
 
 def _cells(found: list[points.Point]):
   errors, gaps = lookup.by_size(found), []
-  pairs = [(errors.get((law, size), {}).get(method), value, runs)
-           for (law, method, size), (value, runs) in reference.cells().items()]
+  pairs = [(errors.get((law, size), {}).get(method), cell)
+           for (law, method, size), cell in reference.cells().items()]
   figure = {(p['dataset'], round(math.log10(p['sigma']))): p
             for p in lookup.smoothed(points.select(
                 found, num_examples=float(sweep.SIZE)), 'hs_uniform')}
-  pairs += [(figure.get((law, round(math.log10(sigma)))), value, 50)
-            for (law, sigma), value in reference.by_sigma().items()]
-  for point, value, runs in pairs:
+  pairs += [(figure.get((law, round(math.log10(sigma)))), cell)
+            for (law, sigma), cell in reference.by_sigma().items()]
+  for point, cell in pairs:
     if point is not None:
       spread = point['value_sup_se'] * math.sqrt(
-          1 + point['repetitions'] / runs)
-      gaps.append(abs(point['value_sup'] - value) / spread)
+          1 + point['repetitions'] / cell.runs)
+      gap = abs(point['value_sup'] - cell.value) - cell.rounding
+      gaps.append(max(gap, 0.0) / spread)
   if not gaps:
     return '-', False, 'none of the cells'
   met = sum(gap < 4 for gap in gaps)
   return (f'{met} of {len(gaps)} within 4 standard errors, the farthest '
-          f'{max(gaps):.1f}', met == len(gaps), 'of the difference')
+          f'{max(gaps):.1f}', met == len(gaps),
+          'of the difference, and what printed digits leave open')
 
 
 def _flat(found: list[points.Point]):
@@ -109,13 +111,23 @@ def _span(ratios: dict[tuple[str, int], float]) -> str:
 
 def _alike(first: str, second: str) -> points.Judge:
   def judge(found: list[points.Point]):
-    ratios = _ratios(found, first, second)
-    if not ratios:
+    gaps = {}
+    for key, of in lookup.by_size(found).items():
+      if {first, second} <= set(of):
+        gaps[key] = _gap(of[first], of[second])
+    if not gaps:
       return '-', False, 'one of the two alone'
-    worst = max(ratios, key=lambda key: abs(math.log(ratios[key])))
-    return (f'{_span(ratios)} times', abs(math.log(ratios[worst])) < math.log(
-        1.6), f'n from 1000 on; the farthest on {worst[0]} at n = {worst[1]}')
+    law, size = worst = max(gaps, key=lambda key: abs(gaps[key]))
+    return (f'{_span(_ratios(found, first, second))} times',
+            abs(gaps[worst]) < 4, 'n from 1000 on; the farthest on '
+            f'{law} at n = {size}, by {abs(gaps[worst]):.1f} standard errors')
   return judge
+
+
+def _gap(first: points.Point, second: points.Point) -> float:
+  """The difference in its standard errors, as if data were not shared."""
+  return (first['value_sup'] - second['value_sup']) / math.hypot(
+      first['value_sup_se'], second['value_sup_se'])
 
 
 def _identical(found: list[points.Point]):
@@ -123,8 +135,7 @@ def _identical(found: list[points.Point]):
   for (law, size), of in lookup.by_size(found).items():
     if {'joint', 'hs_uniform'} <= set(of):
       pair = of['joint'], of['hs_uniform']
-      gap = (pair[0]['value_sup'] - pair[1]['value_sup']) / math.hypot(
-          *(p['value_sup_se'] for p in pair))
+      gap = _gap(*pair)
       if gap > worst:
         worst, where = gap, f'{law} at n = {size}, by a factor of ' + (
             f'{pair[0]["value_sup"] / pair[1]["value_sup"]:.2f}')

@@ -1,5 +1,8 @@
 """Errors by programs written apart from these (spec QF-26, QF-27)."""
 
+import decimal
+from typing import NamedTuple
+
 COLUMNS = ('joint', 'inverse', 'hs_uniform', 'hs_gaussian', 'rec_floor',
            'hist_raw')
 # By law and n; the noise is the best of eight, and that of RecExp +-1e-6 of the
@@ -31,28 +34,40 @@ dividends_surrogate 10000 8.8e4 8.6e4 22 - 20 424
 # hs_uniform at n = 1000, by the standard deviation of its noise.
 _SIGMAS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0, 100.0, 1e4)
 _BY_SIGMA = {
-    'mixed_0.5_0.25': (.143, .081, .080, .070, .048, .990, 137, 1.4e4),
-    'mixed_0.2_0.1': (.067, .068, .060, .052, .027, .985, 136, 1.4e4),
-    'mixed_0_0': (.0224, .0218, .0218, .0221, .0216, .986, 137, 1.4e4),
-    'pages': (21, 24, 21, 23, 23, 22, 48, 1.3e4),
+    'mixed_0.5_0.25': '.143 .081 .080 .070 .048 .990 137 1.4e4',
+    'mixed_0.2_0.1': '.067 .068 .060 .052 .027 .985 136 1.4e4',
+    'mixed_0_0': '.0224 .0218 .0218 .0221 .0216 .986 137 1.4e4',
+    'pages': '21 24 21 23 23 22 48 1.3e4',
 }
 
 
-def cells() -> dict[tuple[str, str, int], tuple[float, int]]:
-  """(law, method, n) -> mean error and runs; of the best noise if smoothed."""
+class Cell(NamedTuple):
+  """A mean error, by how much it may be rounded, and of how many runs."""
+  value: float
+  rounding: float
+  runs: int
+
+
+def cells() -> dict[tuple[str, str, int], Cell]:
+  """(law, method, n) -> cell; of the best noise if smoothed."""
   found = {}
   for line in _TABLE.strip().splitlines():
-    law, size, *values = line.split()
-    found |= {(law, name, int(size)): (float(value), _runs(law, int(size)))
-              for name, value in zip(COLUMNS, values, strict=True)
-              if value != '-'}
+    law, size, *texts = line.split()
+    found |= {(law, name, int(size)): _cell(text, _runs(law, int(size)))
+              for name, text in zip(COLUMNS, texts, strict=True)
+              if text != '-'}
   return found
 
 
-def by_sigma() -> dict[tuple[str, float], float]:
-  """(law, sigma) -> mean error of hs_uniform at n = 1000, 50 runs."""
-  return {(law, sigma): value for law, values in _BY_SIGMA.items()
-          for sigma, value in zip(_SIGMAS, values, strict=True)}
+def by_sigma() -> dict[tuple[str, float], Cell]:
+  """(law, sigma) -> cell of hs_uniform at n = 1000."""
+  return {(law, sigma): _cell(text, 50) for law, texts in _BY_SIGMA.items()
+          for sigma, text in zip(_SIGMAS, texts.split(), strict=True)}
+
+
+def _cell(text: str, runs: int) -> Cell:
+  last = decimal.Decimal(text).as_tuple().exponent
+  return Cell(float(text), 0.5 * 10.0**last, runs)
 
 
 def _runs(law: str, size: int) -> int:

@@ -87,7 +87,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
   for ax in axes.flat:
     ax.set_visible(ax.has_data())
   drawn.legend(*axes[0, 0].get_legend_handles_labels(),
-               loc='outside lower center', ncols=5)
+               loc='outside lower center', ncols=5, frameon=False)
   return drawn
 
 
