@@ -59,11 +59,17 @@ def _makers(setting: sweep.Setting) -> dict[
   }
 
 
+def mechanism_of(setting: sweep.Setting, law: quantile_laws.Law
+                 ) -> mechanism.QuantileMechanism:
+  """The mechanism of a setting; all but 'emp' have one."""
+  return _makers(setting)[setting.method](
+      probs=tuple(sweep.orders(setting.num_orders).tolist()),
+      epsilon=setting.epsilon, lower=law.lower, upper=law.upper,
+      adjacency=Adjacency(setting.adjacency))
+
+
 def _asked(setting: sweep.Setting, law: quantile_laws.Law
            ) -> quantile_trials.Asked:
-  probs = sweep.orders(setting.num_orders)
   if setting.method == 'emp':
-    return quantile_trials.without_privacy(probs)
-  return quantile_trials.asked(_makers(setting)[setting.method](
-      probs=tuple(probs.tolist()), epsilon=setting.epsilon, lower=law.lower,
-      upper=law.upper, adjacency=Adjacency(setting.adjacency)))
+    return quantile_trials.without_privacy(sweep.orders(setting.num_orders))
+  return quantile_trials.asked(mechanism_of(setting, law))
