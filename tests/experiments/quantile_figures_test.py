@@ -161,7 +161,7 @@ def test_claims_about_atoms_go_either_way():
   found = _outcomes(atoms_claims.verdict(_rows(
       'quantile_atoms', settings, _atoms_error)))
   for start, outcome in (
-      ('with atoms', verdicts.AGREES), ('noise as recommended, a',
+      ('with atoms', verdicts.AGREES), ('noise as recommended, a =',
                                         verdicts.DIFFERS),
       ('noise as recommended, and', verdicts.AGREES),
       ('a large range', verdicts.AGREES), ('as noise tends', verdicts.AGREES),
