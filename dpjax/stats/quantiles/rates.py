@@ -113,6 +113,8 @@ def from_rho(rho: float) -> float:
       notions.PureDP(epsilon=epsilon), 'exponential').rho - rho
   root = optimize.brentq(excess, plain * (1 - 1e-9), 2 * rho + 8, xtol=1e-12)
   return root * (1 - 1e-9)
+
+
 def counts(*, epsilon: float, adjacency: Adjacency,
            levels: int = 1) -> float:
   """Of |z|, where z is the noise of a count; 1 / rate is its scale.
@@ -143,6 +145,8 @@ def factorised(coefficients: np.ndarray, *, adjacency: Adjacency) -> float:
   if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
     return math.sqrt(np.max(norms[-1] + norms[::-1] - 2 * products))
   return math.sqrt(norms[-1])
+
+
 def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
   """Of exponential noise on threshold and ranks of a scan that stops once.
 
