@@ -1,5 +1,6 @@
 """Private quantiles: the estimators of thesis 000, chapter 6, and better ones.
 
 Modules, in import order: precision, orders, rates, records, choice,
-mechanism, independent, window, grid, unbounded, smoothing, knots.
+mechanism, wide, lanes, paths, independent, recursive, joint, window, grid,
+unbounded, smoothing, knots.
 """
