@@ -2,5 +2,5 @@
 
 Modules, in import order: precision, orders, rates, records, choice,
 mechanism, wide, lanes, paths, independent, recursive, joint, window, grid,
-unbounded, smoothing, knots.
+unbounded, smoothing, knots, slicing.
 """
