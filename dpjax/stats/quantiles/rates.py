@@ -68,23 +68,6 @@ def inverse_sensitivity(*, epsilon: float, adjacency: Adjacency) -> float:
   return epsilon / 2
 
 
-def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
-  """Of exponential noise on threshold and ranks of a scan that stops once.
-
-  Noise moves up only: a stop stays one if its rank's noise makes up for a rank
-  that fell (r each), the others stay none if the threshold's makes up for ranks
-  that rose. Replaced records move ranks by 1, all one way: 2 r, r the other
-  way. As seen from n p, a record more moves ranks by -p before it and by 1 - p
-  from it on: r max(p, 1 - p), and one less by p and p - 1: p r for the others,
-  r more for a stop beyond it. Source: Durfee 2023 (spec QB-05).
-  """
-  errors.check_open_unit('prob', prob)
-  errors.check_positive('epsilon', epsilon)
-  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
-    return epsilon / 2
-  return epsilon / (1 + prob)
-
-
 def recursive(probs: Sequence[float], *, share: Callable[[float], float],
               adjacency: Adjacency, rounded: bool,
               printed: bool = False) -> np.ndarray:
