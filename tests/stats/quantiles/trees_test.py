@@ -228,3 +228,21 @@ def test_curves_are_distribution_functions(kind, adjacency):
 def test_bad_arguments(make, message):
   with pytest.raises(ValueError, match=message):
     make()
+
+
+@pytest.mark.slow
+def test_reference_error_of_a_tree():
+  """QB-07, the sup of rank errors of 100 orders at n = 10^5, epsilon = 1.
+
+  The reference does not say its orders and standard error; 15 %.
+  """
+  probs = np.arange(1, 101) / 101
+  made = trees.TreeQuantiles(probs=tuple(probs), lower=0.0, upper=1.0,
+                             epsilon=1.0, adjacency=_REPLACE)
+  rng, worst = np.random.default_rng(2), []
+  for key in jax.random.split(_KEY, 50):
+    values = rng.uniform(size=10**5)
+    found = np.searchsorted(np.sort(values), made.estimate(key, values),
+                            side='right')
+    worst.append(np.max(np.abs(found - 10**5 * probs)))
+  assert np.mean(worst) == pytest.approx(40, rel=0.15)
