@@ -1,0 +1,105 @@
+"""Private quantiles by dpjax: a release at a time, or many by vmap.
+
+Records come in no order, as NumPy has them, and answers go back to it: sorting
+and padding on the host is part of a step.
+"""
+
+from collections.abc import Callable
+import importlib
+import itertools
+import time
+
+import jax
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantiles import mechanism
+from dpjax.stats.quantiles import records
+from dpjax.typing import PRNGKey
+from experiments.benchmarks import methods
+from experiments.benchmarks import quantile_peers as peers
+from experiments.benchmarks.program import Program, Spec
+
+REPETITIONS = 50
+"""In a step of `ours_repeated`."""
+
+_FAMILIES = {
+    'independent': ('independent', 'IndependentQuantiles'),
+    'joint': ('joint', 'JointQuantiles'),
+    'inverse': ('joint', 'InverseQuantiles'),
+    'recursive': ('recursive', 'RecursiveQuantiles'),
+    'histogram': ('histogram', 'HistogramQuantiles'),
+    'tree': ('trees', 'TreeQuantiles'),
+}
+
+
+def made(model: str) -> mechanism.QuantileMechanism:
+  """The mechanism of a model."""
+  family, num_orders = methods.quantile_model(model)
+  module, name = _FAMILIES[family]
+  kind = getattr(importlib.import_module(f'dpjax.stats.quantiles.{module}'),
+                 name)
+  return kind(probs=tuple(peers.probs(num_orders).tolist()),
+              epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
+              adjacency=Adjacency.REPLACE_ONE)
+
+
+def make(spec: Spec) -> Program:
+  """A release, or `REPETITIONS` of them."""
+  name, _ = methods.split(spec.method)
+  found = made(spec.model)
+  return (_repeated if name == 'ours_repeated' else _single)(found, spec.size)
+
+
+def _keys(count: int) -> list[PRNGKey]:
+  return list(jax.random.split(jax.random.key(0), count))
+
+
+def _compile(law: Callable, *arguments) -> dict[str, float]:
+  """Seconds and scratch memory; calls of the law need no more compiling."""
+  started = time.perf_counter()
+  with jax.enable_x64(True):
+    compiled = law.lower(*arguments).compile()
+  return {'compile_seconds': time.perf_counter() - started,
+          'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
+
+
+def _single(found: mechanism.QuantileMechanism, size: int) -> Program:
+  (data,), keys = peers.data(size), _keys(256)
+  info = _compile(mechanism.compiled(found.draw), keys[0],
+                  records.padded(data, found.lower, found.upper),
+                  found.parameters)
+  turn = itertools.cycle(keys)  # times do not mind
+
+  def audit():
+    return {'draws': np.stack([found.estimate(key, data) for key in _keys(
+        methods.CHECKED_DRAWS)])}
+
+  return Program(step=lambda: found.estimate(next(turn), data), info=info,
+                 audit=audit)
+
+
+def _repeated(found: mechanism.QuantileMechanism, size: int) -> Program:
+  law = mechanism.repeated(found.draw)
+
+  def stacked(data):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *(
+        records.padded(each, found.lower, found.upper) for each in data))
+
+  def release(keys, data):
+    with jax.enable_x64(True):
+      return np.asarray(law(keys, stacked(data), found.parameters))
+
+  data = peers.data(size, REPETITIONS)
+  keys = [jax.random.split(key, REPETITIONS) for key in _keys(16)]
+  info = _compile(law, keys[0], stacked(data), found.parameters)
+  turn = itertools.cycle(keys)
+
+  def audit():
+    same = np.broadcast_to(data[:1], data.shape)
+    return {'draws': np.concatenate([
+        release(jax.random.split(key, REPETITIONS), same)
+        for key in _keys(methods.CHECKED_DRAWS // REPETITIONS)])}
+
+  return Program(step=lambda: release(next(turn), data), info=info,
+                 repeats=REPETITIONS, audit=audit)
