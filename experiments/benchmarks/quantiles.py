@@ -5,7 +5,6 @@ and padding on the host is part of a step.
 """
 
 from collections.abc import Callable
-import importlib
 import itertools
 import time
 
@@ -13,8 +12,14 @@ import jax
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantiles import histogram
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import joint
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import records
+from dpjax.stats.quantiles import recursive
+from dpjax.stats.quantiles import trees
+from dpjax.stats.quantiles.records import Records
 from dpjax.typing import PRNGKey
 from experiments.benchmarks import methods
 from experiments.benchmarks import quantile_peers as peers
@@ -24,30 +29,27 @@ REPETITIONS = 50
 """In a step of `ours_repeated`."""
 
 _FAMILIES = {
-    'independent': ('independent', 'IndependentQuantiles'),
-    'joint': ('joint', 'JointQuantiles'),
-    'inverse': ('joint', 'InverseQuantiles'),
-    'recursive': ('recursive', 'RecursiveQuantiles'),
-    'histogram': ('histogram', 'HistogramQuantiles'),
-    'tree': ('trees', 'TreeQuantiles'),
+    'independent': independent.IndependentQuantiles,
+    'joint': joint.JointQuantiles, 'inverse': joint.InverseQuantiles,
+    'recursive': recursive.RecursiveQuantiles, 'tree': trees.TreeQuantiles,
 }
 
 
-def made(model: str) -> mechanism.QuantileMechanism:
-  """The mechanism of a model."""
+def made(model: str, size: int) -> mechanism.QuantileMechanism:
+  """The mechanism of a model, for data sets of `size` records."""
   family, num_orders = methods.quantile_model(model)
-  module, name = _FAMILIES[family]
-  kind = getattr(importlib.import_module(f'dpjax.stats.quantiles.{module}'),
-                 name)
-  return kind(probs=tuple(peers.probs(num_orders).tolist()),
-              epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
-              adjacency=Adjacency.REPLACE_ONE)
+  shared = dict(probs=tuple(peers.probs(num_orders).tolist()),
+                epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
+                adjacency=Adjacency.REPLACE_ONE)
+  if family == 'histogram':
+    return histogram.coarse(**shared, num_examples=size)
+  return _FAMILIES[family](**shared)
 
 
 def make(spec: Spec) -> Program:
   """A release, or `REPETITIONS` of them."""
   name, _ = methods.split(spec.method)
-  found = made(spec.model)
+  found = made(spec.model, spec.size)
   return (_repeated if name == 'ours_repeated' else _single)(found, spec.size)
 
 
@@ -82,11 +84,11 @@ def _single(found: mechanism.QuantileMechanism, size: int) -> Program:
 def _repeated(found: mechanism.QuantileMechanism, size: int) -> Program:
   law = mechanism.repeated(found.draw)
 
-  def stacked(data):
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *(
-        records.padded(each, found.lower, found.upper) for each in data))
+  def stacked(data: np.ndarray) -> Records:
+    each = [records.padded(row, found.lower, found.upper) for row in data]
+    return each[0]._replace(ordered=np.stack([of.ordered for of in each]))
 
-  def release(keys, data):
+  def release(keys: PRNGKey, data: np.ndarray) -> np.ndarray:
     with jax.enable_x64(True):
       return np.asarray(law(keys, stacked(data), found.parameters))
 

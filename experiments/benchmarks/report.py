@@ -33,8 +33,8 @@ _ABOUT_RATIOS = {
     'sampling': 'Ratios are over `threefry`.',
     'loop': 'Ratios are over `sgd`, of a step of one run.',
     'estimators': 'Ratios are over the loop of `numpy`.',
-    'quantiles': 'Ratios are over `published`. Records come in no order; epsilon '
-                 'is 1, under replace-one.',
+    'quantiles': 'Ratios are over `published`. Records come in no order, '
+                 'epsilon is 1, under replace-one.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
