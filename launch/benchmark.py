@@ -77,7 +77,7 @@ _ROUNDS = flags.DEFINE_integer(
     'takes over 5 s; in memory and compile processes of each, 3; 5 in '
     'quantiles.')
 _SECONDS = flags.DEFINE_float('seconds', None, 'Length of a sample, 1 when not '
-                              'given; 0.2 in quantiles.')
+                              'given; 0.1 in quantiles.')
 _TIMEOUT = flags.DEFINE_float(
     'timeout', 120.0, 'Seconds after which a method is given up.')
 _SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
@@ -90,7 +90,7 @@ _REPORT = flags.DEFINE_bool(
     '--output_dir has, of whatever machine.')
 _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60}
 # Many programs of few milliseconds.
-_SHORT = {'quantiles': (5, 0.2)}
+_SHORT = {'quantiles': (5, 0.1)}
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 

@@ -127,8 +127,6 @@ _QUANTILES_BY = {
     'published': ('independent', 'joint', 'inverse', 'recursive'),
     'diffprivlib': ('independent',), 'opendp': ('independent',),
 }
-_MOST_REPEATED = 10**5
-
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
@@ -181,7 +179,7 @@ def missing(suite: str, name: str) -> str | None:
   return None
 
 
-def inapplicable(suite: str, name: str, model: str, size: int) -> str | None:
+def inapplicable(suite: str, name: str, model: str) -> str | None:
   """Why a method has no meaning for a model, in one line; None if it has."""
   base, _ = split(name)
   if suite == 'sampling' and model == 'poisson' and base in (
@@ -193,19 +191,16 @@ def inapplicable(suite: str, name: str, model: str, size: int) -> str | None:
       base, (model,)):
     return f'{base} has no {model}'
   if suite == 'quantiles':
-    return _no_quantiles(base, model, size)
+    return _no_quantiles(base, model)
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'
   return None
 
 
-def _no_quantiles(base: str, model: str, size: int) -> str | None:
+def _no_quantiles(base: str, model: str) -> str | None:
   family, num_orders = quantile_model(model)
   if family not in _QUANTILES_BY.get(base, (family,)) or (
       base == 'opendp' and num_orders > 1):
     return f'{base} has no {model}'
-  if base == 'ours_repeated' and family in ('joint', 'inverse') and (
-      num_orders * size > _MOST_REPEATED):
-    return f'{base} of {model} holds tables of {num_orders} by {size:,} each'
   return None

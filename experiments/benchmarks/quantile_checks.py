@@ -60,7 +60,7 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
   passed = shaped and rank_error <= _NEAR
   name, _ = methods.split(spec.method)
   if name in _OF_ANOTHER_LAW or methods.inapplicable(
-      'quantiles', 'published', spec.model, spec.size):
+      'quantiles', 'published', spec.model):
     return Finding(rank_error, np.nan, passed)
   release = peers.published(spec.model, spec.size)
   rng = np.random.default_rng(2)

@@ -5,6 +5,7 @@ and padding on the host is part of a step.
 """
 
 from collections.abc import Callable
+import functools
 import itertools
 import time
 
@@ -12,6 +13,7 @@ import jax
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantiles import api
 from dpjax.stats.quantiles import histogram
 from dpjax.stats.quantiles import independent
 from dpjax.stats.quantiles import joint
@@ -35,22 +37,30 @@ _FAMILIES = {
 }
 
 
+_ASKED = dict(epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
+              adjacency=Adjacency.REPLACE_ONE)
+
+
 def made(model: str, size: int) -> mechanism.QuantileMechanism:
   """The mechanism of a model, for data sets of `size` records."""
   family, num_orders = methods.quantile_model(model)
-  shared = dict(probs=tuple(peers.probs(num_orders).tolist()),
-                epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
-                adjacency=Adjacency.REPLACE_ONE)
-  if family == 'histogram':
-    return histogram.coarse(**shared, num_examples=size)
-  return _FAMILIES[family](**shared)
+  probs = tuple(peers.probs(num_orders).tolist())
+  if family in _FAMILIES:
+    return _FAMILIES[family](probs=probs, **_ASKED)
+  make = histogram.coarse if family == 'histogram' else api.plan
+  return make(probs, num_examples=size, **_ASKED)
 
 
 def make(spec: Spec) -> Program:
   """A release, or `REPETITIONS` of them."""
   name, _ = methods.split(spec.method)
   found = made(spec.model, spec.size)
-  return (_repeated if name == 'ours_repeated' else _single)(found, spec.size)
+  if name == 'ours_repeated':
+    return _repeated(found, spec.size)
+  automatic = methods.quantile_model(spec.model)[0] == 'auto'
+  return _single(found, spec.size, functools.partial(
+      api.quantiles, probs=found.probs, **_ASKED) if automatic
+      else found.estimate)
 
 
 def _keys(count: int) -> list[PRNGKey]:
@@ -66,7 +76,8 @@ def _compile(law: Callable, *arguments) -> dict[str, float]:
           'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
 
 
-def _single(found: mechanism.QuantileMechanism, size: int) -> Program:
+def _single(found: mechanism.QuantileMechanism, size: int,
+            release: Callable) -> Program:
   (data,), keys = peers.data(size), _keys(256)
   info = _compile(mechanism.compiled(found.draw), keys[0],
                   records.padded(data, found.lower, found.upper),
@@ -74,10 +85,10 @@ def _single(found: mechanism.QuantileMechanism, size: int) -> Program:
   turn = itertools.cycle(keys)  # times do not mind
 
   def audit():
-    return {'draws': np.stack([found.estimate(key, data) for key in _keys(
+    return {'draws': np.stack([release(key, data) for key in _keys(
         methods.CHECKED_DRAWS)])}
 
-  return Program(step=lambda: found.estimate(next(turn), data), info=info,
+  return Program(step=lambda: release(next(turn), data), info=info,
                  audit=audit)
 
 
