@@ -15,6 +15,7 @@ from experiments.benchmarks import program
 from experiments.benchmarks import quantile_checks
 from experiments.benchmarks import quantile_findings
 from experiments.benchmarks import quantile_peers as peers
+from experiments.benchmarks import quantiles
 from experiments.benchmarks import sweep
 from experiments.benchmarks import values
 
@@ -199,3 +200,15 @@ def test_targets_and_units_are_measured_by_default():
   assert len(repeated) == len(sweep._REPEATED)
   assert sweep.settings('quantiles', names=('ours_repeated',), sizes=(10**3,),
                         models=('inverse_8',))
+
+
+@pytest.mark.parametrize('model, method', [
+    ('recursive_7', 'ours_repeated'), ('inverse_8', 'ours')])
+def test_ours_and_the_published_algorithms_have_one_law(model, method):
+  """Written apart, they agree; right ones fail in 1e-4 of cases."""
+  spec = quantile_checks.make_spec(model, method, size=60)
+  made = quantiles.make(spec)
+  made.step()
+  assert made.info['temp_kib'] > 0 and made.info['compile_seconds'] > 0
+  found = quantile_checks.judge(spec, made.audit())
+  assert found.passed and found.least_p_value > 1e-4
