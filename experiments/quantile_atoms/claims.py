@@ -80,13 +80,16 @@ def _cells(found: list[points.Point]):
       spread = point['value_sup_se'] * math.sqrt(
           1 + point['repetitions'] / cell.runs)
       gap = abs(point['value_sup'] - cell.value) - cell.rounding
-      gaps.append(max(gap, 0.0) / spread)
+      gaps.append((max(gap, 0.0) / spread, point['dataset'], point['method'],
+                   int(point['num_examples'])))
   if not gaps:
     return '-', False, 'none of the cells'
-  met = sum(gap < 4 for gap in gaps)
+  met = sum(gap < 4 for gap, *_ in gaps)
+  worst, *where = max(gaps)
   return (f'{met} of {len(gaps)} within 4 standard errors, the farthest '
-          f'{max(gaps):.1f}', met == len(gaps),
-          'of the difference, and what printed digits leave open')
+          f'{worst:.1f}', met == len(gaps),
+          'besides what printed digits leave open; the farthest is '
+          '{} of {} at n = {}'.format(*where[1::-1], where[2]))
 
 
 def _flat(found: list[points.Point]):
