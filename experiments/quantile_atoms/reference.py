@@ -7,7 +7,7 @@ COLUMNS = ('joint', 'inverse', 'hs_uniform', 'hs_gaussian', 'rec_floor',
            'hist_raw')
 # By law and n; the noise is the best of eight, and that of RecExp +-1e-6 of the
 # range, which it is here from n = 1000 on. One cell is off: 200 bins put the
-# order 1/3 of earnings_surrogate, which is 0, at 5500 / (3 F(5500)) = 4967.
+# order 1/3 of earnings_surrogate, which is 0, at 5500 / (3 F(5500)) = 4965.
 _TABLE = """
 mixed_0_0         100 .122 .128 .100 .101 - .328
 mixed_0_0        1000 .0208 .0219 .0216 .0215 .0310 .0405
