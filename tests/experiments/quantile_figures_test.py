@@ -170,7 +170,7 @@ def test_claims_about_atoms_go_either_way():
       ('noise as recommended, and', verdicts.AGREES),
       ('a large range', verdicts.AGREES), ('as noise tends', verdicts.AGREES),
       ('as noise grows', verdicts.AGREES), ('cells', verdicts.DIFFERS),
-      ('smoothing improves', verdicts.NOT_RUN)):
+      ('smoothing improves Div', verdicts.NOT_RUN)):
     assert _of(found, start) == outcome, start
   other = _outcomes(atoms_claims.verdict(_rows(
       'quantile_atoms', settings, lambda s: _atoms_error(s) * (
