@@ -127,6 +127,11 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
     errors.check_choice('cost', self.cost, COSTS)
 
   @property
+  def steps(self) -> int:
+    """m."""
+    return len(self.probs)
+
+  @property
   def draw(self) -> mechanism.Draw:
     """The law."""
     return _DRAWS[self.cost]
@@ -134,7 +139,7 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
   @property
   def parameters(self) -> Parameters:
     """Orders and rates."""
-    each = self.share(len(self.probs))
+    each = self.share(self.steps)
     return Parameters(orders.check_orders(self.probs), np.array([
         rates.single(prob, epsilon=each, adjacency=self.adjacency,
                      rounded=self.cost == 'rounded') for prob in self.probs]))

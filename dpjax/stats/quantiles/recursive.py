@@ -13,6 +13,7 @@ sum and an interval in it by its weight, as `choice` does.
 
 import dataclasses
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -138,32 +139,31 @@ def _schedule(num_orders: int) -> np.ndarray:
 
 def _draw(key: PRNGKey, data: Records, parameters: Parameters, *,
           cost: str) -> Array:
-  num_orders = len(parameters.probs)
-  schedule = _schedule(num_orders)
+  schedule = _schedule(len(parameters.probs))
   edges, log_widths = records.edges(data), records.log_widths(data)
-  # Rows and intervals of a row: about as many draws of either.
-  length = 2**round(np.log2(log_widths.size / schedule.shape[1]) / 2)
-  rest = jnp.zeros([num_orders + 3])
-  start = _Cuts(rest.at[0].set(data.lower).at[-2].set(data.upper),
-                rest.astype(jnp.int32).at[-2].set(data.count))
+  # As many rows as places in a row, about: the fewest draws.
+  length = 2**round(math.log2(log_widths.size / schedule.shape[1]) / 2)
+  blank = jnp.zeros([len(parameters.probs) + 3])
+  start = _Cuts(blank.at[0].set(data.lower).at[-2].set(data.upper),
+                blank.astype(jnp.int32).at[-2].set(data.count))
 
-  def level(cuts, of):
-    key, schedule = of
-    which, where = jax.random.split(key)
-    nodes = _nodes(schedule, cuts, parameters, cost)
+  def step(cuts, of):
+    (which, where), level = jax.random.split(of[0]), of[1]
+    nodes = _nodes(level, cuts, parameters, cost)
     rows = _rows(nodes, edges, log_widths, max(length, 8), cost)
-    interval = _choose(which, rows, len(schedule))
+    interval = _choose(which, rows, len(level))
     lead = interval.astype(jnp.float64) - nodes.target
     share = independent.place(where, lead, nodes.rate, cost)
     left = jnp.maximum(edges[interval], nodes.low)
     right = jnp.minimum(edges[interval + 1], nodes.high)
+    # Never beyond an end, whatever the rounding.
     point = jnp.clip(left + share * (right - left), left, right)
-    middle = schedule[:, 1]
+    middle = level[:, 1]
     return _Cuts(cuts.points.at[middle].set(point),
                  cuts.ranks.at[middle].set(interval)), None
 
   keys = jax.random.split(key, len(schedule))
-  found, _ = jax.lax.scan(level, start, (keys, jnp.asarray(schedule)))
+  found, _ = jax.lax.scan(step, start, (keys, jnp.asarray(schedule)))
   return found.points[1:-2]
 
 
@@ -192,6 +192,11 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
     super().__post_init__()
     errors.check_choice('cost', self.cost, independent.COSTS)
     errors.check_choice('budget', self.budget, BUDGETS)
+
+  @property
+  def steps(self) -> float:
+    """Levels, or what is printed for them."""
+    return rates.levels(len(self.probs), printed=self.budget == 'printed')
 
   @property
   def draw(self) -> mechanism.Draw:

@@ -85,6 +85,24 @@ def test_points_follow_the_density(cost):
         assert found.pvalue > 1e-4 / 4
 
 
+def test_orders_are_drawn_independently_and_sorted():
+  """QF-05: chi-square of the intervals of both, 20 000 draws, level 1e-4."""
+  one = independent.IndependentQuantiles(
+      probs=(.4, .6), epsilon=4., lower=0., upper=1., adjacency=REPLACE)
+  with jax.enable_x64(True):
+    found = np.asarray(jax.jit(jax.vmap(one.draw, (0, None, None)))(
+        jax.random.split(KEY, 20_000), records.padded(DATA, 0., 1.),
+        one.parameters))
+  assert np.all(np.diff(found) > 0)
+  counts = np.zeros([4, 4])
+  np.add.at(counts, tuple(np.searchsorted(DATA, found).T), 1)
+  both = np.outer(*(np.exp(law(DATA, prob, 1., 'real'))
+                    for prob in one.probs))
+  expected = 20_000 * (np.triu(both) + np.tril(both, -1).T)
+  kept = np.triu_indices(4)
+  assert stats.chisquare(counts[kept], expected[kept]).pvalue > 1e-4
+
+
 def worst(prob, rate, cost, adjacency, count=1000):
   """Over random neighbours, at random points of all cells."""
   rng = np.random.default_rng(7)
