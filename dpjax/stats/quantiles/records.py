@@ -31,12 +31,12 @@ class Records(NamedTuple):
 
 
 def capacity(num_examples: int) -> int:
-  """The length for so many records: at most a quarter more, or 32.
+  """The length for so many records: at most an eighth more, or 32.
 
-  2^k times 4, 5, 6 or 7 eighths.
+  A multiple of 2^k from 8 to 15 times it.
   """
   errors.check_at_least('num_examples', num_examples, 1)
-  step = max(8, 2**(max(1, num_examples - 1).bit_length() - 3))
+  step = max(8, 2**(max(1, num_examples - 1).bit_length() - 4))
   return max(32, -(-num_examples // step) * step)
 
 
@@ -81,6 +81,12 @@ def padded(data: np.ndarray, lower: float, upper: float) -> Records:
                  np.float64(upper))
 
 
+def filled(records: Records) -> Array:
+  """Which places [capacity] hold records."""
+  places = jnp.arange(records.ordered.size, dtype=jnp.int32)
+  return places < records.count
+
+
 def edges(records: Records) -> Array:
   """Ends [capacity + 2] of the intervals: the bounds and all records."""
   return jnp.concatenate([records.lower[None], records.ordered,
@@ -103,7 +109,11 @@ def log_of(widths: Array) -> Array:
 
 def inside(records: Records, interval: Array, share: Array) -> Array:
   """The points [...] that divide intervals [...] at shares in [0, 1]."""
-  ends = edges(records)
+  return between(edges(records), interval, share)
+
+
+def between(ends: Array, interval: Array, share: Array) -> Array:
+  """The same, of intervals between any ends in order."""
   start, end = ends[interval], ends[interval + 1]
   # Never beyond an end, whatever the rounding.
   return jnp.clip(start + share * (end - start), start, end)
@@ -129,6 +139,5 @@ def separated(records: Records, noise: Array, margin: Array) -> Records:
   """
   lower, upper = records.lower - margin, records.upper + margin
   moved = jnp.clip(records.ordered + noise, lower, upper)
-  known = jnp.arange(moved.size) < records.count
-  ordered = jnp.sort(jnp.where(known, moved, upper))
+  ordered = jnp.sort(jnp.where(filled(records), moved, upper))
   return Records(ordered, records.count, lower, upper)
