@@ -147,9 +147,8 @@ class ExponentialQuantiles(QuantileMechanism):
 
   @property
   def steps(self) -> float:
-    """How many exponential mechanisms, one after the other, share the budget.
-    """
-    raise NotImplementedError
+    """How many, one after the other, share the budget; one unless said."""
+    return 1
 
   def share(self, count: float) -> float:
     """Epsilon of each of `count` exponential mechanisms within the budget."""

@@ -95,7 +95,7 @@ def _rows(nodes: _Nodes, edges: Array, log_widths: Array, length: int,
   number = nodes.rate.size
   counts = (nodes.last - nodes.first) // length + 1
   ends = jnp.cumsum(counts, dtype=jnp.int32)
-  # Every node has one row more than its records fill, or none.
+  # At most one row more for each node than records fill.
   rows = jnp.arange(log_widths.size // length + number, dtype=jnp.int32)
   node = jnp.minimum(jnp.searchsorted(ends, rows, side='right'), number - 1)
   first = nodes.first[node] + length * (rows - (ends - counts)[node])
@@ -142,7 +142,8 @@ def _draw(key: PRNGKey, data: Records, parameters: Parameters, *,
   schedule = _schedule(len(parameters.probs))
   edges, log_widths = records.edges(data), records.log_widths(data)
   # As many rows as places in a row, about: the fewest draws.
-  length = 2**round(math.log2(log_widths.size / schedule.shape[1]) / 2)
+  ratio = log_widths.size / schedule.shape[1]
+  length = 2**max(3, round(math.log2(ratio) / 2))
   blank = jnp.zeros([len(parameters.probs) + 3])
   start = _Cuts(blank.at[0].set(data.lower).at[-2].set(data.upper),
                 blank.astype(jnp.int32).at[-2].set(data.count))
@@ -150,7 +151,7 @@ def _draw(key: PRNGKey, data: Records, parameters: Parameters, *,
   def step(cuts, of):
     (which, where), level = jax.random.split(of[0]), of[1]
     nodes = _nodes(level, cuts, parameters, cost)
-    rows = _rows(nodes, edges, log_widths, max(length, 8), cost)
+    rows = _rows(nodes, edges, log_widths, length, cost)
     interval = _choose(which, rows, len(level))
     lead = interval.astype(jnp.float64) - nodes.target
     share = independent.place(where, lead, nodes.rate, cost)
