@@ -35,12 +35,12 @@ FEW = np.array([.1, .25, .25, .7])
 
 
 @pytest.mark.parametrize('data, probs, cost', [
-  (np.arange(60)**2 / 3600, (.3,), 'interpolated'), (FEW, (.3, .8), 'real'),
+  (np.arange(52)**2 / 2704, (.3,), 'interpolated'), (FEW, (.3, .8), 'real'),
   (FEW, (.2, .5, .9), 'rounded')])
 def test_laws_of_few_orders_are_those_of_enumeration(data, probs, cost):
   """QT-01, QT-02: chi-square of 20 000 draws, level 1e-4.
 
-  Of 60 records the node has rows to choose from.
+  Of 52 records the node has 8 rows of 8 intervals to choose from.
   """
   one = make(probs, cost, epsilon=.2 * (20 if data is FEW else 1))
   law = brute.recursive_law(data, probs, one.parameters.rates, cost)
