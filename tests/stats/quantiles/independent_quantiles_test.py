@@ -56,7 +56,7 @@ def test_laws_are_those_of_enumeration(cost, prob):
 
 @every_cost
 def test_points_follow_the_density(cost):
-  """One-sample Kolmogorov and Smirnov, 40 000 draws each, level 1e-4 / 4.
+  """One-sample Kolmogorov and Smirnov, 20 000 draws each, level 1e-4 / 4.
 
   Two of the cases choose in two stages.
   """
@@ -69,7 +69,7 @@ def test_points_follow_the_density(cost):
         (0, None, None, None)))
     for data in (TIED, many):
       for prob, rate in ((.3, .7), (.62, 4.)):
-        points = np.asarray(draw(jax.random.split(KEY, 40_000), records.of(
+        points = np.asarray(draw(jax.random.split(KEY, 20_000), records.of(
             np.pad(data, (0, 96 - len(data)), constant_values=1.), 0., 1.
         )._replace(count=np.int32(len(data))), prob, rate))
         grid = np.unique(np.concatenate([np.linspace(0, 1, 20_001), data]))
