@@ -28,9 +28,10 @@ def argmax_with(noise: Array, values: Array) -> Array:
   """The first place of the largest of `values` plus `noise` [m], int32.
 
   By two passes: fused with draws, the argmax of XLA for CPUs takes them one by
-  one, three times as long.
+  one, three times as long. Between them a barrier, or the second may draw anew,
+  round otherwise and find nothing that is the largest.
   """
-  noisy = values + noise
+  noisy = jax.lax.optimization_barrier(values + noise)
   places = jnp.arange(noisy.shape[0], dtype=jnp.int32)
   return jnp.min(jnp.where(noisy >= jnp.max(noisy), places, places.size))
 
