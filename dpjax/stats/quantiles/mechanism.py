@@ -18,6 +18,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.quantiles import orders
 from dpjax.stats.quantiles import precision
+from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles import records
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import Array, PRNGKey, PyTree
@@ -58,9 +59,12 @@ class QuantileMechanism:
 
   def __post_init__(self):
     orders.check_orders(self.probs)
-    errors.check_positive('epsilon', self.epsilon)
+    self._check_budget()
     errors.check_range(self.lower, self.upper)
     check_adjacency(self.adjacency)
+
+  def _check_budget(self):
+    errors.check_positive('epsilon', self.epsilon)
 
   @property
   def event(self) -> accounting.DpEvent:
@@ -93,3 +97,44 @@ class QuantileMechanism:
   def risk(self, num_values: int) -> None:
     """Unknown without the records: it depends on the gaps between them."""
     del num_values
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExponentialQuantiles(QuantileMechanism):
+  """Base of those that are exponential mechanisms, one or several.
+
+  Their range is bounded: k of them cost epsilon by composition, and under rho-
+  zCDP an epsilon of sqrt(8 rho / k) or more each, sqrt(k) where the first has
+  k. For a target of (epsilon, delta) rho is that of
+  `notions.zcdp_from_approx_target`. Source: Dong, Durfee and Rogers 2020 (spec
+  QB-11).
+
+  Attributes:
+    epsilon: None where the budget is `rho`.
+    rho: of zCDP, of one release; the event is for 'rdp' then.
+  """
+  epsilon: float | None = None
+  rho: float | None = None
+
+  def _check_budget(self):
+    if (self.epsilon is None) == (self.rho is None):
+      raise ValueError('the budget is epsilon or rho, one of them, got '
+                       f'{self.epsilon} and {self.rho}')
+    if self.rho is None:
+      errors.check_positive('epsilon', self.epsilon)
+    else:
+      errors.check_positive('rho', self.rho)
+
+  def share(self, count: float) -> float:
+    """Epsilon of each of `count` exponential mechanisms within the budget."""
+    if self.rho is None:
+      return self.epsilon / count
+    return rates.from_rho(self.rho / count)
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """What one release costs."""
+    if self.rho is None:
+      return super().event
+    return accounting.concentrated_event(rho=self.rho,
+                                         adjacency=self.adjacency)

@@ -92,7 +92,11 @@ def log_widths(records: Records) -> Array:
 
   A point inside interval i has i records below it.
   """
-  widths = jnp.diff(edges(records))
+  return log_of(jnp.diff(edges(records)))
+
+
+def log_of(widths: Array) -> Array:
+  """Logarithms of widths, -inf of 0."""
   return jnp.where(widths > 0, jnp.log(jnp.where(widths > 0, widths, 1.0)),
                    -jnp.inf)
 
