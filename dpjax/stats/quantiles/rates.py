@@ -20,6 +20,7 @@ from dpjax import errors
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
+from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.stats.quantiles import orders
 
 
@@ -112,6 +113,38 @@ def from_rho(rho: float) -> float:
       notions.PureDP(epsilon=epsilon), 'exponential').rho - rho
   root = optimize.brentq(excess, plain * (1 - 1e-9), 2 * rho + 8, xtol=1e-12)
   return root * (1 - 1e-9)
+
+
+def counts(*, epsilon: float, adjacency: Adjacency,
+           levels: int = 1) -> float:
+  """Of |z|, where z is the noise of a count; 1 / rate is its scale.
+
+  Each of `levels` partitions counts every record once. A record more moves one
+  count of each by 1, a replaced one two: by `levels` and 2 `levels` in l1.
+  """
+  errors.check_positive('epsilon', epsilon)
+  errors.check_at_least('levels', levels, 1)
+  return epsilon / sum_sensitivity(adjacency, record_norm=levels)
+
+
+def factorised(coefficients: np.ndarray, *, adjacency: Adjacency) -> float:
+  """L2 sensitivity of C x, where C [N, N] is lower triangular Toeplitz.
+
+  Column i is the coefficients from place i on. The difference of columns i and
+  i + t is that of columns 0 and t, cut off: the worst replacement is from the
+  first bin, and the worst record is in it. Exact.
+
+  Args:
+    coefficients: [N], the first column; counts x of bins hold each record once.
+    adjacency: which data sets are neighbours.
+  """
+  # At t, the product of columns 0 and t, both from t on.
+  products = np.correlate(coefficients, coefficients, 'full')[
+      coefficients.size - 1:]
+  norms = np.cumsum(np.square(coefficients))
+  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
+    return math.sqrt(np.max(norms[-1] + norms[::-1] - 2 * products))
+  return math.sqrt(norms[-1])
 
 
 def depth(num_orders: int) -> int:
