@@ -1,52 +1,29 @@
 """What is printed of the utility of quantiles, and what is true of it.
 
-Bounds on probabilities, as natural logarithms: n times 10^5 underflows, and a
-bound above 0 says nothing. `form` is 'printed', or 'corrected' where the proof
-gives another constant. Densities lie between `density_min` and `density_max` on
-[0, 1], and the error comes first, for `smallest_error` to solve for. Numbers of
-the host. Source: thesis 000, sections 6.1, 6.2 and 6.3.3 (spec QF-02, QF-04,
-QF-09, QF-11..QF-15, QF-23, QF-29; errata QE-08, QE-09, QE-18, QE-23).
+Bounds on probabilities, at most 1, by their logarithms: factors overflow that
+exponentials bring down. `printed` is the statement as it stands, else its proof
+gives the constants. Densities lie between `density_min` and `density_max` on
+[0, 1]; the error comes first, for `histogram_bounds.smallest` to solve for.
+Numbers of the host. Source: thesis 000, sections 6.1, 6.2 and 6.3.3 (spec
+QF-02, QF-04, QF-09, QF-11..QF-15, QF-23, QF-29; errata QE-08, QE-09, QE-18,
+QE-19, QE-23).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import functools
 import math
 
 import numpy as np
-from scipy import optimize
 
-from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.quantiles import orders
 from dpjax.stats.quantiles import rates
 
-FORMS = ('printed', 'corrected')
 
-
-def is_printed(form: str) -> bool:
-  """Whether `form` is 'printed'; ValueError if it is none of `FORMS`."""
-  return errors.check_choice('form', form, FORMS) == 'printed'
-
-
-def smallest_error(log_bound: Callable[[float], float],
-                   level: float) -> float:
-  """The smallest error whose bound is at most `level`; infinite if none is.
-
-  Args:
-    log_bound: error -> logarithm of a bound, decreasing.
-    level: of the failure.
-  """
-  errors.check_open_unit('level', level)
-  excess = lambda log_error: log_bound(math.exp(log_error)) - math.log(level)
-  low, high = -30.0, 30.0
-  if not excess(high) <= 0:
-    return math.inf
-  if excess(low) <= 0:
-    return math.exp(low)
-  # Infinite excess, where a statement is silent, is merely large here.
-  return math.exp(optimize.brentq(lambda at: min(excess(at), 1e300), low, high,
-                                  xtol=1e-12))
+def probability(log_bound: float) -> float:
+  """The bound of this logarithm, at most 1."""
+  return math.exp(min(0.0, log_bound))
 
 
 def applies(error: float, *, num_examples: int, probs: Sequence[float],
@@ -63,15 +40,21 @@ def applies(error: float, *, num_examples: int, probs: Sequence[float],
 
 
 def empirical_quantile(error: float, *, num_examples: int, prob: float,
-                       density_min: float, form: str) -> float:
+                       density_min: float, printed: bool = False) -> float:
   """Lemma 6.1.1: X_(np + k) misses for some |k| < n error density_min / 2.
 
   Order statistics increase, so that the two outer ones decide, each on one
   side; the printed bound counts both sides of both.
   """
-  exponent = error**2 * density_min**2 * num_examples / 8
-  return math.log(2 if is_printed(form) else 1) + np.logaddexp(
-      -exponent / prob, -exponent / (1 - prob))
+  return probability(math.log(2 if printed else 1) + log_sides(
+      error, num_examples=num_examples, prob=prob, density_min=density_min))
+
+
+def log_sides(error: float, *, num_examples: int, prob: float,
+              density_min: float) -> float:
+  """Logarithm of what Chernoff's inequality gives for both sides together."""
+  exponent = (error * density_min)**2 * num_examples / 8
+  return float(np.logaddexp(-exponent / prob, -exponent / (1 - prob)))
 
 
 def single_rank_error(level: float, *, min_gap: float, epsilon: float,
@@ -89,7 +72,7 @@ def single_rank_error(level: float, *, min_gap: float, epsilon: float,
 
 def recursive_rank_error(level: float, *, num_orders: int, min_gap: float,
                          epsilon: float, adjacency: Adjacency,
-                         form: str, length: float = 1.0) -> float:
+                         printed: bool = False, length: float = 1.0) -> float:
   """Fact 6.1.3: ranks that RecExp is off at most, as printed with its budget.
 
   Printed for `length` 1 under addition and deletion; a replacement is both.
@@ -100,7 +83,7 @@ def recursive_rank_error(level: float, *, num_orders: int, min_gap: float,
   per_node = depth * single_rank_error(
       level / num_orders, min_gap=min_gap, length=length,
       epsilon=_spent(epsilon, adjacency))
-  if is_printed(form):
+  if printed:
     return depth * per_node
   levels = rates.depth(num_orders)
   return levels * (per_node + 2 * (num_orders > 1))
@@ -113,27 +96,26 @@ def _spent(epsilon: float, adjacency: Adjacency) -> float:
 
 
 def uniform_gaps(gap: float, *, num_examples: int) -> float:
-  """Fact 6.2.2: log P(all n + 1 gaps of uniform records > gap), exactly."""
-  share = (num_examples + 1) * gap
-  return num_examples * math.log1p(-share) if share < 1 else -math.inf
+  """Fact 6.2.2: P(all n + 1 gaps of uniform records > gap), exactly."""
+  return max(0.0, 1 - (num_examples + 1) * gap)**num_examples
 
 
 def gaps(gap: float, *, num_examples: int, density_max: float,
-         form: str) -> float:
-  """Lemma 6.2.1: log P(all gaps > gap), at least.
+         printed: bool = False) -> float:
+  """Lemma 6.2.1: P(all gaps > gap), at least.
 
   Printed for n^2 gap < 1 / (4 density_max) (QE-23); corrected, by the coupling
   of its proof: gaps of uniform records, over density_max.
   """
-  if not is_printed(form):
+  if not printed:
     return uniform_gaps(density_max * gap, num_examples=num_examples)
   scaled = 4 * density_max * gap * num_examples**2
-  return -scaled if scaled < 1 else -math.inf
+  return math.exp(-scaled) if scaled < 1 else 0.0
 
 
 def independent(error: float, *, num_examples: int, probs: Sequence[float],
                 epsilon: float, density_min: float, density_max: float,
-                form: str) -> float:
+                printed: bool = False) -> float:
   """Theorem 6.2.3, and Corollary 6.2.4 for more orders: IndExp misses by more.
 
   Printed with sqrt(e), which needs epsilon <= 4 m; corrected: e^(epsilon / 8m)
@@ -143,13 +125,13 @@ def independent(error: float, *, num_examples: int, probs: Sequence[float],
   share = epsilon / len(known)
   return _utility(
       error, known, num_examples=num_examples, density_min=density_min,
-      density_max=density_max, form=form, weight=len(known),
-      slope=share / 32, offset=0.5 if is_printed(form) else share / 8)
+      density_max=density_max, printed=printed, weight=len(known),
+      slope=share / 32, offset=0.5 if printed else share / 8)
 
 
 def recursive(error: float, *, num_examples: int, probs: Sequence[float],
               epsilon: float, adjacency: Adjacency, density_min: float,
-              density_max: float, form: str) -> float:
+              density_max: float, printed: bool = False) -> float:
   """Theorem 6.2.5: RecExp, with the printed budget, misses by more.
 
   Corrected: by the corrected Fact 6.1.3, whose 2 L ranks enter as sqrt(e) does,
@@ -157,38 +139,38 @@ def recursive(error: float, *, num_examples: int, probs: Sequence[float],
   """
   known = orders.check_orders(probs)
   count, spent = len(known), _spent(epsilon, adjacency)
-  printed, depth = is_printed(form), math.log2(count) + 1
+  depth = math.log2(count) + 1
   levels = depth if printed else rates.depth(count)
   slope = spent / (32 * levels * depth)
   # Half a rank for the integer part, and those of the rank error.
   ranks = 0.5 + 2 * levels * (count > 1)
   return _utility(
       error, known, num_examples=num_examples, density_min=density_min,
-      density_max=density_max, form=form, weight=math.sqrt(count),
+      density_max=density_max, printed=printed, weight=math.sqrt(count),
       slope=slope, offset=0.5 if printed else 8 * slope * ranks)
 
 
 def _utility(error: float, probs: np.ndarray, *, num_examples: int,
-             density_min: float, density_max: float, form: str, weight: float,
-             slope: float, offset: float) -> float:
+             density_min: float, density_max: float, printed: bool,
+             weight: float, slope: float, offset: float) -> float:
   """The cost of privacy, and the concentration of records."""
-  if not is_printed(form) and num_examples * error * density_min < 8:
-    return math.inf  # fewer than the two ranks that the proof needs (QE-19)
+  if not printed and num_examples * error * density_min < 8:
+    return 1.0  # Fewer than the two ranks that the proof needs (QE-19).
   private = (math.log(4 * num_examples * weight * math.sqrt(2 * density_max))
              + offset - slope * num_examples * error * density_min)
-  if is_printed(form):
+  if printed:
     records = (math.log(4 * len(probs))
                - error**2 * density_min**2 * num_examples / 8)
   else:
-    records = functools.reduce(np.logaddexp, (empirical_quantile(
-        error, num_examples=num_examples, prob=prob, density_min=density_min,
-        form=form) for prob in probs))
-  return float(np.logaddexp(private, records))
+    records = functools.reduce(np.logaddexp, (log_sides(
+        error, num_examples=num_examples, prob=prob, density_min=density_min)
+                                              for prob in probs))
+  return probability(np.logaddexp(private, records))
 
 
 def least_failure(error: float, *, num_examples: int, rate: float,
                   prob: float | None = None) -> float:
-  """Lemma 6.2.7: log P(QExp misses any point of [0, 1] by more), at least.
+  """Lemma 6.2.7: P(QExp misses any point of [0, 1] by more), at least.
 
   IndExp and RecExp miss at least as often as the first order they draw.
 
@@ -200,11 +182,12 @@ def least_failure(error: float, *, num_examples: int, rate: float,
       cost is above n max(p, 1 - p), and 1 - 2 error stands for 1/2.
   """
   if prob is None:
-    return math.log(0.5) - num_examples * rate
-  return math.log1p(-2 * error) - num_examples * rate * max(prob, 1 - prob)
+    return math.exp(-num_examples * rate) / 2
+  return (1 - 2 * error) * math.exp(
+      -num_examples * rate * max(prob, 1 - prob))
 
 
-def dirac_risk(*, num_examples: int, epsilon: float, form: str,
+def dirac_risk(*, num_examples: int, epsilon: float, printed: bool = False,
                amplitude: float | None = None) -> float:
   """Section 6.3.3: E M^2 at most, the median of zeros on [-1, 1] with noise.
 
@@ -214,10 +197,10 @@ def dirac_risk(*, num_examples: int, epsilon: float, form: str,
   Args:
     num_examples: n.
     epsilon: of the release.
-    form: of `FORMS`.
+    printed: with the constants of the thesis.
     amplitude: of the uniform noise; None for that which balances the bound.
   """
-  doubled = 1 if is_printed(form) else 2
+  doubled = 1 if printed else 2
   exponent = num_examples * epsilon * doubled / 16
   if amplitude is None:
     amplitude = math.exp(-exponent / 3)
