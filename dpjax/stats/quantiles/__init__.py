@@ -1,6 +1,6 @@
 """Private quantiles: the estimators of thesis 000, chapter 6, and better ones.
 
 Modules, in import order: precision, orders, rates, records, choice, mechanism,
-independent, recursive, inversion, curves, histogram, trees, factorised,
-histogram_bounds, bounds, consistency, confidence.
+wide, lanes, paths, independent, recursive, joint, inversion, curves, histogram,
+trees, factorised, histogram_bounds, bounds, consistency, confidence.
 """

@@ -26,6 +26,9 @@ from dpjax.typing import Array, PRNGKey, PyTree
 Draw = Callable[[PRNGKey, Records, PyTree], Array]
 """(key, records, parameters) -> quantiles [m] float64, increasing."""
 
+# Records that are worked on side by side.
+_AT_ONCE = 2**14
+
 
 @functools.cache
 def compiled(draw: Draw) -> Draw:
@@ -35,8 +38,19 @@ def compiled(draw: Draw) -> Draw:
 
 @functools.cache
 def repeated(draw: Draw) -> Draw:
-  """(keys [R], records of [R, capacity], parameters) -> [R, m], compiled."""
-  return jax.jit(jax.vmap(draw, (0, 0, None)))
+  """(keys [R], records of [R, capacity], parameters) -> [R, m], compiled.
+
+  Number and bounds of the records are the same for all. As many are side by
+  side as fit in a cache.
+  """
+  def run(keys: PRNGKey, data: Records, parameters: PyTree) -> Array:
+    count, length = data.ordered.shape
+    beside = max(size for size in range(1, count + 1)
+                 if count % size == 0 and size <= max(1, _AT_ONCE // length))
+    return jax.lax.map(
+        lambda of: draw(of[0], data._replace(ordered=of[1]), parameters),
+        (keys, data.ordered), batch_size=beside)
+  return jax.jit(run)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,15 +96,21 @@ class QuantileMechanism:
     """Float64 arrays of NumPy that the law takes."""
     raise NotImplementedError
 
+  def check_size(self, num_examples: int) -> None:
+    """Refuses numbers of records of which the law is not defined."""
+    errors.check_at_least('num_examples', num_examples, 1)
+
   @precision.in_float64
   def release(self, key: PRNGKey, data: Array) -> Array:
     """Quantiles [m] float64, increasing, of records [n]."""
+    self.check_size(data.shape[0])
     return self.draw(key, records.of(data, self.lower, self.upper),
                      self.parameters)
 
   @precision.in_float64
   def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
     """The same on the host, compiled once for each length of arrays."""
+    self.check_size(len(data))
     return np.asarray(compiled(self.draw)(
         key, records.padded(data, self.lower, self.upper), self.parameters))
 
