@@ -14,7 +14,7 @@ with `adjacency` as it is told; where there is no choice, replace_one:
   hist_bridge, hist_clipnorm, hist_simplex
                            the same with counts that add up to n; clipped at 0
                            and rescaled; projected on what counts can be
-  joint                    JointExp, m up to 40
+  joint                    JointExp, m of 5, 10, 20 and 40
   coarse                   few bins with counts that add up to n, increasing
   knots                    JointExp for five orders, the rest between them
   tree                     a tree of counts, by least squares
@@ -40,25 +40,16 @@ HEADLINES = ('cells', 'RecExp overtaken', 'RecExp has the best',
 
 _REPLACE = Adjacency.REPLACE_ONE.value
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
-# Which adjacencies, and m at most.
-METHODS = {
-    'emp': ((_REPLACE,), 200),
-    'ind': ((_REPLACE,), 100),
-    'rec_printed': ((_REPLACE, _ADD), 200),
-    'rec_kaplan': ((_ADD,), 200),
-    'rec_depth': ((_REPLACE,), 200),
-    'hist_raw': ((_REPLACE,), 200),
-    'hist_bridge': ((_REPLACE,), 200),
-    'hist_clipnorm': ((_REPLACE,), 200),
-    'hist_simplex': ((_REPLACE,), 200),
-    'joint': ((_REPLACE,), 40),
-    'coarse': ((_REPLACE,), 200),
-    'knots': ((_REPLACE,), 200),
-    'tree': ((_REPLACE,), 200),
-}
 DATASETS = ('beta_0.5_0.5', 'beta_1_1', 'beta_2_2', 'beta_2_5', 'beta_5_1',
             'beta_1_3')
 SIZES = (1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200)
+# Where neighbours are not those of a replacement, and where there are fewer m.
+_ADJACENCIES = {'rec_printed': (_REPLACE, _ADD), 'rec_kaplan': (_ADD,)}
+_SIZES = {'ind': SIZES[:-2], 'joint': (5, 10, 20, 40)}
+POSTS = ('raw', 'bridge', 'clipnorm', 'simplex')
+METHODS = ('emp', 'ind', 'rec_printed', 'rec_kaplan', 'rec_depth',
+           *(f'hist_{post}' for post in POSTS), 'joint', 'coarse', 'knots',
+           'tree')
 BATCHED = ('method', 'adjacency', 'num_orders')
 
 
@@ -96,9 +87,9 @@ def _settings(datasets, sizes, **fields):
       Setting(dataset=dataset, method=method, adjacency=adjacency,
               num_orders=size, **fields | (
                   dict(epsilon=math.inf) if method == 'emp' else {}))
-      for dataset in datasets
-      for method, (adjacencies, most) in METHODS.items()
-      for adjacency in adjacencies for size in sizes if size <= most)
+      for dataset in datasets for method in METHODS
+      for adjacency in _ADJACENCIES.get(method, (_REPLACE,))
+      for size in sizes if size in _SIZES.get(method, sizes))
 
 
 SETTINGS = _settings(DATASETS, SIZES)
