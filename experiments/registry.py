@@ -34,7 +34,9 @@ EXPERIMENTS = {
     'polls': 'experiments.polls',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
+    'quantile_bounds': 'experiments.quantile_bounds',
     'quantile_distributions': 'experiments.quantile_distributions',
+    'quantile_rates': 'experiments.quantile_rates',
     'support_estimators': 'experiments.support_estimators',
     'unsound': 'experiments.unsound',
 }

@@ -161,8 +161,8 @@ def test_epsilon_above_four_costs_more_than_is_printed():
 
 def _draws(mechanism_, data, seed):
   """Answers [R, m] on data sets [R, n]."""
-  batch = jax.tree.map(lambda *each: np.stack(each), *(
-      records.padded(one, 0.0, 1.0) for one in data))
+  each = [records.padded(one, 0.0, 1.0) for one in data]
+  batch = each[0]._replace(ordered=np.stack([one.ordered for one in each]))
   with jax.enable_x64(True):
     return np.asarray(mechanism.repeated(mechanism_.draw)(
         jax.random.split(jax.random.key(seed), len(data)), batch,
