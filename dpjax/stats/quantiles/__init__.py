@@ -2,5 +2,6 @@
 
 Modules, in import order: precision, orders, rates, records, choice, mechanism,
 wide, lanes, paths, independent, recursive, joint, inversion, curves, histogram,
-trees, factorised, histogram_bounds, bounds, consistency, confidence.
+trees, factorised, histogram_bounds, smoothing, window, grid, knots, unbounded,
+slicing, bounds, consistency, confidence.
 """

@@ -81,8 +81,8 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
     adjacency: which data sets are neighbours.
     rounded: whether targets are floor(n' p').
     printed: log2(m) + 1 for L, which is more unless m is a power of 2, and
-      under REPLACE_ONE half of what addition and deletion allow: less than the
-      budget (erratum QE-21).
+      under REPLACE_ONE half of the rates of addition and deletion, also at the
+      root: epsilon is not spent (erratum QE-21).
   """
   relative = orders.relative(probs)
   moved = (np.ones_like(relative) if rounded
@@ -145,6 +145,23 @@ def factorised(coefficients: np.ndarray, *, adjacency: Adjacency) -> float:
   if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
     return math.sqrt(np.max(norms[-1] + norms[::-1] - 2 * products))
   return math.sqrt(norms[-1])
+
+
+def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
+  """Of exponential noise on threshold and ranks of a scan that stops once.
+
+  Noise moves up only: a stop stays one if its rank's noise makes up for a rank
+  that fell (r each), the others stay none if the threshold's makes up for ranks
+  that rose. Replaced records move ranks by 1, all one way: 2 r, r the other
+  way. As seen from n p, a record more moves ranks by -p before it and by 1 - p
+  from it on: r max(p, 1 - p), and one less by p and p - 1: p r for the others,
+  r more for a stop beyond it. Source: Durfee 2023 (spec QB-05).
+  """
+  errors.check_open_unit('prob', prob)
+  errors.check_positive('epsilon', epsilon)
+  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
+    return epsilon / 2
+  return epsilon / (1 + prob)
 
 
 def depth(num_orders: int) -> int:
