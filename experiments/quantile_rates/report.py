@@ -43,7 +43,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     [p for p in valid if _private(p) > 0.9],
                     lambda p: _slope(p, 'epsilon', -2)),
       points.judged('RecExp and JointExp have both rates for a fixed m',
-                    'slopes -1 and -2', points.select(
+                    'slopes -1 and -2 in n', points.select(
                         found, method=sweep.SEVERAL), _several),
       points.judged('unrounded targets halve the cost of a median under '
                     'addition and deletion', 'rank errors 20.5 and 10.5 '
@@ -58,7 +58,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _private(point: points.Point) -> float:
   """The share of privacy in the closed form of a median."""
-  return 1 - 0.25 / point['num_examples'] / point['closed_form']
+  return 1 - point['sampling'] / point['closed_form']
 
 
 def _closed(found: list[points.Point]):
@@ -85,20 +85,26 @@ def _slope(found: list[points.Point], along: str, wanted: float):
 
 
 def _several(found: list[points.Point]):
-  """At the largest epsilon against n; at the smallest against n epsilon."""
+  """In n at the largest epsilon, and what privacy adds in n epsilon."""
   slopes = {}
   for method in sweep.SEVERAL:
     of = points.select(found, method=method)
-    epsilons = [epsilon for epsilon, in points.distinct(of, 'epsilon')]
-    slopes[method] = [
-        points.slope(points.select(of, epsilon=epsilon), 'num_examples', 'mse')
-        if len(points.select(of, epsilon=epsilon)) > 1 else math.nan
-        for epsilon in (epsilons[-1], epsilons[0])]
+    largest = max((p['epsilon'] for p in of), default=0.0)
+    added = [points.Point(
+        dict(signal=p['num_examples'] * p['epsilon']),
+        dict(added=p['mse'] - p['sampling'])) for p in of
+             if p['num_examples'] * p['epsilon'] >= 300
+             and p['mse'] > 1.3 * p['sampling']]
+    lines = (points.select(of, epsilon=largest), 'num_examples', 'mse'), (
+        added, 'signal', 'added')
+    slopes[method] = [points.slope(*line) if len(line[0]) > 1 else math.nan
+                      for line in lines]
   text = '; '.join(f'{method} {first:.2f} and {second:.2f}'
                    for method, (first, second) in slopes.items())
-  stands = all(abs(first + 1) < 0.1 and abs(second / 2 + 1) < 0.15
+  stands = all(abs(first + 1) < 0.1 and abs(second / 2 + 1) < 0.1
                for first, second in slopes.values())
-  return f'slopes {text}', stands, 'in n, at the largest and least epsilon'
+  return (text, stands, 'within 10 %; where n epsilon is 300 or more, below '
+          'that errors are those of the range')
 
 
 def _unrounded(found: list[points.Point]):

@@ -54,7 +54,8 @@ def _errors(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
   probs = np.array(asked.probs)
   squared = np.mean(np.square(answers - probs), 1)
   found = dict(mse=squared.mean(),
-               mse_se=squared.std(ddof=1) / math.sqrt(len(squared)))
+               mse_se=squared.std(ddof=1) / math.sqrt(len(squared)),
+               sampling=np.mean(probs * (1 - probs)) / setting.num_examples)
   if setting.num_orders > 1:
     return found
   target = setting.num_examples * probs[0]

@@ -205,6 +205,9 @@ def joint_rank_error(level: float, *, num_examples: int,
     population: of the records.
   """
   known = orders.check_orders(probs)
+  if known.size == 1:  # QExp, of twice its cost.
+    return single_rank_error(level, num_examples=num_examples, prob=probs[0],
+                             rate=2 * rate, population=population)
   targets = num_examples * known
   ends = np.concatenate([[-0.5], (targets[1:] + targets[:-1]) / 2,
                          [num_examples + 0.5]])

@@ -149,6 +149,20 @@ def test_numbers_of_the_theorems():
                           density_min=1.0) == (found < .5)
 
 
+def test_trees_have_whole_levels_and_ranks_to_spare():
+  """The corrected Theorem 6.2.5, written out for ten orders, four levels."""
+  n, error, epsilon, depth = 3000, .3, 30.0, math.log2(20)
+  probs = _orders(10)
+  spread = 2 * 4 * depth / (epsilon / 2)
+  wanted = 4 * n * math.sqrt(20) * math.exp(
+      8.5 / (2 * spread) - n * error / (16 * spread))
+  wanted += sum(math.exp(-error**2 * n / (8 * share))
+                for p in probs for share in (p, 1 - p))
+  found = bounds.recursive(error, num_examples=n, probs=probs, epsilon=epsilon,
+                           adjacency=_REPLACED, **_UNIT)
+  assert found == pytest.approx(wanted) and 1e-12 < found < .1
+
+
 def test_epsilon_above_four_costs_more_than_is_printed():
   """QE-09: sqrt(e) stands for e^(epsilon / 8), where records do not matter."""
   for epsilon, ratio in ((4.0, 1.0), (12.0, math.e)):
@@ -208,6 +222,15 @@ def test_lower_bounds_are_below_the_failures_of_one_order(n, epsilon, floor):
   assert np.mean(misses) == pytest.approx(.45, abs=.03)
 
 
+def test_a_lower_bound_knows_its_order():
+  """Records at 1/2 and the order 0.9: by hand."""
+  n, rate = 40, .1
+  far = 1 / (1 + math.exp(.8 * n * rate))
+  floor = bounds.least_failure(.25, num_examples=n, rate=rate, prob=.9)
+  assert far / 3 < floor <= far
+  assert bounds.least_failure(.25, num_examples=n, rate=rate) < floor
+
+
 @pytest.mark.parametrize('n, printed, corrected', [
     (100, .67, .165), (200, .079, 5.1e-3), (400, 1.2e-3, 7.7e-6)])
 def test_noise_on_zeros(n, printed, corrected):
@@ -264,19 +287,33 @@ def test_joint_quantiles_are_consistent(n):
                     for ordered in _uniform(5, 10, n)])
   at = consistency.joint(.1, **{**known, 'rate': rate / 10})
   assert missed <= at
-  # The printed statement, written out.
-  m, star = 2, error / (16 * 3 + 2)
-  wanted = (2 / error)**m * 2 * (4 * 3 + .5)**m * math.exp(-error * n / 16)
-  wanted += sum(math.exp(-n * star**2 / (8 * p)) + math.exp(
-      -n * star**2 / (8 * (1 - p))) for p in probs)
-  wanted += m * math.exp(-n * error / (24 * 3 + 3))
-  wanted += 2 * m * math.exp(-n / 8 * (error - star))
-  assert printed == pytest.approx(min(1, wanted))
+
+
+def test_the_theorem_on_joint_quantiles_written_out():
+  n, m, error, rate = 1_000_000, 2, .3, 1.7e-4
+  probs = (1 / 3, 2 / 3)
+  known = dict(num_examples=n, probs=probs, rate=rate, **_UNIT)
+
+  def rest(radius):
+    found = sum(math.exp(-n * radius**2 / (8 * share))
+                for p in probs for share in (p, 1 - p))
+    found += m * math.exp(-n * 2 * radius / 3)
+    return found + 2 * m * math.exp(-n / 8 * (error - radius))
+  wanted = (2 / error)**m * 2 * (4 * 3 + .5)**m * math.exp(
+      -4 * rate * error * n / 16)
+  assert wanted > .01
+  assert consistency.joint(error, printed=True, **known) == pytest.approx(
+      wanted + rest(error / 50))
+  ours = min(rest(radius) + (1 / (2 * radius))**m * math.exp(
+      -rate * n * (error - radius - 8 * m * radius))
+             for radius in np.geomspace(1e-3, .1, 2000))
+  assert 1e-12 < ours
+  assert consistency.joint(error, **known) == pytest.approx(ours, rel=1)
 
 
 def test_counts_of_an_interval_and_quantiles_of_a_sample():
-  """Lemmas 6.2.13 and 6.2.14 at a length where they say something."""
-  n, length = 800, .1
+  """Lemmas 6.2.13 and 6.2.14 at lengths where they say something."""
+  n, length, error = 800, .0075, .1
   ordered = _uniform(6, 4000, n)
   counts = np.sum(ordered < length, 1)
   for hits, bound in (
@@ -284,8 +321,8 @@ def test_counts_of_an_interval_and_quantiles_of_a_sample():
           length, num_examples=n, density_max=1.0)),
       (counts <= n * length / 2, consistency.deserted(
           length, num_examples=n, density_min=1.0)),
-      (np.abs(ordered[:, math.ceil(n * .3) - 1] - .3) > length,
-       consistency.order_statistic(length, num_examples=n, prob=.3,
+      (np.abs(ordered[:, math.ceil(n * .3) - 1] - .3) > error,
+       consistency.order_statistic(error, num_examples=n, prob=.3,
                                    density_min=1.0))):
     assert bound < .6
     _at_most(hits, bound)

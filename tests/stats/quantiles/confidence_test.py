@@ -35,7 +35,7 @@ def test_the_law_of_one_record_is_elementary():
 
 @pytest.mark.parametrize('n, prob, rate, below, above', [
     (6, .3, .8, 0, 0), (50, .5, .05, 0, 0), (30, .9, 3., .5, 2.),
-    (3, .5, 40., 1e3, 0), (400, .25, .5, 0, 1e8)])
+    (3, .5, 4., 1e3, 0), (400, .25, .5, 0, 1e8)])
 def test_rank_laws_are_exact(n, prob, rate, below, above):
   found = confidence.rank_law(num_examples=n, prob=prob, rate=rate,
                               below=below, above=above)
@@ -162,6 +162,25 @@ def test_joint_quantiles_are_off_by_less():
       ) - confidence.joint_rank_error(
           .05, num_examples=n, probs=probs, rate=rate) == pytest.approx(
               2 * math.log(101) / (2 * rate))
+
+
+def test_what_adds_up_to_rank_errors():
+  """Of three orders, two levels, and of two at once, written out."""
+  level, n, rate, share = .05, 900, .1, .8
+  floor = lambda weights, level, sums: confidence.gap_sum(
+      level, num_examples=n, weights=weights, num_sums=sums)
+  side = floor(np.exp(-rate * np.arange(10)), level * (1 - share), 2 * (n + 1))
+  wanted = 2 * max(20, 1 + math.log(1 / side) / rate) + stats.gamma.isf(
+      level * share / 3, 2) / rate
+  found = confidence.recursive_rank_error(
+      level, num_examples=n, probs=(.25, .5, .75), rate=rate)
+  assert .9 * wanted < found <= wanted
+  around = np.exp(-2 * rate * np.abs(np.arange(-149, 150)))
+  volume = -math.log(2) - 2 * math.log(floor(around, level * (1 - share) / 2, 1))
+  wanted = (volume - math.log(level * share)) / (2 * rate)
+  found = confidence.joint_rank_error(level, num_examples=n,
+                                      probs=(1 / 3, 2 / 3), rate=rate)
+  assert .95 * wanted < found <= wanted * (1 + 1e-6)
 
 
 def test_values_between_two_order_statistics():
