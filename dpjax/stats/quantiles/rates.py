@@ -38,6 +38,13 @@ def single(prob: float, *, epsilon: float, adjacency: Adjacency,
   return epsilon / (2 * sensitivity)
 
 
+def singles(probs: Sequence[float], *, epsilon: float, adjacency: Adjacency,
+            rounded: bool = False) -> np.ndarray:
+  """The same of each of orders [m], `epsilon` for each: float64 [m]."""
+  return np.array([single(prob, epsilon=epsilon, adjacency=adjacency,
+                          rounded=rounded) for prob in probs])
+
+
 def joint(probs: Sequence[float], *, epsilon: float,
           adjacency: Adjacency) -> float:
   """Of sum_j |n (p_j - p_(j-1)) - #bin_j| over the m + 1 bins.
