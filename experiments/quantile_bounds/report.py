@@ -86,8 +86,8 @@ def _beta(found: list[points.Point]) -> verdicts.Verdict:
   worst = max(p['error'] for p in found)
   return verdicts.Verdict(
       claim, printed, f'95 % errors {worst:.2g} at most',
-      verdicts.NOT_COMPARABLE, 'its density is 0 at the ends, and they ask for '
-      'one bounded below; so do all laws of the figure but Beta(1, 1) (QE-06)')
+      verdicts.NOT_COMPARABLE, 'its density is 0 at the ends, where they ask '
+      'for a lower bound; Beta(1, 1) alone of the figure has both (QE-06)')
 
 
 def _ahead(found: list[points.Point]):

@@ -23,7 +23,7 @@ import dataclasses
 
 ARTEFACT = ('Theorems 6.2.3, 6.2.5, 6.2.10 and 6.2.15 and Lemma 6.2.7 of '
             'thesis 000: errors of private quantiles, proved and measured')
-COST = '3 min on a CPU core'
+COST = '5 min on a CPU core'
 HEADLINES = ('Figure 6.1', 'RecExp is ahead', 'sharp bounds')
 
 METHODS = ('independent', 'recursive_printed', 'recursive', 'joint',
