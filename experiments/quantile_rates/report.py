@@ -136,20 +136,22 @@ def figure(rows: Sequence[records.Row]) -> Any:
   found = points.collect(rows)
   median = points.select(found, method='real', adjacency=_REPLACE)
   drawn, axes = plots.new(1, 3, height=3.4)
+  names = {'num_examples': 'records n', 'epsilon': 'epsilon'}
   for ax, along, other in ((axes[0, 0], 'num_examples', 'epsilon'),
                            (axes[0, 1], 'epsilon', 'num_examples')):
-    for series, (value,) in enumerate(points.distinct(median, other)):
-      line = points.select(median, **{other: value})
-      points.curve(ax, line, along, 'mse', f'{other} {value:g}',
+    lines = [points.select(median, **{other: value})
+             for value, in points.distinct(median, other)]
+    for series, line in enumerate(each for each in lines if len(each) > 1):
+      points.curve(ax, line, along, 'mse', f'{names[other]} {line[0][other]:g}',
                    series=series, error='mse_se')
       points.curve(ax, line, along, 'closed_form', None, series=series,
                    line='--')
-    points.finish(ax, along, 'mean squared error', 'QExp, median')
+    points.finish(ax, names[along], 'mean squared error', 'QExp, median')
   for series, (method, epsilon) in enumerate(points.distinct(
       points.select(found, method=sweep.SEVERAL), 'method', 'epsilon')):
     points.curve(axes[0, 2], points.select(
         found, method=method, epsilon=epsilon), 'num_examples', 'mse',
-                 f'{method}, {epsilon:g}', series=series)
-  points.finish(axes[0, 2], 'num_examples', 'mean squared error',
+                 f'{method}, epsilon {epsilon:g}', series=series)
+  points.finish(axes[0, 2], names['num_examples'], 'mean squared error',
                 'five orders')
   return drawn
