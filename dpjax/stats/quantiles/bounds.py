@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.quantiles import orders
@@ -53,6 +54,8 @@ def empirical_quantile(error: float, *, num_examples: int, prob: float,
 def log_sides(error: float, *, num_examples: int, prob: float,
               density_min: float) -> float:
   """Logarithm of what Chernoff's inequality gives for both sides together."""
+  errors.check_open_unit('prob', prob)
+  errors.check_positive('density_min', density_min)
   exponent = (error * density_min)**2 * num_examples / 8
   return float(np.logaddexp(-exponent / prob, -exponent / (1 - prob)))
 
@@ -67,6 +70,9 @@ def single_rank_error(level: float, *, min_gap: float, epsilon: float,
     epsilon: of the release; the density falls by epsilon / 2 with each rank.
     length: of the domain; printed for 1.
   """
+  errors.check_open_unit('level', level)
+  errors.check_positive('min_gap', min_gap)
+  errors.check_positive('epsilon', epsilon)
   return 2 * math.log(length / (min_gap * level)) / epsilon
 
 
@@ -154,6 +160,7 @@ def _utility(error: float, probs: np.ndarray, *, num_examples: int,
              density_min: float, density_max: float, printed: bool,
              weight: float, slope: float, offset: float) -> float:
   """The cost of privacy, and the concentration of records."""
+  errors.check_positive('density_min', density_min)
   if not printed and num_examples * error * density_min < 8:
     return 1.0  # Fewer than the two ranks that the proof needs (QE-19).
   private = (math.log(4 * num_examples * weight * math.sqrt(2 * density_max))

@@ -113,6 +113,8 @@ def _law(num_examples: int, prob: float, rate: float,
 
 def _rank_quantile(level: float, law: np.ndarray, prob: float,
                    population: Population) -> float:
+  errors.check_open_unit('level', level)
+  errors.check_positive('density_min', population.density_min)
   costs = np.abs(np.arange(law.size) - (law.size - 1) * prob)
   order = np.argsort(-costs, kind='stable')
   tails = np.cumsum(law[order]) * (population.density_max
@@ -136,6 +138,7 @@ def gap_sum(level: float, *, num_examples: int, weights: np.ndarray,
     weights: [k] of k different gaps.
     num_sums: how many such sums, whatever the gaps.
   """
+  errors.check_open_unit('level', level)
   most = special.gammainccinv(num_examples + 1.0, level / 2)
   log_level = math.log(level / (2 * num_sums))
   # Chernoff: P(sum < y) <= exp(s y - sum log(1 + s w)), for any s.
@@ -255,6 +258,7 @@ def value_error(level: float, rank_errors: Sequence[float], *,
   high = np.ceil(num_examples * known + errors_)
   if np.any(low < 1) or np.any(high > num_examples):
     return math.inf
+  errors.check_positive('density_min', density_min)
   each = level / (2 * len(known))
   least = stats.beta.ppf(each, low, num_examples + 1 - low)
   most = stats.beta.isf(each, high, num_examples + 1 - high)

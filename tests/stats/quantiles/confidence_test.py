@@ -235,3 +235,16 @@ def test_sharp_bounds_beat_the_printed_ones(n, epsilon, m):
                              adjacency=swap, rounded=False))
   assert 5 * confidence.recursive_error(.05, rate=rate, **known) < solved(
       bounds.recursive, adjacency=swap)
+
+
+def test_bad_input_is_one_line():
+  known = dict(num_examples=10, probs=(.5,), rates_=[.1])
+  for level, density, name in ((1.5, 1.0, 'level'), (.05, 0.0, 'density_min')):
+    with pytest.raises(ValueError, match=name):
+      confidence.independent_error(
+          level, population=Population(density_min=density), **known)
+  with pytest.raises(ValueError, match='density_min'):
+    bounds.independent(.1, num_examples=10, probs=(.5,), epsilon=1.0,
+                       density_min=0.0, density_max=1.0)
+  with pytest.raises(ValueError, match='min_gap'):
+    bounds.single_rank_error(.05, min_gap=0.0, epsilon=1.0)
