@@ -32,6 +32,11 @@ EXPERIMENTS = {
     'local_histograms': 'experiments.local_histograms',
     'local_queries': 'experiments.local_queries',
     'polls': 'experiments.polls',
+    'quantile_atoms': 'experiments.quantile_atoms',
+    'quantile_beta': 'experiments.quantile_beta',
+    'quantile_bounds': 'experiments.quantile_bounds',
+    'quantile_distributions': 'experiments.quantile_distributions',
+    'quantile_rates': 'experiments.quantile_rates',
     'support_estimators': 'experiments.support_estimators',
     'unsound': 'experiments.unsound',
 }
