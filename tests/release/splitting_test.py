@@ -61,7 +61,7 @@ def _of_runs(runs):
 @pytest.mark.parametrize('seed', range(20))
 def test_runs_and_pieces_are_all_cuts_with_their_scores(seed):
   draw = random.Random(seed)
-  tree = _tree(_AR, size=5, parts=draw.choice([1, 3, 8]))
+  tree = _tree(_AR, size=5, parts=draw.choice([1, 3, 50]))
   data = sorted(draw.choices(range(5), k=draw.randrange(1, 9)))
   left, right = sorted(draw.choices(range(5 * tree.parts + 1), k=2))
   for node in tree.nodes:
@@ -155,23 +155,25 @@ def test_sensitivities_by_enumeration(adjacency):
 
 
 def test_drawn_cuts_have_the_law():
-  """An atom that two orders meet, a gap, and few parts. Fails once in 10^5."""
-  tree = _tree(_AR, orders=(Fraction(1, 3), Fraction(1, 2)), size=4, parts=4,
-               epsilon=Fraction(3))
-  counts = _counts([0, 2, 2, 2])
-  node, below = tree.nodes[0], random.Random(5).randrange
-  runs = tree.runs(counts, 0, 16, node.share)
+  """An atom that two orders meet, where weights fall. Fails once in 10^5."""
+  tree = _tree(_AR, orders=(Fraction(1, 3), Fraction(1, 2)), size=4, parts=32,
+               epsilon=Fraction(20))
+  data, below = [0, 2, 2, 2], random.Random(5).randrange
+  node = tree.nodes[0]
+  runs = tree.runs(_counts(data), 0, 128, node.share)
   scores = _of_runs(runs)
   weights = np.array([math.exp(-tree.rate(node) * scores[cut])
-                      for cut in range(17)])
-  drawn = [splitting.choose(runs, tree.rate(node), below) for _ in range(1500)]
-  assert stats.chisquare(np.bincount(drawn, minlength=17),
-                         1500 * weights / weights.sum()).pvalue > 1e-5
+                      for cut in range(129)])
+  drawn = [splitting.choose(runs, tree.rate(node), below) for _ in range(800)]
+  assert stats.chisquare(*_pooled(
+      np.bincount(drawn, minlength=129),
+      800 * weights / weights.sum())).pvalue > 1e-5
   # Both orders: the second choice is between the first's cut and its end.
-  points = [tree.draw([0, 2, 2, 2], below) for _ in range(400)]
+  tree = dataclasses.replace(tree, epsilon=Fraction(3), parts=4)
+  points = [tree.draw(data, below) for _ in range(200)]
   assert all(one <= other for one, other in points)
   found = np.bincount([4 * one + other for one, other in points], minlength=16)
-  assert stats.chisquare(*_pooled(found, 400 * _joint(tree, [0, 2, 2, 2])
+  assert stats.chisquare(*_pooled(found, 200 * _joint(tree, data)
                                   )).pvalue > 1e-5
 
 
@@ -239,6 +241,22 @@ def test_a_node_misses_no_more_often_than_it_says(data):
         tail = sum(weights[cut] for cut in weights if ranks[cut] > far)
         tails.append(tail / sum(weights.values()) / miss)
     assert max(tails) <= 1
+
+
+def test_errors_of_a_tree_by_hand():
+  """Quarters at epsilon 2: both levels of one rate, half the root's error."""
+  tree = _tree(_AR, orders=tuple(Fraction(j, 4) for j in (1, 2, 3)), size=3,
+               parts=8)
+  own = 1 + math.log(25 * 3 / .1)
+  assert tree.errors(.1) == pytest.approx([1.5 * own, own, 1.5 * own])
+  known = 1 + math.log(25 * 3 / .1 / 4)
+  assert tree.errors(.1, 2) == pytest.approx([1.5 * known, known, 1.5 * known])
+  # Orders 1/5 and 1/2: the second lies 3/8 of the way from the first to 1.
+  tree = dataclasses.replace(tree, orders=(Fraction(1, 5), Fraction(1, 2)))
+  odds = math.log(25 * 2 / .1)
+  first = 1 + odds * 2 * .8
+  assert tree.errors(.1) == pytest.approx(
+      [first, 5 / 8 * first + 1 + odds * 2 * 5 / 8])
 
 
 def _plan(adjacency, **fields):
