@@ -1,5 +1,5 @@
 """Private quantiles: the estimators of thesis 000, chapter 6, and better ones.
 
 Modules, in import order: precision, orders, rates, records, choice,
-mechanism, independent.
+mechanism, wide, lanes, paths, independent, recursive, joint.
 """

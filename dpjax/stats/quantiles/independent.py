@@ -8,7 +8,6 @@ epsilon. Source: thesis 000, sections 6.1.2 and 6.1.3; Smith 2011; Durfee 2025
 (spec QF-03, QF-05, QB-01, QB-03).
 """
 
-from collections.abc import Sequence
 import dataclasses
 from typing import NamedTuple
 
@@ -48,12 +47,27 @@ def log_masses(data: Records, prob: Array, rate: Array, cost: str) -> Array:
     rate: of the cost.
     cost: one of `COSTS`.
   """
-  target = orders.target(prob, data.count,
-                         'floor' if cost == 'rounded' else 'real')
   ranks = jnp.arange(data.ordered.size + 1, dtype=jnp.float64)
-  if cost != 'interpolated':
-    return records.log_widths(data) - rate * jnp.abs(ranks - target)
-  return records.log_widths(data) + _log_mean(ranks - target, rate)
+  lead = ranks - target(prob, data.count, cost)
+  return records.log_widths(data) + log_decline(lead, rate, cost)
+
+
+def target(prob: Array, count: Array, cost: str) -> Array:
+  """The rank that a cost is 0 at, of orders and numbers of records [...]."""
+  return orders.target(prob, count, 'floor' if cost == 'rounded' else 'real')
+
+
+def log_decline(lead: Array, rate: Array, cost: str) -> Array:
+  """Logarithms [...] of mean densities of intervals, `lead` from the target."""
+  if cost == 'interpolated':
+    return _log_mean(lead, rate)
+  return -rate * jnp.abs(lead)
+
+
+def place(key: PRNGKey, lead: Array, rate: Array, cost: str) -> Array:
+  """Shares [...] at which points divide their intervals, `lead` [...]."""
+  uniform = jax.random.uniform(key, lead.shape, jnp.float64)
+  return _place(uniform, lead, rate) if cost == 'interpolated' else uniform
 
 
 def _log_mean(lead: Array, rate: Array) -> Array:
@@ -83,12 +97,8 @@ def point(key: PRNGKey, data: Records, prob: Array, rate: Array,
   """One draw, a float64 scalar; arguments as of `log_masses`."""
   which, where = jax.random.split(key)
   interval = choice.choose(which, log_masses(data, prob, rate, cost))
-  share = jax.random.uniform(where, (), jnp.float64)
-  if cost == 'interpolated':
-    lead = interval.astype(jnp.float64) - orders.target(
-        prob, data.count, 'real')
-    share = _place(share, lead, rate)
-  return records.inside(data, interval, share)
+  lead = interval.astype(jnp.float64) - target(prob, data.count, cost)
+  return records.inside(data, interval, place(where, lead, rate, cost))
 
 
 def _draw(cost: str) -> mechanism.Draw:
@@ -104,10 +114,11 @@ _DRAWS = {cost: _draw(cost) for cost in COSTS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class IndependentQuantiles(mechanism.QuantileMechanism):
+class IndependentQuantiles(mechanism.ExponentialQuantiles):
   """IndExp: an exponential mechanism for each order, sorted; one order: QExp.
 
-  Guarantee: epsilon-DP under `adjacency`, epsilon / m for each order.
+  Guarantee: epsilon-DP under `adjacency`, epsilon / m for each order, or
+  rho-zCDP, rho / m for each.
 
   Attributes:
     cost: one of `COSTS`.
@@ -126,14 +137,7 @@ class IndependentQuantiles(mechanism.QuantileMechanism):
   @property
   def parameters(self) -> Parameters:
     """Orders and rates."""
-    return Parameters(orders.check_orders(self.probs), np.array(shared_rates(
-        self.probs, epsilon=self.epsilon, adjacency=self.adjacency,
-        rounded=self.cost == 'rounded')))
-
-
-def shared_rates(probs: Sequence[float], *, epsilon: float, adjacency,
-                 rounded: bool) -> list[float]:
-  """Rates [m] of single orders that share epsilon evenly."""
-  return [rates.single(prob, epsilon=epsilon / len(probs),
-                       adjacency=adjacency, rounded=rounded)
-          for prob in probs]
+    each = self.share(len(self.probs))
+    return Parameters(orders.check_orders(self.probs), np.array([
+        rates.single(prob, epsilon=each, adjacency=self.adjacency,
+                     rounded=self.cost == 'rounded') for prob in self.probs]))

@@ -18,12 +18,16 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.quantiles import orders
 from dpjax.stats.quantiles import precision
+from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles import records
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import Array, PRNGKey, PyTree
 
 Draw = Callable[[PRNGKey, Records, PyTree], Array]
 """(key, records, parameters) -> quantiles [m] float64, increasing."""
+
+# Records that are worked on side by side.
+_AT_ONCE = 2**14
 
 
 @functools.cache
@@ -34,8 +38,19 @@ def compiled(draw: Draw) -> Draw:
 
 @functools.cache
 def repeated(draw: Draw) -> Draw:
-  """(keys [R], records of [R, capacity], parameters) -> [R, m], compiled."""
-  return jax.jit(jax.vmap(draw, (0, 0, None)))
+  """(keys [R], records of [R, capacity], parameters) -> [R, m], compiled.
+
+  Number and bounds of the records are the same for all. As many are side by
+  side as fit in a cache.
+  """
+  def run(keys: PRNGKey, data: Records, parameters: PyTree) -> Array:
+    count, length = data.ordered.shape
+    beside = max(size for size in range(1, count + 1)
+                 if count % size == 0 and size <= max(1, _AT_ONCE // length))
+    return jax.lax.map(
+        lambda of: draw(of[0], data._replace(ordered=of[1]), parameters),
+        (keys, data.ordered), batch_size=beside)
+  return jax.jit(run)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,9 +73,12 @@ class QuantileMechanism:
 
   def __post_init__(self):
     orders.check_orders(self.probs)
-    errors.check_positive('epsilon', self.epsilon)
+    self._check_budget()
     errors.check_range(self.lower, self.upper)
     check_adjacency(self.adjacency)
+
+  def _check_budget(self):
+    errors.check_positive('epsilon', self.epsilon)
 
   @property
   def event(self) -> accounting.DpEvent:
@@ -78,18 +96,65 @@ class QuantileMechanism:
     """Float64 arrays of NumPy that the law takes."""
     raise NotImplementedError
 
+  def check_size(self, num_examples: int) -> None:
+    """Refuses numbers of records of which the law is not defined."""
+    errors.check_at_least('num_examples', num_examples, 1)
+
   @precision.in_float64
   def release(self, key: PRNGKey, data: Array) -> Array:
     """Quantiles [m] float64, increasing, of records [n]."""
+    self.check_size(data.shape[0])
     return self.draw(key, records.of(data, self.lower, self.upper),
                      self.parameters)
 
   @precision.in_float64
   def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
     """The same on the host, compiled once for each length of arrays."""
+    self.check_size(len(data))
     return np.asarray(compiled(self.draw)(
         key, records.padded(data, self.lower, self.upper), self.parameters))
 
   def risk(self, num_values: int) -> None:
     """Unknown without the records: it depends on the gaps between them."""
     del num_values
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExponentialQuantiles(QuantileMechanism):
+  """Base of those that are exponential mechanisms, one or several.
+
+  Their range is bounded: k of them cost epsilon by composition, and under rho-
+  zCDP an epsilon of sqrt(8 rho / k) or more each, sqrt(k) where the first has
+  k. For a target of (epsilon, delta) rho is that of
+  `notions.zcdp_from_approx_target`. Source: Dong, Durfee and Rogers 2020 (spec
+  QB-11).
+
+  Attributes:
+    epsilon: None where the budget is `rho`.
+    rho: of zCDP, of one release; the event is for 'rdp' then.
+  """
+  epsilon: float | None = None
+  rho: float | None = None
+
+  def _check_budget(self):
+    if (self.epsilon is None) == (self.rho is None):
+      raise ValueError('the budget is epsilon or rho, one of them, got '
+                       f'{self.epsilon} and {self.rho}')
+    if self.rho is None:
+      errors.check_positive('epsilon', self.epsilon)
+    else:
+      errors.check_positive('rho', self.rho)
+
+  def share(self, count: float) -> float:
+    """Epsilon of each of `count` exponential mechanisms within the budget."""
+    if self.rho is None:
+      return self.epsilon / count
+    return rates.from_rho(self.rho / count)
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """What one release costs."""
+    if self.rho is None:
+      return super().event
+    return accounting.concentrated_event(rho=self.rho,
+                                         adjacency=self.adjacency)

@@ -62,6 +62,32 @@ def gaps(probs: Sequence[float]) -> np.ndarray:
   return np.diff(check_orders(probs), prepend=0.0, append=1.0)
 
 
+def halvings(num_orders: int) -> list[np.ndarray]:
+  """The balanced tree of m orders: of each level its nodes [nodes, 3].
+
+  A node (low, middle, high) chooses order `middle` between the orders, or
+  bounds, `low` and `high`, counted from 1; 0 and m + 1 are the bounds.
+  """
+  errors.check_at_least('num_orders', num_orders, 1)
+  found, spans = [], [(0, num_orders + 1)]
+  while spans:
+    nodes = [(low, (low + high) // 2, high) for low, high in spans]
+    found.append(np.array(nodes, np.int32))
+    spans = [span for low, middle, high in nodes
+             for span in ((low, middle), (middle, high))
+             if span[1] - span[0] > 1]
+  return found
+
+
+def relative(probs: Sequence[float]) -> np.ndarray:
+  """Orders [m] among the records of their own nodes of `halvings`."""
+  known = np.concatenate([[0.0], check_orders(probs), [1.0]])
+  low, middle, high = np.concatenate(halvings(len(known) - 2)).T
+  shares = np.empty([len(known)])
+  shares[middle] = (known[middle] - known[low]) / (known[high] - known[low])
+  return shares[1:-1]
+
+
 def value_sup(found: Array, quantiles: Array) -> Array:
   """max_j |q_j - F^-1(p_j)| of [..., m]: against the law's quantiles."""
   return jnp.max(jnp.abs(found - quantiles), -1)

@@ -10,12 +10,14 @@ too small, erratum QE-02).
 Rates are proportional to epsilon. They are floats of the host.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import math
 
 import numpy as np
+from scipy import optimize
 
 from dpjax import errors
+from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.quantiles import orders
@@ -56,6 +58,60 @@ def inverse_sensitivity(*, epsilon: float, adjacency: Adjacency) -> float:
     raise ValueError('inverse sensitivity of quantiles counts replaced '
                      'records: adjacency must be REPLACE_ONE')
   return epsilon / 2
+
+
+def recursive(probs: Sequence[float], *, share: Callable[[float], float],
+              adjacency: Adjacency, rounded: bool,
+              printed: bool = False) -> np.ndarray:
+  """Of the cost |rank - n' p'| in the node of each order [m], a tree of them.
+
+  Nodes of one level have disjoint records. With M = max(p', 1 - p'), or 1 where
+  the target is rounded, a record more or less moves the cost in one node of
+  each of the L levels, by M: 2 M rate is the L-th part. Of a replacement both
+  records are in one node, whose n' stays and whose cost moves by 1, or one node
+  loses and another gains a record: 2 rate is the L-th part of the budget and
+  2 M rate half of it. The root has both. Linear interpolation of ranks, as they
+  move with a record by 0 to 1 too, changes none of this (spec QB-02, QB-03).
+
+  Args:
+    probs: orders [m].
+    share: epsilon of each of so many exponential mechanisms that make up the
+      budget.
+    adjacency: which data sets are neighbours.
+    rounded: whether targets are floor(n' p').
+    printed: log2(m) + 1 for L, which is more unless m is a power of 2, and
+      under REPLACE_ONE half of what addition and deletion allow: less than the
+      budget (erratum QE-21).
+  """
+  relative = orders.relative(probs)
+  moved = (np.ones_like(relative) if rounded
+           else np.maximum(relative, 1 - relative))
+  replacing = check_adjacency(adjacency) is Adjacency.REPLACE_ONE
+  if printed:
+    level = share(math.log2(len(relative)) + 1)
+    return level / (4 if replacing else 2) / moved
+  levels = depth(len(relative))
+  if not replacing:
+    return share(levels) / (2 * moved)
+  found = np.minimum(share(2 * levels) / (2 * moved), share(levels) / 2)
+  found[(len(relative) + 1) // 2 - 1] = share(levels) / 2
+  return found
+
+
+def from_rho(rho: float) -> float:
+  """The epsilon of an exponential mechanism that is rho-zCDP.
+
+  `notions.zcdp_from_mechanism` solved for epsilon: sqrt(8 rho) or more, since
+  it is of bounded range (spec QB-11).
+  """
+  plain = math.sqrt(8 * errors.check_positive('rho', rho))
+  if not 1e-6 < rho < 300:  # No difference, or no matter.
+    return plain
+  # At least epsilon - 1 - ln(epsilon): no more than 2 rho + 8.
+  excess = lambda epsilon: notions.zcdp_from_mechanism(
+      notions.PureDP(epsilon=epsilon), 'exponential').rho - rho
+  root = optimize.brentq(excess, plain * (1 - 1e-9), 2 * rho + 8, xtol=1e-12)
+  return root * (1 - 1e-9)
 
 
 def depth(num_orders: int) -> int:

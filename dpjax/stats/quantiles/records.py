@@ -31,12 +31,12 @@ class Records(NamedTuple):
 
 
 def capacity(num_examples: int) -> int:
-  """The length for so many records: at most a quarter more, or 32.
+  """The length for so many records: at most an eighth more, or 32.
 
-  2^k times 4, 5, 6 or 7 eighths.
+  A multiple of 2^k from 8 to 15 times it.
   """
   errors.check_at_least('num_examples', num_examples, 1)
-  step = max(8, 2**(max(1, num_examples - 1).bit_length() - 3))
+  step = max(8, 2**(max(1, num_examples - 1).bit_length() - 4))
   return max(32, -(-num_examples // step) * step)
 
 
@@ -92,7 +92,11 @@ def log_widths(records: Records) -> Array:
 
   A point inside interval i has i records below it.
   """
-  widths = jnp.diff(edges(records))
+  return log_of(jnp.diff(edges(records)))
+
+
+def log_of(widths: Array) -> Array:
+  """Logarithms of widths, -inf of 0."""
   return jnp.where(widths > 0, jnp.log(jnp.where(widths > 0, widths, 1.0)),
                    -jnp.inf)
 
