@@ -108,6 +108,34 @@ def curve(ax: Any, points: Iterable[Point], x: str, y: str, label: str, *,
           markersize=4, linewidth=1.2)
 
 
+def band(ax: Any, points: Iterable[Point], x: str, y: str, label: str, *,
+         series: int, line: str, error: str) -> None:
+  """Draws means and what is within 1.96 standard errors of them.
+
+  Args:
+    ax: the axes.
+    points: of one curve; those without the metric are left out.
+    x: field.
+    y: metric.
+    label: in the legend.
+    series: colour and marker.
+    line: style; without a marker where dotted.
+    error: metric of the standard error.
+  """
+  found = sorted((point[x], point[y], 1.96 * point[error]) for point in points
+                 if y in point.values)
+  if not found:
+    return
+  xs, means, halves = np.array(found).T
+  colour = plots.COLOURS[series % len(plots.COLOURS)]
+  marker = plots.MARKERS[series % len(plots.MARKERS)] if line != ':' else None
+  ax.plot(xs, means, line, label=label, color=colour, marker=marker,
+          markersize=3, linewidth=1.2)
+  # On a logarithmic axis there is no place for ends below 0.
+  ax.fill_between(xs, np.maximum(means - halves, means / 10), means + halves,
+                  color=colour, alpha=0.15, linewidth=0)
+
+
 def finish(ax: Any, xlabel: str, ylabel: str, title: str = '', *,
            scales: str = 'log log', legend: bool = True) -> None:
   """Labels axes; `scales` are those of x and y."""

@@ -32,6 +32,9 @@ EXPERIMENTS = {
     'local_histograms': 'experiments.local_histograms',
     'local_queries': 'experiments.local_queries',
     'polls': 'experiments.polls',
+    'quantile_atoms': 'experiments.quantile_atoms',
+    'quantile_beta': 'experiments.quantile_beta',
+    'quantile_distributions': 'experiments.quantile_distributions',
     'support_estimators': 'experiments.support_estimators',
     'unsound': 'experiments.unsound',
 }

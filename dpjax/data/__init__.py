@@ -5,7 +5,8 @@ constants written in the code: bounds, transforms and category lists are
 public inputs, so that loading data spends no privacy.
 
 Modules, in import order: files, columns, tabular, schemas, arrays, splits,
-containers, pickles, tfds_records, images, image_files, image_sets, registry.
+containers, pickles, tfds_records, images, image_files, image_sets, registry,
+series.
 """
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
   'pickles',
   'registry',
   'schemas',
+  'series',
   'splits',
   'tabular',
   'tfds_records',

@@ -1,0 +1,98 @@
+"""Tables of errors by law, crossovers, and Figure 6.1 with better methods."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import tables
+from dpjax.report import verdicts
+from experiments import points
+from experiments.quantile_beta import claims
+from experiments.quantile_beta import sweep
+
+# Series, their names in the figure, colour and marker, and line.
+_DRAWN = (
+    ('emp', 'without privacy', 6, ':'),
+    ('ind', 'IndExp', 0, '-'),
+    ('rec_printed', 'RecExp, printed', 1, '-'),
+    ('rec_printed_add', 'RecExp, not halved', 1, '--'),
+    ('rec_depth', 'RecExp by depth', 3, '-'),
+    ('hist_raw', 'histogram, printed', 2, '-'),
+    ('hist_simplex', 'histogram, simplex', 2, '--'),
+    ('joint', 'JointExp', 4, '-'),
+    ('coarse', 'few bins', 5, '-'),
+    ('knots', 'five knots', 0, '--'),
+    ('tree', 'tree of counts', 3, '--'),
+)
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Every claim of section 6.2.4, and of what is better; see `claims`."""
+  return claims.verdict(rows)
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Errors by law, and where RecExp is overtaken."""
+  found = points.collect(rows)
+  curves = claims.curves(found)
+  parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|, of n records '
+           'and epsilon as in the sweep; with _add for neighbours by addition '
+           'and deletion, that is with an epsilon not halved.\n']
+  for law in claims.laws(curves):
+    parts += [f'{law}:\n', _errors(curves, law)]
+  return '\n'.join([*parts, _crossovers(curves), *_ranks(found)])
+
+
+def _errors(curves: claims.Curves, law: str) -> str:
+  names = [name for other, name in curves if other == law]
+  sizes = sorted({m for (other, _), curve in curves.items() if other == law
+                  for m in curve})
+  return tables.markdown(('m', *names), [
+      (m, *(tables.number(point and point['value_sup'], digits=4)
+            for point in (curves[law, name].get(m) for name in names)))
+      for m in sizes])
+
+
+def _crossovers(curves: claims.Curves) -> str:
+  lines = []
+  for law in claims.laws(curves):
+    for rec in ('rec_printed', 'rec_printed_add'):
+      at = [claims.crossover(curves.get((law, rec)), curves.get(
+          (law, f'hist_{post}'))) for post in sweep.POSTS]
+      lines.append((law, rec, *(tables.number(value, digits=0)
+                                for value in at)))
+  return ('The m from which RecExp is worse than 200 bins, by what is done to '
+          'their counts.\n\n' + tables.markdown(
+              ('law', 'RecExp', *sweep.POSTS), lines))
+
+
+def _ranks(found: Sequence[points.Point]) -> list[str]:
+  """Errors in ranks on one law."""
+  kept = points.select(found, dataset='beta_2_5')
+  largest = points.select(kept, num_orders=tuple(
+      m for m, in points.distinct(kept, 'num_orders') if m in (10, 100)))
+  if not largest:
+    return []
+  return ['Records between q_j and the rank n p_j, on beta_2_5: the largest and '
+          'the mean over j.\n', points.table(
+              largest, ('method', 'adjacency', 'num_orders'),
+              ('rank_sup', 'rank_mean'))]
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Error against m; one axes for each law."""
+  found = points.collect(rows)
+  laws = claims.laws(claims.curves(found))
+  drawn, axes = plots.new(2, 3, width=4.2, height=3.4)
+  for ax, law in zip(axes.flat, laws):
+    for name, label, series, line in _DRAWN:
+      points.band(ax, [p for p in points.select(found, dataset=law)
+                       if claims.series(p) == name], 'num_orders',
+                  'value_sup', label, series=series, line=line,
+                  error='value_sup_se')
+    points.finish(ax, 'orders m', 'mean largest error', law,
+                  legend=ax is axes.flat[0])
+  for ax in axes.flat:
+    ax.set_visible(ax.has_data())
+  return drawn

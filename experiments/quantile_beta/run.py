@@ -1,0 +1,69 @@
+"""Simulates the settings of `sweep.py`."""
+
+from collections.abc import Callable, Iterator, Sequence
+import functools
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.quantiles import histogram
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import joint
+from dpjax.stats.quantiles import knots
+from dpjax.stats.quantiles import mechanism
+from dpjax.stats.quantiles import recursive
+from dpjax.stats.quantiles import trees
+from experiments import quantile_laws
+from experiments import quantile_trials
+from experiments import rows
+from experiments.quantile_beta import sweep
+
+_BINS = 200
+_CHOSEN = 5
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.dataset} {setting.method} '
+             f'm={setting.num_orders}')
+    law = quantile_laws.law(setting.dataset, data_dir)
+    found = quantile_trials.measure(
+        law, sweep.orders(setting.num_orders), method=setting.method,
+        mechanism=_mechanism(setting, law), num_examples=setting.num_examples,
+        repetitions=setting.repetitions, seed=setting.seed)
+    yield setting, rows.released(
+        setting, found, n=setting.num_examples, epsilon=setting.epsilon,
+        adjacency=Adjacency(setting.adjacency))
+
+
+def _makers(setting: sweep.Setting) -> dict[
+    str, Callable[..., mechanism.QuantileMechanism]]:
+  """Mechanisms by the name of the method."""
+  bins = functools.partial(histogram.HistogramQuantiles, num_bins=_BINS)
+  printed = functools.partial(recursive.RecursiveQuantiles, budget='printed')
+  return {
+      'ind': functools.partial(independent.IndependentQuantiles,
+                               cost='rounded'),
+      'rec_printed': functools.partial(printed, cost='rounded'),
+      'rec_kaplan': printed,
+      'rec_depth': recursive.RecursiveQuantiles,
+      **{f'hist_{post}': functools.partial(bins, post=post)
+         for post in ('raw', 'bridge', 'clipnorm', 'simplex')},
+      'joint': joint.JointQuantiles,
+      'coarse': functools.partial(histogram.coarse,
+                                  num_examples=setting.num_examples),
+      'knots': functools.partial(knots.KnotQuantiles, knots=_CHOSEN,
+                                 make=joint.JointQuantiles, between='cubic'),
+      'tree': trees.TreeQuantiles,
+  }
+
+
+def _mechanism(setting: sweep.Setting, law: quantile_laws.Law
+               ) -> mechanism.QuantileMechanism | None:
+  if setting.method == 'emp':
+    return None
+  return _makers(setting)[setting.method](
+      probs=tuple(sweep.orders(setting.num_orders).tolist()),
+      epsilon=setting.epsilon, lower=law.lower, upper=law.upper,
+      adjacency=Adjacency(setting.adjacency))

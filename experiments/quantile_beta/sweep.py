@@ -1,0 +1,97 @@
+"""What to simulate about many quantiles of a beta law (QF-19, QB-14).
+
+  python -m launch.sweep --experiment=quantile_beta \
+    --output_dir=experiments/quantile_beta/results
+
+Orders 1/4 + j/(2 (m + 1)), j = 1..m, of n = 10^4 records, epsilon 0.1. Methods
+with `adjacency` as it is told; where there is no choice, replace_one:
+  emp                      without privacy; epsilon is infinite
+  ind                      IndExp as printed, m up to 100
+  rec_printed, rec_kaplan  RecExp as printed, and as its authors have it; with
+                           epsilon not halved: adjacency add_or_remove_one
+  rec_depth                RecExp with the integer depth and real targets
+  hist_raw                 200 bins, generalised inverse, as printed
+  hist_bridge, hist_clipnorm, hist_simplex
+                           the same with counts that add up to n; clipped at 0
+                           and rescaled; projected on what counts can be
+  joint                    JointExp, m of 5, 10, 20 and 40
+  coarse                   few bins with counts that add up to n, increasing
+  knots                    JointExp for five orders, the rest between them
+  tree                     a tree of counts, by least squares
+
+Expected (Beta(2,5), m = 100): emp .0036, coarse .0046, knots .0044, hist_raw
+.0154, rec_depth .082, rec_printed .111, ind .591. RecExp as printed with half
+of epsilon is worse than hist_raw from m = 6 on for Beta(.5,.5) and from 3 on
+for Beta(2,5); with all of epsilon, and hist_simplex, from 7 and from 31 on.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+
+ARTEFACT = ('Figure 6.1 of thesis 000: error of private quantiles of beta laws '
+            'against how many are asked for')
+COST = '3 min on two CPU cores'
+HEADLINES = ('cells', 'RecExp overtaken', 'RecExp has the best',
+             'at m = 100')
+
+_REPLACE = Adjacency.REPLACE_ONE.value
+_ADD = Adjacency.ADD_OR_REMOVE_ONE.value
+DATASETS = ('beta_0.5_0.5', 'beta_1_1', 'beta_2_2', 'beta_2_5', 'beta_5_1',
+            'beta_1_3')
+SIZES = (1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200)
+# Where neighbours are not those of a replacement, and where there are fewer m.
+_ADJACENCIES = {'rec_printed': (_REPLACE, _ADD), 'rec_kaplan': (_ADD,)}
+_SIZES = {'ind': SIZES[:-2], 'joint': (5, 10, 20, 40)}
+POSTS = ('raw', 'bridge', 'clipnorm', 'simplex')
+METHODS = ('emp', 'ind', 'rec_printed', 'rec_kaplan', 'rec_depth',
+           *(f'hist_{post}' for post in POSTS), 'joint', 'coarse', 'knots',
+           'tree')
+BATCHED = ('method', 'adjacency', 'num_orders')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One estimator on one law.
+
+  Attributes:
+    dataset: name of a law of `quantile_laws`.
+    method: see above.
+    adjacency: of neighbours; epsilon counts for it.
+    num_orders: m.
+    num_examples: n.
+    epsilon: of all orders together.
+    repetitions: data sets; those of other methods and m are the same.
+    seed: of data and coins.
+  """
+  dataset: str
+  method: str
+  adjacency: str
+  num_orders: int
+  num_examples: int = 10_000
+  epsilon: float = 0.1
+  repetitions: int = 50
+  seed: int = 0
+
+
+def orders(num_orders: int) -> np.ndarray:
+  """The orders [m] of Figure 6.1."""
+  return 0.25 + np.arange(1, num_orders + 1) / (2 * (num_orders + 1))
+
+
+def _settings(datasets, sizes, **fields):
+  return tuple(
+      Setting(dataset=dataset, method=method, adjacency=adjacency,
+              num_orders=size, **fields | (
+                  dict(epsilon=math.inf) if method == 'emp' else {}))
+      for dataset in datasets for method in METHODS
+      for adjacency in _ADJACENCIES.get(method, (_REPLACE,))
+      for size in sizes if size in _SIZES.get(method, sizes))
+
+
+SETTINGS = _settings(DATASETS, SIZES)
+SMOKE = _settings(('beta_2_5',), (1, 5), num_examples=500, epsilon=1.0,
+                  repetitions=8)
