@@ -50,13 +50,17 @@ def _risk(setting: sweep.Setting) -> dict[str, float]:
   size, epsilon, alpha = (setting.num_examples, setting.epsilon,
                           amplitude(setting))
   rate = rates.single(.5, epsilon=epsilon, adjacency=Adjacency.REPLACE_ONE)
-  found = squares(_noise(setting), rate)
+  noise = _noise(setting)
+  found = squares(noise, rate)
   metrics = dict(risk=found.mean(), amplitude=alpha,
                  risk_se=found.std(ddof=1) / setting.repetitions**.5)
   if not alpha:
     return metrics
   far = size * epsilon / 8
+  sides = np.minimum(np.sum(noise < -alpha / 4, 1),
+                     np.sum(noise >= alpha / 4, 1))
   return metrics | dict(
+      missed=np.mean(sides < size / 4),
       bound_printed=(math.exp(-size / 32) + 4 * math.exp(-far / 2) / alpha
                      + alpha**2),
       bound=(2 * math.exp(-size / 32) + 4 * math.exp(-far) / alpha

@@ -9,11 +9,11 @@ Methods:
   printed   E M^2 with uniform noise of amplitude e^(-n epsilon / 48)
   half      the same with e^(-n epsilon / 24), for which the bound is least
 
-Beside E M^2 stand the bound as printed, and as it follows from the definition of
-the cost (erratum QE-08): both of its exponents are twice as large, and the event
-on which it rests is missed twice as often.
+Beside E M^2 stand the bound as printed, and as it follows from the definition
+of the cost (erratum QE-08): the exponent of epsilon is twice as large, and the
+event on which it rests is missed twice as often.
 
-Expected: E M^2 near 1/3 without noise, whatever n is; below both bounds with it.
+Expected: E M^2 is 1/3 without noise, whatever n is; below both bounds with it.
 """
 
 import dataclasses
