@@ -81,6 +81,12 @@ def padded(data: np.ndarray, lower: float, upper: float) -> Records:
                  np.float64(upper))
 
 
+def filled(records: Records) -> Array:
+  """Which places [capacity] hold records."""
+  places = jnp.arange(records.ordered.size, dtype=jnp.int32)
+  return places < records.count
+
+
 def edges(records: Records) -> Array:
   """Ends [capacity + 2] of the intervals: the bounds and all records."""
   return jnp.concatenate([records.lower[None], records.ordered,
@@ -103,7 +109,11 @@ def log_of(widths: Array) -> Array:
 
 def inside(records: Records, interval: Array, share: Array) -> Array:
   """The points [...] that divide intervals [...] at shares in [0, 1]."""
-  ends = edges(records)
+  return between(edges(records), interval, share)
+
+
+def between(ends: Array, interval: Array, share: Array) -> Array:
+  """The same, of intervals between any ends in order."""
   start, end = ends[interval], ends[interval + 1]
   # Never beyond an end, whatever the rounding.
   return jnp.clip(start + share * (end - start), start, end)
@@ -129,6 +139,5 @@ def separated(records: Records, noise: Array, margin: Array) -> Records:
   """
   lower, upper = records.lower - margin, records.upper + margin
   moved = jnp.clip(records.ordered + noise, lower, upper)
-  known = jnp.arange(moved.size) < records.count
-  ordered = jnp.sort(jnp.where(known, moved, upper))
+  ordered = jnp.sort(jnp.where(filled(records), moved, upper))
   return Records(ordered, records.count, lower, upper)

@@ -1,0 +1,118 @@
+"""Quantiles of windows: what smoothing is for one order, without its noise.
+
+A point q is as good as the best rank that records within a radius of it could
+give it: its cost is the distance of n p from [#{X < q - radius}, #{X <= q +
+radius}]. Around an atom it is 0 in an interval twice as wide as the radius.
+Source: spec QB-12, and QB-04 for radius 0 on candidates.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.stats.quantiles import choice
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import mechanism
+from dpjax.stats.quantiles import orders
+from dpjax.stats.quantiles import records
+from dpjax.stats.quantiles.records import Records
+from dpjax.typing import Array, PRNGKey
+
+RADIUS = 1e-6
+"""Of a window, as a share of the range."""
+
+
+class Parameters(NamedTuple):
+  """Of m exponential mechanisms.
+
+  Attributes:
+    probs: [m] orders.
+    rates: [m], of the cost.
+    radius: of the window.
+  """
+  probs: np.ndarray
+  rates: np.ndarray
+  radius: np.ndarray
+
+
+def cost(below: Array, up_to: Array, target: Array) -> Array:
+  """Distance of `target` = n p from [below, up_to]; `rates.single` fits it.
+
+  A replaced record moves either end by at most 1. One more moves both ends, as
+  seen from the target, by 1 - p or by -p, or one by this and one by that: the
+  distance moves by at most max(p, 1 - p).
+  """
+  below, up_to = (ranks.astype(jnp.float64) for ranks in (below, up_to))
+  return jnp.maximum(jnp.maximum(below - target, target - up_to), 0.0)
+
+
+def intervals(data: Records, radius: Array) -> tuple[Array, Array, Array]:
+  """Ends [2 capacity + 2] of intervals, and both ranks [2 capacity + 1] inside.
+  """
+  clip = lambda ends: jnp.clip(ends, data.lower, data.upper)
+  entered = clip(jnp.where(records.filled(data), data.ordered - radius,
+                           data.upper))
+  left = clip(data.ordered + radius)
+  edges = jnp.concatenate([
+      data.lower[None], jnp.sort(jnp.concatenate([entered, left])),
+      data.upper[None]])
+  below, up_to = (jnp.searchsorted(ends, edges[:-1], side='right')
+                  for ends in (left, entered))
+  return edges, jnp.minimum(below, data.count), jnp.minimum(up_to, data.count)
+
+
+def _draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  edges, below, up_to = intervals(data, jnp.asarray(parameters.radius))
+  log_widths = records.log_of(jnp.diff(edges))
+
+  def one(of: tuple[PRNGKey, Array, Array]) -> Array:
+    key, prob, rate = of
+    which, where = jax.random.split(key)
+    target = orders.target(prob, data.count, 'real')
+    interval = choice.choose(
+        which, log_widths - rate * cost(below, up_to, target))
+    share = jax.random.uniform(where, (), jnp.float64)
+    return records.between(edges, interval, share)
+
+  keys = jax.random.split(key, len(parameters.probs))
+  return jnp.sort(jax.lax.map(one, (
+      keys, jnp.asarray(parameters.probs), jnp.asarray(parameters.rates))))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WindowQuantiles(mechanism.QuantileMechanism):
+  """An exponential mechanism for each order, on the cost of a window, sorted.
+
+  Guarantee: epsilon-DP under `adjacency`, epsilon / m for each order;
+  sensitivity 1 under REPLACE_ONE, max(p, 1 - p) otherwise (`cost`).
+
+  Attributes:
+    radius: of the window; None for 10^-6 of the range.
+  """
+  radius: float | None = None
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.radius is not None:
+      errors.check_non_negative('radius', self.radius)
+
+  @property
+  def draw(self) -> mechanism.Draw:
+    """The law."""
+    return _draw
+
+  @property
+  def parameters(self) -> Parameters:
+    """Orders, rates and the radius."""
+    radius = self.radius
+    if radius is None:
+      radius = RADIUS * (self.upper - self.lower)
+    shared = independent.shared_rates(
+        self.probs, epsilon=self.epsilon, adjacency=self.adjacency,
+        rounded=False)
+    return Parameters(orders.check_orders(self.probs), np.array(shared),
+                      np.float64(radius))
