@@ -124,5 +124,5 @@ def figure(rows: Sequence[records.Row]) -> Any:
     points.curve(axes[0, 1], each, 'num_examples', 'bound', '', series=series,
                  line='--')
   points.finish(axes[0, 1], 'records n', 'E M^2',
-                'epsilon 1/2; bounds: printed dotted, corrected dashed')
+                'bounds: printed dotted, corrected dashed')
   return drawn

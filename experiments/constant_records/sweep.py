@@ -23,6 +23,7 @@ import numpy as np
 ARTEFACT = ('Figure 6.2 of thesis 000, and its analysis of constant data '
             '(section 6.3.3)')
 COST = '1 min on a CPU core'
+HEADLINES = ('without noise', 'with noise', 'e^(-n epsilon')
 
 SIZES = (50, 100, 200, 400, 800)
 

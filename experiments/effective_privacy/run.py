@@ -110,7 +110,7 @@ def effective(key: PRNGKey, data: Array, sigma: Array, rate: Array, *,
                       jax.tree.map(jnp.zeros_like, jax.eval_shape(
                           total, keys[0])),
                       jax.random.split(keys[0], -(-noise_draws // _CHUNK)))[0]
-  ratios = jnp.log(sums[0]) - jnp.log(sums[1])
+  ratios = jnp.log(sums[0])[None, None] - jnp.log(sums[1])
   record, value, point = jnp.unravel_index(jnp.argmax(ratios), ratios.shape)
   one, other = jax.vmap(lambda each: densities(
       noise(each), data, values[value][None], points[point][None], sigma,
@@ -159,7 +159,7 @@ def densities(noise: Array, data: Array, values: Array, points: Array,
     edges = jnp.concatenate([low[None], jnp.sort(known), high[None]])
     return jnp.sum(weights * jnp.diff(edges))
 
-  below = moved[:, None] < points
+  below = moved[:, None] < points[None]
   rank = jnp.sum(below, 0)
   fewer, same, more = (weights[jnp.clip(rank + change, 0, count)]
                        for change in (-1, 0, 1))
