@@ -46,8 +46,8 @@ def test_densities_are_those_of_releases(kind, adjacency):
   assert abs(inverse.mean() - .5) < 5 * error < .1
 
 
-@pytest.mark.parametrize('name', ['quantile', 'quantiles_recursive_replace'])
-def test_quantiles_are_not_refuted(name):
+def test_a_quantile_is_not_refuted():
+  name = 'quantile'
   target = loading.load(name)
   assert target.traced and target.double_precision
   report = auditor.audit(jax.random.key(0), target, num_runs=1024)

@@ -67,7 +67,13 @@ def test_squares_are_integrals():
 def test_a_smoke_sweep_of_constant_records(smoke_rows):
   found = points.collect(smoke_rows('constant_records'))
   for point in points.select(found, method=('printed', 'half')):
+    n, epsilon = point['num_examples'], point['epsilon']
     assert 0 < point['risk'] < point['bound']
+    # Of each amplitude the bound that it is the best for.
+    name, event, decay = {'printed': ('bound_printed', 1, 24),
+                          'half': ('bound', 2, 12)}[point['method']]
+    assert point[name] == pytest.approx(
+        event * math.exp(-n / 32) + 5 * math.exp(-n * epsilon / decay))
   for point in points.select(found, method='cost', place=(-.6, .6)):
     assert point['cost'] == 50
   for point in points.select(found, method='raw'):
