@@ -23,6 +23,9 @@ from dpjax.stats.quantiles import records
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import Array, PRNGKey
 
+INTERPOLATIONS = {'linear': inversion.inverse,
+                  'smooth': inversion.smooth_inverse}
+
 
 class Parameters(NamedTuple):
   """Of a curve.
@@ -86,12 +89,14 @@ def with_total(noisy: Array, amount: Array) -> Array:
 
 
 @functools.cache
-def inverted(curve: Curve) -> mechanism.Draw:
+def inverted(curve: Curve, interpolation: str) -> mechanism.Draw:
   """The law of quantiles by a curve, the same function for the same curve."""
+  inverse = INTERPOLATIONS[interpolation]
+
   def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
-    return inversion.inverse(curve(key, data, parameters),
-                             edges(data, jnp.asarray(parameters.shares)),
-                             jnp.asarray(parameters.probs))
+    return inverse(curve(key, data, parameters),
+                   edges(data, jnp.asarray(parameters.shares)),
+                   jnp.asarray(parameters.probs))
   return draw
 
 
@@ -100,7 +105,17 @@ class CurveQuantiles(mechanism.QuantileMechanism):
   """Base of what is inverted; adds the curve to quantiles.
 
   Those who derive from it have `num_bins`, N, as a field or property.
+
+  Attributes:
+    interpolation: of the curve between edges, one of `INTERPOLATIONS`.
   """
+  interpolation: str = 'linear'
+
+  def __post_init__(self):
+    super().__post_init__()
+    errors.check_choice('interpolation', self.interpolation, INTERPOLATIONS)
+    # Of one bin nothing is left to estimate.
+    errors.check_at_least('num_bins', self.num_bins, 2)
 
   @property
   def scale(self) -> float:
@@ -120,7 +135,7 @@ class CurveQuantiles(mechanism.QuantileMechanism):
   @property
   def draw(self) -> mechanism.Draw:
     """The law."""
-    return inverted(self.curve)
+    return inverted(self.curve, self.interpolation)
 
   @property
   def parameters(self) -> Parameters:
@@ -146,8 +161,3 @@ class CurveQuantiles(mechanism.QuantileMechanism):
     Before they are made monotone.
     """
     raise NotImplementedError
-
-
-def check_bins(num_bins: int) -> int:
-  """Returns the number of bins if it is 2 or more."""
-  return errors.check_at_least('num_bins', num_bins, 2)

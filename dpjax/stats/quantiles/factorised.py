@@ -102,10 +102,6 @@ class FactorisedQuantiles(curves.CurveQuantiles):
   rho: float
   num_bins: int = 256
 
-  def __post_init__(self):
-    super().__post_init__()
-    curves.check_bins(self.num_bins)
-
   def _check_budget(self):
     errors.check_positive('rho', self.rho)
 

@@ -17,9 +17,9 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import draws
 from dpjax.stats.quantiles import choice
-from dpjax.stats.quantiles import independent
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import orders
+from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles import window
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import Array, PRNGKey
@@ -106,8 +106,6 @@ class GridQuantiles(mechanism.QuantileMechanism):
   @property
   def parameters(self) -> Parameters:
     """Orders, rates and candidates."""
-    shared = independent.shared_rates(
-        self.probs, epsilon=self.epsilon, adjacency=self.adjacency,
-        rounded=False)
-    return Parameters(orders.check_orders(self.probs), np.array(shared),
-                      np.asarray(self.candidates, np.float64))
+    return Parameters(orders.check_orders(self.probs), rates.singles(
+        self.probs, epsilon=self.epsilon / len(self.probs),
+        adjacency=self.adjacency), np.asarray(self.candidates, np.float64))

@@ -134,7 +134,6 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
   @property
   def parameters(self) -> Parameters:
     """Orders and rates."""
-    each = self.share(len(self.probs))
-    return Parameters(orders.check_orders(self.probs), np.array([
-        rates.single(prob, epsilon=each, adjacency=self.adjacency,
-                     rounded=self.cost == 'rounded') for prob in self.probs]))
+    return Parameters(orders.check_orders(self.probs), rates.singles(
+        self.probs, epsilon=self.share(len(self.probs)),
+        adjacency=self.adjacency, rounded=self.cost == 'rounded'))

@@ -32,8 +32,42 @@ def inverse(curve: Array, edges: Array, probs: Array) -> Array:
                    jnp.where(first == curve.size, edges[-1], found))
 
 
+def smooth_inverse(curve: Array, edges: Array, probs: Array) -> Array:
+  """The same of a monotone rational quadratic spline through the values.
+
+  Straight lines miss a distribution function by h^2, this one by h^3 or less
+  where its density is smooth, so that fewer bins, and less noise, do. Its
+  inverse is in closed form. Slopes at edges are harmonic means of those of the
+  bins beside, as for monotone cubic splines. Source: Gregory and Delbourgo
+  1982; Fritsch and Butland 1984.
+
+  Args:
+    curve: increasing values at the edges, [N + 1], N at least 2.
+    edges: [N + 1], evenly spaced.
+    probs: p, [m].
+  """
+  rises = jnp.diff(curve)
+  before, after = rises[:-1], rises[1:]
+  inner = 2 * before * after / jnp.where(before + after > 0, before + after,
+                                         1.0)
+  first, last = (jnp.clip(1.5 * near - 0.5 * far, 0.0, 3 * near)
+                 for near, far in ((rises[0], rises[1]),
+                                   (rises[-1], rises[-2])))
+  slopes = jnp.concatenate([first[None], inner, last[None]])
+  right = jnp.clip(jnp.searchsorted(curve, probs, side='left'), 1, rises.size)
+  rise, left = rises[right - 1], slopes[right - 1]
+  up = jnp.clip(probs - curve[right - 1], 0.0, rise)
+  bend = up * (left + slopes[right] - 2 * rise)
+  # The root in [0, 1] of a s^2 + b s + c, without cancellation.
+  a, b, c = rise * (rise - left) + bend, rise * left - bend, -rise * up
+  root = b + jnp.sqrt(jnp.maximum(b * b - 4 * a * c, 0.0))
+  share = jnp.clip(-2 * c / jnp.where(root > 0, root, 1.0), 0.0, 1.0)
+  start, end = edges[right - 1], edges[right]
+  return jnp.clip(start + share * (end - start), start, end)
+
+
 def isotonic(values: Array) -> Array:
-  """The nearest increasing sequence [N] in l2; O(N^2), without a loop.
+  """The nearest increasing sequence [N] in l2; O(N^2), for N of some thousands.
 
   Of the values up to j the last is fitted by v_j, the largest mean of those
   from i to j. Pooling adjacent violators lowers to v_j what was fitted above

@@ -38,6 +38,13 @@ def single(prob: float, *, epsilon: float, adjacency: Adjacency,
   return epsilon / (2 * sensitivity)
 
 
+def singles(probs: Sequence[float], *, epsilon: float, adjacency: Adjacency,
+            rounded: bool = False) -> np.ndarray:
+  """The same of each of orders [m], `epsilon` for each: float64 [m]."""
+  return np.array([single(prob, epsilon=epsilon, adjacency=adjacency,
+                          rounded=rounded) for prob in probs])
+
+
 def joint(probs: Sequence[float], *, epsilon: float,
           adjacency: Adjacency) -> float:
   """Of sum_j |n (p_j - p_(j-1)) - #bin_j| over the m + 1 bins.
@@ -113,6 +120,8 @@ def from_rho(rho: float) -> float:
       notions.PureDP(epsilon=epsilon), 'exponential').rho - rho
   root = optimize.brentq(excess, plain * (1 - 1e-9), 2 * rho + 8, xtol=1e-12)
   return root * (1 - 1e-9)
+
+
 def counts(*, epsilon: float, adjacency: Adjacency,
            levels: int = 1) -> float:
   """Of |z|, where z is the noise of a count; 1 / rate is its scale.
@@ -143,6 +152,8 @@ def factorised(coefficients: np.ndarray, *, adjacency: Adjacency) -> float:
   if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
     return math.sqrt(np.max(norms[-1] + norms[::-1] - 2 * products))
   return math.sqrt(norms[-1])
+
+
 def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
   """Of exponential noise on threshold and ranks of a scan that stops once.
 

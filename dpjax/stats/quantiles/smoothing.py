@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
+from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import records
@@ -96,13 +97,13 @@ class Smoothed(mechanism.QuantileMechanism):
     kind: of the noise, one of `KINDS`.
     sigma: standard deviation of the noise, public; None for that of noise
       which is uniform on [-a, a], a = (upper - lower) max(exp(-n epsilon / 48)
-      / 2, floor), and for the floor alone under ADD_OR_REMOVE_ONE, where n is
-      private. Without a floor, noise as recommended is lost in rounding from n
-      epsilon = 1800 on (erratum QE-01).
+      / 2, floor), or for the floor alone: under ADD_OR_REMOVE_ONE, where n is
+      private, and where the budget is rho. Without a floor rounding loses noise
+      as recommended, from n epsilon = 1800 on (erratum QE-01).
     floor: as a share of the range; at least 1e-12.
   """
   probs: tuple[float, ...] = dataclasses.field(init=False, repr=False)
-  epsilon: float = dataclasses.field(init=False, repr=False)
+  epsilon: float | None = dataclasses.field(init=False, repr=False)
   lower: float = dataclasses.field(init=False, repr=False)
   upper: float = dataclasses.field(init=False, repr=False)
   adjacency: Adjacency = dataclasses.field(init=False, repr=False)
@@ -114,7 +115,6 @@ class Smoothed(mechanism.QuantileMechanism):
   def __post_init__(self):
     for field in dataclasses.fields(mechanism.QuantileMechanism):
       object.__setattr__(self, field.name, getattr(self.inner, field.name))
-    super().__post_init__()
     errors.check_choice('kind', self.kind, KINDS)
     if not _LEAST_FLOOR <= self.floor < math.inf:
       raise ValueError(f'floor must be at least {_LEAST_FLOOR:g} of the range, '
@@ -128,6 +128,15 @@ class Smoothed(mechanism.QuantileMechanism):
                          f'{self.sigma}')
 
   @property
+  def event(self) -> accounting.DpEvent:
+    """What one release costs."""
+    return self.inner.event
+
+  def check_size(self, num_examples: int) -> None:
+    """Refuses what `inner` refuses."""
+    self.inner.check_size(num_examples)
+
+  @property
   def draw(self) -> mechanism.Draw:
     """The law."""
     return _draw(self.inner.draw, self.kind)
@@ -136,10 +145,10 @@ class Smoothed(mechanism.QuantileMechanism):
   def parameters(self) -> Parameters:
     """The noise, and parameters of what it is for."""
     widest = (self.upper - self.lower) / math.sqrt(3)
-    sigma, first = self.sigma, 0.0
+    sigma, first, decay = self.sigma, 0.0, 0.0
     if sigma is None:
       sigma = widest * self.floor
-      if self.adjacency is Adjacency.REPLACE_ONE:
-        first = widest / 2
-    return Parameters(*map(np.float64, (sigma, first, self.epsilon / 48)),
+      if self.adjacency is Adjacency.REPLACE_ONE and self.epsilon:
+        first, decay = widest / 2, self.epsilon / 48
+    return Parameters(*map(np.float64, (sigma, first, decay)),
                       self.inner.parameters)

@@ -102,12 +102,12 @@ class TreeQuantiles(curves.CurveQuantiles):
   shape: tuple[int, ...] = (16, 16)
 
   def __post_init__(self):
-    super().__post_init__()
     if not isinstance(self.shape, tuple) or not self.shape:
       raise ValueError('shape must be a tuple of one number of parts or more, '
                        f'got {self.shape}')
     for parts in self.shape:
       errors.check_at_least('shape', parts, 2)
+    super().__post_init__()
 
   @property
   def num_bins(self) -> int:

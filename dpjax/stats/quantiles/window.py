@@ -15,9 +15,9 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.stats.quantiles import choice
-from dpjax.stats.quantiles import independent
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import orders
+from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles import records
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import Array, PRNGKey
@@ -84,10 +84,10 @@ def _draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WindowQuantiles(mechanism.QuantileMechanism):
+class WindowQuantiles(mechanism.ExponentialQuantiles):
   """An exponential mechanism for each order, on the cost of a window, sorted.
 
-  Guarantee: epsilon-DP under `adjacency`, epsilon / m for each order;
+  Guarantee: epsilon-DP or rho-zCDP under `adjacency`, an m-th for each order;
   sensitivity 1 under REPLACE_ONE, max(p, 1 - p) otherwise (`cost`).
 
   Attributes:
@@ -111,8 +111,6 @@ class WindowQuantiles(mechanism.QuantileMechanism):
     radius = self.radius
     if radius is None:
       radius = RADIUS * (self.upper - self.lower)
-    shared = independent.shared_rates(
-        self.probs, epsilon=self.epsilon, adjacency=self.adjacency,
-        rounded=False)
-    return Parameters(orders.check_orders(self.probs), np.array(shared),
-                      np.float64(radius))
+    return Parameters(orders.check_orders(self.probs), rates.singles(
+        self.probs, epsilon=self.share(len(self.probs)),
+        adjacency=self.adjacency), np.float64(radius))

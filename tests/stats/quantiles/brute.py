@@ -48,8 +48,13 @@ class Pairs:
     return [self.records(self.left), self.records(self.right)]
 
   @property
-  def midpoints(self) -> np.ndarray:
+  def widths(self) -> np.ndarray:
     """[pairs, size + 2], of the cells in which both have constant ranks."""
+    return np.diff(_edges(self.grid))
+
+  @property
+  def midpoints(self) -> np.ndarray:
+    """[pairs, size + 2], of these cells."""
     ends = _edges(self.grid)
     return (ends[:, 1:] + ends[:, :-1]) / 2
 
@@ -112,8 +117,7 @@ def block_law(records: np.ndarray, cost: Cost,
 def worst_loss(both: Pairs, cost: Cost, num_orders: int) -> float:
   """The largest |log-ratio| of densities at any release, over all pairs."""
   cells = tuples(both.grid.shape[1], num_orders)
-  widths = np.diff(_edges(both.grid))
-  possible = (widths[:, cells] > 0).all(-1)
+  possible = (both.widths[:, cells] > 0).all(-1)
   density = []
   for lacking, records in zip((both.left, both.right), both.sides, strict=True):
     ranks = np.broadcast_to(cells, (len(both.grid), *cells.shape))
@@ -180,11 +184,11 @@ def recursive_log_density(records: np.ndarray, points: np.ndarray,
                           cost: str) -> np.ndarray:
   """Log-density [...] of RecExp at increasing points [..., m].
 
-  Rates [m] are those of the nodes that choose the orders.
+  Records are [..., n]; rates [m] are those of the nodes that choose the
+  orders.
   """
   known = [0.0, *probs, 1.0]
   cuts = _edges(points)
-  records = np.broadcast_to(records, (*points.shape[:-1], records.shape[-1]))
 
   def node(low, high):
     if high - low < 2:
@@ -206,9 +210,11 @@ def worst_recursive_loss(rng: np.random.Generator, both: Pairs, count: int,
                                               both.grid.shape[-1]))
   ends = np.sort(_edges(np.concatenate([points, grid], -1)), -1)
   distinct = (np.diff(ends) > 0).all(-1)
-  one, other = (recursive_log_density(records[:, None], points, probs, rates,
-                                      cost) for records in both.sides)
-  return float(np.abs(one - other)[distinct].max())
+  # For each pair that holds a release, its records once.
+  pair = np.nonzero(distinct)[0]
+  one, other = (recursive_log_density(records[pair], points[distinct], probs,
+                                      rates, cost) for records in both.sides)
+  return float(np.abs(one - other).max())
 
 
 def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
@@ -219,7 +225,6 @@ def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
   """
   size, num_orders = len(records) + 1, len(probs)
   middle = (num_orders + 1) // 2
-  nodes, weights = np.polynomial.legendre.leggauss(48)
   ends = _edges(records)
   law = np.zeros([size] * num_orders)
 
@@ -229,13 +234,14 @@ def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
     return special.softmax(masses)
 
   root = probs[middle - 1]
-  for interval in np.flatnonzero(np.diff(ends)):
-    width = ends[interval + 1] - ends[interval]
-    for node, weight in zip(nodes, weights, strict=True):
-      point = ends[interval] + width * (node + 1) / 2
-      part = np.array(np.exp(node_log_density(
+  # Interpolated costs have a kink inside an interval.
+  kink = np.interp(root * len(records), np.arange(size + 1), ends)
+  for interval, low, high in _pieces(ends, kink):
+    for node, weight in zip(*np.polynomial.legendre.leggauss(40), strict=True):
+      point = low + (high - low) * (node + 1) / 2
+      part = np.exp(node_log_density(
           records, np.float64(0), np.float64(1), np.float64(point), root,
-          rates[middle - 1], cost)) * width * weight / 2)
+          rates[middle - 1], cost)) * (high - low) * weight / 2
       here = np.eye(size)[interval]
       before = [of(0, point, probs[0] / root, rates[0])] * (middle - 1)
       after = [of(point, 1, (probs[-1] - root) / (1 - root), rates[-1])] * (
@@ -244,6 +250,14 @@ def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
         part = part[..., None] * factor
       law += part
   return law
+
+
+def _pieces(ends, kink):
+  """Intervals of positive width, in two where the kink is inside."""
+  for interval, (low, high) in enumerate(itertools.pairwise(ends)):
+    turn = np.clip(kink, low, high)
+    yield from ((interval, *piece) for piece in ((low, turn), (turn, high))
+                if piece[0] < piece[1])
 
 
 def _edges(records: np.ndarray) -> np.ndarray:

@@ -5,12 +5,9 @@ import jax
 import numpy as np
 from scipy import special
 
-from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import records
-
-REPLACE = Adjacency.REPLACE_ONE
-ADD = Adjacency.ADD_OR_REMOVE_ONE
+from tests.stats.quantiles.brute import ADD, REPLACE  # noqa: F401
 
 
 def random_pairs(rng, count, adjacency, *, most=6):
@@ -51,7 +48,7 @@ def answers(asked, data, repetitions, *, seed=0):
   """Answers [repetitions, m] of a mechanism on records [n] or [R, n]."""
   data = np.broadcast_to(data, (repetitions, np.shape(data)[-1]))
   rows = [records.padded(row, asked.lower, asked.upper) for row in data]
-  stacked = records.Records(*map(np.stack, zip(*rows, strict=True)))
+  stacked = rows[0]._replace(ordered=np.stack([row.ordered for row in rows]))
   with jax.enable_x64(True):
     return np.asarray(mechanism.repeated(asked.draw)(
         jax.random.split(jax.random.key(seed), repetitions), stacked,
