@@ -72,6 +72,10 @@ class QuantileMechanism:
   upper: float
   adjacency: Adjacency
 
+  # For the auditor: records are numbers, and `release` has 64-bit types.
+  record_shape = ()
+  double_precision = True
+
   def __post_init__(self):
     orders.check_orders(self.probs)
     self._check_budget()
