@@ -39,7 +39,7 @@ class Parameters(NamedTuple):
 def num_knots(num_orders: int, *, epsilon: float, num_examples: int) -> int:
   """A number of knots for a joint mechanism and so many records.
 
-  1.25 (n epsilon)^(1/5), at least 3: within a quarter of the best of 3, 5, 8,
+  1.25 (n epsilon)^(1/5), at least 3: within a third of the best of 3, 5, 8,
   13 and 20 for three beta laws, 100 orders from 1/4 to 3/4 and n epsilon from
   100 to 10^4. A recursive mechanism is best with 3/5 of it. Under
   ADD_OR_REMOVE_ONE n must be a public guess.
