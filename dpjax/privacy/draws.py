@@ -50,6 +50,20 @@ def standard_laplace(key: PRNGKey, shape: tuple[int, ...],
   return jnp.where(negative, -magnitude, magnitude)
 
 
+def discrete_laplace(key: PRNGKey, shape: tuple[int, ...],
+                     scale: Array | float,
+                     dtype: jnp.dtype = jnp.float32) -> Array:
+  """Whole numbers of weights exp(-|z| / scale), of any scale; as floats.
+
+  An exponential draw, rounded down, is geometric, and the difference of two
+  has this law up to the rounding of `dtype`. A sum with integers is an integer:
+  it has no lower bits. `integers.discrete_laplace` has the law to the last bit.
+  """
+  whole = jnp.floor(jnp.asarray(scale, dtype) * standard_exponential(
+      key, (2, *shape), dtype))
+  return whole[0] - whole[1]
+
+
 def standard_gumbel(key: PRNGKey, shape: tuple[int, ...],
                     dtype: jnp.dtype = jnp.float32) -> Array:
   """Draws of distribution exp(-exp(-x)), between -3.9 and 45."""

@@ -1,6 +1,16 @@
 """Private quantiles: the estimators of thesis 000, chapter 6, and better ones.
 
+  quantiles(key, x, [.25, .5, .75], epsilon=1.0, lower=0, upper=100,
+            adjacency='replace_one')
+
 Modules, in import order: precision, orders, rates, records, choice,
-mechanism, wide, lanes, paths, independent, recursive, joint, window, grid,
-unbounded, smoothing, knots, slicing.
+mechanism, wide, lanes, paths, independent, recursive, joint, inversion,
+curves, histogram, trees, factorised, histogram_bounds, smoothing, window,
+grid, knots, unbounded, slicing, bounds, consistency, api.
 """
+
+from dpjax.stats.quantiles.api import METHODS
+from dpjax.stats.quantiles.api import plan
+from dpjax.stats.quantiles.api import quantiles
+
+__all__ = ['METHODS', 'plan', 'quantiles']

@@ -48,8 +48,8 @@ def log_masses(data: Records, prob: Array, rate: Array, cost: str) -> Array:
     cost: one of `COSTS`.
   """
   ranks = jnp.arange(data.ordered.size + 1, dtype=jnp.float64)
-  lead = ranks - target(prob, data.count, cost)
-  return records.log_widths(data) + log_decline(lead, rate, cost)
+  return records.log_widths(data) + log_decline(
+      ranks, target(prob, data.count, cost), rate, cost)
 
 
 def target(prob: Array, count: Array, cost: str) -> Array:
@@ -57,28 +57,25 @@ def target(prob: Array, count: Array, cost: str) -> Array:
   return orders.target(prob, count, 'floor' if cost == 'rounded' else 'real')
 
 
-def log_decline(lead: Array, rate: Array, cost: str) -> Array:
-  """Logarithms [...] of mean densities of intervals, `lead` from the target."""
-  if cost == 'interpolated':
-    return _log_mean(lead, rate)
-  return -rate * jnp.abs(lead)
+def log_decline(ranks: Array, target: Array, rate: Array, cost: str) -> Array:
+  """Logarithms [...] of mean densities of intervals of these ranks."""
+  lead = ranks - target
+  if cost != 'interpolated':
+    return -rate * jnp.abs(lead)
+  # Beyond the target on either side, from the nearer end of the interval.
+  nearer = jnp.where(lead >= 0, lead, -lead - 1)
+  beyond = jnp.log(-jnp.expm1(-rate) / rate)
+  # The mean of exp(-rate |lead + s|) over s in [0, 1], in one interval alone.
+  turn = target - jnp.floor(target)
+  around = jnp.log((-jnp.expm1(-rate * turn)
+                    - jnp.expm1(-rate * (1 - turn))) / rate)
+  return jnp.where((lead > -1) & (lead < 0), around, beyond - rate * nearer)
 
 
 def place(key: PRNGKey, lead: Array, rate: Array, cost: str) -> Array:
   """Shares [...] at which points divide their intervals, `lead` [...]."""
   uniform = jax.random.uniform(key, lead.shape, jnp.float64)
   return _place(uniform, lead, rate) if cost == 'interpolated' else uniform
-
-
-def _log_mean(lead: Array, rate: Array) -> Array:
-  """log of the mean of exp(-rate |lead + s|) over s in [0, 1]."""
-  # Beyond the target on either side, from the nearer end of the interval.
-  nearer = jnp.where(lead >= 0, lead, -lead - 1)
-  one_sided = -rate * nearer + jnp.log(-jnp.expm1(-rate) / rate)
-  within = jnp.clip(lead, -1.0, 0.0)
-  around = jnp.log((-jnp.expm1(rate * within)
-                    - jnp.expm1(-rate * (1 + within))) / rate)
-  return jnp.where((lead > -1) & (lead < 0), around, one_sided)
 
 
 def _place(uniform: Array, lead: Array, rate: Array) -> Array:

@@ -71,7 +71,7 @@ _INVERSE = _draw(inverse_bins)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JointQuantiles(mechanism.QuantileMechanism):
+class JointQuantiles(mechanism.ExponentialQuantiles):
   """JointExp: density proportional to exp(-rate cost) of sorted points.
 
   cost(q) = sum over the m + 1 bins of |n (p_j - p_(j-1)) - #bin_j|, the first
@@ -90,11 +90,11 @@ class JointQuantiles(mechanism.QuantileMechanism):
   def parameters(self) -> Parameters:
     """Orders and rate."""
     return Parameters(orders.check_orders(self.probs), np.float64(rates.joint(
-        self.probs, epsilon=self.epsilon, adjacency=self.adjacency)))
+        self.probs, epsilon=self.share(1), adjacency=self.adjacency)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InverseQuantiles(mechanism.QuantileMechanism):
+class InverseQuantiles(mechanism.ExponentialQuantiles):
   """Inverse sensitivity of m quantiles: exp(-rate replaced records).
 
   The number of records to replace until X_(ceil(n p_j)) = q_j for all j, of
@@ -106,7 +106,7 @@ class InverseQuantiles(mechanism.QuantileMechanism):
 
   def __post_init__(self):
     super().__post_init__()
-    rates.inverse_sensitivity(epsilon=self.epsilon, adjacency=self.adjacency)
+    _ = self.parameters  # Refuses the other adjacency.
 
   @property
   def draw(self) -> mechanism.Draw:
@@ -117,7 +117,7 @@ class InverseQuantiles(mechanism.QuantileMechanism):
   def parameters(self) -> Parameters:
     """Orders and rate."""
     return Parameters(orders.check_orders(self.probs), np.float64(
-        rates.inverse_sensitivity(epsilon=self.epsilon,
+        rates.inverse_sensitivity(epsilon=self.share(1),
                                   adjacency=self.adjacency)))
 
   def check_size(self, num_examples: int) -> None:

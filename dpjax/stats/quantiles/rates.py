@@ -20,6 +20,7 @@ from dpjax import errors
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
+from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.stats.quantiles import orders
 
 
@@ -67,23 +68,6 @@ def inverse_sensitivity(*, epsilon: float, adjacency: Adjacency) -> float:
   return epsilon / 2
 
 
-def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
-  """Of exponential noise on threshold and ranks of a scan that stops once.
-
-  Noise moves up only: a stop stays one if its rank's noise makes up for a rank
-  that fell (r each), the others stay none if the threshold's makes up for ranks
-  that rose. Replaced records move ranks by 1, all one way: 2 r, r the other
-  way. As seen from n p, a record more moves ranks by -p before it and by 1 - p
-  from it on: r max(p, 1 - p), and one less by p and p - 1: p r for the others,
-  r more for a stop beyond it. Source: Durfee 2023 (spec QB-05).
-  """
-  errors.check_open_unit('prob', prob)
-  errors.check_positive('epsilon', epsilon)
-  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
-    return epsilon / 2
-  return epsilon / (1 + prob)
-
-
 def recursive(probs: Sequence[float], *, share: Callable[[float], float],
               adjacency: Adjacency, rounded: bool,
               printed: bool = False) -> np.ndarray:
@@ -104,8 +88,8 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
     adjacency: which data sets are neighbours.
     rounded: whether targets are floor(n' p').
     printed: log2(m) + 1 for L, which is more unless m is a power of 2, and
-      under REPLACE_ONE half of what addition and deletion allow: less than the
-      budget (erratum QE-21).
+      under REPLACE_ONE half of the rates of addition and deletion, also at the
+      root: epsilon is not spent (erratum QE-21).
   """
   relative = orders.relative(probs)
   moved = (np.ones_like(relative) if rounded
@@ -136,6 +120,55 @@ def from_rho(rho: float) -> float:
       notions.PureDP(epsilon=epsilon), 'exponential').rho - rho
   root = optimize.brentq(excess, plain * (1 - 1e-9), 2 * rho + 8, xtol=1e-12)
   return root * (1 - 1e-9)
+
+
+def counts(*, epsilon: float, adjacency: Adjacency,
+           levels: int = 1) -> float:
+  """Of |z|, where z is the noise of a count; 1 / rate is its scale.
+
+  Each of `levels` partitions counts every record once. A record more moves one
+  count of each by 1, a replaced one two: by `levels` and 2 `levels` in l1.
+  """
+  errors.check_positive('epsilon', epsilon)
+  errors.check_at_least('levels', levels, 1)
+  return epsilon / sum_sensitivity(adjacency, record_norm=levels)
+
+
+def factorised(coefficients: np.ndarray, *, adjacency: Adjacency) -> float:
+  """L2 sensitivity of C x, where C [N, N] is lower triangular Toeplitz.
+
+  Column i is the coefficients from place i on. The difference of columns i and
+  i + t is that of columns 0 and t, cut off: the worst replacement is from the
+  first bin, and the worst record is in it. Exact.
+
+  Args:
+    coefficients: [N], the first column; counts x of bins hold each record once.
+    adjacency: which data sets are neighbours.
+  """
+  # At t, the product of columns 0 and t, both from t on.
+  products = np.correlate(coefficients, coefficients, 'full')[
+      coefficients.size - 1:]
+  norms = np.cumsum(np.square(coefficients))
+  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
+    return math.sqrt(np.max(norms[-1] + norms[::-1] - 2 * products))
+  return math.sqrt(norms[-1])
+
+
+def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
+  """Of exponential noise on threshold and ranks of a scan that stops once.
+
+  Noise moves up only: a stop stays one if its rank's noise makes up for a rank
+  that fell (r each), the others stay none if the threshold's makes up for ranks
+  that rose. Replaced records move ranks by 1, all one way: 2 r, r the other
+  way. As seen from n p, a record more moves ranks by -p before it and by 1 - p
+  from it on: r max(p, 1 - p), and one less by p and p - 1: p r for the others,
+  r more for a stop beyond it. Source: Durfee 2023 (spec QB-05).
+  """
+  errors.check_open_unit('prob', prob)
+  errors.check_positive('epsilon', epsilon)
+  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
+    return epsilon / 2
+  return epsilon / (1 + prob)
 
 
 def depth(num_orders: int) -> int:

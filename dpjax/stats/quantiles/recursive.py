@@ -106,8 +106,8 @@ def _rows(nodes: _Nodes, edges: Array, log_widths: Array, length: int,
   logs = log_widths[jnp.minimum(places, log_widths.size - 1)]
   logs = jnp.where(places == own.first, left, logs)
   logs = jnp.where(places == own.last, right, logs)
-  lead = places.astype(jnp.float64) - own.target
-  logs = logs + independent.log_decline(lead, own.rate, cost)
+  logs = logs + independent.log_decline(places.astype(jnp.float64), own.target,
+                                        own.rate, cost)
   return _Rows(node, first, jnp.where(places <= own.last, logs, -jnp.inf))
 
 
@@ -177,9 +177,9 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
 
   Guarantee: epsilon-DP, or rho-zCDP, under `adjacency`; proof of the rates in
   `rates.recursive`. The mechanism of the thesis has cost 'rounded' and budget
-  'printed', the one of Kaplan, Schnapp and Stemmer 'real' and 'printed'; both
-  spend half of their epsilon at most under REPLACE_ONE. Records that are equal
-  fall to one side together: separate them first (`records.separated`).
+  'printed', the one of Kaplan, Schnapp and Stemmer 'real' and 'printed'; they
+  spend less than epsilon but for one order. Records that are equal fall to one
+  side together: separate them first (`records.separated`).
 
   Attributes:
     cost: one of `independent.COSTS`, of all nodes.

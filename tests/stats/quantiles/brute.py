@@ -4,7 +4,7 @@ Plain NumPy, written apart from the package: nothing of `dpjax` is imported but
 the names of relations. Records lie in [0, 1].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 import itertools
 import math
@@ -48,8 +48,13 @@ class Pairs:
     return [self.records(self.left), self.records(self.right)]
 
   @property
-  def midpoints(self) -> np.ndarray:
+  def widths(self) -> np.ndarray:
     """[pairs, size + 2], of the cells in which both have constant ranks."""
+    return np.diff(_edges(self.grid))
+
+  @property
+  def midpoints(self) -> np.ndarray:
+    """[pairs, size + 2], of these cells."""
     ends = _edges(self.grid)
     return (ends[:, 1:] + ends[:, :-1]) / 2
 
@@ -65,6 +70,17 @@ def pairs(rng: np.random.Generator, count: int, size: int, spread: float,
     return Pairs(grid, left, None)
   right = (left + rng.integers(1, size + 1, size=count)) % (size + 1)
   return Pairs(grid, left, right)
+
+
+def outputs(rng: np.random.Generator, both: Pairs, count: int,
+            num_orders: int) -> np.ndarray:
+  """Random increasing points [pairs, count, m], of cells as often of each."""
+  ends = _edges(both.grid)
+  cells = rng.integers(ends.shape[1] - 1,
+                       size=(len(ends), count * num_orders))
+  low, high = (np.take_along_axis(ends, cells + i, -1) for i in (0, 1))
+  points = low + rng.random(cells.shape) * (high - low)
+  return np.sort(points.reshape(len(ends), count, num_orders), -1)
 
 
 def tuples(num_examples: int, num_orders: int) -> np.ndarray:
@@ -101,8 +117,7 @@ def block_law(records: np.ndarray, cost: Cost,
 def worst_loss(both: Pairs, cost: Cost, num_orders: int) -> float:
   """The largest |log-ratio| of densities at any release, over all pairs."""
   cells = tuples(both.grid.shape[1], num_orders)
-  widths = np.diff(_edges(both.grid))
-  possible = (widths[:, cells] > 0).all(-1)
+  possible = (both.widths[:, cells] > 0).all(-1)
   density = []
   for lacking, records in zip((both.left, both.right), both.sides, strict=True):
     ranks = np.broadcast_to(cells, (len(both.grid), *cells.shape))
@@ -111,6 +126,138 @@ def worst_loss(both: Pairs, cost: Cost, num_orders: int) -> float:
     total = block_law(records, cost, num_orders)[1]
     density.append(-cost(ranks, records.shape[-1]) - total[:, None])
   return float(np.abs(density[0] - density[1])[possible].max())
+
+
+def node_log_masses(records: np.ndarray, low: np.ndarray, high: np.ndarray,
+                    prob: float, rate: float, cost: str) -> np.ndarray:
+  """Logarithms [..., n + 1] of weights of intervals between two points.
+
+  Args:
+    records: [..., n], sorted; those between `low` and `high` are the node's.
+    low: [...].
+    high: [...].
+    prob: order among these records.
+    rate: of the cost.
+    cost: 'real', 'rounded' or 'interpolated'.
+  """
+  widths = np.diff(np.clip(_edges(records), low[..., None], high[..., None]))
+  lead = np.arange(widths.shape[-1]) - _node_target(records, low, high, prob,
+                                                    cost)[..., None]
+  decline = -rate * np.abs(lead)
+  if cost == 'interpolated':
+    # The mean over the interval, on either side of the target (spec QB-03).
+    ahead, turn = -np.expm1(-rate) / rate, np.clip(-lead, 0, 1)
+    decline = np.where(
+        lead >= 0, -rate * lead + np.log(ahead), np.where(
+            lead <= -1, rate * (lead + 1) + np.log(ahead), np.log(
+                -(np.expm1(-rate * turn) + np.expm1(-rate * (1 - turn))) / rate)))
+  with np.errstate(divide='ignore'):
+    return np.log(widths) + decline
+
+
+def _node_target(records, low, high, prob, cost):
+  """Rank [...] among all records at which the cost is 0."""
+  before = (records < low[..., None]).sum(-1)
+  share = ((records <= high[..., None]).sum(-1) - before) * prob
+  return before + (np.floor(share + 1e-9) if cost == 'rounded' else share)
+
+
+def node_log_density(records: np.ndarray, low: np.ndarray, high: np.ndarray,
+                     point: np.ndarray, prob: float, rate: float,
+                     cost: str) -> np.ndarray:
+  """Log-density [...] of a node at points [...]; arguments as above."""
+  total = special.logsumexp(
+      node_log_masses(records, low, high, prob, rate, cost), axis=-1)
+  rank = (records < point[..., None]).sum(-1).astype(float)
+  if cost == 'interpolated':
+    ends = np.clip(_edges(records), low[..., None], high[..., None])
+    place = rank.astype(int)[..., None]
+    left, right = (np.take_along_axis(ends, place + i, -1)[..., 0]
+                   for i in (0, 1))
+    rank += (point - left) / (right - left)
+  target = _node_target(records, low, high, prob, cost)
+  return -rate * np.abs(rank - target) - total
+
+
+def recursive_log_density(records: np.ndarray, points: np.ndarray,
+                          probs: Sequence[float], rates: Sequence[float],
+                          cost: str) -> np.ndarray:
+  """Log-density [...] of RecExp at increasing points [..., m].
+
+  Records are [..., n]; rates [m] are those of the nodes that choose the
+  orders.
+  """
+  known = [0.0, *probs, 1.0]
+  cuts = _edges(points)
+
+  def node(low, high):
+    if high - low < 2:
+      return 0.0
+    middle = (low + high) // 2
+    prob = (known[middle] - known[low]) / (known[high] - known[low])
+    return node(low, middle) + node(middle, high) + node_log_density(
+        records, cuts[..., low], cuts[..., high], cuts[..., middle], prob,
+        rates[middle - 1], cost)
+
+  return node(0, len(probs) + 1)
+
+
+def worst_recursive_loss(rng: np.random.Generator, both: Pairs, count: int,
+                         probs, rates, cost: str) -> float:
+  """The largest |log-ratio| of RecExp at `count` releases for each pair."""
+  points = outputs(rng, both, count, len(probs))
+  grid = np.broadcast_to(both.grid[:, None], (*points.shape[:2],
+                                              both.grid.shape[-1]))
+  ends = np.sort(_edges(np.concatenate([points, grid], -1)), -1)
+  distinct = (np.diff(ends) > 0).all(-1)
+  # For each pair that holds a release, its records once.
+  pair = np.nonzero(distinct)[0]
+  one, other = (recursive_log_density(records[pair], points[distinct], probs,
+                                      rates, cost) for records in both.sides)
+  return float(np.abs(one - other).max())
+
+
+def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
+  """Probabilities [n + 1] * m of the intervals of RecExp, for m up to 3.
+
+  The root is integrated over by Gauss and Legendre; given it, the others are
+  independent.
+  """
+  size, num_orders = len(records) + 1, len(probs)
+  middle = (num_orders + 1) // 2
+  ends = _edges(records)
+  law = np.zeros([size] * num_orders)
+
+  def of(low, high, prob, rate):
+    masses = node_log_masses(records, np.float64(low), np.float64(high), prob,
+                             rate, cost)
+    return special.softmax(masses)
+
+  root = probs[middle - 1]
+  # Interpolated costs have a kink inside an interval.
+  kink = np.interp(root * len(records), np.arange(size + 1), ends)
+  for interval, low, high in _pieces(ends, kink):
+    for node, weight in zip(*np.polynomial.legendre.leggauss(40), strict=True):
+      point = low + (high - low) * (node + 1) / 2
+      part = np.exp(node_log_density(
+          records, np.float64(0), np.float64(1), np.float64(point), root,
+          rates[middle - 1], cost)) * (high - low) * weight / 2
+      here = np.eye(size)[interval]
+      before = [of(0, point, probs[0] / root, rates[0])] * (middle - 1)
+      after = [of(point, 1, (probs[-1] - root) / (1 - root), rates[-1])] * (
+          num_orders - middle)
+      for factor in (*before, here, *after):
+        part = part[..., None] * factor
+      law += part
+  return law
+
+
+def _pieces(ends, kink):
+  """Intervals of positive width, in two where the kink is inside."""
+  for interval, (low, high) in enumerate(itertools.pairwise(ends)):
+    turn = np.clip(kink, low, high)
+    yield from ((interval, *piece) for piece in ((low, turn), (turn, high))
+                if piece[0] < piece[1])
 
 
 def _edges(records: np.ndarray) -> np.ndarray:
