@@ -47,7 +47,8 @@ def num_knots(num_orders: int, *, epsilon: float, num_examples: int) -> int:
   errors.check_at_least('num_orders', num_orders, 1)
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('epsilon', epsilon)
-  return min(num_orders, max(3, round(1.25 * (num_examples * epsilon)**0.2)))
+  most = max(3, round(1.25 * (num_examples * epsilon)**0.2))
+  return max(2, min(num_orders, most))
 
 
 def cubic(places: Array, knots: Array, values: Array) -> Array:
