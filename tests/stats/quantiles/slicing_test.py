@@ -19,7 +19,7 @@ make = functools.partial(slicing.SlicedQuantiles, lower=0.0, upper=1.0,
                          adjacency=brute.REPLACE)
 REACH = 60
 SMALL = make(probs=(0.25, 0.75), epsilon=8.0, num_examples=100, delta=1e-12,
-             resolution=1e-4, failure_prob=0.5)
+             resolution=1e-4, failure_prob=0.5, rank_share=0.5)
 
 
 @pytest.mark.parametrize('num_orders', [1, 2, 3, 6, 8, 13])
