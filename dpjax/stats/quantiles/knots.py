@@ -67,7 +67,7 @@ def cubic(places: Array, knots: Array, values: Array) -> Array:
 
   def end(first: Array, second: Array, near: Array, far: Array) -> Array:
     found = ((2 * first + second) * near - first * far) / (first + second)
-    return jnp.clip(found, 0.0, 3 * near)
+    return jnp.maximum(found, 0.0)
 
   tangents = jnp.concatenate([
       end(steps[0], steps[1], slopes[0], slopes[1])[None], inner,

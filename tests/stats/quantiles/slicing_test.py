@@ -159,6 +159,13 @@ def test_answers_are_near_their_ranks_or_blind():
   beyond = asked.scale * math.log(100)
   assert np.mean(np.max(off, 1) <= 2 * beyond + asked.half) > 0.95
   assert np.mean(off) < asked.half / 2
+  # Without noise in slices what is left is that of ranks, and rounding.
+  sharp = asked.parameters._replace(rate=np.float64(50.0))
+  with jax.enable_x64(True):
+    ranks = np.asarray(draw(keys, kept, sharp)) * 2000
+  want = 2 * asked.scale**2 * sharp.sums @ sharp.sums.T
+  np.testing.assert_allclose(np.cov(ranks.T), want, atol=0.4 * want.max())
+  assert want[1, 2] > 0 and (want == 0).sum() == 10 and want.max() > 20
   # Ranks that noise does not keep apart.
   close = asked.parameters._replace(ranks=np.full(4, 1000.0))
   with jax.enable_x64(True):
