@@ -14,6 +14,7 @@ Whether it works at all, in a minute, and whether all methods compute the same:
   python -m launch.benchmark --suite=step --smoke
   python -m launch.benchmark --check
   python -m launch.benchmark --suite=norms --check
+  python -m launch.benchmark --suite=quantiles --check
 
 The same on an accelerator goes to results/<suite>_gpu; tables are written
 anew anywhere, from the rows alone:
@@ -22,7 +23,8 @@ anew anywhere, from the rows alone:
 
 Suites: step, memory, scaling, compile, norms (single layers: is the cheaper
 way to norms of gradients chosen?), sampling, loop, estimators (repetitions of
-private statistics a second). Peers that are not installed are left out: pip
+private statistics a second), quantiles (a release beside the published
+algorithms and libraries). Peers that are not installed are left out: pip
 install dpjax[bench]. A method may be followed by a set of XLA flags, as in
 ours@noynn. Rounds go through all methods of one network and batch size in
 random order. Ratios are of CPU time over all threads, on accelerators of wall
@@ -62,27 +64,33 @@ _SUITE = flags.DEFINE_enum('suite', 'step', list(sweep.SUITES),
                            'What to measure.')
 _MODELS = flags.DEFINE_list('models', [], 'Networks; those of the suite when '
                             'not given. In norms: layers; in sampling: noise, '
-                            'poisson; in estimators: what is estimated.')
+                            'poisson; in estimators: what is estimated; in '
+                            'quantiles: by which mechanism and how many.')
 _BATCH_SIZES = flags.DEFINE_list(
     'batch_sizes', [], 'Batch sizes; those of each network when not given. In '
-    'sampling: how many values or records; in estimators: records of a '
-    'repetition.')
+    'sampling: how many values or records; in estimators and quantiles: '
+    'records of a repetition.')
 _METHODS = flags.DEFINE_list('methods', [], 'Methods; those of the suite when '
                              'not given.')
 _ROUNDS = flags.DEFINE_integer(
     'rounds', None, 'Samples of each, 7 when not given and 3 where a step '
-    'takes over 5 s; in memory and compile processes of each, 3.')
-_SECONDS = flags.DEFINE_float('seconds', 1.0, 'Length of a sample.')
+    'takes over 5 s; in memory and compile processes of each, 3; 5 in '
+    'quantiles.')
+_SECONDS = flags.DEFINE_float('seconds', None, 'Length of a sample, 1 when not '
+                              'given; 0.1 in quantiles.')
 _TIMEOUT = flags.DEFINE_float(
     'timeout', 120.0, 'Seconds after which a method is given up.')
 _SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
 _CHECK = flags.DEFINE_bool(
     'check', False, 'Compare what each method of step or norms computes with a '
-    'loop over records; time nothing.')
+    'loop over records, and the laws of methods of quantiles with the '
+    'published ones; time nothing.')
 _REPORT = flags.DEFINE_bool(
     'report', False, 'Only write table and figure of the rows that '
     '--output_dir has, of whatever machine.')
-_CHECK_SIZE = 8
+_CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60}
+# Many programs of few milliseconds.
+_SHORT = {'quantiles': (5, 0.1)}
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 
@@ -106,20 +114,23 @@ def _number(text: str) -> int | str:
   return int(text) if text.isdecimal() else text
 
 
-def _rounds() -> int:
-  if _ROUNDS.value is not None:
-    return _ROUNDS.value
-  return 3 if _SUITE.value in run.FRESH else 7
+def _samples() -> tuple[int, float]:
+  """(how many, seconds of each)."""
+  rounds, seconds = (3, 1.0) if _SUITE.value in run.FRESH else (
+      _SHORT.get(_SUITE.value, (7, 1.0)))
+  return (rounds if _ROUNDS.value is None else _ROUNDS.value,
+          seconds if _SECONDS.value is None else _SECONDS.value)
 
 
 def _how(cpu: bool) -> run.How:
-  checks.check_at_least('rounds', _rounds(), 1)
-  checks.check_positive('seconds', _SECONDS.value)
+  rounds, seconds = _samples()
+  checks.check_at_least('rounds', rounds, 1)
+  checks.check_positive('seconds', seconds)
   checks.check_positive('timeout', _TIMEOUT.value)
   if _SMOKE.value:
     return run.How(rounds=2, seconds=0.02, timeout=_TIMEOUT.value, cpu=cpu)
-  return run.How(rounds=_rounds(), seconds=_SECONDS.value,
-                 timeout=_TIMEOUT.value, cpu=cpu)
+  return run.How(rounds=rounds, seconds=seconds, timeout=_TIMEOUT.value,
+                 cpu=cpu)
 
 
 def _command() -> str:
@@ -127,8 +138,9 @@ def _command() -> str:
   words = ['python', '-m', 'launch.benchmark', f'--suite={_SUITE.value}']
   words += [f'--{flag.name}={",".join(flag.value)}'
             for flag in (_MODELS, _BATCH_SIZES, _METHODS) if flag.value]
+  rounds, seconds = _samples()
   words += ['--smoke'] if _SMOKE.value else [
-      f'--rounds={_rounds()}', f'--seconds={_SECONDS.value:g}']
+      f'--rounds={rounds}', f'--seconds={seconds:g}']
   return shlex.join(words)
 
 
@@ -185,7 +197,8 @@ def _checked(pairs: Iterable[tuple[str, str]]) -> bool:
   for model, method in pairs:
     print(f'checking {method} on {model}', file=sys.stderr)
     try:
-      found = gradients.check(_SUITE.value, model, method, size=_CHECK_SIZE,
+      found = gradients.check(_SUITE.value, model, method,
+                              size=_CHECK_SIZES[_SUITE.value],
                               timeout=_TIMEOUT.value)
       passed &= found.passed
       lines.append((model, method, *found.cells,
@@ -210,8 +223,8 @@ def main(argv: Sequence[str]) -> int:
   import jax
   cpu = jax.default_backend() == 'cpu'
   if _CHECK.value:
-    if _SUITE.value not in ('step', 'norms'):
-      raise ValueError('--check is of --suite=step and --suite=norms')
+    if _SUITE.value not in _CHECK_SIZES:
+      raise ValueError(f'--check is of --suite={" and ".join(_CHECK_SIZES)}')
     return 0 if _checked(dict.fromkeys(
         (s.model, s.method) for s in _settings(cpu))) else 1
   kind = 'smoke/' if _SMOKE.value else ''

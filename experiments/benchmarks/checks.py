@@ -19,6 +19,7 @@ from experiments.benchmarks import jax_nets
 from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
 from experiments.benchmarks import norms
+from experiments.benchmarks import quantile_checks
 from experiments.benchmarks.program import Spec
 
 _TOLERANCE = 2e-3
@@ -51,26 +52,31 @@ class Finding(NamedTuple):
 
 
 COLUMNS = {'step': ('error of sums', 'of the step', 'noise (1.50)'),
-           'norms': ('error of norms', 'of the sum')}
+           'norms': ('error of norms', 'of the sum'),
+           'quantiles': ('rank error over n', 'least p-value of the law')}
 """What is printed of a finding, by suite; others have no checks."""
 
 
 def check(suite: str, model: str, method: str, *, size: int,
-          timeout: float) -> Finding | norms.Finding:
+          timeout: float
+          ) -> Finding | norms.Finding | quantile_checks.Finding:
   """Checks a method in a process of its own.
 
   Args:
     suite: one of `COLUMNS`.
     model: network, or layer.
     method: name.
-    size: of the batch, of which half the records are clipped.
+    size: of the batch, of which half the records are clipped; in quantiles
+      records.
     timeout: seconds for each answer.
 
   Raises:
     clients.WorkerFailed: it cannot be run.
   """
-  maker, judged = (norms.make_spec, norms.judge) if suite == 'norms' else (
-      make_spec, judge)
+  maker, judged = {
+      'norms': (norms.make_spec, norms.judge),
+      'quantiles': (quantile_checks.make_spec, quantile_checks.judge),
+  }.get(suite, (make_spec, judge))
   spec = maker(model, method, size=size)
   with clients.Worker(spec, timeout, audited=True) as worker:
     return judged(spec, worker.audit())

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from dpjax.report import tables
 from experiments.benchmarks import methods
+from experiments.benchmarks import quantile_findings
 from experiments.benchmarks import values as collected
 from experiments.benchmarks.values import Line, Lines, Metrics, Values
 
@@ -19,7 +20,8 @@ def of_model(suite: str, lines: Lines) -> list[str]:
 
 def of_suite(suite: str, values: Values) -> list[str]:
   """What is said after all tables."""
-  return [*_fusions(values), *(_choices(values) if suite == 'norms' else ())]
+  own = {'norms': _choices, 'quantiles': quantile_findings.of_suite}.get(suite)
+  return [*_fusions(values), *(own(values) if own else ())]
 
 
 def _milliseconds(sizes: Mapping[int, Metrics]) -> dict[int, float]:

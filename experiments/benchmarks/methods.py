@@ -100,6 +100,33 @@ _ESTIMATED_BY = {
     'opendp': ('proportion', 'mean', 'histogram'),
 }
 
+QUANTILES = {
+    'ours': Method('quantiles', 'dpjax, a release at a time'),
+    'ours_repeated': Method('quantiles', 'dpjax, 50 releases at a time from '
+                            'records of their own, by vmap; time of one'),
+    'published': Method('quantile_peers', 'the published algorithm in NumPy'),
+    'published_tight': Method('quantile_peers', 'the same without what is zero '
+                              'in its tables'),
+    'diffprivlib': Method('quantile_peers', 'diffprivlib, order by order',
+                          ('diffprivlib',)),
+    'opendp': Method('quantile_peers', 'OpenDP, among 1001 candidates',
+                     ('opendp',)),
+}
+"""Of private quantiles of records in no order."""
+
+QUANTILE_MODELS = ('independent_1', 'independent_30', 'joint_2', 'joint_8',
+                   'joint_30', 'inverse_8', 'recursive_7', 'recursive_31',
+                   'recursive_127', 'histogram_30', 'tree_30', 'auto_30')
+"""Family of mechanisms and number of orders."""
+
+CHECKED_DRAWS = 2000
+"""By which the law of a method is checked."""
+
+_QUANTILES_BY = {
+    'published_tight': ('joint',),
+    'published': ('independent', 'joint', 'inverse', 'recursive'),
+    'diffprivlib': ('independent',), 'opendp': ('independent',),
+}
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
@@ -121,6 +148,12 @@ def split(name: str) -> tuple[str, str]:
   return base, XLA_FLAGS[flags] if at else ''
 
 
+def quantile_model(model: str) -> tuple[str, int]:
+  """(family of mechanisms, number of orders)."""
+  family, _, orders = model.partition('_')
+  return family, int(orders)
+
+
 def find(suite: str, name: str) -> Method:
   """The method of a suite.
 
@@ -129,6 +162,7 @@ def find(suite: str, name: str) -> Method:
   """
   base, _ = split(name)
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
+           'quantiles': QUANTILES,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
@@ -156,7 +190,17 @@ def inapplicable(suite: str, name: str, model: str) -> str | None:
   if suite == 'estimators' and model not in _ESTIMATED_BY.get(
       base, (model,)):
     return f'{base} has no {model}'
+  if suite == 'quantiles':
+    return _no_quantiles(base, model)
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'
+  return None
+
+
+def _no_quantiles(base: str, model: str) -> str | None:
+  family, num_orders = quantile_model(model)
+  if family not in _QUANTILES_BY.get(base, (family,)) or (
+      base == 'opendp' and num_orders > 1):
+    return f'{base} has no {model}'
   return None

@@ -15,7 +15,7 @@ class Sample(NamedTuple):
   """Some steps of one program.
 
   Attributes:
-    wall: seconds of a step, median.
+    wall: seconds of a step, or of one of what it repeats; median.
     cpu: over all threads of the process, likewise.
     steps: how many.
     others: cores that the rest of the machine kept busy meanwhile.
@@ -60,6 +60,7 @@ class Program:
     times: takes seconds to fill; (wall, cpu) of each step. Most programs are
       timed by `time_steps`.
     tidy: what a step leaves behind is let go.
+    repeats: how many of what is timed a step does.
     peak_kib: peak memory of an accelerator; None on CPU.
     audit: what it computed, see `checks`.
   """
@@ -67,6 +68,7 @@ class Program:
   info: Mapping[str, float]
   times: Callable[[float], list[tuple[float, float]]] | None = None
   tidy: Callable[[], None] = lambda: None
+  repeats: int = 1
   peak_kib: Callable[[], float] | None = None
   audit: Callable[[], Mapping[str, Any]] | None = None
 
@@ -97,5 +99,6 @@ def sample(program: Program, seconds: float) -> Sample:
   others = max(0.0, (machine.busy_seconds() - busy - own) / elapsed)
   program.tidy()
   walls, cpus = zip(*found, strict=True)
-  return Sample(statistics.median(walls), statistics.median(cpus), len(found),
-                others)
+  wall, cpu = (statistics.median(times) / program.repeats
+               for times in (walls, cpus))
+  return Sample(wall, cpu, len(found), others)

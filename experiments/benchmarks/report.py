@@ -33,6 +33,8 @@ _ABOUT_RATIOS = {
     'sampling': 'Ratios are over `threefry`.',
     'loop': 'Ratios are over `sgd`, of a step of one run.',
     'estimators': 'Ratios are over the loop of `numpy`.',
+    'quantiles': 'Ratios are over `published`. Records come in no order, '
+                 'epsilon is 1, under replace-one.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -70,6 +72,15 @@ def _estimators_cell(metrics: Metrics, size: int) -> str:
   return f'{_spread(metrics, "ratio")}; {_rounded(rate)}/s'
 
 
+def _quantiles_cell(metrics: Metrics, size: int) -> str:
+  del size
+  ours = (f'; {metrics["compile_seconds"]:.2g} s; '
+          f'{metrics["temp_kib"] * 1.024e-3:.3g} MB by XLA'
+          if 'temp_kib' in metrics else '')
+  return (f'{_spread(metrics, "ratio")}; {metrics["wall_ms"]:.3g} ms; '
+          f'{metrics["peak_kib"] * 1.024e-3:.3g} MB{ours}')
+
+
 def _rounded(rate: float) -> str:
   return f'{float(f"{rate:.2g}"):,.0f}'
 
@@ -96,7 +107,8 @@ def _compile_cell(metrics: Metrics, size: int) -> str:
 
 _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
-    'sampling': _draws_cell, 'estimators': _estimators_cell}
+    'sampling': _draws_cell, 'estimators': _estimators_cell,
+    'quantiles': _quantiles_cell}
 _IN_CELLS = {
     'memory': 'ratio; KiB for each record beyond what was resident before the '
               'first step; KiB of scratch memory that XLA plans',
@@ -106,6 +118,9 @@ _IN_CELLS = {
              'found',
     'sampling': 'ratio; {time} of each value or record',
     'estimators': 'ratio of CPU time; repetitions a second of wall time',
+    'quantiles': 'ratio of {time}; wall time of a release; memory of the first '
+                 'beyond what was resident before; of dpjax seconds of '
+                 'compiling and scratch memory that XLA plans',
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 

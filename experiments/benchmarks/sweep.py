@@ -19,6 +19,7 @@ SUITES = {
     'sampling': 'Poisson batches and noise by generator',
     'loop': 'a step inside whole training, for every method',
     'estimators': 'repetitions of a private estimate, each on its own records',
+    'quantiles': 'a release of private quantiles, beside published algorithms',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -30,9 +31,10 @@ class Setting:
   Attributes:
     suite: one of `SUITES`.
     model: network; in norms which layer, in sampling what is drawn, in loops
-      which training, in estimators what is estimated.
+      which training, in estimators what is estimated, in quantiles by which
+      mechanism and how many.
     size: of the batch; in sampling how many values or records, in estimators
-      records of a repetition.
+      and quantiles records of a repetition.
     method: name.
     num_devices: over which the batch is divided.
   """
@@ -76,6 +78,9 @@ _SIZES = {
     'convnet': (256,), 'wrn_16_4': (32,), 'dense_stack': (64,),
     'quickstart': (227,), 'quickstart_of_ten': (227,), 'adult': (1024,),
     **dict.fromkeys(methods.ESTIMATED, (1000,)),
+    **dict.fromkeys(methods.QUANTILE_MODELS, (10**4,)),
+    **dict.fromkeys(('independent_1', 'joint_8', 'joint_30', 'recursive_127'),
+                    (10**3, 10**4, 10**5)),
     'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
     'tiny_mlp': (8,), 'tiny_cnn': (8,), 'tiny_resnet': (8,),
     'tiny_stack': (8,), 'tiny_loop': (10,),
@@ -91,6 +96,7 @@ _MODELS = {
     'sampling': ('noise', 'poisson'),
     'loop': ('quickstart', 'quickstart_of_ten', 'adult'),
     'estimators': methods.ESTIMATED,
+    'quantiles': methods.QUANTILE_MODELS,
 }
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
@@ -107,7 +113,13 @@ _METHODS = {
     'sampling': tuple(methods.DRAWS),
     'loop': methods.LOOPS,
     'estimators': tuple(methods.ESTIMATORS),
+    'quantiles': tuple(methods.QUANTILES),
 }
+_REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
+             ('recursive_127', 10**4), ('histogram_30', 10**4),
+             ('tree_30', 10**4))
+"""Where `ours_repeated` is measured unasked; each compiles for seconds."""
+
 _SMOKE = {
     'step': ('tiny_mlp', ('limit', 'ours', 'vmap', 'jax_privacy',
                           'opacus_ghost')),
@@ -118,11 +130,13 @@ _SMOKE = {
     'sampling': ('noise', ('threefry', 'ours')),
     'loop': ('tiny_loop', ('sgd', 'dp_sgd')),
     'estimators': ('proportion', ('numpy', 'ours')),
+    'quantiles': ('independent_1', ('published', 'ours')),
 }
-_SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,)}
+_SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
-          'loop': ('sgd',), 'estimators': ('numpy',)}
+          'loop': ('sgd',), 'estimators': ('numpy',),
+          'quantiles': ('published',)}
 
 
 def settings(suite: str, *, models: Sequence[str] = (),
@@ -145,6 +159,7 @@ def settings(suite: str, *, models: Sequence[str] = (),
     model, own = _SMOKE[suite]
     models, names = models or (model,), names or own
     sizes = sizes or _SMOKE_SIZES.get(suite, ())
+  unasked = [] if names else ['ours_repeated']
   models = models or _MODELS[suite]
   _check_models(suite, models)
   names = [name for name in names or _METHODS[suite]
@@ -157,7 +172,8 @@ def settings(suite: str, *, models: Sequence[str] = (),
               num_devices=count)
       for model in models for size in sizes or _default_sizes(suite, model)
       for name in names for count in devices
-      if not methods.inapplicable(suite, name, model))
+      if not methods.inapplicable(suite, name, model)
+      and (name not in unasked or (model, size) in _REPEATED))
 
 
 def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
@@ -168,7 +184,8 @@ def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
 
 def _check_models(suite: str, models: Iterable[str]) -> None:
   known = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
-           'estimators': methods.ESTIMATED, 'loop': tuple(LOOP_WORK)}.get(
+           'estimators': methods.ESTIMATED,
+           'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK)}.get(
                suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:
@@ -182,7 +199,8 @@ def units(setting: Setting, *, cpu: bool = True) -> tuple[Setting, ...]:
     return (dataclasses.replace(setting, num_devices=1),)
   return tuple(dataclasses.replace(setting, method=name)
                for name in _UNITS.get(setting.suite, ())
-               if cpu or '@' not in name)
+               if (cpu or '@' not in name) and not methods.inapplicable(
+                   setting.suite, name, setting.model))
 
 
 def runnable(settings_: Sequence[Setting]

@@ -76,9 +76,11 @@ _FIELDS = {
     'norms': {'cpu_ms', 'ratio', 'temp_kib', 'by_gram', 'products_per_number'},
     'sampling': {'cpu_ms', 'ratio', 'wall_ms'},
     'estimators': {'cpu_ms', 'ratio', 'wall_ms'},
+    'quantiles': {'cpu_ms', 'ratio', 'wall_ms'},
 }
 _NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours'),
-          'estimators': ('numpy', 'ours')}
+          'estimators': ('numpy', 'ours'),
+          'quantiles': ('published', 'ours', 'ours_repeated')}
 
 
 @pytest.mark.parametrize('suite', [

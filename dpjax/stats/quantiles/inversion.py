@@ -67,7 +67,7 @@ def smooth_inverse(curve: Array, edges: Array, probs: Array) -> Array:
 
 
 def isotonic(values: Array) -> Array:
-  """The nearest increasing sequence [N] in l2; O(N^2), without a loop.
+  """The nearest increasing sequence [N] in l2; O(N^2), for N of some thousands.
 
   Of the values up to j the last is fitted by v_j, the largest mean of those
   from i to j. Pooling adjacent violators lowers to v_j what was fitted above
