@@ -28,6 +28,7 @@ BETAS = ('beta_0.5_0.5', 'beta_1_1', 'beta_2_2', 'beta_2_5', 'beta_5_1',
 MIXED = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')
 FILES = ('ratings', 'pages', 'earnings', 'dividends')
 SURROGATES = ('earnings_surrogate', 'dividends_surrogate')
+_SHORTEST = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,9 +167,14 @@ def datasets(of: Law, seed: int, num_examples: int,
     num_examples: n.
     repetitions: R.
   """
+  # One program for all that are small.
+  length = records.capacity(max(num_examples, _SHORTEST))
+
+  def draw(key):
+    return records.of(of.sample(key, num_examples), of.lower, of.upper,
+                      length).ordered
   with jax.enable_x64(True):
-    found = np.asarray(jax.jit(jax.vmap(
-        lambda key: of.sample(key, num_examples)))(
-            keys(seed, of.name, num_examples, repetitions)))
-  each = [records.padded(one, of.lower, of.upper) for one in found]
-  return each[0]._replace(ordered=np.stack([one.ordered for one in each]))
+    found = np.asarray(jax.jit(jax.vmap(draw))(
+        keys(seed, of.name, num_examples, repetitions)))
+  return records.Records(found, np.int32(num_examples), np.float64(of.lower),
+                         np.float64(of.upper))

@@ -1,6 +1,6 @@
 """Quantile mechanisms on data sets of a law, all repetitions at once."""
 
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,29 @@ from experiments import quantile_laws
 _MOST_ORDERS = 200
 
 
-def measure(law: quantile_laws.Law, probs: np.ndarray, *, method: str,
-            mechanism: mechanisms.QuantileMechanism | None, num_examples: int,
-            repetitions: int, seed: int) -> dict[str, float]:
+class Asked(NamedTuple):
+  """A law of quantiles and what it takes, as `mechanism` has them."""
+  draw: mechanisms.Draw
+  parameters: PyTree
+
+
+def asked(mechanism: mechanisms.QuantileMechanism) -> Asked:
+  """What a mechanism draws, or what serves more orders than it has."""
+  found = mechanism.parameters
+  if isinstance(mechanism, (curves.CurveQuantiles, knots.KnotQuantiles)):
+    spare = max(0, _MOST_ORDERS - len(found.probs))
+    found = found._replace(probs=np.pad(found.probs, (0, spare), 'edge'))
+  return Asked(mechanism.draw, found)
+
+
+def without_privacy(probs: np.ndarray) -> Asked:
+  """The quantiles of the records."""
+  return Asked(_empirical, probs)
+
+
+def measure(law: quantile_laws.Law, probs: np.ndarray, of: Asked, *,
+            method: str, num_examples: int, repetitions: int, seed: int
+            ) -> dict[str, float]:
   """Mean errors over data sets and coins.
 
   Data sets are the same for all mechanisms and orders; coins are those of the
@@ -30,8 +50,8 @@ def measure(law: quantile_laws.Law, probs: np.ndarray, *, method: str,
   Args:
     law: of the records.
     probs: orders [m].
+    of: what is drawn, for these orders or for more.
     method: name, of the coins.
-    mechanism: for these orders; None for the quantiles without privacy.
     num_examples: n.
     repetitions: how many data sets, 2 or more.
     seed: of all.
@@ -43,10 +63,8 @@ def measure(law: quantile_laws.Law, probs: np.ndarray, *, method: str,
   keys = quantile_laws.keys(seed, law.name, num_examples, repetitions)
   coins = quantile_laws.method_keys(keys, f'{method}/{len(probs)}')
   data = quantile_laws.datasets(law, seed, num_examples, repetitions)
-  draw = _empirical if mechanism is None else mechanism.draw
   with jax.enable_x64(True):
-    found = mechanisms.repeated(draw)(coins, data, _parameters(
-        mechanism, probs))
+    found = mechanisms.repeated(of.draw)(coins, data, of.parameters)
     values, worst, mean = map(np.asarray, _errors(
         np.asarray(found)[:, :len(probs)], data, probs,
         law.quantiles(probs)))
@@ -58,16 +76,6 @@ def measure(law: quantile_laws.Law, probs: np.ndarray, *, method: str,
 def _empirical(key: PRNGKey, data: Records, probs: Array) -> Array:
   del key
   return records.empirical(data, probs)
-
-
-def _parameters(mechanism: Any, probs: np.ndarray) -> PyTree:
-  if mechanism is None:
-    return probs
-  found = mechanism.parameters
-  if isinstance(mechanism, (curves.CurveQuantiles, knots.KnotQuantiles)):
-    spare = max(0, _MOST_ORDERS - len(probs))
-    return found._replace(probs=np.pad(found.probs, (0, spare), 'edge'))
-  return found
 
 
 @jax.jit

@@ -34,7 +34,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def table(rows: Sequence[records.Row]) -> str:
   """Errors by law, and where RecExp is overtaken."""
-  found = points.collect(rows)
+  found = claims.of_figure(rows)
   curves = claims.curves(found)
   parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|, of n records '
            'and epsilon as in the sweep; with _add for neighbours by addition '
@@ -82,7 +82,7 @@ def _ranks(found: Sequence[points.Point]) -> list[str]:
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Error against m; one axes for each law."""
-  found = points.collect(rows)
+  found = claims.of_figure(rows)
   laws = claims.laws(claims.curves(found))
   drawn, axes = plots.new(2, 3, width=4.2, height=3.4)
   for ax, law in zip(axes.flat, laws):
@@ -91,8 +91,10 @@ def figure(rows: Sequence[records.Row]) -> Any:
                        if claims.series(p) == name], 'num_orders',
                   'value_sup', label, series=series, line=line,
                   error='value_sup_se')
-    points.finish(ax, 'orders m', 'mean largest error', law,
-                  legend=ax is axes.flat[0])
+    points.finish(ax, 'orders m', 'mean largest error', law, legend=False)
   for ax in axes.flat:
     ax.set_visible(ax.has_data())
+  drawn.legend(*axes[0, 0].get_legend_handles_labels(),
+               loc='outside lower center', ncols=6,
+               frameon=False)
   return drawn

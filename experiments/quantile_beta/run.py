@@ -29,8 +29,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
              f'm={setting.num_orders}')
     law = quantile_laws.law(setting.dataset, data_dir)
     found = quantile_trials.measure(
-        law, sweep.orders(setting.num_orders), method=setting.method,
-        mechanism=_mechanism(setting, law), num_examples=setting.num_examples,
+        law, sweep.orders(setting.num_orders), _asked(setting, law),
+        method=setting.method, num_examples=setting.num_examples,
         repetitions=setting.repetitions, seed=setting.seed)
     yield setting, rows.released(
         setting, found, n=setting.num_examples, epsilon=setting.epsilon,
@@ -59,11 +59,17 @@ def _makers(setting: sweep.Setting) -> dict[
   }
 
 
-def _mechanism(setting: sweep.Setting, law: quantile_laws.Law
-               ) -> mechanism.QuantileMechanism | None:
-  if setting.method == 'emp':
-    return None
+def mechanism_of(setting: sweep.Setting, law: quantile_laws.Law
+                 ) -> mechanism.QuantileMechanism:
+  """The mechanism of a setting; all but 'emp' have one."""
   return _makers(setting)[setting.method](
       probs=tuple(sweep.orders(setting.num_orders).tolist()),
       epsilon=setting.epsilon, lower=law.lower, upper=law.upper,
       adjacency=Adjacency(setting.adjacency))
+
+
+def _asked(setting: sweep.Setting, law: quantile_laws.Law
+           ) -> quantile_trials.Asked:
+  if setting.method == 'emp':
+    return quantile_trials.without_privacy(sweep.orders(setting.num_orders))
+  return quantile_trials.asked(mechanism_of(setting, law))

@@ -1,0 +1,98 @@
+"""What to simulate about quantiles of laws with atoms (QF-21..27, QB-12).
+
+  python -m launch.sweep --experiment=quantile_atoms --data_dir=data \
+    --output_dir=experiments/quantile_atoms/results
+
+Orders j/9, j = 1..8, epsilon 1, neighbours by replacement. Methods:
+  emp              without privacy; epsilon is infinite
+  joint, inverse   JointExp and inverse sensitivity
+  hs_uniform, hs_gaussian
+                   JointExp of records with noise of standard deviation `sigma`;
+                   the best sigma is chosen when all errors are known, which is
+                   neither private nor unbiased, and said so
+  hs_printed       uniform noise on [-a, a], a = e^(-n epsilon / 48), as
+                   recommended in general
+  joint_floor, rec_floor
+                   JointExp and RecExp by depth, with noise on [-a, a], where a
+                   is that of hs_printed, as a share of the range, or 1e-6 of it
+  hist_raw         200 bins, as printed for other laws
+  coarse, tree     few bins whose sum is right, and a tree of counts
+
+Sigma: eight, two decades apart from 1e-10 to 1e4, as the source may mean; for
+uniform noise at n = 1000, Figure 6.5, two a decade, which it may mean too.
+Earnings and dividends stand in for the file of the thesis, see
+`quantile_distributions`. Tag `synthetic` needs no files.
+
+Expected at n = 10^4 on mixed_0.5_0.25: joint .33, best hs .0047, rec_floor
+.0048, hs_printed .31, since a = 3e-91 changes no record.
+"""
+
+import dataclasses
+import math
+
+ARTEFACT = ('Figures 6.4 and 6.5 of thesis 000: quantiles of laws with atoms, '
+            'against n and against the noise')
+COST = '6 min on two CPU cores'
+HEADLINES = ('cells', 'with atoms', 'smoothing improves', 'noise as')
+
+NUM_ORDERS = 8
+MIXED = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')
+FILES = ('ratings', 'pages', 'earnings', 'dividends')
+SURROGATES = ('earnings_surrogate', 'dividends_surrogate')
+SIZES = (32, 100, 316, 1000, 3162, 10_000)
+# Of Figure 6.5.
+SIZE = 1000
+METHODS = ('emp', 'joint', 'inverse', 'hs_printed', 'joint_floor', 'rec_floor',
+           'hist_raw', 'coarse', 'tree')
+SMOOTHED = ('hs_uniform', 'hs_gaussian')
+SIGMAS = tuple(10.0**power for power in range(-10, 5, 2))
+FINE_SIGMAS = tuple(float(f'{10**(half / 2):.4g}') for half in range(-20, 9))
+BATCHED = ('method', 'sigma')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One estimator on one law.
+
+  Attributes:
+    dataset: name of a law of `quantile_laws`.
+    method: see above.
+    num_examples: n.
+    sigma: standard deviation of the noise of hs_uniform and hs_gaussian; 0 for
+      others.
+    epsilon: of all orders together.
+    repetitions: data sets; those of other methods and noise are the same.
+    seed: of data, noise and coins.
+  """
+  dataset: str
+  method: str
+  num_examples: int
+  sigma: float = 0.0
+  epsilon: float = 1.0
+  repetitions: int = 50
+  seed: int = 0
+
+
+TAGS = {'synthetic': lambda setting: setting.dataset not in FILES,
+        'mixed': lambda setting: setting.dataset in MIXED}
+
+
+def _settings(datasets, sizes, **fields):
+  def of(dataset, size):
+    for method in METHODS:
+      yield Setting(dataset=dataset, method=method, num_examples=size,
+                    **fields | (dict(epsilon=math.inf) if method == 'emp'
+                                else {}))
+    for method in SMOOTHED:
+      fine = method == 'hs_uniform' and size == SIZE
+      for sigma in FINE_SIGMAS if fine else SIGMAS:
+        yield Setting(dataset=dataset, method=method, num_examples=size,
+                      sigma=sigma, **fields)
+  return tuple(setting for dataset in datasets for size in sizes
+               for setting in of(dataset, size))
+
+
+SETTINGS = _settings((*MIXED, *FILES, *SURROGATES), SIZES)
+SMOKE = tuple(setting for setting in _settings(
+    ('mixed_0_0', 'mixed_0.5_0.25'), (100,), repetitions=8)
+              if setting.sigma in (0.0, 1e-2))

@@ -1,0 +1,41 @@
+"""Draws and counts for the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+
+import jax
+import numpy as np
+
+from dpjax.report import records
+from experiments import quantile_laws
+from experiments import rows
+from experiments.quantile_distributions import sweep
+
+_AT_ONCE = 10**6
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), setting.dataset)
+    law = quantile_laws.law(setting.dataset, data_dir)
+    yield setting, rows.exact(setting, _shares(law, setting))
+
+
+def _shares(law: quantile_laws.Law, setting: sweep.Setting
+            ) -> dict[str, float]:
+  """Bounds, shares of the bins, and the largest share of one value."""
+  size = min(setting.num_draws, _AT_ONCE)
+  parts = setting.num_draws // size
+  ends = np.linspace(law.lower, law.upper, sweep.NUM_BINS + 1)
+  counts = np.zeros(sweep.NUM_BINS, np.int64)
+  with jax.enable_x64(True):
+    draw = jax.jit(lambda key: law.sample(key, size))
+    for key in quantile_laws.keys(setting.seed, law.name, size, parts):
+      found = np.clip(np.asarray(draw(key)), law.lower, law.upper)
+      counts += np.histogram(found, ends)[0]
+  # Of the last part.
+  largest = np.unique(found, return_counts=True)[1].max() / size
+  return dict(lower=law.lower, upper=law.upper, largest_atom=largest, **{
+      f'share_{place:02d}': count / (size * parts)
+      for place, count in enumerate(counts)})

@@ -1,0 +1,49 @@
+"""What laws with atoms look like (QF-25).
+
+  python -m launch.sweep --experiment=quantile_distributions \
+    --data_dir=data --output_dir=experiments/quantile_distributions/results
+
+Draws in 50 bins between the public bounds. Ratings and pages are of books;
+earnings and dividends of the 2018 American Community Survey, which stands in
+for the file of the thesis (section 6.3.5), the 2021 Annual Social and Economic
+Supplement; both have surrogates that need no file. Files: `dpjax.data.series`.
+
+Expected: the bin of 1/2 has p of mixed_<p>_<delta>. The largest bin has half of
+earnings, nine tenths of dividends, a third of pages, a sixth of ratings.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Figure 6.3 of thesis 000: histograms of the laws of Figures 6.4 '
+            'and 6.5')
+COST = '10 s on a CPU core'
+HEADLINES = ('the atom',)
+
+NUM_BINS = 50
+MIXED = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')
+FILES = ('ratings', 'pages', 'earnings', 'dividends')
+SURROGATES = ('earnings_surrogate', 'dividends_surrogate')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One law.
+
+  Attributes:
+    dataset: name of a law of `quantile_laws`.
+    num_draws: in parts of a million.
+    seed: of the draws.
+  """
+  dataset: str
+  num_draws: int = 10**7
+  seed: int = 0
+
+  method = 'draws'
+
+
+TAGS = {'synthetic': lambda setting: setting.dataset not in FILES}
+
+SETTINGS = tuple(Setting(dataset=name)
+                 for name in (*MIXED, *FILES, *SURROGATES))
+SMOKE = tuple(Setting(dataset=name, num_draws=20_000)
+              for name in (*MIXED, *SURROGATES))

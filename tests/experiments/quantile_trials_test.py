@@ -1,0 +1,102 @@
+"""Trials of quantile mechanisms: errors, pairing, programs that are shared."""
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax.data import series
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantiles import histogram
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import knots
+from dpjax.stats.quantiles import orders
+from experiments import quantile_laws
+from experiments import quantile_trials
+
+_LAW = quantile_laws.law('mixed_0.2_0.1')
+_PROBS = np.array([.25, .5, .75])
+
+
+def _measure(of, law=_LAW, method='toy', **fields):
+  return quantile_trials.measure(
+      law, _PROBS, of, method=method, **dict(
+          num_examples=50, repetitions=4, seed=0) | fields)
+
+
+def _answers(key, data, values):
+  del key, data
+  return values
+
+
+def _noise(key, data, scale):
+  del data
+  return scale * jax.random.normal(key, (3,), float)
+
+
+def test_errors_are_those_of_what_is_drawn():
+  """Answers that are known, and records that can be counted."""
+  law = quantile_laws.empirical('toy', series.Series(
+      np.array([1., 2., 3., 4.]), 0.0, 9.0))
+  found = _measure(quantile_trials.Asked(_answers, np.array([1., 1., 3.5])),
+                   law)
+  assert found['value_sup'] == 1 and found['value_sup_se'] == 0
+  counts = [np.searchsorted(row[:50], [1., 1., 3.5], 'right')
+            for row in quantile_laws.datasets(law, 0, 50, 4).ordered]
+  gaps = np.abs(np.array(counts) - 50 * _PROBS)
+  assert found['rank_sup'] == pytest.approx(gaps.max(1).mean())
+  assert found['rank_mean'] == pytest.approx(gaps.mean())
+
+
+def test_the_standard_error_is_that_of_the_mean():
+  found = _measure(quantile_trials.Asked(_noise, np.float64(100)),
+                   repetitions=400)
+  once = np.max(np.abs(100 * np.random.default_rng(0).normal(
+      size=(100_000, 3))), 1)
+  assert found['value_sup'] == pytest.approx(
+      once.mean(), abs=5 * found['value_sup_se'])
+  assert found['value_sup_se'] == pytest.approx(once.std() / 20, rel=.2)
+
+
+def test_quantiles_of_the_records_miss_by_less_than_a_rank():
+  found = _measure(quantile_trials.without_privacy(_PROBS),
+                   quantile_laws.law('mixed_0_0'))
+  assert found['rank_sup'] < 1
+  assert 0 < found['value_sup'] < .3
+
+
+def test_coins_are_those_of_the_method():
+  """And data those of law and n, whatever else is measured."""
+  of = quantile_trials.Asked(_noise, np.float64(1))
+  first, again, other, reseeded = (
+      _measure(of), _measure(of), _measure(of, method='other'),
+      _measure(of, seed=1))
+  assert first == again
+  assert len({found['value_sup'] for found in (first, other, reseeded)}) == 3
+
+
+@pytest.mark.parametrize('kind', ['histogram', 'knots'])
+def test_what_is_read_off_for_many_orders_is_the_same_for_few(kind):
+  public = dict(probs=tuple(_PROBS.tolist()), epsilon=1.0, lower=0.0,
+                upper=1.0, adjacency=Adjacency.REPLACE_ONE)
+  made = (histogram.HistogramQuantiles(num_bins=8, **public)
+          if kind == 'histogram' else knots.KnotQuantiles(
+              make=independent.IndependentQuantiles, knots=2, **public))
+  of = quantile_trials.asked(made)
+  assert len(of.parameters.probs) > 3
+  data = quantile_laws.datasets(_LAW, 0, 50, 4)
+  with jax.enable_x64(True):
+    one = data._replace(ordered=data.ordered[0])
+    long, short = (np.asarray(of.draw(jax.random.key(0), one, parameters))
+                   for parameters in (of.parameters, made.parameters))
+  np.testing.assert_array_equal(long[:3], short)
+  assert np.all(long[3:] == short[-1])
+
+
+def test_other_mechanisms_are_asked_as_they_are():
+  made = independent.IndependentQuantiles(
+      probs=(.2, .4), epsilon=1.0, lower=0.0, upper=1.0,
+      adjacency=Adjacency.REPLACE_ONE)
+  of = quantile_trials.asked(made)
+  assert of.draw is made.draw
+  np.testing.assert_array_equal(of.parameters.probs,
+                                orders.check_orders((.2, .4)))
