@@ -40,23 +40,6 @@ def log_sums(rows: Array) -> Array:
   return jnp.log(jnp.sum(jnp.exp(rows - top), -1)) + top[..., 0]
 
 
-def place_of_largest(noisy: Array) -> Array:
-  """The first place [...] of the largest of [..., n], int32."""
-  top = jnp.max(noisy, -1, keepdims=True)
-  places = jnp.arange(noisy.shape[-1], dtype=jnp.int32)
-  return jnp.min(jnp.where(is_largest(noisy, top), places, places.size - 1),
-                 -1)
-
-
-def is_largest(noisy: Array, top: Array) -> Array:
-  """Whether a value is the largest, but for a few roundings.
-
-  In two passes, as `draws.argmax_with`: the second may draw anew and round
-  otherwise, and what is compared exactly is then not found.
-  """
-  return noisy >= top - 2.0**-44 * (1 + jnp.abs(top))
-
-
 def _largest(key: PRNGKey, log_weights: Array) -> Array:
   noise = draws.standard_gumbel(key, log_weights.shape, jnp.float64)
-  return place_of_largest(log_weights + noise)
+  return draws.place_of_largest(log_weights + noise)

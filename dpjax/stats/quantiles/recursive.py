@@ -118,13 +118,13 @@ def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
   sums = choice.log_sums(rows.logs)
   noisy = sums + draws.standard_gumbel(which, sums.shape, jnp.float64)
   best = jax.ops.segment_max(noisy, rows.node, number, True)
-  largest = choice.is_largest(noisy, best[rows.node])
+  largest = draws.is_largest(noisy, best[rows.node])
   places = jnp.arange(noisy.size, dtype=jnp.int32)
   row = jax.ops.segment_min(jnp.where(largest, places, noisy.size - 1),
                             rows.node, number, True)
   logs = rows.logs[row]
   noise = draws.standard_gumbel(where, logs.shape, jnp.float64)
-  return rows.first[row] + choice.place_of_largest(logs + noise)
+  return rows.first[row] + draws.place_of_largest(logs + noise)
 
 
 def _schedule(num_orders: int) -> np.ndarray:
