@@ -19,7 +19,7 @@ with `adjacency` as it is told; where there is no choice, replace_one:
   knots                    JointExp for five orders, the rest between them
   tree                     a tree of counts, by least squares
 
-Expected (Beta(2,5), m = 100): emp .0036, coarse .0046, knots .0044, hist_raw
+Expected (Beta(2,5), m = 100): emp .0036, coarse .0040, knots .0049, hist_raw
 .0154, rec_depth .082, rec_printed .111, ind .591. RecExp as printed with half
 of epsilon is worse than hist_raw from m = 6 on for Beta(.5,.5) and from 3 on
 for Beta(2,5); with all of epsilon, and hist_simplex, from 7 and from 31 on.

@@ -136,6 +136,10 @@ def test_claims_of_the_first_figure_go_either_way():
   bad = _outcomes(beta_claims.verdict(_rows(
       'quantile_beta', settings, lambda s: _beta_error(s, 1.5))))
   assert _of(bad, 'cells') == verdicts.DIFFERS
+  near = _outcomes(beta_claims.verdict(_rows(
+      'quantile_beta', settings,
+      lambda s: _beta_error(s) * (.7 if s.method == 'emp' else 1))))
+  assert _of(near, 'at m = 100') == verdicts.DIFFERS
   worse = _outcomes(beta_claims.verdict(_rows(
       'quantile_beta', settings,
       lambda s: _beta_error(s) * (1.5 if s.method in (
