@@ -74,8 +74,8 @@ _METHODS = flags.DEFINE_list('methods', [], 'Methods; those of the suite when '
                              'not given.')
 _ROUNDS = flags.DEFINE_integer(
     'rounds', None, 'Samples of each, 7 when not given and 3 where a step '
-    'takes over 5 s; in memory and compile processes of each, 3; 5 in '
-    'quantiles.')
+    'takes over 5 s; in quantiles 3; in memory and '
+    'compile processes of each, 3.')
 _SECONDS = flags.DEFINE_float('seconds', None, 'Length of a sample, 1 when not '
                               'given; 0.1 in quantiles.')
 _TIMEOUT = flags.DEFINE_float(
@@ -90,7 +90,7 @@ _REPORT = flags.DEFINE_bool(
     '--output_dir has, of whatever machine.')
 _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60}
 # Many programs of few milliseconds.
-_SHORT = {'quantiles': (5, 0.1)}
+_SHORT = {'quantiles': (3, 0.1)}
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 

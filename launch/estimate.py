@@ -61,6 +61,9 @@ _FLAGS = (
     ('categories', 'Public values of a histogram, separated by commas.'),
     ('bins', 'Public edges of a histogram, separated by commas.'),
     ('quantiles', 'Orders in (0, 1), separated by commas.'),
+    ('quantile_method', 'independent: an exponential mechanism for each order; '
+     'recursive: records are split by the middle order, and so on, better for '
+     'many orders. Default: auto, the smaller rank_error of the two.'),
     ('epsilon', 'Of this release, > 0, taken exactly: 0.1 is 1/10.'),
     ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP. '
      'Not given: discrete Laplace noise, epsilon-DP.'),
@@ -138,7 +141,9 @@ def query_of(args: argparse.Namespace) -> Query:
       categories=_list('categories', args.categories, lambda _, text: text),
       bins=_list('bins', args.bins, lattice.public_number),
       quantiles=_list('quantiles', args.quantiles, _fraction),
-      value_interval=args.value_interval or None)
+      value_interval=args.value_interval or None,
+      quantile_method=None if args.quantile_method == 'auto' else
+      args.quantile_method)
 
 
 def _budget(args: argparse.Namespace) -> ledger.Budget | None:

@@ -6,6 +6,7 @@ query it answers. None is needed.
 """
 
 from collections.abc import Callable
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -82,6 +83,7 @@ class Target:
       for the real numbers that it is computed for: lowest bits count.
     sample: (key, data, n) -> outputs of n releases, leaves [n, ...], where
       there is a better way than mapping `release`.
+    double_precision: whether `release` is run with 64-bit types.
   """
   name: str
   release: Callable[[PRNGKey, PyTree], PyTree] | None
@@ -93,6 +95,7 @@ class Target:
   query: Query | None = None
   floating_point: bool = False
   sample: Callable[[PRNGKey, PyTree, int], PyTree] | None = None
+  double_precision: bool = False
 
   def __post_init__(self):
     if self.release is None and self.sample is None:
@@ -108,9 +111,14 @@ class Target:
   @functools.cached_property
   def traced(self) -> bool:
     """Whether runs can be mapped over keys in one program."""
-    return self.sample is None and all(
-        _can_be_traced(self.release, arrays(data))
-        for data in self.pairs[0][:2])
+    with self._types():
+      return self.sample is None and all(
+          _can_be_traced(self.release, arrays(data))
+          for data in self.pairs[0][:2])
+
+  def _types(self) -> contextlib.AbstractContextManager:
+    return (jax.enable_x64(True) if self.double_precision
+            else contextlib.nullcontext())
 
   @functools.cached_property
   def _batched(self):
@@ -129,7 +137,10 @@ class Target:
     """
     if self.sample is not None:
       return rows(self.sample(key, data, num_runs))
-    data = arrays(data)
+    with self._types():
+      return self._mapped(key, arrays(data), num_runs)
+
+  def _mapped(self, key: PRNGKey, data: PyTree, num_runs: int) -> np.ndarray:
     if not self.traced:
       return np.concatenate([rows(_one(self.release(k, data)))
                              for k in jax.random.split(key, num_runs)])

@@ -33,7 +33,8 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
   """The target of a `Mechanism`; whatever it says of itself is checked.
 
   Read where there is such a member: `log_probs(data)` of a finite law,
-  `log_density(data, outputs)`, and what `neighbours_of` reads.
+  `log_density(data, outputs)`, `double_precision`, and what `neighbours_of`
+  reads.
 
   Args:
     mechanism: with `adjacency`, `event` and `release`.
@@ -52,6 +53,8 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
   noise = declared_noise(mechanism)
   found = dict(log_probs=getattr(mechanism, 'log_probs', None), noise=noise,
                floating_point=noise is not None and noise.spacing > 0,
+               double_precision=bool(getattr(mechanism, 'double_precision',
+                                             False)),
                log_density=getattr(mechanism, 'log_density', None)) | known
   return Target(name=name or type(mechanism).__name__, claim=claim,
                 release=mechanism.release, pairs=tuple(pairs), **found)

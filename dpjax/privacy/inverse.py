@@ -144,7 +144,7 @@ class InverseSensitivityQuantile:
     weights = (self._scores(jnp.arange(self.num_examples + 1))
                * self.selection.rate + jnp.log(sizes))
     noise = draws.standard_gumbel(choice, weights.shape)
-    chosen = draws.argmax_with(noise, weights)
+    chosen = draws.place_of_largest(weights + noise)
     cell = jax.random.randint(place, (), ends[chosen], ends[chosen + 1])
     spacing = (self.upper - self.lower) / self.num_cells
     return self.lower + (cell.astype(jnp.float32) + 0.5) * spacing

@@ -130,7 +130,7 @@ class ExponentialMechanism(_Selection):
     45 in log-weight cannot be drawn: of probability 3e-20 each.
     """
     noise = draws.standard_gumbel(key, data.shape)
-    return draws.argmax_with(noise, self.log_weights(data))
+    return draws.place_of_largest(self.log_weights(data) + noise)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,4 +165,4 @@ class PermuteAndFlip(_Selection):
     Candidates below the best by 45 in log-weight cannot be drawn.
     """
     noise = draws.standard_exponential(key, data.shape)
-    return draws.argmax_with(noise, self.log_weights(data))
+    return draws.place_of_largest(self.log_weights(data) + noise)

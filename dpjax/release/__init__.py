@@ -5,10 +5,10 @@ of any size, noise is drawn by `privacy.exact`, and budget is written down
 before noise is drawn. JAX, floats and seeds are for the rooms beside this one.
 
 Modules, in import order: costs, ledger, noise, lattice, tables, query, counts,
-moments, quantiles, registry.
+moments, splitting, quantiles, registry.
 """
 
 __all__ = [
     'costs', 'counts', 'lattice', 'ledger', 'moments', 'noise', 'quantiles',
-    'query', 'registry', 'tables'
+    'query', 'registry', 'splitting', 'tables'
 ]

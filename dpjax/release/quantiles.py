@@ -1,18 +1,28 @@
-"""Quantiles by the exponential mechanism over the points of a lattice."""
+"""Quantiles by the exponential mechanism over the points of a lattice.
+
+Each order by itself, at a share of the budget; or by splitting records and
+orders, `splitting`, which costs as much as log2(m + 1) of m orders. Which of
+them is promised to be nearer is public.
+"""
 
 from collections.abc import Iterable
 import dataclasses
 import fractions
+import functools
 import itertools
 import math
 
+from dpjax import errors
 from dpjax.privacy import exact
 from dpjax.release import query as queries
+from dpjax.release import splitting
 from dpjax.release.costs import Cost
 from dpjax.release.lattice import Lattice
 from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
+
+METHODS = ('independent', 'recursive', 'auto')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +47,8 @@ class Quantiles:
   lattice: Lattice
 
   reads = 'numbers'
+  method = 'independent'
+  limits = 'noise only'
 
   def sensitivity(self, order: Fraction) -> int:
     """Largest change of any score between neighbours."""
@@ -64,13 +76,17 @@ class Quantiles:
         'missing': self.query.missing_text,
         'granularity': str(self.lattice.granularity),
         'rounding': 'each value to the nearest multiple of the granularity',
-        'noise': {str(order): {
-            'law': 'multiples of the granularity between the bounds, '
-                   'probability proportional to exp(-rate * score)',
-            'score': 'distance of the order times n from the ranks of the '
-                     'point, times the denominator of the order',
-            'score_sensitivity': str(self.sensitivity(order)),
-            'rate': str(self.rate(order))} for order in self.query.quantiles}}
+        'method': self.method, 'noise': self._noise()}
+
+  def _noise(self) -> dict[str, object]:
+    """What is drawn for each order."""
+    return {str(order): {
+        'law': 'multiples of the granularity between the bounds, '
+               'probability proportional to exp(-rate * score)',
+        'score': 'distance of the order times n from the ranks of the '
+                 'point, times the denominator of the order',
+        'score_sensitivity': str(self.sensitivity(order)),
+        'rate': str(self.rate(order))} for order in self.query.quantiles}
 
   def measure(self, fields: Iterable[object]) -> list[int]:
     """All values as multiples, sorted."""
@@ -111,10 +127,8 @@ class Quantiles:
            below: exact.Draw) -> dict[str, object]:
     """One point for each order, in increasing order, and how far it may be."""
     number = len(measured)
-    points = [self._point(measured, order, number, below)
-              for order in self.query.quantiles]
-    # Post-processing: ranks that were near their orders stay so.
-    values = [float(point * self.lattice.unit) for point in sorted(points)]
+    values = [float(point * self.lattice.unit)
+              for point in self._points(measured, below)]
     found = {'value': dict(zip(map(str, self.query.quantiles), values,
                                strict=True))}
     if self.query.replacing:
@@ -123,6 +137,12 @@ class Quantiles:
       found['value_interval'] = self._between(measured, below)
     return {**found, 'interval': self._ranks(
         number if self.query.replacing else None)}
+
+  def _points(self, measured: list[int], below: exact.Draw) -> list[int]:
+    """One for each order, sorted."""
+    # Post-processing: ranks that were near their orders stay so.
+    return sorted(self._point(measured, order, len(measured), below)
+                  for order in self.query.quantiles)
 
   def spare(self, order: Fraction) -> int:
     """Ranks by which an end of an interval misses its own hardly ever."""
@@ -149,36 +169,106 @@ class Quantiles:
     size = self.lattice.high + 1 - self.lattice.low
     return math.log(size / miss) / float(self.rate(order)) / order.denominator
 
-  def _ranks(self, number: int | None) -> dict[str, object]:
-    """How far in ranks."""
+  def errors(self, number: int | None = None) -> list[float]:
+    """Ranks [m] by which orders are off at most, all but `query.miss`.
+
+    Args:
+      number: n, where it is public.
+    """
+    del number
     miss = self.query.miss / len(self.query.quantiles)
     # The largest for all orders: what is sorted may change its order.
-    error = max(self._rank_error(order, miss) for order in self.query.quantiles)
+    return [max(self._rank_error(order, miss)
+                for order in self.query.quantiles)] * len(self.query.quantiles)
+
+  def _ranks(self, number: int | None) -> dict[str, object]:
+    """How far in ranks."""
+    far = self.errors(number)
     found = {
-        'rank_error': error, 'level': float(self.query.confidence),
+        'rank_error': max(far), 'level': float(self.query.confidence),
         'covers': 'for all orders p at once: at least p n - rank_error of the '
                   'clamped values of the file are at or below the released '
-                  'one, and at most p n + rank_error below it; noise only'}
+                  f'one, and at most p n + rank_error below it; {self.limits}'}
     if number:
       found['orders'] = {str(p): [max(0.0, float(p) - error / number),
                                   min(1.0, float(p) + error / number)]
-                         for p in self.query.quantiles}
+                         for p, error in zip(self.query.quantiles, far,
+                                             strict=True)}
     return found
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecursiveQuantiles(Quantiles):
+  """Points that split records and orders, level by level; see `splitting`."""
+
+  method = 'recursive'
+  limits = f'noise only; for files of at most {splitting.PARTS} records'
+
+  @functools.cached_property
+  def tree(self) -> splitting.Splitting:
+    """Of all orders."""
+    return splitting.Splitting(
+        orders=self.query.quantiles, epsilon=self.query.epsilon,
+        replacing=self.query.replacing,
+        size=self.lattice.high + 1 - self.lattice.low)
+
+  @property
+  def cost(self) -> Cost:
+    """Of all levels."""
+    return Cost(epsilon=self.tree.spent)
+
+  def errors(self, number: int | None = None) -> list[float]:
+    """As promised by the tree."""
+    return self.tree.errors(self.query.miss, number)
+
+  def _noise(self) -> dict[str, object]:
+    names = ['lower', *map(str, self.query.quantiles), 'upper']
+    return {names[node.place]: {
+        'law': 'cuts between parts of multiples of the granularity, '
+               'probability proportional to exp(-rate * score); released is '
+               'the multiple that is cut',
+        'parts': self.tree.parts,
+        'between': [names[node.left], names[node.right]],
+        'score': 'distance of the parts of records below the cut from '
+                 'relative_order of those between, times its denominator',
+        'relative_order': str(node.share),
+        'score_sensitivity': str(self.tree.sensitivity(node)),
+        'rate': str(self.tree.rate(node))} for node in self.tree.nodes}
+
+  def _points(self, measured: list[int], below: exact.Draw) -> list[int]:
+    low = self.lattice.low
+    return [low + point for point in self.tree.draw(
+        [value - low for value in measured], below)]
+
+
 def quantiles(query: Query) -> Quantiles:
-  """Quantiles of the given orders."""
+  """Quantiles of the given orders, by the method asked for or promised nearer.
+
+  What is promised is public: `errors` of the orders, the budget, the lattice
+  and the adjacency. Intervals of values are for orders by themselves.
+  """
   query.pure_cost()
   orders = query.quantiles
   if (not all(0 < order < 1 for order in orders) or
       any(a >= b for a, b in zip(orders, orders[1:]))):
     raise ValueError('quantiles must lie strictly between 0 and 1, increasing')
-  return Quantiles(query=query, lattice=query.lattice())
+  method = query.quantile_method or 'auto'
+  errors.check_choice('quantile_method', method, METHODS)
+  if query.value_interval and method == 'recursive':
+    raise ValueError('value_interval needs quantile_method=independent')
+  plans = [made(query=query, lattice=query.lattice())
+           for made in (Quantiles, RecursiveQuantiles)]
+  if query.value_interval:
+    return plans[0]
+  if method != 'auto':
+    return plans[METHODS.index(method)]
+  return min(plans, key=lambda plan: max(plan.errors()))
 
 
 STATISTICS = (
     queries.Statistic(
         name='quantiles', help='quantiles of the clamped values; pure only',
         needs=('column', 'lower', 'upper', 'quantiles'),
-        takes=('granularity', 'missing', 'value_interval'), plan=quantiles),
+        takes=('granularity', 'missing', 'value_interval', 'quantile_method'),
+        plan=quantiles),
 )

@@ -47,6 +47,8 @@ class Query:
     quantiles: orders in (0, 1), increasing.
     value_interval: True for two more points of each order, between which the
       quantile of the file lies; None for what follows of one.
+    quantile_method: 'independent' or 'recursive'; None for the one that
+      promises the smaller error.
   """
   statistic: str
   adjacency: Adjacency
@@ -62,6 +64,7 @@ class Query:
   bins: tuple[Decimal, ...] = ()
   quantiles: tuple[Fraction, ...] = ()
   value_interval: bool | None = None
+  quantile_method: str | None = None
 
   def __post_init__(self):
     if self.epsilon <= 0:
@@ -142,7 +145,10 @@ class Query:
       raise ValueError(f'column {self.column!r} has no number')
 
   def to_json(self) -> dict[str, object]:
-    """All of it, in a form of which equal queries have one."""
+    """All of it, in a form of which equal queries have one.
+
+    What came after there were ledgers is left out where it is not given.
+    """
     def text(value):
       if isinstance(value, tuple):
         return [text(part) for part in value]
@@ -151,7 +157,8 @@ class Query:
       return value.value if isinstance(value, Adjacency) else (
           value if value is None else str(value))
     return {field.name: text(getattr(self, field.name))
-            for field in dataclasses.fields(self)}
+            for field in dataclasses.fields(self)
+            if (field.name, self.quantile_method) != ('quantile_method', None)}
 
 
 class Plan(Protocol):

@@ -11,7 +11,8 @@ STATISTICS: dict[str, Statistic] = {
     for room in (counts, moments, quantiles) for statistic in room.STATISTICS}
 
 _PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
-               'categories', 'bins', 'quantiles', 'value_interval')
+               'categories', 'bins', 'quantiles', 'value_interval',
+               'quantile_method')
 
 
 def plan(query: Query) -> Plan:

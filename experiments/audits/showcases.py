@@ -16,6 +16,10 @@ from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import joint
+from dpjax.stats.quantiles import recursive
+from experiments.audits import quantiles
 from experiments.unsound import printed
 
 _ADD_OR_REMOVE, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
@@ -136,7 +140,39 @@ def answers_counted_once_unseen() -> Target:
                     epsilon=1.0, delta=1e-9, adjacency=_REPLACE))
 
 
+_QUARTILES = dict(probs=(0.25, 0.5, 0.75), lower=0.0, upper=1.0)
+
+
+def _quantiles_of_half(mechanism) -> Target:
+  return quantiles.target(mechanism, claim=claims.Claim(
+      epsilon=1.0, delta=0.0, adjacency=mechanism.adjacency))
+
+
+def joint_quantiles_printed() -> Target:
+  """JointExp with a sensitivity of 1/2 under addition (erratum QE-02).
+
+  As if n in the wanted numbers of records did not move: epsilon / 2 for
+  epsilon / (4 (1 - 1/4)).
+  """
+  return _quantiles_of_half(joint.JointQuantiles(
+      epsilon=1.5, adjacency=_ADD_OR_REMOVE, **_QUARTILES))
+
+
+def quantile_without_half() -> Target:
+  """QExp as if its cost were monotone: the normaliser moves as well."""
+  return _quantiles_of_half(independent.IndependentQuantiles(
+      probs=(0.5,), lower=0.0, upper=1.0, cost='rounded', epsilon=2.0,
+      adjacency=_ADD_OR_REMOVE))
+
+
+def recursive_quantiles_unhalved() -> Target:
+  """RecExp with rates of addition, when a record moves to another node."""
+  return _quantiles_of_half(recursive.RecursiveQuantiles(
+      epsilon=2.0, adjacency=_REPLACE, **_QUARTILES))
+
+
 SHOWCASES = {made.__name__: made for made in (
     printed_algorithm_8, classical_gaussian, textbook_float32,
     exponential_without_half, shuffled_as_poisson, answers_counted_once,
-    answers_counted_once_unseen)}
+    answers_counted_once_unseen, joint_quantiles_printed,
+    quantile_without_half, recursive_quantiles_unhalved)}

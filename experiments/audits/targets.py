@@ -23,8 +23,14 @@ from dpjax.privacy import local
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantiles import histogram
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import joint
+from dpjax.stats.quantiles import recursive
+from dpjax.stats.quantiles import smoothing
 from experiments.audits import adaptive
 from experiments.audits import methods
+from experiments.audits import quantiles
 from experiments.audits import showcases
 
 Auditable = Target | canary.Game | canary.LossGame
@@ -93,6 +99,31 @@ MECHANISMS: Mapping[str, Callable[[], Auditable]] = {
         local.UnaryEncoding(num_categories=3, epsilon=1.0, symmetric=True)),
 }
 
+_MEDIAN = dict(probs=(0.5,), epsilon=1.0, **_RANGE)
+_THREE = dict(probs=(0.25, 0.5, 0.75), epsilon=1.0, **_RANGE)
+_OF_QUANTILES: Mapping[str, tuple] = {
+    'quantile_rounded': (independent.IndependentQuantiles,
+                         dict(cost='rounded', **_MEDIAN)),
+    'quantile': (independent.IndependentQuantiles, _MEDIAN),
+    'quantile_interpolated': (independent.IndependentQuantiles,
+                              dict(cost='interpolated', **_MEDIAN)),
+    'quantiles_recursive': (recursive.RecursiveQuantiles, _THREE),
+    'quantiles_joint': (joint.JointQuantiles, _THREE),
+    'quantiles_histogram': (histogram.HistogramQuantiles,
+                            dict(num_bins=4, **_THREE)),
+    'quantile_smoothed': (lambda **fields: smoothing.Smoothed(
+        inner=independent.IndependentQuantiles(**fields), sigma=0.1), _MEDIAN),
+}
+
+QUANTILES: Mapping[str, Callable[[], Auditable]] = {
+    **{name + suffix: lambda make=make, fields=fields, said=said:
+       quantiles.target(make(**fields, **said))
+       for name, (make, fields) in _OF_QUANTILES.items()
+       for suffix, said in (('', _AR), ('_replace', _RO))},
+    'quantiles_inverse_replace': lambda: quantiles.target(
+        joint.InverseQuantiles(**_THREE, **_RO)),
+}
+
 METHODS: Mapping[str, Callable[[], Auditable]] = {
     **{name: functools.partial(methods.game, name)
        for name in methods.METHODS},
@@ -100,7 +131,7 @@ METHODS: Mapping[str, Callable[[], Auditable]] = {
        for name in ('dp_sgd_adaptive', 'lip_adaptive')},
 }
 
-TARGETS = {**MECHANISMS, **METHODS, **showcases.SHOWCASES}
+TARGETS = {**MECHANISMS, **QUANTILES, **METHODS, **showcases.SHOWCASES}
 
 
 def expected(name: str) -> str:

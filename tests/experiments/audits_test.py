@@ -57,8 +57,10 @@ def test_every_method_with_a_bound_has_a_name():
   assert named == set(configuration.METHODS) - {'sgd', 'lip_printed'}
 
 
-@pytest.mark.parametrize('name', sorted(set(showcases.SHOWCASES) - {
-    'shuffled_as_poisson'}))
+# Those of quantiles are refuted in `quantile_audits_test`, without sampling.
+@pytest.mark.parametrize('name', sorted(
+    name for name in showcases.SHOWCASES
+    if 'quantile' not in name and name != 'shuffled_as_poisson'))
 def test_showcases_are_refuted(name):
   report = auditor.audit(jax.random.key(0), loading.load(name), num_runs=4096)
   assert report.verdict == targets.expected(name) == auditor.VIOLATED

@@ -95,6 +95,18 @@ def test_parquet_and_csv_are_one(words, tmp_path):
   assert answers[0] == answers[1]
 
 
+def test_quantiles_by_either_method(words, tmp_path):
+  asked = dict(statistic='quantiles', quantiles='0.25,0.5,0.75')
+  for method in ('independent', 'recursive', 'auto'):
+    _main(words(quantile_method=method, **asked))
+    found = json.loads((tmp_path / 'out.json').read_text())
+    assert found['method'] == method.replace('auto', 'independent')
+    assert found['parameters'].get('quantile_method', 'auto') == method
+  # Not given is auto, which was answered.
+  _main(words(**asked))
+  assert ledger.read(tmp_path / 'ledger').spent() == Fraction(3, 2)
+
+
 def test_the_number_of_records_is_public_under_replace_one(words, tmp_path):
   _main(words(adjacency='replace_one'))
   found = json.loads((tmp_path / 'out.json').read_text())
@@ -182,6 +194,8 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'delta': '1e-6'}, 'delta 0'),
   ({'statistic': 'quantiles', 'quantiles': '0.5', 'delta': '1e-6'},
    'pure mechanism'),
+  ({'statistic': 'quantiles', 'quantiles': '0.5', 'quantile_method': 'joint'},
+   'quantile_method must be one of'),
   ({'adjacency': None}, '--adjacency must be given'),
   ({'adjacency': 'zero_out'}, '--adjacency must be'),
   ({'statistic': 'mode'}, 'statistic must be one of count, histogram'),

@@ -120,3 +120,16 @@ def test_direction_is_uniform_on_the_sphere():
 def test_refuses_a_gamma_of_nothing():
   with pytest.raises(ValueError, match='^count must be an integer >= 1, got 0$'):
     draws.standard_gamma(KEY, 0)
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.float64])
+def test_the_largest_is_found_though_it_is_rounded_otherwise(dtype):
+  with jax.enable_x64(True):
+    noisy = jnp.asarray([[-3.0, 1.5, 40.0, -jnp.inf, 40.0],
+                         [-2e4, -1e5, -jnp.inf, -3e4, -2e4 - .5]], dtype)
+    top = jnp.nextafter(jnp.max(noisy, -1, keepdims=True),
+                        jnp.asarray(jnp.inf, dtype))
+    assert jnp.any(draws.is_largest(noisy, top), -1).all()
+    assert not draws.is_largest(noisy, top + jnp.asarray(.1, dtype)).any()
+    np.testing.assert_array_equal(draws.place_of_largest(noisy), [2, 0])
+    assert draws.place_of_largest(noisy[0]) == 2

@@ -6,7 +6,7 @@
 Modules, in import order: precision, orders, rates, records, choice,
 mechanism, wide, lanes, paths, independent, recursive, joint, inversion,
 curves, histogram, trees, factorised, histogram_bounds, smoothing, window,
-grid, knots, unbounded, slicing, bounds, consistency, api.
+grid, knots, unbounded, slicing, bounds, consistency, confidence, api.
 """
 
 from dpjax.stats.quantiles.api import METHODS

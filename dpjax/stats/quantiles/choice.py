@@ -42,4 +42,4 @@ def log_sums(rows: Array) -> Array:
 
 def _largest(key: PRNGKey, log_weights: Array) -> Array:
   noise = draws.standard_gumbel(key, log_weights.shape, jnp.float64)
-  return draws.argmax_with(noise, log_weights)
+  return draws.place_of_largest(log_weights + noise)

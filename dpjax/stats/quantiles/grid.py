@@ -60,7 +60,7 @@ def _draw(rule: str) -> mechanism.Draw:
       if rule == 'exponential':
         return candidates[choice.choose(key, weights)]
       noise = draws.standard_exponential(key, weights.shape, jnp.float64)
-      return candidates[draws.argmax_with(noise, weights)]
+      return candidates[draws.place_of_largest(weights + noise)]
 
     keys = jax.random.split(key, len(parameters.probs))
     return jnp.sort(jax.lax.map(one, (

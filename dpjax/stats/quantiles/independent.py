@@ -127,6 +127,11 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
     errors.check_choice('cost', self.cost, COSTS)
 
   @property
+  def steps(self) -> int:
+    """m."""
+    return len(self.probs)
+
+  @property
   def draw(self) -> mechanism.Draw:
     """The law."""
     return _DRAWS[self.cost]
@@ -135,5 +140,5 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
   def parameters(self) -> Parameters:
     """Orders and rates."""
     return Parameters(orders.check_orders(self.probs), rates.singles(
-        self.probs, epsilon=self.share(len(self.probs)),
-        adjacency=self.adjacency, rounded=self.cost == 'rounded'))
+        self.probs, epsilon=self.share(self.steps), adjacency=self.adjacency,
+        rounded=self.cost == 'rounded'))

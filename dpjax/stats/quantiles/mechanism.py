@@ -14,6 +14,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy import accounting
+from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.quantiles import orders
@@ -71,6 +72,10 @@ class QuantileMechanism:
   upper: float
   adjacency: Adjacency
 
+  # For the auditor: records are numbers, and `release` has 64-bit types.
+  record_shape = ()
+  double_precision = True
+
   def __post_init__(self):
     orders.check_orders(self.probs)
     self._check_budget()
@@ -123,11 +128,10 @@ class QuantileMechanism:
 class ExponentialQuantiles(QuantileMechanism):
   """Base of those that are exponential mechanisms, one or several.
 
-  Their range is bounded: k of them cost epsilon by composition, and under rho-
-  zCDP an epsilon of sqrt(8 rho / k) or more each, sqrt(k) where the first has
-  k. For a target of (epsilon, delta) rho is that of
-  `notions.zcdp_from_approx_target`. Source: Dong, Durfee and Rogers 2020 (spec
-  QB-11).
+  Their range is bounded: k of them compose to epsilon if each has epsilon / k,
+  and to rho-zCDP if each has sqrt(8 rho / k) or a little more. For a target of
+  (epsilon, delta) rho is that of `notions.zcdp_from_approx_target`. Source:
+  Dong, Durfee and Rogers 2020 (spec QB-11).
 
   Attributes:
     epsilon: None where the budget is `rho`.
@@ -145,6 +149,11 @@ class ExponentialQuantiles(QuantileMechanism):
     else:
       errors.check_positive('rho', self.rho)
 
+  @property
+  def steps(self) -> float:
+    """How many, one after the other, share the budget; one unless said."""
+    return 1
+
   def share(self, count: float) -> float:
     """Epsilon of each of `count` exponential mechanisms within the budget."""
     if self.rho is None:
@@ -154,7 +163,13 @@ class ExponentialQuantiles(QuantileMechanism):
   @property
   def event(self) -> accounting.DpEvent:
     """What one release costs."""
-    if self.rho is None:
-      return super().event
-    return accounting.concentrated_event(rho=self.rho,
-                                         adjacency=self.adjacency)
+    return self.zcdp_event if self.epsilon is None else super().event
+
+  @property
+  def zcdp_event(self) -> accounting.DpEvent:
+    """What one release costs where many are composed; for 'rdp'."""
+    rho = self.rho
+    if rho is None:
+      rho = self.steps * notions.zcdp_from_mechanism(
+          notions.PureDP(epsilon=self.share(self.steps)), 'exponential').rho
+    return accounting.concentrated_event(rho=rho, adjacency=self.adjacency)

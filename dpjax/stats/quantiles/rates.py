@@ -95,15 +95,17 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
   moved = (np.ones_like(relative) if rounded
            else np.maximum(relative, 1 - relative))
   replacing = check_adjacency(adjacency) is Adjacency.REPLACE_ONE
-  if printed:
-    level = share(math.log2(len(relative)) + 1)
-    return level / (4 if replacing else 2) / moved
-  levels = depth(len(relative))
-  if not replacing:
-    return share(levels) / (2 * moved)
-  found = np.minimum(share(2 * levels) / (2 * moved), share(levels) / 2)
-  found[(len(relative) + 1) // 2 - 1] = share(levels) / 2
+  count = levels(len(relative), printed=printed)
+  if printed or not replacing:
+    return share(count) / ((4 if replacing else 2) * moved)
+  found = np.minimum(share(2 * count) / (2 * moved), share(count) / 2)
+  found[(len(relative) + 1) // 2 - 1] = share(count) / 2
   return found
+
+
+def levels(num_orders: int, *, printed: bool) -> float:
+  """Of the tree of m orders, or log2(m) + 1."""
+  return math.log2(num_orders) + 1 if printed else depth(num_orders)
 
 
 def from_rho(rho: float) -> float:

@@ -13,6 +13,7 @@ sum and an interval in it by its weight, as `choice` does.
 
 import dataclasses
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -94,7 +95,7 @@ def _rows(nodes: _Nodes, edges: Array, log_widths: Array, length: int,
   number = nodes.rate.size
   counts = (nodes.last - nodes.first) // length + 1
   ends = jnp.cumsum(counts, dtype=jnp.int32)
-  # Every node has one row more than its records fill, or none.
+  # At most one row more for each node than records fill.
   rows = jnp.arange(log_widths.size // length + number, dtype=jnp.int32)
   node = jnp.minimum(jnp.searchsorted(ends, rows, side='right'), number - 1)
   first = nodes.first[node] + length * (rows - (ends - counts)[node])
@@ -117,13 +118,13 @@ def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
   sums = choice.log_sums(rows.logs)
   noisy = sums + draws.standard_gumbel(which, sums.shape, jnp.float64)
   best = jax.ops.segment_max(noisy, rows.node, number, True)
+  largest = draws.is_largest(noisy, best[rows.node])
   places = jnp.arange(noisy.size, dtype=jnp.int32)
-  row = jax.ops.segment_min(
-      jnp.where(noisy >= best[rows.node], places, noisy.size - 1), rows.node,
-      number, True)
+  row = jax.ops.segment_min(jnp.where(largest, places, noisy.size - 1),
+                            rows.node, number, True)
   logs = rows.logs[row]
   noise = draws.standard_gumbel(where, logs.shape, jnp.float64)
-  return rows.first[row] + jax.vmap(draws.argmax_with)(noise, logs)
+  return rows.first[row] + draws.place_of_largest(logs + noise)
 
 
 def _schedule(num_orders: int) -> np.ndarray:
@@ -138,32 +139,32 @@ def _schedule(num_orders: int) -> np.ndarray:
 
 def _draw(key: PRNGKey, data: Records, parameters: Parameters, *,
           cost: str) -> Array:
-  num_orders = len(parameters.probs)
-  schedule = _schedule(num_orders)
+  schedule = _schedule(len(parameters.probs))
   edges, log_widths = records.edges(data), records.log_widths(data)
-  # Rows and intervals of a row: about as many draws of either.
-  length = 2**round(np.log2(log_widths.size / schedule.shape[1]) / 2)
-  rest = jnp.zeros([num_orders + 3])
-  start = _Cuts(rest.at[0].set(data.lower).at[-2].set(data.upper),
-                rest.astype(jnp.int32).at[-2].set(data.count))
+  # As many rows as places in a row, about: the fewest draws.
+  ratio = log_widths.size / schedule.shape[1]
+  length = 2**max(3, round(math.log2(ratio) / 2))
+  blank = jnp.zeros([len(parameters.probs) + 3])
+  start = _Cuts(blank.at[0].set(data.lower).at[-2].set(data.upper),
+                blank.astype(jnp.int32).at[-2].set(data.count))
 
-  def level(cuts, of):
-    key, schedule = of
-    which, where = jax.random.split(key)
-    nodes = _nodes(schedule, cuts, parameters, cost)
-    rows = _rows(nodes, edges, log_widths, max(length, 8), cost)
-    interval = _choose(which, rows, len(schedule))
+  def step(cuts, of):
+    (which, where), level = jax.random.split(of[0]), of[1]
+    nodes = _nodes(level, cuts, parameters, cost)
+    rows = _rows(nodes, edges, log_widths, length, cost)
+    interval = _choose(which, rows, len(level))
     lead = interval.astype(jnp.float64) - nodes.target
     share = independent.place(where, lead, nodes.rate, cost)
     left = jnp.maximum(edges[interval], nodes.low)
     right = jnp.minimum(edges[interval + 1], nodes.high)
+    # Never beyond an end, whatever the rounding.
     point = jnp.clip(left + share * (right - left), left, right)
-    middle = schedule[:, 1]
+    middle = level[:, 1]
     return _Cuts(cuts.points.at[middle].set(point),
                  cuts.ranks.at[middle].set(interval)), None
 
   keys = jax.random.split(key, len(schedule))
-  found, _ = jax.lax.scan(level, start, (keys, jnp.asarray(schedule)))
+  found, _ = jax.lax.scan(step, start, (keys, jnp.asarray(schedule)))
   return found.points[1:-2]
 
 
@@ -192,6 +193,11 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
     super().__post_init__()
     errors.check_choice('cost', self.cost, independent.COSTS)
     errors.check_choice('budget', self.budget, BUDGETS)
+
+  @property
+  def steps(self) -> float:
+    """Levels, or what is printed for them."""
+    return rates.levels(len(self.probs), printed=self.budget == 'printed')
 
   @property
   def draw(self) -> mechanism.Draw:

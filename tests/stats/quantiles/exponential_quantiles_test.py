@@ -91,8 +91,8 @@ def test_side_by_side_is_one_by_one(kind):
   keys, data = jax.random.split(KEY, 4), rng.random((4, 20))
   one = make(kind)
   with jax.enable_x64(True):
-    many = jax.tree.map(lambda *leaves: np.stack(leaves), *(
-        records.padded(row, 0., 1.) for row in data))
+    rows = [records.padded(row, 0., 1.) for row in data]
+    many = rows[0]._replace(ordered=np.stack([row.ordered for row in rows]))
     found = np.asarray(mechanism.repeated(one.draw)(keys, many, one.parameters))
   for key, row, expected in zip(keys, data, found, strict=True):
     np.testing.assert_allclose(one.estimate(key, row), expected, rtol=1e-14)
@@ -134,6 +134,15 @@ def test_events_say_the_budget(kind):
   pure = make(kind, adjacency=ADD)
   assert mechanisms.epsilon(pure, delta=1e-12) == pytest.approx(1, rel=1e-3)
   assert isinstance(one, mechanisms.Mechanism) and one.risk(3) is None
+  # Many small releases of pure mechanisms cost far less than their sum.
+  tiny = make(kind, epsilon=.01, adjacency=ADD)
+  composed = accounting.repeated_event(tiny.zcdp_event, 100)
+  assert accounting.epsilon(composed, delta=1e-6, adjacency=ADD,
+                            accountant='rdp') < .2
+  # What is spent on rho is rho again.
+  spent = make(kind, epsilon=one.steps * one.share(one.steps),
+               adjacency=ADD).zcdp_event
+  assert spent.rho == pytest.approx(rho, rel=1e-6)
   # Shares of rho are of squares: sqrt(k) times as large for many.
   assert one.share(100) == pytest.approx(one.share(1) / 10, rel=1e-2)
   assert pure.share(100) == pytest.approx(pure.share(1) / 100)

@@ -17,9 +17,9 @@ from tests.stats.quantiles import pairs
 
 make = functools.partial(slicing.SlicedQuantiles, lower=0.0, upper=1.0,
                          adjacency=brute.REPLACE)
-# Slices of six records, of forty.
-SMALL = make(probs=(0.25, 0.75), epsilon=4.0, num_examples=40, delta=2e-3,
-             resolution=0.9, failure_prob=0.9)
+REACH = 60
+SMALL = make(probs=(0.25, 0.75), epsilon=8.0, num_examples=100, delta=1e-12,
+             resolution=1e-4, failure_prob=0.5, rank_share=0.5)
 
 
 @pytest.mark.parametrize('num_orders', [1, 2, 3, 6, 8, 13])
@@ -54,60 +54,70 @@ def _masses():
   return jax.jit(jax.vmap(law, (None, 0, None, None)))
 
 
-def law_of_ranks(scale, reach):
-  """Probabilities of rounded Laplace noise from -reach to reach."""
-  ends = np.arange(-reach, reach + 2) - 0.5
+def law_of_ranks(scale):
+  """Probabilities of rounded Laplace noise from -REACH to REACH."""
+  ends = np.arange(-REACH, REACH + 2) - 0.5
   ends[[0, -1]] = -np.inf, np.inf
   return np.diff(stats.laplace(scale=scale).cdf(ends))
 
 
-def joint_law(asked, data, points, reach=60):
+def joint_law(asked, data, points):
   """Densities [points, points] of both answers before they are sorted.
 
   Two orders have a node each for their ranks.
   """
   ranks, sums, scale, half, rate = asked.parameters
   assert sums.tolist() == [[1, 0], [0, 1]]
+  # Slices of ranks further out are all lower or all upper bounds.
+  near = np.arange(-half, asked.num_examples + half + 1)
   with jax.enable_x64(True):
-    at = np.arange(-reach, 40 + reach, dtype=np.float64)
     ends, masses = map(np.asarray, _masses()(
-        records.padded(data, 0.0, 1.0), at, half, rate))
-  with np.errstate(divide='ignore', invalid='ignore'):
-    heights = np.where(np.diff(ends) > 0, masses - np.log(np.diff(ends)),
-                       -np.inf)
+        records.padded(data, 0.0, 1.0), near, half, rate))
+  widths = np.diff(ends)
+  heights = np.where(widths > 0, masses - np.log(np.where(
+      widths > 0, widths, 1.0)), -np.inf)
   given = np.exp([pairs.log_density(*of, points)
                   for of in zip(ends, heights, strict=True)])
-  probs = [np.interp(at - rank, np.arange(-reach, reach + 1),
-                     law_of_ranks(scale, reach), 0, 0) for rank in ranks]
-  together = probs[0][:, None] * probs[1]
-  good = at - at[:, None] >= 2 * half
-  seen = np.where(good, together, 0.0)
-  return given.T @ seen @ given + (1 - seen.sum())
+  noise = np.arange(-REACH, REACH + 1)
+  law = law_of_ranks(scale)
+  apart = (ranks[1] + noise) - (ranks[0] + noise)[:, None] >= 2 * half
+  seen = np.where(apart, law[:, None] * law, 0.0)
+  first, second = (given[np.clip(rank + noise - near[0], 0, near.size - 1
+                                 ).astype(int)] for rank in ranks)
+  return first.T @ seen @ second + (1 - seen.sum())
+
+
+def some_pair(rng):
+  """A hundred records of few values, which change near the ranks asked for."""
+  cuts = np.unique(rng.integers(10, 40, 4) + np.array([0, 0, 50, 50]))
+  values = np.cumsum(np.exp(2 * rng.normal(size=cuts.size + 2)))
+  values = values[:-1] / values[-1]
+  first = values[np.searchsorted(cuts, np.arange(100), side='right')]
+  second = first.copy()
+  second[rng.choice([0, rng.integers(100)])] = rng.choice([1.0, *values])
+  return first, second
 
 
 def test_no_pair_tells_more_than_the_guarantee():
-  assert SMALL.half == 3
   rng = np.random.default_rng(0)
-  most, half_told = 0.0, 0.0
-  for _ in range(40):
-    first = rng.choice(np.concatenate([
-        [0.0, 1.0], rng.beta(0.3, 0.3, 40)]), 40)
-    second = first.copy()
-    second[0] = rng.choice([0.0, 1.0, rng.uniform()])
-    ends = np.unique(np.concatenate([[0.0, 1.0], first, second]))
+  most, least = 0.0, 0.0
+  for _ in range(15):
+    both = some_pair(rng)
+    ends = np.unique(np.concatenate([[0.0, 1.0], *both]))
     points, widths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
     areas = widths[:, None] * widths
-    laws = [joint_law(SMALL, data, points) * areas
-            for data in (first, second)]
-    assert abs(laws[0].sum() - 1) < 1e-6
-    for one, other in (laws, laws[::-1]):
+    one, other = (joint_law(SMALL, data, points) * areas for data in both)
+    assert abs(one.sum() - 1) < 1e-6
+    for first, second in ((one, other), (other, one)):
       most = max(most, np.sum(np.maximum(
-          one - math.exp(SMALL.epsilon) * other, 0)))
-      half_told = max(half_told, np.sum(np.maximum(
-          one - math.exp(SMALL.epsilon / 8) * other, 0)))
+          first - math.exp(SMALL.epsilon) * second, 0)))
+    least = max(least, np.max(np.abs(np.log(one) - np.log(other))))
   assert most <= SMALL.delta
-  # The same records are well told apart at an eighth of it.
-  assert half_told > 20 * SMALL.delta
+  assert least > 0.3 * SMALL.epsilon
+  # Where it goes: two ends of a run, two slices, the place of a record.
+  _, _, scale, half, rate = SMALL.parameters
+  assert 2 / scale + 4 * rate + math.log(2 * half / (2 * half - 1)
+                                         ) == pytest.approx(SMALL.epsilon)
 
 
 def test_ranks_are_as_far_apart_as_said():
@@ -138,20 +148,28 @@ def test_answers_are_near_their_ranks_or_blind():
   asked = make(probs=(0.2, 0.4, 0.6, 0.8), epsilon=2.0, num_examples=2000,
                delta=1e-5, resolution=1e-6)
   data = np.random.default_rng(2).permutation(np.arange(2000) / 2000)
-  found = pairs.answers(asked, data, 400)
+  draw = jax.jit(jax.vmap(asked.draw, (0, None, None)))
+  keys = jax.random.split(jax.random.key(3), 400)
+  kept = records.padded(data, 0.0, 1.0)
+  with jax.enable_x64(True):
+    found = np.asarray(draw(keys, kept, asked.parameters))
   assert np.all(np.diff(found) >= 0)
   # Two nodes of noise a rank, and slices of half that length.
   off = np.abs(found - np.array(asked.probs)) * 2000
   beyond = asked.scale * math.log(100)
   assert np.mean(np.max(off, 1) <= 2 * beyond + asked.half) > 0.95
   assert np.mean(off) < asked.half / 2
-  # Ranks that noise does not keep apart.
-  close = slicing.Parameters(
-      np.full(4, 1000.0), *asked.parameters[1:])
+  # Without noise in slices what is left is that of ranks, and rounding.
+  sharp = asked.parameters._replace(rate=np.float64(50.0))
   with jax.enable_x64(True):
-    blind = np.asarray(jax.jit(jax.vmap(asked.draw, (0, None, None)))(
-        jax.random.split(jax.random.key(3), 400),
-        records.padded(data, 0.0, 1.0), close))
+    ranks = np.asarray(draw(keys, kept, sharp)) * 2000
+  want = 2 * asked.scale**2 * sharp.sums @ sharp.sums.T
+  np.testing.assert_allclose(np.cov(ranks.T), want, atol=0.4 * want.max())
+  assert want[1, 2] > 0 and (want == 0).sum() == 10 and want.max() > 20
+  # Ranks that noise does not keep apart.
+  close = asked.parameters._replace(ranks=np.full(4, 1000.0))
+  with jax.enable_x64(True):
+    blind = np.asarray(draw(keys, kept, close))
   assert stats.kstest(blind.ravel(), 'uniform').pvalue > 1e-4
 
 

@@ -1,0 +1,1 @@
+"""Smoothed medians of constant records."""

@@ -1,0 +1,68 @@
+"""What to compute about smoothed medians of zeros on [-1, 1] (QF-21, QF-23).
+
+  python -m launch.sweep --experiment=constant_records \
+    --output_dir=experiments/constant_records/results
+
+Methods:
+  cost      |n / 2 - #{X + w < x}| at one place of one sample: Figure 6.2
+  raw       E M^2 of the exponential mechanism on the records as they are
+  printed   E M^2 with uniform noise of amplitude e^(-n epsilon / 48)
+  half      the same with e^(-n epsilon / 24), for which the bound is least
+
+Beside E M^2 stand the bound as printed, and as it follows from the definition
+of the cost (erratum QE-08): the exponent of epsilon is twice as large, and the
+event on which it rests is missed twice as often.
+
+Expected: E M^2 is 1/3 without noise, whatever n is; below both bounds with it.
+"""
+
+import dataclasses
+
+import numpy as np
+
+ARTEFACT = ('Figure 6.2 of thesis 000, and its analysis of constant data '
+            '(section 6.3.3)')
+COST = '1 min on a CPU core'
+HEADLINES = ('without noise', 'with noise', 'e^(-n epsilon')
+
+SIZES = (50, 100, 200, 400, 800)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One risk, or one place of the figure.
+
+  Attributes:
+    method: see above.
+    num_examples: n.
+    epsilon: of the mechanism.
+    place: x, of 'cost'; 0 otherwise.
+    repetitions: vectors of noise.
+    seed: of the noise.
+  """
+  method: str
+  num_examples: int
+  epsilon: float = .5
+  place: float = 0.0
+  repetitions: int = 4000
+  seed: int = 0
+
+  dataset = 'zeros'
+
+
+# Even, and on both sides of the lines of the figure.
+_PLACES = tuple(np.round(np.linspace(-.6, .6, 121), 3).tolist())
+
+
+def _settings(sizes, places, repetitions):
+  costs = tuple(Setting(method='cost', num_examples=100, place=place,
+                        repetitions=1) for place in places)
+  return costs + tuple(
+      Setting(method=method, num_examples=size, epsilon=epsilon,
+              repetitions=repetitions)
+      for method in ('raw', 'printed', 'half') for size in sizes
+      for epsilon in (.5, 1.0))
+
+
+SETTINGS = _settings(SIZES, _PLACES, 4000)
+SMOKE = _settings((50, 100), _PLACES[::10], 400)

@@ -1,0 +1,110 @@
+"""Effective privacy against noise, and Figure 6.6."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+
+_METRICS = ('largest', 'largest_se', 'least_of_sets', 'most_of_sets', 'fresh',
+            'fresh_se')
+# Of n = 21, one data set and 1500 vectors of noise, by (law, sigma).
+_KNOWN = {'mixed_0_0': (.71, .71, .60, .58, .52, .41, .19, .065, .027),
+          'mixed_0.2_0.1': (.79, .78, .75, .67, .52, .42, .21, .062, .021),
+          'mixed_0.5_0.25': (.96, .96, .93, .85, .62, .42, .19, .064, .026)}
+_SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Every law and noise."""
+  return ('Largest log-ratios of densities over neighbours of a data set and '
+          'points, mean over data sets; `fresh`: of the same neighbour and '
+          'point on noise that did not choose them, with the standard error of '
+          'that noise.\n\n' + points.table(
+              points.collect(rows), ('dataset', 'sigma'), _METRICS))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """What the text says of the figure."""
+  found = points.collect(rows)
+  least = min((p['sigma'] for p in found), default=0.0)
+  return [
+      points.judged('effective privacy is at most epsilon', '<= epsilon',
+                    found, _below),
+      points.judged('small noise leaves privacy as it is', 'unchanged',
+                    [p for p in found if p['sigma'] <= 1e-3], _plateau),
+      points.judged('large noise makes neighbours harder to tell apart',
+                    'less than epsilon', [p for p in found if p[
+                        'sigma'] >= 1], _amplified),
+      points.judged('more noise, more privacy', 'not in the text', found,
+                    _falling),
+      points.judged('without noise neighbours of X differ by epsilon',
+                    'two regimes, one at epsilon',
+                    points.select(found, sigma=least), _at_epsilon),
+      points.judged('values known of single data sets', 'no numbers',
+                    [p for p in found if p['dataset'] in _KNOWN and
+                     p['sigma'] in _SIGMAS], _as_known)]
+
+
+def _below(found: list[points.Point]):
+  worst = max(p['excess_se'] for p in found)
+  return (f'{max(p["most_of_sets"] for p in found):.3f} at most', worst <= 3,
+          'no data set exceeds epsilon by 3 standard errors of its noise')
+
+
+def _by_law(found: list[points.Point]) -> list[list[points.Point]]:
+  return [points.select(found, dataset=law)
+          for law, in points.distinct(found, 'dataset')]
+
+
+def _plateau(found: list[points.Point]):
+  moved = max(abs(p['fresh'] - each[0]['fresh'])
+              for each in _by_law(found) for p in each)
+  return f'moves by {moved:.3f}', moved < .05, 'sigma up to 1e-3 of the range'
+
+
+def _amplified(found: list[points.Point]):
+  most = max(p['fresh'] for p in found)
+  return (f'{most:.3f} at most from sigma = 1', most < .3,
+          'where the median is already lost')
+
+
+def _falling(found: list[points.Point]):
+  worst = max(((b['fresh'] - a['fresh']) / (
+      a['fresh_se']**2 + b['fresh_se']**2 + 1e-6)**.5
+               for each in _by_law(found) for a, b in zip(each, each[1:])),
+              default=0.0)
+  return (f'rises by {max(worst, 0.0):.1f} standard errors', worst < 4,
+          'along sigma, law by law')
+
+
+def _at_epsilon(found: list[points.Point]):
+  values = sorted(p['largest'] for p in found)
+  return (f'{values[0]:.2f} to {values[-1]:.2f}', values[0] > .95,
+          'X is fixed, and is not the worst of all data sets')
+
+
+def _as_known(found: list[points.Point]):
+  ratios = [p['largest'] / _KNOWN[p['dataset']][_SIGMAS.index(p['sigma'])]
+            for p in found]
+  return (f'{min(ratios):.2f} to {max(ratios):.2f} times as much',
+          min(ratios) > .75 and max(ratios) < 1.33,
+          'n = 21, other data sets of the same laws')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Against the noise, a curve for each law."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(1, 1, width=5, height=3.6)
+  ax = axes[0, 0]
+  for series, (law,) in enumerate(points.distinct(found, 'dataset')):
+    each = points.select(found, dataset=law)
+    points.curve(ax, each, 'sigma', 'largest', law.replace('_', ' '),
+                 series=series)
+    points.curve(ax, each, 'sigma', 'fresh', '', series=series, line=':')
+  ax.axhline(1.0, color='black', linewidth=.8, linestyle='--')
+  points.finish(ax, 'standard deviation of the noise / range',
+                'effective epsilon', 'median, epsilon 1; dotted: fresh noise')
+  return drawn

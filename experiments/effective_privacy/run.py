@@ -1,0 +1,176 @@
+"""Computes the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.quantiles import rates
+from dpjax.typing import Array, PRNGKey
+from experiments import quantile_laws
+from experiments import rows
+from experiments.effective_privacy import sweep
+
+# Laplace noise is clipped beyond so many standard deviations of the range.
+_MARGIN = 5.0
+_CHUNK = 4
+_GRID = 101
+
+
+class Effective(NamedTuple):
+  """Of one data set.
+
+  Attributes:
+    largest: log-ratio over neighbours and points, of averages over noise.
+    fresh: the same neighbour and point on other noise, which did not choose
+      them.
+    error: standard error of `fresh`.
+  """
+  largest: Array
+  fresh: Array
+  error: Array
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.dataset} {setting.sigma:g}')
+    law = quantile_laws.law(setting.dataset, data_dir)
+    found = _found(setting, law)
+    many = setting.repetitions**0.5
+    yield setting, rows.released(setting, dict(
+        largest=found.largest.mean(),
+        largest_se=found.largest.std(ddof=1) / many,
+        least_of_sets=found.largest.min(), most_of_sets=found.largest.max(),
+        fresh=found.fresh.mean(),
+        # That of noise alone: data sets are given.
+        fresh_se=np.sqrt(np.mean(found.error**2)) / many,
+        excess_se=np.max((found.fresh - setting.epsilon) / np.maximum(
+            found.error, 1e-9))), n=setting.num_examples,
+                                 epsilon=setting.epsilon)
+
+
+def _found(setting: sweep.Setting, law: quantile_laws.Law) -> Effective:
+  size, width = setting.num_examples, law.upper - law.lower
+  known = quantile_laws.datasets(law, setting.seed, size, setting.repetitions)
+  data = (known.ordered[:, :size] - law.lower) / width
+  keys = quantile_laws.method_keys(quantile_laws.keys(
+      setting.seed, law.name, size, setting.repetitions), setting.method)
+  rate = rates.single(.5, epsilon=setting.epsilon,
+                      adjacency=Adjacency.REPLACE_ONE)
+  with jax.enable_x64(True):
+    return Effective(*map(np.asarray, _of_all(
+        keys, data, setting.sigma, rate, setting.num_values,
+        setting.noise_draws)))
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5))
+def _of_all(keys, data, sigma, rate, num_values, noise_draws):
+  return jax.lax.map(lambda each: effective(
+      *each, sigma, rate, num_values=num_values, noise_draws=noise_draws),
+                     (keys, data))
+
+
+def effective(key: PRNGKey, data: Array, sigma: Array, rate: Array, *,
+              num_values: int, noise_draws: int) -> Effective:
+  """Largest log-ratio of one data set against all neighbours.
+
+  Both densities are averaged over the same noise.
+
+  Args:
+    key: of the noise.
+    data: sorted records [n] in [0, 1].
+    sigma: standard deviation of the noise.
+    rate: of the cost |#{X < q} - n / 2|.
+    num_values: evenly in [0, 1], that each record is replaced by.
+    noise_draws: vectors of noise.
+  """
+  values = jnp.linspace(0.0, 1.0, num_values, dtype=jnp.float64)
+  points = _points(data, values, sigma)
+  keys = jax.random.split(key)
+
+  def noise(key):
+    return sigma * jax.random.laplace(
+        key, data.shape, jnp.float64) / jnp.sqrt(jnp.float64(2))
+
+  def total(key):
+    at, near = jax.vmap(lambda each: densities(
+        noise(each), data, values, points, sigma, rate))(
+            jax.random.split(key, _CHUNK))
+    return jnp.sum(at, 0), jnp.sum(near, 0)
+
+  sums = jax.lax.scan(lambda carry, each: (
+      jax.tree.map(jnp.add, carry, total(each)), None),
+                      jax.tree.map(jnp.zeros_like, jax.eval_shape(
+                          total, keys[0])),
+                      jax.random.split(keys[0], -(-noise_draws // _CHUNK)))[0]
+  ratios = jnp.log(sums[0])[None, None] - jnp.log(sums[1])
+  record, value, point = jnp.unravel_index(jnp.argmax(ratios), ratios.shape)
+  one, other = jax.vmap(lambda each: densities(
+      noise(each), data, values[value][None], points[point][None], sigma,
+      rate))(jax.random.split(keys[1], noise_draws))
+  one, other = one[:, 0], other[:, record, 0, 0]
+  means = jnp.mean(one), jnp.mean(other)
+  # The logarithm's derivative, of both at once: the noise is shared.
+  spread = jnp.std(one / means[0] - other / means[1])
+  return Effective(jnp.max(ratios), jnp.log(means[0] / means[1]),
+                   spread / noise_draws**0.5)
+
+
+def _points(data: Array, values: Array, sigma: Array) -> Array:
+  """Where densities are compared: between the bounds and near all records."""
+  margin = _MARGIN * sigma
+  ends = jnp.sort(jnp.concatenate([data, values]))
+  near = data[:, None] + sigma * jnp.array([[-1.5, -.5, 0.0, .5, 1.5]])
+  share = jnp.linspace(0.0, 1.0, _GRID, dtype=jnp.float64)
+  return jnp.concatenate([
+      share, share * (1 + 2 * margin) - margin, (ends[1:] + ends[:-1]) / 2,
+      near.ravel()])
+
+
+def densities(noise: Array, data: Array, values: Array, points: Array,
+              sigma: Array, rate: Array) -> tuple[Array, Array]:
+  """For one vector of noise, at points [g]: of X, and of all neighbours.
+
+  Args:
+    noise: [n], that of a record goes to what replaces it.
+    data: records [n].
+    values: [k] that replace them.
+    points: [g].
+    sigma: bounds are wider by 5 of it.
+    rate: of the cost.
+
+  Returns:
+    densities [g], and [n, k, g] of record by value.
+  """
+  low, high = -_MARGIN * sigma, 1 + _MARGIN * sigma
+  count = data.shape[0]
+  moved = jnp.clip(data + noise, low, high)
+  ranks = jnp.arange(count + 1, dtype=jnp.float64)
+  weights = jnp.exp(-rate * jnp.abs(ranks - count / 2))
+
+  def normaliser(known):
+    edges = jnp.concatenate([low[None], jnp.sort(known), high[None]])
+    return jnp.sum(weights * jnp.diff(edges))
+
+  below = moved[:, None] < points[None]
+  rank = jnp.sum(below, 0)
+  fewer, same, more = (weights[jnp.clip(rank + change, 0, count)]
+                       for change in (-1, 0, 1))
+
+  def near(place, value):
+    instead = jnp.clip(value + noise[place], low, high)
+    known = moved.at[place].set(instead)
+    # The rank is moved by one at most: a choice of three is no lookup.
+    weight = jnp.where(instead < points, jnp.where(
+        below[place], same, more), jnp.where(below[place], fewer, same))
+    return weight / normaliser(known)
+
+  return same / normaliser(moved), jax.vmap(lambda place: jax.vmap(
+      lambda value: near(place, value))(values))(jnp.arange(count))

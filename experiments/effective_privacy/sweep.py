@@ -1,0 +1,55 @@
+"""What to compute about the privacy of smoothed medians (Figure 6.6, QF-28).
+
+  python -m launch.sweep --experiment=effective_privacy \
+    --output_dir=experiments/effective_privacy/results
+
+For a data set X the largest log-ratio of densities at X and at a neighbour,
+over all neighbours and points, of the exponential mechanism for the median on
+records with Laplace noise. sigma is its standard deviation over the range. The
+number of records is not in the text.
+
+Expected: below epsilon, since X is fixed; flat while the noise is small, and
+less only where noise of a tenth of the range or more has spoilt the median.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Figure 6.6 of thesis 000: effective privacy of smoothed medians '
+            'against their noise')
+COST = '10 min on a CPU core'
+HEADLINES = ('large noise', 'without noise neighbours')
+
+DATASETS = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')
+SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One law and noise.
+
+  Attributes:
+    dataset: law of the records, see `experiments.quantile_laws`.
+    sigma: standard deviation of the noise over the range.
+    num_examples: n.
+    repetitions: data sets X.
+    noise_draws: that densities are averaged over.
+    num_values: that a record is replaced by, evenly over the range.
+    epsilon: of the mechanism.
+    seed: of data and noise.
+  """
+  dataset: str
+  sigma: float
+  num_examples: int = 21
+  repetitions: int = 4
+  noise_draws: int = 1500
+  num_values: int = 11
+  epsilon: float = 1.0
+  seed: int = 0
+
+  method = 'smoothed_laplace'
+
+
+SETTINGS = tuple(Setting(dataset=dataset, sigma=sigma)
+                 for dataset in DATASETS for sigma in SIGMAS)
+SMOKE = tuple(Setting(dataset='mixed_0.5_0.25', sigma=sigma, repetitions=2,
+                      noise_draws=200) for sigma in (1e-4, .1, 10.))

@@ -1,0 +1,1 @@
+"""What is proved of private quantiles beside what they do."""

@@ -1,0 +1,134 @@
+"""Bounds and measured errors for the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import functools
+import math
+
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.quantiles import bounds
+from dpjax.stats.quantiles import confidence
+from dpjax.stats.quantiles import consistency
+from dpjax.stats.quantiles import histogram_bounds
+from dpjax.stats.quantiles import mechanism
+from dpjax.stats.quantiles.histogram import HistogramQuantiles
+from dpjax.stats.quantiles.independent import IndependentQuantiles
+from dpjax.stats.quantiles.joint import JointQuantiles
+from dpjax.stats.quantiles.recursive import RecursiveQuantiles
+from experiments import quantile_answers
+from experiments import quantile_laws
+from experiments import rows
+from experiments.quantile_beta.sweep import orders
+from experiments.quantile_bounds import sweep
+
+_REPLACE = Adjacency.REPLACE_ONE
+_UNIFORM = dict(density_min=1.0, density_max=1.0)
+# The histogram is for densities of slope 1 at most, down to 1/2.
+_SMOOTH = dict(lipschitz=1.0, density_floor=0.5)
+_FEWEST_BINS = 9
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.method} '
+             f'n={setting.num_examples} m={setting.num_orders}')
+    asked = quantiles(setting)
+    law = quantile_laws.law(setting.dataset, data_dir)
+    found, _ = quantile_answers.answers(
+        law, asked, coins=f'{setting.method}/{setting.num_orders}',
+        num_examples=setting.num_examples, repetitions=setting.repetitions,
+        seed=setting.seed)
+    missed = np.max(np.abs(found - law.quantiles(np.array(asked.probs))), 1)
+    measure = _upper if setting.kind == 'upper' else _lower
+    yield setting, rows.released(
+        setting, measure(setting, asked, missed), n=setting.num_examples,
+        epsilon=setting.epsilon)
+
+
+def quantiles(setting: sweep.Setting) -> mechanism.QuantileMechanism:
+  """The mechanism of a setting, on [0, 1]."""
+  known = dict(probs=tuple(orders(setting.num_orders).tolist()),
+               epsilon=setting.epsilon, lower=0.0, upper=1.0,
+               adjacency=_REPLACE)
+  return {
+      'independent': IndependentQuantiles,
+      'recursive_printed': functools.partial(
+          RecursiveQuantiles, cost='rounded', budget='printed'),
+      'recursive': RecursiveQuantiles,
+      'joint': JointQuantiles,
+      'histogram': lambda **known: HistogramQuantiles(
+          num_bins=direct(setting)[0], post='raw', **known),
+  }[setting.method](**known)
+
+
+def direct(setting: sweep.Setting) -> tuple[int, float]:
+  """Bins and error of the direct bound of the histogram."""
+  return histogram_bounds.best_bins(
+      lambda bins: histogram_bounds.direct_error(
+          sweep.LEVEL, num_examples=setting.num_examples,
+          epsilon=setting.epsilon, num_bins=bins, **_SMOOTH))
+
+
+def _upper(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
+           missed: np.ndarray) -> dict[str, float]:
+  """The error of 95 % of releases; where theorems hold, what they say."""
+  ordered = np.sort(missed)
+  found = dict(error=np.quantile(ordered, 1 - sweep.LEVEL),
+               mean=ordered.mean())
+  if setting.dataset == sweep.UNIFORM:
+    printed, corrected, sharp = _bounds(setting, asked)
+    found |= dict(printed=printed, corrected=corrected)
+    if math.isfinite(sharp):
+      found['sharp'] = sharp
+  return found
+
+
+def _bounds(setting: sweep.Setting, asked: mechanism.QuantileMechanism
+            ) -> tuple[float, float, float]:
+  """Errors of 95 % of releases as printed, corrected and sharp."""
+  n, probs = setting.num_examples, asked.probs
+  if setting.method == 'histogram':
+    theorem = [histogram_bounds.best_bins(
+        lambda bins: _histogram(setting, bins, printed), first=_FEWEST_BINS)[1]
+               for printed in (True, False)]
+    return *theorem, direct(setting)[1]
+  known = dict(num_examples=n, probs=probs, **_UNIFORM)
+  sharp = dict(num_examples=n, probs=probs)
+  rates = asked.parameters[1]
+  if setting.method == 'independent':
+    bound = functools.partial(bounds.independent, epsilon=setting.epsilon,
+                              **known)
+    best = confidence.independent_error(sweep.LEVEL, rates_=rates, **sharp)
+  elif setting.method == 'joint':
+    bound = functools.partial(consistency.joint, rate=float(rates), **known)
+    best = confidence.joint_error(sweep.LEVEL, rate=float(rates), **sharp)
+  else:
+    bound = functools.partial(bounds.recursive, epsilon=setting.epsilon,
+                              adjacency=_REPLACE, **known)
+    best = (confidence.recursive_error(sweep.LEVEL, rate=min(rates), **sharp)
+            if setting.method == 'recursive' else math.inf)
+  return *(histogram_bounds.smallest(functools.partial(
+      bound, printed=printed), sweep.LEVEL) for printed in (True, False)), best
+
+
+def _histogram(setting: sweep.Setting, bins: int, printed: bool) -> float:
+  return histogram_bounds.smallest(
+      lambda error: histogram_bounds.theorem_tail(
+          error, num_examples=setting.num_examples, epsilon=setting.epsilon,
+          num_bins=bins, printed=printed, **_SMOOTH), sweep.LEVEL)
+
+
+def _lower(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
+           missed: np.ndarray) -> dict[str, float]:
+  """How often an answer is far, and the bounds of the order drawn first."""
+  first = setting.num_orders // 2
+  known = dict(num_examples=setting.num_examples,
+               rate=float(asked.parameters.rates[first]))
+  return dict(
+      far=np.mean(missed > sweep.FAR),
+      printed=bounds.least_failure(sweep.FAR, **known),
+      sharp=bounds.least_failure(sweep.FAR, prob=asked.probs[first], **known))

@@ -1,0 +1,87 @@
+"""What to bound and to simulate about errors of quantiles (QF-02..QF-20).
+
+  python -m launch.sweep --experiment=quantile_bounds \
+    --output_dir=experiments/quantile_bounds/results
+
+Orders 1/4 + j/(2 (m + 1)), j = 1..m, of uniform records (mixed_0_0), for which
+the theorems hold, and of Beta(2, 5), whose density is 0 at the ends, so that
+they say nothing. Kinds:
+  upper  the error that 95 % of releases stay below, measured and as bounded
+  lower  how often the error exceeds 1/4, and the lower bounds on that
+Methods, under replace_one:
+  independent        IndExp, real targets
+  recursive_printed  RecExp as printed, with half of epsilon
+  recursive          RecExp with the integer depth and real targets
+  joint              JointExp
+  histogram          raw counts, in as many bins as the direct bound wants
+
+Expected (uniform, n = 10^4, epsilon 0.1): printed bounds .46 for one order and
+above 5 for ten, where errors are .011 and below .06.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Theorems 6.2.3, 6.2.5, 6.2.10 and 6.2.15 and Lemma 6.2.7 of '
+            'thesis 000: errors of private quantiles, proved and measured')
+COST = '5 min on a CPU core'
+HEADLINES = ('Figure 6.1', 'RecExp is ahead', 'sharp bounds')
+
+METHODS = ('independent', 'recursive_printed', 'recursive', 'joint',
+           'histogram')
+UNIFORM, BETA = 'mixed_0_0', 'beta_2_5'
+LEVEL = 0.05
+FAR = 0.25
+_MOST_RECORDS = 10**7
+# Orders of one release, where there are fewer than of the others.
+_FEWER = {'independent': 10, 'joint': 10}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One mechanism on one law.
+
+  Attributes:
+    kind: see above.
+    dataset: name of a law of `quantile_laws`.
+    method: see above.
+    num_orders: m.
+    num_examples: n.
+    epsilon: of all orders together.
+    repetitions: data sets, the same for all methods and m.
+    seed: of data and coins.
+  """
+  kind: str
+  dataset: str
+  method: str
+  num_orders: int
+  num_examples: int
+  epsilon: float
+  repetitions: int
+  seed: int = 0
+
+
+def _upper(datasets, sizes, numbers, epsilons, most):
+  return tuple(
+      Setting(kind='upper', dataset=dataset, method=method, num_orders=number,
+              num_examples=size, epsilon=epsilon,
+              repetitions=min(most, _MOST_RECORDS // size))
+      for dataset in datasets for method in METHODS for size in sizes
+      for number in numbers if number <= _FEWER.get(method, number)
+      for epsilon in epsilons)
+
+
+def _lower(sizes, numbers, epsilons, repetitions):
+  return tuple(
+      Setting(kind='lower', dataset=UNIFORM, method=method, num_orders=number,
+              num_examples=size, epsilon=epsilon, repetitions=repetitions)
+      for method in ('independent', 'recursive_printed') for number in numbers
+      for size in sizes for epsilon in epsilons)
+
+
+SETTINGS = (
+    *_upper((UNIFORM,), (1000, 10_000, 100_000), (1, 10), (0.1, 1.0), 400),
+    *_upper((UNIFORM,), (10_000,), (100,), (0.1, 1.0), 400),
+    *_upper((BETA,), (1000, 10_000), (1, 10), (0.1, 1.0), 400),
+    *_lower((5, 10, 20), (1, 3), (0.2, 1.0), 2000))
+SMOKE = (*_upper((UNIFORM, BETA), (200,), (3,), (5.0,), 40),
+         *_lower((5,), (3,), (1.0,), 40))

@@ -1,0 +1,1 @@
+"""How errors of quantiles fall with n and epsilon."""

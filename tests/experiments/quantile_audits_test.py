@@ -1,0 +1,101 @@
+"""Quantile mechanisms under audit: densities, honest ones, planted faults."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax.audit import auditor
+from dpjax.audit import exact
+from dpjax.audit import wrapping
+from dpjax.audit.target import Pair
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import joint
+from dpjax.stats.quantiles import recursive
+from experiments.audits import loading
+from experiments.audits import quantiles
+from experiments.audits import targets
+
+_AR, _RO = Adjacency
+_DATA = np.array([.1, .45, .5, .9])
+_UNIT = dict(lower=0.0, upper=1.0, epsilon=2.0)
+
+
+@pytest.mark.parametrize('cost', independent.COSTS)
+def test_densities_of_one_order_integrate_to_one(cost):
+  made = independent.IndependentQuantiles(probs=(.3,), cost=cost,
+                                          adjacency=_AR, **_UNIT)
+  points = (np.arange(40_000) + .5) / 40_000
+  density = np.exp(quantiles.target(made).log_density(_DATA, points[:, None]))
+  assert density.mean() == pytest.approx(1, abs=1e-4)
+  assert points[density.argmax()] == pytest.approx(.275, abs=.18)
+
+
+@pytest.mark.parametrize('kind, adjacency', [
+    (recursive.RecursiveQuantiles, _AR), (joint.JointQuantiles, _AR),
+    (joint.InverseQuantiles, _RO)])
+def test_densities_are_those_of_releases(kind, adjacency):
+  """The mean of 1 / f over draws of f is the volume that f lives on."""
+  made = kind(probs=(.3, .6), adjacency=adjacency, **_UNIT)
+  target = quantiles.target(made)
+  outputs = target.draw(jax.random.key(1), _DATA, 4000)
+  inverse = np.exp(-target.log_density(_DATA, outputs))
+  error = inverse.std() / math.sqrt(4000)
+  assert abs(inverse.mean() - .5) < 5 * error < .1
+
+
+def test_a_quantile_is_not_refuted():
+  name = 'quantile'
+  target = loading.load(name)
+  assert target.traced and target.double_precision
+  report = auditor.audit(jax.random.key(0), target, num_runs=1024)
+  assert report.verdict == targets.expected(name) == auditor.CONSISTENT
+  assert sum(check.name == 'density ratio' for check in report.checks) == 12
+
+
+@pytest.mark.parametrize('name', [
+    'joint_quantiles_printed', 'quantile_without_half',
+    'recursive_quantiles_unhalved'])
+def test_faults_are_refuted_by_densities(name):
+  target = loading.load(name)
+  rng = np.random.default_rng(0)
+  outputs = np.sort(rng.random((2000, len(target.release.__self__.probs))))
+  worst = max(exact.density_ratio(target, pair, _everywhere(
+      rng, pair, outputs), 1.0).amount for pair in target.pairs)
+  assert worst > .1
+  assert targets.expected(name) == auditor.VIOLATED
+
+
+@pytest.mark.parametrize('name', ['quantile_rounded', 'quantile_replace',
+                                  'quantile', 'quantile_interpolated',
+                                  'quantiles_recursive', 'quantiles_joint',
+                                  'quantiles_recursive_replace',
+                                  'quantiles_joint_replace',
+                                  'quantiles_inverse_replace'])
+def test_neighbours_come_near_the_claim(name):
+  """As far as any point shows, and no farther."""
+  target, rng = loading.load(name), np.random.default_rng(0)
+  outputs = np.sort(rng.random((2000, len(target.release.__self__.probs))))
+  worst = max(exact.density_ratio(target, pair, _everywhere(
+      rng, pair, outputs), 1.0).amount for pair in target.pairs)
+  assert -.16 < worst <= 0
+
+
+def _everywhere(rng, pair: Pair, outputs: np.ndarray) -> np.ndarray:
+  """Points of all intervals of the first data set, as often of each."""
+  edges = np.concatenate([[0.0], pair.data, [1.0]])
+  places = rng.integers(len(edges) - 1, size=outputs.shape)
+  low, high = edges[places], edges[places + 1]
+  return np.sort(low + (high - low) * outputs, -1)
+
+
+def test_a_quantile_says_of_itself_what_an_audit_needs():
+  made = independent.IndependentQuantiles(probs=(.5,), adjacency=_RO, **_UNIT)
+  target = wrapping.of_mechanism(made, delta=0.0)
+  assert target.traced
+  # Infinite records and none are records too.
+  assert any(np.isnan(np.append(*pair[:2])).any() for pair in target.pairs)
+  outputs = target.draw(jax.random.key(0), target.pairs[-1].data, 50)
+  assert outputs.dtype == np.float64 and np.isfinite(outputs).all()

@@ -1,0 +1,64 @@
+"""QF-12..QF-20, QF-29, QB-01, QB-03: theory of quantiles beside simulations."""
+
+import math
+import pathlib
+
+import pytest
+
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments import registry
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
+# Verdicts on the kept rows, in the order of the table.
+OUTCOMES = {'quantile_bounds': 'a a a a d n d a a',
+            'quantile_rates': 'a a a a a a a'}
+
+
+@pytest.fixture(name='kept', scope='module', params=OUTCOMES)
+def _kept(request):
+  return request.param, records.read(
+      _ROOT / request.param / 'results' / 'rows.csv')
+
+
+def test_kept_rows_are_the_sweep_and_give_these_verdicts(kept):
+  name, lines = kept
+  experiment = registry.load(name)
+  assert len(records.ids(lines)) == len(experiment.settings)
+  found = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  assert {v.verdict for v in experiment.report.verdict([])} == {
+      verdicts.NOT_RUN}
+  pytest.importorskip('matplotlib')
+  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
+
+
+def test_bounds_of_one_setting(smoke_rows):
+  """Numbers of QF-14, by n, m and epsilon of the smoke sweep."""
+  found = points.collect(smoke_rows(
+      'quantile_bounds', lambda s: s.method == 'independent'))
+  upper, = points.select(found, kind='upper', dataset='mixed_0_0')
+  assert upper['error'] < upper['sharp'] < upper['corrected'] < upper['printed']
+  size = 200 * math.sqrt(2 * math.e)
+  assert (12 * size * math.exp(-5 * 200 * upper['printed'] / 96)
+          + 12 * math.exp(-upper['printed']**2 * 200 / 8)) == pytest.approx(
+              0.05, rel=1e-3)
+  beta, = points.select(found, dataset='beta_2_5')
+  assert set(beta.values) == {'error', 'mean'}
+  lower, = points.select(found, kind='lower')
+  assert lower['printed'] == pytest.approx(math.exp(-5 / 6) / 2)
+  assert lower['printed'] < lower['sharp'] < lower['far']
+
+
+def test_rates_of_one_setting(smoke_rows):
+  found = points.collect(smoke_rows(
+      'quantile_rates', lambda s: s.method == 'real' and s.num_examples == 400))
+  swapped, = points.select(found, adjacency='replace_one')
+  assert swapped['closed_form'] == pytest.approx(.25 / 400 + 8 / 400**2)
+  assert abs(swapped['mse'] - swapped['closed_form']) < 5 * swapped['mse_se']
+  added, = points.select(found, adjacency='add_or_remove_one')
+  # Half the cost: twice the rate, so a quarter of the variance.
+  assert added['closed_form'] == pytest.approx(.25 / 400 + 2 / 40**2)
+  assert 5 < added['rank_error'] < 15
+  assert added['distance'] == pytest.approx(added['rank_error'] / 400, rel=.2)
