@@ -32,7 +32,7 @@ import math
 
 ARTEFACT = ('Figures 6.4 and 6.5 of thesis 000: quantiles of laws with atoms, '
             'against n and against the noise')
-COST = '6 min on two CPU cores'
+COST = '4 min on two CPU cores'
 HEADLINES = ('cells', 'with atoms', 'smoothing improves', 'noise as')
 
 NUM_ORDERS = 8

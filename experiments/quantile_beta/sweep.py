@@ -15,7 +15,7 @@ with `adjacency` as it is told; where there is no choice, replace_one:
                            the same with counts that add up to n; clipped at 0
                            and rescaled; projected on what counts can be
   joint                    JointExp, m of 5, 10, 20 and 40
-  coarse                   few bins with counts that add up to n, increasing
+  coarse                   few bins, counts that add up to n, a smooth inverse
   knots                    JointExp for five orders, the rest between them
   tree                     a tree of counts, by least squares
 
@@ -34,7 +34,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 ARTEFACT = ('Figure 6.1 of thesis 000: error of private quantiles of beta laws '
             'against how many are asked for')
-COST = '3 min on two CPU cores'
+COST = '2.5 min on two CPU cores'
 HEADLINES = ('cells', 'RecExp overtaken', 'RecExp has the best',
              'at m = 100')
 
