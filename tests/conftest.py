@@ -47,11 +47,15 @@ _QUICK_FILES = {f'{name}_test' for name in (
 # Of these tables of cases the default run takes every so many-th; all are run
 # with -m "slow or not slow".
 _SOME = {
-    'audit/methods_test.py::test_planted_faults_are_found': 2,
-    'audit/methods_test.py::test_the_audit_finds_nothing': 2,
+    'audit/methods_test.py::test_planted_faults_are_found': 3,
+    'audit/methods_test.py::test_the_audit_finds_nothing': 3,
     'experiments/benchmark_programs_test.py::test_steps_are_right': 4,
     'experiments/benchmarks_test.py'
     '::test_a_suite_gives_rows_a_table_and_a_figure': 2,
+    'experiments/benchmark_quantiles_test.py'
+    '::test_ours_and_the_published_algorithms_have_one_law': 3,
+    'experiments/quantile_audits_test.py'
+    '::test_densities_are_those_of_releases': 3,
     'experiments/training_test.py::test_every_option_runs_within_its_budget': 2,
     'experiments/unsound_test.py'
     '::test_e1_one_poisson_step_exceeds_the_reference_bounds': 3,
@@ -105,6 +109,15 @@ _SOME = {
     'sampling_test.py'
     '::test_a_row_multiple_pads_and_draws_the_same_records': 3,
     'sampling_test.py::test_draw_equals_the_mask_of_the_key': 2,
+    'stats/quantiles/exponential_quantiles_test.py'
+    '::test_any_records_are_answered': 2,
+    'stats/quantiles/independent_quantiles_test.py'
+    '::test_points_follow_the_density': 2,
+    'stats/quantiles/joint_test.py::test_any_records_have_answers': 2,
+    'stats/quantiles/recursive_quantiles_test.py'
+    '::test_laws_of_few_orders_are_those_of_enumeration': 2,
+    'stats/quantiles/recursive_quantiles_test.py'
+    '::test_neighbours_differ_by_epsilon': 2,
     'train/adaptive_test.py::test_radii_are_of_the_step_before': 2,
     'train/checkpoint_test.py'
     '::test_killed_and_resumed_gives_the_bits_of_one_go': 2,
@@ -113,7 +126,7 @@ _SOME = {
     'train/loop_test.py::test_learns': 2,
     'train/mixed_precision_test.py'
     '::test_sums_are_close_to_those_of_float32': 2,
-    'train/plan_test.py::test_calibrated_epsilon_is_at_most_the_target': 2,
+    'train/plan_test.py::test_calibrated_epsilon_is_at_most_the_target': 3,
     'train/step_test.py::test_steps_are_those_of_the_reference': 2,
 }
 

@@ -29,9 +29,8 @@ _OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
 
 
 @pytest.mark.parametrize('model, method', [
-    *(pytest.param('tiny_resnet', method, marks=[]
-                   if method == 'ours_per_layer'
-                   else pytest.mark.slow) for method in _OURS),
+    *(pytest.param('tiny_resnet', method, marks=pytest.mark.slow)
+      for method in _OURS),
     ('tiny_cnn', 'lip'), ('tiny_cnn', 'ours_views'),
     pytest.param('tiny_stack', 'ours', marks=pytest.mark.slow),
     *(('tiny_mlp', method) for method in _OURS)])

@@ -144,7 +144,7 @@ class RandomNet(nn.Module):
     return nn.Dense(3)(x)
 
 
-@settings(max_examples=4, deadline=None, derandomize=True,
+@settings(max_examples=2, deadline=None, derandomize=True,
           phases=[Phase.explicit, Phase.generate])
 @given(convs=strategies.lists(convolutions, min_size=1, max_size=2),
        norm=strategies.sampled_from(['none', 'group', 'layer']),
