@@ -123,6 +123,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
                  series=series, line=':')
     points.curve(axes[0, 1], each, 'num_examples', 'bound', '', series=series,
                  line='--')
-  points.finish(axes[0, 1], 'records n', 'E M^2',
-                'bounds: printed dotted, corrected dashed')
+  points.finish(axes[0, 1], 'records n', 'E M^2', 'dotted: printed bounds')
+  sizes = [size for size, in points.distinct(half, 'num_examples')]
+  axes[0, 1].set_xticks(sizes, [f'{size:g}' for size in sizes])
+  axes[0, 1].minorticks_off()
   return drawn
