@@ -147,11 +147,12 @@ def figure(rows: Sequence[records.Row]) -> Any:
       points.curve(ax, line, along, 'closed_form', None, series=series,
                    line='--')
     points.finish(ax, names[along], 'mean squared error', 'QExp, median')
-  for series, (method, epsilon) in enumerate(points.distinct(
-      points.select(found, method=sweep.SEVERAL), 'method', 'epsilon')):
-    points.curve(axes[0, 2], points.select(
-        found, method=method, epsilon=epsilon), 'num_examples', 'mse',
-                 f'{method}, epsilon {epsilon:g}', series=series)
+  several = points.select(found, method=sweep.SEVERAL)
+  for series, (epsilon,) in enumerate(points.distinct(several, 'epsilon')):
+    for method, line in zip(sweep.SEVERAL, ('-', '--', ':')):
+      points.curve(axes[0, 2], points.select(
+          several, method=method, epsilon=epsilon), 'num_examples', 'mse',
+                   f'{method}, {epsilon:g}', series=series, line=line)
   points.finish(axes[0, 2], names['num_examples'], 'mean squared error',
-                'five orders')
+                'five orders, by epsilon')
   return drawn
