@@ -145,7 +145,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
       points.curve(ax, points.select(here, dataset=sweep.BETA),
                    'num_examples', 'error', 'Beta(2, 5), measured', series=4)
       ax.axhline(1, color='grey', linewidth=.8)
-      points.finish(ax, 'records n', 'error of 95 %',
-                    f'{method}, m = {shown:g}, epsilon {epsilon:g}',
+      points.finish(ax, f'records n, m = {shown:g}', 'error of 95 %',
+                    f'{method}, epsilon {epsilon:g}',
                     legend=ax is axes[0, 0])
   return drawn
