@@ -1,0 +1,171 @@
+r"""Measures how far private quantiles are off, in settings of one's own.
+
+Ten and a hundred quantiles of a beta law, by four methods, at two budgets:
+  python -m launch.quantiles --law=beta_2_5 --methods=emp,rec,joint,hist \
+    --num_orders=10,100 --n=10000 --epsilon=0.1,1 --output=errors.csv
+
+Records drawn from a column of a file, with public bounds, and a figure:
+  python -m launch.quantiles --law=survey.csv:age --lower=0 --upper=120 \
+    --methods=emp,joint,hs_uniform --sigma=0.001,0.1 --n=100,1000,10000 \
+    --num_orders=8 --epsilon=1 --output=ages.csv --plot=ages.svg
+
+The same command again goes on where it was interrupted. Errors are the largest
+over the orders against the quantiles of the law (value_sup, with its standard
+error), and in ranks among the records (rank_sup, rank_mean). Nothing here is a
+release: for one see `launch.estimate`.
+
+Methods:
+  emp          without privacy
+  ind          an exponential mechanism for each order
+  rec          recursive splitting; rec_floor: with noise that separates records
+  joint        JointExp; inverse: inverse sensitivity, under replace_one
+  hs_uniform, hs_gaussian, hs_laplace
+               JointExp with noise of --sigma, or of --jitter_floor
+  hist         histogram; tree: tree of counts
+  knots        a few orders by JointExp, the rest by straight lines
+  unbounded    a scan from --lower
+"""
+
+from collections.abc import Sequence
+import math
+import pathlib
+import sys
+
+from absl import flags
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import plots
+from dpjax.report import tables
+from dpjax.stats.quantiles import histogram
+from dpjax.stats.quantiles import independent
+from experiments import points
+from experiments import quantile_study
+from launch import errors
+from launch import flags as shared
+
+for _name in ('data_dir', 'traceback'):
+  flags.declare_key_flag(_name)
+
+_LAW = flags.DEFINE_list(
+    'law', ['beta_2_5'], 'beta_<a>_<b>; mixed_<p>_<delta>, an atom of p at 1/2 '
+    'with a gap of delta around it; ratings, pages, earnings, dividends, '
+    'earnings_surrogate, dividends_surrogate; or file.csv:column.')
+_METHODS = flags.DEFINE_list('methods', ['emp', 'rec', 'joint', 'hist'],
+                             f'Of {", ".join(quantile_study.METHODS)}.')
+_ORDERS = flags.DEFINE_list('num_orders', ['9'], 'How many orders, m.')
+_FIRST = flags.DEFINE_float('first', 0.0, 'Orders are evenly between this')
+_LAST = flags.DEFINE_float('last', 1.0, 'and that, both left out.')
+_N = flags.DEFINE_list('n', ['1000'], 'Records of a data set.')
+_EPSILON = flags.DEFINE_list('epsilon', ['1'], 'Of all orders together, > 0.')
+_SIGMA = flags.DEFINE_list(
+    'sigma', [], 'Standard deviations of the noise of hs_*, in units of the '
+    'records. Default: what --jitter_floor says.')
+_FLOOR = flags.DEFINE_float(
+    'jitter_floor', quantile_study.Options.floor,
+    'Least noise that separates records, as a share of the range.')
+_ADJACENCY = flags.DEFINE_enum(
+    'adjacency', 'replace_one', [one.value for one in Adjacency],
+    'Which data sets are neighbours.')
+_RECURSION = flags.DEFINE_enum(
+    'recexp_mode', 'depth', list(quantile_study.RECURSIONS),
+    'Of rec: integer depth, as printed, or as its authors have it.')
+_COST = flags.DEFINE_enum(
+    'rank_convention', 'real', independent.COSTS,
+    'Of ind: n p rounded down, as it is, or with ranks between records.')
+_BINS = flags.DEFINE_integer(
+    'bins', 0, 'Of hist; 0 for as many as n and epsilon bear.')
+_POST = flags.DEFINE_enum('hist_post', 'isotonic', histogram.POSTS,
+                          'What becomes of noisy counts, with --bins.')
+_KNOTS = flags.DEFINE_integer('knots', 5, 'Of knots, at least 2.')
+_LOWER = flags.DEFINE_float('lower', None, 'Public bound; default: the law\'s.')
+_UPPER = flags.DEFINE_float('upper', None, 'Public bound; default: the law\'s.')
+_REPETITIONS = flags.DEFINE_integer('repetitions', 50, 'Data sets, 2 or more.')
+_SEED = flags.DEFINE_integer('seed', 0, 'Of data and coins.')
+_OUTPUT = flags.DEFINE_string('output', None, 'CSV file of the errors.')
+_PLOT = flags.DEFINE_string('plot', None, 'Figure, .svg: value_sup against '
+                            'what there is most of: n, epsilon, m or sigma.')
+
+
+def _numbers(name: str, texts: Sequence[str], kind) -> list:
+  try:
+    return [kind(text) for text in texts]
+  except ValueError:
+    raise ValueError(f'--{name} must be numbers, got {",".join(texts)}'
+                     ) from None
+
+
+def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
+  options = quantile_study.Options(
+      cost=_COST.value, recursion=_RECURSION.value, bins=_BINS.value,
+      post=_POST.value, knots=_KNOTS.value, floor=_FLOOR.value)
+  return options, quantile_study.settings(
+      options, laws=_LAW.value, methods=_METHODS.value,
+      num_orders=_numbers('num_orders', _ORDERS.value, int),
+      sizes=_numbers('n', _N.value, int),
+      epsilons=_numbers('epsilon', _EPSILON.value, float),
+      sigmas=_numbers('sigma', _SIGMA.value, float),
+      adjacency=_ADJACENCY.value, first=_FIRST.value, last=_LAST.value,
+      repetitions=_REPETITIONS.value, seed=_SEED.value)
+
+
+def _draw(found: list[points.Point], path: str, digest: str) -> None:
+  """One axes for each law; a curve for each method and what else differs."""
+  fields = ('num_examples', 'epsilon', 'num_orders', 'sigma')
+  finite = lambda name: {p[name] for p in found if math.isfinite(p[name])}
+  along = max(fields, key=lambda name: len(finite(name)))
+  others = [name for name in fields if name != along and len(finite(name)) > 1]
+  laws = list(dict.fromkeys(p['law'] for p in found))
+  drawn, axes = plots.new(1, len(laws), height=3.4)
+  for ax, law in zip(axes[0], laws, strict=True):
+    lines = {}
+    for p in points.select(found, law=law):
+      told = [f'{name} {p[name]:g}' for name in others
+              if math.isfinite(p[name])]
+      lines.setdefault(', '.join([p['method'], *told]), []).append(p)
+    for series, (label, line) in enumerate(lines.items()):
+      known = [p for p in line if math.isfinite(p[along])]
+      if known:
+        points.band(ax, known, along, 'value_sup', label, series=series,
+                    line='-', error='value_sup_se')
+      else:
+        ax.axhline(line[0]['value_sup'], linestyle=':', color='black',
+                   label=label)
+    points.finish(ax, along, 'value_sup', law)
+  plots.save(drawn, path, digest=digest)
+
+
+def main(argv: Sequence[str]) -> int:
+  """Measures what is missing; prints the table of what was asked for."""
+  errors.check_no_arguments(argv)
+  if not _OUTPUT.value:
+    raise ValueError('--output must be given')
+  if _PLOT.value and not _PLOT.value.endswith('.svg'):
+    raise ValueError(f'--plot must end in .svg, got {_PLOT.value}')
+  path = pathlib.Path(_OUTPUT.value)
+  options, wanted = _study()
+  laws = {name: quantile_study.law_of(
+      name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value)
+          for name in _LAW.value}
+  known = quantile_study.load(path)
+  missing = [each for each in wanted if tuple(each.cells) not in known]
+  done = quantile_study.run(missing, laws, options)
+  for number, (setting, values) in enumerate(done, 1):
+    known[tuple(setting.cells)] = values
+    quantile_study.save(path, known)
+    print(f'{number}/{len(missing)} {setting.law} {setting.method} '
+          f'm={setting.num_orders} n={setting.num_examples}', file=sys.stderr)
+  found = [points.Point(vars(each), dict(known[tuple(each.cells)]))
+           for each in wanted]
+  columns = ('law', 'method', 'variant', 'num_orders', 'num_examples',
+             'epsilon', 'sigma', 'value_sup', 'value_sup_se', 'rank_sup',
+             'rank_mean')
+  print(tables.markdown(columns, [[
+      f'{p[name]:.4g}' if isinstance(p[name], float) else str(p[name])
+      for name in columns] for p in found]))
+  if _PLOT.value:
+    _draw(found, _PLOT.value, 'of a command, not of rows')
+  return 0
+
+
+if __name__ == '__main__':
+  errors.run_main(main)

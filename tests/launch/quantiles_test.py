@@ -1,0 +1,112 @@
+"""The command that measures quantiles: lines, resuming, bad input."""
+
+import math
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpjax.stats.quantiles import histogram
+from dpjax.stats.quantiles import smoothing
+from experiments import quantile_study as study
+from experiments import quantile_trials
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_OPTIONS = study.Options(bins=20, post='simplex')
+
+
+def _settings(options=_OPTIONS, **kwargs):
+  return study.settings(options, **dict(
+      laws=['beta_1_1'], methods=['emp', 'hist'], num_orders=[3], sizes=[60],
+      epsilons=[1.0, 5.0], sigmas=[], adjacency='replace_one', first=0.0,
+      last=1.0, repetitions=4, seed=0) | kwargs)
+
+
+def test_settings_are_told_what_their_methods_read():
+  found = _settings(methods=['emp', 'hist', 'ind', 'hs_uniform', 'joint'],
+                    sigmas=[.1, .2])
+  assert [(each.method, each.epsilon, each.sigma) for each in found[-6:]] == (
+      [('hs_uniform', e, s) for e in (1.0, 5.0) for s in (.1, .2)]
+      + [('joint', e, pytest.approx(math.nan, nan_ok=True))
+         for e in (1.0, 5.0)])
+  # Without privacy there is one epsilon.
+  assert sum(each.method == 'emp' for each in found) == 1
+  assert {each.variant for each in found if each.method == 'hist'} == {
+      'bins=20 post=simplex'}
+  np.testing.assert_allclose(found[0].probs, [.25, .5, .75])
+
+
+def test_every_method_is_what_its_name_says():
+  law = study.law_of('beta_1_1')
+  for method in study.METHODS[1:]:
+    (setting,) = _settings(methods=[method], epsilons=[1.0])
+    made = study._MADE[method][0](setting, _OPTIONS, dict(
+        probs=tuple(setting.probs), epsilon=1.0, lower=law.lower,
+        upper=law.upper, adjacency=study.Adjacency.REPLACE_ONE))
+    assert made.epsilon == 1.0 and made.adjacency.value == 'replace_one'
+    if method == 'hist':
+      assert isinstance(made, histogram.HistogramQuantiles)
+      assert (made.num_bins, made.post) == (20, 'simplex')
+    if method.startswith('hs_'):
+      assert isinstance(made, smoothing.Smoothed)
+      assert made.kind == method.removeprefix('hs_')
+
+
+def test_lines_are_errors_and_are_kept(tmp_path):
+  wanted = _settings()
+  laws = {'beta_1_1': study.law_of('beta_1_1')}
+  found = {tuple(s.cells): v for s, v in study.run(wanted, laws, _OPTIONS)}
+  study.save(tmp_path / 'errors.csv', found)
+  assert study.load(tmp_path / 'errors.csv') == found
+  none, some, more = (found[tuple(each.cells)] for each in wanted)
+  assert none['rank_sup'] < more['rank_sup'] < some['rank_sup'] < 60
+  direct = quantile_trials.measure(
+      laws['beta_1_1'], wanted[0].probs,
+      quantile_trials.without_privacy(wanted[0].probs), method='any',
+      num_examples=60, repetitions=4, seed=0)
+  assert none['rank_sup'] == float(direct['rank_sup'])
+  (tmp_path / 'other.csv').write_text('a,b\n1,2\n')
+  with pytest.raises(ValueError, match='no file of this command'):
+    study.load(tmp_path / 'other.csv')
+
+
+@pytest.mark.parametrize('kwargs, message', [
+    (dict(methods=['median']), 'one of'),
+    (dict(epsilons=[0.0]), 'epsilon'),
+    (dict(num_orders=[0]), 'num_orders'),
+    (dict(sizes=[0]), 'num_examples'),
+    (dict(repetitions=1), 'repetitions'),
+    (dict(first=.5, last=.5), 'within'),
+    (dict(methods=['inverse'], sizes=[2]), '1 / n apart'),
+    (dict(methods=['inverse'], adjacency='add_or_remove_one'), 'REPLACE_ONE'),
+    (dict(methods=['hs_uniform'], sigmas=[-1.0]), 'sigma')])
+def test_bad_settings_are_refused_before_any_is_run(kwargs, message,
+                                                    monkeypatch):
+  monkeypatch.setattr(quantile_trials, 'measure', None)
+  laws = {'beta_1_1': study.law_of('beta_1_1')}
+  with pytest.raises(ValueError, match=message):
+    # The first is a good one.
+    list(study.run(_settings() + _settings(**kwargs), laws, _OPTIONS))
+
+
+def test_the_command(tmp_path):
+  column = 'x\n' + '\n'.join(map(str, np.linspace(0, 9, 30))) + '\n'
+  (tmp_path / 'file.csv').write_text(column)
+  words = [sys.executable, '-m', 'launch.quantiles',
+           f'--law={tmp_path}/file.csv:x', '--lower=0', '--upper=9',
+           '--methods=emp,hist', '--n=40,80', '--num_orders=2',
+           '--repetitions=3', f'--output={tmp_path}/e.csv',
+           f'--plot={tmp_path}/e.svg']
+  done = subprocess.run(words, cwd=_ROOT, capture_output=True, text=True,
+                        check=False)
+  assert done.returncode == 0, done.stderr
+  assert done.stderr.count('\n') == 4 and '4/4' in done.stderr
+  assert (tmp_path / 'e.svg').read_text().startswith('<?xml')
+  assert len((tmp_path / 'e.csv').read_text().splitlines()) == 5
+  assert done.stdout.count('file.csv:x') == 4
+  bad = subprocess.run([*words, '--upper=-1'], cwd=_ROOT, capture_output=True,
+                       text=True, check=False)
+  assert bad.returncode == 2
+  assert bad.stderr.startswith('error: lower must be below upper')
