@@ -20,6 +20,7 @@ from dpjax import errors
 from dpjax.data import series
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import files
+from dpjax.stats.quantiles import api
 from dpjax.stats.quantiles import histogram
 from dpjax.stats.quantiles import independent
 from dpjax.stats.quantiles import joint
@@ -214,6 +215,18 @@ def asked(setting: Setting, law: quantile_laws.Law,
   made = _MADE[setting.method][0](setting, options, public)
   made.check_size(setting.num_examples)
   return quantile_trials.asked(made)
+
+
+def caution(setting: Setting) -> str:
+  """Why errors of a setting may be of no use to anyone; '' if they are."""
+  if setting.method == 'ind' and setting.num_orders > 100:
+    return 'each order has less than a hundredth of epsilon'
+  if setting.method in ('joint', 'inverse', *_SMOOTHED) and (
+      setting.num_orders > api.joint_limit(
+          setting.num_examples, epsilon=setting.epsilon,
+          adjacency=Adjacency(setting.adjacency))):
+    return 'so many orders may be drawn to empty space at the ends of the range'
+  return ''
 
 
 def run(wanted: Sequence[Setting], laws: Mapping[str, quantile_laws.Law],

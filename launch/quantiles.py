@@ -162,6 +162,11 @@ def main(argv: Sequence[str]) -> int:
   print(tables.markdown(columns, [[
       f'{p[name]:.4g}' if isinstance(p[name], float) else str(p[name])
       for name in columns] for p in found]))
+  for each in wanted:
+    why = quantile_study.caution(each)
+    if why:
+      print(f'note: {each.method} m={each.num_orders} n={each.num_examples} '
+            f'epsilon={each.epsilon:g}: {why}', file=sys.stderr)
   if _PLOT.value:
     _draw(found, _PLOT.value, 'of a command, not of rows')
   return 0

@@ -91,6 +91,13 @@ def test_bad_settings_are_refused_before_any_is_run(kwargs, message,
     list(study.run(_settings() + _settings(**kwargs), laws, _OPTIONS))
 
 
+def test_settings_of_no_use_are_told():
+  asked = _settings(methods=['emp', 'ind', 'rec', 'joint'], sizes=[1000],
+                    num_orders=[5, 101], epsilons=[1.0])
+  assert [(s.method, s.num_orders) for s in asked if study.caution(s)] == [
+      ('ind', 101), ('joint', 101)]
+
+
 def test_the_command(tmp_path):
   column = 'x\n' + '\n'.join(map(str, np.linspace(0, 9, 30))) + '\n'
   (tmp_path / 'file.csv').write_text(column)

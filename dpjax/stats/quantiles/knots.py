@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.privacy import accounting
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import orders
 from dpjax.stats.quantiles.records import Records
@@ -94,7 +93,7 @@ def _draw(inner: mechanism.Draw, between: str) -> mechanism.Draw:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KnotQuantiles(mechanism.QuantileMechanism):
+class KnotQuantiles(mechanism.OuterQuantiles):
   """Orders spread evenly over those asked for, and interpolation between them.
 
   Guarantee: that of the mechanism that answers the knots.
@@ -128,15 +127,6 @@ class KnotQuantiles(mechanism.QuantileMechanism):
     """What answers the knots."""
     return self.make(probs=self.asked, epsilon=self.epsilon, lower=self.lower,
                      upper=self.upper, adjacency=self.adjacency)
-
-  @property
-  def event(self) -> accounting.DpEvent:
-    """What one release costs."""
-    return self.inner.event
-
-  def check_size(self, num_examples: int) -> None:
-    """Refuses what the mechanism of the knots refuses."""
-    self.inner.check_size(num_examples)
 
   @property
   def draw(self) -> mechanism.Draw:

@@ -173,3 +173,18 @@ class ExponentialQuantiles(QuantileMechanism):
       rho = self.steps * notions.zcdp_from_mechanism(
           notions.PureDP(epsilon=self.share(self.steps)), 'exponential').rho
     return accounting.concentrated_event(rho=rho, adjacency=self.adjacency)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OuterQuantiles(QuantileMechanism):
+  """Base of those that ask another one, their `inner`, and cost what it does.
+  """
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """What one release costs."""
+    return self.inner.event
+
+  def check_size(self, num_examples: int) -> None:
+    """Refuses what `inner` refuses."""
+    self.inner.check_size(num_examples)

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import records
@@ -84,7 +83,7 @@ def _draw(inner: mechanism.Draw, kind: str) -> mechanism.Draw:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Smoothed(mechanism.QuantileMechanism):
+class Smoothed(mechanism.OuterQuantiles):
   """A mechanism on records with noise, of the same guarantee.
 
   Answers lie between the bounds of the noisy records, which are wider than
@@ -126,15 +125,6 @@ class Smoothed(mechanism.QuantileMechanism):
         raise ValueError(f'sigma must be at least {least:.3g}, or float64 '
                          'rounds the noise away between these bounds, got '
                          f'{self.sigma}')
-
-  @property
-  def event(self) -> accounting.DpEvent:
-    """What one release costs."""
-    return self.inner.event
-
-  def check_size(self, num_examples: int) -> None:
-    """Refuses what `inner` refuses."""
-    self.inner.check_size(num_examples)
 
   @property
   def draw(self) -> mechanism.Draw:
