@@ -5,6 +5,7 @@ orders may be chosen afterwards. Bins are (e_(k-1), e_k], the first closed, so
 that ranks at edges are those of P(X <= e_k).
 """
 
+import abc
 from collections.abc import Callable
 import dataclasses
 import functools
@@ -118,14 +119,14 @@ class CurveQuantiles(mechanism.QuantileMechanism):
     errors.check_at_least('num_bins', self.num_bins, 2)
 
   @property
+  @abc.abstractmethod
   def scale(self) -> float:
     """Of the noise that is drawn."""
-    raise NotImplementedError
 
   @property
+  @abc.abstractmethod
   def curve(self) -> Curve:
     """The law of the curve; one function for equal static options."""
-    raise NotImplementedError
 
   @property
   def knows_total(self) -> bool:
@@ -155,9 +156,9 @@ class CurveQuantiles(mechanism.QuantileMechanism):
     return (edges(known, jnp.asarray(parameters.shares)),
             self.curve(key, known, parameters))
 
+  @abc.abstractmethod
   def stddevs(self) -> np.ndarray:
     """Of the noise of ranks [N + 1] once their last is n, exact.
 
     Before they are made monotone.
     """
-    raise NotImplementedError

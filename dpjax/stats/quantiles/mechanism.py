@@ -5,6 +5,7 @@ its parameters, arrays that a compiled program takes as arguments: a sweep over
 epsilon, bounds, orders and n compiles once for each length of arrays.
 """
 
+import abc
 from collections.abc import Callable
 import dataclasses
 import functools
@@ -55,7 +56,7 @@ def repeated(draw: Draw) -> Draw:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuantileMechanism:
+class QuantileMechanism(abc.ABC):
   """Base of the mechanisms: what is public, and how it is asked.
 
   Attributes:
@@ -92,14 +93,14 @@ class QuantileMechanism:
                                  adjacency=self.adjacency)
 
   @property
+  @abc.abstractmethod
   def draw(self) -> Draw:
     """The law; one function object for all that is told by parameters."""
-    raise NotImplementedError
 
   @property
+  @abc.abstractmethod
   def parameters(self) -> PyTree:
     """Float64 arrays of NumPy that the law takes."""
-    raise NotImplementedError
 
   def check_size(self, num_examples: int) -> None:
     """Refuses numbers of records of which the law is not defined."""
