@@ -30,6 +30,7 @@ from dpjax.stats.quantiles import smoothing
 from dpjax.stats.quantiles import trees
 from dpjax.stats.quantiles import unbounded
 from dpjax.stats.quantiles.mechanism import QuantileMechanism
+from experiments import points
 from experiments import quantile_laws
 from experiments import quantile_trials
 
@@ -242,6 +243,28 @@ def run(wanted: Sequence[Setting], laws: Mapping[str, quantile_laws.Law],
         seed=setting.seed)
     yield setting, {**{name: float(found[name]) for name in _METRICS},
                     'seconds': time.perf_counter() - start}
+
+
+def resume(path: pathlib.Path, wanted: Sequence[Setting],
+           laws: Mapping[str, quantile_laws.Law], options: Options,
+           tell: Callable[[int, int, Setting], None]) -> list[points.Point]:
+  """Measures settings without a line in a file, adds theirs, and returns all.
+
+  Args:
+    path: the file; written anew after every setting.
+    wanted: settings.
+    laws: by name.
+    options: of methods.
+    tell: (how many are done, of how many, setting).
+  """
+  known = load(path)
+  missing = [each for each in wanted if tuple(each.cells) not in known]
+  for done, (setting, values) in enumerate(run(missing, laws, options), 1):
+    known[tuple(setting.cells)] = values
+    save(path, known)
+    tell(done, len(missing), setting)
+  return [points.Point(vars(each), dict(known[tuple(each.cells)]))
+          for each in wanted]
 
 
 def load(path: pathlib.Path) -> dict[tuple[str, ...], dict[str, float]]:

@@ -27,6 +27,7 @@ Methods:
 """
 
 from collections.abc import Sequence
+import hashlib
 import math
 import pathlib
 import sys
@@ -108,6 +109,11 @@ def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
       repetitions=_REPETITIONS.value, seed=_SEED.value)
 
 
+def _tell(done: int, count: int, setting: quantile_study.Setting) -> None:
+  print(f'{done}/{count} {setting.law} {setting.method} '
+        f'm={setting.num_orders} n={setting.num_examples}', file=sys.stderr)
+
+
 def _draw(found: list[points.Point], path: str, digest: str) -> None:
   """One axes for each law; a curve for each method and what else differs."""
   fields = ('num_examples', 'epsilon', 'num_orders', 'sigma')
@@ -146,16 +152,7 @@ def main(argv: Sequence[str]) -> int:
   laws = {name: quantile_study.law_of(
       name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value)
           for name in _LAW.value}
-  known = quantile_study.load(path)
-  missing = [each for each in wanted if tuple(each.cells) not in known]
-  done = quantile_study.run(missing, laws, options)
-  for number, (setting, values) in enumerate(done, 1):
-    known[tuple(setting.cells)] = values
-    quantile_study.save(path, known)
-    print(f'{number}/{len(missing)} {setting.law} {setting.method} '
-          f'm={setting.num_orders} n={setting.num_examples}', file=sys.stderr)
-  found = [points.Point(vars(each), dict(known[tuple(each.cells)]))
-           for each in wanted]
+  found = quantile_study.resume(path, wanted, laws, options, _tell)
   columns = ('law', 'method', 'variant', 'num_orders', 'num_examples',
              'epsilon', 'sigma', 'value_sup', 'value_sup_se', 'rank_sup',
              'rank_mean')
@@ -168,7 +165,8 @@ def main(argv: Sequence[str]) -> int:
       print(f'note: {each.method} m={each.num_orders} n={each.num_examples} '
             f'epsilon={each.epsilon:g}: {why}', file=sys.stderr)
   if _PLOT.value:
-    _draw(found, _PLOT.value, 'of a command, not of rows')
+    _draw(found, _PLOT.value,
+          hashlib.sha256(path.read_bytes()).hexdigest())
   return 0
 
 

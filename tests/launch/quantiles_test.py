@@ -54,22 +54,31 @@ def test_every_method_is_what_its_name_says():
       assert made.kind == method.removeprefix('hs_')
 
 
-def test_lines_are_errors_and_are_kept(tmp_path):
-  wanted = _settings()
-  laws = {'beta_1_1': study.law_of('beta_1_1')}
-  found = {tuple(s.cells): v for s, v in study.run(wanted, laws, _OPTIONS)}
-  study.save(tmp_path / 'errors.csv', found)
-  assert study.load(tmp_path / 'errors.csv') == found
-  none, some, more = (found[tuple(each.cells)] for each in wanted)
+def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
+  laws, path = {'beta_1_1': study.law_of('beta_1_1')}, tmp_path / 'errors.csv'
+  told = []
+
+  def measured(wanted):
+    return study.resume(path, wanted, laws, _OPTIONS,
+                        lambda *done: told.append(done[:2]))
+
+  first = measured(_settings(epsilons=[1.0]))
+  none, some, more = measured(_settings())
+  # Of the second call one setting was new.
+  assert told == [(1, 2), (2, 2), (1, 1)]
+  assert [none.values, some.values] == [point.values for point in first]
   assert none['rank_sup'] < more['rank_sup'] < some['rank_sup'] < 60
+  probs = _settings()[0].probs
   direct = quantile_trials.measure(
-      laws['beta_1_1'], wanted[0].probs,
-      quantile_trials.without_privacy(wanted[0].probs), method='any',
-      num_examples=60, repetitions=4, seed=0)
+      laws['beta_1_1'], probs, quantile_trials.without_privacy(probs),
+      method='any', num_examples=60, repetitions=4, seed=0)
   assert none['rank_sup'] == float(direct['rank_sup'])
-  (tmp_path / 'other.csv').write_text('a,b\n1,2\n')
+  monkeypatch.setattr(quantile_trials, 'measure', None)
+  assert [point.values for point in measured(_settings())] == [
+      none.values, some.values, more.values]
+  path.write_text('a,b\n1,2\n')
   with pytest.raises(ValueError, match='no file of this command'):
-    study.load(tmp_path / 'other.csv')
+    measured(_settings())
 
 
 @pytest.mark.parametrize('kwargs, message', [

@@ -101,6 +101,11 @@ class WindowQuantiles(mechanism.ExponentialQuantiles):
       errors.check_non_negative('radius', self.radius)
 
   @property
+  def steps(self) -> int:
+    """m."""
+    return len(self.probs)
+
+  @property
   def draw(self) -> mechanism.Draw:
     """The law."""
     return _draw
@@ -112,5 +117,5 @@ class WindowQuantiles(mechanism.ExponentialQuantiles):
     if radius is None:
       radius = RADIUS * (self.upper - self.lower)
     return Parameters(orders.check_orders(self.probs), rates.singles(
-        self.probs, epsilon=self.share(len(self.probs)),
+        self.probs, epsilon=self.share(self.steps),
         adjacency=self.adjacency), np.float64(radius))

@@ -103,3 +103,10 @@ def test_a_bad_radius_is_refused():
   with pytest.raises(ValueError, match='radius must be'):
     window.WindowQuantiles(probs=PROBS, epsilon=1.0, lower=0.0, upper=1.0,
                            adjacency=pairs.REPLACE, radius=-0.1)
+
+
+def test_compositions_count_one_mechanism_an_order():
+  public = dict(probs=(.2, .5, .9), epsilon=1.5, lower=0., upper=1.,
+                adjacency=pairs.REPLACE)
+  assert window.WindowQuantiles(**public).zcdp_event == (
+      independent.IndependentQuantiles(**public).zcdp_event)
