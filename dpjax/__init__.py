@@ -3,6 +3,7 @@
 Rooms (import them as modules, `from dpjax import privacy`):
   privacy    what privacy means and how it is spent
   stats      private estimates with intervals, and their risks
+  mpc        statistics that several parties compute and none sees
   sampling   Poisson batches of static shape
   grads      bounded sums of per-record contributions, and their noise
   lipschitz  certified norms, weight constraints, Lipschitz gradient bounds

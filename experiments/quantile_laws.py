@@ -19,7 +19,7 @@ from scipy import special
 from dpjax import errors
 from dpjax.data import series
 from dpjax.stats.quantiles import orders
-from dpjax.stats.quantiles import precision
+from dpjax.stats import precision
 from dpjax.stats.quantiles import records
 from dpjax.typing import Array, PRNGKey
 

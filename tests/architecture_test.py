@@ -15,6 +15,7 @@ _ALLOWED = {
     'privacy': set(),
     'sampling': {'privacy'},
     'stats': {'privacy', 'sampling'},
+    'mpc': {'privacy'},
     'grads': {'privacy'},
     'lipschitz': {'privacy', 'grads'},
     'models': {'grads', 'lipschitz'},
@@ -22,7 +23,7 @@ _ALLOWED = {
     'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'report': set(),
-    'release': {'privacy', 'report'},
+    'release': {'privacy', 'report', 'stats'},
 }
 _PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
 _CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(

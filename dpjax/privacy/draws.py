@@ -6,6 +6,8 @@ has probability 2^-64 and, on the grids of this room, everything else can (see
 unless asked for.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -72,6 +74,11 @@ def discrete_laplace(key: PRNGKey, shape: tuple[int, ...],
   whole = jnp.floor(jnp.asarray(scale, dtype) * standard_exponential(
       key, (2, *shape), dtype))
   return whole[0] - whole[1]
+
+
+def discrete_laplace_variance(scale: float) -> float:
+  """1 / (2 sinh^2(1 / (2 scale))), below 2 scale^2."""
+  return 0.5 / math.sinh(0.5 / scale)**2
 
 
 def standard_gumbel(key: PRNGKey, shape: tuple[int, ...],

@@ -1,10 +1,10 @@
 """Private statistics: estimates with intervals, and what they risk.
 
-Modules, in import order: intervals, risks, mean, bernoulli, frequencies,
-polls, support, quantiles.
+Modules, in import order: precision, intervals, risks, mean, bernoulli,
+frequencies, polls, support, ecdf, quantiles.
 """
 
 __all__ = [
-    'bernoulli', 'frequencies', 'intervals', 'mean', 'polls', 'quantiles',
-    'risks', 'support'
+    'bernoulli', 'ecdf', 'frequencies', 'intervals', 'mean', 'polls',
+    'precision', 'quantiles', 'risks', 'support'
 ]

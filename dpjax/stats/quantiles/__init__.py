@@ -3,7 +3,7 @@
   quantiles(key, x, [.25, .5, .75], epsilon=1.0, lower=0, upper=100,
             adjacency='replace_one')
 
-Modules, in import order: precision, orders, rates, records, choice,
+Modules, in import order: orders, rates, records, choice,
 mechanism, wide, lanes, paths, independent, recursive, joint, inversion,
 curves, histogram, trees, factorised, histogram_bounds, smoothing, window,
 grid, knots, unbounded, slicing, bounds, consistency, confidence, api.

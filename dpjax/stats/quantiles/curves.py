@@ -19,7 +19,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantiles import inversion
 from dpjax.stats.quantiles import mechanism
 from dpjax.stats.quantiles import orders
-from dpjax.stats.quantiles import precision
+from dpjax.stats import precision
 from dpjax.stats.quantiles import records
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import Array, PRNGKey

@@ -9,7 +9,6 @@ Zhou 2010 (spec QF-16, QF-17, QF-19, QB-06).
 from collections.abc import Sequence
 import dataclasses
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -107,14 +106,8 @@ class HistogramQuantiles(curves.CurveQuantiles):
   def stddevs(self) -> np.ndarray:
     """sqrt(v k (N - k) / N), v the variance of a count's noise."""
     below = np.arange(self.num_bins + 1.0)
-    return np.sqrt(noise_variance(self.scale) * below
+    return np.sqrt(draws.discrete_laplace_variance(self.scale) * below
                    * (self.num_bins - below) / self.num_bins)
-
-
-def noise_variance(scale: float) -> float:
-  """Of discrete Laplace noise: 1 / (2 sinh^2(1 / (2 scale))), below 2 scale^2.
-  """
-  return 0.5 / math.sinh(0.5 / scale)**2
 
 
 def coarse_bins(num_examples: int, *, epsilon: float, adjacency: Adjacency,

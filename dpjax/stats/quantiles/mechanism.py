@@ -19,7 +19,7 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.quantiles import orders
-from dpjax.stats.quantiles import precision
+from dpjax.stats import precision
 from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles import records
 from dpjax.stats.quantiles.records import Records

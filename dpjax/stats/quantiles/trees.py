@@ -18,7 +18,6 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import draws
 from dpjax.stats.quantiles import curves
-from dpjax.stats.quantiles import histogram
 from dpjax.stats.quantiles import inversion
 from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles.records import Records
@@ -127,7 +126,7 @@ class TreeQuantiles(curves.CurveQuantiles):
 
   def stddevs(self) -> np.ndarray:
     """Of noise of ranks: from the covariance of leaves, level by level."""
-    return math.sqrt(histogram.noise_variance(self.scale)) * np.sqrt(
+    return math.sqrt(draws.discrete_laplace_variance(self.scale)) * np.sqrt(
         _rank_variances(self.shape))
 
 

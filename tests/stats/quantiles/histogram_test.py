@@ -94,7 +94,7 @@ def test_noise_is_whole_and_has_its_law():
             np.sum(noise > 10)]
   assert stats.chisquare(counts, noise.size * np.array([tail, *law, tail])
                          ).pvalue > 1e-4
-  variance = histogram.noise_variance(scale)
+  variance = draws.discrete_laplace_variance(scale)
   assert variance == pytest.approx(2 * ratio / (1 - ratio)**2)
   assert np.mean(noise**2) == pytest.approx(
       variance, abs=5 * np.sqrt(6) * variance / np.sqrt(noise.size))
@@ -159,7 +159,7 @@ def test_without_n_the_sum_of_counts_is_as_good():
   left = below - np.outer(share, np.ones(size))
   np.testing.assert_allclose(left @ below[-1], 0, atol=1e-15)
   made = _made(num_bins=size, adjacency=_ADD)
-  variance = histogram.noise_variance(made.scale)
+  variance = draws.discrete_laplace_variance(made.scale)
   np.testing.assert_allclose(
       made.stddevs()[1:]**2, variance * np.sum(left**2, 1), atol=1e-12)
 

@@ -9,6 +9,7 @@ import pytest
 from scipy import linalg
 
 from dpjax.privacy import accounting
+from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantiles import factorised
 from dpjax.stats.quantiles import histogram
@@ -82,7 +83,7 @@ def test_noise_of_ranks_is_what_is_known(shape, largest):
   made = trees.TreeQuantiles(**_GIVEN, epsilon=0.1, adjacency=_REPLACE,
                              shape=shape)
   found = made.stddevs()
-  variance = histogram.noise_variance(made.scale)
+  variance = draws.discrete_laplace_variance(made.scale)
   np.testing.assert_allclose(found, _stddevs(_nodes(shape), variance),
                              atol=2e-5 * largest)
   assert np.max(found) == pytest.approx(largest, abs=0.5)
@@ -118,7 +119,7 @@ def test_noise_of_nodes_is_independent():
   noise = np.asarray(draw(jax.random.split(_KEY, 4000)))
   noise = noise - [4, 4, 2, 2, 2, 2]
   covariance = noise.T @ noise / 4000
-  variance = histogram.noise_variance(2.0)
+  variance = draws.discrete_laplace_variance(2.0)
   slack = 5 * variance / np.sqrt(4000)
   np.testing.assert_allclose(covariance - np.diag(np.diag(covariance)), 0,
                              atol=slack)

@@ -1,4 +1,4 @@
-"""Double precision for functions of this room, whatever the caller's mode.
+"""Double precision for functions of a room, whatever the caller's mode.
 
 Log-weights reach -10^5, records collide in float32, and noise that separates
 ties vanishes there: the laws of this room hold in float64 alone.
@@ -28,7 +28,7 @@ def in_float64(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
       return function(*args, **kwargs)
     leaves = jax.tree.leaves((args, kwargs))
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-      raise ValueError('quantiles are computed in float64: put `with '
+      raise ValueError('this is computed in float64: put `with '
                        'jax.enable_x64(True):` around the outermost jit or '
                        'vmap')
     with jax.enable_x64(True):

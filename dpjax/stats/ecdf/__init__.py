@@ -1,0 +1,9 @@
+"""Private distribution functions: a whole curve on a public grid, at once.
+
+Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
+t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
+
+Modules, in import order: grids, mechanism.
+"""
+
+__all__ = ['grids', 'mechanism']
