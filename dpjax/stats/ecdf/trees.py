@@ -83,18 +83,16 @@ def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
                 variances: Array, alive: Array,
                 total: Array | None = None) -> Array:
   """`hierarchy.nonnegative`, compiled."""
-  def counts(alive):
-    return hierarchy.least_squares(noisy, shape, variances, alive, total)
-
-  def negative(state):
-    return jnp.any(state[1] < 0)
+  first = hierarchy.least_squares(noisy, shape, variances, alive, total)
+  if total is None:
+    total = jnp.maximum(jnp.sum(first), 0.0)
 
   def closer(state):
-    alive = state[0] * (state[1] >= 0).astype(alive_type)
-    return alive, counts(alive)
+    alive = state[0] * (state[1] >= 0).astype(first.dtype)
+    return alive, hierarchy.least_squares(noisy, shape, variances, alive, total)
 
-  alive_type = alive.dtype
-  return jax.lax.while_loop(negative, closer, (alive, counts(alive)))[1]
+  return jax.lax.while_loop(lambda state: jnp.any(state[1] < 0), closer,
+                            (alive, first))[1]
 
 
 def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
