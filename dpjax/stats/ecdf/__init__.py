@@ -4,10 +4,11 @@ Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
 Modules, in import order: grids, mechanism, smoothing, flows,
-dyadic_calibration, dyadic, stream_noise, streams.
+hierarchy, digits, trees, toeplitz, dyadic_calibration, dyadic, stream_noise,
+streams.
 """
 
 __all__ = [
-    'dyadic', 'dyadic_calibration', 'flows', 'grids', 'mechanism', 'smoothing',
-    'stream_noise', 'streams'
+    'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids', 'hierarchy',
+    'mechanism', 'smoothing', 'stream_noise', 'streams', 'toeplitz', 'trees'
 ]
