@@ -82,11 +82,18 @@ def plan(num_thresholds: int, *, epsilon: float | None = None,
     monotone: whether the curve is made to increase.
   """
   errors.check_choice('method', method, METHODS)
+  if (epsilon is None) == (rho is None):
+    raise ValueError('the budget is epsilon or rho, one of them, got '
+                     f'{epsilon} and {rho}')
+  budget = dict(epsilon=epsilon) if rho is None else dict(rho=rho)
   if method == 'auto':
     method = 'tree' if rho is None else 'square_root'
+  if method == 'square_root' and rho is None:
+    raise ValueError("method='square_root' has Gaussian noise: its budget is "
+                     'rho, not epsilon')
   return _METHODS[method](
-      num_thresholds=num_thresholds, epsilon=epsilon, rho=rho,
-      adjacency=Adjacency(adjacency), monotone=monotone)
+      num_thresholds=num_thresholds, adjacency=Adjacency(adjacency),
+      monotone=monotone, **budget)
 
 
 def ecdf(key: PRNGKey, x: Any, grid: Grid, *, epsilon: float | None = None,

@@ -240,7 +240,7 @@ def least_absolute(ranks: Array, total: Array, end: str = 'equal') -> Array:
 
   Args:
     ranks: noisy ranks [N], float64, N at least 2.
-    total: n, or an estimate of it, positive.
+    total: n, or an estimate of it; not read where the end is 'free'.
     end: as of `smoothing.least_squares`.
   """
   return absolute_and_value(ranks, total, end)[0]
@@ -251,7 +251,7 @@ def absolute_and_value(ranks: Array, total: Array,
   """`least_absolute`, and the least sum itself."""
   errors.check_choice('end', end, levels.ENDS)
   layout = levels.layout(ranks.size)
-  g = levels.increments(ranks, total)
+  g = levels.increments(ranks, ranks[-1] if end == 'free' else total)
   parts, joined = layout.parts(g), layout.joined()
   rows = levels.reversed_bits(1 << layout.depth)
   table, below = _leaves(rows >= layout.size, layout.depth + 2 - _LOWEST), []

@@ -190,7 +190,7 @@ def least_squares(ranks: Array, total: Array, variances: Array,
 
   Args:
     ranks: noisy ranks [N], float64.
-    total: n, or an estimate of it.
+    total: n, or an estimate of it; not read where the end is 'free'.
     variances: of the noise of nodes of 1, 2, ..., 2^L rows, [L + 1], L as
       `levels.num_levels`; only ratios count. The first is positive.
     end: whether the last rank is `total`, at most that or 'free' (one of
@@ -204,7 +204,7 @@ def squares_and_sweeps(ranks: Array, total: Array, variances: Array,
   """`least_squares` and how many systems were solved, int32."""
   errors.check_choice('end', end, levels.ENDS)
   layout = levels.layout(ranks.size)
-  g = levels.increments(ranks, total)
+  g = levels.increments(ranks, ranks[-1] if end == 'free' else total)
   parts, joined = layout.parts(g), layout.joined()
   tolerance = _ROUNDING * jnp.max(jnp.abs(g))
   inner = len(layout.below)
