@@ -48,11 +48,13 @@ def test_sums_visit_what_is_asked_in_any_order(monkeypatch):
   keys, other = _keys(alphas, np.ones(50, int), 7, 20)
   points = np.array([5, 127, 5, 0, 64])
   counts = (points < alphas[:, np.newaxis].astype(int)).sum(0)
-  monkeypatch.setattr(comparison, '_CHUNK', 40)  # several chunks of owners
+  monkeypatch.setattr(comparison, '_CHUNK', 40)  # several parts of owners
+  monkeypatch.setattr(comparison, '_WIDEST', 3)  # and of points
   shares = comparison.sums(keys, points) + comparison.sums(other, points)
   np.testing.assert_array_equal(shares & _mask(20), counts)
   np.testing.assert_array_equal(comparison.sums(keys)[points],
                                 comparison.sums(keys, points))
+  assert comparison.sums(keys, np.zeros(0, int)).size == 0
   with pytest.raises(ValueError, match='below 2.7'):
     comparison.sums(keys, np.array([128]))
 
