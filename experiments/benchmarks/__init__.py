@@ -7,13 +7,14 @@ is not in the registry. Rows are kept and resumed by the engine of the sweeps.
   layers              single layers as plain data, for norms
   methods             names of what is measured, and what they need
   jax_nets, jax_steps, jax_peers, torch_nets, torch_steps, norms,
-  loops, draws, estimators, quantiles, quantile_peers
-                      programs of the methods
+  loops, draws, estimators, quantiles, quantile_peers, curves, curve_peers,
+  curve_solvers       programs of the methods
   machine, program, worker, clients
                       a fresh process for each program, timed on request
-  checks, quantile_checks
+  curve_work          what those of curves are given
+  checks, quantile_checks, curve_checks
                       whether all of them compute the same
   sweep, run          which, and how
-  values, quantile_findings, findings, report
+  values, quantile_findings, targets, findings, report
                       what came of it
 """

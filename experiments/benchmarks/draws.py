@@ -1,7 +1,6 @@
 """Draws: noise by generator, and Poisson batches."""
 
 from collections.abc import Callable
-import time
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from dpjax.privacy import lattice
 from dpjax.sampling import PoissonSampler
 from dpjax.typing import Array, PRNGKey
 from experiments.benchmarks import methods
+from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program, Spec
 
 WORK = ('noise', 'poisson')
@@ -69,10 +69,7 @@ def _compile(draw: Callable[[PRNGKey], Array], key: PRNGKey) -> Program:
     key, own = jax.random.split(key)
     return key, draw(own)
 
-  started = time.perf_counter()
-  compiled = jax.jit(following).lower(key).compile()
-  info = {'compile_seconds': time.perf_counter() - started,
-          'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
+  compiled, info = programs.compiled(jax.jit(following), key)
   held = [key]
 
   def step():

@@ -6,7 +6,6 @@ the other; they give no intervals.
 """
 
 from collections.abc import Callable
-import time
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +21,7 @@ from dpjax.stats import mean
 from dpjax.stats import polls
 from dpjax.stats import support
 from experiments.benchmarks import methods
+from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program, Spec
 
 _EPSILON = 0.5
@@ -94,10 +94,8 @@ def _compile(release: Callable, data: jax.Array) -> Program:
     keys = jax.random.split(own, methods.REPETITIONS)
     return key, jax.vmap(release)(keys, data)
 
-  key, started = jax.random.key(0), time.perf_counter()
-  compiled = jax.jit(following).lower(key, data).compile()
-  info = {'compile_seconds': time.perf_counter() - started,
-          'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
+  key = jax.random.key(0)
+  compiled, info = programs.compiled(jax.jit(following), key, data)
   held = [key]
 
   def step():

@@ -127,6 +127,30 @@ _QUANTILES_BY = {
     'published': ('independent', 'joint', 'inverse', 'recursive'),
     'diffprivlib': ('independent',), 'opendp': ('independent',),
 }
+CURVES = {
+    'ours': Method('curves', 'dpjax'),
+    'numpy': Method('curve_peers', 'NumPy; comparisons key by key'),
+    'cvxopt': Method('curve_solvers', 'CVXOPT, as the thesis solves it',
+                     ('cvxopt',)),
+    'osqp': Method('curve_solvers', 'OSQP, to 1e-4', ('osqp',)),
+    'clarabel': Method('curve_solvers', 'Clarabel', ('clarabel',)),
+    'highs': Method('curve_solvers', 'HiGHS, by SciPy'),
+}
+"""Of distribution functions of N thresholds, or of so many keys."""
+
+CURVE_MODELS = ('squares', 'absolute', 'release_tree', 'release_square_root',
+                'comparison', 'comparison_everywhere')
+"""Smoothing with p = 2 and p = 1, releases, and secure comparisons."""
+
+_CURVES_BY = {
+    'numpy': {'release_tree': 2**15, 'release_square_root': 2**15,
+              'comparison': 10**4, 'comparison_everywhere': 10**4},
+    'cvxopt': {'squares': 2**20, 'absolute': 2**15},
+    'osqp': {'squares': 2**20}, 'clarabel': {'squares': 2**20},
+    'highs': {'absolute': 2**15},
+}
+"""Peers by model, up to the size that takes them a minute or so."""
+
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
@@ -162,7 +186,7 @@ def find(suite: str, name: str) -> Method:
   """
   base, _ = split(name)
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
-           'quantiles': QUANTILES,
+           'quantiles': QUANTILES, 'curves': CURVES,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
@@ -179,8 +203,9 @@ def missing(suite: str, name: str) -> str | None:
   return None
 
 
-def inapplicable(suite: str, name: str, model: str) -> str | None:
-  """Why a method has no meaning for a model, in one line; None if it has."""
+def inapplicable(suite: str, name: str, model: str,
+                 size: int = 0) -> str | None:
+  """Why a method is not for a model of a size, in one line; None if it is."""
   base, _ = split(name)
   if suite == 'sampling' and model == 'poisson' and base in (
       'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'torch'):
@@ -192,10 +217,19 @@ def inapplicable(suite: str, name: str, model: str) -> str | None:
     return f'{base} has no {model}'
   if suite == 'quantiles':
     return _no_quantiles(base, model)
+  if suite == 'curves':
+    return _no_curves(base, model, size)
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'
   return None
+
+
+def _no_curves(base: str, model: str, size: int) -> str | None:
+  most = _CURVES_BY.get(base, {model: size}).get(model)
+  if most is None:
+    return f'{base} has no {model}'
+  return f'{base} takes long for {size} of {model}' if size > most else None
 
 
 def _no_quantiles(base: str, model: str) -> str | None:

@@ -73,6 +73,18 @@ class Program:
   audit: Callable[[], Mapping[str, Any]] | None = None
 
 
+def compiled(jitted: Any, *arguments: Any) -> tuple[Any, dict[str, float]]:
+  """A function of `jax.jit` compiled, and what that took.
+
+  Seconds of tracing and compiling, and scratch memory that XLA plans.
+  """
+  started = time.perf_counter()
+  found = jitted.lower(*arguments).compile()
+  return found, {
+      'compile_seconds': time.perf_counter() - started,
+      'temp_kib': found.memory_analysis().temp_size_in_bytes / 1024}
+
+
 def time_steps(step: Callable[[], None],
                seconds: float) -> list[tuple[float, float]]:
   """(wall, cpu) seconds of each step, for as long as `seconds`, or one step."""

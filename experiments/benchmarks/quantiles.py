@@ -7,7 +7,6 @@ and padding on the host is part of a step.
 from collections.abc import Callable
 import functools
 import itertools
-import time
 
 import jax
 import numpy as np
@@ -24,6 +23,7 @@ from dpjax.stats.quantiles import trees
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import PRNGKey
 from experiments.benchmarks import methods
+from experiments.benchmarks import program as programs
 from experiments.benchmarks import quantile_peers as peers
 from experiments.benchmarks.program import Program, Spec
 
@@ -68,12 +68,9 @@ def _keys(count: int) -> list[PRNGKey]:
 
 
 def _compile(law: Callable, *arguments) -> dict[str, float]:
-  """Seconds and scratch memory; calls of the law need no more compiling."""
-  started = time.perf_counter()
+  """What it took; calls of the law need no more compiling."""
   with jax.enable_x64(True):
-    compiled = law.lower(*arguments).compile()
-  return {'compile_seconds': time.perf_counter() - started,
-          'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024}
+    return programs.compiled(law, *arguments)[1]
 
 
 def _single(found: mechanism.QuantileMechanism, size: int,

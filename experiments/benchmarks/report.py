@@ -17,7 +17,8 @@ from experiments.benchmarks import sweep
 from experiments.benchmarks import values
 from experiments.benchmarks.values import Line, Metrics
 
-PEERS = ('torch', 'opacus', 'jax_privacy', 'diffprivlib', 'opendp')
+PEERS = ('torch', 'opacus', 'jax_privacy', 'diffprivlib', 'opendp', 'cvxopt',
+         'osqp', 'clarabel')
 """Packages whose versions are told."""
 
 _ABOUT_RATIOS = {
@@ -35,6 +36,10 @@ _ABOUT_RATIOS = {
     'estimators': 'Ratios are over the loop of `numpy`.',
     'quantiles': 'Ratios are over `published`. Records come in no order, '
                  'epsilon is 1, under replace-one.',
+    'curves': 'Ratios are over the fastest peer. Of N counts of mean 3; '
+              'epsilon is 0.5 under replace-one, and rho half its square. '
+              'Comparisons: one of two servers, whose keys have 16 of 1,024 '
+              'thresholds each, or all of them.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -72,7 +77,7 @@ def _estimators_cell(metrics: Metrics, size: int) -> str:
   return f'{_spread(metrics, "ratio")}; {_rounded(rate)}/s'
 
 
-def _quantiles_cell(metrics: Metrics, size: int) -> str:
+def _program_cell(metrics: Metrics, size: int) -> str:
   del size
   ours = (f'; {metrics["compile_seconds"]:.2g} s; '
           f'{metrics["temp_kib"] * 1.024e-3:.3g} MB by XLA'
@@ -108,7 +113,9 @@ def _compile_cell(metrics: Metrics, size: int) -> str:
 _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
     'sampling': _draws_cell, 'estimators': _estimators_cell,
-    'quantiles': _quantiles_cell}
+    'quantiles': _program_cell, 'curves': _program_cell}
+_MEMORY = ('memory of the first beyond what was resident before; of dpjax '
+           'seconds of compiling and scratch memory that XLA plans')
 _IN_CELLS = {
     'memory': 'ratio; KiB for each record beyond what was resident before the '
               'first step; KiB of scratch memory that XLA plans',
@@ -118,9 +125,8 @@ _IN_CELLS = {
              'found',
     'sampling': 'ratio; {time} of each value or record',
     'estimators': 'ratio of CPU time; repetitions a second of wall time',
-    'quantiles': 'ratio of {time}; wall time of a release; memory of the first '
-                 'beyond what was resident before; of dpjax seconds of '
-                 'compiling and scratch memory that XLA plans',
+    'quantiles': 'ratio of {time}; wall time of a release; ' + _MEMORY,
+    'curves': 'ratio of {time}; wall time of a call; ' + _MEMORY,
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 

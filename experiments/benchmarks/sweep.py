@@ -20,6 +20,7 @@ SUITES = {
     'loop': 'a step inside whole training, for every method',
     'estimators': 'repetitions of a private estimate, each on its own records',
     'quantiles': 'a release of private quantiles, beside published algorithms',
+    'curves': 'distribution functions smoothed, released and compared secretly',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -32,9 +33,9 @@ class Setting:
     suite: one of `SUITES`.
     model: network; in norms which layer, in sampling what is drawn, in loops
       which training, in estimators what is estimated, in quantiles by which
-      mechanism and how many.
+      mechanism and how many, in curves what is done with them.
     size: of the batch; in sampling how many values or records, in estimators
-      and quantiles records of a repetition.
+      and quantiles records of a repetition, in curves thresholds or keys.
     method: name.
     num_devices: over which the batch is divided.
   """
@@ -81,6 +82,10 @@ _SIZES = {
     **dict.fromkeys(methods.QUANTILE_MODELS, (10**4,)),
     **dict.fromkeys(('independent_1', 'joint_8', 'joint_30', 'recursive_127'),
                     (10**3, 10**4, 10**5)),
+    'squares': (2**10, 2**13, 2**15, 2**18, 2**20),
+    'absolute': (2**10, 2**12, 2**15),
+    'release_tree': (2**10, 2**15), 'release_square_root': (2**10, 2**15),
+    'comparison': (10**3, 10**4), 'comparison_everywhere': (10**3, 45_211),
     'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
     'tiny_mlp': (8,), 'tiny_cnn': (8,), 'tiny_resnet': (8,),
     'tiny_stack': (8,), 'tiny_loop': (10,),
@@ -97,6 +102,7 @@ _MODELS = {
     'loop': ('quickstart', 'quickstart_of_ten', 'adult'),
     'estimators': methods.ESTIMATED,
     'quantiles': methods.QUANTILE_MODELS,
+    'curves': methods.CURVE_MODELS,
 }
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
@@ -114,6 +120,7 @@ _METHODS = {
     'loop': methods.LOOPS,
     'estimators': tuple(methods.ESTIMATORS),
     'quantiles': tuple(methods.QUANTILES),
+    'curves': tuple(methods.CURVES),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -131,12 +138,15 @@ _SMOKE = {
     'loop': ('tiny_loop', ('sgd', 'dp_sgd')),
     'estimators': ('proportion', ('numpy', 'ours')),
     'quantiles': ('independent_1', ('published', 'ours')),
+    'curves': ('comparison', ('numpy', 'ours')),
 }
-_SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,)}
+_SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
+                'curves': (50,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
-          'quantiles': ('published',)}
+          'quantiles': ('published',),
+          'curves': tuple(name for name in methods.CURVES if name != 'ours')}
 
 
 def settings(suite: str, *, models: Sequence[str] = (),
@@ -172,7 +182,7 @@ def settings(suite: str, *, models: Sequence[str] = (),
               num_devices=count)
       for model in models for size in sizes or _default_sizes(suite, model)
       for name in names for count in devices
-      if not methods.inapplicable(suite, name, model)
+      if not methods.inapplicable(suite, name, model, size)
       and (name not in unasked or (model, size) in _REPEATED))
 
 
@@ -185,7 +195,8 @@ def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
 def _check_models(suite: str, models: Iterable[str]) -> None:
   known = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
            'estimators': methods.ESTIMATED,
-           'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK)}.get(
+           'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),
+           'curves': methods.CURVE_MODELS}.get(
                suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:
@@ -200,7 +211,8 @@ def units(setting: Setting, *, cpu: bool = True) -> tuple[Setting, ...]:
   return tuple(dataclasses.replace(setting, method=name)
                for name in _UNITS.get(setting.suite, ())
                if (cpu or '@' not in name) and not methods.inapplicable(
-                   setting.suite, name, setting.model))
+                   setting.suite, name, setting.model, setting.size)
+               and not methods.missing(setting.suite, name))
 
 
 def runnable(settings_: Sequence[Setting]

@@ -48,12 +48,13 @@ def _order(item) -> tuple:
   line = item[0]
   base, _ = methods.split(line.method)
   names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS,
-           *methods.ESTIMATORS, *methods.QUANTILES]
+           *methods.ESTIMATORS, *methods.QUANTILES, *methods.CURVES]
   return names.index(base), line
 
 
 def _model_order(model: str) -> tuple:
-  names = [*architectures.MODELS, *layers.LAYERS, *methods.QUANTILE_MODELS]
+  names = [*architectures.MODELS, *layers.LAYERS, *methods.QUANTILE_MODELS,
+           *methods.CURVE_MODELS]
   return names.index(model) if model in names else len(names), model
 
 

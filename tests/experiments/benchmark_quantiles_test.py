@@ -13,10 +13,10 @@ from dpjax.stats.quantiles import records as quantile_records
 from experiments.benchmarks import findings
 from experiments.benchmarks import program
 from experiments.benchmarks import quantile_checks
-from experiments.benchmarks import quantile_findings
 from experiments.benchmarks import quantile_peers as peers
 from experiments.benchmarks import quantiles
 from experiments.benchmarks import sweep
+from experiments.benchmarks import targets
 from experiments.benchmarks import values
 
 _EDGES = np.array([0.0, 0.2, 0.5, 0.9, 1.0])
@@ -191,10 +191,12 @@ def test_verdicts_and_targets():
 
 
 def test_targets_and_units_are_measured_by_default():
+  for suite, wanted in targets.TARGETS.items():
+    measured = {(setting.model, setting.size, setting.method)
+                for setting in sweep.settings(suite)}
+    for target in wanted:
+      assert (target.model, target.size, 'ours') in measured
   settings = sweep.settings('quantiles')
-  for target in quantile_findings.TARGETS:
-    assert any((setting.model, setting.size, setting.method) == (
-        target.model, target.size, 'ours') for setting in settings)
   repeated = [setting for setting in settings
               if setting.method == 'ours_repeated']
   assert len(repeated) == len(sweep._REPEATED)

@@ -77,10 +77,12 @@ _FIELDS = {
     'sampling': {'cpu_ms', 'ratio', 'wall_ms'},
     'estimators': {'cpu_ms', 'ratio', 'wall_ms'},
     'quantiles': {'cpu_ms', 'ratio', 'wall_ms'},
+    'curves': {'cpu_ms', 'ratio', 'wall_ms'},
 }
 _NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours'),
           'estimators': ('numpy', 'ours'),
-          'quantiles': ('published', 'ours', 'ours_repeated')}
+          'quantiles': ('published', 'ours', 'ours_repeated'),
+          'curves': ('numpy', 'ours')}
 
 
 @pytest.mark.parametrize('suite', [

@@ -1,0 +1,76 @@
+"""Curves by dpjax: ranks smoothed, curves released, comparisons evaluated."""
+
+from collections.abc import Callable
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.mpc import comparison
+from dpjax.stats.ecdf import flows
+from dpjax.stats.ecdf import mechanism
+from dpjax.stats.ecdf import smoothing
+from experiments.benchmarks import curve_work as work
+from experiments.benchmarks import methods
+from experiments.benchmarks import program as programs
+from experiments.benchmarks.program import Program, Spec
+
+
+def make(spec: Spec) -> Program:
+  """One call of it, on what is there already."""
+  if spec.model in ('squares', 'absolute'):
+    return _smoothed(spec.model, spec.size)
+  if spec.model.startswith('release'):
+    return _released(spec.model, spec.size)
+  return _compared(spec.model, spec.size)
+
+
+def _smoothed(model: str, size: int) -> Program:
+  def smooth(ranks, total):
+    if model == 'absolute':
+      return flows.least_absolute(ranks, total)
+    variances = jnp.ones([len(work.nodes(size))], ranks.dtype)
+    return smoothing.least_squares(ranks, total, variances)
+
+  found, info = _compiled(jax.jit(smooth), *work.noisy_ranks(size))
+  return Program(step=found, info=info, audit=lambda: {'found': found()})
+
+
+def _compiled(law: Callable, *arguments
+              ) -> tuple[Callable[[], np.ndarray], dict[str, float]]:
+  """A call with these arguments, and what compiling took."""
+  with jax.enable_x64(True):
+    compiled, info = programs.compiled(law, *arguments)
+
+  def call():
+    with jax.enable_x64(True):
+      return np.asarray(compiled(*arguments))
+  return call, info
+
+
+def _released(model: str, size: int) -> Program:
+  made, counts = work.released(model, size), work.counts(size)
+  keys = list(jax.random.split(jax.random.key(0), 256))
+  turn = itertools.cycle(keys)  # times do not mind
+  _, info = _compiled(mechanism.compiled(made.draw), keys[0], counts,
+                      made.parameters)
+
+  def audit():
+    many = jax.random.split(jax.random.key(1), methods.CHECKED_DRAWS)
+    with jax.enable_x64(True):
+      return {'draws': np.asarray(mechanism.repeated(made.draw)(
+          many, counts, made.parameters))}
+
+  return Program(step=lambda: made.estimate(next(turn), counts), info=info,
+                 audit=audit)
+
+
+def _compared(model: str, size: int) -> Program:
+  """One server's part of it."""
+  given = work.compared(size)
+  answer = (comparison.sums if model == 'comparison_everywhere'
+            else lambda keys: comparison.evaluate(keys, given.points))
+  return Program(step=lambda: answer(given.keys[0]), info={},
+                 audit=lambda: {'found': work.opened(
+                     [answer(keys) for keys in given.keys])})

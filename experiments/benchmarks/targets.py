@@ -1,0 +1,92 @@
+"""What ours may take at most, and what it took: a table from rows."""
+
+from typing import NamedTuple
+
+from dpjax.report import tables
+from experiments.benchmarks.values import Line, Values
+
+
+class Target(NamedTuple):
+  """The most that something of ours may take.
+
+  Attributes:
+    model: name.
+    size: records, or as `sweep.Setting.size`.
+    metric: of rows.
+    most: in `unit`; None where it is only told.
+    unit: as it is printed.
+    scale: of a value of the metric in it.
+  """
+  model: str
+  size: int
+  metric: str
+  most: float | None
+  unit: str = 'ms'
+  scale: float = 1.0
+
+
+_MB = dict(unit='MB', scale=1.024e-3)
+TARGETS = {
+    'quantiles': (
+        Target('joint_30', 10**3, 'wall_ms', 8),
+        Target('joint_8', 10**4, 'wall_ms', 16),
+        Target('joint_30', 10**5, 'wall_ms', 2000),
+        Target('joint_30', 10**5, 'temp_kib', 100, **_MB),
+        Target('recursive_127', 10**4, 'wall_ms', 3),
+    ),
+    'curves': (
+        Target('squares', 2**15, 'wall_ms', 15),
+        Target('squares', 2**20, 'wall_ms', 500),
+        Target('absolute', 2**15, 'wall_ms', 200),
+        Target('comparison', 10**4, 'wall_ms', 1, 'us a comparison',
+               1e3 / (16 * 10**4)),
+        Target('comparison_everywhere', 45_211, 'wall_ms', None, 's', 1e-3),
+    ),
+}
+"""By suite."""
+
+MOST_COMPILE_SECONDS = 5.0
+"""Of each program of these suites."""
+
+
+def of_suite(suite: str, values: Values) -> list[str]:
+  """The targets of a suite of which there are rows."""
+  if suite not in TARGETS:
+    return []
+  rows = [*_found(TARGETS[suite], values), *_slowest_to_compile(values)]
+  if not rows:
+    return []
+  # Quantiles are of records; so says the table of them.
+  columns = ('model', 'size', 'what', 'found', 'at most', 'met')
+  return ['## Targets\n', tables.markdown(columns, rows)]
+
+
+def _found(targets: tuple[Target, ...],
+           values: Values) -> list[tuple[str, ...]]:
+  rows = []
+  for model, size, metric, most, unit, scale in targets:
+    found = values.get(model, {}).get(Line('ours', 1), {}).get(size, {})
+    if metric in found:
+      rows.append((model, f'{size:,}', metric, *_met(
+          scale * found[metric], most, unit)))
+  return rows
+
+
+def _slowest_to_compile(values: Values) -> list[tuple[str, ...]]:
+  compiled = [(metrics['compile_seconds'], model, line.method, size)
+              for model, lines in values.items()
+              for line, sizes in lines.items()
+              for size, metrics in sizes.items()
+              if 'compile_seconds' in metrics]
+  if not compiled:
+    return []
+  seconds, model, method, size = max(compiled)
+  return [(model, f'{size:,}', f'compile_seconds, the most: {method}',
+           *_met(seconds, MOST_COMPILE_SECONDS, 's'))]
+
+
+def _met(found: float, most: float | None, unit: str) -> tuple[str, str, str]:
+  if most is None:
+    return f'{found:.3g} {unit}', '-', '-'
+  return (f'{found:.3g} {unit}', f'{most:g} {unit}',
+          'yes' if found <= most else 'NO')

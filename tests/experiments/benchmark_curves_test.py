@@ -1,0 +1,137 @@
+"""Peers of curves solve the problems of dpjax, and checks see who does not."""
+
+import numpy as np
+import pytest
+
+from dpjax.stats.ecdf import hierarchy
+from experiments.benchmarks import curve_checks
+from experiments.benchmarks import curve_peers as peers
+from experiments.benchmarks import curve_solvers as solvers
+from experiments.benchmarks import curve_work as work
+from experiments.benchmarks import curves
+from experiments.benchmarks import findings
+from experiments.benchmarks import methods
+from experiments.benchmarks import sweep
+from experiments.benchmarks import values
+from experiments.benchmarks import worker
+
+_SIZE = 13
+
+
+def _audited(model, method, size=_SIZE):
+  """(spec, program, what it found); skipped where a peer is missing."""
+  spec = curve_checks.make_spec(model, method, size=size)
+  if methods.missing('curves', method):
+    pytest.skip(methods.missing('curves', method))
+  made = worker.make(spec)
+  return spec, made, made.audit()
+
+
+@pytest.mark.parametrize('method, model', [
+    *solvers.SOLVERS, ('ours', 'squares'), ('ours', 'absolute')])
+def test_whoever_smooths_finds_the_least_noise(method, model):
+  spec, made, audit = _audited(model, method)
+  finding = curve_checks.judge(spec, audit)
+  assert finding.passed and finding.off < 1e-4 and finding.cells[1] == '-'
+  np.testing.assert_allclose(made.step(), audit['found'])
+  assert (method == 'ours') == ('compile_seconds' in made.info)
+
+
+def test_the_least_noise_is_that_of_the_program_and_no_other():
+  spec, _, audit = _audited('absolute', 'highs')
+  ranks, total = work.noisy_ranks(_SIZE)
+  found = audit['found']
+  judge = lambda model, ranks: curve_checks.judge(
+      curve_checks.make_spec(model, 'ours', size=_SIZE), {'found': ranks})
+  assert judge('absolute', found).passed
+  assert not judge('squares', found).passed  # another objective
+  even = np.linspace(0, total, _SIZE)
+  for wrong in (even, found[::-1], found * 1.01, ranks):
+    for model in ('squares', 'absolute'):
+      assert not judge(model, wrong).passed
+  assert judge('squares', found[::-1]).off == np.inf
+
+
+def test_rows_are_differences_and_sparse():
+  # The effect of nodes on ranks is what their incidence sums up to.
+  matrix = solvers.incidence(_SIZE)
+  np.testing.assert_array_equal(np.cumsum(matrix.toarray(), 0)[:-1],
+                                curve_checks._effects(_SIZE))
+  assert matrix.nnz == 2 * matrix.shape[1]
+  assert solvers.incidence(16).shape == (17, 31)
+
+
+def test_trees_are_made_consistent_as_by_dpjax():
+  shape, rng = (2, 3, 4), np.random.default_rng(0)
+  noisy = [rng.normal(5, 3, size) for size in np.cumprod(shape)]
+  alive = np.ones(24)
+  alive[[3, 8, 9, 10, 11, 20]] = 0  # all leaves of a node among them
+  for total in (0.0, 40.0):
+    np.testing.assert_allclose(
+        peers._consistent(noisy, shape, alive, total),
+        hierarchy.least_squares(noisy, shape, (1.0,) * 3, alive, total),
+        atol=1e-12)
+
+
+@pytest.mark.parametrize('model, size, passed', [
+    ('release_tree', 32, True), ('release_square_root', 16, True),
+    ('release_tree', 32, False)])
+def test_releases_have_the_law_of_dpjax(model, size, passed, monkeypatch):
+  """Right ones fail in 1e-4 of cases; those of half the noise are seen."""
+  monkeypatch.setattr(methods, 'CHECKED_DRAWS', 300)
+  if passed:
+    made = curves.make(curve_checks.make_spec(model, 'ours', size=size))
+    assert made.info['temp_kib'] > 0 and made.step().shape == (size,)
+  else:
+    monkeypatch.setattr(work, 'EPSILON', 2 * work.EPSILON)
+    made = peers.make(curve_checks.make_spec(model, 'numpy', size=size))
+  draws = made.audit()
+  monkeypatch.undo()
+  finding = curve_checks.judge(curve_checks.make_spec(
+      model, 'ours', size=size), draws)
+  assert finding.passed == passed and finding.cells[0] == '-'
+
+
+@pytest.mark.parametrize('method', ['ours', 'numpy'])
+@pytest.mark.parametrize('model', ['comparison', 'comparison_everywhere'])
+def test_comparisons_open_to_those_in_the_clear(model, method):
+  spec, made, audit = _audited(model, method)
+  assert curve_checks.judge(spec, audit) == (0.0, pytest.approx(
+      np.nan, nan_ok=True), True)
+  # One server alone tells nothing that looks like it.
+  assert not curve_checks.judge(spec, {'found': made.step()}).passed
+  audit['found'].flat[5] += np.uint64(1)
+  finding = curve_checks.judge(spec, audit)
+  assert finding.off == 1 / audit['found'].size and not finding.passed
+
+
+def test_slow_peers_are_left_out_and_missing_ones_are_no_units(monkeypatch):
+  of = lambda model, size: {
+      setting.method for setting in sweep.settings(
+          'curves', models=(model,), sizes=(size,))}
+  assert of('absolute', 2**10) == {'ours', 'cvxopt', 'highs'}
+  assert of('absolute', 2**18) == {'ours'}
+  assert of('comparison_everywhere', 45_211) == {'ours'}
+  setting = sweep.settings('curves', models=('squares',), sizes=(8,),
+                           names=('ours',))[0]
+  monkeypatch.setattr(methods.importlib.util, 'find_spec',
+                      lambda name: None if name == 'osqp' else name)
+  assert [unit.method for unit in sweep.units(setting)] == [
+      'cvxopt', 'clarabel']
+
+
+def test_targets_are_of_walls_and_some_are_only_told():
+  lines = lambda size, **metrics: {values.Line('ours', 1): {size: metrics}}
+  text = '\n'.join(findings.of_suite('curves', {
+      'squares': lines(2**15, wall_ms=20.0, compile_seconds=3.0),
+      'comparison': lines(10**4, wall_ms=80.0),
+      'comparison_everywhere': lines(45_211, wall_ms=2500.0)}))
+  cells = [[cell.strip() for cell in line.split('|')[1:-1]]
+           for line in text.splitlines() if line.startswith('|')]
+  assert cells[2:] == [
+      ['squares', '32,768', 'wall_ms', '20 ms', '15 ms', 'NO'],
+      ['comparison', '10,000', 'wall_ms', '0.5 us a comparison',
+       '1 us a comparison', 'yes'],
+      ['comparison_everywhere', '45,211', 'wall_ms', '2.5 s', '-', '-'],
+      ['squares', '32,768', 'compile_seconds, the most: ours', '3 s', '5 s',
+       'yes']]
