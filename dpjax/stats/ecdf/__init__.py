@@ -4,10 +4,12 @@ Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
 Modules, in import order: grids, mechanism, dyadic_calibration, smoothing,
-flows, dyadic, stream_noise, streams, hierarchy, digits, trees, toeplitz.
+flows, dyadic, stream_noise, streams, hierarchy, digits, trees, toeplitz,
+smooth_binary, optimal.
 """
 
 __all__ = [
     'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids', 'hierarchy',
-    'mechanism', 'smoothing', 'stream_noise', 'streams', 'toeplitz', 'trees'
+    'mechanism', 'optimal', 'smooth_binary', 'smoothing', 'stream_noise',
+    'streams', 'toeplitz', 'trees'
 ]

@@ -29,7 +29,7 @@ from dpjax.stats import precision
 from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import stream_noise
-from dpjax.stats.quantiles import factorised as toeplitz
+from dpjax.stats.ecdf import toeplitz
 from dpjax.stats.ecdf.stream_noise import Parameters, StreamState, Structure
 from dpjax.typing import Array, PRNGKey
 
