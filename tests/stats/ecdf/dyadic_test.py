@@ -4,7 +4,6 @@ import itertools
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import optimize
@@ -27,7 +26,7 @@ def _made(num_thresholds, adjacency, **fields):
 def _noise_matrix(layout):
   """Z [rows, nodes] of the law itself: one node's noise after the other."""
   with jax.enable_x64(True):
-    return np.asarray(jax.vmap(layout.rows)(jnp.eye(
+    return np.asarray(jax.jit(jax.vmap(layout.rows))(np.eye(
         sum(layout.level_sizes)))).T
 
 
@@ -197,7 +196,6 @@ def test_noise_belongs_to_nodes_and_keys():
   np.testing.assert_array_equal(first, made.estimate(key, one))
   moved = made.estimate(key, one + np.eye(12)[3])
   np.testing.assert_allclose(moved - first, np.arange(12) >= 3, atol=1e-9)
-  np.testing.assert_allclose(first, made.release(key, jnp.asarray(one)))
 
 
 @pytest.mark.parametrize('fields, end', [
@@ -218,7 +216,7 @@ def test_monotone_ranks_are_projected_in_the_metric_of_the_noise(fields, end):
   below = np.tril(np.ones((len(z), len(z) + (end == 'at_most'))))
   matrix = np.vstack([root @ below, np.full(
       below.shape[1], 1e6 * (end != 'free'))])
-  for key in jax.random.split(jax.random.key(1), 6):
+  for key in jax.random.split(jax.random.key(1), 8):
     ranks = made.estimate(key, counts)
     noisy = raw.estimate(key, counts)[:len(z)]
     assert np.diff(ranks, prepend=0).min() >= 0
