@@ -253,14 +253,15 @@ def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
     root: whether the node of all rows has noise.
     known_last_row: under REPLACE_ONE, whether noise leaves the last row out.
     level_scales: scales or standard deviations of the levels, leaves first and
-      the root, whatever it is, last; 1 where not given.
+      the root, whatever it is, last; 0 above the leaves is no noise. 1 where
+      not given.
 
   Returns:
     Epsilon or 2 rho; at scale b of all levels they are that over b or b^2.
 
   Raises:
-    ValueError: for names that do not exist, scales that are not positive, and
-      a last row that is not known.
+    ValueError: for names that do not exist, scales that are negative, and a
+      last row that is not known.
   """
   errors.check_at_least('num_thresholds', num_thresholds, 2)
   errors.check_choice('norm', norm, NORMS)
@@ -273,8 +274,9 @@ def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
   if len(scales) != levels:
     raise ValueError(f'there must be {levels} scales of levels, got '
                      f'{len(scales)}')
-  for scale in scales[:-1] if not root else scales:
-    errors.check_positive('level_scales', scale)
+  errors.check_positive('level_scales', scales[0])
+  for scale in scales:
+    errors.check_non_negative('level_scales', scale)
   if not root:
     if levels == 1:
       raise ValueError('of one row there is the root only')
