@@ -93,8 +93,10 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
   release = make(GRID, epsilon=0.01)
   noisy = release.estimate(jax.random.key(1), roc.counts(GRID, predictions,
                                                          labels))
-  test = hosmer_lemeshow.test(release, jax.random.key(2), noisy, num_draws=49)
-  assert np.isfinite(test.draws).all() and 0.02 <= test.p_value <= 1
+  for ranks in (noisy, 0 * noisy):
+    test = hosmer_lemeshow.test(release, jax.random.key(2), ranks, fitted=True,
+                                num_draws=49)
+    assert np.isfinite(test.draws).all() and 0.02 <= test.p_value <= 1
   curve = hosmer_lemeshow.calibration(release, jax.random.key(2), noisy,
                                       num_draws=50)
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(curve))
