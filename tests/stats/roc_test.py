@@ -87,6 +87,24 @@ def test_noisy_curves_rise_from_0_to_1(name):
     assert np.ptp(curve.negatives) > 1
 
 
+@pytest.mark.parametrize('adjacency', [ADD, REPLACE])
+def test_classes_have_noise_of_their_own_and_the_announced_variance(adjacency):
+  """400 draws: a correlation of 0 is below .2 but once in 16000."""
+  release = make(GRID, epsilon=1.0, adjacency=adjacency, monotone=False)
+  with jax.enable_x64(True):
+    noise = np.asarray(mechanism.repeated(release.draw)(
+        jax.random.split(jax.random.key(7), 400), np.zeros((2, 16)),
+        release.parameters))
+  # In the middle: ends of the joint one add up to a known n.
+  middle = noise[:, :, 7] - noise[:, :, 15] / 2
+  assert abs(np.corrcoef(middle.T)[0, 1]) < 0.2
+  if adjacency is ADD:
+    np.testing.assert_allclose(noise[:, :, 7].var(0),
+                               release.curve.variances()[7], rtol=0.4)
+  else:
+    np.testing.assert_allclose(-noise[:, 0, 15], noise[:, 1, 15], atol=1e-9)
+
+
 def _two_trees(epsilon):
   return roc.ParallelRoc(grid=GRID, adjacency=REPLACE, curve=trees.TreeEcdf(
       num_thresholds=16, epsilon=epsilon / 2, adjacency=ADD))
