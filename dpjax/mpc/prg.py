@@ -46,10 +46,8 @@ def aes_blocks(key: bytes, blocks: np.ndarray) -> np.ndarray:
 
 def expand(seeds: np.ndarray, place: int | np.ndarray) -> np.ndarray:
   """The blocks [..., 2] of seeds [..., 2] at a place, or at one [...] each."""
-  placed = np.ascontiguousarray(seeds)
-  if not (isinstance(place, int) and place == 0):
-    placed = seeds.copy()
-    placed[..., 0] ^= np.asarray(place, np.uint64)
+  placed = np.array(seeds, order='C')
+  placed[..., 0] ^= np.uint64(place)
   blocks = aes_blocks(_PUBLIC_KEY, placed)
   blocks ^= placed
   return blocks
