@@ -258,9 +258,9 @@ def _sums_of(keys: Keys, part: slice, steps) -> np.ndarray:
   total = np.zeros(1, np.uint64)
   for level, selections in enumerate(steps):
     values, controls = _values_and_controls(seeds, keys.value_bits)
-    word = (control[..., 0] & keys.values[level, part]).sum(1)
+    shared = (control[..., 0] & keys.values[level, part]).sum(1)
     # One side at a time: a sum over the middle axis takes ten times as long.
-    gains = [values[..., side].sum(1) + word for side in (0, 1)]
+    gains = [values[..., side].sum(1) + shared for side in (0, 1)]
     controls ^= control & _negated(keys.controls[level, part])
     word = control & keys.seeds[level, part]
     children, bits = [], []

@@ -46,10 +46,11 @@ def test_a_full_tree_has_2_n_minus_1_nodes():
   assert sum(nodes.dyadic_sizes(1024, root=True)) == 2047
 
 
-@pytest.mark.parametrize('name,servers', [('comparison', 2),
-                                          ('outer_product', 3)])
-def test_counts_of_a_tree_come_from_shares_of_ranks(name, servers):
-  scheme = schemes.SCHEMES[name](num_thresholds=11, num_servers=servers)
+@pytest.mark.parametrize('scheme', [
+    schemes.ComparisonScheme(num_thresholds=11),
+    schemes.ComparisonScheme(num_thresholds=11, value_bits=64),
+    schemes.OuterProductScheme(num_thresholds=11, num_servers=3)], ids=repr)
+def test_counts_of_a_tree_come_from_shares_of_ranks(scheme):
   bins = np.arange(40)**2 % 11
   sent = scheme.shares(bins, source=_source())
   opened = scheme.combine({
