@@ -11,6 +11,7 @@ from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc import schemes
+from dpjax.stats.ecdf import dyadic
 
 _BANK = 45211  # records of the Bank data set
 
@@ -40,6 +41,15 @@ def test_rows_get_the_noise_of_their_nodes(num_rows, root):
       (eta @ _dense(num_rows, root).T)[:, points])
   with pytest.raises(ValueError, match='there is no noise'):
     nodes.dyadic_rows(eta, np.array([num_rows]), num_rows, root=root)
+
+
+@pytest.mark.parametrize('root', [True, False])
+def test_nodes_are_those_of_the_curator(root):
+  layout = dyadic.Layout(num_rows=11, root=root)
+  assert nodes.dyadic_sizes(11, root=root) == list(layout.level_sizes)
+  eta = np.arange(sum(layout.level_sizes), dtype=np.int32)**2
+  np.testing.assert_array_equal(
+      nodes.dyadic_rows(eta, np.arange(11), 11, root=root), layout.rows(eta))
 
 
 def test_a_full_tree_has_2_n_minus_1_nodes():
