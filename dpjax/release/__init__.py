@@ -5,10 +5,12 @@ of any size, noise is drawn by `privacy.exact`, and budget is written down
 before noise is drawn. JAX, floats and seeds are for the rooms beside this one.
 
 Modules, in import order: costs, ledger, noise, lattice, tables, query, counts,
-moments, splitting, quantiles, registry.
+moments, splitting, quantiles, grids, trees, bands, curves, calibration,
+classifiers, registry.
 """
 
 __all__ = [
-    'costs', 'counts', 'lattice', 'ledger', 'moments', 'noise', 'quantiles',
-    'query', 'registry', 'splitting', 'tables'
+    'bands', 'calibration', 'classifiers', 'costs', 'counts', 'curves', 'grids',
+    'lattice', 'ledger', 'moments', 'noise', 'quantiles', 'query', 'registry',
+    'splitting', 'tables', 'trees'
 ]
