@@ -6,11 +6,11 @@ before noise is drawn. JAX, floats and seeds are for the rooms beside this one.
 
 Modules, in import order: costs, ledger, noise, lattice, tables, query, counts,
 moments, splitting, quantiles, grids, trees, bands, curves, calibration,
-classifiers, registry.
+classifiers, pictures, registry.
 """
 
 __all__ = [
     'bands', 'calibration', 'classifiers', 'costs', 'counts', 'curves', 'grids',
-    'lattice', 'ledger', 'moments', 'noise', 'quantiles', 'query', 'registry',
-    'splitting', 'tables', 'trees'
+    'lattice', 'ledger', 'moments', 'noise', 'pictures', 'quantiles', 'query',
+    'registry', 'splitting', 'tables', 'trees'
 ]

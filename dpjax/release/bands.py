@@ -7,7 +7,7 @@ law. So bands of numbers hold with the level that they say, and those of shares,
 which grow with one number and fall with another, with them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import functools
 import math
 from typing import NamedTuple
@@ -56,6 +56,28 @@ class Bands(NamedTuple):
     return ends[0], ends[1]
 
 
+def widths(tree: Tree, numbers: Callable[[np.ndarray], np.ndarray],
+           *misses: float) -> list[np.ndarray]:
+  """How far numbers may be off, all at once, but with each probability.
+
+  Args:
+    tree: of the release.
+    numbers: what is asked of counts [C, N], linear in them.
+    *misses: in (0, 1).
+  """
+  generator = np.random.default_rng(SEED)
+  deviations = np.sqrt(np.mean([
+      numbers(error)**2 for error in tree.normal_errors(200, generator)], 0))
+  # What is known errs by rounding.
+  deviations *= deviations > 1e-9 * np.max(deviations)
+  scales = np.where(deviations > 0, deviations, math.inf)
+  runs = num_runs(min(misses))
+  largest = np.sort([np.max(np.abs(numbers(error)) / scales)
+                     for error in tree.errors(runs, generator)])
+  return [deviations * largest[math.ceil((1 - miss) * (runs + 1) - 1e-9) - 1]
+          for miss in misses]
+
+
 class Fit:
   """What released nodes say of the counts.
 
@@ -87,24 +109,13 @@ class Fit:
 
   def bands(self, *misses: float) -> list[Bands]:
     """Ranges of the numbers of the file, all at once but for each miss."""
-    generator = np.random.default_rng(SEED)
-    deviations = np.sqrt(np.mean([
-        _both(each)**2 for each in self.tree.normal_errors(200, generator)], 0))
-    # What is known errs by rounding.
-    deviations *= deviations > 1e-9 * np.max(deviations)
-    scales = np.where(deviations > 0, deviations, math.inf)
-    number = num_runs(min(misses))
-    largest = np.sort([np.max(np.abs(_both(error)) / scales) for error in
-                       self.tree.errors(number, generator)])
-    places = [math.ceil((1 - miss) * (number + 1) - 1e-9) - 1
-              for miss in misses]
-    return [self._band(largest[place] * deviations) for place in places]
+    return [self._band(width) for width in widths(self.tree, _both, *misses)]
 
-  def _band(self, widths: np.ndarray) -> Bands:
+  def _band(self, width: np.ndarray) -> Bands:
     """Whole numbers within widths, that rise or fall as they must."""
     found, most = _both(self.linear), self.total or math.inf
-    lower = np.clip(np.ceil(found - widths - 1e-6), 0, most)
-    upper = np.clip(np.floor(found + widths + 1e-6), 0, most)
+    lower = np.clip(np.ceil(found - width - 1e-6), 0, most)
+    upper = np.clip(np.floor(found + width + 1e-6), 0, most)
     for side, step in ((0, 1), (1, -1)):
       lower[side] = np.maximum.accumulate(
           lower[side][:, ::step], -1)[:, ::step]

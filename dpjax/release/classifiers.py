@@ -165,6 +165,7 @@ class Classifier:
 
   def _hosmer_lemeshow(self, fit: Fit, band: Bands) -> dict[str, object]:
     """The statistic, its p-value, and a table of groups."""
+    del band
     edges = [float(self.thresholds.lower), *self.thresholds.floats]
     centres = (np.array(edges[1:]) + np.array(edges[:-1])) / 2
     number = self.query.groups or _GROUPS
@@ -180,47 +181,40 @@ class Classifier:
                     'the probability predicted, on the released counts, with '
                     'the noise of the release; the value is larger by noise',
         'predictions': 'the centre of the bin of each score',
-        'groups': self._table(groups, band)}
+        'groups': self._table(groups, fit)}
 
   def _table(self, groups: calibration.Groups,
-             band: Bands) -> list[dict[str, object]]:
+             fit: Fit) -> list[dict[str, object]]:
     """Observed and predicted shares of positives, group by group."""
     ends = [float(self.thresholds.lower),
             *(self.thresholds.floats[end] for end in groups.ends)]
-    low, high = (_between(side, other, groups.ends) for side, other in (
-        (band.lower, band.upper), (band.upper, band.lower)))
-    low[0], low[1] = np.maximum(low[0], 0), np.maximum(low[1], 0)
+    starts = np.append(0, groups.ends[:-1] + 1)
+
+    def sums(counts):
+      return np.add.reduceat(counts, starts, 1)
+
+    found = sums(fit.linear)
+    width, = bands.widths(fit.tree, sums, self.query.miss)
+    released = sums(fit.counts)
+    low, high = (np.maximum(found - width, 0), found + width)
+    low, high = np.minimum(low, released), np.maximum(high, released)
     return [{
         'above': ends[place], 'up_to': ends[place + 1],
         'records': float(groups.records[place]),
-        'predicted': float(groups.expected[place] / max(
-            groups.records[place], 1.0)),
-        'observed': float(groups.observed[place] / max(
-            groups.records[place], 1.0)),
+        'predicted': _share(groups.expected[place],
+                            groups.records[place] - groups.expected[place], 0),
+        'observed': _share(*released[::-1, place], 0.0),
         'interval': queries.interval(
             _share(low[1, place], high[0, place], 0.0),
             _share(high[1, place], low[0, place], 1.0),
             level=self.query.confidence,
-            covers='for all groups at once: the observed share in the file; '
-                   'noise only')} for place in range(len(groups.ends))]
+            covers='for all groups at once, as if they had not been chosen in '
+                   'view of the release: the observed share in the file; noise '
+                   'only')} for place in range(len(groups.ends))]
 
 
 def _share(part: float, rest: float, empty: float) -> float:
   return float(part / (part + rest)) if part + rest > 0 else empty
-
-
-def _between(ends: np.ndarray, starts: np.ndarray,
-             places: np.ndarray) -> np.ndarray:
-  """Ends [2, G] of numbers in groups, from those of sums up to and above."""
-  first = np.concatenate([[-1], places[:-1]])
-  zero = np.zeros_like(ends[0, :, :1])
-  up = np.concatenate([zero, ends[0]], 1), np.concatenate([zero, starts[0]], 1)
-  above = (np.concatenate([ends[0, :, -1:], ends[1]], 1),
-           np.concatenate([starts[0, :, -1:], starts[1]], 1))
-  found = (up[0][:, places + 1] - up[1][:, first + 1],
-           above[0][:, first + 1] - above[1][:, places + 1])
-  tighter = np.maximum if np.all(ends <= starts) else np.minimum
-  return tighter(*found)
 
 
 def _rates(shares: np.ndarray) -> list[float]:

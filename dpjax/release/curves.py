@@ -16,8 +16,6 @@ from dpjax.release.query import Query
 from dpjax.release.trees import Tree
 
 BINS = 'bin j holds what is above threshold j - 1 and up to threshold j'
-SIMULATED = ('of the noise that was drawn, whose law is public, as many draws '
-             'are simulated as `simulations` says')
 
 
 def grid_query(query: Query, thresholds: grids.Thresholds) -> Query:
@@ -111,7 +109,7 @@ class Curve:
 def simulations(query: Query) -> dict[str, object]:
   """What a release says of its simulations."""
   return {'number': bands.num_runs(query.miss / 2), 'seed': bands.SEED,
-          'of': SIMULATED}
+          'of': 'the law of the noise, which is public, for widths of bands'}
 
 
 def drawn(tree: Tree, measured: list[int],

@@ -14,7 +14,7 @@ from dpjax.stats.ecdf import grids
 
 Decimal = lattice.Decimal
 
-_DEFAULT = 256
+DEFAULT = 1024
 _MOST = 2**14
 
 
@@ -68,12 +68,13 @@ def of_query(query: Query) -> Thresholds:
     return Thresholds(lower=query.bins[0], points=query.bins)
   if query.lower is None or query.upper is None:
     raise ValueError(f'{query.statistic} needs lower and upper, or bins')
-  number = _DEFAULT if query.thresholds is None else query.thresholds
+  number = DEFAULT if query.thresholds is None else query.thresholds
   if not 2 <= number <= _MOST:
     raise ValueError(f'thresholds must be 2 to {_MOST}, got {number}')
-  errors.check_range(float(query.lower), float(query.upper))
+  kind = query.grid or grids.KINDS[0]
+  errors.check_choice('grid', kind, grids.KINDS)
   found = grids.Grid(lower=float(query.lower), upper=float(query.upper),
-                     num_thresholds=number, kind=query.grid or grids.KINDS[0])
+                     num_thresholds=number, kind=kind)
   # 15 digits: 0.3, not 0.30000000000000004.
   points = [Decimal(f'{point:.15g}') for point in found.thresholds[:-1]]
   return Thresholds(lower=query.lower, points=(*points, query.upper))

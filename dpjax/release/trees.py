@@ -17,6 +17,7 @@ from dpjax.release import noise
 from dpjax.release.costs import Cost
 from dpjax.stats.ecdf import hierarchy
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tree:
   """Counts of bins of one class of records, or of several, in a tree.
