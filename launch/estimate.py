@@ -14,7 +14,8 @@ How well a score tells who had the disease, and whether it is calibrated:
     --adjacency=replace_one --ledger=scores.ledger --ledger_budget_epsilon=2 \
     --output=roc.json --plot=roc.svg
   The same with --statistic=auc, hosmer_lemeshow or classifier, of the same
-  score, label, grid and epsilon, is another view of that release, and free.
+  score, label, grid and epsilon, is another view of that release, and free,
+  unless the ledger is for a --dataset in all its versions.
 
 Statistics, and what each needs:
 {statistics}

@@ -2,7 +2,8 @@
 
 What is promised here is meant for data that matter: private sums are integers
 of any size, noise is drawn by `privacy.exact`, and budget is written down
-before noise is drawn. JAX, floats and seeds are for the rooms beside this one.
+before noise is drawn. Floats and seeds are for what is made of a release, which
+is public; JAX is for the rooms beside this one.
 
 Modules, in import order: costs, ledger, noise, lattice, tables, query, counts,
 moments, splitting, quantiles, grids, trees, bands, curves, calibration,

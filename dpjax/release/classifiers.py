@@ -91,7 +91,7 @@ class Classifier:
   def _is_positive(self, label: object) -> bool:
     """Whether it is the same text, or the same number."""
     positive = self.query.positive.strip()
-    if label is None or str(label).strip() == positive:
+    if str(label).strip() == positive:
       return label is not None
     value = lattice.number(label)
     return value is not None and value == lattice.number(positive)
@@ -113,7 +113,7 @@ class Classifier:
       names = list(views)[:3 if _are_probabilities(self.thresholds) else 2]
       found = {name: views[name](fit, band) for name in names}
     return {**found, **self._classes(fit, band),
-            'simulations': curves.simulations(self.query)}
+            'simulations': curves.simulations(self.query.miss)}
 
   def _classes(self, fit: Fit, band: Bands) -> dict[str, object]:
     """How many records there are of each class."""

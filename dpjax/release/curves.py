@@ -103,12 +103,12 @@ class Curve:
             'standard_errors': self.tree.rank_deviations().tolist(),
             'standard_errors_are': 'of noise, before counts are made '
                                    'nonnegative, exact'},
-        'simulations': simulations(self.query)}
+        'simulations': simulations(miss / 2)}
 
 
-def simulations(query: Query) -> dict[str, object]:
-  """What a release says of its simulations."""
-  return {'number': bands.num_runs(query.miss / 2), 'seed': bands.SEED,
+def simulations(miss: float) -> dict[str, object]:
+  """What a release says of the simulations of its bands."""
+  return {'number': bands.num_runs(miss), 'seed': bands.SEED,
           'of': 'the law of the noise, which is public, for widths of bands'}
 
 
