@@ -3,7 +3,9 @@
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
-Modules, in import order: grids, mechanism, hierarchy, digits, trees.
+Modules, in import order: grids, mechanism, hierarchy, digits, trees, smoothing,
+flows.
 """
 
-__all__ = ['digits', 'grids', 'hierarchy', 'mechanism', 'trees']
+__all__ = ['digits', 'flows', 'grids', 'hierarchy', 'mechanism', 'smoothing',
+           'trees']
