@@ -66,7 +66,8 @@ _FLAGS = (
     ('statistic', f'One of {", ".join(registry.STATISTICS)}.'),
     ('column', 'Its name in the file.'),
     ('lower', 'Public lower bound; values below it are clamped to it.'),
-    ('upper', 'Public upper bound.'),
+    ('upper', 'Public upper bound. Default of both for hosmer_lemeshow: 0 and '
+     '1.'),
     ('granularity', 'Spacing of the lattice that values are rounded to. '
      'Default: a power of ten, a millionth of the range or less.'),
     ('missing', f'What a record without a number counts as: '

@@ -162,6 +162,17 @@ def test_without_noise_the_distribution_function(adjacency):
       np.clip(ranks / 101 + far, 0, 1))
 
 
+def test_thresholds_of_ones_own():
+  plan = _plan(_AR, epsilon=_HUGE, statistic='ecdf', column='x',
+               bins=tuple(map(Decimal, ('0.1', '0.5', '0.75'))))
+  found = plan.view(plan.draw(plan.measure(
+      ['-3', '0.1', '0.10001', '0.5', '0.6', '9', 'NA', '2']),
+                              random.Random(0).randrange))
+  assert found['thresholds'] == [.1, .5, .75]
+  assert found['ranks']['value'] == pytest.approx([2, 4, 7])
+  assert 'bins' in plan.asked.to_json() and plan.asked.thresholds is None
+
+
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_bands_cover(monkeypatch, adjacency, delta):
