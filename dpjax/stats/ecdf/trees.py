@@ -60,7 +60,8 @@ def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
   sizes = np.cumprod(shape)
   size = int(sizes.sum())
   # One draw for all levels: to draw is long to compile.
-  scale = jnp.repeat(scales, sizes, total_repeat_length=size)
+  scale = jnp.concatenate([jnp.broadcast_to(scales[level], [int(number)])
+                           for level, number in enumerate(sizes)])
   exact = jnp.concatenate(hierarchy.levels(leaves, shape))
   if pure:
     noisy = exact + draws.discrete_laplace(key, (size,), scale[None],
