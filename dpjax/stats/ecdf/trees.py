@@ -247,7 +247,9 @@ class TreeEcdf(mechanism.EcdfMechanism):
   @property
   def parameters(self) -> Parameters:
     """Noise, and where ranks turn."""
-    return Parameters(self.scales, self.noise_variances, self._plan.turned)
+    exact = self.estimator == 'least_squares'
+    return Parameters(self.scales, self.noise_variances,
+                      () if exact else self._plan.turned)
 
   def variances(self) -> np.ndarray:
     """Of the errors of the ranks [N], exact, before they are made monotone."""
