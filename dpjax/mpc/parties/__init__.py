@@ -14,8 +14,8 @@ does, and further. Secrets, of sums and of messages, do not depend on honest
 owners or clients.
 
 Modules, in import order: parameters, certificates, channel, enrolment, storage,
-inbox, links, noising, server, client, owners, setup.
+inbox, links, wire, noising, server, client, owners, setup.
 """
 
 __all__ = ['certificates', 'channel', 'client', 'enrolment', 'inbox', 'links',
-           'noising', 'owners', 'parameters', 'server', 'setup', 'storage']
+           'noising', 'owners', 'parameters', 'server', 'setup', 'storage', 'wire']

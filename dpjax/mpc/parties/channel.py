@@ -37,9 +37,10 @@ class Kind(enum.IntEnum):
   REVEAL = 9     # between servers: the seed
   MASKS = 10     # between servers: sharings of zero and of noise
   READY = 11     # between servers: noise is on disk
-  ASK = 12       # thresholds, of a client
-  SHARES = 13    # a server's share of the noisy counts
-  ERROR = 14     # one line
+  ASK = 12       # how many thresholds, of a client
+  POINTS = 13    # which
+  SHARES = 14    # a server's share of the noisy counts
+  ERROR = 15     # one line
 
 
 class Fault(ValueError):

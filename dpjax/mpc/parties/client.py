@@ -13,8 +13,8 @@ import numpy as np
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import channel
 from dpjax.mpc.parties import links
-from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import server
+from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Channel, Fault, Kind
 from dpjax.mpc.parties.parameters import Parameters
 
@@ -24,12 +24,14 @@ class Answer:
   """What a client has been told.
 
   Attributes:
-    ranks: noisy counts of records up to each threshold, [B] int64.
+    ranks: noisy counts of records up to each threshold, [classes, B] int64.
     num_records: whose messages are in them; None if that is not public.
+    faults: of servers that were not needed.
     traffic: of each server's connection.
   """
   ranks: np.ndarray
   num_records: int | None
+  faults: tuple[str, ...]
   traffic: dict[str, channel.Traffic]
 
 
@@ -47,45 +49,81 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     name: of the client, in its certificate.
 
   Raises:
-    Fault: of the first server that is not there, does not agree on the
-      parameters, or says that another one is at fault.
+    Fault: if too few servers answer, of the first one that is not there, does
+      not agree on the parameters, or says that another one is at fault.
   """
-  scheme = noising.scheme_of(parameters)
-  asked = b'' if points is None else noising.pack_points(
-      points, parameters.num_thresholds)
-  count = parameters.num_thresholds if points is None else len(points)
+  scheme = parameters.build_scheme()
+  if points is not None:
+    _check_points(points, parameters.num_thresholds)
   tls = certificates.context(folder, server=False)
-  open_links: list[Channel] = []
+  made, faults = {}, []
+
+  def tried(step, peer):
+    """A step with one server, which may be at fault while others are not."""
+    try:
+      return step(peer)
+    except Fault as fault:
+      faults.append(fault)
+      return None
+
+  def call(peer):
+    made[peer] = channel.call(
+        server.read_address(addresses, peer), tls, peer=peer, name=name,
+        session=parameters.session, timeout=timeout)
+    links.greet(made[peer], parameters)
+    return peer
+
   try:
-    for peer in parameters.servers:
-      open_links.append(channel.call(
-          server.read_address(addresses, peer), tls, peer=peer, name=name,
-          session=parameters.session, timeout=timeout))
-      links.greet(open_links[-1], parameters)
-    for link in open_links:
-      link.send(Kind.ASK, asked)
-    told = [_listen(link, scheme, count) for link in open_links]
+    called = [peer for peer in parameters.servers if tried(call, peer)]
+    asked = [peer for peer in called
+             if tried(lambda peer: _ask(made[peer], parameters, points), peer)]
+    told = {peer: tried(lambda peer: _listen(made[peer], parameters, points),
+                        peer) for peer in asked}
   finally:
-    for link in open_links:
+    for link in made.values():
       link.close()
-  facts = {json.dumps(fact, sort_keys=True) for fact, _ in told}
-  if len(facts) != 1:
-    raise Fault(' and '.join(parameters.servers),
-                'do not agree on the number of owners')
+  told = {peer: one for peer, one in told.items() if one is not None}
+  if len(told) < scheme.needed:
+    raise faults[0]
+  if len({fact for fact, _ in told.values()}) != 1:
+    raise Fault(' and '.join(told), 'do not agree on the number of owners')
   return Answer(
-      ranks=scheme.combine([shares for _, shares in told]),
-      num_records=told[0][0].get('used'),
-      traffic={link.peer: link.traffic for link in open_links})
+      ranks=scheme.combine({links.number(peer): shares
+                            for peer, (_, shares) in told.items()}),
+      num_records=next(fact for fact, _ in told.values()),
+      faults=tuple(map(str, faults)),
+      traffic={peer: link.traffic for peer, link in made.items()})
 
 
-def _listen(link: Channel, scheme, count: int) -> tuple[dict, np.ndarray]:
+def _check_points(points: np.ndarray, num_thresholds: int) -> None:
+  if points.ndim != 1 or not 0 < points.size <= num_thresholds or (
+      not 0 <= points.min() <= points.max() < num_thresholds):
+    raise ValueError(f'points must be up to {num_thresholds} whole numbers '
+                     f'from 0 to {num_thresholds - 1}, got {points}')
+
+
+def _ask(link: Channel, parameters: Parameters,
+         points: np.ndarray | None) -> bool:
+  link.send(Kind.ASK, json.dumps(None if points is None else
+                                 len(points)).encode())
+  if points is not None:
+    link.send(Kind.POINTS, wire.pack(
+        points, wire.point_bits(parameters.num_thresholds)))
+  return True
+
+
+def _listen(link: Channel, parameters: Parameters, points: np.ndarray | None
+            ) -> tuple[int | None, np.ndarray]:
+  """The number of records, and a share of the ranks."""
+  count = parameters.num_thresholds if points is None else len(points)
   try:
-    facts = json.loads(link.expect(Kind.STATUS))
-    if not isinstance(facts, dict):
-      raise ValueError('facts that are none')
-    return facts, scheme.unpack_shares(
-        links.receive_long(link, Kind.SHARES), count)
+    used = json.loads(link.expect(Kind.STATUS))
+    if not isinstance(used, int if parameters.knows_total else type(None)):
+      raise ValueError(f'{used} for a number of owners')
+    return used, wire.unpack_shares(
+        parameters.build_scheme(), links.receive_long(link, Kind.SHARES),
+        (parameters.num_classes, count))
   except Fault:
     raise
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise Fault(link.peer, f'sent {error}') from None

@@ -6,6 +6,7 @@ ones the first counts.
 """
 
 import collections
+from collections.abc import Callable
 import threading
 
 import numpy as np
@@ -14,10 +15,12 @@ from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.mpc.parties.storage import Storage
 
-LOST, REPEATED, CLOSED, LENGTH, UNKNOWN = (
-    'not accepted by another server', 'repeated: the first one counts',
-    'the collection is closed', 'its message has a wrong length',
-    'no such owner')
+LOST = 'not accepted by another server'
+REPEATED = 'repeated: the first one counts'
+CLOSED = 'the collection is closed'
+LENGTH = 'its message has a wrong length'
+MALFORMED = 'its message is none of this scheme'
+UNKNOWN = 'no such owner'
 
 
 class Refusals:
@@ -44,7 +47,9 @@ class Inbox:
   """One server's messages of owners, on disk before they are acknowledged."""
 
   def __init__(self, storage: Storage, parameters: Parameters, *, server: str,
-               key: bytes, message_bytes: int, check, refusals: Refusals):
+               key: bytes, message_bytes: int,
+               malformed: Callable[[np.ndarray], np.ndarray],
+               refusals: Refusals):
     """Opens what was accepted before.
 
     Args:
@@ -53,10 +58,10 @@ class Inbox:
       server: its name.
       key: its enrolment key.
       message_bytes: length of an owner's message.
-      check: messages [n, bytes] -> which [n] no owner would have sent.
+      malformed: messages [n, bytes] -> which [n] no owner would have sent.
       refusals: where refusals are written down.
     """
-    self._storage, self._key, self._check = storage, key, check
+    self._storage, self._key, self._malformed = storage, key, malformed
     self._named = {'digest': parameters.digest, 'server': server}
     self._lock = threading.Lock()
     self._refusals, self._open = refusals, True
@@ -87,22 +92,17 @@ class Inbox:
       with the batch itself, if something is: messages before that count.
     """
     found, refused, torn = [], [], None
-    walk = enrolment.entries(batch)
-    while True:
-      try:
-        owner, sealed = next(walk)
-        found.append((owner, sealed, self._unseal(owner, sealed)))
-      except StopIteration:
-        break
-      except enrolment.TornBatch as error:
-        torn = str(error)
-        break
-      except ValueError as error:
-        refused.append((owner, str(error)))
+    try:
+      for owner, sealed in enrolment.entries(batch):
+        try:
+          found.append((owner, sealed, self._unseal(owner, sealed)))
+        except ValueError as error:
+          refused.append((owner, str(error)))
+    except enrolment.TornBatch as error:
+      torn = str(error)
     if found:
-      bad = self._check(np.stack([message for _, _, message in found]))
-      refused += [(found[row][0], 'its message has bits after its end')
-                  for row in np.flatnonzero(bad)]
+      bad = self._malformed(np.stack([message for _, _, message in found]))
+      refused += [(found[row][0], MALFORMED) for row in np.flatnonzero(bad)]
       found = [one for one, is_bad in zip(found, bad, strict=True)
                if not is_bad]
     with self._lock:

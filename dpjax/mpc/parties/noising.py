@@ -1,63 +1,26 @@
-"""Draft: filled in when schemes and noise are there."""
+"""Noise of all thresholds, drawn once, that nobody knows and shares add up to.
 
+Draft.
+"""
+
+from collections.abc import Callable
+import fractions
 import hashlib
 import hmac
 import os
+import secrets
 
 import numpy as np
 
-from dpjax.mpc import comparison
-from dpjax.mpc import packing
+from dpjax.mpc import prg
+from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Fault, Kind
 from dpjax.mpc.parties.links import Links
 from dpjax.mpc.parties.parameters import Parameters
+from dpjax.privacy import exact
 
-Draw = object
-
-
-class Fss:
-
-  def __init__(self, p):
-    self.k = p.word_bits
-    self.depth = (p.num_thresholds - 1).bit_length()
-    self.N = p.num_thresholds
-    self.bits = comparison.key_bits(self.depth, self.k)
-    self.message_bytes = packing.num_bytes(self.bits)
-    self.mask = np.uint64(2**self.k - 1)
-
-  def malformed(self, rows):
-    return packing.overfull(rows, self.bits)
-
-  def shares(self, bins, source):
-    return [k.to_bytes() for k in comparison.generate(
-        bins, np.ones(len(bins), np.uint64), depth=self.depth,
-        value_bits=self.k, source=source)]
-
-  def aggregate(self, index, messages, points):
-    keys = comparison.from_bytes(messages, party=index, depth=self.depth,
-                                 value_bits=self.k)
-    s = comparison.sums(keys, None if points is None else points)[:self.N]
-    n = len(messages) if index == 0 else 0
-    return (np.uint64(n) - s) & self.mask
-
-  def add(self, share, noise):
-    return (share + noise) & self.mask
-
-  def combine(self, shares):
-    t = sum(shares[1:], shares[0]) & self.mask
-    half = np.uint64(2**(self.k - 1))
-    return t.astype(np.int64) - np.where(t >= half, 2**self.k, 0)
-
-  def pack_shares(self, s):
-    return packing.pack([(s[np.newaxis], self.k)]).tobytes()
-
-  def unpack_shares(self, data, count):
-    return packing.unpack(np.frombuffer(data, np.uint8)[np.newaxis],
-                          [(count, self.k)])[0][0]
-
-
-def scheme_of(parameters):
-  return Fss(parameters)
+Draw = Callable[[int, Parameters, Links, bytes, bytes | None], np.ndarray]
+"""(server, parameters, links, coin, dealt keys) -> share [classes, N]."""
 
 
 def dealt_bytes(parameters):
@@ -68,30 +31,51 @@ def deal(parameters, source):
   return [source(100) for _ in range(parameters.num_servers)]
 
 
-def pack_points(points: np.ndarray, num_thresholds: int) -> bytes:
-  """Thresholds [B] from 0, each in ceil(log2 N) bits."""
-  points = np.asarray(points)
-  if points.ndim != 1 or not points.size or points.min() < 0 or (
-      points.max() >= num_thresholds):
-    raise ValueError(f'points must be thresholds from 0 to '
-                     f'{num_thresholds - 1}, got {points}')
-  count = points.size.to_bytes(4)
-  return count + packing.pack([(points[np.newaxis].astype(np.uint64),
-                        (num_thresholds - 1).bit_length())]).tobytes()
+def _curve(parameters: Parameters, nodes: np.ndarray) -> np.ndarray:
+  """Sums [classes, N] of the nodes [classes, 2 N' - 1] above each threshold."""
+  num_thresholds = parameters.num_thresholds
+  total, place, width = 0, 0, 1
+  while True:
+    count = -(-num_thresholds // width)
+    level = nodes[:, place:place + count]
+    total = total + np.repeat(level, width, 1)[:, :num_thresholds]
+    place, width = place + count, 2 * width
+    if count == 1:
+      return total
 
 
-def unpack_points(data: bytes, num_thresholds: int) -> np.ndarray:
-  """What `pack_points` packed; ValueError if it was something else."""
-  count = int.from_bytes(data[:4])
-  bits = (num_thresholds - 1).bit_length()
-  if not 0 < count <= num_thresholds or (
-      len(data) != 4 + packing.num_bytes(count * bits)):
-    raise ValueError('asked for thresholds in a form that is none')
-  points = packing.unpack(np.frombuffer(data, np.uint8)[np.newaxis, 4:],
-                          [(count, bits)])[0][0]
-  if points.max() >= num_thresholds:
-    raise ValueError(f'asked for threshold {points.max()} of {num_thresholds}')
-  return points.astype(np.int64)
+def num_nodes(num_thresholds: int) -> int:
+  """Of the dyadic tree over N thresholds."""
+  depth = (num_thresholds - 1).bit_length()
+  return sum(-(-num_thresholds // 2**level) for level in range(depth + 1))
+
+
+def contributions(server: int, parameters: Parameters, mesh: Links, seed: bytes,
+                  dealt: bytes | None) -> np.ndarray:
+  """Each server draws noise, and shares it."""
+  del seed, dealt
+  scale = fractions.Fraction(parameters.sensitivity) / fractions.Fraction(
+      str(parameters.epsilon))
+  shape = (parameters.num_classes, num_nodes(parameters.num_thresholds))
+  nodes = np.array([exact.discrete_laplace(scale, secrets.randbelow)
+                    for _ in range(np.prod(shape))]).reshape(shape)
+  return reshare(server, parameters, mesh, _curve(parameters, nodes))
+
+
+def reshare(server: int, parameters: Parameters, mesh: Links,
+            values: np.ndarray, source: prg.Source = prg.system) -> np.ndarray:
+  """A share of the sum of the values of all servers, each [classes, N]."""
+  scheme = parameters.build_scheme()
+  shares = scheme.share_values(values, source)
+  parts = {peer: wire.pack(share, scheme.answer_bits)
+           for peer, share in zip(parameters.servers, shares, strict=True)}
+  total = shares[server]
+  for peer, part in mesh.exchange(Kind.MASKS, parts).items():
+    try:
+      total = scheme.add(total, wire.unpack_shares(scheme, part, values.shape))
+    except ValueError as error:
+      raise Fault(peer, f'sent {error}') from None
+  return total
 
 
 def coin(mesh: Links, source=os.urandom) -> bytes:
@@ -111,5 +95,4 @@ def coin(mesh: Links, source=os.urandom) -> bytes:
   return hashlib.sha256(b''.join(sorted([mine, *revealed.values()]))).digest()
 
 
-def draw(index, parameters, mesh, seed, dealt):
-  return np.zeros(parameters.num_thresholds, np.uint64)
+draw = contributions

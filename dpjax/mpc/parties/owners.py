@@ -97,8 +97,8 @@ class Courier:
 def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
          parameters: Parameters, name: str, folder: pathlib.Path,
          addresses: pathlib.Path, timeout: float,
-         source: prg.Source = prg.system, change: Change | None = None
-         ) -> dict[str, object]:
+         labels: np.ndarray | None = None, source: prg.Source = prg.system,
+         change: Change | None = None) -> dict[str, object]:
   """Plays owners `first_owner`, ... and returns what came of it.
 
   Args:
@@ -110,6 +110,7 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
     folder: of this relay, with key and certificate.
     addresses: where servers say where they are.
     timeout: seconds to wait for a server that does not answer.
+    labels: of these owners, [n] of 0 and 1, if there are two classes.
     source: of shares and nonces.
     change: what a relay that is at fault does.
 
@@ -120,7 +121,7 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
     Fault: of a server that does not come back. Owners so far are done.
   """
   start, sharing = time.monotonic(), 0.
-  scheme = noising.scheme_of(parameters)
+  scheme = parameters.build_scheme()
   couriers = [Courier(parameters, peer, name=name, folder=folder,
                       addresses=addresses, timeout=timeout)
               for peer in parameters.servers]
@@ -129,8 +130,10 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
     for low in range(0, len(bins), BATCH):
       part = slice(low, low + BATCH)
       begun = time.monotonic()
-      batches = _batches(scheme.shares(bins[part], source),
-                         [rows[part] for rows in tokens], first_owner + low,
+      shares = scheme.shares(
+          bins[part], source=source,
+          labels=None if labels is None else labels[part])
+      batches = _batches(shares, [rows[part] for rows in tokens], first_owner + low,
                          parameters, source, change)
       sharing += time.monotonic() - begun
       for courier, batch in zip(couriers, batches, strict=True):

@@ -9,6 +9,8 @@ import hashlib
 import json
 
 from dpjax import errors
+from dpjax.mpc import schemes
+from dpjax.mpc.scheme import Scheme
 from dpjax.privacy.adjacency import Adjacency
 
 NOISES = ('joint', 'contributions')
@@ -23,7 +25,8 @@ class Parameters:
       one release.
     scheme: how owners share their bins, a name of `schemes`.
     num_servers: m.
-    threshold: how many servers together still learn nothing.
+    num_colluding: t, how many servers together still learn nothing.
+    num_classes: 1, or 2 for a curve for each of two hidden labels.
     num_thresholds: N, of the grid.
     lower: of the grid.
     upper: of the grid.
@@ -33,7 +36,7 @@ class Parameters:
     sensitivity: how far one record moves the nodes of the noise, in l1, when it
       is absorbed by them; the scale of the noise is sensitivity / epsilon.
     noise: `joint` or `contributions`, see `server`.
-    word_bits: k; counts are integers mod 2^k where the scheme has such.
+    value_bits: k; counts are integers mod 2^k where the scheme has such.
     num_owners: owners are 0 .. num_owners - 1; who they are is public to the
       servers.
     min_owners: fewer than these are not evaluated.
@@ -41,7 +44,8 @@ class Parameters:
   session: str
   scheme: str
   num_servers: int
-  threshold: int
+  num_colluding: int
+  num_classes: int
   num_thresholds: int
   lower: float
   upper: float
@@ -50,7 +54,7 @@ class Parameters:
   adjacency: str
   sensitivity: int
   noise: str
-  word_bits: int
+  value_bits: int
   num_owners: int
   min_owners: int
 
@@ -58,9 +62,10 @@ class Parameters:
     if len(self.session) != 32 or set(self.session) - set('0123456789abcdef'):
       raise ValueError('session must be 32 hexadecimal digits, got '
                        f'{self.session!r}')
-    errors.check_at_least('num_servers', self.num_servers, 2)
-    errors.check_at_least('threshold', self.threshold, 1)
-    errors.check_at_least('num_thresholds', self.num_thresholds, 2)
+    colluding = self.build_scheme().colluding
+    if self.num_colluding != colluding:
+      raise ValueError(f'of {self.num_servers} servers of {self.scheme} '
+                       f'{colluding} may collude, not {self.num_colluding}')
     errors.check_range(self.lower, self.upper)
     errors.check_positive('epsilon', self.epsilon)
     errors.check_choice('adjacency', self.adjacency,
@@ -79,6 +84,16 @@ class Parameters:
   def servers(self) -> tuple[str, ...]:
     """Names of the servers."""
     return tuple(f'server{j}' for j in range(self.num_servers))
+
+  def build_scheme(self) -> Scheme:
+    """How owners share; ValueError for numbers that do not go together."""
+    errors.check_choice('scheme', self.scheme, schemes.SCHEMES)
+    own = ({'num_colluding': self.num_colluding}
+           if self.scheme == 'outer_product' else
+           {'value_bits': self.value_bits})
+    return schemes.SCHEMES[self.scheme](
+        num_thresholds=self.num_thresholds, num_servers=self.num_servers,
+        num_classes=self.num_classes, **own)
 
   def to_bytes(self) -> bytes:
     """JSON, the same bytes for equal parameters."""

@@ -27,6 +27,7 @@ from dpjax.mpc.parties import channel
 from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import storage as stored
+from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Channel, Fault, Kind
 from dpjax.mpc.parties.inbox import Inbox, LOST, Refusals
 from dpjax.mpc.parties.parameters import Parameters
@@ -55,15 +56,15 @@ class Server:
     self.name, self.parameters = parameters.servers[index], parameters
     self._index, self._timeout = index, timeout
     self._addresses = addresses
-    self._scheme = noising.scheme_of(parameters)
+    self._scheme = parameters.build_scheme()
     self._draw = noise or noising.draw
     self.refusals = Refusals()
     self._storage = stored.Storage(folder, parameters)
     self._inbox = Inbox(
         self._storage, parameters, server=self.name,
         key=stored.enrolment_key(folder),
-        message_bytes=self._scheme.message_bytes,
-        check=self._scheme.malformed, refusals=self.refusals)
+        message_bytes=packing.num_bytes(self._scheme.bits(index)),
+        malformed=self._malformed, refusals=self.refusals)
     self._tls = {server: certificates.context(folder, server=server)
                  for server in (True, False)}
     self._preparing = threading.Lock()
@@ -75,6 +76,11 @@ class Server:
     self._curve: np.ndarray | None = None
     self._used: np.ndarray | None = None
     self._stopping = False
+    self._reporting = threading.Lock()
+
+  def _malformed(self, rows: np.ndarray) -> np.ndarray:
+    return (packing.overfull(rows, self._scheme.bits(self._index)) |
+            self._scheme.faults(self._index, rows))
 
   def start(self, host: str = '127.0.0.1') -> None:
     """Listens at a free port, and says where in the folder of addresses."""
@@ -96,16 +102,20 @@ class Server:
     self._storage.close()
 
   def _report(self) -> None:
+    with self._reporting:
+      self._storage.write_report(self._facts())
+
+  def _facts(self) -> dict[str, object]:
     by_peer: dict[str, list] = {}
     for peer, traffic in list(self._traffic):
       by_peer.setdefault(peer, []).append(traffic)
-    self._storage.write_report({
+    return {
         'server': self.name, 'refused': self.refusals.to_json(),
         'accepted': int(self._inbox.accepted.sum()),
         'used': None if self._used is None else int(self._used.sum()),
         'seconds': self._seconds,
         'traffic': {peer: channel.total(parts).to_json()
-                    for peer, parts in by_peer.items()}})
+                    for peer, parts in by_peer.items()}}
 
   def _listen(self) -> None:
     while not self._stopping:
@@ -180,7 +190,7 @@ class Server:
   def _serve_client(self, link: Channel) -> None:
     while (asked := link.next(Kind.ASK)) is not None:
       try:
-        points = self._points(link.peer, asked)
+        points = self._points(link, asked)
         with self._preparing:
           self._prepare()
           shares = self._shares(points)
@@ -190,33 +200,40 @@ class Server:
         if fault.party == link.peer:
           raise
         continue
-      facts = {'used': int(self._used.sum())} if (
-          self.parameters.knows_total) else {}
-      link.send(Kind.STATUS, json.dumps(facts).encode())
-      links.send_long(link, Kind.SHARES, self._scheme.pack_shares(shares))
+      link.send(Kind.STATUS, json.dumps(
+          int(self._used.sum()) if self.parameters.knows_total else None
+      ).encode())
+      links.send_long(link, Kind.SHARES, wire.pack(
+          shares, self._scheme.answer_bits))
       self._report()
 
-  def _points(self, peer: str, asked: bytes) -> np.ndarray | None:
+  def _points(self, link: Channel, asked: bytes) -> np.ndarray | None:
     """Thresholds as indices from 0; None for all."""
-    if not asked:
-      return None
+    num_thresholds = self.parameters.num_thresholds
     try:
-      points = noising.unpack_points(asked, self.parameters.num_thresholds)
-    except ValueError as error:
-      raise Fault(peer, str(error)) from None
-    return points
+      count = json.loads(asked)
+      if count is None:
+        return None
+      if not isinstance(count, int) or not 0 < count <= num_thresholds:
+        raise ValueError(f'asked for {count} of {num_thresholds} thresholds')
+      return wire.unpack_points(link.expect(Kind.POINTS), count,
+                                num_thresholds)
+    except Fault:
+      raise
+    except (ValueError, RecursionError) as error:
+      raise Fault(link.peer, str(error)) from None
 
   def _shares(self, points: np.ndarray | None) -> np.ndarray:
     """Of the noisy counts at some thresholds, or at all."""
     start = time.monotonic()
     if self._curve is not None:
-      exact = self._curve if points is None else self._curve[points]
+      exact = self._curve if points is None else self._curve[:, points]
     else:
       exact = self._scheme.aggregate(
           self._index, self._inbox.messages[self._used], points)
       if points is None:
         self._curve = exact
-    noise = self._noise if points is None else self._noise[points]
+    noise = self._noise if points is None else self._noise[:, points]
     self._spent('evaluate', start)
     return self._scheme.add(exact, noise)
 

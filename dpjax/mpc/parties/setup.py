@@ -21,13 +21,14 @@ from dpjax.report import files
 
 
 def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
-           num_relays: int = 1) -> None:
+           labels: np.ndarray | None = None, num_relays: int = 1) -> None:
   """Makes the folder of a study; it must not be there, or be empty.
 
   Args:
     folder: of the study.
     parameters: of the study.
     bins: of all owners, [n], 0 to N - 1; divided among the relays.
+    labels: of all owners, [n] of 0 and 1, if there are two classes.
     num_relays: how many processes play owners.
   """
   errors.check_at_least('num_relays', num_relays, 1)
@@ -46,7 +47,8 @@ def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
                         for owner in part.tolist()] for key in keys],
                       np.uint8).reshape(len(keys), len(part), -1)
     np.savez(folder / relay / 'owners.npz', owners=part, bins=bins[part],
-             tokens=tokens)
+             tokens=tokens, **(
+                 {} if labels is None else {'labels': labels[part]}))
     (folder / relay / 'owners.npz').chmod(0o600)
   files.replace(folder / 'parameters.json', parameters.to_bytes())
 
@@ -65,11 +67,13 @@ def relays(folder: pathlib.Path) -> list[str]:
                 key=lambda name: int(name.removeprefix('owners')))
 
 
-def owners(folder: pathlib.Path, relay: str
-           ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-  """Numbers and bins of a relay's owners, and their tokens by server."""
+def owners(folder: pathlib.Path, relay: str) -> dict[str, np.ndarray]:
+  """What a relay's owners have: `owners`, `bins`, `tokens`, maybe `labels`.
+
+  Tokens are [servers, owners, 32].
+  """
   with np.load(folder / relay / 'owners.npz') as found:
-    return found['owners'], found['bins'], list(found['tokens'])
+    return dict(found)
 
 
 def remove(folder: pathlib.Path) -> None:
