@@ -1,72 +1,140 @@
-"""Noise of all thresholds, drawn once, that nobody knows and shares add up to.
+"""Noise of all thresholds, drawn once: no server knows it, shares add up to it.
 
-Draft.
+Discrete Laplace noise of dyadic nodes (`nodes`), in one of two ways:
+
+joint: two servers and a dealer; of the curator's law, and no party knows any of
+  it (`joint_noise`).
+contributions: each server draws noise and shares it with the others; what all
+  but `num_colluding` of them drew follows the curator's law, the rest comes on
+  top (`noise`). A server knows its own part.
+
+Where n is public the last rank is n, and has no noise.
 """
 
 from collections.abc import Callable
 import fractions
-import hashlib
-import hmac
 import os
-import secrets
 
 import numpy as np
 
+from dpjax.mpc import additive
+from dpjax.mpc import joint_noise
+from dpjax.mpc import nodes
+from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Fault, Kind
 from dpjax.mpc.parties.links import Links
 from dpjax.mpc.parties.parameters import Parameters
-from dpjax.privacy import exact
 
 Draw = Callable[[int, Parameters, Links, bytes, bytes | None], np.ndarray]
 """(server, parameters, links, coin, dealt keys) -> share [classes, N]."""
 
-
-def dealt_bytes(parameters):
-  return 100
+_SEED_BYTES = 32
 
 
-def deal(parameters, source):
-  return [source(100) for _ in range(parameters.num_servers)]
+def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
+         dealt: bytes | None) -> np.ndarray:
+  """A server's share of the noise of all ranks, [classes, N].
+
+  Args:
+    server: its number.
+    parameters: of the study.
+    mesh: its links to the others.
+    toss: from `coin`.
+    dealt: what the dealer has sent, if it has.
+
+  Raises:
+    Fault: of a party that does not do its part.
+  """
+  if parameters.noise == 'joint':
+    if dealt is None:
+      raise Fault('dealer', 'has not dealt')
+    law = joint_law(parameters)
+    shares = law.share(server, np.frombuffer(dealt, np.uint8).reshape(
+        law.num_keys, -1), toss)
+    return curve(parameters, shares) & additive.mask(parameters.value_bits)
+  own = contributions(parameters).draw(os.urandom(_SEED_BYTES),
+                                       num_nodes(parameters))
+  return reshare(server, parameters, mesh, curve(parameters, own))
 
 
-def _curve(parameters: Parameters, nodes: np.ndarray) -> np.ndarray:
-  """Sums [classes, N] of the nodes [classes, 2 N' - 1] above each threshold."""
-  num_thresholds = parameters.num_thresholds
-  total, place, width = 0, 0, 1
-  while True:
-    count = -(-num_thresholds // width)
-    level = nodes[:, place:place + count]
-    total = total + np.repeat(level, width, 1)[:, :num_thresholds]
-    place, width = place + count, 2 * width
-    if count == 1:
-      return total
+def scale(parameters: Parameters) -> fractions.Fraction:
+  """Of the curator's noise; epsilon is taken as it is written, 0.1 is 1/10."""
+  return parameters.sensitivity / fractions.Fraction(str(parameters.epsilon))
 
 
-def num_nodes(num_thresholds: int) -> int:
-  """Of the dyadic tree over N thresholds."""
-  depth = (num_thresholds - 1).bit_length()
-  return sum(-(-num_thresholds // 2**level) for level in range(depth + 1))
+def num_rows(parameters: Parameters) -> int:
+  """Ranks of a curve that have noise."""
+  known = parameters.knows_total and parameters.num_classes == 1
+  return parameters.num_thresholds - known
 
 
-def contributions(server: int, parameters: Parameters, mesh: Links, seed: bytes,
-                  dealt: bytes | None) -> np.ndarray:
-  """Each server draws noise, and shares it."""
-  del seed, dealt
-  scale = fractions.Fraction(parameters.sensitivity) / fractions.Fraction(
-      str(parameters.epsilon))
-  shape = (parameters.num_classes, num_nodes(parameters.num_thresholds))
-  nodes = np.array([exact.discrete_laplace(scale, secrets.randbelow)
-                    for _ in range(np.prod(shape))]).reshape(shape)
-  return reshare(server, parameters, mesh, _curve(parameters, nodes))
+def num_nodes(parameters: Parameters) -> int:
+  """Nodes of all curves."""
+  return parameters.num_classes * sum(
+      nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
+
+
+def curve(parameters: Parameters, values: np.ndarray) -> np.ndarray:
+  """Noise [classes, N] of ranks, of that of all nodes; numbers or shares."""
+  rows = num_rows(parameters)
+  summed = nodes.dyadic_rows(
+      values.reshape(parameters.num_classes, -1), np.arange(rows), rows,
+      root=parameters.root)
+  return np.pad(summed, [(0, 0), (0, parameters.num_thresholds - rows)])
+
+
+def joint_law(parameters: Parameters) -> joint_noise.JointNoise:
+  """The noise of all nodes, as a dealer and two servers draw it."""
+  return joint_noise.JointNoise(
+      scale=scale(parameters), count=num_nodes(parameters),
+      value_bits=parameters.value_bits)
+
+
+def contributions(parameters: Parameters) -> noise.Contributions:
+  """The noise of a node, as servers bring it along."""
+  return noise.Contributions(
+      scale=scale(parameters), num_parties=parameters.num_servers,
+      num_colluding=parameters.num_colluding)
+
+
+def rank_variance(parameters: Parameters) -> float:
+  """Of the noise of a rank that has noise."""
+  levels = len(nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
+  return levels * (noise.variance(scale(parameters))
+                   if parameters.noise == 'joint' else
+                   contributions(parameters).variance)
+
+
+def total_variation(parameters: Parameters) -> float:
+  """Of all noise from its law, at most; (1 + e^epsilon) times it is delta."""
+  if parameters.noise == 'joint':
+    return joint_law(parameters).total_variation
+  return num_nodes(parameters) * contributions(parameters).total_variation
+
+
+def deal(parameters: Parameters, source: prg.Source) -> list[bytes]:
+  """The dealer's messages to the servers."""
+  return [keys.tobytes() for keys in joint_law(parameters).deal(source=source)]
+
+
+def dealt_bytes(parameters: Parameters) -> int:
+  """Length of each; 0 where there is no dealer."""
+  if parameters.noise != 'joint':
+    return 0
+  law = joint_law(parameters)
+  return law.num_keys * -(-law.bits // law.num_keys // 8)
 
 
 def reshare(server: int, parameters: Parameters, mesh: Links,
             values: np.ndarray, source: prg.Source = prg.system) -> np.ndarray:
-  """A share of the sum of the values of all servers, each [classes, N]."""
+  """A share of the sum of what all servers have, [classes, N] each.
+
+  Shares of products are made random by it, too (`OuterProductScheme`).
+  """
   scheme = parameters.build_scheme()
-  shares = scheme.share_values(values, source)
+  shares = scheme.share_values(values, source=source)
   parts = {peer: wire.pack(share, scheme.answer_bits)
            for peer, share in zip(parameters.servers, shares, strict=True)}
   total = shares[server]
@@ -78,21 +146,21 @@ def reshare(server: int, parameters: Parameters, mesh: Links,
   return total
 
 
-def coin(mesh: Links, source=os.urandom) -> bytes:
-  """32 bytes that all servers draw together.
+def coin(server: int, parameters: Parameters, mesh: Links,
+         source: prg.Source = prg.system) -> bytes:
+  """32 bytes that all servers toss together, and none decides.
 
-  Each is committed to its part before it sees another's, so that one honest
-  part makes the whole uniform.
+  Raises:
+    Fault: of a server that reveals another seed than it was committed to.
   """
-  mine = source(32)
-  commit = lambda seed: hashlib.sha256(b'commit' + seed).digest()
-  committed = mesh.exchange(Kind.COMMIT, commit(mine))
-  revealed = mesh.exchange(Kind.REVEAL, mine)
-  for peer, seed in revealed.items():
-    if len(seed) != 32 or not hmac.compare_digest(commit(seed),
-                                                  committed[peer]):
+  mine = source(_SEED_BYTES)
+  own = {parameters.servers[server]: joint_noise.commitment(mine, server)}
+  committed = own | mesh.exchange(Kind.COMMIT, *own.values())
+  revealed = {parameters.servers[server]: mine} | mesh.exchange(
+      Kind.REVEAL, mine)
+  for number, peer in enumerate(parameters.servers):
+    if len(revealed[peer]) != _SEED_BYTES or committed[peer] != (
+        joint_noise.commitment(revealed[peer], number)):
       raise Fault(peer, 'revealed another seed than it was committed to')
-  return hashlib.sha256(b''.join(sorted([mine, *revealed.values()]))).digest()
-
-
-draw = contributions
+  return joint_noise.coin([revealed[peer] for peer in parameters.servers],
+                          [committed[peer] for peer in parameters.servers])

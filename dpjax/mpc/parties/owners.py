@@ -69,7 +69,7 @@ class Courier:
 
   def receipt(self, batch: bytes) -> list[tuple[int, str]]:
     """(owner, reason) of the messages that the server has refused."""
-    again = False
+    again, deadline = False, time.monotonic() + self._timeout
     while True:
       try:
         if self._link is None:
@@ -81,7 +81,8 @@ class Courier:
                 if not (again and reason == inbox.REPEATED)]
       except Fault:
         self._drop()
-        self._call()
+        if time.monotonic() > deadline:
+          raise
 
   def _drop(self) -> None:
     if self._link is not None:

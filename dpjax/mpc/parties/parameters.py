@@ -35,7 +35,8 @@ class Parameters:
     adjacency: the value of an `Adjacency`.
     sensitivity: how far one record moves the nodes of the noise, in l1, when it
       is absorbed by them; the scale of the noise is sensitivity / epsilon.
-    noise: `joint` or `contributions`, see `server`.
+    root: whether a node of the noise is over all thresholds.
+    noise: `joint` or `contributions`, see `noising`.
     value_bits: k; counts are integers mod 2^k where the scheme has such.
     num_owners: owners are 0 .. num_owners - 1; who they are is public to the
       servers.
@@ -53,6 +54,7 @@ class Parameters:
   epsilon: float
   adjacency: str
   sensitivity: int
+  root: bool
   noise: str
   value_bits: int
   num_owners: int
@@ -72,6 +74,9 @@ class Parameters:
                         [one.value for one in Adjacency])
     errors.check_at_least('sensitivity', self.sensitivity, 1)
     errors.check_choice('noise', self.noise, NOISES)
+    if self.noise == 'joint' and self.scheme != 'comparison':
+      raise ValueError('joint noise is for two servers of comparison keys, not '
+                       f'for {self.scheme}')
     errors.check_at_least('min_owners', self.min_owners, 1)
     errors.check_at_least('num_owners', self.num_owners, self.min_owners)
 

@@ -12,15 +12,18 @@ fresh noise would be a second release.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import pathlib
 import socket
 import threading
 import time
+import traceback
 
 import numpy as np
 
+from dpjax import errors
 from dpjax.mpc import packing
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import channel
@@ -64,7 +67,8 @@ class Server:
         self._storage, parameters, server=self.name,
         key=stored.enrolment_key(folder),
         message_bytes=packing.num_bytes(self._scheme.bits(index)),
-        malformed=self._malformed, refusals=self.refusals)
+        malformed=functools.partial(self._scheme.faults, index),
+        refusals=self.refusals)
     self._tls = {server: certificates.context(folder, server=server)
                  for server in (True, False)}
     self._preparing = threading.Lock()
@@ -77,10 +81,6 @@ class Server:
     self._used: np.ndarray | None = None
     self._stopping = False
     self._reporting = threading.Lock()
-
-  def _malformed(self, rows: np.ndarray) -> np.ndarray:
-    return (packing.overfull(rows, self._scheme.bits(self._index)) |
-            self._scheme.faults(self._index, rows))
 
   def start(self, host: str = '127.0.0.1') -> None:
     """Listens at a free port, and says where in the folder of addresses."""
@@ -141,6 +141,9 @@ class Server:
       stranger = link is None
       self.refusals.add(f'a stranger at {address[0]}' if stranger
                         else fault.party, fault.reason)
+    except Exception as error:  # one connection, not the server
+      traceback.print_exc()
+      self.refusals.add(self.name, f'failed: {errors.one_line(error)}')
     finally:
       self._slots.release()
       if link is not None and not keep:
@@ -324,7 +327,7 @@ class Server:
     if used.sum() < self.parameters.min_owners:
       raise Fault(self.name, f'only {used.sum()} owners are with all servers, '
                   f'fewer than {self.parameters.min_owners}')
-    coin = noising.coin(mesh)
+    coin = noising.coin(self._index, self.parameters, mesh)
     identity = hashlib.sha256(coin + used.tobytes()).hexdigest()
     noise = self._draw(self._index, self.parameters, mesh, coin,
                        self._storage.dealt())

@@ -16,7 +16,10 @@ def unpack(data: bytes, shape: tuple[int, ...], bits: int) -> np.ndarray:
   """What `pack` packed, uint64; ValueError for another length."""
   count = int(np.prod(shape))
   row = np.frombuffer(data, np.uint8)[np.newaxis]
-  return packing.unpack(row, [(count, bits)])[0].reshape(shape)
+  (found,), overfull = packing.unpack(row, [(count, bits)])
+  if overfull.any():
+    raise ValueError('bits after the end of the numbers')
+  return found.reshape(shape)
 
 
 def unpack_shares(scheme: Scheme, data: bytes,
