@@ -3,7 +3,12 @@
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
-Modules, in import order: grids, mechanism.
+Modules, in import order: grids, mechanism, smoothing, flows,
+hierarchy, digits, trees, toeplitz, dyadic_calibration, dyadic, stream_noise,
+streams.
 """
 
-__all__ = ['grids', 'mechanism']
+__all__ = [
+    'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids', 'hierarchy',
+    'mechanism', 'smoothing', 'stream_noise', 'streams', 'toeplitz', 'trees'
+]
