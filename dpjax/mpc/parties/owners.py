@@ -134,8 +134,8 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
       shares = scheme.shares(
           bins[part], source=source,
           labels=None if labels is None else labels[part])
-      batches = _batches(shares, [rows[part] for rows in tokens], first_owner + low,
-                         parameters, source, change)
+      batches = _batches(shares, [rows[part] for rows in tokens],
+                         first_owner + low, parameters, source, change)
       sharing += time.monotonic() - begun
       for courier, batch in zip(couriers, batches, strict=True):
         courier.post(batch)

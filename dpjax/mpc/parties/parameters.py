@@ -100,6 +100,10 @@ class Parameters:
         num_thresholds=self.num_thresholds, num_servers=self.num_servers,
         num_classes=self.num_classes, **own)
 
+  def replaced(self, **fields) -> 'Parameters':
+    """The same with other values of some fields."""
+    return dataclasses.replace(self, **fields)
+
   def to_bytes(self) -> bytes:
     """JSON, the same bytes for equal parameters."""
     return json.dumps(dataclasses.asdict(self), sort_keys=True).encode()

@@ -1,0 +1,123 @@
+"""What a client makes of an answer: curves, their guarantee, counted bytes."""
+
+import math
+import pathlib
+
+import numpy as np
+
+from dpjax.mpc import costs
+from dpjax.mpc import packing
+from dpjax.mpc.parties import channel
+from dpjax.mpc.parties import client
+from dpjax.mpc.parties import noising
+from dpjax.mpc.parties import setup
+from dpjax.mpc.parties.channel import Kind
+from dpjax.mpc.parties.parameters import Parameters
+from dpjax.stats.ecdf import grids
+from launch import mpc_parties
+
+
+def grid_of(told: Parameters) -> grids.Grid:
+  """The public grid of a study."""
+  return grids.Grid(lower=told.lower, upper=told.upper,
+                    num_thresholds=told.num_thresholds, kind=told.grid)
+
+
+def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
+         answer: client.Answer) -> dict[str, object]:
+  """Bits by formula beside bytes that were counted, of messages and by link.
+
+  Messages are in payloads, each in whole bytes and with seal and number around
+  it; payloads are on the wire, with headers, greetings, receipts and TLS.
+  """
+  scheme = told.build_scheme()
+  count = told.num_thresholds if num_points is None else num_points
+  answers = costs.answering(scheme, count)
+  if num_points is None:  # the whole curve takes no indices
+    answers -= count * told.num_servers * (
+        told.num_thresholds - 1).bit_length()
+  reports = {name: mpc_parties.report_of(study, name)
+             for name in mpc_parties.senders(study)}
+  senders = {name: report.get('traffic', {})
+             for name, report in reports.items()}
+  sent = lambda kind: sum(
+      link['payload_sent'].get(kind, 0) for links in senders.values()
+      for link in links.values())
+  return {
+      'owners': {
+          'formula_bits': costs.collecting(scheme, told.num_owners),
+          'message_bytes': told.num_owners * sum(
+              packing.num_bytes(scheme.bits(index))
+              for index in range(told.num_servers)),
+          'payload_bytes': sent('owners')},
+      'dealer': {
+          'formula_bits': 2 * noising.joint_law(told).bits
+          if told.noise == 'joint' else 0,
+          'message_bytes': told.num_servers * noising.dealt_bytes(told),
+          'payload_bytes': sent('dealt')},
+      'answers': {
+          'formula_bits': answers,
+          'payload_bytes': sum(
+              one.sent[Kind.POINTS] + one.received[Kind.SHARES]
+              for one in answer.traffic.values())},
+      'links': {**senders, 'client': {
+          peer: one.to_json() for peer, one in answer.traffic.items()}, **{
+              name: {peer: link for peer, link in mpc_parties.report_of(
+                  study, name).get('traffic', {}).items()
+                     if peer in told.servers}
+              for name in told.servers[1:]}},
+      'wire_bytes': 0}
+
+
+def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
+  """Monotone ranks [classes, N], by least squares in the noise's metric."""
+  import jax
+  import jax.numpy as jnp
+  from dpjax.stats.ecdf import smoothing
+
+  rows = noising.num_rows(told)
+  weights = np.ones(smoothing.num_levels(rows) + 1)
+  weights[-1] = told.root
+  with jax.enable_x64(True):
+    found = [np.asarray(smoothing.least_squares(
+        jnp.asarray(line[:rows], jnp.float64), jnp.float64(line[-1]),
+        jnp.asarray(weights), 'at_most' if rows < line.size else 'free'))
+             for line in answer.ranks]
+  return np.stack([np.append(line, whole[rows:])
+                   for line, whole in zip(found, answer.ranks, strict=True)])
+
+
+def curve(told: Parameters, points: np.ndarray | None,
+           answer: client.Answer) -> dict[str, object]:
+  """Thresholds and noisy ranks; of the whole curve also monotone ones."""
+  thresholds = grid_of(told).thresholds
+  found = {'thresholds': (thresholds if points is None else
+                          thresholds[points]).tolist(),
+           'noisy_ranks': answer.ranks.tolist()}
+  if answer.num_records is not None:
+    found['num_records'] = answer.num_records
+  if points is None:
+    smooth = smooth(told, answer)
+    found['ranks'] = smooth.tolist()
+    if told.num_classes == 2 and (smooth[:, -1] > 0).all():
+      # Ties within a bin count one half.
+      steps = np.diff(smooth[0] / smooth[0, -1], prepend=0.0)
+      other = np.append(0.0, smooth[1] / smooth[1, -1])
+      found['auc'] = float(1 - steps @ (other[1:] + other[:-1]) / 2)
+  return found
+
+
+def guarantee(told: Parameters) -> dict[str, object]:
+  """What holds, for whom, and if whom may be trusted."""
+  tv = noising.total_variation(told)
+  return {
+      'notion': 'epsilon-DP of all that is told to clients, up to the delta '
+                'that drawing costs; computational against '
+                f'{told.num_colluding} of {told.num_servers} servers',
+      'epsilon': told.epsilon, 'adjacency': told.adjacency,
+      'delta_of_drawing': (1 + math.exp(told.epsilon)) * tv,
+      'noise': told.noise, 'noise_scale': float(noising.scale(told)),
+      'standard_deviation': math.sqrt(noising.rank_variance(told)),
+      'trust': 'servers follow the protocol' + (
+          '; the dealer colludes with none of them'
+          if told.noise == 'joint' else '')}
