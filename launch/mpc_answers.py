@@ -7,10 +7,8 @@ import numpy as np
 
 from dpjax.mpc import costs
 from dpjax.mpc import packing
-from dpjax.mpc.parties import channel
 from dpjax.mpc.parties import client
 from dpjax.mpc.parties import noising
-from dpjax.mpc.parties import setup
 from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.stats.ecdf import grids
@@ -36,37 +34,36 @@ def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
   if num_points is None:  # the whole curve takes no indices
     answers -= count * told.num_servers * (
         told.num_thresholds - 1).bit_length()
-  reports = {name: mpc_parties.report_of(study, name)
-             for name in mpc_parties.senders(study)}
-  senders = {name: report.get('traffic', {})
-             for name, report in reports.items()}
-  sent = lambda kind: sum(
-      link['payload_sent'].get(kind, 0) for links in senders.values()
-      for link in links.values())
+  links = {name: mpc_parties.report_of(study, name).get('traffic', {})
+           for name in mpc_parties.senders(study)}
+  # Of two servers, who has called tells.
+  links |= {name: {peer: link for peer, link in mpc_parties.report_of(
+      study, name).get('traffic', {}).items() if peer in told.servers[:index]}
+            for index, name in enumerate(told.servers)}
+  links['client'] = {peer: one.to_json() for peer, one in
+                     answer.traffic.items()}
+  total = lambda found, *names: sum(
+      link[names[0]].get(names[1], 0) if len(names) > 1 else link[names[0]]
+      for peers in found.values() for link in peers.values())
   return {
       'owners': {
           'formula_bits': costs.collecting(scheme, told.num_owners),
           'message_bytes': told.num_owners * sum(
               packing.num_bytes(scheme.bits(index))
               for index in range(told.num_servers)),
-          'payload_bytes': sent('owners')},
+          'payload_bytes': total(links, 'payload_sent', 'owners')},
       'dealer': {
           'formula_bits': 2 * noising.joint_law(told).bits
           if told.noise == 'joint' else 0,
           'message_bytes': told.num_servers * noising.dealt_bytes(told),
-          'payload_bytes': sent('dealt')},
+          'payload_bytes': total(links, 'payload_sent', 'dealt')},
       'answers': {
           'formula_bits': answers,
           'payload_bytes': sum(
               one.sent[Kind.POINTS] + one.received[Kind.SHARES]
               for one in answer.traffic.values())},
-      'links': {**senders, 'client': {
-          peer: one.to_json() for peer, one in answer.traffic.items()}, **{
-              name: {peer: link for peer, link in mpc_parties.report_of(
-                  study, name).get('traffic', {}).items()
-                     if peer in told.servers}
-              for name in told.servers[1:]}},
-      'wire_bytes': 0}
+      'wire_bytes': total(links, 'wire_sent') + total(links, 'wire_received'),
+      'links': links}
 
 
 def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
@@ -76,19 +73,21 @@ def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
   from dpjax.stats.ecdf import smoothing
 
   rows = noising.num_rows(told)
-  weights = np.ones(smoothing.num_levels(rows) + 1)
-  weights[-1] = told.root
+  variances = np.ones(smoothing.num_levels(rows) + 1)
+  variances[-1] = told.root
+  end = 'at_most' if rows < told.num_thresholds else 'free'
   with jax.enable_x64(True):
-    found = [np.asarray(smoothing.least_squares(
-        jnp.asarray(line[:rows], jnp.float64), jnp.float64(line[-1]),
-        jnp.asarray(weights), 'at_most' if rows < line.size else 'free'))
+    project = jax.jit(lambda ranks, total: smoothing.least_squares(
+        ranks, total, jnp.asarray(variances), end))
+    found = [np.asarray(project(jnp.asarray(line[:rows], jnp.float64),
+                                jnp.float64(line[-1])))
              for line in answer.ranks]
-  return np.stack([np.append(line, whole[rows:])
-                   for line, whole in zip(found, answer.ranks, strict=True)])
+  return np.stack([np.append(line, noisy[rows:])
+                   for line, noisy in zip(found, answer.ranks, strict=True)])
 
 
 def curve(told: Parameters, points: np.ndarray | None,
-           answer: client.Answer) -> dict[str, object]:
+          answer: client.Answer) -> dict[str, object]:
   """Thresholds and noisy ranks; of the whole curve also monotone ones."""
   thresholds = grid_of(told).thresholds
   found = {'thresholds': (thresholds if points is None else
@@ -97,12 +96,12 @@ def curve(told: Parameters, points: np.ndarray | None,
   if answer.num_records is not None:
     found['num_records'] = answer.num_records
   if points is None:
-    smooth = smooth(told, answer)
-    found['ranks'] = smooth.tolist()
-    if told.num_classes == 2 and (smooth[:, -1] > 0).all():
-      # Ties within a bin count one half.
-      steps = np.diff(smooth[0] / smooth[0, -1], prepend=0.0)
-      other = np.append(0.0, smooth[1] / smooth[1, -1])
+    ranks = smooth(told, answer)
+    found['ranks'] = ranks.tolist()
+    if told.num_classes == 2 and (ranks[:, -1] > 0).all():
+      # That a record of class 1 has the larger value; ties count one half.
+      steps = np.diff(ranks[0] / ranks[0, -1], prepend=0.0)
+      other = np.append(0.0, ranks[1] / ranks[1, -1])
       found['auc'] = float(1 - steps @ (other[1:] + other[:-1]) / 2)
   return found
 

@@ -51,6 +51,10 @@ class Fault(ValueError):
     self.party, self.reason = party, reason
 
 
+class Disagreement(Fault):
+  """Of a party with other parameters; trying again does not help."""
+
+
 @dataclasses.dataclass
 class Traffic:
   """Bytes that passed through one end of a connection."""
@@ -116,7 +120,7 @@ class Channel:
     try:
       self._run(self._tls.do_handshake)
       self.peer = certificates.peer_name(self._tls)
-    except ValueError:
+    except BaseException:
       self.close()
       raise
 

@@ -75,6 +75,8 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
 
   try:
     called = [peer for peer in parameters.servers if tried(call, peer)]
+    if len(called) < scheme.needed:
+      raise faults[0]
     asked = [peer for peer in called
              if tried(lambda peer: _ask(made[peer], parameters, points), peer)]
     told = {peer: tried(lambda peer: _listen(made[peer], parameters, points),

@@ -17,10 +17,18 @@ TOKEN_BYTES = 32
 KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
+MARK_BYTES = 8
+"""Random bytes in front of an owner's messages to all servers.
+
+By them servers see which messages belong together: shares of one that was split
+twice would add up to any number.
+"""
 SEAL_BYTES = NONCE_BYTES + TAG_BYTES
 
 _ENTRY = struct.Struct('>II')
 ENTRY_BYTES = _ENTRY.size
+AROUND_BYTES = ENTRY_BYTES + SEAL_BYTES + MARK_BYTES
+"""That an owner sends beside its message."""
 
 
 def token(enrolment_key: bytes, owner: int) -> bytes:

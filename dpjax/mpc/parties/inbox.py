@@ -12,10 +12,12 @@ import threading
 import numpy as np
 
 from dpjax.mpc.parties import enrolment
+from dpjax.mpc.parties.channel import Fault
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.mpc.parties.storage import Storage
 
 LOST = 'not accepted by another server'
+MIXED = 'its messages to the servers do not belong together'
 REPEATED = 'repeated: the first one counts'
 CLOSED = 'the collection is closed'
 LENGTH = 'its message has a wrong length'
@@ -67,6 +69,8 @@ class Inbox:
     self._refusals, self._open = refusals, True
     self.accepted = np.zeros(parameters.num_owners, bool)
     self.messages = np.zeros((parameters.num_owners, message_bytes), np.uint8)
+    self.marks = np.zeros((parameters.num_owners, enrolment.MARK_BYTES),
+                          np.uint8)
     for owner, sealed in storage.kept():
       self._accept(owner, self._unseal(owner, sealed))
 
@@ -74,14 +78,16 @@ class Inbox:
     """The message, or ValueError with the reason that it is refused."""
     if owner >= len(self.accepted):
       raise ValueError(UNKNOWN)
-    if len(sealed) != self.messages.shape[1] + enrolment.SEAL_BYTES:
+    if len(sealed) + enrolment.ENTRY_BYTES != (
+        self.messages.shape[1] + enrolment.AROUND_BYTES):
       raise ValueError(LENGTH)
     return np.frombuffer(enrolment.unseal(
         enrolment.token(self._key, owner), sealed, owner=owner, **self._named),
                          np.uint8)
 
   def _accept(self, owner: int, message: np.ndarray) -> None:
-    self.messages[owner] = message
+    self.marks[owner], self.messages[owner] = np.split(
+        message, [enrolment.MARK_BYTES])
     self.accepted[owner] = True
 
   def put(self, batch: bytes) -> tuple[int, list[tuple[int, str]], str | None]:
@@ -101,7 +107,8 @@ class Inbox:
     except enrolment.TornBatch as error:
       torn = str(error)
     if found:
-      bad = self._malformed(np.stack([message for _, _, message in found]))
+      bad = self._malformed(np.stack([
+          message[enrolment.MARK_BYTES:] for _, _, message in found]))
       refused += [(found[row][0], MALFORMED) for row in np.flatnonzero(bad)]
       found = [one for one, is_bad in zip(found, bad, strict=True)
                if not is_bad]
@@ -124,7 +131,31 @@ class Inbox:
     self._storage.keep(b''.join(kept))
     return len(kept)
 
-  def close(self) -> None:
-    """Nothing is accepted from here on."""
+  def close(self) -> bytes:
+    """Nothing is accepted from here on; what other servers are told of it."""
     with self._lock:
       self._open = False
+    return np.packbits(self.accepted).tobytes() + self.marks.tobytes()
+
+  def common(self, said: dict[str, bytes]) -> np.ndarray:
+    """Owners [n] whose messages all servers hold, and that belong together.
+
+    Args:
+      said: what `close` returned, by the name of the other server.
+
+    Raises:
+      Fault: of a server that said something else.
+    """
+    used, size = self.accepted.copy(), -(-len(self.accepted) // 8)
+    for peer, theirs in said.items():
+      if len(theirs) != size + self.marks.size:
+        raise Fault(peer, 'sent a list of owners of another length')
+      held = np.unpackbits(np.frombuffer(theirs[:size], np.uint8),
+                           count=len(used)).astype(bool)
+      marks = np.frombuffer(theirs[size:], np.uint8).reshape(self.marks.shape)
+      fitting = (marks == self.marks).all(1)
+      for bad, reason in ((~held, LOST), (held & ~fitting, MIXED)):
+        for owner in np.flatnonzero(used & bad):
+          self._refusals.add(f'owner {owner}', reason)
+      used &= held & fitting
+    return used

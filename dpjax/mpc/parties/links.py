@@ -8,7 +8,7 @@ first, so that none waits for one that waits for it.
 from collections.abc import Mapping
 
 from dpjax.mpc.parties import channel
-from dpjax.mpc.parties.channel import Channel, Fault, Kind
+from dpjax.mpc.parties.channel import Channel, Disagreement, Fault, Kind
 from dpjax.mpc.parties.parameters import Parameters
 
 
@@ -16,10 +16,18 @@ def greet(connection: Channel, parameters: Parameters) -> None:
   """Tells the side that was called the parameters, and compares its own.
 
   Raises:
-    Fault: if they differ, with the names of the fields, or are refused.
+    Disagreement: if they differ, with the names of the fields; the connection
+      is closed.
   """
-  connection.send(Kind.HELLO, parameters.to_bytes())
-  _compare(connection.peer, connection.expect(Kind.WELCOME), parameters)
+  try:
+    connection.send(Kind.HELLO, parameters.to_bytes())
+    kind, said = connection.receive(Kind.WELCOME)
+    if kind is Kind.ERROR:
+      raise Disagreement(connection.peer, said.decode(errors='replace')[:500])
+    _compare(connection.peer, said, parameters)
+  except Fault:
+    connection.close()
+    raise
 
 
 def welcome(connection: Channel, parameters: Parameters) -> None:
@@ -27,8 +35,8 @@ def welcome(connection: Channel, parameters: Parameters) -> None:
   said = connection.expect(Kind.HELLO)
   try:
     _compare(connection.peer, said, parameters)
-  except Fault as fault:
-    connection.send(Kind.ERROR, f'refused: {fault.reason}'.encode())
+  except Disagreement as fault:
+    connection.send(Kind.ERROR, fault.reason.encode())
     raise
   connection.send(Kind.WELCOME, parameters.to_bytes())
 
@@ -37,9 +45,9 @@ def _compare(peer: str, said: bytes, parameters: Parameters) -> None:
   try:
     names = parameters.differences(said)
   except ValueError as error:
-    raise Fault(peer, f'sent {error}') from None
+    raise Disagreement(peer, f'sent {error}') from None
   if names:
-    raise Fault(peer, f'does not agree on {", ".join(names)}')
+    raise Disagreement(peer, f'does not agree on {", ".join(names)}')
 
 
 class Links:

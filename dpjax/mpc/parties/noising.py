@@ -13,7 +13,6 @@ Where n is public the last rank is n, and has no noise.
 
 from collections.abc import Callable
 import fractions
-import os
 
 import numpy as np
 
@@ -34,7 +33,7 @@ _SEED_BYTES = 32
 
 
 def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
-         dealt: bytes | None) -> np.ndarray:
+         dealt: bytes | None, *, source: prg.Source = prg.system) -> np.ndarray:
   """A server's share of the noise of all ranks, [classes, N].
 
   Args:
@@ -43,6 +42,7 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
     mesh: its links to the others.
     toss: from `coin`.
     dealt: what the dealer has sent, if it has.
+    source: of contributions.
 
   Raises:
     Fault: of a party that does not do its part.
@@ -54,9 +54,9 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
     shares = law.share(server, np.frombuffer(dealt, np.uint8).reshape(
         law.num_keys, -1), toss)
     return curve(parameters, shares) & additive.mask(parameters.value_bits)
-  own = contributions(parameters).draw(os.urandom(_SEED_BYTES),
+  own = contributions(parameters).draw(source(_SEED_BYTES),
                                        num_nodes(parameters))
-  return reshare(server, parameters, mesh, curve(parameters, own))
+  return reshare(server, parameters, mesh, curve(parameters, own), source)
 
 
 def scale(parameters: Parameters) -> fractions.Fraction:

@@ -54,8 +54,10 @@ class Courier:
         self._traffic.append(link.traffic)
         links.greet(link, self._parameters)
         self._link = link
-      except Fault as fault:
-        if time.monotonic() > deadline or 'agree' in fault.reason:
+      except channel.Disagreement:
+        raise
+      except Fault:
+        if time.monotonic() > deadline:
           raise
         time.sleep(.1)
     return self._link
@@ -64,6 +66,8 @@ class Courier:
     """Sends a batch; if that fails, `receipt` sends it again."""
     try:
       self._call().send(Kind.OWNERS, batch)
+    except channel.Disagreement:
+      raise
     except Fault:
       self._drop()
 
@@ -152,6 +156,10 @@ def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
              parameters: Parameters, source: prg.Source,
              change: Change | None) -> list[bytes]:
   """One batch of sealed messages for each server."""
+  count = len(messages[0])
+  marks = np.frombuffer(source(enrolment.MARK_BYTES * count),
+                        np.uint8).reshape(count, -1)
+  messages = [np.concatenate([marks, rows], 1) for rows in messages]
   batches = []
   for peer, rows, known in zip(parameters.servers, messages, tokens,
                                strict=True):

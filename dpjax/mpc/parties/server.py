@@ -32,7 +32,7 @@ from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import storage as stored
 from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Channel, Fault, Kind
-from dpjax.mpc.parties.inbox import Inbox, LOST, Refusals
+from dpjax.mpc.parties.inbox import Inbox, Refusals
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.report import files
 
@@ -80,6 +80,7 @@ class Server:
     self._curve: np.ndarray | None = None
     self._used: np.ndarray | None = None
     self._stopping = False
+    self._live: set[Channel] = set()
     self._reporting = threading.Lock()
 
   def start(self, host: str = '127.0.0.1') -> None:
@@ -93,11 +94,13 @@ class Server:
     threading.Thread(target=self._listen, daemon=True).start()
 
   def stop(self) -> None:
-    """Ends listening, writes the report."""
+    """Ends all connections, writes the report."""
     self._stopping = True
     with contextlib.suppress(OSError):
       self._listener.shutdown(socket.SHUT_RDWR)
     self._listener.close()
+    for link in list(self._live):
+      link.close()
     self._report()
     self._storage.close()
 
@@ -135,6 +138,7 @@ class Server:
     try:
       link = Channel(connection, self._tls[True], name=self.name,
                      session=self.parameters.session, timeout=self._timeout)
+      self._live.add(link)
       links.welcome(link, self.parameters)
       keep = self._role(link.peer)(link)
     except Fault as fault:
@@ -149,6 +153,7 @@ class Server:
       if link is not None and not keep:
         link.close()
         self._traffic.append((link.peer, link.traffic))
+        self._live.discard(link)
 
   def _role(self, peer: str):
     if peer.startswith('owners'):
@@ -314,16 +319,8 @@ class Server:
 
   def _agree(self, mesh: links.Links) -> tuple[str, np.ndarray, np.ndarray]:
     """Whose messages all hold, and noise for them: drawn, and on disk."""
-    self._inbox.close()
-    used = self._inbox.accepted.copy()
-    for peer, bits in mesh.exchange(
-        Kind.ACCEPTED, np.packbits(used).tobytes()).items():
-      if len(bits) != -(-len(used) // 8):
-        raise Fault(peer, 'sent a list of owners of another length')
-      used &= np.unpackbits(np.frombuffer(bits, np.uint8),
-                            count=len(used)).astype(bool)
-    for owner in np.flatnonzero(self._inbox.accepted & ~used):
-      self.refusals.add(f'owner {owner}', LOST)
+    used = self._inbox.common(
+        mesh.exchange(Kind.ACCEPTED, self._inbox.close()))
     if used.sum() < self.parameters.min_owners:
       raise Fault(self.name, f'only {used.sum()} owners are with all servers, '
                   f'fewer than {self.parameters.min_owners}')
