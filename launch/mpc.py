@@ -96,8 +96,8 @@ _MIN_OWNERS = flags.DEFINE_integer(
     'min_owners', 1, 'Fewer are not evaluated.', 1)
 _RELAYS = flags.DEFINE_integer('relays', 1, 'Processes that play owners.', 1)
 _STUDY = flags.DEFINE_string(
-    'study', None, 'Folder of the study, with keys; kept for --resume. Default: '
-    'one that is removed.')
+    'study', None, 'Folder of the study, with keys; kept for --resume. '
+    'Default: one that is removed.')
 _RESUME = flags.DEFINE_bool(
     'resume', False, 'Start the servers of --study again, and ask.')
 _FAULT = flags.DEFINE_enum(
@@ -309,6 +309,9 @@ def _tell(found: dict[str, object]) -> int:
   print(f'{len(found["thresholds"])} thresholds, epsilon '
         f'{guarantee["epsilon"]:g}, {guarantee["adjacency"]}, standard '
         f'deviation {guarantee["standard_deviation"]:.4g}')
+  if 'num_records' in found:
+    print(f'{found["num_records"]} of {found["parameters"]["num_owners"]} '
+          'owners')
   for name, refused in (found['refused'] or {}).items():
     for one in refused:
       print(f'{name} refused {one["party"]}, {one["times"]} times: '

@@ -150,7 +150,7 @@ class Processes:
   def kill(self, name: str) -> None:
     """Kills a party, as a crash of its machine would."""
     self.running[name].kill()
-    self.running[name].wait()
+    self.running[name].communicate()
 
   def wait(self, name: str) -> str | None:
     """Waits for a party; what was wrong with it, if anything was."""

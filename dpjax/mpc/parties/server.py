@@ -208,12 +208,12 @@ class Server:
         if fault.party == link.peer:
           raise
         continue
+      self._report()
       link.send(Kind.STATUS, json.dumps(
           int(self._used.sum()) if self.parameters.knows_total else None
       ).encode())
       links.send_long(link, Kind.SHARES, wire.pack(
           shares, self._scheme.answer_bits))
-      self._report()
 
   def _points(self, link: Channel, asked: bytes) -> np.ndarray | None:
     """Thresholds as indices from 0; None for all."""
