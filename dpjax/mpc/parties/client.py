@@ -52,49 +52,53 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     Fault: if too few servers answer, of the first one that is not there, does
       not agree on the parameters, or says that another one is at fault.
   """
-  scheme = parameters.build_scheme()
+  needed = parameters.build_scheme().needed
   if points is not None:
     _check_points(points, parameters.num_thresholds)
   tls = certificates.context(folder, server=False)
-  made, faults = {}, []
+  made: dict[str, Channel] = {}
+  faults: list[Fault] = []
 
-  def tried(step, peer):
-    """A step with one server, which may be at fault while others are not."""
-    try:
-      return step(peer)
-    except Fault as fault:
-      faults.append(fault)
-      return None
+  def of_all(step, peers):
+    """What a step gives with each server, of which enough have to be well."""
+    found = {}
+    for peer in peers:
+      try:
+        found[peer] = step(peer)
+      except Fault as fault:
+        faults.append(fault)
+    if len(found) < needed:
+      raise faults[0]
+    return found
 
   def call(peer):
     made[peer] = channel.call(
         server.read_address(addresses, peer), tls, peer=peer, name=name,
         session=parameters.session, timeout=timeout)
     links.greet(made[peer], parameters)
-    return peer
 
   try:
-    called = [peer for peer in parameters.servers if tried(call, peer)]
-    if len(called) < scheme.needed:
-      raise faults[0]
-    asked = [peer for peer in called
-             if tried(lambda peer: _ask(made[peer], parameters, points), peer)]
-    told = {peer: tried(lambda peer: _listen(made[peer], parameters, points),
-                        peer) for peer in asked}
+    called = of_all(call, parameters.servers)
+    asked = of_all(lambda peer: _ask(made[peer], parameters, points), called)
+    told = of_all(lambda peer: _listen(made[peer], parameters, points), asked)
   finally:
     for link in made.values():
       link.close()
-  told = {peer: one for peer, one in told.items() if one is not None}
-  if len(told) < scheme.needed:
-    raise faults[0]
-  if len({fact for fact, _ in told.values()}) != 1:
+  return _combine(parameters, told, tuple(map(str, faults)),
+                  {peer: link.traffic for peer, link in made.items()})
+
+
+def _combine(parameters: Parameters,
+             told: dict[str, tuple[int | None, np.ndarray]],
+             faults: tuple[str, ...],
+             traffic: dict[str, channel.Traffic]) -> Answer:
+  numbers = {number for number, _ in told.values()}
+  if len(numbers) != 1:
     raise Fault(' and '.join(told), 'do not agree on the number of owners')
   return Answer(
-      ranks=scheme.combine({links.number(peer): shares
-                            for peer, (_, shares) in told.items()}),
-      num_records=next(fact for fact, _ in told.values()),
-      faults=tuple(map(str, faults)),
-      traffic={peer: link.traffic for peer, link in made.items()})
+      ranks=parameters.build_scheme().combine({
+          links.number(peer): shares for peer, (_, shares) in told.items()}),
+      num_records=numbers.pop(), faults=faults, traffic=traffic)
 
 
 def _check_points(points: np.ndarray, num_thresholds: int) -> None:
@@ -105,13 +109,12 @@ def _check_points(points: np.ndarray, num_thresholds: int) -> None:
 
 
 def _ask(link: Channel, parameters: Parameters,
-         points: np.ndarray | None) -> bool:
+         points: np.ndarray | None) -> None:
   link.send(Kind.ASK, json.dumps(None if points is None else
                                  len(points)).encode())
   if points is not None:
     link.send(Kind.POINTS, wire.pack(
         points, wire.point_bits(parameters.num_thresholds)))
-  return True
 
 
 def _listen(link: Channel, parameters: Parameters, points: np.ndarray | None
