@@ -48,11 +48,13 @@ def test_sums_visit_what_is_asked_in_any_order(monkeypatch):
   keys, other = _keys(alphas, np.ones(50, int), 7, 20)
   points = np.array([5, 127, 5, 0, 64])
   counts = (points < alphas[:, np.newaxis].astype(int)).sum(0)
-  monkeypatch.setattr(comparison, '_CHUNK', 40)  # several chunks of owners
+  monkeypatch.setattr(comparison, '_CHUNK', 40)  # several parts of owners
+  monkeypatch.setattr(comparison, '_WIDEST', 3)  # and of points
   shares = comparison.sums(keys, points) + comparison.sums(other, points)
   np.testing.assert_array_equal(shares & _mask(20), counts)
   np.testing.assert_array_equal(comparison.sums(keys)[points],
                                 comparison.sums(keys, points))
+  assert comparison.sums(keys, np.zeros(0, int)).size == 0
   with pytest.raises(ValueError, match='below 2.7'):
     comparison.sums(keys, np.array([128]))
 
@@ -83,6 +85,17 @@ def test_a_key_alone_is_random_bits(party, alpha, beta):
   assert stats.chi2.sf(squares.sum(), len(squares)) > 1e-6
   pairs = np.corrcoef(bits[:, -60:].T)[np.triu_indices(60, 1)]
   assert stats.chi2.sf((pairs**2).sum() * len(bits), len(pairs)) > 1e-6
+
+
+@pytest.mark.parametrize('bits', [1, 63, 64])
+def test_control_bits_are_no_bits_of_values(bits):
+  """Or a value would tell which way the other key goes."""
+  seeds = prg.words(prg.Stream(bytes(32)), (100, 2))
+  values, controls = comparison._values_and_controls(seeds, bits)
+  assert set(np.unique(controls)) == {0, 2**64 - 1}
+  for place in range(bits):
+    of_values = (values >> np.uint64(place)) & np.uint64(1)
+    assert 20 < (of_values == controls & np.uint64(1)).sum() < 180
 
 
 def test_no_bit_of_the_correction_words_is_idle():

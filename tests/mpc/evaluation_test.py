@@ -138,6 +138,8 @@ def test_costs_are_those_of_the_corrected_model():
   for points, cheaper in ((107, False), (108, True)):
     assert (costs.collecting(scheme, _BANK) < costs.one_shot(
         _BANK, points, num_servers=2, bits=32)) is cheaper
+  assert costs.one_shot(_BANK, 64, num_servers=3, bits=32) == costs.collecting(
+      schemes.AdditiveScheme(num_thresholds=64, num_servers=3), _BANK)
   assert [costs.earlier_key_bits(depth, 32) for depth in (10, 15)] == [
       5608, 8348]
 
