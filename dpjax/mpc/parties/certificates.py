@@ -56,7 +56,8 @@ def context(folder: pathlib.Path, *, server: bool) -> ssl.SSLContext:
 def peer_name(connection: ssl.SSLObject) -> str:
   """The name in the certificate that the other side has shown."""
   names = [value for kind, value in
-           connection.getpeercert().get('subjectAltName', ()) if kind == 'DNS']
+           (connection.getpeercert() or {}).get('subjectAltName', ())
+           if kind == 'DNS']
   if len(names) != 1:
     raise ValueError(f'a certificate of {len(names)} names')
   return names[0]
