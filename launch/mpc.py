@@ -57,6 +57,7 @@ from dpjax.release import tables
 from dpjax.report import files
 from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import grids
+from dpjax.stats.ecdf import hierarchy
 from launch import errors
 from launch import mpc_answers
 from launch import mpc_parties as parties
@@ -107,6 +108,11 @@ _OUTPUT = flags.DEFINE_string('output', None, 'JSON file of the release.')
 _PLOT = flags.DEFINE_string('plot', None, 'Figure of the curve, .svg.')
 _TIMEOUT = flags.DEFINE_float(
     'timeout', 30.0, 'Seconds after which a silent party is at fault.')
+_NODES = flags.DEFINE_enum(
+    'nodes', None, ['dyadic', 'tree'], 'What has noise: dyadic nodes, of which '
+    'each threshold has a few, as in the thesis; or counts of a tree that are '
+    'told together, a fifth of the error. Default: tree, and dyadic with '
+    '--thresholds.')
 _ROLE = flags.DEFINE_enum(
     'role', 'all', ['all', 'server', 'relay', 'dealer'], 'One party of a study '
     'that is set up; all of them by default.')
@@ -165,6 +171,18 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
                                   labels.astype(np.int64))
 
 
+def _noisy(adjacency: Adjacency, num_classes: int
+           ) -> tuple[hierarchy.Shape, tuple[int, bool]]:
+  """The shape of a tree or (), and how far a record moves all nodes."""
+  nodes = _NODES.value or ('dyadic' if _THRESHOLDS.value else 'tree')
+  if nodes == 'dyadic':
+    return (), sensitivity(_N.value, adjacency, num_classes)
+  known = adjacency is Adjacency.REPLACE_ONE
+  shape = hierarchy.best_shape(_N.value, known=known, pure=True)
+  # A record is counted once on each level, in one class.
+  return shape, (len(shape) * (1 + known), False)
+
+
 def _set_up(study: pathlib.Path) -> Parameters:
   """Makes the study of the flags."""
   for flag in (_LOWER, _UPPER, _EPSILON, _ADJACENCY):
@@ -177,7 +195,7 @@ def _set_up(study: pathlib.Path) -> Parameters:
                     num_thresholds=_N.value)
   values, labels = _data()
   classes = 1 if labels is None else 2
-  price, root = sensitivity(_N.value, Adjacency(_ADJACENCY.value), classes)
+  shape, (price, root) = _noisy(Adjacency(_ADJACENCY.value), classes)
   told = Parameters(
       session=secrets.token_hex(16), scheme=_SCHEME.value,
       num_servers=_SERVERS.value, num_classes=classes,
@@ -185,12 +203,13 @@ def _set_up(study: pathlib.Path) -> Parameters:
       _SERVERS.value - 1, num_thresholds=_N.value, lower=_LOWER.value,
       upper=_UPPER.value, grid=_GRID.value, epsilon=_EPSILON.value,
       adjacency=_ADJACENCY.value, sensitivity=price, root=root,
+      shape=shape,
       noise=_NOISE.value or (
           'joint' if _SCHEME.value == 'comparison' else 'contributions'),
       value_bits=_BITS.value, num_owners=len(values),
       min_owners=_MIN_OWNERS.value)
   costs.check_width(told.build_scheme(), len(values),
-                    math.sqrt(noising.rank_variance(told)))
+                    math.sqrt(noising.told_variance(told)))
   setup.create(study, told, grid.bins(values), labels, _RELAYS.value)
   return told
 
@@ -224,7 +243,8 @@ def _ask(study: pathlib.Path, told: Parameters, wrong: list[str],
       raise ValueError('--thresholds must be numbers') from None
     points = np.unique(mpc_answers.grid_of(told).bins(values)).astype(np.int64)
   start = time.monotonic()
-  answer = client.ask(told, points, folder=study / 'client',
+  asked = None if told.shape else points  # a tree is told as a whole
+  answer = client.ask(told, asked, folder=study / 'client',
                       addresses=study / 'addresses',
                       timeout=10 * _TIMEOUT.value)
   seconds['client'] = time.monotonic() - start
@@ -240,7 +260,7 @@ def _ask(study: pathlib.Path, told: Parameters, wrong: list[str],
       'refused': refused if told.knows_total else None,
       'faults': [*wrong, *answer.faults],
       'bits': mpc_answers.bits(
-          told, study, None if points is None else points.size, answer),
+          told, study, None if asked is None else asked.size, answer),
       'seconds': {**seconds, **{name: seen.get('seconds')
                                 for name, seen in reports.items()}}}
 

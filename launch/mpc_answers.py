@@ -6,12 +6,14 @@ import pathlib
 import numpy as np
 
 from dpjax.mpc import costs
+from dpjax.mpc import nodes
 from dpjax.mpc import packing
 from dpjax.mpc.parties import client
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.stats.ecdf import grids
+from dpjax.stats.ecdf import hierarchy
 from launch import mpc_parties
 
 
@@ -29,7 +31,7 @@ def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
   it; payloads are on the wire, with headers, greetings, receipts and TLS.
   """
   scheme = told.build_scheme()
-  count = told.num_thresholds if num_points is None else num_points
+  count = noising.num_told(told) if num_points is None else num_points
   answers = costs.answering(scheme, count)
   if num_points is None:  # the whole curve takes no indices
     answers -= count * told.num_servers * (
@@ -81,23 +83,57 @@ def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
         ranks, total, jnp.asarray(variances), end))
     found = [np.asarray(project(jnp.asarray(line[:rows], jnp.float64),
                                 jnp.float64(line[-1])))
-             for line in answer.ranks]
+             for line in answer.numbers]
   return np.stack([np.append(line, noisy[rows:])
-                   for line, noisy in zip(found, answer.ranks, strict=True)])
+                   for line, noisy in zip(found, answer.numbers, strict=True)])
+
+
+def from_tree(told: Parameters, answer: client.Answer) -> np.ndarray:
+  """Monotone ranks [classes, N] of noisy counts of a tree, by least squares.
+
+  Classes are parts of the top level: of both together n may be known.
+  """
+  size, leaves = told.num_thresholds, math.prod(told.shape)
+  levels, place = [], 0
+  for count, full in zip(nodes.tree_sizes(size, told.shape),
+                         np.cumprod(told.shape), strict=True):
+    level = answer.numbers[:, place:place + count].astype(np.float64)
+    levels.append(np.pad(level, [(0, 0), (0, full - count)]).reshape(-1))
+    place += count
+  alive = np.tile(np.arange(leaves) < size, told.num_classes).astype(np.float64)
+  counts = hierarchy.nonnegative(
+      levels, tree_shape(told), np.ones(len(levels)), alive, answer.num_records)
+  return np.cumsum(counts.reshape(told.num_classes, -1)[:, :size], 1)
+
+
+def tree_shape(told: Parameters) -> hierarchy.Shape:
+  """Of the tree over all classes."""
+  return (told.num_classes * told.shape[0], *told.shape[1:])
+
+
+def standard_deviation(told: Parameters) -> float:
+  """Of ranks, a mean, at most; before they are made monotone."""
+  variance = noising.told_variance(told)
+  if told.shape:
+    known = told.knows_total and told.num_classes == 1
+    variance *= hierarchy.mean_variance(
+        told.shape, (1.0,) * len(told.shape), told.num_thresholds, known=known)
+  return math.sqrt(variance)
 
 
 def curve(told: Parameters, points: np.ndarray | None,
           answer: client.Answer) -> dict[str, object]:
-  """Thresholds and noisy ranks; of the whole curve also monotone ones."""
+  """Thresholds and what was told; of the whole curve also monotone ranks."""
   thresholds = grid_of(told).thresholds
   found = {'thresholds': (thresholds if points is None else
                           thresholds[points]).tolist(),
-           'noisy_ranks': answer.ranks.tolist()}
+           'noisy_counts' if told.shape else 'noisy_ranks':
+           answer.numbers.tolist()}
   if answer.num_records is not None:
     found['num_records'] = answer.num_records
-  if points is None:
-    ranks = smooth(told, answer)
-    found['ranks'] = ranks.tolist()
+  if points is None or told.shape:
+    ranks = (from_tree if told.shape else smooth)(told, answer)
+    found['ranks'] = (ranks if points is None else ranks[:, points]).tolist()
     if told.num_classes == 2 and (ranks[:, -1] > 0).all():
       # That a record of class 1 has the larger value; ties count one half.
       steps = np.diff(ranks[0] / ranks[0, -1], prepend=0.0)
@@ -116,7 +152,7 @@ def guarantee(told: Parameters) -> dict[str, object]:
       'epsilon': told.epsilon, 'adjacency': told.adjacency,
       'delta_of_drawing': (1 + math.exp(told.epsilon)) * tv,
       'noise': told.noise, 'noise_scale': float(noising.scale(told)),
-      'standard_deviation': math.sqrt(noising.rank_variance(told)),
+      'standard_deviation': standard_deviation(told),
       'trust': 'servers follow the protocol' + (
           '; the dealer colludes with none of them'
           if told.noise == 'joint' else '')}

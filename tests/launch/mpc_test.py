@@ -1,6 +1,7 @@
 """The command of several parties: answers, faults that are found, restarts."""
 
 import json
+import math
 import pathlib
 import secrets
 import subprocess
@@ -40,7 +41,7 @@ def _parameters(**kwargs):
       session=secrets.token_hex(16), scheme='comparison', num_servers=2,
       num_colluding=1, num_classes=1, num_thresholds=8, lower=0.0, upper=1.0,
       grid='uniform', epsilon=1.0, adjacency='replace_one', sensitivity=3,
-      root=True, noise='contributions', value_bits=32, num_owners=3000,
+      root=True, shape=(), noise='contributions', value_bits=32, num_owners=3000,
       min_owners=1) | kwargs)
 
 
@@ -82,7 +83,7 @@ def test_a_server_that_is_killed_while_owners_send_loses_none(tmp_path):
     assert running.wait('owners0') is None
     answer = client.ask(told, np.array([7]), folder=study / 'client',
                         addresses=study / 'addresses', timeout=20.0)
-    assert answer.num_records == 3000 and answer.ranks.tolist() == [[3000]]
+    assert answer.num_records == 3000 and answer.numbers.tolist() == [[3000]]
     # New shares of the same owners would not fit to those that are there.
     running.start('owners0', 'relay')
     assert 'has sent before' in running.wait('owners0')
@@ -110,11 +111,11 @@ def test_schemes_and_labels(tmp_path, words):
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'o.svg').exists()
   if '--label=any' in words:
-    assert abs(sum(line[-1] for line in found['noisy_ranks']) - 40) <= 2
+    assert abs(sum(line[-1] for line in found['ranks']) - 40) <= 2
     assert 0 < found['auc'] < 1
   else:
     assert found['refused'] is None and 'num_records' not in found
-    assert abs(found['noisy_ranks'][0][-1] - 40) <= 2
+    assert abs(found['ranks'][0][-1] - 40) <= 2
 
 
 def test_sensitivities_are_those_of_the_specification():
@@ -131,8 +132,8 @@ def test_sensitivities_are_those_of_the_specification():
 def test_monotone_curves_and_areas_of_an_answer():
   told = _parameters(num_classes=2, num_owners=20, sensitivity=6)
   exact = np.array([[1, 3, 5, 6, 8, 9, 10, 10], [0, 0, 1, 2, 4, 6, 8, 10]])
-  answer = lambda ranks: client.Answer(
-      ranks=ranks, num_records=20, faults=(), traffic={})
+  answer = lambda numbers: client.Answer(
+      numbers=numbers, num_records=20, faults=(), traffic={})
   found = mpc_answers.curve(told, None, answer(exact))
   np.testing.assert_allclose(found['ranks'], exact, atol=1e-9)
   zeros, ones = (np.repeat(np.arange(8), np.diff(line, prepend=0))
@@ -146,6 +147,27 @@ def test_monotone_curves_and_areas_of_an_answer():
   np.testing.assert_allclose(
       mpc_answers.curve(told, np.array([1, 7]), answer(noisy))['thresholds'],
       [.25, 1.0])
+
+
+def test_ranks_of_a_tree():
+  told = _parameters(shape=(2, 5), num_classes=2, num_owners=20)
+  counts = np.array([[1, 2, 2, 1, 2, 1, 1, 0], [0, 0, 1, 1, 2, 2, 2, 2]])
+  exact = np.array([[8, 2, *counts[0]], [4, 6, *counts[1]]])
+  answer = lambda numbers: client.Answer(
+      numbers=numbers, num_records=20, faults=(), traffic={})
+  found = mpc_answers.curve(told, np.array([0, 7]), answer(exact))
+  np.testing.assert_allclose(found['ranks'], [[1, 10], [0, 10]], atol=1e-9)
+  noisy = mpc_answers.curve(told, None, answer(
+      exact + np.array([5, -4, 3, -3, 2] * 2)))['ranks']
+  assert sum(line[-1] for line in noisy) == pytest.approx(20)
+  assert all((np.diff(line, prepend=0) >= -1e-9).all() for line in noisy)
+  # One level and a known n: the variance of a rank is that of a bridge.
+  told = _parameters(shape=(8,))
+  law = np.exp(-np.abs(np.arange(-300, 301)) / 3.0)
+  variance = 2 * (law / law.sum()) @ np.arange(-300, 301)**2  # both servers'
+  ranks = np.arange(1, 9)
+  assert mpc_answers.standard_deviation(told) == pytest.approx(
+      math.sqrt(variance * np.mean(ranks * (8 - ranks) / 8)))
 
 
 @pytest.mark.parametrize('words, message', [

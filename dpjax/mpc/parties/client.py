@@ -13,6 +13,7 @@ import numpy as np
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import channel
 from dpjax.mpc.parties import links
+from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import server
 from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Channel, Fault, Kind
@@ -24,12 +25,13 @@ class Answer:
   """What a client has been told.
 
   Attributes:
-    ranks: noisy counts of records up to each threshold, [classes, B] int64.
+    numbers: noisy ranks [classes, B] int64; of a tree noisy counts of its
+      nodes [classes, M].
     num_records: whose messages are in them; None if that is not public.
     faults: of servers that were not needed.
     traffic: of each server's connection.
   """
-  ranks: np.ndarray
+  numbers: np.ndarray
   num_records: int | None
   faults: tuple[str, ...]
   traffic: dict[str, channel.Traffic]
@@ -42,7 +44,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
 
   Args:
     parameters: of the study, as the client was told them.
-    points: thresholds, from 0 to N - 1, [B]; None for all N.
+    points: thresholds, from 0 to N - 1, [B]; None for all N, and for a tree.
     folder: of the client, with key and certificate.
     addresses: where servers say where they are.
     timeout: seconds after which a silent server is at fault.
@@ -54,7 +56,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
   """
   needed = parameters.build_scheme().needed
   if points is not None:
-    _check_points(points, parameters.num_thresholds)
+    _check_points(points, parameters)
   tls = certificates.context(folder, server=False)
   made: dict[str, Channel] = {}
   faults: list[Fault] = []
@@ -96,12 +98,15 @@ def _combine(parameters: Parameters,
   if len(numbers) != 1:
     raise Fault(' and '.join(told), 'do not agree on the number of owners')
   return Answer(
-      ranks=parameters.build_scheme().combine({
+      numbers=parameters.build_scheme().combine({
           links.number(peer): shares for peer, (_, shares) in told.items()}),
       num_records=numbers.pop(), faults=faults, traffic=traffic)
 
 
-def _check_points(points: np.ndarray, num_thresholds: int) -> None:
+def _check_points(points: np.ndarray, parameters: Parameters) -> None:
+  num_thresholds = parameters.num_thresholds
+  if parameters.shape:
+    raise ValueError('points of a tree are not asked for: all of it is told')
   if points.ndim != 1 or not 0 < points.size <= num_thresholds or (
       not 0 <= points.min() <= points.max() < num_thresholds):
     raise ValueError(f'points must be up to {num_thresholds} whole numbers '
@@ -120,7 +125,7 @@ def _ask(link: Channel, parameters: Parameters,
 def _listen(link: Channel, parameters: Parameters, points: np.ndarray | None
             ) -> tuple[int | None, np.ndarray]:
   """The number of records, and a share of the ranks."""
-  count = parameters.num_thresholds if points is None else len(points)
+  count = noising.num_told(parameters) if points is None else len(points)
   try:
     used = json.loads(link.expect(Kind.STATUS))
     if not isinstance(used, int if parameters.knows_total else type(None)):

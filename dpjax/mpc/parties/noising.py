@@ -1,6 +1,7 @@
-"""Noise of all thresholds, drawn once: no server knows it, shares add up to it.
+"""Noise of all that is told, drawn once: shares of it that no server can read.
 
-Discrete Laplace noise of dyadic nodes (`nodes`), in one of two ways:
+Discrete Laplace noise of dyadic nodes or of those of a tree (`nodes`), in one
+of two ways:
 
 joint: two servers and a dealer; of the curator's law, and no party knows any of
   it (`joint_noise`).
@@ -8,7 +9,7 @@ contributions: each server draws noise and shares it with the others; what all
   but `num_colluding` of them drew follows the curator's law, the rest comes on
   top (`noise`). A server knows its own part.
 
-Where n is public the last rank is n, and has no noise.
+Of dyadic nodes: where n is public the last rank is n, and has no noise.
 """
 
 from collections.abc import Callable
@@ -27,14 +28,14 @@ from dpjax.mpc.parties.links import Links
 from dpjax.mpc.parties.parameters import Parameters
 
 Draw = Callable[[int, Parameters, Links, bytes, bytes | None], np.ndarray]
-"""(server, parameters, links, coin, dealt keys) -> share [classes, N]."""
+"""(server, parameters, links, coin, dealt keys) -> share [classes, M]."""
 
 _SEED_BYTES = 32
 
 
 def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
          dealt: bytes | None, *, source: prg.Source = prg.system) -> np.ndarray:
-  """A server's share of the noise of all ranks, [classes, N].
+  """A server's share of the noise of all numbers that are told [classes, M].
 
   Args:
     server: its number.
@@ -53,10 +54,10 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
     law = joint_law(parameters)
     shares = law.share(server, np.frombuffer(dealt, np.uint8).reshape(
         law.num_keys, -1), toss)
-    return curve(parameters, shares) & additive.mask(parameters.value_bits)
+    return told(parameters, shares) & additive.mask(parameters.value_bits)
   own = contributions(parameters).draw(source(_SEED_BYTES),
                                        num_nodes(parameters))
-  return reshare(server, parameters, mesh, curve(parameters, own), source)
+  return reshare(server, parameters, mesh, told(parameters, own), source)
 
 
 def scale(parameters: Parameters) -> fractions.Fraction:
@@ -71,13 +72,24 @@ def num_rows(parameters: Parameters) -> int:
 
 
 def num_nodes(parameters: Parameters) -> int:
-  """Nodes of all curves."""
+  """Nodes with noise, of all curves."""
+  if parameters.shape:
+    return parameters.num_classes * num_told(parameters)
   return parameters.num_classes * sum(
       nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
 
 
-def curve(parameters: Parameters, values: np.ndarray) -> np.ndarray:
-  """Noise [classes, N] of ranks, of that of all nodes; numbers or shares."""
+def num_told(parameters: Parameters) -> int:
+  """M: numbers that are told of each class, N ranks or counts of a tree."""
+  if parameters.shape:
+    return sum(nodes.tree_sizes(parameters.num_thresholds, parameters.shape))
+  return parameters.num_thresholds
+
+
+def told(parameters: Parameters, values: np.ndarray) -> np.ndarray:
+  """Noise [classes, M] of what is told, of nodes; numbers or shares."""
+  if parameters.shape:
+    return values.reshape(parameters.num_classes, -1)
   rows = num_rows(parameters)
   summed = nodes.dyadic_rows(
       values.reshape(parameters.num_classes, -1), np.arange(rows), rows,
@@ -99,9 +111,10 @@ def contributions(parameters: Parameters) -> noise.Contributions:
       num_colluding=parameters.num_colluding)
 
 
-def rank_variance(parameters: Parameters) -> float:
-  """Of the noise of a rank that has noise."""
-  levels = len(nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
+def told_variance(parameters: Parameters) -> float:
+  """Of the noise of a number that is told, and has noise."""
+  levels = 1 if parameters.shape else len(
+      nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
   return levels * (noise.variance(scale(parameters))
                    if parameters.noise == 'joint' else
                    contributions(parameters).variance)
@@ -129,7 +142,7 @@ def dealt_bytes(parameters: Parameters) -> int:
 
 def reshare(server: int, parameters: Parameters, mesh: Links,
             values: np.ndarray, source: prg.Source = prg.system) -> np.ndarray:
-  """A share of the sum of what all servers have, [classes, N] each.
+  """A share of the sum of what all servers have, [classes, M] each.
 
   Shares of products are made random by it, too (`OuterProductScheme`).
   """

@@ -9,6 +9,7 @@ import hashlib
 import json
 
 from dpjax import errors
+from dpjax.mpc import nodes
 from dpjax.mpc import schemes
 from dpjax.mpc.scheme import Scheme
 from dpjax.privacy.adjacency import Adjacency
@@ -35,7 +36,9 @@ class Parameters:
     adjacency: the value of an `Adjacency`.
     sensitivity: how far one record moves the nodes of the noise, in l1, when it
       is absorbed by them; the scale of the noise is sensitivity / epsilon.
-    root: whether a node of the noise is over all thresholds.
+    root: whether a dyadic node is over all thresholds.
+    shape: of a tree whose counts are told, top down (`nodes.tree_counts`);
+      empty where ranks with the noise of dyadic nodes are told.
     noise: `joint` or `contributions`, see `noising`.
     value_bits: k; counts are integers mod 2^k where the scheme has such.
     num_owners: owners are 0 .. num_owners - 1; who they are is public to the
@@ -55,6 +58,7 @@ class Parameters:
   adjacency: str
   sensitivity: int
   root: bool
+  shape: tuple[int, ...]
   noise: str
   value_bits: int
   num_owners: int
@@ -64,6 +68,8 @@ class Parameters:
     if len(self.session) != 32 or set(self.session) - set('0123456789abcdef'):
       raise ValueError('session must be 32 hexadecimal digits, got '
                        f'{self.session!r}')
+    if self.shape:
+      nodes.tree_widths(self.num_thresholds, self.shape)
     colluding = self.build_scheme().colluding
     if self.num_colluding != colluding:
       raise ValueError(f'of {self.num_servers} servers of {self.scheme} '
@@ -136,6 +142,7 @@ class Parameters:
 def from_bytes(data: bytes) -> Parameters:
   """What `to_bytes` wrote; ValueError if it was something else."""
   try:
-    return Parameters(**json.loads(data))
-  except TypeError as error:
+    found = json.loads(data)
+    return Parameters(**{**found, 'shape': tuple(found['shape'])})
+  except (TypeError, KeyError) as error:
     raise ValueError(f'no parameters of a study: {error}') from error

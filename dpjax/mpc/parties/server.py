@@ -24,6 +24,7 @@ import traceback
 import numpy as np
 
 from dpjax import errors
+from dpjax.mpc import nodes
 from dpjax.mpc import packing
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import channel
@@ -222,6 +223,8 @@ class Server:
       count = json.loads(asked)
       if count is None:
         return None
+      if self.parameters.shape:
+        raise ValueError('asked for thresholds of a tree')
       if not isinstance(count, int) or not 0 < count <= num_thresholds:
         raise ValueError(f'asked for {count} of {num_thresholds} thresholds')
       return wire.unpack_points(link.expect(Kind.POINTS), count,
@@ -232,7 +235,7 @@ class Server:
       raise Fault(link.peer, str(error)) from None
 
   def _shares(self, points: np.ndarray | None) -> np.ndarray:
-    """Of the noisy counts at some thresholds, or at all."""
+    """Of the noisy ranks at some thresholds or all, or of all nodes."""
     start = time.monotonic()
     if self._curve is not None:
       exact = self._curve if points is None else self._curve[:, points]
@@ -241,6 +244,8 @@ class Server:
           self._index, self._inbox.messages[self._used], points)
       if points is None:
         self._curve = exact
+    if self.parameters.shape:
+      exact = nodes.tree_counts(exact, self.parameters.shape, self._scheme)
     noise = self._noise if points is None else self._noise[:, points]
     self._spent('evaluate', start)
     return self._scheme.add(exact, noise)

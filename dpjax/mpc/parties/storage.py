@@ -64,7 +64,7 @@ class Storage:
 
   def write_noise(self, identity: str, accepted: np.ndarray,
                   noise: np.ndarray) -> None:
-    """Keeps what was drawn: a share of noise [N], for these owners [n]."""
+    """Keeps what was drawn: a share of noise, for these owners [n]."""
     buffer = io.BytesIO()
     np.savez(buffer, identity=identity, accepted=accepted, noise=noise)
     files.replace(self.folder / 'noise.npz', buffer.getvalue())
