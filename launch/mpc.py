@@ -111,8 +111,8 @@ _TIMEOUT = flags.DEFINE_float(
 _NODES = flags.DEFINE_enum(
     'nodes', None, ['dyadic', 'tree'], 'What has noise: dyadic nodes, of which '
     'each threshold has a few, as in the thesis; or counts of a tree that are '
-    'told together, a fifth of the error. Default: tree, and dyadic with '
-    '--thresholds.')
+    'told together, with a sixth of the squared error at N = 1024. Default: '
+    'tree, and dyadic with --thresholds.')
 _ROLE = flags.DEFINE_enum(
     'role', 'all', ['all', 'server', 'relay', 'dealer'], 'One party of a study '
     'that is set up; all of them by default.')

@@ -103,7 +103,9 @@ def from_tree(told: Parameters, answer: client.Answer) -> np.ndarray:
   alive = np.tile(np.arange(leaves) < size, told.num_classes).astype(np.float64)
   counts = hierarchy.nonnegative(
       levels, tree_shape(told), np.ones(len(levels)), alive, answer.num_records)
-  return np.cumsum(counts.reshape(told.num_classes, -1)[:, :size], 1)
+  total = answer.num_records or math.inf  # sums end above it by rounding
+  return np.minimum(
+      np.cumsum(counts.reshape(told.num_classes, -1)[:, :size], 1), total)
 
 
 def tree_shape(told: Parameters) -> hierarchy.Shape:

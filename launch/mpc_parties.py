@@ -155,7 +155,8 @@ class Processes:
   def wait(self, name: str) -> str | None:
     """Waits for a party; what was wrong with it, if anything was."""
     process = self.running.pop(name)
-    _, said = process.communicate()
+    # Of one that was killed here nothing is left to read.
+    said = '' if process.stderr.closed else process.communicate()[1]
     if process.returncode == 0:
       return None
     if process.returncode < 0:

@@ -97,7 +97,9 @@ def test_a_server_that_is_killed_while_owners_send_loses_none(tmp_path):
     ('flip', 'owner 4, 1 times: its seal', 0),
     ('forge', 'owner 9, 1 times: its seal', 0)])
 def test_faults_are_found_and_named(tmp_path, fault, said, status):
-  done, _ = _run(tmp_path, *_STUDY, f'--fault={fault}', '--relays=2')
+  # Enough owners that a relay is killed in the middle of them.
+  done, _ = _run(tmp_path, *_STUDY, f'--fault={fault}', '--relays=2',
+                 f'--demo={20000 if fault == "kill_owners" else 40}')
   assert done.returncode == status and said in done.stdout + done.stderr
 
 

@@ -533,6 +533,12 @@ def test_no_answer_without_a_dealer_or_with_few_owners(study):
   with pytest.raises(Fault, match='dealer: has not dealt'):
     made.ask()
   made.deal()
+  # As of a dealer that died between the two servers, and dealt again.
+  (made.folder / 'server1' / 'dealt.bin').write_bytes(
+      noising.deal(made.told, prg.system)[1])
+  with pytest.raises(Fault, match='dealer: .* do not belong together'):
+    made.ask()
+  made.deal()
   assert made.ask().num_records == 13
   made = study(min_owners=13)
   made.send(change=lambda owner, entry: b'' if owner == 3 else entry)

@@ -20,7 +20,7 @@ TAG_BYTES = 16
 MARK_BYTES = 8
 """Random bytes in front of an owner's messages to all servers.
 
-By them servers see which messages belong together: shares of one that was split
+By them servers see which messages belong together: shares of what was split
 twice would add up to any number.
 """
 SEAL_BYTES = NONCE_BYTES + TAG_BYTES

@@ -24,6 +24,7 @@ from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Fault, Kind
+from dpjax.mpc.parties.enrolment import MARK_BYTES
 from dpjax.mpc.parties.links import Links
 from dpjax.mpc.parties.parameters import Parameters
 
@@ -51,8 +52,11 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
   if parameters.noise == 'joint':
     if dealt is None:
       raise Fault('dealer', 'has not dealt')
+    mark, keys = dealt[:MARK_BYTES], dealt[MARK_BYTES:]
+    if any(other != mark for other in mesh.exchange(Kind.MASKS, mark).values()):
+      raise Fault('dealer', 'has given keys that do not belong together')
     law = joint_law(parameters)
-    shares = law.share(server, np.frombuffer(dealt, np.uint8).reshape(
+    shares = law.share(server, np.frombuffer(keys, np.uint8).reshape(
         law.num_keys, -1), toss)
     return told(parameters, shares) & additive.mask(parameters.value_bits)
   own = contributions(parameters).draw(source(_SEED_BYTES),
@@ -128,8 +132,10 @@ def total_variation(parameters: Parameters) -> float:
 
 
 def deal(parameters: Parameters, source: prg.Source) -> list[bytes]:
-  """The dealer's messages to the servers."""
-  return [keys.tobytes() for keys in joint_law(parameters).deal(source=source)]
+  """The dealer's messages to the servers: keys, with a mark in front."""
+  mark = source(MARK_BYTES)
+  return [mark + keys.tobytes()
+          for keys in joint_law(parameters).deal(source=source)]
 
 
 def dealt_bytes(parameters: Parameters) -> int:
@@ -137,7 +143,7 @@ def dealt_bytes(parameters: Parameters) -> int:
   if parameters.noise != 'joint':
     return 0
   law = joint_law(parameters)
-  return law.num_keys * -(-law.bits // law.num_keys // 8)
+  return MARK_BYTES + law.num_keys * -(-law.bits // law.num_keys // 8)
 
 
 def reshare(server: int, parameters: Parameters, mesh: Links,

@@ -161,7 +161,7 @@ class Server:
       return self._serve_owners
     if peer.startswith('client'):
       return self._serve_client
-    if peer == 'dealer':
+    if peer == 'dealer' and self.parameters.noise == 'joint':
       return self._serve_dealer
     if peer in self.parameters.servers[self._index + 1:]:
       return self._take_call
@@ -192,7 +192,7 @@ class Server:
     payload = links.receive_long(link, Kind.DEALT, size)
     if len(payload) != size:
       raise Fault(link.peer, f'dealt {len(payload)} bytes instead of {size}')
-    if self._storage.dealt() is None:
+    if self._storage.noise() is None:
       self._storage.write_dealt(payload)
     link.send(Kind.RECEIPT, b'')
 
