@@ -23,6 +23,7 @@ EXPERIMENTS = {
     'composition_curves': 'experiments.composition_curves',
     'constant_records': 'experiments.constant_records',
     'conversions': 'experiments.conversions',
+    'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
     'effective_privacy': 'experiments.effective_privacy',
     'finite_distributions': 'experiments.finite_distributions',
     'gaussian_calibration': 'experiments.gaussian_calibration',

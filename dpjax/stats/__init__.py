@@ -1,10 +1,11 @@
 """Private statistics: estimates with intervals, and what they risk.
 
-Modules, in import order: precision, intervals, risks, mean, bernoulli,
+Modules, in import order: precision, numbers, intervals, risks, mean, bernoulli,
 frequencies, polls, support, ecdf, quantiles.
 """
 
 __all__ = [
-    'bernoulli', 'ecdf', 'frequencies', 'intervals', 'mean', 'polls',
+    'bernoulli', 'ecdf', 'frequencies', 'intervals', 'mean', 'numbers',
+    'polls',
     'precision', 'quantiles', 'risks', 'support'
 ]

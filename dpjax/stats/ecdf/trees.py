@@ -107,30 +107,46 @@ def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
   return ranks if total is None else ranks.at[-1].set(total)
 
 
+def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
+              total: Array | None, *, shape: hierarchy.Shape, estimator: str,
+              monotone: bool) -> Array:
+  """Ranks [N] from noisy counts of all nodes but the root.
+
+  Args:
+    noisy: by level from the top down.
+    size: N.
+    parameters: of the noise.
+    total: n, if it is known.
+    shape: of the tree.
+    estimator: one of `ESTIMATORS`.
+    monotone: as the attribute of `TreeEcdf`.
+  """
+  alive = (jnp.arange(noisy[-1].size) < size).astype(noisy[-1].dtype)
+  variances = jnp.asarray(parameters.variances)
+  if estimator == 'least_squares':
+    solve = nonnegative if monotone else hierarchy.least_squares
+    found = jnp.cumsum(solve(noisy, shape, variances, alive, total))
+    return ended(found[:size], total, monotone=monotone)
+  if estimator.endswith('honaker'):
+    values = [value for value, _ in hierarchy.upward(
+        noisy, shape, variances, alive)[0]]
+  else:
+    values = [value * (number > 0).astype(value.dtype) for value, number
+              in zip(noisy, hierarchy.levels(alive, shape), strict=True)]
+  found = digits.ranks(values, shape, parameters.turned, total)
+  return ended(found[:size], total, monotone=False)
+
+
 @functools.cache
 def _law(shape: hierarchy.Shape, estimator: str, pure: bool, known: bool,
          monotone: bool) -> mechanism.Draw:
   def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
-    size = counts.size
-    leaves = jnp.pad(counts, (0, math.prod(shape) - size))
-    alive = (jnp.arange(leaves.size) < size).astype(counts.dtype)
+    leaves = jnp.pad(counts, (0, math.prod(shape) - counts.size))
     noisy = noisy_levels(key, leaves, shape, jnp.asarray(parameters.scales),
                          pure=pure)
-    variances = jnp.asarray(parameters.variances)
-    total = jnp.sum(counts) if known else None
-    if estimator == 'least_squares':
-      solve = nonnegative if monotone else hierarchy.least_squares
-      found = jnp.cumsum(solve(noisy, shape, variances, alive, total))
-    else:
-      if estimator.endswith('honaker'):
-        values = [value for value, _ in hierarchy.upward(
-            noisy, shape, variances, alive)[0]]
-      else:
-        filled = hierarchy.levels(alive, shape)
-        values = [value * (number > 0).astype(value.dtype)
-                  for value, number in zip(noisy, filled, strict=True)]
-      found = digits.ranks(values, shape, parameters.turned, total)
-    return ended(found[:size], total, monotone=monotone)
+    return estimated(noisy, counts.size, parameters,
+                     jnp.sum(counts) if known else None, shape=shape,
+                     estimator=estimator, monotone=monotone)
   return draw
 
 
