@@ -225,7 +225,7 @@ def _collect(study: pathlib.Path, told: Parameters,
   if told.noise == 'joint':
     running.start('dealer', 'dealer')
   if _FAULT.value == 'kill_owners':
-    parties.until_half_sent(study, told, _TIMEOUT.value)
+    parties.until_some_are_there(study, told, _TIMEOUT.value)
     running.kill(relays[0])
   wrong = [running.wait(name) for name in relays]
   if told.noise == 'joint':

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from dpjax import errors
+from dpjax.mpc import packing
 from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import owners
 from dpjax.mpc.parties import server
@@ -190,17 +190,15 @@ def senders(study: pathlib.Path) -> list[str]:
   return [*setup.relays(study), 'dealer']
 
 
-def until_half_sent(study: pathlib.Path, parameters: Parameters,
-                    timeout: float) -> None:
-  """Waits until the first server holds something of the owners."""
-  inbox = study / parameters.servers[0] / 'inbox.log'
+def until_some_are_there(study: pathlib.Path, parameters: Parameters,
+                         timeout: float) -> None:
+  """Waits until the first server holds messages of a quarter of the owners."""
+  path = study / parameters.servers[0] / 'inbox.log'
+  wanted = parameters.num_owners // 4 * (
+      enrolment.AROUND_BYTES +
+      packing.num_bytes(parameters.build_scheme().bits(0)))
   deadline = time.monotonic() + timeout
-  while not inbox.stat().st_size:
+  while path.stat().st_size < max(1, wanted):
     if time.monotonic() > deadline:
-      raise ValueError('no owner has sent anything')
+      raise ValueError('owners have not sent in time')
     time.sleep(.005)
-
-
-def check_fault(fault: str) -> str:
-  """Returns the name of a demonstration, or '' for none."""
-  return errors.check_choice('fault', fault, ['', *FAULTS])
