@@ -36,6 +36,7 @@ are another release.
 
 from collections.abc import Sequence
 import contextlib
+import hashlib
 import json
 import math
 import pathlib
@@ -81,8 +82,8 @@ _THRESHOLDS = flags.DEFINE_list(
 _EPSILON = flags.DEFINE_float('epsilon', None, 'Of the whole curve.')
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [one.value for one in Adjacency], 'Which data sets are '
-    'neighbours. With replace_one the number of owners is public; otherwise '
-    'the servers know it, and the client does not learn it.')
+    'neighbours. With replace_one it is public who took part; otherwise it is '
+    'known to the servers, and public who was enrolled: the rows of the file.')
 _SCHEME = flags.DEFINE_enum('scheme', 'comparison', sorted(schemes.SCHEMES),
                             'How owners split their records.')
 _SERVERS = flags.DEFINE_integer('servers', 2, 'How many.', 2)
@@ -94,7 +95,7 @@ _NOISE = flags.DEFINE_enum(
     'keys, contributions otherwise.')
 _BITS = flags.DEFINE_integer('value_bits', 32, 'k: counts are modulo 2^k.', 2)
 _MIN_OWNERS = flags.DEFINE_integer(
-    'min_owners', 1, 'Fewer are not evaluated.', 1)
+    'min_owners', 0, 'Fewer are not evaluated; with replace_one only.', 0)
 _RELAYS = flags.DEFINE_integer('relays', 1, 'Processes that play owners.', 1)
 _STUDY = flags.DEFINE_string(
     'study', None, 'Folder of the study, with keys; kept for --resume. '
@@ -253,12 +254,15 @@ def _ask(study: pathlib.Path, told: Parameters, wrong: list[str],
   seconds['smoothing'] = time.monotonic() - start
   reports = {name: parties.report_of(study, name) for name in told.servers}
   refused = {name: seen.get('refused', []) for name, seen in reports.items()}
-  return {
+  found = {
       **curve, 'guarantee': mpc_answers.guarantee(told),
       'parameters': json.loads(told.to_bytes()),
-      # Who took part is for the servers where n is not public.
-      'refused': refused if told.knows_total else None,
-      'faults': [*wrong, *answer.faults],
+      'faults': [*wrong, *answer.faults]}
+  if not told.knows_total:
+    # Refusals, bytes and seconds tell how many took part.
+    return found
+  return {
+      **found, 'refused': refused,
       'bits': mpc_answers.bits(
           told, study, None if asked is None else asked.size, answer),
       'seconds': {**seconds, **{name: seen.get('seconds')
@@ -284,7 +288,7 @@ def _run(study: pathlib.Path) -> dict[str, object]:
   return found
 
 
-def _draw(found: dict[str, object], path: str) -> None:
+def _draw(found: dict[str, object], path: str, digest: str) -> None:
   from dpjax.report import plots
   drawn, axes = plots.new(height=3.4)
   ax, x = axes[0][0], found['thresholds']
@@ -295,7 +299,7 @@ def _draw(found: dict[str, object], path: str) -> None:
   ax.set_xlabel('threshold')
   ax.set_ylabel('records up to it')
   ax.legend()
-  plots.save(drawn, path, digest='0' * 64)
+  plots.save(drawn, path, digest=digest)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -317,10 +321,10 @@ def main(argv: Sequence[str]) -> int:
     raise ValueError('--resume needs --study')
   with tempfile.TemporaryDirectory() as scratch:
     found = _run(pathlib.Path(_STUDY.value or f'{scratch}/study').resolve())
-  files.replace(_OUTPUT.value,
-                json.dumps(found, indent=1, allow_nan=False).encode() + b'\n')
+  text = json.dumps(found, indent=1, allow_nan=False).encode() + b'\n'
+  files.replace(_OUTPUT.value, text)
   if _PLOT.value:
-    _draw(found, _PLOT.value)
+    _draw(found, _PLOT.value, hashlib.sha256(text).hexdigest())
   return _tell(found)
 
 
@@ -332,7 +336,7 @@ def _tell(found: dict[str, object]) -> int:
   if 'num_records' in found:
     print(f'{found["num_records"]} of {found["parameters"]["num_owners"]} '
           'owners')
-  for name, refused in (found['refused'] or {}).items():
+  for name, refused in found.get('refused', {}).items():
     for one in refused:
       print(f'{name} refused {one["party"]}, {one["times"]} times: '
             f'{one["reason"]}')

@@ -12,6 +12,7 @@ from dpjax.mpc.parties import client
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
+from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import grids
 from dpjax.stats.ecdf import hierarchy
 from launch import mpc_parties
@@ -75,8 +76,8 @@ def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
   from dpjax.stats.ecdf import smoothing
 
   rows = noising.num_rows(told)
-  variances = np.ones(smoothing.num_levels(rows) + 1)
-  variances[-1] = told.root
+  variances = np.ones(dyadic_calibration.num_levels(rows))
+  variances[-1] = told.root or rows == 1
   end = 'at_most' if rows < told.num_thresholds else 'free'
   with jax.enable_x64(True):
     project = jax.jit(lambda ranks, total: smoothing.least_squares(

@@ -42,7 +42,7 @@ def _parameters(**kwargs):
       num_colluding=1, num_classes=1, num_thresholds=8, lower=0.0, upper=1.0,
       grid='uniform', epsilon=1.0, adjacency='replace_one', sensitivity=3,
       root=True, shape=(), noise='contributions', value_bits=32, num_owners=3000,
-      min_owners=1) | kwargs)
+      min_owners=0) | kwargs)
 
 
 def test_a_killed_server_is_named_and_the_study_goes_on(tmp_path):
@@ -116,7 +116,7 @@ def test_schemes_and_labels(tmp_path, words):
     assert abs(sum(line[-1] for line in found['ranks']) - 40) <= 2
     assert 0 < found['auc'] < 1
   else:
-    assert found['refused'] is None and 'num_records' not in found
+    assert not {'refused', 'num_records', 'bits', 'seconds'} & set(found)
     assert abs(found['ranks'][0][-1] - 40) <= 2
 
 

@@ -41,9 +41,10 @@ class Parameters:
       empty where ranks with the noise of dyadic nodes are told.
     noise: `joint` or `contributions`, see `noising`.
     value_bits: k; counts are integers mod 2^k where the scheme has such.
-    num_owners: owners are 0 .. num_owners - 1; who they are is public to the
-      servers.
-    min_owners: fewer than these are not evaluated.
+    num_owners: enrolled owners, 0 .. num_owners - 1, who are public. Where n
+      is not, whether one of them took part is hidden from clients.
+    min_owners: fewer than these are not evaluated; 0 where n is not public,
+      since a refusal would tell of it.
   """
   session: str
   scheme: str
@@ -83,8 +84,12 @@ class Parameters:
     if self.noise == 'joint' and self.scheme != 'comparison':
       raise ValueError('joint noise is for two servers of comparison keys, not '
                        f'for {self.scheme}')
-    errors.check_at_least('min_owners', self.min_owners, 1)
-    errors.check_at_least('num_owners', self.num_owners, self.min_owners)
+    errors.check_at_least('min_owners', self.min_owners, 0)
+    errors.check_at_least('num_owners', self.num_owners,
+                          max(1, self.min_owners))
+    if self.min_owners and not self.knows_total:
+      raise ValueError('min_owners must be 0 where n is not public: a refusal '
+                       'would tell of it')
 
   @property
   def knows_total(self) -> bool:
