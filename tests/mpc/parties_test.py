@@ -507,6 +507,7 @@ def test_a_server_that_restarts_loses_nothing_it_has_acknowledged(
 
   report = made.send(change=change)
   assert not any(report['refused'].values()) and died
+  made.restart()
   np.testing.assert_array_equal(made.ask().numbers[0], _exact(_BINS))
 
 
