@@ -509,6 +509,11 @@ def test_a_server_that_restarts_loses_nothing_it_has_acknowledged(
   assert not any(report['refused'].values()) and died
   made.restart()
   np.testing.assert_array_equal(made.ask().numbers[0], _exact(_BINS))
+  log = made.folder / 'server0' / 'inbox.log'
+  log.write_bytes(log.read_bytes()[:-1] + b'X')
+  made.servers[0].stop()
+  with pytest.raises(ValueError, match='inbox.log of server0 .* owner 12'):
+    made.start(0)
 
 
 def test_a_server_that_cheats_in_the_toss_is_named(study):

@@ -52,7 +52,7 @@ class Inbox:
                key: bytes, message_bytes: int,
                malformed: Callable[[np.ndarray], np.ndarray],
                refusals: Refusals):
-    """Opens what was accepted before.
+    """Opens what was accepted before; ValueError if it was changed.
 
     Args:
       storage: of the server.
@@ -72,7 +72,11 @@ class Inbox:
     self.marks = np.zeros((parameters.num_owners, enrolment.MARK_BYTES),
                           np.uint8)
     for owner, sealed in storage.kept():
-      self._accept(owner, self._unseal(owner, sealed))
+      try:
+        self._accept(owner, self._unseal(owner, sealed))
+      except ValueError as error:
+        raise ValueError(f'inbox.log of {server} is not what was written: '
+                         f'owner {owner}, {error}') from None
 
   def _unseal(self, owner: int, sealed: bytes) -> np.ndarray:
     """The message, or ValueError with the reason that it is refused."""
