@@ -64,12 +64,16 @@ class Server:
     self._draw = noise or noising.draw
     self.refusals = Refusals()
     self._storage = stored.Storage(folder, parameters)
-    self._inbox = Inbox(
-        self._storage, parameters, server=self.name,
-        key=stored.enrolment_key(folder),
-        message_bytes=packing.num_bytes(self._scheme.bits(index)),
-        malformed=functools.partial(self._scheme.faults, index),
-        refusals=self.refusals)
+    try:
+      self._inbox = Inbox(
+          self._storage, parameters, server=self.name,
+          key=stored.enrolment_key(folder),
+          message_bytes=packing.num_bytes(self._scheme.bits(index)),
+          malformed=functools.partial(self._scheme.faults, index),
+          refusals=self.refusals)
+    except ValueError:
+      self._storage.close()
+      raise
     self._tls = {server: certificates.context(folder, server=server)
                  for server in (True, False)}
     self._preparing = threading.Lock()
