@@ -56,12 +56,11 @@ from dpjax.mpc.parties.parameters import NOISES, Parameters
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import tables
 from dpjax.report import files
-from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import grids
-from dpjax.stats.ecdf import hierarchy
 from launch import errors
-from launch import mpc_answers
 from launch import mpc_parties as parties
+
+# JAX and SciPy are imported inside functions: servers do without.
 
 flags.declare_key_flag('traceback')
 
@@ -127,6 +126,8 @@ def sensitivity(num_thresholds: int, adjacency: Adjacency,
   Of a curve whose last rank is n, and public, or of one or two curves of which
   nothing is; a record that changes its label moves both.
   """
+  from dpjax.stats.ecdf import dyadic_calibration
+
   found = []
   for root in (True, False):
     price = lambda relation, known: dyadic_calibration.calibrate(
@@ -173,8 +174,10 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _noisy(adjacency: Adjacency, num_classes: int
-           ) -> tuple[hierarchy.Shape, tuple[int, bool]]:
+           ) -> tuple[tuple[int, ...], tuple[int, bool]]:
   """The shape of a tree or (), and how far a record moves all nodes."""
+  from dpjax.stats.ecdf import hierarchy
+
   nodes = _NODES.value or ('dyadic' if _THRESHOLDS.value else 'tree')
   if nodes == 'dyadic':
     return (), sensitivity(_N.value, adjacency, num_classes)
@@ -236,6 +239,8 @@ def _collect(study: pathlib.Path, told: Parameters,
 
 def _ask(study: pathlib.Path, told: Parameters, wrong: list[str],
          seconds: dict[str, float]) -> dict[str, object]:
+  from launch import mpc_answers
+
   points = None
   if _THRESHOLDS.value:
     try:
