@@ -20,7 +20,7 @@ def _scheme(name, num_thresholds, num_classes=1):
                                num_classes=num_classes)
 
 
-def _records(num_thresholds, num_records=60):
+def _records(num_thresholds, num_records=300):
   rng = np.random.default_rng(num_thresholds)
   return (rng.integers(0, num_thresholds, num_records),
           rng.integers(0, 2, num_records))
@@ -31,11 +31,11 @@ def _source():
 
 
 @pytest.mark.parametrize('num_classes', [1, 2])
-@pytest.mark.parametrize('num_thresholds', [2, 5, 64])
+@pytest.mark.parametrize('num_thresholds', [2, 5, 64, 1024])
 @pytest.mark.parametrize('name', schemes.SCHEMES)
 def test_answers_add_up_to_ranks_and_noise(
     name, num_thresholds, num_classes, monkeypatch):
-  monkeypatch.setattr(module, '_NUMBERS', 700)  # several parts of owners
+  monkeypatch.setattr(module, '_NUMBERS', 2**13)  # several parts of owners
   scheme = _scheme(name, num_thresholds, num_classes)
   bins, labels = _records(num_thresholds)
   classes = [labels == 0, labels == 1] if num_classes == 2 else [labels >= 0]

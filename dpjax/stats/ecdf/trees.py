@@ -60,7 +60,8 @@ def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
   sizes = np.cumprod(shape)
   size = int(sizes.sum())
   # One draw for all levels: to draw is long to compile.
-  scale = jnp.repeat(scales, sizes, total_repeat_length=size)
+  scale = jnp.concatenate([jnp.broadcast_to(scales[level], [int(number)])
+                           for level, number in enumerate(sizes)])
   exact = jnp.concatenate(hierarchy.levels(leaves, shape))
   if pure:
     noisy = exact + draws.discrete_laplace(key, (size,), scale[None],
@@ -223,8 +224,9 @@ class TreeEcdf(mechanism.EcdfMechanism):
   def noise_variances(self) -> np.ndarray:
     """[h] of the noise of counts, by level from the top down."""
     if self.pure:
-      return np.array([draws.discrete_laplace_variance(scale)
-                       for scale in self.scales])
+      # Least squares divide by it: no noise at all is next to none.
+      return np.maximum([draws.discrete_laplace_variance(scale)
+                         for scale in self.scales], 1e-30)
     return np.square(self.scales)
 
   @functools.cached_property
@@ -246,7 +248,9 @@ class TreeEcdf(mechanism.EcdfMechanism):
   @property
   def parameters(self) -> Parameters:
     """Noise, and where ranks turn."""
-    return Parameters(self.scales, self.noise_variances, self._plan.turned)
+    exact = self.estimator == 'least_squares'
+    return Parameters(self.scales, self.noise_variances,
+                      () if exact else self._plan.turned)
 
   def variances(self) -> np.ndarray:
     """Of the errors of the ranks [N], exact, before they are made monotone."""
