@@ -61,6 +61,15 @@ def test_rows_are_differences_and_sparse():
   assert solvers.incidence(16).shape == (17, 31)
 
 
+@pytest.mark.parametrize('method, model', solvers.SOLVERS)
+def test_what_is_not_solved_is_no_answer(method, model):
+  if methods.missing('curves', method):
+    pytest.skip(methods.missing('curves', method))
+  solve = solvers.SOLVERS[method, model](solvers.incidence(4))
+  with pytest.raises(RuntimeError, match='not solved'):
+    solve(-np.ones(5))  # counts >= 0 have no such sum
+
+
 def test_trees_are_made_consistent_as_by_dpjax():
   shape, rng = (2, 3, 4), np.random.default_rng(0)
   noisy = [rng.normal(5, 3, size) for size in np.cumprod(shape)]
