@@ -20,7 +20,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.typing import Array
 
-WIDTH = 256
+WIDTH = 1024
 
 ENDS = ('equal', 'at_most', 'free')
 """What the last rank is: the total, no more than that, or anything."""
