@@ -3,7 +3,7 @@
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
-Modules, in import order: grids, mechanism.
+Modules, in import order: grids, mechanism, dyadic_calibration, dyadic.
 """
 
-__all__ = ['grids', 'mechanism']
+__all__ = ['grids', 'mechanism', 'dyadic_calibration', 'dyadic']

@@ -1,0 +1,285 @@
+"""What one record moves dyadic noise by: exactly, for any number of rows.
+
+Node (j, l) adds its noise to rows (j-1) 2^l + 1 .. j 2^l. Between rows there
+are boundaries 0..N, and a node is an edge between two of them. A record that
+moves from bin s + 1 to bin t + 1 changes rows s + 1 .. t by 1; noise hides it
+by a unit flow from s to t through the edges. Of Laplace noise of scales b_l the
+cheapest flow is a shortest path of lengths 1 / b_l, of Gaussian noise it is the
+current of resistances sigma_l^-2, and its energy the effective resistance. Both
+are attained, so that the largest over pairs is the exact price. Source: thesis
+003, Lemma 6.3.1 and Theorems 6.3.1 and 6.3.2, which count nodes (spec ecdf.md,
+section 2; corrections C2, C3).
+
+A block of rows meets the rest in its two ends alone. Of each boundary inside
+one needs its distances to both ends, or the share of a current that leaves at
+the right end and the resistance to both. Pairs in different halves of a block
+are then compared without a path. Pairs of one half cost no more than in that
+half by itself, since what is around it only adds edges: most blocks need no
+look. The work grows as N, and with the number of pairs on two fronts.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpjax import errors
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
+
+NORMS = ('l1', 'l2')
+_PAIRS_AT_ONCE = 2**22
+
+
+def num_levels(num_rows: int) -> int:
+  """L + 1 levels of nodes, the root among them: 2^L is at least `num_rows`."""
+  return (errors.check_at_least('num_rows', num_rows, 1) - 1).bit_length() + 1
+
+
+class _Distances(NamedTuple):
+  """Of boundaries of a block to its left and right end, and between these."""
+  left: np.ndarray
+  right: np.ndarray
+  link: float
+
+  @classmethod
+  def of_edge(cls, scale):
+    """A block of one row: both ends, and an edge."""
+    return cls(np.array([0.0, 1 / scale]), np.array([1 / scale, 0.0]),
+               1 / scale)
+
+  @staticmethod
+  def edge(scale):
+    """A node's edge; no noise is no edge."""
+    return 1 / scale if scale else math.inf
+
+  none = math.inf
+
+  @staticmethod
+  def series(one, other):
+    """Two edges behind each other."""
+    return one + other
+
+  @staticmethod
+  def parallel(one, other):
+    """Two edges side by side."""
+    return min(one, other)
+
+  def beside(self, edge):
+    """The block with an edge between its ends."""
+    return _Distances(np.minimum(self.left, self.right + edge),
+                      np.minimum(self.right, self.left + edge),
+                      min(self.link, edge))
+
+  def join(self, other, edge):
+    """Two blocks that share an end, and an edge around both."""
+    left = np.concatenate([self.left, other.left[1:] + self.link])
+    right = np.concatenate([self.right + other.link, other.right[1:]])
+    return _Distances(left, right, self.link + other.link).beside(edge)
+
+  def ends(self):
+    """Between the ends of the block, by itself."""
+    return self.link
+
+  def to_last(self):
+    """The largest distance from the right end."""
+    return float(self.right.max())
+
+  def farthest(self, other, edge):
+    """The largest distance of a boundary of each half, `edge` around both."""
+    # Who is no farther from either end is no farther from anywhere.
+    (left, right), (near, far) = _front(self.left, self.right), _front(
+        other.left, other.right)
+    beyond = min(edge, self.link + other.link)
+    paths = [(right, near, 0.0), (left, far, beyond),
+             (left, near, min(self.link, edge + other.link)),
+             (right, far, min(other.link, edge + self.link))]
+    return float(np.min([one[:, None] + two + between
+                         for one, two, between in paths], 0).max())
+
+
+class _Resistances(NamedTuple):
+  """Of boundaries: share that leaves at the right, resistance to both ends.
+
+  The link is a conductance, of the block between its ends.
+  """
+  share: np.ndarray
+  rest: np.ndarray
+  link: float
+
+  @classmethod
+  def of_edge(cls, scale):
+    """A block of one row: both ends, and an edge."""
+    return cls(np.array([0.0, 1.0]), np.zeros(2), scale**2)
+
+  @staticmethod
+  def edge(scale):
+    """A node's edge; no noise is no edge."""
+    return scale**2
+
+  none = 0.0
+
+  @staticmethod
+  def series(one, other):
+    """Two edges behind each other."""
+    return one * other / (one + other)
+
+  @staticmethod
+  def parallel(one, other):
+    """Two edges side by side."""
+    return one + other
+
+  def beside(self, edge):
+    """The block with an edge between its ends."""
+    return self._replace(link=self.link + edge)
+
+  def join(self, other, edge):
+    """Two blocks that share an end, and an edge around both."""
+    both = self.link + other.link
+    middle = other.link / both
+    share = np.concatenate([self.share * middle,
+                            middle + other.share[1:] * (1 - middle)])
+    rest = np.concatenate([
+        self.rest + np.square(self.share) / both,
+        other.rest[1:] + np.square(1 - other.share[1:]) / both])
+    return _Resistances(share, rest, self.series(self.link, other.link) + edge)
+
+  def ends(self):
+    """Between the ends of the block, by itself."""
+    return 1 / self.link
+
+  def to_last(self):
+    """The largest resistance to the right end."""
+    return float(np.max(self.rest + np.square(1 - self.share) / self.link))
+
+  def farthest(self, other, edge):
+    """The largest resistance of a boundary of each half, `edge` around both."""
+    one, two = self.link, other.link
+    minor = one * two + (one + two) * edge
+    left, right = 1 - self.share, other.share
+    # The resistance is the sum of two heights less the product of two shares.
+    left, high = _front(-left, self.rest + (two + edge) / minor * left**2)
+    right, other_high = _front(-right,
+                               other.rest + (one + edge) / minor * right**2)
+    step = max(1, _PAIRS_AT_ONCE // right.size)
+    return max(float(np.max(
+        high[i:i + step, None] + other_high
+        - 2 * edge / minor * left[i:i + step, None] * right))
+               for i in range(0, left.size, step))
+
+
+def _front(one: np.ndarray, two: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Of points those that no other point exceeds in both coordinates."""
+  order = np.lexsort((-two, -one))
+  one, two = one[order], two[order]
+  best = np.concatenate([[-math.inf], np.maximum.accumulate(two)[:-1]])
+  return one[two > best], two[two > best]
+
+
+class _Rows:
+  """Blocks of a number of rows, and the largest of their pairs."""
+
+  def __init__(self, kind, scales: tuple[float, ...]):
+    self._kind = kind
+    self._edges = [kind.edge(scale) for scale in scales]
+    self._first = kind.of_edge(scales[0])
+    self.block = functools.cache(self._block)
+    self._alone = functools.cache(
+        lambda level, rows: self.pairs(level, rows, kind.none, 0.0, False))
+
+  def _block(self, level: int, rows: int):
+    """The block of a level's last node, of `rows` rows that there are."""
+    if level == 0:
+      return self._first
+    half = 2**(level - 1)
+    if rows <= half:
+      return self.block(level - 1, rows).beside(self._edges[level])
+    return self.block(level - 1, half).join(
+        self.block(level - 1, rows - half), self._edges[level])
+
+  def pairs(self, level: int, rows: int, around, best: float,
+            open_end: bool) -> float:
+    """The larger of `best` and the largest of all pairs of a block.
+
+    Args:
+      level: of the block.
+      rows: that it has.
+      around: the edge that the rest of the graph is between its ends.
+      best: found elsewhere.
+      open_end: whether the last boundary does not count.
+    """
+    kind = self._kind
+    if level == 0:
+      edge = self._first.beside(around).ends()
+      return best if open_end else max(best, edge)
+    half, edge = 2**(level - 1), kind.parallel(self._edges[level], around)
+    if rows <= half:
+      return self.pairs(level - 1, rows, edge, best, open_end)
+    left = self.block(level - 1, half)
+    right = self.block(level - 1, rows - half)
+    counted = right._replace(**{name: value[:-1] for name, value in zip(
+        right._fields[:2], right[:2], strict=True)}) if open_end else right
+    best = max(best, left.farthest(counted, edge))
+    if self._alone(level - 1, half) > best:
+      best = self.pairs(level - 1, half, kind.series(edge, right.link), best,
+                        False)
+    if self._alone(level - 1, rows - half) > best:
+      best = self.pairs(level - 1, rows - half, kind.series(edge, left.link),
+                        best, open_end)
+    return best
+
+
+@functools.lru_cache(256)
+def _largest(rows: int, norm: str, scales: tuple[float, ...], pairs: str):
+  kind = _Distances if norm == 'l1' else _Resistances
+  graph, top = _Rows(kind, scales), len(scales) - 1
+  if pairs == 'last':
+    return graph.block(top, rows).to_last()
+  return graph.pairs(top, rows, kind.none, 0.0, pairs == 'inner')
+
+
+def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
+              root: bool = True, known_last_row: bool = False,
+              level_scales: tuple[float, ...] | None = None) -> float:
+  """The exact price of one record, of dyadic noise on N rows.
+
+  Args:
+    num_thresholds: N.
+    adjacency: which data sets are neighbours; under REPLACE_ONE the last rank
+      is public.
+    norm: 'l1', then epsilon of Laplace noise, discrete or not; 'l2', then the
+      squared norm, 2 rho of Gaussian noise.
+    root: whether the node of all rows has noise.
+    known_last_row: under REPLACE_ONE, whether noise leaves the last row out.
+    level_scales: scales or standard deviations of the levels, leaves first and
+      the root, whatever it is, last; 1 where not given.
+
+  Returns:
+    Epsilon or 2 rho; at scale b of all levels they are that over b or b^2.
+
+  Raises:
+    ValueError: for names that do not exist, scales that are not positive, and
+      a last row that is not known.
+  """
+  errors.check_at_least('num_thresholds', num_thresholds, 2)
+  errors.check_choice('norm', norm, NORMS)
+  replaced = check_adjacency(adjacency) is Adjacency.REPLACE_ONE
+  if known_last_row and not replaced:
+    raise ValueError('the last row is known under REPLACE_ONE only')
+  rows = num_thresholds - known_last_row
+  levels = num_levels(rows)
+  scales = (1.0,) * levels if level_scales is None else tuple(level_scales)
+  if len(scales) != levels:
+    raise ValueError(f'there must be {levels} scales of levels, got '
+                     f'{len(scales)}')
+  for scale in scales[:-1] if not root else scales:
+    errors.check_positive('level_scales', scale)
+  if not root:
+    if levels == 1:
+      raise ValueError('of one row there is the root only')
+    scales = (*scales[:-1], 0.0)
+  pairs = 'last'
+  if replaced:
+    pairs = 'all' if known_last_row else 'inner'
+  return _largest(rows, norm, tuple(map(float, scales)), pairs)
