@@ -8,6 +8,7 @@ Each kind has `name`, `names()` (the encoded features, in order) and
 `encode(text)`, which raises `ValueError` with what was expected and found.
 """
 
+from collections.abc import Callable
 import dataclasses
 import math
 
@@ -37,11 +38,16 @@ class Numeric:
     upper: public upper bound; mapped to 1.
     scale: spacing between the bounds: 'linear', 'log' (lower > 0), 'sqrt'
       (lower >= 0) or 'signed_log', sign(v) log(1 + |v|).
+    missing: how the file spells a missing number; '' if it may not be missing.
+    default: public number that stands for a missing one, beside which a second
+      feature is then 1, otherwise 0.
   """
   name: str
   lower: float
   upper: float
   scale: str = 'linear'
+  missing: str = ''
+  default: float = 0.0
 
   def __post_init__(self):
     errors.check_choice('scale', self.scale, _SCALES)
@@ -56,11 +62,18 @@ class Numeric:
                        f'lower >= 0, got {self.lower}')
 
   def names(self) -> tuple[str, ...]:
-    """Returns the encoded features' names: the column itself."""
-    return (self.name,)
+    """Returns the encoded features' names: the column, and if it is missing."""
+    return ((self.name, f'{self.name}={self.missing}') if self.missing
+            else (self.name,))
 
   def encode(self, text: str) -> tuple[float, ...]:
     """Returns the clipped and scaled number, in [-1, 1]."""
+    if self.missing:
+      absent = text == self.missing
+      return self._scaled(str(self.default) if absent else text), float(absent)
+    return (self._scaled(text),)
+
+  def _scaled(self, text: str) -> float:
     try:
       value = float(text)
     except ValueError:
@@ -71,7 +84,7 @@ class Numeric:
     transform = _SCALES[self.scale]
     low, high = transform(self.lower), transform(self.upper)
     clipped = min(max(value, self.lower), self.upper)
-    return (2.0 * (transform(clipped) - low) / (high - low) - 1.0,)
+    return 2.0 * (transform(clipped) - low) / (high - low) - 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +112,28 @@ class Categorical:
       raise ValueError(f'{text!r} is not in the public list of '
                        f'{len(self.categories)} categories')
     return tuple(float(text == category) for category in self.categories)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+  """A code of which its group from a public list is kept, one-hot.
+
+  Attributes:
+    name: the column.
+    groups: all that `group` returns.
+    group: the rule, code to group; a public function of the field alone.
+  """
+  name: str
+  groups: tuple[str, ...]
+  group: Callable[[str], str]
+
+  def names(self) -> tuple[str, ...]:
+    """Returns 'column=group' for each group."""
+    return Categorical(self.name, self.groups).names()
+
+  def encode(self, text: str) -> tuple[float, ...]:
+    """Returns 1.0 for the group of the code, 0.0 elsewhere."""
+    return Categorical(self.name, self.groups).encode(self.group(text))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,4 +191,4 @@ class Label:
     raise ValueError(f'label must be one of {allowed}; got {text!r}')
 
 
-Column = Numeric | Categorical | Binary | Skip | Label
+Column = Numeric | Categorical | Grouped | Binary | Skip | Label

@@ -24,9 +24,12 @@ from dpjax.data import images
 from dpjax.data import tabular
 from dpjax.data.schemas import adult
 from dpjax.data.schemas import android_permissions
+from dpjax.data.schemas import bank_full
 from dpjax.data.schemas import breast_cancer
 from dpjax.data.schemas import default_credit
+from dpjax.data.schemas import diabetes_130
 from dpjax.data.schemas import dropout
+from dpjax.data.schemas import framingham
 from dpjax.data.schemas import german_credit
 from dpjax.data.schemas import nursery
 
@@ -102,6 +105,17 @@ _SPECS = (
     source=_source(722, 'NATICUSdroid', '10.24432/C5FS64'),
     archive=_archive(722, 'naticusdroid+android+permissions+dataset')),
   DatasetSpec(
+    name='bank_full',
+    files=(
+      _file('bank-full.csv', 'd1513ec63b385506f7cfce9f2c5caa9f'
+                             'e99e7ba4e8c3fa264b3aaf0f849ed32d'),),
+    schema=bank_full.SCHEMA,
+    num_examples=45_211,
+    num_features=51,
+    num_classes=2,
+    # No archive: there the file is in an archive within the archive.
+    source=_source(222, 'Bank Marketing', '10.24432/C5K306')),
+  DatasetSpec(
     name='breast_cancer',
     files=(
       _file('wdbc.data', 'd606af411f3e5be8a317a5a8b652b425'
@@ -127,6 +141,18 @@ _SPECS = (
     source=_source(350, 'Default of Credit Card Clients, as CSV',
                    '10.24432/C55S3H')),
   DatasetSpec(
+    name='diabetes_130',
+    files=(
+      _file('diabetic_data.csv', '0689e7ec031237dc63031b938805c483'
+                                 '77748761a3b26acab621567afa24df97'),),
+    schema=diabetes_130.SCHEMA,
+    num_examples=101_766,
+    num_features=266,
+    num_classes=2,
+    source=_source(296, 'Diabetes 130-US Hospitals for Years 1999-2008',
+                   '10.24432/C5230J'),
+    archive=_archive(296, 'diabetes+130-us+hospitals+for+years+1999-2008')),
+  DatasetSpec(
     name='dropout',
     files=(
       _file('data.csv', '3ef126de5cefff26eb11fbb4237f1a14'
@@ -139,6 +165,18 @@ _SPECS = (
                    '10.24432/C5MC89'),
     archive=_archive(
       697, 'predict+students+dropout+and+academic+success')),
+  DatasetSpec(
+    name='framingham',
+    files=(
+      _file('framingham.csv', '0ab45c3c58058a463d40dc1a1507213e'
+                              '56a425259289197db9af51c81c0d5bd2'),),
+    schema=framingham.SCHEMA,
+    num_examples=4_238,
+    num_features=26,
+    num_classes=2,
+    source='Kaggle, dileep070/heart-disease-prediction-using-logistic-'
+           'regression, the copy of 4238 rows whose names have capitals',
+    licence='none stated'),
   DatasetSpec(
     name='german_credit',
     files=(

@@ -40,8 +40,9 @@ def tiny(monkeypatch, tmp_path):
 
 def test_names():
   assert registry.names() == (
-    'adult', 'android_permissions', 'breast_cancer', 'default_credit',
-    'dropout', 'german_credit', 'nursery')
+    'adult', 'android_permissions', 'bank_full', 'breast_cancer',
+    'default_credit', 'diabetes_130', 'dropout', 'framingham',
+    'german_credit', 'nursery')
   assert registry.image_names() == (
     'cifar10', 'digits', 'fashion_mnist', 'mnist')
   with pytest.raises(TypeError):
@@ -66,7 +67,7 @@ def test_missing_file_is_one_clear_line(name, tmp_path):
   message = str(caught.value)
   assert '\n' not in message
   for part in (registry.DATASETS[name].files[0].name, str(tmp_path / name),
-               'UCI', 'https://doi.org/10.24432/', 'DPJAX_DATA_DIR'):
+               registry.DATASETS[name].source, 'DPJAX_DATA_DIR'):
     assert part in message
 
 

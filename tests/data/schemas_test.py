@@ -150,6 +150,64 @@ def test_breast_cancer():
   assert row['fractal_dimension_worst'] == 1
 
 
+def test_framingham():
+  (row, gaps), labels = _encode('framingham', (
+    '1,30,4,0,15,1,0,1,0,300,165,95,32.5,95,126.4911064,1\n'
+    '0,99,NA,1,NA,NA,1,0,1,NA,80,150,NA,NA,NA,0\n'), header=True)
+  assert labels == [1, 0]
+  assert _active(row) == {'Education=4', 'BPMeds=1'}
+  assert row['Age'] == -1 and row['Male'] == row['PrevalentHyp'] == 1
+  assert row['CigsPerDay'] == row['TotChol'] == row['SysBP'] == 0
+  assert row['DiaBP'] == row['BMI'] == row['HeartRate'] == 0
+  assert row['Glucose'] == pytest.approx(0, abs=1e-6)
+  assert _active(gaps) == {
+    'Education=NA', 'BPMeds=NA', 'CigsPerDay=NA', 'TotChol=NA', 'BMI=NA',
+    'HeartRate=NA', 'Glucose=NA'}
+  assert gaps['Age'] == gaps['DiaBP'] == 1 and gaps['CigsPerDay'] == -1
+  assert gaps['TotChol'] == -0.5 and gaps['BMI'] == pytest.approx(-3 / 7)
+  assert gaps['Glucose'] == _log(80, 40, 400)
+  with pytest.raises(ValueError, match='\'Age\': expected a finite number'):
+    _encode('framingham', '0,NA,1,1,0,0,1,0,1,200,80,150,20,70,80,0\n',
+            header=True)
+
+
+def test_bank_full():
+  (row,), labels = _encode('bank_full', (
+    '59;"management";"married";"tertiary";"no";-9999;"yes";"no";"unknown";16;'
+    '"may";900;1;-1;0;"success";"yes"\n'), header=True)
+  assert labels == [1]
+  assert _active(row) == {
+    'job=management', 'marital=married', 'education=tertiary', 'default=no',
+    'housing=yes', 'loan=no', 'contact=unknown', 'month=may',
+    'poutcome=success'}
+  assert row['age'] == row['day'] == row['duration'] == 0
+  assert row['campaign'] == row['pdays'] == row['previous'] == -1
+  low, high = -math.log(10_001), math.log(100_001)
+  assert row['balance'] == pytest.approx(
+    2 * (-math.log(10_000) - low) / (high - low) - 1)
+
+
+def test_diabetes_130():
+  drugs = 'Steady' + 22 * ',No'
+  (row,), labels = _encode('diabetes_130', (
+    '7,8,?,Male,[30-40),>200,8,30,26,14,FR,Surgery-Pediatric,60,3,81,0,50,99,'
+    f'250.83,V57,410,16,None,>8,{drugs},Ch,Yes,>30\n'), header=True)
+  assert labels == [1]
+  assert _active(row) == {
+    'race=?', 'gender=Male', 'age=[30-40)', 'weight=>200',
+    'admission_type_id=8', 'discharge_disposition_id=30',
+    'admission_source_id=26', 'payer_code=other', 'medical_specialty=Surg',
+    'diag_1=diabetes', 'diag_2=other', 'diag_3=circulatory',
+    'max_glu_serum=None', 'A1Cresult=>8', 'metformin=Steady', 'change=Ch',
+    'diabetesMed=Yes'} | {name for name in row if name.endswith('=No')
+                          and not name.startswith(('metformin=', 'change',
+                                                   'diabetesMed'))}
+  assert row['time_in_hospital'] == row['num_medications'] == 1
+  assert row['num_lab_procedures'] == row['num_procedures'] == 0
+  assert row['number_outpatient'] == -1 and row['number_emergency'] == 1
+  assert 'encounter_id' not in row and 'patient_nbr' not in row
+
+
 @pytest.mark.parametrize('name', registry.names())
 def test_specification_agrees_with_schema(name):
   spec = registry.DATASETS[name]
@@ -157,7 +215,9 @@ def test_specification_agrees_with_schema(name):
   assert len(label.classes) == spec.num_classes
   assert len(spec.schema.feature_names) == spec.num_features
   assert len(set(spec.schema.feature_names)) == spec.num_features
-  assert spec.name == name and 'https://doi.org/10.24432/' in spec.source
+  assert spec.name == name
+  # One is not from UCI.
+  assert ('https://doi.org/10.24432/' in spec.source) is (name != 'framingham')
 
 
 @pytest.mark.parametrize('name', registry.names())
@@ -165,8 +225,11 @@ def test_all_public_values_are_encoded_within_the_unit_box(name):
   for column in registry.DATASETS[name].schema.columns:
     if isinstance(column, columns.Numeric):
       texts = [str(column.lower), str(column.upper), '-1e12', '0', '1e12']
+      texts += [column.missing] if column.missing else []
     elif isinstance(column, columns.Categorical):
       texts = column.categories
+    elif isinstance(column, columns.Grouped):
+      texts = ['?', '250.83', 'V57', 'Surgery-Vascular', 'MC', 'ZZ', '']
     else:
       continue
     values = np.array([column.encode(text) for text in texts])

@@ -7,9 +7,12 @@ the published documentation; neither is computed from the records.
 __all__ = [
   'adult',
   'android_permissions',
+  'bank_full',
   'breast_cancer',
   'default_credit',
+  'diabetes_130',
   'dropout',
+  'framingham',
   'german_credit',
   'nursery',
 ]
