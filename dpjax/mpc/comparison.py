@@ -1,0 +1,294 @@
+"""Two keys that compare with a secret number, and neither of which knows it.
+
+The function x -> beta if x < alpha, else 0, on 0, ..., 2^L - 1 and modulo 2^k,
+is split into two keys: what they give at x adds up to its value, and each by
+itself looks like random bits. A key is a seed, the root of a binary tree, and
+L correction words that both keys have; whoever has one walks down the tree.
+Source: Boyle, Chandran, Gilboa, Gupta, Ishai, Kumar and Rathee 2021, Figure 1;
+thesis 003, sections 4.2.1 and 6.4.2; spec EC-18. Key length:
+L (128 + k + 2) + 128 + k bits.
+
+Keys of many owners are kept side by side, [n]; every step is for all of them.
+Security: two servers that do not collude, by the assumption of `prg`. What
+anybody can see is n, L and k.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from dpjax import errors
+from dpjax.mpc import packing
+from dpjax.mpc import prg
+
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_TOP = np.uint64(63)
+_CHUNK = 2**16  # seeds of the widest level that are worked on at once
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Keys:
+  """Keys of n owners for one server.
+
+  Attributes:
+    party: 0 or 1; the second server changes the sign of what it computes.
+    value_bits: k; values are modulo 2^k.
+    roots: seeds [n, 2].
+    seeds: correction words of seeds [L, n, 2].
+    values: correction words of values [L, n], below 2^k.
+    controls: correction words of control bits [L, n, 2], left and right, 0 or
+      1.
+    last: correction words of the leaves [n], below 2^k.
+  """
+  party: int
+  value_bits: int
+  roots: np.ndarray
+  seeds: np.ndarray
+  values: np.ndarray
+  controls: np.ndarray
+  last: np.ndarray
+
+  @property
+  def depth(self) -> int:
+    """L."""
+    return len(self.seeds)
+
+  @property
+  def num_keys(self) -> int:
+    """n."""
+    return len(self.roots)
+
+  def to_bytes(self) -> np.ndarray:
+    """Messages [n, ceil(bits / 8)] uint8; see `key_bits`."""
+    return packing.pack(self.fields())
+
+  def fields(self) -> list[tuple[np.ndarray, int]]:
+    """What `packing.pack` takes, for messages that have more in them."""
+    controls = 2 * self.controls[..., 0] + self.controls[..., 1]
+    by_owner = np.moveaxis(self.seeds, 0, 1).reshape(self.num_keys, -1)
+    return [(self.roots, 64), (by_owner, 64), (self.values.T, self.value_bits),
+            (self.last[:, np.newaxis], self.value_bits), (controls.T, 2)]
+
+
+def key_bits(depth: int, value_bits: int) -> int:
+  """Length of a key: L (lambda + k + 2) + lambda + k."""
+  return (depth * (prg.SEED_BITS + value_bits + 2) + prg.SEED_BITS +
+          value_bits)
+
+
+def layout(depth: int, value_bits: int) -> list[tuple[int, int]]:
+  """Numbers of a key and their bits, as `packing.unpack` takes them."""
+  return [(2, 64), (2 * depth, 64), (depth, value_bits), (1, value_bits),
+          (depth, 2)]
+
+
+def from_fields(fields: list[np.ndarray], *, party: int,
+                value_bits: int) -> Keys:
+  """Keys of the fields that `packing.unpack` found."""
+  roots, by_owner, values, last, controls = fields
+  depth = values.shape[1]
+  return Keys(
+      party=party, value_bits=value_bits, roots=roots,
+      seeds=np.ascontiguousarray(np.moveaxis(
+          by_owner.reshape(-1, depth, 2), 1, 0)),
+      values=np.ascontiguousarray(values.T), last=last[:, 0],
+      controls=np.ascontiguousarray(
+          np.stack([controls.T >> np.uint64(1), controls.T & np.uint64(1)],
+                   -1)))
+
+
+def from_bytes(packed: np.ndarray, *, party: int, depth: int,
+               value_bits: int) -> Keys:
+  """Keys of messages [n, bytes]; errors as `packing.unpack`."""
+  return from_fields(packing.unpack(packed, layout(depth, value_bits)),
+                     party=party, value_bits=value_bits)
+
+
+def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
+             value_bits: int, source: prg.Source) -> tuple[Keys, Keys]:
+  """Both keys of each of n functions.
+
+  Args:
+    alphas: [n], whole numbers from 0 to 2^depth - 1.
+    betas: [n], taken modulo 2^value_bits.
+    depth: L, 1 to 64.
+    value_bits: k, 1 to 64.
+    source: of the roots.
+  """
+  _check_sizes(depth, value_bits)
+  alphas, betas = _whole(alphas), _whole(betas)
+  if depth < 64 and (alphas >> np.uint64(depth)).any():
+    raise ValueError(f'alphas must be below 2^{depth}, got {alphas.max()}')
+  roots = prg.words(source, (2, len(alphas), 2))
+  seeds, value = roots, np.zeros(len(alphas), np.uint64)
+  control = np.stack([np.zeros_like(value), np.full_like(value, _ALL)])
+  words = []
+  for level in range(depth):
+    right = _bit_mask(alphas, depth - 1 - level)
+    word, seeds, control, value = _generate_level(
+        seeds, control, value, right, betas, value_bits)
+    words.append(word)
+  last = _signed(seeds[1, :, 0] - seeds[0, :, 0] - value, control[1])
+  shared = {name: np.stack([word[name] for word in words])
+            for name in ('seeds', 'values', 'controls')}
+  first, second = (
+      Keys(party=party, value_bits=value_bits, roots=roots[party],
+           last=last & _modulus_mask(value_bits), **shared)
+      for party in (0, 1))
+  return first, second
+
+
+def _generate_level(seeds, control, value, right, betas, value_bits):
+  """One correction word; seeds [2, n, 2], control [2, n], value [n]."""
+  children = [prg.expand(seeds, 0), prg.expand(seeds, 1)]
+  values, controls = _values_and_controls(seeds, value_bits)
+  lost = np.where(right[:, np.newaxis], children[0], children[1])
+  kept = np.where(right[:, np.newaxis], children[1], children[0])
+  value_lost = np.where(right, values[..., 0], values[..., 1])
+  value_kept = np.where(right, values[..., 1], values[..., 0])
+  negative = control[1]
+  word = lost[0] ^ lost[1]
+  step = _signed(value_lost[1] - value_lost[0] - value + (right & betas),
+                 negative) & _modulus_mask(value_bits)
+  value = (value - value_kept[1] + value_kept[0] + _signed(step, negative))
+  bits = controls[0] ^ controls[1] ^ np.stack([~right, right], -1)
+  kept_bits = np.where(right, bits[..., 1], bits[..., 0])
+  kept_controls = np.where(right, controls[..., 1], controls[..., 0])
+  return ({'seeds': word, 'values': step, 'controls': bits & np.uint64(1)},
+          kept ^ (control[..., np.newaxis] & word),
+          kept_controls ^ (control & kept_bits), value)
+
+
+def _values_and_controls(seeds, value_bits):
+  """Values and control masks of both children, [..., 2] each.
+
+  Control bits are top bits of the block of values where values leave them.
+  """
+  values = prg.expand(seeds, 2)
+  top = values if value_bits < 64 else prg.expand(seeds, 3)
+  return values, (top.view(np.int64) >> np.int64(63)).view(np.uint64)
+
+
+def evaluate(keys: Keys, points: np.ndarray) -> np.ndarray:
+  """Shares [n, m] modulo 2^k of each function at points of its own [n, m]."""
+  points = _whole(points).T
+  shape = points.shape
+  seeds = np.broadcast_to(keys.roots, (*shape, 2)).copy()
+  control = np.full(shape, _ALL if keys.party else np.uint64(0), np.uint64)
+  total = np.zeros(shape, np.uint64)
+  for level in range(keys.depth):
+    right = _bit_mask(points, keys.depth - 1 - level)
+    values, controls = _values_and_controls(seeds, keys.value_bits)
+    total += np.where(right, values[..., 1], values[..., 0])
+    total += control & keys.values[level]
+    seeds = prg.expand(seeds, right & np.uint64(1))
+    for word in (0, 1):
+      seeds[..., word] ^= control & keys.seeds[level, :, word]
+    bits = _negated(keys.controls[level])
+    control = (np.where(right, controls[..., 1], controls[..., 0]) ^
+               (control & np.where(right, bits[:, 1], bits[:, 0])))
+  total += seeds[..., 0] + (control & keys.last)
+  return (_negated(total) if keys.party else total).T & _modulus_mask(
+      keys.value_bits)
+
+
+def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
+  """Shares [m] modulo 2^k of the sum over owners at public points [m].
+
+  A walk down the tree of the prefixes of all points, breadth first and for all
+  owners: one visit of each node. None stands for the whole domain, which has
+  2^(L + 1) - 1 nodes.
+  """
+  if points is None:
+    points = np.arange(2**keys.depth, dtype=np.uint64)
+  wanted, places = np.unique(_whole(points), return_inverse=True)
+  if wanted.size and keys.depth < 64 and int(wanted[-1]) >> keys.depth:
+    raise ValueError(f'points must be below 2^{keys.depth}, got {wanted[-1]}')
+  steps, order = _walk(wanted, keys.depth)
+  total = np.zeros(wanted.size, np.uint64)
+  chunk = max(8, _CHUNK // max(1, wanted.size))
+  for start in range(0, keys.num_keys, chunk):
+    total += _sums_of(keys, slice(start, start + chunk), steps)
+  total = (_negated(total) if keys.party else total)[order]
+  return total[places] & _modulus_mask(keys.value_bits)
+
+
+def _walk(wanted: np.ndarray, depth: int):
+  """Which nodes of each level have a left and a right child to be visited.
+
+  Returns the steps, of two selections each (children come in the order left,
+  right), and the order of the leaves that sorts them.
+  """
+  steps, prefixes = [], np.zeros(1, np.uint64)
+  for level in range(depth):
+    below = np.unique(wanted >> np.uint64(depth - 1 - level))
+    kept = [np.isin(2 * prefixes + np.uint64(side), below) for side in (0, 1)]
+    steps.append([slice(None) if keep.all() else np.flatnonzero(keep)
+                  for keep in kept])
+    prefixes = np.concatenate([2 * prefixes[keep] + np.uint64(side)
+                               for side, keep in enumerate(kept)])
+  return steps, np.argsort(prefixes)
+
+
+def _sums_of(keys: Keys, part: slice, steps) -> np.ndarray:
+  """Unsigned sums over some of the owners, in the order of the walk.
+
+  What a node adds is added up over owners at once, so that of each owner only
+  seeds [nodes, owners, 2] and control bits [nodes, owners, 2], kept twice, go
+  down. Bits of values beyond k are never cleared: sums are.
+  """
+  seeds = keys.roots[part][np.newaxis]
+  fill = _ALL if keys.party else np.uint64(0)
+  control = np.full(seeds.shape, fill, np.uint64)
+  total = np.zeros(1, np.uint64)
+  for level, selections in enumerate(steps):
+    values, controls = _values_and_controls(seeds, keys.value_bits)
+    gain = values.sum(1) + (control[..., 0] & keys.values[level, part]).sum(
+        1)[:, np.newaxis]
+    controls ^= control & _negated(keys.controls[level, part])
+    word = control & keys.seeds[level, part]
+    children, bits = [], []
+    for side, selected in enumerate(selections):
+      child = prg.expand(seeds[selected], side)
+      child ^= word[selected]
+      children.append(child)
+      bits.append(controls[selected, :, side])
+    total = np.concatenate([total[selected] + gain[selected, side]
+                            for side, selected in enumerate(selections)])
+    seeds, control = np.concatenate(children), np.repeat(
+        np.concatenate(bits)[..., np.newaxis], 2, axis=-1)
+  return total + seeds[..., 0].sum(1) + (
+      control[..., 0] & keys.last[part]).sum(1)
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+  """Whole numbers as uint64, negative ones modulo 2^64."""
+  values = np.asarray(values)
+  if not np.issubdtype(values.dtype, np.integer):
+    raise ValueError(f'numbers must be whole, got {values.dtype}')
+  return values.astype(np.uint64)
+
+
+def _check_sizes(depth: int, value_bits: int) -> None:
+  for name, value in (('depth', depth), ('value_bits', value_bits)):
+    if not 1 <= errors.check_at_least(name, value, 1) <= 64:
+      raise ValueError(f'{name} must be at most 64, got {value}')
+
+
+def _modulus_mask(value_bits: int) -> np.uint64:
+  return np.uint64((1 << value_bits) - 1)
+
+
+def _bit_mask(values: np.ndarray, place: int) -> np.ndarray:
+  """All ones where a bit is 1."""
+  return _negated((values >> np.uint64(place)) & np.uint64(1))
+
+
+def _negated(values: np.ndarray) -> np.ndarray:
+  """-values modulo 2^64; of a bit, all ones or zeros."""
+  return ~values + np.uint64(1)
+
+
+def _signed(values: np.ndarray, negative: np.ndarray) -> np.ndarray:
+  """-values where the mask is all ones."""
+  return (values ^ negative) - negative
