@@ -66,12 +66,12 @@ def _curve(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
   if kind == 'tree':
     made = trees.TreeEcdf(**public)
   else:
-    made = dyadic.DyadicEcdf(accounting=kind, monotone=False, **public)
+    made = dyadic.DyadicEcdf(accounting=kind, monotone=how == 'p2', **public)
   ranks = ecdf_data.released(made, counts, seed=setting.seed,
                              coins=_coins(setting, kind))
-  if how in ('', 'raw'):
-    return ranks
-  return ecdf_smoothing.smoothed(how, ranks, counts.sum(-1), made)
+  if how == 'p1':
+    return ecdf_smoothing.smoothed(how, ranks, counts.sum(-1))
+  return ranks
 
 
 def _of_curve(truth: np.ndarray, curve: np.ndarray) -> dict[str, float]:

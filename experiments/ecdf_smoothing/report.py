@@ -31,7 +31,7 @@ def table(rows: Sequence[records.Row]) -> str:
       'smoothing: of means (ratio), on average over data sets (run_ratio), at '
       'most (worst), and of absolute errors; of_printed is mse over 2 (L + 1)^3'
       ' / epsilon^2, what the printed curve has before smoothing. Of p = 1 '
-      'solutions there are many: the one of least squares.\n\n' + points.table(
+      'there are many solutions: one in their middle.\n\n' + points.table(
           points.collect(rows), _FIELDS, _METRICS, digits=3))
 
 
@@ -152,7 +152,7 @@ def _vertices(found: list[points.Point]):
     return '-', False, 'no cell of the reference'
   return (f'{_span(near)} times', 0.85 > min(near) or max(near) > 1.15,
           f'{len(near)} cells; nothing in the problem chooses between '
-          'solutions, we take that of least squares (C16)')
+          'solutions, ours is in their middle (C16)')
 
 
 def _tight(found: list[points.Point]):

@@ -34,11 +34,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     raw = _released(setting, counts, monotone=False) - truth
     if setting.smoothing == 'none':
       found = raw
-    elif setting.smoothing == 'native':
+    elif setting.smoothing in ('p2', 'native'):
       found = _released(setting, counts, monotone=True) - truth
     else:
-      found = smoothed(setting.smoothing, raw + truth, truth[:, -1],
-                       mechanism_of(setting)) - truth
+      found = smoothed(setting.smoothing, raw + truth, truth[:, -1]) - truth
     yield setting, rows.released(
         setting, _metrics(setting, raw, found), n=int(np.mean(truth[:, -1])),
         epsilon=setting.epsilon, adjacency=_ADJACENCY)
@@ -63,29 +62,16 @@ def _released(setting: sweep.Setting, counts: np.ndarray, *,
 
 @functools.cache
 def _smoother(name: str) -> Callable:
-  """(ranks [R, N], totals [R], variances of levels) -> ranks [R, N]."""
-  one = {
-      'p2': smoothing.least_squares,
-      'p1': lambda ranks, total, _: smoothing.least_absolute(ranks, total),
-      'pava': lambda ranks, total, _: smoothing.isotonic(ranks, total),
-  }[name]
-  return jax.jit(jax.vmap(one, (0, 0, None)))
+  """(ranks [R, N], totals [R]) -> ranks [R, N]."""
+  return jax.jit(jax.vmap({'p1': smoothing.least_absolute,
+                           'pava': smoothing.isotonic}[name]))
 
 
-def smoothed(name: str, ranks: np.ndarray, totals: np.ndarray,
-             mechanism: dyadic.DyadicEcdf) -> np.ndarray:
-  """Ranks [R, N] smoothed as `sweep` names it.
-
-  Args:
-    name: 'p2', 'p1' or 'pava'.
-    ranks: [R, N], noisy.
-    totals: n of each, [R].
-    mechanism: whose noise it is.
-  """
+def smoothed(name: str, ranks: np.ndarray, totals: np.ndarray) -> np.ndarray:
+  """Ranks [R, N] by what does not ask whose noise it is, 'p1' or 'pava'."""
   with jax.enable_x64(True):
     return np.asarray(_smoother(name)(
-        jnp.asarray(ranks), jnp.asarray(totals, jnp.float64),
-        jnp.asarray(mechanism.level_variances)))
+        jnp.asarray(ranks), jnp.asarray(totals, jnp.float64)))
 
 
 def _metrics(setting: sweep.Setting, raw: np.ndarray,

@@ -10,8 +10,8 @@ replace_one:
   tree    a tree of counts of the best base
 and what is done to their ranks:
   none    nothing; of a tree least squares
-  p2, p1  the nearest noise in that norm for which ranks rise from 0 to n; of
-          p1 the solution of least squares among those (C16)
+  p2, p1  the least noise in that norm without which ranks rise from 0 to n; of
+          many solutions of p1 one in the middle (C16)
   pava    isotonic regression, as if errors were independent
   native  of a tree, the nearest nonnegative counts in the metric of its noise
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse import linalg
 
 
 class Problem(NamedTuple):
@@ -56,6 +57,14 @@ def smoothed(ranks: np.ndarray, noise: np.ndarray) -> np.ndarray:
   """Ranks [N] with the noise [2N - 1] of a solution."""
   increments = incidence(len(ranks)) @ noise
   return ranks + np.cumsum(increments[:-1])
+
+
+def least_squares_noise(change: np.ndarray) -> float:
+  """The least |nu|^2 of noise that moves ranks by `change` [N]."""
+  matrix = incidence(len(change)).tocsr()[:-1]
+  wanted = np.diff(change, prepend=0.0)
+  potentials = linalg.spsolve((matrix @ matrix.T).tocsc(), wanted)
+  return float(wanted @ potentials)
 
 
 def printed_rows(ranks: np.ndarray, total: float) -> Problem:
