@@ -22,7 +22,6 @@ from scipy.sparse import csgraph
 from dpjax import errors
 from dpjax.privacy import additive
 from dpjax.privacy import draws
-from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import mechanism
 from dpjax.typing import Array, PRNGKey
