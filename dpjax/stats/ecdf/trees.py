@@ -1,0 +1,236 @@
+"""Distribution functions from hierarchical counts.
+
+Bins, bins of bins and so on are counted with noise, which a rank crosses few
+of. With least squares over the tree this is the most exact curve of pure
+differential privacy; a histogram is a tree of one level (spec EC-40 to EC-45).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.privacy import additive
+from dpjax.privacy import draws
+from dpjax.stats.ecdf import digits
+from dpjax.stats.ecdf import hierarchy
+from dpjax.stats.ecdf import mechanism
+from dpjax.typing import Array, PRNGKey
+
+ESTIMATORS = {
+    'least_squares': 'from all counts, by least squares',
+    'plain': 'whole nodes from the left (EC-41)',
+    'signed': 'whole nodes, more or less (EC-42)',
+    'honaker': 'as plain, nodes estimated from what is below them (EC-43)',
+    'signed_honaker': 'as signed, with the nodes of Honaker'}
+
+
+class Parameters(NamedTuple):
+  """Of the noise, by level from the top down.
+
+  Attributes:
+    scales: [h] of the noise of counts.
+    variances: [h] of the same.
+    turned: of `digits.Plan`; empty for least squares.
+  """
+  scales: np.ndarray
+  variances: np.ndarray
+  turned: tuple[np.ndarray, ...]
+
+
+def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
+                 scales: Array, *, pure: bool) -> list[Array]:
+  """Counts of all nodes but the root with noise, by level from the top down.
+
+  Discrete Laplace noise, or Gaussian noise on the public grid of its scale.
+
+  Args:
+    key: used for nothing else.
+    leaves: [M] counts of all leaves, empty ones too.
+    shape: of the tree.
+    scales: [h] of the noise.
+    pure: whether it is Laplace.
+  """
+  sizes = np.cumprod(shape)
+  size = int(sizes.sum())
+  # One draw for all levels: to draw is long to compile.
+  scale = jnp.repeat(scales, sizes, total_repeat_length=size)
+  exact = jnp.concatenate(hierarchy.levels(leaves, shape))
+  if pure:
+    noisy = exact + draws.discrete_laplace(key, (size,), scale[None],
+                                           jnp.float64)
+  else:
+    noisy = on_grid(exact + scale * additive.standard_normal(
+        key, (size,)).astype(jnp.float64), scale)
+  # Or each level that reads its part would draw it anew.
+  noisy = jax.lax.optimization_barrier(noisy)
+  return jnp.split(noisy, np.cumsum(sizes)[:-1])
+
+
+def on_grid(values: Array, scale: Array) -> Array:
+  """Values rounded to the public grid of Gaussian noise, see `additive`."""
+  spacing = additive.grid_spacing(scale).astype(jnp.float64)
+  return jnp.round(values / spacing) * spacing
+
+
+def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
+                variances: Array, alive: Array,
+                total: Array | None = None) -> Array:
+  """`hierarchy.nonnegative`, compiled."""
+  def counts(alive):
+    return hierarchy.least_squares(noisy, shape, variances, alive, total)
+
+  def negative(state):
+    return jnp.any(state[1] < 0)
+
+  def closer(state):
+    alive = state[0] * (state[1] >= 0).astype(alive_type)
+    return alive, counts(alive)
+
+  alive_type = alive.dtype
+  return jax.lax.while_loop(negative, closer, (alive, counts(alive)))[1]
+
+
+def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
+  """Ranks that end at n where it is known, and stay below it if monotone."""
+  if total is None:
+    return ranks
+  if monotone:  # But for rounding they do.
+    ranks = jnp.minimum(ranks, total)
+  return ranks.at[-1].set(total)
+
+
+@functools.cache
+def _law(shape: hierarchy.Shape, estimator: str, pure: bool, known: bool,
+         monotone: bool) -> mechanism.Draw:
+  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+    size = counts.size
+    leaves = jnp.pad(counts, (0, math.prod(shape) - size))
+    alive = (jnp.arange(leaves.size) < size).astype(counts.dtype)
+    noisy = noisy_levels(key, leaves, shape, jnp.asarray(parameters.scales),
+                         pure=pure)
+    variances = jnp.asarray(parameters.variances)
+    total = jnp.sum(counts) if known else None
+    if estimator == 'least_squares':
+      solve = nonnegative if monotone else hierarchy.least_squares
+      found = jnp.cumsum(solve(noisy, shape, variances, alive, total))
+    else:
+      if estimator.endswith('honaker'):
+        values = [value for value, _ in hierarchy.upward(
+            noisy, shape, variances, alive)[0]]
+      else:
+        filled = hierarchy.levels(alive, shape)
+        values = [value * (number > 0).astype(value.dtype)
+                  for value, number in zip(noisy, filled, strict=True)]
+      found = digits.ranks(values, shape, parameters.turned, total)
+    return ended(found[:size], total, monotone=monotone)
+  return draw
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TreeEcdf(mechanism.EcdfMechanism):
+  """Hierarchical counts, made consistent and cumulated.
+
+  Guarantee: that of the budget under `adjacency`. A record is counted once on
+  each of h levels: counts move by h in l1 and in squared l2, and by 2 h where
+  one is replaced.
+
+  Attributes:
+    shape: into how many parts the nodes of each level are cut, the root first,
+      N leaves or more; None is the best one for the estimator and an even
+      budget. (N,) is a histogram.
+    estimator: one of `ESTIMATORS`. Only ranks of 'least_squares' are made
+      monotone; the others are there to compare, and for streams.
+    shares: of the budget [h], by level from the top down; None is even, and
+      `hierarchy.tuned_shares` gives the best.
+  """
+  shape: hierarchy.Shape | None = None
+  estimator: str = 'least_squares'
+  shares: tuple[float, ...] | None = None
+
+  def __post_init__(self):
+    super().__post_init__()
+    errors.check_choice('estimator', self.estimator, ESTIMATORS)
+    if self.monotone and self.estimator != 'least_squares':
+      raise ValueError('only ranks by least squares are made monotone: set '
+                       f"monotone=False for estimator='{self.estimator}'")
+    hierarchy.check_shape(self.branching, self.num_thresholds)
+    if self.shares is not None:
+      self._check_shares()
+
+  def _check_shares(self):
+    if len(self.shares) != len(self.branching):
+      raise ValueError(f'there must be shares of {len(self.branching)} levels, '
+                       f'got {len(self.shares)}')
+    for share in self.shares:
+      errors.check_positive('shares', share)
+    if abs(sum(self.shares) - 1) > 1e-9:
+      raise ValueError(f'shares must sum to 1, got {sum(self.shares)}')
+
+  @functools.cached_property
+  def branching(self) -> hierarchy.Shape:
+    """The shape that is used."""
+    if self.shape is not None:
+      return self.shape
+    public = dict(known=self.knows_total, pure=self.pure)
+    if self.estimator == 'least_squares':
+      return hierarchy.best_shape(self.num_thresholds, **public)
+    return digits.best_shape(self.num_thresholds, **public,
+                             **self._ways)
+
+  @property
+  def _ways(self) -> dict[str, bool]:
+    return dict(signed=self.estimator.startswith('signed'),
+                bottom_up=self.estimator.endswith('honaker'))
+
+  @property
+  def scales(self) -> np.ndarray:
+    """[h] of discrete Laplace noise, or standard deviations; top down."""
+    high = len(self.branching)
+    return hierarchy.noise_scales(
+        self.shares or (1 / high,) * high, adjacency=self.adjacency,
+        epsilon=self.epsilon, rho=self.rho)
+
+  @property
+  def scale(self) -> float:
+    """Of the top level; of all where the budget is even."""
+    return float(self.scales[0])
+
+  @property
+  def noise_variances(self) -> np.ndarray:
+    """[h] of the noise of counts, by level from the top down."""
+    if self.pure:
+      return np.array([draws.discrete_laplace_variance(scale)
+                       for scale in self.scales])
+    return np.square(self.scales)
+
+  @functools.cached_property
+  def _plan(self) -> digits.Plan:
+    if self.estimator == 'least_squares':
+      return digits.Plan((), hierarchy.prefix_variances(
+          self.branching, self.noise_variances, self.num_thresholds,
+          known=self.knows_total))
+    return digits.plan(self.branching, self.noise_variances,
+                       self.num_thresholds, known=self.knows_total,
+                       **self._ways)
+
+  @property
+  def draw(self) -> mechanism.Draw:
+    """The law."""
+    return _law(self.branching, self.estimator, self.pure, self.knows_total,
+                self.monotone)
+
+  @property
+  def parameters(self) -> Parameters:
+    """Noise, and where ranks turn."""
+    return Parameters(self.scales, self.noise_variances, self._plan.turned)
+
+  def variances(self) -> np.ndarray:
+    """Of the errors of the ranks [N], exact, before they are made monotone."""
+    return self._plan.variances
