@@ -7,5 +7,7 @@ Modules, in import order: grids, mechanism, dyadic_calibration, dyadic,
 hierarchy, digits, trees.
 """
 
-__all__ = ['digits', 'dyadic', 'dyadic_calibration', 'grids', 'hierarchy',
-           'mechanism', 'trees']
+__all__ = [
+    'digits', 'dyadic', 'dyadic_calibration', 'grids', 'hierarchy', 'mechanism',
+    'trees'
+]

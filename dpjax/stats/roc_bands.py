@@ -1,0 +1,132 @@
+"""Bands of private ROC curves and intervals of areas, by drawing anew.
+
+Post-processing: what was released stands for the records, the release is drawn
+again and again from it, and how far the draws are off tells how far the release
+may be. The law of the noise is public, so that is a parametric bootstrap. Two
+things can be covered, and they differ:
+
+  records: the curve of these very records. Only noise is drawn.
+  population: the curve of what the records are a sample of, on the same bins.
+    Records are drawn too, Poisson in each cell, which given their numbers is
+    sampling within the classes.
+
+Intervals are basic ones: errors of the draws are taken off the release, so that
+the bias which making counts nonnegative has is taken off too.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.stats import intervals
+from dpjax.stats import precision
+from dpjax.stats import roc
+from dpjax.stats.roc import RocMechanism
+from dpjax.typing import Array, PRNGKey, PyTree
+
+OF = ('records', 'population')
+
+
+class Bands(NamedTuple):
+  """What is known of a curve and of the area under it.
+
+  Attributes:
+    fprs: [M] rates of false positives.
+    tpr: [M] rates of true ones there; low and high hold at all of them at once.
+    auc: [] the area, with an interval of its own.
+  """
+  fprs: np.ndarray
+  tpr: intervals.Estimate
+  auc: intervals.Estimate
+
+
+def cells(ranks: Array) -> Array:
+  """Counts [2, N] >= 0 that ranks stand for; raw ones are made monotone."""
+  rising = jax.lax.cummax(jnp.maximum(ranks, 0), axis=1)
+  return jnp.diff(rising, axis=1, prepend=jnp.zeros_like(rising[:, :1]))
+
+
+@functools.cache
+def redrawn(draw: roc.Draw, of: str, num_draws: int) -> roc.Draw:
+  """(key, cells [2, N], parameters) -> ranks [B, 2, N], compiled."""
+  def one(key: PRNGKey, expected: Array, parameters: PyTree) -> Array:
+    noise_key, records_key = jax.random.split(key)
+    if of == 'population':
+      expected = poisson(records_key, expected)
+    return draw(noise_key, expected, parameters)
+
+  def law(key: PRNGKey, expected: Array, parameters: PyTree) -> Array:
+    return jax.vmap(one, (0, None, None))(
+        jax.random.split(key, num_draws), expected, parameters)
+  return jax.jit(law)
+
+
+def poisson(key: PRNGKey, expected: Array) -> Array:
+  """Counts of records where so many are expected, as float64."""
+  return jax.random.poisson(key, expected).astype(expected.dtype)
+
+
+@precision.in_float64
+def bands(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
+          confidence: float = 0.95, of: str = 'population',
+          fprs: np.ndarray | None = None, num_draws: int = 400) -> Bands:
+  """A band that holds everywhere at once, and an interval of the area.
+
+  The band is vertical: rates of true positives at given rates of false ones, on
+  straight lines between points. It is as wide as the standard deviation of the
+  draws at each place, times one factor.
+
+  Args:
+    mechanism: what released.
+    key: for the draws; not that of the release.
+    ranks: [2, N] of `release_ranks` or `estimate`.
+    confidence: of the band as a whole, and of the interval; nominal, as that of
+      any bootstrap.
+    of: 'records' or 'population', see above.
+    fprs: [M] in (0, 1) where the band is told; None for 1/20, ..., 19/20.
+    num_draws: B.
+
+  Raises:
+    ValueError: for values outside their range.
+  """
+  errors.check_open_unit('confidence', confidence)
+  errors.check_choice('of', of, OF)
+  errors.check_at_least('num_draws', num_draws, 20)
+  fprs = np.arange(1, 20) / 20 if fprs is None else np.asarray(fprs, np.float64)
+  if fprs.ndim != 1 or not np.all((0 < fprs) & (fprs < 1)):
+    raise ValueError(f'fprs must lie strictly between 0 and 1, got {fprs}')
+  again = redrawn(mechanism.draw, of, num_draws)(
+      key, cells(jnp.asarray(ranks, jnp.float64)), mechanism.parameters)
+  # The draws are off from what they were drawn from, monotone as they are.
+  origin, drawn = mechanism.of_ranks(ranks), mechanism.of_ranks(again)
+  start = mechanism.of_ranks(jnp.cumsum(cells(jnp.asarray(ranks)), 1))
+  at_start = roc.tpr_at(start, fprs)
+  band = simultaneous(roc.tpr_at(origin, fprs),
+                      roc.tpr_at(drawn, fprs) - at_start[None],
+                      confidence=confidence)
+  auc = basic(origin.auc, drawn.auc - start.auc, confidence=confidence)
+  return Bands(fprs, intervals.clipped(band, 0.0, 1.0),
+               intervals.clipped(auc, 0.0, 1.0))
+
+
+def simultaneous(value: Array, misses: Array, *,
+                 confidence: float) -> intervals.Estimate:
+  """A band around values [M] that misses of draws [B, M] leave as a whole."""
+  centre, spread = jnp.mean(misses, 0), jnp.std(misses, 0)
+  scaled = jnp.abs(misses - centre[None]) / jnp.where(spread > 0, spread, 1.0)
+  factor = jnp.quantile(jnp.max(scaled, 1), confidence)
+  middle = value - centre
+  return intervals.Estimate(value, middle - factor * spread,
+                            middle + factor * spread)
+
+
+def basic(value: Array, misses: Array, *,
+          confidence: float) -> intervals.Estimate:
+  """An interval for each of values [...], by misses [B, ...] of draws."""
+  tail = (1 - confidence) / 2
+  return intervals.Estimate(value, value - jnp.quantile(misses, 1 - tail, 0),
+                            value - jnp.quantile(misses, tail, 0))
