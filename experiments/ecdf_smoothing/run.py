@@ -10,6 +10,7 @@ import numpy as np
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import flows
 from dpjax.stats.ecdf import mechanism as mechanisms
 from dpjax.stats.ecdf import smoothing
 from dpjax.stats.ecdf import trees
@@ -63,7 +64,7 @@ def _released(setting: sweep.Setting, counts: np.ndarray, *,
 @functools.cache
 def _smoother(name: str) -> Callable:
   """(ranks [R, N], totals [R]) -> ranks [R, N]."""
-  return jax.jit(jax.vmap({'p1': smoothing.least_absolute,
+  return jax.jit(jax.vmap({'p1': flows.least_absolute,
                            'pava': smoothing.isotonic}[name]))
 
 

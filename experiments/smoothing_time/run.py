@@ -11,6 +11,7 @@ import numpy as np
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import flows
 from dpjax.stats.ecdf import smoothing
 from experiments import ecdf_data
 from experiments import rows
@@ -89,7 +90,7 @@ def _objective(setting: sweep.Setting, noise: np.ndarray) -> float:
 _OURS = {
     'p2': lambda ranks, total: smoothing.least_squares(
         ranks, total, jnp.ones([ranks.size.bit_length()])),
-    'p1': smoothing.least_absolute,
+    'p1': flows.least_absolute,
     'pava': smoothing.isotonic,
 }
 
