@@ -9,7 +9,10 @@ coalition of servers that is too small learns nothing but what is opened and who
 took part. Source: thesis 003, chapter 4 and section 6.4 (spec ecdf.md, EC-08,
 EC-13, EC-15 to EC-21).
 
-Modules, in import order: prg, packing, comparison.
+Modules, in import order: prg, packing, additive, shamir, comparison,
+scheme, schemes.
 """
 
-__all__ = ['comparison', 'packing', 'prg']
+__all__ = [
+    'additive', 'comparison', 'packing', 'prg', 'scheme', 'schemes', 'shamir'
+]

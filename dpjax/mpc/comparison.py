@@ -99,9 +99,14 @@ def from_fields(fields: list[np.ndarray], *, party: int,
 
 def from_bytes(packed: np.ndarray, *, party: int, depth: int,
                value_bits: int) -> Keys:
-  """Keys of messages [n, bytes]; errors as `packing.unpack`."""
-  return from_fields(packing.unpack(packed, layout(depth, value_bits)),
-                     party=party, value_bits=value_bits)
+  """Keys of messages [n, bytes].
+
+  Raises:
+    ValueError: for messages of another length or with bits after their end.
+  """
+  fields, bad = packing.unpack(packed, layout(depth, value_bits))
+  packing.refuse_rows(bad)
+  return from_fields(fields, party=party, value_bits=value_bits)
 
 
 def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,

@@ -1,13 +1,14 @@
 """Messages of owners: whole numbers of few bits, one after the other.
 
-A row is the message of one owner; bits that fill the last byte are zero.
+A row is the message of one owner; bits that fill the last byte are zero. The
+most significant bit comes first.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-_ROWS = 2048
+_ROWS = 2048  # that are worked on at once
 
 
 def num_bytes(bits: int) -> int:
@@ -16,66 +17,70 @@ def num_bytes(bits: int) -> int:
 
 
 def pack(fields: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
-  """Rows [n, bytes] uint8 of fields (values [n, m] uint64, bits of each).
-
-  The most significant bit comes first.
-  """
+  """Rows [n, bytes] uint8 of fields (values [n, m] uint64, bits of each)."""
+  unit = _unit([bits for _, bits in fields])
   rows = len(fields[0][0])
   length = num_bytes(sum(values.shape[1] * bits for values, bits in fields))
   packed = np.empty((rows, length), np.uint8)
   for start in range(0, rows, _ROWS):
     part = slice(start, start + _ROWS)
-    packed[part] = np.packbits(
-        np.concatenate([_to_bits(values[part], bits)
-                        for values, bits in fields], 1), axis=1)
+    digits = np.concatenate([_digits(values[part], bits, unit)
+                             for values, bits in fields], 1)
+    packed[part] = digits if unit == 8 else np.packbits(digits, axis=1)
   return packed
 
 
-def unpack(packed: np.ndarray,
-           layout: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+def unpack(packed: np.ndarray, layout: Sequence[tuple[int, int]]
+           ) -> tuple[list[np.ndarray], np.ndarray]:
   """The fields [n, m] uint64 of rows; layout has (m, bits) for each.
 
+  Returns:
+    The fields, and which rows [n] have other than zeros after their end.
+
   Raises:
-    ValueError: for rows of another length, or whose last byte is not filled
-      with zeros; the first such row is named.
+    ValueError: for rows of another length.
   """
   bits = sum(count * size for count, size in layout)
-  if packed.dtype != np.uint8 or packed.ndim != 2 or (
-      packed.shape[1] != num_bytes(bits)):
+  if packed.dtype != np.uint8 or packed.shape[1:] != (num_bytes(bits),):
     raise ValueError(f'messages must be rows of {num_bytes(bits)} bytes, got '
                      f'{packed.dtype} of shape {packed.shape}')
-  refuse_rows(overfull(packed, bits), 'has bits after its end')
+  unit = _unit([size for _, size in layout])
   fields = [np.empty((len(packed), count), np.uint64) for count, _ in layout]
   for start in range(0, len(packed), _ROWS):
-    part = slice(start, start + _ROWS)
-    unpacked, place = np.unpackbits(packed[part], axis=1), 0
+    part, place = slice(start, start + _ROWS), 0
+    digits = packed[part] if unit == 8 else np.unpackbits(packed[part], axis=1)
     for field, (count, size) in zip(fields, layout, strict=True):
-      field[part] = _from_bits(unpacked[:, place:place + count * size], count,
-                               size)
-      place += count * size
-  return fields
-
-
-def overfull(packed: np.ndarray, bits: int) -> np.ndarray:
-  """Which rows [n] have other than zeros after so many bits."""
+      end = place + count * size // unit
+      field[part] = _numbers(digits[:, place:end], size, unit)
+      place = end
   spare = 8 * num_bytes(bits) - bits
-  return (packed[:, -1] & ((1 << spare) - 1)) != 0
+  return fields, (packed[:, -1] & ((1 << spare) - 1)) != 0
 
 
-def refuse_rows(bad: np.ndarray, what: str) -> None:
+def refuse_rows(bad: np.ndarray) -> None:
   """Raises for the first of the rows [n] that are bad, by its number."""
   if bad.any():
-    raise ValueError(f'message {int(np.argmax(bad))} {what}')
+    raise ValueError(f'message {int(np.argmax(bad))} has a number out of range '
+                     'or bits after its end')
 
 
-def _to_bits(values: np.ndarray, bits: int) -> np.ndarray:
-  """[n, m * bits] of zeros and ones."""
-  whole = values.astype('>u8')[..., np.newaxis].view(np.uint8)
-  unpacked = np.unpackbits(whole, axis=-1)[..., 64 - bits:]
-  return unpacked.reshape(len(values), -1)
+def _unit(sizes: list[int]) -> int:
+  """Bits that are moved together: bytes where all numbers have whole ones."""
+  return 1 if any(size % 8 for size in sizes) else 8
 
 
-def _from_bits(unpacked: np.ndarray, count: int, bits: int) -> np.ndarray:
-  whole = np.zeros((len(unpacked), count, 64), np.uint8)
-  whole[..., 64 - bits:] = unpacked.reshape(len(unpacked), count, bits)
-  return np.packbits(whole, axis=-1).view('>u8')[..., 0].astype(np.uint64)
+def _digits(values: np.ndarray, bits: int, unit: int) -> np.ndarray:
+  """The last bits of numbers [n, m], in units, uint8 [n, m * bits / unit]."""
+  digits = values.astype('>u8')[..., np.newaxis].view(np.uint8)
+  if unit == 1:
+    digits = np.unpackbits(digits, axis=-1)
+  return digits[..., (64 - bits) // unit:].reshape(len(values), -1)
+
+
+def _numbers(digits: np.ndarray, bits: int, unit: int) -> np.ndarray:
+  count = digits.shape[1] * unit // bits
+  whole = np.zeros((len(digits), count, 64 // unit), np.uint8)
+  whole[..., (64 - bits) // unit:] = digits.reshape(len(digits), count, -1)
+  if unit == 1:
+    whole = np.packbits(whole, axis=-1)
+  return whole.view('>u8')[..., 0].astype(np.uint64)
