@@ -7,7 +7,6 @@ from dpjax.report import plots
 from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import points
-from experiments.ecdf_inverse import sweep
 
 # Ranks that deciles are off by, as other programs found (spec EC-14): (method,
 # quantiles) -> at epsilon 0.1 and 1.

@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`; a group is smoothed from one release."""
+"""Simulates the settings of `sweep.py`; each release is smoothed in all ways."""
 
 from collections.abc import Callable, Iterator, Sequence
 import functools

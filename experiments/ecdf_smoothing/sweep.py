@@ -69,7 +69,7 @@ class Setting:
 def _settings(figure, *, methods=tuple(SMOOTHINGS), rates=(3.0,),
               epsilons=(1.0,), repetitions=100, few=20,
               num_thresholds=2**15):
-  """All smoothings of methods; p1, which takes longest, in fewer repetitions."""
+  """All smoothings of methods; p1, which takes longest, is repeated less."""
   return tuple(
       Setting(figure=figure, method=method, smoothing=smoothing, rate=rate,
               epsilon=epsilon, num_thresholds=num_thresholds,

@@ -120,7 +120,7 @@ def _closer(found: list[points.Point]):
   both = [gain for each in gains.values() for gain in each]
   return ('; '.join(f'{name} {_span(each)} times'
                     for name, each in gains.items()),
-          bool(both) and min(both) > 1.5, 'less area than the running maxima of '
+          bool(both) and min(both) > 1.5, 'less area than running maxima of '
           'the raw curve; much is 1.5')
 
 

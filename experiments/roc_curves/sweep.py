@@ -12,9 +12,9 @@ on, under replace_one; a record may change its label. Methods:
 Smoothed in the norm p1 or p2, or not (none). Raw curves cross themselves: what
 is compared of them are running maxima.
 
-Figures 6.5.1 to 6.5.3 are those settings that keep points of a curve (`points`),
-Figure 6.6.4 is that of bank_full against epsilon. Stand-ins have the size, the
-share of positives and the area of the files, and no file.
+Figures 6.5.1 to 6.5.3 are those settings that keep points of a curve, Figure
+6.6.4 is that of bank_full against epsilon. Stand-ins have the size, the share
+of positives and the area of the files, and no file.
 """
 
 import dataclasses

@@ -36,8 +36,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   of = lambda *methods: points.select(found, method=methods)
   return [
       points.judged('the quadratic program is solved more quickly than the '
-                    'linear one', 'so it is drawn', of('cvxopt_qp',
-                                                       'cvxopt_lp'), _quicker),
+                    'linear one', 'so it is drawn',
+                    of('cvxopt_qp', 'cvxopt_lp'), _quicker),
       points.judged('the problem has O(N log N) variables', 'N log N',
                     found, _variables),
       points.judged('printed rows cost more than their differences',

@@ -1,4 +1,4 @@
-"""Programs of others that solve `problem`; imported where they are asked for."""
+"""Programs of others that solve `problem`, imported when they are asked."""
 
 from collections.abc import Callable
 
