@@ -289,8 +289,8 @@ def calibration(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   # The share of the cells that were drawn from, in the same groups.
   centre = _share(jnp.cumsum(start, 1), found.ends)
   misses = jax.vmap(_share, (0, None))(again, found.ends) - centre[None]
-  observed = roc_bands.basic(_share(ranks, found.ends), misses,
-                             confidence=confidence)
+  observed = roc_bands.separate(_share(ranks, found.ends), misses,
+                                confidence=confidence)
   return Calibration(found.expected / jnp.maximum(found.records, 1),
                      intervals.clipped(observed, 0.0, 1.0), found.records)
 

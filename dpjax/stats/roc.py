@@ -29,7 +29,9 @@ from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats import precision
+from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import mechanism
+from dpjax.stats.ecdf import trees
 from dpjax.stats.ecdf.grids import Grid
 from dpjax.stats.ecdf.mechanism import EcdfMechanism
 from dpjax.typing import Array, PRNGKey, PyTree
@@ -305,3 +307,61 @@ class ParallelRoc(RocMechanism):
                                    adjacency=self.adjacency)
     # A Gaussian one is of half the shift, which accountants know to double.
     return self.curve.event
+
+
+def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
+         adjacency: Adjacency = Adjacency.REPLACE_ONE,
+         public_labels: bool = False, accounting: str = 'tight',
+         positive: str = 'high', monotone: bool = True) -> RocMechanism:
+  """The best release there is for a budget, or the one that is printed.
+
+  Trees of counts: one over both classes where labels may change, one for each
+  class where not. Of `accounting='paper'`: dyadic noise of half the budget for
+  each class, (L + 1) / (epsilon / 2) on each node, under REPLACE_ONE. What is
+  printed of it, "2 epsilon" (line 1852), is wrong either way: two curves of
+  epsilon / 2 compose to epsilon, and a record, whose labels may change, moves
+  both by a prefix each, or one by an interval, so that 2 ceil((L+1)/2) nodes
+  move and not 2 (L + 1): `event` says about epsilon / 2 (correction C6).
+
+  Args:
+    grid: of scores, public.
+    epsilon: budget of pure differential privacy, of the whole release.
+    rho: budget of zero-concentrated differential privacy instead.
+    adjacency: which data sets are neighbours.
+    public_labels: whether labels, and so their numbers, are public.
+    accounting: 'tight' or 'paper'.
+    positive: which scores are, 'high' or 'low'.
+    monotone: whether ranks are made those of nonnegative counts.
+
+  Raises:
+    ValueError: for printed noise of rho, of public labels, or under another
+      adjacency: none is printed.
+  """
+  errors.check_choice('accounting', accounting, dyadic.ACCOUNTING)
+  size = grid.num_thresholds
+  if accounting == 'paper':
+    if rho is not None or public_labels or (
+        adjacency is not Adjacency.REPLACE_ONE):
+      raise ValueError("accounting='paper' is of epsilon, under REPLACE_ONE, "
+                       'with private labels')
+    return ParallelRoc(grid=grid, positive=positive, adjacency=adjacency,
+                       curve=_printed(size, epsilon, monotone))
+  budget = dict(epsilon=epsilon, rho=rho, monotone=monotone)
+  if adjacency is Adjacency.REPLACE_ONE and not public_labels:
+    return JointRoc(grid=grid, positive=positive, curve=trees.TreeEcdf(
+        num_thresholds=2 * size, adjacency=adjacency, **budget))
+  return ParallelRoc(
+      grid=grid, positive=positive, adjacency=adjacency,
+      public_labels=public_labels, curve=trees.TreeEcdf(
+          num_thresholds=size, adjacency=adjacency, **budget))
+
+
+def _printed(size: int, epsilon: float, monotone: bool) -> dyadic.DyadicEcdf:
+  """A curve whose last rank is private, with noise (L + 1) / (epsilon / 2)."""
+  errors.check_positive('epsilon', epsilon)
+  printed = dyadic.DyadicEcdf(
+      num_thresholds=size, epsilon=epsilon / 2, monotone=monotone,
+      adjacency=Adjacency.REPLACE_ONE, accounting='paper')
+  unit = dataclasses.replace(printed, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  return dataclasses.replace(
+      unit, epsilon=unit.epsilon * unit.scale / printed.scale)

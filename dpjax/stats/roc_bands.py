@@ -10,8 +10,9 @@ things can be covered, and they differ:
     Records are drawn too, Poisson in each cell, which given their numbers is
     sampling within the classes.
 
-Intervals are basic ones: errors of the draws are taken off the release, so that
-the bias which making counts nonnegative has is taken off too.
+Intervals are as wide on either side as the draws miss on whichever: counts that
+are made nonnegative are biased, and a bias that is estimated and taken off, as
+basic intervals do, made curves worse (coverage .7 instead of .95).
 """
 
 import functools
@@ -77,15 +78,15 @@ def bands(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   """A band that holds everywhere at once, and an interval of the area.
 
   The band is vertical: rates of true positives at given rates of false ones, on
-  straight lines between points. It is as wide as the standard deviation of the
-  draws at each place, times one factor.
+  straight lines between points. It is as wide as the root mean square by which
+  draws miss there, times one factor.
 
   Args:
     mechanism: what released.
     key: for the draws; not that of the release.
     ranks: [2, N] of `release_ranks` or `estimate`.
-    confidence: of the band as a whole, and of the interval; nominal, as that of
-      any bootstrap.
+    confidence: of the band as a whole, and of the interval; nominal. Of .95,
+      .88 to .97 was found where n epsilon is in the thousands.
     of: 'records' or 'population', see above.
     fprs: [M] in (0, 1) where the band is told; None for 1/20, ..., 19/20.
     num_draws: B.
@@ -99,34 +100,32 @@ def bands(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   fprs = np.arange(1, 20) / 20 if fprs is None else np.asarray(fprs, np.float64)
   if fprs.ndim != 1 or not np.all((0 < fprs) & (fprs < 1)):
     raise ValueError(f'fprs must lie strictly between 0 and 1, got {fprs}')
-  again = redrawn(mechanism.draw, of, num_draws)(
-      key, cells(jnp.asarray(ranks, jnp.float64)), mechanism.parameters)
-  # The draws are off from what they were drawn from, monotone as they are.
-  origin, drawn = mechanism.of_ranks(ranks), mechanism.of_ranks(again)
-  start = mechanism.of_ranks(jnp.cumsum(cells(jnp.asarray(ranks)), 1))
-  at_start = roc.tpr_at(start, fprs)
-  band = simultaneous(roc.tpr_at(origin, fprs),
-                      roc.tpr_at(drawn, fprs) - at_start[None],
-                      confidence=confidence)
-  auc = basic(origin.auc, drawn.auc - start.auc, confidence=confidence)
+  ranks = jnp.asarray(ranks, jnp.float64)
+  origin = cells(ranks)
+  again = redrawn(mechanism.draw, of, num_draws)(key, origin,
+                                                 mechanism.parameters)
+  released, drawn = mechanism.of_ranks(ranks), mechanism.of_ranks(again)
+  # Draws miss what they were drawn from, of which raw ranks are not a curve.
+  start = mechanism.of_ranks(jnp.cumsum(origin, 1))
+  band = simultaneous(roc.tpr_at(released, fprs),
+                      roc.tpr_at(drawn, fprs)
+                      - roc.tpr_at(start, fprs)[None], confidence=confidence)
+  auc = separate(released.auc, drawn.auc - start.auc, confidence=confidence)
   return Bands(fprs, intervals.clipped(band, 0.0, 1.0),
                intervals.clipped(auc, 0.0, 1.0))
 
 
 def simultaneous(value: Array, misses: Array, *,
                  confidence: float) -> intervals.Estimate:
-  """A band around values [M] that misses of draws [B, M] leave as a whole."""
-  centre, spread = jnp.mean(misses, 0), jnp.std(misses, 0)
-  scaled = jnp.abs(misses - centre[None]) / jnp.where(spread > 0, spread, 1.0)
+  """Around values [M], a band that misses of draws [B, M] leave as a whole."""
+  size = jnp.sqrt(jnp.mean(jnp.square(misses), 0))
+  scaled = jnp.abs(misses) / jnp.where(size > 0, size, 1.0)[None]
   factor = jnp.quantile(jnp.max(scaled, 1), confidence)
-  middle = value - centre
-  return intervals.Estimate(value, middle - factor * spread,
-                            middle + factor * spread)
+  return intervals.symmetric(value, factor * size)
 
 
-def basic(value: Array, misses: Array, *,
-          confidence: float) -> intervals.Estimate:
-  """An interval for each of values [...], by misses [B, ...] of draws."""
-  tail = (1 - confidence) / 2
-  return intervals.Estimate(value, value - jnp.quantile(misses, 1 - tail, 0),
-                            value - jnp.quantile(misses, tail, 0))
+def separate(value: Array, misses: Array, *,
+             confidence: float) -> intervals.Estimate:
+  """An interval around each of values [...], by misses [B, ...] of draws."""
+  return intervals.symmetric(value, jnp.quantile(jnp.abs(misses), confidence,
+                                                 axis=0))
