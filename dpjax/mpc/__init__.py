@@ -10,9 +10,10 @@ took part. Source: thesis 003, chapter 4 and section 6.4 (spec ecdf.md, EC-08,
 EC-13, EC-15 to EC-21).
 
 Modules, in import order: prg, packing, additive, shamir, comparison,
-scheme, schemes.
+scheme, schemes, noise, joint_noise, nodes, costs, evaluation.
 """
 
 __all__ = [
-    'additive', 'comparison', 'packing', 'prg', 'scheme', 'schemes', 'shamir'
+    'additive', 'comparison', 'costs', 'evaluation', 'joint_noise', 'nodes',
+    'noise', 'packing', 'prg', 'scheme', 'schemes', 'shamir'
 ]

@@ -80,7 +80,8 @@ def _digits(values: np.ndarray, bits: int, unit: int) -> np.ndarray:
 def _numbers(digits: np.ndarray, bits: int, unit: int) -> np.ndarray:
   count = digits.shape[1] * unit // bits
   whole = np.zeros((len(digits), count, 64 // unit), np.uint8)
-  whole[..., (64 - bits) // unit:] = digits.reshape(len(digits), count, -1)
+  whole[..., (64 - bits) // unit:] = digits.reshape(
+      len(digits), count, bits // unit)
   if unit == 1:
     whole = np.packbits(whole, axis=-1)
   return whole.view('>u8')[..., 0].astype(np.uint64)

@@ -137,10 +137,17 @@ class Scheme(abc.ABC):
 
   def add(self, answer: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Sums of shares, broadcast; of numbers below the modulus."""
-    total = answer + noise
+    return self._reduced(answer + noise)
+
+  def subtract(self, answer: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Differences of shares."""
+    # 0 - x is 2^64 - x; what a modulus of 2^64 would be is 0 here.
+    return self._reduced(answer + (np.uint64(self.modulus % 2**64) - other))
+
+  def _reduced(self, values: np.ndarray) -> np.ndarray:
     if self.modulus == 2**64:
-      return total
-    return total % np.uint64(self.modulus)
+      return values
+    return values % np.uint64(self.modulus)
 
   def combine(self, answers: Mapping[int, np.ndarray]) -> np.ndarray:
     """Noisy ranks int64 [...] of answers by number of the server.
