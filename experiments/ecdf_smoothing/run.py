@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`; each release is smoothed in all ways."""
+"""Simulates the settings of `sweep.py`, all smoothings on the same release."""
 
 from collections.abc import Callable, Iterator, Sequence
 import functools

@@ -14,7 +14,6 @@ from dpjax.report import records
 from dpjax.stats import roc
 from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import flows
-from dpjax.stats.ecdf import trees
 from dpjax.stats.ecdf.grids import Grid
 from experiments import ecdf_data
 from experiments import rows
@@ -50,31 +49,22 @@ def _grid(setting: sweep.Setting) -> Grid:
 
 def counted(setting: sweep.Setting, data_dir: str | None) -> np.ndarray:
   """Counts [2, N] of a data set."""
-  seed = {} if setting.dataset in scores.FILES else dict(seed=setting.seed)
-  made = scores.scores(setting.dataset, data_dir=data_dir, **seed)
+  made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
   return roc.counts(_grid(setting), made.predictions, made.labels)
 
 
 def mechanism_of(setting: sweep.Setting, *,
                  monotone: bool) -> roc.RocMechanism:
   """The mechanism of a setting; monotone ranks are those of p2."""
-  size = setting.num_thresholds
-  if setting.method == 'joint':
-    curve = trees.TreeEcdf(
-        num_thresholds=2 * size, epsilon=setting.epsilon, monotone=monotone,
-        adjacency=_ADJACENCY)
-    return roc.JointRoc(grid=_grid(setting), curve=curve)
-  # Printed noise of replacements is printed noise of less for streams.
-  levels = size.bit_length()
-  share, accounting = {
-      'printed': (-(-levels // 2) / levels, 'paper'),
-      'tight': (1.0, 'tight')}[setting.method]
+  grid = _grid(setting)
+  if setting.method != 'tight':
+    return roc.make(
+        grid, epsilon=setting.epsilon, adjacency=_ADJACENCY, monotone=monotone,
+        accounting='paper' if setting.method == 'printed' else 'tight')
   curve = dyadic.DyadicEcdf(
-      num_thresholds=size, epsilon=share * setting.epsilon / 2,
-      accounting=accounting, adjacency=Adjacency.ADD_OR_REMOVE_ONE,
-      monotone=monotone)
-  return roc.ParallelRoc(grid=_grid(setting), curve=curve,
-                         adjacency=_ADJACENCY)
+      num_thresholds=setting.num_thresholds, epsilon=setting.epsilon / 2,
+      adjacency=Adjacency.ADD_OR_REMOVE_ONE, monotone=monotone)
+  return roc.ParallelRoc(grid=grid, adjacency=_ADJACENCY, curve=curve)
 
 
 @functools.cache

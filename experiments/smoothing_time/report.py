@@ -44,8 +44,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'not in the text', of('cvxopt_qp', 'qp_rows'), _rows),
       points.judged('ours takes time linear in N', 'not in the text', [
           p for p in of('p2', 'p1') if p['num_thresholds'] >= 2**12], _linear),
-      points.judged('ours is 5 times as fast as CVXOPT at N = 2^12 and 20 times '
-                    'at 2^13, for p = 2', 'not in the text', points.select(
+      points.judged('ours is 5 times as fast as CVXOPT for p = 2 at N = 2^12, '
+                    'and 20 times at 2^13', 'not in the text', points.select(
                         of('p2', 'cvxopt_qp'), num_thresholds=(2**12, 2**13)),
                     _ours),
       points.judged('all programs for p = 2 find the same least noise',
