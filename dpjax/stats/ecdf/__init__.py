@@ -3,11 +3,11 @@
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
-Modules, in import order: grids, mechanism, dyadic_calibration, dyadic,
-hierarchy, digits, trees.
+Modules, in import order: grids, mechanism, smoothing, flows,
+dyadic_calibration, dyadic, hierarchy, digits, trees.
 """
 
 __all__ = [
-    'digits', 'dyadic', 'dyadic_calibration', 'grids', 'hierarchy', 'mechanism',
-    'trees'
+    'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids', 'hierarchy',
+    'mechanism', 'smoothing', 'trees'
 ]

@@ -1,0 +1,263 @@
+"""The nearest nonnegative counts in l1: an exact flow, level by level.
+
+Smoothing with p = 1 takes off noise of the least sum of absolute values: a
+minimum cost flow on the graph of `smoothing`. Its dual gives labels mu to the
+vertices, whole numbers that differ by at most 1 along an edge; they are found
+by dynamic programming over the nodes, T(mu_c, mu_d) being the most that the
+inside of a node with ends c and d adds (spec EC-11).
+
+The flow itself is not unique, and correct solvers differ (correction C16).
+Here it follows from the labels without iterations. What a node can deliver to
+its ends, (x_c, x_d), within an optimal flow is known from how T changes by a
+step of either label or both, since T is concave in the sense of Murota 2003:
+x_c, x_d and x_c + x_d each lie in an interval. From the root down, what a node
+delivers is split among its own edge and its two parts; the edge takes the
+middle of the interval that is left to it, and the parts share alike. So noise
+is spread over the ways it may take.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.stats.ecdf import smoothing
+from dpjax.typing import Array
+
+_STEPS = (-1, 0, 1)
+# Vertex N may have -1, and what a step less changes is asked for.
+_LOWEST = -2
+_NONE = -np.inf
+
+
+class _Reach(NamedTuple):
+  """What nodes can deliver to their ends, [M] each, low and high.
+
+  Attributes:
+    left: to the left end.
+    right: to the right end.
+    both: in all.
+  """
+  left: tuple[Array, Array]
+  right: tuple[Array, Array]
+  both: tuple[Array, Array]
+
+
+def _shifted(table: Array, step: int) -> Array:
+  """Entry i is entry i + step, or none; along the first axis."""
+  if step == 0:
+    return table
+  gap = jnp.full((1, *table.shape[1:]), _NONE, table.dtype)
+  return (jnp.concatenate([table[1:], gap]) if step > 0
+          else jnp.concatenate([gap, table[:-1]]))
+
+
+def _leaves(size: int, num_labels: int, joined: np.ndarray | None) -> Array:
+  """T of edges by themselves, [labels of c, steps to d, M]."""
+  ends = np.arange(num_labels)[:, None] + np.array(_STEPS)
+  table = np.where((ends >= 0) & (ends < num_labels), 0.0, _NONE)
+  table = jnp.broadcast_to(table[:, :, None], (num_labels, 3, size))
+  if joined is None:
+    return table
+  return jnp.where(joined[None, None] & (np.array(_STEPS) != 0)[None, :, None],
+                   _NONE, table)
+
+
+def _merged(table: Array, increment: Array,
+            joined: np.ndarray | None) -> Array:
+  """T of nodes from that of their halves, [labels, steps, M / 2]."""
+  half = table.shape[-1] // 2
+  left, right = table[..., :half], table[..., half:]
+  labels = jnp.arange(table.shape[0], dtype=table.dtype)[:, None] + _LOWEST
+  allowed = labels >= 0 if joined is None else (labels >= 0) | joined[None]
+  inside = right + jnp.where(allowed, -labels * increment[None],
+                             _NONE)[:, None]
+  found = []
+  for step in _STEPS:
+    ways = [left[:, first + 1] + _shifted(inside[:, step - first + 1], first)
+            for first in _STEPS if abs(step - first) <= 1]
+    best = ways[0]
+    for way in ways[1:]:
+      best = jnp.maximum(best, way)
+    found.append(best)
+  return jnp.stack(found, 1)
+
+
+def _around(table: Array, label: Array, reach: int) -> Array:
+  """Rows of labels [M] - reach, ..., + reach: [2 reach + 1, 3, M]."""
+  rows, _, size = table.shape
+  wanted = label[None] + (np.arange(-reach, reach + 1) - _LOWEST)[:, None]
+  place = (jnp.clip(wanted, 0, rows - 1)[:, None] * 3
+           + np.arange(3)[None, :, None])
+  found = jnp.take_along_axis(table.reshape(rows * 3, size),
+                              place.reshape(-1, size), 0, mode='clip')
+  inside = (wanted >= 0) & (wanted < rows)
+  return jnp.where(inside[:, None], found.reshape(-1, 3, size), _NONE)
+
+
+def _at(rows: Array, change: int, step: Array) -> Array:
+  """Entries [M] of the row so many labels from the middle one, at steps [M]."""
+  row = rows[rows.shape[0] // 2 + change]
+  return jnp.where(step == 0, row[1], jnp.where(
+      step == -1, row[0], jnp.where(step == 1, row[2], _NONE)))
+
+
+def _reach(rows: Array, step: Array) -> _Reach:
+  """What nodes can deliver, T known [3, 3, M] around the labels of their c."""
+  here = _at(rows, 0, step)
+  change = lambda c, d: here - _at(rows, c, step + d - c)
+  return _Reach((-change(-1, 0), change(1, 0)), (-change(0, -1), change(0, 1)),
+                (-change(-1, -1), change(1, 1)))
+
+
+def _middle_step(left: Array, right: Array, increment: Array, label: Array,
+                 step: Array, joined: np.ndarray | None) -> Array:
+  """The step from c to the middle, in an optimal labelling; [M]."""
+  found = []
+  for first in _STEPS:
+    middle = label + first
+    value = (left[left.shape[0] // 2, first + 1]
+             + _at(right, first, step - first)
+             - middle.astype(increment.dtype) * increment)
+    allowed = middle >= 0 if joined is None else (middle >= 0) | joined
+    found.append(jnp.where(allowed, value, _NONE))
+  return jnp.argmax(jnp.stack(found), 0).astype(label.dtype) - 1
+
+
+def _centre(low: Array, high: Array) -> Array:
+  return low + (high - low) / 2
+
+
+def _split(left: _Reach, right: _Reach, given: tuple[Array, Array],
+           increment: Array, step: Array, tight: Array
+           ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+  """What the halves deliver to their ends.
+
+  If the edge takes x from d to c, the left half owes a - x to c and y to the
+  middle, the right half z to the middle and b + x to d, and the middle keeps g
+  + y + z >= 0. All that is linear in x with slopes of 1.
+
+  Args:
+    left: reach of the left half.
+    right: of the right half.
+    given: a and b, what node and edge deliver to c and d.
+    increment: g of the middle.
+    step: from c to d; x has the opposite sign, or is 0.
+    tight: whether the middle keeps nothing.
+  """
+  a, b = given
+  (l_low, l_high), (m_low, m_high), (s_low, s_high) = left
+  (n_low, n_high), (r_low, r_high), (t_low, t_high) = right
+  lows = [a - l_high, r_low - b, a - s_high + m_low, t_low - n_high - b,
+          a - s_high - n_high - increment,
+          jnp.where(tight, m_low + t_low - b + increment, _NONE),
+          jnp.where(step < 0, 0.0, _NONE)]
+  highs = [a - l_low, r_high - b, a - s_low + m_high, t_high - n_low - b,
+           m_high + t_high - b + increment,
+           jnp.where(tight, a - s_low - n_low - increment, -_NONE),
+           jnp.where(step > 0, 0.0, -_NONE)]
+  taken = jnp.where(step == 0, 0.0, _centre(_largest(lows), _smallest(highs)))
+  a, b = a - taken, b + taken
+  low, high = jnp.maximum(m_low, s_low - a), jnp.minimum(m_high, s_high - a)
+  other, most = (jnp.maximum(n_low, t_low - b),
+                 jnp.minimum(n_high, t_high - b))
+  # If it keeps nothing one follows from the other; or both are in their middle,
+  # or as far above it as the middle needs to keep no less than nothing.
+  alone = _centre(jnp.maximum(low, -increment - most),
+                  jnp.minimum(high, -increment - other))
+  reach = high - low + most - other
+  share = (-increment - low - other) / jnp.where(reach > 0, reach, 1.0)
+  share = jnp.clip(share, 0.5, 1.0)
+  to_middle = jnp.where(tight, alone, low + share * (high - low))
+  rest = jnp.where(tight, -increment - alone, other + share * (most - other))
+  return (a, to_middle), (rest, b)
+
+
+def _largest(values: list[Array]) -> Array:
+  return functools.reduce(jnp.maximum, values)
+
+
+def _smallest(values: list[Array]) -> Array:
+  return functools.reduce(jnp.minimum, values)
+
+
+def _root(table: Array, increments: Array, end: str
+          ) -> tuple[Array, Array, tuple[Array, Array], Array]:
+  """Label of vertex 0 and step to N, [1] each, what ends get, the value."""
+  labels = jnp.arange(table.shape[0]) + _LOWEST
+  last = labels[:, None] + np.array(_STEPS)[None]
+  allowed = (labels >= 0)[:, None] & {
+      'equal': last >= -1, 'at_most': last >= 0, 'free': last == 0}[end]
+  value = jnp.where(
+      allowed, table[..., 0] - increments[0] * labels[:, None].astype(
+          table.dtype) - increments[1] * last.astype(table.dtype), _NONE)
+  place = jnp.argmax(value)
+  label, step = place[None] // 3 + _LOWEST, place[None] % 3 - 1
+  (low, high), (n_low, n_high), (b_low, b_high) = _reach(_around(
+      table, label, 1), step)
+  if end != 'free':
+    tight = label + step > 0 if end == 'at_most' else np.array([True])
+    n_low = jnp.maximum(n_low, -increments[1])
+    n_high = jnp.where(tight, -increments[1], n_high)
+  high = jnp.where(label > 0, -increments[0], high)
+  first = _centre(_largest([low, -increments[:1], b_low - n_high]),
+                  _smallest([high, b_high - n_low]))
+  other = _centre(jnp.maximum(n_low, b_low - first),
+                  jnp.minimum(n_high, b_high - first))
+  return label, step, (first, other), jnp.max(value)
+
+
+def least_absolute(ranks: Array, total: Array, end: str = 'equal') -> Array:
+  """Monotone ranks [N] by taking off the least noise, in absolute value.
+
+  Minimises sum_e |nu_e| over noise nu of all nodes such that ranks less that
+  noise increase from 0 on: the most likely noise of Laplace law. Of all minima
+  one in the middle, see above. Post-processing.
+
+  Args:
+    ranks: noisy ranks [N], float64, N at least 2.
+    total: n, or an estimate of it, positive.
+    end: as of `smoothing.least_squares`.
+  """
+  return absolute_and_value(ranks, total, end)[0]
+
+
+def absolute_and_value(ranks: Array, total: Array,
+                       end: str = 'equal') -> tuple[Array, Array]:
+  """`least_absolute`, and the least sum itself."""
+  errors.check_choice('end', end, smoothing.ENDS)
+  size = errors.check_at_least('num_rows', ranks.size, 2)
+  places = smoothing.middles(size)
+  depth = len(places)
+  g = smoothing.increments(ranks, total)
+  parts = [g[place] for place in places]
+  joined = [place >= size if size < 1 << depth else None for place in places]
+  rows = smoothing.in_reversed_order(1 << depth)
+  tables = [_leaves(1 << depth, depth + 2 - _LOWEST,
+                    rows >= size if size < 1 << depth else None)]
+  for part, mask in zip(parts, joined, strict=True):
+    tables.append(_merged(tables[-1], part, mask))
+  label, step, given, value = _root(tables.pop(), g[np.array([0, 1 << depth])],
+                                    end)
+  rests = [jnp.stack([g[0] + given[0][0], g[-1] + given[1][0]])]
+  for part, mask, table in zip(parts[::-1], joined[::-1], tables[::-1],
+                               strict=True):
+    half = table.shape[-1] // 2
+    below = _around(table[..., :half], label, 1)
+    above = _around(table[..., half:], label, 2)
+    first = _middle_step(below, above, part, label, step, mask)
+    above = jnp.where(first < 0, above[:3],
+                      jnp.where(first > 0, above[2:], above[1:4]))
+    middle = label + first
+    tight = middle > 0 if mask is None else (middle > 0) | mask
+    left, right = _split(_reach(below, first), _reach(above, step - first),
+                         given, part, step, tight)
+    rests.append(jnp.where(tight, 0.0, part + left[1] + right[0]))
+    given = (jnp.concatenate([left[0], right[0]]),
+             jnp.concatenate([left[1], right[1]]))
+    label, step = (jnp.concatenate([label, middle]),
+                   jnp.concatenate([first, step - first]))
+  return smoothing.cumulated(jnp.concatenate(rests[::-1]), total, size,
+                             end), value
