@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.stats import hosmer_lemeshow
 from dpjax.stats.ecdf import mechanism as mechanisms
 from dpjax.typing import PRNGKey
 
@@ -59,24 +60,19 @@ def released(mechanism: mechanisms.EcdfMechanism, counts: np.ndarray, *,
         noise, jnp.asarray(counts, jnp.float64), mechanism.parameters))
 
 
-def search(ranks: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-  """Where curves [..., N] reach ranks [..., Q]: indices from 1 to N.
+@jax.jit
+def _search(ranks, wanted):
+  return jax.vmap(hosmer_lemeshow.first_reaching)(ranks, wanted)
 
-  Algorithm 9 of thesis 003 with indices instead of [0, 1], returning the right
-  end, where the curve is known (spec EC-14, C23): on a monotone curve the first
-  j with S_j >= wanted. On others it is one place where the curve passes it.
+
+def search(ranks: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+  """Where curves [R, N] reach ranks [R, Q]: thresholds 1..N, by halving.
+
+  Algorithm 9 of thesis 003 with thresholds instead of [0, 1], returning the
+  right end, where the curve is known (spec EC-14, C23).
   """
-  size = ranks.shape[-1]
-  low = np.zeros(wanted.shape, np.int64)
-  high = np.full(wanted.shape, size, np.int64)
-  while np.any(high - low > 1):
-    middle = (low + high) // 2
-    # Where nothing is left to split the middle is the left end, maybe 0.
-    below = np.take_along_axis(ranks, np.maximum(middle, 1) - 1, -1) < wanted
-    split = high - low > 1
-    low = np.where(split & below, middle, low)
-    high = np.where(split & ~below, middle, high)
-  return high
+  with jax.enable_x64(True):
+    return 1 + np.asarray(_search(jnp.asarray(ranks), jnp.asarray(wanted)))
 
 
 def standard_error(values: Sequence[float]) -> float:

@@ -91,9 +91,18 @@ def _metrics(setting: sweep.Setting, of: scores.Scores,
       of.predictions, of.labels, num_groups=setting.num_groups,
       min_expected=setting.min_expected)
   off = found / true - 1
+  grid = _grid(setting)
+  ranks = np.cumsum(roc.counts(grid, of.predictions, of.labels), -1)
+  with jax.enable_x64(True):
+    binned = hosmer_lemeshow.statistic(
+        hosmer_lemeshow.table(
+            jnp.asarray(ranks, jnp.float64), hosmer_lemeshow.chances(grid),
+            num_groups=setting.num_groups),
+        min_expected=setting.min_expected)
   first = np.sort(of.predictions)[:len(of.predictions) // setting.num_groups]
   return dict(
       relative_mse=np.mean(np.square(off)),
       relative_mse_se=ecdf_data.standard_error(np.square(off)),
       median=np.median(np.abs(off)), largest=np.max(np.abs(off)),
-      mean=found.mean(), exact=true, first_expected=first.sum())
+      mean=found.mean(), exact=true, binned=float(binned),
+      first_expected=first.sum())

@@ -12,14 +12,6 @@ from dpjax.report import verdicts
 from experiments import points
 from experiments.roc_curves import sweep
 
-# Areas that other programs found on stand-ins, N = 2^10 (spec EC-22, EC-33).
-REFERENCE = {
-    ('framingham_stand_in', 0.5): (0.128, 0.092, 0.029),
-    ('bank_full_stand_in', 0.2): (0.055, 0.028, 0.0079),
-    ('diabetes_130_stand_in', 0.05): (0.052, 0.030, 0.0093),
-    ('bank_full_stand_in', 0.05): (0.111, None, 0.021),
-    ('bank_full_stand_in', 0.5): (0.024, None, 0.0035),
-    ('bank_full_stand_in', 1.0): (0.012, None, 0.0020)}
 _METHODS = ('printed', 'tight', 'joint')
 # Method, smoothing, label, colour, line.
 _DRAWN = (
@@ -77,9 +69,6 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('larger data are less affected', 'at smaller epsilon',
                     points.select(drawn, method='printed', smoothing='p2'),
                     _larger),
-      points.judged('cells computed by other programs are met', 'areas within '
-                    '20 %, on stand-ins', points.select(
-                        found, smoothing='p2', num_thresholds=2**10), _cells),
       points.judged('one tree over both classes is better than a curve of each',
                     'not in the text', points.select(
                         files, method=_METHODS, smoothing='p2'), _joint)]
@@ -149,19 +138,6 @@ def _larger(found: list[points.Point]):
   return (', '.join(f'{name} {area:.3g}' for name, area in by.items()),
           len(order) == 3 and order[0] == max(order), 'the smallest data set '
           'has the largest epsilon and yet the largest area')
-
-
-def _cells(found: list[points.Point]):
-  near = []
-  for point in found:
-    at = REFERENCE.get((point['dataset'], point['epsilon']))
-    if at and point['method'] in _METHODS:
-      known = at[_METHODS.index(point['method'])]
-      near += [point['area'] / known] if known else []
-  if not near:
-    return '-', False, 'no cell of the reference'
-  return (f'{_span(near)} times', 0.8 < min(near) and max(near) < 1.2,
-          f'{len(near)} cells')
 
 
 def _joint(found: list[points.Point]):
