@@ -4,10 +4,11 @@ Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
 Modules, in import order: grids, mechanism, smoothing, flows,
-dyadic_calibration, dyadic, hierarchy, digits, trees.
+dyadic_calibration, dyadic, hierarchy, digits, stream_noise, streams, trees,
+toeplitz.
 """
 
 __all__ = [
     'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids', 'hierarchy',
-    'mechanism', 'smoothing', 'trees'
+    'mechanism', 'smoothing', 'stream_noise', 'streams', 'toeplitz', 'trees'
 ]

@@ -24,6 +24,7 @@ from dpjax.privacy import additive
 from dpjax.privacy import draws
 from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import mechanism
+from dpjax.stats.ecdf import smoothing
 from dpjax.typing import Array, PRNGKey
 
 ACCOUNTING = ('tight', 'paper')
@@ -111,8 +112,12 @@ def signed_nodes(first: int, last: int,
   return found[::-1]
 
 
+# What the last row that has noise is, once it is known what is public.
+_ENDS = {'': 'free', 'regressed': 'equal', 'left out': 'at_most'}
+
+
 @functools.cache
-def _law(pure: bool, root: bool, known: str) -> mechanism.Draw:
+def _law(pure: bool, root: bool, known: str, monotone: bool) -> mechanism.Draw:
   """The law of noise on all rows, or on all but a known last one.
 
   `known` is what is done with a public total: '' nothing, 'regressed' the noise
@@ -133,7 +138,12 @@ def _law(pure: bool, root: bool, known: str) -> mechanism.Draw:
     if not pure:
       spacing = additive.grid_spacing(parameters.scale).astype(jnp.float64)
       noisy = jnp.round(noisy / spacing) * spacing
-    if known == 'regressed':
+    if monotone:
+      variances = np.ones(dyadic_calibration.num_levels(noisy.size))
+      variances[-1] = root or noisy.size == 1
+      noisy = smoothing.least_squares(noisy, ranks[-1], jnp.asarray(variances),
+                                      _ENDS[known])
+    elif known == 'regressed':
       noisy -= jnp.asarray(parameters.regression) * (noisy[-1] - ranks[-1])
     if known == 'left out':
       noisy = jnp.append(noisy, ranks[-1])
@@ -154,6 +164,8 @@ class DyadicEcdf(mechanism.EcdfMechanism):
       and the root: more than enough. Under rho and REPLACE_ONE nothing is
       printed, and what the same argument would give is taken.
     root: whether all ranks share the noise of a node; None for the better.
+    monotone: whether ranks are those of the nonnegative counts from which the
+      least squared noise of nodes is taken off (`smoothing`).
   """
   accounting: str = 'tight'
   root: bool | None = None
@@ -163,8 +175,6 @@ class DyadicEcdf(mechanism.EcdfMechanism):
     errors.check_choice('accounting', self.accounting, ACCOUNTING)
     if self.accounting == 'paper' and self.root is False:
       raise ValueError("accounting='paper' has a root")
-    if self.monotone:
-      raise ValueError('monotone ranks are not there yet')
 
   def _price(self, layout: Layout) -> float:
     """Epsilon, or 2 rho, of noise of scale 1."""
@@ -223,7 +233,10 @@ class DyadicEcdf(mechanism.EcdfMechanism):
   @property
   def draw(self) -> mechanism.Draw:
     """The law."""
-    return _law(self.pure, self.layout.root, self._known(self.layout))
+    known = self._known(self.layout)
+    if self.monotone and self.knows_total and not known:
+      known = 'regressed'
+    return _law(self.pure, self.layout.root, known, self.monotone)
 
   @property
   def parameters(self) -> Parameters:

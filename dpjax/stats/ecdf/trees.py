@@ -98,12 +98,15 @@ def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
 
 
 def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
-  """Ranks that end at n where it is known, and stay below it if monotone."""
-  if total is None:
-    return ranks
-  if monotone:  # But for rounding they do.
-    ranks = jnp.minimum(ranks, total)
-  return ranks.at[-1].set(total)
+  """Ranks that end at n where it is known; without what rounding turned round.
+
+  Sums of counts >= 0 fall here and there by the rounding of what was added in
+  another order.
+  """
+  if monotone:
+    ranks = jax.lax.cummax(ranks)
+    ranks = ranks if total is None else jnp.minimum(ranks, total)
+  return ranks if total is None else ranks.at[-1].set(total)
 
 
 @functools.cache
