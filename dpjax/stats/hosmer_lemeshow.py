@@ -112,6 +112,7 @@ def group_ends(ranks: Array, total: Array, num_groups: int) -> Array:
                           jnp.full([1], ranks.size, inner.dtype)])
 
 
+@precision.in_float64
 def table(ranks: Array, predictions: Array, *, num_groups: int = 10,
           ends: Array | None = None) -> Table:
   """Groups of ranks [2, N] of negatives and positives.
@@ -136,6 +137,7 @@ def _between(sums: Array, ends: Array) -> Array:
   return jnp.diff(jnp.concatenate([jnp.zeros_like(sums[:1]), sums])[ends])
 
 
+@precision.in_float64
 def statistic(groups: Table, *, min_expected: float = 5.0) -> Array:
   """H, equation 6.5.1.
 

@@ -3,9 +3,8 @@
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
-Modules, in import order: grids, mechanism, smoothing, flows,
-dyadic_calibration, dyadic, hierarchy, digits, stream_noise, streams, trees,
-toeplitz.
+Modules, in import order: grids, mechanism, smoothing, flows, hierarchy,
+digits, trees, toeplitz, dyadic_calibration, dyadic, stream_noise, streams.
 """
 
 __all__ = [
