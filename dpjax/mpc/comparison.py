@@ -23,7 +23,8 @@ from dpjax.mpc import prg
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _TOP = np.uint64(63)
-_CHUNK = 2**16  # seeds of the widest level that are worked on at once
+_CHUNK = 2**16   # seeds of the widest level that are worked on at once
+_WIDEST = 2**9   # nodes of that level
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -200,22 +201,29 @@ def evaluate(keys: Keys, points: np.ndarray) -> np.ndarray:
 def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
   """Shares [m] modulo 2^k of the sum over owners at public points [m].
 
-  A walk down the tree of the prefixes of all points, breadth first and for all
-  owners: one visit of each node. None stands for the whole domain, which has
-  2^(L + 1) - 1 nodes.
+  A walk down the tree of the prefixes of all points, breadth first, for many
+  owners at once: one visit of each node, but for the few above 2^9 leaves.
+  None stands for the whole domain, which has 2^(L + 1) - 1 nodes.
   """
   if points is None:
     points = np.arange(2**keys.depth, dtype=np.uint64)
   wanted, places = np.unique(_whole(points), return_inverse=True)
   if wanted.size and keys.depth < 64 and int(wanted[-1]) >> keys.depth:
     raise ValueError(f'points must be below 2^{keys.depth}, got {wanted[-1]}')
-  steps, order = _walk(wanted, keys.depth)
-  total = np.zeros(wanted.size, np.uint64)
-  chunk = max(8, _CHUNK // max(1, wanted.size))
-  for start in range(0, keys.num_keys, chunk):
-    total += _sums_of(keys, slice(start, start + chunk), steps)
-  total = (_negated(total) if keys.party else total)[order]
+  total = np.concatenate([np.zeros(0, np.uint64)] + [
+      _sums_at(keys, wanted[start:start + _WIDEST])
+      for start in range(0, wanted.size, _WIDEST)])
+  total = _negated(total) if keys.party else total
   return total[places] & _modulus_mask(keys.value_bits)
+
+
+def _sums_at(keys: Keys, wanted: np.ndarray) -> np.ndarray:
+  """Unsigned sums at sorted points, few enough to be a level of the walk."""
+  steps, order = _walk(wanted, keys.depth)
+  chunk = _CHUNK // wanted.size
+  total = sum(_sums_of(keys, slice(start, start + chunk), steps)
+              for start in range(0, keys.num_keys, chunk))
+  return np.broadcast_to(total, wanted.shape)[order]
 
 
 def _walk(wanted: np.ndarray, depth: int):

@@ -211,7 +211,6 @@ class UStat:
       values: whole numbers, phi_j of record i.
       indices: m index sets I.
     """
-    errors.check_records(values.shape[:1], len(values))
     shares = self.backend.share(values, self.source)
     eta = np.stack([self.noise[:, list(chosen)].sum(1) for chosen in indices],
                    -1)

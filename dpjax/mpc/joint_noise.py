@@ -143,27 +143,37 @@ class JointNoise:
                        f'bytes, got an array of shape {dealt.shape}')
     drawn = prg.words(prg.Stream(toss, label='coin'), (self.num_keys,))
     coins = drawn >> np.uint64(64 - self.coin_bits)
-    digits = np.concatenate([
-        self._digits(server, dealt[start:start + _CHUNK],
-                     coins[start:start + _CHUNK],
-                     np.arange(start, min(start + _CHUNK, self.num_keys)))
-        for start in range(0, self.num_keys, _CHUNK)])
+    limits = self.thresholds[np.arange(self.num_keys) % self.num_digits]
+    digits = []
+    for start in range(0, self.num_keys, _CHUNK):
+      part = slice(start, start + _CHUNK)
+      keys = comparison.from_bytes(dealt[part], party=server,
+                                   depth=self.coin_bits,
+                                   value_bits=self.value_bits)
+      digits.append(counts_below(keys, coins[part], limits[part]))
     places = np.asarray([self.base**digit for digit in range(self.num_digits)],
                         np.uint64)
-    numbers = (digits.reshape(self.count, 2, -1) * places).sum(-1)
+    numbers = (np.concatenate(digits).reshape(self.count, 2, -1) *
+               places).sum(-1)
     return (numbers[:, 0] - numbers[:, 1]) & additive.mask(self.value_bits)
 
-  def _digits(self, server, dealt, coins, places):
-    """Shares [c] of digits, of keys at some places of all."""
-    keys = comparison.from_bytes(dealt, party=server, depth=self.coin_bits,
-                                 value_bits=self.value_bits)
-    limits = self.thresholds[places % self.num_digits]
-    coins = coins[:, np.newaxis]
-    points = np.concatenate([coins, coins - limits], 1)
-    found = comparison.evaluate(keys, points & additive.mask(self.coin_bits))
-    total = found[:, 1:].sum(1) - np.uint64(self.base - 1) * found[:, 0]
-    return total + (coins < limits).sum(1).astype(np.uint64) * np.uint64(
-        server == 0)
+
+def counts_below(keys: comparison.Keys, coins: np.ndarray,
+                 limits: np.ndarray) -> np.ndarray:
+  """Shares [c] of how many of the limits exceed u = coin - r modulo 2^w.
+
+  Args:
+    keys: of comparisons with r, w deep; values are 1.
+    coins: z [c], below 2^w.
+    limits: [c, g], below 2^w.
+  """
+  coins = coins[:, np.newaxis]
+  points = np.concatenate([coins, coins - limits], 1)
+  found = comparison.evaluate(keys, points & additive.mask(keys.depth))
+  shares = found[:, 1:].sum(1) - np.uint64(limits.shape[1]) * found[:, 0]
+  if keys.party == 0:
+    shares += (coins < limits).sum(1).astype(np.uint64)
+  return shares & additive.mask(keys.value_bits)
 
 
 def commitment(seed: bytes, server: int) -> bytes:

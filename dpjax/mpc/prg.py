@@ -10,7 +10,7 @@ AES under that key is as good as a random permutation, the assumption of
 Guo, Katz, Wang and Yu 2020. A distinguisher that evaluates AES q times on m
 blocks gains about q m / 2^128. One call enciphers all seeds of all owners.
 
-What is drawn twice the same comes from `stream`, ChaCha20 (RFC 8439). Both are
+What is drawn twice the same comes from `Stream`, ChaCha20 (RFC 8439). Both are
 of the package `cryptography`. Source: thesis 003, section 4.2; spec EC-15.
 """
 
@@ -26,7 +26,10 @@ SEED_BITS = 128
 """lambda: length of a seed, and the level of security."""
 
 Source = Callable[[int], bytes]
-"""number of bytes -> that many random ones; `os.urandom`, or a `stream`."""
+"""number of bytes -> that many random ones: `system`, or a `Stream`."""
+
+system: Source = os.urandom
+"""Of the operating system; what secrecy rests on."""
 
 # The first digits of pi after the point: a key with nothing up its sleeve.
 _PUBLIC_KEY = bytes.fromhex('243f6a8885a308d313198a2e03707344')
@@ -64,13 +67,6 @@ def seeds(source: Source, count: int) -> np.ndarray:
   return words(source, (count, 2))
 
 
-def chacha20(key: bytes, counter: int, nonce: bytes, length: int) -> bytes:
-  """Bytes of the stream of a key (32 bytes) and nonce (12), from a block on."""
-  start = counter.to_bytes(4, 'little') + nonce
-  cipher = Cipher(algorithms.ChaCha20(key, start), mode=None).encryptor()
-  return cipher.update(bytes(length))
-
-
 class Stream:
   """A `Source` that a key determines: the function of noise drawn twice.
 
@@ -89,8 +85,3 @@ class Stream:
   def __call__(self, length: int) -> bytes:
     """The next bytes of the stream."""
     return self._cipher.update(bytes(length))
-
-
-def system(length: int) -> bytes:
-  """Random bytes of the operating system."""
-  return os.urandom(length)

@@ -1,0 +1,163 @@
+"""Noise by parts and joint noise: their laws, by tables and by enumeration."""
+
+import fractions
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.mpc import additive
+from dpjax.mpc import comparison
+from dpjax.mpc import joint_noise
+from dpjax.mpc import noise
+from dpjax.mpc import prg
+
+Fraction = fractions.Fraction
+
+
+def _laplace(scale, reach):
+  """Probabilities of -reach, ..., reach."""
+  ratio = np.exp(-1 / float(scale))
+  return (1 - ratio) / (1 + ratio) * ratio**np.abs(
+      np.arange(-reach, reach + 1))
+
+
+def _difference(law, reach):
+  """Of two numbers from 0 on, from -reach to reach."""
+  padded = np.zeros(reach + 1)
+  padded[:min(len(law), reach + 1)] = law[:reach + 1]
+  return np.convolve(padded, padded[::-1])
+
+
+def _chi_square(draws, scale):
+  reach = int(np.ceil(3 * scale))
+  law = _laplace(scale, reach)
+  counts = np.bincount(np.clip(draws, -reach, reach) + reach,
+                       minlength=2 * reach + 1)
+  law[[0, -1]] = (1 - law[1:-1].sum()) / 2
+  return stats.chisquare(counts, law * len(draws)).pvalue
+
+
+@pytest.mark.parametrize('scale', [Fraction(1, 3), Fraction(7, 2)])
+@pytest.mark.parametrize('honest', [1, 2, 3])
+def test_what_honest_parties_draw_adds_up_to_discrete_laplace(scale, honest):
+  table = noise.polya_table(scale, Fraction(1, honest))
+  part = np.diff(np.append(table, 2.0**64).astype(np.float64) / 2**64,
+                 prepend=0)
+  ratio = np.exp(-1 / float(scale))
+  np.testing.assert_allclose(
+      part, stats.nbinom.pmf(np.arange(len(part)), 1 / honest, 1 - ratio),
+      rtol=0, atol=1e-14)
+  geometric = np.ones(1)
+  for _ in range(honest):
+    geometric = np.convolve(geometric, part)
+  reach = len(geometric) - 1
+  np.testing.assert_allclose(_difference(geometric, reach),
+                             _laplace(scale, reach), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize('colluding', [0, 1])
+def test_contributions_have_the_law_and_those_who_may_collude_add_to_it(
+    colluding):
+  """Chi-square of what all but T bring; fails once in 10^6 by chance."""
+  law = noise.Contributions(scale=Fraction(4), num_parties=3,
+                            num_colluding=colluding)
+  parts = np.stack([law.draw(bytes([party]) * 32, 40000)
+                    for party in range(3)])
+  honest = parts[colluding:].sum(0)
+  assert _chi_square(honest, 4) > 1e-6
+  assert law.variance == pytest.approx(
+      3 / (3 - colluding) * noise.variance(Fraction(4)))
+  # The variance of a sample variance, of kurtosis near 6, is below 9 / n.
+  assert parts.sum(0).var() == pytest.approx(law.variance, rel=5 * 3 / 200)
+  assert law.total_variation < 1e-15
+
+
+def test_a_key_is_asked_twice_and_says_the_same():
+  law = noise.Contributions(scale=Fraction(4), num_parties=2, num_colluding=1)
+  key = bytes(range(32))
+  np.testing.assert_array_equal(law.draw(key, 50), law.draw(key, 50))
+  assert (law.draw(key, 50) != law.draw(bytes(32), 50)).any()
+
+
+def test_digits_of_joint_noise_for_all_secrets_and_coins():
+  """Shares add up to the number of limits above z - r, wrapped or not."""
+  width = 3
+  secrets, coins = (values.ravel() for values in np.meshgrid(
+      np.arange(2**width), np.arange(2**width)))
+  limits = np.broadcast_to(np.arange(2**width, dtype=np.uint64),
+                           (secrets.size, 2**width))
+  pair = comparison.generate(secrets, np.ones_like(secrets), depth=width,
+                             value_bits=16, source=prg.Stream(bytes(32)))
+  shares = [joint_noise.counts_below(keys, coins.astype(np.uint64), limits)
+            for keys in pair]
+  uniform = (coins - secrets) % 2**width
+  np.testing.assert_array_equal(
+      additive.combine(np.stack(shares), value_bits=16),
+      (uniform[:, np.newaxis] < limits).sum(1))
+
+
+@pytest.mark.parametrize('scale', [Fraction(1, 2), Fraction(3), Fraction(40)])
+def test_joint_noise_has_the_law_of_the_curator(scale):
+  """All 2^16 values of u, digit by digit; the law differs as is said."""
+  law = joint_noise.JointNoise(scale=scale, count=1, coin_bits=16)
+  number = np.ones(1)
+  for digit, limits in enumerate(law.thresholds.astype(int)):
+    drawn = (np.arange(2**16)[:, np.newaxis] < limits).sum(1)
+    spread = np.zeros((law.base - 1) * law.base**digit + 1)
+    spread[::law.base**digit] = np.bincount(drawn, minlength=law.base) / 2**16
+    number = np.convolve(number, spread)
+  reach = len(number) - 1
+  distance = np.abs(_difference(number, reach) - _laplace(scale, reach)).sum()
+  assert distance / 2 < law.total_variation < 0.004
+  assert distance > 0
+  assert joint_noise.JointNoise(scale=scale, count=2047,
+                                coin_bits=64).total_variation < 1e-14
+
+
+def test_servers_draw_joint_noise_that_neither_of_them_knows():
+  """Chi-squares of the noise and of a share; 10^-6 each by chance."""
+  law = joint_noise.JointNoise(scale=Fraction(1), count=1500, value_bits=16)
+  dealt = law.deal(source=prg.Stream(bytes(32)))
+  assert law.bits == law.num_keys * comparison.key_bits(64, 16)
+  assert all(part.size == law.bits // 8 for part in dealt)
+  seeds = [bytes([server]) * 32 for server in range(2)]
+  toss = joint_noise.coin(seeds, [joint_noise.commitment(seed, server)
+                                  for server, seed in enumerate(seeds)])
+  shares = [law.share(server, dealt[server], toss) for server in range(2)]
+  drawn = additive.centred(additive.combine(np.stack(shares), value_bits=16),
+                           value_bits=16)
+  assert _chi_square(drawn, 1) > 1e-6
+  assert (drawn[:750] != drawn[750:]).any()
+  for share in shares:
+    top = np.bincount((share >> np.uint64(12)).astype(int), minlength=16)
+    assert stats.chisquare(top).pvalue > 1e-6
+    assert abs(np.corrcoef(share.astype(float), drawn)[0, 1]) < 5 / 1500**.5
+  with pytest.raises(ValueError, match='the dealer sends'):
+    law.share(0, dealt[0][1:], toss)
+
+
+def test_who_tells_another_seed_is_named():
+  seeds = [bytes(32), bytes(range(32))]
+  said = [joint_noise.commitment(seed, server)
+          for server, seed in enumerate(seeds)]
+  tossed = joint_noise.coin(seeds, said)
+  assert len(tossed) == 32 and tossed != joint_noise.coin(
+      seeds[::-1], [joint_noise.commitment(seed, server)
+                    for server, seed in enumerate(seeds[::-1])])
+  with pytest.raises(ValueError, match='server 1 told another seed'):
+    joint_noise.coin([seeds[0], seeds[0]], said)
+  # A server cannot send the other's commitment back for its own.
+  with pytest.raises(ValueError, match='server 1'):
+    joint_noise.coin([seeds[0], seeds[0]], [said[0], said[0]])
+
+
+def test_scales_out_of_range_are_refused():
+  for make in (lambda scale: noise.Contributions(
+      scale=scale, num_parties=2, num_colluding=1),
+               lambda scale: joint_noise.JointNoise(scale=scale, count=1)):
+    for scale in (Fraction(0), Fraction(2**14 + 1)):
+      with pytest.raises(ValueError, match='scale must lie in'):
+        make(scale)
+  with pytest.raises(ValueError, match='num_parties'):
+    noise.Contributions(scale=Fraction(1), num_parties=2, num_colluding=2)

@@ -1,0 +1,142 @@
+"""Schemes: exact ranks, messages of the stated length, one view alone."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.mpc import prg
+from dpjax.mpc import schemes
+
+_SERVERS = {'comparison': 2, 'additive': 3, 'outer_product': 4}
+
+
+def _scheme(name, num_thresholds, num_classes=1):
+  return schemes.SCHEMES[name](num_thresholds=num_thresholds,
+                               num_servers=_SERVERS[name],
+                               num_classes=num_classes)
+
+
+def _records(num_thresholds, num_records=60):
+  rng = np.random.default_rng(num_thresholds)
+  return (rng.integers(0, num_thresholds, num_records),
+          rng.integers(0, 2, num_records))
+
+
+def _source():
+  return prg.Stream(bytes(32))
+
+
+@pytest.mark.parametrize('num_classes', [1, 2])
+@pytest.mark.parametrize('num_thresholds', [2, 5, 64])
+@pytest.mark.parametrize('name', schemes.SCHEMES)
+def test_answers_add_up_to_ranks_and_noise(name, num_thresholds, num_classes):
+  scheme = _scheme(name, num_thresholds, num_classes)
+  bins, labels = _records(num_thresholds)
+  classes = [labels == 0, labels == 1] if num_classes == 2 else [labels >= 0]
+  ranks = np.stack([np.cumsum(np.bincount(bins[chosen],
+                                          minlength=num_thresholds))
+                    for chosen in classes])
+  sent = scheme.shares(bins, source=_source(),
+                       labels=labels if num_classes == 2 else None)
+  noise = np.arange(num_thresholds) * 7 - 150
+  shared = scheme.share_values(noise, _source())
+  answers = {server: scheme.add(scheme.aggregate(server, sent[server]),
+                                shared[server])
+             for server in range(scheme.num_servers)}
+  np.testing.assert_array_equal(scheme.combine(answers), ranks + noise)
+  points = np.array([num_thresholds - 1, 0, 1])
+  some = {server: scheme.aggregate(server, sent[server], points)
+          for server in answers}
+  np.testing.assert_array_equal(scheme.combine(some), ranks[:, points])
+  for server, payloads in enumerate(sent):
+    assert payloads.shape[1] == -(-scheme.bits(server) // 8)
+
+
+def test_messages_have_the_lengths_of_the_formulas():
+  for num_thresholds, key, columns in ((1024, 1780, 64), (2**15, 2590, 363)):
+    bits = {name: _scheme(name, num_thresholds).bits_per_owner
+            for name in schemes.SCHEMES}
+    assert bits == {'comparison': 2 * key,
+                    'additive': 32 * num_thresholds + 2 * 128,
+                    'outer_product': 4 * 31 * columns}
+  with_labels = _scheme('comparison', 1024, 2)
+  assert with_labels.bits_per_owner == 2 * (2 * 1780 + 32)
+
+
+def test_enough_servers_answer_and_a_wrong_one_is_found():
+  scheme = schemes.OuterProductScheme(num_thresholds=9, num_servers=5,
+                                      num_colluding=1)
+  bins, _ = _records(9)
+  ranks = np.cumsum(np.bincount(bins, minlength=9))[np.newaxis]
+  sent = scheme.shares(bins, source=_source())
+  answers = {server: scheme.aggregate(server, sent[server])
+             for server in range(5)}
+  for chosen in itertools.combinations(range(5), 3):
+    np.testing.assert_array_equal(
+        scheme.combine({server: answers[server] for server in chosen}), ranks)
+  with pytest.raises(ValueError, match='3 servers have to answer'):
+    scheme.combine({0: answers[0], 4: answers[4]})
+  answers[3] = scheme.add(answers[3], np.uint64(1))
+  with pytest.raises(ValueError, match='party 3'):
+    scheme.combine(answers)
+
+
+@pytest.mark.parametrize('num_classes', [1, 2])
+@pytest.mark.parametrize('name', schemes.SCHEMES)
+def test_the_message_to_one_server_does_not_depend_on_the_record(
+    name, num_classes):
+  """Frequencies of bits of the two extreme records; 10^-6 a test by chance.
+
+  Fields of the prime have bits that are a billionth from fair.
+  """
+  scheme = _scheme(name, 16, num_classes)
+  sent = [scheme.shares(np.full(4000, bin_), source=prg.Stream(bytes(32)),
+                        labels=np.full(4000, label) if num_classes == 2
+                        else None)
+          for bin_, label in ((0, 0), (15, 1))]
+  for messages, server in itertools.product(sent, range(scheme.num_servers)):
+    bits = np.unpackbits(messages[server], axis=1)[:, :scheme.bits(server)]
+    squares = (bits.mean(0) - 0.5)**2 * 4 * len(bits)
+    assert stats.chi2.sf(squares.sum(), len(squares)) > 1e-6
+
+
+@pytest.mark.parametrize('name', schemes.SCHEMES)
+def test_messages_that_nobody_sends_are_found_by_row(name):
+  scheme = schemes.SCHEMES[name](num_thresholds=5, num_classes=2, **(
+      {} if name == 'outer_product' else {'value_bits': 31}),
+      num_servers=_SERVERS[name])
+  last = scheme.num_servers - 1
+  payloads = scheme.shares(np.array([0, 4, 2]), source=_source(),
+                           labels=np.array([0, 1, 1]))[last]
+  assert not scheme.faults(last, payloads).any()
+  assert scheme.bits(last) % 8
+  wrong = payloads.copy()
+  wrong[1, -1] |= 1
+  assert scheme.faults(last, wrong).tolist() == [False, True, False]
+  with pytest.raises(ValueError, match='message 1 '):
+    scheme.aggregate(last, wrong)
+  with pytest.raises(ValueError, match='rows of'):
+    scheme.aggregate(last, payloads[:, :-1])
+  if name == 'outer_product':
+    wrong = payloads.copy()
+    wrong[2, :4] = 255  # 2^31 - 1 is the prime
+    assert scheme.faults(last, wrong).tolist() == [False, False, True]
+
+
+def test_bad_settings_and_records_are_refused():
+  scheme = _scheme('comparison', 8)
+  with pytest.raises(ValueError, match='bins must lie between 0 and 7'):
+    scheme.shares(np.array([8]), source=_source())
+  with pytest.raises(ValueError, match='vector of whole numbers'):
+    scheme.shares(np.array([1.0]), source=_source())
+  with pytest.raises(ValueError, match='labels come with two classes'):
+    scheme.shares(np.array([1]), source=_source(), labels=np.array([1]))
+  with pytest.raises(ValueError, match='for 2 servers'):
+    schemes.ComparisonScheme(num_thresholds=8, num_servers=3)
+  with pytest.raises(ValueError, match='num_servers'):
+    schemes.OuterProductScheme(num_thresholds=8, num_servers=4,
+                               num_colluding=2)
+  with pytest.raises(ValueError, match='num_classes'):
+    _scheme('additive', 8, 3)
