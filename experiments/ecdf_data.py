@@ -23,6 +23,11 @@ def keys(seed: int, name: str, repetitions: int) -> PRNGKey:
   return jax.random.split(key, repetitions)
 
 
+@functools.partial(jax.jit, static_argnames='size')
+def _poisson(keys, rate, size):
+  return jax.vmap(lambda key: jax.random.poisson(key, rate, (size,)))(keys)
+
+
 @functools.lru_cache(maxsize=4)
 def poisson_counts(*, rate: float, num_thresholds: int, repetitions: int,
                    seed: int) -> np.ndarray:
@@ -35,8 +40,8 @@ def poisson_counts(*, rate: float, num_thresholds: int, repetitions: int,
     seed: of all.
   """
   of_data = keys(seed, f'poisson/{rate!r}/{num_thresholds}', repetitions)
-  draw = lambda key: jax.random.poisson(key, rate, (num_thresholds,))
-  return np.asarray(jax.jit(jax.vmap(draw))(of_data), np.float64)
+  return np.asarray(_poisson(of_data, jnp.float32(rate), num_thresholds),
+                    np.float64)
 
 
 @functools.cache

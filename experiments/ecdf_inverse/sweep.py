@@ -67,4 +67,4 @@ def _settings(epsilons, **fields):
 
 
 SETTINGS = _settings(EPSILONS)
-SMOKE = _settings((0.5, 5.0), num_thresholds=2**6, repetitions=8)
+SMOKE = _settings((0.5, 5.0), num_thresholds=2**4, repetitions=6)

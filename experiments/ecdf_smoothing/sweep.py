@@ -87,6 +87,6 @@ SETTINGS = (
         *_settings('check', methods=('paper',), rates=CHECKED_RATES,
                    num_thresholds=2**12))))
 SMOKE = (*_settings('epsilon', epsilons=(0.1, 10.0), repetitions=6, few=6,
-                    num_thresholds=2**6),
+                    num_thresholds=2**4),
          *_settings('lambda', rates=(0.1, 100.0), repetitions=6, few=6,
-                    num_thresholds=2**6))
+                    num_thresholds=2**4))

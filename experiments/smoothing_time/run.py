@@ -78,7 +78,7 @@ def _others(setting: sweep.Setting, ranks: np.ndarray,
           else problem.of)
   posed = make(ranks, total)
   noise = solve(posed)[:2 * len(ranks) - 1]
-  return _seconds(_timed(lambda: solve(posed), setting.seconds)) | dict(
+  return _seconds(_timed(lambda: solve(posed), setting.at_least)) | dict(
       objective=_objective(setting, noise))
 
 
@@ -104,7 +104,7 @@ def _ours(setting: sweep.Setting, ranks: np.ndarray,
     compiling = time.perf_counter() - start
     values = np.asarray(program(*data))
     found = _timed(lambda: jax.block_until_ready(program(*data)),
-                   setting.seconds)
+                   setting.at_least)
   metrics = _seconds(found) | dict(compile_seconds=compiling)
   if setting.method == 'p2' and len(ranks) <= _COMPARED:
     metrics['objective'] = problem.least_squares_noise(values - ranks)
