@@ -23,12 +23,17 @@ from dpjax.privacy import local
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import streams
+from dpjax.stats.ecdf import toeplitz
+from dpjax.stats.ecdf import trees
 from dpjax.stats.quantiles import histogram
 from dpjax.stats.quantiles import independent
 from dpjax.stats.quantiles import joint
 from dpjax.stats.quantiles import recursive
 from dpjax.stats.quantiles import smoothing
 from experiments.audits import adaptive
+from experiments.audits import ecdf
 from experiments.audits import methods
 from experiments.audits import quantiles
 from experiments.audits import showcases
@@ -124,6 +129,34 @@ QUANTILES: Mapping[str, Callable[[], Auditable]] = {
         joint.InverseQuantiles(**_THREE, **_RO)),
 }
 
+_RAW = dict(monotone=False)
+_PURE, _RHO = dict(epsilon=2.0), dict(rho=0.5)
+# A threshold more under REPLACE_ONE: the last rank has no noise then.
+_OF_CURVES: Mapping[str, tuple] = {
+    'ecdf_dyadic': (dyadic.DyadicEcdf, 4, _PURE | _RAW),
+    'ecdf_dyadic_monotone': (dyadic.DyadicEcdf, 3, _PURE),
+    'ecdf_dyadic_gaussian': (dyadic.DyadicEcdf, 4, _RHO | _RAW),
+    'ecdf_tree': (trees.TreeEcdf, 4, _PURE | _RAW),
+    'ecdf_tree_gaussian': (trees.TreeEcdf, 4, _RHO | _RAW),
+    'ecdf_square_root': (toeplitz.SquareRootEcdf, 4, _RHO | _RAW),
+}
+_STREAM = dict(horizon=4, item_bits=0)
+
+CURVES: Mapping[str, Callable[[], Auditable]] = {
+    **{name + suffix: lambda make=make, size=size, fields=fields, said=said:
+       ecdf.curve(make(num_thresholds=size + (said is _RO), **fields, **said))
+       for name, (make, size, fields) in _OF_CURVES.items()
+       for suffix, said in (('', _AR), ('_replace', _RO))},
+    **{f'stream_{name}': lambda fields=fields: ecdf.stream(
+        streams.PrefixStream(**_STREAM, **fields))
+       for name, fields in {
+           'dyadic': dict(kind='dyadic', **_PURE),
+           'signed': dict(kind='signed', base=3, **_PURE),
+           'bottom_up': dict(kind='bottom_up', **_PURE),
+           'gaussian': dict(kind='dyadic', **_RHO),
+           'square_root': dict(kind='square_root', **_RHO)}.items()},
+}
+
 METHODS: Mapping[str, Callable[[], Auditable]] = {
     **{name: functools.partial(methods.game, name)
        for name in methods.METHODS},
@@ -131,7 +164,8 @@ METHODS: Mapping[str, Callable[[], Auditable]] = {
        for name in ('dp_sgd_adaptive', 'lip_adaptive')},
 }
 
-TARGETS = {**MECHANISMS, **QUANTILES, **METHODS, **showcases.SHOWCASES}
+TARGETS = {**MECHANISMS, **QUANTILES, **CURVES, **METHODS,
+           **showcases.SHOWCASES}
 
 
 def expected(name: str) -> str:

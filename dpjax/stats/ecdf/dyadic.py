@@ -25,6 +25,7 @@ from dpjax.privacy import draws
 from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import mechanism
 from dpjax.stats.ecdf import smoothing
+from dpjax.stats.ecdf import trees
 from dpjax.typing import Array, PRNGKey
 
 ACCOUNTING = ('tight', 'paper')
@@ -147,7 +148,7 @@ def _law(pure: bool, root: bool, known: str, monotone: bool) -> mechanism.Draw:
       noisy -= jnp.asarray(parameters.regression) * (noisy[-1] - ranks[-1])
     if known == 'left out':
       noisy = jnp.append(noisy, ranks[-1])
-    return noisy
+    return trees.ended(noisy, ranks[-1] if known else None, monotone=monotone)
   return draw
 
 

@@ -214,8 +214,7 @@ class PrefixStream:
       ValueError: after `horizon` items. Under `jit` the state stays as it is
         and the sum is NaN.
     """
-    if not isinstance(state.time, jax.core.Tracer):
-      self._check_room(int(state.time) + 1)
+    self._check_room(state, 1)
     step = stream_noise.compiled(stream_noise.law(self.structure))
     return step(self.parameters, state, jnp.asarray(item))
 
@@ -223,8 +222,7 @@ class PrefixStream:
   def run(self, state: StreamState,
           items: Array) -> tuple[StreamState, Array]:
     """`update` with one item [n] after the other, compiled; sums [n]."""
-    if not isinstance(state.time, jax.core.Tracer):
-      self._check_room(int(state.time) + len(items))
+    self._check_room(state, len(items))
     step = stream_noise.in_turn(stream_noise.law(self.structure))
     return step(self.parameters, state, jnp.asarray(items))
 
@@ -232,7 +230,9 @@ class PrefixStream:
     """Noisy sums [n] of items [n], from the first on."""
     return self.run(self.init(key), data)[1]
 
-  def _check_room(self, count: int) -> None:
+  def _check_room(self, state: StreamState, more: int) -> None:
+    traced = isinstance(state.time, jax.core.Tracer)
+    count = more if traced else int(state.time) + more
     if count > self.horizon:
       raise ValueError(f'the horizon is {self.horizon} items, got {count}')
 

@@ -194,6 +194,32 @@ def test_noise_belongs_to_nodes_and_keys():
   np.testing.assert_allclose(first, made.release(key, jnp.asarray(one)))
 
 
+@pytest.mark.parametrize('fields, end', [
+    (dict(num_thresholds=6, adjacency=_ADD, rho=.02), 'free'),
+    (dict(num_thresholds=6, adjacency=_REPLACE, accounting='paper',
+          epsilon=.3), 'equal'),
+    (dict(num_thresholds=5, adjacency=_REPLACE, epsilon=.3), 'at_most')],
+                         ids=str)
+def test_monotone_ranks_are_projected_in_the_metric_of_the_noise(fields, end):
+  """Against nonnegative least squares, for the noise of the same key."""
+  key, counts = jax.random.key(1), np.array([4., 0., 3., 0., 2., 1.])
+  counts = counts[:fields['num_thresholds']]
+  ranks = dyadic.DyadicEcdf(**fields).estimate(key, counts)
+  raw = _made(**fields)
+  noisy = raw.estimate(key, counts)[:raw.layout.num_rows]
+  assert np.diff(noisy, prepend=0).min() < 0 <= np.diff(ranks, prepend=0).min()
+  z = _noise_matrix(raw.layout)
+  root = np.linalg.cholesky(np.linalg.inv(z @ z.T)).T
+  below = np.tril(np.ones((noisy.size, noisy.size + (end == 'at_most'))))
+  matrix, wanted = root @ below, root @ noisy
+  if end != 'free':
+    assert ranks[-1] == counts.sum()
+    matrix = np.vstack([matrix, np.full(below.shape[1], 1e6)])
+    wanted = np.append(wanted, 1e6 * counts.sum())
+  expected = below @ optimize.nnls(matrix, wanted)[0]
+  np.testing.assert_allclose(ranks[:noisy.size], expected, atol=1e-4)
+
+
 def test_compiled_laws_are_shared():
   made = [_made(size, _REPLACE, epsilon=epsilon)
           for size in (16, 64) for epsilon in (.5, 2.0)]
