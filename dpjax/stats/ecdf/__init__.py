@@ -3,11 +3,18 @@
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
 
+<<<<<<< HEAD
 Modules, in import order: grids, mechanism, smoothing, flows, hierarchy,
 digits, trees, toeplitz, dyadic_calibration, dyadic, stream_noise, streams.
+=======
+Modules, in import order: grids, mechanism, smoothing, flows,
+hierarchy, digits, trees, toeplitz, smooth_binary, optimal, dyadic_calibration,
+dyadic, stream_noise, streams.
+>>>>>>> 17a9981d7709e566685cc61c026bf6f0ccef9e7b
 """
 
 __all__ = [
     'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids', 'hierarchy',
-    'mechanism', 'smoothing', 'stream_noise', 'streams', 'toeplitz', 'trees'
+    'mechanism', 'optimal', 'smooth_binary', 'smoothing', 'stream_noise',
+    'streams', 'toeplitz', 'trees'
 ]

@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 Array = Any
 
 
-def check_shape(shape: Shape, num_thresholds: int) -> Shape:
+def check_shape(shape: Shape, num_thresholds: int = 1) -> Shape:
   """Returns a shape that has a leaf for every threshold."""
   if not isinstance(shape, tuple) or not shape:
     raise ValueError('shape must be a tuple of one number of parts or more, '
@@ -127,12 +127,18 @@ def nonnegative(noisy: Sequence[np.ndarray], shape: Shape,
   the inverse covariance of nodes by leaves is that of common ancestors, whose
   inverse has no positive entry off the diagonal, so that no leaf would come
   back (spec EC-45). Some ten rounds.
+
+  An unknown total is kept at its estimate, or at 0: what is cut off of negative
+  counts would else be added to it, and at little budget ranks would be two to
+  five times as far off as before.
   """
-  while True:
-    counts = least_squares(noisy, shape, variances, alive, total)
-    if not np.any(counts < 0):
-      return counts
+  counts = least_squares(noisy, shape, variances, alive, total)
+  if total is None:
+    total = max(0.0, counts.sum())
+  while np.any(counts < 0):
     alive = alive * (counts >= 0)
+    counts = least_squares(noisy, shape, variances, alive, total)
+  return counts
 
 
 def prefix_variances(shape: Shape, variances: Sequence[float],
@@ -164,8 +170,10 @@ def prefix_variances(shape: Shape, variances: Sequence[float],
       gain = (1 / np.maximum(total + own, 1e-300)).repeat(repeats * parts)
       prefix, shared = prefix - shared**2 * gain, shared * own * gain
       width = total * own / np.maximum(total + own, 1e-300)
-  # What is known is known up to rounding.
-  return np.maximum(prefix[:num_thresholds], 0.0)
+  found = np.maximum(prefix[:num_thresholds], 0.0)
+  if known:  # And not up to rounding.
+    found[-1] = 0.0
+  return found
 
 
 class _Block(NamedTuple):
@@ -267,7 +275,7 @@ def best_shape(num_thresholds: int, *, known: bool, pure: bool) -> Shape:
   def cost(shape):
     return even_cost(shape, num_thresholds, known=known, pure=pure)
 
-  most = max(2, num_thresholds.bit_length())
+  most = num_thresholds.bit_length() + 1
   return min((improved(filled((max(2, round(num_thresholds**(1 / high))),)
                               * (high - 1), num_thresholds),
                        num_thresholds, cost) for high in range(1, most)),

@@ -99,21 +99,19 @@ def noisy_ranks(key: PRNGKey, counts: Array, coefficients: Array,
   return apply(coefficients, trees.on_grid(noisy, scale))
 
 
-def nonnegative(counts: Array, *, known: bool) -> Array:
-  """The counts >= 0 nearest to noisy ones, in the metric of their noise.
+def nonnegative(counts: Array) -> Array:
+  """The counts >= 0 of the same sum nearest to noisy ones, in their metric.
 
   Noise of counts is C^-1 z. Its covariance has no positive entry off the
-  diagonal, also when the sum is known: counts that come out negative are 0 in
+  diagonal, also where the sum is given: counts that come out negative are 0 in
   the solution, and what pushes them there only grows, round by round (spec
   EC-47). Systems are solved by conjugate gradients: counts that are 0 lie
   scattered, which keeps their covariance well conditioned.
 
   Args:
-    counts: [N] noisy ones; if the sum is known, they have it.
-    known: whether the sum is.
+    counts: [N] noisy ones, of a sum >= 0.
   """
-  size = counts.size
-  steps = jnp.arange(1.0, size)
+  steps = jnp.arange(1.0, counts.size)
   inverse = jnp.cumprod(jnp.concatenate(
       [jnp.ones([1]), (2 * steps - 3) / (2 * steps)]))
 
@@ -123,10 +121,8 @@ def nonnegative(counts: Array, *, known: bool) -> Array:
   with_sum = covariance(jnp.ones_like(counts))
 
   def moved(force):
-    found = covariance(force)
-    if known:
-      found -= with_sum * (jnp.vdot(with_sum, force) / jnp.sum(with_sum))
-    return found
+    return covariance(force) - with_sum * (jnp.vdot(with_sum, force)
+                                           / jnp.sum(with_sum))
 
   def solve(bound, force):
     def within(values):
@@ -155,11 +151,13 @@ def _law(known: bool, monotone: bool) -> mechanism.Draw:
     ranks = noisy_ranks(key, counts, coefficients,
                         jnp.asarray(parameters.scale))
     total = jnp.sum(counts) if known else None
-    if known:
-      ranks -= jnp.asarray(parameters.regression) * (ranks[-1] - total)
+    if known or monotone:
+      # An unknown n is kept at its estimate, as in `hierarchy.nonnegative`.
+      end = total if known else jnp.maximum(ranks[-1], 0.0)
+      ranks -= jnp.asarray(parameters.regression) * (ranks[-1] - end)
     if monotone:
       ranks = jnp.cumsum(nonnegative(
-          jnp.diff(ranks, prepend=jnp.zeros([1])), known=known))
+          jnp.diff(ranks, prepend=jnp.zeros([1]))))
     return trees.ended(ranks, total, monotone=monotone)
   return draw
 

@@ -83,18 +83,16 @@ def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
                 variances: Array, alive: Array,
                 total: Array | None = None) -> Array:
   """`hierarchy.nonnegative`, compiled."""
-  def counts(alive):
-    return hierarchy.least_squares(noisy, shape, variances, alive, total)
-
-  def negative(state):
-    return jnp.any(state[1] < 0)
+  first = hierarchy.least_squares(noisy, shape, variances, alive, total)
+  if total is None:
+    total = jnp.maximum(jnp.sum(first), 0.0)
 
   def closer(state):
-    alive = state[0] * (state[1] >= 0).astype(alive_type)
-    return alive, counts(alive)
+    alive = state[0] * (state[1] >= 0).astype(first.dtype)
+    return alive, hierarchy.least_squares(noisy, shape, variances, alive, total)
 
-  alive_type = alive.dtype
-  return jax.lax.while_loop(negative, closer, (alive, counts(alive)))[1]
+  return jax.lax.while_loop(lambda state: jnp.any(state[1] < 0), closer,
+                            (alive, first))[1]
 
 
 def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
@@ -109,30 +107,46 @@ def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
   return ranks if total is None else ranks.at[-1].set(total)
 
 
+def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
+              total: Array | None, *, shape: hierarchy.Shape, estimator: str,
+              monotone: bool) -> Array:
+  """Ranks [N] from noisy counts of all nodes but the root.
+
+  Args:
+    noisy: by level from the top down.
+    size: N.
+    parameters: of the noise.
+    total: n, if it is known.
+    shape: of the tree.
+    estimator: one of `ESTIMATORS`.
+    monotone: as the attribute of `TreeEcdf`.
+  """
+  alive = (jnp.arange(noisy[-1].size) < size).astype(noisy[-1].dtype)
+  variances = jnp.asarray(parameters.variances)
+  if estimator == 'least_squares':
+    solve = nonnegative if monotone else hierarchy.least_squares
+    found = jnp.cumsum(solve(noisy, shape, variances, alive, total))
+    return ended(found[:size], total, monotone=monotone)
+  if estimator.endswith('honaker'):
+    values = [value for value, _ in hierarchy.upward(
+        noisy, shape, variances, alive)[0]]
+  else:
+    values = [value * (number > 0).astype(value.dtype) for value, number
+              in zip(noisy, hierarchy.levels(alive, shape), strict=True)]
+  found = digits.ranks(values, shape, parameters.turned, total)
+  return ended(found[:size], total, monotone=False)
+
+
 @functools.cache
 def _law(shape: hierarchy.Shape, estimator: str, pure: bool, known: bool,
          monotone: bool) -> mechanism.Draw:
   def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
-    size = counts.size
-    leaves = jnp.pad(counts, (0, math.prod(shape) - size))
-    alive = (jnp.arange(leaves.size) < size).astype(counts.dtype)
+    leaves = jnp.pad(counts, (0, math.prod(shape) - counts.size))
     noisy = noisy_levels(key, leaves, shape, jnp.asarray(parameters.scales),
                          pure=pure)
-    variances = jnp.asarray(parameters.variances)
-    total = jnp.sum(counts) if known else None
-    if estimator == 'least_squares':
-      solve = nonnegative if monotone else hierarchy.least_squares
-      found = jnp.cumsum(solve(noisy, shape, variances, alive, total))
-    else:
-      if estimator.endswith('honaker'):
-        values = [value for value, _ in hierarchy.upward(
-            noisy, shape, variances, alive)[0]]
-      else:
-        filled = hierarchy.levels(alive, shape)
-        values = [value * (number > 0).astype(value.dtype)
-                  for value, number in zip(noisy, filled, strict=True)]
-      found = digits.ranks(values, shape, parameters.turned, total)
-    return ended(found[:size], total, monotone=monotone)
+    return estimated(noisy, counts.size, parameters,
+                     jnp.sum(counts) if known else None, shape=shape,
+                     estimator=estimator, monotone=monotone)
   return draw
 
 

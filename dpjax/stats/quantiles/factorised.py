@@ -1,9 +1,7 @@
 """Quantiles of prefix sums with Gaussian noise, by a square root of a matrix.
 
-Ranks are A x of counts x. With A = C C, C lower triangular Toeplitz, C x + z is
-released and C (C x + z) = A x + C z is as exact as C z is small: every rank has
-noise of nearly one size, that grows with log N. Worth it for zCDP, from some
-hundred bins on. Source: Henzinger, Upadhyay and Upadhyay 2023 (spec QB-08).
+As `ecdf.toeplitz`. Worth it for zCDP, from some hundred bins on. Source:
+Henzinger, Upadhyay and Upadhyay 2023 (spec QB-08).
 """
 
 import dataclasses
@@ -16,11 +14,10 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy import accounting
-from dpjax.privacy import additive
+from dpjax.stats.ecdf import toeplitz
 from dpjax.stats.quantiles import curves
 from dpjax.stats.quantiles import inversion
 from dpjax.stats.quantiles import orders
-from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles.records import Records
 from dpjax.typing import Array, PRNGKey
 
@@ -42,36 +39,11 @@ class Parameters(NamedTuple):
   regression: np.ndarray
 
 
-def square_root(size: int) -> np.ndarray:
-  """First column [N] of C: coefficients of (1 - x)^(-1/2)."""
-  steps = np.arange(1, size)
-  return np.cumprod(np.append(1.0, (2 * steps - 1) / (2 * steps)))
-
-
-def covariance_with_last(coefficients: np.ndarray) -> np.ndarray:
-  """Of the noise C z of ranks [N], z standard, with that of the last."""
-  return np.convolve(coefficients, coefficients[::-1])[:coefficients.size]
-
-
-def apply(coefficients: Array, values: Array) -> Array:
-  """C values [N], by Fourier transforms."""
-  size = values.size
-  product = (jnp.fft.rfft(coefficients, 2 * size)
-             * jnp.fft.rfft(values, 2 * size))
-  return jnp.fft.irfft(product, 2 * size)[:size]
-
-
 def noisy_ranks(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
-  """Ranks [N] at all edges but the first, with noise C z; unbiased.
-
-  C x + z is rounded to the public grid of its noise, see `additive`.
-  """
-  coefficients = jnp.asarray(parameters.coefficients)
+  """Ranks [N] at all edges but the first, with noise C z; unbiased."""
   counts = jnp.diff(curves.ranks(data, jnp.asarray(parameters.shares)))
-  noise = additive.standard_normal(key, counts.shape).astype(jnp.float64)
-  spacing = additive.grid_spacing(parameters.scale).astype(jnp.float64)
-  noisy = apply(coefficients, counts) + parameters.scale * noise
-  return apply(coefficients, jnp.round(noisy / spacing) * spacing)
+  return toeplitz.noisy_ranks(key, counts, jnp.asarray(parameters.coefficients),
+                              jnp.asarray(parameters.scale))
 
 
 @functools.cache
@@ -108,8 +80,8 @@ class FactorisedQuantiles(curves.CurveQuantiles):
   @property
   def l2_sensitivity(self) -> float:
     """Largest change of C x between neighbours."""
-    return rates.factorised(square_root(self.num_bins),
-                            adjacency=self.adjacency)
+    return toeplitz.l2_sensitivity(toeplitz.square_root(self.num_bins),
+                                   adjacency=self.adjacency)
 
   @property
   def scale(self) -> float:
@@ -131,8 +103,8 @@ class FactorisedQuantiles(curves.CurveQuantiles):
   @property
   def parameters(self) -> Parameters:
     """Orders, grid, noise and factor."""
-    root = square_root(self.num_bins)
-    covariance = covariance_with_last(root)
+    root = toeplitz.square_root(self.num_bins)
+    covariance = toeplitz.covariance_with_last(root)
     return Parameters(orders.check_orders(self.probs),
                       np.linspace(0.0, 1.0, self.num_bins + 1),
                       np.float64(self.scale), root,
@@ -140,7 +112,5 @@ class FactorisedQuantiles(curves.CurveQuantiles):
 
   def stddevs(self) -> np.ndarray:
     """Of noise of ranks, what their regression on the last leaves."""
-    root = square_root(self.num_bins)
-    covariance = covariance_with_last(root)
-    left = np.cumsum(np.square(root)) - np.square(covariance) / covariance[-1]
-    return self.scale * np.sqrt(np.maximum(np.append(0.0, left), 0.0))
+    return self.scale * np.sqrt(np.append(0.0, toeplitz.rank_variances(
+        toeplitz.square_root(self.num_bins), known=True)))

@@ -136,26 +136,6 @@ def counts(*, epsilon: float, adjacency: Adjacency,
   return epsilon / sum_sensitivity(adjacency, record_norm=levels)
 
 
-def factorised(coefficients: np.ndarray, *, adjacency: Adjacency) -> float:
-  """L2 sensitivity of C x, where C [N, N] is lower triangular Toeplitz.
-
-  Column i is the coefficients from place i on. The difference of columns i and
-  i + t is that of columns 0 and t, cut off: the worst replacement is from the
-  first bin, and the worst record is in it. Exact.
-
-  Args:
-    coefficients: [N], the first column; counts x of bins hold each record once.
-    adjacency: which data sets are neighbours.
-  """
-  # At t, the product of columns 0 and t, both from t on.
-  products = np.correlate(coefficients, coefficients, 'full')[
-      coefficients.size - 1:]
-  norms = np.cumsum(np.square(coefficients))
-  if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
-    return math.sqrt(np.max(norms[-1] + norms[::-1] - 2 * products))
-  return math.sqrt(norms[-1])
-
-
 def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
   """Of exponential noise on threshold and ranks of a scan that stops once.
 

@@ -1,6 +1,7 @@
 """Trees and factorisations against dense linear algebra; their privacy."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,12 @@ from scipy import linalg
 from dpjax.privacy import accounting
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.ecdf import toeplitz
 from dpjax.stats.quantiles import factorised
 from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import rates
 from dpjax.stats.quantiles import records
 from dpjax.stats.quantiles import trees
+from tests.stats.ecdf import dense
 
 _ADD, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 _KEY = jax.random.key(0)
@@ -34,45 +36,13 @@ def _double():
 
 
 def _nodes(shape):
-  """The matrix [nodes, N] that sums leaves, levels from the top down."""
-  size, rows, count = np.prod(shape), [], 1
-  for parts in shape:
-    count *= parts
-    rows.append(np.kron(np.eye(count), np.ones((1, size // count))))
-  return np.concatenate(rows)
-
-
-def _split(values, shape):
-  return [jnp.asarray(each) for each in np.split(
-      values, np.cumsum(np.cumprod(shape))[:-1])]
-
-
-@pytest.mark.parametrize('shape', [(5,), (2, 2, 2), (3, 2, 4)])
-def test_least_squares_is_that_of_dense_algebra(shape):
-  """With the sum known by the equations of Lagrange, and without."""
-  nodes = _nodes(shape)
-  values = np.random.default_rng(0).normal(size=len(nodes))
-  size = nodes.shape[1]
-  free = np.linalg.lstsq(nodes, values, rcond=None)[0]
-  system = np.block([[nodes.T @ nodes, np.ones((size, 1))],
-                     [np.ones((1, size)), np.zeros((1, 1))]])
-  bound = np.linalg.solve(system, np.append(nodes.T @ values, 7.0))[:-1]
-  solve = jax.jit(functools.partial(trees.least_squares, shape=shape))
-  parts = _split(values, shape)
-  np.testing.assert_allclose(solve(parts), free, atol=1e-12)
-  np.testing.assert_allclose(solve(parts, total=7.0), bound, atol=1e-12)
-  # So that the curve may correct leaves, and an unknown n costs nothing.
-  np.testing.assert_allclose(free + (7 - free.sum()) / size, bound, atol=1e-12)
+  return dense.nodes(shape, math.prod(shape))
 
 
 def _stddevs(nodes, variance):
   """Of ranks with the sum known, from the covariance of leaves."""
-  inverse = np.linalg.inv(nodes.T @ nodes)
-  ones = inverse.sum(1)
-  covariance = inverse - np.outer(ones, ones) / ones.sum()
-  below = np.tril(np.ones_like(covariance))
-  return np.sqrt(variance * np.append(0, np.abs(np.diag(
-      below @ covariance @ below.T))))
+  found = variance * dense.prefix_variances(nodes.T @ nodes, known=True)
+  return np.sqrt(np.append(0, np.abs(found)))
 
 
 @pytest.mark.parametrize('shape, largest', [
@@ -99,9 +69,7 @@ def test_sensitivity_of_a_tree_by_enumeration(adjacency, moved):
   rows = np.eye(12)
   if adjacency is _REPLACE:
     rows = (rows[:, None] - rows[None]).reshape(-1, 12)
-  levels = jax.jit(jax.vmap(functools.partial(trees.levels, shape=shape)))
-  found = np.concatenate(levels(jnp.asarray(rows)), 1)
-  np.testing.assert_array_equal(found, rows @ _nodes(shape).T)
+  found = rows @ _nodes(shape).T
   assert np.max(np.abs(found).sum(1)) == moved
   made = trees.TreeQuantiles(**_GIVEN, epsilon=0.9, adjacency=adjacency,
                              shape=shape)
@@ -127,34 +95,15 @@ def test_noise_of_nodes_is_independent():
                              atol=np.sqrt(5) * slack)
 
 
-@pytest.mark.parametrize('size', [2, 3, 17, 256])
-def test_a_square_root_of_prefix_sums(size):
-  """Its square, its sensitivities by enumeration, and the noise of ranks."""
-  root = factorised.square_root(size)
-  dense = linalg.toeplitz(root, np.zeros(size))
-  np.testing.assert_allclose(dense @ dense, np.tril(np.ones((size, size))),
-                             atol=1e-12)
-  norms = np.sum(dense**2, 0)
-  pairs = norms[:, None] + norms - 2 * dense.T @ dense
-  found = [rates.factorised(root, adjacency=each)**2
-           for each in (_ADD, _REPLACE)]
-  np.testing.assert_allclose(found, [norms.max(), pairs.max()], rtol=1e-12)
-  made = factorised.FactorisedQuantiles(**_GIVEN, rho=1.8e-4, num_bins=size,
+def test_noise_of_a_factorisation():
+  """QB-08: and with 596 for flat counts, 241 for a tree."""
+  made = factorised.FactorisedQuantiles(**_GIVEN, rho=1.8e-4, num_bins=256,
                                         adjacency=_REPLACE)
-  covariance = dense @ dense.T
-  last = covariance[-1]
-  left = np.diag(covariance - np.outer(last, last) / last[-1])
-  np.testing.assert_allclose(
-      made.stddevs()[1:]**2, made.scale**2 * left,
-      atol=1e-12 * made.scale**2)
-  np.testing.assert_allclose(made.parameters.regression, last / last[-1],
-                             rtol=1e-12)
-  if size == 256:  # QB-08: and with 596 for flat counts, 241 for a tree.
-    assert np.max(made.stddevs()) == pytest.approx(178, abs=0.5)
-    for shape, levels, largest in [((256,), 1, 596), ((2,) * 8, 8, 241)]:
-      variance = 2 * levels / (2 * 1.8e-4)
-      assert np.max(_stddevs(_nodes(shape), variance)) == pytest.approx(
-          largest, abs=0.5)
+  assert np.max(made.stddevs()) == pytest.approx(178, abs=0.5)
+  for shape, levels, largest in [((256,), 1, 596), ((2,) * 8, 8, 241)]:
+    variance = 2 * levels / (2 * 1.8e-4)
+    assert np.max(_stddevs(_nodes(shape), variance)) == pytest.approx(
+        largest, abs=0.5)
 
 
 @pytest.mark.parametrize('adjacency', [_ADD, _REPLACE])
@@ -177,15 +126,15 @@ def test_noise_of_a_factorisation_is_that_of_its_square_root():
   ranks = np.asarray(jax.jit(jax.vmap(factorised.noisy_ranks, (0, None, None))
                              )(jax.random.split(_KEY, 4000), data,
                                made.parameters))
-  dense = linalg.toeplitz(factorised.square_root(6), np.zeros(6))
-  white = linalg.solve_triangular(dense, (ranks - 2 * np.arange(1, 7)).T,
+  root = linalg.toeplitz(toeplitz.square_root(6), np.zeros(6))
+  white = linalg.solve_triangular(root, (ranks - 2 * np.arange(1, 7)).T,
                                   lower=True) / made.scale
   slack = 5 / np.sqrt(4000)
   np.testing.assert_allclose(white.mean(1), 0, atol=slack)
   np.testing.assert_allclose(white @ white.T / 4000, np.eye(6),
                              atol=np.sqrt(2) * slack)
   # C x + z lies on the grid of the noise.
-  released = linalg.solve_triangular(dense, ranks.T, lower=True)
+  released = linalg.solve_triangular(root, ranks.T, lower=True)
   spacing = 2.0**np.floor(np.log2(made.scale) - 8)
   np.testing.assert_allclose(released / spacing, np.round(released / spacing),
                              atol=1e-6)

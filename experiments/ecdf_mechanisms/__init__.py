@@ -1,0 +1,1 @@
+"""Errors of all mechanisms of distribution functions, side by side."""

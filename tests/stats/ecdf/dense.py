@@ -1,0 +1,40 @@
+"""Trees and prefix sums as matrices, to compare with."""
+
+import numpy as np
+
+
+def nodes(shape: tuple[int, ...], size: int) -> np.ndarray:
+  """The matrix [nodes, size] that sums leaves, levels from the top down."""
+  leaves, rows, count = int(np.prod(shape)), [], 1
+  for parts in shape:
+    count *= parts
+    rows.append(np.kron(np.eye(count), np.ones((1, leaves // count))))
+  return np.concatenate(rows)[:, :size]
+
+
+def by_level(shape: tuple[int, ...], values) -> np.ndarray:
+  """What is told by level [h], for each node."""
+  return np.repeat(values, np.cumprod(shape))
+
+
+def covariance(weights: np.ndarray, *, known: bool) -> np.ndarray:
+  """Of least squares of counts with the precision `weights`."""
+  inverse = np.linalg.inv(weights)
+  if known:
+    ones = inverse.sum(1)
+    inverse = inverse - np.outer(ones, ones) / ones.sum()
+  return inverse
+
+
+def prefix_variances(weights: np.ndarray, *, known: bool) -> np.ndarray:
+  """Of ranks, from the same."""
+  below = np.tril(np.ones_like(weights))
+  return np.diag(below @ covariance(weights, known=known) @ below.T)
+
+
+def moved(matrix: np.ndarray, power: int, *, replaced: bool) -> float:
+  """Largest sum of |change|^power of a linear query [m, N] by one record."""
+  columns = matrix.T
+  if replaced:
+    columns = (columns[:, None] - columns[None]).reshape(-1, matrix.shape[0])
+  return np.max(np.sum(np.abs(columns)**power, 1))
