@@ -5,8 +5,14 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import roc
+from dpjax.stats import roc_bands
+from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import hierarchy
+from dpjax.stats.ecdf import mechanism
+from dpjax.stats.ecdf import trees
 from dpjax.stats.ecdf.grids import Grid
 
 GRID = Grid(lower=0.0, upper=1.0, num_thresholds=16)
@@ -38,3 +44,162 @@ def test_without_noise_it_is_the_curve_of_scikit_learn(positive):
     cut = curve.thresholds[k]
     chosen = SCORES > cut if positive == 'high' else SCORES <= cut
     assert float(curve.tpr[k]) == pytest.approx(chosen[LABELS == 1].mean())
+
+
+RELEASES = {
+    'joint': dict(epsilon=1e9),
+    'joint, rho': dict(rho=1e15),
+    'raw': dict(epsilon=1e9, monotone=False),
+    'public labels': dict(epsilon=1e9, public_labels=True),
+    'parallel': dict(epsilon=1e9, adjacency=ADD),
+    'paper': dict(epsilon=1e9, accounting='paper', monotone=False)}
+
+
+@pytest.mark.parametrize('name', RELEASES)
+def test_with_little_noise_it_is_the_curve_of_the_records(name):
+  release = roc.make(GRID, **RELEASES[name])
+  counts = release.counts(SCORES, LABELS)
+  ranks = release.estimate(jax.random.key(0), counts)
+  np.testing.assert_allclose(ranks, np.cumsum(counts, 1), atol=1e-4)
+  curve = release.of_ranks(ranks)
+  assert float(curve.auc) == pytest.approx(
+      metrics.roc_auc_score(LABELS, GRID.bins(SCORES)), abs=1e-5)
+
+
+@pytest.mark.parametrize('name', ['joint', 'parallel', 'two trees'])
+def test_noisy_curves_rise_from_0_to_1(name):
+  release = _two_trees(0.05) if name == 'two trees' else roc.make(
+      GRID, epsilon=0.05, adjacency=ADD if name == 'parallel' else REPLACE)
+  # Hardly any positives: denominators are floored in some draws.
+  counts = np.stack([np.full(16, 4), np.eye(16, dtype=int)[3]])
+  with jax.enable_x64(True):
+    ranks = mechanism.repeated(release.draw)(
+        jax.random.split(jax.random.key(1), 50), counts.astype(float),
+        release.parameters)
+    curve = jax.tree.map(np.asarray, release.of_ranks(ranks))
+  for rates in (curve.fpr, curve.tpr):
+    assert (np.diff(rates, axis=1) >= -1e-12).all()
+    assert (rates[:, 0] == 0).all() and (rates[:, -1] == 1).all()
+  assert curve.positives.min() == 1 and np.isfinite(curve.auc).all()
+  if release.adjacency is REPLACE:  # n is public, its parts are not.
+    np.testing.assert_allclose(np.asarray(ranks)[:, :, -1].sum(1), 65)
+    assert np.ptp(curve.negatives) > 1
+
+
+def _two_trees(epsilon):
+  return roc.ParallelRoc(grid=GRID, adjacency=REPLACE, curve=trees.TreeEcdf(
+      num_thresholds=16, epsilon=epsilon / 2, adjacency=ADD))
+
+
+def _moved(release, one, other):
+  """L1 distance of all that gets noise in a release by trees."""
+  levels = lambda counts: np.concatenate(  # noqa: E731
+      hierarchy.levels(counts, release.curve.branching))
+  if isinstance(release, roc.JointRoc):
+    return np.abs(levels(one.ravel()) - levels(other.ravel())).sum()
+  return sum(np.abs(levels(a) - levels(b)).sum() for a, b in zip(one, other))
+
+
+@pytest.mark.parametrize('name, change, most', [
+    ('joint', 'any', 2), ('two trees', 'any', 2), ('public labels', 'score', 2),
+    ('parallel', 'removed', 1)])
+def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
+  """Labels that flip and scores on bounds among them; and some attain it."""
+  release = _two_trees(1.0) if name == 'two trees' else roc.make(
+      GRID, epsilon=1.0, adjacency=ADD if name == 'parallel' else REPLACE,
+      public_labels=name == 'public labels')
+  generator, moved = np.random.default_rng(3), []
+  for _ in range(300):
+    scores, labels = generator.uniform(size=6), generator.integers(0, 2, 6)
+    others, flipped = scores.copy(), labels.copy()
+    others[0] = generator.choice([0.0, 0.5, 1.0, 7.0, generator.uniform()])
+    flipped[0] = labels[0] if change == 'score' else generator.integers(2)
+    kept = slice(1, None) if change == 'removed' else slice(None)
+    moved.append(_moved(release, release.counts(scores, labels),
+                        release.counts(others[kept], flipped[kept])))
+  levels = len(release.curve.branching)
+  assert max(moved) == most * levels
+  # The noise is for so much, and the event says what that costs.
+  assert release.curve.scale * release.event.epsilon == pytest.approx(
+      max(moved))
+
+
+def test_printed_accounting_of_two_curves_is_wrong():
+  """"2 epsilon": the least shift of node noise, by enumeration, is a quarter."""
+  grid = roc.Grid(lower=0.0, upper=1.0, num_thresholds=32)
+  release = roc.make(grid, epsilon=1.0, accounting='paper', monotone=False)
+  assert release.curve.scale == pytest.approx(6 / 0.5)  # L = 5.
+  nodes = lambda first, last: len(dyadic.signed_nodes(  # noqa: E731
+      first, last, 32))
+  within = max(nodes(first + 1, last) for last in range(2, 33)
+               for first in range(last))
+  prefix = max(nodes(first, 32) for first in range(1, 33))
+  least = max(within, 2 * prefix) / release.curve.scale
+  assert release.event.epsilon == pytest.approx(least) == 0.5
+  # Basic composition of two curves of epsilon / 2 would have said 1, the thesis
+  # says 2: four times, and 3.4 to 4 times the variance that is needed.
+  tight = roc.ParallelRoc(grid=grid, adjacency=REPLACE, curve=dyadic.DyadicEcdf(
+      num_thresholds=32, epsilon=0.5, adjacency=ADD, monotone=False, root=True))
+  assert tight.event.epsilon == 1.0
+  assert np.mean(release.curve.variances()) == pytest.approx(
+      4 * np.mean(tight.curve.variances()), rel=0.01)
+
+
+def test_what_a_release_costs():
+  def epsilon(adjacency, delta=1e-6, **options):
+    release = roc.make(GRID, adjacency=adjacency, **options)
+    assert release.adjacency is adjacency
+    return accounting.epsilon(release.event, delta=delta, adjacency=adjacency)
+  for adjacency, options in ((REPLACE, {}), (ADD, {}),
+                             (REPLACE, dict(public_labels=True))):
+    assert epsilon(adjacency, epsilon=0.7, **options) == pytest.approx(0.7,
+                                                                       abs=1e-3)
+    # One Gaussian of mu = sqrt(2 rho): 1.
+    assert epsilon(adjacency, rho=0.5, **options) == pytest.approx(4.89, abs=.1)
+  # A replacement moves two Gaussian curves of ADD_OR_REMOVE_ONE: 4 rho.
+  release = roc.ParallelRoc(grid=GRID, adjacency=REPLACE, curve=trees.TreeEcdf(
+      num_thresholds=16, rho=0.125, adjacency=ADD))
+  assert accounting.epsilon(release.event, delta=1e-6, adjacency=REPLACE
+                            ) == pytest.approx(4.89, abs=.1)
+
+
+def test_no_node_of_the_tree_is_in_both_classes():
+  for size in (16, 60, 1024):
+    shape = roc.split_shape(size, pure=True)
+    assert size % np.prod(shape[1:], dtype=int) == 0
+    assert np.prod(shape, dtype=int) == 2 * size
+  assert roc.split_shape(1024, pure=True) == (16, 16, 8)
+  # Hardly a divisor: a tree over everything is better than a histogram.
+  assert len(roc.split_shape(1021, pure=True)) == 3
+
+
+BAD = {
+    'labels must be 0 or 1': lambda: roc.counts(GRID, SCORES, LABELS + 1),
+    'one label for each score': lambda: roc.counts(GRID, SCORES, LABELS[1:]),
+    'values must be numbers': lambda: roc.counts(GRID, SCORES * np.nan, LABELS),
+    'needs REPLACE_ONE': lambda: roc.make(
+        GRID, epsilon=1.0, adjacency=ADD, public_labels=True),
+    "'paper' is of epsilon": lambda: roc.make(
+        GRID, rho=1.0, accounting='paper'),
+    'positive must be one of high, low': lambda: roc.make(
+        GRID, epsilon=1.0, positive='up'),
+    'must have 32 thresholds, got 16': lambda: roc.JointRoc(
+        grid=GRID, curve=_two_trees(1.0).curve),
+    'of ADD_OR_REMOVE_ONE elsewhere': lambda: roc.ParallelRoc(
+        grid=GRID, adjacency=REPLACE, curve=trees.TreeEcdf(
+            num_thresholds=16, epsilon=1.0, adjacency=REPLACE)),
+    r'shape \(2, 15\)': lambda: roc.make(GRID, epsilon=1.0).release(
+        jax.random.key(0), np.zeros((2, 15))),
+    'of must be one of': lambda: roc_bands.bands(
+        roc.make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 16)),
+        of='curve'),
+    'fprs must lie strictly': lambda: roc_bands.bands(
+        roc.make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 16)),
+        fprs=[0.0, 0.5])}
+
+
+@pytest.mark.parametrize('words', BAD)
+def test_bad_input_is_one_line(words):
+  with pytest.raises(ValueError, match=words) as caught:
+    BAD[words]()
+  assert '\n' not in str(caught.value)

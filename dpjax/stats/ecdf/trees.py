@@ -223,8 +223,9 @@ class TreeEcdf(mechanism.EcdfMechanism):
   def noise_variances(self) -> np.ndarray:
     """[h] of the noise of counts, by level from the top down."""
     if self.pure:
-      return np.array([draws.discrete_laplace_variance(scale)
-                       for scale in self.scales])
+      # Least squares divide by it: no noise at all is next to none.
+      return np.maximum([draws.discrete_laplace_variance(scale)
+                         for scale in self.scales], 1e-30)
     return np.square(self.scales)
 
   @functools.cached_property
