@@ -87,6 +87,17 @@ def test_a_key_alone_is_random_bits(party, alpha, beta):
   assert stats.chi2.sf((pairs**2).sum() * len(bits), len(pairs)) > 1e-6
 
 
+@pytest.mark.parametrize('bits', [1, 63, 64])
+def test_control_bits_are_no_bits_of_values(bits):
+  """Or a value would tell which way the other key goes."""
+  seeds = prg.words(prg.Stream(bytes(32)), (100, 2))
+  values, controls = comparison._values_and_controls(seeds, bits)
+  assert set(np.unique(controls)) == {0, 2**64 - 1}
+  for place in range(bits):
+    of_values = (values >> np.uint64(place)) & np.uint64(1)
+    assert 20 < (of_values == controls & np.uint64(1)).sum() < 180
+
+
 def test_no_bit_of_the_correction_words_is_idle():
   """But those of the last seeds, of which only k bits are read."""
   depth, bits = 3, 8

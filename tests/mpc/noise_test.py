@@ -137,6 +137,24 @@ def test_servers_draw_joint_noise_that_neither_of_them_knows():
     law.share(0, dealt[0][1:], toss)
 
 
+def test_joint_noise_depends_on_the_dealer_and_on_the_toss():
+  """Correlations over 400 numbers within five deviations."""
+  law = joint_noise.JointNoise(scale=Fraction(2), count=400, value_bits=16)
+  deals = [law.deal(source=prg.Stream(bytes([number]) * 32))
+           for number in range(2)]
+
+  def drawn(dealt, toss):
+    shares = np.stack([law.share(server, dealt[server], toss)
+                       for server in range(2)])
+    return additive.centred(additive.combine(shares, value_bits=16),
+                            value_bits=16)
+
+  first = drawn(deals[0], bytes(32))
+  np.testing.assert_array_equal(first, drawn(deals[0], bytes(32)))
+  for other in (drawn(deals[1], bytes(32)), drawn(deals[0], bytes([1]) * 32)):
+    assert abs(np.corrcoef(first, other)[0, 1]) < 5 / 20
+
+
 def test_who_tells_another_seed_is_named():
   seeds = [bytes(32), bytes(range(32))]
   said = [joint_noise.commitment(seed, server)

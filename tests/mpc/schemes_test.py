@@ -8,6 +8,7 @@ from scipy import stats
 
 from dpjax.mpc import prg
 from dpjax.mpc import schemes
+from dpjax.mpc import shamir
 
 _SERVERS = {'comparison': 2, 'additive': 3, 'outer_product': 4}
 
@@ -100,6 +101,21 @@ def test_the_message_to_one_server_does_not_depend_on_the_record(
     bits = np.unpackbits(messages[server], axis=1)[:, :scheme.bits(server)]
     squares = (bits.mean(0) - 0.5)**2 * 4 * len(bits)
     assert stats.chi2.sf(squares.sum(), len(squares)) > 1e-6
+
+
+@pytest.mark.parametrize('name', schemes.SCHEMES)
+def test_shares_of_noise_are_random_enough_to_hide_answers(name):
+  """Also where answers are of a higher degree; 10^-6 a server by chance."""
+  scheme = _scheme(name, 16)
+  shares = scheme.share_values(np.zeros(2000, int), _source())
+  top = np.uint64(scheme.answer_bits - 4)
+  for share in shares:
+    counts = np.bincount((share >> top).astype(int), minlength=16)
+    assert stats.chisquare(counts).pvalue > 1e-6
+  if name == 'outer_product':
+    with pytest.raises(ValueError, match='does not agree'):
+      shamir.combine(shares, range(4), degree=1)
+  assert not scheme.combine(dict(enumerate(shares))).any()
 
 
 @pytest.mark.parametrize('name', schemes.SCHEMES)
