@@ -23,12 +23,9 @@ EXPERIMENTS = {
     'composition_curves': 'experiments.composition_curves',
     'constant_records': 'experiments.constant_records',
     'conversions': 'experiments.conversions',
-<<<<<<< HEAD
     'ecdf_inverse': 'experiments.ecdf_inverse',
-    'ecdf_smoothing': 'experiments.ecdf_smoothing',
-=======
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
->>>>>>> 17a9981d7709e566685cc61c026bf6f0ccef9e7b
+    'ecdf_smoothing': 'experiments.ecdf_smoothing',
     'effective_privacy': 'experiments.effective_privacy',
     'finite_distributions': 'experiments.finite_distributions',
     'gaussian_calibration': 'experiments.gaussian_calibration',

@@ -34,7 +34,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     counts = counted(setting, data_dir)
     if setting.method == 'exact':
       found = _of_data(setting, counts)
-      ranks = np.cumsum(counts, -1)[None]
+      ranks = _exact(counts)
     else:
       ranks = released(setting, counts)
       found = _areas(setting, ranks, counts)
@@ -51,6 +51,11 @@ def counted(setting: sweep.Setting, data_dir: str | None) -> np.ndarray:
   """Counts [2, N] of a data set."""
   made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
   return roc.counts(_grid(setting), made.predictions, made.labels)
+
+
+def _exact(counts: np.ndarray) -> np.ndarray:
+  """Ranks [1, 2, N] without noise."""
+  return np.cumsum(counts, -1, np.float64)[None]
 
 
 def mechanism_of(setting: sweep.Setting, *,
@@ -101,7 +106,7 @@ def _areas(setting: sweep.Setting, ranks: np.ndarray,
   if setting.smoothing == 'none':
     ranks = np.maximum.accumulate(np.maximum(ranks, 0.0), -1)
   with jax.enable_x64(True):
-    true = _interpolated(np.cumsum(counts, -1)[None].astype(np.float64))
+    true = _interpolated(_exact(counts))
     found = _interpolated(ranks)
   areas = np.mean(np.abs(found[0] - true[0]), -1)
   aucs = np.abs(found[1] - true[1])
@@ -138,7 +143,7 @@ def _of_data(setting: sweep.Setting, counts: np.ndarray) -> dict[str, float]:
   """What Table 6.1 prints, and the area below the curve."""
   totals = counts.sum(-1)
   with jax.enable_x64(True):
-    curve = roc.of_ranks(jnp.cumsum(jnp.asarray(counts, jnp.float64), -1),
+    curve = roc.of_ranks(jnp.asarray(_exact(counts)[0]),
                          _grid(setting).thresholds)
   found = dict(num_examples=totals.sum(), auc=float(curve.auc),
                positive_share=totals[1] / totals.sum())
