@@ -74,10 +74,9 @@ def _vary(found: list[points.Point]):
 
 
 def _first(found: list[points.Point]):
-  few = found[0]['first_expected']
-  share = few / 4521
-  return (f'{few:.3g} of 4521', few < 100, f'{share:.2%} of the first group; '
-          'less than 100')
+  few, of = found[0]['first_expected'], found[0]['first_records']
+  return (f'{few:.3g} of {of:g}', few < of / 100, 'less than a hundredth of the '
+          'group')
 
 
 def _fall(found: list[points.Point]):
@@ -109,8 +108,7 @@ def _nearer(found: list[points.Point]):
            for line in _by(found, 'median').values()
            if {'tight', 'release'} <= set(line)]
   return (f'{_span(gains)} times', bool(gains) and min(gains) > 1,
-          'at large epsilon bins are what is left: predictions count as the '
-          'middle of theirs')
+          "of |H' / H - 1|, at epsilon 0.5 to 5")
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -105,4 +105,4 @@ def _metrics(setting: sweep.Setting, of: scores.Scores,
       relative_mse_se=ecdf_data.standard_error(np.square(off)),
       median=np.median(np.abs(off)), largest=np.max(np.abs(off)),
       mean=found.mean(), exact=true, binned=float(binned),
-      first_expected=first.sum())
+      first_expected=first.sum(), first_records=len(first))
