@@ -77,7 +77,7 @@ def discrete_laplace(key: PRNGKey, shape: tuple[int, ...],
 
 
 def discrete_laplace_variance(scale: float) -> float:
-  """2 a / (1 - a)^2 with a = e^(-1/scale), below 2 scale^2."""
+  """2 a / (1 - a)^2 with a = exp(-1 / scale), below 2 scale^2."""
   return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale)**2
 
 

@@ -19,17 +19,31 @@ is spread over the ways it may take.
 import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.stats.ecdf import smoothing
+from dpjax.stats.ecdf import levels
 from dpjax.typing import Array
 
 _STEPS = (-1, 0, 1)
 # Vertex N may have -1, and what a step less changes is asked for.
 _LOWEST = -2
 _NONE = -np.inf
+
+
+class _State(NamedTuple):
+  """Of nodes on the way down, [M] each.
+
+  Attributes:
+    label: of the left end.
+    step: from it to the right end.
+    given: what they deliver to the left end, and to the right.
+  """
+  label: Array
+  step: Array
+  given: tuple[Array, Array]
 
 
 class _Reach(NamedTuple):
@@ -54,34 +68,26 @@ def _shifted(table: Array, step: int) -> Array:
           else jnp.concatenate([gap, table[:-1]]))
 
 
-def _leaves(size: int, num_labels: int, joined: np.ndarray | None) -> Array:
+def _leaves(joined: np.ndarray, num_labels: int) -> Array:
   """T of edges by themselves, [labels of c, steps to d, M]."""
   ends = np.arange(num_labels)[:, None] + np.array(_STEPS)
   table = np.where((ends >= 0) & (ends < num_labels), 0.0, _NONE)
-  table = jnp.broadcast_to(table[:, :, None], (num_labels, 3, size))
-  if joined is None:
-    return table
-  return jnp.where(joined[None, None] & (np.array(_STEPS) != 0)[None, :, None],
-                   _NONE, table)
+  # Vertices that are one have one label.
+  apart = joined[None, None] & (np.array(_STEPS) != 0)[None, :, None]
+  return jnp.where(apart, _NONE, table[:, :, None])
 
 
-def _merged(table: Array, increment: Array,
-            joined: np.ndarray | None) -> Array:
-  """T of nodes from that of their halves, [labels, steps, M / 2]."""
-  half = table.shape[-1] // 2
-  left, right = table[..., :half], table[..., half:]
-  labels = jnp.arange(table.shape[0], dtype=table.dtype)[:, None] + _LOWEST
-  allowed = labels >= 0 if joined is None else (labels >= 0) | joined[None]
-  inside = right + jnp.where(allowed, -labels * increment[None],
-                             _NONE)[:, None]
+def _merged(left: Array, right: Array, increment: Array,
+            joined: Array) -> Array:
+  """T of nodes from that of their halves, [labels, steps, M]."""
+  labels = jnp.arange(left.shape[0], dtype=left.dtype)[:, None] + _LOWEST
+  inside = right + jnp.where((labels >= 0) | joined[None],
+                             -labels * increment[None], _NONE)[:, None]
   found = []
   for step in _STEPS:
     ways = [left[:, first + 1] + _shifted(inside[:, step - first + 1], first)
             for first in _STEPS if abs(step - first) <= 1]
-    best = ways[0]
-    for way in ways[1:]:
-      best = jnp.maximum(best, way)
-    found.append(best)
+    found.append(functools.reduce(jnp.maximum, ways))
   return jnp.stack(found, 1)
 
 
@@ -113,7 +119,7 @@ def _reach(rows: Array, step: Array) -> _Reach:
 
 
 def _middle_step(left: Array, right: Array, increment: Array, label: Array,
-                 step: Array, joined: np.ndarray | None) -> Array:
+                 step: Array, joined: Array) -> Array:
   """The step from c to the middle, in an optimal labelling; [M]."""
   found = []
   for first in _STEPS:
@@ -121,8 +127,7 @@ def _middle_step(left: Array, right: Array, increment: Array, label: Array,
     value = (left[left.shape[0] // 2, first + 1]
              + _at(right, first, step - first)
              - middle.astype(increment.dtype) * increment)
-    allowed = middle >= 0 if joined is None else (middle >= 0) | joined
-    found.append(jnp.where(allowed, value, _NONE))
+    found.append(jnp.where((middle >= 0) | joined, value, _NONE))
   return jnp.argmax(jnp.stack(found), 0).astype(label.dtype) - 1
 
 
@@ -183,9 +188,26 @@ def _smallest(values: list[Array]) -> Array:
   return functools.reduce(jnp.minimum, values)
 
 
+def _divided(state: _State, left: Array, right: Array, increment: Array,
+             joined: Array) -> tuple[_State, _State, Array]:
+  """States of the halves of nodes, and what their middles keep."""
+  label, step, given = state
+  below, above = _around(left, label, 1), _around(right, label, 2)
+  first = _middle_step(below, above, increment, label, step, joined)
+  above = jnp.where(first < 0, above[:3],
+                    jnp.where(first > 0, above[2:], above[1:4]))
+  middle = label + first
+  tight = (middle > 0) | joined
+  to_left, to_right = _split(_reach(below, first), _reach(above, step - first),
+                             given, increment, step, tight)
+  return (_State(label, first, to_left),
+          _State(middle, step - first, to_right),
+          jnp.where(tight, 0.0, increment + to_left[1] + to_right[0]))
+
+
 def _root(table: Array, increments: Array, end: str
-          ) -> tuple[Array, Array, tuple[Array, Array], Array]:
-  """Label of vertex 0 and step to N, [1] each, what ends get, the value."""
+          ) -> tuple[_State, Array]:
+  """The state [1] of the root, and the value of the problem."""
   labels = jnp.arange(table.shape[0]) + _LOWEST
   last = labels[:, None] + np.array(_STEPS)[None]
   allowed = (labels >= 0)[:, None] & {
@@ -206,7 +228,7 @@ def _root(table: Array, increments: Array, end: str
                   _smallest([high, b_high - n_low]))
   other = _centre(jnp.maximum(n_low, b_low - first),
                   jnp.minimum(n_high, b_high - first))
-  return label, step, (first, other), jnp.max(value)
+  return _State(label, step, (first, other)), jnp.max(value)
 
 
 def least_absolute(ranks: Array, total: Array, end: str = 'equal') -> Array:
@@ -218,7 +240,7 @@ def least_absolute(ranks: Array, total: Array, end: str = 'equal') -> Array:
 
   Args:
     ranks: noisy ranks [N], float64, N at least 2.
-    total: n, or an estimate of it, positive.
+    total: n, or an estimate of it; not read where the end is 'free'.
     end: as of `smoothing.least_squares`.
   """
   return absolute_and_value(ranks, total, end)[0]
@@ -227,37 +249,38 @@ def least_absolute(ranks: Array, total: Array, end: str = 'equal') -> Array:
 def absolute_and_value(ranks: Array, total: Array,
                        end: str = 'equal') -> tuple[Array, Array]:
   """`least_absolute`, and the least sum itself."""
-  errors.check_choice('end', end, smoothing.ENDS)
-  size = errors.check_at_least('num_rows', ranks.size, 2)
-  places = smoothing.middles(size)
-  depth = len(places)
-  g = smoothing.increments(ranks, total)
-  parts = [g[place] for place in places]
-  joined = [place >= size if size < 1 << depth else None for place in places]
-  rows = smoothing.in_reversed_order(1 << depth)
-  tables = [_leaves(1 << depth, depth + 2 - _LOWEST,
-                    rows >= size if size < 1 << depth else None)]
-  for part, mask in zip(parts, joined, strict=True):
-    tables.append(_merged(tables[-1], part, mask))
-  label, step, given, value = _root(tables.pop(), g[np.array([0, 1 << depth])],
-                                    end)
-  rests = [jnp.stack([g[0] + given[0][0], g[-1] + given[1][0]])]
-  for part, mask, table in zip(parts[::-1], joined[::-1], tables[::-1],
-                               strict=True):
-    half = table.shape[-1] // 2
-    below = _around(table[..., :half], label, 1)
-    above = _around(table[..., half:], label, 2)
-    first = _middle_step(below, above, part, label, step, mask)
-    above = jnp.where(first < 0, above[:3],
-                      jnp.where(first > 0, above[2:], above[1:4]))
-    middle = label + first
-    tight = middle > 0 if mask is None else (middle > 0) | mask
-    left, right = _split(_reach(below, first), _reach(above, step - first),
-                         given, part, step, tight)
-    rests.append(jnp.where(tight, 0.0, part + left[1] + right[0]))
-    given = (jnp.concatenate([left[0], right[0]]),
-             jnp.concatenate([left[1], right[1]]))
-    label, step = (jnp.concatenate([label, middle]),
-                   jnp.concatenate([first, step - first]))
-  return smoothing.cumulated(jnp.concatenate(rests[::-1]), total, size,
-                             end), value
+  errors.check_choice('end', end, levels.ENDS)
+  layout = levels.layout(ranks.size)
+  g = levels.increments(ranks, ranks[-1] if end == 'free' else total)
+  parts, joined = layout.parts(g), layout.joined()
+  rows = levels.reversed_bits(1 << layout.depth)
+  table, below = _leaves(rows >= layout.size, layout.depth + 2 - _LOWEST), []
+  for part, one in zip(parts[0], joined[0], strict=True):
+    below.append((*levels.halves(table), part, one))
+    table = _merged(*below[-1])
+
+  def up(table, level):
+    halves = levels.pairs(table)
+    return levels.filled(_merged(*halves, *level)), halves
+
+  table, above = jax.lax.scan(up, levels.in_plain_order(table),
+                              (parts[1], joined[1]))
+  state, value = _root(table[..., :1], parts[2], end)
+  ends = parts[2] + jnp.concatenate(state.given)
+
+  def down(state, level):
+    half = _State(*(part[:layout.width // 2] for part in state[:2]),
+                  tuple(part[:layout.width // 2] for part in state.given))
+    left, right, rest = _divided(half, *level)
+    return jax.tree.map(levels.interleaved, left, right), rest
+
+  state = jax.tree.map(lambda part: jnp.pad(part, (0, layout.width - 1)), state)
+  state, top = jax.lax.scan(down, state, (*above, parts[1], joined[1]),
+                            reverse=True)
+  state, rests = jax.tree.map(levels.in_plain_order, state), []
+  for level in below[::-1]:
+    left, right, rest = _divided(state, *level)
+    state = jax.tree.map(lambda *both: jnp.concatenate(both), left, right)
+    rests.append(rest)
+  return levels.cumulated(layout.together(tuple(rests[::-1]), top, ends), total,
+                          end), value

@@ -17,10 +17,6 @@ level by level; that gives the w of all others too. A vertex found to belong to
 I is given its value at once, in the same pass from the top to the leaves: what
 is below sees it, and that saves passes.
 
-Arrays of a level are ordered by reversed bits, so that left and right halves of
-nodes are halves of arrays. Rows are filled up to a power of two: vertices from
-N on are one, and share a value.
-
 All in float64, jittable, vmappable; see `precision.in_float64`.
 """
 
@@ -33,10 +29,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
+from dpjax.stats.ecdf import levels
 from dpjax.typing import Array
-
-ENDS = ('equal', 'at_most', 'free')
-"""What the last rank is: the total, no more than that, or anything."""
 
 _ROUNDING = 2.0**-40
 
@@ -73,55 +67,36 @@ class _Edges(NamedTuple):
   pull_right: Array
 
 
-def num_levels(num_rows: int) -> int:
-  """L, the least with 2^L >= N."""
-  return (errors.check_at_least('num_rows', num_rows, 1) - 1).bit_length()
+class _Level(NamedTuple):
+  """What is given of the middles of a level, [M] each.
 
-
-@functools.cache
-def middles(num_rows: int) -> tuple[np.ndarray, ...]:
-  """Vertices in the middle of the nodes of levels 1, ..., L, leaves first.
-
-  Int32 [2^(L - 1)], ..., [1], in the order of reversed bits.
+  Attributes:
+    free: whether they are in I.
+    joined: whether they are one with vertex N; those are free.
+    increment: g.
+    variance: of the noise of nodes of the level above, [].
   """
-  depth = num_levels(num_rows)
-  return tuple((2 * in_reversed_order(1 << (depth - level)) + 1) << (level - 1)
-               for level in range(1, depth + 1))
+  free: Array
+  joined: Array
+  increment: Array
+  variance: Array
 
 
-@functools.cache
-def in_reversed_order(size: int) -> np.ndarray:
-  """0, ..., size - 1 by their reversed bits, int32; a power of two of them."""
-  order = np.zeros(1, np.int32)
-  while order.size < size:
-    order = np.concatenate([2 * order, 2 * order + 1])
-  return order
+_Parts = tuple[tuple[Array, ...], Array, Array]
 
 
-def increments(ranks: Array, total: Array) -> Array:
-  """g [2^L + 1]; that of vertex N is at the end, others from N on are 0."""
-  size = 1 << num_levels(ranks.size)
-  inner = jnp.concatenate([ranks[:1], jnp.diff(ranks)])
-  gap = jnp.zeros([size - ranks.size], ranks.dtype)
-  return jnp.concatenate([inner, gap, (total - ranks[-1])[None]])
-
-
-def _eliminate(edges: _Edges, free: Array, increment: Array,
-               joined: np.ndarray | None,
-               variance: Array) -> tuple[_Edges, _Eliminated]:
+def _eliminate(halves: Sequence[tuple[Array, Array]], level: _Level
+               ) -> tuple[_Edges, _Eliminated]:
   """One level: nodes in pairs, the vertices between them eliminated."""
-  half = edges.conductance.size // 2
+  free, joined, increment, variance = level
   (a, b), (outer_left, inner_left), (inner_right, outer_right), (
-      pull_left, pull_from_right), (pull_from_left, pull_right) = (
-          (part[:half], part[half:]) for part in edges)
+      pull_left, pull_from_right), (pull_from_left, pull_right) = halves
   ground = inner_right + inner_left
   pull = pull_from_left + pull_from_right - increment
   whole = a + b + ground
   inverse = _inverse(whole)
-  to_left, to_right = a * inverse, b * inverse
-  if joined is not None:
-    to_left, to_right = (jnp.where(joined, 0.0, to_left),
-                         jnp.where(joined, 1.0, to_right))
+  to_left = jnp.where(joined, 0.0, a * inverse)
+  to_right = jnp.where(joined, 1.0, b * inverse)
   found = _Edges(
       variance + jnp.where(free, a * to_right, 0.0),
       outer_left + jnp.where(free, to_left * ground, a),
@@ -152,37 +127,56 @@ def _inverse(values: Array) -> Array:
   return 1 / jnp.where(values > 0, values, 1.0)
 
 
-def _sweep(free: tuple[Array, ...], increments: tuple[Array, ...],
-           joined: Sequence[np.ndarray | None], variances: Array, end: str,
-           tolerance: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-  """The next sets I, and w on this one, by levels and then the ends."""
-  depth = len(increments) - 1
-  none = jnp.zeros([1 << depth], variances.dtype)
-  edges = _Edges(none + variances[0], none, none, none, none)
-  kept = []
-  for level in range(depth):
-    edges, gone = _eliminate(edges, free[level], increments[level],
-                             joined[level], variances[level + 1])
+def _substitute(gone: _Eliminated, level: _Level, left: Array, right: Array,
+                tolerance: Array) -> tuple[Array, Array, Array]:
+  """mu of the middles, given that of the ends; the next set, and w on this."""
+  pull = gone.pull + gone.left * left + gone.right * right
+  inside = level.free | (pull > tolerance)
+  middle = jnp.where(inside, pull * gone.inverse, 0.0)
+  return (jnp.where(level.joined, right, middle), inside,
+          jnp.where(level.free, 0.0, -pull))
+
+
+def _sweep(below: Sequence[_Level], above: _Level, ends: tuple[Array, Array],
+           leaf: Array, end: str, tolerance: Array) -> tuple[_Parts, _Parts]:
+  """The next set I, and w on this one, by parts of the layout."""
+  width = 2 * above.free.shape[1]
+  none = jnp.zeros([width << len(below)], leaf.dtype)
+  edges, kept = _Edges(none + leaf, none, none, none, none), []
+  for level in below:
+    edges, gone = _eliminate([levels.halves(part) for part in edges], level)
     kept.append(gone)
-  mu, pulls = _ends(edges, free[-1], increments[-1])
-  inside = free[-1] | (pulls > tolerance)
+
+  def up(edges, level):
+    edges, gone = _eliminate([levels.pairs(part) for part in edges], level)
+    return _Edges(*map(levels.filled, edges)), gone
+
+  def down(mu, level):
+    left, right = (part[:width // 2] for part in mu)
+    middle, inside, rest = _substitute(*level, left, right, tolerance)
+    return (levels.interleaved(left, middle),
+            levels.interleaved(middle, right)), (inside, rest)
+
+  edges, gone = jax.lax.scan(up, _Edges(*map(levels.in_plain_order, edges)),
+                             above)
+  mu, pulls = _ends(edges, *ends)
+  inside = ends[0] | (pulls > tolerance)
   if end == 'free':
     inside = inside & np.array([True, False])
-  found, rests = [inside], [jnp.where(free[-1], 0.0, -pulls)]
   mu = jnp.where(inside, mu, 0.0)
-  left, right = mu[:1], mu[1:]
-  for level in range(depth - 1, -1, -1):
-    gone = kept[level]
-    pull = gone.pull + gone.left * left + gone.right * right
-    inside = free[level] | (pull > tolerance)
-    middle = jnp.where(inside, pull * gone.inverse, 0.0)
-    if joined[level] is not None:
-      middle = jnp.where(joined[level], right, middle)
-    found.append(inside)
-    rests.append(jnp.where(free[level], 0.0, -pull))
+  outer = jnp.where(np.arange(width) == 0, mu[:, None], 0.0)
+  mu, (top, top_rest) = jax.lax.scan(down, (outer[0], outer[1]), (gone, above),
+                                     reverse=True)
+  left, right = map(levels.in_plain_order, mu)
+  found, rests = [], []
+  for gone, level in zip(kept[::-1], below[::-1], strict=True):
+    middle, *new = _substitute(gone, level, left, right, tolerance)
+    found.append(new[0])
+    rests.append(new[1])
     left, right = (jnp.concatenate([left, middle]),
                    jnp.concatenate([middle, right]))
-  return tuple(found[::-1]), tuple(rests[::-1])
+  return ((tuple(found[::-1]), top, inside),
+          (tuple(rests[::-1]), top_rest, jnp.where(ends[0], 0.0, -pulls)))
 
 
 def least_squares(ranks: Array, total: Array, variances: Array,
@@ -196,11 +190,11 @@ def least_squares(ranks: Array, total: Array, variances: Array,
 
   Args:
     ranks: noisy ranks [N], float64.
-    total: n, or an estimate of it.
+    total: n, or an estimate of it; not read where the end is 'free'.
     variances: of the noise of nodes of 1, 2, ..., 2^L rows, [L + 1], L as
-      `num_levels`; only ratios count. The first is positive.
+      `levels.num_levels`; only ratios count. The first is positive.
     end: whether the last rank is `total`, at most that or 'free' (one of
-      `ENDS`).
+      `levels.ENDS`).
   """
   return squares_and_sweeps(ranks, total, variances, end)[0]
 
@@ -208,43 +202,34 @@ def least_squares(ranks: Array, total: Array, variances: Array,
 def squares_and_sweeps(ranks: Array, total: Array, variances: Array,
                        end: str = 'equal') -> tuple[Array, Array]:
   """`least_squares` and how many systems were solved, int32."""
-  errors.check_choice('end', end, ENDS)
-  size, places = ranks.size, middles(ranks.size)
-  depth = len(places)
-  g = increments(ranks, total)
-  parts = (*(g[place] for place in places), g[np.array([0, 1 << depth])])
-  joined = [place >= size if size < 1 << depth else None for place in places]
-  free = (*(jnp.zeros(place.shape, bool) if mask is None else jnp.asarray(mask)
-            for place, mask in zip(places, joined, strict=True)),
-          jnp.array([False, end == 'equal']))
+  errors.check_choice('end', end, levels.ENDS)
+  layout = levels.layout(ranks.size)
+  g = levels.increments(ranks, ranks[-1] if end == 'free' else total)
+  parts, joined = layout.parts(g), layout.joined()
   tolerance = _ROUNDING * jnp.max(jnp.abs(g))
+  inner = len(layout.below)
 
   def step(state):
     free, _, _, count = state
-    found, rests = _sweep(free, parts, joined, variances, end, tolerance)
+    below = [_Level(*level) for level in zip(
+        free[0], joined[0], parts[0], variances[1:inner + 1], strict=True)]
+    found, rests = _sweep(
+        below, _Level(free[1], joined[1], parts[1], variances[inner + 1:]),
+        (free[2], parts[2]), variances[0], end, tolerance)
     moved = functools.reduce(jnp.logical_or, [
-        jnp.any(new != old) for new, old in zip(found, free, strict=True)])
+        jnp.any(new != old) for new, old in zip(
+            jax.tree.leaves(found), jax.tree.leaves(free), strict=True)])
     return found, rests, moved, count + 1
 
+  free = (*jax.tree.map(jnp.asarray, joined),
+          jnp.array([False, end == 'equal']))
   _, rests, _, count = jax.lax.while_loop(
       lambda state: state[2], step, (free, parts, True, jnp.int32(0)))
-  return cumulated(jnp.concatenate(rests), total, size, end), count
-
-
-def cumulated(rests: Array, total: Array, size: int, end: str) -> Array:
-  """Ranks [N] from the w of all vertices in the order of elimination."""
-  places = middles(size)
-  order = np.argsort(np.concatenate(
-      [*places, np.array([0, 1 << len(places)], np.int32)]))
-  found = jnp.cumsum(jnp.maximum(rests[order[:size]], 0.0))
-  if end == 'free':
-    return found
-  found = jnp.minimum(found, total)
-  return found.at[-1].set(total) if end == 'equal' else found
+  return levels.cumulated(layout.together(*rests), total, end), count
 
 
 def isotonic(ranks: Array, total: Array, end: str = 'equal') -> Array:
   """Isotonic regression of ranks [N], between 0 and the end; unweighted."""
-  depth = num_levels(ranks.size)
+  depth = levels.num_levels(ranks.size)
   return least_squares(ranks, total, jnp.zeros(
       [depth + 1], ranks.dtype).at[0].set(1.0), end)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import numbers
 from dpjax.stats.quantiles import histogram
 from dpjax.stats.quantiles import independent
 from dpjax.stats.quantiles import joint
@@ -21,7 +22,6 @@ from dpjax.stats.quantiles import unbounded
 from dpjax.stats.quantiles.mechanism import QuantileMechanism
 from dpjax.typing import PRNGKey
 
-MISSING = ('refuse', 'lower', 'upper', 'omit')
 # Orders that a joint draw answers well where nothing is known of n.
 _FEW = 20
 
@@ -181,7 +181,8 @@ def quantiles(key: PRNGKey, x: Any, probs: float | Sequence[float], *,
     raise ValueError('probs must be a number or a sequence, got an array of '
                      f'shape {asked.shape}')
   distinct, places = np.unique(asked, return_inverse=True)
-  values = _numbers(x, lower, upper, missing, adjacency)
+  values = numbers.parse(x, lower, upper, missing=missing,
+                         adjacency=adjacency)
   if adjacency is Adjacency.REPLACE_ONE:
     num_examples = values.size
   made = plan(distinct.tolist(), epsilon=epsilon, lower=lower, upper=upper,
@@ -192,31 +193,3 @@ def quantiles(key: PRNGKey, x: Any, probs: float | Sequence[float], *,
   # Answers of separated records may lie a little beyond the bounds.
   found = np.clip(made.estimate(key, values), lower, upper)
   return found[places.reshape(asked.shape)]
-
-
-def _numbers(x: Any, lower: float, upper: float, missing: str,
-             adjacency: Adjacency) -> np.ndarray:
-  """The records [n] float64."""
-  errors.check_choice('missing', missing, MISSING)
-  if missing == 'omit' and adjacency is Adjacency.REPLACE_ONE:
-    raise ValueError("missing='omit' would change the public number of records "
-                     'under replace_one: lower or upper')
-  if math.isnan(lower) or math.isnan(upper):
-    raise ValueError(f'bounds must be numbers, got {lower} and {upper}')
-  try:
-    values = np.asarray(x, np.float64)
-  except (TypeError, ValueError) as error:
-    raise ValueError(f'x must be numbers: {errors.one_line(error)}') from error
-  if values.ndim != 1:
-    raise ValueError('x must be a sequence of numbers, got an array of shape '
-                     f'{values.shape}')
-  absent = np.isnan(values)
-  if absent.any():
-    if missing == 'refuse':
-      raise ValueError('x has missing values: say what they count as, '
-                       'missing=lower, upper or omit')
-    values = (values[~absent] if missing == 'omit' else np.where(
-        absent, lower if missing == 'lower' else upper, values))
-  if not values.size:
-    raise ValueError('x has no numbers')
-  return values

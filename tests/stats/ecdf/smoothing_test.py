@@ -9,6 +9,7 @@ import pytest
 from scipy import optimize
 
 from dpjax.stats.ecdf import flows
+from dpjax.stats.ecdf import levels
 from dpjax.stats.ecdf import smoothing
 
 _SIZES = (2, 5, 8, 13)
@@ -16,12 +17,12 @@ _SIZES = (2, 5, 8, 13)
 
 def _noise_matrix(size):
   """Z [N, nodes], and the level of each node; by the definition."""
-  columns, levels = [], []
-  for level in range(smoothing.num_levels(size) + 1):
+  columns, heights = [], []
+  for level in range(levels.num_levels(size) + 1):
     for start in range(0, size, 2**level):
       columns.append((np.arange(size) // 2**level == start // 2**level) * 1.0)
-      levels.append(level)
-  return np.array(columns).T, np.array(levels)
+      heights.append(level)
+  return np.array(columns).T, np.array(heights)
 
 
 def _cases(size, count, seed=0):
@@ -29,7 +30,7 @@ def _cases(size, count, seed=0):
   for _ in range(count):
     counts = rng.poisson(3, size)
     yield (np.cumsum(counts) + rng.normal(0, 6, size), float(counts.sum()),
-           rng.uniform(0.3, 3, smoothing.num_levels(size) + 1))
+           rng.uniform(0.3, 3, levels.num_levels(size) + 1))
 
 
 @functools.cache
@@ -43,12 +44,12 @@ def _constraints(size, end):
   return rows if end == 'free' else np.vstack([rows, -np.eye(size)[-1:]])
 
 
-@pytest.mark.parametrize('end', smoothing.ENDS)
+@pytest.mark.parametrize('end', levels.ENDS)
 @pytest.mark.parametrize('size', _SIZES)
 def test_least_squares_is_optimal(size, end):
   # For a convex problem the conditions are enough: f keeps the constraints, and
   # the gradient is a nonnegative combination of the active ones.
-  matrix, levels = _noise_matrix(size)
+  matrix, heights = _noise_matrix(size)
   for ranks, total, variances in _cases(size, 6):
     with jax.enable_x64(True):
       found = np.asarray(_jitted(smoothing.least_squares)(
@@ -57,7 +58,7 @@ def test_least_squares_is_optimal(size, end):
     assert end == 'free' or found[-1] <= total + 1e-9
     assert end != 'equal' or found[-1] == total
     gradient = np.linalg.solve(
-        matrix * variances[levels] @ matrix.T, found - ranks)
+        matrix * variances[heights] @ matrix.T, found - ranks)
     rows = _constraints(size, end)
     slack = rows @ found + np.where(np.arange(len(rows)) == size, total, 0)
     active = rows[slack < 1e-7]
@@ -69,7 +70,7 @@ def test_least_squares_is_optimal(size, end):
     assert optimize.nnls(active.T, gradient)[1] < 1e-6
 
 
-@pytest.mark.parametrize('end', smoothing.ENDS)
+@pytest.mark.parametrize('end', levels.ENDS)
 @pytest.mark.parametrize('size', _SIZES)
 def test_least_absolute_is_a_minimum_that_its_noise_attains(size, end):
   matrix, _ = _noise_matrix(size)
