@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.stats import hosmer_lemeshow
 from dpjax.stats.ecdf import mechanism as mechanisms
 from dpjax.typing import PRNGKey
 
@@ -63,21 +62,6 @@ def released(mechanism: mechanisms.EcdfMechanism, counts: np.ndarray, *,
   with jax.enable_x64(True):
     return np.asarray(_over_data(mechanism.draw)(
         noise, jnp.asarray(counts, jnp.float64), mechanism.parameters))
-
-
-@jax.jit
-def _search(ranks, wanted):
-  return jax.vmap(hosmer_lemeshow.first_reaching)(ranks, wanted)
-
-
-def search(ranks: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-  """Where curves [R, N] reach ranks [R, Q]: thresholds 1..N, by halving.
-
-  Algorithm 9 of thesis 003 with thresholds instead of [0, 1], returning the
-  right end, where the curve is known (spec EC-14, C23).
-  """
-  with jax.enable_x64(True):
-    return 1 + np.asarray(_search(jnp.asarray(ranks), jnp.asarray(wanted)))
 
 
 def standard_error(values: Sequence[float]) -> float:

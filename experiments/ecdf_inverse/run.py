@@ -12,6 +12,7 @@ from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import inverse
 from dpjax.stats.ecdf import trees
 from dpjax.stats.quantiles import mechanism as quantile_mechanisms
 from dpjax.stats.quantiles import records as quantile_records
@@ -39,7 +40,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     truth = np.cumsum(counts, -1)
     if setting.method in sweep.CURVES:
       curve = _curve(setting, counts)
-      places = ecdf_data.search(curve, _wanted(truth, sweep.DECILES))
+      places = inverse.search(curve, _wanted(truth, sweep.DECILES))
       found = _of_curve(truth, curve)
     else:
       places, found = _ASKED[setting.method](setting, counts, truth), {}
@@ -78,7 +79,7 @@ def _of_curve(truth: np.ndarray, curve: np.ndarray) -> dict[str, float]:
   """Squared errors of F at the thresholds, and of values over their range."""
   points = np.mean(np.square((curve - truth) / truth[:, -1:]), -1)
   wanted = _wanted(truth, _UNIFORM)
-  off = ecdf_data.search(curve, wanted) - ecdf_data.search(truth, wanted)
+  off = inverse.search(curve, wanted) - inverse.search(truth, wanted)
   values = np.mean(np.square(off / truth.shape[-1]), -1)
   return dict(point_mse=points.mean(),
               point_mse_se=ecdf_data.standard_error(points),
@@ -118,7 +119,7 @@ def _searched(setting: sweep.Setting, counts: np.ndarray,
                           len(truth))
     with jax.enable_x64(True):
       noise = np.asarray(jax.vmap(lambda key: _noise(key, scale, size))(keys))
-    places.append(ecdf_data.search(truth + noise, target[:, None]))
+    places.append(inverse.search(truth + noise, target[:, None]))
   return np.concatenate(places, -1)
 
 

@@ -75,8 +75,8 @@ def _vary(found: list[points.Point]):
 
 def _first(found: list[points.Point]):
   few, of = found[0]['first_expected'], found[0]['first_records']
-  return (f'{few:.3g} of {of:g}', few < of / 100, 'less than a hundredth of the '
-          'group')
+  return (f'{few:.3g} of {of:g}', few < of / 100, 'less than a hundredth of '
+          'the group')
 
 
 def _fall(found: list[points.Point]):

@@ -12,6 +12,7 @@ from scipy import stats
 from dpjax.mpc import costs
 from dpjax.report import verdicts
 from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import inverse as curves
 from dpjax.stats.ecdf import smoothing
 from experiments import ecdf_data
 from experiments import points
@@ -57,28 +58,6 @@ def test_counts_are_poisson_and_the_same_for_all():
   assert not np.array_equal(counts[0], counts[1])
   np.testing.assert_array_equal(counts, ecdf_data.poisson_counts.__wrapped__(
       rate=3.0, num_thresholds=2000, repetitions=5, seed=0))
-
-
-def _algorithm_9(ranks, wanted):
-  """As printed, on thresholds; the right end."""
-  low, high = 0, len(ranks)
-  while high - low > 1:
-    middle = (low + high) // 2
-    low, high = (middle, high) if ranks[middle - 1] < wanted else (low, middle)
-  return high
-
-
-def test_search_is_algorithm_9():
-  ranks = np.random.default_rng(0).normal(size=(3, 16)).cumsum(-1)
-  wanted = np.sort(ranks, -1)[:, ::3] + 1e-3
-  found = ecdf_data.search(ranks, wanted)
-  for line, targets, places in zip(ranks, wanted, found):
-    assert [_algorithm_9(line, target) for target in targets] == list(places)
-  rising = np.maximum.accumulate(ranks, -1)
-  first = [1 + np.argmax(np.append(line, np.inf) >= target) for line, target
-           in zip(rising, rising[:, 5])]
-  np.testing.assert_array_equal(
-      ecdf_data.search(rising, rising[:, 5:6])[:, 0], first)
 
 
 _MANY = inverse.Setting(method='search', num_quantiles=1, epsilon=0.7,
@@ -144,7 +123,7 @@ def test_inverses_end_to_end(smoke_rows):
   counts = ecdf_data.poisson_counts(rate=3.0, num_thresholds=16,
                                     repetitions=3, seed=1)
   truth = np.cumsum(counts, -1)
-  exact = ecdf_data.search(truth, truth[:, -1:] * np.array(inverse.DECILES))
+  exact = curves.search(truth, truth[:, -1:] * np.array(inverse.DECILES))
   for ask in (inverse_run._searched, inverse_run._recursive):
     places = ask(setting, counts, truth)
     off = np.take_along_axis(truth, places - 1, -1) - (
