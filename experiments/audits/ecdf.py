@@ -8,7 +8,6 @@ the noise: either needs no sampling.
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import linalg
 
@@ -92,9 +91,9 @@ def neighbours(num_bins: int, adjacency: Adjacency) -> tuple[Pair, ...]:
 
 
 def _incidence(layout: dyadic.Layout) -> np.ndarray:
-  """Which nodes rows lie in, [rows, nodes]."""
+  """What noise of rows has of that of nodes, [rows, nodes]."""
   with jax.enable_x64(True):
-    return np.asarray(jax.vmap(layout.rows)(jnp.eye(
+    return np.asarray(jax.jit(jax.vmap(layout.rows))(np.eye(
         sum(layout.level_sizes)))).T
 
 

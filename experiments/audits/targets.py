@@ -136,6 +136,8 @@ _OF_CURVES: Mapping[str, tuple] = {
     'ecdf_dyadic': (dyadic.DyadicEcdf, 4, _PURE | _RAW),
     'ecdf_dyadic_monotone': (dyadic.DyadicEcdf, 3, _PURE),
     'ecdf_dyadic_gaussian': (dyadic.DyadicEcdf, 4, _RHO | _RAW),
+    'ecdf_dyadic_tuned': (dyadic.DyadicEcdf, 9,
+                          dict(accounting='tuned') | _RHO | _RAW),
     'ecdf_tree': (trees.TreeEcdf, 4, _PURE | _RAW),
     'ecdf_tree_gaussian': (trees.TreeEcdf, 4, _RHO | _RAW),
     'ecdf_square_root': (toeplitz.SquareRootEcdf, 4, _RHO | _RAW),

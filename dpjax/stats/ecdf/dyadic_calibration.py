@@ -27,6 +27,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
+from dpjax.stats.ecdf import levels
 
 NORMS = ('l1', 'l2')
 _PAIRS_AT_ONCE = 2**22
@@ -34,7 +35,7 @@ _PAIRS_AT_ONCE = 2**22
 
 def num_levels(num_rows: int) -> int:
   """L + 1 levels of nodes, the root among them: 2^L is at least `num_rows`."""
-  return (errors.check_at_least('num_rows', num_rows, 1) - 1).bit_length() + 1
+  return levels.num_levels(num_rows) + 1
 
 
 class _Distances(NamedTuple):
@@ -253,14 +254,15 @@ def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
     root: whether the node of all rows has noise.
     known_last_row: under REPLACE_ONE, whether noise leaves the last row out.
     level_scales: scales or standard deviations of the levels, leaves first and
-      the root, whatever it is, last; 1 where not given.
+      the root, whatever it is, last; 0 above the leaves is no noise. 1 where
+      not given.
 
   Returns:
     Epsilon or 2 rho; at scale b of all levels they are that over b or b^2.
 
   Raises:
-    ValueError: for names that do not exist, scales that are not positive, and
-      a last row that is not known.
+    ValueError: for names that do not exist, scales that are negative, and a
+      last row that is not known.
   """
   errors.check_at_least('num_thresholds', num_thresholds, 2)
   errors.check_choice('norm', norm, NORMS)
@@ -268,15 +270,16 @@ def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
   if known_last_row and not replaced:
     raise ValueError('the last row is known under REPLACE_ONE only')
   rows = num_thresholds - known_last_row
-  levels = num_levels(rows)
-  scales = (1.0,) * levels if level_scales is None else tuple(level_scales)
-  if len(scales) != levels:
-    raise ValueError(f'there must be {levels} scales of levels, got '
+  count = num_levels(rows)
+  scales = (1.0,) * count if level_scales is None else tuple(level_scales)
+  if len(scales) != count:
+    raise ValueError(f'there must be {count} scales of levels, got '
                      f'{len(scales)}')
-  for scale in scales[:-1] if not root else scales:
-    errors.check_positive('level_scales', scale)
+  errors.check_positive('level_scales', scales[0])
+  for scale in scales:
+    errors.check_non_negative('level_scales', scale)
   if not root:
-    if levels == 1:
+    if count == 1:
       raise ValueError('of one row there is the root only')
     scales = (*scales[:-1], 0.0)
   pairs = 'last'
