@@ -21,6 +21,7 @@ from experiments import simulation
 from experiments.ecdf_mechanisms import sweep
 
 _RATE = 3.0
+_DYADIC = {'paper': 'paper', 'dyadic': 'tight', 'tuned_dyadic': 'tuned'}
 # Ranks that are drawn side by side.
 _AT_ONCE = 2**20
 
@@ -33,10 +34,8 @@ def curve(setting: sweep.Setting) -> mechanism.EcdfMechanism:
   pure = setting.notion == 'pure'
   budget = {'epsilon' if pure else 'rho': setting.budget}
   binary = (2,) * (size - 1).bit_length()
-  if method in ('paper', 'dyadic'):
-    return dyadic.DyadicEcdf(
-        accounting='paper' if method == 'paper' else 'tight', **public,
-        **budget)
+  if method in _DYADIC:
+    return dyadic.DyadicEcdf(accounting=_DYADIC[method], **public, **budget)
   if method == 'square_root':
     return toeplitz.SquareRootEcdf(**public, **budget)
   if method == 'smooth_binary':

@@ -6,6 +6,7 @@
 All at the same privacy, errors of ranks squared, in units of 1/epsilon^2 or
 1/(2 rho). Methods:
   paper, dyadic           Theorems 6.3.1 and 6.3.2 as printed; calibrated
+  tuned_dyadic            with the best noise for each level (zCDP)
   histogram               noisy counts, cumulated
   plain_binary, plain     whole nodes of a tree; of two parts, and the best
   honaker_binary          the same with nodes estimated from below
@@ -39,12 +40,14 @@ _REPLACE = Adjacency.REPLACE_ONE.value
 _ANY = ('paper', 'dyadic', 'histogram', 'plain_binary', 'honaker_binary',
         'plain', 'signed', 'signed_honaker', 'binary', 'tree')
 METHODS = {'pure': _ANY,
-           'zcdp': (*_ANY[:-1], 'tuned_binary', 'square_root', 'smooth_binary')}
+           'zcdp': (*_ANY[:-1], 'tuned_dyadic', 'tuned_binary', 'square_root',
+                    'smooth_binary')}
 SIZES = tuple(2**power for power in (6, 8, 10, 11, 12, 13, 15))
 MONOTONE = {
     ('pure', 2**10): ('paper', 'dyadic', 'tree'),
     ('pure', 2**15): ('paper', 'dyadic', 'tree'),
-    ('zcdp', 2**10): ('paper', 'dyadic', 'binary', 'square_root')}
+    ('zcdp', 2**10): ('paper', 'dyadic', 'tuned_dyadic', 'binary',
+                      'square_root')}
 BUDGETS = {'pure': (0.01, 0.1, 0.2, 1.0, 10.0),
            'zcdp': (1e-5, 1e-4, 1e-3, 1e-2, 1.0)}
 
@@ -97,12 +100,12 @@ def _monotone(tables, repetitions, budgets):
   return tuple(
       Setting(method=method, notion=notion, adjacency=_REPLACE,
               num_thresholds=size, budget=budget, monotone=True,
-              repetitions=max(4, repetitions * 2**10 // size))
+              repetitions=repetitions if size <= 2**10 else repetitions // 8)
       for (notion, size), methods in tables.items() for method in methods
       for budget in budgets[notion])
 
 
-SETTINGS = (*_closed(SIZES, 200), *_limits(SIZES, 128),
+SETTINGS = (*_closed(SIZES, 200), *_limits(SIZES, 256),
             *_monotone(MONOTONE, 200, BUDGETS))
 SMOKE = (*_closed((2**8,), 0), *_limits((64,), 0),
          *(dataclasses.replace(setting, repetitions=100)
@@ -110,5 +113,5 @@ SMOKE = (*_closed((2**8,), 0), *_limits((64,), 0),
            if setting.method in ('tree', 'plain_binary')
            and setting.adjacency == _ADD),
          *_monotone({('pure', 64): ('paper', 'dyadic', 'tree'),
-                     ('zcdp', 64): ('square_root', 'paper')}, 2,
+                     ('zcdp', 64): ('square_root', 'paper')}, 30,
                     {'pure': (0.1,), 'zcdp': (1e-3,)}))
