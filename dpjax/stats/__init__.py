@@ -1,8 +1,8 @@
 """Private statistics: estimates with intervals, and what they risk.
 
 Modules, in import order: precision, numbers, intervals, risks, mean, bernoulli,
-frequencies, polls, support, ecdf, quantiles, roc, roc_bands,
-hosmer_lemeshow, hosmer_lemeshow_cells.
+frequencies, polls, support, ecdf, quantiles, roc, roc_bands, hosmer_lemeshow,
+hosmer_lemeshow_cells.
 """
 
 __all__ = [

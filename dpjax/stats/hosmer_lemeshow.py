@@ -203,9 +203,13 @@ def recalibrated(counts: Array, predictions: Array) -> Array:
 
 
 @functools.cache
-def _null(draw: roc.Draw, num_groups: int, fitted: bool, num_draws: int):
-  def one(key: PRNGKey, expected: Array, predictions: Array,
-          parameters: PyTree, min_expected: Array) -> Array:
+def _test(draw: roc.Draw, num_groups: int, fitted: bool, num_draws: int):
+  def found(ranks: Array, predictions: Array, min_expected: Array) -> Array:
+    return statistic(table(ranks, predictions, num_groups=num_groups),
+                     min_expected=min_expected)
+
+  def drawn(key: PRNGKey, expected: Array, predictions: Array,
+            parameters: PyTree, min_expected: Array) -> Array:
     noise_key, records_key = jax.random.split(key)
     # Given their sum, Poisson positives are binomial.
     counts = roc_bands.poisson(
@@ -213,12 +217,16 @@ def _null(draw: roc.Draw, num_groups: int, fitted: bool, num_draws: int):
     ranks = draw(noise_key, counts, parameters)
     if fitted:
       predictions = recalibrated(counts, predictions)
-    return statistic(table(ranks, predictions, num_groups=num_groups),
-                     min_expected=min_expected)
+    return found(ranks, predictions, min_expected)
 
-  def law(key: PRNGKey, *arguments) -> Array:
-    return jax.vmap(one, (0, None, None, None, None))(
-        jax.random.split(key, num_draws), *arguments)
+  def law(key: PRNGKey, ranks: Array, predictions: Array, parameters: PyTree,
+          min_expected: Array) -> Test:
+    value = found(ranks, predictions, min_expected)
+    draws = jax.vmap(drawn, (0, None, None, None, None))(
+        jax.random.split(key, num_draws), jnp.sum(roc_bands.cells(ranks), 0),
+        predictions, parameters, min_expected)
+    larger = jnp.sum((draws >= value).astype(draws.dtype))
+    return Test(value, (1 + larger) / (1 + num_draws), draws)
   return jax.jit(law)
 
 
@@ -250,15 +258,26 @@ def test(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   errors.check_at_least('num_groups', num_groups, 2)
   errors.check_at_least('num_draws', num_draws, 19)
   errors.check_positive('min_expected', min_expected)
-  ranks = jnp.asarray(ranks, jnp.float64)
-  found = statistic(table(ranks, predictions, num_groups=num_groups),
-                    min_expected=min_expected)
-  expected = jnp.sum(roc_bands.cells(ranks), 0)
-  draws = _null(mechanism.draw, num_groups, fitted, num_draws)(
-      key, expected, predictions, mechanism.parameters,
-      np.float64(min_expected))
-  larger = jnp.sum((draws >= found).astype(jnp.float64))
-  return Test(found, (1 + larger) / (1 + num_draws), draws)
+  law = _test(mechanism.draw, num_groups, fitted, num_draws)
+  return jax.tree.map(np.asarray, law(
+      key, precision.double(ranks), predictions, mechanism.parameters,
+      np.float64(min_expected)))
+
+
+@functools.cache
+def _calibration(draw: roc.Draw, num_groups: int, of: str, num_draws: int):
+  def law(key: PRNGKey, ranks: Array, predictions: Array, parameters: PyTree,
+          confidence: Array) -> Calibration:
+    found = table(ranks, predictions, num_groups=num_groups)
+    start = roc_bands.cells(ranks)
+    again = roc_bands.redrawn(draw, of, num_draws)(key, start, parameters)
+    # From the share of the cells that were drawn from, in the same groups.
+    centre = _share(jnp.cumsum(start, 1), found.ends)
+    misses = jax.vmap(_share, (0, None))(again, found.ends) - centre[None]
+    observed = roc_bands.separate(_share(ranks, found.ends), misses, confidence)
+    return Calibration(found.expected / jnp.maximum(found.records, 1),
+                       intervals.clipped(observed, 0.0, 1.0), found.records)
+  return jax.jit(law)
 
 
 @precision.in_float64
@@ -283,18 +302,10 @@ def calibration(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   errors.check_at_least('num_groups', num_groups, 2)
   errors.check_open_unit('confidence', confidence)
   errors.check_choice('of', of, roc_bands.OF)
-  ranks = jnp.asarray(ranks, jnp.float64)
-  found = table(ranks, predictions, num_groups=num_groups)
-  start = roc_bands.cells(ranks)
-  again = roc_bands.redrawn(mechanism.draw, of, num_draws)(
-      key, start, mechanism.parameters)
-  # The share of the cells that were drawn from, in the same groups.
-  centre = _share(jnp.cumsum(start, 1), found.ends)
-  misses = jax.vmap(_share, (0, None))(again, found.ends) - centre[None]
-  observed = roc_bands.separate(_share(ranks, found.ends), misses,
-                                confidence=confidence)
-  return Calibration(found.expected / jnp.maximum(found.records, 1),
-                     intervals.clipped(observed, 0.0, 1.0), found.records)
+  law = _calibration(mechanism.draw, num_groups, of, num_draws)
+  return jax.tree.map(np.asarray, law(
+      key, precision.double(ranks), predictions, mechanism.parameters,
+      np.float64(confidence)))
 
 
 def _share(ranks: Array, ends: Array) -> Array:

@@ -201,13 +201,22 @@ class CellwiseHosmerLemeshow:
     """Of the law."""
     return Parameters(self.curve.parameters, np.float64(self.scale))
 
-  @precision.in_float64
-  def release(self, key: PRNGKey, data: Bins) -> Cells:
-    """Groups and noisy cells of records."""
+  def _check(self, data: Bins) -> None:
     size = self.grid.num_thresholds
     if data.counts.shape != (2, size) or data.sums.shape != (size,):
       raise ValueError(f'there must be counts and sums of {size} bins, got '
                        f'arrays of shapes {data.counts.shape} and '
                        f'{data.sums.shape}')
-    return mechanism.compiled(self.draw)(
-        key, jax.tree.map(precision.double, data), self.parameters)
+
+  @precision.in_float64
+  def release(self, key: PRNGKey, data: Bins) -> Cells:
+    """Groups and noisy cells of records."""
+    self._check(data)
+    return self.draw(key, Bins(*map(precision.double, data)), self.parameters)
+
+  @precision.in_float64
+  def estimate(self, key: PRNGKey, data: Bins) -> Cells:
+    """The same on the host, compiled once for each grid."""
+    self._check(data)
+    return jax.tree.map(np.asarray, mechanism.compiled(self.draw)(
+        key, Bins(*map(precision.double, data)), self.parameters))

@@ -83,7 +83,8 @@ def counts(grid: Grid, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
   return np.bincount(cells, minlength=2 * grid.num_thresholds).reshape(2, -1)
 
 
-def of_ranks(ranks: Array, thresholds: np.ndarray, *,
+@precision.in_float64
+def of_ranks(ranks: Array, thresholds: Array, *,
              positive: str = 'high') -> RocCurve:
   """The curve of ranks [..., 2, N]; without noise the curve of binned scores.
 
@@ -91,12 +92,13 @@ def of_ranks(ranks: Array, thresholds: np.ndarray, *,
   has monotone ranks gives monotone rates, and raw ranks give raw ones.
   """
   errors.check_choice('positive', positive, POSITIVE)
-  ranks = jnp.asarray(ranks)
+  ranks = precision.double(ranks)
   totals = jnp.maximum(ranks[..., -1], 1)
   below = jnp.concatenate([
       jnp.zeros_like(ranks[..., :1]), ranks[..., :-1] / totals[..., None],
       jnp.ones_like(ranks[..., :1])], axis=-1)
-  cuts = np.concatenate([[-np.inf], thresholds[:-1], [np.inf]])
+  cuts = jnp.concatenate([jnp.full([1], -jnp.inf), thresholds[:-1],
+                          jnp.full([1], jnp.inf)])
   rates = below
   if positive == 'high':
     rates, cuts = 1 - jnp.flip(below, -1), cuts[::-1]
@@ -113,7 +115,8 @@ def area(fpr: Array, tpr: Array) -> Array:
 def tpr_at(curve: RocCurve, fprs: Array) -> Array:
   """Rates [..., M] of true positives at rates [M] of false ones."""
   interpolated = jnp.vectorize(jnp.interp, signature='(m),(n),(n)->(m)')
-  return interpolated(fprs, curve.fpr, curve.tpr)
+  wanted = jnp.broadcast_to(fprs, (*curve.fpr.shape[:-1], fprs.size))
+  return interpolated(wanted, curve.fpr, curve.tpr)
 
 
 @functools.cache
@@ -198,7 +201,6 @@ class RocMechanism(abc.ABC):
     """[2, N] of the records; errors as the function of that name."""
     return counts(self.grid, scores, labels)
 
-  @precision.in_float64
   def of_ranks(self, ranks: Array) -> RocCurve:
     """The curve of released ranks [..., 2, N]; post-processing."""
     return of_ranks(ranks, self.grid.thresholds, positive=self.positive)

@@ -51,9 +51,8 @@ def cells(ranks: Array) -> Array:
   return jnp.diff(rising, axis=1, prepend=jnp.zeros_like(rising[:, :1]))
 
 
-@functools.cache
 def redrawn(draw: roc.Draw, of: str, num_draws: int) -> roc.Draw:
-  """(key, cells [2, N], parameters) -> ranks [B, 2, N], compiled."""
+  """(key, cells [2, N], parameters) -> ranks [B, 2, N]."""
   def one(key: PRNGKey, expected: Array, parameters: PyTree) -> Array:
     noise_key, records_key = jax.random.split(key)
     if of == 'population':
@@ -63,12 +62,33 @@ def redrawn(draw: roc.Draw, of: str, num_draws: int) -> roc.Draw:
   def law(key: PRNGKey, expected: Array, parameters: PyTree) -> Array:
     return jax.vmap(one, (0, None, None))(
         jax.random.split(key, num_draws), expected, parameters)
-  return jax.jit(law)
+  return law
 
 
 def poisson(key: PRNGKey, expected: Array) -> Array:
   """Counts of records where so many are expected, as float64."""
   return jax.random.poisson(key, expected).astype(expected.dtype)
+
+
+@functools.cache
+def _bands(draw: roc.Draw, positive: str, of: str, num_draws: int):
+  def law(key: PRNGKey, ranks: Array, thresholds: Array, fprs: Array,
+          confidence: Array, parameters: PyTree) -> Bands:
+    def curve(ranks):
+      return roc.of_ranks(ranks, thresholds, positive=positive)
+
+    origin = cells(ranks)
+    released = curve(ranks)
+    drawn = curve(redrawn(draw, of, num_draws)(key, origin, parameters))
+    # Draws miss what they were drawn from, of which raw ranks are not a curve.
+    start = curve(jnp.cumsum(origin, 1))
+    band = simultaneous(
+        roc.tpr_at(released, fprs),
+        roc.tpr_at(drawn, fprs) - roc.tpr_at(start, fprs)[None], confidence)
+    auc = separate(released.auc, drawn.auc - start.auc, confidence)
+    return Bands(fprs, intervals.clipped(band, 0.0, 1.0),
+                 intervals.clipped(auc, 0.0, 1.0))
+  return jax.jit(law)
 
 
 @precision.in_float64
@@ -100,23 +120,14 @@ def bands(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   fprs = np.arange(1, 20) / 20 if fprs is None else np.asarray(fprs, np.float64)
   if fprs.ndim != 1 or not np.all((0 < fprs) & (fprs < 1)):
     raise ValueError(f'fprs must lie strictly between 0 and 1, got {fprs}')
-  ranks = jnp.asarray(ranks, jnp.float64)
-  origin = cells(ranks)
-  again = redrawn(mechanism.draw, of, num_draws)(key, origin,
-                                                 mechanism.parameters)
-  released, drawn = mechanism.of_ranks(ranks), mechanism.of_ranks(again)
-  # Draws miss what they were drawn from, of which raw ranks are not a curve.
-  start = mechanism.of_ranks(jnp.cumsum(origin, 1))
-  band = simultaneous(roc.tpr_at(released, fprs),
-                      roc.tpr_at(drawn, fprs)
-                      - roc.tpr_at(start, fprs)[None], confidence=confidence)
-  auc = separate(released.auc, drawn.auc - start.auc, confidence=confidence)
-  return Bands(fprs, intervals.clipped(band, 0.0, 1.0),
-               intervals.clipped(auc, 0.0, 1.0))
+  law = _bands(mechanism.draw, mechanism.positive, of, num_draws)
+  return jax.tree.map(np.asarray, law(
+      key, precision.double(ranks), mechanism.grid.thresholds, fprs,
+      np.float64(confidence), mechanism.parameters))
 
 
-def simultaneous(value: Array, misses: Array, *,
-                 confidence: float) -> intervals.Estimate:
+def simultaneous(value: Array, misses: Array,
+                 confidence: Array | float) -> intervals.Estimate:
   """Around values [M], a band that misses of draws [B, M] leave as a whole."""
   size = jnp.sqrt(jnp.mean(jnp.square(misses), 0))
   scaled = jnp.abs(misses) / jnp.where(size > 0, size, 1.0)[None]
@@ -124,8 +135,8 @@ def simultaneous(value: Array, misses: Array, *,
   return intervals.symmetric(value, factor * size)
 
 
-def separate(value: Array, misses: Array, *,
-             confidence: float) -> intervals.Estimate:
+def separate(value: Array, misses: Array,
+             confidence: Array | float) -> intervals.Estimate:
   """An interval around each of values [...], by misses [B, ...] of draws."""
   return intervals.symmetric(value, jnp.quantile(jnp.abs(misses), confidence,
                                                  axis=0))

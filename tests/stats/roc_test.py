@@ -25,10 +25,8 @@ ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 @pytest.mark.parametrize('positive', roc.POSITIVE)
 def test_without_noise_it_is_the_curve_of_scikit_learn(positive):
   counts = roc.counts(GRID, SCORES, LABELS)
-  with jax.enable_x64(True):
-    curve = jax.tree.map(np.asarray, roc.of_ranks(
-        np.cumsum(counts, 1).astype(float), GRID.thresholds,
-        positive=positive))
+  curve = jax.tree.map(np.asarray, roc.of_ranks(
+      np.cumsum(counts, 1), GRID.thresholds, positive=positive))
   binned = GRID.bins(SCORES) * (1 if positive == 'high' else -1)
   fpr, tpr, _ = metrics.roc_curve(LABELS, binned, drop_intermediate=False)
   # Of thresholds in an empty bin it has no point.
@@ -93,8 +91,10 @@ def _two_trees(epsilon):
 
 def _moved(release, one, other):
   """L1 distance of all that gets noise in a release by trees."""
-  levels = lambda counts: np.concatenate(  # noqa: E731
-      hierarchy.levels(counts, release.curve.branching))
+  def levels(counts):
+    shape = release.curve.branching
+    return np.concatenate(hierarchy.levels(
+        np.pad(counts, (0, np.prod(shape) - counts.size)), shape))
   if isinstance(release, roc.JointRoc):
     return np.abs(levels(one.ravel()) - levels(other.ravel())).sum()
   return sum(np.abs(levels(a) - levels(b)).sum() for a, b in zip(one, other))
@@ -126,11 +126,12 @@ def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
 
 def test_printed_accounting_of_two_curves_is_wrong():
   """"2 epsilon": the least shift of node noise, by enumeration, is a quarter."""
-  grid = roc.Grid(lower=0.0, upper=1.0, num_thresholds=32)
+  grid = Grid(lower=0.0, upper=1.0, num_thresholds=32)
   release = roc.make(grid, epsilon=1.0, accounting='paper', monotone=False)
   assert release.curve.scale == pytest.approx(6 / 0.5)  # L = 5.
-  nodes = lambda first, last: len(dyadic.signed_nodes(  # noqa: E731
-      first, last, 32))
+
+  def nodes(first, last):
+    return len(dyadic.signed_nodes(first, last, 32))
   within = max(nodes(first + 1, last) for last in range(2, 33)
                for first in range(last))
   prefix = max(nodes(first, 32) for first in range(1, 33))

@@ -1,0 +1,229 @@
+"""Tests of dpjax.stats.hosmer_lemeshow and hosmer_lemeshow_cells."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from scipy import special
+from scipy import stats
+
+from dpjax.privacy import accounting
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import hosmer_lemeshow
+from dpjax.stats import hosmer_lemeshow_cells
+from dpjax.stats import roc
+from dpjax.stats.ecdf.grids import Grid
+
+GRID = Grid(lower=0.0, upper=1.0, num_thresholds=32)
+PREDICTIONS = hosmer_lemeshow.chances(GRID)
+ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+Cellwise = hosmer_lemeshow_cells.CellwiseHosmerLemeshow
+
+
+@functools.cache
+def _weights():
+  """Of the bins, of predictions sigmoid(-.8 + z)."""
+  z = np.linspace(-4, 4, 20_001)
+  weights = np.bincount(GRID.bins(special.expit(z - 0.8)),
+                        np.exp(-z**2 / 2), 32)
+  return weights / weights.sum()
+
+
+def _records(size, *, seed=0, shift=0.0):
+  """Predictions in the middle of bins, and labels off by `shift` in logits."""
+  generator = np.random.default_rng(seed)
+  predictions = generator.choice(PREDICTIONS, size, p=_weights())
+  true = special.expit(special.logit(predictions) + shift)
+  return predictions, (generator.uniform(size=size) < true).astype(int)
+
+
+def test_exact_statistic_is_that_of_a_loop_over_groups():
+  generator = np.random.default_rng(1)
+  predictions = generator.beta(2, 3, 1000)
+  labels = (generator.uniform(size=1000) < predictions).astype(int)
+  ordered, statistic = np.argsort(predictions), 0.0
+  for rows in np.split(ordered, 10):  # Ten of a hundred, without ties.
+    for label, chance in ((1, predictions), (0, 1 - predictions)):
+      expected = chance[rows].sum()
+      statistic += (np.sum(labels[rows] == label) - expected)**2 / expected
+  found = hosmer_lemeshow.exact(predictions, labels)
+  assert found == pytest.approx(statistic, rel=1e-12)
+  assert hosmer_lemeshow.chi_squared_tail(found) == pytest.approx(
+      stats.chi2.sf(found, 10))
+  assert hosmer_lemeshow.chi_squared_tail(found, fitted=True) == pytest.approx(
+      stats.chi2.sf(found, 8))
+
+
+def test_with_little_noise_all_are_the_exact_statistic():
+  predictions, labels = _records(3000, shift=0.2)
+  exact = hosmer_lemeshow.exact(predictions, labels, min_expected=5.0)
+  release = roc.make(GRID, epsilon=1e9)
+  ranks = release.estimate(jax.random.key(0),
+                           release.counts(predictions, labels))
+  assert float(hosmer_lemeshow.statistic(hosmer_lemeshow.table(
+      ranks, PREDICTIONS))) == pytest.approx(exact, rel=1e-6)
+  data = hosmer_lemeshow_cells.bins(GRID, predictions, labels)
+  for options in (dict(accounting='paper'), dict(), dict(adjacency=ADD)):
+    cells = Cellwise(grid=GRID, epsilon=1e9, **options).estimate(
+        jax.random.key(0), data)
+    assert float(hosmer_lemeshow_cells.statistic(cells)) == pytest.approx(
+        exact, rel=1e-6)
+
+
+def test_records_on_thresholds_count_once_and_groups_may_be_empty():
+  """Nine tenths predict 1/2, a threshold: its groups coincide (C9)."""
+  predictions = np.append(np.full(90, 0.5), np.linspace(0.6, 0.9, 10))
+  labels = np.arange(100) % 2
+  ranks = np.cumsum(roc.counts(GRID, predictions, labels), 1).astype(float)
+  with jax.enable_x64(True):
+    groups = jax.tree.map(np.asarray, hosmer_lemeshow.table(ranks, PREDICTIONS))
+    # Nobody in all but two bins, and nobody at all.
+    nobody = hosmer_lemeshow.table(0 * ranks, PREDICTIONS)
+    assert float(hosmer_lemeshow.statistic(nobody)) == 0.0
+  np.testing.assert_array_equal(groups.records, [90] + 8 * [0] + [10])
+  np.testing.assert_array_equal(groups.observed, [45] + 8 * [0] + [5])
+  cells = Cellwise(grid=GRID, epsilon=1e9).estimate(
+      jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
+  assert np.sum(cells.observed) == pytest.approx(100, abs=1e-5)
+  # Little is left of the counts at this budget, and everything is finite.
+  release = roc.make(GRID, epsilon=0.01)
+  noisy = release.estimate(jax.random.key(1), roc.counts(GRID, predictions,
+                                                         labels))
+  test = hosmer_lemeshow.test(release, jax.random.key(2), noisy, num_draws=49)
+  assert np.isfinite(test.draws).all() and 0.02 <= test.p_value <= 1
+  curve = hosmer_lemeshow.calibration(release, jax.random.key(2), noisy,
+                                      num_draws=50)
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(curve))
+
+
+@pytest.mark.parametrize('fitted', [False, True])
+def test_null_law_without_noise_is_chi_squared(fitted):
+  """Of Q, or with a fit Q - 2 degrees; Kolmogorov, once in a thousand runs."""
+  release = roc.make(GRID, epsilon=1e6)
+  counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 50_000 * _weights()
+  test = hosmer_lemeshow.test(
+      release, jax.random.key(3), np.cumsum(counts, 1), fitted=fitted,
+      num_draws=999)
+  assert stats.kstest(test.draws, stats.chi2(8 if fitted else 10).cdf
+                      ).pvalue > 1e-3
+  assert stats.kstest(test.draws, stats.chi2(10 if fitted else 8).cdf
+                      ).pvalue < 1e-6
+  # Counts are as expected: nothing is smaller.
+  assert float(test.statistic) < 1e-3 and float(test.p_value) == 1.0
+
+
+def _p_values(shift, runs):
+  release, found = roc.make(GRID, epsilon=1.0), []
+  for seed in range(runs):
+    counts = release.counts(*_records(4000, seed=seed, shift=shift))
+    key, other = jax.random.split(jax.random.key(seed))
+    test = hosmer_lemeshow.test(release, other, release.estimate(key, counts),
+                                num_draws=59)
+    found.append((float(test.p_value), float(test.statistic)))
+  return np.array(found).T
+
+
+def test_level_and_power_with_noise():
+  """At a level of .05, of 150 tests 2 to 16 reject with probability .992.
+
+  The statistic itself, compared with chi squared, rejects more by far; and what
+  is off by 1/2 is found.
+  """
+  p_values, statistics = _p_values(0.0, 150)
+  assert 2 <= np.sum(p_values <= 0.05) <= 16
+  assert np.mean(statistics > stats.chi2.isf(0.05, 10)) > 0.15
+  assert np.mean(_p_values(0.5, 20)[0] <= 0.05) > 0.8
+
+
+def test_calibration_intervals_cover_the_population():
+  """Each group, 400 in all; 330 at least (dependent within a release)."""
+  release, covered = roc.make(GRID, epsilon=1.0), 0
+  for seed in range(40):
+    counts = release.counts(*_records(4000, seed=seed))
+    key, other = jax.random.split(jax.random.key(seed))
+    ranks = release.estimate(key, counts)
+    curve = hosmer_lemeshow.calibration(release, other, ranks, num_draws=100)
+    ends = np.asarray(hosmer_lemeshow.table(ranks, PREDICTIONS).ends)
+    before = np.append(0, np.cumsum(_weights()))
+    share = np.append(0, np.cumsum(_weights() * PREDICTIONS))
+    wide = np.diff(before[ends])
+    true = np.divide(np.diff(share[ends]), wide, where=wide > 0,
+                     out=np.zeros(10))
+    covered += np.sum(((curve.observed.low <= true)
+                       & (true <= curve.observed.high)) | (wide == 0))
+  assert 330 <= covered < 400
+
+
+def test_shared_noise_releases_a_difference_as_it_is():
+  """Correction C8: another record, and O - E tells which it was."""
+  predictions, labels = _records(500)
+  printed = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper',
+                     shared_noise=True, allow_unsound=True)
+  flipped = labels.copy()
+  flipped[0] = 1 - labels[0]
+  found = []
+  for seed, named in ((0, labels), (1, flipped)):
+    data = hosmer_lemeshow_cells.bins(GRID, predictions, named)
+    cells = printed.estimate(jax.random.key(seed), data)
+    found.append(float(np.sum(cells.observed[1] - cells.expected[1])))
+    # Noise of scale 15000, and the difference is exact but for rounding to the
+    # grid of the noise.
+    assert np.abs(cells.observed).max() > 1000
+    step = printed.scale / 256
+    assert found[-1] == pytest.approx(np.sum(named) - np.sum(predictions),
+                                      abs=10 * step)
+  assert accounting.epsilon(printed.event, delta=0.1, adjacency=REPLACE
+                            ) == np.inf
+  own = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper').estimate(
+      jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
+  assert np.abs(own.observed - own.expected).max() > 1000
+
+
+def test_sensitivity_of_cells_by_enumeration():
+  """Three numbers of each of two groups, for groups that are given."""
+  domain = [(chance, label) for chance in (0.01, 0.98, 0.99, 1.0)
+            for label in (0, 1)]
+
+  def cells(records):
+    numbers = np.zeros((3, 2))
+    for chance, label in records:
+      group = int(chance > 0.99)
+      numbers[label, group] += 1
+      numbers[2, group] += chance
+    return numbers
+  for adjacency in (ADD, REPLACE):
+    largest = neighbours.sensitivity(cells, domain, (0, 1, 2), adjacency)
+    mechanism = Cellwise(grid=GRID, epsilon=1.0, adjacency=adjacency)
+    cells_epsilon = 1.0 - mechanism.curve.epsilon
+    assert mechanism.scale * cells_epsilon == pytest.approx(
+        2 if adjacency is ADD else 4)
+    assert largest <= mechanism.scale * cells_epsilon
+    assert largest == (2 if adjacency is ADD else 3.99)
+  printed = Cellwise(grid=GRID, epsilon=1.0, accounting='paper')
+  # L = 5; L + 1 of L + 9 parts are the curve's, whose nodes have the same.
+  assert printed.scale == pytest.approx(14) == printed.curve.scale
+
+
+BAD = {
+    'uniform and within': lambda: hosmer_lemeshow.chances(
+        Grid(lower=0.0, upper=2.0, num_thresholds=4)),
+    'cells that share their noise': lambda: Cellwise(
+        grid=GRID, epsilon=1.0, accounting='paper', shared_noise=True),
+    "'paper' is under REPLACE_ONE": lambda: Cellwise(
+        grid=GRID, epsilon=1.0, accounting='paper', adjacency=ADD),
+    'num_groups must be an integer >= 2': lambda: hosmer_lemeshow.test(
+        roc.make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 32)),
+        num_groups=1),
+    'counts and sums of 32 bins': lambda: Cellwise(
+        grid=GRID, epsilon=1.0).release(
+            jax.random.key(0), hosmer_lemeshow_cells.Bins(
+                np.zeros((2, 3)), np.zeros(3)))}
+
+
+@pytest.mark.parametrize('words', BAD)
+def test_bad_input_is_one_line(words):
+  with pytest.raises(ValueError, match=words) as caught:
+    BAD[words]()
+  assert '\n' not in str(caught.value)
