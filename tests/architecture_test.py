@@ -146,9 +146,10 @@ def test_no_key_or_seed_has_a_default():
             assert default is None, f'{_name(path)}: {node.name}'
 
 
-def test_importing_the_report_and_release_rooms_needs_no_jax():
+def test_importing_the_report_release_and_mpc_rooms_needs_no_jax():
   code = ('import sys, dpjax.report.records, dpjax.report.tables, '
-          'dpjax.report.summary, dpjax.report.plots, dpjax.release.registry; '
+          'dpjax.report.summary, dpjax.report.plots, dpjax.release.registry, '
+          'dpjax.mpc.evaluation; '
           'sys.exit("jax" in sys.modules or "matplotlib" in sys.modules)')
   assert subprocess.run([sys.executable, '-c', code], cwd=_ROOT,
                         check=False).returncode == 0

@@ -54,7 +54,7 @@ def expand(seeds: np.ndarray, length: int, *, value_bits: int) -> np.ndarray:
   shape = (len(seeds), blocks, 2)
   expanded = prg.expand(np.broadcast_to(seeds[:, np.newaxis], shape),
                         np.arange(blocks))
-  numbers = expanded.reshape(len(seeds), -1).view(word)[:, :length]
+  numbers = expanded.reshape(len(seeds), 2 * blocks).view(word)[:, :length]
   return numbers.astype(np.uint64) & mask(value_bits)
 
 

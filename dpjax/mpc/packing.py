@@ -57,11 +57,11 @@ def unpack(packed: np.ndarray, layout: Sequence[tuple[int, int]]
   return fields, (packed[:, -1] & ((1 << spare) - 1)) != 0
 
 
-def refuse_rows(bad: np.ndarray) -> None:
-  """Raises for the first of the rows [n] that are bad, by its number."""
+def refuse_rows(bad: np.ndarray, *, first: int = 0) -> None:
+  """Raises for the first of the rows [n] that is bad; counts from `first`."""
   if bad.any():
-    raise ValueError(f'message {int(np.argmax(bad))} has a number out of range '
-                     'or bits after its end')
+    raise ValueError(f'message {first + int(np.argmax(bad))} has a number out '
+                     'of range or bits after its end')
 
 
 def _unit(sizes: list[int]) -> int:
@@ -74,7 +74,8 @@ def _digits(values: np.ndarray, bits: int, unit: int) -> np.ndarray:
   digits = values.astype('>u8')[..., np.newaxis].view(np.uint8)
   if unit == 1:
     digits = np.unpackbits(digits, axis=-1)
-  return digits[..., (64 - bits) // unit:].reshape(len(values), -1)
+  return digits[..., (64 - bits) // unit:].reshape(
+      len(values), values.shape[1] * bits // unit)
 
 
 def _numbers(digits: np.ndarray, bits: int, unit: int) -> np.ndarray:

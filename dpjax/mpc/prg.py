@@ -46,10 +46,8 @@ def aes_blocks(key: bytes, blocks: np.ndarray) -> np.ndarray:
 
 def expand(seeds: np.ndarray, place: int | np.ndarray) -> np.ndarray:
   """The blocks [..., 2] of seeds [..., 2] at a place, or at one [...] each."""
-  placed = np.ascontiguousarray(seeds)
-  if not (isinstance(place, int) and place == 0):
-    placed = seeds.copy()
-    placed[..., 0] ^= np.asarray(place, np.uint64)
+  placed = np.array(seeds, order='C')
+  placed[..., 0] ^= np.uint64(place)
   blocks = aes_blocks(_PUBLIC_KEY, placed)
   blocks ^= placed
   return blocks
@@ -62,20 +60,16 @@ def words(source: Source, shape: tuple[int, ...]) -> np.ndarray:
       shape)
 
 
-def seeds(source: Source, count: int) -> np.ndarray:
-  """Uniform seeds [count, 2]."""
-  return words(source, (count, 2))
-
-
 class Stream:
-  """A `Source` that a key determines: the function of noise drawn twice.
-
-  Attributes:
-    key: 32 bytes, secret to all that must not know what is drawn.
-  """
+  """A `Source` that a key determines, for what has to be drawn twice."""
 
   def __init__(self, key: bytes, *, label: str = ''):
-    """Streams of one key and several labels have nothing in common."""
+    """Starts the stream of a key and a label; others have nothing of it.
+
+    Args:
+      key: 32 bytes, secret to all that must not know what is drawn.
+      label: what it is for, at most 12 bytes.
+    """
     if len(key) != 32 or len(label.encode()) > 12:
       raise ValueError('a stream takes a key of 32 bytes and a label of at '
                        f'most 12, got {len(key)} and {len(label.encode())}')

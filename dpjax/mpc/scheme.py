@@ -20,6 +20,8 @@ from dpjax import errors
 from dpjax.mpc import packing
 from dpjax.mpc import prg
 
+_NUMBERS = 2**22  # of messages that are read or written at once
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scheme(abc.ABC):
@@ -104,11 +106,15 @@ class Scheme(abc.ABC):
       raise ValueError('labels come with two classes, and only with them')
     labels = np.zeros_like(bins) if labels is None else np.asarray(labels)
     _check_below('labels', labels, 2)
-    return self._shares(bins.astype(np.int64), labels.astype(np.int64), source)
+    parts = [self._shares(bins[part].astype(np.int64),
+                          labels[part].astype(np.int64), source)
+             for part in self._parts(self.num_servers - 1, len(bins))]
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]
 
   def faults(self, server: int, payloads: np.ndarray) -> np.ndarray:
     """Which messages [n] no owner that follows the protocol can have sent."""
-    return self._read(server, payloads)[1]
+    return np.concatenate([self._read(server, payloads[part])[1]
+                           for part in self._parts(server, len(payloads))])
 
   def aggregate(self, server: int, payloads: np.ndarray,
                 points: np.ndarray | None = None) -> np.ndarray:
@@ -123,9 +129,19 @@ class Scheme(abc.ABC):
     points = np.arange(self.num_thresholds) if points is None else np.asarray(
         points)
     _check_below('points', points, self.num_thresholds)
-    fields, bad = self._read(server, payloads)
-    packing.refuse_rows(bad)
-    return self._ranks(server, fields, points)
+    total = np.zeros((self.num_classes, points.size), np.uint64)
+    for part in self._parts(server, len(payloads)):
+      fields, bad = self._read(server, payloads[part])
+      packing.refuse_rows(bad, first=part.start)
+      total = self.add(total, self._ranks(server, fields, points))
+    return total
+
+  def _parts(self, server: int, num_rows: int) -> list[slice]:
+    """Rows that are worked on at once: one part or more."""
+    numbers = sum(count for count, _ in self.layout(server))
+    step = max(1, _NUMBERS // numbers)
+    return [slice(start, start + step)
+            for start in range(0, max(num_rows, 1), step)]
 
   def _read(self, server, payloads):
     """Fields of messages, and which of them are at fault."""

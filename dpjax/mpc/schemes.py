@@ -6,9 +6,10 @@
 | additive | m >= 2 | any m - 1 | all | N k + 128 (m - 1) |
 | outer_product | m > 2 t | any t | any 2 t + 1 | 31 m (R + C), R C >= N |
 
-What comparison keys are for two servers, keys of logarithmic length by a
-generator alone, is not known for three (spec correction C17): the extension to
-m servers that the thesis names does not exist.
+Keys as short as those of comparisons, from a generator alone, are not known for
+three servers (spec correction C17), though the thesis names them: those of
+Boyle, Gilboa and Ishai 2015 grow as sqrt(N) and exponentially in m, and add up
+by exclusive or, not modulo 2^k.
 Source: thesis 003, section 6.4; spec EC-19, EC-20.
 """
 

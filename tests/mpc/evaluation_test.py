@@ -11,6 +11,7 @@ from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc import schemes
+from dpjax.stats.ecdf import dyadic
 
 _BANK = 45211  # records of the Bank data set
 
@@ -42,14 +43,24 @@ def test_rows_get_the_noise_of_their_nodes(num_rows, root):
     nodes.dyadic_rows(eta, np.array([num_rows]), num_rows, root=root)
 
 
+@pytest.mark.parametrize('root', [True, False])
+def test_nodes_are_those_of_the_curator(root):
+  layout = dyadic.Layout(num_rows=11, root=root)
+  assert nodes.dyadic_sizes(11, root=root) == list(layout.level_sizes)
+  eta = np.arange(sum(layout.level_sizes), dtype=np.int32)**2
+  np.testing.assert_array_equal(
+      nodes.dyadic_rows(eta, np.arange(11), 11, root=root), layout.rows(eta))
+
+
 def test_a_full_tree_has_2_n_minus_1_nodes():
   assert sum(nodes.dyadic_sizes(1024, root=True)) == 2047
 
 
-@pytest.mark.parametrize('name,servers', [('comparison', 2),
-                                          ('outer_product', 3)])
-def test_counts_of_a_tree_come_from_shares_of_ranks(name, servers):
-  scheme = schemes.SCHEMES[name](num_thresholds=11, num_servers=servers)
+@pytest.mark.parametrize('scheme', [
+    schemes.ComparisonScheme(num_thresholds=11),
+    schemes.ComparisonScheme(num_thresholds=11, value_bits=64),
+    schemes.OuterProductScheme(num_thresholds=11, num_servers=3)], ids=repr)
+def test_counts_of_a_tree_come_from_shares_of_ranks(scheme):
   bins = np.arange(40)**2 % 11
   sent = scheme.shares(bins, source=_source())
   opened = scheme.combine({
@@ -138,6 +149,8 @@ def test_costs_are_those_of_the_corrected_model():
   for points, cheaper in ((107, False), (108, True)):
     assert (costs.collecting(scheme, _BANK) < costs.one_shot(
         _BANK, points, num_servers=2, bits=32)) is cheaper
+  assert costs.one_shot(_BANK, 64, num_servers=3, bits=32) == costs.collecting(
+      schemes.AdditiveScheme(num_thresholds=64, num_servers=3), _BANK)
   assert [costs.earlier_key_bits(depth, 32) for depth in (10, 15)] == [
       5608, 8348]
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from dpjax.mpc import prg
+from dpjax.mpc import scheme as module
 from dpjax.mpc import schemes
 from dpjax.mpc import shamir
 
@@ -19,7 +20,7 @@ def _scheme(name, num_thresholds, num_classes=1):
                                num_classes=num_classes)
 
 
-def _records(num_thresholds, num_records=60):
+def _records(num_thresholds, num_records=300):
   rng = np.random.default_rng(num_thresholds)
   return (rng.integers(0, num_thresholds, num_records),
           rng.integers(0, 2, num_records))
@@ -30,9 +31,11 @@ def _source():
 
 
 @pytest.mark.parametrize('num_classes', [1, 2])
-@pytest.mark.parametrize('num_thresholds', [2, 5, 64])
+@pytest.mark.parametrize('num_thresholds', [2, 5, 64, 1024])
 @pytest.mark.parametrize('name', schemes.SCHEMES)
-def test_answers_add_up_to_ranks_and_noise(name, num_thresholds, num_classes):
+def test_answers_add_up_to_ranks_and_noise(
+    name, num_thresholds, num_classes, monkeypatch):
+  monkeypatch.setattr(module, '_NUMBERS', 2**13)  # several parts of owners
   scheme = _scheme(name, num_thresholds, num_classes)
   bins, labels = _records(num_thresholds)
   classes = [labels == 0, labels == 1] if num_classes == 2 else [labels >= 0]
@@ -64,6 +67,18 @@ def test_messages_have_the_lengths_of_the_formulas():
                     'outer_product': 4 * 31 * columns}
   with_labels = _scheme('comparison', 1024, 2)
   assert with_labels.bits_per_owner == 2 * (2 * 1780 + 32)
+
+
+@pytest.mark.parametrize('name', schemes.SCHEMES)
+def test_nobody_at_all_has_ranks_of_zero(name):
+  scheme = _scheme(name, 5, 2)
+  none = np.zeros(0, int)
+  sent = scheme.shares(none, source=_source(), labels=none)
+  answers = {server: scheme.aggregate(server, payloads)
+             for server, payloads in enumerate(sent)}
+  assert scheme.combine(answers).tolist() == [[0] * 5] * 2
+  assert not any(scheme.faults(server, payloads).size
+                 for server, payloads in enumerate(sent))
 
 
 def test_enough_servers_answer_and_a_wrong_one_is_found():
@@ -119,13 +134,14 @@ def test_shares_of_noise_are_random_enough_to_hide_answers(name):
 
 
 @pytest.mark.parametrize('name', schemes.SCHEMES)
-def test_messages_that_nobody_sends_are_found_by_row(name):
+def test_messages_that_nobody_sends_are_found_by_row(name, monkeypatch):
   scheme = schemes.SCHEMES[name](num_thresholds=5, num_classes=2, **(
       {} if name == 'outer_product' else {'value_bits': 31}),
       num_servers=_SERVERS[name])
   last = scheme.num_servers - 1
   payloads = scheme.shares(np.array([0, 4, 2]), source=_source(),
                            labels=np.array([0, 1, 1]))[last]
+  monkeypatch.setattr(module, '_NUMBERS', 1)  # owners one by one
   assert not scheme.faults(last, payloads).any()
   assert scheme.bits(last) % 8
   wrong = payloads.copy()
