@@ -102,8 +102,8 @@ def _order(found: list[points.Point]):
   all_of = [ratio for each in ratios.values() for ratio in each]
   return ('; '.join(f'{method} {_span(each)}' for method, each
                     in ratios.items()) + ' times that of F',
-          bool(all_of) and min(all_of) > 0.2 and max(all_of) < 5,
-          'a factor of 5 either way')
+          bool(all_of) and min(all_of) > 0.1 and max(all_of) < 10,
+          'a factor of 10 either way')
 
 
 def _falls(found: list[points.Point]):
