@@ -8,6 +8,15 @@ The mean age of a survey, at epsilon 1/2 of a budget of 2 in all:
 What was spent on it:
   python -m launch.estimate --ledger=survey.ledger --show_ledger
 
+How well a score tells who had the disease, and whether it is calibrated:
+  python -m launch.estimate --input=scores.csv --statistic=roc --column=risk \
+    --label=disease --positive=1 --lower=0 --upper=1 --epsilon=1 \
+    --adjacency=replace_one --ledger=scores.ledger --ledger_budget_epsilon=2 \
+    --output=roc.json --plot=roc.svg
+  The same with --statistic=auc, hosmer_lemeshow or classifier, of the same
+  score, label, grid and epsilon, is another view of that release, and free,
+  unless the ledger is for a --dataset in all its versions.
+
 Statistics, and what each needs:
 {statistics}
 
@@ -26,6 +35,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import re
 import secrets
 import sys
 
@@ -33,8 +43,10 @@ from absl.flags import argparse_flags
 
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import grids
 from dpjax.release import lattice
 from dpjax.release import ledger
+from dpjax.release import pictures
 from dpjax.release import registry
 from dpjax.release import tables
 from dpjax.release.query import MISSING, Plan, Query
@@ -47,23 +59,35 @@ _NEIGHBOURS = {
     Adjacency.ADD_OR_REMOVE_ONE: 'files of which one has one record more',
     Adjacency.REPLACE_ONE: 'files of equal, public size that differ in one '
                            'record'}
+# Lists of numbers go on one line; texts have no line breaks in JSON.
+_NUMBERS = re.compile(r'\[\n([-+.\deE,\snul]*)\]')
 _FLAGS = (
     ('input', 'CSV with a header, or Parquet (extra `parquet`).'),
     ('statistic', f'One of {", ".join(registry.STATISTICS)}.'),
     ('column', 'Its name in the file.'),
     ('lower', 'Public lower bound; values below it are clamped to it.'),
-    ('upper', 'Public upper bound.'),
+    ('upper', 'Public upper bound. Default of both for hosmer_lemeshow: 0 and '
+     '1.'),
     ('granularity', 'Spacing of the lattice that values are rounded to. '
      'Default: a power of ten, a millionth of the range or less.'),
     ('missing', f'What a record without a number counts as: '
      f'{", ".join(MISSING)} (of the bounds). Default: absent under '
      'add_or_remove_one, middle under replace_one.'),
     ('categories', 'Public values of a histogram, separated by commas.'),
-    ('bins', 'Public edges of a histogram, separated by commas.'),
+    ('bins', 'Public edges of a histogram, or thresholds of a curve, separated '
+     'by commas.'),
     ('quantiles', 'Orders in (0, 1), separated by commas.'),
     ('quantile_method', 'independent: an exponential mechanism for each order; '
      'recursive: records are split by the middle order, and so on, better for '
      'many orders. Default: auto, the smaller rank_error of the two.'),
+    ('thresholds', 'How many thresholds of a curve, the last at --upper. '
+     f'Default: {grids.DEFAULT}.'),
+    ('grid', 'uniform, or geometric: evenly spaced in logarithms. Default: '
+     'uniform.'),
+    ('label', 'Column of the class of a record whose score is --column.'),
+    ('positive', 'Value of the label of the positive class; whatever else is '
+     'negative.'),
+    ('groups', 'Of a calibration table. Default: 10.'),
     ('epsilon', 'Of this release, > 0, taken exactly: 0.1 is 1/10.'),
     ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP. '
      'Not given: discrete Laplace noise, epsilon-DP.'),
@@ -72,6 +96,7 @@ _FLAGS = (
     ('confidence', 'Level of the intervals. Default: 0.95.'),
     ('separator', 'Of a CSV file. Default: a comma.'),
     ('output', 'JSON file of the release.'),
+    ('plot', f'Figure of it, .svg, of {", ".join(pictures.DRAWN)}.'),
     ('ledger', 'The ledger of the data set.'),
     ('ledger_budget_epsilon', 'Makes the ledger at its first use.'),
     ('ledger_budget_delta', 'Delta of its budget. Default: 0, pure releases '
@@ -83,7 +108,7 @@ _FLAGS = (
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """The flags of a command line."""
   listed = '\n'.join(
-      f'  {s.name:10} {s.help}; needs {", ".join(s.needs) or "nothing"}'
+      f'  {s.name:15} {s.help}; needs {", ".join(s.needs) or "nothing"}'
       for s in registry.STATISTICS.values())
   parser = argparse_flags.ArgumentParser(
       description=__doc__.replace('{statistics}', listed), allow_abbrev=False,
@@ -131,6 +156,12 @@ def query_of(args: argparse.Namespace) -> Query:
     text = getattr(args, name)
     return None if text is None else lattice.public_number(name, text)
 
+  def whole(name):
+    text = getattr(args, name)
+    if text is not None and not text.strip().isdecimal():
+      raise ValueError(f'{name} must be a whole number, got {text!r}')
+    return None if text is None else int(text)
+
   return Query(
       statistic=args.statistic, adjacency=Adjacency(args.adjacency),
       epsilon=_fraction('epsilon', args.epsilon),
@@ -143,7 +174,8 @@ def query_of(args: argparse.Namespace) -> Query:
       quantiles=_list('quantiles', args.quantiles, _fraction),
       value_interval=args.value_interval or None,
       quantile_method=None if args.quantile_method == 'auto' else
-      args.quantile_method)
+      args.quantile_method, thresholds=whole('thresholds'), grid=args.grid,
+      label=args.label, positive=args.positive, groups=whole('groups'))
 
 
 def _budget(args: argparse.Namespace) -> ledger.Budget | None:
@@ -196,25 +228,43 @@ def release(args: argparse.Namespace,
     dataset = ledger.Dataset(
         sha256=hashlib.file_digest(file, 'sha256').hexdigest(),
         name=args.dataset)
-    asked = {'query': query.to_json(), 'separator': args.separator}
+    asked = {'query': plan.asked.to_json(), 'separator': args.separator}
     known = ledger.recorded(args.ledger, dataset=dataset,
                             adjacency=query.adjacency, query=asked)
     if known is not None:
       print('answered before: nothing is spent', file=sys.stderr)
-      return known
+      return _told(query, plan, known)
     file.seek(0)
     with contextlib.closing(tables.read(
-        args.input, file, query.column if plan.reads != 'records' else None,
-        numeric=plan.reads == 'numbers', separator=args.separator)) as fields:
+        args.input, file, *_columns(query, plan), numeric=plan.reads in (
+            'numbers', 'labels'), separator=args.separator)) as fields:
       measured = plan.measure(_some(fields))
   account = ledger.spend(args.ledger, plan.cost, dataset=dataset,
                          adjacency=query.adjacency, query=asked, budget=budget)
   answer = {
-      'statistic': query.statistic, **plan.draw(measured, below),
-      'guarantee': _guarantee(query, plan), 'parameters': _public(query),
+      'statistic': plan.asked.statistic, **plan.draw(measured, below),
+      'guarantee': _guarantee(query, plan), 'parameters': _public(plan.asked),
       **plan.facts(), 'ledger': _summary(account)}
   ledger.record(args.ledger, account.entries[-1], answer)
-  return answer
+  return _told(query, plan, answer)
+
+
+def _told(query: Query, plan: Plan,
+          answer: dict[str, object]) -> dict[str, object]:
+  """What was released, as the query asks for it."""
+  view = plan.view(answer)
+  if not view:
+    return answer
+  return {'statistic': query.statistic, **view,
+          **{name: value for name, value in answer.items() if name not in
+             ('statistic', 'noisy_counts')},
+          'parameters': _public(query), 'noisy_counts': answer['noisy_counts']}
+
+
+def _columns(query: Query, plan: Plan) -> tuple[str, ...]:
+  """Those that are read."""
+  return {'records': (), 'labels': (query.column, query.label)}.get(
+      plan.reads, (query.column,))
 
 
 def _some(fields: Iterator[object]) -> Iterator[object]:
@@ -227,13 +277,20 @@ def _some(fields: Iterator[object]) -> Iterator[object]:
 
 def _check_output(args: argparse.Namespace) -> None:
   """Refuses an output that could not be written, or only over the ledger."""
-  path = pathlib.Path(args.output).resolve()
-  if path.is_dir() or not path.parent.is_dir():
-    raise ValueError('--output must be a file in a folder that is there, got '
-                     f'{args.output}')
-  if path in (pathlib.Path(args.ledger).resolve(),
-              pathlib.Path(args.input).resolve()):
-    raise ValueError('--output must be neither --ledger nor --input')
+  others = [pathlib.Path(args.ledger).resolve(),
+            pathlib.Path(args.input).resolve()]
+  for name in ('output', 'plot') if args.plot else ('output',):
+    given = getattr(args, name)
+    path = pathlib.Path(given).resolve()
+    if path.is_dir() or not path.parent.is_dir():
+      raise ValueError(f'--{name} must be a file in a folder that is there, '
+                       f'got {given}')
+    if path in others:
+      raise ValueError(f'--{name} must be neither --ledger nor --input'
+                       + (' nor --output' if others[2:] else ''))
+    others.append(path)
+  if args.plot:
+    pictures.check(args.statistic, args.plot)
 
 
 def show(path: str) -> str:
@@ -259,8 +316,12 @@ def main(args: argparse.Namespace) -> int:
       raise ValueError('--ledger must be given')
     print(show(args.ledger))
     return 0
-  text = json.dumps(release(args), indent=2, allow_nan=False)
+  answer = release(args)
+  text = _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]",
+                      json.dumps(answer, indent=2, allow_nan=False))
   files.replace(args.output, text.encode() + b'\n')
+  if args.plot:
+    pictures.draw(answer, args.plot)
   print(text)
   return 0
 

@@ -2,13 +2,16 @@
 
 What is promised here is meant for data that matter: private sums are integers
 of any size, noise is drawn by `privacy.exact`, and budget is written down
-before noise is drawn. JAX, floats and seeds are for the rooms beside this one.
+before noise is drawn. Floats and seeds are for what is made of a release, which
+is public; JAX is for the rooms beside this one.
 
 Modules, in import order: costs, ledger, noise, lattice, tables, query, counts,
-moments, splitting, quantiles, registry.
+moments, splitting, quantiles, grids, trees, bands, curves, calibration,
+classifiers, pictures, registry.
 """
 
 __all__ = [
-    'costs', 'counts', 'lattice', 'ledger', 'moments', 'noise', 'quantiles',
-    'query', 'registry', 'splitting', 'tables'
+    'bands', 'calibration', 'classifiers', 'costs', 'counts', 'curves', 'grids',
+    'lattice', 'ledger', 'moments', 'noise', 'pictures', 'quantiles', 'query',
+    'registry', 'splitting', 'tables', 'trees'
 ]

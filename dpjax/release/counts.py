@@ -14,7 +14,7 @@ OTHER = '(other)'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Counts:
+class Counts(queries.Direct):
   """Counts of disjoint cells, each with noise of its own.
 
   A record is in one cell at most: one added or removed moves one count by 1,

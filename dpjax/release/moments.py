@@ -26,7 +26,7 @@ _POPULATION = ('the mean of the clamped distribution that the records are '
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Moments:
+class Moments(queries.Direct):
   """Noisy sums of (index - centre)^k over the records, k in `powers`.
 
   Attributes:

@@ -38,6 +38,20 @@ class LaplaceNoise:
         2 / (miss * (1 + ratio)))) - 1)
     return width if tail(width) <= miss else width + 1
 
+  @property
+  def deviation(self) -> float:
+    """Standard deviation: sqrt(2 a) / (1 - a), a = e^(-1 / scale)."""
+    rate = 1 / float(self.scale)
+    return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
+
+  def simulated(self, generator: np.random.Generator,
+                shape: tuple[int, ...]) -> np.ndarray:
+    """Draws of the law in floats: to say how far noise goes, not to hide."""
+    scale = float(self.scale)
+    one, other = (np.floor(scale * generator.standard_exponential(shape))
+                  for _ in range(2))
+    return one - other
+
   def to_json(self) -> dict[str, str | float]:
     """The law, for who reads the release."""
     return {'law': 'discrete Laplace: integers z, probability proportional to '
@@ -73,6 +87,30 @@ class GaussianNoise:
     beyond = np.cumsum(weights[::-1])[::-1]  # of z and what is larger
     tails = 2 * beyond[1:] / (2 * beyond[0] - 1)
     return int(np.argmax(tails <= miss))
+
+  @property
+  def deviation(self) -> float:
+    """Standard deviation; that of the continuous law, if it is above 1000."""
+    z, weights = self._weights()
+    return math.sqrt(weights @ z**2) if len(z) else math.sqrt(self.variance)
+
+  def simulated(self, generator: np.random.Generator,
+                shape: tuple[int, ...]) -> np.ndarray:
+    """Draws of the law in floats: to say how far noise goes, not to hide."""
+    z, weights = self._weights()
+    if len(z):
+      return generator.choice(z, shape, p=weights)
+    return np.rint(generator.normal(0.0, math.sqrt(self.variance), shape))
+
+  def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+    """Integers and their probabilities; none if the deviation is large."""
+    deviation = math.sqrt(self.variance)
+    if deviation > 1000:
+      return np.zeros(0), np.zeros(0)
+    reach = math.ceil(12 * deviation) + 1
+    z = np.arange(-reach, reach + 1.0)
+    weights = np.exp(-z * z / (2 * float(self.variance)))
+    return z, weights / weights.sum()
 
   def to_json(self) -> dict[str, str | float]:
     """The law, for who reads the release."""

@@ -26,7 +26,7 @@ METHODS = ('independent', 'recursive', 'auto')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Quantiles:
+class Quantiles(queries.Direct):
   """Points o of probability proportional to e^(-rate score(o)), one an order.
 
   The score of a point for order a/b is how far a n lies from b times the number

@@ -1,6 +1,6 @@
 """What is asked: public parameters, and how a statistic answers."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 import dataclasses
 import decimal
 import fractions
@@ -23,6 +23,9 @@ _MISSING_TEXT = {
     **{name: f'a record without a number counts as {place}' for name, place in (
         ('lower', 'the lower bound'), ('upper', 'the upper bound'),
         ('middle', 'the middle of the bounds'))}}
+# Of queries, after there were ledgers.
+_LATER = ('quantile_method', 'thresholds', 'grid', 'label', 'positive',
+          'groups')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,11 @@ class Query:
       quantile of the file lies; None for what follows of one.
     quantile_method: 'independent' or 'recursive'; None for the one that
       promises the smaller error.
+    thresholds: how many of a public grid.
+    grid: 'uniform' or 'geometric'.
+    label: column of the label of a score.
+    positive: the value of the label that is positive; all others are not.
+    groups: how many of a calibration table.
   """
   statistic: str
   adjacency: Adjacency
@@ -65,6 +73,11 @@ class Query:
   quantiles: tuple[Fraction, ...] = ()
   value_interval: bool | None = None
   quantile_method: str | None = None
+  thresholds: int | None = None
+  grid: str | None = None
+  label: str | None = None
+  positive: str | None = None
+  groups: int | None = None
 
   def __post_init__(self):
     if self.epsilon <= 0:
@@ -130,17 +143,23 @@ class Query:
     Raises:
       ValueError: if the column has no number at all.
     """
+    return (value for value, _ in self.labelled(
+        ((field, None) for field in fields), lower, upper))
+
+  def labelled(self, fields: Iterable[tuple[object, object]], lower: Decimal,
+               upper: Decimal) -> Iterator[tuple[Decimal, object]]:
+    """The same of fields that have a label each, with their labels."""
     with decimal.localcontext(prec=200):  # exact: public and of few digits
       middle = (lower + upper) / 2
     instead = {'absent': None, 'lower': lower, 'upper': upper,
                'middle': middle}[self.missing_rule]
     found = False
-    for field in fields:
+    for field, label in fields:
       value = lattice.number(field)
       found |= value is not None
       value = instead if value is None else value
       if value is not None:
-        yield value
+        yield value, label
     if not found:
       raise ValueError(f'column {self.column!r} has no number')
 
@@ -158,17 +177,25 @@ class Query:
           value if value is None else str(value))
     return {field.name: text(getattr(self, field.name))
             for field in dataclasses.fields(self)
-            if (field.name, self.quantile_method) != ('quantile_method', None)}
+            if field.name not in _LATER or
+            getattr(self, field.name) is not None}
 
 
 class Plan(Protocol):
   """How a query will be answered; made without seeing the data.
 
   Attributes:
-    reads: 'numbers' or 'texts' of the column, or 'records' alone.
+    reads: 'numbers' or 'texts' of the column, 'labels' for pairs of a number
+      and its label, or 'records' alone.
+    asked: the query that the ledger keeps the answer of. Where several have
+      one release in common, their views of it are free.
     cost: what it costs, from the noise that it will draw.
   """
   reads: str
+
+  @property
+  def asked(self) -> Query:
+    ...
 
   @property
   def cost(self) -> Cost:
@@ -182,6 +209,24 @@ class Plan(Protocol):
 
   def draw(self, measured: object, below: exact.Draw) -> dict[str, object]:
     """What is released; noise is drawn here and nowhere else."""
+
+  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+    """What else is said, of what was released and public alone."""
+
+
+class Direct:
+  """Base of plans whose release is their answer."""
+  query: Query
+
+  @property
+  def asked(self) -> Query:
+    """The query."""
+    return self.query
+
+  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+    """Nothing more."""
+    del released
+    return {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

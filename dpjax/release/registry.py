@@ -1,18 +1,22 @@
 """The statistics there are, by name."""
 
 from dpjax import errors
+from dpjax.release import classifiers
 from dpjax.release import counts
+from dpjax.release import curves
 from dpjax.release import moments
 from dpjax.release import quantiles
 from dpjax.release.query import Plan, Query, Statistic
 
 STATISTICS: dict[str, Statistic] = {
     statistic.name: statistic
-    for room in (counts, moments, quantiles) for statistic in room.STATISTICS}
+    for room in (counts, moments, quantiles, curves, classifiers)
+    for statistic in room.STATISTICS}
 
 _PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
                'categories', 'bins', 'quantiles', 'value_interval',
-               'quantile_method')
+               'quantile_method', 'thresholds', 'grid', 'label', 'positive',
+               'groups')
 
 
 def plan(query: Query) -> Plan:

@@ -102,7 +102,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('other bases improve errors of the plain tree',
                     'up to 15 %', points.select(pure, method='plain'),
                     lambda of: _bases(of, found)),
-      points.judged('calibrated, the printed mechanism errs no more', 'as printed',
+      points.judged('calibrated, the printed mechanism errs no more',
+                    'as printed',
                     points.select(both, method=('dyadic', 'tuned_dyadic')),
                     lambda of: _shares(of, 1.0)),
       points.judged('the tree by least squares under pure privacy, replace_one',
@@ -191,7 +192,7 @@ def _monotone_reference(found):
                                    num_thresholds=float(size), budget=budget):
           # Half a unit of the last digit is rounding of the reference.
           slack = 0.0005 + 0.15 * ratio + 4 * point['ratio_se']
-          name = f'{method}, {notion}, {budget:g}'
+          name = f'{method}, {notion}, N = {size}, {budget:g}'
           excess[name] = (point['ratio'] - ratio) / slack
   worst = max(excess, key=excess.get)
   above = sum(value > 1 for value in excess.values())

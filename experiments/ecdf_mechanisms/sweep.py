@@ -32,7 +32,7 @@ from dpjax.privacy.adjacency import Adjacency
 ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of thesis 003 and what is said of other '
             'trees: errors of mechanisms at equal privacy')
 COST = '2 min on a CPU core'
-HEADLINES = ('factor 2', 'up to 15 %', 'the tree', 'the square root',
+HEADLINES = ('factor 2', 'other bases', 'the tree', 'the square root',
              'made monotone')
 
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value

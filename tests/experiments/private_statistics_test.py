@@ -23,6 +23,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
 # Verdicts on the kept rows: agrees or differs, in the order of the table.
 OUTCOMES = {
   'bernoulli_risk': 'a a d a a',
+  'ecdf_mechanisms': 'a a d d a a a a d a',
   'finite_distributions': 'a a a a a',
   'local_histograms': 'a a d a a a',
   'local_queries': 'd a a',

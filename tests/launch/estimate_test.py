@@ -45,8 +45,12 @@ _OTHERS = {
   'histogram': {'column': 'kind', 'lower': None, 'upper': None,
                 'categories': 'a,b'},
   'sum': {}, 'mean': {}, 'variance': {},
-  'quantiles': {'quantiles': '0.25,1/2'},
+  'quantiles': {'quantiles': '0.25,1/2'}, 'ecdf': {'thresholds': 8},
+  **{name: {'label': 'kind', 'positive': 'a', 'thresholds': 8, 'upper': 1}
+     for name in ('classifier', 'roc', 'auc', 'hosmer_lemeshow')},
 }
+# These say more than a value, or no interval.
+_LACKS = {'classifier': {'value', 'interval'}, 'hosmer_lemeshow': {'interval'}}
 
 
 @pytest.mark.parametrize('statistic, delta', [
@@ -62,7 +66,8 @@ def test_every_statistic_is_released(words, tmp_path, capsys, statistic, delta):
   assert found['guarantee']['adjacency'] == 'add_or_remove_one'
   assert found['guarantee'].get('delta') == ('1/1000000' if delta else None)
   assert 'num_records' not in text
-  assert {'value', 'interval', 'noise', 'parameters'} <= set(found)
+  assert {'value', 'interval', 'noise', 'parameters'} - _LACKS.get(
+      statistic, set()) <= set(found)
   spent = found['ledger']['spent_epsilon']
   assert found['ledger']['entry'] == 1 and .49 < spent <= .5
   # Nothing that hashes the data leaves.
@@ -124,6 +129,72 @@ def test_a_query_is_answered_again_for_nothing(words, tmp_path, capsys):
   assert ledger.read(tmp_path / 'ledger').spent() == Fraction(1, 2)
   _main(words(upper=99))
   assert ledger.read(tmp_path / 'ledger').spent() == 1
+
+
+def test_views_of_one_release_are_free(words, tmp_path, capsys):
+  found = {}
+  for name in ('hosmer_lemeshow', 'roc', 'auc', 'classifier', 'roc'):
+    _main(words(statistic=name, **_OTHERS[name],
+                confidence='.9' if name == 'auc' else None))
+    out, err = capsys.readouterr()
+    assert ('answered before' in err) == bool(found)
+    again, found[name] = found.get(name), json.loads(out)
+    assert found[name]['statistic'] == name
+    assert again in (None, found[name])
+  entry, = ledger.read(tmp_path / 'ledger').entries
+  assert entry.query['query']['statistic'] == 'classifier'
+  for name, answer in found.items():
+    assert answer['noisy_counts'] == found['roc']['noisy_counts']
+    assert answer['parameters']['confidence'] == (
+        '9/10' if name == 'auc' else '19/20')
+    assert answer['parameters'].get('positive') == 'a'
+  assert found['classifier']['roc']['value'] == found['roc']['value']
+  # Another grid, or another class, is another release.
+  for change in ({'thresholds': 9}, {'positive': 'b'}):
+    _main(words(**{**_OTHERS['roc'], **change, 'statistic': 'roc'}))
+  assert len(ledger.read(tmp_path / 'ledger').entries) == 3
+
+
+def test_views_are_not_free_where_files_may_differ(words, tmp_path):
+  for name in ('roc', 'auc'):
+    _main(words(statistic=name, dataset='people', **_OTHERS[name]))
+  assert ledger.read(tmp_path / 'ledger').spent() == 1
+
+
+def test_curves_of_any_confidence_are_one_release(words, tmp_path):
+  bands = []
+  for level in ('0.9', '0.99'):
+    _main(words(statistic='ecdf', thresholds=8, confidence=level))
+    text = (tmp_path / 'out.json').read_text()
+    bands.append(json.loads(text)['interval'])
+    # A list of numbers is one line.
+    assert '"thresholds": [12.5, 25.0, 37.5, 50.0,' in text
+  assert len(ledger.read(tmp_path / 'ledger').entries) == 1
+  assert [band['level'] for band in bands] == [.9, .99]
+  assert np.all(np.array(bands[0]['lower']) >= bands[1]['lower'])
+  assert bands[0] != bands[1]
+
+
+def test_queries_of_old_ledgers_are_what_they_were(words):
+  query = estimate.query_of(estimate.parse(words()))
+  assert list(query.to_json()) == [
+      'statistic', 'adjacency', 'epsilon', 'delta', 'confidence', 'column',
+      'lower', 'upper', 'granularity', 'missing', 'categories', 'bins',
+      'quantiles', 'value_interval']
+  assert registry.plan(query).asked is query
+
+
+@pytest.mark.parametrize('name', ['ecdf', 'roc', 'hosmer_lemeshow',
+                                  'classifier'])
+def test_figures(words, tmp_path, name):
+  pytest.importorskip('matplotlib')
+  flags = words(statistic=name, plot=tmp_path / 'a.svg', **_OTHERS[name])
+  _main(flags)
+  drawn = (tmp_path / 'a.svg').read_text()
+  assert drawn.count('<g id="axes_') == (2 if name == 'classifier' else 1)
+  assert '<path' in drawn and '<?xml' in drawn
+  _main(flags)
+  assert (tmp_path / 'a.svg').read_text() == drawn
 
 
 def test_budget_is_on_disk_before_noise_is_drawn(words, tmp_path):
@@ -198,13 +269,28 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
    'quantile_method must be one of'),
   ({'adjacency': None}, '--adjacency must be given'),
   ({'adjacency': 'zero_out'}, '--adjacency must be'),
-  ({'statistic': 'mode'}, 'statistic must be one of count, histogram'),
+  ({'statistic': 'mode'}, 'statistic must be one of auc, classifier'),
   ({'ledger': None}, '--ledger must be given'),
   ({'ledger_budget_epsilon': None, 'ledger_budget_delta': '0.1'}, 'needs'),
   ({'ledger_budget_epsilon': None}, 'no ledger'),
   ({'ledger_budget_epsilon': '0.1'}, 'exceeded'),
   ({'output': '/nowhere/at/all.json'}, '--output must be a file'),
   ({'granularity': '1000'}, 'granularity must be'),
+  ({'statistic': 'roc', 'label': 'class', 'positive': 'a'},
+   "no column 'class'; there are age, kind"),
+  ({'statistic': 'roc', 'label': 'kind', 'positive': 'A'},
+   "no record with a score has 'A' in column 'kind'"),
+  ({'statistic': 'roc', 'label': 'kind'}, 'roc needs positive'),
+  ({'statistic': 'roc', 'column': 'kind', 'label': 'age', 'positive': '30'},
+   "column 'kind' has no number"),
+  ({'statistic': 'ecdf', 'thresholds': '1e3'}, 'thresholds must be a whole'),
+  ({'statistic': 'ecdf', 'thresholds': '20000'}, 'thresholds must be 2 to'),
+  ({'statistic': 'ecdf', 'upper': None}, 'ecdf needs lower and upper, or bins'),
+  ({'statistic': 'hosmer_lemeshow', 'label': 'kind', 'positive': 'a'},
+   'hosmer_lemeshow is of probabilities'),
+  ({'plot': 'a.svg'}, 'statistic of --plot must be one of'),
+  ({'statistic': 'ecdf', 'plot': 'a.png'}, '--plot must end in .svg, got a.png'),
+  ({'statistic': 'ecdf', 'plot': '/nowhere/a.svg'}, '--plot must be a file'),
 ])
 def test_bad_input_spends_nothing(words, tmp_path, change, message):
   with pytest.raises((ValueError, OSError), match=message) as error:

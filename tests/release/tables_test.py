@@ -9,10 +9,15 @@ import pytest
 from dpjax.release import tables
 
 
-def _read(text, column='x', *, path='a.csv', **kwargs):
+def _read(text, *columns, path='a.csv', **kwargs):
   data = text if isinstance(text, bytes) else text.encode()
-  return list(tables.read(path, io.BytesIO(data), column, numeric=True,
-                          **kwargs))
+  return list(tables.read(path, io.BytesIO(data), *(columns or ['x']),
+                          numeric=True, **kwargs))
+
+
+def _walk(text, path):
+  data = text if isinstance(text, bytes) else text.encode()
+  return list(tables.read(path, io.BytesIO(data), numeric=False))
 
 
 def test_csv_fields():
@@ -21,7 +26,8 @@ def test_csv_fields():
   assert _read('y; x\n1;2\n', separator=';') == ['2']
   assert _read('x,y\r\n1,2\r\n') == ['1']
   assert _read('x\n"two\nlines"\n') == ['two\nlines']
-  assert _read('x,y\n1,2\n3,4\n', None) == [None, None]
+  assert _read('x,y\n1, 2 \n3,\n', 'y', 'x') == [('2', '1'), ('', '3')]
+  assert _walk('x,y\n1,2\n3,4\n', 'a.csv') == [None, None]
   assert _read('x\n') == []
 
 
@@ -35,7 +41,7 @@ def test_the_file_stays_open_and_fields_are_streamed():
 
 
 @pytest.mark.parametrize('text, kwargs, message', [
-  ('x,y\n1,2\n', {'column': 'z'}, "no column 'z'; there are x, y"),
+  ('y,z\n1,2\n', {}, "no column 'x'; there are y, z"),
   ('x,x\n1,2\n', {}, "several columns 'x'"),
   ('', {}, "no column 'x'"),
   ('x,y\n1\n', {}, 'line 2 has 1 fields, the header 2'),
@@ -68,7 +74,9 @@ def test_parquet_fields():
   assert _read(data, 'z', path='a.parquet') == [decimal.Decimal('1.10'),
                                                 None, None]
   assert _read(data, 'w', path='a.PARQUET') == [True, False, None]
-  assert _read(data, None, path='a.parquet') == [None] * 3
+  assert _read(data, 'x', 'y', path='a.parquet') == [
+      (1.5, 'a'), (None, 'b'), (float('inf'), None)]
+  assert _walk(data, 'a.parquet') == [None] * 3
   assert list(tables.read('a.parquet', io.BytesIO(data), 'y',
                           numeric=False)) == ['a', 'b', None]
   with pytest.raises(ValueError, match="column 'y' is string, not numeric"):

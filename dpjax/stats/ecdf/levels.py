@@ -13,6 +13,7 @@ is written out takes half a second to compile.
 import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -111,7 +112,8 @@ def increments(ranks: Array, total: Array) -> Array:
 
 def cumulated(increments: Array, total: Array, end: str) -> Array:
   """Ranks [N] from increments of the vertices before each row."""
-  found = jnp.cumsum(jnp.maximum(increments, 0.0))
+  # Partial sums that are added up in parallel fall here and there by rounding.
+  found = jax.lax.cummax(jnp.cumsum(jnp.maximum(increments, 0.0)))
   if end == 'free':
     return found
   found = jnp.minimum(found, total)

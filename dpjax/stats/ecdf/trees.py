@@ -60,7 +60,8 @@ def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
   sizes = np.cumprod(shape)
   size = int(sizes.sum())
   # One draw for all levels: to draw is long to compile.
-  scale = jnp.repeat(scales, sizes, total_repeat_length=size)
+  scale = jnp.concatenate([jnp.broadcast_to(scales[level], [int(number)])
+                           for level, number in enumerate(sizes)])
   exact = jnp.concatenate(hierarchy.levels(leaves, shape))
   if pure:
     noisy = exact + draws.discrete_laplace(key, (size,), scale[None],
@@ -247,7 +248,9 @@ class TreeEcdf(mechanism.EcdfMechanism):
   @property
   def parameters(self) -> Parameters:
     """Noise, and where ranks turn."""
-    return Parameters(self.scales, self.noise_variances, self._plan.turned)
+    exact = self.estimator == 'least_squares'
+    return Parameters(self.scales, self.noise_variances,
+                      () if exact else self._plan.turned)
 
   def variances(self) -> np.ndarray:
     """Of the errors of the ranks [N], exact, before they are made monotone."""

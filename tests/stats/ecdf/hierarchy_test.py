@@ -9,6 +9,7 @@ import pytest
 from scipy import optimize
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import hierarchy
 from tests.stats.ecdf import dense
 
@@ -102,6 +103,27 @@ def test_sensitivity_by_enumeration(shape):
         shares, adjacency=adjacency, rho=0.2))[:, None]
     assert dense.moved(nodes / scales, 2, replaced=replaced
                        ) / 2 == pytest.approx(0.2)
+
+
+def test_single_bins_cost_less_than_their_own_count():
+  """EC-27, replace_one, b for each node of the dyadic noise, 2 h for a tree's.
+
+  Neighbouring ranks share dyadic noise above the size of the gap: bins cost 8
+  b^2 in the mean, 1800 at N = 2^15. The tree's bins cost 128 at most.
+  """
+  shape, size = (4, 4, 4), 64
+  nodes = dense.nodes(shape, size)
+  cells = np.diag(dense.covariance(nodes.T @ nodes, known=True))
+  assert np.all(cells < 1) and np.mean(cells) > 0.5
+  assert 2 * (2 * len(hierarchy.best_shape(2**15, known=True, pure=True))
+              )**2 == 128
+  rows = np.asarray(jax.jit(jax.vmap(dyadic.Layout(size, True).rows))(
+      np.eye(2 * size - 1)))
+  found = np.sum(np.diff(rows, axis=1)**2, 0)
+  place = np.arange(1, size)
+  valuation = np.array([int(p & -p).bit_length() - 1 for p in place])
+  np.testing.assert_array_equal(found, 2 * (valuation + 1))
+  assert np.mean(found) == pytest.approx(4, rel=0.05)
 
 
 @pytest.mark.parametrize('known, pure, size, printed, shape', [

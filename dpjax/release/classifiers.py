@@ -1,0 +1,306 @@
+"""How well a score tells two classes apart, and whether it is calibrated.
+
+One release serves all: numbers of records by class and by bin of the score, in
+one tree, at the whole budget. A record is in one bin of one class, so curves of
+both classes need not share the budget; where a record may be replaced its label
+may change as well (spec EC-22, EC-26, corrections C6 to C10). The ledger keeps
+the release, and curve, area, calibration and test are views of it.
+"""
+
+from collections.abc import Iterable, Mapping
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from dpjax.privacy import exact
+from dpjax.release import bands
+from dpjax.release import calibration
+from dpjax.release import curves
+from dpjax.release import grids
+from dpjax.release import lattice
+from dpjax.release import query as queries
+from dpjax.release.bands import Bands, Fit
+from dpjax.release.costs import Cost
+from dpjax.release.query import Query
+from dpjax.release.trees import Tree
+
+_GROUPS = 10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classifier:
+  """Counts of both classes over the bins of a grid, and views of them.
+
+  Attributes:
+    query: what is asked.
+    thresholds: public, of the score.
+  """
+  query: Query
+  thresholds: grids.Thresholds
+
+  reads = 'labels'
+
+  @property
+  def asked(self) -> Query:
+    """The release that all views share."""
+    bounds = {} if self.query.bins else {'lower': self.thresholds.lower,
+                                         'upper': self.thresholds.upper}
+    return dataclasses.replace(
+        curves.grid_query(self.query, self.thresholds), groups=None,
+        statistic='classifier', positive=self.query.positive.strip(), **bounds)
+
+  @functools.cached_property
+  def tree(self) -> Tree:
+    """Of the bins of negatives, then positives."""
+    return Tree(num_bins=len(self.thresholds.points), num_classes=2,
+                cost=self.query.cost(), replacing=self.query.replacing)
+
+  @property
+  def cost(self) -> Cost:
+    """Of all nodes."""
+    return self.tree.spent
+
+  def facts(self) -> dict[str, object]:
+    """What is public."""
+    return {'clamping': 'scores outside the public bounds are clamped to them',
+            'missing': self.query.missing_text,
+            'labels': f'{self.query.positive.strip()!r} is positive, whatever '
+                      'else negative, also where there is none',
+            'bins': f'{curves.BINS}; those of negatives come first',
+            **self.tree.facts()}
+
+  def measure(self, fields: Iterable[tuple[object, object]]) -> list[int]:
+    """The exact counts of bins, of negatives and then of positives.
+
+    Raises:
+      ValueError: if no record is positive.
+    """
+    size = self.tree.num_bins
+    counts = [0] * (2 * size)
+    for value, label in self.query.labelled(fields, self.thresholds.lower,
+                                            self.thresholds.upper):
+      counts[self._is_positive(label) * size + self.thresholds.bin(value)] += 1
+    if not any(counts[size:]):
+      raise ValueError(f'no record with a score has '
+                       f'{self.query.positive.strip()!r} in column '
+                       f'{self.query.label!r}')
+    return counts
+
+  def _is_positive(self, label: object) -> bool:
+    """Whether it is the same text, or the same number."""
+    positive = self.query.positive.strip()
+    if str(label).strip() == positive:
+      return label is not None
+    value = lattice.number(label)
+    return value is not None and value == lattice.number(positive)
+
+  def draw(self, measured: list[int], below: exact.Draw) -> dict[str, object]:
+    """Noisy counts of nodes."""
+    return curves.drawn(self.tree, measured, below)
+
+  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+    """What was asked for."""
+    fit = Fit(self.tree, released)
+    band, = fit.bands(self.query.miss)
+    views = {'roc': self._roc, 'auc': self._auc,
+             'hosmer_lemeshow': self._hosmer_lemeshow}
+    name = self.query.statistic
+    if name != 'classifier':
+      found = views[name](fit, band)
+    else:
+      names = list(views)[:3 if _are_probabilities(self.thresholds) else 2]
+      found = {name: views[name](fit, band) for name in names}
+    return {**found, **self._classes(fit, band),
+            'simulations': curves.simulations(self.query.miss)}
+
+  def _classes(self, fit: Fit, band: Bands) -> dict[str, object]:
+    """How many records there are of each class."""
+    return {name: {
+        'value': float(fit.ranks[row, -1]), 'interval': queries.interval(
+            band.lower[0, row, -1], band.upper[0, row, -1],
+            level=self.query.confidence, covers=f'the number of {name} of the '
+            'file, with all that is in the band; noise only')}
+            for row, name in enumerate(('negatives', 'positives'))}
+
+  def _roc(self, fit: Fit, band: Bands) -> dict[str, object]:
+    """Points from (0, 0) to (1, 1), and bands of their coordinates."""
+    lower, upper = band.shares()
+    return {
+        'thresholds': [*self.thresholds.floats[::-1], None],
+        'value': dict(zip(('fpr', 'tpr'), map(_rates, fit.shares()),
+                          strict=True)),
+        'interval': {
+            **{name: {'lower': _rates(upper[row]), 'upper': _rates(lower[row])}
+               for row, name in enumerate(('fpr', 'tpr'))},
+            'level': float(self.query.confidence),
+            'covers': 'for all thresholds and both rates at once: the rates of '
+                      'the file; noise only'},
+        'rule': 'a score above the threshold is predicted positive; null: all'}
+
+  def _auc(self, fit: Fit, band: Bands) -> dict[str, object]:
+    """The area, an interval, and one that follows from the band."""
+    lower, upper = band.shares()
+    value = _area(*fit.shares())
+    near, far = _area_intervals(fit, value, self.query.miss)
+    level, pairs = self.query.confidence, 'the area under the curve of the '
+    positives, negatives = fit.shares()[::-1]
+    return {
+        'value': value,
+        'interval': queries.interval(
+            *near, level=level, covers=f'{pairs}file, by noise simulated on '
+            'the released counts; noise only'),
+        'population_interval': queries.interval(
+            *far, level=level, covers=f'{pairs}distribution that records are '
+            'independent draws from, simulated likewise; sampling and noise'),
+        'band_interval': queries.interval(
+            _area(lower[0], upper[1]), _area(upper[0], lower[1]), level=level,
+            covers=f'{pairs}file: the least and the largest within the band of '
+            'the curve; noise only, and no approximation'),
+        'ties': float(np.diff(positives, prepend=0) @ np.diff(
+            negatives, prepend=0)),
+        'ties_are': 'share of pairs of a positive and a negative record in one '
+                    'bin, which count half'}
+
+  def _hosmer_lemeshow(self, fit: Fit, band: Bands) -> dict[str, object]:
+    """The statistic, its p-value, and a table of groups."""
+    del band
+    edges = [float(self.thresholds.lower), *self.thresholds.floats]
+    centres = (np.array(edges[1:]) + np.array(edges[:-1])) / 2
+    number = self.query.groups or _GROUPS
+    groups = calibration.grouped(fit.counts, centres, number)
+    law = calibration.null_law(self.tree, fit.counts, centres, number,
+                               np.random.default_rng(bands.SEED))
+    above = np.sum(law >= groups.statistic * (1 - 1e-12))
+    return {
+        'value': groups.statistic,
+        'p_value': float((above + 1) / (len(law) + 1)),
+        'critical_value': float(np.quantile(law, 1 - self.query.miss)),
+        'null_law': f'{len(law)} simulations of labels that are positive with '
+                    'the probability predicted, on the released counts, with '
+                    'the noise of the release; the value is larger by noise',
+        'predictions': 'the centre of the bin of each score',
+        'groups': self._table(groups, fit)}
+
+  def _table(self, groups: calibration.Groups,
+             fit: Fit) -> list[dict[str, object]]:
+    """Observed and predicted shares of positives, group by group."""
+    ends = [float(self.thresholds.lower),
+            *(self.thresholds.floats[end] for end in groups.ends)]
+    starts = np.append(0, groups.ends[:-1] + 1)
+
+    def sums(counts):
+      return np.add.reduceat(counts, starts, 1)
+
+    found = sums(fit.linear)
+    width, = bands.widths(fit.tree, sums, self.query.miss)
+    released = sums(fit.counts)
+    low, high = (np.maximum(found - width, 0), found + width)
+    low, high = np.minimum(low, released), np.maximum(high, released)
+    return [{
+        'above': ends[place], 'up_to': ends[place + 1],
+        'records': float(groups.records[place]),
+        'predicted': _share(groups.expected[place],
+                            groups.records[place] - groups.expected[place], 0),
+        'observed': _share(*released[::-1, place], 0.0),
+        'interval': queries.interval(
+            _share(low[1, place], high[0, place], 0.0),
+            _share(high[1, place], low[0, place], 1.0),
+            level=self.query.confidence,
+            covers='for all groups at once, as if they had not been chosen in '
+                   'view of the release: the observed share in the file; noise '
+                   'only')} for place in range(len(groups.ends))]
+
+
+def _share(part: float, rest: float, empty: float) -> float:
+  return float(part / (part + rest)) if part + rest > 0 else empty
+
+
+def _rates(shares: np.ndarray) -> list[float]:
+  """Shares above thresholds, from the last to the first, and above none."""
+  return [0.0, *(1 - shares[-2::-1]).tolist(), 1.0]
+
+
+def _area(negatives: np.ndarray, positives: np.ndarray) -> float:
+  """Under the curve, of shares [N] up to each threshold; ties count half."""
+  negatives, positives = (np.append(shares[:-1], 1.0)
+                          for shares in (negatives, positives))
+  middle = positives - np.diff(positives, prepend=0.0) / 2
+  return float(np.diff(negatives, prepend=0.0) @ (1 - middle))
+
+
+def _wins(counts: np.ndarray) -> float:
+  """Pairs of which the positive record is ahead, a tie half, of [2, N]."""
+  return float(counts[1] @ (np.cumsum(counts[0]) - counts[0] / 2))
+
+
+def _area_intervals(fit: Fit, value: float,
+                    miss: float) -> list[tuple[float, float]]:
+  """For the file, and for what its records come from.
+
+  What is simulated is by how much wins differ from the area times pairs, which
+  is 0 without noise: no quotient of noisy numbers is.
+  """
+  generator = np.random.default_rng(bands.SEED)
+  number = bands.num_runs(miss)
+  size = int(round(float(fit.counts.sum())))
+  probs = (fit.counts / max(fit.counts.sum(), 1e-300)).reshape(-1)
+  gaps = np.zeros((2, number))
+  for run, error in enumerate(fit.tree.errors(number, generator)):
+    drawn = generator.multinomial(size, probs).reshape(error.shape) if (
+        size) else np.zeros(error.shape)
+    for row, counts in enumerate((fit.counts, drawn)):
+      noisy = counts + error
+      gaps[row, run] = _wins(noisy) - value * math.prod(noisy.sum(1))
+  pairs = math.prod(fit.linear.sum(1))
+  if min(fit.linear.sum(1)) <= 0:
+    return [(0.0, 1.0)] * 2
+  low, high = np.quantile(gaps, [miss / 2, 1 - miss / 2], axis=1)
+  ends = [(_wins(fit.linear) - gap) / pairs for gap in (high, low)]
+  return [(float(np.clip(min(one, value), 0, 1)),
+           float(np.clip(max(other, value), 0, 1)))
+          for one, other in zip(*ends, strict=True)]
+
+
+def _are_probabilities(thresholds: grids.Thresholds) -> bool:
+  return 0 <= thresholds.lower and thresholds.upper <= 1
+
+
+def classifier(query: Query) -> Classifier:
+  """All views of a score and a label, or one of them.
+
+  Raises:
+    ValueError: for a label that is the score, or probabilities beyond 0 and 1.
+  """
+  bands.check_confidence(query)
+  probabilities = query.statistic == 'hosmer_lemeshow'
+  if probabilities and not query.bins and (query.lower, query.upper) == (
+      None, None):
+    query = dataclasses.replace(query, lower=lattice.Decimal(0),
+                                upper=lattice.Decimal(1))
+  thresholds = grids.of_query(query)
+  if probabilities and not _are_probabilities(thresholds):
+    raise ValueError('hosmer_lemeshow is of probabilities: bounds must lie in '
+                     f'[0, 1], got {thresholds.lower} and {thresholds.upper}')
+  if query.label == query.column:
+    raise ValueError(f'label must be another column than {query.column!r}')
+  if not query.positive.strip():
+    raise ValueError('positive must be a value of the label, got none')
+  most = len(thresholds.points)
+  if query.groups is not None and not 2 <= query.groups <= most:
+    raise ValueError(f'groups must be 2 to {most}, got {query.groups}')
+  return Classifier(query=query, thresholds=thresholds)
+
+
+STATISTICS = tuple(
+    queries.Statistic(
+        name=name, help=text, needs=('column', 'label', 'positive'),
+        takes=('lower', 'upper', 'thresholds', 'grid', 'bins', 'missing',
+               *more), plan=classifier)
+    for name, text, more in (
+        ('classifier', 'the three that follow, of one release', ('groups',)),
+        ('roc', 'rates of false and true positives of a score', ()),
+        ('auc', 'area under that curve', ()),
+        ('hosmer_lemeshow', 'calibration of predicted probabilities, and a '
+         'test of it', ('groups',))))

@@ -1,0 +1,80 @@
+"""Public thresholds, and which of them a number is at or below first.
+
+Thresholds are decimal numbers, and records are compared with them exactly.
+"""
+
+import bisect
+import dataclasses
+import functools
+
+from dpjax import errors
+from dpjax.release import lattice
+from dpjax.release.query import Query
+from dpjax.stats.ecdf import grids
+
+Decimal = lattice.Decimal
+
+DEFAULT = 1024
+_MOST = 2**14
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Thresholds:
+  """Thresholds t_1 < ... < t_N; bin j holds (t_(j-1), t_j].
+
+  What lies beyond the bounds counts as they do: the first bin has no lower end,
+  and the last no upper one.
+
+  Attributes:
+    lower: public; that of the first bin.
+    points: [N].
+  """
+  lower: Decimal
+  points: tuple[Decimal, ...]
+
+  def __post_init__(self):
+    if not 2 <= len(self.points) <= _MOST:
+      raise ValueError(f'there must be 2 to {_MOST} thresholds, got '
+                       f'{len(self.points)}')
+    if any(a >= b for a, b in zip(self.points, self.points[1:])):
+      raise ValueError('thresholds must increase, by what 15 digits can tell')
+
+  @property
+  def upper(self) -> Decimal:
+    """The last threshold."""
+    return self.points[-1]
+
+  def bin(self, value: Decimal) -> int:
+    """Of a number, from 0 to N - 1."""
+    return min(bisect.bisect_left(self.points, value), len(self.points) - 1)
+
+  @functools.cached_property
+  def floats(self) -> list[float]:
+    """[N] thresholds, for JSON."""
+    return [float(point) for point in self.points]
+
+
+def of_query(query: Query) -> Thresholds:
+  """Thresholds that are given as bins, or a grid between the bounds.
+
+  Raises:
+    ValueError: if there is both, or neither, or a grid is too fine.
+  """
+  given = (query.lower, query.upper, query.thresholds, query.grid)
+  if query.bins:
+    if any(value is not None for value in given):
+      raise ValueError(f'{query.statistic} takes bins, or lower, upper, '
+                       'thresholds and grid')
+    return Thresholds(lower=query.bins[0], points=query.bins)
+  if query.lower is None or query.upper is None:
+    raise ValueError(f'{query.statistic} needs lower and upper, or bins')
+  number = DEFAULT if query.thresholds is None else query.thresholds
+  if not 2 <= number <= _MOST:
+    raise ValueError(f'thresholds must be 2 to {_MOST}, got {number}')
+  kind = query.grid or grids.KINDS[0]
+  errors.check_choice('grid', kind, grids.KINDS)
+  found = grids.Grid(lower=float(query.lower), upper=float(query.upper),
+                     num_thresholds=number, kind=kind)
+  # 15 digits: 0.3, not 0.30000000000000004.
+  points = [Decimal(f'{point:.15g}') for point in found.thresholds[:-1]]
+  return Thresholds(lower=query.lower, points=(*points, query.upper))

@@ -1,0 +1,91 @@
+"""Figures of released curves, with their bands."""
+
+from collections.abc import Mapping
+import hashlib
+import importlib.util
+import json
+import pathlib
+from typing import Any
+
+from dpjax import errors
+from dpjax.report import plots
+
+DRAWN = ('ecdf', 'roc', 'hosmer_lemeshow', 'classifier')
+
+
+def check(statistic: str, path: str) -> None:
+  """Refuses what has no figure, or could not be saved."""
+  errors.check_choice('statistic of --plot', statistic, DRAWN)
+  if pathlib.Path(path).suffix != '.svg':
+    raise ValueError(f'--plot must end in .svg, got {path}')
+  if importlib.util.find_spec('matplotlib') is None:
+    raise ImportError('figures need matplotlib: pip install dpjax[plots]')
+
+
+def draw(answer: Mapping[str, Any], path: str) -> None:
+  """Writes the figure of an answer, which is public."""
+  name = answer['statistic']
+  views = {view: answer[view] for view in ('roc', 'hosmer_lemeshow')
+           if view in answer} or {name: answer}
+  figure, axes = plots.new(1, len(views), height=3.4)
+  for ax, (view, found) in zip(axes[0], views.items(), strict=True):
+    {'ecdf': _ecdf, 'roc': _roc, 'hosmer_lemeshow': _calibration}[view](
+        ax, found)
+  axes[0][0].set_title(f'{answer["parameters"]["column"]}, epsilon '
+                       f'{answer["guarantee"]["epsilon"]}')
+  plots.save(figure, path, digest=hashlib.sha256(
+      json.dumps(answer, sort_keys=True).encode()).hexdigest())
+
+
+def _ecdf(ax: Any, found: Mapping[str, Any]) -> None:
+  points, band = found['thresholds'], found['interval']
+  ax.fill_between(points, band['lower'], band['upper'], step='post', alpha=.3,
+                  linewidth=0, color=plots.COLOURS[0],
+                  label=f'file, {band["level"]:g} at once')
+  ax.step(points, found['value'], where='post', color=plots.COLOURS[0])
+  if found['parameters'].get('grid') == 'geometric':
+    ax.set_xscale('log')
+  ax.set_xlabel('threshold')
+  ax.set_ylabel('share at or below')
+  ax.legend()
+
+
+def _roc(ax: Any, found: Mapping[str, Any]) -> None:
+  value, band = found['value'], found['interval']
+  fpr, tpr = band['fpr'], band['tpr']
+  # The outline of all boxes: both coordinates are known up to a band.
+  ax.fill_between(*_outline(fpr, tpr), alpha=.3, linewidth=0,
+                  color=plots.COLOURS[0],
+                  label=f'file, {band["level"]:g} at once')
+  ax.plot(value['fpr'], value['tpr'], color=plots.COLOURS[0])
+  ax.plot([0, 1], [0, 1], color=plots.COLOURS[-1], linewidth=.6)
+  ax.set_xlabel('false positive rate')
+  ax.set_ylabel('true positive rate')
+  ax.legend()
+
+
+def _outline(fpr: Mapping[str, list[float]], tpr: Mapping[str, list[float]]
+             ) -> tuple[list[float], list[float], list[float]]:
+  """False positive rates, and the least and largest true ones there."""
+  places = sorted({*fpr['lower'], *fpr['upper']})
+  low, high = [], []
+  for place in places:
+    inside = [index for index, (one, other) in enumerate(
+        zip(fpr['lower'], fpr['upper'], strict=True)) if one <= place <= other]
+    low.append(min(tpr['lower'][index] for index in inside))
+    high.append(max(tpr['upper'][index] for index in inside))
+  return places, low, high
+
+
+def _calibration(ax: Any, found: Mapping[str, Any]) -> None:
+  for group in found['groups']:
+    ends = group['interval']
+    ax.plot([group['predicted']] * 2, [ends['lower'], ends['upper']],
+            color=plots.COLOURS[1], linewidth=1.2)
+    ax.plot(group['predicted'], group['observed'], plots.MARKERS[0],
+            color=plots.COLOURS[1], markersize=4.)
+  most = max(group['predicted'] for group in found['groups'])
+  ax.plot([0, most], [0, most], color=plots.COLOURS[-1], linewidth=.6)
+  ax.set_xlabel('predicted')
+  ax.set_ylabel('observed')
+  ax.set_title(f'H {found["value"]:.3g}, p {found["p_value"]:.2g}')
