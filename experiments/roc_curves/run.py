@@ -118,8 +118,8 @@ def _areas(setting: sweep.Setting, ranks: np.ndarray,
 def _interpolated(ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Rates of true positives [R, M] and areas [R] of curves [R, 2, N]."""
   curve = roc.of_ranks(jnp.asarray(ranks), np.arange(1.0, ranks.shape[-1] + 1))
-  fprs = jnp.broadcast_to(jnp.asarray(_FPRS), (len(ranks), _FPRS.size))
-  return np.asarray(roc.tpr_at(curve, fprs)), np.asarray(curve.auc)
+  return (np.asarray(roc.tpr_at(curve, jnp.asarray(_FPRS))),
+          np.asarray(curve.auc))
 
 
 def _points(setting: sweep.Setting, ranks: np.ndarray) -> dict[str, float]:
