@@ -93,8 +93,8 @@ def released(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
 
 @jax.jit
 def _least_absolute(ranks, total):
-  """Each class by itself, then with a public n."""
-  one = lambda ranks: flows.least_absolute(ranks, total, 'at_most')
+  """Each class by itself as p2 has them, then with a public n."""
+  one = lambda ranks: flows.least_absolute(ranks, total, 'free')
   found = jax.vmap(jax.vmap(one))(ranks)
   return jax.vmap(lambda ranks: roc.with_total(ranks, total,
                                                monotone=True))(found)
