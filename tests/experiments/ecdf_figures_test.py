@@ -42,7 +42,8 @@ NAMES = ('ecdf_inverse', 'ecdf_smoothing', 'hosmer_lemeshow',
 # Verdicts on the kept rows, in the order of the table.
 OUTCOMES = {'ecdf_inverse': 'a a a a a a',
             'hosmer_lemeshow': 'a a a a a n',
-            'mpc_communication': 'a a d d a d d a'}
+            'mpc_communication': 'a a d d a d d a',
+            'roc_curves': 'd d a a a a a'}
 
 
 @pytest.mark.parametrize('name', OUTCOMES)
