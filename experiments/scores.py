@@ -57,17 +57,17 @@ _WEIGHTS = stats.norm.pdf(_POINTS) / np.sum(stats.norm.pdf(_POINTS))
 
 
 @functools.cache
-def scores(name: str, *, data_dir: str | None = None, holdout: float = 0.0,
-           seed: int = 0) -> Scores:
+def scores(name: str, *, data_dir: str | None = None, seed: int,
+           holdout: float = 0.0) -> Scores:
   """Scores of a name of `NAMES`, made once in a process; not to be written to.
 
   Args:
     name: a data set, or its stand-in.
     data_dir: folder with the files; default $DPJAX_DATA_DIR.
+    seed: of the split, or of a stand-in.
     holdout: share of the records that the model is not fitted on, and alone
       evaluated on; 0 evaluates on those that it is fitted on. Stand-ins have a
       true model, so that they have no use for it.
-    seed: of the split, or of a stand-in.
 
   Raises:
     ValueError: for an unknown name, or a share outside [0, 1).
@@ -87,8 +87,8 @@ def scores(name: str, *, data_dir: str | None = None, holdout: float = 0.0,
   return made
 
 
-def fitted(x: np.ndarray, y: np.ndarray, *, holdout: float = 0.0,
-           seed: int = 0) -> Scores:
+def fitted(x: np.ndarray, y: np.ndarray, *, seed: int,
+           holdout: float = 0.0) -> Scores:
   """Predictions of a logistic regression of y [n] on x [n, p]."""
   # Slow to import, and needed here alone.
   from sklearn import linear_model

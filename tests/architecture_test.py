@@ -15,7 +15,7 @@ _ALLOWED = {
     'privacy': set(),
     'sampling': {'privacy'},
     'stats': {'privacy', 'sampling'},
-    'mpc': {'privacy'},
+    'mpc': {'privacy', 'report'},
     'grads': {'privacy'},
     'lipschitz': {'privacy', 'grads'},
     'models': {'grads', 'lipschitz'},

@@ -9,11 +9,11 @@ coalition of servers that is too small learns nothing but what is opened and who
 took part. How long something takes is not hidden. Source: thesis 003, chapter 4
 and section 6.4 (spec ecdf.md, EC-08, EC-13, EC-15 to EC-21).
 
-Modules, in import order: prg, packing, additive, shamir, comparison,
-scheme, schemes, noise, joint_noise, nodes, costs, evaluation.
+Modules, in import order: prg, packing, additive, shamir, comparison, scheme,
+schemes, noise, joint_noise, nodes, costs, evaluation, parties.
 """
 
 __all__ = [
     'additive', 'comparison', 'costs', 'evaluation', 'joint_noise', 'nodes',
-    'noise', 'packing', 'prg', 'scheme', 'schemes', 'shamir'
+    'noise', 'packing', 'parties', 'prg', 'scheme', 'schemes', 'shamir'
 ]

@@ -198,7 +198,9 @@ def recalibrated(counts: Array, predictions: Array) -> Array:
   total = counts[0] + counts[1]
   weights = total * predictions * (1 - predictions)
   score = design @ (counts[1] - total * predictions)
-  step = jnp.linalg.solve((design * weights[None]) @ design.T, score)
+  # Without records there is nothing to fit.
+  information = (design * weights[None]) @ design.T + 1e-9 * jnp.eye(2)
+  step = jnp.linalg.solve(information, score)
   return jax.nn.sigmoid(logit + step @ design)
 
 
@@ -238,8 +240,8 @@ def test(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
 
   Under the hypothesis labels are drawn by the prediction in the middle of each
   bin, for as many records as were released there, and go through the same
-  release. The test is of its level but for what is off in that: bins (n / 2N^2
-  of a record is small), and numbers of records with noise.
+  release. That is the law of H but for the width of bins and the noise that is
+  in the numbers of records.
 
   Args:
     mechanism: what released; its grid is of predictions within [0, 1].

@@ -138,7 +138,7 @@ class CellwiseHosmerLemeshow:
   """
   grid: Grid
   epsilon: float
-  adjacency: Adjacency = Adjacency.REPLACE_ONE
+  adjacency: Adjacency
   num_groups: int = 10
   accounting: str = 'tight'
   cells_share: float = 0.5

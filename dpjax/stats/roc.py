@@ -5,13 +5,12 @@ one release of a mechanism of `ecdf`. The curve, the area under it, calibration
 and denominators are post-processing of that. Source: thesis 003, section 6.5.1
 (spec EC-22, EC-23, corrections C6, C7).
 
-Which record may change in which way decides what a release costs. A record lies
-in one class. Where one is added or removed, curves of both classes take the
-whole budget each; so they do where labels are public and a record keeps its
-own. Where a record may change its label both curves move: then they share one
-tree over all bins of both classes (`JointRoc`), or a budget each (`ParallelRoc`
-under REPLACE_ONE). The numbers of positives and negatives are private but where
-labels are public: denominators are released ranks.
+A record lies in one class. Where one is added or removed, curves of both
+classes take the whole budget each; so they do where labels are public and a
+record keeps its own. Where a record may change its label both curves move: then
+they share one tree over all bins of both classes (`JointRoc`), or the budget
+(`ParallelRoc`). Numbers of positives are private but where labels are public:
+denominators are released ranks.
 """
 
 import abc
@@ -38,6 +37,7 @@ from dpjax.stats.ecdf.mechanism import EcdfMechanism
 from dpjax.typing import Array, PRNGKey, PyTree
 
 POSITIVE = ('high', 'low')
+ACCOUNTING = ('tight', 'paper')
 
 Draw = Callable[[PRNGKey, Array, PyTree], Array]
 """(key, counts [2, N] float64, parameters) -> ranks [2, N] float64.
@@ -140,18 +140,24 @@ def _parallel(draw: mechanism.Draw, imposes_total: bool,
 
 
 def with_total(ranks: Array, total: Array, *, monotone: bool) -> Array:
-  """Ranks [2, N] whose last add up to a public n; both err by as much.
+  """Ranks [2, N] whose last add up to a public n; both are off by as much.
+
+  The others follow in proportion: noise of ranks is in the last one too, and
+  rates, their quotients, stay as they are. Raw ranks follow by bins, unbiased.
 
   Args:
     ranks: released.
     total: n.
     monotone: whether ranks are, and have to stay so.
   """
-  last = ranks[:, -1] + (total - jnp.sum(ranks[:, -1])) / 2
-  if monotone:
-    last = jnp.clip(last, 0, total)
-    ranks = jnp.minimum(ranks, last[:, None])
-  return ranks.at[:, -1].set(last)
+  last = ranks[:, -1]
+  ends = last + (total - jnp.sum(last)) / 2
+  if not monotone:
+    shares = jnp.arange(1, ranks.shape[1] + 1) / ranks.shape[1]
+    return ranks + shares[None] * (ends - last)[:, None]
+  ends = jnp.clip(ends, 0, total)
+  scaled = ranks * (ends / jnp.where(last > 0, last, 1))[:, None]
+  return scaled.at[:, -1].set(ends)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,9 +173,6 @@ class RocMechanism(abc.ABC):
   grid: Grid
   curve: EcdfMechanism
   positive: str = 'high'
-
-  # For the auditor, as those of `ecdf`.
-  double_precision = True
 
   def __post_init__(self):
     errors.check_choice('positive', self.positive, POSITIVE)
@@ -196,10 +199,6 @@ class RocMechanism(abc.ABC):
   def parameters(self) -> PyTree:
     """Those of the curve."""
     return self.curve.parameters
-
-  def counts(self, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """[2, N] of the records; errors as the function of that name."""
-    return counts(self.grid, scores, labels)
 
   def of_ranks(self, ranks: Array) -> RocCurve:
     """The curve of released ranks [..., 2, N]; post-processing."""
@@ -313,9 +312,9 @@ class ParallelRoc(RocMechanism):
 
 
 def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
-         adjacency: Adjacency = Adjacency.REPLACE_ONE,
-         public_labels: bool = False, accounting: str = 'tight',
-         positive: str = 'high', monotone: bool = True) -> RocMechanism:
+         adjacency: Adjacency, public_labels: bool = False,
+         accounting: str = 'tight', positive: str = 'high',
+         monotone: bool = True) -> RocMechanism:
   """The best release there is for a budget, or the one that is printed.
 
   Trees of counts: one over both classes where labels may change, one for each
@@ -328,11 +327,11 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
 
   Args:
     grid: of scores, public.
-    epsilon: budget of pure differential privacy, of the whole release.
-    rho: budget of zero-concentrated differential privacy instead.
+    epsilon: budget of the whole release; or else rho.
+    rho: of zero-concentrated privacy.
     adjacency: which data sets are neighbours.
     public_labels: whether labels, and so their numbers, are public.
-    accounting: 'tight' or 'paper'.
+    accounting: one of `ACCOUNTING`.
     positive: which scores are, 'high' or 'low'.
     monotone: whether ranks are made those of nonnegative counts.
 
@@ -340,7 +339,7 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
     ValueError: for printed noise of rho, of public labels, or under another
       adjacency: none is printed.
   """
-  errors.check_choice('accounting', accounting, dyadic.ACCOUNTING)
+  errors.check_choice('accounting', accounting, ACCOUNTING)
   size = grid.num_thresholds
   if accounting == 'paper':
     if rho is not None or public_labels or (
@@ -349,25 +348,23 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
                        'with private labels')
     return ParallelRoc(grid=grid, positive=positive, adjacency=adjacency,
                        curve=_printed(size, epsilon, monotone))
-  budget = dict(epsilon=epsilon, rho=rho, monotone=monotone)
+  tree = functools.partial(trees.TreeEcdf, epsilon=epsilon, rho=rho,
+                           adjacency=adjacency, monotone=monotone)
   if adjacency is Adjacency.REPLACE_ONE and not public_labels:
-    return JointRoc(grid=grid, positive=positive, curve=trees.TreeEcdf(
-        num_thresholds=2 * size, adjacency=adjacency,
-        shape=split_shape(size, pure=rho is None), **budget))
-  return ParallelRoc(
-      grid=grid, positive=positive, adjacency=adjacency,
-      public_labels=public_labels, curve=trees.TreeEcdf(
-          num_thresholds=size, adjacency=adjacency, **budget))
+    return JointRoc(grid=grid, positive=positive, curve=tree(
+        num_thresholds=2 * size, shape=split_shape(size, pure=rho is None)))
+  return ParallelRoc(grid=grid, positive=positive, adjacency=adjacency,
+                     public_labels=public_labels,
+                     curve=tree(num_thresholds=size))
 
 
 @functools.cache
 def split_shape(num_thresholds: int, *, pure: bool) -> hierarchy.Shape:
   """The best tree over both classes in which no node has bins of both.
 
-  Ranks of positives are differences of ranks, so that a node across the classes
-  is in all of them: of the tree that is best for all 2 N ranks positives have
-  1.5 times the variance of negatives (N = 1024). If N has no useful divisors,
-  it is that tree nevertheless.
+  A node across classes is in all ranks of positives: in the tree that is best
+  for all 2 N ranks they have 1.5 times the variance of negatives (N = 1024). If
+  N has no useful divisors, it is that tree nevertheless.
 
   Args:
     num_thresholds: N.
@@ -394,9 +391,9 @@ def _split_shapes(top: int, size: int) -> list[hierarchy.Shape]:
 
 def _printed(size: int, epsilon: float, monotone: bool) -> dyadic.DyadicEcdf:
   """A curve whose last rank is private, with noise (L + 1) / (epsilon / 2)."""
-  errors.check_positive('epsilon', epsilon)
   printed = dyadic.DyadicEcdf(
-      num_thresholds=size, epsilon=epsilon / 2, monotone=monotone,
+      num_thresholds=size, monotone=monotone,
+      epsilon=errors.check_positive('epsilon', epsilon) / 2,
       adjacency=Adjacency.REPLACE_ONE, accounting='paper')
   unit = dataclasses.replace(printed, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   return dataclasses.replace(

@@ -19,7 +19,9 @@ from dpjax.stats.ecdf.grids import Grid
 GRID = Grid(lower=0.0, upper=1.0, num_thresholds=32)
 PREDICTIONS = hosmer_lemeshow.chances(GRID)
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
-Cellwise = hosmer_lemeshow_cells.CellwiseHosmerLemeshow
+Cellwise = functools.partial(hosmer_lemeshow_cells.CellwiseHosmerLemeshow,
+                             adjacency=REPLACE)
+make = functools.partial(roc.make, adjacency=REPLACE)
 
 
 @functools.cache
@@ -59,9 +61,9 @@ def test_exact_statistic_is_that_of_a_loop_over_groups():
 def test_with_little_noise_all_are_the_exact_statistic():
   predictions, labels = _records(3000, shift=0.2)
   exact = hosmer_lemeshow.exact(predictions, labels, min_expected=5.0)
-  release = roc.make(GRID, epsilon=1e9)
+  release = make(GRID, epsilon=1e9)
   ranks = release.estimate(jax.random.key(0),
-                           release.counts(predictions, labels))
+                           roc.counts(GRID, predictions, labels))
   assert float(hosmer_lemeshow.statistic(hosmer_lemeshow.table(
       ranks, PREDICTIONS))) == pytest.approx(exact, rel=1e-6)
   data = hosmer_lemeshow_cells.bins(GRID, predictions, labels)
@@ -88,11 +90,13 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
       jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
   assert np.sum(cells.observed) == pytest.approx(100, abs=1e-5)
   # Little is left of the counts at this budget, and everything is finite.
-  release = roc.make(GRID, epsilon=0.01)
+  release = make(GRID, epsilon=0.01)
   noisy = release.estimate(jax.random.key(1), roc.counts(GRID, predictions,
                                                          labels))
-  test = hosmer_lemeshow.test(release, jax.random.key(2), noisy, num_draws=49)
-  assert np.isfinite(test.draws).all() and 0.02 <= test.p_value <= 1
+  for ranks in (noisy, 0 * noisy):
+    test = hosmer_lemeshow.test(release, jax.random.key(2), ranks, fitted=True,
+                                num_draws=49)
+    assert np.isfinite(test.draws).all() and 0.02 <= test.p_value <= 1
   curve = hosmer_lemeshow.calibration(release, jax.random.key(2), noisy,
                                       num_draws=50)
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(curve))
@@ -101,7 +105,7 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
 @pytest.mark.parametrize('fitted', [False, True])
 def test_null_law_without_noise_is_chi_squared(fitted):
   """Of Q, or with a fit Q - 2 degrees; Kolmogorov, once in a thousand runs."""
-  release = roc.make(GRID, epsilon=1e6)
+  release = make(GRID, epsilon=1e6)
   counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 50_000 * _weights()
   test = hosmer_lemeshow.test(
       release, jax.random.key(3), np.cumsum(counts, 1), fitted=fitted,
@@ -115,9 +119,9 @@ def test_null_law_without_noise_is_chi_squared(fitted):
 
 
 def _p_values(shift, runs):
-  release, found = roc.make(GRID, epsilon=1.0), []
+  release, found = make(GRID, epsilon=1.0), []
   for seed in range(runs):
-    counts = release.counts(*_records(4000, seed=seed, shift=shift))
+    counts = roc.counts(GRID, *_records(4000, seed=seed, shift=shift))
     key, other = jax.random.split(jax.random.key(seed))
     test = hosmer_lemeshow.test(release, other, release.estimate(key, counts),
                                 num_draws=59)
@@ -139,9 +143,9 @@ def test_level_and_power_with_noise():
 
 def test_calibration_intervals_cover_the_population():
   """Each group, 400 in all; 330 at least (dependent within a release)."""
-  release, covered = roc.make(GRID, epsilon=1.0), 0
+  release, covered = make(GRID, epsilon=1.0), 0
   for seed in range(40):
-    counts = release.counts(*_records(4000, seed=seed))
+    counts = roc.counts(GRID, *_records(4000, seed=seed))
     key, other = jax.random.split(jax.random.key(seed))
     ranks = release.estimate(key, counts)
     curve = hosmer_lemeshow.calibration(release, other, ranks, num_draws=100)
@@ -214,7 +218,7 @@ BAD = {
     "'paper' is under REPLACE_ONE": lambda: Cellwise(
         grid=GRID, epsilon=1.0, accounting='paper', adjacency=ADD),
     'num_groups must be an integer >= 2': lambda: hosmer_lemeshow.test(
-        roc.make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 32)),
+        make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 32)),
         num_groups=1),
     'counts and sums of 32 bins': lambda: Cellwise(
         grid=GRID, epsilon=1.0).release(

@@ -1,5 +1,7 @@
 """Tests of dpjax.stats.roc."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ GENERATOR = np.random.default_rng(5)
 SCORES = np.append(GENERATOR.beta(2, 3, 200), [0.0, 0.25, 0.25, 1.0, 1.5])
 LABELS = (GENERATOR.uniform(size=205) < SCORES).astype(int)
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+make = functools.partial(roc.make, adjacency=REPLACE)
 
 
 @pytest.mark.parametrize('positive', roc.POSITIVE)
@@ -55,8 +58,8 @@ RELEASES = {
 
 @pytest.mark.parametrize('name', RELEASES)
 def test_with_little_noise_it_is_the_curve_of_the_records(name):
-  release = roc.make(GRID, **RELEASES[name])
-  counts = release.counts(SCORES, LABELS)
+  release = make(GRID, **RELEASES[name])
+  counts = roc.counts(GRID, SCORES, LABELS)
   ranks = release.estimate(jax.random.key(0), counts)
   np.testing.assert_allclose(ranks, np.cumsum(counts, 1), atol=1e-4)
   curve = release.of_ranks(ranks)
@@ -66,7 +69,7 @@ def test_with_little_noise_it_is_the_curve_of_the_records(name):
 
 @pytest.mark.parametrize('name', ['joint', 'parallel', 'two trees'])
 def test_noisy_curves_rise_from_0_to_1(name):
-  release = _two_trees(0.05) if name == 'two trees' else roc.make(
+  release = _two_trees(0.05) if name == 'two trees' else make(
       GRID, epsilon=0.05, adjacency=ADD if name == 'parallel' else REPLACE)
   # Hardly any positives: denominators are floored in some draws.
   counts = np.stack([np.full(16, 4), np.eye(16, dtype=int)[3]])
@@ -82,6 +85,24 @@ def test_noisy_curves_rise_from_0_to_1(name):
   if release.adjacency is REPLACE:  # n is public, its parts are not.
     np.testing.assert_allclose(np.asarray(ranks)[:, :, -1].sum(1), 65)
     assert np.ptp(curve.negatives) > 1
+
+
+@pytest.mark.parametrize('adjacency', [ADD, REPLACE])
+def test_classes_have_noise_of_their_own_and_the_announced_variance(adjacency):
+  """400 draws: a correlation of 0 is below .2 but once in 16000."""
+  release = make(GRID, epsilon=1.0, adjacency=adjacency, monotone=False)
+  with jax.enable_x64(True):
+    noise = np.asarray(mechanism.repeated(release.draw)(
+        jax.random.split(jax.random.key(7), 400), np.zeros((2, 16)),
+        release.parameters))
+  # In the middle: ends of the joint one add up to a known n.
+  middle = noise[:, :, 7] - noise[:, :, 15] / 2
+  assert abs(np.corrcoef(middle.T)[0, 1]) < 0.2
+  if adjacency is ADD:
+    np.testing.assert_allclose(noise[:, :, 7].var(0),
+                               release.curve.variances()[7], rtol=0.4)
+  else:
+    np.testing.assert_allclose(-noise[:, 0, 15], noise[:, 1, 15], atol=1e-9)
 
 
 def _two_trees(epsilon):
@@ -105,7 +126,7 @@ def _moved(release, one, other):
     ('parallel', 'removed', 1)])
 def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
   """Labels that flip and scores on bounds among them; and some attain it."""
-  release = _two_trees(1.0) if name == 'two trees' else roc.make(
+  release = _two_trees(1.0) if name == 'two trees' else make(
       GRID, epsilon=1.0, adjacency=ADD if name == 'parallel' else REPLACE,
       public_labels=name == 'public labels')
   generator, moved = np.random.default_rng(3), []
@@ -115,8 +136,8 @@ def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
     others[0] = generator.choice([0.0, 0.5, 1.0, 7.0, generator.uniform()])
     flipped[0] = labels[0] if change == 'score' else generator.integers(2)
     kept = slice(1, None) if change == 'removed' else slice(None)
-    moved.append(_moved(release, release.counts(scores, labels),
-                        release.counts(others[kept], flipped[kept])))
+    moved.append(_moved(release, roc.counts(GRID, scores, labels),
+                        roc.counts(GRID, others[kept], flipped[kept])))
   levels = len(release.curve.branching)
   assert max(moved) == most * levels
   # The noise is for so much, and the event says what that costs.
@@ -127,7 +148,7 @@ def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
 def test_printed_accounting_of_two_curves_is_wrong():
   """"2 epsilon": the least shift of node noise, by enumeration, is a quarter."""
   grid = Grid(lower=0.0, upper=1.0, num_thresholds=32)
-  release = roc.make(grid, epsilon=1.0, accounting='paper', monotone=False)
+  release = make(grid, epsilon=1.0, accounting='paper', monotone=False)
   assert release.curve.scale == pytest.approx(6 / 0.5)  # L = 5.
 
   def nodes(first, last):
@@ -148,7 +169,7 @@ def test_printed_accounting_of_two_curves_is_wrong():
 
 def test_what_a_release_costs():
   def epsilon(adjacency, delta=1e-6, **options):
-    release = roc.make(GRID, adjacency=adjacency, **options)
+    release = make(GRID, adjacency=adjacency, **options)
     assert release.adjacency is adjacency
     return accounting.epsilon(release.event, delta=delta, adjacency=adjacency)
   for adjacency, options in ((REPLACE, {}), (ADD, {}),
@@ -178,24 +199,24 @@ BAD = {
     'labels must be 0 or 1': lambda: roc.counts(GRID, SCORES, LABELS + 1),
     'one label for each score': lambda: roc.counts(GRID, SCORES, LABELS[1:]),
     'values must be numbers': lambda: roc.counts(GRID, SCORES * np.nan, LABELS),
-    'needs REPLACE_ONE': lambda: roc.make(
+    'needs REPLACE_ONE': lambda: make(
         GRID, epsilon=1.0, adjacency=ADD, public_labels=True),
-    "'paper' is of epsilon": lambda: roc.make(
+    "'paper' is of epsilon": lambda: make(
         GRID, rho=1.0, accounting='paper'),
-    'positive must be one of high, low': lambda: roc.make(
+    'positive must be one of high, low': lambda: make(
         GRID, epsilon=1.0, positive='up'),
     'must have 32 thresholds, got 16': lambda: roc.JointRoc(
         grid=GRID, curve=_two_trees(1.0).curve),
     'of ADD_OR_REMOVE_ONE elsewhere': lambda: roc.ParallelRoc(
         grid=GRID, adjacency=REPLACE, curve=trees.TreeEcdf(
             num_thresholds=16, epsilon=1.0, adjacency=REPLACE)),
-    r'shape \(2, 15\)': lambda: roc.make(GRID, epsilon=1.0).release(
+    r'shape \(2, 15\)': lambda: make(GRID, epsilon=1.0).release(
         jax.random.key(0), np.zeros((2, 15))),
     'of must be one of': lambda: roc_bands.bands(
-        roc.make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 16)),
+        make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 16)),
         of='curve'),
     'fprs must lie strictly': lambda: roc_bands.bands(
-        roc.make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 16)),
+        make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 16)),
         fprs=[0.0, 0.5])}
 
 
