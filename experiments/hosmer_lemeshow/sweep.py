@@ -17,7 +17,7 @@ import dataclasses
 
 ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of thesis 003: errors of private '
             'Hosmer-Lemeshow statistics')
-COST = '2 min on two CPU cores'
+COST = '30 s on two CPU cores'
 HEADLINES = ('errors vary', 'one release')
 BATCHED = ('method', 'epsilon')
 

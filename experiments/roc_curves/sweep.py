@@ -22,7 +22,7 @@ import math
 
 ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of thesis 003: '
             'private ROC curves')
-COST = '4 min on two CPU cores'
+COST = '1 min on two CPU cores'
 HEADLINES = ('Table 6.1', 'smoothed curves', 'the error decreases',
              'one tree over both classes')
 BATCHED = ('method', 'smoothing', 'epsilon', 'points', 'repetitions')

@@ -41,6 +41,7 @@ NAMES = ('ecdf_inverse', 'ecdf_smoothing', 'hosmer_lemeshow',
 
 # Verdicts on the kept rows, in the order of the table.
 OUTCOMES = {'ecdf_inverse': 'a a a a a a',
+            'ecdf_smoothing': 'a a d a a a d a a a a',
             'hosmer_lemeshow': 'a a a a a n',
             'mpc_communication': 'a a d d a d d a',
             'roc_curves': 'd d a a a a a'}
@@ -197,6 +198,7 @@ def test_claims_of_smoothing_go_either_way(low, outcome):
   assert _of(found, '2-norm smoothing outper').verdict == verdicts.AGREES
   assert _of(found, '2-norm smoothing ceases to matter for large l').verdict == (
       verdicts.DIFFERS)
+  # Made up, and no ratio of other programs.
   assert _of(found, 'cells of p = 2').verdict == verdicts.DIFFERS
 
 
