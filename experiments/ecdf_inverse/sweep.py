@@ -1,0 +1,70 @@
+"""What to simulate about inverses of curves (EC-14, EC-32, C23).
+
+  python -m launch.sweep --experiment=ecdf_inverse \
+    --output_dir=experiments/ecdf_inverse/results
+
+Data X_pois(3) on N = 2^15 values, another data set in every repetition; all
+under replace_one. Curves, released once, answer any number of quantiles by
+Algorithm 9:
+  paper_raw, paper_p2  dyadic noise of the printed scale, as it is and smoothed
+  paper_p1             the same smoothed in the other norm
+  tight_raw, tight_p2  of the scale that is needed
+  tree                 a tree of counts, nearest nonnegative counts
+and what is asked anew for every quantile, with a share of epsilon for each:
+  search               binary search, Laplace noise at each of its L steps
+  exponential          the exponential mechanism on all N values
+  recursive            RecExp, all of epsilon for all quantiles together
+
+One quantile is each decile in turn, with all of epsilon.
+"""
+
+import dataclasses
+
+import numpy as np
+
+ARTEFACT = ('Figure 6.6.3 and Algorithm 9 of thesis 003: errors of inverses of '
+            'private distribution functions')
+COST = '3 min on two CPU cores'
+HEADLINES = ('errors of', 'cells', 'one quantile', 'nine quantiles')
+BATCHED = ('method',)
+
+CURVES = ('paper_raw', 'paper_p2', 'paper_p1', 'tight_raw', 'tight_p2', 'tree')
+ASKED = ('search', 'exponential', 'recursive')
+EPSILONS = tuple(float(f'{value:.3g}') for value in np.logspace(-2, 1, 7))
+DECILES = tuple(step / 10 for step in range(1, 10))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One way to quantiles.
+
+  Attributes:
+    method: see above.
+    num_quantiles: asked together, 9 or 1; of a curve 9, which costs nothing.
+    num_thresholds: N.
+    epsilon: of all together.
+    repetitions: data sets.
+    rate: lambda.
+    seed: of data and noise.
+  """
+  method: str
+  num_quantiles: int
+  epsilon: float
+  num_thresholds: int = 2**15
+  repetitions: int = 100
+  rate: float = 3.0
+  seed: int = 0
+
+  dataset = 'poisson'
+
+
+def _settings(epsilons, **fields):
+  return (
+      *(Setting(method=method, num_quantiles=9, epsilon=epsilon, **fields)
+        for epsilon in epsilons for method in (*CURVES, *ASKED)),
+      *(Setting(method=method, num_quantiles=1, epsilon=epsilon, **fields)
+        for epsilon in epsilons for method in ASKED[:2]))
+
+
+SETTINGS = _settings(EPSILONS)
+SMOKE = _settings((0.5, 5.0), num_thresholds=2**4, repetitions=6)

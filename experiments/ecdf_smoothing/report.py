@@ -1,0 +1,206 @@
+"""Ratios of errors after smoothing and before, Figures 6.6.1 and 6.6.2."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments.ecdf_smoothing import reference
+
+_FIELDS = ('figure', 'method', 'smoothing', 'num_thresholds', 'rate', 'epsilon')
+_METRICS = ('mse', 'mse_se', 'ratio', 'ratio_se', 'run_ratio', 'worst',
+            'absolute', 'of_printed')
+# Method, smoothing, what of it, label, colour, line.
+_DRAWN = (
+    ('paper', 'p1', 'ratio', 'p = 1', 0, '-'),
+    ('paper', 'p2', 'ratio', 'p = 2', 1, '-'),
+    ('paper', 'pava', 'ratio', 'isotonic', 2, '-'),
+    ('tight', 'p2', 'of_printed', 'p = 2, tight noise', 1, '--'),
+    ('tight', 'pava', 'of_printed', 'isotonic, tight noise', 2, '--'),
+    ('tree', 'none', 'of_printed', 'tree of counts', 4, '--'),
+    ('tree', 'native', 'of_printed', 'the same, nonnegative', 4, '-'),
+)
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Every setting."""
+  return (
+      'Squared errors of ranks (mse), and what is left of those before '
+      'smoothing: of means (ratio), on average over data sets (run_ratio), at '
+      'most (worst), and of absolute errors; of_printed is mse over 2 (L + 1)^3'
+      ' / epsilon^2, what the printed curve has before smoothing. Of p = 1 '
+      'there are many solutions: one in their middle.\n\n' + points.table(
+          points.collect(rows), _FIELDS, _METRICS, digits=3))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """What section 6.6.3 says of both figures, and of what is better."""
+  found = points.collect(rows)
+  paper = points.select(found, method='paper')
+  along = {name: points.select(paper, figure=name)
+           for name in ('epsilon', 'lambda')}
+  of = lambda name, *smoothings: points.select(along[name],
+                                               smoothing=smoothings)
+  checked = points.select(paper, figure='check', smoothing='p2')
+  return [
+      points.judged('before smoothing the squared error is that of Theorem '
+                    '6.3.1', '2 (L + 1)^3 / epsilon^2', points.select(
+                        paper, smoothing='none'), _closed),
+      points.judged('2-norm smoothing outperforms 1-norm smoothing', 'its '
+                    'curve is below', of('epsilon', 'p1', 'p2'), _norms),
+      points.judged('2-norm smoothing helps from epsilon 0.2 on and not below',
+                    'below 1 from 0.2', of('epsilon', 'p2'), _from),
+      points.judged('2-norm smoothing ceases to matter for large epsilon',
+                    'tends to 1', [p for p in checked if p['rate'] == 3],
+                    lambda f: _tends(f, 'epsilon')),
+      points.judged('2-norm smoothing ceases to matter for large lambda',
+                    'tends to 1', of('lambda', 'p2'),
+                    lambda f: _tends(f, 'rate')),
+      points.judged('2-norm smoothing helps for moderate lambda', 'below 1',
+                    [p for p in of('lambda', 'p2') if 0.1 <= p['rate'] <= 100],
+                    _helps),
+      points.judged('1-norm smoothing reduces the squared error', 'below 1 '
+                    'where 2-norm smoothing is', points.select(
+                        paper, smoothing='p1'), _helps),
+      points.judged('cells of p = 2 and isotonic regression computed by other '
+                    'programs are met', 'within 15 %', points.select(
+                        paper, smoothing=('p2', 'pava')), _cells),
+      points.judged('cells of p = 1 are those of one solution of many',
+                    'not in the text', points.select(paper, smoothing='p1'),
+                    _vertices),
+      points.judged('tight noise is worth as much after smoothing as before',
+                    'L^2 / (L + 1)^2, not in the text', points.select(
+                        found, figure='epsilon', smoothing='p2'), _tight),
+      points.judged('a tree of counts beats what is smoothed', 'not in the '
+                    'text', points.select(found, figure='epsilon', smoothing=(
+                        'p2', 'native')), _tree)]
+
+
+def _span(values: Sequence[float]) -> str:
+  return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
+
+
+def _closed(found: list[points.Point]):
+  # Noise is whole, of slightly less variance than the density it stands for.
+  off = [abs(p['of_printed'] - 1) * p['mse'] / (
+      p['mse_se'] * p['of_printed'] + 1e-3 * p['mse']) for p in found
+         if p['epsilon'] <= 2]
+  return (f'within {max(off):.1f} standard errors', max(off) < 5,
+          'of ranks; of F it is that over n^2, which is missing (C1)')
+
+
+def _norms(found: list[points.Point]):
+  gains, stands = [], []
+  for epsilon, in points.distinct(found, 'epsilon'):
+    by = {p['smoothing']: p for p in points.select(found, epsilon=epsilon)}
+    if len(by) == 2:
+      first, second = by['p1'], by['p2']
+      gains.append(first['ratio'] / second['ratio'])
+      stands.append(second['ratio'] - first['ratio'] < 3 * math.hypot(
+          first['ratio_se'], second['ratio_se']))
+  return (f'by {_span(gains)} times', bool(gains) and all(stands)
+          and max(gains) > 1, 'within 3 standard errors at every epsilon')
+
+
+def _from(found: list[points.Point]):
+  small = [p['ratio'] for p in found if p['epsilon'] < 0.2]
+  large = [p['ratio'] for p in found if p['epsilon'] >= 0.2]
+  if not small or not large:
+    return '-', False, 'one side of 0.2 alone'
+  return (f'{_span(small)} below 0.2 and {_span(large)} from there',
+          min(small) >= 1 > max(large), 'an exact solver helps at every '
+          'epsilon, most at small ones (C15)')
+
+
+def _tends(found: list[points.Point], field: str):
+  ordered = sorted(found, key=lambda p: p[field])
+  first, last = ordered[0], ordered[-1]
+  name = 'lambda' if field == 'rate' else field
+  return (f'{first["ratio"]:.3g} at {name} {first[field]:g}, '
+          f'{last["ratio"]:.3g} at {last[field]:g}',
+          first['ratio'] < last['ratio'] and 0.9 < last['ratio'] < 1.1,
+          'within 10 % of 1 at the last')
+
+
+def _helps(found: list[points.Point]):
+  worst = max(found, key=lambda p: p['ratio'])
+  return (f'{_span([p["ratio"] for p in found])}', worst['ratio'] < 1,
+          f'largest at lambda {worst["rate"]:g}, epsilon {worst["epsilon"]:g}, '
+          f'N {worst["num_thresholds"]:g}')
+
+
+def _near(found: list[points.Point]) -> list[tuple[float, bool]]:
+  """Our ratios over those of the reference, and whether they are near.
+
+  Within 15 %, or 3 standard errors: of 25 data sets there, twice those of ours.
+  """
+  known, near = reference.cells(), {}
+  for point in found:
+    at = tuple(point[name] for name in ('smoothing', 'num_thresholds',
+                                        'epsilon', 'rate'))
+    if at in known:
+      off = abs(point['ratio'] - known[at])
+      near[at] = (point['ratio'] / known[at], off < max(
+          0.15 * known[at], 3 * 5**0.5 * point['ratio_se']))
+  return list(near.values())
+
+
+def _cells(found: list[points.Point]):
+  near = _near(found)
+  if not near:
+    return '-', False, 'no cell of the reference'
+  return (f'{_span([ratio for ratio, _ in near])} times',
+          all(fits for _, fits in near), f'{len(near)} cells, within 15 % or 3 '
+          'standard errors')
+
+
+def _vertices(found: list[points.Point]):
+  near = _near(found)
+  if not near:
+    return '-', False, 'no cell of the reference'
+  return (f'{_span([ratio for ratio, _ in near])} times',
+          not all(fits for _, fits in near),
+          f'{len(near)} cells; nothing in the problem chooses between '
+          'solutions, ours is in their middle (C16)')
+
+
+def _tight(found: list[points.Point]):
+  gains, wanted = [], 1.0
+  for epsilon, in points.distinct(found, 'epsilon'):
+    by = {p['method']: p for p in points.select(found, epsilon=epsilon)}
+    if {'paper', 'tight'} <= set(by):
+      gains.append(by['tight']['mse'] / by['paper']['mse'])
+      levels = int(by['tight']['num_thresholds']).bit_length()
+      wanted = (levels - 1)**2 / levels**2
+  return (f'{_span(gains)} times the error', bool(gains) and
+          max(gains) < 1 and min(gains) > 0.8 * wanted,
+          f'{wanted:.3g} before smoothing')
+
+
+def _tree(found: list[points.Point]):
+  gains = []
+  for epsilon, in points.distinct(found, 'epsilon'):
+    by = {p['method']: p for p in points.select(found, epsilon=epsilon)}
+    if {'paper', 'tree'} <= set(by):
+      gains.append(by['paper']['mse'] / by['tree']['mse'])
+  return (f'{_span(gains)} times less error', bool(gains) and min(gains) > 2,
+          'than p = 2 on the printed curve, at every epsilon')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Ratios against epsilon and against lambda."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(1, 2, width=4.6, height=3.6)
+  for ax, name, field in ((axes[0, 0], 'epsilon', 'epsilon'),
+                          (axes[0, 1], 'lambda', 'rate')):
+    for method, smoothing, metric, label, series, line in _DRAWN:
+      points.curve(ax, points.select(found, figure=name, method=method,
+                                     smoothing=smoothing), field, metric,
+                   label, series=series, line=line)
+    ax.axhline(1, color=plots.COLOURS[-1], linewidth=0.6)
+    points.finish(ax, name, 'squared error over that of the printed curve',
+                  legend=name == 'epsilon')
+  return drawn

@@ -1,0 +1,92 @@
+"""What to simulate about smoothing (EC-12, EC-31, C14 to C16).
+
+  python -m launch.sweep --experiment=ecdf_smoothing \
+    --output_dir=experiments/ecdf_smoothing/results
+
+Data X_pois(lambda), another data set in every repetition. Methods, under
+replace_one:
+  paper   dyadic noise of the printed scale (L + 1) / epsilon
+  tight   the same of the scale that is needed
+  tree    a tree of counts of the best base
+and what is done to their ranks:
+  none    nothing; of a tree least squares
+  p2, p1  the least noise in that norm without which ranks rise from 0 to n; of
+          many solutions of p1 one in the middle (C16)
+  pava    isotonic regression, as if errors were independent
+  native  of a tree, the nearest nonnegative counts in the metric of its noise
+
+Figure 6.6.1 is lambda 3 at N = 2^15 (figure: epsilon), Figure 6.6.2 epsilon 1
+(figure: lambda); `check` are settings at 2^12 that were solved by other
+programs too.
+"""
+
+import dataclasses
+
+import numpy as np
+
+ARTEFACT = ('Figures 6.6.1 and 6.6.2 of thesis 003: smoothing of private '
+            'distribution functions, against epsilon and lambda')
+COST = '5 min on two CPU cores'
+HEADLINES = ('2-norm smoothing', '1-norm smoothing', 'cells')
+BATCHED = ('smoothing',)
+
+SMOOTHINGS = {'paper': ('none', 'p2', 'p1', 'pava'),
+              'tight': ('none', 'p2', 'p1', 'pava'),
+              'tree': ('none', 'native')}
+EPSILONS = tuple(sorted({0.2, *(float(f'{value:.3g}')
+                                for value in np.logspace(-2, 1, 13))}))
+RATES = tuple(float(f'{value:.3g}') for value in np.logspace(-2, 3, 11))
+CHECKED_EPSILONS = (0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
+CHECKED_RATES = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One mechanism and one smoothing.
+
+  Attributes:
+    figure: along what it is drawn, 'epsilon' or 'lambda', or 'check'.
+    method: mechanism, see above.
+    smoothing: see above.
+    num_thresholds: N, a power of two.
+    rate: lambda.
+    epsilon: of the curve.
+    repetitions: data sets.
+    seed: of data and noise.
+  """
+  figure: str
+  method: str
+  smoothing: str
+  num_thresholds: int
+  rate: float
+  epsilon: float
+  repetitions: int
+  seed: int = 0
+
+  dataset = 'poisson'
+
+
+def _settings(figure, *, methods=tuple(SMOOTHINGS), rates=(3.0,),
+              epsilons=(1.0,), repetitions=100, few=20,
+              num_thresholds=2**15):
+  """All smoothings of methods; p1, which takes longest, is repeated less."""
+  return tuple(
+      Setting(figure=figure, method=method, smoothing=smoothing, rate=rate,
+              epsilon=epsilon, num_thresholds=num_thresholds,
+              repetitions=few if smoothing == 'p1' else repetitions)
+      for method in methods for smoothing in SMOOTHINGS[method]
+      for rate in rates for epsilon in epsilons)
+
+
+SETTINGS = (
+    *_settings('epsilon', epsilons=EPSILONS),
+    *_settings('lambda', rates=RATES),
+    *dict.fromkeys((
+        *_settings('check', methods=('paper',), epsilons=CHECKED_EPSILONS,
+                   num_thresholds=2**12),
+        *_settings('check', methods=('paper',), rates=CHECKED_RATES,
+                   num_thresholds=2**12))))
+SMOKE = (*_settings('epsilon', epsilons=(0.1, 10.0), repetitions=6, few=6,
+                    num_thresholds=2**4),
+         *_settings('lambda', rates=(0.1, 100.0), repetitions=6, few=6,
+                    num_thresholds=2**4))

@@ -1,0 +1,130 @@
+"""Relative errors of private Hosmer-Lemeshow statistics, Figure 6.6.5."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments.hosmer_lemeshow import sweep
+
+_FILES = ('bank_full', 'diabetes_130')
+_LABELS = {'paper': 'Algorithm 10', 'tight': 'the same, calibrated',
+           'release': 'one release'}
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Every setting."""
+  return (
+      "Of releases H' of a statistic H (exact): the mean of (H' / H - 1)^2, "
+      "the median and the largest |H' / H - 1|. binned: H of bins, without "
+      'noise. first_expected: positives that predictions expect in the first '
+      'group; where fewer than 5 are, 5 divide.\n\n' + points.table(
+          points.collect(rows), ('dataset', 'method', 'epsilon'),
+          ('relative_mse', 'relative_mse_se', 'median', 'largest', 'exact',
+           'binned', 'first_expected'), digits=3))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """What sections 6.5.2 and 6.6.6 say, and what is better."""
+  found = points.collect(rows)
+  files = points.select(found, dataset=_FILES)
+  bank = points.select(files, dataset='bank_full')
+  between = [p for p in bank if 0.5 <= p['epsilon'] <= 5]
+  return [
+      points.judged('errors vary much from run to run', 'on the Bank data',
+                    points.select(bank, method='paper'), _vary),
+      points.judged('the reason is the small expected number of positives in '
+                    'the first group', 'E_11 is small', points.select(
+                        bank, method='paper'), _first),
+      points.judged('errors fall with epsilon', 'Figure 6.6.5', bank, _fall),
+      points.judged('one release of both classes is better than Algorithm 10',
+                    'not in the text: 10 times less squared error at epsilon '
+                    '0.5 to 5', between, _release),
+      points.judged('one release is nearer than Algorithm 10, calibrated, in '
+                    'the median', 'not in the text', between, _nearer),
+      verdicts.Verdict(
+          'noise for the statistic itself may be preferable at small epsilon',
+          'proportional to its sensitivity', '-',
+          verdicts.NOT_COMPARABLE if found else verdicts.NOT_RUN,
+          'its sensitivity has no bound: what is expected, which divides, may '
+          'come near 0 (C11)')]
+
+
+def _by(found: Sequence[points.Point], metric: str
+        ) -> dict[tuple[str, float], dict[str, float]]:
+  """(data set, epsilon) -> metric by method."""
+  lines: dict[tuple[str, float], dict[str, float]] = {}
+  for point in found:
+    lines.setdefault((point['dataset'], point['epsilon']), {})[
+        point['method']] = point[metric]
+  return lines
+
+
+def _span(values: Sequence[float]) -> str:
+  return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
+
+
+def _vary(found: list[points.Point]):
+  tails = [p['relative_mse'] / p['median']**2 for p in found]
+  return (f'the mean square is {_span(tails)} times that of the median',
+          max(tails) > 10, '0.455^-1 = 2.2 for a normal error; more than 10 at '
+          'some epsilon')
+
+
+def _first(found: list[points.Point]):
+  few, of = found[0]['first_expected'], found[0]['first_records']
+  return (f'{few:.3g} of {of:g}', few < of / 100, 'less than a hundredth of '
+          'the group')
+
+
+def _fall(found: list[points.Point]):
+  falls = []
+  for method, in points.distinct(found, 'method'):
+    line = sorted(points.select(found, method=method),
+                  key=lambda p: p['epsilon'])
+    falls += [first['median'] > second['median']
+              for first, second in zip(line, line[1:])]
+  return (f'in {sum(falls)} of {len(falls)} steps', bool(falls) and all(falls),
+          'medians; of means the largest runs decide')
+
+
+def _release(found: list[points.Point]):
+  lines = {at: {method: line[method] / line['release']
+                for method in ('paper', 'tight')}
+           for at, line in _by(found, 'relative_mse').items()
+           if set(sweep.METHODS) <= set(line)}
+  gains = {method: [line[method] for line in lines.values()]
+           for method in ('paper', 'tight')}
+  return ('; '.join(f'{method} {_span(each)} times'
+                    for method, each in gains.items()),
+          bool(lines) and min(gains['paper']) > 10, 'of the mean squares; the '
+          'calibrated one has half of epsilon for its cells')
+
+
+def _nearer(found: list[points.Point]):
+  gains = [line['tight'] / line['release']
+           for line in _by(found, 'median').values()
+           if {'tight', 'release'} <= set(line)]
+  return (f'{_span(gains)} times', bool(gains) and min(gains) > 1,
+          "of |H' / H - 1|, at epsilon 0.5 to 5")
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Means and medians against epsilon, by data set."""
+  found = points.collect(rows)
+  names = [name for name, in points.distinct(found, 'dataset')]
+  drawn, axes = plots.new(1, max(1, len(names)), width=4.0, height=3.4)
+  for ax, name in zip(axes[0], names):
+    for series, method in enumerate(sweep.METHODS):
+      of = points.select(found, dataset=name, method=method)
+      points.curve(ax, of, 'epsilon', 'relative_mse', _LABELS[method],
+                   series=series)
+      squares = [point._replace(values=dict(
+          median=point['median']**2)) for point in of]
+      points.curve(ax, squares, 'epsilon', 'median', '_', series=series,
+                   line=':')
+    points.finish(ax, 'epsilon', 'relative squared error',
+                  f'{name}; dotted: of the median')
+  return drawn

@@ -1,0 +1,108 @@
+"""Simulates the settings of `sweep.py`; a group is of one data set."""
+
+from collections.abc import Iterator, Sequence
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats import hosmer_lemeshow
+from dpjax.stats import hosmer_lemeshow_cells as cells
+from dpjax.stats import roc
+from dpjax.stats.ecdf.grids import Grid
+from experiments import ecdf_data
+from experiments import rows
+from experiments import scores
+from experiments.hosmer_lemeshow import sweep
+
+_ADJACENCY = Adjacency.REPLACE_ONE
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.dataset} {setting.method} '
+             f'epsilon={setting.epsilon:g}')
+    made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
+    found = (_released if setting.method == 'release' else _asked)(
+        setting, made)
+    yield setting, rows.released(
+        setting, _metrics(setting, made, found), n=len(made.labels),
+        epsilon=setting.epsilon, adjacency=_ADJACENCY)
+
+
+def _grid(setting: sweep.Setting) -> Grid:
+  return Grid(lower=0.0, upper=1.0, num_thresholds=setting.num_thresholds)
+
+
+def _keys(setting: sweep.Setting):
+  return ecdf_data.keys(
+      setting.seed, f'{setting.dataset}/{setting.method}/{setting.epsilon!r}',
+      setting.repetitions)
+
+
+@functools.cache
+def _statistics(draw, num_groups: int, min_expected: float, by_cells: bool):
+  """(keys [R], data, parameters, predictions of bins) -> H [R]."""
+  def one(key, data, parameters, chances):
+    found = draw(key, data, parameters)
+    if by_cells:
+      return cells.statistic(found, min_expected=min_expected)
+    return hosmer_lemeshow.statistic(
+        hosmer_lemeshow.table(found, chances, num_groups=num_groups),
+        min_expected=min_expected)
+  return jax.jit(jax.vmap(one, (0, None, None, None)))
+
+
+def _simulated(setting: sweep.Setting, made, data) -> np.ndarray:
+  with jax.enable_x64(True):
+    return np.asarray(_statistics(
+        made.draw, setting.num_groups, setting.min_expected,
+        setting.method != 'release')(
+            _keys(setting), jax.tree.map(
+                lambda part: jnp.asarray(part, jnp.float64), data),
+            made.parameters, hosmer_lemeshow.chances(_grid(setting))))
+
+
+def _released(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
+  """H [R] of one release of both classes."""
+  grid = _grid(setting)
+  made = roc.make(grid, epsilon=setting.epsilon, adjacency=_ADJACENCY)
+  return _simulated(setting, made, roc.counts(grid, of.predictions, of.labels))
+
+
+def _asked(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
+  """H [R] by Algorithm 10."""
+  grid = _grid(setting)
+  made = cells.CellwiseHosmerLemeshow(
+      grid=grid, epsilon=setting.epsilon, adjacency=_ADJACENCY,
+      num_groups=setting.num_groups, accounting=setting.method)
+  return _simulated(setting, made, cells.bins(grid, of.predictions, of.labels))
+
+
+def _metrics(setting: sweep.Setting, of: scores.Scores,
+             found: np.ndarray) -> dict[str, float]:
+  """Relative errors, and what is small in the first group."""
+  true = hosmer_lemeshow.exact(
+      of.predictions, of.labels, num_groups=setting.num_groups,
+      min_expected=setting.min_expected)
+  off = found / true - 1
+  grid = _grid(setting)
+  ranks = np.cumsum(roc.counts(grid, of.predictions, of.labels), -1)
+  with jax.enable_x64(True):
+    binned = hosmer_lemeshow.statistic(
+        hosmer_lemeshow.table(
+            jnp.asarray(ranks, jnp.float64), hosmer_lemeshow.chances(grid),
+            num_groups=setting.num_groups),
+        min_expected=setting.min_expected)
+  first = np.sort(of.predictions)[:len(of.predictions) // setting.num_groups]
+  return dict(
+      relative_mse=np.mean(np.square(off)),
+      relative_mse_se=ecdf_data.standard_error(np.square(off)),
+      median=np.median(np.abs(off)), largest=np.max(np.abs(off)),
+      mean=found.mean(), exact=true, binned=float(binned),
+      first_expected=first.sum(), first_records=len(first))

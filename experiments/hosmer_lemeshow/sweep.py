@@ -1,0 +1,64 @@
+"""What to simulate about Hosmer-Lemeshow statistics (EC-25, EC-26, EC-34).
+
+  python -m launch.sweep --experiment=hosmer_lemeshow --data_dir=data \
+    --output_dir=experiments/hosmer_lemeshow/results
+
+A logistic regression, public, on the records that it was fitted on; ten groups,
+replace_one. Methods:
+  paper    Algorithm 10 as it is meant, noise (L + 9) / epsilon everywhere
+  tight    the same with a curve and cells that are calibrated
+  release  one tree of counts over both classes; all is read off it
+
+Figure 6.6.5 is bank_full. Stand-ins have labels that follow from what is
+predicted: their statistic is small.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of thesis 003: errors of private '
+            'Hosmer-Lemeshow statistics')
+COST = '30 s on two CPU cores'
+HEADLINES = ('errors vary', 'one release')
+BATCHED = ('method', 'epsilon')
+
+METHODS = ('paper', 'tight', 'release')
+DATASETS = ('bank_full', 'diabetes_130', 'bank_full_stand_in')
+EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One statistic.
+
+  Attributes:
+    dataset: name of `experiments.scores`.
+    method: see above.
+    epsilon: of all that is released.
+    num_thresholds: N, of predictions in [0, 1].
+    num_groups: Q.
+    min_expected: that divides where less is expected.
+    repetitions: releases.
+    seed: of noise, and of a stand-in.
+  """
+  dataset: str
+  method: str
+  epsilon: float
+  num_thresholds: int = 2**10
+  num_groups: int = 10
+  min_expected: float = 5.0
+  repetitions: int = 100
+  seed: int = 0
+
+
+def _settings(datasets, epsilons, **fields):
+  return tuple(Setting(dataset=dataset, method=method, epsilon=epsilon,
+                       **fields)
+               for dataset in datasets for method in METHODS
+               for epsilon in epsilons)
+
+
+SETTINGS = _settings(DATASETS, EPSILONS)
+SMOKE = _settings(('framingham_stand_in',), (1.0, 10.0), num_thresholds=16,
+                  num_groups=4, repetitions=6)
+TAGS = {'files': lambda setting: not setting.dataset.endswith('_stand_in'),
+        'stand_ins': lambda setting: setting.dataset.endswith('_stand_in')}

@@ -1,0 +1,82 @@
+"""What to count of the bits that a joint ROC curve takes (EC-21, EC-35, C17).
+
+  python -m launch.sweep --experiment=mpc_communication \
+    --output_dir=experiments/mpc_communication/results
+
+Owners of a record each, m servers, |B| thresholds of N, two curves of numbers
+of k = 32 bits. Methods:
+  fss            comparison keys, to two servers; of more servers there is no
+                 such key, and what they would cost is what the thesis draws
+  fss_2016       the same with the longer keys of the work that it cites
+  shares         every threshold asked anew, a share to each server
+  masked         the same as one sum of masked numbers
+  one_shot       shares of all answers at once, from seeds
+  additive       shares of the indicator of the bin, from seeds
+  outer_product  Shamir shares of a row and a column, from three servers on
+
+Figure 6.6.6 (a) is figure=points, with 3 servers of outer_product and else 2;
+(b) is figure=servers, at 256 thresholds. Of figure=counted messages are made
+and their bits counted.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Figure 6.6.6 of thesis 003: bits sent for private distribution '
+            'functions, by formula and counted')
+COST = '5 s on a CPU core'
+HEADLINES = ('keys are', 'the total', 'aggregation')
+BATCHED = ('method', 'num_servers', 'num_points')
+
+METHODS = ('fss', 'fss_2016', 'shares', 'masked', 'one_shot', 'additive',
+           'outer_product')
+POINTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+SERVERS = tuple(range(2, 11))
+BANK = 45_211
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One protocol.
+
+  Attributes:
+    figure: see above.
+    method: see above.
+    num_servers: m.
+    num_points: |B|.
+    num_owners: n.
+    num_thresholds: N.
+    value_bits: k.
+    seed: of the records that are counted.
+  """
+  figure: str
+  method: str
+  num_servers: int
+  num_points: int
+  num_owners: int = BANK
+  num_thresholds: int = 2**10
+  value_bits: int = 32
+  seed: int = 0
+
+  dataset = 'bank_full'
+
+
+def _settings(figure, servers, num_points, **fields):
+  return tuple(
+      Setting(figure=figure, method=method, num_servers=number,
+              num_points=points, **fields)
+      for method in METHODS for number in servers for points in num_points
+      if method != 'outer_product' or number > 2)
+
+
+_POINTS = (
+    *_settings('points', (2,), POINTS),
+    *(Setting(figure='points', method='outer_product', num_servers=3,
+              num_points=points) for points in POINTS))
+_COUNTED = tuple(
+    setting for setting in _settings('counted', (2, 3), (1, 7), num_owners=50,
+                                     num_thresholds=2**6)
+    if not setting.method.startswith('fss')
+    or setting.num_servers == 2 and setting.method == 'fss')
+SETTINGS = (*_POINTS, *_settings('servers', SERVERS, (256,)), *_COUNTED)
+SMOKE = (*_settings('points', (2, 3), (10, 100, 1000)),
+         *_settings('servers', (2, 5), (256,)), *_COUNTED)

@@ -1,0 +1,155 @@
+"""Simulates the settings of `sweep.py`; a group is of one data set."""
+
+from collections.abc import Iterator, Sequence
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.data import columns
+from dpjax.data import registry
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats import roc
+from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import flows
+from dpjax.stats.ecdf.grids import Grid
+from experiments import ecdf_data
+from experiments import rows
+from experiments import scores
+from experiments.roc_curves import sweep
+
+_ADJACENCY = Adjacency.REPLACE_ONE
+# Where areas between curves are summed.
+_FPRS = np.linspace(0, 1, 4001)
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.dataset} {setting.method} '
+             f'{setting.smoothing} epsilon={setting.epsilon:g}')
+    counts = counted(setting, data_dir)
+    if setting.method == 'exact':
+      found = _of_data(setting, counts)
+      ranks = _exact(counts)
+    else:
+      ranks = released(setting, counts)
+      found = _areas(setting, ranks, counts)
+    yield setting, rows.released(
+        setting, found | _points(setting, ranks[0]), n=int(counts.sum()),
+        epsilon=setting.epsilon, adjacency=_ADJACENCY)
+
+
+def _grid(setting: sweep.Setting) -> Grid:
+  return Grid(lower=0.0, upper=1.0, num_thresholds=setting.num_thresholds)
+
+
+def counted(setting: sweep.Setting, data_dir: str | None) -> np.ndarray:
+  """Counts [2, N] of a data set."""
+  made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
+  return roc.counts(_grid(setting), made.predictions, made.labels)
+
+
+def _exact(counts: np.ndarray) -> np.ndarray:
+  """Ranks [1, 2, N] without noise."""
+  return np.cumsum(counts, -1, np.float64)[None]
+
+
+def mechanism_of(setting: sweep.Setting, *,
+                 monotone: bool) -> roc.RocMechanism:
+  """The mechanism of a setting; monotone ranks are those of p2."""
+  grid = _grid(setting)
+  if setting.method != 'tight':
+    return roc.make(
+        grid, epsilon=setting.epsilon, adjacency=_ADJACENCY, monotone=monotone,
+        accounting='paper' if setting.method == 'printed' else 'tight')
+  curve = dyadic.DyadicEcdf(
+      num_thresholds=setting.num_thresholds, epsilon=setting.epsilon / 2,
+      adjacency=Adjacency.ADD_OR_REMOVE_ONE, monotone=monotone)
+  return roc.ParallelRoc(grid=grid, adjacency=_ADJACENCY, curve=curve)
+
+
+@functools.cache
+def _drawn(draw: roc.Draw):
+  return jax.jit(jax.vmap(draw, (0, None, None)))
+
+
+def released(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
+  """Ranks [R, 2, N]; those of one noise are the same before smoothing."""
+  made = mechanism_of(setting, monotone=setting.smoothing == 'p2')
+  keys = ecdf_data.keys(
+      setting.seed, f'{setting.dataset}/{setting.method}/{setting.epsilon!r}',
+      setting.repetitions)
+  with jax.enable_x64(True):
+    ranks = _drawn(made.draw)(keys, jnp.asarray(counts, jnp.float64),
+                              made.parameters)
+    if setting.smoothing == 'p1':
+      ranks = _least_absolute(ranks, jnp.float64(counts.sum()))
+    return np.asarray(ranks)
+
+
+@jax.jit
+def _least_absolute(ranks, total):
+  """Each class by itself as p2 has them, then with a public n."""
+  one = lambda ranks: flows.least_absolute(ranks, total, 'free')
+  found = jax.vmap(jax.vmap(one))(ranks)
+  return jax.vmap(lambda ranks: roc.with_total(ranks, total,
+                                               monotone=True))(found)
+
+
+def _areas(setting: sweep.Setting, ranks: np.ndarray,
+           counts: np.ndarray) -> dict[str, float]:
+  """Between private curves and the true one, and of what is below."""
+  if setting.smoothing == 'none':
+    ranks = np.maximum.accumulate(np.maximum(ranks, 0.0), -1)
+  with jax.enable_x64(True):
+    true = _interpolated(_exact(counts))
+    found = _interpolated(ranks)
+  areas = np.mean(np.abs(found[0] - true[0]), -1)
+  aucs = np.abs(found[1] - true[1])
+  return dict(area=areas.mean(), area_se=ecdf_data.standard_error(areas),
+              auc_error=aucs.mean(),
+              auc_error_se=ecdf_data.standard_error(aucs))
+
+
+def _interpolated(ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Rates of true positives [R, M] and areas [R] of curves [R, 2, N]."""
+  curve = roc.of_ranks(jnp.asarray(ranks), np.arange(1.0, ranks.shape[-1] + 1))
+  return (np.asarray(roc.tpr_at(curve, jnp.asarray(_FPRS))),
+          np.asarray(curve.auc))
+
+
+def _points(setting: sweep.Setting, ranks: np.ndarray) -> dict[str, float]:
+  """A part of the points of a curve, as drawn."""
+  if not setting.points:
+    return {}
+  with jax.enable_x64(True):
+    curve = roc.of_ranks(jnp.asarray(ranks), _grid(setting).thresholds)
+  fpr, tpr = np.asarray(curve.fpr), np.asarray(curve.tpr)
+  # Of points that lie evenly along the curve, few are lost between others.
+  length = np.cumsum(np.hypot(np.diff(fpr, prepend=0.0),
+                              np.diff(tpr, prepend=0.0)))
+  wanted = np.linspace(0, length[-1], setting.points + 1)
+  places = np.minimum(np.searchsorted(length, wanted), length.size - 1)
+  return {f'{name}_{number:02}': values[place]
+          for number, place in enumerate(places)
+          for name, values in (('fpr', fpr), ('tpr', tpr))}
+
+
+def _of_data(setting: sweep.Setting, counts: np.ndarray) -> dict[str, float]:
+  """What Table 6.1 prints, and the area below the curve."""
+  totals = counts.sum(-1)
+  with jax.enable_x64(True):
+    curve = roc.of_ranks(jnp.asarray(_exact(counts)[0]),
+                         _grid(setting).thresholds)
+  found = dict(num_examples=totals.sum(), auc=float(curve.auc),
+               positive_share=totals[1] / totals.sum())
+  if setting.dataset in scores.FILES:
+    kinds = [type(column) for column
+             in registry.DATASETS[setting.dataset].schema.columns]
+    found |= dict(num_columns=len(kinds) - kinds.count(columns.Label),
+                  num_left_out=kinds.count(columns.Skip))
+  return found

@@ -1,0 +1,95 @@
+"""What to simulate about private ROC curves (EC-22, EC-30, EC-33, EC-37).
+
+  python -m launch.sweep --experiment=roc_curves --data_dir=data \
+    --output_dir=experiments/roc_curves/results
+
+A logistic regression, public, is evaluated on the records that it was fitted
+on, under replace_one; a record may change its label. Methods:
+  exact    no privacy; with the rows of Table 6.1
+  printed  half of epsilon for each class, noise (L + 1) / (epsilon / 2)
+  tight    half of epsilon for each class, noise as small as that allows
+  joint    one tree of counts over both classes, nearest nonnegative counts
+Smoothed in the norm p1 or p2, or not (none). Raw curves cross themselves: what
+is compared of them are running maxima.
+
+Figures 6.5.1 to 6.5.3 are those settings that keep points of a curve, Figure
+6.6.4 is that of bank_full against epsilon. Stand-ins have the size, the share
+of positives and the area of the files, and no file.
+"""
+
+import dataclasses
+import math
+
+ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of thesis 003: '
+            'private ROC curves')
+COST = '1 min on two CPU cores'
+HEADLINES = ('Table 6.1', 'smoothed curves', 'the error decreases',
+             'one tree over both classes')
+BATCHED = ('method', 'smoothing', 'epsilon', 'points', 'repetitions')
+
+# Data sets, the epsilon of their figure, and what Table 6.1 prints of them.
+FIGURES = {'framingham': 0.5, 'bank_full': 0.2, 'diabetes_130': 0.05}
+TABLE_6_1 = {'framingham': (4328, 0.152, 15), 'bank_full': (45211, 0.117, 16),
+             'diabetes_130': (101766, 0.460, 49)}
+SMOOTHINGS = {'printed': ('none', 'p1', 'p2'), 'tight': ('p2',),
+              'joint': ('p2',)}
+EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_POINTS = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One curve.
+
+  Attributes:
+    dataset: name of `experiments.scores`.
+    method: see above.
+    smoothing: likewise; of 'exact' none.
+    epsilon: of both classes together.
+    num_thresholds: N, of predictions in [0, 1].
+    repetitions: releases.
+    points: of the curve of the first release that are kept; 0 for none.
+    seed: of noise, and of a stand-in.
+  """
+  dataset: str
+  method: str
+  smoothing: str
+  epsilon: float
+  num_thresholds: int = 2**10
+  repetitions: int = 100
+  points: int = 0
+  seed: int = 0
+
+
+def _settings(dataset, epsilons, points=0, **fields):
+  return tuple(
+      Setting(dataset=dataset, method=method, smoothing=smoothing,
+              epsilon=epsilon, points=points, **fields)
+      for method, smoothings in SMOOTHINGS.items() for smoothing in smoothings
+      for epsilon in epsilons)
+
+
+def _exact(dataset, **fields):
+  return Setting(dataset=dataset, method='exact', smoothing='none',
+                 epsilon=math.inf, points=_POINTS, **fields)
+
+
+def _figures(suffix=''):
+  return tuple(
+      setting for dataset, epsilon in FIGURES.items() for setting in (
+          _exact(dataset + suffix),
+          *_settings(dataset + suffix, (epsilon,), _POINTS)))
+
+
+SETTINGS = (*_figures(), *_figures('_stand_in'), *(
+    setting for dataset in ('bank_full', 'bank_full_stand_in')
+    for setting in _settings(dataset, [
+        epsilon for epsilon in EPSILONS if epsilon != FIGURES['bank_full']])))
+SMOKE = (
+    _exact('framingham_stand_in', num_thresholds=16, repetitions=6),
+    *_settings('framingham_stand_in', (0.5,), _POINTS, num_thresholds=16,
+               repetitions=6),
+    *_settings('framingham_stand_in', (5.0,), num_thresholds=16,
+               repetitions=6))
+TAGS = {'files': lambda setting: not setting.dataset.endswith('_stand_in'),
+        'stand_ins': lambda setting: setting.dataset.endswith('_stand_in')}

@@ -1,0 +1,1 @@
+"""Figure 6.6.7: seconds that smoothing takes."""

@@ -1,0 +1,87 @@
+"""The problem of smoothing as other programs take it (spec EC-09).
+
+Node (j, l) of the dyadic noise raises ranks (j - 1) 2^l + 1 to j 2^l, so in
+increments of ranks, from 0 to n, it is an edge: what it adds at its left end it
+takes away at the right one. Wanted is the smallest noise nu with w = g + B nu
+nonnegative, w_N = 0, where g are the increments of noisy ranks. Sources: thesis
+003, equation (6.3.6), with corrections C12 and C13.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import linalg
+
+
+class Problem(NamedTuple):
+  """min |nu|^p, lower nu <= below, last nu = at.
+
+  Attributes:
+    lower: [N, 2N - 1], of what must not be negative: -B but its last row.
+    below: [N].
+    last: [1, 2N - 1].
+    at: [1].
+  """
+  lower: sparse.csc_matrix
+  below: np.ndarray
+  last: sparse.csc_matrix
+  at: np.ndarray
+
+
+def incidence(num_thresholds: int) -> sparse.csc_matrix:
+  """B [N + 1, 2N - 1]: nodes of level 0 first; N is a power of two."""
+  starts, ends = [], []
+  width = 1
+  while width <= num_thresholds:
+    edge = np.arange(0, num_thresholds, width)
+    starts.append(edge)
+    ends.append(edge + width)
+    width *= 2
+  places = np.concatenate([*starts, *ends])
+  count = len(places) // 2
+  signs = np.repeat([1.0, -1.0], count)
+  return sparse.csc_matrix((signs, (places, np.tile(np.arange(count), 2))),
+                           shape=(num_thresholds + 1, count))
+
+
+def of(ranks: np.ndarray, total: float) -> Problem:
+  """The problem of noisy ranks [N] that have to end at `total`."""
+  matrix = incidence(len(ranks))
+  increments = np.diff(ranks, prepend=0.0, append=total)
+  return Problem((-matrix[:-1]).tocsc(), increments[:-1],
+                 matrix[-1:].tocsc(), -increments[-1:])
+
+
+def smoothed(ranks: np.ndarray, noise: np.ndarray) -> np.ndarray:
+  """Ranks [N] with the noise [2N - 1] of a solution."""
+  increments = incidence(len(ranks)) @ noise
+  return ranks + np.cumsum(increments[:-1])
+
+
+def least_squares_noise(change: np.ndarray) -> float:
+  """The least |nu|^2 of noise that moves ranks by `change` [N]."""
+  matrix = incidence(len(change)).tocsr()[:-1]
+  wanted = np.diff(change, prepend=0.0)
+  potentials = linalg.spsolve((matrix @ matrix.T).tocsc(), wanted)
+  return float(wanted @ potentials)
+
+
+def printed_rows(ranks: np.ndarray, total: float) -> Problem:
+  """The same with ranks as variables behind the noise, [N + 2N - 1] in all.
+
+  Rows are S + Z nu - f = 0 as they are printed, each of L + 1 nodes, and that
+  f rises.
+  """
+  size = len(ranks)
+  # Column sums of incidence rows are rows of Z.
+  nodes = sparse.csc_matrix(np.cumsum(incidence(size)[:-1].toarray(), 0))
+  count = nodes.shape[1]
+  rises = sparse.diags([-np.ones(size), np.ones(size - 1)], [0, -1],
+                       shape=(size, size))
+  lower = sparse.hstack([sparse.csc_matrix((size, count)), rises])
+  end = sparse.csc_matrix(([1.0], ([0], [count + size - 1])),
+                          shape=(1, count + size))
+  equal = sparse.vstack([sparse.hstack([nodes, -sparse.eye(size)]), end])
+  return Problem(lower.tocsc(), np.zeros(size), equal.tocsc(),
+                 np.append(-ranks, total))

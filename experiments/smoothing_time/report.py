@@ -1,0 +1,135 @@
+"""Seconds of smoothing by program, Figure 6.6.7."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments.smoothing_time import sweep
+
+_LABELS = {
+    'cvxopt_lp': 'CVXOPT, p = 1', 'cvxopt_qp': 'CVXOPT, p = 2',
+    'lp_rows': 'the same, printed rows', 'qp_rows': 'the same, printed rows',
+    'highs_lp': 'HiGHS, p = 1', 'clarabel_qp': 'Clarabel, p = 2',
+    'osqp_qp': 'OSQP, p = 2', 'p1': 'ours, p = 1', 'p2': 'ours, p = 2',
+    'pava': 'isotonic'}
+_STYLES = {
+    'cvxopt_lp': (0, '-'), 'cvxopt_qp': (1, '-'), 'lp_rows': (0, ':'),
+    'qp_rows': (1, ':'), 'highs_lp': (0, '--'), 'clarabel_qp': (4, '--'),
+    'osqp_qp': (1, '--'), 'p1': (5, '-'), 'p2': (3, '-'), 'pava': (2, '-')}
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Every setting."""
+  return ('Seconds of a call (median) and of compiling. objective: the sum of '
+          'squares or of absolute values of the noise that is taken off.\n\n'
+          + points.table(points.collect(rows), ('method', 'num_thresholds'),
+                         ('seconds', 'fastest', 'slowest', 'calls',
+                          'compile_seconds', 'objective'), digits=3))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """What section 6.6.8 says, and what others make of the problem."""
+  found = points.collect(rows)
+  of = lambda *methods: points.select(found, method=methods)
+  return [
+      points.judged('the quadratic program is solved more quickly than the '
+                    'linear one', 'so it is drawn',
+                    of('cvxopt_qp', 'cvxopt_lp'), _quicker),
+      points.judged('the problem has O(N log N) variables', 'N log N',
+                    found, _variables),
+      points.judged('printed rows cost more than their differences',
+                    'not in the text', of('cvxopt_qp', 'qp_rows'), _rows),
+      points.judged('ours takes time linear in N', 'not in the text', [
+          p for p in of('p2', 'p1') if p['num_thresholds'] >= 2**12], _linear),
+      points.judged('ours is 5 times as fast as CVXOPT for p = 2 at N = 2^12, '
+                    'and 20 times at 2^13', 'not in the text', points.select(
+                        of('p2', 'cvxopt_qp'), num_thresholds=(2**12, 2**13)),
+                    _ours),
+      points.judged('all programs for p = 2 find the same least noise',
+                    'not in the text', of(*sweep.QUADRATIC),
+                    lambda found: _same(found, 'p2')),
+      points.judged('all programs for p = 1 find the same least noise',
+                    'not in the text', of(*sweep.LINEAR),
+                    lambda found: _same(found, 'p1'))]
+
+
+def _ratios(found: Sequence[points.Point], above: str, below: str,
+            metric: str = 'seconds') -> dict[float, float]:
+  """N -> what one program takes over what another does."""
+  by = {(p['method'], p['num_thresholds']): p.values.get(metric)
+        for p in found}
+  return {size: by[above, size] / by[below, size] for _, size in sorted(by)
+          if by.get((above, size)) and by.get((below, size))}
+
+
+def _span(values: Sequence[float]) -> str:
+  return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
+
+
+def _quicker(found: list[points.Point]):
+  gains = _ratios(found, 'cvxopt_lp', 'cvxopt_qp')
+  if not gains:
+    return '-', False, 'one of the two alone'
+  large = {size: gain for size, gain in gains.items() if size >= 2**8}
+  return (f'by {_span(list(gains.values()))} times',
+          bool(large) and min(large.values()) > 1, 'from N = 2^8 on; below, '
+          'both take some milliseconds')
+
+
+def _variables(found: list[points.Point]):
+  size = int(max(p['num_thresholds'] for p in found))
+  return (f'2 N - 1, {2 * size - 1} at N = {size}', False, 'one for each node; '
+          'N (L + 1) numbers are in the printed rows, 4 N in their '
+          'differences (C13)')
+
+
+def _rows(found: list[points.Point]):
+  gains = _ratios(found, 'qp_rows', 'cvxopt_qp')
+  if not gains:
+    return '-', False, 'one of the two alone'
+  size, gain = max(gains.items())
+  return (f'{_span(list(gains.values()))} times', gain > 1,
+          f'{gain:.3g} times at N = {size:g}')
+
+
+def _linear(found: list[points.Point]):
+  slopes = {method: points.slope(of, 'num_thresholds', 'seconds')
+            for method in ('p2', 'p1')
+            if len(of := points.select(found, method=method)) > 1}
+  return (', '.join(f'slope {slope:.2f} of {method}'
+                    for method, slope in slopes.items()) or '-',
+          bool(slopes) and all(0.7 < slope < 1.3 for slope in slopes.values()),
+          'of logarithms, from N = 2^12 on, within 0.3 of 1')
+
+
+def _ours(found: list[points.Point]):
+  gains = _ratios(found, 'cvxopt_qp', 'p2')
+  wanted = {2.0**12: 5, 2.0**13: 20}
+  return (', '.join(f'{gain:.3g} times at {size:g}'
+                    for size, gain in gains.items()) or '-',
+          set(gains) == set(wanted) and all(
+              gain >= wanted[size] for size, gain in gains.items()),
+          'without compiling, which is done once for each N')
+
+
+def _same(found: list[points.Point], ours: str):
+  off = [abs(ratio - 1) for method, in points.distinct(found, 'method')
+         if method != ours
+         for ratio in _ratios(found, method, ours, 'objective').values()]
+  return (f'within {max(off, default=0.0):.1g}', bool(off) and max(off) < 1e-2,
+          f'{len(off)} problems, to 1 %; programs stop at their own tolerances')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Seconds against N."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(1, 1, width=5.5, height=4.0)
+  for method, (series, line) in _STYLES.items():
+    points.curve(axes[0, 0], points.select(found, method=method),
+                 'num_thresholds', 'seconds', _LABELS[method], series=series,
+                 line=line)
+  points.finish(axes[0, 0], 'thresholds N', 'seconds')
+  return drawn

@@ -1,0 +1,113 @@
+"""Times the settings of `sweep.py`."""
+
+from collections.abc import Callable, Iterator, Sequence
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import flows
+from dpjax.stats.ecdf import smoothing
+from experiments import ecdf_data
+from experiments import rows
+from experiments.smoothing_time import problem
+from experiments.smoothing_time import solvers
+from experiments.smoothing_time import sweep
+
+_RATE, _EPSILON = 3.0, 0.5
+_FEWEST = 3
+# Other programs end there.
+_COMPARED = 2**15
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings),
+             f'{setting.method} N={setting.num_thresholds}')
+    ranks, total = curve(setting)
+    try:
+      found = (_ours if setting.method in _OURS else _others)(
+          setting, ranks, total)
+    except ImportError as error:
+      progress(done / len(settings), f'{setting.method} left out: {error}')
+      continue
+    yield setting, rows.released(
+        setting, found, n=int(total), epsilon=_EPSILON,
+        adjacency=Adjacency.REPLACE_ONE)
+
+
+def curve(setting: sweep.Setting) -> tuple[np.ndarray, float]:
+  """Noisy ranks [N] of the printed scale, and n."""
+  counts = ecdf_data.poisson_counts(
+      rate=_RATE, num_thresholds=setting.num_thresholds, repetitions=1,
+      seed=setting.seed)
+  noisy = dyadic.DyadicEcdf(
+      num_thresholds=setting.num_thresholds, epsilon=_EPSILON, monotone=False,
+      adjacency=Adjacency.REPLACE_ONE, accounting='paper')
+  ranks = ecdf_data.released(noisy, counts, seed=setting.seed, coins='curve')
+  return ranks[0], float(counts.sum())
+
+
+def _timed(call: Callable[[], object], at_least: float) -> list[float]:
+  """Seconds of calls, three or more, for so long in all."""
+  found = []
+  while len(found) < _FEWEST or sum(found) < at_least:
+    start = time.perf_counter()
+    call()
+    found.append(time.perf_counter() - start)
+  return found
+
+
+def _seconds(found: list[float]) -> dict[str, float]:
+  return dict(seconds=statistics.median(found), fastest=min(found),
+              slowest=max(found), calls=len(found))
+
+
+def _others(setting: sweep.Setting, ranks: np.ndarray,
+            total: float) -> dict[str, float]:
+  solve = solvers.SOLVERS[setting.method]
+  make = (problem.printed_rows if setting.method.endswith('_rows')
+          else problem.of)
+  posed = make(ranks, total)
+  noise = solve(posed)[:2 * len(ranks) - 1]
+  return _seconds(_timed(lambda: solve(posed), setting.at_least)) | dict(
+      objective=_objective(setting, noise))
+
+
+def _objective(setting: sweep.Setting, noise: np.ndarray) -> float:
+  return float(np.sum(np.square(noise)) if setting.method in sweep.QUADRATIC
+               else np.sum(np.abs(noise)))
+
+
+_OURS = {
+    'p2': lambda ranks, total: smoothing.least_squares(
+        ranks, total, jnp.ones([ranks.size.bit_length()])),
+    'p1': flows.absolute_and_value,
+    'pava': smoothing.isotonic,
+}
+
+
+def _ours(setting: sweep.Setting, ranks: np.ndarray,
+          total: float) -> dict[str, float]:
+  with jax.enable_x64(True):
+    data = jnp.asarray(ranks), jnp.float64(total)
+    start = time.perf_counter()
+    program = jax.jit(_OURS[setting.method]).lower(*data).compile()
+    compiling = time.perf_counter() - start
+    values = jax.tree.map(np.asarray, program(*data))
+    found = _timed(lambda: jax.block_until_ready(program(*data)),
+                   setting.at_least)
+  metrics = _seconds(found) | dict(compile_seconds=compiling)
+  if setting.method == 'p2' and len(ranks) <= _COMPARED:
+    metrics['objective'] = problem.least_squares_noise(values - ranks)
+  if setting.method == 'p1':
+    metrics['objective'] = float(values[1])
+  return metrics
