@@ -352,41 +352,11 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
                            adjacency=adjacency, monotone=monotone)
   if adjacency is Adjacency.REPLACE_ONE and not public_labels:
     return JointRoc(grid=grid, positive=positive, curve=tree(
-        num_thresholds=2 * size, shape=split_shape(size, pure=rho is None)))
+        num_thresholds=2 * size, shape=hierarchy.split_shape(
+            size, pure=rho is None)))
   return ParallelRoc(grid=grid, positive=positive, adjacency=adjacency,
                      public_labels=public_labels,
                      curve=tree(num_thresholds=size))
-
-
-@functools.cache
-def split_shape(num_thresholds: int, *, pure: bool) -> hierarchy.Shape:
-  """The best tree over both classes in which no node has bins of both.
-
-  A node across classes is in all ranks of positives: in the tree that is best
-  for all 2 N ranks they have 1.5 times the variance of negatives (N = 1024). If
-  N has no useful divisors, it is that tree nevertheless.
-
-  Args:
-    num_thresholds: N.
-    pure: whether the budget is epsilon.
-  """
-  # Of all 2 N ranks; where n is known and no node is in both classes, it is
-  # that of either class, by symmetry.
-  cost = functools.partial(
-      hierarchy.even_cost, num_thresholds=2 * num_thresholds, known=True,
-      pure=pure)
-  free = hierarchy.best_shape(2 * num_thresholds, known=True, pure=pure)
-  split = min(_split_shapes(2, num_thresholds), key=cost)
-  return split if cost(split) < 1.5 * cost(free) else free
-
-
-def _split_shapes(top: int, size: int) -> list[hierarchy.Shape]:
-  """Of the numbers whose product is `size`, some on the first level."""
-  found = [(top * size,)]
-  for parts in range(2, min(size, 40) + 1):
-    if size % parts == 0:
-      found += [(*upper, parts) for upper in _split_shapes(top, size // parts)]
-  return found
 
 
 def _printed(size: int, epsilon: float, monotone: bool) -> dyadic.DyadicEcdf:

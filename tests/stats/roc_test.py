@@ -187,12 +187,12 @@ def test_what_a_release_costs():
 
 def test_no_node_of_the_tree_is_in_both_classes():
   for size in (16, 60, 1024):
-    shape = roc.split_shape(size, pure=True)
+    shape = hierarchy.split_shape(size, pure=True)
     assert size % np.prod(shape[1:], dtype=int) == 0
     assert np.prod(shape, dtype=int) == 2 * size
-  assert roc.split_shape(1024, pure=True) == (16, 16, 8)
+  assert hierarchy.split_shape(1024, pure=True) == (16, 8, 16)
   # Hardly a divisor: a tree over everything is better than a histogram.
-  assert len(roc.split_shape(1021, pure=True)) == 3
+  assert len(hierarchy.split_shape(1021, pure=True)) == 3
 
 
 BAD = {

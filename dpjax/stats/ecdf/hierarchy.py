@@ -283,6 +283,42 @@ def best_shape(num_thresholds: int, *, known: bool, pure: bool) -> Shape:
 
 
 @functools.cache
+def split_shape(num_thresholds: int, *, pure: bool) -> Shape:
+  """The best tree over N bins of each of two classes, no node in both.
+
+  A node across classes is in all ranks of the second: in the tree that is best
+  for all 2 N ranks those have 1.5 times the variance of the first (N = 1024).
+  If N has no useful divisors, it is that tree nevertheless. Their number is
+  known.
+
+  Args:
+    num_thresholds: N.
+    pure: whether the budget is epsilon.
+  """
+  # Of all 2 N ranks; where n is known and no node is in both classes, it is
+  # that of either class, by symmetry.
+  cost = {shape: even_cost(shape, 2 * num_thresholds, known=True, pure=pure)
+          for shape in _split_shapes(2, num_thresholds)}
+  least = min(cost.values())
+  free = best_shape(2 * num_thresholds, known=True, pure=pure)
+  if least >= 1.5 * even_cost(free, 2 * num_thresholds, known=True, pure=pure):
+    return free
+  # Of equals that of the widest lowest nodes: where records are few and counts
+  # are made nonnegative, curves of classes err up to a tenth less.
+  return max((shape for shape in cost if cost[shape] < 1.02 * least),
+             key=lambda shape: shape[-1])
+
+
+def _split_shapes(top: int, size: int) -> list[Shape]:
+  """Of the numbers whose product is `size`, some on the first level."""
+  found = [(top * size,)]
+  for parts in range(2, min(size, 40) + 1):
+    if size % parts == 0:
+      found += [(*upper, parts) for upper in _split_shapes(top, size // parts)]
+  return found
+
+
+@functools.cache
 def tuned_shares(shape: Shape, num_thresholds: int, *, known: bool,
                  pure: bool) -> tuple[float, ...]:
   """Shares of the budget [h] of least mean variance for a shape.
