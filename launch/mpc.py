@@ -119,31 +119,6 @@ _ROLE = flags.DEFINE_enum(
 _INDEX = flags.DEFINE_integer('index', 0, 'Of the server or relay.', 0)
 
 
-def sensitivity(num_thresholds: int, adjacency: Adjacency,
-                num_classes: int) -> tuple[int, bool]:
-  """How far a record moves dyadic nodes, and whether a root pays.
-
-  Of a curve whose last rank is n, and public, or of one or two curves of which
-  nothing is; a record that changes its label moves both.
-  """
-  from dpjax.stats.ecdf import dyadic_calibration
-
-  found = []
-  for root in (True, False):
-    price = lambda relation, known: dyadic_calibration.calibrate(
-        num_thresholds, adjacency=relation, norm='l1', root=root,
-        known_last_row=known)
-    alone = adjacency is Adjacency.REPLACE_ONE and num_classes == 1
-    worst = price(adjacency, alone)
-    if adjacency is Adjacency.REPLACE_ONE and num_classes == 2:
-      worst = max(worst, 2 * price(Adjacency.ADD_OR_REMOVE_ONE, False))
-    if math.isfinite(worst):
-      rows = num_thresholds - alone
-      levels = dyadic_calibration.num_levels(rows) - (not root)
-      found.append((levels * worst**2, round(worst), root))
-  return min(found)[1:]
-
-
 def _column(name: str) -> np.ndarray:
   with open(_INPUT.value, 'rb') as file, contextlib.closing(tables.read(
       _INPUT.value, file, name, numeric=True)) as fields:
@@ -177,10 +152,11 @@ def _noisy(adjacency: Adjacency, num_classes: int
            ) -> tuple[tuple[int, ...], tuple[int, bool]]:
   """The shape of a tree or (), and how far a record moves all nodes."""
   from dpjax.stats.ecdf import hierarchy
+  from launch import mpc_answers
 
   nodes = _NODES.value or ('dyadic' if _THRESHOLDS.value else 'tree')
   if nodes == 'dyadic':
-    return (), sensitivity(_N.value, adjacency, num_classes)
+    return (), mpc_answers.sensitivity(_N.value, adjacency, num_classes)
   known = adjacency is Adjacency.REPLACE_ONE
   shape = hierarchy.best_shape(_N.value, known=known, pure=True)
   # A record is counted once on each level, in one class.

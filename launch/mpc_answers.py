@@ -12,10 +12,34 @@ from dpjax.mpc.parties import client
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.ecdf import dyadic_calibration
 from dpjax.stats.ecdf import grids
 from dpjax.stats.ecdf import hierarchy
 from launch import mpc_parties
+
+
+def sensitivity(num_thresholds: int, adjacency: Adjacency,
+                num_classes: int) -> tuple[int, bool]:
+  """How far a record moves dyadic nodes, and whether a root pays.
+
+  Of a curve whose last rank is n, and public, or of one or two curves of which
+  nothing is; a record that changes its label moves both.
+  """
+  found = []
+  for root in (True, False):
+    price = lambda relation, known: dyadic_calibration.calibrate(
+        num_thresholds, adjacency=relation, norm='l1', root=root,
+        known_last_row=known)
+    alone = adjacency is Adjacency.REPLACE_ONE and num_classes == 1
+    worst = price(adjacency, alone)
+    if adjacency is Adjacency.REPLACE_ONE and num_classes == 2:
+      worst = max(worst, 2 * price(Adjacency.ADD_OR_REMOVE_ONE, False))
+    if math.isfinite(worst):
+      rows = num_thresholds - alone
+      levels = dyadic_calibration.num_levels(rows) - (not root)
+      found.append((levels * worst**2, round(worst), root))
+  return min(found)[1:]
 
 
 def grid_of(told: Parameters) -> grids.Grid:

@@ -47,7 +47,7 @@ def test_rows_get_the_noise_of_their_nodes(num_rows, root):
 def test_nodes_are_those_of_the_curator(root):
   layout = dyadic.Layout(num_rows=11, root=root)
   assert nodes.dyadic_sizes(11, root=root) == list(layout.level_sizes)
-  eta = np.arange(sum(layout.level_sizes), dtype=np.int32)**2
+  eta = np.arange(sum(layout.level_sizes), dtype=np.float32)**2
   np.testing.assert_array_equal(
       nodes.dyadic_rows(eta, np.arange(11), 11, root=root), layout.rows(eta))
 
