@@ -1,5 +1,6 @@
 """Strict modes for every test: what is sloppy here fails here."""
 
+import collections
 import os
 import pathlib
 import subprocess
@@ -173,15 +174,34 @@ _SOME = {
 }
 
 
+# What takes seconds by itself and has quicker relatives.
+_RARE = {
+    'audit/adaptive_test.py::test_the_audit_finds_nothing_and_is_tight',
+    'experiments/lip_search_test.py::test_the_search_is_charged',
+    'experiments/unsound_attack_test.py::test_it_trains_and_is_caught',
+    'grads/bookkeeping_test.py::test_half_precision',
+    'grads/bookkeeping_test.py::test_random_networks_in_bfloat16',
+    'launch/resume_test.py::test_kill_nine_and_resume',
+    'launch/train_test.py::test_comma_lists_sweep_into_folders_and_resume',
+    'launch/train_test.py::test_noise_on_a_lattice',
+    'train/averaging_test.py::test_kept_by_the_loop',
+}
+
+# Of other tables of three cases or more in these folders it takes half.
+_HALVED = ('grads/', 'lipschitz/', 'privacy/', 'stats/quantiles/', 'train/')
+
+
 def pytest_collection_modifyitems(items):
-  """Marks what `_SOME` leaves out as slow."""
-  seen = dict.fromkeys(_SOME, 0)
-  for item in items:
-    name = item.nodeid.split('[')[0].removeprefix('tests/')
-    if name in seen and item.get_closest_marker('slow') is None:
-      if seen[name] % _SOME[name]:
-        item.add_marker(pytest.mark.slow)
-      seen[name] += 1
+  """Marks what is left out of tables of cases as slow."""
+  name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
+  kept = [item for item in items if item.get_closest_marker('slow') is None]
+  sizes, seen = (collections.Counter(map(name, kept)), collections.Counter())
+  for item in kept:
+    table = name(item)
+    half = table.startswith(_HALVED) and sizes[table] > 2
+    if table in _RARE or seen[table] % _SOME.get(table, 2 if half else 1):
+      item.add_marker(pytest.mark.slow)
+    seen[table] += 1
 
 
 @pytest.fixture(scope='module', autouse=True)
