@@ -1,8 +1,8 @@
-"""Frames over TLS: who sent what, in which session, as the how-manieth.
+"""Frames over TLS: who sent what, in which study, as the how-manieth.
 
 A frame is a header of 50 bytes and a payload. Whatever is not the next whole
-frame of this session by the party of the certificate is a `Fault` of that
-party, and ends the connection and nothing else. Bytes are counted twice:
+frame of this study by the party of the certificate is a `Fault` of that party,
+and ends the connection and nothing else. Bytes are counted twice:
 payloads, by kind, and what went over the wire, with headers and TLS.
 """
 
