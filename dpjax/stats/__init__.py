@@ -1,12 +1,12 @@
 """Private statistics: estimates with intervals, and what they risk.
 
 Modules, in import order: precision, numbers, intervals, risks, mean, bernoulli,
-frequencies, polls, support, ecdf, quantiles, roc, roc_bands, hosmer_lemeshow,
-hosmer_lemeshow_cells.
+frequencies, polls, support, ecdf, density, quantiles, roc, roc_bands,
+hosmer_lemeshow, hosmer_lemeshow_cells.
 """
 
 __all__ = [
-    'bernoulli', 'ecdf', 'frequencies', 'hosmer_lemeshow',
+    'bernoulli', 'density', 'ecdf', 'frequencies', 'hosmer_lemeshow',
     'hosmer_lemeshow_cells', 'intervals', 'mean', 'numbers', 'polls',
     'precision', 'quantiles', 'risks', 'roc', 'roc_bands', 'support'
 ]

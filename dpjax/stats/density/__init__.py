@@ -1,0 +1,11 @@
+"""Private densities: one release of a whole curve on [0, 1] or a circle.
+
+  density(key, x, epsilon=1.0, lower=0, upper=100, adjacency='replace_one')
+
+Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
+chapter 5 (spec density.md).
+
+Modules, in import order: laws, estimate, mechanism.
+"""
+
+__all__ = ['estimate', 'laws', 'mechanism']

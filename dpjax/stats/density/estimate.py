@@ -1,0 +1,135 @@
+"""An estimated density: coefficients in one of a few forms, and what they say.
+
+  histogram  heights [m] of equal bins
+  fourier    complex [K]: 1 + 2 Re sum theta_k e^(2 pi i k x)
+  cosine     real [K]: 1 + sum theta_k sqrt 2 cos(pi k x)
+
+Errors are exact in each form: sums over bins, or by Parseval (spec DEN-C4).
+"""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.stats import frequencies
+from dpjax.stats import precision
+from dpjax.stats.density.laws import Density
+from dpjax.typing import Array, PRNGKey
+
+KINDS = ('histogram', 'fourier', 'cosine')
+_SQRT2 = math.sqrt(2)
+
+
+def errors_of(kind: str, coefficients: np.ndarray, density: Density
+              ) -> np.ndarray:
+  """Integrals of (estimate - f)^2 of estimates [..., c], shape [...].
+
+  Args:
+    kind: one of `KINDS`.
+    coefficients: [..., c].
+    density: the truth.
+  """
+  errors.check_choice('kind', kind, KINDS)
+  found = np.asarray(coefficients)
+  size = found.shape[-1]
+  if kind == 'histogram':
+    masses = density.masses(size)
+    # Around the best heights there are, so that nothing large is subtracted.
+    bias = density.square - size * np.sum(masses**2)
+    return np.mean((found - size * masses)**2, -1) + max(bias, 0.0)
+  if kind == 'fourier':
+    theta, weight = density.fourier(size), 2
+  else:
+    theta, weight = density.cosine(size), 1
+  beyond = density.energy - weight * np.sum(np.abs(theta)**2)
+  return weight * np.sum(np.abs(found - theta)**2, -1) + max(beyond, 0.0)
+
+
+def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
+  """Means [..., G] of estimates [..., c] over equal bins; jittable.
+
+  Of a histogram G must be a multiple of the number of bins.
+  """
+  size = coefficients.shape[-1]
+  if kind == 'histogram':
+    if num_bins % size:
+      raise ValueError(f'{num_bins} bins do not cut {size} bins evenly')
+    return jnp.repeat(coefficients, num_bins // size, -1)
+  length = num_bins if kind == 'fourier' else 2 * num_bins
+  if 2 * size >= length:
+    raise ValueError(f'{size} frequencies need more bins than {num_bins}')
+  k = np.arange(1, size + 1)
+  factors = np.sinc(k / length) * np.exp(1j * np.pi * k / length)
+  scaled = coefficients * jnp.asarray(
+      factors if kind == 'fourier' else factors / _SQRT2)
+  spectrum = jnp.pad(scaled, [(0, 0)] * (scaled.ndim - 1)
+                     + [(1, length // 2 - size)])
+  return 1 + length * jnp.fft.irfft(spectrum, length)[..., :num_bins]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DensityEstimate:
+  """An estimate, on [lower, upper]. It may be negative; see `proper`.
+
+  Attributes:
+    kind: one of `KINDS`.
+    coefficients: [c], see above; for the unit interval.
+    lower: where it begins.
+    upper: where it ends.
+  """
+  kind: str
+  coefficients: np.ndarray
+  lower: float = 0.0
+  upper: float = 1.0
+
+  def __post_init__(self):
+    errors.check_choice('kind', self.kind, KINDS)
+    errors.check_range(self.lower, self.upper)
+
+  def __call__(self, x: np.ndarray) -> np.ndarray:
+    """Values [...] at points [...]; 0 beyond the bounds."""
+    unit = (np.asarray(x, np.float64) - self.lower) / (self.upper - self.lower)
+    found = self._on_unit(np.clip(unit, 0, 1)) / (self.upper - self.lower)
+    return np.where((unit >= 0) & (unit <= 1), found, 0.0)
+
+  def _on_unit(self, unit: np.ndarray) -> np.ndarray:
+    size = self.coefficients.shape[-1]
+    if self.kind == 'histogram':
+      return self.coefficients[np.minimum((unit * size).astype(int), size - 1)]
+    waves = np.pi * np.multiply.outer(unit, np.arange(1, size + 1))
+    if self.kind == 'cosine':
+      return 1 + _SQRT2 * np.cos(waves) @ self.coefficients
+    return 1 + 2 * (np.exp(2j * waves) @ self.coefficients).real
+
+  def ise(self, density: Density) -> float:
+    """Integral of the squared error, on the unit interval."""
+    return float(errors_of(self.kind, self.coefficients, density))
+
+  @precision.in_float64
+  def proper(self, num_bins: int = 2048) -> 'DensityEstimate':
+    """The nearest density that is constant on bins; free, and never farther.
+
+    Args:
+      num_bins: of a histogram, raised to a multiple of its own.
+    """
+    if self.kind == 'histogram':
+      size = self.coefficients.shape[-1]
+      num_bins = size * -(-num_bins // size)
+    values = on_bins(self.kind, jnp.asarray(self.coefficients), num_bins)
+    shares = frequencies.project_on_simplex(values / num_bins)
+    return dataclasses.replace(self, kind='histogram', coefficients=np.asarray(
+        shares * num_bins))
+
+  @precision.in_float64
+  def sample(self, key: PRNGKey, num_records: int) -> np.ndarray:
+    """Synthetic records [n] from `proper`, as private as the estimate."""
+    heights = self.proper().coefficients
+    tops = jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.asarray(heights))])
+    places = jnp.interp(
+        tops[-1] * jax.random.uniform(key, (num_records,), jnp.float64), tops,
+        jnp.linspace(0, 1, tops.size, dtype=jnp.float64))
+    return self.lower + (self.upper - self.lower) * np.asarray(places)
