@@ -114,6 +114,12 @@ def grid_spacing(stddev: Array | float) -> Array:
   return floats.power_of_two_below(stddev) * jnp.float32(2.0**-_GRID_BITS)
 
 
+def on_grid(values: Array, stddev: Array | float) -> Array:
+  """Values rounded to the grid of a release, in their own dtype."""
+  spacing = grid_spacing(stddev).astype(values.dtype)
+  return jnp.round(values / spacing) * spacing
+
+
 def unit_noise(key: PRNGKey, values: PyTree) -> PyTree:
   """Standard normal draws of the structure and shapes of `values`.
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import draws
-from dpjax.privacy import laplace
+from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
@@ -75,7 +75,7 @@ def add_noise(key: PRNGKey, values: PyTree, scale: Array | float, *,
   noisy = flat + scale * unit_noise(key, flat.size, order=order)
   # Of one coordinate's noise, which grows with the dimension.
   typical = {1: 1.0, 2: flat.size**0.5, math.inf: flat.size}[order]
-  return unravel(laplace.round_to_grid(noisy, scale * typical))
+  return unravel(additive.on_grid(noisy, scale * typical))
 
 
 def p_norm_bound(l2_bound: Array | float, size: int, *,

@@ -9,7 +9,6 @@ noise gives the value away by which numbers can occur.
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax import tree
@@ -19,13 +18,7 @@ from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
-from dpjax.typing import Array, PRNGKey, PyTree
-
-
-def round_to_grid(value: Array, scale: Array | float) -> Array:
-  """`value` on the public grid of noise of this scale; NaN stays NaN."""
-  spacing = additive.grid_spacing(scale)
-  return jnp.round(value / spacing) * spacing
+from dpjax.typing import PRNGKey, PyTree
 
 
 def add_laplace_noise(key: PRNGKey, values: PyTree, scales: PyTree) -> PyTree:
@@ -40,7 +33,7 @@ def add_laplace_noise(key: PRNGKey, values: PyTree, scales: PyTree) -> PyTree:
   leaves, structure = jax.tree.flatten(values)
   keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
   return tree.map_blocks(
-      lambda scale, value, leaf_key: round_to_grid(
+      lambda scale, value, leaf_key: additive.on_grid(
           value + scale * draws.standard_laplace(leaf_key, value.shape), scale),
       scales, values, keys)
 

@@ -35,7 +35,6 @@ from dpjax import errors
 from dpjax import tree
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
-from dpjax.privacy import laplace
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
@@ -185,7 +184,7 @@ class LangevinDescent:
     del num_values
 
   def _rounded(self, leaf: Array) -> Array:
-    return laplace.round_to_grid(leaf, self.step_stddev)
+    return additive.on_grid(leaf, self.step_stddev)
 
 
 def calibrated_langevin(*, rho: float, **arguments) -> LangevinDescent:

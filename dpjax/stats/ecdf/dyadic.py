@@ -157,8 +157,7 @@ def _law(pure: bool, root: bool, profile: str, known: str,
     noisy = ranks[:layout.num_rows] + layout.rows(
         jax.lax.optimization_barrier(nodes))
     if not pure:
-      spacing = additive.grid_spacing(parameters.scale).astype(jnp.float64)
-      noisy = jnp.round(noisy / spacing) * spacing
+      noisy = additive.on_grid(noisy, parameters.scale)
     if monotone:
       variances = np.append(layout.weights**2, [0.0] * (not root))
       noisy = smoothing.least_squares(noisy, ranks[-1], jnp.asarray(variances),

@@ -94,7 +94,7 @@ def _law(known: bool) -> mechanism.Draw:
     below = jnp.concatenate([jnp.zeros([1]), jnp.cumsum(counts)])
     exact = below[tree.ends] - below[tree.starts]
     noise = additive.standard_normal(key, exact.shape).astype(jnp.float64)
-    noisy = trees.on_grid(exact + scale * noise, scale)
+    noisy = additive.on_grid(exact + scale * noise, scale)
     ranks = jnp.sum(noisy[tree.of_ranks], 1)
     return trees.ended(ranks, below[-1] if known else None, monotone=False)
   return draw

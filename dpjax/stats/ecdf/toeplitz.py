@@ -96,7 +96,7 @@ def noisy_ranks(key: PRNGKey, counts: Array, coefficients: Array,
   """
   noise = additive.standard_normal(key, counts.shape).astype(jnp.float64)
   noisy = apply(coefficients, counts) + scale * noise
-  return apply(coefficients, trees.on_grid(noisy, scale))
+  return apply(coefficients, additive.on_grid(noisy, scale))
 
 
 def nonnegative(counts: Array) -> Array:

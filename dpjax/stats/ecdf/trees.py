@@ -67,17 +67,11 @@ def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
     noisy = exact + draws.discrete_laplace(key, (size,), scale[None],
                                            jnp.float64)
   else:
-    noisy = on_grid(exact + scale * additive.standard_normal(
+    noisy = additive.on_grid(exact + scale * additive.standard_normal(
         key, (size,)).astype(jnp.float64), scale)
   # Or each level that reads its part would draw it anew.
   noisy = jax.lax.optimization_barrier(noisy)
   return jnp.split(noisy, np.cumsum(sizes)[:-1])
-
-
-def on_grid(values: Array, scale: Array) -> Array:
-  """Values rounded to the public grid of Gaussian noise, see `additive`."""
-  spacing = additive.grid_spacing(scale).astype(jnp.float64)
-  return jnp.round(values / spacing) * spacing
 
 
 def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
