@@ -21,8 +21,8 @@ import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax.privacy import accounting
-from dpjax.privacy import draws
 from dpjax.privacy import additive
+from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
