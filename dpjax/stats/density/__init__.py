@@ -6,10 +6,10 @@ Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, estimate, mechanism,
-noisy_counts, bases, spectral, shrinkage, adaptive.
+noisy_counts, bases, spectral, shrinkage, adaptive, api.
 """
 
 __all__ = [
-    'adaptive', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
+    'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
     'noisy_counts', 'shrinkage', 'spectral'
 ]
