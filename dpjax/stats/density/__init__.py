@@ -5,11 +5,13 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, estimate, mechanism, noisy_counts, bandwidths,
-post_processing, histograms.
+Modules, in import order: laws, histospline, polygons, estimate, mechanism,
+noisy_counts, bandwidths, post_processing, histograms, bases, spectral,
+shrinkage, adaptive, api.
 """
 
 __all__ = [
-    'bandwidths', 'estimate', 'histograms', 'laws', 'mechanism', 'noisy_counts',
-    'post_processing'
+    'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'histograms',
+    'histospline', 'laws', 'mechanism', 'noisy_counts', 'polygons',
+    'post_processing', 'shrinkage', 'spectral'
 ]

@@ -20,9 +20,9 @@ from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.density import bandwidths
 from dpjax.stats.density import mechanism
 from dpjax.stats.density import noisy_counts
+from dpjax.stats.density import polygons
 from dpjax.stats.density import post_processing
 from dpjax.stats.density.estimate import errors_of
-from dpjax.stats.density.estimate import gram_product
 from dpjax.stats.density.laws import Density
 
 
@@ -212,7 +212,7 @@ class Polygon(Histogram):
     heights = size * masses
     noise = size**2 * self.noise_variance / self.num_records**2
     return mechanism.Risk(
-        float(size**2 * squares @ masses - gram_product(heights, heights))
+        float(size**2 * squares @ masses - polygons.product(heights, heights))
         / self.num_records,
         noise * (float(squares.sum()) - (1 / size if self.fix_mass else 0)),
         float(errors_of('polygon', heights, density)))

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density import bandwidths
 from dpjax.stats.density import histograms
 from dpjax.stats.density import laws
 
+_KNOWN = dict(adjacency=Adjacency.REPLACE_ONE)
 _INTEGERS = np.arange(1, 3000)
 
 
@@ -47,7 +49,7 @@ def test_limits_of_tuned_bins(lipschitz, budget, constant, bins):
   """Where noise is all there is: DEN-H6; and that of sampling."""
   n, alpha = 10**15, 1e-9
   tuned = histograms.Histogram.tuned(
-      num_records=n, lipschitz=lipschitz, noise='laplace',
+      num_records=n, lipschitz=lipschitz, noise='laplace', **_KNOWN,
       **{budget: alpha if budget == 'epsilon' else alpha**2})
   public = dict(num_records=n, variance=tuned.noise_variance,
                 lipschitz=lipschitz)
@@ -78,7 +80,7 @@ def test_the_printed_bins_lack_constants(budget, ratio):
   """DEN-H6: 4.95 and 1.9 times the bound at L = 1."""
   n, alpha = 10**12, 1e-6
   public = {budget: alpha if budget == 'epsilon' else alpha**2,
-            'num_records': n}
+            'num_records': n, **_KNOWN}
   printed = histograms.Histogram.printed(**public)
   bounds = [bandwidths.histogram_bound(
       num_bins, num_records=n, variance=printed.noise_variance, lipschitz=1.0)
@@ -92,15 +94,16 @@ def test_printed_bins_do_not_minimise_the_variance():
   n, epsilon = 1000, 0.01
   variances = _INTEGERS / n + 8 * (_INTEGERS / (n * epsilon))**2
   assert np.argmin(variances) == 0
-  printed = histograms.Histogram.printed(num_records=n, epsilon=epsilon)
+  printed = histograms.Histogram.printed(num_records=n, epsilon=epsilon,
+                                         **_KNOWN)
   assert printed.expected(laws.tent(2)).total == pytest.approx(1.30, rel=0.01)
   assert laws.tent(2).energy == pytest.approx(0.0833, rel=0.01)
   tuned = histograms.Histogram.tuned(num_records=n, epsilon=epsilon,
-                                     lipschitz=2.0)
+                                     lipschitz=2.0, **_KNOWN)
   assert tuned.expected(laws.tent(2)).total < 0.2 * 1.30
   assert tuned.expected(laws.linear(2)).total < laws.linear(2).energy
   assert histograms.Histogram.tuned(num_records=n, epsilon=epsilon / 10,
-                                    lipschitz=2.0).num_bins == 1
+                                    lipschitz=2.0, **_KNOWN).num_bins == 1
 
 
 def test_noise_and_sampling_weigh_the_same_at_the_crossover():
@@ -110,7 +113,7 @@ def test_noise_and_sampling_weigh_the_same_at_the_crossover():
   assert epsilon == pytest.approx(2.64 * n**(-1 / 3), rel=0.01)
   risk = histograms.Histogram(
       num_records=n, num_bins=num_bins, epsilon=epsilon, noise='laplace',
-      fix_mass=False).expected(laws.uniform())
+      fix_mass=False, **_KNOWN).expected(laws.uniform())
   assert risk.privacy == pytest.approx(risk.sampling, rel=0.02)
 
 
