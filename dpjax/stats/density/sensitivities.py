@@ -29,7 +29,7 @@ _CELLS = 8
 _Factor = Callable[[np.ndarray], np.ndarray]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None, typed=True)
 def trigonometric(num_functions: int, *, order: int,
                   adjacency: Adjacency = Adjacency.REPLACE_ONE,
                   printed: bool = False) -> float:
