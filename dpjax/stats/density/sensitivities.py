@@ -31,7 +31,7 @@ _Factor = Callable[[np.ndarray], np.ndarray]
 
 @functools.lru_cache(maxsize=None, typed=True)
 def trigonometric(num_functions: int, *, order: int,
-                  adjacency: Adjacency = Adjacency.REPLACE_ONE,
+                  adjacency: Adjacency,
                   printed: bool = False) -> float:
   """Sensitivity of sums of 1, sqrt 2 sin 2 pi k x, sqrt 2 cos 2 pi k x, k <= K.
 
@@ -74,7 +74,7 @@ def frequencies_of(num_functions: int) -> int:
 
 
 def weighted_circle(weights: Sequence[float], *,
-                    adjacency: Adjacency = Adjacency.REPLACE_ONE) -> float:
+                    adjacency: Adjacency) -> float:
   """Largest sum of w_k (4 - 4 cos 2 pi k d) over d: a squared sensitivity.
 
   Of sums of sqrt 2 sin 2 pi k x and sqrt 2 cos 2 pi k x, each times the square
@@ -90,7 +90,7 @@ def weighted_circle(weights: Sequence[float], *,
 
 
 def weighted_cosine(weights: Sequence[float], *,
-                    adjacency: Adjacency = Adjacency.REPLACE_ONE) -> float:
+                    adjacency: Adjacency) -> float:
   """Largest sum of 2 w_k (cos pi k x - cos pi k y)^2 over pairs in [0, 1].
 
   As `weighted_circle`, for sums of sqrt 2 cos pi k x.

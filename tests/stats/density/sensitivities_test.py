@@ -54,14 +54,14 @@ def test_table_of_the_specification(size, first, second, single):
     assert found[1, ADD] == pytest.approx(single, abs=6e-4)
   for order in (1, 2):
     ratio = sensitivities.trigonometric(
-        size, order=order, printed=True) / found[order, REPLACE]
+        size, order=order, adjacency=REPLACE, printed=True) / found[order, REPLACE]
     assert 1.7 < ratio < 2.2
 
 
 def test_printed_sensitivities():
   for order, power in ((1, 1), (2, 0.5)):
     assert sensitivities.trigonometric(
-        9, order=order, printed=True) == pytest.approx(
+        9, order=order, adjacency=REPLACE, printed=True) == pytest.approx(
             2 * math.sqrt(2) * 9**power)
     assert sensitivities.trigonometric(
         9, order=order, printed=True, adjacency=ADD) == pytest.approx(
@@ -74,7 +74,7 @@ def test_no_pair_moves_sums_farther_and_one_as_far(size, order):
   top = size // 2
   found = most_moved(lambda pair: np.linalg.norm(
       basis(pair[:, 0], top) - basis(pair[:, 1], top), order, -1), 2, top)
-  limit = sensitivities.trigonometric(size, order=order)
+  limit = sensitivities.trigonometric(size, order=order, adjacency=REPLACE)
   assert found <= limit <= found * (1 + 1e-6)
 
 
@@ -89,10 +89,10 @@ def test_no_record_is_longer_and_one_as_long(size):
 
 def test_limits_of_many_functions():
   """1.3876 N and sqrt(2.4345 N)."""
-  assert sensitivities.trigonometric(257, order=1) / 257 == pytest.approx(
-      1.3876, abs=2e-4)
-  assert sensitivities.trigonometric(257, order=2)**2 / 257 == pytest.approx(
-      2.4345, abs=1e-4)
+  for order, power, wanted in ((1, 1, 1.3876), (2, 2, 2.4345)):
+    assert sensitivities.trigonometric(
+        257, order=order, adjacency=REPLACE)**power / 257 == pytest.approx(
+            wanted, abs=2e-4)
 
 
 @pytest.mark.parametrize('basis_of, weighted', [
@@ -108,7 +108,7 @@ def test_weighted_sums_move_as_far_as_said(basis_of, weighted, weights):
     return np.sum(np.asarray(weights) * functions**2, (-2, -1))
   found = most_moved(lambda pair: norm(
       basis_of(pair[:, 0], top) - basis_of(pair[:, 1], top)), 2, top)
-  assert found <= weighted(weights) <= found * (1 + 1e-6)
+  assert found <= weighted(weights, adjacency=REPLACE) <= found * (1 + 1e-6)
   # A place within each cell: the cosine is longest at the border.
   longest = norm(basis_of(np.linspace(0, 1, 1001), top)).max()
   assert weighted(weights, adjacency=ADD) == pytest.approx(longest)
@@ -119,16 +119,16 @@ def test_anchors_of_weights():
   for top, wanted in ((2, 9.0), (6, 12.778), (13, 15.641), (23, 17.795),
                       (49, 20.730), (105, 23.735)):
     assert sensitivities.weighted_circle(
-        1 / np.arange(1, top + 1)) == pytest.approx(wanted, abs=6e-4)
+        1 / np.arange(1, top + 1), adjacency=REPLACE) == pytest.approx(wanted, abs=6e-4)
   for smoothness, wanted in ((1, 14.9967), (2, 21.7270)):
     weights = 1 - (np.arange(1, 8) / 7.5)**smoothness
-    assert sensitivities.weighted_circle(weights) == pytest.approx(
-        wanted, abs=7e-4)
+    assert sensitivities.weighted_circle(
+        weights, adjacency=REPLACE) == pytest.approx(wanted, abs=7e-4)
   for width, ratio in ((10, 4.44), (50, 4.08)):
     weights = 1 - np.arange(1, width) / width
     # Attained by a record at each end.
     ends = cosines(np.array([0.0, 1.0]), width - 1)
-    found = sensitivities.weighted_cosine(weights)
+    found = sensitivities.weighted_cosine(weights, adjacency=REPLACE)
     assert found == pytest.approx(weights @ (ends[0] - ends[1])**2)
     assert found / weights.sum() == pytest.approx(ratio, abs=6e-3)
 
@@ -136,7 +136,7 @@ def test_anchors_of_weights():
 @pytest.mark.parametrize('size', [1, 2, 4, 10, 3.0])
 def test_even_numbers_are_refused(size):
   with pytest.raises(ValueError, match='num_functions'):
-    sensitivities.trigonometric(size, order=1)
+    sensitivities.trigonometric(size, order=1, adjacency=REPLACE)
 
 
 @pytest.mark.parametrize('weights', [[], [0.0], [-1.0, 2.0], [math.nan],
@@ -145,6 +145,6 @@ def test_weights_that_are_none_are_refused(weights):
   for weighted in (sensitivities.weighted_circle,
                    sensitivities.weighted_cosine):
     with pytest.raises(ValueError, match='weights'):
-      weighted(weights)
+      weighted(weights, adjacency=REPLACE)
   with pytest.raises(ValueError, match='order'):
-    sensitivities.trigonometric(3, order=3)
+    sensitivities.trigonometric(3, order=3, adjacency=REPLACE)
