@@ -6,12 +6,12 @@ Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
-noisy_counts, bandwidths, post_processing, histograms, bases, spectral,
-shrinkage, adaptive, api.
+noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
+spectral, shrinkage, adaptive, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'histograms',
     'histospline', 'laws', 'mechanism', 'noisy_counts', 'polygons',
-    'post_processing', 'shrinkage', 'spectral'
+    'post_processing', 'sensitivities', 'shrinkage', 'spectral'
 ]
