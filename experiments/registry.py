@@ -24,6 +24,7 @@ EXPERIMENTS = {
     'constant_records': 'experiments.constant_records',
     'conversions': 'experiments.conversions',
     'density_histograms': 'experiments.density_histograms',
+    'density_post_processing': 'experiments.density_post_processing',
     'ecdf_inverse': 'experiments.ecdf_inverse',
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
     'ecdf_smoothing': 'experiments.ecdf_smoothing',

@@ -215,8 +215,8 @@ def _grows(found):
   line = sorted((p['num_records'], p['largest'], p['at_point']) for p in found)
   return (f'n^(2/3) times it grows from {line[0][1]:.2f} to {line[-1][1]:.2f}',
           line[-1][1] < 1.5 * line[0][1],
-          f'at the worst point from {line[0][2]:.2f} to {line[-1][2]:.2f}: what '
-          'is proved; the least rate of the largest is (ln n / n)^(2/3)')
+          f'at the worst point from {line[0][2]:.2f} to {line[-1][2]:.2f}, as '
+          'proved; of the largest (ln n / n)^(2/3) is the least rate')
 
 
 def _linear(found, power):
