@@ -134,4 +134,4 @@ SETTINGS = (*_records(SIZES, EPSILONS, DENSITIES), *_budgets(ALPHAS),
 SMOKE = (*_records((10**3, 10**5), (10.0, 0.01), ('tent2',)),
          *_budgets((1e-4, 1e-1)), *_bins(CURVES[1:2], range(10, 17)),
          *_table(PURE[5:6], CONCENTRATED[:1]),
-         *_largest((10**3, 10**4, 10**5), (100, 1000), 200))
+         *_largest((10**3,), (100,), 200))

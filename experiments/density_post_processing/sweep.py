@@ -86,5 +86,4 @@ def _ladder(densities, sizes, signals):
 SETTINGS = (*_made('ladder', _ladder(LIPSCHITZ, (10**3, 10**4, 10**5),
                                      SIGNALS), 1000),
             *_made('table', TABLE, 2000))
-SMOKE = (*_made('ladder', _ladder(('beta22',), (10**3,), (100,)), 200),
-         *_made('table', TABLE[1:2], 100, ('printed', 'polygon', 'unimodal')))
+SMOKE = _made('ladder', _ladder(('beta22',), (10**3,), (100,)), 200)
