@@ -6,8 +6,8 @@ Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
 Modules, in import order: laws, estimate, mechanism, noisy_counts,
-sensitivities.
+sensitivities, trigonometric, projections, relaxation.
 """
 
-__all__ = ['estimate', 'laws', 'mechanism', 'noisy_counts',
-           'sensitivities']
+__all__ = ['estimate', 'laws', 'mechanism', 'noisy_counts', 'projections',
+           'relaxation', 'sensitivities', 'trigonometric']
