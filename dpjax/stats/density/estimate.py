@@ -4,6 +4,7 @@
   fourier    complex [K]: 1 + 2 Re sum theta_k e^(2 pi i k x)
   cosine     real [K]: 1 + sum theta_k sqrt 2 cos(pi k x)
   spectrum   complex [1 + K]: theta_0, a mass that was released, and fourier
+  spline     means [m] of equal bins, of the curve of `histospline`
 
 Errors are exact in each form: sums over bins, or by Parseval (spec DEN-C4).
 """
@@ -18,10 +19,11 @@ import numpy as np
 from dpjax import errors
 from dpjax.stats import frequencies
 from dpjax.stats import precision
+from dpjax.stats.density import histospline
 from dpjax.stats.density.laws import Density
 from dpjax.typing import Array, PRNGKey
 
-KINDS = ('histogram', 'fourier', 'cosine', 'spectrum')
+KINDS = ('histogram', 'fourier', 'cosine', 'spectrum', 'spline')
 _SQRT2 = math.sqrt(2)
 
 
@@ -45,6 +47,8 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
   if kind == 'spectrum':
     return np.abs(found[..., 0] - 1)**2 + errors_of('fourier', found[..., 1:],
                                                     density)
+  if kind == 'spline':
+    return histospline.squared_errors(found, density)
   if kind == 'fourier':
     theta, weight = density.fourier(size), 2
   else:
@@ -66,6 +70,8 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
   if kind == 'spectrum':
     return coefficients[..., :1].real - 1 + on_bins(
         'fourier', coefficients[..., 1:], num_bins)
+  if kind == 'spline':
+    return coefficients @ jnp.asarray(histospline.refined(size, num_bins))
   length = num_bins if kind == 'fourier' else 2 * num_bins
   if 2 * size >= length:
     raise ValueError(f'{size} frequencies need more bins than {num_bins}')
@@ -111,6 +117,8 @@ class DensityEstimate:
       rest = dataclasses.replace(self, kind='fourier',
                                  coefficients=self.coefficients[1:])
       return self.coefficients[0].real - 1 + rest._on_unit(unit)
+    if self.kind == 'spline':
+      return histospline.cumulative(size)(unit, 1) @ self.coefficients
     waves = np.pi * np.multiply.outer(unit, np.arange(1, size + 1))
     if self.kind == 'cosine':
       return 1 + _SQRT2 * np.cos(waves) @ self.coefficients

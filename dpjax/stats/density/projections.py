@@ -45,7 +45,7 @@ class Projection(trigonometric.SumsMechanism):
     sensitivities.frequencies_of(self.num_functions)
     super().__post_init__()
 
-  basis = 'circle'
+  basis = 'fourier'
 
   @property
   def num_frequencies(self) -> int:
@@ -89,10 +89,10 @@ class WeightedProjection(trigonometric.SumsMechanism):
 
   Attributes:
     coefficient_weights: of frequencies 1..K; 0 leaves one out.
-    basis: 'circle', or 'interval' for densities whose ends do not meet.
+    basis: 'fourier' for a circle, 'cosine' for ends that do not meet.
   """
   coefficient_weights: tuple[float, ...]
-  basis: str = 'circle'
+  basis: str = 'fourier'
 
   def __post_init__(self):
     errors.check_choice('basis', self.basis, trigonometric.BASES)
@@ -118,7 +118,7 @@ class WeightedProjection(trigonometric.SumsMechanism):
     """What variances are multiples of: 0 without privacy."""
     if self.rho is None:
       return 0.0
-    weighted = (sensitivities.weighted_circle if self.basis == 'circle'
+    weighted = (sensitivities.weighted_circle if self.basis == 'fourier'
                 else sensitivities.weighted_cosine)
     squared = weighted(self.coefficient_weights, adjacency=self.adjacency)
     # Where n is told, the constant has weight 1, and moves by 1.
@@ -206,7 +206,7 @@ def pinsker_weights(width: float, *, smoothness: int) -> tuple[float, ...]:
 
 
 def pinsker_projection(*, num_records: int, rho: float, smoothness: int,
-                       radius: float, basis: str = 'circle',
+                       radius: float, basis: str = 'fourier',
                        adjacency: Adjacency) -> WeightedProjection:
   """Pinsker's weights whose width has the least error over a class.
 
@@ -215,7 +215,7 @@ def pinsker_projection(*, num_records: int, rho: float, smoothness: int,
     rho: of the release.
     smoothness: beta.
     radius: L, see `SumsMechanism.worst_case`.
-    basis: 'circle' or 'interval'.
+    basis: 'fourier' or 'cosine'.
     adjacency: which data sets are neighbours.
   """
   def mechanism(log_width):

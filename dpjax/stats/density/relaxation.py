@@ -138,10 +138,11 @@ def _renyi_rho(epsilon: float, delta: float) -> float:
         lambda place: renyi.approx_from_renyi(
             renyi.renyi_from_zcdp(guarantee, order=1 + math.exp(place)),
             delta=delta).epsilon,
-        bounds=(near - 3, near + 3), method='bounded',
+        bounds=(near - 3, near + 6), method='bounded',
         options={'xatol': 1e-9})
     return found.fun - epsilon
-  floor = math.log(rho_of('zcdp', epsilon=epsilon, delta=delta))
-  found = optimize.brentq(spent, floor - 1e-9, floor + 5, xtol=1e-12)
+  floor, most = (math.log(rho_of(rule, epsilon=epsilon, delta=delta))
+                 for rule in ('zcdp', 'exact'))
+  found = optimize.brentq(spent, floor - 1e-9, most + 1e-9, xtol=1e-12)
   # Root finding may end on either side of the root.
   return math.exp(found - 1e-9)

@@ -1,7 +1,7 @@
 """Estimators that see noisy sums of trigonometric functions, and their errors.
 
-  circle    sums of sqrt 2 cos 2 pi k x, then of sqrt 2 sin 2 pi k x, k <= K
-  interval  sums of sqrt 2 cos pi k x, k <= K
+  fourier  of sqrt 2 cos 2 pi k x and then sqrt 2 sin 2 pi k x, k <= K: a circle
+  cosine   of sqrt 2 cos pi k x, k <= K: an interval
 
 and before them n, the sum of the constant function, which moves under
 ADD_OR_REMOVE_ONE alone. The error is a sum over frequencies, exact (paper 001,
@@ -25,7 +25,7 @@ from dpjax.stats.density import noisy_counts
 from dpjax.stats.density.laws import Density
 from dpjax.typing import Array, PRNGKey
 
-BASES = ('circle', 'interval')
+BASES = ('fourier', 'cosine')
 _SQRT2 = math.sqrt(2)
 
 
@@ -86,9 +86,7 @@ class SumsMechanism(mechanism.DensityMechanism):
   @property
   def kind(self) -> str:
     """Of the estimate, see `estimate.KINDS`."""
-    if self.basis == 'interval':
-      return 'cosine'
-    return 'fourier' if self.fix_mass else 'spectrum'
+    return self.basis if self.fix_mass else 'spectrum'
 
   @property
   def law(self) -> str | None:
@@ -109,7 +107,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     """Sums [s] over records [n] in [0, 1]."""
     if self.num_cells is not None:
       return self.of_counts(mechanism.bin_counts(unit, self.num_cells))
-    turn = np.exp((2j if self.basis == 'circle' else 1j) * np.pi * unit)
+    turn = np.exp((2j if self.basis == 'fourier' else 1j) * np.pi * unit)
     waves, power = [], np.ones_like(turn)
     for _ in range(self.num_frequencies):
       power = power * turn
@@ -120,7 +118,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     """Sums [..., s] of counts [..., cells]; see `num_cells`."""
     cells = errors.check_at_least('cells', counts.shape[-1],
                                   2 * self.num_frequencies + 1)
-    length = cells if self.basis == 'circle' else 2 * cells
+    length = cells if self.basis == 'fourier' else 2 * cells
     k = np.arange(1, self.num_frequencies + 1)
     waves = np.fft.rfft(counts, length)[..., k] * np.exp(-1j * np.pi * k
                                                          / length)
@@ -128,7 +126,7 @@ class SumsMechanism(mechanism.DensityMechanism):
 
   def _laid_out(self, total, waves):
     parts = [np.asarray(total, np.float64)[..., None], _SQRT2 * waves.real]
-    if self.basis == 'circle':
+    if self.basis == 'fourier':
       parts.append(_SQRT2 * waves.imag)
     return np.concatenate(parts, -1)
 
@@ -141,7 +139,7 @@ class SumsMechanism(mechanism.DensityMechanism):
   def parameters(self) -> Parameters:
     """Numbers that the law takes."""
     scales = self.scales
-    if self.basis == 'circle':
+    if self.basis == 'fourier':
       scales = np.concatenate([scales, scales[1:]])
     return Parameters(scales, self.weights,
                       np.array(self.num_records, np.float64))
@@ -150,7 +148,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     """The mean integrated squared error, exact where n is public."""
     if not self.knows_total:
       return super().expected(density)
-    if self.basis == 'circle':
+    if self.basis == 'fourier':
       energies = density.energies(self.num_frequencies)
       spreads = 2 - energies
     else:
@@ -179,9 +177,9 @@ class SumsMechanism(mechanism.DensityMechanism):
     errors.check_at_least('smoothness', smoothness, 1)
     errors.check_positive('radius', radius)
     k = np.arange(1, self.num_frequencies + 2)
-    rates = (np.pi * k * (2 if self.basis == 'circle' else 1))**smoothness
+    rates = (np.pi * k * (2 if self.basis == 'fourier' else 1))**smoothness
     spreads = np.full(k.size - 1, 2.0)
-    if self.basis == 'interval':
+    if self.basis == 'cosine':
       doubled = radius / (np.pi * 2 * k[:-1])**smoothness
       spreads = 1 + np.minimum(doubled / _SQRT2, 1)
     left = np.append(np.abs(1 - self.weights), 1)
@@ -191,7 +189,7 @@ class SumsMechanism(mechanism.DensityMechanism):
 
   def _privacy(self) -> float:
     variances = self.noise_variances
-    each = 2 if self.basis == 'circle' else 1
+    each = 2 if self.basis == 'fourier' else 1
     return float(variances[0] + each * np.sum(
         self.weights**2 * variances[1:])) / self.num_records**2
 
@@ -209,7 +207,7 @@ def _draw(basis: str, law: str | None, fix_mass: bool,
     else:
       shares = noisy / jnp.maximum(noisy[0], 1.0)
     waves = shares[1 - first:]
-    if basis == 'interval':
+    if basis == 'cosine':
       return parameters.weights * waves
     real, imaginary = jnp.split(waves, 2)
     theta = parameters.weights * jax.lax.complex(real, -imaginary) / _SQRT2
