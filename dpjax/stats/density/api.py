@@ -79,8 +79,8 @@ def density(key: PRNGKey, x: Any, *, lower: float, upper: float,
             missing: str = 'refuse') -> Density:
   """The private density of numbers between public bounds.
 
-  A noisy histogram, of bins that n and the budget choose, and coefficients of it
-  that are shrunk by their own size: no smoothness has to be known. The
+  A noisy histogram, of bins that n and the budget choose, and coefficients of
+  it that are shrunk by their own size: no smoothness has to be known. The
   estimate integrates to 1 and may be negative; `proper` is the nearest density,
   `sample` draws synthetic records, and both are free.
 
