@@ -5,11 +5,11 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, histospline, estimate, mechanism,
-noisy_counts, bases, spectral, shrinkage, adaptive, api.
+Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
+bases, sensitivities, spectral, shrinkage, adaptive, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
-    'noisy_counts', 'shrinkage', 'spectral'
+    'noisy_counts', 'sensitivities', 'shrinkage', 'spectral'
 ]
