@@ -10,11 +10,12 @@ from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import numbers
 from dpjax.stats.density import adaptive
+from dpjax.stats.density import bases
 from dpjax.stats.density.estimate import DensityEstimate
 from dpjax.stats.density.mechanism import DensityMechanism
 from dpjax.typing import PRNGKey
 
-BOUNDARIES = tuple(adaptive.BOUNDARIES)
+BOUNDARIES = tuple(bases.BOUNDARIES)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
