@@ -34,8 +34,10 @@ def factors(coefficients: Array, variances: Array,
   zero = xp.zeros([1], dtype=sums.dtype)
   before_tops = xp.concat([zero, tops[:-1]])
   before_sums = xp.concat([zero, sums[:-1]])
+  # A root: quotients by it are finite.
+  least = xp.sqrt(xp.finfo(sums.dtype).tiny)
   means = (tops[:, None] - before_tops[None, :]) / xp.maximum(
-      sums[:, None] - before_sums[None, :], xp.finfo(sums.dtype).tiny)
+      sums[:, None] - before_sums[None, :], least)
   until = xp.tri(weights.size, dtype=bool)
   last = xp.min(xp.where(until, means, xp.inf), axis=1)
   found = xp.max(xp.where(until, last[:, None], -xp.inf), axis=0)
