@@ -1,11 +1,11 @@
-"""The density of a column, from noisy counts of equal bins and a few waves.
+"""The density of a column, from noisy counts of equal bins.
 
 Private are the counts alone; their number M follows from n and the noise, both
 public: n is under replace-one, and under add-or-remove-one a twentieth of the
 budget buys a noisy n first, for which M may be chosen (composition, whatever
-the answer). All else is post-processing (spec DEN-B2, B5, B6, B7): coefficients
-of cosines, or of sines and cosines on a circle, weights that fall with the
-frequency, and the nearest density.
+the answer). All else is post-processing, that of `stats.density.adaptive`:
+coefficients of splines, or of waves on a circle, shrunk by their own size, and
+the nearest density.
 
 Numbers often come rounded, ages to years, and bins that hold three years here
 and four there would make a comb of them. So a record counts as spread evenly
@@ -33,18 +33,21 @@ from dpjax.release import noise
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
 from dpjax.release.query import Query
+from dpjax.stats.density import bases
 
 Fraction = fractions.Fraction
 
 _CELLS = 10**6
-BOUNDARIES = ('interval', 'circle')
-_WAVES = {'interval': 'sqrt 2 cos(pi k u), k >= 1, u from 0 to 1 between the '
-                      'bounds',
-          'circle': 'exp(2 pi i k u) and its conjugate, k >= 1, u from 0 to 1 '
-                    'between the bounds, which are one point'}
+_BASES = {
+    'spline': 'vectors of heights of bins, orthogonal, of sums of squared '
+              'second differences that rise: 1, a line, ...; between bins the '
+              'derivative of the cubic spline through sums of heights',
+    'fourier': '1, and exp(2 pi i k u) and its conjugate, k = 1, 2, ..., u '
+               'from 0 to 1 between the bounds, which are one point'}
 _VALUES = ('mean densities between one threshold and the next; they integrate '
            'to 1')
 _DIGITS = 200
+_MOST_BINS = 1023
 _COUNT_SHARE = Fraction(1, 20)
 
 
@@ -88,6 +91,11 @@ class Density:
     return dataclasses.replace(
         self.query, confidence=Query.confidence, boundary=None,
         missing=self.query.missing_rule)
+
+  @property
+  def basis(self) -> str:
+    """Of the curve, one of `bases.BASES`."""
+    return bases.BOUNDARIES[self.query.boundary or 'interval']
 
   @functools.cached_property
   def noise_of_records(self) -> noise.Noise | None:
@@ -156,8 +164,10 @@ class Density:
     else:
       number += self.noise_of_records.draw(below)
       known = {'noisy_records': number}
-    num_bins = min(self.num_cells, density_bands.num_bins(
-        max(number, 1), self.noise_of_bins(1).deviation**2))
+    num_bins = bases.adaptive_bins(
+        max(number, 1), self.noise_of_bins(1).deviation**2,
+        # Odd, for a circle.
+        most=min(_MOST_BINS, self.num_cells - 1 + self.num_cells % 2))
     shares, parts = bin_shares(measured, self.num_cells, num_bins)
     law = self.noise_of_bins(parts)
     return {'noisy_counts': [share + law.draw(below) for share in shares],
@@ -179,16 +189,17 @@ class Density:
     low, width = float(self.query.lower), float(
         Fraction(self.query.upper) - Fraction(self.query.lower))
     miss, level = self.query.miss, float(self.query.confidence)
-    num_bins, points = fit.waves.num_bins, density_bands.POINTS
+    num_bins, points = len(fit.counted.bins), density_bands.POINTS
     heights = fit.counted.bins * (num_bins / fit.counted.number / width)
 
     def band(masses, whose, what):
       lower, upper = fit.band(miss, masses)
       return {'lower': (lower / width).tolist(),
               'upper': (upper / width).tolist(), 'level': level, 'covers':
-              f'for all thresholds at once: the first {fit.kept} waves of the '
-              f'density of {whose}, as the {num_bins} bins have it, 0 where '
-              f'they are negative; {what}; not what waves beyond would add'}
+              f'for all thresholds at once: the first {fit.kept} components of '
+              f'the density of {whose}, as the {num_bins} bins have it, 0 '
+              f'where they are negative; {what}; not what components beyond '
+              'would add'}
 
     return {
         'thresholds': [low + width * k / points for k in range(points + 1)],
@@ -199,8 +210,8 @@ class Density:
             'clamped', 'sampling, by a bootstrap from the curve, and noise'),
         'histogram': {'num_bins': num_bins, 'heights': heights.tolist(),
                       'of': 'noisy counts, as densities'},
-        'waves': {'kind': _WAVES[fit.waves.kind], 'kept': fit.kept,
-                  'weights': fit.weights[:fit.kept].tolist()},
+        'components': {'basis': _BASES[self.basis], 'kept': fit.kept,
+                       'weights': fit.weights[:fit.kept].tolist()},
         'simulations': curves.simulations(miss)}
 
   def _fit(self, released: Mapping[str, object]) -> density_bands.Fit:
@@ -210,8 +221,7 @@ class Density:
         law=self.noise_of_bins(unit.denominator),
         num_records=released.get('num_records'),
         noisy_records=released.get('noisy_records'),
-        noise_of_number=self.noise_of_records),
-                             self.query.boundary or BOUNDARIES[0])
+        noise_of_number=self.noise_of_records), self.basis)
 
   def synthetic(self, released: Mapping[str, object],
                 number: int) -> list[str]:
@@ -234,14 +244,14 @@ def density(query: Query) -> Density:
   """The density between public bounds."""
   bands.check_confidence(query)
   if query.boundary is not None:
-    errors.check_choice('boundary', query.boundary, BOUNDARIES)
+    errors.check_choice('boundary', query.boundary, tuple(bases.BOUNDARIES))
   width = Fraction(query.upper) - Fraction(query.lower)
   if query.granularity is None:
     return Density(query=query, num_cells=_CELLS)
   unit = Fraction(query.granularity)
-  if unit <= 0 or width % unit or width < 2 * unit:
+  if unit <= 0 or width % unit or width < 3 * unit:
     raise ValueError('granularity must go into upper - lower a whole number of '
-                     f'times, twice or more, got {query.granularity}')
+                     f'times, 3 or more, got {query.granularity}')
   return Density(query=query, num_cells=int(width / unit))
 
 
