@@ -7,11 +7,11 @@ chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
 bases, sensitivities, trigonometric, projections, relaxation, spectral,
-shrinkage, adaptive, stages, api.
+shrinkage, adaptive, weighted, stages, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
     'noisy_counts', 'projections', 'relaxation', 'sensitivities', 'shrinkage',
-    'spectral', 'stages', 'trigonometric'
+    'spectral', 'stages', 'trigonometric', 'weighted'
 ]
