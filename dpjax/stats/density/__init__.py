@@ -5,13 +5,13 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, histospline, estimate, mechanism,
-noisy_counts, sensitivities, trigonometric, projections, relaxation, bases,
-spectral, shrinkage, adaptive, api.
+Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
+bases, sensitivities, trigonometric, projections, relaxation, spectral,
+shrinkage, adaptive, stages, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
     'noisy_counts', 'projections', 'relaxation', 'sensitivities', 'shrinkage',
-    'spectral', 'trigonometric'
+    'spectral', 'stages', 'trigonometric'
 ]
