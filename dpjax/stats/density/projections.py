@@ -170,8 +170,15 @@ def least_noise_weights(weights: tuple[float, ...]) -> tuple[float, ...]:
     inverse = found[told] / np.sqrt(measure @ moved)
     measure *= moved @ inverse
     measure /= measure.sum()
-  found[told] /= np.sqrt(measure @ moved)
-  return tuple(found.tolist())
+  inverse = np.zeros(found.size)
+  inverse[told] = found[told] / np.sqrt(measure @ moved)
+
+  def error(shape):
+    return np.sum(found[told]**2 / shape[told]) * sensitivities.weighted_circle(
+        shape, adjacency=Adjacency.REPLACE_ONE)
+  # Where nothing is to be gained, steps end a little above what was given.
+  best = min(inverse, found, key=error)
+  return tuple(best.tolist())
 
 
 def printed_num_functions(signal: float, *, num_records: int, smoothness: int,
