@@ -25,6 +25,8 @@ EXPERIMENTS = {
     'conversions': 'experiments.conversions',
     'density_histograms': 'experiments.density_histograms',
     'density_post_processing': 'experiments.density_post_processing',
+    'density_relaxation': 'experiments.density_relaxation',
+    'density_sensitivities': 'experiments.density_sensitivities',
     'ecdf_inverse': 'experiments.ecdf_inverse',
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
     'ecdf_smoothing': 'experiments.ecdf_smoothing',

@@ -7,11 +7,13 @@ chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
-spectral, shrinkage, adaptive, api.
+trigonometric, projections, relaxation, spectral, shrinkage, adaptive, weighted,
+stages, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'histograms',
     'histospline', 'laws', 'mechanism', 'noisy_counts', 'polygons',
-    'post_processing', 'sensitivities', 'shrinkage', 'spectral'
+    'post_processing', 'projections', 'relaxation', 'sensitivities',
+    'shrinkage', 'spectral', 'stages', 'trigonometric', 'weighted'
 ]

@@ -4,13 +4,16 @@
   polygon    heights [m] at the middles of equal bins, of `polygons`
   fourier    complex [K]: 1 + 2 Re sum theta_k e^(2 pi i k x)
   cosine     real [K]: 1 + sum theta_k sqrt 2 cos(pi k x)
+  spectrum   complex [1 + K]: theta_0, a mass that was released, and fourier
   spline     means [m] of equal bins, of the curve of `histospline`
 
 Errors are exact in each form: sums over bins, or by Parseval (spec DEN-C4).
 """
 
 import dataclasses
+import functools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +27,9 @@ from dpjax.stats.density import polygons
 from dpjax.stats.density.laws import Density
 from dpjax.typing import Array, PRNGKey
 
-KINDS = ('histogram', 'polygon', 'fourier', 'cosine', 'spline')
+KINDS = ('histogram', 'polygon', 'fourier', 'cosine', 'spectrum', 'spline')
 _SQRT2 = math.sqrt(2)
+_FINE = 2**13
 
 
 def errors_of(kind: str, coefficients: np.ndarray, density: Density
@@ -45,8 +49,11 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
     # Around the best heights there are, so that nothing large is subtracted.
     bias = density.square - size * np.sum(masses**2)
     return np.mean((found - size * masses)**2, -1) + max(bias, 0.0)
+  if kind == 'spectrum':
+    return np.abs(found[..., 0] - 1)**2 + errors_of('fourier', found[..., 1:],
+                                                    density)
   if kind == 'spline':
-    return histospline.squared_errors(found, density)
+    return _spline_errors(found, density)
   if kind == 'polygon':
     return polygons.squared_errors(found, density)
   if kind == 'fourier':
@@ -55,6 +62,39 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
     theta, weight = density.cosine(size), 1
   beyond = density.energy - weight * np.sum(np.abs(theta)**2)
   return weight * np.sum(np.abs(found - theta)**2, -1) + max(beyond, 0.0)
+
+
+class _Truth(NamedTuple):
+  """A density next to the curve of its own means.
+
+  Attributes:
+    heights: exact means of bins, [m].
+    slope: [m] integrals of curves of unit heights times what that curve is off.
+    bias: integral of the square of what it is off.
+  """
+  heights: np.ndarray
+  slope: np.ndarray
+  bias: float
+
+
+@functools.lru_cache(maxsize=128)
+def _truth(density: Density, num_bins: int) -> _Truth:
+  """Of so many bins; off by what bends within a part of 2^-13 of them."""
+  fine = num_bins * -(-_FINE // num_bins)
+  heights = num_bins * density.masses(num_bins)
+  parts, masses = histospline.refined(num_bins, fine), density.masses(fine)
+  off = heights @ parts - fine * masses
+  within = max(density.square - fine * float(np.sum(masses**2)), 0.0)
+  return _Truth(heights, parts @ off / fine, float(np.mean(off**2)) + within)
+
+
+def _spline_errors(heights: np.ndarray, density: Density) -> np.ndarray:
+  """Integrals of (curve - f)^2 of heights [..., m], shape [...]."""
+  found = np.asarray(heights)
+  known = _truth(density, found.shape[-1])
+  off = found - known.heights
+  return (np.sum((off @ histospline.gram(found.shape[-1])) * off, -1)
+          + 2 * off @ known.slope + known.bias)
 
 
 def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
@@ -67,6 +107,9 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
     if num_bins % size:
       raise ValueError(f'{num_bins} bins do not cut {size} bins evenly')
     return jnp.repeat(coefficients, num_bins // size, -1)
+  if kind == 'spectrum':
+    return coefficients[..., :1].real - 1 + on_bins(
+        'fourier', coefficients[..., 1:], num_bins)
   if kind == 'spline':
     return coefficients @ jnp.asarray(histospline.refined(size, num_bins))
   if kind == 'polygon':
@@ -76,7 +119,7 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
     raise ValueError(f'{size} frequencies need more bins than {num_bins}')
   k = np.arange(1, size + 1)
   factors = np.sinc(k / length) * np.exp(1j * np.pi * k / length)
-  scaled = coefficients * jnp.asarray(
+  scaled = coefficients.astype(factors.dtype) * jnp.asarray(
       factors if kind == 'fourier' else factors / _SQRT2)
   spectrum = jnp.pad(scaled, [(0, 0)] * (scaled.ndim - 1)
                      + [(1, length // 2 - size)])
@@ -112,6 +155,10 @@ class DensityEstimate:
     size = self.coefficients.shape[-1]
     if self.kind == 'histogram':
       return self.coefficients[np.minimum((unit * size).astype(int), size - 1)]
+    if self.kind == 'spectrum':
+      rest = dataclasses.replace(self, kind='fourier',
+                                 coefficients=self.coefficients[1:])
+      return self.coefficients[0].real - 1 + rest._on_unit(unit)
     if self.kind == 'spline':
       return histospline.cumulative(size)(unit, 1) @ self.coefficients
     if self.kind == 'polygon':

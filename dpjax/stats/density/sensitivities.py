@@ -54,9 +54,10 @@ def trigonometric(num_functions: int, *, order: int,
   if printed:
     return sum_sensitivity(adjacency, record_norm=_SQRT2) * (
         num_functions if order == 1 else math.sqrt(num_functions))
-  if order == 2:
-    return math.sqrt(weighted_circle(np.ones(top), adjacency=adjacency))
   squares = np.pi**2 * np.arange(1, top + 1)**2
+  if order == 2:
+    return math.sqrt(num_functions - 1 if adjacency is not Adjacency.REPLACE_ONE
+                     else _equal_weights(num_functions, 16 * squares.sum()))
   if adjacency is Adjacency.REPLACE_ONE:
     # Of the difference and the sum of both places.
     return _supremum(np.full(top, 2 * _SQRT2), (_sine, _both), (0.5, 0.25),
@@ -86,7 +87,7 @@ def weighted_circle(weights: Sequence[float], *,
     weights: [K], of frequencies 1..K, at least 0.
     adjacency: which data sets are neighbours.
   """
-  return _weighted('circle', _checked(weights), check_adjacency(adjacency))
+  return _weighted('circle', as_weights(weights), check_adjacency(adjacency))
 
 
 def weighted_cosine(weights: Sequence[float], *,
@@ -95,10 +96,11 @@ def weighted_cosine(weights: Sequence[float], *,
 
   As `weighted_circle`, for sums of sqrt 2 cos pi k x.
   """
-  return _weighted('cosine', _checked(weights), check_adjacency(adjacency))
+  return _weighted('cosine', as_weights(weights), check_adjacency(adjacency))
 
 
-def _checked(weights: Sequence[float]) -> tuple[float, ...]:
+def as_weights(weights: Sequence[float]) -> tuple[float, ...]:
+  """Weights of frequencies 1..K, checked; refuses negative ones, all 0."""
   found = np.asarray(weights, np.float64)
   if found.ndim != 1 or not np.isfinite(found).all() or (
       found < 0).any() or not found.any():
@@ -121,6 +123,17 @@ def _weighted(basis: str, weights: tuple[float, ...],
   # second derivatives entries are 2 at most on the diagonal, and 1 beside it.
   return _supremum(2 * found, (_wave, _wave), (1.0, 1.0),
                    6 * np.sum(found * squares))
+
+
+def _equal_weights(num_functions: int, curvature: float) -> float:
+  """`weighted_circle` of ones, by the kernel of Dirichlet."""
+  def value(places):
+    places = places[..., 0]
+    return 2 * num_functions * (1 - np.sinc(num_functions * places)
+                                / np.sinc(places))
+  size = _CELLS * num_functions
+  grid = value(np.arange(size // 2 + 1)[:, None] / size)
+  return _refined(value, grid, 1 / size, curvature)
 
 
 def _sine(phases):
