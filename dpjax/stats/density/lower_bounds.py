@@ -9,8 +9,8 @@ Of n records, REPLACE_ONE, against the worst density of a class:
 The budget is epsilon, rho, or neither: then the bound holds for any estimator.
 A private one obeys both. `sharp` bounds squared errors at two points by
 `testing.squared_share` in place of a test of the two. Each is the largest over
-what its packing leaves free; every value is a proved bound, at any n. Numbers of
-the host. Source: papers 001, section 3.3 and Theorem 5; thesis 000, Theorems
+what its packing leaves free; every value is a proved bound, at any n. Numbers
+of the host. Source: paper 001, section 3.3 and Theorem 5; thesis 000, Theorems
 5.1.3, 5.1.6 and 5.2.4 (spec DEN-L8..L11, errata E5, E5b).
 """
 
@@ -89,7 +89,7 @@ def _unlimited(energy: np.ndarray, mass: np.ndarray, num_records: int,
   """
   rest = mass**3 / (1 - mass)
   if sharp:
-    return (1 - energy / 8 - rest / 16)**(2 * num_records)
+    return np.exp(2 * num_records * np.log1p(-energy / 8 - rest / 16))
   return testing.le_cam(testing.pinsker(num_records * (energy / 2 + rest / 3)))
 
 
@@ -203,12 +203,12 @@ def cells(kernel: packings.Kernel, *, radius: float, num_records: int,
   top = np.minimum(unit * kernel.top, 1)
   if epsilon is None and rho is None:
     # 1 - sqrt(1 - s^2) is s^2 / (1 + sqrt(1 - s^2)), for s up to the top.
-    affinity = 1 - energy / (1 + np.sqrt(1 - top**2))
-    alike = affinity**(2 * num_records)
-    share = alike if sharp else testing.le_cam(np.sqrt(1 - alike))
+    apart = np.minimum(energy / (1 + np.sqrt(1 - top**2)), 0.999)
+    logs = 2 * num_records * np.log1p(-apart)
+    share = np.exp(logs) if sharp else testing.le_cam(np.sqrt(-np.expm1(logs)))
   else:
-    share = _share(kernel.absolute * unit / _COUNTS, num_records, epsilon, rho,
-                   sharp)
+    share = _share(np.minimum(kernel.absolute * unit / _COUNTS, 1), num_records,
+                   epsilon, rho, sharp)
   known = (unit * kernel.top <= 1) & (share > 0)
   return _best(np.where(known, _COUNTS * energy * share, 0.0), _COUNTS)
 
