@@ -5,11 +5,12 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, estimate, mechanism, noisy_counts, testing,
-packings, lower_bounds.
+Modules, in import order: laws, histospline, estimate, mechanism,
+noisy_counts, bases, spectral, shrinkage, adaptive, testing, packings,
+lower_bounds.
 """
 
 __all__ = [
-    'estimate', 'laws', 'lower_bounds', 'mechanism', 'noisy_counts', 'packings',
-    'testing'
+    'adaptive', 'bases', 'estimate', 'histospline', 'laws', 'lower_bounds',
+    'mechanism', 'noisy_counts', 'packings', 'shrinkage', 'spectral', 'testing'
 ]
