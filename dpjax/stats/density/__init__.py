@@ -6,11 +6,12 @@ Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, estimate, mechanism,
-noisy_counts, bases, spectral, shrinkage, adaptive, testing, packings,
-lower_bounds.
+noisy_counts, sensitivities, bases, spectral, shrinkage, adaptive, testing,
+packings, lower_bounds.
 """
 
 __all__ = [
     'adaptive', 'bases', 'estimate', 'histospline', 'laws', 'lower_bounds',
-    'mechanism', 'noisy_counts', 'packings', 'shrinkage', 'spectral', 'testing'
+    'mechanism', 'noisy_counts', 'packings', 'sensitivities', 'shrinkage',
+    'spectral', 'testing'
 ]
