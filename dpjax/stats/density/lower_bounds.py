@@ -4,7 +4,7 @@ Of n records, REPLACE_ONE, against the worst density of a class:
   pointwise  squared error at one point, Lipschitz densities (Theorem 2); of the
              largest error too (Corollary 1)
   fano       integrated squared error by many hypotheses (Theorems 3 and 5)
-  assouad    the same by a cube of bumps, private releases
+  assouad    the same by a cube of bumps
   cells      the same by bumps of mean 0, whose bits do not interact (DEN-L11)
 The budget is epsilon, rho, or neither: then the bound holds for any estimator.
 A private one obeys both. `sharp` bounds squared errors at two points by
@@ -147,21 +147,27 @@ def fano(kernel: packings.Kernel, *, radius: float, num_records: int,
 def assouad(kernel: packings.Kernel, *, radius: float, num_records: int,
             epsilon: float | None = None, rho: float | None = None,
             statement: str = 'corrected') -> Best:
-  """Theorems 3 and 5 by Assouad's lemma, private releases.
+  """Theorems 3 and 5 by Assouad's lemma.
 
   Args:
     kernel: `triangle` or `smooth`.
     radius: L.
     num_records: n.
     epsilon: of the release, or
-    rho: of the release.
+    rho: of the release, or neither.
     statement: of `testing.assouad`; where printed, the separation is too.
   """
   counts, mass, energy, known = _bumps(kernel, radius)
   tau = packings.separation(energy, mass, counts,
                             printed=statement != 'corrected')
-  # One bump more and a lower level: no farther apart than by its mass.
-  error = _share(mass, num_records, epsilon, rho, False)
+  if epsilon is None and rho is None:
+    # Divergences are at most those of squares, over the lowest density.
+    known &= counts * mass < 0.9
+    divergence = (energy - mass**2) / np.where(known, 1 - counts * mass, 1)
+    error = testing.le_cam(testing.pinsker(num_records * divergence))
+  else:
+    # One bump more and a lower level: no farther apart than by its mass.
+    error = _share(mass, num_records, epsilon, rho, False)
   values = testing.assouad(tau, counts, error, statement=statement)
   return _best(np.where(known & (error > 0), values, 0.0), counts)
 

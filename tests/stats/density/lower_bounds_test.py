@@ -222,6 +222,25 @@ def test_rates_without_privacy(beta):
                               printed=printed).value for n in sizes]
     assert slope(sizes, free) == pytest.approx(-2 * beta / (2 * beta + 1),
                                                abs=0.01)
+  cube = [lower_bounds.assouad(kernel, radius=2.0, num_records=int(n)).value
+          for n in sizes]
+  assert slope(sizes, cube) == pytest.approx(-2 * beta / (2 * beta + 1),
+                                             abs=0.01)
+  assert np.all(np.array(cube) > free)
+
+
+@pytest.mark.parametrize('beta', [1, 2])
+def test_the_cube_without_privacy_by_quadrature(beta):
+  """Divergences of neighbours in the cube, wherever the others are."""
+  kernel = packings.triangle() if beta == 1 else packings.smooth(2)
+  packing = packings.bumps(kernel, radius=4.0 * 50**(beta - 1), num_bumps=4,
+                           width=0.19)
+  words = np.array(np.meshgrid(*[[0, 1]] * 4)).reshape(4, -1).T
+  x, weights = packing.rule()
+  found = testing.divergences(packing.densities(words, x), weights)
+  neighbours = np.sum(words[:, None] != words[None], -1) == 1
+  most = (packing.energy - packing.mass**2) / (1 - 4 * packing.mass)
+  assert 0.3 * most < np.max(found[neighbours]) < most
 
 
 def test_rates_of_points_without_privacy():
@@ -300,7 +319,7 @@ def test_the_printed_rate_of_the_cube_is_impossible():
     lambda: lower_bounds.pointwise(1.0, num_records=10, centre=1.5),
     lambda: lower_bounds.pointwise(1.0, num_records=10, epsilon=1.0, rho=1.0),
     lambda: lower_bounds.assouad(packings.triangle(), radius=1.0,
-                                 num_records=10),
+                                 num_records=10, epsilon=1.0, rho=1.0),
     lambda: lower_bounds.assouad(packings.triangle(), radius=1.0, rho=1.0,
                                  num_records=10, statement='folklore'),
     lambda: lower_bounds.fano(packings.wave(1), radius=1.0, num_records=10),
