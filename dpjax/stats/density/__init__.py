@@ -5,13 +5,14 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, histospline, estimate, mechanism,
-noisy_counts, sensitivities, bases, spectral, shrinkage, adaptive, testing,
-packings, lower_bounds.
+Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
+bases, sensitivities, trigonometric, projections, relaxation, spectral,
+shrinkage, adaptive, weighted, stages, testing, packings, lower_bounds, api.
 """
 
 __all__ = [
-    'adaptive', 'bases', 'estimate', 'histospline', 'laws', 'lower_bounds',
-    'mechanism', 'noisy_counts', 'packings', 'sensitivities', 'shrinkage',
-    'spectral', 'testing'
+    'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws',
+    'lower_bounds', 'mechanism', 'noisy_counts', 'packings', 'projections',
+    'relaxation', 'sensitivities', 'shrinkage', 'spectral', 'stages',
+    'testing', 'trigonometric', 'weighted'
 ]

@@ -96,18 +96,18 @@ class AdaptiveHistogram(noisy_counts.CountsMechanism):
         penalty=np.float64(self.penalty))
 
 
-def adaptive(num_records: int, *, epsilon: float | None = None,
-             rho: float | None = None, boundary: str = 'interval',
-             adjacency: Adjacency = Adjacency.REPLACE_ONE,
+def adaptive(num_records: int, *, adjacency: Adjacency,
+             epsilon: float | None = None, rho: float | None = None,
+             boundary: str = 'interval',
              penalty: float = shrinkage.PENALTY) -> AdaptiveHistogram:
   """The default estimator, of bins that public numbers choose.
 
   Args:
     num_records: n, or a public guess of it under ADD_OR_REMOVE_ONE.
+    adjacency: which data sets are neighbours.
     epsilon: budget of pure privacy.
     rho: or of zero-concentrated privacy; or neither.
-    boundary: 'interval', 'circle' where 0 and 1 are one point.
-    adjacency: which data sets are neighbours.
+    boundary: 'interval', or 'circle' where 0 and 1 are one point.
     penalty: c of `shrinkage`.
   """
   errors.check_choice('boundary', boundary, tuple(BOUNDARIES))

@@ -187,8 +187,8 @@ def worst_risk(num_bins: np.ndarray, *, num_records: float,
 
 
 def tuned(num_records: int, *, smoothness: float, lipschitz: float,
-          epsilon: float | None = None, rho: float | None = None,
-          adjacency: Adjacency = Adjacency.REPLACE_ONE,
+          adjacency: Adjacency, epsilon: float | None = None,
+          rho: float | None = None,
           taper: str = 'pinsker', num_bins: int | None = None
           ) -> SpectralHistogram:
   """The bins that make `worst_risk` least; by public numbers alone.
@@ -197,9 +197,9 @@ def tuned(num_records: int, *, smoothness: float, lipschitz: float,
     num_records: n.
     smoothness: beta of the class.
     lipschitz: L of the class.
+    adjacency: which data sets are neighbours.
     epsilon: budget of pure privacy.
     rho: or of zero-concentrated privacy; or neither.
-    adjacency: which data sets are neighbours.
     taper: one of `TAPERS`.
     num_bins: odd; the best when not given.
   """
