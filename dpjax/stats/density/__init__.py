@@ -8,12 +8,13 @@ chapter 5 (spec density.md).
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
 trigonometric, projections, relaxation, spectral, shrinkage, adaptive, weighted,
-stages, api.
+stages, testing, packings, lower_bounds, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'histograms',
-    'histospline', 'laws', 'mechanism', 'noisy_counts', 'polygons',
-    'post_processing', 'projections', 'relaxation', 'sensitivities',
-    'shrinkage', 'spectral', 'stages', 'trigonometric', 'weighted'
+    'histospline', 'laws', 'lower_bounds', 'mechanism', 'noisy_counts',
+    'packings', 'polygons', 'post_processing', 'projections', 'relaxation',
+    'sensitivities', 'shrinkage', 'spectral', 'stages', 'testing',
+    'trigonometric', 'weighted'
 ]
