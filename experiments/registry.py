@@ -23,6 +23,8 @@ EXPERIMENTS = {
     'composition_curves': 'experiments.composition_curves',
     'constant_records': 'experiments.constant_records',
     'conversions': 'experiments.conversions',
+    'density_rates': 'experiments.density_rates',
+    'density_rates': 'experiments.density_rates',
     'ecdf_inverse': 'experiments.ecdf_inverse',
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
     'ecdf_smoothing': 'experiments.ecdf_smoothing',
