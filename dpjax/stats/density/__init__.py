@@ -5,9 +5,11 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, estimate, mechanism, noisy_counts,
-sensitivities.
+Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
+sensitivities, bases, spectral, shrinkage, adaptive, api.
 """
 
-__all__ = ['estimate', 'laws', 'mechanism', 'noisy_counts',
-           'sensitivities']
+__all__ = [
+    'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
+    'noisy_counts', 'sensitivities', 'shrinkage', 'spectral'
+]
