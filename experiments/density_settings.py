@@ -31,6 +31,8 @@ _STEP = 1.03
 # Bins to an order 2 K + 1, as they are tried in table 8.2.
 RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _AMPLITUDE_4 = 0.65
+# Frequencies of the best weights, and halvings of what they are chosen by.
+_LINEAR, _HALVINGS = 400, 50
 # Norm of the sensitivity; none where the printed one stands in a formula.
 _SENSITIVITY = {'pure_printed': None, 'zcdp_printed': None, 'pure_exact': 1,
                 'zcdp_exact': 2}
@@ -224,3 +226,56 @@ def printed_order(method: str, smoothness: int, num_records: float,
 def relaxed_signal(num_records: float, epsilon: float, gamma: float) -> float:
   """n sqrt(rho) of Corollary 2 at delta = n^-gamma (DEN-P7)."""
   return num_records * epsilon / math.sqrt(16 * gamma * math.log(num_records))
+
+
+def tuned_bins(method: str, lipschitz: float, num_records: float,
+               signal: float) -> int:
+  """m of the least L^2 h^2 / 12 + 1 / (n h) + V / (n h)^2 (DEN-H6).
+
+  Args:
+    method: 'histogram' or 'zcdp_histogram'.
+    lipschitz: L.
+    num_records: n.
+    signal: n alpha.
+  """
+  bins = np.array(tried(2000))
+  return int(bins[np.argmin(
+      (lipschitz / bins)**2 / 12 + bins / num_records
+      + _COUNTS[method] * (bins / signal)**2)])
+
+
+@functools.cache
+def linear_risk(name: str, num_records: float, signal: float) -> float:
+  """The least error of weights lambda_k on noise kappa / lambda_k (DEN-B4).
+
+  Of what weights w and noise of the variance that they ask for leave,
+    sum (1 - w)^2 e + w^2 (2 - e) / n  +  4 c (sum w)^2 / (n alpha)^2,
+  the least: for c that weights barely change, w = (e - t)_+ / (e + (2 - e) / n)
+  with t = 4 c sum w / (n alpha)^2.
+
+  Args:
+    name: of the density.
+    num_records: n.
+    signal: n sqrt(rho).
+  """
+  energies = density(name).energies(_LINEAR)
+  spread = (2 - energies) / num_records
+
+  def weights(threshold):
+    return np.maximum(energies - threshold, 0) / (energies + spread)
+
+  def cost(found):
+    """c times 4 sum w: the largest squared distance of neighbours."""
+    used = np.flatnonzero(found)
+    return sensitivities.weighted_circle(
+        found[:used[-1] + 1], adjacency=Adjacency.REPLACE_ONE) if (
+            used.size) else 0.0
+  low, high = 0.0, float(energies.max())
+  for _ in range(_HALVINGS):
+    middle = (low + high) / 2
+    low, high = (middle, high) if (
+        cost(weights(middle)) / signal**2 > middle) else (low, middle)
+  found = weights(high)
+  return float(density(name).energy - energies.sum()
+               + np.sum((1 - found)**2 * energies + found**2 * spread)
+               + cost(found) * found.sum() / signal**2)
