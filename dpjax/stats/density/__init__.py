@@ -6,10 +6,12 @@ Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
-sensitivities, bases, spectral, shrinkage, adaptive, api.
+bases, sensitivities, trigonometric, projections, relaxation, spectral,
+shrinkage, adaptive, stages, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
-    'noisy_counts', 'sensitivities', 'shrinkage', 'spectral'
+    'noisy_counts', 'projections', 'relaxation', 'sensitivities', 'shrinkage',
+    'spectral', 'stages', 'trigonometric'
 ]

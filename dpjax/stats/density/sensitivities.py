@@ -86,7 +86,7 @@ def weighted_circle(weights: Sequence[float], *,
     weights: [K], of frequencies 1..K, at least 0.
     adjacency: which data sets are neighbours.
   """
-  return _weighted('circle', _checked(weights), check_adjacency(adjacency))
+  return _weighted('circle', as_weights(weights), check_adjacency(adjacency))
 
 
 def weighted_cosine(weights: Sequence[float], *,
@@ -95,10 +95,11 @@ def weighted_cosine(weights: Sequence[float], *,
 
   As `weighted_circle`, for sums of sqrt 2 cos pi k x.
   """
-  return _weighted('cosine', _checked(weights), check_adjacency(adjacency))
+  return _weighted('cosine', as_weights(weights), check_adjacency(adjacency))
 
 
-def _checked(weights: Sequence[float]) -> tuple[float, ...]:
+def as_weights(weights: Sequence[float]) -> tuple[float, ...]:
+  """Weights of frequencies 1..K, checked; refuses negative ones, all 0."""
   found = np.asarray(weights, np.float64)
   if found.ndim != 1 or not np.isfinite(found).all() or (
       found < 0).any() or not found.any():
