@@ -18,20 +18,24 @@ from dpjax.stats.density import estimate
 from dpjax.stats.density import laws
 from dpjax.stats.density import mechanism
 from dpjax.stats.density import stages
+from dpjax.stats.density import weighted
 from experiments import density_settings
 from experiments import rows
 from experiments import simulation
 from experiments.density_adaptive import sweep
 
 # Bins on which estimates are made densities.
-_PROPER = 1024
+_PROPER = 4096
 # Frequencies and bins that are enough for all settings.
 _LARGEST = 400
 # The specification has half as many bins again, and no limit.
 _FACTOR, _MOST_BINS = 1.5, 2001
+# Cells that sums are computed from.
+_CELLS = 4096
 _FAMILIES = {('oracle', 'pure'): 'pure_printed',
-             ('oracle', 'zcdp'): 'zcdp_printed', ('exact', 'pure'): 'pure_exact',
-             ('exact', 'zcdp'): 'zcdp_exact', ('spectral', 'pure'): 'spectral',
+             ('oracle', 'zcdp'): 'zcdp_printed',
+             ('exact', 'pure'): 'pure_exact', ('exact', 'zcdp'): 'zcdp_exact',
+             ('spectral', 'pure'): 'spectral',
              ('histogram', 'pure'): 'histogram',
              ('histogram', 'zcdp'): 'zcdp_histogram'}
 
@@ -66,8 +70,11 @@ def closed(setting: sweep.Setting) -> dict[str, float]:
     found = density_settings.family(_FAMILIES[
         setting.method, setting.notion], name, _LARGEST)
   place = found.best(size, signal)
-  return dict(mse=found.risks(size, signal)[place], order=found.orders[place],
-              uniform=density_settings.density(name).energy)
+  metrics = dict(mse=found.risks(size, signal)[place],
+                 order=found.orders[place])
+  if setting.method == 'printed':
+    metrics['uniform'] = density_settings.density(name).energy
+  return metrics
 
 
 def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
@@ -77,7 +84,7 @@ def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
     method = setting.notion + '_printed'
     return density_settings.single(method, name, density_settings.printed_order(
         method, density_settings.SMOOTHNESS[name], size, signal))
-  method = 'histogram' if setting.notion == 'pure' else 'zcdp_histogram'
+  method = _FAMILIES['histogram', setting.notion]
   if setting.method == 'tuned':
     slope = density_settings.density(name).lipschitz
     bins = density_settings.tuned_bins(method, slope, size, signal)
@@ -105,6 +112,8 @@ def made(setting: sweep.Setting) -> mechanism.DensityMechanism:
     return stages.TwoResolutions(**public)
   if setting.method == 'two_stages':
     return stages.TwoStages(**public)
+  if setting.method == 'weighted':
+    return weighted.adaptive(num_cells=_CELLS, **public)
   return adaptive.adaptive(
       boundary='interval' if setting.method == 'spline' else setting.boundary,
       **public)
@@ -114,14 +123,16 @@ def simulated(setting: sweep.Setting) -> dict[str, float]:
   """Errors of releases, as they are and made densities."""
   asked = made(setting)
   truth = density_settings.density(setting.dataset)
-  size = asked.statistic(np.zeros(1)).size
+  sums = isinstance(asked, weighted.AdaptiveProjection)
+  size = _CELLS if sums else asked.num_bins
   # Data are those of the density, n and the statistic.
   generator = np.random.default_rng([
       setting.seed, setting.num_examples, size,
       zlib.crc32(setting.dataset.encode())])
-  found = asked.coefficients(simulation.key_of(setting), truth.counts(
-      generator, num_records=setting.num_examples, num_bins=size,
-      repetitions=setting.repetitions))
+  counts = truth.counts(generator, num_records=setting.num_examples,
+                        num_bins=size, repetitions=setting.repetitions)
+  found = asked.coefficients(simulation.key_of(setting), asked.of_counts(
+      counts) if sums else counts)
   metrics = {}
   for name, errors in (
       ('mse', estimate.errors_of(asked.kind, found, truth)),
@@ -141,6 +152,5 @@ def _nearest(values):
 def proper_errors(kind: str, coefficients: np.ndarray,
                   truth: laws.Density) -> np.ndarray:
   """Errors [R] of the nearest densities to estimates [R, c]."""
-  values = estimate.on_bins(kind, jnp.asarray(coefficients), max(
-      _PROPER, 2 * _PROPER * (coefficients.shape[-1] > _PROPER // 2)))
+  values = estimate.on_bins(kind, jnp.asarray(coefficients), _PROPER)
   return estimate.errors_of('histogram', np.asarray(_nearest(values)), truth)
