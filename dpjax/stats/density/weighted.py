@@ -1,6 +1,6 @@
 """All cut-offs at once under zCDP: sums with noise that grows with frequency.
 
-The variance of the noise of frequency k is a multiple of k, so that each cut-off
+The variance of the noise of frequency k is a multiple of k, so that a cut-off
 has the noise that one chosen for it would have, but for a factor of ln K; then
 coefficients are shrunk by their own size. Neither beta nor L is needed. Spec
 DEN-B5.
