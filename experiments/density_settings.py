@@ -23,6 +23,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density import laws
+from dpjax.stats.density import projections
 from dpjax.stats.density import sensitivities
 
 # Tunings up to this one are tried one by one, then in steps.
@@ -31,8 +32,8 @@ _STEP = 1.03
 # Bins to an order 2 K + 1, as they are tried in table 8.2.
 RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _AMPLITUDE_4 = 0.65
-# Frequencies of the best weights, and halvings of what they are chosen by.
-_LINEAR, _HALVINGS = 400, 50
+# As good as infinitely many records.
+_MANY = 10**30
 # Norm of the sensitivity; none where the printed one stands in a formula.
 _SENSITIVITY = {'pure_printed': None, 'zcdp_printed': None, 'pure_exact': 1,
                 'zcdp_exact': 2}
@@ -106,7 +107,7 @@ def tried(largest: int) -> tuple[int, ...]:
 
 
 @functools.cache
-def projections(method: str, name: str, counts: tuple[int, ...]) -> Family:
+def fourier(method: str, name: str, counts: tuple[int, ...]) -> Family:
   """Sums of a Fourier basis with noise (DEN-P2).
 
   Args:
@@ -183,7 +184,7 @@ def histograms(method: str, name: str, bins: tuple[int, ...]) -> Family:
 def family(method: str, name: str, largest: int) -> Family:
   """All tunings of a method up to so many frequencies, or bins."""
   if method in _SENSITIVITY:
-    return projections(method, name, tried(largest))
+    return fourier(method, name, tried(largest))
   if 'histogram' in method:
     return histograms(method, name, tried(largest))
   return spectral(method, name, tuple(
@@ -194,7 +195,7 @@ def family(method: str, name: str, largest: int) -> Family:
 def single(method: str, name: str, order: int) -> Family:
   """The one tuning of an order N of a projection, or of m bins."""
   if method in _SENSITIVITY:
-    return projections(method, name, (order // 2,))
+    return fourier(method, name, (order // 2,))
   errors.check_choice('method', method, ('histogram', 'zcdp_histogram'))
   return histograms(method, name, (order,))
 
@@ -217,10 +218,9 @@ def printed_order(method: str, smoothness: int, num_records: float,
   """
   if 'histogram' in method:
     return max(1, math.ceil(min(num_records**(1 / 3), signal**0.5) - 1e-9))
-  more = 1.5 if 'pure' in method else 1.0
-  size = min(num_records**(1 / (2 * smoothness + 1)),
-             signal**(1 / (smoothness + more)))
-  return max(3, odd(round(size)))
+  return projections.printed_num_functions(
+      signal, num_records=round(min(num_records, _MANY)),
+      smoothness=smoothness, pure='pure' in method)
 
 
 def relaxed_signal(num_records: float, epsilon: float, gamma: float) -> float:
@@ -242,40 +242,3 @@ def tuned_bins(method: str, lipschitz: float, num_records: float,
   return int(bins[np.argmin(
       (lipschitz / bins)**2 / 12 + bins / num_records
       + _COUNTS[method] * (bins / signal)**2)])
-
-
-@functools.cache
-def linear_risk(name: str, num_records: float, signal: float) -> float:
-  """The least error of weights lambda_k on noise kappa / lambda_k (DEN-B4).
-
-  Of what weights w and noise of the variance that they ask for leave,
-    sum (1 - w)^2 e + w^2 (2 - e) / n  +  4 c (sum w)^2 / (n alpha)^2,
-  the least: for c that weights barely change, w = (e - t)_+ / (e + (2 - e) / n)
-  with t = 4 c sum w / (n alpha)^2.
-
-  Args:
-    name: of the density.
-    num_records: n.
-    signal: n sqrt(rho).
-  """
-  energies = density(name).energies(_LINEAR)
-  spread = (2 - energies) / num_records
-
-  def weights(threshold):
-    return np.maximum(energies - threshold, 0) / (energies + spread)
-
-  def cost(found):
-    """c times 4 sum w: the largest squared distance of neighbours."""
-    used = np.flatnonzero(found)
-    return sensitivities.weighted_circle(
-        found[:used[-1] + 1], adjacency=Adjacency.REPLACE_ONE) if (
-            used.size) else 0.0
-  low, high = 0.0, float(energies.max())
-  for _ in range(_HALVINGS):
-    middle = (low + high) / 2
-    low, high = (middle, high) if (
-        cost(weights(middle)) / signal**2 > middle) else (low, middle)
-  found = weights(high)
-  return float(density(name).energy - energies.sum()
-               + np.sum((1 - found)**2 * energies + found**2 * spread)
-               + cost(found) * found.sum() / signal**2)

@@ -202,7 +202,8 @@ def _closed(found):
   others = [r for where, r, _ in found if not where.startswith('exact')]
   return (f'{min(exact + others):.3f} to {max(exact + others):.3f} '
           'of it', max(np.abs(np.log([1, *others]))) < 0.01
-          and max([1, *exact]) < 1.01, f'{len(found)} numbers; farthest: {worst[0]}')
+          and max([1, *exact]) < 1.01,
+          f'{len(found)} numbers; farthest: {worst[0]}')
 
 
 def _simulated(found):

@@ -17,6 +17,7 @@ from dpjax.stats.density import bases
 from dpjax.stats.density import estimate
 from dpjax.stats.density import laws
 from dpjax.stats.density import mechanism
+from dpjax.stats.density import projections
 from dpjax.stats.density import stages
 from dpjax.stats.density import weighted
 from experiments import density_settings
@@ -63,7 +64,7 @@ def closed(setting: sweep.Setting) -> dict[str, float]:
   signal = size * setting.epsilon / (
       1 if setting.notion == 'pure' else math.sqrt(2))
   if setting.method == 'linear':
-    return dict(mse=density_settings.linear_risk(name, size, signal))
+    return dict(mse=_linear(setting))
   if setting.method in ('printed', 'tuned'):
     found = _tuned(setting, signal)
   else:
@@ -75,6 +76,15 @@ def closed(setting: sweep.Setting) -> dict[str, float]:
   if setting.method == 'printed':
     metrics['uniform'] = density_settings.density(name).energy
   return metrics
+
+
+def _linear(setting: sweep.Setting) -> float:
+  """The error of the best weights of frequencies for the density."""
+  truth = density_settings.density(setting.dataset)
+  public = dict(num_records=setting.num_examples, rho=setting.epsilon**2 / 2)
+  return projections.WeightedProjection(
+      coefficient_weights=projections.oracle_weights(truth, **public),
+      adjacency=Adjacency.REPLACE_ONE, **public).expected(truth).total
 
 
 def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
