@@ -85,9 +85,9 @@ def figure(rows: Sequence[records.Row]) -> Any:
                     f'{errors.mean():.1e}' if errors.size else '',
                     scales='linear linear', legend=False)
     # One scale for a density; what leaves it is what the error is about.
-    top = 1.5 * max((curve.max() for curve in truth), default=1.0)
+    top = max((curve.max() for curve in truth), default=1.0)
     for ax in line:
-      ax.set_ylim(-0.5 * top, 1.3 * top)
+      ax.set_ylim(-0.35 * top, 1.5 * top)
     line[0].set_ylabel(f'{dataset}: density')
   handles, labels = axes[0, 0].get_legend_handles_labels()
   drawn.legend(handles, labels, loc='outside lower center', ncols=3,

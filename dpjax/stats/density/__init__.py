@@ -7,11 +7,12 @@ chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
 bases, sensitivities, trigonometric, projections, relaxation, spectral,
-shrinkage, adaptive, stages, api.
+shrinkage, adaptive, weighted, stages, testing, packings, lower_bounds, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
-    'noisy_counts', 'projections', 'relaxation', 'sensitivities', 'shrinkage',
-    'spectral', 'stages', 'trigonometric'
+    'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws',
+    'lower_bounds', 'mechanism', 'noisy_counts', 'packings', 'projections',
+    'relaxation', 'sensitivities', 'shrinkage', 'spectral', 'stages', 'testing',
+    'trigonometric', 'weighted'
 ]
