@@ -32,7 +32,7 @@ _STEP = 1.03
 # Bins to an order 2 K + 1, as they are tried in table 8.2.
 RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _AMPLITUDE_4 = 0.65
-# As good as infinitely many records.
+# As good as infinite.
 _MANY = 10**30
 # Norm of the sensitivity; none where the printed one stands in a formula.
 _SENSITIVITY = {'pure_printed': None, 'zcdp_printed': None, 'pure_exact': 1,
@@ -219,7 +219,7 @@ def printed_order(method: str, smoothness: int, num_records: float,
   if 'histogram' in method:
     return max(1, math.ceil(min(num_records**(1 / 3), signal**0.5) - 1e-9))
   return projections.printed_num_functions(
-      signal, num_records=round(min(num_records, _MANY)),
+      min(signal, _MANY), num_records=round(min(num_records, _MANY)),
       smoothness=smoothness, pure='pure' in method)
 
 

@@ -29,6 +29,7 @@ EXPERIMENTS = {
     'density_draws': 'experiments.density_draws',
     'density_packings': 'experiments.density_packings',
     'density_rates': 'experiments.density_rates',
+    'density_table': 'experiments.density_table',
     'ecdf_inverse': 'experiments.ecdf_inverse',
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
     'ecdf_smoothing': 'experiments.ecdf_smoothing',
