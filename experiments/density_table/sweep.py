@@ -3,12 +3,13 @@
   python -m launch.sweep --experiment=density_table \
     --output_dir=experiments/density_table/results
 
-A rate is the slope of ln(error) against ln(scale), in half decades: n alpha from
-10^3 to 10^6 with n infinite ('pure', 'zcdp'), or n from 10^4 to 10^10 without
-noise ('sampling'). Its prefactor C is that of C scale^(theory), in geometric mean. Upper
-bounds are errors in closed form, of tent2 (Lipschitz, L = 2) and sobrand (of
-smoothness beta, on the border); lower bounds are of the class that the density
-is in (DEN-L11), for Lipschitz at a point too (Theorem 2). Methods:
+A rate is the slope of ln(error) against ln(scale), in half decades: n alpha
+from 10^3 to 10^6 with n infinite ('pure', 'zcdp'), or n from 10^4 to 10^10
+without noise ('sampling'). Its prefactor C is that of C scale^(theory), in
+geometric mean. Upper bounds are errors in closed form, of tent2 (Lipschitz, L =
+2) and sobrand (of smoothness beta, on the border); lower bounds are of the
+class that the density is in (DEN-L11), for Lipschitz at a point too (Theorem
+2). Methods:
   printed    Theorems 1 and 4, tuned as printed
   oracle     the same, tuned for the density
   exact      with exact sensitivities, tuned for the density
