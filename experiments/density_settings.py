@@ -22,6 +22,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density import bandwidths
 from dpjax.stats.density import laws
 from dpjax.stats.density import projections
 from dpjax.stats.density import sensitivities
@@ -38,7 +39,7 @@ _MANY = 10**30
 _SENSITIVITY = {'pure_printed': None, 'zcdp_printed': None, 'pure_exact': 1,
                 'zcdp_exact': 2}
 # Variance of the noise of a count, times alpha^2.
-_COUNTS = {'spectral': 8.0, 'zcdp_spectral': 1.0, 'histogram': 8.0,
+COUNTS = {'spectral': 8.0, 'zcdp_spectral': 1.0, 'histogram': 8.0,
            'zcdp_histogram': 1.0}
 
 DENSITIES = {
@@ -146,7 +147,7 @@ def spectral(method: str, name: str,
     name: of the density.
     pairs: of K, rising, and m.
   """
-  errors.check_choice('method', method, tuple(_COUNTS))
+  errors.check_choice('method', method, tuple(COUNTS))
   found, largest = [], pairs[-1][0]
   truth = density(name).fourier(largest)
   beyond = _energies(name, tuple(range(1, largest + 1)))[1]
@@ -158,7 +159,7 @@ def spectral(method: str, name: str,
     shrunk = np.sinc(k / num_bins)
     found.append((
         num_bins, top, 2 * np.sum((1 - np.abs(means)**2) / shrunk**2),
-        2 * num_bins * _COUNTS[method] * np.sum(shrunk**-2.0),
+        2 * num_bins * COUNTS[method] * np.sum(shrunk**-2.0),
         2 * np.sum(np.abs(means / shrunk - truth[:top])**2)
         + beyond[top - 1]))
   return Family(*np.array(found).T)
@@ -173,11 +174,11 @@ def histograms(method: str, name: str, bins: tuple[int, ...]) -> Family:
     name: of the density.
     bins: numbers of them.
   """
-  errors.check_choice('method', method, tuple(_COUNTS))
+  errors.check_choice('method', method, tuple(COUNTS))
   found = np.array(bins)
   squares = np.array([np.sum(density(name).masses(m)**2) for m in bins])
   return Family(found, found // 2, found * (1 - squares),
-                _COUNTS[method] * found**2.0,
+                COUNTS[method] * found**2.0,
                 np.maximum(density(name).square - found * squares, 0))
 
 
@@ -217,7 +218,9 @@ def printed_order(method: str, smoothness: int, num_records: float,
     signal: n alpha.
   """
   if 'histogram' in method:
-    return max(1, math.ceil(min(num_records**(1 / 3), signal**0.5) - 1e-9))
+    size = min(num_records, _MANY)
+    return bandwidths.printed_bins(num_records=round(size),
+                                   budget=min(signal, _MANY) / size)
   return projections.printed_num_functions(
       min(signal, _MANY), num_records=round(min(num_records, _MANY)),
       smoothness=smoothness, pure='pure' in method)
@@ -226,19 +229,3 @@ def printed_order(method: str, smoothness: int, num_records: float,
 def relaxed_signal(num_records: float, epsilon: float, gamma: float) -> float:
   """n sqrt(rho) of Corollary 2 at delta = n^-gamma (DEN-P7)."""
   return num_records * epsilon / math.sqrt(16 * gamma * math.log(num_records))
-
-
-def tuned_bins(method: str, lipschitz: float, num_records: float,
-               signal: float) -> int:
-  """m of the least L^2 h^2 / 12 + 1 / (n h) + V / (n h)^2 (DEN-H6).
-
-  Args:
-    method: 'histogram' or 'zcdp_histogram'.
-    lipschitz: L.
-    num_records: n.
-    signal: n alpha.
-  """
-  bins = np.array(tried(2000))
-  return int(bins[np.argmin(
-      (lipschitz / bins)**2 / 12 + bins / num_records
-      + _COUNTS[method] * (bins / signal)**2)])

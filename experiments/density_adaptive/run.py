@@ -13,6 +13,7 @@ from dpjax.report import records
 from dpjax.stats import frequencies
 from dpjax.stats import precision
 from dpjax.stats.density import adaptive
+from dpjax.stats.density import bandwidths
 from dpjax.stats.density import bases
 from dpjax.stats.density import estimate
 from dpjax.stats.density import laws
@@ -96,8 +97,10 @@ def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
         method, density_settings.SMOOTHNESS[name], size, signal))
   method = _FAMILIES['histogram', setting.notion]
   if setting.method == 'tuned':
-    slope = density_settings.density(name).lipschitz
-    bins = density_settings.tuned_bins(method, slope, size, signal)
+    bins = bandwidths.tuned_bins(
+        num_records=size, variance=density_settings.COUNTS[method]
+        * (size / signal)**2, fix_mass=False,
+        lipschitz=density_settings.density(name).lipschitz)
   else:
     bins = density_settings.printed_order(method, 1, size, signal)
   return density_settings.single(method, name, bins)
