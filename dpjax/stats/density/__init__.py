@@ -5,7 +5,11 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, estimate, mechanism, noisy_counts.
+Modules, in import order: laws, estimate, mechanism, noisy_counts, hierarchies,
+merging, sparse.
 """
 
-__all__ = ['estimate', 'laws', 'mechanism', 'noisy_counts']
+__all__ = [
+    'estimate', 'hierarchies', 'laws', 'mechanism', 'merging', 'noisy_counts',
+    'sparse'
+]
