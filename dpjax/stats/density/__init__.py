@@ -6,10 +6,10 @@ Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
 Modules, in import order: laws, estimate, mechanism, noisy_counts, hierarchies,
-merging, sparse.
+merging, sparse, marginals.
 """
 
 __all__ = [
-    'estimate', 'hierarchies', 'laws', 'mechanism', 'merging', 'noisy_counts',
-    'sparse'
+    'estimate', 'hierarchies', 'laws', 'marginals', 'mechanism', 'merging',
+    'noisy_counts', 'sparse'
 ]

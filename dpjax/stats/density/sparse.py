@@ -26,6 +26,9 @@ from dpjax.typing import Array, PRNGKey
 
 # Records are rounded to the middle of one of so many bins, each by itself.
 GRID = 2**14
+# Of rate 1: its scores are logarithms of weights.
+_IN_LOG_WEIGHTS = selection.ExponentialMechanism(
+    sensitivity=1.0, epsilon=2.0, adjacency=Adjacency.REPLACE_ONE)
 
 
 class Parameters(NamedTuple):
@@ -58,7 +61,7 @@ class SparseFourier(mechanism.DensityMechanism):
     selection_share: of the budget of a round; the rest measures.
   """
   num_rounds: int
-  num_frequencies: int = 128
+  num_frequencies: int = 64
   selection_share: float = 0.6
 
   kind = 'fourier'
@@ -122,12 +125,20 @@ def wave_sums(counts: np.ndarray, num_frequencies: int) -> np.ndarray:
   return np.concatenate([sums.real, sums.imag], -1)
 
 
+def chosen(key: PRNGKey, scores: Array, rate: Array) -> Array:
+  """The exponential mechanism, its rate an argument of compiled programs.
+
+  Args:
+    key: used for nothing else.
+    scores: [m] float64; those of -infinity are never chosen.
+    rate: as `selection.ExponentialMechanism.rate`.
+  """
+  weights = rate * (scores - jnp.max(scores))
+  return _IN_LOG_WEIGHTS.release(key, weights.astype(jnp.float32))
+
+
 @functools.cache
 def _law(num_rounds: int) -> mechanism.Draw:
-  # Scores that are told in log-weights: of rate 1.
-  unit = selection.ExponentialMechanism(sensitivity=1.0, epsilon=2.0,
-                                        adjacency=Adjacency.REPLACE_ONE)
-
   def draw(key: PRNGKey, statistic: Array, parameters: Parameters) -> Array:
     sums = statistic.reshape(2, -1)
 
@@ -135,8 +146,7 @@ def _law(num_rounds: int) -> mechanism.Draw:
       current, times = state
       choose, measure = jax.random.split(key)
       scores = jnp.sqrt(jnp.sum((sums - current)**2, 0))
-      weights = parameters.rate * (scores - jnp.max(scores))
-      place = unit.release(choose, weights.astype(jnp.float32))
+      place = chosen(choose, scores, parameters.rate)
       noisy = noisy_counts.noisy(measure, sums[:, place], parameters.stddev,
                                  'gaussian')
       # What is measured again is averaged.
