@@ -156,5 +156,6 @@ def _law(num_rounds: int) -> mechanism.Draw:
     start = (jnp.zeros_like(sums), jnp.zeros_like(sums[0]))
     (current, _), _ = jax.lax.scan(one_round, start,
                                    jax.random.split(key, num_rounds))
-    return (current[0] + 1j * current[1]) / parameters.num_records
+    return jax.lax.complex(current[0], current[1]) / (
+        parameters.num_records.astype(jnp.complex128))
   return draw
