@@ -12,7 +12,6 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
-import math
 from typing import NamedTuple
 
 import jax

@@ -11,7 +11,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax import errors
 from dpjax.stats.density import mechanism
