@@ -5,11 +5,13 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, estimate, mechanism, noisy_counts, hierarchies,
-merging, sparse, marginals.
+Modules, in import order: laws, histospline, estimate, mechanism,
+noisy_counts, bases, spectral, shrinkage, adaptive, hierarchies, merging,
+sparse, marginals, api.
 """
 
 __all__ = [
-    'estimate', 'hierarchies', 'laws', 'marginals', 'mechanism', 'merging',
-    'noisy_counts', 'sparse'
+    'adaptive', 'api', 'bases', 'estimate', 'hierarchies', 'histospline',
+    'laws', 'marginals', 'mechanism', 'merging', 'noisy_counts', 'shrinkage',
+    'sparse', 'spectral'
 ]

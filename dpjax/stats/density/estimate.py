@@ -3,6 +3,7 @@
   histogram  heights [m] of equal bins
   fourier    complex [K]: 1 + 2 Re sum theta_k e^(2 pi i k x)
   cosine     real [K]: 1 + sum theta_k sqrt 2 cos(pi k x)
+  spline     means [m] of equal bins, of the curve of `histospline`
 
 Errors are exact in each form: sums over bins, or by Parseval (spec DEN-C4).
 """
@@ -17,10 +18,11 @@ import numpy as np
 from dpjax import errors
 from dpjax.stats import frequencies
 from dpjax.stats import precision
+from dpjax.stats.density import histospline
 from dpjax.stats.density.laws import Density
 from dpjax.typing import Array, PRNGKey
 
-KINDS = ('histogram', 'fourier', 'cosine')
+KINDS = ('histogram', 'fourier', 'cosine', 'spline')
 _SQRT2 = math.sqrt(2)
 
 
@@ -41,6 +43,8 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
     # Around the best heights there are, so that nothing large is subtracted.
     bias = density.square - size * np.sum(masses**2)
     return np.mean((found - size * masses)**2, -1) + max(bias, 0.0)
+  if kind == 'spline':
+    return histospline.squared_errors(found, density)
   if kind == 'fourier':
     theta, weight = density.fourier(size), 2
   else:
@@ -59,6 +63,8 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
     if num_bins % size:
       raise ValueError(f'{num_bins} bins do not cut {size} bins evenly')
     return jnp.repeat(coefficients, num_bins // size, -1)
+  if kind == 'spline':
+    return coefficients @ jnp.asarray(histospline.refined(size, num_bins))
   length = num_bins if kind == 'fourier' else 2 * num_bins
   if 2 * size >= length:
     raise ValueError(f'{size} frequencies need more bins than {num_bins}')
@@ -100,6 +106,8 @@ class DensityEstimate:
     size = self.coefficients.shape[-1]
     if self.kind == 'histogram':
       return self.coefficients[np.minimum((unit * size).astype(int), size - 1)]
+    if self.kind == 'spline':
+      return histospline.cumulative(size)(unit, 1) @ self.coefficients
     waves = np.pi * np.multiply.outer(unit, np.arange(1, size + 1))
     if self.kind == 'cosine':
       return 1 + _SQRT2 * np.cos(waves) @ self.coefficients

@@ -83,7 +83,7 @@ class DensityMechanism(abc.ABC):
   num_records: int
   epsilon: float | None = None
   rho: float | None = None
-  adjacency: Adjacency = Adjacency.REPLACE_ONE
+  adjacency: Adjacency
 
   # For the auditor: `release` has 64-bit types.
   double_precision = True

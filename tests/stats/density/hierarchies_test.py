@@ -20,12 +20,12 @@ PURE, ZCDP = dict(epsilon=0.6), dict(rho=0.05)
 
 def tree(**options):
   return hierarchies.TreeDensity(**(dict(
-      num_records=200, height=HEIGHT) | options))
+      num_records=200, height=HEIGHT, adjacency=REPLACE) | options))
 
 
 def haar(**options):
   return hierarchies.HaarDensity(**(dict(
-      num_records=200, height=HEIGHT) | options))
+      num_records=200, height=HEIGHT, adjacency=REPLACE) | options))
 
 
 def haar_matrix():

@@ -17,7 +17,8 @@ STAR = ((0, 2), (1, 2), (2, 3))
 
 def made(**options):
   return marginals.TreeMarginals(**(dict(
-      num_records=5000, num_attributes=4, num_bins=3, epsilon=2.0) | options))
+      num_records=5000, num_attributes=4, num_bins=3, epsilon=2.0,
+      adjacency=REPLACE) | options))
 
 
 def star():

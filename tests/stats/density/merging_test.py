@@ -39,7 +39,8 @@ def test_no_cut_is_cheaper():
 
 def made(**options):
   return merging.MergedHistogram(**(dict(
-      num_records=1000, num_bins=100, epsilon=1.0) | options))
+      num_records=1000, num_bins=100, epsilon=1.0,
+      adjacency=Adjacency.REPLACE_ONE) | options))
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)

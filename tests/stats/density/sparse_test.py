@@ -15,7 +15,8 @@ REPLACE = Adjacency.REPLACE_ONE
 
 def made(**options):
   return sparse.SparseFourier(**(dict(
-      num_records=2000, rho=0.02, num_rounds=1, num_frequencies=3) | options))
+      num_records=2000, rho=0.02, num_rounds=1, num_frequencies=3,
+      adjacency=REPLACE) | options))
 
 
 def test_one_record_moves_sums_and_scores_by_two_at_most():

@@ -1,0 +1,82 @@
+"""One function for the density of an array, and the rule of methods."""
+
+import dataclasses
+from typing import Any
+import warnings
+
+import numpy as np
+
+from dpjax import errors
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import numbers
+from dpjax.stats.density import adaptive
+from dpjax.stats.density.estimate import DensityEstimate
+from dpjax.stats.density.mechanism import DensityMechanism
+from dpjax.typing import PRNGKey
+
+BOUNDARIES = tuple(adaptive.BOUNDARIES)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Density(DensityEstimate):
+  """A released density; all of it is public.
+
+  Attributes:
+    mechanism: what drew it: `event`, `adjacency`, bins and noise.
+  """
+  mechanism: DensityMechanism
+
+
+def density(key: PRNGKey, x: Any, *, lower: float, upper: float,
+            epsilon: float | None = None, rho: float | None = None,
+            adjacency: Adjacency | str, boundary: str = 'interval',
+            expected_records: int | None = None,
+            missing: str = 'refuse') -> Density:
+  """The private density of numbers between public bounds.
+
+  One noisy histogram, of bins that n and the budget choose, and coefficients of
+  it that are shrunk by their own size: no smoothness has to be known. The
+  estimate integrates to 1 and may be negative; `proper` is the nearest density,
+  `sample` draws synthetic records, and both are free.
+
+  Floating point: noise is of whole numbers under epsilon, and on a public grid
+  under rho, yet drawn from floats; `launch.estimate` is exact.
+
+  Args:
+    key: of the release; use it for nothing else.
+    x: [n] numbers: an array, a list, a pandas Series.
+    lower: public; values below count as it.
+    upper: public; values above count as it.
+    epsilon: of pure differential privacy, or None.
+    rho: of zero-concentrated differential privacy, or None; one of the two.
+    adjacency: which data sets are neighbours, or its name. Under 'replace_one'
+      n is public; under 'add_or_remove_one' it is not.
+    boundary: 'interval', or 'circle' where both bounds are one point, as
+      midnight of a day.
+    expected_records: a public guess of n, which the number of bins follows;
+      needed, and taken, under 'add_or_remove_one' alone.
+    missing: what NaN counts as: 'refuse', 'lower' or 'upper', the bounds, or
+      'omit', under 'add_or_remove_one' alone.
+
+  Raises:
+    ValueError: for bad input, before anything is released.
+  """
+  adjacency = Adjacency(adjacency)
+  errors.check_range(lower, upper)
+  if (epsilon is None) == (rho is None):
+    raise ValueError('the budget is epsilon or rho, one of them, got '
+                     f'{epsilon} and {rho}')
+  if (expected_records is None) != (adjacency is Adjacency.REPLACE_ONE):
+    raise ValueError('expected_records must be given under add_or_remove_one, '
+                     'where n is private, and only there')
+  values = numbers.parse(x, lower, upper, missing=missing, adjacency=adjacency)
+  made = adaptive.adaptive(
+      values.size if expected_records is None else expected_records,
+      epsilon=epsilon, rho=rho, boundary=boundary, adjacency=adjacency)
+  unit = (values - lower) / (upper - lower)
+  if unit.min() < 0 or unit.max() > 1:
+    warnings.warn('values of x beyond the public bounds count as the bounds; '
+                  'that there are some is private', stacklevel=2)
+  found = made.estimate(key, unit)
+  return Density(kind=found.kind, coefficients=np.asarray(found.coefficients),
+                 lower=lower, upper=upper, mechanism=made)
