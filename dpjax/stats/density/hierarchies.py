@@ -39,6 +39,17 @@ class Parameters(NamedTuple):
   num_records: np.ndarray
 
 
+class HaarParameters(NamedTuple):
+  """Numbers of a release of differences.
+
+  Attributes:
+    levels: of their noise.
+    threshold: in standard deviations.
+  """
+  levels: Parameters
+  threshold: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Levels(mechanism.DensityMechanism):
   """What trees and wavelets share: 2^J bins and noise by level.
@@ -232,7 +243,12 @@ class HaarDensity(_Levels):
   @property
   def draw(self) -> mechanism.Draw:
     """The law."""
-    return _haar_law(self.height, self.threshold, self.pure)
+    return _haar_law(self.height, self.pure)
+
+  @property
+  def parameters(self) -> HaarParameters:
+    """Noise by level, n, and where differences fall."""
+    return HaarParameters(super().parameters, np.float64(self.threshold))
 
   def expected(self, density: Density) -> mechanism.Risk:
     """Exact, where nothing is thresholded."""
@@ -243,22 +259,22 @@ class HaarDensity(_Levels):
 
 
 @functools.cache
-def _haar_law(height: int, threshold: float, pure: bool) -> mechanism.Draw:
+def _haar_law(height: int, pure: bool) -> mechanism.Draw:
   sizes = 2**np.arange(height)
   places = np.repeat(np.arange(height), sizes)
 
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
-    size = counts.size
+  def draw(key: PRNGKey, counts: Array, parameters: HaarParameters) -> Array:
+    levels, threshold = parameters
     noisy = trees.with_noise(key, differences(counts), jnp.asarray(
-        parameters.scales)[places], pure=pure)
-    deviations = jnp.sqrt(jnp.asarray(parameters.variances)
-                          + parameters.num_records / jnp.asarray(sizes * 1.0))
+        levels.scales)[places], pure=pure)
+    deviations = jnp.sqrt(jnp.asarray(levels.variances)
+                          + levels.num_records / jnp.asarray(sizes * 1.0))
     kept = jnp.where(jnp.abs(noisy) > threshold * deviations[places], noisy,
                      0.0)
-    found = jnp.reshape(jnp.asarray(parameters.num_records), (1,))
+    found = jnp.reshape(jnp.asarray(levels.num_records), (1,))
     for part in jnp.split(kept, np.cumsum(sizes)[:-1]):
       found = jnp.stack([found + part, found - part], 1).reshape(-1) / 2
-    return found * size / parameters.num_records
+    return found * counts.size / levels.num_records
   return draw
 
 

@@ -8,14 +8,27 @@ and the v-optimal histograms of Jagadish et al. 1998 (spec DEN-B11).
 
 import dataclasses
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax import errors
 from dpjax.stats.density import mechanism
 from dpjax.stats.density import noisy_counts
 from dpjax.typing import Array, PRNGKey
+
+
+class Parameters(NamedTuple):
+  """Numbers of a release.
+
+  Attributes:
+    counts: of the noisy counts.
+    penalty: price of a run, in variances of a count.
+  """
+  counts: noisy_counts.Parameters
+  penalty: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,14 +50,18 @@ class MergedHistogram(noisy_counts.CountsMechanism):
   @property
   def draw(self) -> mechanism.Draw:
     """The law."""
-    return _law(self.law, self.knows_total, self.penalty)
+    return _law(self.law, self.knows_total)
+
+  @property
+  def parameters(self) -> Parameters:
+    """Numbers that the law takes."""
+    return Parameters(super().parameters, np.float64(self.penalty))
 
 
 @functools.cache
-def _law(law: str | None, known: bool, penalty: float) -> mechanism.Draw:
-  def draw(key: PRNGKey, counts: Array, parameters: noisy_counts.Parameters
-           ) -> Array:
-    size = counts.size
+def _law(law: str | None, known: bool) -> mechanism.Draw:
+  def draw(key: PRNGKey, counts: Array, numbers: Parameters) -> Array:
+    size, (parameters, penalty) = counts.size, numbers
     noisy = noisy_counts.noisy(key, counts, jnp.asarray(parameters.scale), law)
     total = noisy_counts.total(noisy, parameters, known)
     # Runs keep the sum, so that it is 1 if it is now.

@@ -85,14 +85,13 @@ def test_nodes_are_sums_of_their_children(adjacency):
 
 
 def test_without_thresholds_and_noise_wavelets_are_the_histogram():
-  counts = np.array([2, 4, 32, 30, 0, 60, 40, 32.0])
+  counts = np.array([2, 4, 38, 18, 0, 60, 40, 38.0])
   found = haar(epsilon=1e6, threshold=0.0).release(jax.random.key(0), counts)
   np.testing.assert_allclose(found, counts * 8 / 200, atol=1e-12)
-  # Of pairs of bins |0 - 60| alone exceeds 2 sqrt(200 / 4); 60 and 72 differ
-  # by less than 2 sqrt(200 / 2), 6 and 62 by more.
+  # Bins differ by 2 sqrt(200 / 4) = 14.1 or not, pairs by 20, halves by 28.3.
   found = haar(epsilon=1e6).release(jax.random.key(0), counts)
   np.testing.assert_allclose(found, np.array(
-      [3, 3, 31, 31, 3, 63, 33, 33]) * 8 / 200, atol=1e-12)
+      [3, 3, 38, 18, 4.5, 64.5, 34.5, 34.5]) * 8 / 200, atol=1e-12)
 
 
 def test_a_flat_histogram_errs_less_at_its_best_level():

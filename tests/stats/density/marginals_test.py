@@ -1,5 +1,6 @@
 """Tables along a tree: what a record moves, consistency, and what is found."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -133,6 +134,9 @@ def test_an_unknown_total_is_that_of_noisy_tables():
   counts = star().ravel() * 10**6
   found = asked.coefficients(KEY, asked.statistic_of_cells(counts)[None])
   np.testing.assert_allclose(found.marginals[0, 2], 1 / 3, atol=1e-3)
+  alone = dataclasses.replace(asked, structure='independent').coefficients(
+      KEY, asked.statistic_of_cells(counts)[None])
+  np.testing.assert_allclose(alone.marginals, found.marginals, atol=1e-3)
   assert accounting.epsilon(asked.event, delta=1e-9, adjacency=ADD
                             ) == pytest.approx(30.0, rel=1e-3)
 

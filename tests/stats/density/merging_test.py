@@ -70,6 +70,16 @@ def test_a_high_price_leaves_one_run_and_none_leaves_all_bins():
     made(penalty=-1.0)
 
 
+@pytest.mark.parametrize('height,runs', [(20, 3), (18, 1)])
+def test_a_bin_stands_out_by_what_two_runs_cost(height, runs):
+  """Of ten records a bin: 10^2 exceeds 2 * 4 * 10, and 8^2 does not."""
+  counts = np.full(100, 10.0)
+  counts[40] = height
+  found = np.asarray(made(num_records=990 + height, epsilon=1e3).release(
+      jax.random.key(1), counts))
+  assert np.count_nonzero(np.diff(found)) == runs - 1
+
+
 def test_an_unknown_total_is_that_of_noisy_counts():
   counts = np.full(100, 30.0)
   found = np.asarray(made(num_records=1000, epsilon=0.5, penalty=0.0,

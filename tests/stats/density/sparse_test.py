@@ -70,6 +70,18 @@ def test_one_peak_is_found_and_its_error_is_that_of_a_measurement():
   assert found.mean() == pytest.approx(wanted, abs=4 * found.std() / 2000**0.5)
 
 
+def test_what_is_fitted_is_not_asked_again():
+  """Three sums, the largest first: each round takes the worst of the rest."""
+  statistic = np.array([900.0, 300.0, 600.0, 0.0, 0.0, 0.0])
+  found = made(rho=50.0, num_rounds=3).coefficients(
+      jax.random.key(5), np.tile(statistic, (50, 1)))
+  np.testing.assert_allclose(found.real * 2000, np.tile(
+      statistic[:3], (50, 1)), atol=5)
+  two = made(rho=50.0, num_rounds=2).coefficients(
+      jax.random.key(5), np.tile(statistic, (50, 1)))
+  assert np.all((two != 0) == [True, False, True])
+
+
 def test_what_is_measured_again_is_averaged():
   asked = made(num_rounds=4, num_frequencies=1)
   found = asked.coefficients(jax.random.key(1), np.zeros((1500, 2)))
