@@ -98,7 +98,8 @@ class AdaptiveHistogram(noisy_counts.CountsMechanism):
 
 def adaptive(num_records: int, *, adjacency: Adjacency,
              epsilon: float | None = None, rho: float | None = None,
-             boundary: str = 'interval', penalty: float = shrinkage.PENALTY) -> AdaptiveHistogram:
+             boundary: str = 'interval',
+             penalty: float = shrinkage.PENALTY) -> AdaptiveHistogram:
   """The default estimator, of bins that public numbers choose.
 
   Args:

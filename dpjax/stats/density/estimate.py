@@ -3,6 +3,7 @@
   histogram  heights [m] of equal bins
   fourier    complex [K]: 1 + 2 Re sum theta_k e^(2 pi i k x)
   cosine     real [K]: 1 + sum theta_k sqrt 2 cos(pi k x)
+  spectrum   complex [1 + K]: theta_0, a mass that was released, and fourier
   spline     means [m] of equal bins, of the curve of `histospline`
 
 Errors are exact in each form: sums over bins, or by Parseval (spec DEN-C4).
@@ -22,7 +23,7 @@ from dpjax.stats.density import histospline
 from dpjax.stats.density.laws import Density
 from dpjax.typing import Array, PRNGKey
 
-KINDS = ('histogram', 'fourier', 'cosine', 'spline')
+KINDS = ('histogram', 'fourier', 'cosine', 'spectrum', 'spline')
 _SQRT2 = math.sqrt(2)
 
 
@@ -43,6 +44,9 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
     # Around the best heights there are, so that nothing large is subtracted.
     bias = density.square - size * np.sum(masses**2)
     return np.mean((found - size * masses)**2, -1) + max(bias, 0.0)
+  if kind == 'spectrum':
+    return np.abs(found[..., 0] - 1)**2 + errors_of('fourier', found[..., 1:],
+                                                    density)
   if kind == 'spline':
     return histospline.squared_errors(found, density)
   if kind == 'fourier':
@@ -63,6 +67,9 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
     if num_bins % size:
       raise ValueError(f'{num_bins} bins do not cut {size} bins evenly')
     return jnp.repeat(coefficients, num_bins // size, -1)
+  if kind == 'spectrum':
+    return coefficients[..., :1].real - 1 + on_bins(
+        'fourier', coefficients[..., 1:], num_bins)
   if kind == 'spline':
     return coefficients @ jnp.asarray(histospline.refined(size, num_bins))
   length = num_bins if kind == 'fourier' else 2 * num_bins
@@ -106,6 +113,10 @@ class DensityEstimate:
     size = self.coefficients.shape[-1]
     if self.kind == 'histogram':
       return self.coefficients[np.minimum((unit * size).astype(int), size - 1)]
+    if self.kind == 'spectrum':
+      rest = dataclasses.replace(self, kind='fourier',
+                                 coefficients=self.coefficients[1:])
+      return self.coefficients[0].real - 1 + rest._on_unit(unit)
     if self.kind == 'spline':
       return histospline.cumulative(size)(unit, 1) @ self.coefficients
     waves = np.pi * np.multiply.outer(unit, np.arange(1, size + 1))
