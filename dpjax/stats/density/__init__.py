@@ -5,15 +5,16 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
-bases, sensitivities, trigonometric, projections, relaxation, spectral,
-shrinkage, adaptive, stages, weighted, hierarchies, merging, sparse, marginals,
-api.
+Modules, in import order: laws, histospline, polygons, estimate, mechanism,
+noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
+trigonometric, projections, relaxation, spectral, shrinkage, adaptive, stages,
+weighted, hierarchies, merging, sparse, marginals, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bases', 'estimate', 'hierarchies', 'histospline',
-    'laws', 'marginals', 'mechanism', 'merging', 'noisy_counts', 'projections',
-    'relaxation', 'sensitivities', 'shrinkage', 'sparse', 'spectral', 'stages',
+    'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'hierarchies',
+    'histograms', 'histospline', 'laws', 'marginals', 'mechanism', 'merging',
+    'noisy_counts', 'polygons', 'post_processing', 'projections', 'relaxation',
+    'sensitivities', 'shrinkage', 'sparse', 'spectral', 'stages',
     'trigonometric', 'weighted'
 ]

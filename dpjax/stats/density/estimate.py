@@ -1,6 +1,7 @@
 """An estimated density: coefficients in one of a few forms, and what they say.
 
   histogram  heights [m] of equal bins
+  polygon    heights [m] at the middles of equal bins, of `polygons`
   fourier    complex [K]: 1 + 2 Re sum theta_k e^(2 pi i k x)
   cosine     real [K]: 1 + sum theta_k sqrt 2 cos(pi k x)
   spectrum   complex [1 + K]: theta_0, a mass that was released, and fourier
@@ -20,10 +21,11 @@ from dpjax import errors
 from dpjax.stats import frequencies
 from dpjax.stats import precision
 from dpjax.stats.density import histospline
+from dpjax.stats.density import polygons
 from dpjax.stats.density.laws import Density
 from dpjax.typing import Array, PRNGKey
 
-KINDS = ('histogram', 'fourier', 'cosine', 'spectrum', 'spline')
+KINDS = ('histogram', 'polygon', 'fourier', 'cosine', 'spectrum', 'spline')
 _SQRT2 = math.sqrt(2)
 
 
@@ -49,6 +51,8 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
                                                     density)
   if kind == 'spline':
     return histospline.squared_errors(found, density)
+  if kind == 'polygon':
+    return polygons.squared_errors(found, density)
   if kind == 'fourier':
     theta, weight = density.fourier(size), 2
   else:
@@ -72,6 +76,8 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
         'fourier', coefficients[..., 1:], num_bins)
   if kind == 'spline':
     return coefficients @ jnp.asarray(histospline.refined(size, num_bins))
+  if kind == 'polygon':
+    return coefficients @ jnp.asarray(polygons.refined(size, num_bins))
   length = num_bins if kind == 'fourier' else 2 * num_bins
   if 2 * size >= length:
     raise ValueError(f'{size} frequencies need more bins than {num_bins}')
@@ -119,6 +125,8 @@ class DensityEstimate:
       return self.coefficients[0].real - 1 + rest._on_unit(unit)
     if self.kind == 'spline':
       return histospline.cumulative(size)(unit, 1) @ self.coefficients
+    if self.kind == 'polygon':
+      return np.interp(unit, polygons.middles(size), self.coefficients)
     waves = np.pi * np.multiply.outer(unit, np.arange(1, size + 1))
     if self.kind == 'cosine':
       return 1 + _SQRT2 * np.cos(waves) @ self.coefficients
