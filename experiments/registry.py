@@ -23,6 +23,7 @@ EXPERIMENTS = {
     'composition_curves': 'experiments.composition_curves',
     'constant_records': 'experiments.constant_records',
     'conversions': 'experiments.conversions',
+    'density_marginals': 'experiments.density_marginals',
     'ecdf_inverse': 'experiments.ecdf_inverse',
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
     'ecdf_smoothing': 'experiments.ecdf_smoothing',
