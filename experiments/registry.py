@@ -24,6 +24,7 @@ EXPERIMENTS = {
     'constant_records': 'experiments.constant_records',
     'conversions': 'experiments.conversions',
     'density_marginals': 'experiments.density_marginals',
+    'density_stress': 'experiments.density_stress',
     'ecdf_inverse': 'experiments.ecdf_inverse',
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
     'ecdf_smoothing': 'experiments.ecdf_smoothing',
