@@ -22,8 +22,6 @@ from dpjax.stats.density import noisy_counts
 from dpjax.stats.density import shrinkage
 from dpjax.typing import Array, PRNGKey
 
-BOUNDARIES = {'interval': 'spline', 'circle': 'fourier'}
-
 
 class Parameters(NamedTuple):
   """Numbers of a release.
@@ -110,9 +108,9 @@ def adaptive(num_records: int, *, adjacency: Adjacency,
     boundary: 'interval', or 'circle' where 0 and 1 are one point.
     penalty: c of `shrinkage`.
   """
-  errors.check_choice('boundary', boundary, tuple(BOUNDARIES))
+  errors.check_choice('boundary', boundary, tuple(bases.BOUNDARIES))
   public = dict(num_records=num_records, epsilon=epsilon, rho=rho,
-                adjacency=adjacency, basis=BOUNDARIES[boundary],
+                adjacency=adjacency, basis=bases.BOUNDARIES[boundary],
                 penalty=penalty)
   variance = AdaptiveHistogram(num_bins=3, **public).noise_variance
   return AdaptiveHistogram(

@@ -10,13 +10,14 @@ from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import numbers
 from dpjax.stats.density import adaptive
+from dpjax.stats.density import bases
 from dpjax.stats.density import stages
 from dpjax.stats.density import weighted
 from dpjax.stats.density.estimate import DensityEstimate
 from dpjax.stats.density.mechanism import DensityMechanism
 from dpjax.typing import PRNGKey
 
-BOUNDARIES = tuple(adaptive.BOUNDARIES)
+BOUNDARIES = tuple(bases.BOUNDARIES)
 METHODS = ('auto', 'histogram', 'two_stages', 'sums')
 
 
@@ -79,8 +80,8 @@ def density(key: PRNGKey, x: Any, *, lower: float, upper: float,
             missing: str = 'refuse') -> Density:
   """The private density of numbers between public bounds.
 
-  A noisy histogram, of bins that n and the budget choose, and coefficients of it
-  that are shrunk by their own size: no smoothness has to be known. The
+  A noisy histogram, of bins that n and the budget choose, and coefficients of
+  it that are shrunk by their own size: no smoothness has to be known. The
   estimate integrates to 1 and may be negative; `proper` is the nearest density,
   `sample` draws synthetic records, and both are free.
 
