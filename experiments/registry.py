@@ -24,6 +24,8 @@ EXPERIMENTS = {
     'constant_records': 'experiments.constant_records',
     'conversions': 'experiments.conversions',
     'density_marginals': 'experiments.density_marginals',
+    'density_relaxation': 'experiments.density_relaxation',
+    'density_sensitivities': 'experiments.density_sensitivities',
     'density_stress': 'experiments.density_stress',
     'ecdf_inverse': 'experiments.ecdf_inverse',
     'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
