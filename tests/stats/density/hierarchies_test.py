@@ -28,6 +28,11 @@ def haar(**options):
       num_records=200, height=HEIGHT, adjacency=REPLACE) | options))
 
 
+def release(made, seed, counts):
+  """One release, compiled."""
+  return made.coefficients(jax.random.key(seed), counts[None])[0]
+
+
 def haar_matrix():
   return np.stack([np.asarray(hierarchies.differences(row))
                    for row in np.eye(2**HEIGHT, dtype=np.float32)], 1)
@@ -76,9 +81,8 @@ def test_errors_are_those_of_the_closed_form(made):
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_nodes_are_sums_of_their_children(adjacency):
   counts = np.arange(8.0) * 200 / 28
-  leaves, upper = (np.asarray(tree(**PURE, adjacency=adjacency, level=level)
-                              .release(jax.random.key(2), counts))
-                   for level in (3, 2))
+  leaves, upper = (release(tree(**PURE, adjacency=adjacency, level=level), 2,
+                           counts) for level in (3, 2))
   np.testing.assert_allclose(leaves.reshape(4, 2).mean(1), upper)
   assert upper.mean() == pytest.approx(1)
   assert np.abs(leaves - counts * 8 / 200).max() > 0.05
@@ -86,10 +90,10 @@ def test_nodes_are_sums_of_their_children(adjacency):
 
 def test_without_thresholds_and_noise_wavelets_are_the_histogram():
   counts = np.array([2, 4, 38, 18, 0, 60, 40, 38.0])
-  found = haar(epsilon=1e6, threshold=0.0).release(jax.random.key(0), counts)
+  found = release(haar(epsilon=1e6, threshold=0.0), 0, counts)
   np.testing.assert_allclose(found, counts * 8 / 200, atol=1e-12)
   # Bins differ by 2 sqrt(200 / 4) = 14.1 or not, pairs by 20, halves by 28.3.
-  found = haar(epsilon=1e6).release(jax.random.key(0), counts)
+  found = release(haar(epsilon=1e6), 0, counts)
   np.testing.assert_allclose(found, np.array(
       [3, 3, 38, 18, 4.5, 64.5, 34.5, 34.5]) * 8 / 200, atol=1e-12)
 

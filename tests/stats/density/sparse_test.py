@@ -71,15 +71,12 @@ def test_one_peak_is_found_and_its_error_is_that_of_a_measurement():
 
 
 def test_what_is_fitted_is_not_asked_again():
-  """Three sums, the largest first: each round takes the worst of the rest."""
+  """Of three sums two rounds measure the larger ones, each once."""
   statistic = np.array([900.0, 300.0, 600.0, 0.0, 0.0, 0.0])
-  found = made(rho=50.0, num_rounds=3).coefficients(
+  found = made(rho=50.0, num_rounds=2).coefficients(
       jax.random.key(5), np.tile(statistic, (50, 1)))
   np.testing.assert_allclose(found.real * 2000, np.tile(
-      statistic[:3], (50, 1)), atol=5)
-  two = made(rho=50.0, num_rounds=2).coefficients(
-      jax.random.key(5), np.tile(statistic, (50, 1)))
-  assert np.all((two != 0) == [True, False, True])
+      [900, 0, 600], (50, 1)), atol=5)
 
 
 def test_what_is_measured_again_is_averaged():
