@@ -119,7 +119,7 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
     raise ValueError(f'{size} frequencies need more bins than {num_bins}')
   k = np.arange(1, size + 1)
   factors = np.sinc(k / length) * np.exp(1j * np.pi * k / length)
-  scaled = coefficients * jnp.asarray(
+  scaled = coefficients.astype(factors.dtype) * jnp.asarray(
       factors if kind == 'fourier' else factors / _SQRT2)
   spectrum = jnp.pad(scaled, [(0, 0)] * (scaled.ndim - 1)
                      + [(1, length // 2 - size)])

@@ -71,23 +71,27 @@ _isotonic = jnp.vectorize(inversion.isotonic, signature='(m)->(m)')
 def unimodal(heights: Array) -> Array:
   """The nearest density that increases up to some bin and then decreases.
 
-  For each of the m places of the last rise two isotonic regressions, so that it
-  takes O(m^3): for some hundred bins.
+  Isotonic fits of the first k heights, for all k, are running minima of one
+  row, so that all m places of the mode take O(m^2 log m).
   """
   return _unimodal(heights)
 
 
+def _rising(heights: Array) -> Array:
+  """Isotonic fits [m, m], of the heights up to each place; then infinite."""
+  places = jnp.arange(heights.shape[0])
+  head = places[None, :] <= places[:, None]
+  last = inversion.last_fits(heights)
+  return jax.lax.cummin(jnp.where(head, last[None, :], jnp.inf), axis=1,
+                        reverse=True)
+
+
 def _of_all_modes(heights: Array) -> Array:
   """Fits [m, m], increasing up to each place and decreasing beyond it."""
-  size = heights.shape[0]
-  places = jnp.arange(size)
-  head = places[None, :] <= places[:, None]
-  # What is not of a part stands above it, and is never pooled with it.
-  far = 1 + jnp.max(heights)
-  rising = _isotonic(jnp.where(head, heights[None, :], far))
-  falling = jnp.flip(_isotonic(jnp.flip(jnp.where(
-      head, far, heights[None, :]), -1)), -1)
-  return jnp.where(head, rising, falling)
+  falling = jnp.flip(_rising(jnp.flip(heights)))
+  # Row k of the flipped fits begins at place k; the mode before it is k - 1.
+  falling = jnp.roll(falling, -1, 0).at[-1].set(jnp.inf)
+  return jnp.minimum(_rising(heights), falling)
 
 
 def _nearest_unimodal(heights: Array) -> Array:
