@@ -118,7 +118,7 @@ def test_the_printed_constant_of_rho_does_not_follow():
 def test_the_pointwise_bound_by_quadrature(centre):
   """Its h again, with distances and variations of densities on a grid."""
   n, slope_ = 2000, 3.0
-  x = (np.arange(200_000) + 0.5) / 200_000
+  x = (np.arange(100_000) + 0.5) / 100_000
   weights = np.full(x.size, 1 / x.size)
   for known in (dict(epsilon=0.05), dict(rho=0.002), {}):
     for sharp in (False, True):
