@@ -45,10 +45,11 @@ def _draw(law: str | None, known: bool) -> mechanism.Draw:
   def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
     noisy = noisy_counts.noisy(key, counts, parameters.counts.scale, law)
     total = noisy_counts.total(noisy, parameters.counts, known)
-    found = noisy / total @ jnp.asarray(parameters.analysis)
+    analysis = jnp.asarray(parameters.analysis)
+    found = (noisy / total).astype(analysis.dtype) @ analysis
     variances = (parameters.counts.variance * jnp.asarray(parameters.gains)
                  / jnp.square(total) + 1 / total)
-    found = found * shrinkage.factors(found, variances, parameters.penalty)
+    found = shrinkage.shrunk(found, variances, parameters.penalty)
     if parameters.synthesis.size:
       return 1 + found @ jnp.asarray(parameters.synthesis)
     return found

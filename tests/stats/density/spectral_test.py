@@ -91,7 +91,7 @@ def test_cosines_alias_in_pairs():
     up, down = (np.arange(1, 100) * 2 * bins + sign * k for sign in (1, -1))
     expected = theta[k - 1] + np.sum(k / up * theta[up - 1]
                                      - k / down * theta[down - 1])
-    assert found[k - 1] == pytest.approx(expected, abs=2e-9)
+    assert found[k - 1] == pytest.approx(expected, abs=1e-8)
 
 
 @pytest.mark.parametrize('bins', [3, 11, 41, 1001])
