@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density import bandwidths
+from dpjax.stats.density import histograms
 from dpjax.stats.density import lower_bounds
-from dpjax.stats.density import noisy_counts
 from dpjax.stats.density import packings
 from dpjax.stats.density import projections
 from dpjax.stats.density import spectral
@@ -300,24 +301,6 @@ def test_rates_of_points_without_privacy():
   assert slope(AMOUNTS, point) == pytest.approx(-2 / 3, abs=0.01)
 
 
-def histogram(lipschitz, n, known):
-  """The tuned histogram on its worst density, at most (DEN-H6)."""
-  bins = np.unique(np.round(np.geomspace(1, 1e6, 3000)))
-  noise = noisy_counts.CountsMechanism.noise_variance.fget
-  variance = 0.0 if not known else noise(_Counts(n, known))
-  return np.min(lipschitz**2 / (12 * bins**2) + (bins - 1) / n
-                + bins * (bins - 1) * variance / n**2)
-
-
-class _Counts:
-  """What `noise_variance` reads of a mechanism."""
-
-  def __init__(self, n, known):
-    self.pure = 'epsilon' in known
-    self.noise = 'discrete_laplace'
-    self.scale = 2 / known['epsilon'] if self.pure else known['rho']**-0.5
-
-
 REPLACE = Adjacency.REPLACE_ONE
 SIZES = [(n, alpha) for n in (10**3, 10**5, 10**7)
          for alpha in (1e-3, 0.01, 0.1, 1.0) if n * alpha >= 10]
@@ -404,6 +387,15 @@ def test_least_favourable_densities_are_those_of_the_packing():
     # Parseval, by coefficients from masses of bins.
     assert 1 + np.sum(density.energies(2000)) == pytest.approx(
         density.square, abs=1e-8)
+
+
+def histogram(lipschitz, n, known):
+  """The tuned histogram on its worst density, at most (DEN-H6)."""
+  found = histograms.Histogram.tuned(num_records=n, lipschitz=lipschitz,
+                                     adjacency=REPLACE, **known)
+  return bandwidths.histogram_bound(
+      found.num_bins, num_records=n, variance=found.noise_variance,
+      lipschitz=lipschitz)
 
 
 @pytest.mark.parametrize('pure', [True, False])
