@@ -8,6 +8,7 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
+from dpjax.stats.density import bandwidths
 from dpjax.stats.density import lower_bounds
 from dpjax.stats.density import packings
 from dpjax.stats.density import sensitivities
@@ -75,8 +76,8 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
   radius, variance = sweep.RADII[setting.dataset], _variance(setting)
   if setting.dataset == 'lipschitz':
     found = dict(uniform=radius**2 / 12, histogram=np.min(
-        radius**2 / (12 * _BINS**2) + (_BINS - 1) / n
-        + _BINS * (_BINS - 1) * variance / n**2))
+        bandwidths.histogram_bound(_BINS, num_records=n, variance=variance,
+                                   lipschitz=radius)))
   else:
     order = 2 * np.arange(1, 50_000) + 1
     noise = (16 * order**3 / setting.amount**2 if setting.notion == 'pure'

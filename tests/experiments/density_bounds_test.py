@@ -6,8 +6,10 @@ import pathlib
 import numpy as np
 import pytest
 
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.report import verdicts
+from dpjax.stats.density import projections
 from experiments import registry
 from experiments.density_bounds import run as bounds_run
 from experiments.density_bounds import sweep as bounds
@@ -82,6 +84,21 @@ def test_upper_bounds_are_those_of_the_table():
     for method, constant in constants.items():
       assert found[method] * 1e6**rate * bounds.RADII[name]**(rate - 2) == (
           pytest.approx(constant, rel=0.025))
+
+
+@pytest.mark.parametrize('name, basis', [
+    ('lipschitz', 'cosine'), ('sobolev1', 'fourier'), ('sobolev3', 'fourier')])
+def test_upper_bounds_are_those_of_the_estimator(name, basis):
+  """Whole cuts, and for beta = 1 a supremum that is bounded: 5 % at most."""
+  setting, = (s for s in bounds.SETTINGS if (s.dataset, s.notion, s.kind) == (
+      name, 'zcdp', 'records') and s.num_records == 10**4)
+  worst = projections.pinsker_projection(
+      num_records=10**4, rho=setting.alpha**2, basis=basis,
+      radius=bounds.RADII[name], smoothness=bounds.SMOOTHNESS[name],
+      adjacency=Adjacency.REPLACE_ONE).worst_case(
+          bounds.SMOOTHNESS[name], bounds.RADII[name]).total
+  found = bounds_run.upper(setting)['weighted']
+  assert 0.995 * worst < found < 1.05 * worst
 
 
 def _of(name, lines, start):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density import bandwidths
+from dpjax.stats.density import histograms
 from dpjax.stats.density import lower_bounds
-from dpjax.stats.density import noisy_counts
 from dpjax.stats.density import packings
 from dpjax.stats.density import projections
 from dpjax.stats.density import spectral
@@ -118,7 +119,7 @@ def test_the_printed_constant_of_rho_does_not_follow():
 def test_the_pointwise_bound_by_quadrature(centre):
   """Its h again, with distances and variations of densities on a grid."""
   n, slope_ = 2000, 3.0
-  x = (np.arange(200_000) + 0.5) / 200_000
+  x = (np.arange(100_000) + 0.5) / 100_000
   weights = np.full(x.size, 1 / x.size)
   for known in (dict(epsilon=0.05), dict(rho=0.002), {}):
     for sharp in (False, True):
@@ -217,6 +218,53 @@ def test_rates_of_theorems(pure):
     assert np.all(found < assouad)
 
 
+def test_fano_is_what_is_printed():
+  """The displays after (25) and (32), at the best m and h of a grid."""
+  n, radius, log2 = 10**5, 3.0, math.log(2)
+  m = np.arange(8, 1500)[:, None]
+  smooth = packings.smooth(2)
+  for known in (dict(epsilon=0.01), dict(rho=1e-4), {}):
+    h = np.geomspace(0.05, 1, 200) / (2 * (m + 1))
+    mass = m * radius * h**2
+    spent = (2 * n * 0.01 * mass if 'epsilon' in known else
+             4e-4 * n**2 * (mass / n + mass**2) if known else
+             radius**2 / 3 * n * m * h**3 * (2 - 3 * m * h))
+    wanted = np.max(m * radius**2 * h**3 * np.maximum(1 - 3 * m * h, 0) / 48
+                    * (1 - (1 + spent) / (log2 * m / 8)))
+    found = lower_bounds.fano(packings.triangle(), radius=radius, printed=True,
+                              num_records=n, **known).value
+    assert found == pytest.approx(wanted, rel=0.02)
+    h = 2 * h
+    mass = m * radius * h**3 * smooth.mass
+    spent = (2 * n * 0.01 * mass if 'epsilon' in known else
+             4e-4 * n**2 * (mass / n + mass**2) if known else
+             n * m * radius**2 * h**5 * smooth.energy)
+    wanted = np.max(radius**2 / 32 * m * h**5 * np.maximum(
+        smooth.energy - 2 * m * h * smooth.mass**2, 0)
+                    * (1 - (1 + spent) / (log2 * m / 8)))
+    found = lower_bounds.fano(smooth, radius=radius, printed=True,
+                              num_records=n, **known).value
+    assert found == pytest.approx(wanted, rel=0.02)
+
+
+def test_the_cube_is_its_formula():
+  """L^2 h^3 / 3 and masses L h^2 of triangles, for any m and h."""
+  n, radius = 10**5, 3.0
+  m = np.arange(1, 400)[:, None]
+  h = np.geomspace(0.02, 1, 400) / (2 * (m + 1))
+  mass = radius * h**2
+  tau = radius**2 * h**3 / 3 - m * mass**2 / 2
+  for known, error in (
+      (dict(epsilon=0.01), np.exp(-n * 0.01 * mass) / 2),
+      (dict(rho=1e-4), (1 - n * 0.01 / math.sqrt(2) * mass) / 2),
+      ({}, (1 - np.sqrt(n / 2 * (2 * radius**2 * h**3 / 3 - mass**2)
+                        / (1 - np.minimum(m * mass, 0.99)))) / 2)):
+    wanted = np.max(np.where(m * mass < 0.9, tau / 2 * m * error, 0))
+    found = lower_bounds.assouad(packings.triangle(), radius=radius,
+                                 num_records=n, **known).value
+    assert found == pytest.approx(wanted, rel=0.02)
+
+
 @pytest.mark.parametrize('beta', [1, 2])
 def test_rates_without_privacy(beta):
   sizes = np.geomspace(1, 1e4, 4) * (1e12 if beta == 1 else 1e20)
@@ -251,24 +299,6 @@ def test_rates_of_points_without_privacy():
   point = [lower_bounds.pointwise(2.0, num_records=int(n)).value
            for n in AMOUNTS]
   assert slope(AMOUNTS, point) == pytest.approx(-2 / 3, abs=0.01)
-
-
-def histogram(lipschitz, n, known):
-  """The tuned histogram on its worst density, at most (DEN-H6)."""
-  bins = np.unique(np.round(np.geomspace(1, 1e6, 3000)))
-  noise = noisy_counts.CountsMechanism.noise_variance.fget
-  variance = 0.0 if not known else noise(_Counts(n, known))
-  return np.min(lipschitz**2 / (12 * bins**2) + (bins - 1) / n
-                + bins * (bins - 1) * variance / n**2)
-
-
-class _Counts:
-  """What `noise_variance` reads of a mechanism."""
-
-  def __init__(self, n, known):
-    self.pure = 'epsilon' in known
-    self.noise = 'discrete_laplace'
-    self.scale = 2 / known['epsilon'] if self.pure else known['rho']**-0.5
 
 
 REPLACE = Adjacency.REPLACE_ONE
@@ -348,12 +378,24 @@ def test_least_favourable_densities_are_those_of_the_packing():
     values, = packing.densities(np.array([word]), x)
     np.testing.assert_array_equal(density.pdf(x), values)
     assert density.square == pytest.approx(values**2 @ weights, abs=1e-13)
+    places = np.array([0.13, 0.41, 0.58, 0.83])
+    steps = density.cdf(places + 1e-6) - density.cdf(places - 1e-6)
+    np.testing.assert_allclose(steps / 2e-6, density.pdf(places), rtol=1e-6)
     middle = density.cdf(np.array([0, 0.5, 1]))
     np.testing.assert_allclose(
         middle, [0, values @ (weights * (x < 0.5)), 1], atol=1e-9)
     # Parseval, by coefficients from masses of bins.
     assert 1 + np.sum(density.energies(2000)) == pytest.approx(
         density.square, abs=1e-8)
+
+
+def histogram(lipschitz, n, known):
+  """The tuned histogram on its worst density, at most (DEN-H6)."""
+  found = histograms.Histogram.tuned(num_records=n, lipschitz=lipschitz,
+                                     adjacency=REPLACE, **known)
+  return bandwidths.histogram_bound(
+      found.num_bins, num_records=n, variance=found.noise_variance,
+      lipschitz=lipschitz)
 
 
 @pytest.mark.parametrize('pure', [True, False])
