@@ -58,11 +58,14 @@ def table(rows: Sequence[records.Row]) -> str:
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Theorem 1, what is said around it, and what tuning is worth."""
   found = _collected(rows)
-  printed = points.select(found, method='printed')
+  return [*_of_rates(points.select(found, method='printed')),
+          *_of_bins(found),
+          *_of_largest(points.select(found, part='largest'))]
+
+
+def _of_rates(printed):
   records_, budgets = (points.select(printed, part=part)
                        for part in ('records', 'budgets'))
-  chosen = points.select(found, part='table')
-  largest = points.select(found, part='largest')
   private = [p for p in budgets if 1e-5 <= p['alpha'] <= 1e-3]
   return [
       points.judged('errors of the printed histogram fall with n', 'n^(-2/3)',
@@ -84,7 +87,12 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     lambda of: _slope(of, 'alpha', 0)),
       points.judged('the rate is the larger of n^(-2/3) and (n epsilon)^-1',
                     'Theorem 1; "max(a + b)" in the introduction',
-                    [p for p in records_ if p['signal'] >= 100], _maximum),
+                    [p for p in records_ if p['signal'] >= 100], _maximum)]
+
+
+def _of_bins(found):
+  chosen = points.select(found, part='table')
+  return [
       points.judged('the bin size minimises the variance',
                     'h = max(n^(-1/3), (n epsilon)^(-1/2))', points.select(
                         found, part='bins', method=('fixed', 'printed')),
@@ -105,7 +113,11 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('lines between tuned heights err less than printed ones',
                     'by 2.85 on average (DEN-B8)', points.select(
                         chosen, method=('printed', 'polygon')),
-                    lambda of: _gain(of, 'polygon', 1.0)),
+                    lambda of: _gain(of, 'polygon', 1.0))]
+
+
+def _of_largest(largest):
+  return [
       points.judged('histograms are rate-optimal for the largest error',
                     'n^(-2/3)', points.select(largest, notion='none'), _grows),
       *(points.judged(f'largest errors grow as {law}, {name}', 'R^2 above .99 '

@@ -92,15 +92,35 @@ def test_releases_have_the_expected_error(kind, fix_mass):
 
 
 def test_a_release_of_samples_has_the_expected_error():
-  """Samples, noise and all: 4 standard errors of 4000 data sets."""
-  made, density = histograms.Histogram(
-      num_records=1000, epsilon=0.05, num_bins=5, **_KNOWN), laws.tent(2)
+  """DEN-H2, samples and noise: 4 standard errors of 20000 data sets."""
+  made, density = _plain(num_records=1000, epsilon=0.5, num_bins=8), (
+      laws.tent(2))
   counts = density.counts(np.random.default_rng(0), num_records=1000,
-                          num_bins=5, repetitions=4000)
+                          num_bins=8, repetitions=20000)
   found = estimate.errors_of('histogram', made.coefficients(
       jax.random.key(2), counts), density)
+  assert found.std() / 20000**0.5 < 6e-5
   assert abs(found.mean() - made.expected(density).total) < (
-      4 * found.std() / 4000**0.5)
+      4 * found.std() / 20000**0.5)
+
+
+def test_a_noisy_total_costs_next_to_nothing():
+  """Of noise Z_b - p_b sum Z, to first order; 4 standard errors."""
+  n, size, density = 1000, 5, laws.beta(2, 5)
+  made = histograms.Histogram(num_records=7, epsilon=0.1, num_bins=size,
+                              adjacency=_ADD)
+  masses = density.masses(size)
+  heights = made.coefficients(jax.random.key(5), np.tile(n * masses, (4000, 1)))
+  found = np.mean((heights - size * masses)**2, -1)
+  expected = (size / n**2 * made.noise_variance
+              * (size - 2 + size * np.sum(masses**2)))
+  assert abs(found.mean() / expected - 1) < (
+      4 * found.std() / 4000**0.5 / expected
+      + 10 * size * made.noise_variance / n**2)
+  known = dataclasses.replace(made, adjacency=_REPLACE, epsilon=0.2,
+                              num_records=n)
+  assert known.noise_variance == pytest.approx(made.noise_variance)
+  assert expected < 1.3 * known.expected(density).privacy
 
 
 # Density, n, epsilon or rho, printed bins and error, oracle bins and error.
