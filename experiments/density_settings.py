@@ -40,7 +40,7 @@ _SENSITIVITY = {'pure_printed': None, 'zcdp_printed': None, 'pure_exact': 1,
                 'zcdp_exact': 2}
 # Variance of the noise of a count, times alpha^2.
 COUNTS = {'spectral': 8.0, 'zcdp_spectral': 1.0, 'histogram': 8.0,
-           'zcdp_histogram': 1.0}
+          'zcdp_histogram': 1.0}
 
 DENSITIES = {
     'tent1': lambda: laws.tent(1), 'tent2': lambda: laws.tent(2),
