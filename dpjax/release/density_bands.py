@@ -8,6 +8,7 @@ points and all K is exchangeable (see `bands`). What lies beyond K functions is
 not covered: no band that adapts to an unknown smoothness could (Low 1997).
 """
 
+from collections.abc import Iterator
 import math
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ from dpjax.stats.ecdf import hierarchy
 
 POINTS = 256
 """Intervals of a curve, of which it says the mean density."""
+
+_SCALING = 200
+_AT_ONCE = 2**20
 
 
 class Functions:
@@ -43,13 +47,13 @@ class Functions:
       self.shapes = 2 * np.exp(2j * np.pi * turns) * np.sinc(
           k / POINTS)[:, np.newaxis]
 
-  def partial(self, counts: np.ndarray) -> np.ndarray:
-    """Sums [K, POINTS] of the first 1, ..., K functions, of counts [M]."""
-    return np.cumsum(self.terms(counts @ self.found.analysis), 0)
+  def curves(self, coefficients: np.ndarray) -> np.ndarray:
+    """Each function times its coefficient, [..., K, POINTS] of [..., K]."""
+    return (coefficients[..., np.newaxis] * self.shapes).real
 
-  def terms(self, coefficients: np.ndarray) -> np.ndarray:
-    """Each function [K, POINTS] times its coefficient [K]."""
-    return (coefficients[:, np.newaxis] * self.shapes).real
+  def partial(self, counts: np.ndarray) -> np.ndarray:
+    """Sums [..., K, POINTS] of the first 1, ..., K, of counts [..., M]."""
+    return np.cumsum(self.curves(counts @ self.found.analysis), -2)
 
 
 class Counted(NamedTuple):
@@ -75,26 +79,30 @@ class Counted(NamedTuple):
     """Of the noise of a bin."""
     return (self.unit * self.noise.deviation)**2
 
-  def errors(self, generator: np.random.Generator, masses: np.ndarray | None,
-             *, normal: bool = False) -> tuple[np.ndarray, float]:
-    """Errors [M] of bins, and of the number, drawn anew.
+  def errors(self, runs: int, generator: np.random.Generator,
+             masses: np.ndarray | None, *, normal: bool = False
+             ) -> tuple[np.ndarray, np.ndarray]:
+    """Errors [runs, M] of bins, and [runs, 1] of the number, drawn anew.
 
     Args:
+      runs: how many.
       generator: of what is public.
       masses: [M] of the law that records are drawn from, or None for the file.
       normal: as if noise were, so that none is 0 by chance.
     """
-    if normal:
-      bins = self.noise.deviation * generator.standard_normal(len(self.bins))
-    else:
-      bins = self.noise.simulated(generator, self.bins.shape)
-    bins, far = self.unit * bins, 0.0
+    def draw(law, size):
+      if normal:
+        return law.deviation * generator.standard_normal((runs, size))
+      return law.simulated(generator, (runs, size))
+
+    bins = self.unit * draw(self.noise, len(self.bins))
+    far = np.zeros((runs, 1))
     if self.noise_of_number is not None:
-      far = (1 - self.trust) * bins.sum() + self.trust * float(
-          self.noise_of_number.simulated(generator, ()))
+      far = (1 - self.trust) * bins.sum(1, keepdims=True) + self.trust * draw(
+          self.noise_of_number, 1)
     if masses is not None:
       size = max(1, round(self.number))
-      bins = bins + generator.multinomial(size, masses) - size * masses
+      bins = bins + generator.multinomial(size, masses, runs) - size * masses
     return bins, far
 
 
@@ -130,7 +138,7 @@ class Fit:
     self.weights = shrinkage.factors(
         found, released.variance * gains / number**2 + 1 / number)
     self.kept = max(1, int(np.sum(self.weights > 0)))
-    curve = 1 + self.functions.terms(self.weights * found).sum(0)
+    curve = 1 + self.functions.curves(self.weights * found).sum(0)
     self.value = hierarchy.nonnegative(
         [curve], (POINTS,), (1.0,), np.ones(POINTS), float(POINTS))
 
@@ -164,16 +172,24 @@ class Fit:
   def _widths(self, miss: float, masses: np.ndarray | None
               ) -> tuple[np.ndarray, float]:
     """Of sums of the first k [K, POINTS], and of the number."""
-    generator = np.random.default_rng(bands.SEED)
-
-    def draw(**how):
-      bins, far = self.counted.errors(generator, masses, **how)
-      return np.append(self.functions.partial(bins), far)
-
-    deviations = np.sqrt(np.mean([draw(normal=True)**2 for _ in range(200)],
-                                 0))
+    deviations = np.sqrt(sum(
+        np.sum(part**2, 0) for part in self._errors(_SCALING, masses,
+                                                    normal=True)) / _SCALING)
     scales = np.where(deviations > 0, deviations, math.inf)
     runs = bands.num_runs(miss)
-    largest = np.sort([np.max(np.abs(draw()) / scales) for _ in range(runs)])
+    largest = np.sort(np.concatenate([
+        np.max(np.abs(part) / scales, 1)
+        for part in self._errors(runs, masses)]))
     found = deviations * largest[math.ceil((1 - miss) * (runs + 1) - 1e-9) - 1]
     return found[:-1].reshape(-1, POINTS), found[-1]
+
+  def _errors(self, runs: int, masses: np.ndarray | None, *,
+              normal: bool = False) -> Iterator[np.ndarray]:
+    """Errors [., K POINTS + 1] of all sums and of the number, in parts."""
+    generator = np.random.default_rng([bands.SEED, normal])
+    most = max(1, _AT_ONCE // self.functions.shapes.size)
+    for start in range(0, runs, most):
+      bins, far = self.counted.errors(min(most, runs - start), generator,
+                                      masses, normal=normal)
+      yield np.append(self.functions.partial(bins).reshape(len(far), -1), far,
+                      1)

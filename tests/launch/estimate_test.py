@@ -46,6 +46,7 @@ _OTHERS = {
                 'categories': 'a,b'},
   'sum': {}, 'mean': {}, 'variance': {},
   'quantiles': {'quantiles': '0.25,1/2'}, 'ecdf': {'thresholds': 8},
+  'density': {'granularity': 1},
   **{name: {'label': 'kind', 'positive': 'a', 'thresholds': 8, 'upper': 1}
      for name in ('classifier', 'roc', 'auc', 'hosmer_lemeshow')},
 }
@@ -175,6 +176,24 @@ def test_curves_of_any_confidence_are_one_release(words, tmp_path):
   assert bands[0] != bands[1]
 
 
+def test_synthetic_records_of_a_density_are_free(words, tmp_path, capsys):
+  asked = {'statistic': 'density', 'granularity': 1,
+           'synthetic_output': tmp_path / 'drawn.csv'}
+  drawn = []
+  for change in ({'synthetic': 50}, {'synthetic': 50, 'confidence': '.9'},
+                 {'synthetic': 70, 'boundary': 'circle'}):
+    _main(words(**asked, **change))
+    assert ('answered before' in capsys.readouterr().err) == bool(drawn)
+    name, *records = (tmp_path / 'drawn.csv').read_text().splitlines()
+    assert name == 'age' and {int(record) for record in records} <= {
+        *range(100)}
+    drawn.append(records)
+  assert drawn[0] == drawn[1] and len(drawn[0]) == 50 and len(drawn[2]) == 70
+  found = json.loads((tmp_path / 'out.json').read_text())
+  assert found['parameters']['boundary'] == 'circle'
+  assert len(ledger.read(tmp_path / 'ledger').entries) == 1
+
+
 def test_queries_of_old_ledgers_are_what_they_were(words):
   query = estimate.query_of(estimate.parse(words()))
   assert list(query.to_json()) == [
@@ -184,7 +203,7 @@ def test_queries_of_old_ledgers_are_what_they_were(words):
   assert registry.plan(query).asked is query
 
 
-@pytest.mark.parametrize('name', ['ecdf', 'roc', 'hosmer_lemeshow',
+@pytest.mark.parametrize('name', ['density', 'ecdf', 'roc', 'hosmer_lemeshow',
                                   'classifier'])
 def test_figures(words, tmp_path, name):
   pytest.importorskip('matplotlib')
@@ -289,6 +308,19 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'statistic': 'hosmer_lemeshow', 'label': 'kind', 'positive': 'a'},
    'hosmer_lemeshow is of probabilities'),
   ({'plot': 'a.svg'}, 'statistic of --plot must be one of'),
+  ({'synthetic': '5'}, '--synthetic and --synthetic_output need each other'),
+  ({'synthetic': '5', 'synthetic_output': 'a.csv'},
+   '--synthetic is of density, got mean'),
+  *(({'statistic': 'density', 'synthetic_output': name, 'synthetic': number},
+     message) for name, number, message in (
+         ('a.csv', '2.5', 'synthetic must be a whole number from 1 to 1000000'),
+         ('a.csv', '0', 'synthetic must be a whole number from 1 to 1000000'),
+         ('a.csv', '1000001', 'synthetic must be a whole number from 1 to'),
+         ('a.txt', '5', '--synthetic_output must end in .csv, got a.txt'),
+         ('/nowhere/a.csv', '5', '--synthetic_output must be a file'))),
+  ({'statistic': 'density', 'granularity': '7'}, 'granularity must go into'),
+  ({'statistic': 'density', 'boundary': 'ring'}, 'boundary must be one of'),
+  ({'statistic': 'density', 'lower': None}, 'density needs lower'),
   ({'statistic': 'ecdf', 'plot': 'a.png'}, '--plot must end in .svg, got a.png'),
   ({'statistic': 'ecdf', 'plot': '/nowhere/a.svg'}, '--plot must be a file'),
 ])
@@ -307,6 +339,9 @@ def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
   before = (tmp_path / name).read_bytes()
   with pytest.raises(ValueError, match='neither --ledger nor --input'):
     _main(words(output=tmp_path / '.' / name, upper=50))
+  with pytest.raises(ValueError, match='neither --ledger nor --input'):
+    _main(words(statistic='density', synthetic=5,
+                synthetic_output=tmp_path / '.' / name))
   assert (tmp_path / name).read_bytes() == before
 
 

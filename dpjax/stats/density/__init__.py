@@ -8,13 +8,15 @@ chapter 5 (spec density.md).
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
 trigonometric, projections, relaxation, spectral, shrinkage, adaptive, weighted,
-stages, testing, packings, lower_bounds, api.
+stages, hierarchies, merging, sparse, marginals, testing, packings,
+lower_bounds, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'histograms',
-    'histospline', 'laws', 'lower_bounds', 'mechanism', 'noisy_counts',
-    'packings', 'polygons', 'post_processing', 'projections', 'relaxation',
-    'sensitivities', 'shrinkage', 'spectral', 'stages', 'testing',
-    'trigonometric', 'weighted'
+    'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'hierarchies',
+    'histograms', 'histospline', 'laws', 'lower_bounds', 'marginals',
+    'mechanism', 'merging', 'noisy_counts', 'packings', 'polygons',
+    'post_processing', 'projections', 'relaxation', 'sensitivities',
+    'shrinkage', 'sparse', 'spectral', 'stages', 'testing', 'trigonometric',
+    'weighted'
 ]

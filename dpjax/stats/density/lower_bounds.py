@@ -1,6 +1,7 @@
 """What no private estimator of a density can go below.
 
-Of n records, REPLACE_ONE, against the worst density of a class:
+Of n records, REPLACE_ONE, against the worst density of a class (a release under
+ADD_OR_REMOVE_ONE has 2 epsilon or 4 rho here):
   pointwise  squared error at one point, Lipschitz densities (Theorem 2); of the
              largest error too (Corollary 1)
   fano       integrated squared error by many hypotheses (Theorems 3 and 5)
@@ -14,16 +15,21 @@ of the host. Source: paper 001, section 3.3 and Theorem 5; thesis 000, Theorems
 5.1.3, 5.1.6 and 5.2.4 (spec DEN-L8..L11, errata E5, E5b).
 """
 
+from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy import interpolate
 
 from dpjax import errors
+from dpjax.stats.density import laws
 from dpjax.stats.density import packings
 from dpjax.stats.density import testing
 
 _MOST_CELLS = 1e7
+# Of a kernel, between which its integral is a cubic.
+_PLACES = 1024
 _COUNTS = np.unique(np.round(np.geomspace(1, _MOST_CELLS, 4000)))
 _FEWER = np.unique(np.round(np.geomspace(1, _MOST_CELLS, 800)))
 # Of the room between two centres that a bump takes.
@@ -234,6 +240,35 @@ def cell_constant(kernel: packings.Kernel, *, pure: bool, sharp: bool = False
   if pure:
     return scale / 2 * (q / math.e)**q
   return scale / 2 * (math.sqrt(2) * q / (1 + q))**q / (1 + q)
+
+
+def least_favourable(packing: packings.Packing, word: Sequence[int]
+                     ) -> laws.Density:
+  """f_w as a density that estimators can be tried on (spec DEN-C3).
+
+  Args:
+    packing: of the bounds.
+    word: [m] bits, 0 and 1, or -1 and 1 of bumps of mean 0.
+  """
+  bits = np.asarray(word)[None]
+  if bits.shape != (1, len(packing.centres)):
+    raise ValueError(f'word must have {len(packing.centres)} bits, got '
+                     f'{len(word)}')
+  edges = np.linspace(-0.5, 0.5, _PLACES + 1)
+  nodes, weights = packings.rule(edges)
+  parts = (packing.kernel.value(nodes) * weights).reshape(_PLACES, -1)
+  below = interpolate.CubicHermiteSpline(edges, np.concatenate([
+      [0], np.cumsum(parts.sum(1))]), packing.kernel.value(edges))
+
+  def cdf(x):
+    places = np.subtract.outer(x, packing.centres) / packing.width
+    moved = packing.bump_of(below(np.clip(places, -0.5, 0.5))) * packing.width
+    return x * (1 - packing.mass * bits.sum()) + moved @ bits[0]
+  return laws.Density(
+      name=f'{packing.kernel.name}{packing.kernel.smoothness}', cdf=cdf,
+      pdf=lambda x: packing.densities(bits, np.ravel(x)).reshape(np.shape(x)),
+      square=1 + float(packing.divergence_bound(bits)[0]),
+      lipschitz=packing.radius if packing.kernel.lipschitz else math.inf)
 
 
 def _share(variation: np.ndarray, num_records: int, epsilon: float | None,

@@ -201,9 +201,13 @@ class Packing:
   def densities(self, words: np.ndarray, x: np.ndarray) -> np.ndarray:
     """f_w(x), [M, G], of words [M, m] and x [G]."""
     places = np.subtract.outer(x, self.centres) / self.width
-    bumps = self._unit * self.kernel.value(places)
+    bumps = self.bump_of(self.kernel.value(places))
     words = np.asarray(words)
     return 1 - self.mass * np.sum(words, -1)[:, None] + words @ bumps.T
+
+  def bump_of(self, kernel: np.ndarray) -> np.ndarray:
+    """Values of k as those of a bump: times L width^beta."""
+    return self._unit * kernel
 
   def roughness(self, words: np.ndarray) -> np.ndarray:
     """[M]: integrals of the squared derivative of order beta; at most L^2."""

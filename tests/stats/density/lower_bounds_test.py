@@ -1,13 +1,17 @@
 """Lower bounds: constants, rates, and that no estimator is below them."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density import lower_bounds
 from dpjax.stats.density import noisy_counts
 from dpjax.stats.density import packings
+from dpjax.stats.density import projections
+from dpjax.stats.density import spectral
 from dpjax.stats.density import testing
 
 N = 10**18
@@ -267,30 +271,104 @@ class _Counts:
     self.scale = 2 / known['epsilon'] if self.pure else known['rho']**-0.5
 
 
-# Worst-case constants of tapered spectral histograms and of weighted Fourier
-# series (DEN-B3, DEN-B4).
-BEST = {True: (1.107, 1.201, 1.233), False: (0.318, 0.253, 0.224)}
+REPLACE = Adjacency.REPLACE_ONE
+SIZES = [(n, alpha) for n in (10**3, 10**5, 10**7)
+         for alpha in (1e-3, 0.01, 0.1, 1.0) if n * alpha >= 10]
+RADII = {1: 2.0, 2: 12.0, 3: 75.0}
+
+
+def either(bound, known, **others):
+  """The larger of the bounds with and without privacy."""
+  return max(bound(**part, **others).value for part in (known, {}))
+
+
+@pytest.mark.parametrize('beta', [1, 2, 3])
+@pytest.mark.parametrize('pure', [True, False])
+def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
+  """Worst cases of those that are implemented, over the grid."""
+  radius, ratios = RADII[beta], []
+  for n, alpha in SIZES:
+    known = budget(pure, alpha)
+    tuned = spectral.tuned(n, smoothness=beta, lipschitz=radius,
+                           adjacency=REPLACE, **known)
+    upper = [spectral.worst_risk(
+        tuned.num_bins, num_records=n, noise_variance=tuned.noise_variance,
+        smoothness=beta, lipschitz=radius)]
+    for tuning in ('printed', 'exact'):
+      sums = projections.Projection(num_records=n, num_functions=3,
+                                    tuning=tuning, adjacency=REPLACE, **known)
+      size = projections.printed_num_functions(
+          n * alpha, num_records=n, smoothness=beta, pure=pure)
+      upper.append(dataclasses.replace(sums, num_functions=size)
+                   .worst_case(beta, radius).total)
+    if not pure and n * alpha < 1e5:
+      upper.append(projections.pinsker_projection(
+          num_records=n, smoothness=beta, radius=radius, adjacency=REPLACE,
+          **known).worst_case(beta, radius).total)
+    lower = either(lower_bounds.cells, known, kernel=WAVES[beta - 1],
+                   radius=radius, num_records=n, sharp=True)
+    assert lower < min(upper)
+    assert either(lower_bounds.assouad, known, kernel=packings.smooth(beta),
+                  radius=radius, num_records=n) < min(upper)
+    ratios.append(min(upper) / lower)
+  assert min(ratios) < 20
 
 
 @pytest.mark.parametrize('pure', [True, False])
-def test_no_estimator_is_better(pure):
+def test_estimators_err_on_the_cube_as_they_must(pure):
+  """Closed forms on six densities of the bound, not worst cases."""
+  n, known = 10**4, budget(pure, 0.02)
+  for kernel in WAVES[:2]:
+    beta, radius = kernel.smoothness, RADII[kernel.smoothness]
+    found = lower_bounds.cells(kernel, radius=radius, num_records=n,
+                               sharp=True, **known)
+    size = int(found.size)
+    packing = packings.cells(kernel, radius=radius, num_cells=size)
+    words = 2 * np.random.default_rng(0).integers(0, 2, (6, size)) - 1
+    densities = [lower_bounds.least_favourable(packing, word)
+                 for word in words]
+    tuned = spectral.tuned(n, smoothness=beta, lipschitz=radius,
+                           adjacency=REPLACE, **known)
+    risks = [tuned.expected(density).total for density in densities]
+    assert np.mean(risks) > found.value
+    # All that they hide is lost to whoever does not look.
+    assert densities[0].energy == pytest.approx(size * packing.energy)
+    assert found.value < densities[0].energy < 8 * found.value
+
+
+def test_least_favourable_densities_are_those_of_the_packing():
+  for packing, word in (
+      (packings.spike(lipschitz=2.0, centre=0.5, half_width=0.2), [1]),
+      (packings.bumps(packings.smooth(2), radius=150.0, num_bumps=3,
+                      width=0.2), [1, 0, 1]),
+      (packings.cells(packings.sawtooth(), radius=4.0, num_cells=4),
+       [1, -1, -1, 1])):
+    density = lower_bounds.least_favourable(packing, word)
+    x, weights = packing.rule()
+    values, = packing.densities(np.array([word]), x)
+    np.testing.assert_array_equal(density.pdf(x), values)
+    assert density.square == pytest.approx(values**2 @ weights, abs=1e-13)
+    middle = density.cdf(np.array([0, 0.5, 1]))
+    np.testing.assert_allclose(
+        middle, [0, values @ (weights * (x < 0.5)), 1], atol=1e-9)
+    # Parseval, by coefficients from masses of bins.
+    assert 1 + np.sum(density.energies(2000)) == pytest.approx(
+        density.square, abs=1e-8)
+
+
+@pytest.mark.parametrize('pure', [True, False])
+def test_no_histogram_is_better(pure):
   teeth = packings.sawtooth()
-  for n in (10**3, 10**5, 10**7):
-    for alpha in (1e-3, 0.01, 0.1, 1.0):
-      known = budget(pure, alpha)
-      if n * alpha < 10:
-        continue
-      for slope_ in (1.0, 4.0):
-        upper = histogram(slope_, n, known)
-        for sharp in (False, True):
-          assert max(lower_bounds.cells(
-              teeth, radius=slope_, num_records=n, sharp=sharp, **part).value
-                     for part in (known, {})) < upper
-        assert max(lower_bounds.fano(
-            packings.triangle(), radius=slope_, num_records=n, **part).value
-                   for part in (known, {})) < upper
-  for kernel, constant in zip(WAVES, BEST[pure]):
-    assert lower_bounds.cell_constant(kernel, pure=pure, sharp=True) < constant
+  for n, alpha in SIZES:
+    known = budget(pure, alpha)
+    for slope_ in (1.0, 4.0):
+      upper = histogram(slope_, n, known)
+      others = dict(radius=slope_, num_records=n)
+      assert either(lower_bounds.cells, known, kernel=teeth, **others) < (
+          either(lower_bounds.cells, known, kernel=teeth, sharp=True,
+                 **others)) < upper
+      assert either(lower_bounds.fano, known, kernel=packings.triangle(),
+                    **others) < upper
   # In the limit of much noise: 1.633 L / (n eps) and .577 L / (n sqrt rho).
   limit = histogram(1.0, 10**15, budget(pure, 1e-9)) * 1e6
   assert limit == pytest.approx(1.633 if pure else 0.577, rel=2e-3)
@@ -322,6 +400,8 @@ def test_the_printed_rate_of_the_cube_is_impossible():
                                  num_records=10, epsilon=1.0, rho=1.0),
     lambda: lower_bounds.assouad(packings.triangle(), radius=1.0, rho=1.0,
                                  num_records=10, statement='folklore'),
+    lambda: lower_bounds.least_favourable(packings.cells(
+        packings.wave(1), radius=1.0, num_cells=3), [1, -1]),
     lambda: lower_bounds.fano(packings.wave(1), radius=1.0, num_records=10),
     lambda: lower_bounds.cells(packings.triangle(), radius=1.0,
                                num_records=10)])
