@@ -82,7 +82,8 @@ def _tuned_for_class(setting: sweep.Setting, num_records: float,
   size = round(min(num_records, _MANY))
   found = spectral.tuned(
       size, adjacency=Adjacency.REPLACE_ONE, epsilon=signal / size,
-      smoothness=setting.smoothness, lipschitz=truth.sobolev(setting.smoothness))
+      smoothness=setting.smoothness,
+      lipschitz=truth.sobolev(setting.smoothness))
   risk = found.expected(truth)
   sampling = risk.sampling if math.isfinite(num_records) else 0.0
   return dict(mse=sampling + risk.privacy + risk.bias, order=found.num_bins)
