@@ -140,9 +140,9 @@ def test_crossovers_end_to_end(smoke_rows):
 
 def test_theory_of_crossovers_equates_terms():
   """n^-2b/(2b+1) = (n alpha)^-q at alpha = n^x, for all beta."""
+  rates = {'pure_exact': 1.5, 'spectral': 1, 'zcdp_exact': 1}
   for beta in (1, 2, 3):
-    for method, more in (('pure_exact', 1.5), ('spectral', 1), ('zcdp_exact',
-                                                                 1)):
+    for method, more in rates.items():
       power = crossover_report.predicted(method, beta)
       assert (1 + power) * 2 * beta / (beta + more) == pytest.approx(
           2 * beta / (2 * beta + 1))
