@@ -1,6 +1,7 @@
 """Computes and simulates the settings of `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
+import functools
 import math
 import zlib
 
@@ -165,5 +166,6 @@ def _nearest(values):
 def proper_errors(kind: str, coefficients: np.ndarray,
                   truth: laws.Density) -> np.ndarray:
   """Errors [R] of the nearest densities to estimates [R, c]."""
-  values = estimate.on_bins(kind, jnp.asarray(coefficients), _PROPER)
+  values = jax.vmap(functools.partial(
+      estimate.on_bins, kind, num_bins=_PROPER))(jnp.asarray(coefficients))
   return estimate.errors_of('histogram', np.asarray(_nearest(values)), truth)

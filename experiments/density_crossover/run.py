@@ -10,7 +10,8 @@ from experiments import density_settings
 from experiments import rows
 from experiments.density_crossover import sweep
 
-# Frequencies and bins that are enough up to n = 10^9 without noise.
+# Frequencies and bins that are enough without noise, for small n and for all.
+_FEW, _SMALL = 100, 10**5
 _LARGEST = {'spectral': 500, 'pure_exact': 500}
 _MOST = 1500
 # Logarithms of budgets: far below and far above all boundaries.
@@ -31,8 +32,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 def boundaries(setting: sweep.Setting) -> dict[str, float]:
   """alpha of each boundary."""
   size = setting.num_examples
-  found = density_settings.family(setting.method, setting.dataset,
-                                  _LARGEST.get(setting.method, _MOST))
+  largest = _FEW if size <= _SMALL else _LARGEST.get(setting.method, _MOST)
+  found = density_settings.family(setting.method, setting.dataset, largest)
   least = lambda alpha: found.least(size, size * alpha)
   nothing = density_settings.density(setting.dataset).energy
 

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 import math
 
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.density import spectral
 from experiments import density_settings
 from experiments import rows
 from experiments.density_rates import sweep
 
-# Frequencies that are enough for all settings.
+# Frequencies that are enough: for small scales, and for all.
+_FEW, _SMALL = 100, 1e4
 _LARGEST = {'spectral': 400, 'pure_printed': 400, 'pure_exact': 400}
 _ZCDP = 1500
 _FIXED = (5, 21)
@@ -64,8 +66,8 @@ def error(setting: sweep.Setting) -> dict[str, float]:
   elif setting.tuning == 'fixed':
     found = density_settings.spectral(method, name, (_FIXED,))
   else:
-    found = density_settings.family(method, name,
-                                    _LARGEST.get(method, _ZCDP))
+    largest = _FEW if setting.scale <= _SMALL else _LARGEST.get(method, _ZCDP)
+    found = density_settings.family(method, name, largest)
   place = found.best(num_records, signal)
   metrics = dict(mse=found.risks(num_records, signal)[place],
                  order=found.orders[place])
@@ -79,7 +81,8 @@ def _tuned_for_class(setting: sweep.Setting, num_records: float,
   truth = density_settings.density(setting.dataset)
   size = round(min(num_records, _MANY))
   found = spectral.tuned(
-      size, epsilon=signal / size, smoothness=setting.smoothness,
+      size, adjacency=Adjacency.REPLACE_ONE, epsilon=signal / size,
+      smoothness=setting.smoothness,
       lipschitz=truth.sobolev(setting.smoothness))
   risk = found.expected(truth)
   sampling = risk.sampling if math.isfinite(num_records) else 0.0
