@@ -17,6 +17,13 @@ How well a score tells who had the disease, and whether it is calibrated:
   score, label, grid and epsilon, is another view of that release, and free,
   unless the ledger is for a --dataset in all its versions.
 
+The density of ages, which are whole years, and 1000 records drawn from it:
+  python -m launch.estimate --input=survey.csv --statistic=density \
+    --column=age --lower=18 --upper=100 --granularity=1 --epsilon=0.5 \
+    --adjacency=replace_one --ledger=survey.ledger --output=ages.json \
+    --plot=ages.svg --synthetic=1000 --synthetic_output=ages.csv
+  Another confidence, --boundary or --synthetic is another view, and free.
+
 Statistics, and what each needs:
 {statistics}
 
@@ -30,8 +37,10 @@ tells of the file.
 import argparse
 from collections.abc import Iterator, Sequence
 import contextlib
+import csv
 import fractions
 import hashlib
+import io
 import itertools
 import json
 import pathlib
@@ -69,7 +78,8 @@ _FLAGS = (
     ('upper', 'Public upper bound. Default of both for hosmer_lemeshow: 0 and '
      '1.'),
     ('granularity', 'Spacing of the lattice that values are rounded to. '
-     'Default: a power of ten, a millionth of the range or less.'),
+     'Default: a power of ten, a millionth of the range or less. Of a density: '
+     'that of the numbers of the file, from --lower on, 1 for whole ones.'),
     ('missing', f'What a record without a number counts as: '
      f'{", ".join(MISSING)} (of the bounds). Default: absent under '
      'add_or_remove_one, middle under replace_one.'),
@@ -88,6 +98,11 @@ _FLAGS = (
     ('positive', 'Value of the label of the positive class; whatever else is '
      'negative.'),
     ('groups', 'Of a calibration table. Default: 10.'),
+    ('boundary', 'Of a density: interval, or circle for hours, angles and what '
+     'else begins anew at --upper. Default: interval.'),
+    ('synthetic', 'How many records to draw from a released density, of its '
+     'column alone; as private as it is.'),
+    ('synthetic_output', 'CSV file of them.'),
     ('epsilon', 'Of this release, > 0, taken exactly: 0.1 is 1/10.'),
     ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP. '
      'Not given: discrete Laplace noise, epsilon-DP.'),
@@ -175,7 +190,8 @@ def query_of(args: argparse.Namespace) -> Query:
       value_interval=args.value_interval or None,
       quantile_method=None if args.quantile_method == 'auto' else
       args.quantile_method, thresholds=whole('thresholds'), grid=args.grid,
-      label=args.label, positive=args.positive, groups=whole('groups'))
+      label=args.label, positive=args.positive, groups=whole('groups'),
+      boundary=args.boundary)
 
 
 def _budget(args: argparse.Namespace) -> ledger.Budget | None:
@@ -279,7 +295,9 @@ def _check_output(args: argparse.Namespace) -> None:
   """Refuses an output that could not be written, or only over the ledger."""
   others = [pathlib.Path(args.ledger).resolve(),
             pathlib.Path(args.input).resolve()]
-  for name in ('output', 'plot') if args.plot else ('output',):
+  for name in ('output', 'plot', 'synthetic_output'):
+    if not getattr(args, name):
+      continue
     given = getattr(args, name)
     path = pathlib.Path(given).resolve()
     if path.is_dir() or not path.parent.is_dir():
@@ -287,10 +305,40 @@ def _check_output(args: argparse.Namespace) -> None:
                        f'got {given}')
     if path in others:
       raise ValueError(f'--{name} must be neither --ledger nor --input'
-                       + (' nor --output' if others[2:] else ''))
+                       + (' nor another output' if others[2:] else ''))
     others.append(path)
   if args.plot:
     pictures.check(args.statistic, args.plot)
+  _num_synthetic(args)
+
+
+def _num_synthetic(args: argparse.Namespace) -> int:
+  """How many records are asked for, or 0."""
+  if not args.synthetic and not args.synthetic_output:
+    return 0
+  if not args.synthetic or not args.synthetic_output:
+    raise ValueError('--synthetic and --synthetic_output need each other')
+  if args.statistic != 'density':
+    raise ValueError(f'--synthetic is of density, got {args.statistic}')
+  if pathlib.Path(args.synthetic_output).suffix != '.csv':
+    raise ValueError('--synthetic_output must end in .csv, got '
+                     f'{args.synthetic_output}')
+  text = args.synthetic.strip()
+  if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 10**6:
+    raise ValueError('synthetic must be a whole number from 1 to 1000000, got '
+                     f'{args.synthetic!r}')
+  return int(text)
+
+
+def _write_synthetic(args: argparse.Namespace, number: int,
+                     answer: dict[str, object]) -> None:
+  """Records of a released density, a column of its name."""
+  query = query_of(args)
+  text = io.StringIO()
+  csv.writer(text, delimiter=args.separator, lineterminator='\n').writerows(
+      [(query.column,), *((value,) for value in registry.plan(query).synthetic(
+          answer, number))])
+  files.replace(args.synthetic_output, text.getvalue().encode())
 
 
 def show(path: str) -> str:
@@ -322,6 +370,8 @@ def main(args: argparse.Namespace) -> int:
   files.replace(args.output, text.encode() + b'\n')
   if args.plot:
     pictures.draw(answer, args.plot)
+  if number := _num_synthetic(args):
+    _write_synthetic(args, number, answer)
   print(text)
   return 0
 

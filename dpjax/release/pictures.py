@@ -10,7 +10,7 @@ from typing import Any
 from dpjax import errors
 from dpjax.report import plots
 
-DRAWN = ('ecdf', 'roc', 'hosmer_lemeshow', 'classifier')
+DRAWN = ('ecdf', 'density', 'roc', 'hosmer_lemeshow', 'classifier')
 
 
 def check(statistic: str, path: str) -> None:
@@ -29,8 +29,8 @@ def draw(answer: Mapping[str, Any], path: str) -> None:
            if view in answer} or {name: answer}
   figure, axes = plots.new(1, len(views), height=3.4)
   for ax, (view, found) in zip(axes[0], views.items(), strict=True):
-    {'ecdf': _ecdf, 'roc': _roc, 'hosmer_lemeshow': _calibration}[view](
-        ax, found)
+    {'ecdf': _ecdf, 'density': _density, 'roc': _roc,
+     'hosmer_lemeshow': _calibration}[view](ax, found)
   axes[0][0].set_title(f'{answer["parameters"]["column"]}, epsilon '
                        f'{answer["guarantee"]["epsilon"]}')
   plots.save(figure, path, digest=hashlib.sha256(
@@ -47,6 +47,24 @@ def _ecdf(ax: Any, found: Mapping[str, Any]) -> None:
     ax.set_xscale('log')
   ax.set_xlabel('threshold')
   ax.set_ylabel('share at or below')
+  ax.legend()
+
+
+def _density(ax: Any, found: Mapping[str, Any]) -> None:
+  ends, band = found['thresholds'], found['population_interval']
+  heights = found['histogram']['heights']
+  ax.bar([ends[0] + (ends[-1] - ends[0]) * (k + .5) / len(heights)
+          for k in range(len(heights))], heights,
+         (ends[-1] - ends[0]) / len(heights), color=plots.COLOURS[-1],
+         alpha=.15, linewidth=0, label='noisy counts')
+  middles = [(a + b) / 2 for a, b in zip(ends, ends[1:])]
+  ax.fill_between(middles, band['lower'], band['upper'], alpha=.3, linewidth=0,
+                  color=plots.COLOURS[0],
+                  label=f'population, {band["level"]:g} at once')
+  ax.plot(middles, found['value'], color=plots.COLOURS[0], label='density')
+  ax.axhline(0, color=plots.COLOURS[-1], linewidth=.6)
+  ax.set_xlabel(found['parameters']['column'])
+  ax.set_ylabel('density')
   ax.legend()
 
 

@@ -25,7 +25,7 @@ _MISSING_TEXT = {
         ('middle', 'the middle of the bounds'))}}
 # Of queries, after there were ledgers.
 _LATER = ('quantile_method', 'thresholds', 'grid', 'label', 'positive',
-          'groups')
+          'groups', 'boundary')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,7 @@ class Query:
     label: column of the label of a score.
     positive: the value of the label that is positive; all others are not.
     groups: how many of a calibration table.
+    boundary: of a density, 'interval', or 'circle' whose bounds are one point.
   """
   statistic: str
   adjacency: Adjacency
@@ -78,6 +79,7 @@ class Query:
   label: str | None = None
   positive: str | None = None
   groups: int | None = None
+  boundary: str | None = None
 
   def __post_init__(self):
     if self.epsilon <= 0:

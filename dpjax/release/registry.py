@@ -4,19 +4,21 @@ from dpjax import errors
 from dpjax.release import classifiers
 from dpjax.release import counts
 from dpjax.release import curves
+from dpjax.release import densities
 from dpjax.release import moments
 from dpjax.release import quantiles
 from dpjax.release.query import Plan, Query, Statistic
 
 STATISTICS: dict[str, Statistic] = {
     statistic.name: statistic
-    for room in (counts, moments, quantiles, curves, classifiers)
+    for room in (counts, moments, quantiles, curves, densities,
+                 classifiers)
     for statistic in room.STATISTICS}
 
 _PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
                'categories', 'bins', 'quantiles', 'value_interval',
                'quantile_method', 'thresholds', 'grid', 'label', 'positive',
-               'groups')
+               'groups', 'boundary')
 
 
 def plan(query: Query) -> Plan:

@@ -22,8 +22,6 @@ from dpjax.stats.density import noisy_counts
 from dpjax.stats.density import shrinkage
 from dpjax.typing import Array, PRNGKey
 
-BOUNDARIES = {'interval': 'spline', 'circle': 'fourier'}
-
 
 class Parameters(NamedTuple):
   """Numbers of a release.
@@ -47,10 +45,11 @@ def _draw(law: str | None, known: bool) -> mechanism.Draw:
   def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
     noisy = noisy_counts.noisy(key, counts, parameters.counts.scale, law)
     total = noisy_counts.total(noisy, parameters.counts, known)
-    found = noisy / total @ jnp.asarray(parameters.analysis)
+    analysis = jnp.asarray(parameters.analysis)
+    found = (noisy / total).astype(analysis.dtype) @ analysis
     variances = (parameters.counts.variance * jnp.asarray(parameters.gains)
                  / jnp.square(total) + 1 / total)
-    found = found * shrinkage.factors(found, variances, parameters.penalty)
+    found = shrinkage.shrunk(found, variances, parameters.penalty)
     if parameters.synthesis.size:
       return 1 + found @ jnp.asarray(parameters.synthesis)
     return found
@@ -110,9 +109,9 @@ def adaptive(num_records: int, *, adjacency: Adjacency,
     boundary: 'interval', or 'circle' where 0 and 1 are one point.
     penalty: c of `shrinkage`.
   """
-  errors.check_choice('boundary', boundary, tuple(BOUNDARIES))
+  errors.check_choice('boundary', boundary, tuple(bases.BOUNDARIES))
   public = dict(num_records=num_records, epsilon=epsilon, rho=rho,
-                adjacency=adjacency, basis=BOUNDARIES[boundary],
+                adjacency=adjacency, basis=bases.BOUNDARIES[boundary],
                 penalty=penalty)
   variance = AdaptiveHistogram(num_bins=3, **public).noise_variance
   return AdaptiveHistogram(

@@ -10,13 +10,14 @@ from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import numbers
 from dpjax.stats.density import adaptive
+from dpjax.stats.density import bases
 from dpjax.stats.density import stages
 from dpjax.stats.density import weighted
 from dpjax.stats.density.estimate import DensityEstimate
 from dpjax.stats.density.mechanism import DensityMechanism
 from dpjax.typing import PRNGKey
 
-BOUNDARIES = tuple(adaptive.BOUNDARIES)
+BOUNDARIES = tuple(bases.BOUNDARIES)
 METHODS = ('auto', 'histogram', 'two_stages', 'sums')
 
 

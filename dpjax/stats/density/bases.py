@@ -21,6 +21,9 @@ from scipy import linalg
 from dpjax import errors
 
 BASES = ('spline', 'cosine', 'fourier')
+BOUNDARIES = {'interval': 'spline', 'circle': 'fourier'}
+"""The basis to take of a density; on a circle 0 and 1 are one point."""
+
 _MOST_BINS = 2048
 
 

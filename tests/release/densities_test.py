@@ -1,0 +1,261 @@
+"""Exact noise of bins, curves that follow from it, and what bands promise."""
+
+import decimal
+import fractions
+import random
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import exact
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import bands
+from dpjax.release import densities
+from dpjax.release import density_bands
+from dpjax.release import registry
+from dpjax.release.query import Query
+from dpjax.stats.density import adaptive
+from dpjax.stats.density import bases
+from dpjax.stats.density.estimate import DensityEstimate
+
+Decimal, Fraction = decimal.Decimal, fractions.Fraction
+_AR, _RO = Adjacency
+
+
+def _plan(adjacency, **fields):
+  return registry.plan(Query(**{
+      'statistic': 'density', 'adjacency': adjacency, 'epsilon': Fraction(1),
+      'column': 'x', 'lower': Decimal(0), 'upper': Decimal(1), **fields}))
+
+
+def _released(plan, numbers, seed=0):
+  return plan.draw(plan.measure(map(str, numbers)),
+                   random.Random(seed).randrange)
+
+
+@pytest.mark.parametrize('num_bins', [1, 2, 3, 5, 6])
+@pytest.mark.parametrize('num_cells', [6, 7, 12])
+def test_records_are_shared_out_by_length(num_cells, num_bins):
+  """By the lengths of intersections, in fractions."""
+  cells = {0: 3, num_cells // 2: 1, num_cells - 1: 5}
+  shares, parts = densities.bin_shares(cells, num_cells, num_bins)
+  for place, share in enumerate(shares):
+    low, high = (Fraction(place + end, num_bins) for end in (0, 1))
+    assert Fraction(share, parts) == sum(
+        count * num_cells * max(0, min(high, Fraction(cell + 1, num_cells))
+                                - max(low, Fraction(cell, num_cells)))
+        for cell, count in cells.items())
+
+
+@pytest.mark.parametrize('num_bins', [3, 5])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_sensitivities_by_enumeration(adjacency, num_bins):
+  """Of bins that cut cells and of those that do not, to the last part."""
+  plan = _plan(adjacency, upper=Decimal(6), granularity=Decimal(1))
+
+  def shares(dataset):
+    return densities.bin_shares(plan.measure([*dataset, '2']), 6, num_bins)[0]
+
+  parts = densities.bin_shares({}, 6, num_bins)[1]
+  for order, name in ((1, 'l1_sensitivity'), (2, 'l2_sensitivity_squared')):
+    found = neighbours.sensitivity(
+        shares, ('-1', '0', '3.5', '6', 'NA'), range(3), adjacency, order=order)
+    assert found**order == pytest.approx(plan._sensitivities(parts)[name])
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_noise_costs_what_is_asked(adjacency, delta):
+  plan = _plan(adjacency, delta=delta, epsilon=Fraction(1, 3))
+  assert plan.cost == plan.query.cost()
+  for parts in (1, 21):
+    spent = plan.noise_of_bins(parts).cost(**plan._sensitivities(parts))
+    share = Fraction(1) if adjacency is _RO else Fraction(19, 20)
+    assert spent == densities._share(plan.query.cost(), share)
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_every_bin_has_exact_noise(adjacency, delta):
+  plan = _plan(adjacency, delta=delta)
+  measured = plan.measure(['.1', '.9', '.50001', '1', '-3'])
+  released = plan.draw(measured, random.Random(5).randrange)
+  below = random.Random(5).randrange
+
+  def draw(law):
+    return (exact.discrete_laplace(law.scale, below) if delta is None else
+            exact.discrete_gaussian(law.variance, below))
+
+  number = 5
+  if adjacency is _AR:
+    number += draw(plan.noise_of_records)
+    assert released['noisy_records'] == number
+    assert 'num_records' not in released
+  # Of the noisy number alone.
+  size = bases.adaptive_bins(max(1, number),
+                             plan.noise_of_bins(1).deviation**2)
+  shares, parts = densities.bin_shares(measured, 10**6, size)
+  law = plan.noise_of_bins(parts)
+  assert released['noisy_counts'] == [share + draw(law) for share in shares]
+  told = released['noise']['bins']
+  assert told['unit'] == str(Fraction(1, parts))
+  assert str(law.scale if delta is None else law.variance) in told.values()
+
+
+def test_numbers_of_any_size_have_a_cell():
+  plan = _plan(_RO, lower=Decimal(-1), upper=Decimal(1),
+               granularity=Decimal('0.5'))
+  assert plan.measure(['-Infinity', '-1', '-0.50', '-0.25', '-1e-999999999',
+                       '1e-999999999', '0', '0.5', '1', '9e999999', 'NA']
+                      ) == {0: 2, 1: 2, 2: 4, 3: 3}
+
+
+def _parity(boundary, num_records, density):
+  """A release, its curve, and that of the research lane on the same counts."""
+  plan = _plan(_RO, boundary=boundary, granularity=Decimal('0.001'))
+  draws = density.rvs(num_records, random_state=3)
+  released = _released(plan, np.round(draws, 3))
+  made = adaptive.adaptive(num_records, epsilon=1.0, adjacency=_RO,
+                           boundary=boundary)
+  counts = np.array(released['noisy_counts']) * float(
+      Fraction(released['noise']['bins']['unit']))
+  assert made.num_bins == len(counts)
+  with jax.enable_x64(True):
+    # The law without noise, and with the variances of the one that has.
+    found = adaptive._draw(None, True)(jax.random.key(0), counts,
+                                       made.parameters)
+  return plan.view(released), DensityEstimate(
+      kind=made.kind, coefficients=np.asarray(found)).proper(256).coefficients
+
+
+@pytest.mark.parametrize('boundary', bases.BOUNDARIES)
+def test_the_curve_is_that_of_the_research_lane(boundary):
+  found, other = _parity(boundary, 2000, stats.beta(2, 3))
+  # Noise of parts has a slightly larger variance than that of whole records.
+  assert np.max(np.abs(found['value'] - other)) < .01 * np.max(other)
+  assert np.ptp(found['value']) > 1
+
+
+@pytest.mark.parametrize('boundary', bases.BOUNDARIES)
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_a_curve_is_a_density_within_its_bands(adjacency, boundary):
+  """In units of the column; on a circle both ends meet."""
+  plan = _plan(adjacency, boundary=boundary, upper=Decimal(24))
+  draws = np.random.default_rng(1).normal(0, 4, 3000) % 24
+  draws = draws[draws < 12] if boundary == 'interval' else draws
+  found = plan.view(_released(plan, draws))
+  value, ends = np.array(found['value']), np.array(found['thresholds'])
+  assert (ends[0], ends[-1], len(ends)) == (0, 24, 257)
+  assert value @ np.diff(ends) == pytest.approx(1) and value.min() >= 0
+  heights = np.array(found['histogram']['heights'])
+  assert np.mean(heights) * 24 == pytest.approx(1, abs=.05)
+  for name in ('interval', 'population_interval'):
+    lower, upper = (np.array(found[name][end]) for end in ('lower', 'upper'))
+    assert np.all((0 <= lower) & (lower <= value) & (value <= upper))
+    assert np.all(upper - lower > 1e-4)
+  truth = stats.norm(0, 4).pdf(np.minimum(ends, 24 - ends))
+  truth = truth if boundary == 'circle' else 2 * stats.norm(0, 4).pdf(ends)
+  assert np.max(np.abs(value - truth[1:])) < .03
+  if boundary == 'circle':
+    assert abs(value[0] - value[-1]) < .005
+
+
+def test_whole_numbers_are_no_comb():
+  """Ages 0 to 39, each as often: flat by years, rough without them."""
+  ages = np.repeat(np.arange(40), 500)
+  kept = {}
+  for granularity in (Decimal(1), None):
+    plan = _plan(_AR, upper=Decimal(40), granularity=granularity)
+    found = plan.view(_released(plan, ages))
+    kept[granularity] = found['components']['kept']
+    if granularity:
+      assert np.max(np.abs(np.array(found['value']) * 40 - 1)) < .05
+      assert len(found['histogram']['heights']) == 39
+  assert kept[1] == 1 < 20 < kept[None]
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_bands_cover(monkeypatch, adjacency, delta):
+  """All points at once; nominal 0.8; fails by chance once in 10^5.
+
+  Noise and records are drawn anew. Errors of sums of any number of components
+  are within widths as often as is promised, no more: of those of the file.
+  """
+  monkeypatch.setattr(bands, 'num_runs', lambda miss: 99)
+  plan, runs, generator = _plan(adjacency, delta=delta), 60, (
+      np.random.default_rng(2))
+  ends = np.arange(12) / 11
+  masses = np.diff(stats.beta(2, 3).cdf(ends))
+  hit = dict.fromkeys(('file', 'population', 'raw'), 0)
+  for _ in range(runs):
+    counts = generator.multinomial(300, masses)
+    law = plan.noise_of_bins(1)
+    number, own = {'num_records': 300, 'noisy_records': None}, (
+        plan.noise_of_records)
+    if adjacency is _AR:
+      number = {'num_records': None, 'noisy_records': 300 + float(
+          own.simulated(generator, ()))}
+    noisy = density_bands.counted(
+        counts + law.simulated(generator, (11,)), unit=1.0, law=law, **number,
+        noise_of_number=own)
+    fit = density_bands.Fit(noisy, 'spline')
+    for name, truth, given in (('file', counts / 300, None),
+                               ('population', masses, fit.masses())):
+      lower, upper = fit.band(.2, given)
+      curve = np.maximum(0, 1 + fit.functions.partial(truth)[fit.kept - 1])
+      hit[name] += np.all((lower <= curve + 1e-9) & (curve <= upper + 1e-9))
+    width, far = fit._widths(.2, None)
+    hit['raw'] += np.all(np.abs(fit.functions.partial(noisy.bins - counts))
+                         <= width + 1e-9) and abs(noisy.number - 300) <= far
+  assert min(hit.values()) >= stats.binom.ppf(1e-5, runs, .8)
+  assert hit['raw'] <= stats.binom.isf(1e-5, runs, .8)
+
+
+def test_synthetic_records_are_of_the_curve():
+  plan = _plan(_RO, lower=Decimal(18), upper=Decimal(98),
+               granularity=Decimal(1))
+  ages = np.random.default_rng(4).gamma(4, 5, 2000) + 18
+  released = _released(plan, np.floor(ages))
+  value = np.array(plan.view(released)['value'])
+  drawn = plan.synthetic(released, 20_000)
+  assert drawn == plan.synthetic(released, 20_000) and '20' in drawn
+  assert set(drawn) <= {str(age) for age in range(18, 98)}
+  wanted = np.diff(np.interp(np.arange(81), np.linspace(0, 80, 257),
+                             np.append(0, np.cumsum(value)))) * 80 / 256
+  counts = np.bincount(np.array(drawn, int) - 18, minlength=80)
+  kept = wanted * 20_000 > 5
+  assert stats.chisquare(
+      np.append(counts[kept], counts[~kept].sum() + 1e-9),
+      20_000 * np.append(wanted[kept], wanted[~kept].sum()) + 1e-9 / 40,
+      sum_check=False).pvalue > 1e-5
+  fine = _plan(_RO).synthetic(_released(_plan(_RO), ages / 100), 3)
+  assert all(0 <= float(text) < 1 and len(text) <= 8 for text in fine)
+
+
+def test_other_views_are_of_one_release():
+  asked = {_plan(_RO, **change).asked for change in (
+      {}, {'boundary': 'circle'}, {'boundary': 'interval'},
+      {'confidence': Fraction(1, 2)}, {'missing': 'middle'})}
+  assert len(asked) == 1
+  assert 'boundary' not in asked.pop().to_json()
+  assert _plan(_RO, granularity=Decimal('.1')).asked != _plan(_RO).asked
+
+
+@pytest.mark.parametrize('fields, message', [
+  ({'column': None}, 'density needs column'),
+  ({'upper': None}, 'density needs upper'),
+  ({'boundary': 'ring'}, 'boundary must be one of circle, interval'),
+  ({'granularity': Decimal('0.3')}, 'granularity must go into upper - lower'),
+  ({'granularity': Decimal('0.5')}, 'granularity must go into upper - lower'),
+  ({'granularity': Decimal(-1)}, 'granularity must go into upper - lower'),
+  ({'confidence': Fraction(9999, 10000)}, 'at most 0.999 for density'),
+  ({'bins': (Decimal(0), Decimal(1))}, 'density takes no bins'),
+  ({'statistic': 'ecdf', 'boundary': 'circle'}, 'ecdf takes no boundary'),
+])
+def test_refusals(fields, message):
+  with pytest.raises(ValueError, match=message):
+    _plan(_RO, **fields)
