@@ -160,7 +160,8 @@ CONSTANTS = {1: (1.273, 0.702, 0.318), 2: (1.035, 0.468, 0.253),
 def test_constants_over_a_class(smoothness):
   """C L^(2/(beta+1)) (n sqrt(rho))^(-2 beta/(beta+1)), and gains of 4."""
   # At fewer functions N and N + 1 are not the same.
-  radius, signal = 1.7, (100.0 * smoothness)**(smoothness + 1)
+  radius, signal = 1.7, min(
+      100 * smoothness, 200)**(smoothness + 1)
   public = dict(num_records=10**18, rho=(signal / 10**18)**2)
   unit = radius**(2 / (smoothness + 1)) * signal**(
       -2 * smoothness / (smoothness + 1))
