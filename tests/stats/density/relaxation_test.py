@@ -176,10 +176,10 @@ def test_relaxation_loses_to_pure_noise():
   assert min(ratios) > 1 and max(ratios) > 5
 
 
-@pytest.mark.parametrize('order', [1.01, 1.5, 2.0, 10.0])
+@pytest.mark.parametrize('order', [1.01, 2.0, 10.0, 100.0])
 def test_renyi_divergence_of_noise(order):
   """Erratum E1: the exponent is a under dQ; a - 1 gives (a - 2) mu^2 / 2."""
-  shift = 0.8
+  shift = 0.3
 
   def divergence(power):
     def integrand(x):
