@@ -54,4 +54,4 @@ def _settings(datasets, draws):
 
 
 SETTINGS = _settings(DATASETS, DRAWS)
-SMOKE = _settings(DATASETS[:1], 3)
+SMOKE = _settings(DATASETS[1:], 3)
