@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import claims
@@ -23,6 +23,8 @@ from dpjax.stats.density import histograms
 from dpjax.stats.density import sparse
 from dpjax.stats.density.mechanism import DensityMechanism
 from dpjax.stats.density.noisy_counts import CountsMechanism
+from dpjax.stats.density.stages import TwoResolutions, TwoStages
+from dpjax.stats.density.trigonometric import SumsMechanism
 from experiments.audits import ecdf
 
 _GRID = 256
@@ -48,8 +50,10 @@ def counts(mechanism: CountsMechanism, *,
       and mechanism.post == 'none'):
     known['log_density'] = lambda data, outputs: log_law(
         mechanism, data, outputs)
-  return _target(mechanism, mechanism.num_bins, claim,
-                 lambda data: data / mechanism.scale, **known)
+  return _target(
+      mechanism, claim, ecdf.neighbours(mechanism.num_bins,
+                                        mechanism.adjacency),
+      lambda data: data / mechanism.scale, **known)
 
 
 def levels(mechanism: hierarchies.TreeDensity | hierarchies.HaarDensity, *,
@@ -67,19 +71,37 @@ def levels(mechanism: hierarchies.TreeDensity | hierarchies.HaarDensity, *,
       found = [level[::2] - level[1::2] for level in found]
     return np.concatenate([level / scale for level, scale in zip(
         found, mechanism.scales, strict=True)])
-  return _target(mechanism, 2**mechanism.height, claim, value)
+  return _target(mechanism, claim, ecdf.neighbours(
+      2**mechanism.height, mechanism.adjacency), value)
 
 
-def sums(mechanism: DensityMechanism, scales: np.ndarray, *,
+def stages(mechanism: TwoResolutions | TwoStages, *,
+           claim: claims.Claim | None = None) -> Target:
+  """Two histograms of the same records; arguments as of `counts`.
+
+  All that a record can move is one count of each that falls and one that rises,
+  however many bins the second has; of fine bins and coarse ones both do.
+  """
+  size, scales = mechanism.num_bins, mechanism.parameters.scales
+  base, places = np.arange(size) % 3.0, (0, size // 2, size - 1)
+  pairs = [Pair(base + np.eye(size)[i], base + np.eye(size)[j],
+                f'bin {i + 1} or {j + 1}')
+           for i, j in itertools.combinations(places, 2)]
+  return _target(mechanism, claim, pairs, lambda data: np.concatenate(
+      [data / scale for scale in scales]))
+
+
+def sums(mechanism: SumsMechanism, *,
          claim: claims.Claim | None = None) -> Target:
-  """Sums of waves with noise of these scales, one for each; as `counts`.
+  """Sums of waves with noise of a scale for each; arguments as of `counts`.
 
   Neighbours are the records on a grid that move the sums farthest.
   """
-  order = 1 if mechanism.pure else 2
+  parameters = mechanism.parameters
+  scales = getattr(parameters, 'sums', parameters).scales
   value = lambda data: data / scales
-  return _target(mechanism, 0, claim, value, pairs=farthest(
-      mechanism, value, order))
+  return _target(mechanism, claim, farthest(
+      mechanism, value, 1 if mechanism.pure else 2), value)
 
 
 def waves(mechanism: sparse.SparseFourier, *,
@@ -95,8 +117,8 @@ def waves(mechanism: sparse.SparseFourier, *,
     cosines, sines = np.reshape(data, (2, -1))
     return np.multiply.outer(np.cos(turns), cosines) + np.multiply.outer(
         np.sin(turns), sines)
-  found = _target(mechanism, 0, claim, value, pairs=farthest(
-      mechanism, value, math.inf))
+  found = _target(mechanism, claim, farthest(mechanism, value, math.inf),
+                  value)
   return dataclasses.replace(found, query=Query(value, 2.0, math.inf))
 
 
@@ -124,26 +146,27 @@ def farthest(mechanism: DensityMechanism, value: Value, order: float
                for i in (np.argmax(lengths), 0))
 
 
-def _target(mechanism: DensityMechanism, num_bins: int,
-            claim: claims.Claim | None, value: Value,
-            pairs: Sequence[Pair] | None = None, **known) -> Target:
+def _target(mechanism: DensityMechanism, claim: claims.Claim | None,
+            pairs: Sequence[Pair], value: Value, **known) -> Target:
   query = (Query(value, mechanism.epsilon, 1) if mechanism.pure
            else Query(value, math.sqrt(2 * mechanism.rho)))
-  if pairs is None:
-    pairs = ecdf.neighbours(num_bins, mechanism.adjacency)
   made = wrapping.of_mechanism(
       mechanism, delta=0.0 if mechanism.pure else wrapping.DELTA, claim=claim,
       pairs=pairs, query=query, **known)
 
   def release(key, data):
     found = mechanism.release(key, data)
-    return ((found.real, found.imag)
-            if jax.numpy.iscomplexobj(found) else found)
+    return ((found.real, found.imag) if jnp.iscomplexobj(found) else found)
   return dataclasses.replace(made, release=release)
 
 
 def log_law(mechanism: histograms.Histogram, data: np.ndarray,
             outputs: np.ndarray) -> np.ndarray:
-  """Log-probabilities [r] of heights [r, m], but for a constant; n is public."""
+  """Log-probabilities, or log-densities of noisy counts, [r] of heights [r, m].
+
+  n is public, and heights are shifted by nothing.
+  """
   noise = outputs * mechanism.num_records / mechanism.num_bins - data
-  return -np.sum(np.abs(noise), -1) / mechanism.scale
+  most = (1 / (2 * mechanism.scale) if mechanism.noise == 'laplace'
+          else math.tanh(1 / (2 * mechanism.scale)))
+  return np.sum(math.log(most) - np.abs(noise) / mechanism.scale, -1)

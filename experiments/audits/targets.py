@@ -23,6 +23,15 @@ from dpjax.privacy import local
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density import adaptive as adaptive_densities
+from dpjax.stats.density import hierarchies
+from dpjax.stats.density import histograms
+from dpjax.stats.density import merging
+from dpjax.stats.density import projections
+from dpjax.stats.density import sparse
+from dpjax.stats.density import spectral
+from dpjax.stats.density import stages
+from dpjax.stats.density import weighted
 from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import streams
 from dpjax.stats.ecdf import toeplitz
@@ -33,6 +42,7 @@ from dpjax.stats.quantiles import joint
 from dpjax.stats.quantiles import recursive
 from dpjax.stats.quantiles import smoothing
 from experiments.audits import adaptive
+from experiments.audits import density
 from experiments.audits import ecdf
 from experiments.audits import methods
 from experiments.audits import quantiles
@@ -159,6 +169,48 @@ CURVES: Mapping[str, Callable[[], Auditable]] = {
            'square_root': dict(kind='square_root', **_RHO)}.items()},
 }
 
+_BOTH, _REPLACED = (('', _AR), ('_replace', _RO)), (('_replace', _RO),)
+_ONE, _HALF = dict(epsilon=1.0), dict(rho=0.5)
+_BINS, _WAVES = dict(num_bins=5), dict(num_functions=5)
+_OF_DENSITIES: Mapping[str, tuple] = {
+    'histogram': (density.counts, histograms.Histogram, _BINS | _ONE, _BOTH),
+    'histogram_laplace': (
+        density.counts, histograms.Histogram,
+        dict(noise='laplace', fix_mass=False) | _BINS | _ONE, _BOTH),
+    'histogram_gaussian': (density.counts, histograms.Histogram,
+                           _BINS | _HALF, _BOTH),
+    'polygon': (density.counts, histograms.Polygon, _BINS | _ONE, _BOTH),
+    'projection': (density.sums, projections.Projection, _WAVES | _ONE, _BOTH),
+    'projection_gaussian': (density.sums, projections.Projection,
+                            _WAVES | _HALF, _BOTH),
+    'weighted': (density.sums, projections.WeightedProjection, dict(
+        coefficient_weights=(1.0, 0.5)) | _HALF, _BOTH),
+    'weighted_cosine': (density.sums, projections.WeightedProjection, dict(
+        coefficient_weights=(1.0, 0.5), basis='cosine') | _HALF, _BOTH),
+    'weighted_adaptive': (density.sums, weighted.adaptive, _HALF, _BOTH),
+    'spectral': (density.counts, spectral.SpectralHistogram, _BINS | _ONE,
+                 _BOTH),
+    'adaptive': (density.counts, adaptive_densities.AdaptiveHistogram,
+                 _BINS | _ONE, _BOTH),
+    'adaptive_gaussian': (density.counts, adaptive_densities.AdaptiveHistogram,
+                          _BINS | _HALF, _BOTH),
+    'two_resolutions': (density.stages, stages.TwoResolutions, _ONE, _REPLACED),
+    'two_stages': (density.stages, stages.TwoStages, _ONE, _REPLACED),
+    'tree': (density.levels, hierarchies.TreeDensity, dict(height=2) | _ONE,
+             _BOTH),
+    'haar': (density.levels, hierarchies.HaarDensity, dict(height=2) | _HALF,
+             _REPLACED),
+    'merged': (density.counts, merging.MergedHistogram, _BINS | _ONE, _BOTH),
+    'sparse': (density.waves, sparse.SparseFourier, dict(
+        num_rounds=2, num_frequencies=3) | _HALF, _REPLACED),
+}
+
+DENSITIES: Mapping[str, Callable[[], Auditable]] = {
+    f'density_{name}{suffix}': lambda audited=audited, make=make,
+    fields=fields, said=said: audited(make(num_records=6, **fields, **said))
+    for name, (audited, make, fields, both) in _OF_DENSITIES.items()
+    for suffix, said in both}
+
 METHODS: Mapping[str, Callable[[], Auditable]] = {
     **{name: functools.partial(methods.game, name)
        for name in methods.METHODS},
@@ -166,7 +218,7 @@ METHODS: Mapping[str, Callable[[], Auditable]] = {
        for name in ('dp_sgd_adaptive', 'lip_adaptive')},
 }
 
-TARGETS = {**MECHANISMS, **QUANTILES, **CURVES, **METHODS,
+TARGETS = {**MECHANISMS, **QUANTILES, **CURVES, **DENSITIES, **METHODS,
            **showcases.SHOWCASES}
 
 

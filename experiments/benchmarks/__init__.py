@@ -8,11 +8,13 @@ is not in the registry. Rows are kept and resumed by the engine of the sweeps.
   methods             names of what is measured, and what they need
   jax_nets, jax_steps, jax_peers, torch_nets, torch_steps, norms,
   loops, draws, estimators, quantiles, quantile_peers, curves, curve_peers,
-  curve_solvers       programs of the methods
+  curve_solvers, densities, density_peers
+                      programs of the methods
   machine, program, worker, clients
                       a fresh process for each program, timed on request
-  curve_work          what those of curves are given
-  checks, quantile_checks, curve_checks
+  curve_work, density_work
+                      what those of curves and densities are given
+  checks, quantile_checks, curve_checks, density_checks
                       whether all of them compute the same
   sweep, run          which, and how
   values, quantile_findings, targets, findings, report

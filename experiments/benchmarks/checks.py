@@ -16,6 +16,7 @@ from dpjax.typing import Batch, Params
 from experiments.benchmarks import architectures
 from experiments.benchmarks import clients
 from experiments.benchmarks import curve_checks
+from experiments.benchmarks import density_checks
 from experiments.benchmarks import jax_nets
 from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
@@ -55,14 +56,15 @@ class Finding(NamedTuple):
 COLUMNS = {'step': ('error of sums', 'of the step', 'noise (1.50)'),
            'norms': ('error of norms', 'of the sum'),
            'quantiles': ('rank error over n', 'least p-value of the law'),
-           'curves': ('off', 'least p-value of the law')}
+           'curves': ('off', 'least p-value of the law'),
+           'densities': ('error', 'least p-value of the law')}
 """What is printed of a finding, by suite; others have no checks."""
 
 
 def check(suite: str, model: str, method: str, *, size: int,
           timeout: float
           ) -> (Finding | norms.Finding | quantile_checks.Finding
-                | curve_checks.Finding):
+                | curve_checks.Finding | density_checks.Finding):
   """Checks a method in a process of its own.
 
   Args:
@@ -70,7 +72,7 @@ def check(suite: str, model: str, method: str, *, size: int,
     model: network, or layer.
     method: name.
     size: of the batch, of which half the records are clipped; in quantiles
-      records, in curves thresholds or keys.
+      and densities records, in curves thresholds or keys.
     timeout: seconds for each answer.
 
   Raises:
@@ -80,6 +82,7 @@ def check(suite: str, model: str, method: str, *, size: int,
       'norms': (norms.make_spec, norms.judge),
       'quantiles': (quantile_checks.make_spec, quantile_checks.judge),
       'curves': (curve_checks.make_spec, curve_checks.judge),
+      'densities': (density_checks.make_spec, density_checks.judge),
   }.get(suite, (make_spec, judge))
   spec = maker(model, method, size=size)
   with clients.Worker(spec, timeout, audited=True) as worker:

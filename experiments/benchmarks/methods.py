@@ -151,6 +151,25 @@ _CURVES_BY = {
 }
 """Peers by model, up to the size that takes them a minute or so."""
 
+DENSITIES = {
+    'ours': Method('densities', 'dpjax, vmap over repetitions'),
+    'numpy': Method('density_peers', 'NumPy, all repetitions at once'),
+    'opendp': Method('density_peers', 'OpenDP, one histogram after the other',
+                     ('opendp',)),
+}
+"""Of repetitions, each with counts of its own; time of one."""
+
+DENSITY_MODELS = ('histogram', 'histogram_gaussian', 'polygon', 'projection',
+                  'projection_gaussian', 'weighted_gaussian', 'spectral',
+                  'spectral_gaussian', 'adaptive', 'adaptive_gaussian',
+                  'default', 'sums_gaussian', 'resolutions', 'stages', 'tree',
+                  'haar', 'merged', 'sparse_gaussian')
+"""Estimators, of a budget epsilon but for those of Gaussian noise."""
+
+_DENSITIES_BY = {
+    'opendp': ('histogram',),
+}
+
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
@@ -186,7 +205,7 @@ def find(suite: str, name: str) -> Method:
   """
   base, _ = split(name)
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
-           'quantiles': QUANTILES, 'curves': CURVES,
+           'quantiles': QUANTILES, 'curves': CURVES, 'densities': DENSITIES,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
@@ -219,6 +238,8 @@ def inapplicable(suite: str, name: str, model: str,
     return _no_quantiles(base, model)
   if suite == 'curves':
     return _no_curves(base, model, size)
+  if suite == 'densities':
+    return _no_densities(base, model)
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'
@@ -230,6 +251,14 @@ def _no_curves(base: str, model: str, size: int) -> str | None:
   if most is None:
     return f'{base} has no {model}'
   return f'{base} takes long for {size} of {model}' if size > most else None
+
+
+def _no_densities(base: str, model: str) -> str | None:
+  family, _, noise = model.partition('_')
+  if family not in _DENSITIES_BY.get(base, (family,)) or (
+      base == 'opendp' and noise):
+    return f'{base} has no {model}'
+  return None
 
 
 def _no_quantiles(base: str, model: str) -> str | None:

@@ -40,6 +40,9 @@ _ABOUT_RATIOS = {
               'epsilon is 0.5 under replace-one, and rho half its square. '
               'Comparisons: one of two servers, whose keys have 16 of 1,024 '
               'thresholds each, or all of them.',
+    'densities': 'Ratios are over `numpy`. epsilon is 0.1 under replace-one, '
+                 'and rho half its square. Counts are drawn, an estimate is '
+                 'made of them and its exact error is taken.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -113,7 +116,8 @@ def _compile_cell(metrics: Metrics, size: int) -> str:
 _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
     'sampling': _draws_cell, 'estimators': _estimators_cell,
-    'quantiles': _program_cell, 'curves': _program_cell}
+    'quantiles': _program_cell, 'curves': _program_cell,
+    'densities': _program_cell}
 _MEMORY = ('memory of the first beyond what was resident before; of dpjax '
            'seconds of compiling and scratch memory that XLA plans')
 _IN_CELLS = {
@@ -127,6 +131,7 @@ _IN_CELLS = {
     'estimators': 'ratio of CPU time; repetitions a second of wall time',
     'quantiles': 'ratio of {time}; wall time of a release; ' + _MEMORY,
     'curves': 'ratio of {time}; wall time of a call; ' + _MEMORY,
+    'densities': 'ratio of {time}; wall time of a repetition; ' + _MEMORY,
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 

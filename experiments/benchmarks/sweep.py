@@ -21,6 +21,7 @@ SUITES = {
     'estimators': 'repetitions of a private estimate, each on its own records',
     'quantiles': 'a release of private quantiles, beside published algorithms',
     'curves': 'distribution functions smoothed, released and compared secretly',
+    'densities': 'repetitions of a private density, each on its own counts',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -33,9 +34,11 @@ class Setting:
     suite: one of `SUITES`.
     model: network; in norms which layer, in sampling what is drawn, in loops
       which training, in estimators what is estimated, in quantiles by which
-      mechanism and how many, in curves what is done with them.
-    size: of the batch; in sampling how many values or records, in estimators
-      and quantiles records of a repetition, in curves thresholds or keys.
+      mechanism and how many, in curves what is done with them, in densities
+      by which estimator.
+    size: of the batch; in sampling how many values or records, in estimators,
+      quantiles and densities records of a repetition, in curves thresholds or
+      keys.
     method: name.
     num_devices: over which the batch is divided.
   """
@@ -82,6 +85,7 @@ _SIZES = {
     **dict.fromkeys(methods.QUANTILE_MODELS, (10**4,)),
     **dict.fromkeys(('independent_1', 'joint_8', 'joint_30', 'recursive_127'),
                     (10**3, 10**4, 10**5)),
+    **dict.fromkeys(methods.DENSITY_MODELS, (10**6,)),
     'squares': (2**10, 2**13, 2**15, 2**18, 2**20),
     'absolute': (2**10, 2**12, 2**15),
     'release_tree': (2**10, 2**15), 'release_square_root': (2**10, 2**15),
@@ -103,6 +107,7 @@ _MODELS = {
     'estimators': methods.ESTIMATED,
     'quantiles': methods.QUANTILE_MODELS,
     'curves': methods.CURVE_MODELS,
+    'densities': methods.DENSITY_MODELS,
 }
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
@@ -121,6 +126,7 @@ _METHODS = {
     'estimators': tuple(methods.ESTIMATORS),
     'quantiles': tuple(methods.QUANTILES),
     'curves': tuple(methods.CURVES),
+    'densities': tuple(methods.DENSITIES),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -139,13 +145,14 @@ _SMOKE = {
     'estimators': ('proportion', ('numpy', 'ours')),
     'quantiles': ('independent_1', ('published', 'ours')),
     'curves': ('comparison', ('numpy', 'ours')),
+    'densities': ('histogram', ('numpy', 'ours')),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
-                'curves': (50,)}
+                'curves': (50,), 'densities': (50,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
-          'quantiles': ('published',),
+          'quantiles': ('published',), 'densities': ('numpy',),
           'curves': tuple(name for name in methods.CURVES if name != 'ours')}
 
 
@@ -196,7 +203,8 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
   known = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
            'estimators': methods.ESTIMATED,
            'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),
-           'curves': methods.CURVE_MODELS}.get(
+           'curves': methods.CURVE_MODELS,
+           'densities': methods.DENSITY_MODELS}.get(
                suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:

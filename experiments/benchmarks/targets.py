@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dpjax.report import tables
+from experiments.benchmarks import methods
 from experiments.benchmarks.values import Line, Values
 
 
@@ -42,6 +43,9 @@ TARGETS = {
                1e3 / (16 * 10**4)),
         Target('comparison_everywhere', 45_211, 'wall_ms', None, 's', 1e-3),
     ),
+    'densities': tuple(
+        Target(model, 10**6, 'wall_ms', 10, 's for 10,000', 10)
+        for model in methods.DENSITY_MODELS),
 }
 """By suite."""
 

@@ -48,13 +48,14 @@ def _order(item) -> tuple:
   line = item[0]
   base, _ = methods.split(line.method)
   names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS,
-           *methods.ESTIMATORS, *methods.QUANTILES, *methods.CURVES]
+           *methods.ESTIMATORS, *methods.QUANTILES, *methods.CURVES,
+           *methods.DENSITIES]
   return names.index(base), line
 
 
 def _model_order(model: str) -> tuple:
   names = [*architectures.MODELS, *layers.LAYERS, *methods.QUANTILE_MODELS,
-           *methods.CURVE_MODELS]
+           *methods.CURVE_MODELS, *methods.DENSITY_MODELS]
   return names.index(model) if model in names else len(names), model
 
 

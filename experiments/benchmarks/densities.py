@@ -1,0 +1,44 @@
+"""Densities by dpjax: repetitions of an experiment, vmapped.
+
+A step draws the counts of `REPETITIONS` data sets, releases an estimate from
+each and takes its exact error: all that a point of a figure costs.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.stats.density import estimate
+from dpjax.stats.density import mechanism
+from experiments.benchmarks import density_work as work
+from experiments.benchmarks import program as programs
+from experiments.benchmarks.program import Program, Spec
+
+
+def make(spec: Spec) -> Program:
+  """A step of an estimator."""
+  given = work.of_model(spec.model, spec.size)
+  made, rng = given.made, np.random.default_rng(0)
+  keys = list(jax.random.split(jax.random.key(0), 64))
+  turn = itertools.cycle(keys)  # times do not mind
+
+  def statistics():
+    return given.statistics(work.counts(rng, given, work.REPETITIONS))
+
+  with jax.enable_x64(True):
+    _, info = programs.compiled(
+        mechanism.repeated(made.draw), jax.random.split(
+            keys[0], work.REPETITIONS), jnp.asarray(statistics()),
+        made.parameters)
+
+  def step():
+    found = made.coefficients(next(turn), statistics())
+    return estimate.errors_of(made.kind, found, work.density())
+
+  def audit():
+    return {'draws': made.coefficients(jax.random.key(1), given.statistics(
+        work.checked(given)))}
+
+  return Program(step=step, info=info, repeats=work.REPETITIONS, audit=audit)

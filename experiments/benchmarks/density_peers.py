@@ -1,0 +1,333 @@
+"""Peers of densities: the same laws in NumPy, all repetitions at once.
+
+Written from descriptions (spec DEN-H1, P1, B2 to B8, B10 to B12): counts with
+noise, Fourier transforms for coefficients, SciPy's isotonic regression row by
+row. Numbers of a mechanism (bins, scales, weights) are read off ours. A library
+is asked for one histogram after the other.
+"""
+
+from collections.abc import Callable
+import math
+
+import numpy as np
+from scipy import fft
+from scipy import optimize
+
+from dpjax.privacy import draws
+from dpjax.stats.density import bases
+from dpjax.stats.density import estimate
+from experiments.benchmarks import density_work as work
+from experiments.benchmarks import methods
+from experiments.benchmarks.program import Program, Spec
+
+Law = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+"""(generator, counts [R, m]) -> coefficients [R, c]."""
+
+LIBRARY_REPETITIONS = 100
+_PENALTY = 2
+
+
+def make(spec: Spec) -> Program:
+  """Data sets, their estimates and errors, as in `densities`."""
+  name, _ = methods.split(spec.method)
+  given = work.of_model(spec.model, spec.size)
+  repetitions, law = work.REPETITIONS, None
+  if name == 'numpy':
+    law = laws(spec.model, spec.size)
+  else:
+    repetitions, law = LIBRARY_REPETITIONS, _opendp(given)
+  rng = np.random.default_rng(3)
+
+  def step():
+    found = law(rng, work.counts(rng, given, repetitions))
+    return estimate.errors_of(given.made.kind, found, work.density())
+
+  def audit():
+    counts = work.checked(given)
+    if name != 'numpy':
+      counts = counts[:methods.CHECKED_DRAWS // 4]
+    return {'draws': law(rng, counts)}
+
+  return Program(step=step, info={}, repeats=repetitions, audit=audit)
+
+
+def laws(model: str, size: int) -> Law:
+  """The law of a model in NumPy."""
+  made = work.of_model(model, size).made
+  family = model.partition('_')[0]
+  return lambda rng, counts: _OF[family](rng, counts, made)
+
+
+def noisy(rng: np.random.Generator, counts: np.ndarray, scale: float,
+          pure: bool) -> np.ndarray:
+  """Counts with discrete Laplace or Gaussian noise."""
+  if not pure:
+    return counts + scale * rng.standard_normal(counts.shape)
+  up, down = rng.geometric(-math.expm1(-1 / scale), (2, *counts.shape))
+  return counts + up - down
+
+
+def _noisy_heights(rng, counts, made):
+  found = noisy(rng, counts, made.scale, made.pure) / made.num_records
+  return counts.shape[1] * found
+
+
+def _histogram(rng, counts, made):
+  found = _noisy_heights(rng, counts, made)
+  if made.fix_mass:
+    found += 1 - found.mean(1, keepdims=True)
+  return found
+
+
+def _polygon(rng, counts, made):
+  """The nearest density: the level that is taken off, from sorted heights."""
+  heights = _histogram(rng, counts, made)
+  falling = -np.sort(-heights, 1)
+  places = np.arange(1, heights.shape[1] + 1)
+  levels = (np.cumsum(falling, 1) - heights.shape[1]) / places
+  last = np.sum(falling > levels, 1) - 1
+  return np.maximum(heights - levels[np.arange(last.size), last][:, None], 0)
+
+
+def coefficients(shares: np.ndarray, basis: str, count: int) -> np.ndarray:
+  """Of a circle or an interval, by one transform (spec DEN-B2, B7)."""
+  size, k = shares.shape[1], np.arange(1, count + 1)
+  if basis == 'fourier':
+    turned = np.exp(-1j * np.pi * k / size) / np.sinc(k / size)
+    return fft.rfft(shares)[:, 1:count + 1] * turned
+  return fft.dct(shares)[:, 1:count + 1] / (
+      math.sqrt(2) * np.sinc(k / (2 * size)))
+
+
+def _spectral(rng, counts, made):
+  weights = np.array(made.weights)
+  shares = noisy(rng, counts, made.scale, made.pure) / made.num_records
+  return weights * coefficients(shares, made.basis, weights.size)
+
+
+def _projection(rng, counts, made, *, weigh=True):
+  """Sums of waves with noise of a scale for each; theta_0 first if told."""
+  size, count = counts.shape[1], made.num_frequencies
+  k, first = np.arange(count + 1), int(made.fix_mass)
+  waves = math.sqrt(2) * fft.rfft(counts)[:, :count + 1] * np.exp(
+      -1j * np.pi * k / size)
+  noise = rng.laplace if made.pure else rng.normal
+  parts = noise(scale=made.scales[:, None, None],
+                size=(k.size, 2, len(counts)))
+  # The constant is 1, and has no sine.
+  waves[:, 0] = counts.sum(1)
+  parts[0, 1] = 0
+  waves += parts[:, 0].T + 1j * parts[:, 1].T
+  scaled = waves / (math.sqrt(2) * made.num_records)
+  scaled[:, 0] *= math.sqrt(2)
+  if weigh:
+    scaled[:, 1:] *= made.weights
+  return scaled[:, first:]
+
+
+def _shrunk(found, spread):
+  """Times a falling sequence, where noise is counted twice (DEN-B5)."""
+  def factors(values, variances):
+    told = np.isfinite(variances)
+    squares = np.abs(values[told])**2
+    kept = optimize.isotonic_regression(
+        1 - _PENALTY * variances[told] / squares, weights=squares,
+        increasing=False).x
+    return np.pad(np.clip(kept, 0, 1), (0, told.size - kept.size))
+  spread = np.broadcast_to(spread, found.shape)
+  return found * np.stack([factors(*row) for row in zip(found, spread)])
+
+
+def _sums(rng, counts, made):
+  spread = made.parameters.variances
+  return _shrunk(_projection(rng, counts, made, weigh=False), spread)
+
+
+def _of_circle(rng, counts, scale, variance, records):
+  """Coefficients of a noisy histogram, and their variances."""
+  size = counts.shape[1]
+  k = np.arange(1, (size - 1) // 2 + 1)
+  found = coefficients(noisy(rng, counts, scale, True) / records, 'fourier',
+                       k.size)
+  return found, size * variance / (np.sinc(k / size) * records)**2
+
+
+def _together(first, second):
+  """By precision; frequencies of both, those that one lacks of the other."""
+  size = max(part[0].shape[1] for part in (first, second))
+  wide = [np.pad(part[0], ((0, 0), (0, size - part[0].shape[1])))
+          for part in (first, second)]
+  weights = [np.pad(1 / part[1], (0, size - part[1].size))
+             for part in (first, second)]
+  whole = weights[0] + weights[1]
+  return (weights[0] * wide[0] + weights[1] * wide[1]) / whole, 1 / whole
+
+
+def _resolutions(rng, counts, made):
+  """Fine bins and bins of five, the latter up to .34 of their number (A2')."""
+  parts = made.parameters
+  coarse = counts.reshape(len(counts), -1, 5).sum(2)
+  reach = max(1, int(0.34 * coarse.shape[1]))
+  fine, found = (_of_circle(rng, each, scale, variance, made.num_records)
+                 for each, scale, variance in zip(
+                     (counts, coarse), parts.scales, parts.variances))
+  found, spread = _together(fine, (found[0][:, :reach], found[1][:reach]))
+  return _shrunk(found, spread + 1 / made.num_records)
+
+
+def _stages(rng, counts, made):
+  """A histogram that chooses the bins of the next (A3), by groups of rows."""
+  size, records = counts.shape[1], made.num_records
+  divisors = np.array([m for m in range(5, size) if size % m == 0])
+  asked = [bases.adaptive_bins(records, variance) for variance in (
+      made.parameters.variances[0],
+      draws.discrete_laplace_variance(2 / made.epsilon))]
+  begin, most = divisors[np.minimum(np.searchsorted(divisors, asked),
+                                    divisors.size - 1)]
+  choices = divisors[divisors <= most]
+  scales, variances = made.parameters.scales, made.parameters.variances
+  cut = lambda rows, bins: rows.reshape(len(rows), bins, -1).sum(2)
+  first, noise = _of_circle(rng, cut(counts, begin), scales[0], variances[0],
+                            records)
+  gains = np.cumsum(np.abs(first)**2 - _PENALTY * (noise + 1 / records), 1)
+  needed = np.where(gains.max(1) > 0, gains.argmax(1) + 1, 0)
+  bins = choices[np.minimum(np.searchsorted(choices, 4 * needed + 2),
+                            choices.size - 1)]
+  width = max(first.shape[1], most // 2)
+  found = np.zeros((len(counts), width), complex)
+  for chosen in np.unique(bins):
+    rows = bins == chosen
+    second = _of_circle(rng, cut(counts[rows], chosen), scales[1],
+                        variances[1], records)
+    both, spread = _together((first[rows], noise), second)
+    found[rows, :spread.size] = _shrunk(both, spread + 1 / records)
+  return found
+
+
+def _adaptive(rng, counts, made):
+  """Coefficients of one noisy histogram, shrunk (DEN-B6, B7)."""
+  shares = noisy(rng, counts, made.scale, made.pure) / made.num_records
+  size = shares.shape[1]
+  if made.basis == 'spline':
+    # What bends least first, from 1 and a straight line on.
+    second = np.diff(np.eye(size), 2, axis=0)
+    vectors = math.sqrt(size) * np.linalg.eigh(second.T @ second)[1]
+    smooth = np.linalg.qr(np.vander(np.arange(size) - (size - 1) / 2, 2, True))
+    vectors[:, :2] = math.sqrt(size) * smooth.Q
+    found, gains = shares @ vectors[:, 1:], size
+  else:
+    k = np.arange(1, (size - 1) // 2 + 1)
+    found = coefficients(shares, made.basis, k.size)
+    gains = size / np.sinc(k / size)**2
+  spread = (gains * made.noise_variance / made.num_records
+            + 1) / made.num_records
+  found = _shrunk(found, spread)
+  return 1 + found @ vectors[:, 1:].T if made.basis == 'spline' else found
+
+
+def _tree(rng, counts, made):
+  """Least squares going up and down a binary tree whose root is known."""
+  exact = [counts]
+  while exact[0].shape[1] > 2:
+    exact.insert(0, exact[0].reshape(counts.shape[0], -1, 2).sum(2))
+  levels = [noisy(rng, level, scale, made.pure)
+            for level, scale in zip(exact, made.scales, strict=True)]
+  spread, variances = made.noise_variances[-1], made.noise_variances
+  for j in range(len(levels) - 2, -1, -1):
+    below = levels[j + 1].reshape(counts.shape[0], -1, 2).sum(2)
+    share = 2 * spread / (variances[j] + 2 * spread)
+    levels[j] = share * levels[j] + (1 - share) * below
+    spread = share * variances[j]
+  found = np.full((counts.shape[0], 1), made.num_records)
+  for level in levels:
+    pairs = level.reshape(counts.shape[0], -1, 2)
+    lack = (found - pairs.sum(2)) / 2
+    found = (pairs + lack[:, :, None]).reshape(counts.shape[0], -1)
+  return found * counts.shape[1] / made.num_records
+
+
+def _haar(rng, counts, made):
+  """Differences of halves, those below a threshold set to 0."""
+  differences, sums = [], counts
+  while sums.shape[1] > 1:
+    halves = sums.reshape(counts.shape[0], -1, 2)
+    differences.insert(0, halves[:, :, 0] - halves[:, :, 1])
+    sums = halves.sum(2)
+  found = np.full((counts.shape[0], 1), made.num_records)
+  for exact, scale, variance in zip(differences, made.scales,
+                                    made.noise_variances, strict=True):
+    level = noisy(rng, exact, scale, made.pure)
+    least = made.threshold * np.sqrt(variance + made.num_records
+                                     / exact.shape[1])
+    level = np.where(np.abs(level) > least, level, 0)
+    found = np.stack([found + level, found - level], 2).reshape(
+        counts.shape[0], -1) / 2
+  return found * counts.shape[1] / made.num_records
+
+
+def _merged(rng, counts, made):
+  """The best cut of each prefix of bins, by that of shorter ones."""
+  size, records = counts.shape[1], made.num_records
+  values = noisy(rng, counts, made.scale, made.pure)
+  values -= values.mean(1, keepdims=True)
+  price = made.penalty * (made.noise_variance + records / size)
+  sums, squares = (np.pad(np.cumsum(part, 1), ((0, 0), (1, 0)))
+                   for part in (values, values**2))
+  best, starts = np.zeros_like(sums), np.zeros(sums.shape, int)
+  rows = np.arange(len(counts))
+  for end in range(1, size + 1):
+    square, total = (part[:, end:end + 1] - part[:, :end]
+                     for part in (squares, sums))
+    cost = (best[:, :end] + price + square
+            - total**2 / (end - np.arange(end)))
+    starts[:, end] = np.argmin(cost, 1)
+    best[:, end] = cost[rows, starts[:, end]]
+  found, ends = np.zeros_like(values), np.full(rows.size, size)
+  for place in range(size - 1, -1, -1):
+    ends = np.where(starts[rows, ends] > place, starts[rows, ends], ends)
+    begins = starts[rows, ends]
+    found[:, place] = (sums[rows, ends] - sums[rows, begins]) / (ends - begins)
+  return 1 + found * size / records
+
+
+def _sparse(rng, counts, made):
+  """Round by round: the worst wave by noise of Gumbel, then its noisy sum."""
+  size, count = counts.shape[1], made.num_frequencies
+  waves = fft.rfft(counts)[:, 1:count + 1] * np.exp(
+      -1j * np.pi * np.arange(1, count + 1) / size)
+  # Scores and sums move by 2; an exponential mechanism costs epsilon^2 / 8.
+  spent = made.rho / made.num_rounds
+  rate = math.sqrt(8 * spent * made.selection_share) / (2 * 2)
+  stddev = 2 / math.sqrt(2 * spent * (1 - made.selection_share))
+  found, times = np.zeros_like(waves), np.zeros(waves.shape)
+  rows = np.arange(len(counts))
+  for _ in range(made.num_rounds):
+    place = np.argmax(rate * np.abs(waves - found)
+                      + rng.gumbel(size=waves.shape), 1)
+    parts = rng.normal(scale=stddev, size=(2, rows.size))
+    times[rows, place] += 1
+    found[rows, place] += (waves[rows, place] + parts[0] + 1j * parts[1]
+                           - found[rows, place]) / times[rows, place]
+  return found / made.num_records
+
+
+_OF = {'histogram': _histogram, 'polygon': _polygon, 'spectral': _spectral,
+       'projection': _projection, 'weighted': _projection, 'sums': _sums,
+       'resolutions': _resolutions, 'stages': _stages,
+       'adaptive': _adaptive, 'default': _adaptive, 'tree': _tree,
+       'haar': _haar, 'merged': _merged, 'sparse': _sparse}
+
+
+def _opendp(given: work.Work) -> Law:
+  """A histogram from counts, its noise by integers of an exact law."""
+  import opendp.prelude as dp
+  dp.enable_features('contrib')
+  made = given.made
+  space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+  release = space >> dp.m.then_laplace(scale=made.scale)
+
+  def law(rng, counts):
+    del rng
+    found = np.array([release(row) for row in counts.astype(int).tolist()])
+    return found * made.num_bins / made.num_records
+  return law

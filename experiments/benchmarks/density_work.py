@@ -1,0 +1,160 @@
+"""What benchmarks of densities are given: estimators, and counts to see.
+
+Repetitions of an experiment, each with a data set of its own: records of one
+density, of which nothing is drawn but the counts of bins, and its exact error.
+Budgets are those of one release under replace-one.
+"""
+
+from collections.abc import Callable
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density import adaptive
+from dpjax.stats.density import hierarchies
+from dpjax.stats.density import histograms
+from dpjax.stats.density import laws
+from dpjax.stats.density import mechanism
+from dpjax.stats.density import merging
+from dpjax.stats.density import projections
+from dpjax.stats.density import sparse
+from dpjax.stats.density import spectral
+from dpjax.stats.density import stages
+from dpjax.stats.density import weighted
+from experiments.benchmarks import methods
+
+REPETITIONS = 10_000
+"""In a step."""
+
+EPSILON = 0.1
+RHO = EPSILON**2 / 2
+SMOOTHNESS = 2
+_CELLS = 1024
+"""Of counts that sums of waves are read off."""
+
+_HEIGHT, _ROUNDS = 8, 4
+
+
+class Work(NamedTuple):
+  """An estimator and what it sees.
+
+  Attributes:
+    made: the mechanism.
+    num_bins: of counts that are drawn.
+    statistics: counts [R, bins] -> statistics [R, s].
+  """
+  made: mechanism.DensityMechanism
+  num_bins: int
+  statistics: Callable[[np.ndarray], np.ndarray] = lambda counts: counts
+
+
+@functools.cache
+def density() -> laws.Density:
+  """On the border of what is twice differentiable."""
+  return laws.random_phases(SMOOTHNESS)
+
+
+def counts(rng: np.random.Generator, given: Work,
+           repetitions: int) -> np.ndarray:
+  """Of so many data sets, [R, bins] float64."""
+  return density().counts(
+      rng, num_records=given.made.num_records, num_bins=given.num_bins,
+      repetitions=repetitions).astype(np.float64)
+
+
+def checked(given: Work) -> np.ndarray:
+  """One data set `CHECKED_DRAWS` times, so that only noise differs."""
+  once = counts(np.random.default_rng(1), given, 1)
+  return np.repeat(once, methods.CHECKED_DRAWS, 0)
+
+
+def of_model(model: str, size: int) -> Work:
+  """By the name of a model, for data sets of `size` records.
+
+  Names end in 'gaussian' where the budget is rho.
+  """
+  family, _, noise = model.partition('_')
+  budget = dict(rho=RHO) if noise else dict(epsilon=EPSILON)
+  return _FAMILIES[family](size, budget | dict(
+      adjacency=Adjacency.REPLACE_ONE))
+
+
+def _histogram(size, public):
+  made = histograms.Histogram.printed(num_records=size, **public)
+  return Work(made, made.num_bins)
+
+
+def _polygon(size, public):
+  made = histograms.Polygon.tuned(num_records=size, lipschitz=4.0, **public)
+  return Work(made, made.num_bins)
+
+
+def _spectral(size, public):
+  made = spectral.tuned(size, smoothness=SMOOTHNESS, lipschitz=density(
+      ).sobolev(SMOOTHNESS), **public)
+  return Work(made, made.num_bins)
+
+
+def _adaptive(boundary):
+  def work(size, public):
+    made = adaptive.adaptive(size, boundary=boundary, **public)
+    return Work(made, made.num_bins)
+  return work
+
+
+def _projection(size, public):
+  made = projections.printed_projection(
+      num_records=size, smoothness=SMOOTHNESS, **public)
+  return Work(made, _CELLS, made.of_counts)
+
+
+def _weighted(size, public):
+  made = projections.pinsker_projection(
+      num_records=size, smoothness=SMOOTHNESS, radius=density().sobolev(
+          SMOOTHNESS), **public)
+  return Work(made, _CELLS, made.of_counts)
+
+
+def _sums(size, public):
+  made = weighted.adaptive(num_records=size, **public)
+  return Work(made, _CELLS, made.of_counts)
+
+
+def _staged(kind):
+  def work(size, public):
+    made = kind(num_records=size, **public)
+    return Work(made, made.num_bins)
+  return work
+
+
+def _tree(size, public):
+  return Work(hierarchies.TreeDensity(num_records=size, height=_HEIGHT,
+                                      **public), 2**_HEIGHT)
+
+
+def _haar(size, public):
+  return Work(hierarchies.HaarDensity(num_records=size, height=_HEIGHT,
+                                      **public), 2**_HEIGHT)
+
+
+def _merged(size, public):
+  made = merging.MergedHistogram(num_records=size, num_bins=100, **public)
+  return Work(made, made.num_bins)
+
+
+def _sparse(size, public):
+  made = sparse.SparseFourier(num_records=size, num_rounds=_ROUNDS, **public)
+  return Work(made, _CELLS, lambda counts: sparse.wave_sums(
+      counts, made.num_frequencies))
+
+
+_FAMILIES = {
+    'histogram': _histogram, 'polygon': _polygon, 'spectral': _spectral,
+    'projection': _projection, 'weighted': _weighted,
+    'sums': _sums, 'resolutions': _staged(stages.TwoResolutions),
+    'stages': _staged(stages.TwoStages),
+    'adaptive': _adaptive('circle'), 'default': _adaptive('interval'),
+    'tree': _tree, 'haar': _haar, 'merged': _merged, 'sparse': _sparse,
+}
