@@ -2,6 +2,7 @@
 
 import decimal
 import fractions
+import math
 import random
 
 import jax
@@ -20,6 +21,7 @@ from dpjax.release.query import Query
 from dpjax.stats.density import adaptive
 from dpjax.stats.density import bases
 from dpjax.stats.density.estimate import DensityEstimate
+from dpjax.stats.ecdf import hierarchy
 
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
@@ -126,14 +128,17 @@ def _parity(boundary, num_records, density):
   assert made.num_bins == len(counts)
   with jax.enable_x64(True):
     # The law without noise, and with the variances of the one that has.
-    found = adaptive._draw(None, True)(jax.random.key(0), counts,
-                                       made.parameters)
-  return plan.view(released), DensityEstimate(
-      kind=made.kind, coefficients=np.asarray(found)).proper(256).coefficients
+    found = jax.jit(adaptive._draw(None, True))(jax.random.key(0), counts,
+                                                made.parameters)
+  curve = DensityEstimate(kind=made.kind, coefficients=np.asarray(found))(
+      (np.arange(2048) + .5) / 2048).reshape(256, 8).mean(1)
+  return plan.view(released), hierarchy.nonnegative(
+      [curve], (256,), (1.0,), np.ones(256), 256.0)
 
 
 @pytest.mark.parametrize('boundary', bases.BOUNDARIES)
-def test_the_curve_is_that_of_the_research_lane(boundary):
+def test_the_curve_is_that_of_the_research_lane(monkeypatch, boundary):
+  monkeypatch.setattr(bands, 'num_runs', lambda miss: 19)
   found, other = _parity(boundary, 2000, stats.beta(2, 3))
   # Noise of parts has a slightly larger variance than that of whole records.
   assert np.max(np.abs(found['value'] - other)) < .01 * np.max(other)
@@ -142,8 +147,10 @@ def test_the_curve_is_that_of_the_research_lane(boundary):
 
 @pytest.mark.parametrize('boundary', bases.BOUNDARIES)
 @pytest.mark.parametrize('adjacency', Adjacency)
-def test_a_curve_is_a_density_within_its_bands(adjacency, boundary):
+def test_a_curve_is_a_density_within_its_bands(monkeypatch, adjacency,
+                                               boundary):
   """In units of the column; on a circle both ends meet."""
+  monkeypatch.setattr(bands, 'num_runs', lambda miss: 99)
   plan = _plan(adjacency, boundary=boundary, upper=Decimal(24))
   draws = np.random.default_rng(1).normal(0, 4, 3000) % 24
   draws = draws[draws < 12] if boundary == 'interval' else draws
@@ -215,6 +222,17 @@ def test_widths_hold_as_often_as_they_say(adjacency, delta):
         parts[0] / parts.sum()) + bins.sum(1) * parts[1] / parts.sum()) <= far
   assert stats.binom.ppf(1e-5, 1000, .75) <= held.sum() <= (
       stats.binom.isf(1e-5, 1000, .85))
+
+
+def test_the_number_of_records_is_the_best_mean():
+  """Of noisy bins and a noisy number; 5 standard errors."""
+  plan, generator = _plan(_AR), np.random.default_rng(8)
+  noisy = _counted(plan, np.ones(400), generator)
+  parts = [400 / 7**2 * plan.noise_of_bins(7).deviation**2,
+           plan.noise_of_records.deviation**2]
+  far = noisy.errors(4000, generator, None)[1]
+  assert np.mean(far**2) == pytest.approx(
+      parts[0] * parts[1] / sum(parts), rel=5 * math.sqrt(5 / 4000))
 
 
 def test_bands_allow_for_every_number_of_records():
