@@ -1,7 +1,7 @@
 """Private statistics: estimates with intervals, and what they risk.
 
 Modules, in import order: precision, numbers, intervals, risks, mean, bernoulli,
-frequencies, polls, support, ecdf, density, quantiles, roc, roc_bands,
+frequencies, polls, support, ecdf, quantiles, density, roc, roc_bands,
 hosmer_lemeshow, hosmer_lemeshow_cells.
 """
 

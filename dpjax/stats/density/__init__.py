@@ -5,13 +5,18 @@
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (spec density.md).
 
-Modules, in import order: laws, histospline, estimate, mechanism, noisy_counts,
-bases, sensitivities, trigonometric, projections, relaxation, spectral,
-shrinkage, adaptive, stages, api.
+Modules, in import order: laws, histospline, polygons, estimate, mechanism,
+noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
+trigonometric, projections, relaxation, spectral, shrinkage, adaptive, weighted,
+stages, hierarchies, merging, sparse, marginals, testing, packings,
+lower_bounds, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bases', 'estimate', 'histospline', 'laws', 'mechanism',
-    'noisy_counts', 'projections', 'relaxation', 'sensitivities', 'shrinkage',
-    'spectral', 'stages', 'trigonometric'
+    'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'hierarchies',
+    'histograms', 'histospline', 'laws', 'lower_bounds', 'marginals',
+    'mechanism', 'merging', 'noisy_counts', 'packings', 'polygons',
+    'post_processing', 'projections', 'relaxation', 'sensitivities',
+    'shrinkage', 'sparse', 'spectral', 'stages', 'testing', 'trigonometric',
+    'weighted'
 ]

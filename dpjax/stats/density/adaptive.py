@@ -49,8 +49,7 @@ def _draw(law: str | None, known: bool) -> mechanism.Draw:
     found = (noisy / total).astype(analysis.dtype) @ analysis
     variances = (parameters.counts.variance * jnp.asarray(parameters.gains)
                  / jnp.square(total) + 1 / total)
-    found *= shrinkage.factors(found, variances, parameters.penalty).astype(
-        found.dtype)
+    found = shrinkage.shrunk(found, variances, parameters.penalty)
     if parameters.synthesis.size:
       return 1 + found @ jnp.asarray(parameters.synthesis)
     return found

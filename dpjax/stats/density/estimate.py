@@ -1,6 +1,7 @@
 """An estimated density: coefficients in one of a few forms, and what they say.
 
   histogram  heights [m] of equal bins
+  polygon    heights [m] at the middles of equal bins, of `polygons`
   fourier    complex [K]: 1 + 2 Re sum theta_k e^(2 pi i k x)
   cosine     real [K]: 1 + sum theta_k sqrt 2 cos(pi k x)
   spectrum   complex [1 + K]: theta_0, a mass that was released, and fourier
@@ -22,10 +23,11 @@ from dpjax import errors
 from dpjax.stats import frequencies
 from dpjax.stats import precision
 from dpjax.stats.density import histospline
+from dpjax.stats.density import polygons
 from dpjax.stats.density.laws import Density
 from dpjax.typing import Array, PRNGKey
 
-KINDS = ('histogram', 'fourier', 'cosine', 'spectrum', 'spline')
+KINDS = ('histogram', 'polygon', 'fourier', 'cosine', 'spectrum', 'spline')
 _SQRT2 = math.sqrt(2)
 _FINE = 2**13
 
@@ -52,6 +54,8 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
                                                     density)
   if kind == 'spline':
     return _spline_errors(found, density)
+  if kind == 'polygon':
+    return polygons.squared_errors(found, density)
   if kind == 'fourier':
     theta, weight = density.fourier(size), 2
   else:
@@ -108,12 +112,14 @@ def on_bins(kind: str, coefficients: Array, num_bins: int) -> Array:
         'fourier', coefficients[..., 1:], num_bins)
   if kind == 'spline':
     return coefficients @ jnp.asarray(histospline.refined(size, num_bins))
+  if kind == 'polygon':
+    return coefficients @ jnp.asarray(polygons.refined(size, num_bins))
   length = num_bins if kind == 'fourier' else 2 * num_bins
   if 2 * size >= length:
     raise ValueError(f'{size} frequencies need more bins than {num_bins}')
   k = np.arange(1, size + 1)
   factors = np.sinc(k / length) * np.exp(1j * np.pi * k / length)
-  scaled = coefficients * jnp.asarray(
+  scaled = coefficients.astype(factors.dtype) * jnp.asarray(
       factors if kind == 'fourier' else factors / _SQRT2)
   spectrum = jnp.pad(scaled, [(0, 0)] * (scaled.ndim - 1)
                      + [(1, length // 2 - size)])
@@ -155,6 +161,8 @@ class DensityEstimate:
       return self.coefficients[0].real - 1 + rest._on_unit(unit)
     if self.kind == 'spline':
       return histospline.cumulative(size)(unit, 1) @ self.coefficients
+    if self.kind == 'polygon':
+      return np.interp(unit, polygons.middles(size), self.coefficients)
     waves = np.pi * np.multiply.outer(unit, np.arange(1, size + 1))
     if self.kind == 'cosine':
       return 1 + _SQRT2 * np.cos(waves) @ self.coefficients

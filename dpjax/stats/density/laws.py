@@ -237,9 +237,9 @@ def random_phases(smoothness: int, amplitude: float | None = None) -> Series:
 
 
 def _amplitude(known, smoothness, given):
-  if given is None:
-    errors.check_choice('smoothness without amplitude', smoothness,
-                        tuple(known))
+  if given is None and smoothness not in known:
+    raise ValueError(f'smoothness {smoothness} needs an amplitude: it is known '
+                     f'for {", ".join(map(str, known))}')
   return known[smoothness] if given is None else given
 
 

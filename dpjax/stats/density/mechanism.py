@@ -158,7 +158,7 @@ class DensityMechanism(abc.ABC):
   def coefficients(self, key: PRNGKey, statistics: np.ndarray) -> np.ndarray:
     """The same of many statistics [R, s], each with noise of its own."""
     keys = jax.random.split(key, statistics.shape[0])
-    return np.asarray(repeated(self.draw)(
+    return jax.tree.map(np.asarray, repeated(self.draw)(
         keys, jnp.asarray(statistics, jnp.float64), self.parameters))
 
   @precision.in_float64

@@ -54,9 +54,10 @@ def trigonometric(num_functions: int, *, order: int,
   if printed:
     return sum_sensitivity(adjacency, record_norm=_SQRT2) * (
         num_functions if order == 1 else math.sqrt(num_functions))
-  if order == 2:
-    return math.sqrt(weighted_circle(np.ones(top), adjacency=adjacency))
   squares = np.pi**2 * np.arange(1, top + 1)**2
+  if order == 2:
+    return math.sqrt(num_functions - 1 if adjacency is not Adjacency.REPLACE_ONE
+                     else _equal_weights(num_functions, 16 * squares.sum()))
   if adjacency is Adjacency.REPLACE_ONE:
     # Of the difference and the sum of both places.
     return _supremum(np.full(top, 2 * _SQRT2), (_sine, _both), (0.5, 0.25),
@@ -122,6 +123,17 @@ def _weighted(basis: str, weights: tuple[float, ...],
   # second derivatives entries are 2 at most on the diagonal, and 1 beside it.
   return _supremum(2 * found, (_wave, _wave), (1.0, 1.0),
                    6 * np.sum(found * squares))
+
+
+def _equal_weights(num_functions: int, curvature: float) -> float:
+  """`weighted_circle` of ones, by the kernel of Dirichlet."""
+  def value(places):
+    places = places[..., 0]
+    return 2 * num_functions * (1 - np.sinc(num_functions * places)
+                                / np.sinc(places))
+  size = _CELLS * num_functions
+  grid = value(np.arange(size // 2 + 1)[:, None] / size)
+  return _refined(value, grid, 1 / size, curvature)
 
 
 def _sine(phases):

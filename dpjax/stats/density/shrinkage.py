@@ -42,3 +42,10 @@ def factors(coefficients: Array, variances: Array,
   last = xp.min(xp.where(until, means, xp.inf), axis=1)
   found = xp.max(xp.where(until, last[:, None], -xp.inf), axis=0)
   return xp.clip(found, 0.0, 1.0)
+
+
+def shrunk(coefficients: Array, variances: Array,
+           penalty: Array | float = PENALTY) -> Array:
+  """Coefficients [K] times `factors`."""
+  found = factors(coefficients, variances, penalty)
+  return coefficients * found.astype(coefficients.dtype)

@@ -46,7 +46,8 @@ def _draw(law: str | None, known: bool) -> mechanism.Draw:
   def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
     noisy = noisy_counts.noisy(key, counts, parameters.counts.scale, law)
     share = noisy / noisy_counts.total(noisy, parameters.counts, known)
-    return share @ jnp.asarray(parameters.analysis)
+    analysis = jnp.asarray(parameters.analysis)
+    return share.astype(analysis.dtype) @ analysis
   return draw
 
 

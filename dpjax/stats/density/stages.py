@@ -32,6 +32,7 @@ _DIVISORS = tuple(m for m in range(5, _FINE) if _FINE % m == 0)
 # Beyond this share of its bins a coarse histogram takes too much off.
 _REACH = 0.34
 _NESTED = 5
+_LEAST_VARIANCE = 1e-9
 
 
 class Parameters(NamedTuple):
@@ -49,18 +50,20 @@ class Parameters(NamedTuple):
   penalty: np.ndarray
 
 
-def _combined(first: Array, first_variances: Array, second: Array,
-              second_variances: Array) -> tuple[Array, Array]:
-  """The mean of two estimates by their precisions; infinite variances count 0.
-  """
-  weights = 1 / first_variances, 1 / second_variances
-  whole = weights[0] + weights[1]
-  return (weights[0] * first + weights[1] * second) / whole, 1 / whole
+def _combined(first: Array, first_precisions: Array, second: Array,
+              second_precisions: Array) -> tuple[Array, Array]:
+  """The mean by precisions, and its variance; 0 and 1 where both are 0."""
+  whole = first_precisions + second_precisions
+  known = jnp.where(whole > 0, whole, 1.0)
+  found = (first_precisions.astype(first.dtype) * first
+           + second_precisions.astype(first.dtype) * second)
+  return found / known.astype(first.dtype), 1 / known
 
 
-def _shrunk(found: Array, noise: Array, parameters: Parameters) -> Array:
-  return found * shrinkage.factors(found, noise + 1 / parameters.num_records,
-                                   parameters.penalty)
+def _shrunk(sums: Array, noise: Array, parameters: Parameters) -> Array:
+  found = _share(sums, parameters)
+  return shrinkage.shrunk(found, noise + 1 / parameters.num_records,
+                          parameters.penalty)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,9 +112,11 @@ class _Staged(mechanism.DensityMechanism):
   def parameters(self) -> Parameters:
     """Numbers that the law takes."""
     scales = [2 / part for part in self.epsilons]
+    # A variance of 0 has no precision.
     return Parameters(
         np.array(scales), np.array([
-            draws.discrete_laplace_variance(scale) for scale in scales]),
+            max(draws.discrete_laplace_variance(scale), _LEAST_VARIANCE)
+            for scale in scales]),
         np.float64(self.num_records), np.float64(self.penalty))
 
   def _bins(self, share: float) -> int:
@@ -127,8 +132,17 @@ def _noisy(key: PRNGKey, counts: Array, parameters: Parameters,
                             'discrete_laplace')
 
 
-def _gain(parameters: Parameters, stage: int) -> Array:
-  """Variance of the noise of a share."""
+def _analysed(counts: Array, basis: bases.Basis) -> Array:
+  analysis = jnp.asarray(basis.analysis)
+  return counts.astype(analysis.dtype) @ analysis
+
+
+def _share(sums: Array, parameters: Parameters) -> Array:
+  return sums / parameters.num_records.astype(sums.dtype)
+
+
+def _noise_of_share(parameters: Parameters, stage: int) -> Array:
+  """Its variance."""
   return parameters.variances[stage] / jnp.square(parameters.num_records)
 
 
@@ -138,19 +152,19 @@ def _draw_two_resolutions(num_bins: int) -> mechanism.Draw:
   fine = bases.basis('fourier', num_bins)
   reach = max(1, int(_REACH * coarse_bins))
   coarse = bases.basis('fourier', coarse_bins, reach)
-  gains = np.full(fine.gains.shape, np.inf)
-  gains[:reach] = coarse.gains
+  missing = fine.gains.size - reach
+  precise = np.pad(1 / coarse.gains, (0, missing))
 
   def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
     keys = jax.random.split(key)
     sums = jnp.sum(counts.reshape(coarse_bins, _NESTED), 1)
-    first = _noisy(keys[0], counts, parameters, 0) @ jnp.asarray(fine.analysis)
-    second = jnp.zeros_like(first).at[:reach].set(
-        _noisy(keys[1], sums, parameters, 1) @ jnp.asarray(coarse.analysis))
+    first = _analysed(_noisy(keys[0], counts, parameters, 0), fine)
+    second = _analysed(_noisy(keys[1], sums, parameters, 1), coarse)
     found, noise = _combined(
-        first, jnp.asarray(fine.gains) * _gain(parameters, 0),
-        second, jnp.asarray(gains) * _gain(parameters, 1))
-    return _shrunk(found / parameters.num_records, noise, parameters)
+        first, 1 / (jnp.asarray(fine.gains) * _noise_of_share(parameters, 0)),
+        jnp.pad(second, (0, missing)),
+        jnp.asarray(precise) / _noise_of_share(parameters, 1))
+    return _shrunk(found, noise, parameters)
   return draw
 
 
@@ -179,35 +193,43 @@ def _draw_two_stages(first_bins: int, most: int) -> mechanism.Draw:
   fine = bases.basis('fourier', first_bins)
   choices = np.array([m for m in _DIVISORS if m <= most])
   size = max(fine.gains.size, most // 2)
-  padding = size - fine.gains.size
-  gains = np.pad(fine.gains, (0, padding), constant_values=np.inf)
-  k = np.arange(1, size + 1)
+  padding = (0, size - fine.gains.size)
+  precise = np.pad(1 / fine.gains, padding)
 
   def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
     keys = jax.random.split(key)
-    first = _noisy(keys[0], jnp.sum(counts.reshape(first_bins, -1), 1),
-                   parameters, 0) @ jnp.asarray(fine.analysis)
-    noise = jnp.asarray(gains) * _gain(parameters, 0)
-    bins = _chosen(first / parameters.num_records, noise[:fine.gains.size],
-                   parameters, choices)
+    first = _analysed(_noisy(keys[0], jnp.sum(
+        counts.reshape(first_bins, -1), 1), parameters, 0), fine)
+    bins = _chosen(_share(first, parameters), jnp.asarray(fine.gains)
+                   * _noise_of_share(parameters, 0), parameters, choices)
     # Bins are as many as noise chose, in arrays of the largest number.
     sums = jax.ops.segment_sum(counts, jnp.arange(_FINE) * bins // _FINE, most)
-    noisy = jnp.where(jnp.arange(most) < bins,
-                      _noisy(keys[1], sums, parameters, 1), 0.0)
-    width = bins.astype(counts.dtype)
-    turns = jnp.multiply.outer(jnp.arange(most) + 0.5, jnp.asarray(k)) / width
-    taken = jnp.sinc(k / width)
-    reached = 2 * k < bins
-    second = jnp.where(reached, noisy @ jnp.exp(-2j * jnp.pi * turns)
-                       / jnp.where(reached, taken, 1.0), 0.0)
-    found, left = _combined(
-        jnp.pad(first, (0, padding)), noise, second, jnp.where(
-            reached, width / jnp.square(taken) * _gain(parameters, 1),
-            jnp.inf))
-    alive = jnp.isfinite(left)
-    found = jnp.where(alive, found, 0.0) / parameters.num_records
-    return _shrunk(found, jnp.where(alive, left, 1.0), parameters)
+    second, gains = _waves(jnp.where(
+        jnp.arange(most) < bins, _noisy(keys[1], sums, parameters, 1), 0.0),
+                           bins, size)
+    found, noise = _combined(
+        jnp.pad(first, padding),
+        jnp.asarray(precise) / _noise_of_share(parameters, 0), second,
+        jnp.where(gains > 0, 1 / jnp.where(gains > 0, gains, 1.0), 0.0)
+        / _noise_of_share(parameters, 1))
+    return _shrunk(found, noise, parameters)
   return draw
+
+
+def _waves(counts: Array, bins: Array, size: int) -> tuple[Array, Array]:
+  """As `bases.basis`, of as many of the counts as an array says.
+
+  Coefficients [K], of the sums, and gains; 0 where bins tell no more.
+  """
+  k, width = jnp.arange(1.0, size + 1), bins.astype(counts.dtype)
+  reached = 2 * k < width
+  taken = jnp.where(reached, jnp.sinc(k / width), 1.0)
+  middles = jnp.arange(counts.size, dtype=counts.dtype) + 0.5
+  turns = jnp.multiply.outer(middles, k) / width
+  phases = -2 * jnp.pi * turns
+  found = jax.lax.complex(counts @ jnp.cos(phases), counts @ jnp.sin(phases))
+  return (jnp.where(reached, found / taken.astype(found.dtype), 0.0),
+          jnp.where(reached, width / jnp.square(taken), 0.0))
 
 
 def _chosen(found: Array, noise: Array, parameters: Parameters,

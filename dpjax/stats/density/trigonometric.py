@@ -209,8 +209,9 @@ def _draw(basis: str, law: str | None, fix_mass: bool,
     waves = shares[1 - first:]
     if basis == 'cosine':
       return parameters.weights * waves
-    real, imaginary = jnp.split(waves, 2)
-    theta = parameters.weights * jax.lax.complex(real, -imaginary) / _SQRT2
+    real, imaginary = (parameters.weights / _SQRT2 * part
+                       for part in jnp.split(waves, 2))
+    theta = jax.lax.complex(real, -imaginary)
     if fix_mass:
       return theta
     return jnp.concatenate([shares[:1].astype(theta.dtype), theta])

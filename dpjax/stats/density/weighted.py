@@ -43,8 +43,8 @@ class Parameters(NamedTuple):
 def _draw(linear: mechanism.Draw) -> mechanism.Draw:
   def draw(key: PRNGKey, sums: Array, parameters: Parameters) -> Array:
     found = linear(key, sums, parameters.sums)
-    return found * shrinkage.factors(
-        found, jnp.asarray(parameters.variances), parameters.penalty)
+    return shrinkage.shrunk(found, jnp.asarray(parameters.variances),
+                            parameters.penalty)
   return draw
 
 

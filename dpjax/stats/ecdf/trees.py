@@ -58,20 +58,25 @@ def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
     pure: whether it is Laplace.
   """
   sizes = np.cumprod(shape)
-  size = int(sizes.sum())
   # One draw for all levels: to draw is long to compile.
   scale = jnp.concatenate([jnp.broadcast_to(scales[level], [int(number)])
                            for level, number in enumerate(sizes)])
-  exact = jnp.concatenate(hierarchy.levels(leaves, shape))
+  noisy = with_noise(key, jnp.concatenate(hierarchy.levels(leaves, shape)),
+                     scale, pure=pure)
+  return jnp.split(noisy, np.cumsum(sizes)[:-1])
+
+
+def with_noise(key: PRNGKey, exact: Array, scale: Array, *, pure: bool
+               ) -> Array:
+  """Integers [m] float64 with noise of scales [m]; see `noisy_levels`."""
   if pure:
-    noisy = exact + draws.discrete_laplace(key, (size,), scale[None],
+    noisy = exact + draws.discrete_laplace(key, exact.shape, scale[None],
                                            jnp.float64)
   else:
     noisy = additive.on_grid(exact + scale * additive.standard_normal(
-        key, (size,)).astype(jnp.float64), scale)
-  # Or each level that reads its part would draw it anew.
-  noisy = jax.lax.optimization_barrier(noisy)
-  return jnp.split(noisy, np.cumsum(sizes)[:-1])
+        key, exact.shape).astype(jnp.float64), scale)
+  # Or each part that is read would be drawn anew.
+  return jax.lax.optimization_barrier(noisy)
 
 
 def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,

@@ -69,9 +69,16 @@ def smooth_inverse(curve: Array, edges: Array, probs: Array) -> Array:
 def isotonic(values: Array) -> Array:
   """The nearest increasing sequence [N] in l2; O(N^2), for N of some thousands.
 
-  Of the values up to j the last is fitted by v_j, the largest mean of those
-  from i to j. Pooling adjacent violators lowers to v_j what was fitted above
-  it, so that the fit is the least of v_k, ..., v_N at k.
+  Pooling adjacent violators lowers to v_j, see `last_fits`, what was fitted
+  above it, so that the fit is the least of v_k, ..., v_N at k.
+  """
+  return jax.lax.cummin(last_fits(values), reverse=True)
+
+
+def last_fits(values: Array) -> Array:
+  """v [N]: of the values up to j the last is fitted by v_j, isotonically.
+
+  That is the largest mean of those from some i to j.
   """
   size = values.size
   sums = jnp.cumsum(values)
@@ -79,8 +86,7 @@ def isotonic(values: Array) -> Array:
   start, end = jnp.arange(size)[None, :], jnp.arange(size)[:, None]
   means = (sums[:, None] - before[None, :]) / jnp.maximum(
       end - start + 1, 1).astype(values.dtype)
-  last = jnp.max(jnp.where(start <= end, means, -jnp.inf), 1)
-  return jax.lax.cummin(last, reverse=True)
+  return jnp.max(jnp.where(start <= end, means, -jnp.inf), 1)
 
 
 def distribution(ranks: Array, total: Array) -> Array:

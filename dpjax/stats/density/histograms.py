@@ -1,0 +1,230 @@
+"""Histograms: noisy counts of equal bins as heights, and lines between them.
+
+  f(x) = m (c_b + Z_b) / n  for x in bin b,
+
+Source: paper 001, section 3, lines 245-343; thesis 000, lines 2273-2331 (spec
+DEN-H1 to DEN-H6, DEN-B8). What counts move by, 2 in l1 and sqrt 2 in l2 where a
+record takes another's place, does not depend on m, so that errors fall with
+(n epsilon)^-1 or (n sqrt rho)^-1 for Lipschitz densities, the best there is.
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax import errors
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
+from dpjax.stats.density import bandwidths
+from dpjax.stats.density import mechanism
+from dpjax.stats.density import noisy_counts
+from dpjax.stats.density import polygons
+from dpjax.stats.density import post_processing
+from dpjax.stats.density.estimate import errors_of
+from dpjax.stats.density.laws import Density
+
+
+class Sensitivity(NamedTuple):
+  """What a vector of counts moves by, at most.
+
+  Attributes:
+    l1: sum of what coordinates move by.
+    l2: root of the sum of squares.
+    largest: of one coordinate.
+  """
+  l1: float
+  l2: float
+  largest: float
+
+
+def sensitivity(num_bins: int, adjacency: Adjacency) -> Sensitivity:
+  """Of the counts of m bins, exact: 2, sqrt 2, 1, or 1, 1, 1 (spec DEN-H3).
+
+  A record that takes another's place leaves one bin for another; of one bin
+  there is no other.
+  """
+  errors.check_at_least('num_bins', num_bins, 1)
+  check_adjacency(adjacency)
+  if adjacency is Adjacency.ADD_OR_REMOVE_ONE:
+    return Sensitivity(1.0, 1.0, 1.0)
+  if num_bins == 1:
+    return Sensitivity(0.0, 0.0, 0.0)
+  return Sensitivity(2.0, 2**0.5, 1.0)
+
+
+@functools.cache
+def _law(noise: str | None, knows_total: bool, fix_mass: bool, post: str
+         ) -> mechanism.Draw:
+  def heights(key, counts, parameters):
+    size = counts.shape[0]
+    noisy = noisy_counts.noisy(key, counts, parameters.scale, noise)
+    total = noisy_counts.total(noisy, parameters, knows_total)
+    found = size * noisy / total
+    if fix_mass:
+      found = post_processing.fix_mass(found)
+    return post_processing.processed(
+        found, post, size / total + size**2 * parameters.variance / total**2)
+  return heights
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Histogram(noisy_counts.CountsMechanism):
+  """The histogram estimator: heights [m] of equal bins.
+
+  Guarantee: that of the counts, see `noisy_counts`. Under ADD_OR_REMOVE_ONE
+  counts are divided by their noisy sum, of relative variance m V / n^2.
+
+  Attributes:
+    fix_mass: whether heights are shifted to a mean of 1: better where n is
+      public, by 1 - 1/m of the noise.
+    post: one of `post_processing.POSTS`.
+  """
+  fix_mass: bool = True
+  post: str = 'none'
+
+  def __post_init__(self):
+    super().__post_init__()
+    errors.check_choice('post', self.post, post_processing.POSTS)
+
+  @classmethod
+  def printed(cls, *, num_records: int, **public: Any) -> 'Histogram':
+    """Of Theorem 1: continuous noise, `bandwidths.printed_bins`, no more.
+
+    Args:
+      num_records: n.
+      **public: the budget, and other attributes.
+    """
+    public = dict(noise='laplace', fix_mass=False) | public
+    plain = cls(num_records=num_records, num_bins=1, **public)
+    return dataclasses.replace(plain, num_bins=bandwidths.printed_bins(
+        num_records=num_records, budget=plain.budget))
+
+  @classmethod
+  def tuned(cls, *, num_records: int, lipschitz: float, **public: Any
+            ) -> 'Histogram':
+    """With the bins of the least proved error, `bandwidths.tuned_bins`.
+
+    Where noise is most of the error it is at most 1.633 L / (n epsilon) or
+    0.577 L / (n sqrt rho).
+
+    Args:
+      num_records: n.
+      lipschitz: L of the class of densities; public.
+      **public: the budget, and other attributes.
+    """
+    plain = cls(num_records=num_records, num_bins=1, **public)
+    return dataclasses.replace(plain, num_bins=bandwidths.tuned_bins(
+        num_records=num_records, variance=plain.noise_variance,
+        lipschitz=lipschitz, fix_mass=plain.fix_mass))
+
+  @classmethod
+  def oracle_tuned(cls, density: Density, *, num_records: int, **public: Any
+                   ) -> 'Histogram':
+    """With the bins that are best for a known density: to compare with.
+
+    Args:
+      density: the truth.
+      num_records: n.
+      **public: the budget, and other attributes.
+    """
+    def risk(num_bins):
+      return dataclasses.replace(plain, num_bins=num_bins).expected(density)
+    plain = cls(num_records=num_records, num_bins=1, **public)
+    # m sum p^2 is at most the integral of f^2; 2/3 is for polygons.
+    return dataclasses.replace(plain, num_bins=bandwidths.oracle_bins(
+        lambda num_bins: risk(num_bins).total,
+        lambda num_bins: risk(num_bins).privacy + max(
+            0.0, 2 * num_bins / 3 - density.square) / num_records))
+
+  @property
+  def draw(self) -> mechanism.Draw:
+    """The law of the heights."""
+    return _law(self.law, self.knows_total, self.fix_mass, self.post)
+
+  @property
+  def height_variance(self) -> float:
+    """What noise adds to the variance of a height, before `post`."""
+    size = self.num_bins
+    noise = size**2 * self.noise_variance / self.num_records**2
+    return noise * (1 - 1 / size) if self.fix_mass else noise
+
+  def expected(self, density: Density) -> mechanism.Risk:
+    """Exact (spec DEN-H2), n public and without `post`."""
+    self._check_linear()
+    masses, size = density.masses(self.num_bins), self.num_bins
+    return mechanism.Risk(
+        size * float(1 - np.sum(masses**2)) / self.num_records,
+        self.height_variance,
+        float(errors_of('histogram', size * masses, density)))
+
+  def expected_at(self, density: Density, x: float) -> mechanism.Risk:
+    """The mean squared error at a point, exact, as `expected`."""
+    self._check_linear()
+    if not 0 <= x <= 1:
+      raise ValueError(f'x must lie in [0, 1], got {x}')
+    place = min(int(x * self.num_bins), self.num_bins - 1)
+    mass = float(density.masses(self.num_bins)[place])
+    truth = float(density.pdf(np.asarray(x)))
+    return mechanism.Risk(
+        self.num_bins**2 * mass * (1 - mass) / self.num_records,
+        self.height_variance, (self.num_bins * mass - truth)**2)
+
+  def printed_bound(self, lipschitz: float) -> mechanism.Risk:
+    """At any point, over the class: the proof of Lemma 1 with its constants.
+
+    L^2 h^2 / 4 + (L + 1) / (n h) + V / (n h)^2 (paper 001, lines 1058-1123).
+    """
+    errors.check_non_negative('lipschitz', lipschitz)
+    return mechanism.Risk(
+        (lipschitz + 1) * self.num_bins / self.num_records,
+        self.num_bins**2 * self.noise_variance / self.num_records**2,
+        (lipschitz / self.num_bins)**2 / 4)
+
+  def _check_linear(self) -> None:
+    if self.post != 'none' or not self.knows_total:
+      raise NotImplementedError(
+          'the closed form is for post none and a public n: an estimate that '
+          'is not linear is measured')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Polygon(Histogram):
+  """Lines between the heights at the middles of bins, constant at the ends.
+
+  Two thirds of a histogram's noise, and no steps; the integral is the mean of
+  the heights. Free, and with `tuned` bins by default (spec DEN-B8). Guarantee:
+  as `Histogram`.
+  """
+  post: str = 'simplex'
+
+  kind = 'polygon'
+
+  def expected(self, density: Density) -> mechanism.Risk:
+    """Exact but for quadrature, n public and without `post`."""
+    self._check_linear()
+    masses, size = density.masses(self.num_bins), self.num_bins
+    squares = np.full(size, 2 / 3)
+    squares[0] += 1 / 6
+    squares[-1] += 1 / 6
+    squares /= size
+    heights = size * masses
+    noise = size**2 * self.noise_variance / self.num_records**2
+    return mechanism.Risk(
+        float(size**2 * squares @ masses - polygons.product(heights, heights))
+        / self.num_records,
+        noise * (float(squares.sum()) - (1 / size if self.fix_mass else 0)),
+        float(errors_of('polygon', heights, density)))
+
+
+def sup_errors(heights: np.ndarray, density: Density) -> np.ndarray:
+  """Largest errors [...] of histograms [..., m], at 33 points of each bin.
+
+  Both ends of bins are among them, and their middles (spec DEN-C4).
+  """
+  size = heights.shape[-1]
+  x = (np.arange(size)[:, None] + np.linspace(0, 1, 33)) / size
+  values = density.pdf(np.clip(x, 0, 1))
+  return np.max(np.maximum(heights - values.min(1), values.max(1) - heights),
+                -1)

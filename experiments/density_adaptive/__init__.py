@@ -1,0 +1,1 @@
+"""Estimators that know nothing of a density beside those that do."""

@@ -1,0 +1,171 @@
+"""Computes and simulates the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import functools
+import math
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats import frequencies
+from dpjax.stats import precision
+from dpjax.stats.density import adaptive
+from dpjax.stats.density import bandwidths
+from dpjax.stats.density import bases
+from dpjax.stats.density import estimate
+from dpjax.stats.density import laws
+from dpjax.stats.density import mechanism
+from dpjax.stats.density import projections
+from dpjax.stats.density import stages
+from dpjax.stats.density import weighted
+from experiments import density_settings
+from experiments import rows
+from experiments import simulation
+from experiments.density_adaptive import sweep
+
+# Bins on which estimates are made densities.
+_PROPER = 4096
+# Frequencies and bins that are enough for all settings.
+_LARGEST = 400
+# The specification has half as many bins again, and no limit.
+_FACTOR, _MOST_BINS = 1.5, 2001
+# Cells that sums are computed from.
+_CELLS = 4096
+_FAMILIES = {('oracle', 'pure'): 'pure_printed',
+             ('oracle', 'zcdp'): 'zcdp_printed',
+             ('exact', 'pure'): 'pure_exact', ('exact', 'zcdp'): 'zcdp_exact',
+             ('spectral', 'pure'): 'spectral',
+             ('histogram', 'pure'): 'histogram',
+             ('histogram', 'zcdp'): 'zcdp_histogram'}
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.method} {setting.notion} '
+             f'{setting.dataset} n={setting.num_examples} '
+             f'epsilon={setting.epsilon:g}')
+    if not setting.repetitions:
+      yield setting, rows.exact(setting, closed(setting))
+      continue
+    yield setting, rows.released(
+        setting, simulated(setting), n=setting.num_examples,
+        # At delta = 0 no epsilon holds for Gaussian noise; its budget is rho.
+        epsilon=setting.epsilon if setting.notion == 'pure' else math.inf)
+
+
+def closed(setting: sweep.Setting) -> dict[str, float]:
+  """The error of a linear estimator, and of the uniform density."""
+  size, name = setting.num_examples, setting.dataset
+  signal = size * setting.epsilon / (
+      1 if setting.notion == 'pure' else math.sqrt(2))
+  if setting.method == 'linear':
+    return dict(mse=_linear(setting))
+  if setting.method in ('printed', 'tuned'):
+    found = _tuned(setting, signal)
+  else:
+    found = density_settings.family(_FAMILIES[
+        setting.method, setting.notion], name, _LARGEST)
+  place = found.best(size, signal)
+  metrics = dict(mse=found.risks(size, signal)[place],
+                 order=found.orders[place])
+  if setting.method == 'printed':
+    metrics['uniform'] = density_settings.density(name).energy
+  return metrics
+
+
+def _linear(setting: sweep.Setting) -> float:
+  """The error of the best weights of frequencies for the density."""
+  truth = density_settings.density(setting.dataset)
+  public = dict(num_records=setting.num_examples, rho=setting.epsilon**2 / 2)
+  return projections.WeightedProjection(
+      coefficient_weights=projections.oracle_weights(truth, **public),
+      adjacency=Adjacency.REPLACE_ONE, **public).expected(truth).total
+
+
+def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
+  """The one tuning that public numbers choose."""
+  size, name = setting.num_examples, setting.dataset
+  if setting.boundary == 'circle':
+    method = setting.notion + '_printed'
+    return density_settings.single(method, name, density_settings.printed_order(
+        method, density_settings.SMOOTHNESS[name], size, signal))
+  method = _FAMILIES['histogram', setting.notion]
+  if setting.method == 'tuned':
+    bins = bandwidths.tuned_bins(
+        num_records=size, variance=density_settings.COUNTS[method]
+        * (size / signal)**2, fix_mass=False,
+        lipschitz=density_settings.density(name).lipschitz)
+  else:
+    bins = density_settings.printed_order(method, 1, size, signal)
+  return density_settings.single(method, name, bins)
+
+
+def made(setting: sweep.Setting) -> mechanism.DensityMechanism:
+  """The adaptive estimator of a setting."""
+  public = dict(num_records=setting.num_examples,
+                adjacency=Adjacency.REPLACE_ONE)
+  if setting.notion == 'pure':
+    public['epsilon'] = setting.epsilon
+  else:
+    public['rho'] = setting.epsilon**2 / 2
+  if setting.method in ('single', 'cosine'):
+    plain = adaptive.AdaptiveHistogram(num_bins=5, **public)
+    return adaptive.AdaptiveHistogram(
+        num_bins=bases.adaptive_bins(
+            setting.num_examples, plain.noise_variance, factor=_FACTOR,
+            most=_MOST_BINS),
+        basis='cosine' if setting.method == 'cosine' else 'fourier', **public)
+  if setting.method == 'two_resolutions':
+    return stages.TwoResolutions(**public)
+  if setting.method == 'two_stages':
+    return stages.TwoStages(**public)
+  if setting.method == 'weighted':
+    return weighted.adaptive(num_cells=_CELLS, **public)
+  return adaptive.adaptive(
+      boundary='interval' if setting.method == 'spline' else setting.boundary,
+      **public)
+
+
+def simulated(setting: sweep.Setting) -> dict[str, float]:
+  """Errors of releases, as they are and made densities."""
+  asked = made(setting)
+  truth = density_settings.density(setting.dataset)
+  sums = isinstance(asked, weighted.AdaptiveProjection)
+  size = _CELLS if sums else asked.num_bins
+  # Data are those of the density, n and the statistic.
+  generator = np.random.default_rng([
+      setting.seed, setting.num_examples, size,
+      zlib.crc32(setting.dataset.encode())])
+  counts = truth.counts(generator, num_records=setting.num_examples,
+                        num_bins=size, repetitions=setting.repetitions)
+  found = asked.coefficients(simulation.key_of(setting), asked.of_counts(
+      counts) if sums else counts)
+  metrics = {}
+  for name, errors in (
+      ('mse', estimate.errors_of(asked.kind, found, truth)),
+      ('proper', proper_errors(asked.kind, found, truth))):
+    metrics[name] = np.mean(errors)
+    metrics[f'{name}_se'] = np.std(errors, ddof=1) / math.sqrt(errors.size)
+  return metrics
+
+
+@jax.jit
+def _nearest(values):
+  return values.shape[-1] * jax.vmap(frequencies.project_on_simplex)(
+      values / values.shape[-1])
+
+
+@precision.in_float64
+def proper_errors(kind: str, coefficients: np.ndarray,
+                  truth: laws.Density) -> np.ndarray:
+  """Errors [R] of the nearest densities to estimates [R, c]."""
+  values = jax.vmap(functools.partial(
+      estimate.on_bins, kind, num_bins=_PROPER))(jnp.asarray(coefficients))
+  return estimate.errors_of('histogram', np.asarray(_nearest(values)), truth)

@@ -1,0 +1,108 @@
+"""What to compare of adaptive density estimators (DEN-X9, DEN-B5, B6, B7).
+
+  python -m launch.sweep --experiment=density_adaptive \
+    --output_dir=experiments/density_adaptive/results
+
+Mean integrated squared errors at n records, epsilon or rho = epsilon^2 / 2,
+replace_one. In closed form, by what is told to them:
+  printed       the papers' tuning: beta on a circle, nothing of a histogram
+  oracle        the printed noise at its best order for the density
+  exact         exact sensitivities at theirs
+  linear        the best weights of frequencies for the density (zCDP)
+  spectral      the best bins and frequencies for the density (pure)
+  histogram     the best histogram for the density
+  tuned         the histogram for the density's Lipschitz constant
+Simulated, told n and the budget alone; `proper`: made densities, for free:
+  default          `adaptive.adaptive`, for a circle or an interval
+  spline           on a circle, the one for an interval
+  single           one noisy histogram, half as many bins again (A1)
+  cosine           the same in the cosine basis (B7)
+  two_resolutions  two nested histograms (A2')
+  two_stages       one that chooses the bins of the next (A3)
+  weighted         noise of coefficients by their frequency (B5, zCDP)
+
+Expected: the default has at most half of the printed error in geometric mean
+and 1.5 of it nowhere; `single` errs less than the printed estimator at its best
+order, 1.3 times in mean.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Tunings of the paper 001, which know the smoothness, beside '
+            'estimators that adapt to it')
+COST = '2 min on a CPU core'
+HEADLINES = ('the default', 'without beta', 'one adaptive', 'the cosine')
+
+CIRCLE = ('tent2', 'sobrand1', 'sobrand2', 'sobrand3', 'wrapmix')
+INTERVAL = ('tent2', 'beta22', 'linear1.5', 'beta25')
+CLOSED = {
+    ('circle', 'pure'): ('printed', 'oracle', 'exact', 'spectral', 'histogram'),
+    ('circle', 'zcdp'): ('printed', 'oracle', 'exact', 'linear'),
+    ('interval', 'pure'): ('printed', 'tuned', 'histogram'),
+    ('interval', 'zcdp'): ('printed', 'tuned', 'histogram')}
+SIMULATED = {
+    ('circle', 'pure'): ('default', 'spline', 'single', 'two_resolutions',
+                         'two_stages'),
+    ('circle', 'zcdp'): ('default', 'spline', 'weighted'),
+    ('interval', 'pure'): ('default', 'cosine'),
+    ('interval', 'zcdp'): ('default', 'cosine')}
+SIZES = (10**3, 10**4, 10**5, 10**6)
+EPSILONS = (0.02, 0.1, 0.5)
+# Below this n epsilon the uniform density is the answer.
+LEAST = 100
+REPETITIONS = 200
+RATE_SIZES = tuple(10**power for power in range(4, 9))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One estimator on one density.
+
+  Attributes:
+    study: 'cells', or 'rate': of `single` alone, in n.
+    boundary: 'circle' or 'interval'.
+    notion: 'pure' or 'zcdp'.
+    method: see above.
+    dataset: the density.
+    num_examples: n.
+    epsilon: of the release, or of rho = epsilon^2 / 2.
+    repetitions: simulated releases, of data of their own; none: closed form.
+    seed: of data and noise.
+  """
+  boundary: str
+  notion: str
+  method: str
+  dataset: str
+  num_examples: int
+  epsilon: float
+  repetitions: int = 0
+  study: str = 'cells'
+  seed: int = 0
+
+
+def _cells(sizes, epsilons, repetitions, datasets):
+  return tuple(
+      Setting(boundary=boundary, notion=notion, method=method, dataset=dataset,
+              num_examples=size, epsilon=epsilon,
+              repetitions=repetitions if method in simulated else 0)
+      for (boundary, notion), simulated in SIMULATED.items()
+      for method in (*CLOSED[boundary, notion], *simulated)
+      for dataset in datasets[boundary]
+      for size in sizes for epsilon in epsilons if size * epsilon >= LEAST)
+
+
+def _rates(sizes, repetitions, datasets):
+  return tuple(
+      Setting(study='rate', boundary='circle', notion='pure', method=method,
+              dataset=dataset, num_examples=size, epsilon=0.01,
+              repetitions=repetitions if method == 'single' else 0)
+      for method in ('printed', 'spectral', 'single') for dataset in datasets
+      for size in sizes)
+
+
+SETTINGS = (*_cells(SIZES, EPSILONS, REPETITIONS,
+                    {'circle': CIRCLE, 'interval': INTERVAL}),
+            *_rates(RATE_SIZES, 60, CIRCLE[1:4]))
+SMOKE = (*_cells((10**4,), (0.1,), 40,
+                 {'circle': ('sobrand2',), 'interval': ('linear1.5',)}),
+         *_rates((10**4, 10**5), 20, CIRCLE[2:3]))

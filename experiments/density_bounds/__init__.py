@@ -1,0 +1,1 @@
+"""What no private density can beat, beside what the best ones reach."""

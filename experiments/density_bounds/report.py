@@ -1,0 +1,233 @@
+"""Lower bounds beside upper ones, and what is left between them."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments.density_bounds import sweep
+
+LOWER = ('printed', 'fano', 'corrected', 'cells', 'sharp')
+UPPER = ('histogram', 'spectral', 'weighted', 'theorem_4', 'uniform')
+_LABELS = {
+    'printed': 'lower: constants of the proofs',
+    'corrected': 'lower: same packing, corrected',
+    'cells': 'lower: bumps of mean 0',
+    'sharp': 'lower: the same, squared errors',
+    'histogram': 'upper: tuned histogram', 'spectral': 'upper: spectral',
+    'weighted': 'upper: weighted Fourier', 'theorem_4': 'upper: Theorem 4'}
+_FREE = 'upper: no data'
+_TITLES = {'point': 'Lipschitz, at a point', 'lipschitz': 'Lipschitz',
+           'sobolev1': 'Sobolev, beta = 1', 'sobolev2': 'Sobolev, beta = 2',
+           'sobolev3': 'Sobolev, beta = 3'}
+_NOTIONS = {'pure': 'epsilon', 'zcdp': 'sqrt rho'}
+# Gaps between DEN-B3, DEN-B4 and DEN-L11.
+_GAPS = {'pure': (35, 81, 132), 'zcdp': (11, 21, 32)}
+_SOBOLEV = ('sobolev1', 'sobolev2', 'sobolev3')
+
+
+def _rate(point: points.Point) -> float:
+  """q, the power of n alpha that privacy costs."""
+  beta = sweep.SMOOTHNESS[point['dataset']]
+  return 2 * beta / (beta + 1)
+
+
+def _scaled(found: Sequence[points.Point]) -> list[points.Point]:
+  """Risks over L^(2 - q) (n alpha)^-q."""
+  def unit(point):
+    rate = _rate(point)
+    return (sweep.RADII[point['dataset']]**(2 - rate)
+            * point['amount']**-rate)
+  return [points.Point(point.fields, {
+      name: value / unit(point) for name, value in point.values.items()})
+          for point in found]
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Constants where noise dominates, errors where it need not."""
+  found = points.collect(rows)
+  privacy = points.select(found, kind='privacy')
+  return '\n'.join([
+      'Risks at worst in units of L^(2 / (beta + 1)) (n alpha)^(-2 beta / '
+      '(beta + 1)), sampling free; alpha is epsilon or sqrt rho.\n',
+      points.table(_scaled([p for p in privacy if float(
+          math.log10(p['amount'])).is_integer()]),
+          ('dataset', 'notion', 'amount'), (*LOWER, *UPPER)),
+      'Risks at worst, alpha = 0.1.\n',
+      points.table(points.select(found, kind='records'),
+                   ('dataset', 'notion', 'num_records'), (*LOWER, *UPPER))])
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """What is printed of lower bounds, and what spec and theory say."""
+  found = points.collect(rows)
+  privacy = points.select(found, kind='privacy')
+  last = _scaled([p for p in privacy if p['amount'] == 1e6])
+  whole = [p for p in last if p['dataset'] != 'point']
+  steep = [p for p in privacy if p['amount'] >= 1e4]
+  point = points.select(found, dataset='point')
+  cube = points.select(steep, notion='zcdp', dataset=_SOBOLEV)
+  return [
+      points.judged('lower bounds stay below upper bounds', 'everywhere',
+                    found, _below),
+      points.judged('constants of bumps of mean 0', 'DEN-L11, three digits',
+                    points.select(whole, dataset=_SOBOLEV), _constants),
+      points.judged('what is left between the bounds', '35, 81 and 132; 11, 21 '
+                    'and 32 (DEN-L11)', points.select(
+                        whole, dataset=_SOBOLEV), _left),
+      points.judged('Theorem 2: its constants bound the error at a point',
+                    'for n large', point, _valid),
+      points.judged('Theorem 2: L / (64 n sqrt rho)', 'L / 64', points.select(
+          last, dataset='point', notion='zcdp'), _pointwise),
+      points.judged('Theorem 3: tau / 16 and Lemma 3.5.1', 'constants of the '
+                    'proof', points.select(
+                        whole, dataset='lipschitz', notion='zcdp'), _cube),
+      points.judged("Fano's lemma loses a power under rho",
+                    '2 beta / (beta + 1/2)', points.select(
+                        steep, notion='zcdp', dataset=('lipschitz', *_SOBOLEV)),
+                    _fano),
+      points.judged('the last line of the proof of Theorem 5',
+                    '(n sqrt rho)^(-2 beta / (2 beta + 1))', cube, _last_line),
+      points.judged('rates of upper and lower bounds are the same',
+                    'all but those of Sobolev densities under epsilon',
+                    [p for p in steep if p['dataset'] != 'point'], _same_rates),
+      points.judged('without privacy the rate is the usual one',
+                    '2 beta / (2 beta + 1)', [p for p in points.select(
+                        found, kind='records', notion='zcdp')
+                        if p['num_records'] >= 1e6], _usual)]
+
+
+def _below(found):
+  ratios = [max(p.values[name] for name in LOWER if name in p.values)
+            / min(p.values[name] for name in UPPER if name in p.values)
+            for p in found]
+  return (f'{min(ratios):.2g} to {max(ratios):.2g} of them', max(ratios) < 1,
+          f'{len(found)} settings')
+
+
+def _constants(found):
+  worst, texts = 0.0, []
+  for notion, limits in sweep.LIMITS.items():
+    here = points.select(found, notion=notion)
+    texts.append(' '.join(f'{p["cells"]:.3g}' for p in here))
+    worst = max([worst, *(abs(p['cells'] / limits[
+        sweep.SMOOTHNESS[p['dataset']]] - 1) for p in here)])
+  return ('; '.join(texts), worst < 0.01,
+          f'at n alpha = 10^6, within {worst:.1%}')
+
+
+def _left(found):
+  texts, better = [], True
+  for notion, gaps in _GAPS.items():
+    here = points.select(found, notion=notion)
+    ours = [min(p.values[name] for name in UPPER if name in p.values)
+            / p['sharp'] for p in here]
+    texts.append(', '.join(f'{gap:.3g}' for gap in ours))
+    better &= all(gap < wanted for gap, wanted in zip(ours, gaps))
+  return ('; '.join(texts), not better, 'squared errors at two points instead '
+          'of tests: lower bounds are 2.4 to 5.7 times as large')
+
+
+def _valid(found):
+  ratios = [p['corrected'] / p['printed'] for p in found]
+  return (f'{min(ratios):.3g} to {max(ratios):.3g} times as large are true',
+          min(ratios) >= 1, f'{len(found)} settings; with exact variations and '
+          'the best h')
+
+
+def _pointwise(found):
+  point, = found
+  return (f'{point["derived"]:.5f} L follows, {point["corrected"]:.4f} L is '
+          'true', False, '1 - h >= 1/2 gives L / (64 sqrt 2), the best h '
+          'L / (16 sqrt 2) (erratum E5)')
+
+
+def _cube(found):
+  point, = found
+  return (f'{point["printed"]:.2g} L printed, {point["corrected"]:.2g} L by '
+          f'the same bumps, {point["sharp"]:.2g} L', False, 'tau / 4, sums of '
+          'errors not halved, bumps of mean 0 (errata E4, E22)')
+
+
+def _slopes(found, metric, power):
+  """Least-squares slopes by class, and how far they are from a power."""
+  texts, worst = [], 0.0
+  for name, notion in points.distinct(found, 'dataset', 'notion'):
+    here = points.select(found, dataset=name, notion=notion)
+    slope = points.slope([points.Point(p.fields, {'risk': metric(p)})
+                          for p in here], 'amount', 'risk')
+    texts.append(f'{slope:.3f}')
+    worst = max(worst, abs(slope + power(sweep.SMOOTHNESS[name])))
+  return ' '.join(texts), worst
+
+
+def _fano(found):
+  # Of smoother bumps the words are too few for the rate to be seen.
+  found = [p for p in found if sweep.SMOOTHNESS[p['dataset']] == 1]
+  text, worst = _slopes(found, lambda p: p['fano'],
+                        lambda beta: 2 * beta / (beta + 0.5))
+  cube, _ = _slopes(found, lambda p: p['corrected'], lambda beta: 1)
+  return text, worst < 0.05, f'beta = 1; of the same bumps by Assouad {cube}'
+
+
+def _last_line(found):
+  text, worst = _slopes(found, lambda p: p['corrected'],
+                        lambda beta: 2 * beta / (beta + 1))
+  return (text, False, f'within {worst:.2f} of -2 beta / (beta + 1); the '
+          'printed rate exceeds upper bounds (erratum E5b)')
+
+
+def _same_rates(found):
+  power = lambda beta: 2 * beta / (beta + 1)
+  below, one = _slopes(found, lambda p: p['sharp'], power)
+  above, other = _slopes(found, lambda p: min(
+      p.values[name] for name in UPPER if name in p.values), power)
+  same = max(one, other) < 0.05
+  return (f'lower {below}; upper {above}', not same, 'of coefficients of one '
+          'noisy histogram those under epsilon too (erratum E6)')
+
+
+def _usual(found):
+  text, worst = _slopes([p for p in found if p['dataset'] != 'point'],
+                        lambda p: p['sharp'],
+                        lambda beta: 2 * beta / (2 * beta + 1))
+  return text, worst < 0.02, 'against n from 10^6 on, sqrt rho = 0.1'
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Constants against n alpha, risks against n: a column for each class."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(4, len(_TITLES), width=2.7, height=2.5)
+  views = [(kind, notion) for kind in ('privacy', 'records')
+           for notion in _NOTIONS]
+  for line, (kind, notion) in zip(axes, views):
+    here = points.select(found, kind=kind, notion=notion)
+    for ax, (name, title) in zip(line, _TITLES.items()):
+      shown = points.select(here, dataset=name)
+      _draw(ax, shown if kind == 'records' else _scaled(shown), kind)
+      alpha = _NOTIONS[notion]
+      points.finish(
+          ax, f'n {alpha}' if kind == 'privacy' else f'n, {alpha} = 0.1',
+          ('' if ax is not line[0] else 'constant of the rate'
+           if kind == 'privacy' else 'risk at worst'), title, legend=False)
+  seen = {}
+  for ax in axes.ravel():
+    for handle, label in zip(*ax.get_legend_handles_labels()):
+      seen.setdefault(label, handle)
+  names = [name for name in (*_LABELS.values(), _FREE) if name in seen]
+  drawn.legend([seen[name] for name in names], names, ncols=5, fontsize=8,
+               loc='outside lower center', frameon=False)
+  return drawn
+
+
+def _draw(ax: Any, shown: Sequence[points.Point], kind: str) -> None:
+  across = 'amount' if kind == 'privacy' else 'num_records'
+  for series, (metric, label) in enumerate(_LABELS.items()):
+    points.curve(ax, shown, across, metric, label, series=series % 7, line=(
+        '-' if metric in UPPER else ':' if metric == 'printed' else '-.'))
+  if kind == 'records' and all('uniform' in p.values for p in shown):
+    ax.axhline(shown[0]['uniform'], color='grey', linestyle='--',
+               linewidth=1., label=_FREE)

@@ -1,0 +1,88 @@
+"""Lower and upper bounds of the risk of private densities (DEN-L7..L11, X11).
+
+  python -m launch.sweep --experiment=density_bounds \
+    --output_dir=experiments/density_bounds/results
+
+No records and no noise: bounds at worst over a class, all in closed form.
+Classes: lipschitz (L = 2) and periodic sobolev1, sobolev2, sobolev3 (L = 2, 12
+and 75: about as large, their uniform densities err by .1); point is the error
+at 1/2 over lipschitz. Kinds:
+  privacy  n so large that sampling is free, against n alpha
+  records  alpha = .1, against n
+alpha is epsilon ('pure') or the square root of rho ('zcdp').
+
+Lower bounds, the larger of those with and without privacy:
+  printed    Theorems 2, 3 and 5 with the constants of their proofs
+  fano       the private part of that by Fano's lemma, of best m and h
+  corrected  Assouad's lemma with tau / 4, best m and h
+  cells      the same with bumps of mean 0 (DEN-L11)
+  sharp      squared errors of two points instead of tests of the two
+Upper bounds, of estimators that know the class:
+  histogram  the tuned one; of point, its bound at a point
+  spectral   of a noisy histogram, with a taper (DEN-B3)
+  weighted   Gaussian noise of best weights, rho alone (DEN-B4)
+  theorem_4  trigonometric sums with the printed noise, best N
+  uniform    no data
+
+Expected: at n alpha = 10^6 the lower bounds `cells` are .031, .015, .009 (pure)
+and .030, .012, .007 in units of L^(2 / (beta + 1)) (n alpha)^(-2 beta / (beta
++ 1)); the best estimators 1.11, 1.20, 1.23 and .32, .25, .22.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of paper 001: lower bounds of '
+            'private densities, beside upper ones')
+COST = '10 s on a CPU core'
+HEADLINES = ('lower bounds stay', 'what is left', 'the last line', 'rates of')
+
+RADII = {'lipschitz': 2.0, 'sobolev1': 2.0, 'sobolev2': 12.0, 'sobolev3': 75.0,
+         'point': 2.0}
+SMOOTHNESS = {'lipschitz': 1, 'sobolev1': 1, 'sobolev2': 2, 'sobolev3': 3,
+              'point': 1}
+# Of the error, in units of L^(2 - q) (n alpha)^-q; spec DEN-L11.
+LIMITS = {'pure': {1: 0.0313, 2: 0.0148, 3: 0.00932},
+          'zcdp': {1: 0.0301, 2: 0.0123, 3: 0.00711}}
+_MANY = 10**15
+_SHARE = 0.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One class of densities and one budget.
+
+  Attributes:
+    kind: see above.
+    dataset: the class.
+    notion: 'pure' or 'zcdp'.
+    num_records: n.
+    amount: n alpha.
+  """
+  kind: str
+  dataset: str
+  notion: str
+  num_records: int
+  amount: float
+
+  seed = 0
+  method = 'bounds'
+
+  @property
+  def alpha(self) -> float:
+    """epsilon, or the square root of rho."""
+    return self.amount / self.num_records
+
+
+def _all(exponents, sizes):
+  return tuple(
+      Setting(kind=kind, dataset=name, notion=notion, num_records=n,
+              amount=amount)
+      for notion in ('pure', 'zcdp') for name in RADII
+      for kind, n, amount in (
+          *(('privacy', _MANY, 10.0**exponent) for exponent in exponents),
+          *(('records', n, _SHARE * n) for n in sizes)))
+
+
+SETTINGS = _all([half / 2 for half in range(2, 13)],
+                [10**power for power in range(2, 11)])
+SMOKE = _all([1, 4], [10**4])

@@ -1,0 +1,1 @@
+"""Where privacy costs more than sampling."""

@@ -1,0 +1,59 @@
+"""What to compute about regimes of private densities (DEN-X6, DEN-R1).
+
+  python -m launch.sweep --experiment=density_crossover \
+    --output_dir=experiments/density_crossover/results
+
+For each n the budgets alpha, epsilon or the square root of rho, at which an
+estimator with the best tuning for the density, by closed forms,
+  doubling  errs twice as much as it does without noise
+  equal     has as much error of noise as of sampling
+  trivial   errs as much as the uniform density, without data
+Methods as in `experiments/density_settings.py`.
+
+Expected: boundaries n^(-1/3) for histograms, n^(-(beta - 1/2) / (2 beta + 1))
+for the pure Fourier estimator, n^(-beta / (2 beta + 1)) for pure privacy by a
+histogram and for zCDP, where the text prints the square of n^(-(beta + 1) /
+(2 beta + 1)) (erratum E2).
+"""
+
+import dataclasses
+
+ARTEFACT = ('Discussion of Theorems 1 and 4 of the paper 001: budgets from '
+            'which on privacy is free')
+COST = '10 s on a CPU core'
+HEADLINES = ('the crossover of the pure Fourier', 'the crossover of zCDP',
+             'the crossover of pure privacy')
+
+FOURIER = ('pure_printed', 'pure_exact', 'spectral', 'zcdp_printed',
+           'zcdp_exact')
+HISTOGRAMS = ('histogram', 'zcdp_histogram')
+SMOOTHNESS = (1, 2, 3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One estimator at one n.
+
+  Attributes:
+    method: see above.
+    dataset: the density.
+    num_examples: n.
+    seed: of nothing: all is exact.
+  """
+  method: str
+  dataset: str
+  num_examples: int
+  seed: int = 0
+
+
+def _settings(sizes, orders=SMOOTHNESS):
+  return tuple(
+      Setting(method=method, dataset=dataset, num_examples=size)
+      for methods, datasets in (
+          (HISTOGRAMS, ('tent2',)),
+          (FOURIER, tuple(f'sobdet{order}' for order in orders)))
+      for method in methods for dataset in datasets for size in sizes)
+
+
+SETTINGS = _settings(tuple(round(10**(half / 2)) for half in range(6, 19)))
+SMOKE = _settings((10**3, 10**4, 10**5), (2, 3))

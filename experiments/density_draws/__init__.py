@@ -1,0 +1,1 @@
+"""Private densities as they look."""

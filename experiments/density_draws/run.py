@@ -1,0 +1,81 @@
+"""Draws the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import functools
+import zlib
+
+import jax
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.density import adaptive
+from dpjax.stats.density import estimate
+from dpjax.stats.density import mechanism
+from dpjax.stats.density import projections
+from dpjax.stats.density import spectral
+from experiments import density_settings
+from experiments import rows
+from experiments.density_draws import sweep
+
+_CELLS = 4096
+# Of the truth; what is beyond is not seen.
+_FREQUENCIES = 24
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.method} {setting.dataset}')
+    truth = density_settings.density(setting.dataset)
+    if setting.method == 'truth':
+      yield setting, rows.exact(setting, _waves(truth.fourier(_FREQUENCIES)))
+      continue
+    kind, found = released(setting.method, setting.dataset, setting.seed)
+    one = found[setting.draw]
+    metrics = _waves(one[1:], one[0].real) if kind == 'spectrum' else _waves(
+        one)
+    yield setting, rows.released(
+        setting, metrics | dict(ise=estimate.errors_of(kind, one, truth)),
+        n=setting.num_examples, epsilon=setting.epsilon)
+
+
+def _waves(theta: np.ndarray, mass: float = 1.0) -> dict[str, float]:
+  """Coefficients that are not 0, by name."""
+  found = {'mass': mass}
+  for k, value in enumerate(theta, 1):
+    if value:
+      found |= {f're_{k:02d}': value.real, f'im_{k:02d}': value.imag}
+  return found
+
+
+def made(method: str, dataset: str) -> mechanism.DensityMechanism:
+  """The estimator of a method, told what its kind is told."""
+  public = dict(num_records=sweep.NUM_EXAMPLES, epsilon=sweep.EPSILON,
+                adjacency=Adjacency.REPLACE_ONE)
+  smoothness = density_settings.SMOOTHNESS[dataset]
+  if method == 'printed':
+    return projections.printed_projection(smoothness=smoothness, **public)
+  if method == 'spectral':
+    return spectral.tuned(
+        smoothness=smoothness,
+        lipschitz=density_settings.density(dataset).sobolev(smoothness),
+        **public)
+  return adaptive.adaptive(boundary='circle', **public)
+
+
+@functools.cache
+def released(method: str, dataset: str, seed: int) -> tuple[str, np.ndarray]:
+  """The form and coefficients [R, c] of all draws, of the same records."""
+  asked = made(method, dataset)
+  sums = isinstance(asked, projections.Projection)
+  name = zlib.crc32(dataset.encode())
+  counts = density_settings.density(dataset).counts(
+      np.random.default_rng([seed, name]), num_records=sweep.NUM_EXAMPLES,
+      num_bins=_CELLS if sums else asked.num_bins, repetitions=sweep.DRAWS)
+  key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(
+      f'{method}/{dataset}'.encode()))
+  return asked.kind, asked.coefficients(
+      key, asked.of_counts(counts) if sums else counts)

@@ -1,0 +1,1 @@
+"""Errors of private histograms of Lipschitz densities."""

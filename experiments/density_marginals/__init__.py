@@ -1,0 +1,1 @@
+"""Four attributes: tables of pairs along a tree against tables of all cells."""

@@ -1,0 +1,131 @@
+"""Packings drawn, and each inequality by quadrature."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments.density_packings import sweep
+from experiments.density_packings import words
+
+_FIELDS = ('kernel', 'smoothness', 'radius', 'num_bumps', 'width')
+_METRICS = ('integral', 'least', 'largest', 'class_norm', 'variation',
+            'crude_variation', 'divergence', 'separation',
+            'printed_divergence', 'printed_separation')
+_LABELS = {
+    'spike': 'L = {L:g}, h = {h:g}',
+    'triangle': 'L = {L:g}, m = {m}, h = {h:g}',
+    'smooth': 'beta = {beta}, L = {L:g}, m = {m}, h = {w:g}',
+    'wave': 'beta = {beta}, L = {L:g}, {m} cells'}
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Membership; then distances as shares of their bounds."""
+  return (
+      'The worst of 22 words (of one bit: 2). integral: error of it; '
+      'class_norm: slope, or norm of derivative beta, over L; variation, '
+      'divergence: over bounds (21), (28) and (23), (30) corrected, '
+      'crude_variation: over m times a bump; separation: squared distance over '
+      '2 tau d_H, (24) and (31) with what the common level really takes; '
+      'printed_divergence: (30) as printed, over the divergence; '
+      'printed_separation: printed tau over ours.\n\n' + points.table(
+          points.collect(rows), _FIELDS, _METRICS))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Each inequality of Appendices E, F and H."""
+  found = points.collect(rows)
+  bumps = points.select(found, kernel=('triangle', 'smooth'))
+  return [
+      points.judged('packings are in their classes', 'Appendices E, F, H',
+                    found, _members),
+      points.judged('equations (16), (21) and (28): total variations', 'bounds',
+                    found, lambda of: _most(of, 'variation')),
+      points.judged('equations (22) and (29): m bumps', 'bounds',
+                    bumps, lambda of: _most(of, 'crude_variation')),
+      points.judged('equations (23) and (30), squared: divergences', 'bounds',
+                    found, lambda of: _most(of, 'divergence')),
+      points.judged('equation (30), as printed', 'a bound', points.select(
+          found, kernel='smooth'), _printed_divergence),
+      points.judged('equations (24) and (31): squared distances', 'bounds',
+                    found, _separation),
+      points.judged('bumps of mean 0 do not interact', 'DEN-L11: equalities',
+                    points.select(found, kernel=('sawtooth', 'wave')),
+                    _equal)]
+
+
+def _members(found):
+  worst = max(p['integral'] for p in found)
+  least = min(p['least'] for p in found)
+  norm = max(p['class_norm'] for p in found)
+  return (f'integrals 1 to {worst:.0e}, at least {least:.2g}, norms at most '
+          f'{norm:.4f} L', worst < 1e-12 and least >= 0 and norm < 1.005,
+          f'{len(found)} packings; norms by differences')
+
+
+def _most(found, metric):
+  shares = [p[metric] for p in found]
+  return (f'{min(shares):.3f} to {max(shares):.3f} of them',
+          max(shares) <= 1 + 1e-9, f'{len(shares)} packings, the worst words')
+
+
+def _printed_divergence(found):
+  least = min(p['printed_divergence'] for p in found)
+  return (f'{least:.2g} of the divergence', least >= 1,
+          'the square of the integral of K is missing (erratum E12)')
+
+
+def _separation(found):
+  least = min(p['separation'] for p in found)
+  shares = [p['printed_separation'] for p in found
+            if 'printed_separation' in p.values]
+  return (f'{least:.3f} of them at least', least >= 1 - 1e-9,
+          'with half of what is taken off; tau as printed is '
+          f'{min(shares):.2f} to {max(shares):.2f} of it')
+
+
+def _equal(found):
+  variation = min(p['variation'] for p in found)
+  separation = max(p['separation'] for p in found)
+  return (f'{variation:.4f} to {separation:.4f} of the bounds',
+          variation > 0.999 and separation < 1.001, f'{len(found)} packings')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """The functions themselves: no sketch."""
+  del rows  # What is drawn is known without them.
+  drawn, axes = plots.new(1, len(sweep.FIGURES), width=3.2, height=2.8)
+  x = np.linspace(0, 1, 4001)
+  for ax, (title, (setting, word)) in zip(axes[0], sweep.FIGURES.items()):
+    packing, word = words.packing(setting), np.array(word)
+    words.check(packing, word)
+    density, = packing.densities(word[None], x)
+    ax.plot(x, np.ones_like(x), '--', color='grey', linewidth=1,
+            label='uniform')
+    ax.plot(x, density, color=plots.COLOURS[0], linewidth=1.4,
+            label='f' if len(word) == 1 else 'f at ' + ', '.join(
+                f'{bit:d}' for bit in word))
+    _support(ax, packing, density.max())
+    ax.set_ylim(0, 1.25 * density.max())
+    points.finish(ax, 'x', 'density', f'{title}\n' + _LABELS[
+        setting.kernel].format(L=setting.radius, m=setting.num_bumps,
+                               h=setting.width / 2, w=setting.width,
+                               beta=setting.smoothness),
+                  scales='linear linear', legend=False)
+    ax.legend(fontsize=7, frameon=False, loc='lower center')
+  return drawn
+
+
+def _support(ax: Any, packing: Any, top: float) -> None:
+  """How wide the first bump is."""
+  low, high = (packing.centres[0] + side * packing.width / 2
+               for side in (-1, 1))
+  ax.annotate('', (low, 1.06 * top), (high, 1.06 * top),
+              arrowprops=dict(arrowstyle='<->', color='black', linewidth=.8))
+  name = {'triangle': '2 h', 'smooth': 'h'}.get(packing.kernel.name, 'w')
+  ax.text(max((low + high) / 2, 0.11), 1.1 * top, f'{name} = {high - low:g}',
+          ha='center', fontsize=8)

@@ -1,0 +1,67 @@
+"""Computes the settings of `sweep.py` by quadrature."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dpjax.report import records
+from dpjax.stats.density import packings
+from dpjax.stats.density import testing
+from experiments import rows
+from experiments.density_packings import sweep
+from experiments.density_packings import words
+
+_NUM_WORDS = 20
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), setting.kernel)
+    yield setting, rows.exact(setting, measured(setting))
+
+
+def measured(setting: sweep.Setting) -> dict[str, float]:
+  """Membership, and distances over their bounds: the worst of all words."""
+  packing = words.packing(setting)
+  cube = _words(setting, packing.kernel.balanced)
+  x, weights = packing.rule()
+  densities = packing.densities(cube, x)
+  found = dict(
+      integral=np.max(np.abs(densities @ weights - 1)),
+      least=np.min(densities), largest=np.max(densities),
+      class_norm=words.norm(packing, cube) / setting.radius)
+  bounds = packing.variation_bound(cube)
+  hamming = np.sum(cube[:, None] != cube[None], -1)
+  apart = hamming > 0
+  variations = testing.variations(densities, weights)[apart]
+  found['variation'] = np.max(variations / bounds[apart])
+  found['crude_variation'] = np.max(
+      variations / (setting.num_bumps * packing.absolute))
+  from_uniform = np.sum(densities * np.log(densities) * weights, -1)
+  limits = packing.divergence_bound(cube)
+  off = limits > 0
+  found['divergence'] = np.max(from_uniform[off] / limits[off])
+  if setting.kernel == 'smooth':
+    printed = packing.divergence_bound(cube, printed=True)
+    found['printed_divergence'] = np.min(printed[off] / from_uniform[off])
+  squares = testing.distances(densities, weights)[apart]**2
+  found['separation'] = np.min(
+      squares / (2 * packing.separation() * hamming[apart]))
+  if not packing.kernel.balanced:
+    printed = packings.separation(packing.energy, packing.mass,
+                                  setting.num_bumps, printed=True)
+    found['printed_separation'] = printed / packing.separation()
+  return found
+
+
+def _words(setting: sweep.Setting, balanced: bool) -> np.ndarray:
+  """20 drawn words, none and all; of one bit the two there are."""
+  size = setting.num_bumps
+  both = np.stack([np.zeros(size, np.int64), np.ones(size, np.int64)])
+  drawn = np.random.default_rng(setting.seed).integers(
+      0, 2, (_NUM_WORDS * (size > 1), size))
+  found = np.concatenate([both, drawn])
+  return 2 * found - 1 if balanced else found

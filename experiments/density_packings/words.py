@@ -1,0 +1,47 @@
+"""The packings of the settings, and what class their densities are in."""
+
+import numpy as np
+
+from dpjax.stats.density import packings
+from experiments.density_packings import sweep
+
+_POINTS = 2**14
+
+
+def packing(setting: sweep.Setting) -> packings.Packing:
+  """The packing of a setting; refuses what falls below 0."""
+  if setting.kernel == 'spike':
+    return packings.spike(lipschitz=setting.radius, centre=0.5,
+                          half_width=setting.width / 2)
+  known = dict(radius=setting.radius)
+  if setting.kernel in ('sawtooth', 'wave'):
+    kernel = (packings.sawtooth() if setting.kernel == 'sawtooth'
+              else packings.wave(setting.smoothness))
+    return packings.cells(kernel, num_cells=setting.num_bumps, **known)
+  kernel = (packings.triangle() if setting.kernel == 'triangle'
+            else packings.smooth(setting.smoothness))
+  return packings.bumps(kernel, num_bumps=setting.num_bumps,
+                        width=setting.width, **known)
+
+
+def norm(found: packings.Packing, words: np.ndarray) -> float:
+  """What L bounds: the slope, or the norm of a derivative, by differences."""
+  values = found.densities(words, np.arange(_POINTS) / _POINTS)
+  for _ in range(found.kernel.smoothness):
+    values = _POINTS * (np.roll(values, -1, -1) - values)
+  if found.kernel.lipschitz:
+    return float(np.max(np.abs(values)))
+  return float(np.max(np.sqrt(np.mean(np.square(values), -1))))
+
+
+def check(found: packings.Packing, word: np.ndarray) -> None:
+  """Refuses what is no density of the class."""
+  x, weights = found.rule()
+  density, = found.densities(word[None], x)
+  if abs(density @ weights - 1) > 1e-12 or density.min() < 0:
+    raise ValueError(f'not a density: integral {density @ weights}, least '
+                     f'{density.min()}')
+  # Differences on a grid are off by some thousandths.
+  if norm(found, word[None]) > 1.005 * found.radius:
+    raise ValueError('not in the class: the norm is '
+                     f'{norm(found, word[None]):.4g}, L {found.radius:g}')

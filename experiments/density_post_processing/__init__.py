@@ -1,0 +1,1 @@
+"""What post-processing takes off the errors of private histograms."""

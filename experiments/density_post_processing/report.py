@@ -1,0 +1,224 @@
+"""Gains of post-processing over the printed histogram."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+import numpy as np
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import tables
+from dpjax.report import verdicts
+from experiments import points
+from experiments.density_post_processing import reference
+from experiments.density_post_processing import sweep
+
+_PAIR = ('grid', 'density', 'num_records', 'epsilon')
+_TITLES = {'tent2': 'tent of slope 2', 'linear1.5': 'linear, slope 1.5',
+           'beta22': 'Beta(2, 2)', 'beta25': 'Beta(2, 5)'}
+
+
+def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
+  """Points with n epsilon, and gains over the printed histogram."""
+  found = points.collect(rows)
+  printed = {tuple(p[name] for name in _PAIR): p['mse']
+             for p in points.select(found, method='printed')}
+  for p in found:
+    p.values['signal'] = p['num_records'] * p['epsilon']
+    # Of 31.6 and the like, so that sizes share a place on the axis.
+    p.values['decade'] = round(2 * math.log10(p['signal'])) / 2
+    before = printed.get(tuple(p[name] for name in _PAIR))
+    if before is not None:
+      p.values['gain'] = before / p['mse']
+  return [p for p in found if 'gain' in p.values]
+
+
+def _mean(found: Sequence[points.Point], name: str = 'gain') -> float:
+  return math.exp(np.mean([math.log(p[name]) for p in found]))
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Gains by n epsilon; then the settings of the table."""
+  found = _collected(rows)
+  ladder = points.select(found, grid='ladder')
+  decades = [decade for decade, in points.distinct(ladder, 'decade')]
+  gains = tables.markdown(
+      ('method', *(f'{10**decade:.3g}' for decade in decades)), [
+          (method, *(f'{_mean(of):.3g}' for decade in decades if (
+              of := [p for p in points.select(ladder, method=method)
+                     if p['decade'] == decade])))
+          for method in sweep.METHODS[1:]
+          if points.select(ladder, method=method)])
+  return '\n'.join([
+      'Errors of the printed histogram over those of other methods, geometric '
+      'means over densities and n, by n epsilon.\n', gains,
+      'Mean integrated squared errors.\n', points.table(
+          points.select(found, grid='table'),
+          ('density', 'num_records', 'epsilon', 'method'),
+          ('bins', 'mse', 'mse_se', 'closed'))])
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """What each step is worth, and that none of the projections hurts."""
+  found = _collected(rows)
+  ladder = points.select(found, grid='ladder')
+  little = [p for p in ladder if p['decade'] <= 2]
+  much = [p for p in ladder if p['decade'] >= 2]
+  return [
+      points.judged('closed forms are what is simulated', 'exact',
+                    [p for p in found if 'closed' in p.values], _simulated),
+      points.judged('the nearest density is never farther', 'ratio at most 1',
+                    [p for p in found if 'worst' in p.values], _never),
+      points.judged('gains are in the order (d), (c), (a) for n epsilon up to '
+                    '100', '1.66, 1.33, 1.14 (DEN-B9)', points.select(
+                        little, method=sweep.POSTS), _ordered),
+      points.judged('gains are small for n epsilon from 100 on',
+                    '1.02 to 1.08 (DEN-B9)',
+                    points.select(much, method=sweep.POSTS), _small),
+      points.judged('shrinking does not hurt',
+                    'at least .99 of the printed one', points.select(
+                        ladder, method='james_stein'), _harmless),
+      points.judged('lines halve the error of the same heights',
+                    '1.96, from 1.66 to 2.72 (DEN-B8)', points.select(
+                        much, method=('polygon', 'tuned')),
+                    lambda of: _against(of, 'tuned', 1.6)),
+      points.judged('lines err less than the oracle histogram',
+                    '1.91 (DEN-B8)', points.select(
+                        much, method=('polygon', 'oracle')),
+                    lambda of: _against(of, 'oracle', 1.5)),
+      points.judged('lines err less than the printed histogram',
+                    '2.85 (DEN-B8)', points.select(
+                        much, method=('polygon', 'printed')),
+                    lambda of: _against(of, 'printed', 2.0)),
+      points.judged('on tuned bins the rest is worth little',
+                    'at most 1.05 (DEN-B9)', points.select(
+                        much, method=('tuned_simplex', 'tuned_shrunk',
+                                      'tuned')), _rest),
+      points.judged('unimodal fits of fine bins lose to the oracle histogram',
+                    '0.75 on average (DEN-B9)', points.select(
+                        much, method=('unimodal', 'oracle')), _unimodal),
+      points.judged('errors are those of reference',
+                    'section 8.4, 15 %; less error is none', points.select(
+                        found, grid='table', method=reference.METHODS),
+                    _reference)]
+
+
+def _simulated(found):
+  worst = max(abs(p['mse'] - p['closed']) / p['mse_se'] for p in found)
+  return (f'within {worst:.1f} standard errors', worst < 4.5,
+          f'{len(found)} settings')
+
+
+def _never(found):
+  worst = max(p['worst'] for p in found)
+  return (f'{worst:.6f} at most', worst <= 1 + 1e-9,
+          'of single releases, all of them')
+
+
+def _gains(found):
+  return {method: _mean(points.select(found, method=method))
+          for method, in points.distinct(found, 'method')}
+
+
+def _ordered(found):
+  gains = _gains(found)
+  text = ', '.join(f'{name} {gain:.2f}' for name, gain in gains.items())
+  order = [gains[name] for name in ('james_stein', 'simplex', 'fix_mass')
+           if name in gains]
+  return (text, order == sorted(order, reverse=True),
+          f'{len(found)} settings; their grid is another than that of the '
+          'reference')
+
+
+def _small(found):
+  gains = _gains(found)
+  text = ', '.join(f'{name} {gain:.2f}' for name, gain in gains.items())
+  return text, 1 <= min(gains.values()) and max(gains.values()) < 1.25, (
+      'geometric means')
+
+
+def _harmless(found):
+  least = min(found, key=lambda p: p['gain'])
+  return (f'{least["gain"]:.4f} at least', least['gain'] > 0.99,
+          f'{least["density"]} at n = {least["num_records"]:g}, n epsilon = '
+          f'{least["signal"]:g}')
+
+
+def _ratios(found, method, other):
+  """Errors of another method over those of this one, and where."""
+  lines = {tuple(p[name] for name in _PAIR): p['mse']
+           for p in points.select(found, method=other)}
+  return [(lines[key] / p['mse'], p) for p in points.select(
+      found, method=method)
+          if (key := tuple(p[name] for name in _PAIR)) in lines]
+
+
+def _against(found, other, least):
+  ratios = [ratio for ratio, _ in _ratios(found, 'polygon', other)]
+  if not ratios:
+    return '-', False, 'one of the two alone'
+  mean = math.exp(np.mean(np.log(ratios)))
+  return (f'{mean:.2f}, from {min(ratios):.2f} to {max(ratios):.2f}',
+          mean >= least, f'geometric mean of {len(ratios)} settings')
+
+
+def _rest(found):
+  texts, most = [], 0.0
+  for method in ('tuned_simplex', 'tuned_shrunk'):
+    ratios = [ratio for ratio, _ in _ratios(found, method, 'tuned')]
+    if ratios:
+      mean = math.exp(np.mean(np.log(ratios)))
+      texts.append(f'{method} {mean:.3f}')
+      most = max(most, mean)
+  return (', '.join(texts) or '-', 0 < most <= 1.1, 'geometric means')
+
+
+def _unimodal(found):
+  ratios = _ratios(found, 'unimodal', 'oracle')
+  if not ratios:
+    return '-', False, 'one of the two alone'
+  mean = math.exp(np.mean([math.log(ratio) for ratio, _ in ratios]))
+  best, where = max(ratios, key=lambda pair: pair[0])
+  return (f'{mean:.2f}, up to {best:.2f}', mean < 1,
+          f'best for {where["density"]} at n = {where["num_records"]:g}, n '
+          f'epsilon = {where["signal"]:g}; no bins have to be chosen')
+
+
+def _reference(found):
+  off = {}
+  for key, wanted in reference.TABLE.items():
+    for method, value in zip(reference.METHODS, wanted, strict=True):
+      for p in points.select(found, method=method, **dict(
+          zip(('density', 'num_records', 'epsilon'), key, strict=True))):
+        off[f'{method}, {key[0]}, n = {key[1]:g}'] = p['mse'] / value
+  if not off:
+    return '-', False, 'none of the settings'
+  worst, best = (choose(off, key=off.get) for choose in (max, min))
+  return (f'{off[best]:.2f} to {off[worst]:.2f} of them', off[worst] <= 1.15,
+          f'{len(off)} numbers; most above: {worst}; most below: {best}, whose '
+          'bins minimise a whole bound')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Gains against n epsilon at n = 10^4; one column for each density."""
+  found = points.select(_collected(rows), grid='ladder', num_records=10**4)
+  drawn, axes = plots.new(2, 4, width=3.2, height=3.6)
+  lower = ('tuned', 'tuned_shrunk', 'polygon', 'oracle', 'unimodal')
+  for column, (density, title) in enumerate(_TITLES.items()):
+    of = points.select(found, density=density)
+    for ax, methods in zip(axes[:, column], (sweep.POSTS, lower)):
+      for series, method in enumerate(methods):
+        points.curve(ax, points.select(of, method=method), 'signal', 'gain',
+                     method, series=series)
+      ax.axhline(1.0, color='black', linewidth=0.8)
+      # Gains at the top fall to 1, those of fine bins rise to it from below.
+      top = methods is sweep.POSTS
+      points.finish(ax, 'n ε', 'gain over the printed histogram'
+                    if column == 0 else '', f'{title}, $n = 10^4$',
+                    legend=False,
+                    scales='log linear' if top else 'log log')
+      if column == 0 and of:
+        ax.legend(fontsize=7, frameon=False,
+                  loc='upper right' if top else 'lower right')
+  return drawn

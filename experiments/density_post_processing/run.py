@@ -1,0 +1,111 @@
+"""Simulates the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+import math
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.density import estimate
+from dpjax.stats.density import histograms
+from dpjax.stats.density import laws
+from dpjax.stats.density import post_processing
+from experiments import rows
+from experiments import simulation
+from experiments.density_post_processing import sweep
+
+_DENSITIES = {'tent2': laws.tent(2), 'linear1.5': laws.linear(1.5),
+              'beta22': laws.beta(2, 2), 'beta25': laws.beta(2, 5)}
+# Of each method the release and what follows it.
+_OF = {'printed': ('printed', 'none'), 'tuned': ('tuned', 'none'),
+       'tuned_simplex': ('tuned', 'simplex'), 'polygon': ('tuned', 'simplex'),
+       'tuned_shrunk': ('tuned', 'james_stein'),
+       'unimodal': ('fine', 'unimodal'),
+       **{post: ('printed', post) for post in sweep.POSTS}}
+
+
+def _release(setting: sweep.Setting, name: str) -> histograms.Histogram:
+  """The histogram, before what follows."""
+  public = dict(num_records=setting.num_records, epsilon=setting.epsilon,
+                adjacency=Adjacency.REPLACE_ONE)
+  if name == 'printed':
+    return histograms.Histogram.printed(**public)
+  public |= dict(noise='laplace')
+  if name == 'fine':
+    return histograms.Histogram(num_bins=sweep.FINE, **public)
+  public |= dict(fix_mass=False)
+  if name == 'oracle':
+    return histograms.Histogram.oracle_tuned(_DENSITIES[setting.density],
+                                             **public)
+  return histograms.Histogram.tuned(
+      lipschitz=sweep.LIPSCHITZ[setting.density], **public)
+
+
+def _heights(shared: sweep.Setting, made: histograms.Histogram) -> np.ndarray:
+  """Released heights [R, m], of data sets of their own."""
+  generator = np.random.default_rng(
+      [shared.seed, zlib.crc32(repr(shared).encode())])
+  counts = _DENSITIES[shared.density].counts(
+      generator, num_records=shared.num_records, num_bins=made.num_bins,
+      repetitions=shared.repetitions)
+  return made.coefficients(simulation.key_of(shared), counts)
+
+
+@functools.partial(jax.jit, static_argnames='post')
+def _processed(heights, noise, post):
+  if post == 'fix_mass':
+    return post_processing.fix_mass(heights)
+  return post_processing.processed(heights, post, noise)
+
+
+def _metrics(setting: sweep.Setting, found: dict[str, tuple]
+             ) -> dict[str, float]:
+  """Mean and standard error; the closed form where there is one.
+
+  `found` keeps releases that the methods of a group share.
+  """
+  density = _DENSITIES[setting.density]
+  if setting.method == 'oracle':
+    made = _release(setting, 'oracle')
+    return dict(mse=made.expected(density).total, bins=made.num_bins)
+  release, post = _OF[setting.method]
+  if release not in found:
+    shared = dataclasses.replace(setting, method=release)
+    made = _release(setting, release)
+    found[release] = made, _heights(shared, made)
+  made, heights = found[release]
+  noise = made.height_variance + made.num_bins / made.num_records
+  with jax.enable_x64(True):
+    after = np.asarray(_processed(jnp.asarray(heights), noise, post))
+  squares = estimate.errors_of(
+      'polygon' if setting.method == 'polygon' else 'histogram', after, density)
+  metrics = dict(mse=np.mean(squares), mse_se=np.std(squares, ddof=1)
+                 / math.sqrt(squares.size), bins=made.num_bins)
+  if post == 'none':
+    metrics['closed'] = made.expected(density).total
+  if post == 'fix_mass':
+    metrics['closed'] = dataclasses.replace(made, fix_mass=True).expected(
+        density).total
+  if release == 'printed' and post == 'simplex':
+    before = estimate.errors_of('histogram', heights, density)
+    metrics['worst'] = np.max(squares / before)
+  return metrics
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  found = {}
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.method} {setting.density} '
+             f'n={setting.num_records} {setting.epsilon:g}')
+    yield setting, rows.released(
+        setting, _metrics(setting, found), n=setting.num_records,
+        epsilon=setting.epsilon)

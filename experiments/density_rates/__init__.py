@@ -1,0 +1,1 @@
+"""How errors of densities fall with records, budget and smoothness."""

@@ -1,0 +1,89 @@
+"""Computes the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import math
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.density import spectral
+from experiments import density_settings
+from experiments import rows
+from experiments.density_rates import sweep
+
+# Frequencies that are enough: for small scales, and for all.
+_FEW, _SMALL = 100, 1e4
+_LARGEST = {'spectral': 400, 'pure_printed': 400, 'pure_exact': 400}
+_ZCDP = 1500
+_FIXED = (5, 21)
+_GAMMA = 2.0
+# Records that are as good as infinitely many.
+_MANY = 10**15
+# Whose logarithm stands in delta where n is infinite.
+_RELAXED_AT = 1e6
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.study} {setting.method} '
+             f'{setting.dataset} {setting.scale:g}')
+    yield setting, rows.exact(setting, error(setting))
+
+
+def sizes(setting: sweep.Setting) -> tuple[float, float]:
+  """n and n alpha, infinite where they do not count."""
+  if setting.study == 'sampling':
+    return setting.scale, math.inf
+  if setting.study == 'privacy':
+    if setting.method == 'relaxed':
+      return math.inf, setting.scale * density_settings.relaxed_signal(
+          _RELAXED_AT, 1 / _RELAXED_AT, _GAMMA)
+    return math.inf, setting.scale
+  if setting.method == 'relaxed':
+    return setting.scale, density_settings.relaxed_signal(
+        setting.scale, setting.epsilon, _GAMMA)
+  alpha = setting.epsilon / (
+      math.sqrt(2) if setting.method.startswith('zcdp') else 1)
+  return setting.scale, setting.scale * alpha
+
+
+def error(setting: sweep.Setting) -> dict[str, float]:
+  """The mean integrated squared error and the tuning."""
+  num_records, signal = sizes(setting)
+  if setting.method == 'taper':
+    return _tuned_for_class(setting, num_records, signal)
+  if setting.method == 'uniform':
+    return dict(mse=density_settings.density(setting.dataset).energy)
+  name, method = setting.dataset, {
+      'relaxed': 'zcdp_printed', 'none': 'zcdp_exact'}.get(
+          setting.method, setting.method)
+  if setting.tuning == 'printed':
+    order = density_settings.printed_order(method, setting.smoothness,
+                                           num_records, signal)
+    found = density_settings.single(method, name, order)
+  elif setting.tuning == 'fixed':
+    found = density_settings.spectral(method, name, (_FIXED,))
+  else:
+    largest = _FEW if setting.scale <= _SMALL else _LARGEST.get(method, _ZCDP)
+    found = density_settings.family(method, name, largest)
+  place = found.best(num_records, signal)
+  metrics = dict(mse=found.risks(num_records, signal)[place],
+                 order=found.orders[place])
+  if method == 'spectral':
+    metrics['frequencies'] = found.frequencies[place]
+  return metrics
+
+
+def _tuned_for_class(setting: sweep.Setting, num_records: float,
+                     signal: float) -> dict[str, float]:
+  truth = density_settings.density(setting.dataset)
+  size = round(min(num_records, _MANY))
+  found = spectral.tuned(
+      size, adjacency=Adjacency.REPLACE_ONE, epsilon=signal / size,
+      smoothness=setting.smoothness,
+      lipschitz=truth.sobolev(setting.smoothness))
+  risk = found.expected(truth)
+  sampling = risk.sampling if math.isfinite(num_records) else 0.0
+  return dict(mse=sampling + risk.privacy + risk.bias, order=found.num_bins)

@@ -1,0 +1,107 @@
+"""What to compute about rates of density estimators (DEN-X4, DEN-X5).
+
+  python -m launch.sweep --experiment=density_rates \
+    --output_dir=experiments/density_rates/results
+
+Mean integrated squared errors in closed form, on borderline densities of
+smoothness beta. Methods, see `experiments/density_settings.py`:
+  pure_printed, zcdp_printed  sums of a Fourier basis, noise as printed
+  pure_exact, zcdp_exact      the same with exact sensitivities
+  relaxed                     Corollary 2 at delta = n^-2
+  spectral                    coefficients of a histogram, pure privacy
+  taper                       the same, tapered, for the class: knows beta and L
+  none                        without privacy
+  uniform                     the uniform density, without data
+Tunings: `oracle`, the best for the density; `printed`; `fixed`, 21 bins and 5
+frequencies; `class`, the best for the worst density of the class.
+
+Studies, by what `scale` is:
+  privacy   n alpha, n infinite: what noise costs alone (relaxed: n = 10^6)
+  sampling  n, no noise
+  records   n, at epsilon = .1 and rho = epsilon^2 / 2
+  table     n, at an epsilon and rho = epsilon^2 / 2
+
+Expected: slopes of the theory, table 8.2 to 1 % and 8.3 to three digits.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Theorem 4 and Corollary 2 of the paper 001 (thesis 000, '
+            'Theorem 5.2.3): rates of private projection estimators, and of '
+            'estimators that reach the lower bound')
+COST = '20 s on a CPU core'
+HEADLINES = ('the pure Fourier', 'pure privacy by', 'the printed zCDP',
+             'at n epsilon = 10^6', 'errors of table')
+
+TUNINGS = {'pure_printed': ('printed', 'oracle'), 'pure_exact': ('oracle',),
+           'relaxed': ('oracle',), 'spectral': ('oracle',),
+           'taper': ('class',), 'zcdp_printed': ('printed', 'oracle'),
+           'zcdp_exact': ('oracle',), 'uniform': ('fixed',)}
+SMOOTHNESS = (1, 2, 3)
+SIGNALS = tuple(10.0**(half / 2) for half in range(4, 13))
+SIZES = tuple(10.0**(half / 2) for half in range(6, 17))
+TABLE = ((1e3, 1.0), (1e4, 0.1), (1e4, 1.0), (1e5, 0.01), (1e5, 0.1),
+         (1e6, 0.01))
+# Where the smoothness alone changes.
+ALONG = ((1e4, 0.1), (1e5, 0.1), (1e5, 0.01))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One error.
+
+  Attributes:
+    study: see above.
+    method: see above.
+    tuning: see above.
+    dataset: the density.
+    scale: see above.
+    epsilon: 0 where the scale has it.
+    seed: of nothing: all is exact.
+  """
+  study: str
+  method: str
+  tuning: str
+  dataset: str
+  scale: float
+  epsilon: float = 0.0
+  seed: int = 0
+
+  @property
+  def smoothness(self) -> int:
+    """beta."""
+    return int(self.dataset[-1])
+
+
+def _study(study, kinds, scales, epsilon=0.0, skipped=()):
+  return tuple(
+      Setting(study=study, method=method, tuning=tuning, scale=scale,
+              dataset=f'{kind}{order}', epsilon=epsilon)
+      for kind in kinds for order in SMOOTHNESS
+      for method, tunings in TUNINGS.items() if method not in skipped
+      for tuning in tunings for scale in scales)
+
+
+def _table(cells, orders):
+  pairs = [(method, tuning) for method, tunings in TUNINGS.items()
+           for tuning in tunings if method != 'taper']
+  return tuple(
+      Setting(study='table', method=method, tuning=tuning, scale=size,
+              dataset=f'sobdet{order}', epsilon=epsilon)
+      for order in orders for size, epsilon in cells
+      for method, tuning in (*pairs, ('spectral', 'fixed')))
+
+
+def _sampling(sizes):
+  return tuple(Setting(study='sampling', method='none', tuning='oracle',
+                       dataset=f'sobrand{order}', scale=size)
+               for order in SMOOTHNESS for size in sizes)
+
+
+SETTINGS = (*_study('privacy', ('sobrand', 'sobdet'), SIGNALS),
+            *_study('records', ('sobrand',), SIZES, 0.1),
+            *_sampling(SIZES), *_table(TABLE, SMOOTHNESS), *_table(ALONG, (4,)))
+SMOKE = (*_study('privacy', ('sobrand',), (1e3, 1e4)),
+         *_study('records', ('sobrand',), (1e4,), 0.1),
+         *_sampling((1e3, 1e4)), *_table(((1e4, 0.1),), SMOOTHNESS),
+         *_table(((1e4, 0.1),), (4,)))

@@ -1,0 +1,1 @@
+"""Whether (epsilon, delta) helps to estimate a density."""

@@ -1,0 +1,82 @@
+"""What to compute about relaxations (DEN-X8).
+
+  python -m launch.sweep --experiment=density_relaxation \
+    --output_dir=experiments/density_relaxation/results
+
+Kinds of settings, delta = n^-gamma:
+  rules    deviation over sensitivity that each rule takes (DEN-A4)
+  truth    the delta of the classical rule for a delta of 1e-5 and no n
+  noise    variance of all noise of N functions, times (n epsilon)^2: pure noise
+           of Theorem 4, by exact sensitivities, of a spectral histogram of N
+           bins; the classical rule, Corollary 2, the exact curve
+  cells    errors of each at its own best size, on a random-phase density of
+           smoothness beta (sobrand)
+  worst    constants of the error over a class, where noise dominates: exact
+           Gaussian noise, and pure spectral histograms; without and with a
+           taper; at n epsilon
+
+Expected: the relaxation of the paper wins from N = 4 gamma ln n on, in 3 of 45
+cells, and pure spectral histograms everywhere.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Section 4.4 and Corollary 2 of paper 001 (Corollary 5.2.5 of '
+            'thesis 000): what (epsilon, delta) buys')
+COST = '1 min on a CPU core'
+HEADLINES = ('section 4.4', 'Corollary 2', 'the relaxation', 'a pure')
+
+DELTA = 1e-5
+FUNCTIONS = (3, 5, 9, 17, 33, 65, 129, 257, 513)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One comparison.
+
+  Attributes:
+    kind: see above.
+    num_records: n.
+    epsilon: of each release; in 'worst' by n epsilon.
+    gamma: of delta.
+    size: N in 'noise', beta in 'cells' and 'worst', else 0.
+  """
+  kind: str
+  num_records: int
+  epsilon: float
+  gamma: int = 2
+  size: int = 0
+
+  seed = 0
+  method = 'relaxation'
+  dataset = 'none'
+
+
+def _noise(sizes, records):
+  return tuple(Setting(kind='noise', num_records=n, epsilon=0.1, gamma=gamma,
+                       size=size)
+               for gamma in (1, 2, 3) for n in records for size in sizes)
+
+
+def _cells(betas, records):
+  return tuple(Setting(kind='cells', num_records=n, epsilon=epsilon, size=beta)
+               for beta in betas for n in records for epsilon in (1, 0.1, 0.01))
+
+
+def _worst(betas):
+  return tuple(Setting(kind='worst', num_records=n, epsilon=signal / n,
+                       size=beta)
+               for beta in betas for n in (10**3, 10**4, 10**6)
+               for signal in (10, 100, 1000))
+
+
+_RULES = tuple(Setting(kind='rules', num_records=n, epsilon=epsilon)
+               for n in (10**3, 10**4, 10**6) for epsilon in (0.1, 1))
+_TRUTH = tuple(Setting(kind='truth', num_records=1, epsilon=epsilon)
+               for epsilon in (0.5, 1, 2, 4, 8, 8.4, 8.45, 9, 12, 16))
+
+SETTINGS = (*_RULES, *_TRUTH, *_noise(FUNCTIONS, (10**3, 10**6)),
+            *_cells((1, 2, 3), tuple(10**k for k in range(3, 8))),
+            *_worst((1, 2, 3)))
+SMOKE = (*_RULES[:2], *_TRUTH[-2:], *_noise((3, 513), (10**3,)),
+         *_cells((2,), (10**3,)), *_worst((1,))[:1])

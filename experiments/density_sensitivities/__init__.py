@@ -1,0 +1,1 @@
+"""How far one record moves what estimators of densities release."""

@@ -1,0 +1,1 @@
+"""Densities that are hard for estimators: jumps, one high frequency."""

@@ -1,0 +1,130 @@
+"""Computes and simulates the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+import math
+import zlib
+
+import numpy as np
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.density import adaptive
+from dpjax.stats.density import bases
+from dpjax.stats.density import estimate
+from dpjax.stats.density import hierarchies
+from dpjax.stats.density import histograms
+from dpjax.stats.density import laws
+from dpjax.stats.density import mechanism
+from dpjax.stats.density import merging
+from dpjax.stats.density import projections
+from dpjax.stats.density import sparse
+from dpjax.stats.density import weighted
+from experiments import rows
+from experiments import simulation
+from experiments.density_stress import sweep
+
+_DENSITIES = {'tent2': lambda: laws.tent(2), 'beta22': lambda: laws.beta(2, 2),
+              'blocks': laws.blocks, 'cos30': laws.cosine_wave,
+              'sobrand2': lambda: laws.random_phases(2)}
+# Sums of waves are those of the middles of so many cells.
+_CELLS = 2**13
+
+
+@functools.cache
+def density(name: str) -> laws.Density:
+  """A density of the sweep."""
+  return _DENSITIES[name]()
+
+
+def estimator(setting: sweep.Setting) -> mechanism.DensityMechanism:
+  """The mechanism of a setting."""
+  public = dict(num_records=setting.num_records,
+                adjacency=Adjacency.REPLACE_ONE)
+  if setting.notion == 'zcdp':
+    return _on_circle(setting, public | dict(rho=setting.epsilon**2 / 2))
+  public['epsilon'] = setting.epsilon
+  truth, method = density(setting.density), setting.method
+  if method == 'adaptive':
+    return adaptive.adaptive(**public)
+  if method == 'printed':
+    return histograms.Histogram.printed(**public)
+  if method == 'oracle':
+    return histograms.Histogram.oracle_tuned(truth, **public)
+  if method == 'dyadic':
+    return min((histograms.Histogram(num_bins=2**level, **public)
+                for level in range(1, 11)),
+               key=lambda made: made.expected(truth).total)
+  if method.startswith('merged'):
+    variance = histograms.Histogram(num_bins=2, **public).noise_variance
+    bins = bases.adaptive_bins(setting.num_records, variance, factor=1.5)
+    return merging.MergedHistogram(
+        num_bins=bins, penalty=4.0 if method == 'merged' else 2 * math.log(
+            bins), **public)
+  if method.startswith('haar'):
+    return hierarchies.HaarDensity(
+        threshold=0.0 if method == 'haar_all' else 2.0, **public)
+  tree = hierarchies.TreeDensity(**public)
+  return tree if method == 'leaves' else dataclasses.replace(
+      tree, level=hierarchies.oracle_level(tree, truth))
+
+
+def _on_circle(setting, public):
+  if setting.method == 'sums':
+    return weighted.adaptive(num_cells=_CELLS, **public)
+  if setting.method.startswith('sparse'):
+    return sparse.SparseFourier(
+        num_rounds=int(setting.method.split('_')[1]), **public)
+  plain = projections.Projection(num_functions=3, **public, **(
+      dict(tuning='printed', fix_mass=False)
+      if setting.method == 'projection' else {}))
+  return dataclasses.replace(plain, num_functions=(
+      projections.oracle_num_functions(plain, density(setting.density))))
+
+
+@functools.lru_cache(maxsize=4)
+def _counts(seed: int, name: str, num_records: int, num_bins: int,
+            repetitions: int) -> np.ndarray:
+  """Records are those of seed, density and n, for all methods of these bins."""
+  generator = np.random.default_rng([seed, zlib.crc32(name.encode()),
+                                     num_records])
+  return density(name).counts(generator, num_records=num_records,
+                              num_bins=num_bins, repetitions=repetitions)
+
+
+def simulated(setting: sweep.Setting) -> dict[str, float]:
+  """Mean error of releases of fresh records."""
+  asked = estimator(setting)
+  size = asked.num_bins if setting.method in (
+      'merged', 'merged_dear', 'adaptive') else _CELLS
+  if setting.method == 'haar':
+    size = 2**asked.height
+  found = _counts(setting.seed, setting.density, setting.num_records, size,
+                  setting.repetitions)
+  if setting.method == 'sums':
+    found = asked.of_counts(found)
+  elif setting.notion == 'zcdp':
+    found = sparse.wave_sums(found, asked.num_frequencies)
+  errors = estimate.errors_of(asked.kind, asked.coefficients(
+      simulation.key_of(setting), found), density(setting.density))
+  return dict(mise=np.mean(errors), mise_se=np.std(errors, ddof=1)
+              / math.sqrt(errors.size))
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.method} {setting.density} '
+             f'n={setting.num_records} {setting.epsilon:g}')
+    if setting.repetitions:
+      # At delta = 0 no epsilon holds for Gaussian noise.
+      yield setting, rows.released(
+          setting, simulated(setting), n=setting.num_records,
+          epsilon=setting.epsilon if setting.notion == 'pure' else math.inf)
+    else:
+      risk = estimator(setting).expected(density(setting.density))
+      yield setting, rows.exact(setting, dict(
+          mise=risk.total, trivial=density(setting.density).energy))

@@ -1,0 +1,82 @@
+"""What to compute about the table of rates (DEN-T1, DEN-X15).
+
+  python -m launch.sweep --experiment=density_table \
+    --output_dir=experiments/density_table/results
+
+A rate is the slope of ln(error) against ln(scale), in half decades: n alpha
+from 10^3 to 10^6 with n infinite ('pure', 'zcdp'), or n from 10^4 to 10^10
+without noise ('sampling'). Its prefactor C is that of C scale^(theory), in
+geometric mean. Upper bounds are errors in closed form, of tent2 (Lipschitz, L =
+2) and sobrand (of smoothness beta, on the border); lower bounds are of the
+class that the density is in (DEN-L11), for Lipschitz at a point too (Theorem
+2). Methods:
+  printed    Theorems 1 and 4, tuned as printed
+  oracle     the same, tuned for the density
+  exact      with exact sensitivities, tuned for the density
+  relaxed    Corollary 2 at delta = 10^-12, tuned for the density
+  spectral   pure privacy by a noisy histogram, tuned for the density
+  cells      lower bound of the integrated error
+  pointwise  lower bound at a point
+
+Expected: exponents of the table, but for pure privacy on Sobolev classes, where
+`spectral` reaches the lower bound.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Table 1 of the paper 001 (thesis 000, Table 5.1): rates of '
+            'private density estimation, measured')
+COST = '10 s on a CPU core'
+
+UPPER = {
+    ('lipschitz', 'sampling'): ('printed', 'oracle'),
+    ('lipschitz', 'pure'): ('printed', 'oracle'),
+    ('lipschitz', 'zcdp'): ('printed', 'oracle'),
+    ('sobolev', 'sampling'): ('printed', 'oracle'),
+    ('sobolev', 'pure'): ('printed', 'oracle', 'exact', 'relaxed', 'spectral'),
+    ('sobolev', 'zcdp'): ('printed', 'oracle', 'exact')}
+LOWER = {'lipschitz': ('cells', 'pointwise'), 'sobolev': ('cells',)}
+TERMS = ('sampling', 'pure', 'zcdp')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One rate.
+
+  Attributes:
+    dataset: the density whose class it is about.
+    term: see above.
+    method: see above.
+    seed: of nothing: all is exact.
+  """
+  dataset: str
+  term: str
+  method: str
+  seed: int = 0
+
+  @property
+  def kind(self) -> str:
+    """'lipschitz' or 'sobolev'."""
+    return 'lipschitz' if self.dataset == 'tent2' else 'sobolev'
+
+  @property
+  def smoothness(self) -> int:
+    """beta."""
+    return 1 if self.kind == 'lipschitz' else int(self.dataset[-1])
+
+  @property
+  def lower(self) -> bool:
+    """Whether it is a lower bound."""
+    return self.method in LOWER[self.kind]
+
+
+def _settings(datasets):
+  return tuple(
+      Setting(dataset=dataset, term=term, method=method)
+      for dataset in datasets for term in TERMS
+      for kind in ('lipschitz' if dataset == 'tent2' else 'sobolev',)
+      for method in (*UPPER[kind, term], *LOWER[kind]))
+
+
+SETTINGS = _settings(('tent2', 'sobrand1', 'sobrand2', 'sobrand3'))
+SMOKE = _settings(('tent2', 'sobrand2'))

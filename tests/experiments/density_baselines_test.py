@@ -1,0 +1,100 @@
+"""Baselines of densities: sweeps end to end, and claims on rows made up."""
+
+import dataclasses
+import math
+import pathlib
+
+import numpy as np
+import pytest
+
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments import registry
+from experiments.density_marginals import chain
+from experiments.density_marginals import report as marginals_report
+from experiments.density_stress import report as stress_report
+from experiments.density_stress import run as stress_run
+from experiments.density_stress import sweep as stress_sweep
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
+# Verdicts on the kept rows, in the order of the table.
+OUTCOMES = {'density_marginals': 'a a a a a',
+            'density_stress': 'a a a a a a a a a a a'}
+
+
+def kept(name):
+  return records.read(_ROOT / name / 'results' / 'rows.csv')
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
+  lines = kept(name)
+  experiment = registry.load(name)
+  assert len(records.ids(lines)) == len(experiment.settings)
+  found = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  pytest.importorskip('matplotlib')
+  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
+
+
+def test_the_chain_has_the_energies_of_the_reference():
+  cells = chain.probabilities().reshape((8,) * 4)
+  assert cells.sum() == pytest.approx(1)
+  apart = np.einsum('a,b,c,d->abcd', *(
+      cells.sum(tuple({0, 1, 2, 3} - {axis})) for axis in range(4)))
+  assert chain.energy() == pytest.approx(6.91, abs=0.05)
+  assert 4096 * np.sum((cells - apart)**2) == pytest.approx(6.27, abs=0.05)
+  # What comes after attribute 1 does not depend on attribute 0.
+  given = cells.sum(3) / cells.sum((2, 3))[..., None]
+  np.testing.assert_allclose(given, given[:1].repeat(8, 0))
+
+
+def test_marginals_end_to_end(smoke_rows):
+  found = {point['method']: point for point in points.collect(smoke_rows(
+      'density_marginals'))}
+  assert found['flat']['mse'] == pytest.approx(1.72, rel=0.01)
+  assert found['not_private']['mse'] == pytest.approx(0.409, rel=0.01)
+  assert found['private_tree']['mse'] == pytest.approx(0.119, rel=0.15)
+  assert found['independent']['mse'] == pytest.approx(6.28, rel=0.01)
+
+
+def test_stress_end_to_end(smoke_rows):
+  found = {point['method']: point for point in points.collect(smoke_rows(
+      'density_stress'))}
+  assert len(found) == len(stress_sweep.SMOKE)
+  assert found['oracle']['mise'] <= found['printed']['mise']
+  assert found['oracle']['mise'] <= found['dyadic']['mise'] < (
+      found['tree']['mise']) < found['leaves']['mise']
+  assert found['exact']['mise'] < found['projection']['mise']
+  for point in found.values():
+    assert math.isfinite(point['mise']) and point['mise'] > 0
+
+
+def test_settings_are_what_they_are_called():
+  made = {setting.method: stress_run.estimator(setting)
+          for setting in stress_sweep.SETTINGS
+          if (setting.num_records, setting.epsilon) == (10**4, 0.1)
+          and setting.density in ('blocks', 'cos30')}
+  assert made['printed'].num_bins == 22
+  assert made['tree'].level is not None and made['leaves'].level is None
+  assert made['merged'].penalty == 4
+  assert made['sparse_8'].num_rounds == 8
+  assert made['sums'].rho == pytest.approx(0.005)
+  assert made['projection'].tuning == 'printed'
+
+
+@pytest.mark.parametrize('report,name,method,factor', [
+    (marginals_report, 'density_marginals', 'private_tree', 4.0),
+    (marginals_report, 'density_marginals', 'independent', 1.3),
+    (stress_report, 'density_stress', 'tree', 0.2),
+    (stress_report, 'density_stress', 'haar', 0.1),
+    (stress_report, 'density_stress', 'merged', 0.5),
+    (stress_report, 'density_stress', 'sparse_1', 3.0)])
+def test_claims_fall_with_the_errors_they_are_about(report, name, method,
+                                                    factor):
+  lines = [dataclasses.replace(line, value=factor * line.value)
+           if line.method == method and line.metric in ('mse', 'mise')
+           else line for line in kept(name)]
+  assert any(found.verdict == verdicts.DIFFERS
+             for found in report.verdict(lines))

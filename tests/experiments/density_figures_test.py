@@ -1,0 +1,119 @@
+"""Sweeps of histograms of densities: kept rows, end to end, and made-up ones."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import pytest
+
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments import registry
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
+# Verdicts on the kept rows, in the order of the table.
+OUTCOMES = {'density_histograms': 'a a a a a a d d a a a a d a a a a',
+            'density_post_processing': 'a a a a a a a a a a a'}
+
+
+def _kept(name):
+  return records.read(_ROOT / name / 'results' / 'rows.csv')
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
+  lines = _kept(name)
+  experiment = registry.load(name)
+  assert len(records.ids(lines)) == len(experiment.settings)
+  found = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  pytest.importorskip('matplotlib')
+  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_without_rows_nothing_is_claimed(name):
+  report = registry.load(name).report
+  found = verdicts.check(report.verdict([]))
+  assert {verdict.verdict for verdict in found} == {verdicts.NOT_RUN}
+  assert report.table([])
+
+
+def _of(found, start):
+  verdict, = (v for v in found if v.claim.startswith(start))
+  return verdict.verdict
+
+
+def _changed(lines, keep, metrics, factor):
+  return [dataclasses.replace(line, value=line.value * factor(line))
+          if line.metric in metrics and keep(line.id) else line
+          for line in lines]
+
+
+@pytest.mark.parametrize('keep, metrics, factor, claims', [
+    ('part=records', ('mse', 'privacy'), lambda line: float(
+        line.id.split('num_records=')[1].split(',')[0])**0.1,
+     ('errors of the printed histogram fall', 'and with n epsilon')),
+    ('part=budgets', ('mse',), lambda line: float(
+        line.id.split('budget=')[1].split(',')[0])**-0.1,
+     ('at n = 10^7, with epsilon', 'at n = 10^7, with sqrt', 'privacy is')),
+    ('part=table', ('mse',), lambda line: 1.02, ('printed and oracle',)),
+    ('part=table,method=tuned', ('mse',), lambda line: 1.2, ('tuned bins',)),
+    ('part=bins,method=tuned', ('bins',), lambda line: 1.3, ('the least',)),
+    ('part=largest', ('largest',), lambda line: 1.2, ('largest errors are',)),
+    ('notion=none,num_records=1000000,', ('largest',), lambda line: 2.0,
+     ('largest errors grow as ln m, no',))])
+def test_claims_of_histograms_can_fail(keep, metrics, factor, claims):
+  """What agrees on kept rows differs on rows that are off."""
+  report = registry.load('density_histograms').report
+  lines = _kept('density_histograms')
+  found = report.verdict(_changed(lines, lambda id_: keep in id_, metrics,
+                                  factor))
+  for claim in claims:
+    assert _of(report.verdict(lines), claim) == verdicts.AGREES
+    assert _of(found, claim) == verdicts.DIFFERS
+
+
+@pytest.mark.parametrize('method, factor, claims', [
+    ('james_stein', 2.0, ('gains are in the order', 'shrinking', 'gains are s',
+                          'errors are those')),
+    ('polygon', 2.0, ('lines halve', 'lines err less than the oracle',
+                      'lines err less than the printed')),
+    ('fix_mass', 1.1, ('closed forms',)), ('unimodal', 0.1, ('unimodal',)),
+    ('tuned_simplex', 0.8, ('on tuned bins',))])
+def test_claims_of_post_processing_can_fail(method, factor, claims):
+  report = registry.load('density_post_processing').report
+  lines = _kept('density_post_processing')
+  found = report.verdict(_changed(lines, lambda id_: f'method={method},' in id_,
+                                  ('mse',), lambda line: factor))
+  for claim in claims:
+    assert _of(report.verdict(lines), claim) == verdicts.AGREES
+    assert _of(found, claim) == verdicts.DIFFERS
+
+
+def test_histograms_end_to_end(smoke_rows):
+  found = points.collect(smoke_rows(
+      'density_histograms',
+      lambda s: s.part != 'largest' or s.notion == 'pure'))
+  by = {p['method']: p for p in points.select(found, part='table',
+                                              notion='pure')}
+  assert by['printed']['mse'] == pytest.approx(6.652e-3, rel=1e-3)
+  assert by['oracle']['mse'] == pytest.approx(4.402e-3, rel=1e-3)
+  assert by['polygon']['mse'] < by['oracle']['mse']
+  for point in points.select(found, part='largest'):
+    # The largest error is above that of any point, by a logarithm.
+    assert 3 < point['largest'] / point['at_point'] < 20
+
+
+def test_post_processing_end_to_end(smoke_rows):
+  """Methods of one release share it; one that is run alone sees the same."""
+  of = lambda keep: {p['method']: p for p in points.select(points.collect(
+      smoke_rows('density_post_processing', keep)), grid='ladder')}
+  found = of(lambda s: s.grid == 'ladder')
+  assert found['simplex']['worst'] <= 1 + 1e-9
+  assert found['simplex']['mse'] < found['fix_mass']['mse'] < (
+      found['printed']['mse'])
+  assert found['polygon']['mse'] < found['tuned_simplex']['mse']
+  alone = of(lambda s: s.grid == 'ladder' and s.method == 'simplex')
+  assert np.isclose(alone['simplex']['mse'], found['simplex']['mse'])

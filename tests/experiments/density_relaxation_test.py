@@ -1,0 +1,103 @@
+"""Sensitivities and relaxations of densities: sweeps, kept rows, verdicts."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import pytest
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.report import verdicts
+from dpjax.stats.density import laws
+from dpjax.stats.density import sensitivities
+from experiments import registry
+from experiments.density_relaxation import run as relaxation_run
+from experiments.density_relaxation import sweep as relaxation
+from experiments.density_sensitivities import report as sensitivity_report
+from experiments.density_sensitivities import run as sensitivity_run
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
+
+# Verdicts on the kept rows, in the order of the table.
+OUTCOMES = {'density_relaxation': 'a d a a a a d a d d a a',
+            'density_sensitivities': 'd d a a a a a a a a a d'}
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
+  lines = records.read(_ROOT / name / 'results' / 'rows.csv')
+  experiment = registry.load(name)
+  assert len(records.ids(lines)) == len(experiment.settings)
+  found = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  pytest.importorskip('matplotlib')
+  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_without_rows_nothing_is_claimed(name):
+  report = registry.load(name).report
+  found = verdicts.check(report.verdict([]))
+  assert {verdict.verdict for verdict in found} == {verdicts.NOT_RUN}
+  assert report.table([])
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_sweeps_end_to_end(name, smoke_rows):
+  """What is kept is what is computed."""
+  lines = smoke_rows(name)
+  kept = {(row.id, row.metric): row.value for row in records.read(
+      _ROOT / name / 'results' / 'rows.csv')}
+  found = {(row.id, row.metric): row.value for row in lines}
+  shared = sorted(found.keys() & kept.keys())
+  assert len(shared) > 20
+  assert [found[key] for key in shared] == pytest.approx(
+      [kept[key] for key in shared], rel=1e-6)
+  experiment = registry.load(name)
+  assert experiment.report.table(lines)
+  outcomes = {v.verdict for v in verdicts.check(
+      experiment.report.verdict(lines))}
+  assert verdicts.AGREES in outcomes
+
+
+def test_a_search_that_finds_farther_pairs_is_seen():
+  """A sensitivity that were too small by 1e-6 differs."""
+  lines = records.read(_ROOT / 'density_sensitivities' / 'results'
+                       / 'rows.csv')
+  for factor, wanted in ((1, verdicts.AGREES), (1 - 1e-6, verdicts.DIFFERS)):
+    changed = [dataclasses.replace(row, value=row.value * factor)
+               if row.metric == 'exact' else row for row in lines]
+    verdict, = (v for v in sensitivity_report.verdict(changed)
+                if v.claim.startswith('no pair'))
+    assert verdict.verdict == wanted
+
+
+def test_pairs_that_move_sums_farthest_are_found():
+  for order in (1, 2):
+    for adjacency in Adjacency:
+      found = sensitivity_run.attained(11, order=order, adjacency=adjacency)
+      assert found == pytest.approx(sensitivities.trigonometric(
+          11, order=order, adjacency=adjacency), rel=1e-6)
+
+
+def test_best_histograms_by_brute_force():
+  setting = relaxation.Setting(kind='cells', num_records=10**4, epsilon=0.1,
+                               size=2)
+  density = laws.random_phases(2)
+  size, best = relaxation_run._best_histogram(setting, density)
+  risks = {(bins, top): relaxation_run._histogram(
+      setting, bins, top).expected(density).total
+           for top in range(1, 9) for bins in range(2 * top + 1, 60, 2)}
+  least = min(risks, key=risks.get)
+  # Only some numbers of bins are tried.
+  assert risks[least] <= best < 1.02 * risks[least]
+  assert size == 2 * least[1] + 1
+
+
+def test_constants_are_those_of_the_error_they_bound():
+  """By minimising bias (pi N)^(-2 beta) + noise N^2 over N."""
+  sizes = np.exp(np.linspace(-3, 3, 200_001))
+  for beta in (1, 2, 3):
+    brute = np.min(1.3 * (np.pi * sizes)**(-2.0 * beta) + 0.7 * sizes**2)
+    assert relaxation_run._constant(beta, 1.3, 0.7) == pytest.approx(brute)
