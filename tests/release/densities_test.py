@@ -186,6 +186,23 @@ def test_whole_numbers_are_no_comb(monkeypatch):
   assert kept[1] == 1 < 20 < kept[None]
 
 
+@pytest.mark.parametrize('kind, size', [('fourier', 30), ('spline', 60)])
+def test_sums_of_functions(kind, size):
+  """By adding one after the other, up to a tenth more each time."""
+  functions = density_bands.Functions(kind, 61)
+  counts = np.random.default_rng(9).normal(size=(2, 61))
+  found = functions.partial(counts)
+  ends = functions.ends.tolist()
+  assert ends[:10] == [*range(1, 11)] and ends[-1] == size
+  assert all(b <= max(a + 1, 1.2 * a) for a, b in zip(ends, ends[1:]))
+  total = np.zeros((2, density_bands.POINTS))
+  for k, shape in enumerate(functions.shapes):
+    coefficient = counts @ functions.found.analysis[:, k]
+    total += (coefficient[:, np.newaxis] * shape).real
+    if k + 1 in ends:
+      np.testing.assert_allclose(found[:, ends.index(k + 1)], total, atol=1e-9)
+
+
 _MASSES = np.diff(stats.beta(2, 3).cdf(np.arange(12) / 11))
 
 
@@ -240,11 +257,11 @@ def test_bands_allow_for_every_number_of_records():
   fit = density_bands.Fit(_counted(_plan(_AR, epsilon=Fraction(1, 5)),
                                    300 * _MASSES, generator), 'spline')
   (width, far), (lower, upper) = fit._widths(.2, None), fit.band(.2, None)
-  middle = fit.functions.partial(fit.counted.bins)[fit.kept - 1]
+  middle = fit.functions.partial(fit.counted.bins)[fit.place]
   assert 0 < far < fit.counted.number
   for number in fit.counted.number + np.array([-far, 0, far]):
     for sign in (-1, 1):
-      curve = np.maximum(1 + (middle + sign * width[fit.kept - 1]) / number, 0)
+      curve = np.maximum(1 + (middle + sign * width[fit.place]) / number, 0)
       assert np.all((lower <= curve + 1e-9) & (curve <= upper + 1e-9))
 
 
@@ -261,7 +278,7 @@ def test_bands_cover(monkeypatch, adjacency, delta, whose):
     fit = density_bands.Fit(_counted(plan, counts, generator), 'spline')
     truth = counts / 300 if whose == 'file' else _MASSES
     lower, upper = fit.band(.2, None if whose == 'file' else fit.masses())
-    curve = np.maximum(0, 1 + fit.functions.partial(truth)[fit.kept - 1])
+    curve = np.maximum(0, 1 + fit.functions.partial(truth)[fit.place])
     hit += np.all((lower <= curve + 1e-9) & (curve <= upper + 1e-9))
   assert hit >= stats.binom.ppf(1e-5, runs, .8)
 
