@@ -1,11 +1,12 @@
 """A density from noisy counts of bins, and bands for all of its curve at once.
 
 The curve is 1 and functions of a basis, whose coefficients are linear in the
-counts. Bands are for the sum of the first K, unweighted, up to the last that is
-kept. K is chosen by the same noise, so widths hold for every K at once: of
-R + 1 draws of noise, one of them real, the largest standardised error over all
-points and all K is exchangeable (see `bands`). What lies beyond K functions is
-not covered: no band that adapts to an unknown smoothness could (Low 1997).
+counts. Bands are for the sum of the first K, unweighted, up to the last of any
+weight, or a tenth further. K is chosen by the same noise, so widths hold for
+every K at once: of R + 1 draws of noise, one of them real, the largest
+standardised error over all points and all K is exchangeable (see `bands`). What
+lies beyond K functions is not covered: no band that adapts to an unknown
+smoothness could (Low 1997).
 """
 
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ class Functions:
   Attributes:
     found: the basis.
     shapes: [K, POINTS] means of each function over the intervals of the curve.
+    ends: [L] numbers of functions that are summed: all small ones, then each a
+      tenth more than the last, and K.
   """
 
   def __init__(self, kind: str, num_bins: int):
@@ -47,13 +50,17 @@ class Functions:
       self.shapes = 2 * np.exp(2j * np.pi * turns) * np.sinc(
           k / POINTS)[:, np.newaxis]
 
-  def curves(self, coefficients: np.ndarray) -> np.ndarray:
-    """Each function times its coefficient, [..., K, POINTS] of [..., K]."""
-    return (coefficients[..., np.newaxis] * self.shapes).real
+    size = len(self.found.gains)
+    steps = np.rint(1.1**np.arange(math.log(size, 1.1) + 1)).astype(int)
+    self.ends = np.unique(np.append(steps[steps < size], size))
 
   def partial(self, counts: np.ndarray) -> np.ndarray:
-    """Sums [..., K, POINTS] of the first 1, ..., K, of counts [..., M]."""
-    return np.cumsum(self.curves(counts @ self.found.analysis), -2)
+    """Sums [..., L, POINTS] of the first of `ends`, of counts [..., M]."""
+    found = counts @ self.found.analysis
+    parts = zip([0, *self.ends[:-1]], self.ends, strict=True)
+    return np.cumsum(np.stack([
+        (found[..., start:end] @ self.shapes[start:end]).real
+        for start, end in parts], -2), -2)
 
 
 class Counted(NamedTuple):
@@ -126,7 +133,9 @@ class Fit:
     counted: the release.
     functions: of its bins.
     weights: [K] in [0, 1], that never rise.
-    kept: how many functions have any weight, at least 1.
+    place: in `functions.ends`, of the first that is not below the number of
+      functions with any weight.
+    kept: that one.
     value: [POINTS] the density, of mean 1.
   """
 
@@ -137,8 +146,10 @@ class Fit:
     found = released.bins @ analysis / number
     self.weights = shrinkage.factors(
         found, released.variance * gains / number**2 + 1 / number)
-    self.kept = max(1, int(np.sum(self.weights > 0)))
-    curve = 1 + self.functions.curves(self.weights * found).sum(0)
+    self.place = int(np.searchsorted(self.functions.ends,
+                                     np.sum(self.weights > 0)))
+    self.kept = int(self.functions.ends[self.place])
+    curve = 1 + (self.weights * found @ self.functions.shapes).real
     self.value = hierarchy.nonnegative(
         [curve], (POINTS,), (1.0,), np.ones(POINTS), float(POINTS))
 
@@ -161,8 +172,8 @@ class Fit:
     width, far = self._widths(miss, masses)
     number = self.counted.number
     least, most = max(1.0, number - far), number + far
-    middle = self.functions.partial(self.counted.bins)[self.kept - 1]
-    low, high = middle - width[self.kept - 1], middle + width[self.kept - 1]
+    middle = self.functions.partial(self.counted.bins)[self.place]
+    low, high = middle - width[self.place], middle + width[self.place]
     low = 1 + low / np.where(low > 0, most, least)
     high = 1 + high / np.where(high > 0, least, most)
     # The curve that is released is in its band, if it had to leave it or not.
@@ -171,7 +182,7 @@ class Fit:
 
   def _widths(self, miss: float, masses: np.ndarray | None
               ) -> tuple[np.ndarray, float]:
-    """Of sums of the first k [K, POINTS], and of the number."""
+    """Of sums of functions [L, POINTS], and of the number."""
     deviations = np.sqrt(sum(
         np.sum(part**2, 0) for part in self._errors(_SCALING, masses,
                                                     normal=True)) / _SCALING)
@@ -185,9 +196,9 @@ class Fit:
 
   def _errors(self, runs: int, masses: np.ndarray | None, *,
               normal: bool = False) -> Iterator[np.ndarray]:
-    """Errors [., K POINTS + 1] of all sums and of the number, in parts."""
+    """Errors [., L POINTS + 1] of all sums and of the number, in parts."""
     generator = np.random.default_rng([bands.SEED, normal])
-    most = max(1, _AT_ONCE // self.functions.shapes.size)
+    most = max(1, _AT_ONCE // (len(self.functions.ends) * POINTS))
     for start in range(0, runs, most):
       bins, far = self.counted.errors(min(most, runs - start), generator,
                                       masses, normal=normal)

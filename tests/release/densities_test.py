@@ -2,6 +2,7 @@
 
 import decimal
 import fractions
+import math
 import random
 
 import jax
@@ -20,6 +21,7 @@ from dpjax.release.query import Query
 from dpjax.stats.density import adaptive
 from dpjax.stats.density import bases
 from dpjax.stats.density.estimate import DensityEstimate
+from dpjax.stats.ecdf import hierarchy
 
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
@@ -126,14 +128,17 @@ def _parity(boundary, num_records, density):
   assert made.num_bins == len(counts)
   with jax.enable_x64(True):
     # The law without noise, and with the variances of the one that has.
-    found = adaptive._draw(None, True)(jax.random.key(0), counts,
-                                       made.parameters)
-  return plan.view(released), DensityEstimate(
-      kind=made.kind, coefficients=np.asarray(found)).proper(256).coefficients
+    found = jax.jit(adaptive._draw(None, True))(jax.random.key(0), counts,
+                                                made.parameters)
+  curve = DensityEstimate(kind=made.kind, coefficients=np.asarray(found))(
+      (np.arange(2048) + .5) / 2048).reshape(256, 8).mean(1)
+  return plan.view(released), hierarchy.nonnegative(
+      [curve], (256,), (1.0,), np.ones(256), 256.0)
 
 
 @pytest.mark.parametrize('boundary', bases.BOUNDARIES)
-def test_the_curve_is_that_of_the_research_lane(boundary):
+def test_the_curve_is_that_of_the_research_lane(monkeypatch, boundary):
+  monkeypatch.setattr(bands, 'num_runs', lambda miss: 19)
   found, other = _parity(boundary, 2000, stats.beta(2, 3))
   # Noise of parts has a slightly larger variance than that of whole records.
   assert np.max(np.abs(found['value'] - other)) < .01 * np.max(other)
@@ -142,8 +147,10 @@ def test_the_curve_is_that_of_the_research_lane(boundary):
 
 @pytest.mark.parametrize('boundary', bases.BOUNDARIES)
 @pytest.mark.parametrize('adjacency', Adjacency)
-def test_a_curve_is_a_density_within_its_bands(adjacency, boundary):
+def test_a_curve_is_a_density_within_its_bands(monkeypatch, adjacency,
+                                               boundary):
   """In units of the column; on a circle both ends meet."""
+  monkeypatch.setattr(bands, 'num_runs', lambda miss: 99)
   plan = _plan(adjacency, boundary=boundary, upper=Decimal(24))
   draws = np.random.default_rng(1).normal(0, 4, 3000) % 24
   draws = draws[draws < 12] if boundary == 'interval' else draws
@@ -177,6 +184,23 @@ def test_whole_numbers_are_no_comb(monkeypatch):
       assert np.max(np.abs(np.array(found['value']) * 40 - 1)) < .05
       assert len(found['histogram']['heights']) == 39
   assert kept[1] == 1 < 20 < kept[None]
+
+
+@pytest.mark.parametrize('kind, size', [('fourier', 30), ('spline', 60)])
+def test_sums_of_functions(kind, size):
+  """By adding one after the other, up to a tenth more each time."""
+  functions = density_bands.Functions(kind, 61)
+  counts = np.random.default_rng(9).normal(size=(2, 61))
+  found = functions.partial(counts)
+  ends = functions.ends.tolist()
+  assert ends[:10] == [*range(1, 11)] and ends[-1] == size
+  assert all(b <= max(a + 1, 1.2 * a) for a, b in zip(ends, ends[1:]))
+  total = np.zeros((2, density_bands.POINTS))
+  for k, shape in enumerate(functions.shapes):
+    coefficient = counts @ functions.found.analysis[:, k]
+    total += (coefficient[:, np.newaxis] * shape).real
+    if k + 1 in ends:
+      np.testing.assert_allclose(found[:, ends.index(k + 1)], total, atol=1e-9)
 
 
 _MASSES = np.diff(stats.beta(2, 3).cdf(np.arange(12) / 11))
@@ -217,16 +241,27 @@ def test_widths_hold_as_often_as_they_say(adjacency, delta):
       stats.binom.isf(1e-5, 1000, .85))
 
 
+def test_the_number_of_records_is_the_best_mean():
+  """Of noisy bins and a noisy number; 5 standard errors."""
+  plan, generator = _plan(_AR), np.random.default_rng(8)
+  noisy = _counted(plan, np.ones(400), generator)
+  parts = [400 / 7**2 * plan.noise_of_bins(7).deviation**2,
+           plan.noise_of_records.deviation**2]
+  far = noisy.errors(4000, generator, None)[1]
+  assert np.mean(far**2) == pytest.approx(
+      parts[0] * parts[1] / sum(parts), rel=5 * math.sqrt(5 / 4000))
+
+
 def test_bands_allow_for_every_number_of_records():
   generator = np.random.default_rng(7)
   fit = density_bands.Fit(_counted(_plan(_AR, epsilon=Fraction(1, 5)),
                                    300 * _MASSES, generator), 'spline')
   (width, far), (lower, upper) = fit._widths(.2, None), fit.band(.2, None)
-  middle = fit.functions.partial(fit.counted.bins)[fit.kept - 1]
+  middle = fit.functions.partial(fit.counted.bins)[fit.place]
   assert 0 < far < fit.counted.number
   for number in fit.counted.number + np.array([-far, 0, far]):
     for sign in (-1, 1):
-      curve = np.maximum(1 + (middle + sign * width[fit.kept - 1]) / number, 0)
+      curve = np.maximum(1 + (middle + sign * width[fit.place]) / number, 0)
       assert np.all((lower <= curve + 1e-9) & (curve <= upper + 1e-9))
 
 
@@ -243,7 +278,7 @@ def test_bands_cover(monkeypatch, adjacency, delta, whose):
     fit = density_bands.Fit(_counted(plan, counts, generator), 'spline')
     truth = counts / 300 if whose == 'file' else _MASSES
     lower, upper = fit.band(.2, None if whose == 'file' else fit.masses())
-    curve = np.maximum(0, 1 + fit.functions.partial(truth)[fit.kept - 1])
+    curve = np.maximum(0, 1 + fit.functions.partial(truth)[fit.place])
     hit += np.all((lower <= curve + 1e-9) & (curve <= upper + 1e-9))
   assert hit >= stats.binom.ppf(1e-5, runs, .8)
 
