@@ -9,18 +9,15 @@ import numpy as np
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.density import histograms
-from dpjax.stats.density import laws
+from experiments import density_settings
 from experiments import rows
 from experiments import simulation
 from experiments.density_histograms import sweep
 
-_DENSITIES = {'tent1': laws.tent(1), 'tent2': laws.tent(2),
-              'beta22': laws.beta(2, 2)}
-
 
 def histogram(setting: sweep.Setting) -> histograms.Histogram:
   """The estimator of a setting."""
-  density = _DENSITIES[setting.density]
+  density = density_settings.density(setting.density)
   names = {'pure': 'epsilon', 'zcdp': 'rho'}
   public = dict(num_records=setting.num_records,
                 adjacency=Adjacency.REPLACE_ONE)
@@ -40,7 +37,7 @@ def histogram(setting: sweep.Setting) -> histograms.Histogram:
 
 
 def _expected(setting: sweep.Setting) -> dict[str, float]:
-  made, density = histogram(setting), _DENSITIES[setting.density]
+  made, density = histogram(setting), density_settings.density(setting.density)
   risk = made.expected(density)
   found = dict(mse=risk.total, sampling=risk.sampling, privacy=risk.privacy,
                bias=risk.bias)
@@ -53,7 +50,7 @@ def _expected(setting: sweep.Setting) -> dict[str, float]:
 
 def _simulated(setting: sweep.Setting) -> dict[str, float]:
   """Means of the largest error, squared, and the largest mean at a point."""
-  made, density = histogram(setting), _DENSITIES[setting.density]
+  made, density = histogram(setting), density_settings.density(setting.density)
   generator = np.random.default_rng(
       [setting.seed, zlib.crc32(repr(setting).encode())])
   counts = density.counts(generator, num_records=setting.num_records,

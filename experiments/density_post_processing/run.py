@@ -14,14 +14,12 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.density import estimate
 from dpjax.stats.density import histograms
-from dpjax.stats.density import laws
 from dpjax.stats.density import post_processing
+from experiments import density_settings
 from experiments import rows
 from experiments import simulation
 from experiments.density_post_processing import sweep
 
-_DENSITIES = {'tent2': laws.tent(2), 'linear1.5': laws.linear(1.5),
-              'beta22': laws.beta(2, 2), 'beta25': laws.beta(2, 5)}
 # Of each method the release and what follows it.
 _OF = {'printed': ('printed', 'none'), 'tuned': ('tuned', 'none'),
        'tuned_simplex': ('tuned', 'simplex'), 'polygon': ('tuned', 'simplex'),
@@ -41,8 +39,8 @@ def _release(setting: sweep.Setting, name: str) -> histograms.Histogram:
     return histograms.Histogram(num_bins=sweep.FINE, **public)
   public |= dict(fix_mass=False)
   if name == 'oracle':
-    return histograms.Histogram.oracle_tuned(_DENSITIES[setting.density],
-                                             **public)
+    return histograms.Histogram.oracle_tuned(
+        density_settings.density(setting.density), **public)
   return histograms.Histogram.tuned(
       lipschitz=sweep.LIPSCHITZ[setting.density], **public)
 
@@ -51,7 +49,7 @@ def _heights(shared: sweep.Setting, made: histograms.Histogram) -> np.ndarray:
   """Released heights [R, m], of data sets of their own."""
   generator = np.random.default_rng(
       [shared.seed, zlib.crc32(repr(shared).encode())])
-  counts = _DENSITIES[shared.density].counts(
+  counts = density_settings.density(shared.density).counts(
       generator, num_records=shared.num_records, num_bins=made.num_bins,
       repetitions=shared.repetitions)
   return made.coefficients(simulation.key_of(shared), counts)
@@ -70,7 +68,7 @@ def _metrics(setting: sweep.Setting, found: dict[str, tuple]
 
   `found` keeps releases that the methods of a group share.
   """
-  density = _DENSITIES[setting.density]
+  density = density_settings.density(setting.density)
   if setting.method == 'oracle':
     made = _release(setting, 'oracle')
     return dict(mse=made.expected(density).total, bins=made.num_bins)

@@ -286,6 +286,20 @@ def test_noise_has_its_law():
   assert stats.chi2.sf(value, seen.size - 1) > 1e-4
 
 
+def test_shrinkage_takes_public_noise():
+  """m / n of samples and m^2 V / n^2 of noise, whatever the records say."""
+  raw = histograms.Histogram(num_records=50, epsilon=0.5, num_bins=5, **_KNOWN)
+  shrunk = dataclasses.replace(raw, post='james_stein')
+  counts = np.tile([30.0, 0, 5, 5, 10], (3, 1))
+  before, after = (made.coefficients(jax.random.key(6), counts)
+                   for made in (raw, shrunk))
+  noise = 5 / 50 + 25 * raw.noise_variance / 50**2
+  spread = np.mean((before - 1)**2, -1, keepdims=True)
+  assert 0.1 < noise / spread.max() < 0.9
+  np.testing.assert_allclose(
+      after, 1 + (before - 1) * np.maximum(0, 1 - noise / spread))
+
+
 def test_records_become_a_density():
   """Ends count, what is beyond is clipped, and the mass is 1."""
   made = histograms.Histogram(num_records=6, num_bins=4, **_KNOWN)
