@@ -4,7 +4,7 @@ By notion, method or column, then (density, n, epsilon): errors; those of
 adaptive estimators are simulated, of 60 to 100 releases.
 """
 
-_ZCDP = ('printed', 'oracle', 'exact', 'linear', 'weighted')
+_ZCDP = ('printed', 'oracle', 'exact', 'linear', 'default')
 _PURE = ('printed', 'oracle', 'exact', 'spectral', 'histogram', 'single',
          'two_stages')
 _INTERVAL = ('printed', 'tuned', 'histogram', 'cosine')
@@ -12,7 +12,7 @@ _INTERVAL = ('printed', 'tuned', 'histogram', 'cosine')
 COLUMNS = {('circle', 'zcdp'): _ZCDP, ('circle', 'pure'): _PURE,
            ('interval', 'pure'): _INTERVAL}
 # What is simulated made a density.
-PROPER = ('two_stages', 'cosine', 'weighted')
+PROPER = ('two_stages', 'cosine', 'default')
 
 TABLES = {
     ('circle', 'zcdp'): {

@@ -139,7 +139,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
              of(pure, 'default', 'oracle', **small), 1 / 1.32 * 1.1),
       _below('without beta and L noise by frequency errs no more than the '
              'printed estimator at its best order, zCDP', '1/1.05 in mean',
-             of(zcdp, 'weighted', 'oracle', **small), 1 / 1.05 * 1.1),
+             of(zcdp, 'default', 'oracle', **small), 1 / 1.05 * 1.1),
       _below('one adaptive histogram beats the printed tuning, pure',
              '1/4.2 in mean', of(pure, 'single', 'printed', **small),
              1 / 4.2 * 1.1),
@@ -149,7 +149,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       _below('one adaptive histogram is near the best spectral one', '1.74 in '
              'mean', of(pure, 'single', 'spectral', **small), 1.74 * 1.1),
       _below('noise by frequency is near the best weights, zCDP',
-             '1.60 in mean', of(zcdp, 'weighted', 'linear', **small),
+             '1.60 in mean', of(zcdp, 'default', 'linear', **small),
              1.6 * 1.1),
       _below('the cosine histogram beats the printed one, which knows no L',
              '1/2.54 in mean', of(_GROUPS[2], 'cosine', 'printed', **small),

@@ -14,6 +14,7 @@ from dpjax.report import records
 from dpjax.stats import frequencies
 from dpjax.stats import precision
 from dpjax.stats.density import adaptive
+from dpjax.stats.density import api
 from dpjax.stats.density import bandwidths
 from dpjax.stats.density import bases
 from dpjax.stats.density import estimate
@@ -28,7 +29,7 @@ from experiments import simulation
 from experiments.density_adaptive import sweep
 
 # Bins on which estimates are made densities.
-_PROPER = 4096
+_PROPER = 2048
 # Frequencies and bins that are enough for all settings.
 _LARGEST = 400
 # The specification has half as many bins again, and no limit.
@@ -126,10 +127,9 @@ def made(setting: sweep.Setting) -> mechanism.DensityMechanism:
     return stages.TwoResolutions(**public)
   if setting.method == 'two_stages':
     return stages.TwoStages(**public)
-  if setting.method == 'weighted':
-    return weighted.adaptive(num_cells=_CELLS, **public)
-  return adaptive.adaptive(
+  return api.plan(
       boundary='interval' if setting.method == 'spline' else setting.boundary,
+      method='histogram' if setting.method == 'one_histogram' else 'auto',
       **public)
 
 

@@ -149,7 +149,7 @@ def test_theory_of_crossovers_equates_terms():
 
 
 def test_adaptive_end_to_end(smoke_rows):
-  simulated = ('weighted', 'zcdp'), ('default', 'pure')
+  simulated = ('default', 'zcdp'), ('default', 'pure')
   lines = smoke_rows('density_adaptive', lambda s: s.study == 'cells' and (
       not s.repetitions or (s.method, s.notion) in simulated))
   report = registry.load('density_adaptive').report
