@@ -20,7 +20,7 @@ from tests.stats.density import hidden
 
 _SEEDS = range(4)
 _RATE = 1e-4
-_CELLS, _REPETITIONS = 6, 2000
+_CELLS, _REPETITIONS = 6, 4000
 _FINE = 512
 """Cells that sums of waves are read off."""
 
@@ -53,7 +53,7 @@ def _weights(rng):
 
 
 def _spectral(rng, basis, public):
-  num_bins = _odd(rng, 5, 40)
+  num_bins = _odd(rng, 5, 16)
   most = (num_bins - 1) // 2
   return spectral.SpectralHistogram(
       num_bins=num_bins, basis=basis, weights=tuple(rng.uniform(
@@ -63,11 +63,11 @@ def _spectral(rng, basis, public):
 # (generator of sizes, budget, the rest) -> mechanism.
 _MADE = {
     'histogram': lambda rng, public: histograms.Histogram(
-        num_bins=int(rng.integers(2, 40)), **public),
+        num_bins=int(rng.integers(2, 12)), **public),
     'histogram_noised_mass': lambda rng, public: histograms.Histogram(
-        num_bins=int(rng.integers(2, 40)), fix_mass=False, **public),
+        num_bins=int(rng.integers(2, 12)), fix_mass=False, **public),
     'polygon': lambda rng, public: histograms.Polygon(
-        num_bins=int(rng.integers(2, 40)), post='none', **public),
+        num_bins=int(rng.integers(2, 12)), post='none', **public),
     'projection': lambda rng, public: projections.Projection(
         num_functions=_odd(rng, 3, 20), **public),
     'projection_printed': lambda rng, public: projections.Projection(
@@ -88,9 +88,12 @@ _MADE = {
 _NAMES = tuple(_MADE)
 
 
-def _mechanism(name, rng):
-  """A mechanism of this name, of random n and budget."""
-  spent = float(np.exp(rng.uniform(np.log(0.1), np.log(3))))
+def _mechanism(name, rng, noisy):
+  """A mechanism of this name, of random n and budget, a small or a large one.
+
+  So that errors are of noise, or of the sample and of the class.
+  """
+  spent = float(rng.uniform(0.1, 2) if noisy else rng.uniform(50, 500))
   gaussian = name.startswith('weighted') or name == 'spectral_cosine'
   public = dict(num_records=int(np.exp(rng.uniform(np.log(30), np.log(3000)))),
                 adjacency=Adjacency.REPLACE_ONE, **(
@@ -120,7 +123,7 @@ def _hidden_cells(name):
   rng, found = np.random.default_rng([11, _NAMES.index(name)]), []
   for cell in range(_CELLS):
     density = hidden.KINDS[cell % len(hidden.KINDS)](rng)
-    made = _mechanism(name, rng)
+    made = _mechanism(name, rng, noisy=cell % 2 == 0)
     mean, error = _measured(made, density, rng, jax.random.key(cell))
     expected = made.expected(density).total
     found.append((mean - expected, error, expected))
