@@ -7,15 +7,15 @@ chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
-trigonometric, projections, relaxation, spectral, shrinkage, adaptive, weighted,
-stages, hierarchies, merging, sparse, marginals, testing, packings,
+trigonometric, projections, relaxation, spectral, shrinkage, pooling, adaptive,
+weighted, stages, hierarchies, merging, sparse, marginals, testing, packings,
 lower_bounds, api.
 """
 
 __all__ = [
     'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'hierarchies',
     'histograms', 'histospline', 'laws', 'lower_bounds', 'marginals',
-    'mechanism', 'merging', 'noisy_counts', 'packings', 'polygons',
+    'mechanism', 'merging', 'noisy_counts', 'packings', 'polygons', 'pooling',
     'post_processing', 'projections', 'relaxation', 'sensitivities',
     'shrinkage', 'sparse', 'spectral', 'stages', 'testing', 'trigonometric',
     'weighted'

@@ -19,6 +19,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density import bases
 from dpjax.stats.density import mechanism
 from dpjax.stats.density import noisy_counts
+from dpjax.stats.density import pooling
 from dpjax.stats.density import shrinkage
 from dpjax.typing import Array, PRNGKey
 
@@ -49,7 +50,7 @@ def _draw(law: str | None, known: bool) -> mechanism.Draw:
     found = (noisy / total).astype(analysis.dtype) @ analysis
     variances = (parameters.counts.variance * jnp.asarray(parameters.gains)
                  / jnp.square(total) + 1 / total)
-    found = shrinkage.shrunk(found, variances, parameters.penalty)
+    found = pooling.shrunk(found, variances, parameters.penalty)
     if parameters.synthesis.size:
       return 1 + found @ jnp.asarray(parameters.synthesis)
     return found

@@ -23,6 +23,7 @@ from dpjax.privacy import draws
 from dpjax.stats.density import bases
 from dpjax.stats.density import mechanism
 from dpjax.stats.density import noisy_counts
+from dpjax.stats.density import pooling
 from dpjax.stats.density import shrinkage
 from dpjax.typing import Array, PRNGKey
 
@@ -62,8 +63,8 @@ def _combined(first: Array, first_precisions: Array, second: Array,
 
 def _shrunk(sums: Array, noise: Array, parameters: Parameters) -> Array:
   found = _share(sums, parameters)
-  return shrinkage.shrunk(found, noise + 1 / parameters.num_records,
-                          parameters.penalty)
+  return pooling.shrunk(found, noise + 1 / parameters.num_records,
+                        parameters.penalty)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,11 +203,7 @@ def _draw_two_stages(first_bins: int, most: int) -> mechanism.Draw:
         counts.reshape(first_bins, -1), 1), parameters, 0), fine)
     bins = _chosen(_share(first, parameters), jnp.asarray(fine.gains)
                    * _noise_of_share(parameters, 0), parameters, choices)
-    # Bins are as many as noise chose, in arrays of the largest number.
-    sums = jax.ops.segment_sum(counts, jnp.arange(_FINE) * bins // _FINE, most)
-    second, gains = _waves(jnp.where(
-        jnp.arange(most) < bins, _noisy(keys[1], sums, parameters, 1), 0.0),
-                           bins, size)
+    second, gains = _waves(keys[1], counts, bins, parameters, most, size)
     found, noise = _combined(
         jnp.pad(first, padding),
         jnp.asarray(precise) / _noise_of_share(parameters, 0), second,
@@ -216,19 +213,27 @@ def _draw_two_stages(first_bins: int, most: int) -> mechanism.Draw:
   return draw
 
 
-def _waves(counts: Array, bins: Array, size: int) -> tuple[Array, Array]:
-  """As `bases.basis`, of as many of the counts as an array says.
+def _waves(key: PRNGKey, counts: Array, bins: Array, parameters: Parameters,
+           most: int, size: int) -> tuple[Array, Array]:
+  """Coefficients [K] of a second release, of as many bins as an array says.
 
-  Coefficients [K], of the sums, and gains; 0 where bins tell no more.
+  Noisy counts are spread over their cells, whose number is known to programs:
+  one Fourier transform for all numbers of bins. Gains are as of `bases.basis`,
+  and 0, as coefficients, where bins tell no more.
   """
-  k, width = jnp.arange(1.0, size + 1), bins.astype(counts.dtype)
-  reached = 2 * k < width
-  taken = jnp.where(reached, jnp.sinc(k / width), 1.0)
-  middles = jnp.arange(counts.size, dtype=counts.dtype) + 0.5
-  turns = jnp.multiply.outer(middles, k) / width
-  phases = -2 * jnp.pi * turns
-  found = jax.lax.complex(counts @ jnp.cos(phases), counts @ jnp.sin(phases))
-  return (jnp.where(reached, found / taken.astype(found.dtype), 0.0),
+  bin_of_cell = jnp.arange(_FINE) * bins // _FINE
+  # Of bins that are not there nobody asks.
+  noisy = _noisy(key, jax.ops.segment_sum(counts, bin_of_cell, most),
+                 parameters, 1)
+  width = bins.astype(counts.dtype)
+  waves = jnp.fft.rfft(noisy[bin_of_cell] * (width / _FINE))[1:size + 1]
+  k = np.arange(1, size + 1)
+  reached = 2 * k < bins
+  taken = jnp.where(reached, jnp.sinc(jnp.asarray(k * 1.0) / width), 1.0)
+  # Of a bin itself, and of cells within it.
+  factors = jnp.where(reached, np.sinc(k / _FINE) / jnp.square(taken), 0.0)
+  middles = jnp.asarray(np.exp(-1j * np.pi * k / _FINE))
+  return (waves * middles * factors.astype(waves.dtype),
           jnp.where(reached, width / jnp.square(taken), 0.0))
 
 

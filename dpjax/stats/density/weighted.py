@@ -17,6 +17,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density import mechanism
+from dpjax.stats.density import pooling
 from dpjax.stats.density import projections
 from dpjax.stats.density import shrinkage
 from dpjax.stats.density import trigonometric
@@ -43,8 +44,8 @@ class Parameters(NamedTuple):
 def _draw(linear: mechanism.Draw) -> mechanism.Draw:
   def draw(key: PRNGKey, sums: Array, parameters: Parameters) -> Array:
     found = linear(key, sums, parameters.sums)
-    return shrinkage.shrunk(found, jnp.asarray(parameters.variances),
-                            parameters.penalty)
+    return pooling.shrunk(found, jnp.asarray(parameters.variances),
+                          parameters.penalty)
   return draw
 
 

@@ -16,6 +16,7 @@ from dpjax.stats.density import api
 from dpjax.stats.density import bases
 from dpjax.stats.density import estimate
 from dpjax.stats.density import laws
+from dpjax.stats.density import pooling
 from dpjax.stats.density import shrinkage
 from dpjax.stats.density import stages
 from dpjax.stats.density import weighted
@@ -41,7 +42,7 @@ def test_shrinkage_is_the_weighted_isotonic_regression(size):
   variances = rng.uniform(0.1, 1, size)
   values = rng.normal(size=(60, size)) * 3 * np.exp(-0.1 * np.arange(size))
   with jax.enable_x64(True):
-    found = jax.jit(jax.vmap(shrinkage.factors, (0, None)))(
+    found = jax.jit(jax.vmap(pooling.factors, (0, None)))(
         jnp.asarray(values), jnp.asarray(variances))
   for row, factors in zip(values, np.asarray(found), strict=True):
     expected = optimize.isotonic_regression(
@@ -52,8 +53,9 @@ def test_shrinkage_is_the_weighted_isotonic_regression(size):
 
 
 def test_nothing_is_made_of_nothing():
-  np.testing.assert_array_equal(
-      shrinkage.factors(np.zeros(4), np.ones(4)), np.zeros(4))
+  for found in (shrinkage, pooling):
+    np.testing.assert_array_equal(
+        found.factors(np.zeros(4), np.ones(4)), np.zeros(4))
 
 
 @pytest.mark.parametrize('num_records, epsilon, bins', [
