@@ -311,7 +311,7 @@ def _sparse(rng, counts, made):
   return found / made.num_records
 
 
-_OF = {'histogram': _histogram, 'polygon': _polygon, 'spectral': _spectral,
+_OF = {'heights': _histogram, 'polygon': _polygon, 'spectral': _spectral,
        'projection': _projection, 'weighted': _projection, 'sums': _sums,
        'resolutions': _resolutions, 'stages': _stages,
        'adaptive': _adaptive, 'default': _adaptive, 'tree': _tree,

@@ -151,7 +151,7 @@ def _sparse(size, public):
 
 
 _FAMILIES = {
-    'histogram': _histogram, 'polygon': _polygon, 'spectral': _spectral,
+    'heights': _histogram, 'polygon': _polygon, 'spectral': _spectral,
     'projection': _projection, 'weighted': _weighted,
     'sums': _sums, 'resolutions': _staged(stages.TwoResolutions),
     'stages': _staged(stages.TwoStages),

@@ -159,7 +159,7 @@ DENSITIES = {
 }
 """Of repetitions, each with counts of its own; time of one."""
 
-DENSITY_MODELS = ('histogram', 'histogram_gaussian', 'polygon', 'projection',
+DENSITY_MODELS = ('heights', 'heights_gaussian', 'polygon', 'projection',
                   'projection_gaussian', 'weighted_gaussian', 'spectral',
                   'spectral_gaussian', 'adaptive', 'adaptive_gaussian',
                   'default', 'sums_gaussian', 'resolutions', 'stages', 'tree',
@@ -167,7 +167,7 @@ DENSITY_MODELS = ('histogram', 'histogram_gaussian', 'polygon', 'projection',
 """Estimators, of a budget epsilon but for those of Gaussian noise."""
 
 _DENSITIES_BY = {
-    'opendp': ('histogram',),
+    'opendp': ('heights',),
 }
 
 NORMS = {

@@ -145,7 +145,7 @@ _SMOKE = {
     'estimators': ('proportion', ('numpy', 'ours')),
     'quantiles': ('independent_1', ('published', 'ours')),
     'curves': ('comparison', ('numpy', 'ours')),
-    'densities': ('histogram', ('numpy', 'ours')),
+    'densities': ('heights', ('numpy', 'ours')),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
                 'curves': (50,), 'densities': (50,)}

@@ -40,7 +40,7 @@ def test_peers_have_the_law_of_dpjax(model):
 
 
 @pytest.mark.parametrize('model', [
-    'histogram', 'spectral', 'weighted_gaussian', 'haar', 'default'])
+    'heights', 'spectral', 'weighted_gaussian', 'haar', 'default'])
 def test_less_noise_is_seen(model, monkeypatch):
   """Peers by themselves: as they are, and with two thirds of the noise."""
   monkeypatch.setattr(density_checks, '_MOST_ERROR', 100.0)  # haar, at this n
@@ -86,7 +86,7 @@ def test_targets_are_of_ten_thousand_repetitions():
 def test_libraries_have_histograms_only():
   asked = {(setting.model, setting.method)
            for setting in sweep.settings('densities')}
-  assert ('histogram', 'opendp') in asked
-  assert ('histogram_gaussian', 'opendp') not in asked
+  assert ('heights', 'opendp') in asked
+  assert ('heights_gaussian', 'opendp') not in asked
   assert {model for model, method in asked if method == 'numpy'} == set(
       methods.DENSITY_MODELS)

@@ -72,6 +72,7 @@ def test_errors_are_those_of_the_curve(kind, name):
   coefficients = {
       'histogram': lambda: 40 * density.masses(40),
       'spline': lambda: 40 * density.masses(40),
+      'polygon': lambda: 40 * density.masses(40),
       'fourier': lambda: density.fourier(9),
       'spectrum': lambda: np.append(1.02, density.fourier(9)),
       'cosine': lambda: density.cosine(9)}[kind]()
