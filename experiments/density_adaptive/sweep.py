@@ -32,7 +32,7 @@ import dataclasses
 ARTEFACT = ('Tunings of the paper 001, which know the smoothness, beside '
             'estimators that adapt to it')
 COST = '2 min on a CPU core'
-HEADLINES = ('the default', 'without beta', 'one adaptive', 'the cosine')
+HEADLINES = ('the default', 'without beta')
 
 CIRCLE = ('tent2', 'sobrand1', 'sobrand2', 'sobrand3', 'wrapmix')
 INTERVAL = ('tent2', 'beta22', 'linear1.5', 'beta25')

@@ -34,7 +34,7 @@ import dataclasses
 ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of paper 001: lower bounds of '
             'private densities, beside upper ones')
 COST = '10 s on a CPU core'
-HEADLINES = ('lower bounds stay', 'what is left', 'the last line', 'rates of')
+HEADLINES = ('lower bounds stay', 'the last line', 'rates of')
 
 RADII = {'lipschitz': 2.0, 'sobolev1': 2.0, 'sobolev2': 12.0, 'sobolev3': 75.0,
          'point': 2.0}

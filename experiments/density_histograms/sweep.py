@@ -29,6 +29,8 @@ import numpy as np
 ARTEFACT = ('Theorem 1 of paper 001, histograms: rates in n, epsilon and rho, '
             'the number of bins, and the largest error')
 COST = '1 min on a CPU core'
+HEADLINES = ('errors of the printed', 'and with n epsilon', 'lines between',
+             'histograms are rate-optimal')
 
 TAGS = {'X1': lambda setting: setting.part == 'records',
         'X2': lambda setting: setting.part == 'budgets',

@@ -20,7 +20,7 @@ import dataclasses
 
 ARTEFACT = 'Table DEN-B13 of several attributes, which no paper has'
 COST = '30 s on a CPU core'
-HEADLINES = ('a private tree', 'table')
+HEADLINES = ('a private tree gains over',)
 
 METHODS = ('flat', 'flat_simplex', 'independent', 'tree', 'private_tree',
            'not_private')

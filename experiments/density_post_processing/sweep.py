@@ -31,6 +31,7 @@ import dataclasses
 ARTEFACT = ('Section 3 of paper 001: its histogram, with what can be done '
             'after the release')
 COST = '1 min on a CPU core'
+HEADLINES = ('the nearest density', 'lines err less than the printed')
 BATCHED = ('method',)
 
 POSTS = ('fix_mass', 'clip', 'simplex', 'james_stein')

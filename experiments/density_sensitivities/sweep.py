@@ -22,7 +22,7 @@ from dpjax.privacy.adjacency import Adjacency
 ARTEFACT = ('Sensitivities of paper 001, section 4.2 and Equation (3): printed '
             'and exact')
 COST = '10 s on a CPU core'
-HEADLINES = ('the l1 sensitivity', 'the l2 sensitivity', 'no pair', 'variances')
+HEADLINES = ('the l1 sensitivity', 'the l2 sensitivity')
 
 _REPLACE = Adjacency.REPLACE_ONE.value
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value

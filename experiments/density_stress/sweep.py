@@ -31,8 +31,7 @@ import dataclasses
 ARTEFACT = ('Baselines DEN-B10 to B12: trees, wavelets, merged bins, sparse '
             'spectra')
 COST = '30 s on a CPU core'
-HEADLINES = ('a tree', 'wavelets', 'merging', 'one round gains on the oracle',
-             'sparse')
+HEADLINES = ('a tree errs', 'one round gains')
 
 PURE = ('printed', 'oracle', 'dyadic', 'tree', 'leaves', 'haar', 'haar_all',
         'merged', 'merged_dear', 'adaptive')
