@@ -19,6 +19,13 @@ def toy(monkeypatch):
 
 
 @pytest.fixture(scope='session')
+def kept():
+  """Returns a function: the committed rows of an experiment, by its name."""
+  folder = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
+  return lambda name: records.read(folder / name / 'results' / 'rows.csv')
+
+
+@pytest.fixture(scope='session')
 def smoke_rows():
   """Returns a function: rows of a smoke sweep, named as the engine does."""
 

@@ -1,13 +1,11 @@
 """Bounds and packings of densities: sweeps, kept rows, and wrong ones."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.report import verdicts
 from dpjax.stats.density import projections
 from experiments import registry
@@ -18,37 +16,10 @@ from experiments.density_packings import run as packings_run
 from experiments.density_packings import sweep
 from experiments.density_packings import words
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
-# Verdicts on the kept rows, in the order of the table.
-OUTCOMES = {'density_bounds': 'a a d a d d a d d a',
-            'density_packings': 'a a a a d a a'}
-
-
-def kept(name):
-  return records.read(_ROOT / name / 'results' / 'rows.csv')
-
-
-@pytest.mark.parametrize('name', OUTCOMES)
-def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
-  lines = kept(name)
-  experiment = registry.load(name)
-  assert len(records.ids(lines)) == len(experiment.settings)
-  found = verdicts.check(experiment.report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
-  pytest.importorskip('matplotlib')
-  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
-
-
-@pytest.mark.parametrize('name', OUTCOMES)
-def test_without_rows_nothing_is_claimed(name):
-  report = registry.load(name).report
-  assert {v.verdict for v in report.verdict([])} == {verdicts.NOT_RUN}
-  assert report.table([])
-
 
 @pytest.mark.parametrize('name, module', [
     ('density_bounds', bounds_run), ('density_packings', packings_run)])
-def test_settings_give_the_rows_that_are_kept(name, module):
+def test_settings_give_the_rows_that_are_kept(name, module, kept):
   experiment = registry.load(name)
   old = {(row.id.split('/', 1)[1], row.metric): row.value for row in kept(name)}
   few = experiment.settings[::40] if name == 'density_bounds' else (
@@ -116,7 +87,7 @@ def _changed(lines, metric, factor, **fields):
           else row for row in lines]
 
 
-def test_claims_fail_on_rows_that_are_wrong():
+def test_claims_fail_on_rows_that_are_wrong(kept):
   lines = kept('density_bounds')
   assert _of('density_bounds', lines, 'lower bounds stay') == verdicts.AGREES
   assert _of('density_bounds', _changed(

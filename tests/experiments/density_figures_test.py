@@ -1,43 +1,13 @@
 """Sweeps of histograms of densities: kept rows, end to end, and made-up ones."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
 
-from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import points
 from experiments import registry
-
-_ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
-# Verdicts on the kept rows, in the order of the table.
-OUTCOMES = {'density_histograms': 'a a a a a a d d a a a a d a a a a',
-            'density_post_processing': 'a a a a a a a a a a a'}
-
-
-def _kept(name):
-  return records.read(_ROOT / name / 'results' / 'rows.csv')
-
-
-@pytest.mark.parametrize('name', OUTCOMES)
-def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
-  lines = _kept(name)
-  experiment = registry.load(name)
-  assert len(records.ids(lines)) == len(experiment.settings)
-  found = verdicts.check(experiment.report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
-  pytest.importorskip('matplotlib')
-  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
-
-
-@pytest.mark.parametrize('name', OUTCOMES)
-def test_without_rows_nothing_is_claimed(name):
-  report = registry.load(name).report
-  found = verdicts.check(report.verdict([]))
-  assert {verdict.verdict for verdict in found} == {verdicts.NOT_RUN}
-  assert report.table([])
 
 
 def _of(found, start):
@@ -64,10 +34,10 @@ def _changed(lines, keep, metrics, factor):
     ('part=largest', ('largest',), lambda line: 1.2, ('largest errors are',)),
     ('notion=none,num_records=1000000,', ('largest',), lambda line: 2.0,
      ('largest errors grow as ln m, no',))])
-def test_claims_of_histograms_can_fail(keep, metrics, factor, claims):
+def test_claims_of_histograms_can_fail(keep, metrics, factor, claims, kept):
   """What agrees on kept rows differs on rows that are off."""
   report = registry.load('density_histograms').report
-  lines = _kept('density_histograms')
+  lines = kept('density_histograms')
   found = report.verdict(_changed(lines, lambda id_: keep in id_, metrics,
                                   factor))
   for claim in claims:
@@ -82,9 +52,9 @@ def test_claims_of_histograms_can_fail(keep, metrics, factor, claims):
                       'lines err less than the printed')),
     ('fix_mass', 1.1, ('closed forms',)), ('unimodal', 0.1, ('unimodal',)),
     ('tuned_simplex', 0.8, ('on tuned bins',))])
-def test_claims_of_post_processing_can_fail(method, factor, claims):
+def test_claims_of_post_processing_can_fail(method, factor, claims, kept):
   report = registry.load('density_post_processing').report
-  lines = _kept('density_post_processing')
+  lines = kept('density_post_processing')
   found = report.verdict(_changed(lines, lambda id_: f'method={method},' in id_,
                                   ('mse',), lambda line: factor))
   for claim in claims:

@@ -1,7 +1,6 @@
 """Figures 6.5.1 to 6.6.7: sweeps end to end, claims on rows made up for them."""
 
 import dataclasses
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,6 @@ from scipy import special
 from scipy import stats
 
 from dpjax.mpc import costs
-from dpjax.report import records
 from dpjax.report import verdicts
 from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import inverse as curves
@@ -33,38 +31,6 @@ from experiments.smoothing_time import problem
 from experiments.smoothing_time import run as time_run
 from experiments.smoothing_time import solvers
 from experiments.smoothing_time import sweep as time_sweep
-
-_ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
-NAMES = ('ecdf_inverse', 'ecdf_smoothing', 'hosmer_lemeshow',
-         'mpc_communication', 'roc_curves', 'smoothing_time')
-
-
-# Verdicts on the kept rows, in the order of the table.
-OUTCOMES = {'ecdf_inverse': 'a a a a a a',
-            'ecdf_smoothing': 'a a d a a a d a a a a',
-            'hosmer_lemeshow': 'a a a a a n',
-            'mpc_communication': 'a a d d a d d a',
-            'roc_curves': 'd d a a a a a',
-            'smoothing_time': 'a d a a a a a'}
-
-
-@pytest.mark.parametrize('name', OUTCOMES)
-def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
-  lines = records.read(_ROOT / name / 'results' / 'rows.csv')
-  experiment = registry.load(name)
-  assert len(records.ids(lines)) == len(experiment.settings)
-  found = verdicts.check(experiment.report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
-  pytest.importorskip('matplotlib')
-  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_without_rows_nothing_is_claimed(name):
-  report = registry.load(name).report
-  found = verdicts.check(report.verdict([]))
-  assert {verdict.verdict for verdict in found} == {verdicts.NOT_RUN}
-  assert report.table([])
 
 
 def _of(found, start):

@@ -1,0 +1,48 @@
+"""Committed rows: those of the sweep, and the verdicts that they give."""
+
+import pytest
+
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import registry
+
+# Verdicts in the order of the table: agrees, differs, not comparable.
+OUTCOMES = {
+    'density_adaptive': 'a a a a a a a a a a a a a a a',
+    'density_bounds': 'a a d a d d a d d a',
+    'density_crossover': 'a a a d a a',
+    'density_draws': 'a',
+    'density_histograms': 'a a a a a a d d a a a a d a a a a',
+    'density_marginals': 'a a a a a',
+    'density_packings': 'a a a a d a a',
+    'density_post_processing': 'a a a a a a a a a a a',
+    'density_rates': 'a a a a a a a a a',
+    'density_relaxation': 'a d a a a a d a d d a a',
+    'density_sensitivities': 'd d a a a a a a a a a d',
+    'density_stress': 'a a a a a a a a a a a',
+    'density_table': 'a a a a a a d a',
+    'ecdf_inverse': 'a a a a a a',
+    'ecdf_smoothing': 'a a d a a a d a a a a',
+    'hosmer_lemeshow': 'a a a a a n',
+    'mpc_communication': 'a a d d a d d a',
+    'roc_curves': 'd d a a a a a',
+    'smoothing_time': 'a d a a a a a'}
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_kept_rows_are_the_sweep_and_give_these_verdicts(name, kept):
+  lines = kept(name)
+  experiment = registry.load(name)
+  assert len(records.ids(lines)) == len(experiment.settings)
+  found = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  pytest.importorskip('matplotlib')
+  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
+
+
+@pytest.mark.parametrize('name', OUTCOMES)
+def test_without_rows_nothing_is_claimed(name):
+  report = registry.load(name).report
+  found = verdicts.check(report.verdict([]))
+  assert {verdict.verdict for verdict in found} == {verdicts.NOT_RUN}
+  assert report.table([])
