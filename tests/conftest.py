@@ -154,7 +154,6 @@ _SOME = {
     'stats/quantiles/recursive_quantiles_test.py'
     '::test_neighbours_differ_by_epsilon': 2,
     'train/adaptive_test.py::test_radii_are_of_the_step_before': 4,
-    'train/bassily_test.py::test_a_run_with_this_plan': 2,
     'train/checkpoint_test.py'
     '::test_killed_and_resumed_gives_the_bits_of_one_go': 4,
     'train/lipschitz_step_test.py::test_a_poisoned_record_is_as_if_absent': 3,
