@@ -59,6 +59,15 @@ def table(rows: Sequence[records.Row]) -> str:
           ('bins', 'mse', 'mse_se', 'closed'))])
 
 
+_LINES = (
+    ('lines halve the error of the same heights',
+     '1.96, from 1.66 to 2.72 (DEN-B8)', 'tuned', 1.6),
+    ('lines err less than the oracle histogram', '1.91 (DEN-B8)', 'oracle',
+     1.5),
+    ('lines err less than the printed histogram', '2.85 (DEN-B8)', 'printed',
+     2.0))
+
+
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What each step is worth, and that none of the projections hurts."""
   found = _collected(rows)
@@ -79,18 +88,11 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('shrinking does not hurt',
                     'at least .99 of the printed one', points.select(
                         ladder, method='james_stein'), _harmless),
-      points.judged('lines halve the error of the same heights',
-                    '1.96, from 1.66 to 2.72 (DEN-B8)', points.select(
-                        much, method=('polygon', 'tuned')),
-                    lambda of: _against(of, 'tuned', 1.6)),
-      points.judged('lines err less than the oracle histogram',
-                    '1.91 (DEN-B8)', points.select(
-                        much, method=('polygon', 'oracle')),
-                    lambda of: _against(of, 'oracle', 1.5)),
-      points.judged('lines err less than the printed histogram',
-                    '2.85 (DEN-B8)', points.select(
-                        much, method=('polygon', 'printed')),
-                    lambda of: _against(of, 'printed', 2.0)),
+      *(points.judged(claim, known, points.select(
+          much, method=('polygon', other)),
+                      lambda of, other=other, least=least: _against(
+                          of, other, least))
+        for claim, known, other, least in _LINES),
       points.judged('on tuned bins the rest is worth little',
                     'at most 1.05 (DEN-B9)', points.select(
                         much, method=('tuned_simplex', 'tuned_shrunk',

@@ -7,6 +7,7 @@ compared with. Sources: Hay et al. 2010; Xiao et al. 2011, Privelet (spec
 DEN-B10).
 """
 
+import abc
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -70,9 +71,9 @@ class _Levels(mechanism.DensityMechanism):
     return mechanism.bin_counts(unit, 2**self.height)
 
   @property
+  @abc.abstractmethod
   def scales(self) -> np.ndarray:
     """[J] of discrete Laplace noise, or standard deviations; top down."""
-    raise NotImplementedError
 
   @property
   def noise_variances(self) -> np.ndarray:

@@ -264,8 +264,12 @@ class TwoStages(_Staged):
     return _FINE
 
   @property
+  def stage_bins(self) -> tuple[int, int]:
+    """Of the first histogram, and the most that the second may have."""
+    return tuple(next(m for m in _DIVISORS if m >= min(
+        self._bins(share), _DIVISORS[-1])) for share in (self.share, 1.0))
+
+  @property
   def draw(self) -> mechanism.Draw:
     """The law of coefficients [K]."""
-    first, most = (next(m for m in _DIVISORS if m >= min(
-        self._bins(share), _DIVISORS[-1])) for share in (self.share, 1.0))
-    return _draw_two_stages(first, most)
+    return _draw_two_stages(*self.stage_bins)

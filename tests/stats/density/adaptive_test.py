@@ -16,8 +16,10 @@ from dpjax.stats.density import api
 from dpjax.stats.density import bases
 from dpjax.stats.density import estimate
 from dpjax.stats.density import laws
+from dpjax.stats.density import noisy_counts
 from dpjax.stats.density import pooling
 from dpjax.stats.density import shrinkage
+from dpjax.stats.density import spectral
 from dpjax.stats.density import stages
 from dpjax.stats.density import weighted
 
@@ -128,6 +130,39 @@ def test_two_histograms_cost_their_sum_and_pay_where_a_density_is_smooth(kind):
   density = laws.random_phases(3)
   most = {stages.TwoResolutions: 0.8, stages.TwoStages: 0.5}[kind]
   assert _mean_error(made, density, 20) < most * _mean_error(one, density, 20)
+
+
+@pytest.mark.parametrize('build', [
+    lambda **public: adaptive.AdaptiveHistogram(
+        basis='fourier', penalty=1e-12, **public),
+    spectral.SpectralHistogram])
+def test_an_unknown_total_is_read_off_noisy_counts_alone(build):
+  made = build(num_records=100, epsilon=0.2, num_bins=7,
+               adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  key, counts = jax.random.key(5), np.arange(7.0) * 9
+  with jax.enable_x64(True):
+    noisy = np.asarray(noisy_counts.noisy(key, jnp.asarray(counts), made.scale,
+                                          made.law))
+    found = np.asarray(made.release(key, counts))
+  assert abs(noisy.sum() - counts.sum()) > 3
+  np.testing.assert_allclose(
+      found, noisy / noisy.sum() @ bases.basis('fourier', 7).analysis,
+      rtol=1e-9)
+
+
+@pytest.mark.parametrize('kind', [stages.TwoResolutions, stages.TwoStages])
+def test_both_histograms_have_the_noise_that_is_paid_for(kind):
+  """Unshrunk, coefficients of nothing are noise: of both, by precision."""
+  made = kind(num_records=10**4, epsilon=0.5, adjacency=_REPLACE,
+              penalty=1e-12)
+  bins = ((made.num_bins, made.num_bins // 5)
+          if kind is stages.TwoResolutions else made.stage_bins)
+  found = made.coefficients(jax.random.key(0), np.zeros((4000, made.num_bins)))
+  precision = sum(1 / (bases.basis('fourier', size).gains[:2] * variance)
+                  for size, variance in zip(bins, made.parameters.variances,
+                                            strict=True))
+  np.testing.assert_allclose(
+      np.mean(np.abs(found[:, :2])**2, 0) * 1e8 * precision, 1, atol=0.08)
 
 
 def test_two_stages_without_noise_are_the_coefficients():
