@@ -46,6 +46,33 @@ class ZCDP:
     errors.check_non_negative('rho', self.rho)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TotalVariationPrivacy:
+  """Neighbours' laws differ by at most `level` in total variation.
+
+  The same as (0, level)-DP. No promise that anybody should rely on: publishing
+  a record drawn at random has it with a level of 1/n under replace-one. Source:
+  paper 004, Definition 4.
+  """
+  level: float
+
+  def __post_init__(self):
+    errors.check_non_negative('level', self.level)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KullbackLeiblerPrivacy:
+  """Neighbours' laws have a Kullback-Leibler divergence of at most `level`.
+
+  Implied by zCDP of rho = level, and not the reverse. Source: paper 004,
+  Definition 5.
+  """
+  level: float
+
+  def __post_init__(self):
+    errors.check_non_negative('level', self.level)
+
+
 def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
   """The tight zCDP guarantee of any pure mechanism: epsilon tanh(epsilon/2).
 

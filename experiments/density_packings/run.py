@@ -6,7 +6,7 @@ import numpy as np
 
 from dpjax.report import records
 from dpjax.stats.density import packings
-from dpjax.stats.density import testing
+from dpjax.stats.minimax import testing
 from experiments import rows
 from experiments.density_packings import sweep
 from experiments.density_packings import words

@@ -8,7 +8,7 @@ chapter 5 (spec density.md).
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
 trigonometric, projections, relaxation, spectral, shrinkage, pooling, adaptive,
-weighted, stages, hierarchies, merging, sparse, marginals, testing, packings,
+weighted, stages, hierarchies, merging, sparse, marginals, packings,
 lower_bounds, api.
 """
 
@@ -17,6 +17,6 @@ __all__ = [
     'histograms', 'histospline', 'laws', 'lower_bounds', 'marginals',
     'mechanism', 'merging', 'noisy_counts', 'packings', 'polygons', 'pooling',
     'post_processing', 'projections', 'relaxation', 'sensitivities',
-    'shrinkage', 'sparse', 'spectral', 'stages', 'testing', 'trigonometric',
+    'shrinkage', 'sparse', 'spectral', 'stages', 'trigonometric',
     'weighted'
 ]

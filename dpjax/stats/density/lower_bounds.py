@@ -25,7 +25,7 @@ from scipy import interpolate
 from dpjax import errors
 from dpjax.stats.density import laws
 from dpjax.stats.density import packings
-from dpjax.stats.density import testing
+from dpjax.stats.minimax import testing
 
 _MOST_CELLS = 1e7
 # Of a kernel, between which its integral is a cubic.

@@ -13,7 +13,7 @@ from dpjax.stats.density import lower_bounds
 from dpjax.stats.density import packings
 from dpjax.stats.density import projections
 from dpjax.stats.density import spectral
-from dpjax.stats.density import testing
+from dpjax.stats.minimax import testing
 
 N = 10**18
 WAVES = [packings.wave(beta) for beta in (1, 2, 3)]

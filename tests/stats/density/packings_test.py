@@ -6,7 +6,7 @@ from scipy import integrate
 from scipy import optimize
 
 from dpjax.stats.density import packings
-from dpjax.stats.density import testing
+from dpjax.stats.minimax import testing
 
 BUMPS = {
     'triangle': packings.bumps(packings.triangle(), radius=3.0, num_bumps=12,

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 from scipy import stats
 
-from dpjax.stats.density import testing
+from dpjax.stats.minimax import testing
 
 
 # Of the linear programs.
