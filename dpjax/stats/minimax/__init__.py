@@ -4,10 +4,10 @@ Numbers of the host in float64; neighbours differ in one of n records, n public
 (REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (spec minimax.md).
 
 Modules, in import order: bounds, testing, two_points, scores,
-proportions_exact, kl_scores.
+proportions_exact, couplings, definitions, conversions, kl_scores.
 """
 
 __all__ = [
-    'bounds', 'kl_scores', 'proportions_exact', 'scores', 'testing',
-    'two_points'
+    'bounds', 'conversions', 'couplings', 'definitions', 'kl_scores',
+    'proportions_exact', 'scores', 'testing', 'two_points'
 ]
