@@ -165,7 +165,11 @@ def conditional(p: np.ndarray, q: np.ndarray, *, mass: float = 0.0) -> float:
         -np.maximum(p - q / ratio, 0), A_eq=np.stack([p, q]),
         b_eq=[1.0, ratio], bounds=(0, 1 / max(mass, mass / ratio)))
     return found.fun if found.status == 0 else 0.0
-  grid = np.linspace(*(sign * -math.log(mass) for sign in (-1, 1)), 41)
+  with np.errstate(divide='ignore'):
+    ratios = np.log(q[p + q > 0]) - np.log(p[p + q > 0])
+  far = -math.log(mass)
+  ends = np.clip([ratios.min(), ratios.max()], -far, far)
+  grid = np.sort(np.append(np.linspace(*ends, 40), 0.0))
   place = int(np.argmin([least(at) for at in grid]))
   near = optimize.minimize_scalar(least, method='bounded', bounds=(
       grid[max(place - 1, 0)], grid[min(place + 1, 40)]))

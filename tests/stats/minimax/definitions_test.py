@@ -112,10 +112,23 @@ def test_given_any_event_the_range_decides():
     for place in (np.argmax(ratios), np.argmin(ratios)):
       weights[place] = 1 / math.sqrt(p[place] * q[place])
     assert definitions.tilted(p, q, weights) == pytest.approx(wanted)
+    if p.min() > 1e-2 < q.min():
+      assert definitions.conditional(p, q, mass=1e-4) == pytest.approx(
+          wanted, rel=1e-3)
     # Processing lowers it, and no event of the outcomes themselves is beyond.
     channel = rng.dirichlet(np.ones(3), 4)
     assert definitions.conditional(p @ channel, q @ channel) <= wanted + 1e-12
     assert definitions.conditional_of_events(p, q) <= wanted + 1e-12
+
+
+@pytest.mark.parametrize('epsilon', [0.01, 1.0])
+def test_choices_are_half_as_telling(epsilon):
+  """The exponential mechanism by programs: tanh(epsilon / 4), one-sided."""
+  p = np.full(8, 1 / 8)
+  q = np.exp(epsilon * np.eye(8)[0])
+  for pair in ((p, q / q.sum()), (q / q.sum(), p)):
+    assert definitions.conditional(*pair, mass=1e-3) == pytest.approx(
+        math.tanh(epsilon / 4), rel=1e-4)
 
 
 def test_conditional_testing_is_not_inherited():
