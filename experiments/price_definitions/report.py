@@ -69,8 +69,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '.4621 at 1 (DEF-SEM)', [p for p in pure if 'posterior' in
                                              p.values], _posteriors),
       points.judged('one record at random is 1/n-private before, and not at '
-                    'all after', '1/n and 1', points.select(found, kind='release'),
-                    _release),
+                    'all after', '1/n and 1',
+                    points.select(found, kind='release'), _release),
       points.judged('conditional testing is not inherited', '.09 and up to '
                     '.537', points.select(found, kind='beside'), _beside)]
 
@@ -191,10 +191,10 @@ def _pure(ax, found):
   _marks(ax, points.select(found, method='parity'), 'posterior',
          'posterior: noisy parity', 5, 2.5)
   _vacant(ax)
-  ax.set_ylim(1e-3, 40)
+  ax.set_ylim(5e-5, 40)
   points.finish(ax, 'epsilon', 'conditional variation', 'Pure privacy',
                 legend=False)
-  ax.legend(fontsize=6, loc='upper left', ncols=2)
+  ax.legend(fontsize=6.5, loc='lower right')
 
 
 def _marks(ax, found, metric, label, series, size):
