@@ -3,7 +3,9 @@
 Numbers of the host in float64; neighbours differ in one of n records, n public
 (REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (spec minimax.md).
 
-Modules, in import order: bounds, testing, two_points, oracles.
+Modules, in import order: bounds, testing, two_points, groups,
+similarities, hypotheses, oracles.
 """
 
-__all__ = ['bounds', 'testing', 'two_points', 'oracles']
+__all__ = ['bounds', 'testing', 'two_points', 'groups', 'similarities',
+           'hypotheses', 'oracles']

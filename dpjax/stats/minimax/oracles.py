@@ -74,7 +74,7 @@ def least(costs: np.ndarray, neighbours: np.ndarray, guarantee: Guarantee
       np.ones(states), [(0, None)] * (size + slack) + [(None, None)],
       method='highs')
   if not found.success:
-    raise ValueError(f'no solution: {errors.one_line(Exception(found.message))}')
+    raise ValueError(f'no solution: {found.message.splitlines()[0]}')
   return Channel(float(found.fun), found.x[:size].reshape(states, outputs))
 
 
