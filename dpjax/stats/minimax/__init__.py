@@ -4,8 +4,8 @@ Numbers of the host in float64; neighbours differ in one of n records, n public
 (REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (spec minimax.md).
 
 Modules, in import order: bounds, testing, two_points, groups,
-similarities, hypotheses, oracles, printed.
+similarities, hypotheses, proportion_tests, oracles, printed.
 """
 
 __all__ = ['bounds', 'testing', 'two_points', 'groups', 'similarities',
-           'hypotheses', 'oracles', 'printed']
+           'hypotheses', 'proportion_tests', 'oracles', 'printed']
