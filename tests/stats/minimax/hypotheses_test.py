@@ -130,6 +130,27 @@ def test_no_private_test_of_any_laws_errs_less():
   assert sharper > 8
 
 
+def test_bounds_of_two_laws_are_in_order():
+  """LB-12 >= LB-3b >= LB-3, LB-13 >= LB-4, all at most guessing."""
+  generator = np.random.default_rng(8)
+  for _ in range(40):
+    n, t = int(generator.integers(1, 200)), float(generator.uniform(0, 1))
+    epsilon, rho = np.exp(generator.uniform(-9, 1.5, 2))
+    delta = float(generator.choice([0.0, 1e-4, 0.03]))
+    d = np.arange(n + 1)
+    half = np.ceil(d / 2)
+    midpoint = stats.binom.pmf(d, n, t) @ np.maximum(0, np.exp(
+        -epsilon * half) / 2 - math.exp(-epsilon) * delta * half)
+    path = two_points.product_error(t, num_examples=n, guarantee=ApproxDP(
+        epsilon=epsilon, delta=delta))
+    le_cam = testing.le_cam_pure(t, num_records=n, epsilon=epsilon, delta=delta)
+    assert le_cam - 1e-12 <= midpoint <= path + 1e-12 <= 0.5 + 2e-12
+    concentrated = two_points.product_error(t, num_examples=n,
+                                            guarantee=ZCDP(rho=rho))
+    assert testing.le_cam_zcdp(t, num_records=n, rho=rho) <= (
+        concentrated + 1e-12) <= 0.5 + 2e-12
+
+
 def test_pairs_of_two_laws_are_two_points():
   t = np.array([[0, 0.3], [0.3, 0]])
   for guarantee in (PureDP(epsilon=0.4), ApproxDP(epsilon=0.4, delta=1e-3),

@@ -105,9 +105,8 @@ def test_without_privacy_the_larger_likelihood_is_best():
   states = oracles.histograms(2, 3)
   masses = np.stack([oracles.multinomial(states, law) for law in laws])
   np.testing.assert_allclose(masses.sum(1), 1)
-  assert oracles.testing_error(laws, num_examples=2, guarantee=None
-                               ).value == pytest.approx(
-      1 - masses.max(0).sum() / 4, abs=1e-9)
+  found = oracles.testing_error(laws, num_examples=2, guarantee=None)
+  assert found.value == pytest.approx(1 - masses.max(0).sum() / 4, abs=1e-9)
 
 
 def test_counts_are_enough():
@@ -118,9 +117,8 @@ def test_counts_are_enough():
   costs = (masses.sum(0)[:, None] - masses.T)[None] / 2
   whole = oracles.least(costs, oracles.replaced(states), guarantee).value
   for symbols in (laws, np.pad(laws, ((0, 0), (0, 1)))):
-    assert oracles.testing_error(
-        symbols, num_examples=4, guarantee=guarantee
-        ).value == pytest.approx(whole, abs=1e-7)
+    found = oracles.testing_error(symbols, num_examples=4, guarantee=guarantee)
+    assert found.value == pytest.approx(whole, abs=1e-7)
 
 
 def test_hundreds_of_counts_are_solved():
@@ -131,24 +129,13 @@ def test_hundreds_of_counts_are_solved():
   assert bound <= found <= 1.5 * bound
 
 
-def test_golden_proportions():
-  """G-4, ORC-2; and a Bayes risk is below the worst."""
-  thetas = np.linspace(0, 1, 31)
-  for n, epsilon, wanted in ((10, .5, .04758), (10, 1., .02374)):
-    known = dict(num_examples=n, guarantee=PureDP(epsilon=epsilon))
-    worst = oracles.proportion_risk(thetas, **known).value
-    assert worst == pytest.approx(wanted, abs=6e-6)
-    even = oracles.proportion_risk(thetas, np.full(31, 1 / 31), **known).value
-    assert 0 < even < worst
-
-
 def test_golden_bayes_risks():
   """G-11, ORC-3: a prior cos^2 on [1/2 - R, 1/2 + R]."""
   for n, epsilon, reach, wanted in ((10, .5, .45, .02028), (20, .25, .4, .01635
                                                             )):
     thetas = np.linspace(0.5 - reach, 0.5 + reach, 63)[1:-1]
     prior = np.cos(math.pi * (thetas - 0.5) / (2 * reach))**2
-    found = oracles.proportion_risk(
+    found = oracles.bayes_risk(
         thetas, prior / prior.sum(), num_examples=n, num_actions=81,
         guarantee=PureDP(epsilon=epsilon)).value
     assert found == pytest.approx(wanted, rel=0.02)
@@ -161,9 +148,48 @@ def test_bayes_risk_without_privacy_is_that_of_the_posterior_mean():
   joint = prior[:, None] * masses
   means = (joint * thetas[:, None]).sum(0) / joint.sum(0)
   exact = np.sum(joint * (thetas[:, None] - means)**2)
-  found = oracles.proportion_risk(thetas, prior, num_examples=6,
+  found = oracles.bayes_risk(thetas, prior, num_examples=6,
                                   guarantee=None, num_actions=101).value
   assert exact <= found <= exact + 0.01**2 / 4
+
+
+def _disagreements(many, num_symbols):
+  """[pairs, m, .., m]: whether the values of a pair differ."""
+  values = np.indices((num_symbols,) * many)
+  return np.stack([values[i] != values[j]
+                   for i, j in itertools.combinations(range(many), 2)])
+
+
+def test_all_laws_are_coupled_at_once_with_less_than_twice_the_variation():
+  """CPL-AS: feasible for random triples, tight for three that overlap."""
+  generator = np.random.default_rng(4)
+  for _ in range(15):
+    size = int(generator.integers(2, 5))
+    laws = generator.dirichlet(np.ones(size), 3)
+    caps = np.array([testing.moves(np.abs(laws[i] - laws[j]).sum() / 2)
+                     for i, j in itertools.combinations(range(3), 2)])
+    found = oracles.coupling(laws, _disagreements(3, size), -caps)
+    assert found.value < 0
+    for k, law in enumerate(laws):
+      others = tuple(axis for axis in range(3) if axis != k)
+      np.testing.assert_allclose(found.probs.sum(others), law, atol=1e-8)
+  overlap = np.array([[.5, .5, 0], [0, .5, .5], [.5, 0, .5]])
+  tight = oracles.coupling(overlap, _disagreements(3, 3))
+  assert tight.value == pytest.approx(2 / 3)
+  assert testing.moves(0.5) == pytest.approx(2 / 3)
+
+
+def test_transport_of_a_similarity_bounds_the_best_test():
+  """LB-MASTER with the best coupling there is, of two laws of 2 records."""
+  laws, guarantee = _pair(0.2, 0.7), PureDP(epsilon=0.8)
+  states = oracles.data_sets(2, 2)
+  masses = np.stack([np.prod(law[states], 1) for law in laws])
+  far = np.sum(states[:, None] != states[None], -1)
+  value = -oracles.coupling(masses, -two_points.path_error(
+      far, guarantee)[None]).value
+  best = oracles.testing_error(laws, num_examples=2, guarantee=guarantee).value
+  product = two_points.product_error(0.5, num_examples=2, guarantee=guarantee)
+  assert product <= value + 1e-9 and value <= best + 1e-7
 
 
 @pytest.mark.parametrize('call, message', [
@@ -171,6 +197,9 @@ def test_bayes_risk_without_privacy_is_that_of_the_posterior_mean():
                                    guarantee=None), 'sum to 1'),
     (lambda: oracles.testing_error(np.eye(2), num_examples=1,
                                    guarantee=ZCDP(rho=1.0)), 'no linear'),
+    (lambda: oracles.bayes_risk([0.5], [0.9], num_examples=1, guarantee=None),
+     'prior must'),
+    (lambda: oracles.coupling(np.eye(2), np.zeros((1, 2, 3))), 'costs must'),
     (lambda: oracles.least(np.zeros((1, 3000, 1000)), np.zeros((0, 2)), None),
      'too many')])
 def test_bad_input_is_named(call, message):

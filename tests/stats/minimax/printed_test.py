@@ -76,8 +76,9 @@ def test_a_proportion_is_bounded_by_what_was_not_proved():
     true = np.max(gaps**2 / 4 * two_points.product_share(
         gaps, num_examples=n, guarantee=PureDP(epsilon=epsilon)))
     assert claimed < true
-  best = oracles.proportion_risk(np.linspace(0, 1, 31), num_examples=20,
-                                 guarantee=PureDP(epsilon=0.25)).value
+  prior = np.full(31, 1 / 31)
+  best = oracles.bayes_risk(np.linspace(0, 1, 31), prior, num_examples=20,
+                            guarantee=PureDP(epsilon=0.25)).value
   assert printed.printed_proportion_risk(num_examples=20, epsilon=0.25) < best
 
 
