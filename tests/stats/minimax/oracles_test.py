@@ -149,7 +149,7 @@ def test_bayes_risk_without_privacy_is_that_of_the_posterior_mean():
   means = (joint * thetas[:, None]).sum(0) / joint.sum(0)
   exact = np.sum(joint * (thetas[:, None] - means)**2)
   found = oracles.bayes_risk(thetas, prior, num_examples=6,
-                                  guarantee=None, num_actions=101).value
+                             guarantee=None, num_actions=101).value
   assert exact <= found <= exact + 0.01**2 / 4
 
 
