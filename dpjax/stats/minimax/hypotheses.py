@@ -145,10 +145,7 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
   lost = delta * (-math.expm1(-epsilon * m) / -math.expm1(-epsilon)
                   if epsilon else m)
   alike = math.exp(-epsilon * m)
-  if others > 600:
-    return 0.5 - lost / alike if lost < alike else -math.inf
-  return math.exp(others) * (alike / 2 - lost) / (
-      1 + math.exp(others - epsilon * m))
+  return (alike / 2 - lost) / max(math.exp(-others) + alike, 1e-300)
 
 
 def packing_lemma(log_hypotheses: float, weight: float, *, num_examples: int,

@@ -167,6 +167,20 @@ def test_pairs_of_two_laws_are_two_points():
       assert found == pytest.approx(float(wanted), abs=1e-9)
 
 
+def test_packings_of_any_size_stay_below_one_half():
+  for size in (math.log(2), 30.0, 5000.0):
+    for epsilon in (1e-3, 0.5, 40.0):
+      found = hypotheses.packing(size, 0.5, num_examples=80,
+                                 guarantee=PureDP(epsilon=epsilon))
+      assert 0 <= found <= 0.5
+      assert hypotheses.mixture(size, 0.5, num_examples=80,
+                                guarantee=PureDP(epsilon=epsilon)) >= found
+  assert hypotheses.packing(math.log(4), 0.5, num_examples=4, guarantee=(
+      ApproxDP(epsilon=0.5, delta=0.01))) == pytest.approx(
+          3 * (math.exp(-1) / 2 - 0.01 * (1 - math.exp(-1))
+               / (1 - math.exp(-0.5))) / (1 + 3 * math.exp(-1)))
+
+
 def test_golden_mixtures_of_one_record():
   """LB-14's own numbers: K = 16, g = .9, n = 1, P_0 uniform on the 16."""
   for epsilon, least, lemma in ((.5, .9046, .9033), (2., .697, .601)):
