@@ -64,36 +64,6 @@ def test_two_hypotheses_as_quoted_are_loose():
     assert quoted < testing.le_cam_pure(t, num_records=n, epsilon=epsilon)
 
 
-def test_a_proportion_is_bounded_by_what_was_not_proved():
-  """E-04: the factor e^-1 is lost, and two points give more than was lost."""
-  n = 40
-  for epsilon in (0.05, 0.1, 0.25, 0.5):
-    claimed = printed.printed_proportion_risk(num_examples=n, epsilon=epsilon)
-    gap = 1 / (n * epsilon)
-    derived = gap**2 / 8 * math.exp(-n * epsilon * gap)
-    assert claimed == pytest.approx(math.e * derived)
-    gaps = np.linspace(0.01, 1, 100)
-    true = np.max(gaps**2 / 4 * two_points.product_share(
-        gaps, num_examples=n, guarantee=PureDP(epsilon=epsilon)))
-    assert claimed < true
-  prior = np.full(31, 1 / 31)
-  best = oracles.bayes_risk(np.linspace(0, 1, 31), prior, num_examples=20,
-                            guarantee=PureDP(epsilon=0.25)).value
-  assert printed.printed_proportion_risk(num_examples=20, epsilon=0.25) < best
-
-
-def test_the_end_of_an_interval_is_bounded_less_than_is_printed():
-  """E-08: (1 - 1/n)^n < e^-1."""
-  for n, claimed, derived in ((2, .0115, .0078), (100, 4.599e-6, 4.575e-6)):
-    # U[0, 1 - 1/n] against U[0, 1]: D^2 / 8 (1 - TV_n).
-    follows = float(testing.le_cam(1 - (1 - 1 / n)**n)) / (4 * n**2)
-    assert printed.printed_uniform_risk(n) == pytest.approx(claimed, rel=5e-3)
-    assert follows == pytest.approx(derived, rel=5e-3)
-    assert 1 / (32 * n**2) <= follows < printed.printed_uniform_risk(n)
-    other = float(testing.le_cam(1 - (n / (n + 1))**n)) / (4 * (n + 1)**2)
-    assert other >= math.exp(-1) / (8 * (n + 1)**2)
-
-
 def test_response_is_the_edge_of_true_bounds():
   """What true bounds give at the counterexamples is reached, not exceeded."""
   for epsilon in (1.0, 3.0, 5.0):
