@@ -52,6 +52,7 @@ EXPERIMENTS = {
     'local_queries': 'experiments.local_queries',
     'mpc_communication': 'experiments.mpc_communication',
     'polls': 'experiments.polls',
+    'price_definitions': 'experiments.price_definitions',
     'price_samples': 'experiments.price_samples',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
