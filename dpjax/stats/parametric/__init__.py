@@ -3,7 +3,10 @@
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
 
 Modules, in import order: estimator, study,
-exponential_families, likelihood, sgml.
+exponential_families, likelihood, sgml, langevin_oracle.
 """
 
-__all__ = ['estimator', 'exponential_families', 'likelihood', 'sgml', 'study']
+__all__ = [
+    'estimator', 'exponential_families', 'langevin_oracle', 'likelihood',
+    'sgml', 'study'
+]

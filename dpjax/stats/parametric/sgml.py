@@ -6,8 +6,8 @@ box. Source: thesis 000, Algorithm 1 and Fact 4.2.4 (spec EST-DPSGML).
 What holds of the fact (errata E-15, E-16). rho-zCDP holds for the full batch,
 and at half the printed noise or less: the guarantee of `privacy.langevin` is
 exact. It does not hold for batches of m < n records with replacement, where a
-record that is drawn moves a gradient by 2 L / m: `Descent` knows no batches, and
-`BatchDescent` composes its steps or refuses. The factor beta / lambda of the
+record that is drawn moves a gradient by 2 L / m: `Descent` knows no batches,
+and `BatchDescent` composes its steps or refuses. The factor beta / lambda of the
 printed utility is superfluous. A step is a map of factor c = 1 - eta lambda, so
 that for the full batch, whether theta_ML is inside the box or on its border,
 
