@@ -1,0 +1,178 @@
+"""Product Bernoulli laws in natural parameters: all that bounds their risk.
+
+Lower bounds are Bayes risks of priors in the box, the largest of a few:
+
+* scores (`minimax.scores`): d^2 / (n sqrt(chi^2 l) + sqrt(J))^2 for the cosine
+  prior on {c +- R}^d; near a corner of the box laws tell least of themselves.
+* cubes: d a^2 share(t), t the variation of a coordinate between c - a and c +
+  a. Of a uniform prior on the corners of a cube each coordinate is a problem of
+  two points whatever the others are (`minimax.two_points`). On the whole box it
+  is the risk of the best constant as the budget goes to 0.
+* least favourable prior, van Trees: of any estimate, private or not.
+
+The bound (4.6) of the thesis has the private term d / (n^2 beta rho), short of
+a factor d (spec MOD-EXPFAM): `printed_rate` is for charts alone.
+"""
+
+import math
+
+import numpy as np
+from scipy import special, stats
+
+from dpjax.privacy import notions
+from dpjax.stats.minimax import scores
+from dpjax.stats.minimax import two_points
+from dpjax.stats.minimax.bounds import Bound, Guarantee
+from dpjax.stats.parametric import least_favourable
+from dpjax.stats.parametric import likelihood
+from dpjax.stats.parametric import likelihood_risks
+from dpjax.stats.parametric import sgml
+from dpjax.stats.parametric import study
+from dpjax.stats.parametric.exponential_families import Model
+
+_CENTRES, _RADII = 9, 12
+_NODES = 200
+
+
+def _boxes(radius: float):
+  """(centre, radius) of intervals within [-b, b], by symmetry from 0 on."""
+  for centre in radius * np.linspace(0, 0.95, _CENTRES):
+    for share in np.geomspace(1e-3, 1, _RADII):
+      yield float(centre), float(share * (radius - centre))
+
+
+def _informations(model: Model, centre: float, radius: float
+                  ) -> tuple[float, float]:
+  """Means under the cosine prior: of I(theta_j), and of their maximum."""
+  u = (np.arange(_NODES) + 0.5) / _NODES * 2 - 1
+  prob = special.expit(centre + radius * u)
+  values = prob * (1 - prob)
+  order = np.argsort(values)
+  weights = (2 * np.cos(math.pi * u / 2)**2 / _NODES)[order]
+  below = np.minimum(np.cumsum(weights), 1.0)
+  steps = np.diff(below**model.dimension, prepend=0.0)
+  return float(weights @ values[order]), float(steps @ values[order])
+
+
+def _score_bounds(model: Model, num_examples: int,
+                  guarantee: Guarantee) -> list[Bound]:
+  private, trees = 0.0, 0.0
+  d = model.dimension
+  for centre, radius in _boxes(model.radius):
+    mean, largest = _informations(model, centre, radius)
+    prior = scores.cosine_information(dimension=d, radius=radius)
+    private = max(private, scores.private(
+        dimension=d, num_examples=num_examples, guarantee=guarantee,
+        information=largest, prior_information=prior))
+    trees = max(trees, scores.van_trees(
+        dimension=d, num_examples=num_examples, information_trace=d * mean,
+        prior_information=prior))
+  return [Bound(private, 'scores'), Bound(trees, 'van Trees')]
+
+
+def _cube_bound(model: Model, num_examples: int,
+                guarantee: Guarantee) -> Bound:
+  centres, radii = np.array(list(_boxes(model.radius))).T
+  variation = special.expit(centres + radii) - special.expit(centres - radii)
+  found = radii**2 * two_points.product_share(
+      variation, num_examples=num_examples, guarantee=guarantee)
+  return Bound(model.dimension * float(found.max()), 'cubes')
+
+
+def bayes_bound(model: Model, *, num_examples: int) -> Bound:
+  """d times the Bayes risk of a count under a least favourable prior; exact.
+
+  0 where n is too large for the grid of the prior.
+  """
+  name = 'least favourable prior'
+  if not least_favourable.is_resolved(model, num_examples=num_examples,
+                                      noise=0.0):
+    return Bound(0.0, name)
+  found = least_favourable.design(model, num_examples=num_examples, noise=0.0,
+                                  guarantee=None)
+  counts = np.arange(num_examples + 1)
+  laws = stats.binom.pmf(counts, num_examples,
+                         special.expit(found.thetas)[:, None])
+  game = least_favourable.bayes(laws, found.thetas, found.game.prior)
+  return Bound(model.dimension * game.lower, name)
+
+
+def _lower(*, num_examples: int, guarantee: Guarantee, d: float, b: float
+           ) -> tuple[Bound, ...]:
+  model = _model(d, b)
+  return (*_score_bounds(model, num_examples, guarantee),
+          _cube_bound(model, num_examples, guarantee),
+          bayes_bound(model, num_examples=num_examples))
+
+
+def estimators(model: Model, *, num_examples: int, guarantee: Guarantee
+               ) -> dict[str, likelihood.LikelihoodEstimator]:
+  """Those that keep the guarantee and exist at this n, by name."""
+  common = dict(model=model, num_examples=num_examples)
+  found = {}
+  if isinstance(guarantee, (notions.PureDP, notions.ApproxDP, notions.ZCDP)):
+    found['noisy means'] = likelihood.SufficientStatistics(
+        guarantee=guarantee, **common)
+    if least_favourable.is_resolved(model, num_examples=num_examples,
+                                    noise=found['noisy means'].noise):
+      found['noisy means, minimax rule'] = likelihood.MinimaxStatistics(
+          guarantee=guarantee, **common)
+  if isinstance(guarantee, notions.ZCDP):
+    found['output perturbation'] = likelihood.OutputPerturbation(
+        rho=guarantee.rho, **common)
+    if guarantee.rho * num_examples**2 > model.dimension:
+      found['descent'] = sgml.Descent(rho=guarantee.rho, **common)
+  return found
+
+
+def _upper(*, num_examples: int, guarantee: Guarantee, d: float, b: float
+           ) -> tuple[study.Upper, ...]:
+  """Largest risks; of the descent a bound, by Minkowski's inequality."""
+  model = _model(d, b)
+  found = []
+  for name, estimator in estimators(model, num_examples=num_examples,
+                                    guarantee=guarantee).items():
+    if isinstance(estimator, sgml.Descent):
+      sampling = _non_private(num_examples=num_examples, d=d, b=b)
+      root = math.sqrt(sampling) + math.sqrt(estimator.utility)
+      found.append(study.Upper(root**2, name, False))
+    else:
+      found.append(study.Upper(likelihood_risks.worst_theta(estimator)[1],
+                               name, True))
+  return tuple(found)
+
+
+def _non_private(*, num_examples: int, d: float, b: float) -> float:
+  """Of theta_ML."""
+  return likelihood_risks.worst_theta(likelihood.MaximumLikelihood(
+      model=_model(d, b), num_examples=num_examples))[1]
+
+
+def _trivial(*, d: float, b: float) -> float:
+  """Of 0."""
+  return d * b**2
+
+
+def _model(d: float, b: float) -> Model:
+  if d != int(d):
+    raise ValueError(f'd must be a whole number, got {d}')
+  return Model(dimension=int(d), radius=b)
+
+
+def printed_rate(*, num_examples: int, rho: float, d: float, b: float
+                 ) -> float:
+  """(4.6) of the thesis without its constant: max of d / (n^2 beta rho), d / (n
+  beta). A rate and no bound.
+  """
+  beta = _model(d, b).smoothness
+  return d / (num_examples * beta) * max(1.0, 1 / (num_examples * rho))
+
+
+STUDY = study.Study(
+    name='likelihood',
+    help='log-odds of d independent coins, each in [-b, b]',
+    loss='squared l2 error',
+    parameters={'d': study.Parameter(5, 'number of coordinates'),
+                'b': study.Parameter(1.0, 'bound of each log-odds')},
+    lower=_lower, upper=_upper, non_private=_non_private, trivial=_trivial,
+    notions=(notions.PureDP, notions.ApproxDP, notions.ZCDP))
