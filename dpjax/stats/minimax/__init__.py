@@ -7,4 +7,6 @@ Modules, in import order: bounds, testing, two_points, scores,
 proportions_exact.
 """
 
-__all__ = ['bounds', 'proportions_exact', 'scores', 'testing', 'two_points']
+__all__ = [
+    'bounds', 'proportions_exact', 'scores', 'testing', 'two_points'
+]

@@ -2,13 +2,18 @@
 
 Lower bounds are Bayes risks of priors in the box, the largest of a few:
 
-* scores (`minimax.scores`): d^2 / (n sqrt(chi^2 l) + sqrt(J))^2 for the cosine
-  prior on {c +- R}^d; near a corner of the box laws tell least of themselves.
+* scores (`minimax.scores`), for the cosine prior on [c - R, c + R]^d; near a
+  corner of the box laws tell least of themselves. Privacy adds 2 d^2 / (n^2
+  rho) in the middle, where noisy means have 8 d^2 / (n^2 rho).
+* coordinates: d times the bound of one, the others given, by differences of its
+  two values as in `scores.proportion`. With E m s = p q D for the score s = T -
+  p, noise is a^2 (1 - v) / (2 v n^2 E p q max(p, q)) or more: 8 d / (n^2 rho)
+  in the middle, so that noisy means of one coordinate cannot be beaten.
 * cubes: d a^2 share(t), t the variation of a coordinate between c - a and c +
   a. Of a uniform prior on the corners of a cube each coordinate is a problem of
   two points whatever the others are (`minimax.two_points`). On the whole box it
   is the risk of the best constant as the budget goes to 0.
-* least favourable prior, van Trees: of any estimate, private or not.
+* least favourable prior: of any estimate, private or not.
 
 The bound (4.6) of the thesis has the private term d / (n^2 beta rho), short of
 a factor d (spec MOD-EXPFAM): `printed_rate` is for charts alone.
@@ -42,8 +47,9 @@ def _boxes(radius: float):
 
 
 def _informations(model: Model, centre: float, radius: float
-                  ) -> tuple[float, float]:
-  """Means under the cosine prior: of I(theta_j), and of their maximum."""
+                  ) -> tuple[float, float, float]:
+  """Means of p q, its maximum over coordinates, p q max(p, q) under the prior.
+  """
   u = (np.arange(_NODES) + 0.5) / _NODES * 2 - 1
   prob = special.expit(centre + radius * u)
   values = prob * (1 - prob)
@@ -51,23 +57,25 @@ def _informations(model: Model, centre: float, radius: float
   weights = (2 * np.cos(math.pi * u / 2)**2 / _NODES)[order]
   below = np.minimum(np.cumsum(weights), 1.0)
   steps = np.diff(below**model.dimension, prepend=0.0)
-  return float(weights @ values[order]), float(steps @ values[order])
+  rare = values * np.maximum(prob, 1 - prob)
+  return (float(weights @ values[order]), float(steps @ values[order]),
+          float(weights @ rare[order]))
 
 
 def _score_bounds(model: Model, num_examples: int,
                   guarantee: Guarantee) -> list[Bound]:
-  private, trees = 0.0, 0.0
-  d = model.dimension
+  together, alone, d = 0.0, 0.0, model.dimension
+  v = scores.discrimination(guarantee)
   for centre, radius in _boxes(model.radius):
-    mean, largest = _informations(model, centre, radius)
-    prior = scores.cosine_information(dimension=d, radius=radius)
-    private = max(private, scores.private(
+    mean, largest, rare = _informations(model, centre, radius)
+    prior = scores.cosine_information(dimension=1, radius=radius)
+    together = max(together, scores.bound(
         dimension=d, num_examples=num_examples, guarantee=guarantee,
-        information=largest, prior_information=prior))
-    trees = max(trees, scores.van_trees(
-        dimension=d, num_examples=num_examples, information_trace=d * mean,
-        prior_information=prior))
-  return [Bound(private, 'scores'), Bound(trees, 'van Trees')]
+        information=largest, information_trace=d * mean,
+        prior_information=d * prior))
+    noise = num_examples**2 * 2 * v / (1 - v) * rare if v < 1 else math.inf
+    alone = max(alone, d * scores.joined(1, num_examples * mean, noise, prior))
+  return [Bound(together, 'scores'), Bound(alone, 'coordinates')]
 
 
 def _cube_bound(model: Model, num_examples: int,
