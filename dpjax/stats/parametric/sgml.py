@@ -4,12 +4,13 @@ theta <- P(theta + eta (mean T - A'(theta)) + sqrt(2 eta) sigma N(0, I)), on the
 box. Source: thesis 000, Algorithm 1 and Fact 4.2.4 (spec EST-DPSGML).
 
 What holds of the fact (errata E-15, E-16). rho-zCDP holds for the full batch,
-and at half the printed noise or less: the guarantee of `privacy.langevin` is
-exact. It does not hold for batches of m < n records with replacement, where a
-record that is drawn moves a gradient by 2 L / m: `Descent` knows no batches,
-and `BatchDescent` composes its steps or refuses. The factor beta / lambda of the
-printed utility is superfluous. A step is a map of factor c = 1 - eta lambda, so
-that for the full batch, whether theta_ML is inside the box or on its border,
+with half the printed variance of noise or less: the guarantee of
+`privacy.langevin` is exact. It does not hold for batches of m < n records with
+replacement, where a record that is drawn moves a gradient by 2 L / m: `Descent`
+knows no batches, and `BatchDescent` composes its steps or refuses. The factor
+beta / lambda of the printed utility is superfluous. A step is a map of factor c
+= 1 - eta lambda, so that for the full batch, whether theta_ML is inside the box
+or on its border,
 
   E ||theta_K - theta_ML||^2 <= c^(2K) ||theta_0 - theta_ML||^2 + d v (1 -
     c^(2K)) / (1 - c^2),    v = 2 eta sigma^2,
