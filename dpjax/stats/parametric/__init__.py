@@ -2,13 +2,13 @@
 
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
 
-Modules, in import order: estimator, study, exponential_families,
-least_favourable, likelihood, sgml, likelihood_risks, likelihood_study,
-langevin_oracle.
+Modules, in import order: estimator, study, normal_means, coinpress,
+normal_bounds, exponential_families, least_favourable, likelihood, sgml,
+likelihood_risks, likelihood_study, langevin_oracle.
 """
 
 __all__ = [
-    'estimator', 'exponential_families', 'langevin_oracle',
+    'coinpress', 'estimator', 'exponential_families', 'langevin_oracle',
     'least_favourable', 'likelihood', 'likelihood_risks', 'likelihood_study',
-    'sgml', 'study'
+    'normal_bounds', 'normal_means', 'sgml', 'study'
 ]
