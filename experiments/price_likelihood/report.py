@@ -17,7 +17,7 @@ LABELS = {'maximum': 'no privacy: $\\theta_{ML}$',
           'descent': 'descent, exact noise',
           'descent_printed': 'descent, printed noise (Fact 4.2.4)'}
 _PRIVACY = {'records': ('num_examples', 'records n', -2),
-            'budgets': ('rho', '$\\rho$', -1),
+            'budgets': ('rho', 'rho', -1),
             'dimensions': ('dimension', 'dimension d', 2)}
 # (n, d, rho, b) -> privacy terms of the reference: printed descent, output
 # perturbation, noisy means, of 150 to 200 runs (spec G-12).
@@ -98,7 +98,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('utility of mini-batches', 'xi^2 / (beta lambda) is added',
                     part('batches', method='replacement'), _batches),
       points.judged('Poisson batches of 200 among 2000 need more noise',
-                    'a variance of 1', [p for p in part('batches')
+                    'more than 1 in variance', [p for p in part('batches')
                                         if 'noise_needed' in p.values],
                     _needed),
       points.judged('(4.6): the private rate is d / (n^2 beta rho)',
@@ -250,8 +250,10 @@ def figure(rows: Sequence[records.Row]) -> Any:
     points.curve(ax, points.select(of, method='descent_printed'), field,
                  'printed_bound', '9 d L$^2$ / ($\\rho\\lambda^2$ n$^2$)',
                  series=6, line='--')
-    points.finish(ax, label, 'E $\\|\\hat\\theta - \\theta_{ML}\\|^2$',
+    points.finish(ax, label.replace('rho', '$\\rho$'), 'E $\\|\\hat\\theta - \\theta_{ML}\\|^2$',
                   f'privacy term: slope {slope}', legend=False)
+    if field == 'dimension':
+      _ticks(ax, of)
   _audited(axes[1, 1], points.select(found, part='audit'))
   _dimensions(axes[1, 2], points.select(found, part='printed'))
   named = {}
@@ -279,7 +281,8 @@ def _total(ax, found):
       ax.plot(*zip(*pairs), color='black', linestyle=line, linewidth=1.4,
               label=label)
   points.finish(ax, 'records n', 'largest E $\\|\\hat\\theta - \\theta\\|^2$',
-                'total risk: d = 5, $\\rho$ = 0.01', legend=False)
+                'd = 5, $\\rho$ = 0.01; marks: simulated, lines: proven',
+                legend=False)
 
 
 def _audited(ax, found):
@@ -288,10 +291,9 @@ def _audited(ax, found):
       label = f'q = {order:g}' if method == 'replacement' else '_'
       points.curve(ax, points.select(found, method=method), 'batch_size',
                    f'renyi_{order:g}', label, series=series, line=line)
-  ax.axhline(1.0, color='black', linewidth=1.2)
+  ax.axhline(1.0, color='black', linewidth=1.2, label='Fact 4.2.4')
   points.finish(ax, 'batch size m of n = 100', 'D$_q$ / ($\\rho$ q)',
                 'one record; solid: with replacement, dotted: without')
-  ax.text(1.05, 1.25, 'what Fact 4.2.4 promises', fontsize=7)
 
 
 def _dimensions(ax, found):
@@ -301,4 +303,12 @@ def _dimensions(ax, found):
       ('printed', '(4.6) with its constants'))):
     points.curve(ax, found, 'dimension', name, label, series=series)
   points.finish(ax, 'dimension d', 'largest risk',
-                'n = $10^5$, $\\rho$ = $10^{-5}$')
+                'n = $10^5$, $\\rho$ = $10^{-5}$', legend=False)
+  ax.legend(fontsize=7, frameon=False, loc=(0.3, 0.2))
+  _ticks(ax, found)
+
+
+def _ticks(ax, found):
+  sizes = [size for size, in points.distinct(found, 'dimension')]
+  ax.set_xticks(sizes, [f'{size:g}' for size in sizes])
+  ax.minorticks_off()
