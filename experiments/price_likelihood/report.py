@@ -98,9 +98,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('utility of mini-batches', 'xi^2 / (beta lambda) is added',
                     part('batches', method='replacement'), _batches),
       points.judged('Poisson batches of 200 among 2000 need more noise',
-                    'more than 1 in variance', [p for p in part('batches')
-                                        if 'noise_needed' in p.values],
-                    _needed),
+                    'more than 1 in variance', [
+                        p for p in part('batches')
+                        if 'noise_needed' in p.values], _needed),
       points.judged('(4.6): the private rate is d / (n^2 beta rho)',
                     'slope 1 in d', part('printed'), _printed)]
 
@@ -250,7 +250,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
     points.curve(ax, points.select(of, method='descent_printed'), field,
                  'printed_bound', '9 d L$^2$ / ($\\rho\\lambda^2$ n$^2$)',
                  series=6, line='--')
-    points.finish(ax, label.replace('rho', '$\\rho$'), 'E $\\|\\hat\\theta - \\theta_{ML}\\|^2$',
+    points.finish(ax, label.replace('rho', '$\\rho$'),
+                  'E $\\|\\hat\\theta - \\theta_{ML}\\|^2$',
                   f'privacy term: slope {slope}', legend=False)
     if field == 'dimension':
       _ticks(ax, of)
