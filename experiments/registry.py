@@ -53,6 +53,7 @@ EXPERIMENTS = {
     'mpc_communication': 'experiments.mpc_communication',
     'polls': 'experiments.polls',
     'price_likelihood': 'experiments.price_likelihood',
+    'price_samples': 'experiments.price_samples',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',
