@@ -53,6 +53,7 @@ EXPERIMENTS = {
     'mpc_communication': 'experiments.mpc_communication',
     'polls': 'experiments.polls',
     'price_definitions': 'experiments.price_definitions',
+    'price_likelihood': 'experiments.price_likelihood',
     'price_samples': 'experiments.price_samples',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',

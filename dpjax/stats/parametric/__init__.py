@@ -2,9 +2,13 @@
 
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
 
-Modules, in import order: estimator, study.
+Modules, in import order: estimator, study, clipped_normals, normal_means,
+coinpress, normal_bounds, exponential_families, langevin_oracle,
+least_favourable, likelihood, sgml, likelihood_risks, likelihood_study.
 """
 
 __all__ = [
-    'estimator', 'study'
+    'clipped_normals', 'coinpress', 'estimator', 'exponential_families',
+    'langevin_oracle', 'least_favourable', 'likelihood', 'likelihood_risks',
+    'likelihood_study', 'normal_bounds', 'normal_means', 'sgml', 'study'
 ]
