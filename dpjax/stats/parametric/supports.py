@@ -1,7 +1,6 @@
 """The upper end theta of a uniform distribution on [0, theta], theta <= 1.
 
-By the largest record and by twice the mean, without privacy, with a curator,
-without one, and by statistical queries. Without privacy the largest record
+By the largest record and by twice the mean, without privacy and with a curator. Without privacy the largest record
 wins by a factor of n; with noise on it, it is not even consistent, and what is
 told as the weaker estimate in lecture 002, Exercise 7.36, is the better one
 (spec EST-04..08, erratum L-E15). Both failures are kept, and called so.
@@ -39,12 +38,12 @@ def largest(data: Array, *, confidence: float = 0.95) -> Estimate:
 
 def doubled_mean(data: Array, *, confidence: float = 0.95) -> Estimate:
   """Twice the mean of records [n]; no privacy; variance theta^2 / (3 n)."""
-  return _doubled(jnp.mean(data), data.shape[0], 0.0, confidence)
+  return of_mean(jnp.mean(data), data.shape[0], 0.0, confidence)
 
 
-def _doubled(mean: Array, num_examples: int, noise: float,
-             confidence: float) -> Estimate:
-  """Twice a mean, with the variance that noise has on that."""
+def of_mean(mean: Array, num_examples: int, noise: float,
+            confidence: float) -> Estimate:
+  """Twice a mean, and an interval; `noise` is the variance it has on that."""
   value = 2 * mean
   within = jnp.clip(value, 0.0, 1.0)
   spread = jnp.sqrt(jnp.square(within) / (3 * num_examples) + noise)
@@ -131,7 +130,7 @@ class DoubledMean:
 
   def release(self, key: PRNGKey, data: Array) -> Estimate:
     """The estimate of theta from records [n] and its interval, scalars."""
-    return _doubled(self.mean.release(key, data).value, self.num_examples,
+    return of_mean(self.mean.release(key, data).value, self.num_examples,
                     self.risk(1), self.confidence)
 
   def risk(self, num_values: int) -> float:
@@ -158,87 +157,3 @@ def top_quantile(*, num_examples: int,
   return InverseSensitivityQuantile(
       lower=0.0, upper=1.0, num_examples=num_examples, epsilon=epsilon,
       prob=max(0.5, 1 - above / num_examples))
-
-
-def local_answers(*, epsilon: float) -> LaplaceMechanism:
-  """The mechanism by which each person tells a number in [0, 1], less 1/2.
-
-  epsilon-LDP: the vector of all answers, released as one, is epsilon-DP under
-  REPLACE_ONE, where one coordinate moves by at most 1.
-  """
-  return LaplaceMechanism(record_norm=0.5, epsilon=epsilon,
-                          adjacency=Adjacency.REPLACE_ONE)
-
-
-def local_maximum(answers: Array) -> Array:
-  """The largest answer: diverges with their number (EST-06a).
-
-  Args:
-    answers: [n], from `local_answers`.
-  """
-  return jnp.max(answers) + 0.5
-
-
-def local_maximum_mean(theta: float, *, num_examples: int,
-                       epsilon: float) -> float:
-  """Where `local_maximum` is, on average, for large n.
-
-  [ln(n M / 2) + 0.5772] / epsilon with M = (e^(epsilon theta) - 1) / (epsilon
-  theta): a Gumbel law, whose standard deviation pi / (sqrt(6) epsilon) does not
-  shrink.
-  """
-  growth = math.expm1(epsilon * theta) / (epsilon * theta)
-  return (math.log(num_examples * growth / 2) + 0.5772156649) / epsilon
-
-
-def local_doubled_mean(answers: Array, *, epsilon: float,
-                       confidence: float = 0.95) -> Estimate:
-  """Twice the mean of answers; risk theta^2 / (3 n) + 8 / (n epsilon^2).
-
-  Args:
-    answers: [n], from `local_answers`.
-    epsilon: of one answer.
-    confidence: of the interval.
-  """
-  num_examples = answers.shape[0]
-  return _doubled(jnp.mean(answers) + 0.5, num_examples,
-                  8 / (num_examples * epsilon**2), confidence)
-
-
-def local_doubled_mean_risk(theta: float, *, num_examples: int,
-                            epsilon: float) -> float:
-  """Of `local_doubled_mean`, exact (EST-06b)."""
-  return (theta**2 / 3 + 8 / epsilon**2) / num_examples
-
-
-def by_queries(oracle: queries.LocalOracle, key: PRNGKey,
-               data: Array) -> Estimate:
-  """By bisection through people who answer one query each (EST-06c, EST-07).
-
-  On the host, one query after the other. With probability 1 -
-  `oracle.failure_prob` theta is in the interval, whatever n and theta are.
-
-  Args:
-    oracle: with as many queries as there are to be halvings.
-    key: of the answers.
-    data: [n], at least `oracle.num_examples` records in [0, 1].
-  """
-  state = oracle.init(key, data)
-
-  def ask(query: queries.Query) -> float:
-    nonlocal state
-    state, answer = oracle.ask(state, query)
-    return float(answer)
-
-  found = jnp.float32(queries.bisect_support(
-      ask, num_queries=oracle.num_queries, tolerance=oracle.tolerance))
-  last = 2.0**-(oracle.num_queries + 1)
-  # theta_hat lies in theta [1 - 2 tau, 1], give or take the last half.
-  shrunk = 1 - 2 * oracle.tolerance
-  high = (found + last) / shrunk if shrunk > 0 else jnp.ones_like(found)
-  return Estimate(found, found - last, jnp.minimum(high, 1.0))
-
-
-def by_one_query(answer: Array) -> Array:
-  """2 E[x], from the answer to the query x -> x: off by twice its tolerance."""
-  return 2 * answer
