@@ -267,7 +267,8 @@ def made(*, num_examples: int, guarantee: Guarantee) -> tuple[NoisyShare, ...]:
       found = () if not epsilon else (
           GeometricShare(num_examples=n, epsilon=epsilon),)
       found += () if not delta else (GaussianShare(
-          num_examples=n, rho=gaussian_rho(epsilon, delta)),)
+          num_examples=n, rho=accounting.gaussian_shift(
+              epsilon=epsilon, delta=delta)**2 / 2),)
     case notions.ZCDP(rho=rho):
       found = (GaussianShare(num_examples=n, rho=rho), GeometricShare(
           num_examples=n, epsilon=_pure_of(rho)))
@@ -276,14 +277,6 @@ def made(*, num_examples: int, guarantee: Guarantee) -> tuple[NoisyShare, ...]:
     case _:
       found = ()
   return found + tuple(each.shrunk() for each in found)
-
-
-def gaussian_rho(epsilon: float, delta: float) -> float:
-  """The rho of the least Gaussian noise that is (epsilon, delta)-DP."""
-  multiplier = accounting.calibrate_noise_multiplier(
-      target_epsilon=epsilon, target_delta=delta, sampling_prob=1.0,
-      num_steps=1, adjacency=estimator.Adjacency.REPLACE_ONE)
-  return 2 / multiplier**2
 
 
 def _pure_of(rho: float) -> float:
