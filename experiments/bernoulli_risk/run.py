@@ -20,7 +20,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   first = settings[0]
   progress(0, f'n = {first.num_examples}')
   mechanisms = [proportions.proportion(num_examples=first.num_examples,
-                                     epsilon=setting.epsilon)
+                                       epsilon=setting.epsilon)
                 for setting in settings]
 
   def costs(key, data):

@@ -24,9 +24,9 @@ from dpjax.privacy import mechanism
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.parametric import proportions
 from dpjax.stats import frequencies
 from dpjax.stats import mean
+from dpjax.stats.parametric import proportions
 from dpjax.stats.parametric import supports
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE

@@ -3,10 +3,12 @@
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
 
 Modules, in import order: estimator, study, subsampling, proportion_bounds,
-proportions, support_bounds, support_ranks, supports, support_queries.
+noisy_shares, proportions, support_bounds, support_ranks, supports,
+support_queries.
 """
 
 __all__ = [
-    'estimator', 'study', 'subsampling', 'proportion_bounds', 'proportions',
-    'support_bounds', 'support_ranks', 'supports', 'support_queries'
+    'estimator', 'noisy_shares', 'proportion_bounds', 'proportions', 'study',
+    'subsampling', 'support_bounds', 'support_queries', 'support_ranks',
+    'supports'
 ]

@@ -5,12 +5,15 @@ is meant. Source: thesis 000, sections 0.2, 3.1.2 and 4.1.1 (spec INT-04,
 MOD-INTRO, MOD-BERN, errata E-04, E-11).
 """
 
+import functools
 import math
 
 import numpy as np
 
 from dpjax import errors
 from dpjax.privacy import notions
+from dpjax.stats.minimax import proportions_exact
+from dpjax.stats.minimax import scores
 from dpjax.stats.minimax import separations
 from dpjax.stats.minimax.bounds import Bound
 from dpjax.stats.minimax.bounds import Guarantee
@@ -22,20 +25,49 @@ def trivial() -> float:
 
 
 def non_private(num_examples: int) -> float:
-  """1 / (4 (1 + sqrt n)^2): the minimax risk without privacy, exact.
-
-  Of the mean of records, drawn to 1/2 by sqrt n / (1 + sqrt n).
-  """
+  """The minimax risk without privacy: `proportions_exact.non_private_risk`."""
   errors.check_at_least('num_examples', num_examples, 1)
-  return 0.25 / (1 + math.sqrt(num_examples))**2
+  return proportions_exact.non_private_risk(num_examples)
+
+
+@functools.lru_cache(maxsize=256)
+def solved(num_examples: int, epsilon: float) -> proportions_exact.Solution:
+  """`proportions_exact.solve`, remembered: seconds where n is large."""
+  return proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
+
+
+def is_solved(num_examples: int, guarantee: Guarantee) -> bool:
+  """Whether the minimax risk itself is within reach."""
+  return isinstance(guarantee, notions.PureDP) and (
+      num_examples <= 200_000 and guarantee.epsilon >= 1e-6)
+
+
+def by_scores(*, num_examples: int, guarantee: Guarantee) -> float:
+  """Van Trees' private bound for priors of any width around 1/2.
+
+  Fisher's information 1 / (p (1 - p)) in its mean over the prior (LB-15).
+  """
+  found = [scores.private(
+      dimension=1, num_examples=num_examples, guarantee=guarantee,
+      information=scores.cosine_mean(lambda p: 1 / (p * (1 - p)), centre=0.5,
+                                     radius=radius),
+      prior_information=scores.cosine_information(dimension=1, radius=radius))
+           for radius in np.geomspace(0.01, 0.5, 20)]
+  return max(found)
 
 
 def lower(*, num_examples: int, guarantee: Guarantee) -> tuple[Bound, ...]:
   """All that hold for the guarantee."""
-  return (
+  found = (
       Bound(non_private(num_examples), 'minimax without privacy'),
       Bound(separations.squared(lambda t: t, num_examples=num_examples,
-                                guarantee=guarantee), 'two proportions'))
+                                guarantee=guarantee), 'two proportions'),
+      Bound(by_scores(num_examples=num_examples, guarantee=guarantee),
+            'scores'))
+  if is_solved(num_examples, guarantee):
+    found += (Bound(solved(num_examples, guarantee.epsilon).lower,
+                    'minimax, solved'),)
+  return found
 
 
 def thesis(*, num_examples: int, guarantee: Guarantee,

@@ -59,7 +59,7 @@ def local_doubled_mean(answers: Array, *, epsilon: float,
   """
   num_examples = answers.shape[0]
   return supports.of_mean(jnp.mean(answers) + 0.5, num_examples,
-                  8 / (num_examples * epsilon**2), confidence)
+                          8 / (num_examples * epsilon**2), confidence)
 
 
 def local_doubled_mean_risk(theta: float, *, num_examples: int,

@@ -75,7 +75,7 @@ def test_maxima_are_not_consistent():
   assert found == pytest.approx(2.0, abs=4 * error)
   (mean, square), (error, _) = risk_of_all()['local_maximum']
   predicted = support_queries.local_maximum_mean(THETA, num_examples=PEOPLE,
-                                         epsilon=EPSILON)
+                                                 epsilon=EPSILON)
   assert predicted == pytest.approx(7.16, abs=5e-3)
   assert mean == pytest.approx(predicted, abs=0.03 + 4 * error)
   assert math.sqrt(square - mean**2) == pytest.approx(1.28, abs=0.08)
