@@ -4,8 +4,12 @@ Numbers of the host in float64; neighbours differ in one of n records, n public
 (REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (spec minimax.md).
 
 Modules, in import order: bounds, testing, two_points, separations, scores,
-proportions_exact.
+groups, similarities, hypotheses, proportions_exact, oracles, risk_oracles,
+printed.
 """
 
-__all__ = ['bounds', 'proportions_exact', 'scores', 'separations', 'testing',
-           'two_points']
+__all__ = [
+    'bounds', 'groups', 'hypotheses', 'oracles', 'printed',
+    'proportions_exact', 'risk_oracles', 'scores', 'separations',
+    'similarities', 'testing', 'two_points'
+]
