@@ -52,6 +52,8 @@ EXPERIMENTS = {
     'local_queries': 'experiments.local_queries',
     'mpc_communication': 'experiments.mpc_communication',
     'polls': 'experiments.polls',
+    'price_proportion': 'experiments.price_proportion',
+    'price_support': 'experiments.price_support',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',
