@@ -42,27 +42,13 @@ def is_solved(num_examples: int, guarantee: Guarantee) -> bool:
       num_examples <= 200_000 and guarantee.epsilon >= 1e-6)
 
 
-def by_scores(*, num_examples: int, guarantee: Guarantee) -> float:
-  """Van Trees' private bound for priors of any width around 1/2.
-
-  Fisher's information 1 / (p (1 - p)) in its mean over the prior (LB-15).
-  """
-  found = [scores.private(
-      dimension=1, num_examples=num_examples, guarantee=guarantee,
-      information=scores.cosine_mean(lambda p: 1 / (p * (1 - p)), centre=0.5,
-                                     radius=radius),
-      prior_information=scores.cosine_information(dimension=1, radius=radius))
-           for radius in np.geomspace(0.01, 0.5, 20)]
-  return max(found)
-
-
 def lower(*, num_examples: int, guarantee: Guarantee) -> tuple[Bound, ...]:
   """All that hold for the guarantee."""
   found = (
       Bound(non_private(num_examples), 'minimax without privacy'),
       Bound(separations.squared(lambda t: t, num_examples=num_examples,
                                 guarantee=guarantee), 'two proportions'),
-      Bound(by_scores(num_examples=num_examples, guarantee=guarantee),
+      Bound(scores.proportion(num_examples=num_examples, guarantee=guarantee),
             'scores'))
   if is_solved(num_examples, guarantee):
     found += (Bound(solved(num_examples, guarantee.epsilon).lower,
