@@ -2,7 +2,11 @@
 
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
 
-Modules, in import order: estimator, study.
+Modules, in import order: estimator, study, subsampling, moment_bounds,
+moment_risks, truncated_means.
 """
 
-__all__ = ['estimator', 'study']
+__all__ = [
+    'estimator', 'study', 'subsampling', 'moment_bounds', 'moment_risks',
+    'truncated_means'
+]
