@@ -90,8 +90,7 @@ def information(nats: np.ndarray, *, dimension: int) -> np.ndarray:
   # largest between its crossings with the two beside it.
   heights = -logs / slopes
   crossings = np.diff(heights) / np.diff(1 / slopes)
-  place = np.searchsorted(np.maximum.accumulate(crossings[::-1]), nats)
-  line = len(slopes) - 1 - place
+  line = np.searchsorted(np.maximum.accumulate(crossings), nats)
   return np.maximum(0.0, heights[line] - nats / slopes[line])
 
 
