@@ -4,9 +4,13 @@ b records are one point theta of a sphere of radius R in R^d, all others are the
 same in all data sets, so that data sets are b records from one whose release M
 has a law Q that does not know theta. Two bounds of E |M - theta|^2, R = 1:
 
-* A ball of radius t < 1 cuts a cap of half-angle arcsin t, of share s(t) of the
-  sphere, at most. Hence P(|M - theta| <= t) <= e^(epsilon b) s(t) + delta_b for
-  (epsilon, delta)-DP, and the square is the integral of 2 t P(|M - theta| > t).
+* Under (epsilon, delta)-DP all but delta_b of the law of M is E Q at most, E =
+  e^(epsilon b). Averaged over rotations Q is invariant, and M at distance s
+  from 0 is best in a cap around theta of share q, its own density over E times
+  that of Q: the square is 1 + s^2 - 2 s A(q), A the mean cosine in a cap, or 1
+  - A(q)^2 for the best s. Over all ways to choose s the least is E f(1 / E), f
+  the convex hull of q (1 - A(q)^2), which is straight from 1/2 to 1: what this
+  constraint leaves, exactly.
 * The divergence I_b of laws b records apart bounds what M tells about theta, so
   by Donsker's and Varadhan's formula for all lambda > 0
 
@@ -15,8 +19,8 @@ has a law Q that does not know theta. Two bounds of E |M - theta|^2, R = 1:
   I_b is epsilon b tanh(epsilon b / 2), or rho b^2.
 
 Packings, as those of paper 004, Theorem 3 (spec LB-10, LB-14), are points of
-the same sphere: of squared errors they lose a quarter by the half-distance, and
-what the probability of an error is short of 1. Source: ours.
+the same sphere, and lose three quarters of a square by their half-distance and
+more by errors that are not sure. Source: ours.
 """
 
 import functools
@@ -65,21 +69,26 @@ def share(distance: np.ndarray | int, guarantee: Guarantee, *, dimension: int
 
 
 def caps(log_ratio: np.ndarray, *, dimension: int) -> np.ndarray:
-  """The integral of 2 t (1 - e^x s(t))_+ over t in (0, 1), x >= 0.
+  """The least square of M of a law e^x Q at most, Q not knowing theta.
 
-  s(t) is half of the distribution function of a Beta((d - 1) / 2, 1 / 2) law at
-  t^2; two points for d = 1.
+  Args:
+    log_ratio: x >= 0.
+    dimension: d.
   """
-  growth = np.exp(np.minimum(log_ratio, 700.0)) / 2
+  growth = np.exp(np.minimum(log_ratio, 700.0))
+  half = 1 + _cosine(np.float64(0.5), dimension)**2
+  return np.maximum(0.0, np.where(
+      growth < 2, growth - half * (growth - 1),
+      1 - _cosine(np.minimum(0.5, 1 / growth), dimension)**2))
+
+
+def _cosine(part: np.ndarray, dimension: int) -> np.ndarray:
+  """A(q): the mean cosine in a cap of share q in (0, 1/2]."""
   if dimension == 1:
-    return np.maximum(0.0, 1 - growth)
+    return np.ones(part.shape)
   half = (dimension - 1) / 2
-  top = np.where(growth > 1, special.betaincinv(
-      half, 0.5, np.minimum(1.0, 1 / growth)), 1.0)
-  inside = growth * (dimension - 1) / dimension * special.betainc(
-      half + 1, 0.5, top)
-  return np.maximum(0.0, inside + top * (
-      1 - growth * special.betainc(half, 0.5, top)))
+  logs = half * np.log(special.betaincinv(half, 0.5, 2 * part))
+  return np.exp(logs - special.betaln(half, 0.5)) / (2 * half * part)
 
 
 def information(nats: np.ndarray, *, dimension: int) -> np.ndarray:

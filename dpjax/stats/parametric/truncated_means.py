@@ -220,6 +220,24 @@ class TruncatedMean(estimator.Estimator):
     norm = size * jnp.linalg.norm(data / size, axis=1, keepdims=True)
     return jnp.mean(data * jnp.minimum(1.0, self.threshold / norm), 0)
 
+  def log_density(self, data: Array, outputs: Array) -> Array:
+    """[m]: of outputs [m, d], given records [n, d], but for the grid.
+
+    What differs between data sets is that of the mean: smooth privacy is a
+    bound of its differences (spec DEF-SMOOTH).
+    """
+    away = jnp.asarray(outputs) / self.shrinkage - self.statistic(data)
+    d, scale = self.dimension, self.scale
+    constant = -d * math.log(scale * self.shrinkage)
+    if self.draw is _gaussian:
+      return constant - d / 2 * math.log(2 * math.pi) - jnp.sum(
+          jnp.square(away / scale), -1) / 2
+    if self.draw is _laplace:
+      return constant - d * math.log(2) - jnp.sum(jnp.abs(away), -1) / scale
+    area = math.log(2) + d / 2 * math.log(math.pi) - math.lgamma(d / 2)
+    return constant - area - math.lgamma(d) - jnp.linalg.norm(
+        away, axis=-1) / scale
+
   def risk(self, num_values: int) -> float:
     """Expected square of the noise alone, after shrinkage."""
     errors.check_at_least('num_values', num_values, 1)
