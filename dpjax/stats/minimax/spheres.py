@@ -34,6 +34,8 @@ from dpjax.privacy import notions
 from dpjax.stats.minimax.bounds import Guarantee
 
 _ANGLES, _SLOPES = 801, 160
+# Logarithms of ratios; beyond it caps are too small for floats.
+_LARGEST = 300.0
 
 
 def share(distance: np.ndarray | int, guarantee: Guarantee, *, dimension: int
@@ -53,12 +55,12 @@ def share(distance: np.ndarray | int, guarantee: Guarantee, *, dimension: int
   match guarantee:
     case notions.PureDP(epsilon=epsilon):
       return np.maximum(
-          caps(np.minimum(epsilon * b, 700.0), dimension=dimension),
+          caps(np.minimum(epsilon * b, _LARGEST), dimension=dimension),
           information(epsilon * b * np.tanh(epsilon * b / 2),
                       dimension=dimension))
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
-      log_ratio = np.minimum(epsilon * b, 700.0)
-      lost = delta * (np.expm1(log_ratio) / math.expm1(min(epsilon, 700.0))
+      log_ratio = np.minimum(epsilon * b, _LARGEST)
+      lost = delta * (np.expm1(log_ratio) / math.expm1(min(epsilon, _LARGEST))
                       if epsilon else b)
       left = np.maximum(1e-300, 1 - lost)
       return left * caps(log_ratio - np.log(left), dimension=dimension)
@@ -75,7 +77,7 @@ def caps(log_ratio: np.ndarray, *, dimension: int) -> np.ndarray:
     log_ratio: x >= 0.
     dimension: d.
   """
-  growth = np.exp(np.minimum(log_ratio, 700.0))
+  growth = np.exp(np.minimum(log_ratio, _LARGEST))
   half = 1 + _cosine(np.float64(0.5), dimension)**2
   return np.maximum(0.0, np.where(
       growth < 2, growth - half * (growth - 1),
@@ -100,7 +102,7 @@ def information(nats: np.ndarray, *, dimension: int) -> np.ndarray:
   heights = -logs / slopes
   crossings = np.diff(heights) / np.diff(1 / slopes)
   line = np.searchsorted(np.maximum.accumulate(crossings), nats)
-  return np.maximum(0.0, heights[line] - nats / slopes[line])
+  return np.clip(heights[line] - nats / slopes[line], 0.0, 1.0)
 
 
 @functools.lru_cache(maxsize=64)

@@ -34,6 +34,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import k_norm
 from dpjax.privacy import notions
+from dpjax.stats import precision
 from dpjax.stats.minimax.bounds import Guarantee
 from dpjax.stats.parametric import estimator
 from dpjax.stats.parametric import moment_bounds
@@ -205,6 +206,7 @@ class TruncatedMean(estimator.Estimator):
     """Scale and c."""
     return Parameters(np.float64(self.scale), np.float64(self.shrinkage))
 
+  @precision.in_float64
   def statistic(self, data: Array) -> Array:
     """The mean [d] of records [n, d] projected on the ball; PRIVATE.
 
@@ -220,6 +222,7 @@ class TruncatedMean(estimator.Estimator):
     norm = size * jnp.linalg.norm(data / size, axis=1, keepdims=True)
     return jnp.mean(data * jnp.minimum(1.0, self.threshold / norm), 0)
 
+  @precision.in_float64
   def log_density(self, data: Array, outputs: Array) -> Array:
     """[m]: of outputs [m, d], given records [n, d], but for the grid.
 
