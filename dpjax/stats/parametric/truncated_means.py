@@ -215,8 +215,9 @@ class TruncatedMean(estimator.Estimator):
     if data.ndim != 2 or data.shape[1] != self.dimension:
       raise ValueError(f'records must be [n, {self.dimension}], got an array '
                        f'of shape {data.shape}')
+    data = precision.double(data)
     known = jnp.all(jnp.isfinite(data), 1, keepdims=True)
-    data = jnp.where(known, data, 0).astype(jnp.float64)
+    data = jnp.where(known, data, 0.0)
     # By the largest coordinate first: squares of large numbers overflow.
     size = jnp.maximum(jnp.max(jnp.abs(data), 1, keepdims=True), 1e-300)
     norm = size * jnp.linalg.norm(data / size, axis=1, keepdims=True)
@@ -229,7 +230,8 @@ class TruncatedMean(estimator.Estimator):
     What differs between data sets is that of the mean: smooth privacy is a
     bound of its differences (spec DEF-SMOOTH).
     """
-    away = jnp.asarray(outputs) / self.shrinkage - self.statistic(data)
+    away = (precision.double(outputs) / self.shrinkage
+            - self.statistic(data)[None])
     d, scale = self.dimension, self.scale
     constant = -d * math.log(scale * self.shrinkage)
     if self.draw is _gaussian:

@@ -14,11 +14,11 @@ _L2 = lambda dimension, n, epsilon: (
 _LAPLACE = lambda dimension, n, epsilon: 8 * dimension**2 / (n * epsilon)**2
 
 
-@pytest.mark.parametrize('moment, dimension, n, epsilon, threshold, l2, smooth',
-                         [
-    (2, 1, 200, 1.0, 4.204, (8.303e-3, 1.207e-2), (4.156e-2, 5.000e-2)),
-    (4, 5, 1000, 1.0, 2.021, (7.294e-4, 1.653e-3), (2.855e-3, 3.868e-3)),
-    (2, 5, 1000, 0.5, 3.378, (1.1199e-2, 1.1954e-2), (8.087e-2, 9.100e-2))])
+@pytest.mark.parametrize(
+    'moment, dimension, n, epsilon, threshold, l2, smooth', [
+        (2, 1, 200, 1.0, 4.204, (8.303e-3, 1.207e-2), (4.156e-2, 5.000e-2)),
+        (4, 5, 1000, 1.0, 2.021, (7.294e-4, 1.653e-3), (2.855e-3, 3.868e-3)),
+        (2, 5, 1000, 0.5, 3.378, (1.1199e-2, 1.1954e-2), (8.087e-2, 9.1e-2))])
 def test_risks_at_outliers_and_bounds_are_the_golden_ones(
     moment, dimension, n, epsilon, threshold, l2, smooth):
   best = moment_risks.best_threshold(noise_factor=_L2(dimension, n, epsilon),

@@ -83,7 +83,7 @@ def test_densities_are_those_of_the_draws(x64):
 
 def test_densities_of_vectors_integrate_to_1(x64):
   data = np.zeros((5, 2))
-  side = np.linspace(-60, 60, 401)
+  side = np.linspace(-25, 25, 501)
   places = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
   for noise in ('l2', 'laplace'):
     mean = _mean(noise, dimension=2, shrinkage=0.9)
