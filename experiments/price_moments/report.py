@@ -14,7 +14,7 @@ from experiments.price_moments import sweep
 
 _METRICS = ('lower', 'two_points', 'sphere', 'proposition_4', 'measured',
             'measured_se', 'tuned', 'optimal', 'threshold', 'printed',
-            'proposition_6', 'non_private')
+            'proposition_6', 'non_private', 'border')
 
 
 def table(rows: Sequence[records.Row]) -> str:
@@ -27,7 +27,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Propositions 4 and 6, their rates and their constants."""
-  found = points.collect(rows)
+  found = [p for p in points.collect(rows) if 'tuned' in p.values]
+  borders = points.select(points.collect(rows), kind='border')
   private = [p for p in found if p['tuned'] > 15 * p['non_private']
              and p['tuned'] < 0.15]
   free = [p for p in found if p['kind'] == 'records' and p['moment'] > 2
@@ -51,14 +52,15 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('with k = 2 privacy is never free', 'no n in (16)', [
           p for p in by('records', found) if p['moment'] == 2], _never),
       points.judged('epsilon on the border goes as n^((2 - k) / (2 k - 2))',
-                    ', '.join(f'{_border(k):.3f}' for k in sweep.MOMENTS[1:]),
-                    found, _borders),
+                    ', '.join(f'{_border(k):.3f}' for k in sweep.MOMENTS),
+                    borders, lambda of: _slopes(
+                        of, 'num_examples', 'border', _border)),
       points.judged('Proposition 6 (iii) bounds its worst risk', 'always',
                     found, _sixth),
       points.judged('tuned thresholds and spherical noise gain', 'a constant',
                     private, _gains),
-      points.judged('Proposition 4 with its printed constant', 'r^2 g^(2 - 2/k)'
-                    ' / 32', [p for p in private if 'proposition_4' in p.values],
+      points.judged('Proposition 4 with its printed constant',
+                    'r^2 g^(2 - 2/k) / 32', [p for p in private if 'proposition_4' in p.values],
                     _fourth)]
 
 
@@ -104,33 +106,6 @@ def _never(found):
           f'no estimate has less than {last:.0f} times')
 
 
-def _borders(found):
-  texts, worst = [], 0.0
-  for k in sweep.MOMENTS[1:]:
-    ends = []
-    for kind, field, other in (('records', 'num_examples', 'epsilon'),
-                               ('budgets', 'epsilon', 'num_examples')):
-      here = sorted(points.select(found, moment=k, kind=kind),
-                    key=lambda p: p[field])
-      ratios = [math.log(p['tuned'] / p['non_private'] / 2) for p in here]
-      crossed = [i for i in range(len(here) - 1)
-                 if ratios[i] > 0 >= ratios[i + 1]]
-      if not crossed:
-        return '-', False, 'no crossing'
-      i = crossed[-1]
-      part = ratios[i] / (ratios[i] - ratios[i + 1])
-      at = (1 - part) * math.log(here[i][field]) + part * math.log(
-          here[i + 1][field])
-      pair = {field: at, other: math.log(here[i][other])}
-      ends.append((pair['num_examples'], pair['epsilon']))
-    (n, one), (m, two) = ends
-    slope = (one - two) / (n - m)
-    texts.append(f'{slope:.3f}')
-    worst = max(worst, abs(slope - _border(k)))
-  return (', '.join(texts), worst < 0.1, 'between the two places where the '
-          f'risk is twice that without privacy; within {worst:.3f}')
-
-
 def _sixth(found):
   ratios = [p['proposition_6'] / p['printed'] for p in found]
   return (f'{min(ratios):.3f} to {max(ratios):.3f} times it', min(ratios) >= 1,
@@ -165,7 +140,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
   """A column for each k: risks against n and against epsilon."""
   found = points.collect(rows)
   drawn, axes = plots.new(2, len(sweep.MOMENTS), width=2.5, height=2.5)
-  views = (('records', 'num_examples', 'n, epsilon = .01'),
+  views = (('records', 'num_examples', 'n, epsilon = .001'),
            ('budgets', 'epsilon', 'epsilon, n = 10^6'))
   for line, (kind, field, label) in zip(axes, views):
     for ax, k in zip(line, sweep.MOMENTS):

@@ -5,6 +5,7 @@ import math
 import zlib
 
 import numpy as np
+from scipy import optimize
 
 from dpjax.privacy.notions import PureDP
 from dpjax.report import records
@@ -24,6 +25,9 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'k = {setting.moment:g}, n = '
              f'{setting.num_examples}, epsilon = {setting.epsilon:.3g}')
+    if setting.kind == 'border':
+      yield setting, rows.exact(setting, dict(border=border(setting)))
+      continue
     yield setting, rows.released(
         setting, lower(setting) | upper(setting), n=setting.num_examples,
         epsilon=setting.epsilon)
@@ -73,6 +77,22 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
   found |= _laws(tuned, setting.moment)
   found['measured'], found['measured_se'] = measured(setting, tuned, worst.law)
   return found
+
+
+def border(setting: sweep.Setting) -> float:
+  """Where the risk of the best threshold is twice that without privacy."""
+  known = dict(num_examples=setting.num_examples)
+  size = dict(moment=setting.moment, radius=1.0)
+  free = moment_bounds.non_private(**known, radius=1.0)
+
+  def excess(log_epsilon):
+    factor = truncated_means.noise_factor(
+        'l2', dimension=sweep.DIMENSION, **known,
+        guarantee=PureDP(epsilon=math.exp(log_epsilon)))
+    threshold = moment_risks.best_threshold(noise_factor=factor, **size)
+    return moment_risks.worst(threshold=threshold, noise_factor=factor,
+                              **known, **size).value - 2 * free
+  return math.exp(optimize.brentq(excess, -16, 16, xtol=1e-4))
 
 
 def _laws(mean: truncated_means.TruncatedMean, moment: float

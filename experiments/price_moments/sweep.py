@@ -3,8 +3,9 @@
   python -m launch.sweep --experiment=price_moments \
     --output_dir=experiments/price_moments/results
 
-Kinds: `records`, against n at epsilon = .01; `budgets`, against epsilon at n =
-10^6. Risks are the largest over the class, exact, and simulated at the law that
+Kinds: `records`, against n at epsilon = .001; `budgets`, against epsilon at n =
+10^6; `border`, the epsilon at which `optimal` is twice the risk that there is
+without privacy. Risks are the largest over the class, exact, and simulated at the law that
 has it:
   tuned      l2 noise, threshold and shrinkage of the least worst risk
   optimal    l2 noise, the threshold that balances bias and noise in closed form
@@ -43,7 +44,7 @@ class Setting:
     kind: see above.
     moment: k.
     num_examples: n.
-    epsilon: of the release.
+    epsilon: of the release; 0 where it is looked for.
     repetitions: of the simulation.
     seed: of it.
   """
@@ -58,16 +59,17 @@ class Setting:
   dataset = 'moments'
 
 
-def _all(exponents, budgets, repetitions):
+def _all(exponents, budgets, borders, repetitions):
   return tuple(
       Setting(kind=kind, moment=moment, num_examples=round(n), epsilon=epsilon,
               repetitions=repetitions)
       for moment in MOMENTS for kind, n, epsilon in (
-          *(('records', 10**exponent, 1e-2) for exponent in exponents),
-          *(('budgets', 10**6, 10**budget) for budget in budgets)))
+          *(('records', 10**exponent, 1e-3) for exponent in exponents),
+          *(('budgets', 10**6, 10**budget) for budget in budgets),
+          *(('border', 10**exponent, 0.0) for exponent in borders)))
 
 
-SETTINGS = _all([half / 2 for half in range(4, 23)],
-                [half / 2 for half in range(-10, 3)], 20_000)
-SMOKE = tuple(setting for setting in _all([6], [-4], 2000)
+SETTINGS = _all([half / 2 for half in range(6, 25)],
+                [half / 2 for half in range(-10, 3)], (4, 6, 8, 10), 20_000)
+SMOKE = tuple(setting for setting in _all([6], [-4], [6], 2000)
               if setting.moment in (2, 4))
