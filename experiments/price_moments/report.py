@@ -60,7 +60,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('tuned thresholds and spherical noise gain', 'a constant',
                     private, _gains),
       points.judged('Proposition 4 with its printed constant',
-                    'r^2 g^(2 - 2/k) / 32', [p for p in private if 'proposition_4' in p.values],
+                    'r^2 g^(2 - 2/k) / 32', [
+                        p for p in private if 'proposition_4' in p.values],
                     _fourth)]
 
 

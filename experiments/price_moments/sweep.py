@@ -5,8 +5,8 @@
 
 Kinds: `records`, against n at epsilon = .001; `budgets`, against epsilon at n =
 10^6; `border`, the epsilon at which `optimal` is twice the risk that there is
-without privacy. Risks are the largest over the class, exact, and simulated at the law that
-has it:
+without privacy. Risks are the largest over the class, exact, and simulated at
+the law that has it:
   tuned      l2 noise, threshold and shrinkage of the least worst risk
   optimal    l2 noise, the threshold that balances bias and noise in closed form
   threshold  l2 noise at the printed threshold (n epsilon / d)^(1/k)
