@@ -7,6 +7,6 @@ printed_moments, moment_risks, truncated_means.
 """
 
 __all__ = [
-    'estimator', 'study', 'subsampling', 'moment_bounds', 'printed_moments',
-    'moment_risks', 'truncated_means'
+    'estimator', 'moment_bounds', 'moment_risks', 'printed_moments', 'study',
+    'subsampling', 'truncated_means'
 ]
