@@ -53,7 +53,7 @@ class CubeHistogram(histograms.Histogram):
     if np.isnan(unit).any():
       raise ValueError('records must be numbers, got NaN')
     if self.knows_total:
-      errors.check_records(unit.shape, self.num_records)
+      errors.check_records(unit.shape[:1], self.num_records)
     heights = mechanism.compiled(self.draw)(
         key, jnp.asarray(self.statistic(unit)), self.parameters)
     side = side_of(self.num_bins, self.dimension)
