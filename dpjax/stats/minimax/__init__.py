@@ -3,10 +3,11 @@
 Numbers of the host in float64; neighbours differ in one of n records, n public
 (REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (spec minimax.md).
 
-Modules, in import order: bounds, testing, two_points, scores,
-proportions_exact.
+Modules, in import order: bounds, testing, two_points, scores, groups,
+similarities, hypotheses, proportions_exact, oracles, printed.
 """
 
 __all__ = [
-    'bounds', 'proportions_exact', 'scores', 'testing', 'two_points'
+    'bounds', 'groups', 'hypotheses', 'oracles', 'printed',
+    'proportions_exact', 'scores', 'similarities', 'testing', 'two_points'
 ]
