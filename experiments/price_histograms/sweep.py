@@ -33,8 +33,8 @@ HEADLINES = ('measured risks are', 'cells as printed')
 REPETITIONS = 2000
 MANY = 10**7
 # (n, epsilon or rho, cells) -> simulated risk and bound; G-9.
-GOLDEN = {(500, 1.0, 8): (1.73e-2, 1.735e-2), (2000, 0.1, 13): (3.95e-2,
-                                                                 4.03e-2),
+GOLDEN = {(500, 1.0, 8): (1.73e-2, 1.735e-2),
+          (2000, 0.1, 13): (3.95e-2, 4.03e-2),
           (10_000, 0.1, 22): (6.31e-3, 6.14e-3),
           (10_000, 1.0, 22): (2.31e-3, 2.31e-3)}
 GOLDEN_ZCDP = {(2000, 0.01, 8): (6.28e-3, 6.40e-3)}
@@ -121,7 +121,8 @@ def _golden(repetitions):
 
 
 _SIZES = tuple(round(10**(half / 2)) for half in range(6, 15))
-_AMOUNTS = tuple(float(f'{10**(half / 2):.6g}') for half in range(2, 11))
+_AMOUNTS = tuple(float(f'{10**power:.6g}') for power in (
+    1.5, 2, 2.4, 2.8, 3.2, 3.6, 4, 4.5, 5))
 _SIDES = {1: (1, 2, 3, 5, 8, 13, 22, 36, 60, 100),
           2: tuple(np.unique(np.round(np.geomspace(1, 100, 13)).astype(
               int)).tolist())}

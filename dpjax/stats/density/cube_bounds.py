@@ -14,19 +14,27 @@ MOD-DENS of minimax.md, erratum E-07). For d = 1 `cells` is `lower_bounds.cells`
 with a sawtooth, of any even or odd number of teeth.
 """
 
+from collections.abc import Callable
+import math
+
 import numpy as np
 
 from dpjax import errors
+from dpjax.privacy import notions
+from dpjax.stats.minimax import hypotheses
 from dpjax.stats.minimax import two_points
 from dpjax.stats.minimax.bounds import Bound, Guarantee
 
-_AMPLITUDES = np.geomspace(1e-3, 1, 61)
+_AMPLITUDES = np.geomspace(0.1, 1, 17)
 _SIDES = np.unique(np.round(np.geomspace(2, 1e5, 500)))
-# Records that differ, in units of one that privacy hides, where nothing is
-# left; beyond it no bound is computed.
+# Records that differ, times what privacy lets one of them tell, where nothing
+# is left; beyond it no bound is computed.
 _FAR = 60.0
-# Bits of a pair of words of a code that differ at least, of all.
-_APART = np.linspace(0.02, 0.48, 24)
+_COARSE = 8
+# Bits of two words of a code that differ at least, of all.
+_APART = (0.1, 0.2, 0.3)
+# Sizes of cubes, from the largest that can be of use, that codes are tried on.
+_CODES = 80
 
 
 def bounds(*, dimension: int, num_examples: int, guarantee: Guarantee
@@ -53,6 +61,9 @@ def bounds(*, dimension: int, num_examples: int, guarantee: Guarantee
     found.append(Bound(max(cells(dimension=used, **known)
                            for used in range(1, dimension + 1)),
                        'pairs of cells' + text))
+  if isinstance(guarantee, notions.PureDP):
+    found.append(Bound(packing(dimension=dimension, num_examples=num_examples,
+                               guarantee=guarantee), 'code of cells, private'))
   return tuple(found)
 
 
@@ -106,10 +117,55 @@ def _largest(bits: np.ndarray, energy: np.ndarray, mass: np.ndarray,
     apart = energy / (least + np.sqrt(np.maximum(least**2 - top**2, 0)))
     share = np.exp(2 * num_examples * np.log1p(-np.minimum(apart, 1 - 1e-12)))
     return float(np.max(bits * energy * share))
-  hidden = two_points.total_variation(guarantee)
-  near = num_examples * mass * hidden <= _FAR
-  if not near.any():
+  told = two_points.total_variation(guarantee)
+  near = np.flatnonzero(num_examples * mass * told <= _FAR)
+  return _peak(lambda place: bits[place] * energy[place]
+               * two_points.product_share(mass[place], guarantee=guarantee,
+                                          num_examples=num_examples), near)
+
+
+def _peak(bound: Callable[[np.ndarray], np.ndarray], places: np.ndarray
+          ) -> float:
+  """The largest bound: of every eighth place, and then around that."""
+  if not places.size:
     return 0.0
-  share = two_points.product_share(mass[near], num_examples=num_examples,
-                                   guarantee=guarantee)
-  return float(np.max(bits[near] * energy[near] * share))
+  coarse = np.arange(0, places.size, _COARSE)
+  found = bound(places[coarse])
+  around = coarse[np.argmax(found)]
+  fine = places[max(0, around - _COARSE + 1):around + _COARSE]
+  return float(max(found.max(), bound(fine).max()))
+
+
+def packing(*, dimension: int, num_examples: int, guarantee: notions.PureDP
+            ) -> float:
+  """By words of a code, all of them told apart; arguments as of `bounds`.
+
+  Of m bits there are V words with delta m of them between any two, ln V >= m
+  (ln 2 - H(delta)) (Gilbert and Varshamov). All laws are half the masses away
+  from the uniform one, which is the anchor (`hypotheses.packing_lemma_around`),
+  and squared distances are 4 delta m energies: the risk is a quarter of that
+  times the error of a test, half of a distance being what tests bear (erratum
+  E-07).
+  """
+  bits, energy, mass, _ = _pairs(dimension)
+
+  def error(place, apart):
+    words = bits[place] * _code_rate(apart)
+    if words < 1:
+      return 0.0
+    return max(0.0, hypotheses.packing_lemma_around(
+        words, bits[place] * mass[place] / 2, num_examples=num_examples,
+        guarantee=guarantee))
+
+  # No code tells more than all bits do.
+  moved = num_examples * mass / 2 * guarantee.epsilon
+  known = np.flatnonzero((bits >= 8) & (moved <= math.log(2)))[:_CODES]
+  return max((bits[place] * energy[place] * apart * error(place, apart)
+              for place in known[::_CODES // 10] for apart in _APART),
+             default=0.0)
+
+
+def _code_rate(apart: float) -> float:
+  """ln 2 - H(delta): logarithms of words for each bit."""
+  return math.log(2) + apart * math.log(apart) + (1 - apart) * math.log1p(
+      -apart)
