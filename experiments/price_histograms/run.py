@@ -63,14 +63,15 @@ def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
 def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
          dimension: int) -> dict[str, float]:
   """What holds for any estimator, and of the least risks there are."""
-  study, known = densities.STUDY, dict(num_examples=num_records, d=dimension)
+  study = densities.STUDY
+  known = dict(num_examples=num_records, dimension=dimension)
   found = {bound.name: bound.value for bound in study.lower(
       guarantee=promised, **known)}
   return dict(
       lower=study.best_lower(guarantee=promised, **known).value,
       code=found.get('code of cells, private', math.nan),
       non_private=study.non_private(**known),
-      trivial=study.trivial(d=dimension))
+      trivial=study.trivial(dimension=dimension))
 
 
 def exact(setting: sweep.Setting) -> dict[str, float]:

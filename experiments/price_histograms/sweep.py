@@ -27,7 +27,7 @@ import numpy as np
 
 ARTEFACT = ('Proposition 5 and equation (19) of paper 004: Lipschitz densities '
             'on [0, 1]^d')
-COST = '1 min on a CPU core'
+COST = '2 min on a CPU core'
 HEADLINES = ('measured risks are', 'cells as printed')
 
 REPETITIONS = 2000
