@@ -95,8 +95,9 @@ _FLAGS = (
     ('grid', 'uniform, or geometric: evenly spaced in logarithms. Default: '
      'uniform.'),
     ('label', 'Column of the class of a record whose score is --column.'),
-    ('positive', 'Value of the label of the positive class; whatever else is '
-     'negative.'),
+    ('positive', 'Value of the label of the positive class, or of the column '
+     'of a proportion; whatever else is negative.'),
+    ('sigma', 'Public standard deviation of a normal_mean.'),
     ('groups', 'Of a calibration table. Default: 10.'),
     ('boundary', 'Of a density: interval, or circle for hours, angles and what '
      'else begins anew at --upper. Default: interval.'),
@@ -183,7 +184,8 @@ def query_of(args: argparse.Namespace) -> Query:
       delta=None if args.delta is None else _fraction('delta', args.delta),
       confidence=_fraction('confidence', args.confidence),
       column=args.column, lower=number('lower'), upper=number('upper'),
-      granularity=number('granularity'), missing=args.missing,
+      sigma=number('sigma'), granularity=number('granularity'),
+      missing=args.missing,
       categories=_list('categories', args.categories, lambda _, text: text),
       bins=_list('bins', args.bins, lattice.public_number),
       quantiles=_list('quantiles', args.quantiles, _fraction),
