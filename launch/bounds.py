@@ -16,6 +16,8 @@ in one record, n is public. Lists separated by commas are swept.
 A lower bound is below the worst-case risk of every estimator with the
 guarantee, an upper bound above that of the one it names; `exact` says that it
 is the worst-case risk itself. Risks are the largest over the class of laws.
+Other names of parameters: --d for --dimension, --k for --moment, --r for
+--radius.
 
 Models, and the parameters that each has:
 {models}
@@ -52,6 +54,8 @@ _BUDGETS = (
     ('delta', 'In [0, 1).'), ('rho', 'Of zCDP.'),
     ('tv', 'Level of total variation privacy.'),
     ('kl', 'Level of Kullback-Leibler privacy.'))
+# Short names of parameters, where a study has no other of that name.
+_SHORT = {'d': 'dimension', 'k': 'moment', 'r': 'radius'}
 _MOST_AXES = 6
 _GRID = 25
 Row = dict[str, Any]
@@ -60,9 +64,15 @@ Row = dict[str, Any]
 def _models() -> str:
   return '\n'.join(
       f'  {name:12} {s.help} ({s.loss})' + ''.join(
-          f'\n{"":14} --{key}: {p.help} Default: {p.default:g}.'
+          f'\n{"":15}--{key}: {p.help}. Default: {p.default:g}.'
           for key, p in s.parameters.items())
       for name, s in studies.STUDIES.items())
+
+
+def _parameters() -> list[str]:
+  """Of all studies, and short names of some."""
+  return sorted({key for study in studies.STUDIES.values()
+                 for key in study.parameters} | set(_SHORT))
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -77,7 +87,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
   parser.add_argument('--n', help='Numbers of records.')
   for name, text in _BUDGETS:
     parser.add_argument(f'--{name}', help=text)
-  for name in {key for s in studies.STUDIES.values() for key in s.parameters}:
+  for name in _parameters():
     parser.add_argument(f'--{name}', help=argparse.SUPPRESS)
   parser.add_argument('--target_risk', help='In units of the loss: prints the '
                       'n that an estimator meets it with, and that none does.')
@@ -135,12 +145,20 @@ def _study(args: argparse.Namespace) -> tuple[Study, list[dict[str, float]]]:
     raise ValueError('--model must be given')
   study = studies.STUDIES[checks.check_choice('model', args.model,
                                               studies.STUDIES)]
-  for name in {key for s in studies.STUDIES.values() for key in s.parameters}:
-    if getattr(args, name) is not None and name not in study.parameters:
+  given = {}
+  for name in _parameters():
+    if getattr(args, name) is None:
+      continue
+    known = name if name in study.parameters else _SHORT.get(name)
+    if known not in study.parameters:
       raise ValueError(f'{study.name} has no --{name}; it has '
                        f'{", ".join(study.parameters) or "no parameters"}')
-  lists = [_numbers(name, getattr(args, name)) or [parameter.default]
-           for name, parameter in study.parameters.items()]
+    if known in given:
+      raise ValueError(f'--{name} and --{known} are one: give one of them')
+    given[known] = _numbers(name, getattr(args, name))
+  lists = [[int(value) if isinstance(p.default, int) and value.is_integer()
+            else value for value in given.get(name, [float(p.default)])]
+           for name, p in study.parameters.items()]
   return study, [dict(zip(study.parameters, values, strict=True))
                  for values in itertools.product(*lists)]
 

@@ -24,6 +24,15 @@ The density of ages, which are whole years, and 1000 records drawn from it:
     --plot=ages.svg --synthetic=1000 --synthetic_output=ages.csv
   Another confidence, --boundary or --synthetic is another view, and free.
 
+How many said yes, in the file and in the population it was drawn from; the
+mean of measurements with a known error; the largest of a uniform law:
+  python -m launch.estimate --input=poll.csv --statistic=proportion \
+    --column=answer --positive=yes --epsilon=0.1 --adjacency=replace_one \
+    --ledger=poll.ledger --ledger_budget_epsilon=1 --output=yes.json
+  The same with --statistic=normal_mean --column=reading --lower=-1000 \
+    --upper=1000 --sigma=2, or --statistic=support_max --column=delay \
+    --lower=1 --upper=3600; bounds are those of what is estimated.
+
 Statistics, and what each needs:
 {statistics}
 

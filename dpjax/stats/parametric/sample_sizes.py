@@ -36,7 +36,7 @@ def enough(study: Study, *, target_risk: float, guarantee: Guarantee,
   if study.trivial(**parameters) <= target_risk:
     return 0
   found = _first(lambda n: study.best_upper(
-      num_examples=n, guarantee=guarantee, **parameters).value <= target_risk)
+      num_examples=n, guarantee=guarantee, **parameters).value, target_risk)
   return None if found > LARGEST else found
 
 
@@ -51,21 +51,35 @@ def too_few(study: Study, *, target_risk: float, guarantee: Guarantee,
   if study.trivial(**parameters) <= target_risk:
     return 0
   return _first(lambda n: study.best_lower(
-      num_examples=n, guarantee=guarantee,
-      **parameters).value <= target_risk, below=True)
+      num_examples=n, guarantee=guarantee, **parameters).value, target_risk,
+                below=True)
 
 
-def _first(holds: Callable[[int], bool], *, below: bool = False) -> int:
-  """Where `holds` begins: the n found to hold, or with `below` that before.
+def _first(risk: Callable[[int], float], target: float, *,
+           below: bool = False) -> int:
+  """Where a risk meets the target: the n found, or with `below` that before.
 
-  It is looked at for powers of 8, then between two of them.
+  Between powers of 8, by straight lines in logarithms, near which rates are;
+  every other step halves, in case they are not.
   """
-  low, high = 0, 1
-  while not holds(high):
-    low, high = high, 8 * high
+  def excess(n):
+    value = risk(n)
+    return math.log(value / target) if value > 0 else -1.0
+
+  low, high, before = 0, 1, math.inf
+  after = excess(high)
+  while after > 0:
+    low, before, high = high, after, 8 * high
     if high > LARGEST:
       return low if below else high
+    after = excess(high)
+  halving = False
   while high - low > max(1, math.floor(_PRECISION * low)):
-    middle = max(low + 1, min(high - 1, round(math.sqrt(low * high))))
-    low, high = (low, middle) if holds(middle) else (middle, high)
+    share = .5 if halving else min(max(before / (before - after), .02), .98)
+    middle = round(low * (high / low)**share)
+    middle = max(low + 1, min(high - 1, middle))
+    now = excess(middle)
+    low, before, high, after = ((middle, now, high, after) if now > 0 else
+                                (low, before, middle, now))
+    halving = not halving
   return low if below else high
