@@ -2,12 +2,13 @@
 
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
 
-Modules, in import order: estimator, study, proportion_bounds, noisy_shares,
-support_ranks, subsampling, proportions, moment_bounds, moment_risks,
-truncated_means, printed_moments, clipped_normals, normal_means, coinpress,
-normal_intervals, exponential_families, least_favourable, likelihood,
-likelihood_risks, sgml, langevin_oracle, normal_bounds, likelihood_study,
-support_bounds, supports, support_queries, densities.
+Modules, in import order: estimator, study, sample_sizes, proportion_bounds,
+noisy_shares, support_ranks, subsampling, proportions, moment_bounds,
+moment_risks, truncated_means, printed_moments, clipped_normals, normal_means,
+coinpress, normal_intervals, exponential_families, least_favourable,
+likelihood, likelihood_risks, sgml, langevin_oracle, normal_bounds,
+likelihood_study, support_bounds, supports, support_queries, densities,
+studies.
 """
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     'likelihood', 'likelihood_risks', 'likelihood_study', 'moment_bounds',
     'moment_risks', 'noisy_shares', 'normal_bounds', 'normal_intervals',
     'normal_means', 'printed_moments', 'proportion_bounds', 'proportions',
-    'sgml', 'study', 'subsampling', 'support_bounds', 'support_queries',
-    'support_ranks', 'supports', 'truncated_means'
+    'sample_sizes', 'sgml', 'studies', 'study', 'subsampling',
+    'support_bounds', 'support_queries', 'support_ranks', 'supports',
+    'truncated_means'
 ]
