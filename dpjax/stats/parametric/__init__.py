@@ -2,13 +2,12 @@
 
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
 
-Modules, in import order: estimator, study, sample_sizes, proportion_bounds,
-noisy_shares, support_ranks, subsampling, proportions, moment_bounds,
-moment_risks, truncated_means, printed_moments, clipped_normals, normal_means,
-coinpress, normal_intervals, exponential_families, least_favourable,
-likelihood, likelihood_risks, sgml, langevin_oracle, normal_bounds,
-likelihood_study, support_bounds, supports, support_queries, densities,
-studies.
+Modules, in import order: estimator, study, proportion_bounds, noisy_shares,
+support_ranks, subsampling, proportions, moment_bounds, moment_risks,
+truncated_means, printed_moments, clipped_normals, normal_means, coinpress,
+normal_intervals, exponential_families, least_favourable, likelihood,
+likelihood_risks, sgml, langevin_oracle, normal_bounds, likelihood_study,
+support_bounds, supports, support_queries, densities, sample_sizes, studies.
 """
 
 __all__ = [
