@@ -54,6 +54,8 @@ EXPERIMENTS = {
     'polls': 'experiments.polls',
     'price_histograms': 'experiments.price_histograms',
     'price_likelihood': 'experiments.price_likelihood',
+    'price_proportion': 'experiments.price_proportion',
+    'price_support': 'experiments.price_support',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',

@@ -49,7 +49,7 @@ def test_proportions(people, epsilon, truth, risk, wald, exact):
   # What is released depends on the sum alone.
   ones = rng.binomial(people, truth, REPETITIONS) / people
   made = {name: proportions.proportion(num_examples=people, epsilon=epsilon,
-                                     interval=name)
+                                       interval=name)
           for name in ('wald', 'exact')}
   noise = rng.laplace(scale=1 / (people * epsilon), size=REPETITIONS)
   values = jnp.asarray(ones + noise, jnp.float32)

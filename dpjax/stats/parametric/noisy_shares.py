@@ -76,7 +76,7 @@ class NoisyShare(estimator.Estimator):
   """Base: 1/2 + share (noisy count / n - 1/2).
 
   Attributes:
-    share: in [0, 1]; 1 is the noisy mean itself, 0 the constant 1/2.
+    share: in (0, 1]; 1 is the noisy mean itself, towards 0 it is 1/2.
   """
   share: float = 1.0
 

@@ -133,3 +133,12 @@ def lower_bound(*, num_examples: int, epsilon: float) -> float:
   distance = min(1.0, 2 / (slope * (num_examples + 2)))
   return float(coupled_bound(distance, num_examples=num_examples,
                              epsilon=epsilon))
+
+
+def printed_introduction(*, num_examples: int, epsilon: float) -> float:
+  """1 / (8 (n epsilon)^2) for n epsilon >= 2: of section 3.1.2, without proof.
+
+  Its proportions are 1 / (n epsilon) apart and prove e^-1 / 8 (erratum E-04).
+  """
+  total = num_examples * epsilon
+  return 1 / (8 * total**2) if total >= 2 else 0.0

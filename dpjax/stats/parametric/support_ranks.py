@@ -28,6 +28,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import stats
 
 from dpjax import errors
 from dpjax.privacy import accounting
@@ -218,15 +219,21 @@ def _bound(thetas: np.ndarray, n: int, parameters: Parameters) -> np.ndarray:
   found = np.minimum(1.0, np.square(factor * np.minimum(thetas, reach)) + past)
   inside = thetas >= reach
   if inside.any():
-    found = np.where(inside, np.minimum(1.0, _inside(
-        np.where(inside, thetas, 1.0), n, parameters)), found)
+    over = np.where(inside, thetas, 1.0)
+    found = np.where(inside, np.minimum.reduce([np.ones(thetas.shape), *(
+        _inside(over, n, parameters, share) for share in (2, 8))]), found)
   return found
 
 
-def _inside(thetas: np.ndarray, n: int, parameters: Parameters) -> np.ndarray:
-  """The integral over lambda, for theta well above the lowest end."""
+def _inside(thetas: np.ndarray, n: int, parameters: Parameters,
+            share: int) -> np.ndarray:
+  """The integral over lambda, for theta well above the lowest end.
+
+  Unless so many records are below that end, ranks from r / share on are as if
+  there were none.
+  """
   rate, rank, factor, log_lowest = map(float, parameters)
-  low = int(max(-(-rank // 2), rank - _FARTHEST / rate, 1))
+  low = int(max(-(-rank // share), rank - _FARTHEST / rate, 1))
   scale = math.log(n * min(rate, 1.0))
   logs = np.arange(scale - 24, math.log(n) + 12 + rate, _STEP)
   lambdas = np.exp(logs)
@@ -244,9 +251,7 @@ def _inside(thetas: np.ndarray, n: int, parameters: Parameters) -> np.ndarray:
   none = (through * kept * n / (n + hit) * lambdas).sum(1) * _STEP  # E 1 / S.
   square = factor**2 * moments[2] - 2 * factor * moments[1] + moments[0]
   far = math.exp(-rate * (rank - low)) * (1 - log_lowest) * none
-  # Half of the records up to the rank, n / 4 at least, below a 16th of theta:
-  # Chernoff.
-  rare = math.exp(-n * (0.25 * math.log(4) + 0.75 * math.log(0.8)))
+  rare = stats.binom.sf(low - 1, n, math.exp(log_lowest) / thetas)
   return thetas**2 * (square + far) + factor**2 * rare
 
 
