@@ -56,6 +56,8 @@ EXPERIMENTS = {
     'price_likelihood': 'experiments.price_likelihood',
     'price_proportion': 'experiments.price_proportion',
     'price_support': 'experiments.price_support',
+    'price_moments': 'experiments.price_moments',
+    'price_table': 'experiments.price_table',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',

@@ -34,7 +34,7 @@ from dpjax.privacy import notions
 from dpjax.stats.minimax.bounds import Guarantee
 
 _ANGLES, _SLOPES = 801, 160
-# Logarithms of ratios; beyond it caps are too small for floats.
+# Logarithm of a ratio beyond which shares of caps are too small for floats.
 _LARGEST = 300.0
 
 
@@ -55,15 +55,14 @@ def share(distance: np.ndarray | int, guarantee: Guarantee, *, dimension: int
   match guarantee:
     case notions.PureDP(epsilon=epsilon):
       return np.maximum(
-          caps(np.minimum(epsilon * b, _LARGEST), dimension=dimension),
+          caps(epsilon * b, dimension=dimension),
           information(epsilon * b * np.tanh(epsilon * b / 2),
                       dimension=dimension))
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
-      log_ratio = np.minimum(epsilon * b, _LARGEST)
-      lost = delta * (np.expm1(log_ratio) / math.expm1(min(epsilon, _LARGEST))
-                      if epsilon else b)
+      lost = delta * (np.expm1(np.minimum(epsilon * b, 700.0))
+                      / math.expm1(min(epsilon, 700.0)) if epsilon else b)
       left = np.maximum(1e-300, 1 - lost)
-      return left * caps(log_ratio - np.log(left), dimension=dimension)
+      return left * caps(epsilon * b - np.log(left), dimension=dimension)
     case notions.ZCDP(rho=rho):
       return information(rho * b**2, dimension=dimension)
     case _:
@@ -77,11 +76,31 @@ def caps(log_ratio: np.ndarray, *, dimension: int) -> np.ndarray:
     log_ratio: x >= 0.
     dimension: d.
   """
+  log_ratio = np.asarray(log_ratio, np.float64)
   growth = np.exp(np.minimum(log_ratio, _LARGEST))
   half = 1 + _cosine(np.float64(0.5), dimension)**2
+  small = 1 - _cosine(np.minimum(0.5, 1 / growth), dimension)**2
   return np.maximum(0.0, np.where(
-      growth < 2, growth - half * (growth - 1),
-      1 - _cosine(np.minimum(0.5, 1 / growth), dimension)**2))
+      growth < 2, growth - half * (growth - 1), np.where(
+          log_ratio < _LARGEST, small, _tiny(log_ratio, dimension))))
+
+
+def _tiny(log_ratio: np.ndarray, dimension: int) -> np.ndarray:
+  """1 - A(q)^2 at least, for q = e^-x beyond the range of floats.
+
+  With h = (d - 1) / 2 and z the squared sine of the cap's half-angle, 2 q is
+  the integral of t^(h - 1) (1 - t)^(-1/2) / B(h, 1/2) up to z, so z^h lies
+  between 2 q h B sqrt(1 - z) and 2 q h B; A is 1 over the mean of (1 -
+  t)^(-1/2), at most sqrt(1 - z (d - 1) / (d + 1)) by Jensen's inequality.
+  """
+  if dimension == 1:
+    return np.zeros(log_ratio.shape)
+  half = (dimension - 1) / 2
+  logs = (math.log(2 * half) + special.betaln(half, 0.5)
+          - np.maximum(log_ratio, _LARGEST))
+  most = np.exp(logs / half)
+  least = np.exp((logs + np.log1p(-most) / 2) / half)
+  return least * (dimension - 1) / (dimension + 1)
 
 
 def _cosine(part: np.ndarray, dimension: int) -> np.ndarray:

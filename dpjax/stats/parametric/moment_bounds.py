@@ -29,9 +29,9 @@ from dpjax.stats.minimax import spheres
 from dpjax.stats.minimax import two_points
 from dpjax.stats.minimax.bounds import Bound, Guarantee
 
-_GRID = 40
+_COARSE, _FINE = 28, 21
 # Distances where less than this is left of the risk are not looked at.
-_LEFT = 1e-4
+_LEFT = 0.02
 
 
 def check_class(moment: float, radius: float) -> None:
@@ -118,11 +118,11 @@ def _sparse(path, *, num_examples: int, guarantee: Guarantee, moment: float,
         path, weights, num_examples=num_examples, guarantee=guarantee)
 
   # All sizes between one record in ten samples, and where nothing is left.
-  weights = np.geomspace(0.1 / num_examples, min(1.0, 4 * far / num_examples),
-                         _GRID)
+  weights = np.geomspace(0.1 / num_examples, min(1.0, 2 * far / num_examples),
+                         _COARSE)
   top = int(np.argmax(risks(weights)))
   fine = np.linspace(weights[max(top - 1, 0)],
-                     weights[min(top + 1, _GRID - 1)], _GRID)
+                     weights[min(top + 1, _COARSE - 1)], _FINE)
   return radius**2 * float(np.max(risks(fine), initial=0.0))
 
 

@@ -25,9 +25,8 @@ from scipy import optimize
 from dpjax import errors
 from dpjax.stats.parametric.moment_bounds import check_class
 
-_SIDE, _ROUNDS = 25, 7
-# ln of the rarest outliers that the search starts from, below the most.
-_RAREST = 40.0
+# Points of the search in both directions: at first, and in each round after.
+_COARSE, _FINE, _ROUNDS = (17, 41), (13, 13), 4
 
 
 class Law(NamedTuple):
@@ -191,6 +190,10 @@ def worst(*, num_examples: int, threshold: float, shrinkage: float = 1.0,
                shrinkage=shrinkage, noise_factor=noise_factor)
   candidates = [_balanced(min(threshold, radius), balance)
                 for balance in (0.5, 1.0)]
+  if math.isfinite(moment) and math.isfinite(threshold):
+    candidates.append(two_points(
+        min(1.0, (radius * (1 - 1 / moment) / threshold)**moment),
+        moment=moment, radius=radius))
   if threshold < radius or (math.isfinite(moment) and math.isfinite(threshold)):
     candidates.append(_search(num_examples, threshold, shrinkage, moment,
                               radius))
@@ -203,40 +206,47 @@ def _balanced(size: float, share: float) -> Law:
 
 
 def _search(num_examples, threshold, shrinkage, moment, radius) -> Law:
-  """Zooms in on ln p and on where y is between T and all there can be."""
-  highest = min(0.0, moment * math.log(radius / threshold)) if (
-      math.isfinite(moment)) else 0.0
-  box = np.array([[highest - _RAREST, highest], [0.0, 1.0]])
-  limits = box.copy()
-  for _ in range(_ROUNDS):
-    grid = np.meshgrid(*(np.linspace(*side, _SIDE) for side in box),
-                       indexing='ij')
-    values = _values(*grid, num_examples, threshold, shrinkage, moment, radius)
-    top = np.unravel_index(np.argmax(values[0]), values[0].shape)
+  """Zooms in on the share of the moment that is beyond T, and on T / y."""
+  box = np.array([[0.0, 1.0], [0.0, 1.0]])
+  for side in (_COARSE, *(_FINE,) * _ROUNDS):
+    grid = np.meshgrid(*(np.linspace(*ends, size) for ends, size in zip(
+        box, side)), indexing='ij')
+    value, *law = _values(*grid, num_examples, threshold, shrinkage, moment,
+                          radius)
+    top = np.unravel_index(np.argmax(value), value.shape)
     centre = np.array([axis[top] for axis in grid])[:, None]
-    reach = 2 * np.diff(box) / (_SIDE - 1) * np.array([[-1, 1]])
-    box = np.clip(centre + reach, limits[:, :1], limits[:, 1:])
-  prob, far, near, mean = (part[top] for part in (
-      np.exp(grid[0]), *values[1:]))
+    reach = 2 * np.diff(box) / (np.array(side)[:, None] - 1)
+    box = np.clip(centre + reach * np.array([[-1, 1]]), 0.0, 1.0)
+  prob, far, near, mean = (part[top] for part in law)
   left = 1 - prob
   tilt = np.clip(mean / (left * near), -1, 1) if left * near > 0 else 0.0
   return Law(np.array([far, near, -near]),
              np.array([prob, left * (1 + tilt) / 2, left * (1 - tilt) / 2]))
 
 
-def _values(logs, place, num_examples, threshold, shrinkage, moment, radius):
-  """Risks without noise, y, s, and (1 - p) times the mean within T."""
-  prob, finite = np.exp(logs), math.isfinite(moment)
-  far = threshold + place * (radius * np.exp(-logs / moment) - threshold)
-  left = np.maximum(0.0, 1 - prob)
-  if finite:
-    spare = np.maximum(0.0, radius**moment - prob * far**moment)
-    near = np.where(left > 0, spare / np.where(left > 0, left, 1), 0.0)**(
-        1 / moment)
+def _values(share, place, num_examples, threshold, shrinkage, moment, radius):
+  """Risks without noise, p, y, s, and (1 - p) times the mean within T.
+
+  Args:
+    share: of what the moment allows beyond T there.
+    place: w in [0, 1], y = T / (1 - w^2).
+    num_examples: n.
+    threshold: T.
+    shrinkage: c.
+    moment: k.
+    radius: r.
+  """
+  if math.isinf(moment):
+    prob, far = share, np.full(share.shape, radius)
+    near = np.full(share.shape, min(threshold, radius))
   else:
-    near = np.full(prob.shape, radius)
-  near = np.minimum(near, threshold)
-  b, reach = prob * (far - threshold), left * near
+    inverse = np.maximum(1 - place**2, 1e-4)
+    odds = (radius / threshold * inverse)**moment
+    used = share * np.minimum(1.0, 1 / odds)
+    prob, far = np.minimum(1.0, used * odds), threshold / inverse
+    left = np.where(prob < 1, 1 - prob, 1.0)
+    near = np.minimum(threshold, radius * ((1 - used) / left)**(1 / moment))
+  b, reach = prob * (far - threshold), (1 - prob) * near
   curvature = shrinkage**2 / num_examples - (1 - shrinkage)**2
   # The mean a of what is truncated that is worst, and can be.
   a = prob * threshold + reach
@@ -244,8 +254,8 @@ def _values(logs, place, num_examples, threshold, shrinkage, moment, radius):
     a = np.clip((1 - shrinkage) * b / curvature, prob * threshold - reach, a)
   value = (-curvature * a**2 + 2 * (1 - shrinkage) * a * b + b**2
            + shrinkage**2 / num_examples * (
-               prob * threshold**2 + left * near**2))
-  return value, far, near, a - prob * threshold
+               prob * threshold**2 + (1 - prob) * near**2))
+  return value, prob, far, near, a - prob * threshold
 
 
 @functools.lru_cache(maxsize=4096)

@@ -43,7 +43,7 @@ def test_caps_are_the_least_a_linear_programme_finds(dimension, num_points,
 
 @pytest.mark.parametrize('dimension', (1, 2, 3, 7, 60, 2000))
 def test_shares_fall_from_1(dimension):
-  x = np.linspace(0, 30, 400)
+  x = np.concatenate([np.linspace(0, 30, 400), np.linspace(31, 3000, 400)])
   for share in (spheres.caps(x, dimension=dimension),
                 spheres.information(x, dimension=dimension)):
     assert share[0] == pytest.approx(1, abs=1e-3) and share[0] <= 1
@@ -70,7 +70,7 @@ def test_information_is_between_a_ball_s_entropy_and_a_normal_law_s(dimension):
   assert found[0] > most[0] * (1 - 1.5 / dimension)
 
 
-@pytest.mark.parametrize('dimension', (1, 2, 8, 100))
+@pytest.mark.parametrize('dimension', (1, 2, 8, 100, 3000))
 @pytest.mark.parametrize('size', (0.03, 0.3, 1.0, 4.0))
 def test_mechanisms_leave_no_less(dimension, size):
   """Noise on theta, shrunk; data sets are a distance of 1 from 0."""
@@ -87,6 +87,16 @@ def test_mechanisms_leave_no_less(dimension, size):
   normal = dimension / (2 * rho * b**2)
   assert spheres.share(b, ZCDP(rho=rho), dimension=dimension) <= (
       normal / (1 + normal))
+
+
+@pytest.mark.parametrize('dimension', (40, 100, 3000))
+def test_shares_go_on_where_caps_are_beyond_floats(dimension):
+  before, after = spheres.caps(np.array([299.9, 300.1]), dimension=dimension)
+  assert before >= after >= 0.99 * before * math.exp(-0.4 / (dimension - 1))
+  far = spheres.caps(np.float64(5000.0), dimension=dimension)
+  # Caps of share q have a squared sine of about q^(2 / (d - 1)).
+  assert far == pytest.approx(math.exp(-1e4 / (dimension - 1)), rel=0.02,
+                              abs=1e-30)
 
 
 def test_a_delta_that_explains_all_leaves_nothing():

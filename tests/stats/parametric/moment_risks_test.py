@@ -96,6 +96,30 @@ def test_no_law_of_vectors_has_a_larger_risk(moment, n, threshold, shrinkage):
   assert size <= 1 + 1e-9
 
 
+@pytest.mark.parametrize('moment, n, threshold, shrinkage', [
+    (2, 10**6, 272.9, 0.99984), (2, 200, 3.95, 0.985), (3, 20, 0.965, 0.909),
+    (8, 50, 1.07, 0.885), (3, 10, 0.5, 0.99), (4, 1000, 1.59, 0.98)])
+def test_worst_risks_are_those_of_a_fine_grid(moment, n, threshold, shrinkage):
+  """Outliers at y, all else at +-s, by the numbers of a law themselves."""
+  prob = np.geomspace(1e-9, 1 - 1e-7, 500)[:, None, None]
+  far = threshold * np.geomspace(1, 100, 300)[None, :, None]
+  mean = np.linspace(-1, 1, 41)[None, None]
+  spare = 1 - prob * far**moment
+  near = np.minimum(threshold, (np.maximum(spare, 0) / (1 - prob))**(
+      1 / moment))
+  inside = prob * threshold + (1 - prob) * near * mean
+  square = prob * threshold**2 + (1 - prob) * near**2
+  truth = inside + prob * (far - threshold)
+  risks = (shrinkage * inside - truth)**2 + shrinkage**2 * (
+      square - inside**2) / n
+  found = moment_risks.worst(
+      num_examples=n, threshold=threshold, shrinkage=shrinkage,
+      noise_factor=0.0, moment=moment, radius=1.0).value
+  assert found == pytest.approx(np.max(np.where(spare >= 0, risks, 0)),
+                                rel=6e-3)
+  assert found >= np.max(np.where(spare >= 0, risks, 0)) * (1 - 1e-5)
+
+
 def test_the_largest_bias_is_less_than_printed():
   for moment, kappa in ((2, 0.25), (4, 27 / 256)):
     assert moment_risks.bias_constant(moment) == pytest.approx(kappa)
