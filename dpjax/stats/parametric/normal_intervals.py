@@ -152,7 +152,7 @@ class NormalInterval:
     grid = jnp.asarray(self.grid)
     if self.finder == 'median':
       below = jnp.searchsorted(jnp.sort(records), grid, side='right')
-      scores = -jnp.abs(below - self.num_examples / 2)
+      scores = -jnp.abs(precision.double(below) - self.num_examples / 2)
       return grid[self._median.release(key, scores.astype(jnp.float32))]
     places = jnp.round((records - grid[0]) / self.step)
     inside = (places >= 0) & (places < grid.size)
@@ -264,18 +264,23 @@ def _tuned(n, radius, sigma, guarantee, confidence):
   plans = np.array(_plans(n, radius / sigma, guarantee, 1 - confidence))
   share, step, reach, margin, missed, clipped = plans.T
   shift = clip_shift(margin, clipped, num_examples=n)
-  left = 1 - (1 - confidence - missed - 2 * clipped)
+  left = 1 - confidence - missed - 2 * clipped
   clip = reach + margin
   scale = np.array([normal_means.noise_scale(
       b, 1 - part, num_examples=n, guarantee=guarantee)
                     for b, part in zip(clip, share)])
-  half = shift + _quantile(1 / math.sqrt(n), scale, left, guarantee)
-  best = int(np.argmin(half))
+  # To rank plans: exact where one part is nothing, close in between.
+  sampling = -special.ndtri(left / 2) / math.sqrt(n)
+  noise = scale * (-np.log(left) if isinstance(guarantee, notions.PureDP)
+                   else -special.ndtri(left / 2))
+  best = int(np.argmin(shift + np.hypot(sampling, noise)))
+  half = shift[best] + _quantile(1 / math.sqrt(n), float(scale[best]),
+                                 1 - float(left[best]), guarantee)
   return NormalInterval(
       num_examples=n, radius=radius, sigma=sigma, guarantee=guarantee,
       finder='median' if share[best] else 'none', share=float(share[best]),
       step=float(step[best] * sigma), clip=float(clip[best] * sigma),
-      half=float(half[best] * sigma))
+      half=float(half * sigma))
 
 
 def _plans(n, radius, guarantee, alpha):
@@ -297,11 +302,6 @@ def _plans(n, radius, guarantee, alpha):
 def _quantile(stddev, scale, level, guarantee):
   """Of the absolute error of sampling and noise together."""
   if isinstance(guarantee, notions.PureDP):
-    groups = [(value, level == value) for value in np.unique(level)]
-    found = np.zeros(level.shape)
-    for value, of in groups:
-      found[of] = intervals.half_width(
-          jnp.full(int(of.sum()), stddev), jnp.asarray(scale[of]),
-          confidence=float(value))
-    return found
-  return -special.ndtri((1 - level) / 2) * np.hypot(stddev, scale)
+    return float(intervals.half_width(jnp.asarray(stddev), jnp.asarray(scale),
+                                      confidence=level))
+  return intervals.normal_quantile(level) * math.hypot(stddev, scale)
