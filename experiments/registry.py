@@ -52,6 +52,8 @@ EXPERIMENTS = {
     'local_queries': 'experiments.local_queries',
     'mpc_communication': 'experiments.mpc_communication',
     'polls': 'experiments.polls',
+    'price_dimension': 'experiments.price_dimension',
+    'price_intervals': 'experiments.price_intervals',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',

@@ -7,9 +7,9 @@ records clipped to c -+ B, with noise; its value -+ a half-width. Two ways:
 record is clipped, and the errors of sampling and of noise bounded apart.
 
 `tuned`, ours. The centre is a median on a grid, by the exponential mechanism
-with score -|#{x <= c} - n/2|. Grid points c_0 within half a step of theta and
-c_j beyond h: with N_j = #{x <= c_j} scores differ by N_0 - N_j or by n - N_0 -
-N_j at most, so c_j is chosen with probability
+with score -|#{x <= c} - n/2|. For grid points c_0 next to theta and c_j beyond h,
+with N_j = #{x <= c_j}, scores differ by N_0 - N_j or by n - N_0 - N_j at most,
+so c_j is chosen with probability
 
   E e^(-u (N_j - N_0)) + E e^(v (n - N_j - N_0))
 
@@ -49,7 +49,7 @@ from dpjax.typing import Array, PRNGKey
 
 FINDERS = ('median', 'histogram', 'none')
 _SHARES = np.geomspace(0.01, 0.8, 16)
-_STEPS = (0.25, 0.5)
+_STEPS = (0.125, 0.25)
 _REACHES = np.linspace(0.4, 4.0, 19)
 _MARGINS = np.linspace(0.5, 5.0, 19)
 # Of 1 - confidence: what clipping may miss by on each side.
@@ -220,15 +220,17 @@ def miss_bound(reach: float, *, num_examples: int, radius: float, step: float,
   # Beyond 12 s nothing changes any more.
   shown = min(far, math.ceil(12 / step))
   above = special.ndtr(-reach - step * np.arange(shown))
-  rate, half = epsilon / 2, step / 2
-  between = special.ndtr(-half) - above
-  # log1p and expm1: means of one record are close to 1.
-  first = np.log1p(np.maximum(between, 0) * math.expm1(-rate))
-  below = special.ndtr(-half)
-  best = np.minimum(rate, np.maximum(0.0, np.log(below / np.maximum(
-      above, 1e-300)) / 2))
-  second = np.log1p(above * np.expm1(best) + below * np.expm1(-best))
-  terms = np.exp(num_examples * first) + np.exp(num_examples * second)
+  rate, terms = epsilon / 2, math.inf
+  for low in (-1.0, -0.5, 0.0):
+    # c_0 is between these: above theta, below it, or nearest.
+    below, ends = special.ndtr(low * step), special.ndtr((low + 1) * step)
+    # log1p and expm1: means of one record are close to 1.
+    first = np.log1p(np.maximum(1 - ends - above, 0) * math.expm1(-rate))
+    best = np.minimum(rate, np.maximum(0.0, np.log(below / np.maximum(
+        above, 1e-300)) / 2))
+    second = np.log1p(above * np.expm1(best) + below * np.expm1(-best))
+    terms = np.minimum(terms, np.exp(num_examples * first)
+                       + np.exp(num_examples * second))
   return float(2 * (np.sum(terms) + (far - shown) * terms[-1]))
 
 

@@ -82,10 +82,10 @@ def test_one_record_moves_scores_by_one_and_counts_of_two_bins():
 
 
 def test_far_centres_are_as_rare_as_bounded():
-  n, radius, step, epsilon = 300, 20.0, 0.5, 1.2
+  n, radius, step, epsilon = 60, 20.0, 0.5, 1.2
   grid = step * (np.arange(math.ceil(2 * radius / step) + 1) - 40)
   generator = np.random.default_rng(1)
-  for reach in (0.6, 1.0):
+  for reach in (1.0, 2.0):
     missed = []
     for _ in range(300):
       data = np.sort(generator.normal(0.24, 1, n))
@@ -94,7 +94,7 @@ def test_far_centres_are_as_rare_as_bounded():
       missed.append(np.sum(probs[np.abs(grid - 0.24) > reach]))
     bound = normal_intervals.miss_bound(reach, num_examples=n, radius=radius,
                                         step=step, epsilon=epsilon)
-    assert np.mean(missed) < bound < np.mean(missed)**0.4
+    assert np.mean(missed) < bound < np.mean(missed)**0.3
 
 
 def test_what_clipping_moves_is_as_rare_as_bounded():
