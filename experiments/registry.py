@@ -58,6 +58,8 @@ EXPERIMENTS = {
     'price_support': 'experiments.price_support',
     'price_moments': 'experiments.price_moments',
     'price_table': 'experiments.price_table',
+    'price_dimension': 'experiments.price_dimension',
+    'price_intervals': 'experiments.price_intervals',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',

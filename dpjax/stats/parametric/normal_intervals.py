@@ -7,9 +7,9 @@ records clipped to c -+ B, with noise; its value -+ a half-width. Two ways:
 record is clipped, and the errors of sampling and of noise bounded apart.
 
 `tuned`, ours. The centre is a median on a grid, by the exponential mechanism
-with score -|#{x <= c} - n/2|. Grid points c_0 within half a step of theta and
-c_j beyond h: with N_j = #{x <= c_j} scores differ by N_0 - N_j or by n - N_0 -
-N_j at most, so c_j is chosen with probability
+with score -|#{x <= c} - n/2|. For grid points c_0 next to theta and c_j beyond h,
+with N_j = #{x <= c_j}, scores differ by N_0 - N_j or by n - N_0 - N_j at most,
+so c_j is chosen with probability
 
   E e^(-u (N_j - N_0)) + E e^(v (n - N_j - N_0))
 
@@ -49,7 +49,7 @@ from dpjax.typing import Array, PRNGKey
 
 FINDERS = ('median', 'histogram', 'none')
 _SHARES = np.geomspace(0.01, 0.8, 16)
-_STEPS = (0.25, 0.5)
+_STEPS = (0.125, 0.25)
 _REACHES = np.linspace(0.4, 4.0, 19)
 _MARGINS = np.linspace(0.5, 5.0, 19)
 # Of 1 - confidence: what clipping may miss by on each side.
@@ -152,7 +152,7 @@ class NormalInterval:
     grid = jnp.asarray(self.grid)
     if self.finder == 'median':
       below = jnp.searchsorted(jnp.sort(records), grid, side='right')
-      scores = -jnp.abs(below - self.num_examples / 2)
+      scores = -jnp.abs(precision.double(below) - self.num_examples / 2)
       return grid[self._median.release(key, scores.astype(jnp.float32))]
     places = jnp.round((records - grid[0]) / self.step)
     inside = (places >= 0) & (places < grid.size)
@@ -220,15 +220,17 @@ def miss_bound(reach: float, *, num_examples: int, radius: float, step: float,
   # Beyond 12 s nothing changes any more.
   shown = min(far, math.ceil(12 / step))
   above = special.ndtr(-reach - step * np.arange(shown))
-  rate, half = epsilon / 2, step / 2
-  between = special.ndtr(-half) - above
-  # log1p and expm1: means of one record are close to 1.
-  first = np.log1p(np.maximum(between, 0) * math.expm1(-rate))
-  below = special.ndtr(-half)
-  best = np.minimum(rate, np.maximum(0.0, np.log(below / np.maximum(
-      above, 1e-300)) / 2))
-  second = np.log1p(above * np.expm1(best) + below * np.expm1(-best))
-  terms = np.exp(num_examples * first) + np.exp(num_examples * second)
+  rate, terms = epsilon / 2, math.inf
+  for low in (-1.0, -0.5, 0.0):
+    # c_0 is between these: above theta, below it, or nearest.
+    below, ends = special.ndtr(low * step), special.ndtr((low + 1) * step)
+    # log1p and expm1: means of one record are close to 1.
+    first = np.log1p(np.maximum(1 - ends - above, 0) * math.expm1(-rate))
+    best = np.minimum(rate, np.maximum(0.0, np.log(below / np.maximum(
+        above, 1e-300)) / 2))
+    second = np.log1p(above * np.expm1(best) + below * np.expm1(-best))
+    terms = np.minimum(terms, np.exp(num_examples * first)
+                       + np.exp(num_examples * second))
   return float(2 * (np.sum(terms) + (far - shown) * terms[-1]))
 
 
@@ -264,18 +266,23 @@ def _tuned(n, radius, sigma, guarantee, confidence):
   plans = np.array(_plans(n, radius / sigma, guarantee, 1 - confidence))
   share, step, reach, margin, missed, clipped = plans.T
   shift = clip_shift(margin, clipped, num_examples=n)
-  left = 1 - (1 - confidence - missed - 2 * clipped)
+  left = 1 - confidence - missed - 2 * clipped
   clip = reach + margin
   scale = np.array([normal_means.noise_scale(
       b, 1 - part, num_examples=n, guarantee=guarantee)
                     for b, part in zip(clip, share)])
-  half = shift + _quantile(1 / math.sqrt(n), scale, left, guarantee)
-  best = int(np.argmin(half))
+  # To rank plans: exact where one part is nothing, close in between.
+  sampling = -special.ndtri(left / 2) / math.sqrt(n)
+  noise = scale * (-np.log(left) if isinstance(guarantee, notions.PureDP)
+                   else -special.ndtri(left / 2))
+  best = int(np.argmin(shift + np.hypot(sampling, noise)))
+  half = shift[best] + _quantile(1 / math.sqrt(n), float(scale[best]),
+                                 1 - float(left[best]), guarantee)
   return NormalInterval(
       num_examples=n, radius=radius, sigma=sigma, guarantee=guarantee,
       finder='median' if share[best] else 'none', share=float(share[best]),
       step=float(step[best] * sigma), clip=float(clip[best] * sigma),
-      half=float(half[best] * sigma))
+      half=float(half * sigma))
 
 
 def _plans(n, radius, guarantee, alpha):
@@ -297,11 +304,6 @@ def _plans(n, radius, guarantee, alpha):
 def _quantile(stddev, scale, level, guarantee):
   """Of the absolute error of sampling and noise together."""
   if isinstance(guarantee, notions.PureDP):
-    groups = [(value, level == value) for value in np.unique(level)]
-    found = np.zeros(level.shape)
-    for value, of in groups:
-      found[of] = intervals.half_width(
-          jnp.full(int(of.sum()), stddev), jnp.asarray(scale[of]),
-          confidence=float(value))
-    return found
-  return -special.ndtri((1 - level) / 2) * np.hypot(stddev, scale)
+    return float(intervals.half_width(jnp.asarray(stddev), jnp.asarray(scale),
+                                      confidence=level))
+  return intervals.normal_quantile(level) * math.hypot(stddev, scale)

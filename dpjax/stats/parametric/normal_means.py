@@ -274,7 +274,7 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree, noise) -> Array:
 
   def turn(centre, of):
     key, clip, scale = of
-    offsets = _within(records - centre, clip)
+    offsets = _within(records - centre[None], clip)
     moved = (centre + jnp.mean(offsets, 0)
              + scale * precision.double(noise(key, centre.shape)))
     return _within(moved, kept), None
@@ -295,7 +295,7 @@ def _within(vectors: Array, radius: Array) -> Array:
 def _simulated(draw: estimator.Draw, num_examples: int):
   def once(key, mean, sigma, parameters):
     data, coins = jax.random.split(key)
-    records = mean + sigma * precision.double(additive.standard_normal(
+    records = mean[None] + sigma * precision.double(additive.standard_normal(
         data, (num_examples, *mean.shape)))
     return draw(coins, records, parameters)
 
