@@ -60,6 +60,7 @@ EXPERIMENTS = {
     'price_table': 'experiments.price_table',
     'price_dimension': 'experiments.price_dimension',
     'price_intervals': 'experiments.price_intervals',
+    'price_samples': 'experiments.price_samples',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',

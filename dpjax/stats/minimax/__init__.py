@@ -5,11 +5,11 @@ Numbers of the host in float64; neighbours differ in one of n records, n public
 
 Modules, in import order: bounds, testing, two_points, separations, scores,
 spheres, groups, similarities, hypotheses, proportions_exact, oracles,
-risk_oracles, printed.
+risk_oracles, printed, proportion_tests.
 """
 
 __all__ = [
     'bounds', 'groups', 'hypotheses', 'oracles', 'printed',
-    'proportions_exact', 'risk_oracles', 'scores', 'separations',
-    'similarities', 'spheres', 'testing', 'two_points'
+    'proportion_tests', 'proportions_exact', 'risk_oracles', 'scores',
+    'separations', 'similarities', 'spheres', 'testing', 'two_points'
 ]

@@ -267,6 +267,11 @@ class BatchDescent(_Ascent):
     return round(self.batch_size / self.num_examples * 2**32)
 
   @property
+  def sampling_prob(self) -> float:
+    """m / n, to a multiple of 2^-32."""
+    return self._threshold / 2**32
+
+  @property
   def noise_multiplier(self) -> float:
     """z of a step: its noise over 2 L / m, what two records differ by.
 
@@ -287,7 +292,7 @@ class BatchDescent(_Ascent):
                        'here: take replacement=False')
     # Of one record's contribution, L / m, which a batch has or has not.
     return accounting.poisson_gaussian_event(
-        sampling_prob=self._threshold / 2**32,
+        sampling_prob=self.sampling_prob,
         noise_multiplier=2 * self.noise_multiplier, num_steps=self.steps)
 
   def statistic(self, data: Array) -> Array:
