@@ -3,6 +3,8 @@
 Privacy is in the battery (`tests/privacy/roster.py`), sensitivities below.
 """
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -164,3 +166,15 @@ def test_another_number_of_records_is_refused():
     made.release(KEY, jnp.zeros(2))
   with pytest.raises(ValueError, match='count_share must lie'):
     mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0, count_share=1.0)
+
+
+@pytest.mark.parametrize('n', [2, 3, 5])
+@pytest.mark.parametrize('ddof', [0, 1])
+def test_the_sensitivity_of_a_variance_by_enumeration(n, ddof):
+  # The grid holds the ends; the variance is convex in each record.
+  values = np.linspace(-1, 2, 4)
+  data = np.array(list(itertools.product(values, repeat=n)))
+  variances = np.var(data, axis=1, ddof=ddof).reshape((4,) * n)
+  moved = np.max(np.ptp(variances, axis=0))
+  assert moved == pytest.approx(mean.variance_sensitivity(
+      num_examples=n, lower=-1.0, upper=2.0, ddof=ddof))

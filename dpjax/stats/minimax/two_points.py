@@ -141,7 +141,7 @@ def product_mean(path: Callable[[np.ndarray, Guarantee], np.ndarray],
   low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
   high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
   means = np.zeros(t.shape)
-  first = int(low.min(initial=0))
+  first = int(low.min(initial=num_examples))
   known = path(np.arange(first, int(high.max(initial=0)) + 1), guarantee)
   for place in np.ndindex(t.shape):
     d = np.arange(low[place], high[place] + 1)

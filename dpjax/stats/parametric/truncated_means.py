@@ -358,7 +358,7 @@ def _whole(function):
   return run
 
 
-def _non_private(*, num_examples, guarantee, dimension, moment, radius):
+def _non_private(*, num_examples, dimension, moment, radius, guarantee=None):
   del guarantee, dimension, moment
   return moment_bounds.non_private(num_examples=num_examples, radius=radius)
 
