@@ -211,6 +211,10 @@ def test_dimensions_count_under_divergences():
   assert bound < 2 * d / (10**10 * level) < 6 * bound
   assert kl_scores.vectors(**_VECTORS, guarantee=notions.ZCDP(rho=level)) == (
       bound)
+  # Of what says nothing: below the variance of the prior, R^2 (1/3 - 2/pi^2).
+  for guarantee in (_KL(level=0.0), _PURE(epsilon=0.0)):
+    assert 0.09 < kl_scores.vectors(**_VECTORS, guarantee=guarantee) < (
+        1 / 3 - 2 / math.pi**2)
   for moment in (2, 3, 8):
     # Where noise is nearly all.
     risks = [kl_scores.vectors(dimension=40 * more, num_examples=10**7,
