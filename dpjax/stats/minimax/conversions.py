@@ -27,7 +27,7 @@ from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.renyi import RenyiDP
-from dpjax.stats.minimax import scores
+from dpjax.stats.minimax import disclosure
 from dpjax.stats.minimax import two_points
 
 
@@ -172,7 +172,7 @@ def _pinsker(guarantee: ZCDP | KullbackLeiblerPrivacy) -> TotalVariationPrivacy:
 
 
 def _chi_square(guarantee) -> ChiSquarePrivacy:
-  return ChiSquarePrivacy(level=scores.chi_square(guarantee))
+  return ChiSquarePrivacy(level=disclosure.chi_square(guarantee))
 
 
 def _range_zcdp(guarantee: BoundedRange) -> ZCDP:

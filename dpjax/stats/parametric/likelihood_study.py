@@ -24,6 +24,7 @@ import numpy as np
 from scipy import special, stats
 
 from dpjax.privacy import notions
+from dpjax.stats.minimax import disclosure
 from dpjax.stats.minimax import scores
 from dpjax.stats.minimax import two_points
 from dpjax.stats.minimax.bounds import Bound, Guarantee
@@ -66,7 +67,7 @@ def _informations(model: Model, centre: float, radius: float
 def _score_bounds(model: Model, num_examples: int,
                   guarantee: Guarantee) -> list[Bound]:
   together, alone, d = 0.0, 0.0, model.dimension
-  v = scores.discrimination(guarantee)
+  v = disclosure.discrimination(guarantee)
   for centre, radius in _boxes(model.radius):
     mean, largest, rare = _informations(model, centre, radius)
     prior = scores.cosine_information(dimension=1, radius=radius)

@@ -63,12 +63,11 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
   if guarantee is None:
     return tuple(found)
   ratio = radius / sigma
-  found.append(Bound(sigma**2 * cube(**known, dimension=dimension,
-                                     radius=ratio), 'cube'))
-  if scores.chi_square(guarantee) < math.inf:
-    found.append(Bound(scores.private(
-        **known, dimension=dimension, information=1 / sigma**2,
-        prior_information=prior), 'scores'))
+  found += [Bound(scores.bound(
+      **known, dimension=dimension, information=1 / sigma**2,
+      information_trace=dimension / sigma**2, prior_information=prior,
+      scores='gaussian'), 'scores'), Bound(sigma**2 * cube(
+          **known, dimension=dimension, radius=ratio), 'cube')]
   if isinstance(guarantee, (notions.PureDP, notions.ApproxDP)):
     found.append(Bound(sigma**2 * ball(**known, dimension=dimension,
                                        radius=ratio), 'ball'))

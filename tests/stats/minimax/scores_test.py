@@ -8,6 +8,7 @@ import pytest
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
+from dpjax.stats.minimax import disclosure
 from dpjax.stats.minimax import proportions_exact
 from dpjax.stats.minimax import scores
 
@@ -46,9 +47,9 @@ def test_proportions_are_the_golden_ones(n, epsilon, radius, wanted):
 def test_chi_squares_are_attained():
   epsilon, p = 0.7, 1 / (1 + math.exp(0.7))
   laws = np.array([p, 1 - p])
-  assert scores.chi_square(PureDP(epsilon=epsilon)) == pytest.approx(
+  assert disclosure.chi_square(PureDP(epsilon=epsilon)) == pytest.approx(
       np.sum(laws[::-1]**2 / laws) - 1)
-  assert scores.chi_square(ZCDP(rho=0.3)) == pytest.approx(math.expm1(0.6))
+  assert disclosure.chi_square(ZCDP(rho=0.3)) == pytest.approx(math.expm1(0.6))
   assert _gaussian(3, 10, ApproxDP(epsilon=1.0, delta=1e-6)) == 0
   assert _gaussian(3, 10, None) == 0
 
@@ -67,10 +68,11 @@ def test_pure_privacy_pulls_half_as_far():
     high = min(low * math.exp(epsilon), 1 - (1 - low) * math.exp(-epsilon))
     spread = (low * (1 - low) + high * (1 - high)) / 2
     # Scores of +-1, information 1: a = (high - low) / 2.
-    assert ((high - low) / 2)**2 <= scores.pull(PureDP(epsilon=epsilon)
-                                                ) * spread * (1 + 1e-12)
-  assert scores.pull(PureDP(epsilon=1e-3)) == pytest.approx(2.5e-7, rel=1e-5)
-  assert scores.pull(PureDP(epsilon=9.0)) == scores.chi_square(
+    pull = disclosure.pull(PureDP(epsilon=epsilon))
+    assert ((high - low) / 2)**2 <= pull * spread * (1 + 1e-12)
+  assert disclosure.pull(PureDP(epsilon=1e-3)) == pytest.approx(2.5e-7,
+                                                                rel=1e-5)
+  assert disclosure.pull(PureDP(epsilon=9.0)) == disclosure.chi_square(
       PureDP(epsilon=9.0))
 
 
@@ -129,17 +131,17 @@ def test_discriminations_are_attained():
     return np.sum((p - q)**2 / (p + q)) / 2
   e = 1 / (1 + math.exp(0.8))
   response = np.array([e, 1 - e])
-  assert scores.discrimination(PureDP(epsilon=0.8)) == pytest.approx(
+  assert disclosure.discrimination(PureDP(epsilon=0.8)) == pytest.approx(
       seen(response, response[::-1]))
   leaking = np.concatenate([[0.1], 0.9 * response, [0.0]])
-  assert scores.discrimination(ApproxDP(epsilon=0.8, delta=0.1)
-                               ) == pytest.approx(seen(leaking, leaking[::-1]))
+  found = disclosure.discrimination(ApproxDP(epsilon=0.8, delta=0.1))
+  assert found == pytest.approx(seen(leaking, leaking[::-1]))
   divergence = (1 - 2 * e) * math.log((1 - e) / e)
-  assert scores.discrimination(ZCDP(rho=divergence)) == pytest.approx(
+  assert disclosure.discrimination(ZCDP(rho=divergence)) == pytest.approx(
       seen(response, response[::-1]))
   # No laws of those divergences are told apart better.
   generator = np.random.default_rng(1)
   for _ in range(300):
     p, q = generator.dirichlet(np.full(3, 0.5), 2) + 1e-9
     level = max(np.sum(p * np.log(p / q)), np.sum(q * np.log(q / p)))
-    assert seen(p, q) <= scores.discrimination(ZCDP(rho=level)) + 1e-6
+    assert seen(p, q) <= disclosure.discrimination(ZCDP(rho=level)) + 1e-6

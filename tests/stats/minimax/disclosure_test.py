@@ -10,8 +10,9 @@ from scipy import sparse
 from scipy import stats
 
 from dpjax.privacy import notions
-from dpjax.stats.minimax import kl_scores
+from dpjax.stats.minimax import disclosure
 from dpjax.stats.minimax import scores
+from dpjax.stats.minimax import sign_vectors
 
 _PURE, _KL = notions.PureDP, notions.KullbackLeiblerPrivacy
 
@@ -49,12 +50,12 @@ def test_no_private_proportion_errs_less(n, epsilon, radius, earlier, program):
                information=information,
                prior_information=scores.cosine_information(
                    dimension=1, radius=radius))
-  bound, before = kl_scores.private(**known), scores.private(**known)
+  bound, before = scores.bound(**known), scores.private(**known)
   exact = _bayes(n, epsilon, radius)
   # Sampling and privacy add up.
   free = scores.bound(**known | dict(guarantee=None),
                       information_trace=information)
-  both = kl_scores.private(**known, information_trace=information)
+  both = scores.bound(**known, information_trace=information)
   assert max(bound, free / 2) <= both < exact
   if epsilon < 1:
     assert both > 1.05 * max(bound, free)
@@ -71,7 +72,7 @@ def test_one_record_under_divergences_is_exact():
     spread = weights @ points**2
     logit = optimize.brentq(lambda x: x * math.tanh(x / 2) - level, 0, 50)
     exact = spread - (spread * math.tanh(logit / 2))**2
-    bound = kl_scores.private(
+    bound = scores.bound(
         dimension=1, num_examples=1, guarantee=_KL(level=level),
         information=float(np.max((np.abs(points) / np.arctanh(np.abs(points)))
                                  / (1 - points**2)**2)),
@@ -123,7 +124,7 @@ def test_programs_under_divergences_never_err_less(dimension, n, level):
   radius = 0.6
   least = _least_risk(dimension, n, level, radius, rng)
   v = radius
-  bound = kl_scores.private(
+  bound = scores.bound(
       dimension=dimension, num_examples=n, guarantee=_KL(level=level),
       information=v / math.atanh(v) / (1 - v**2)**2, scores='sub_gaussian',
       prior_information=scores.cosine_information(dimension=dimension,
@@ -146,7 +147,7 @@ def _largest_pull(probs, values, epsilon):
 
 @pytest.mark.parametrize('epsilon', [1e-3, 0.3, 2.0, 6.0])
 def test_no_record_pulls_further(epsilon):
-  most = kl_scores.correlation(_PURE(epsilon=epsilon))
+  most = disclosure.correlation(_PURE(epsilon=epsilon))
   rng = np.random.default_rng(1)
   for _ in range(20):
     probs = rng.dirichlet(np.ones(4) / 2)
@@ -158,19 +159,19 @@ def test_no_record_pulls_further(epsilon):
   # Scores of means of Gaussian records, in cells of equal mass.
   edges = stats.norm.ppf(np.linspace(0, 1, 801))
   cells = 800 * -np.diff(stats.norm.pdf(edges))
-  gaussian = kl_scores.correlation(_PURE(epsilon=epsilon), scores='gaussian')
+  gaussian = disclosure.correlation(_PURE(epsilon=epsilon), scores='gaussian')
   assert _largest_pull(np.full(800, 1 / 800), cells, epsilon) == pytest.approx(
       gaussian, rel=0.01)
-  assert gaussian <= kl_scores.correlation(_PURE(epsilon=epsilon),
-                                           scores='sub_gaussian') <= most
-  assert kl_scores.correlation(
+  proxy = disclosure.correlation(_PURE(epsilon=epsilon), scores='sub_gaussian')
+  assert gaussian <= proxy <= most
+  assert disclosure.correlation(
       notions.ApproxDP(epsilon=epsilon, delta=0.0)) == most
 
 
 @pytest.mark.parametrize('epsilon', [0.1, 1.0, 4.0])
 def test_no_more_is_disclosed_of_a_record(epsilon):
   """Subsets of s of K values, likelier by e^epsilon if they hold the record."""
-  most, growth = kl_scores.disclosed(_PURE(epsilon=epsilon)), math.exp(epsilon)
+  most, growth = disclosure.disclosed(_PURE(epsilon=epsilon)), math.exp(epsilon)
   found = []
   for size in range(1, 200):
     share = size / 200
@@ -181,21 +182,21 @@ def test_no_more_is_disclosed_of_a_record(epsilon):
   assert max(found) <= most + 1e-12
   assert max(found) == pytest.approx(most, rel=1e-3)
   assert most <= epsilon**2 / 8
-  assert kl_scores.disclosed(_PURE(epsilon=700.0)) == 700
+  assert disclosure.disclosed(_PURE(epsilon=700.0)) == 700
 
 
 def test_small_and_large_budgets_of_gaussian_scores():
-  pull = lambda epsilon: kl_scores.correlation(_PURE(epsilon=epsilon),
-                                               scores='gaussian')
+  pull = lambda epsilon: disclosure.correlation(
+      _PURE(epsilon=epsilon), scores='gaussian')
   assert pull(1e-6) == pytest.approx(1e-6 / math.sqrt(2 * math.pi), rel=1e-4)
   assert pull(500.0) == pytest.approx(math.sqrt(1000), rel=0.02)
   assert pull(500.0) <= pull(601.0) and pull(0.0) == 0
   # Gaussian means under zCDP: d^2 s^2 / (2 n^2 rho) for every rho.
   known = dict(dimension=3, num_examples=7, guarantee=notions.ZCDP(rho=2.0),
                information=1 / 4, prior_information=0.0)
-  assert kl_scores.private(**known, scores='gaussian') == pytest.approx(
+  assert scores.bound(**known, scores='gaussian') == pytest.approx(
       9 * 4 / (2 * 49 * 2))
-  assert kl_scores.private(**known) == pytest.approx(scores.private(**known))
+  assert scores.bound(**known) == pytest.approx(scores.private(**known))
 
 
 _VECTORS = dict(dimension=20, num_examples=10**5)
@@ -204,21 +205,22 @@ _VECTORS = dict(dimension=20, num_examples=10**5)
 def test_dimensions_count_under_divergences():
   """LB-16, ten times over, and what Gaussian noise on vectors does."""
   level, d = 1e-4, 20
-  bound = kl_scores.vectors(**_VECTORS, guarantee=_KL(level=level))
+  bound = sign_vectors.vectors(**_VECTORS, guarantee=_KL(level=level))
   printed = d / (512 * math.pi**2 * 10**10 * level)
   assert bound > 1000 * printed
   # Signs of size 1 / sqrt d, noise of variance 2 / (n^2 level) each.
   assert bound < 2 * d / (10**10 * level) < 6 * bound
-  assert kl_scores.vectors(**_VECTORS, guarantee=notions.ZCDP(rho=level)) == (
+  assert sign_vectors.vectors(**_VECTORS, guarantee=notions.ZCDP(rho=level)) == (
       bound)
   # Of what says nothing: below the variance of the prior, R^2 (1/3 - 2/pi^2).
   for guarantee in (_KL(level=0.0), _PURE(epsilon=0.0)):
-    assert 0.09 < kl_scores.vectors(**_VECTORS, guarantee=guarantee) < (
+    assert 0.09 < sign_vectors.vectors(**_VECTORS, guarantee=guarantee) < (
         1 / 3 - 2 / math.pi**2)
   for moment in (2, 3, 8):
     # Where noise is nearly all.
-    risks = [kl_scores.vectors(dimension=40 * more, num_examples=10**7,
-                               guarantee=_KL(level=1e-8), moment=moment)
+    risks = [sign_vectors.vectors(
+        dimension=40 * more, num_examples=10**7, guarantee=_KL(level=1e-8),
+        moment=moment)
              for more in (1, 2)]
     assert math.log2(risks[1] / risks[0]) == pytest.approx(
         1 - 1 / moment, abs=0.03)
@@ -227,21 +229,21 @@ def test_dimensions_count_under_divergences():
 
 
 def test_what_delta_leaves_of_the_dimension():
-  pure, approx = (kl_scores.vectors(**_VECTORS, guarantee=notions.ApproxDP(
+  pure, approx = (sign_vectors.vectors(**_VECTORS, guarantee=notions.ApproxDP(
       epsilon=0.002, delta=delta)) for delta in (0, 1e-9))
   # Values and means are as far apart as values: 2 sinh for half an epsilon.
   assert pure / 4 <= approx < pure / 2.5
-  half = kl_scores.vectors(**_VECTORS, guarantee=notions.ApproxDP(
+  half = sign_vectors.vectors(**_VECTORS, guarantee=notions.ApproxDP(
       epsilon=0.002, delta=1e-5))
   assert 0 < half < approx
   # One of a thousand records at random has n times the error of its mean.
   level = 1e-3
-  assert kl_scores.vectors(dimension=1, num_examples=10**5, guarantee=(
+  assert sign_vectors.vectors(dimension=1, num_examples=10**5, guarantee=(
       notions.TotalVariationPrivacy(level=level))) < 1e-2
   # Without privacy 1 / n, and no promise is worse than none.
-  free = kl_scores.vectors(**_VECTORS, guarantee=None)
+  free = sign_vectors.vectors(**_VECTORS, guarantee=None)
   assert 0.9e-5 < free < 1e-5
-  assert kl_scores.vectors(**_VECTORS, guarantee=(
+  assert sign_vectors.vectors(**_VECTORS, guarantee=(
       notions.TotalVariationPrivacy(level=0.5))) == free
 
 
@@ -254,7 +256,7 @@ def test_never_above_what_a_constant_errs(seed):
                  notions.ApproxDP(epsilon=size, delta=min(size, 0.5)),
                  notions.TotalVariationPrivacy(level=min(size, 1.0)),
                  notions.ApproxDP(epsilon=0.0, delta=0.0))[rng.integers(6)]
-    found = kl_scores.vectors(
+    found = sign_vectors.vectors(
         dimension=int(rng.integers(1, 500)), radius=3.0,
         num_examples=int(10**rng.uniform(0, 7)), guarantee=guarantee,
         moment=float(rng.choice([1, 2, 4, math.inf])))
@@ -269,4 +271,4 @@ def test_never_above_what_a_constant_errs(seed):
 def test_refusals(arguments, message):
   known = _VECTORS | dict(guarantee=_KL(level=0.1)) | arguments
   with pytest.raises(ValueError, match=message):
-    kl_scores.vectors(**known)
+    sign_vectors.vectors(**known)
