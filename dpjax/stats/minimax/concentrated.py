@@ -2,7 +2,8 @@
 
 Between two data sets at Hamming distance d put m - 1 others, d / m apart. An
 event has probabilities s_0 .. s_m there, and data processing of the divergences
-of neighbours on this path gives, for every order q > 1 and in both directions,
+of neighbours on this path gives, for every order q > 1 (the other way round it
+binds less above 1/2),
 
   D_q(Ber(s_k) || Ber(s_(k + 1))) <= q l,   l = rho ceil(d / m)^2.
 
@@ -84,14 +85,14 @@ def _farthest(start: np.ndarray, level: np.ndarray) -> np.ndarray:
 
 
 def _allowed(x: np.ndarray, y: np.ndarray, level: np.ndarray) -> np.ndarray:
-  """Whether the divergences of some orders, both ways, are q level at most."""
-  inside = np.maximum(_first(x, y), _first(y, x)) <= level
+  """Whether divergences of some orders are q level at most, y the farther."""
+  inside = _first(x, y) <= level
   middle = (x + y) / 2
   binding = np.sqrt(middle * np.tanh(middle / 2) / level)
   for part in _ORDERS:
     order = 1 + part * binding + 1e-3
     most = (order - 1) * order * level
-    inside &= np.maximum(_power(order, x, y), _power(order, y, x)) <= most
+    inside &= _power(order, x, y) <= most
   return inside
 
 
