@@ -62,7 +62,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'where privacy dominates', [
                         p for p in pure if p['amount'] <= 0.002], _near),
       points.judged('a Gaussian count is the best test under zCDP',
-                    'two answers on a ramp', points.select(
+                    'the mechanism of the sources', points.select(
                         found, notion='zcdp'), _ramp),
       points.judged('records grow as 1 / epsilon, and as 1 / sqrt(rho)', '-1 '
                     'and -0.5', found, _slopes)]
