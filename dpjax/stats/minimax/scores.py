@@ -96,12 +96,12 @@ def bound(*, dimension: int, num_examples: int, guarantee: Guarantee,
   """
   errors.check_at_least('num_examples', num_examples, 1)
   noise = num_examples**2 * pull(guarantee) * information
-  return _joined(dimension, num_examples * information_trace, noise,
-                 prior_information)
+  return joined(dimension, num_examples * information_trace, noise,
+                prior_information)
 
 
-def _joined(dimension: int, sampling: float, noise: float,
-            prior_information: float) -> float:
+def joined(dimension: int, sampling: float, noise: float,
+           prior_information: float) -> float:
   """d^2 / (J + 1 / (1 / sampling + 1 / noise)); no noise where it is inf."""
   if not noise:
     return dimension**2 / prior_information if prior_information else math.inf
@@ -145,8 +145,8 @@ def proportion(*, num_examples: int, guarantee: Guarantee) -> float:
     rare = cosine_mean(lambda p: 1 / np.minimum(p, 1 - p), centre=0.5,
                        radius=radius)
     noise = (num_examples**2 * 2 * v / (1 - v) * rare if v < 1 else math.inf)
-    return -_joined(1, num_examples * known, noise,
-                    cosine_information(dimension=1, radius=radius))
+    return -joined(1, num_examples * known, noise,
+                   cosine_information(dimension=1, radius=radius))
   found = optimize.minimize_scalar(negative, bounds=(1e-3, 0.5),
                                    method='bounded', options=dict(xatol=1e-4))
   return -float(found.fun)

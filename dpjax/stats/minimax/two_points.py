@@ -31,6 +31,7 @@ points are extremal for s as they are, by data processing, for e, and s = 4 e (1
 least.
 """
 
+from collections.abc import Callable
 import math
 
 import numpy as np
@@ -111,13 +112,42 @@ def product_error(variation: np.ndarray | float, *, num_examples: int,
   Returns:
     In [0, 1/2], of the shape of `variation`.
   """
-  return _mean(path_error, variation, num_examples, guarantee)
+  return product_mean(path_error, variation, num_examples=num_examples,
+                      guarantee=guarantee)
 
 
 def product_share(variation: np.ndarray | float, *, num_examples: int,
                   guarantee: Guarantee) -> np.ndarray:
   """`path_share` for two laws of n independent records."""
-  return _mean(path_share, variation, num_examples, guarantee)
+  return product_mean(path_share, variation, num_examples=num_examples,
+                      guarantee=guarantee)
+
+
+def product_mean(path: Callable[[np.ndarray, Guarantee], np.ndarray],
+                 variation: np.ndarray | float, *, num_examples: int,
+                 guarantee: Guarantee) -> np.ndarray:
+  """Means of a function of the distance d over d ~ Bin(n, t), at most.
+
+  Args:
+    path: (distances [m], guarantee) -> at least 0 [m]; what is far out counts
+      as 0.
+    variation: t in [0, 1].
+    num_examples: n.
+    guarantee: of the estimate.
+  """
+  errors.check_at_least('num_examples', num_examples, 1)
+  t = _variation(variation)
+  reach = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
+  low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
+  high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
+  means = np.zeros(t.shape)
+  first = int(low.min(initial=num_examples))
+  known = path(np.arange(first, int(high.max(initial=0)) + 1), guarantee)
+  for place in np.ndindex(t.shape):
+    d = np.arange(low[place], high[place] + 1)
+    probs = stats.binom.pmf(d, num_examples, t[place])
+    means[place] = probs @ known[d - first]
+  return means
 
 
 def error(variation: np.ndarray | float, *, num_examples: int,
@@ -222,21 +252,3 @@ def _concentrated(level: np.ndarray) -> np.ndarray:
     low, high = np.where(inside, middle, low), np.where(inside, high, middle)
   return (1 / (1 + np.exp(np.minimum(high, 700.0))))[places].reshape(
       np.shape(level))
-
-
-def _mean(path, variation: np.ndarray | float, num_examples: int,
-          guarantee: Guarantee) -> np.ndarray:
-  """Means over d ~ Bin(n, t); what is far out counts as 0."""
-  errors.check_at_least('num_examples', num_examples, 1)
-  t = _variation(variation)
-  reach = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
-  low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
-  high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
-  means = np.zeros(t.shape)
-  first = int(low.min(initial=0))
-  known = path(np.arange(first, int(high.max(initial=0)) + 1), guarantee)
-  for place in np.ndindex(t.shape):
-    d = np.arange(low[place], high[place] + 1)
-    probs = stats.binom.pmf(d, num_examples, t[place])
-    means[place] = probs @ known[d - first]
-  return means
