@@ -16,10 +16,12 @@ _LABELS = {
              'theorem': 'lower: Theorem 3.2.1', 'path': 'lower: on a path',
              'test': 'the best pure test'},
     'zcdp': {'theorem': 'lower: Theorem 3.2.2', 'path': 'lower: on a path',
-             'test': 'upper: Gaussian count'}}
-_SERIES = {'quoted': 0, 'theorem': 1, 'path': 3, 'test': 4}
+             'test': 'upper: two answers',
+             'gaussian': 'upper: Gaussian count'}}
+_SERIES = {'quoted': 0, 'theorem': 1, 'path': 3, 'test': 4, 'gaussian': 2}
 _TITLES = {'pure': ('epsilon-DP', 'epsilon'), 'zcdp': ('rho-zCDP', 'rho')}
-_METRICS = ('quoted', 'theorem', 'midpoint', 'path', 'sampling', 'test')
+_METRICS = ('quoted', 'theorem', 'midpoint', 'path', 'sampling', 'test',
+            'gaussian')
 # Of spec G-1: quoted, theorem, path.
 _GOLDEN = {0.1: (381, 4109, 8019), 0.01: (3807, 39315, 78435),
            0.005: (7614, 78435, 156675), 0.002: (19034, 195795, 391396)}
@@ -59,6 +61,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('bounds are near what the best pure test takes',
                     'where privacy dominates', [
                         p for p in pure if p['amount'] <= 0.002], _near),
+      points.judged('a Gaussian count is the best test under zCDP',
+                    'the mechanism of the sources', points.select(
+                        found, notion='zcdp'), _ramp),
       points.judged('records grow as 1 / epsilon, and as 1 / sqrt(rho)', '-1 '
                     'and -0.5', found, _slopes)]
 
@@ -106,7 +111,8 @@ def _felt(found):
 
 def _below(found):
   ratios = [max(p[name] for name in _METRICS if name in p.values
-                and name != 'test') / p['test'] for p in found]
+                and name not in ('test', 'gaussian')) / p['test']
+            for p in found]
   return (f'{min(ratios):.3f} to {max(ratios):.3f} of the records of a test',
           max(ratios) <= 1, f'{len(found)} budgets')
 
@@ -115,6 +121,13 @@ def _near(found):
   ratios = [p['test'] / p['path'] for p in found]
   return (', '.join(f'{ratio:.3f}' for ratio in ratios), max(ratios) < 1.1,
           'test over path')
+
+
+def _ramp(found):
+  ratios = [p['gaussian'] / p['test'] for p in found]
+  return (f'takes up to {max(ratios):.3f} of the records',
+          max(ratios) <= 1.001, 'two answers whose log-odds move as fast as '
+          'all orders allow; least n of either')
 
 
 def _slopes(found):
@@ -139,7 +152,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
     here = points.select(found, notion=notion)
     for metric, label in _LABELS[notion].items():
       points.curve(ax, here, 'amount', metric, label, series=_SERIES[metric],
-                   line={'test': '-', 'path': '-.'}.get(metric, ':'))
+                   line={'test': '-', 'path': '-.', 'gaussian': '--'}.get(
+                       metric, ':'))
     points.curve(ax, here, 'amount', 'sampling', 'no privacy', series=6,
                  line='--')
     points.finish(ax, symbol, 'records n for an error of 1 %', title,

@@ -55,11 +55,13 @@ def _pure(epsilon: float) -> dict[str, float]:
 
 
 def _zcdp(rho: float) -> dict[str, float]:
-  best = lambda n: proportion_tests.gaussian_error(n, sweep.PROBS, rho=rho)
+  best = lambda n: proportion_tests.ramp_error(n, sweep.PROBS, rho=rho)
   found = dict(
       theorem=_records(lambda n: testing.le_cam_zcdp(
           _VARIATION, num_records=n, rho=rho)),
       path=_records(lambda n: two_points.product_error(
           _VARIATION, num_examples=n, guarantee=notions.ZCDP(rho=rho))),
-      test=_records(best))
+      test=_records(best),
+      gaussian=_records(lambda n: proportion_tests.gaussian_error(
+          n, sweep.PROBS, rho=rho)))
   return found | dict(error_theorem=best(found['theorem']))

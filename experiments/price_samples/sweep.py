@@ -12,9 +12,10 @@ exact:
   path      errors on a path (LB-12, exact; sharper than LB-13)
   sampling  the best test without privacy (LB-1)
 below which no test will do, and
-  test      that does: the best pure test (a geometric threshold), or a Gaussian
-            count at its best threshold (zCDP)
-What the best test errs with at the n of quoted and theorem: error_quoted,
+  test      that does: the best pure test (a geometric threshold), or two
+            answers along the path of the bound (zCDP)
+  gaussian  that does too: a Gaussian count at its best threshold (zCDP)
+What `test` errs with at the n of quoted and theorem: error_quoted,
 error_theorem.
 
 Expected: at epsilon = .1 bounds of 381, 4109, 7969 and 8019, and 54112 by

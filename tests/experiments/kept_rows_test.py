@@ -28,7 +28,7 @@ OUTCOMES = {
     'price_definitions': 'a d a a a d a a a',
     'price_histograms': 'a a a a a d a a a',
     'price_likelihood': 'a a a a a a a a d a a d a a a d',
-    'price_samples': 'a d a a a a a a',
+    'price_samples': 'a d a a a a a d a',
     'roc_curves': 'd d a a a a a',
     'smoothing_time': 'a d a a a a a'}
 

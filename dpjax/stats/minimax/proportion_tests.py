@@ -25,6 +25,7 @@ from scipy import special
 from scipy import stats
 
 from dpjax import errors
+from dpjax.stats.minimax import concentrated
 
 # Standard deviations of counts that are looked at.
 _REACH = 14.0
@@ -62,13 +63,37 @@ def gaussian_error(num_examples: int, probs: tuple[float, float], *,
     probs: p_0 < p_1.
     rho: of the release; noise has variance 1 / (2 rho).
   """
-  counts, excess = _counts(num_examples, probs)
   sigma = 1 / math.sqrt(2 * errors.check_positive('rho', rho))
-  gain = lambda c: float(excess @ special.ndtr((counts - c) / sigma))
-  # Unimodal in the threshold: the ratio of the two noisy laws is monotone.
+  return _best_threshold(num_examples, probs, special.ndtr, sigma)
+
+
+def ramp_error(num_examples: int, probs: tuple[float, float], *, rho: float
+               ) -> float:
+  """The same of the two answers of `concentrated.limit_logit`, rho-zCDP.
+
+  They tell the ends of a path apart best; no better test of two proportions is
+  known.
+
+  Args:
+    num_examples: n.
+    probs: p_0 < p_1.
+    rho: of the release.
+  """
+  scale = 1 / math.sqrt(errors.check_positive('rho', rho))
+  return _best_threshold(num_examples, probs, lambda x: special.expit(
+      concentrated.limit_logit(x)), scale)
+
+
+def _best_threshold(num_examples: int, probs: tuple[float, float],
+                    accept: Callable[[np.ndarray], np.ndarray], scale: float
+                    ) -> float:
+  """The error of accept((count - c) / scale), at the best c."""
+  counts, excess = _counts(num_examples, probs)
+  # Unimodal in the threshold: ratios of likelihoods are monotone.
   found = optimize.minimize_scalar(
-      lambda c: -gain(c), bounds=(counts[0] - sigma, counts[-1] + sigma),
-      method='bounded', options=dict(xatol=1e-3 * sigma))
+      lambda c: -float(excess @ accept((counts - c) / scale)),
+      bounds=(counts[0] - scale, counts[-1] + scale), method='bounded',
+      options=dict(xatol=1e-3 * scale))
   return float(1 + found.fun) / 2
 
 

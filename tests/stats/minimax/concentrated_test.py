@@ -57,6 +57,25 @@ def test_a_channel_of_two_answers_reaches_the_error():
     assert concentrated.path_error(np.array([8]), rho)[0] <= laws[0, 0]
 
 
+def test_two_answers_of_the_limit_are_zcdp_at_every_order():
+  places = np.arange(-30, 31)
+  orders = np.concatenate([[1 + 1e-4], np.geomspace(1.01, 3000, 120)])
+  for rho in (1e-3, 0.04, 0.5, 3.0):
+    for offset in (0.0, 0.37):
+      logits = concentrated.limit_logit(math.sqrt(rho) * (places + offset))
+      logits = logits[np.abs(logits) < 300]
+      here, there = logits[1:, None], logits[:-1, None]
+      worst = max(np.max(concentrated.log_moment(orders, x, y)
+                         / (orders - 1) / orders)
+                  for x, y in ((here, there), (there, here)))
+      assert 0.95 * rho < worst < rho * (1 + 1e-4)
+  for total in (0.2, 3.0, 40.0):
+    assert special.expit(-concentrated.limit_logit(
+        math.sqrt(total) / 2)) == pytest.approx(_limit(total), rel=1e-6)
+  ends = concentrated.limit_logit(np.array([-2.0, 0.0, 2.0]))
+  assert ends[0] == -ends[2] and ends[1] == 0
+
+
 def test_tables_are_below_what_they_hold():
   for steps in (2, 8):
     roots = np.random.default_rng(steps).uniform(0.003, 15.9, 60)

@@ -48,6 +48,10 @@ def test_gaussian_thresholds_are_the_golden_ones(n, probs, rho, reached):
   assert found == pytest.approx(reached, abs=6e-5)
   assert two_points.product_error(probs[1] - probs[0], num_examples=n,
                                   guarantee=ZCDP(rho=rho)) < found
+  # Two answers err less than a Gaussian count, and no less than the bound.
+  ramp = proportion_tests.ramp_error(n, probs, rho=rho)
+  assert two_points.product_error(probs[1] - probs[0], num_examples=n,
+                                  guarantee=ZCDP(rho=rho)) < ramp < found
   # By densities of the two noisy counts.
   sigma = 1 / math.sqrt(2 * rho)
   grid = np.linspace(-9 * sigma, n + 9 * sigma, 8001)
