@@ -30,12 +30,12 @@ private statistics a second), quantiles (a release beside the published
 algorithms and libraries), curves (distribution functions smoothed, released
 and compared secretly, beside solvers and NumPy), densities (repetitions of a
 private density from counts, beside NumPy and a library), parametric
-(repetitions of estimators of parameters from sufficient statistics). Peers that are not
-installed are left out: pip install dpjax[bench]. A method may be followed by a
-set of XLA flags, as in ours@noynn. Rounds go through all methods of one network
-and batch size in random order. Ratios are of CPU time over all threads, on
-accelerators of wall time. Timings are only worth something on a machine that
-does nothing else.
+(repetitions of estimators of parameters from sufficient statistics). Peers that
+are not installed are left out: pip install dpjax[bench]. A method may be
+followed by a set of XLA flags, as in ours@noynn. Rounds go through all methods
+of one network and batch size in random order. Ratios are of CPU time over all
+threads, on accelerators of wall time. Timings are only worth something on a
+machine that does nothing else.
 """
 
 from collections.abc import Iterable, Sequence
