@@ -17,6 +17,7 @@ Whether it works at all, in a minute, and whether all methods compute the same:
   python -m launch.benchmark --suite=quantiles --check
   python -m launch.benchmark --suite=curves --check
   python -m launch.benchmark --suite=densities --check
+  python -m launch.benchmark --suite=parametric --check
 
 The same on an accelerator goes to results/<suite>_gpu; tables are written
 anew anywhere, from the rows alone:
@@ -28,12 +29,13 @@ way to norms of gradients chosen?), sampling, loop, estimators (repetitions of
 private statistics a second), quantiles (a release beside the published
 algorithms and libraries), curves (distribution functions smoothed, released
 and compared secretly, beside solvers and NumPy), densities (repetitions of a
-private density from counts, beside NumPy and a library). Peers that are not
-installed are left out: pip install dpjax[bench]. A method may be followed by a
-set of XLA flags, as in ours@noynn. Rounds go through all methods of one network
-and batch size in random order. Ratios are of CPU time over all threads, on
-accelerators of wall time. Timings are only worth something on a machine that
-does nothing else.
+private density from counts, beside NumPy and a library), parametric
+(repetitions of estimators of parameters from sufficient statistics). Peers that
+are not installed are left out: pip install dpjax[bench]. A method may be
+followed by a set of XLA flags, as in ours@noynn. Rounds go through all methods
+of one network and batch size in random order. Ratios are of CPU time over all
+threads, on accelerators of wall time. Timings are only worth something on a
+machine that does nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -98,9 +100,10 @@ _REPORT = flags.DEFINE_bool(
     'report', False, 'Only write table and figure of the rows that '
     '--output_dir has, of whatever machine.')
 _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60, 'curves': 64,
-                'densities': 10**6}
+                'densities': 10**6, 'parametric': 10**4}
 # Many programs of few milliseconds.
-_SHORT = {'quantiles': (3, 0.1), 'curves': (5, 0.3), 'densities': (3, 0.1)}
+_SHORT = {'quantiles': (3, 0.1), 'curves': (5, 0.3), 'densities': (3, 0.1),
+          'parametric': (3, 0.1)}
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 

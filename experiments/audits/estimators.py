@@ -28,6 +28,9 @@ from dpjax.stats.parametric import truncated_means
 from dpjax.stats.parametric.estimator import Estimator
 from dpjax.stats.parametric.exponential_families import maximum
 
+_FAR = (-1e3, 1e3)
+"""Of records that clip on either side."""
+
 
 def target(made: Estimator | normal_intervals.NormalInterval, *,
            shape: tuple[int, ...] = (),
@@ -43,11 +46,13 @@ def target(made: Estimator | normal_intervals.NormalInterval, *,
     **known: fields of `Target`.
   """
   pure = isinstance(_guarantee(made), notions.PureDP)
+  pairs = [pair for tried in ((bounds,) if bounds else (None, _FAR))
+           for pair in wrapping.search(
+               Adjacency.REPLACE_ONE, shape=shape, bounds=tried,
+               num_records=made.num_examples)]
   return dataclasses.replace(wrapping.of_mechanism(
-      made, delta=0.0 if pure else wrapping.DELTA, claim=claim,
-      pairs=wrapping.search(Adjacency.REPLACE_ONE, shape=shape, bounds=bounds,
-                            num_records=made.num_examples), **known),
-                             double_precision=True)
+      made, delta=0.0 if pure else wrapping.DELTA, claim=claim, pairs=pairs,
+      **known), double_precision=True)
 
 
 def _guarantee(made) -> notions.PureDP | notions.ZCDP:
@@ -99,11 +104,11 @@ def _count_law(made: noisy_shares.NoisyShare, data, outputs) -> np.ndarray:
 
 def looked_up(made: noisy_shares.MinimaxShare, **said) -> Target:
   """The place in the table is released, of a law of n + 1 outcomes."""
-  values = jnp.asarray(made.parameters.values)
+  values = made.parameters.values
 
   def release(key, data):
     found = made.release(key, data)
-    return jnp.argmin(jnp.abs(values - found))
+    return jnp.argmin(jnp.abs(precision.double(values) - found))
 
   def log_probs(data):
     n, epsilon = made.num_examples, made.epsilon

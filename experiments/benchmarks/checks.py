@@ -21,6 +21,7 @@ from experiments.benchmarks import jax_nets
 from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
 from experiments.benchmarks import norms
+from experiments.benchmarks import parametric
 from experiments.benchmarks import quantile_checks
 from experiments.benchmarks.program import Spec
 
@@ -57,14 +58,16 @@ COLUMNS = {'step': ('error of sums', 'of the step', 'noise (1.50)'),
            'norms': ('error of norms', 'of the sum'),
            'quantiles': ('rank error over n', 'least p-value of the law'),
            'curves': ('off', 'least p-value of the law'),
-           'densities': ('error', 'least p-value of the law')}
+           'densities': ('error', 'least p-value of the law'),
+           'parametric': ('least p-value of the law',)}
 """What is printed of a finding, by suite; others have no checks."""
 
 
 def check(suite: str, model: str, method: str, *, size: int,
           timeout: float
           ) -> (Finding | norms.Finding | quantile_checks.Finding
-                | curve_checks.Finding | density_checks.Finding):
+                | curve_checks.Finding | density_checks.Finding
+                | parametric.Finding):
   """Checks a method in a process of its own.
 
   Args:
@@ -83,6 +86,7 @@ def check(suite: str, model: str, method: str, *, size: int,
       'quantiles': (quantile_checks.make_spec, quantile_checks.judge),
       'curves': (curve_checks.make_spec, curve_checks.judge),
       'densities': (density_checks.make_spec, density_checks.judge),
+      'parametric': (parametric.make_spec, parametric.judge),
   }.get(suite, (make_spec, judge))
   spec = maker(model, method, size=size)
   with clients.Worker(spec, timeout, audited=True) as worker:

@@ -170,6 +170,16 @@ _DENSITIES_BY = {
     'opendp': ('heights',),
 }
 
+PARAMETRIC = {
+    'ours': Method('parametric', 'dpjax, vmap over repetitions'),
+    'numpy': Method('parametric', 'NumPy, all repetitions at once'),
+}
+"""Of repetitions from sufficient statistics; time of one."""
+
+PARAMETRIC_MODELS = ('share', 'share_geometric', 'share_gaussian', 'doubled',
+                     'truncated_l2', 'truncated_laplace', 'truncated_gaussian',
+                     'likelihood')
+
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
@@ -206,6 +216,7 @@ def find(suite: str, name: str) -> Method:
   base, _ = split(name)
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
            'quantiles': QUANTILES, 'curves': CURVES, 'densities': DENSITIES,
+           'parametric': PARAMETRIC,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
@@ -240,6 +251,8 @@ def inapplicable(suite: str, name: str, model: str,
     return _no_curves(base, model, size)
   if suite == 'densities':
     return _no_densities(base, model)
+  if suite == 'parametric':
+    return None
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'

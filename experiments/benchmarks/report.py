@@ -43,6 +43,8 @@ _ABOUT_RATIOS = {
     'densities': 'Ratios are over `numpy`. epsilon is 0.1 under replace-one, '
                  'and rho half its square. Counts are drawn, an estimate is '
                  'made of them and its exact error is taken.',
+    'parametric': 'Ratios are over `numpy`. epsilon is 0.1 or rho 0.005 under '
+                  'replace-one. Statistics are drawn and estimates released.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -117,7 +119,7 @@ _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
     'sampling': _draws_cell, 'estimators': _estimators_cell,
     'quantiles': _program_cell, 'curves': _program_cell,
-    'densities': _program_cell}
+    'densities': _program_cell, 'parametric': _program_cell}
 _MEMORY = ('memory of the first beyond what was resident before; of dpjax '
            'seconds of compiling and scratch memory that XLA plans')
 _IN_CELLS = {
@@ -132,6 +134,7 @@ _IN_CELLS = {
     'quantiles': 'ratio of {time}; wall time of a release; ' + _MEMORY,
     'curves': 'ratio of {time}; wall time of a call; ' + _MEMORY,
     'densities': 'ratio of {time}; wall time of a repetition; ' + _MEMORY,
+    'parametric': 'ratio of {time}; wall time of a repetition; ' + _MEMORY,
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 

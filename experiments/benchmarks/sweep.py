@@ -22,6 +22,8 @@ SUITES = {
     'quantiles': 'a release of private quantiles, beside published algorithms',
     'curves': 'distribution functions smoothed, released and compared secretly',
     'densities': 'repetitions of a private density, each on its own counts',
+    'parametric': 'repetitions of an estimator of a parameter, each on its own '
+                  'sufficient statistic',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -86,6 +88,7 @@ _SIZES = {
     **dict.fromkeys(('independent_1', 'joint_8', 'joint_30', 'recursive_127'),
                     (10**3, 10**4, 10**5)),
     **dict.fromkeys(methods.DENSITY_MODELS, (10**6,)),
+    **dict.fromkeys(methods.PARAMETRIC_MODELS, (10**4,)),
     'squares': (2**10, 2**13, 2**15, 2**18, 2**20),
     'absolute': (2**10, 2**12, 2**15),
     'release_tree': (2**10, 2**15), 'release_square_root': (2**10, 2**15),
@@ -108,6 +111,7 @@ _MODELS = {
     'quantiles': methods.QUANTILE_MODELS,
     'curves': methods.CURVE_MODELS,
     'densities': methods.DENSITY_MODELS,
+    'parametric': methods.PARAMETRIC_MODELS,
 }
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
@@ -127,6 +131,7 @@ _METHODS = {
     'quantiles': tuple(methods.QUANTILES),
     'curves': tuple(methods.CURVES),
     'densities': tuple(methods.DENSITIES),
+    'parametric': tuple(methods.PARAMETRIC),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -146,13 +151,15 @@ _SMOKE = {
     'quantiles': ('independent_1', ('published', 'ours')),
     'curves': ('comparison', ('numpy', 'ours')),
     'densities': ('heights', ('numpy', 'ours')),
+    'parametric': ('share_geometric', ('numpy', 'ours')),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
-                'curves': (50,), 'densities': (50,)}
+                'curves': (50,), 'densities': (50,), 'parametric': (50,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
           'quantiles': ('published',), 'densities': ('numpy',),
+          'parametric': ('numpy',),
           'curves': tuple(name for name in methods.CURVES if name != 'ours')}
 
 
@@ -204,7 +211,8 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
            'estimators': methods.ESTIMATED,
            'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),
            'curves': methods.CURVE_MODELS,
-           'densities': methods.DENSITY_MODELS}.get(
+           'densities': methods.DENSITY_MODELS,
+           'parametric': methods.PARAMETRIC_MODELS}.get(
                suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:

@@ -46,6 +46,9 @@ TARGETS = {
     'densities': tuple(
         Target(model, 10**6, 'wall_ms', 10, 's for 10,000', 10)
         for model in methods.DENSITY_MODELS),
+    'parametric': tuple(
+        Target(model, 10**4, 'wall_ms', 10, 's for 100,000', 100)
+        for model in methods.PARAMETRIC_MODELS),
 }
 """By suite."""
 

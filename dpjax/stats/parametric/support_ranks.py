@@ -264,14 +264,14 @@ def _chain_of(first: float, count: int, n: int, low: int, rate: float,
   sums, through = np.zeros((3, count)), np.zeros(count)
   for place, value in enumerate(lambdas):
     rates = counts + value * weights
-    before = np.cumsum(np.log1p(-value * weights / rates))
+    before = -np.cumsum(np.log1p(value * weights / counts))
     through[place] = math.exp(before[-1]) if counts.size else 1.0
     # Gaps below one's own, and above it those that the chosen point lies
     # beneath; the gap above the largest record is the last.
     ahead = before - np.log(counts / rates)
     hit = value * math.exp(-rate * (n - rank))
     for power in range(3):
-      after = np.log1p(-(value * weights + power) / (rates + power))
+      after = -np.log1p((value * weights + power) / counts)
       above = np.cumsum(after[::-1])[::-1] - after
       above += math.log(n / (n + hit + power))
       own = counts / (rates * (rates + power))

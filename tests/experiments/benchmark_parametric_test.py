@@ -1,0 +1,46 @@
+"""Estimators from sufficient statistics have the laws of their peers."""
+
+
+import numpy as np
+import pytest
+
+from experiments.benchmarks import methods
+from experiments.benchmarks import parametric
+from experiments.benchmarks import sweep
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+  monkeypatch.setattr(methods, 'CHECKED_DRAWS', 400)
+  monkeypatch.setattr(parametric, 'REPETITIONS', 400)
+
+
+def _audit(model, method):
+  spec = parametric.make_spec(model, method, size=10**4)
+  made = parametric.make(spec)
+  assert np.isfinite(made.step()).all()
+  return spec, made.audit()
+
+
+@pytest.mark.parametrize('model', [
+    'share_geometric', 'truncated_l2', 'likelihood'])
+def test_peers_have_the_law_of_dpjax(model):
+  """Right ones fail in 1e-4 of cases."""
+  assert parametric.judge(*_audit(model, 'ours')).passed
+
+
+@pytest.mark.parametrize('model', methods.PARAMETRIC_MODELS)
+def test_less_noise_is_seen(model):
+  """Peers by themselves; and half of what moves."""
+  spec, audit = _audit(model, 'numpy')
+  assert parametric.judge(spec, audit).passed
+  draws = audit['draws']
+  short = draws.mean(0) + (draws - draws.mean(0)) / 2
+  assert not parametric.judge(spec, dict(draws=short)).passed
+
+
+def test_all_models_are_asked_of_both():
+  asked = {(setting.model, setting.method)
+           for setting in sweep.settings('parametric')}
+  assert asked == {(model, method) for model in methods.PARAMETRIC_MODELS
+                   for method in methods.PARAMETRIC}

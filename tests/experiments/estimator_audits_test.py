@@ -1,0 +1,133 @@
+"""Estimators of parameters under audit: honest ones, planted faults."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.audit import auditor
+from dpjax.audit import claims
+from dpjax.audit import exact
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP, PureDP, ZCDP
+from dpjax.stats.parametric import noisy_shares
+from dpjax.stats.parametric import normal_means
+from dpjax.stats.parametric import support_ranks
+from dpjax.stats.parametric import truncated_means
+from experiments.audits import estimators
+from experiments.audits import targets
+
+_RO = Adjacency.REPLACE_ONE
+_FEW = dict(num_examples=5)
+
+
+def _shift(target):
+  return exact.largest_change(target.query, target.pairs).amount
+
+
+def _ratio(target, outputs):
+  return max(exact.density_ratio(target, pair, outputs,
+                                 target.claim.epsilon).amount
+             for pair in target.pairs)
+
+
+@pytest.mark.parametrize('name', targets.ESTIMATORS)
+def test_records_move_what_the_budget_is_for(name):
+  """Records of any kind: nothing is told beyond it, and some tell it all."""
+  target = targets.ESTIMATORS[name]()
+  assert targets.expected(name) == auditor.CONSISTENT
+  assert not auditor._claim_check(target.claim).failed
+  if target.query is not None:
+    # Of a maximum the worst mean is none of those tried.
+    loose = 0.7 if name == 'estimate_likelihood_output' else 0.06
+    assert -loose * target.query.sensitivity < _shift(target) <= 0
+  if target.log_probs is not None:
+    assert -1e-5 < exact.finite_law(target.curve, target.pairs,
+                                    target.log_probs).amount <= 0
+
+
+@pytest.mark.parametrize('name', [
+    'estimate_proportion_laplace', 'estimate_proportion_geometric',
+    'estimate_support_ranked', 'estimate_mean_l2'])
+def test_densities_keep_the_claim(name):
+  """Much of it is told at what is drawn, and a third of the claim is refuted."""
+  target = targets.ESTIMATORS[name]()
+  outputs = np.concatenate([np.asarray(target.release(key, np.float64(
+      target.pairs[0].data))).reshape(1, -1) for key in jax.random.split(
+          jax.random.key(0), 12)])
+  if name == 'estimate_support_ranked':
+    outputs = np.append(outputs, [[1.0], [0.9], [0.5], [0.1]], 0)
+  assert -0.65 < _ratio(target, outputs) <= 0
+  third = dataclasses.replace(target, claim=claims.Claim(
+      epsilon=0.33, delta=0.0, adjacency=_RO))
+  assert _ratio(third, outputs) > 0
+
+
+def test_the_density_of_a_rank_is_one():
+  """Between its atoms by quadrature, and they themselves."""
+  made = support_ranks.RankedSupport(epsilon=1.0, **_FEW)
+  target = estimators.ranked(made)
+  low, top = made.parameters.log_lowest, -np.log(made.parameters.factor)
+  edges = np.linspace(low, top, 20_001)
+  places = (edges[1:] + edges[:-1]) / 2
+  outputs = np.exp(np.append(places, [low, 0.0]) - top)[:, None]
+  for data in target.pairs[-1][:2]:
+    probs = np.exp(target.log_density(data, outputs))
+    whole = probs[:-2].sum() * (edges[1] - edges[0]) + probs[-2:].sum()
+    assert abs(whole - 1) < 1e-3
+
+
+def test_records_that_are_not_bounded_are_seen():
+  class Loose(truncated_means.TruncatedMean):
+    def statistic(self, data):
+      return jnp.mean(data, 0)
+  made = Loose(dimension=2, threshold=1.0, guarantee=PureDP(epsilon=1.0),
+               noise='l2', **_FEW)
+  assert _shift(estimators.truncated(made)) > 1e3
+
+
+@pytest.mark.parametrize('noise', truncated_means.UNSOUND[:2])
+def test_printed_noise_is_refuted_by_its_event(noise):
+  """E-12: what the variance of Proposition 6 costs is more than is claimed."""
+  made = truncated_means.TruncatedMean(
+      dimension=1, threshold=1.0, noise=noise, allow_unsound=True,
+      guarantee=ApproxDP(epsilon=1.0, delta=1e-5), **_FEW)
+  said = claims.Claim(epsilon=1.0, delta=1e-5, adjacency=_RO, event=made.event)
+  assert auditor._claim_check(said).failed
+  sound = dataclasses.replace(made, noise='gaussian', allow_unsound=False)
+  assert not auditor._claim_check(dataclasses.replace(
+      said, event=sound.event)).failed
+
+
+def test_noise_for_one_record_is_too_little_for_a_replacement():
+  """T / n where a replaced record moves a mean by 2 T / n."""
+  class Half(truncated_means.TruncatedMean):
+    l2_sensitivity = property(lambda self: self.threshold / self.num_examples)
+  made = Half(dimension=2, threshold=1.0, guarantee=ZCDP(rho=0.5),
+              noise='gaussian', **_FEW)
+  assert _shift(estimators.truncated(made)) > 0.9
+
+
+def test_rounds_that_are_not_composed_are_seen():
+  """Two rounds with the whole budget each."""
+  rounds = (normal_means.Round(3.0, 1.0),) * 2
+
+  class Twice(normal_means.NormalMean):
+    def __post_init__(self):
+      pass
+  made = Twice(dimension=2, radius=2.0, sigma=1.0, rounds=rounds,
+               guarantee=ZCDP(rho=0.5), **_FEW)
+  assert _shift(estimators.normal(made)) > 0.3
+
+
+def test_a_table_that_is_not_clipped_by_the_law_is_refuted():
+  """A law of other noise than is drawn: outcomes are counted."""
+  made = noisy_shares.MinimaxShare(num_examples=4, epsilon=1.0)
+  honest = estimators.looked_up(made)
+  data = honest.pairs[0].data
+  draws = honest.draw(jax.random.key(2), data, 4000)
+  assert exact.outcome_p_value(draws, honest.log_probs(data)) > 1e-4
+  other = estimators.looked_up(dataclasses.replace(made, epsilon=1.3))
+  assert exact.outcome_p_value(draws, other.log_probs(data)) < 1e-4
