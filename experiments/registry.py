@@ -54,6 +54,7 @@ EXPERIMENTS = {
     'polls': 'experiments.polls',
     'price_histograms': 'experiments.price_histograms',
     'price_likelihood': 'experiments.price_likelihood',
+    'price_samples': 'experiments.price_samples',
     'quantile_atoms': 'experiments.quantile_atoms',
     'quantile_beta': 'experiments.quantile_beta',
     'quantile_bounds': 'experiments.quantile_bounds',

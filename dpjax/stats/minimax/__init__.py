@@ -3,13 +3,13 @@
 Numbers of the host in float64; neighbours differ in one of n records, n public
 (REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (spec minimax.md).
 
-Modules, in import order: bounds, testing, two_points, separations, scores,
-spheres, groups, similarities, hypotheses, proportions_exact, oracles,
-risk_oracles, printed.
+Modules, in import order: bounds, testing, concentrated, two_points,
+separations, scores, spheres, groups, similarities, hypotheses,
+proportions_exact, proportion_tests, oracles, risk_oracles, printed.
 """
 
 __all__ = [
-    'bounds', 'groups', 'hypotheses', 'oracles', 'printed',
-    'proportions_exact', 'risk_oracles', 'scores', 'separations',
-    'similarities', 'spheres', 'testing', 'two_points'
+    'bounds', 'concentrated', 'groups', 'hypotheses', 'oracles', 'printed',
+    'proportion_tests', 'proportions_exact', 'risk_oracles', 'scores',
+    'separations', 'similarities', 'spheres', 'testing', 'two_points'
 ]

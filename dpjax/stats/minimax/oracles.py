@@ -4,7 +4,7 @@ What neighbouring data sets may differ in is linear in the probabilities of a
 channel, so the least expected cost over all private mechanisms is a linear
 programme: nothing is assumed of the mechanism. Lower bounds are compared with
 these values. Exact to the tolerance of the solver (HiGHS, some 1e-7). Source:
-spec minimax.md, section 7 (ORC-1, ORC-2, ORC-3, ORC-5); not in the papers.
+spec minimax.md, section 7 (ORC-1, ORC-3, ORC-5); not in the papers.
 
 Records are exchangeable under product laws, so that the best channels see
 counts alone: a channel is averaged over the orders of records, and stays
@@ -34,7 +34,8 @@ class Channel(NamedTuple):
 
   Attributes:
     value: the least of the largest expected cost.
-    probs: [S, J] of outputs, a row for each state of the data.
+    probs: [S, J] of outputs, a row for each state of the data; of `coupling`
+      the joint law.
   """
   value: float
   probs: np.ndarray
@@ -223,28 +224,62 @@ def _mean_error(masses: np.ndarray, neighbours: np.ndarray,
   return least(costs[None], neighbours, guarantee)
 
 
-def proportion_risk(thetas: np.ndarray, prior: np.ndarray | None = None, *,
-                    num_examples: int, guarantee: Guarantee,
-                    num_actions: int = 41) -> Channel:
-  """ORC-2, ORC-3: least squared error of a proportion, of n Bernoulli records.
-
-  Estimates are on a grid of [0, 1]: without a prior the value is that of a
-  game with fewer moves on either side, a few percent off the minimax risk; with
-  one it is at most h^2 / 4 above the Bayes risk, h the step.
+def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
+               guarantee: Guarantee, num_actions: int = 41) -> Channel:
+  """ORC-3: least mean squared error of a proportion, of n Bernoulli records.
 
   Args:
     thetas: [T] proportions.
-    prior: [T], their probabilities; None: the largest risk over `thetas`.
+    prior: [T], their probabilities.
     num_examples: n.
     guarantee: pure, approximate, of total variation, or None.
-    num_actions: of the grid.
+    num_actions: of a grid of [0, 1] that estimates are on; with a step of h the
+      value is at most h^2 / 4 above the risk of any estimates.
   """
-  thetas = np.asarray(thetas, np.float64)
+  thetas, prior = (np.asarray(x, np.float64) for x in (thetas, prior))
+  if (prior < 0).any() or not math.isclose(prior.sum(), 1, abs_tol=1e-9):
+    raise ValueError('prior must be probabilities that sum to 1')
+  errors.check_at_least('num_examples', num_examples, 1)
   actions = np.linspace(0, 1, errors.check_at_least(
       'num_actions', num_actions, 2))
   masses = stats.binom.pmf(np.arange(num_examples + 1), num_examples,
                            thetas[:, None])
-  costs = masses[:, :, None] * np.square(actions - thetas[:, None])[:, None]
-  if prior is not None:
-    costs = np.einsum('t,tsj->sj', np.asarray(prior, np.float64), costs)[None]
-  return least(costs, chain(num_examples + 1), guarantee)
+  costs = np.einsum('t,ts,ta->sa', prior, masses, np.square(
+      actions - thetas[:, None]))
+  return least(costs[None], chain(num_examples + 1), guarantee)
+
+
+def coupling(laws: np.ndarray, costs: np.ndarray,
+             offsets: np.ndarray | float = 0.0) -> Channel:
+  """ORC-5: the coupling of K finite laws whose largest expected cost is least.
+
+  With one cost, less a similarity, it is the transport problem (3.12) of thesis
+  000; with the disagreements of all pairs, and minus what they may be as
+  offsets, it is at most 0 where these can be kept at once.
+
+  Args:
+    laws: [K, m]; m^K of some thousands.
+    costs: [C, m, .., m], of values of all K at once.
+    offsets: [C], added to the expected costs.
+
+  Returns:
+    The value, and the joint law [m, .., m].
+  """
+  laws, costs = (np.asarray(x, np.float64) for x in (laws, costs))
+  shape = costs.shape[1:]
+  if shape != (laws.shape[1],) * len(laws):
+    raise ValueError(f'costs must be over {laws.shape[1]}^{len(laws)} values, '
+                     f'got shape {shape}')
+  values = np.indices(shape).reshape(len(laws), -1)
+  marginals = np.concatenate([line == np.arange(laws.shape[1])[:, None]
+                              for line in values]).astype(np.float64)
+  rows = np.pad(costs.reshape(len(costs), -1), ((0, 0), (0, 1)),
+                constant_values=-1)
+  found = optimize.linprog(
+      np.append(np.zeros(values.shape[1]), 1.0), rows,
+      np.broadcast_to(-np.asarray(offsets, np.float64), len(costs)),
+      np.pad(marginals, ((0, 0), (0, 1))), laws.ravel(),
+      [(0, None)] * values.shape[1] + [(None, None)], method='highs')
+  if not found.success:
+    raise ValueError(f'no solution: {found.message.splitlines()[0]}')
+  return Channel(float(found.fun), found.x[:-1].reshape(shape))

@@ -2,7 +2,7 @@
 
 Nothing of this is a bound to rely on; experiments draw it beside the true ones,
 and tests show what contradicts it. Adjacency: REPLACE_ONE. Source: spec
-minimax.md, section 10 (E-02, E-04 to E-08, E-23) and LB-ACH. What is merely
+minimax.md, section 10 (E-05 to E-07, E-23) and LB-ACH. What is merely
 loose in a constant is a `statement=` or `printed=` of the true function (E-21:
 `testing.assouad`).
 """
@@ -11,19 +11,9 @@ import math
 
 import numpy as np
 
-from dpjax import errors
 from dpjax.privacy import notions
 from dpjax.stats.minimax import similarities
 from dpjax.stats.minimax import testing
-
-
-def printed_error_sum(guarantee: notions.ApproxDP) -> float:
-  """(2 - delta) / (1 + e^epsilon), of the two errors of a test of neighbours.
-
-  FALSE (paper 004, equation (3); E-02): the two inequalities add up to 2 (1 -
-  delta). At epsilon = 0 and delta = .1 a sum of .9 is reached, .95 is printed.
-  """
-  return (2 - guarantee.delta) / (1 + math.exp(guarantee.epsilon))
 
 
 def printed_pairwise_anchor(distances: np.ndarray,
@@ -95,25 +85,6 @@ def printed_packing_risk(separation: float, error: float) -> float:
 def printed_contraction(variations: np.ndarray, *, level: float) -> float:
   """Twice `hypotheses.contraction`: true, loose (004, Theorem 2; E-06)."""
   return 2 * level * float(np.sum(np.asarray(variations, np.float64)))
-
-
-def printed_proportion_risk(*, num_examples: int, epsilon: float) -> float:
-  """1 / (8 (n epsilon)^2), squared error of a proportion, n epsilon >= 2.
-
-  NOT PROVED by what precedes it (thesis 000, section 3.1.2; E-04), which has
-  e^-1 times that; true all the same.
-  """
-  return 1 / (8 * (num_examples * errors.check_positive('epsilon', epsilon))**2)
-
-
-def printed_uniform_risk(num_examples: int) -> float:
-  """e^-1 / (8 n^2), squared error of the end of U[0, theta], no privacy.
-
-  NOT PROVED by what precedes it (thesis 000, section 4.1.2; E-08): (1 - 1/n)^n
-  is below e^-1. 1 / (32 n^2) is, for n >= 2.
-  """
-  return math.exp(-1) / (8 * errors.check_at_least(
-      'num_examples', num_examples, 1)**2)
 
 
 def printed_two(variation: np.ndarray, *, num_examples: int, epsilon: float,

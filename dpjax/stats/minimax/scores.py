@@ -6,14 +6,18 @@ has the mean m(x) given the records and, about it, the variance N. With a =
 sum_i E <m, s(x_i)> and b = E <m - theta, grad log prior>, a + b = d, and
 
 * E |m - theta|^2 >= a^2 / (n t) + b^2 / J, by projection on both scores;
-* N >= a^2 / (n^2 chi^2 l) for the chi^2 of neighbours: put a fresh record in
-  the place of x_i, and the i-th term becomes 0; it changes, by Hammersley,
-  Chapman and Robbins, by at most sqrt(chi^2 s' C s), C being the covariance
-  after the change, of which x_i knows nothing.
+* N >= a^2 / (n^2 p l) for the p of `pull`. Put a fresh record in the place of
+  x_i, and the i-th term becomes 0; it changes, by Hammersley, Chapman and
+  Robbins, by at most sqrt(chi^2 s' C s), C being the covariance after the
+  change, of which x_i knows nothing: p = chi^2 of neighbours will do. Under
+  pure privacy compare with the mean of the laws over x_i: of densities to that,
+  of mean 1 and within e^epsilon of each other, the variance is sinh(epsilon /
+  2)^2 at most, a quarter of chi^2; the variance about the new mean is N and
+  half of a mean square between neighbours, N (1 + chi^2 / 2) at most.
 
 So sampling and privacy add up, and the least over a is a bound of the risk:
 
-  E |M - theta|^2 >= d^2 / (J + 1 / (1 / (n t) + 1 / (n^2 chi^2 l))).
+  E |M - theta|^2 >= d^2 / (J + 1 / (1 / (n t) + 1 / (n^2 p l))).
 
 No dimension is lost, as it is by tests under zCDP. `private` is the bound of
 spec LB-15, without the term of sampling and with (sqrt J + ...)^2. The sum is
@@ -49,6 +53,14 @@ def chi_square(guarantee: Guarantee) -> float:
       return math.inf
 
 
+def pull(guarantee: Guarantee) -> float:
+  """p: how far one record can pull an estimate, in squares; see above."""
+  square = chi_square(guarantee)
+  if isinstance(guarantee, notions.PureDP):
+    return min(square, square / 4 * (1 + square / 2))
+  return square
+
+
 def private(*, dimension: int, num_examples: int, guarantee: Guarantee,
             information: float, prior_information: float) -> float:
   """d^2 / (n sqrt(chi^2 l) + sqrt J)^2; 0 where chi^2 has no bound.
@@ -72,7 +84,7 @@ def private(*, dimension: int, num_examples: int, guarantee: Guarantee,
 def bound(*, dimension: int, num_examples: int, guarantee: Guarantee,
           information: float, information_trace: float,
           prior_information: float) -> float:
-  """The bound above; van Trees' inequality where chi^2 has no bound.
+  """The bound above; van Trees' inequality where p has no bound.
 
   Args:
     dimension: d.
@@ -83,9 +95,9 @@ def bound(*, dimension: int, num_examples: int, guarantee: Guarantee,
     prior_information: J; 0 for a prior as wide as the whole space.
   """
   errors.check_at_least('num_examples', num_examples, 1)
-  noise = num_examples**2 * chi_square(guarantee) * information
+  noise = num_examples**2 * pull(guarantee) * information
   return joined(dimension, num_examples * information_trace, noise,
-                prior_information)
+                 prior_information)
 
 
 def joined(dimension: int, sampling: float, noise: float,

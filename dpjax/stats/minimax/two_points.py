@@ -27,7 +27,8 @@ zCDP. Divergences are at most d^2 rho. Let v = (2 P / (P + P') - 1)^2. The mean
 of the two divergences is that of a convex increasing function of v under (P +
 P') / 2, and s is the mean of 1 - v: by Jensen's inequality two laws on two
 points are extremal for s as they are, by data processing, for e, and s = 4 e (1
-- e).
+- e). Data sets between the two make e larger (`concentrated`), and s is 2 e at
+least.
 """
 
 from collections.abc import Callable
@@ -38,6 +39,7 @@ from scipy import stats
 
 from dpjax import errors
 from dpjax.privacy import notions
+from dpjax.stats.minimax import concentrated
 from dpjax.stats.minimax.bounds import Guarantee
 
 # Standard deviations of a binomial law that its means go to, on either side.
@@ -48,8 +50,8 @@ def path_error(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
   """The least mean of the two errors of a test at Hamming distance d.
 
   Exact for pure and approximate privacy and for total variation, where some
-  mechanism on the path attains it; for zCDP the two laws at the ends of a path
-  are looked at alone.
+  mechanism on the path attains it; under zCDP some data sets of the path are
+  looked at.
 
   Args:
     distance: d >= 0, integers.
@@ -68,7 +70,8 @@ def path_error(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
       return _staircase(d, epsilon, delta)
     case notions.ZCDP(rho=rho):
-      return _concentrated(rho * np.square(d))
+      return np.maximum(_concentrated(rho * np.square(d)),
+                        concentrated.path_error(d, rho))
     case _:
       return np.maximum(0.0, (1 - d * total_variation(guarantee)) / 2)
 
@@ -91,7 +94,8 @@ def path_share(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
       return _geometric_share(d, epsilon)
     case notions.ZCDP(rho=rho):
       error = _concentrated(rho * np.square(d))
-      return 4 * error * (1 - error)
+      return np.maximum(4 * error * (1 - error),
+                        2 * path_error(d, guarantee))
     case _:
       return 2 * path_error(d, guarantee)
 

@@ -80,6 +80,8 @@ def test_divergences_grow_less_than_is_printed():
     assert (found <= response * (1 + 1e-9)).all()
     assert (response <= d * epsilon).all()
     assert found[0] == pytest.approx(response[0])
+  assert groups.divergence(3, PureDP(epsilon=0.0)) == 0
+  assert groups.excess(0.0, 3, PureDP(epsilon=0.0)) == 0
   assert groups.divergence(2, ApproxDP(epsilon=1.0, delta=0.1)) == np.inf
 
 

@@ -59,6 +59,21 @@ def test_the_gaussian_mechanism_of_a_clipped_mean_is_above():
     assert _gaussian(d, 100, ZCDP(rho=rho)) < 4 * d**2 / (2e4 * rho)
 
 
+def test_pure_privacy_pulls_half_as_far():
+  # Of a record of one of two values the mean of one number: by enumeration
+  # over channels to two outputs, the square of what moves over the variance.
+  epsilon = 0.3
+  for low in np.linspace(0.02, 0.7, 30):
+    high = min(low * math.exp(epsilon), 1 - (1 - low) * math.exp(-epsilon))
+    spread = (low * (1 - low) + high * (1 - high)) / 2
+    # Scores of +-1, information 1: a = (high - low) / 2.
+    assert ((high - low) / 2)**2 <= scores.pull(PureDP(epsilon=epsilon)
+                                                ) * spread * (1 + 1e-12)
+  assert scores.pull(PureDP(epsilon=1e-3)) == pytest.approx(2.5e-7, rel=1e-5)
+  assert scores.pull(PureDP(epsilon=9.0)) == scores.chi_square(
+      PureDP(epsilon=9.0))
+
+
 def test_priors_integrate():
   assert scores.cosine_mean(np.ones_like, centre=0.3, radius=0.1
                             ) == pytest.approx(1)

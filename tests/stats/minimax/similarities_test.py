@@ -37,7 +37,7 @@ def _distances(chosen):
 def test_no_pure_test_errs_less_than_a_similarity():
   """LB-MASTER; every similarity, random tuples, all private mechanisms."""
   tight, beaten = 0, 0
-  for num_symbols, chosen, epsilon in _tuples(60):
+  for num_symbols, chosen, epsilon in _tuples(36):
     guarantee, far = PureDP(epsilon=epsilon), _distances(chosen)
     least = oracles.data_sets_error(chosen, num_symbols=num_symbols,
                                     guarantee=guarantee).value
@@ -56,11 +56,11 @@ def test_no_pure_test_errs_less_than_a_similarity():
     beaten += printed.printed_pairwise_anchor(far, guarantee) > least + 1e-3
     assert found['pairwise_anchor'] <= found['pairs'] + 1e-12
     assert found['fano'] <= found['decoding'] + 1e-12
-  assert tight > 15 and beaten > 3
+  assert tight > 7 and beaten > 12
 
 
 def test_no_approximate_test_errs_less_than_a_similarity():
-  for place, (num_symbols, chosen, epsilon) in enumerate(_tuples(24, seed=1)):
+  for place, (num_symbols, chosen, epsilon) in enumerate(_tuples(16, seed=1)):
     delta = (1e-3, 0.02, 0.1)[place % 3]
     guarantee = (ApproxDP(epsilon=epsilon, delta=delta) if place % 4 else
                  TotalVariationPrivacy(level=delta))
