@@ -57,7 +57,7 @@ _BUDGETS = (
 # Short names of parameters, where a study has no other of that name.
 _SHORT = {'d': 'dimension', 'k': 'moment', 'r': 'radius'}
 _MOST_AXES = 6
-_GRID = 25
+_GRID = 17
 Row = dict[str, Any]
 
 

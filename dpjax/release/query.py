@@ -55,7 +55,8 @@ class Query:
     thresholds: how many of a public grid.
     grid: 'uniform' or 'geometric'.
     label: column of the label of a score.
-    positive: the value of the label that is positive; all others are not.
+    positive: the value of the label, or of the column of a proportion, that is
+      positive; all others are not.
     groups: how many of a calibration table.
     boundary: of a density, 'interval', or 'circle' whose bounds are one point.
     sigma: public standard deviation of a normal law.
