@@ -147,14 +147,14 @@ def test_batches_are_of_records(replacement):
   made = make(sgml.BatchDescent, 40, model=model, batch_size=8, num_steps=1,
               rho=1e12, replacement=replacement)
   data = np.zeros((40, 2))
-  data[:10] = 1  # both coordinates of a record come together
+  data[:5] = 1  # both coordinates of a record come together
   found = np.asarray(made.estimates(KEY, np.broadcast_to(
       data, (4000, 40, 2)))) / made.learning_rate
   np.testing.assert_allclose(found[:, 0], found[:, 1], atol=1e-5)
   # From theta = 0: shares of ones less half the size of a batch, over 8.
-  variance = ((.25 * .75) / 8 if replacement
+  variance = ((.125 * .875) / 8 if replacement
               else .2 * .8 * 40 * .25 / 8**2)
-  assert found[:, 0].mean() == pytest.approx(-.25, abs=4.5 * math.sqrt(
+  assert found[:, 0].mean() == pytest.approx(-.375, abs=4.5 * math.sqrt(
       variance / 4000))
   assert found[:, 0].var() == pytest.approx(variance, rel=.12)
 
