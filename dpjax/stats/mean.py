@@ -204,3 +204,25 @@ class PrivateSizeMean:
   def risk(self, num_values: int) -> None:
     """Of a quotient: no closed form."""
     del num_values
+
+
+def variance_sensitivity(*, num_examples: int, lower: float, upper: float,
+                         ddof: int = 1) -> float:
+  """What one record of n in [a, b] moves the sample variance by, at most.
+
+  (b - a)^2 (n - 1) / (n (n - ddof)): (b - a)^2 / n for the unbiased variance.
+  Attained where all other records are at one end. REPLACE_ONE, n public (spec
+  EXT-OPENDP).
+
+  Args:
+    num_examples: n, above ddof.
+    lower: a.
+    upper: b.
+    ddof: what the divisor n is less by, 0 or 1.
+  """
+  if ddof not in (0, 1):
+    raise ValueError(f'ddof must be 0 or 1, got {ddof}')
+  errors.check_at_least('num_examples', num_examples, 1 + ddof)
+  errors.check_range(lower, upper)
+  return (upper - lower)**2 * (num_examples - 1) / (
+      num_examples * (num_examples - ddof))

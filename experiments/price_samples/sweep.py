@@ -9,7 +9,7 @@ exact:
   quoted    Acharya, Sun and Zhang 2021, as the thesis quotes it (pure)
   theorem   Theorems 3.2.1 and 3.2.2 (LB-3, LB-4)
   midpoint  the same with half of the distance, ceil(d / 2) (LB-3b, pure)
-  path      exact errors on a path (LB-12, LB-13)
+  path      errors on a path (LB-12, exact; sharper than LB-13)
   sampling  the best test without privacy (LB-1)
 below which no test will do, and
   test      that does: the best pure test (a geometric threshold), or a Gaussian

@@ -39,7 +39,7 @@ from dpjax.stats.parametric.study import Parameter, Study, Upper
 
 _GRID = 40
 _CUTS = np.linspace(0, 8, 33)
-_SPACINGS = np.geomspace(1.05, 30, 60)
+_SPACINGS = np.geomspace(1.05, 1e6, 200)
 
 
 def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
@@ -56,10 +56,10 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
   normal_means.check_model(dimension, radius, sigma)
   prior = 4 * (_first_zero(dimension / 2 - 1) / radius)**2
   known = dict(num_examples=num_examples, guarantee=guarantee)
-  found = [Bound(scores.van_trees(
-      dimension=dimension, num_examples=num_examples,
-      information_trace=dimension / sigma**2, prior_information=prior),
-                 'van Trees')]
+  found = [Bound(scores.bound(
+      dimension=dimension, num_examples=num_examples, guarantee=None,
+      information=1 / sigma**2, information_trace=dimension / sigma**2,
+      prior_information=prior), 'van Trees')]
   if guarantee is None:
     return tuple(found)
   ratio = radius / sigma
@@ -173,16 +173,25 @@ def proposition(*, num_examples: int, guarantee: Guarantee, dimension: int,
     words = max(words, _log_words(dimension))
   if words <= 1:
     return 0.0
-  most = words / math.sqrt(num_examples * gamma * dimension)
-  found = [0.0]
-  for cost in _costs(num_examples, guarantee, dimension, gamma):
-    # What is told falls with a; where it is ln K nothing is left.
-    end = optimize.brentq(lambda a, f=cost: f(a) - (words - 1), 0.0,
-                          _beyond(cost, words, most))
-    a = np.minimum(far, end * np.linspace(0.01, 1, 2000))
-    found.append(float(np.max(a**2 * dimension / 16 * (
-        1 - (1 + cost(a)) / words))))
-  return max(found)
+  costs = {None, guarantee}
+  return max(fano(words, num_examples=num_examples, guarantee=kept,
+                  dimension=dimension, radius=radius, gamma=gamma)
+             for kept in costs)
+
+
+def fano(log_words: float, *, num_examples: int, guarantee: Guarantee,
+         dimension: int, radius: float, gamma: float) -> float:
+  """max (a^2 d / 16) (1 - (1 + `information`) / ln K), a sqrt d <= r_0."""
+  def left(a):
+    told = information(a, num_examples=num_examples, guarantee=guarantee,
+                       dimension=dimension, gamma=gamma)
+    return 1 - (1 + told) / log_words
+  end = log_words / math.sqrt(num_examples * gamma * dimension)
+  while left(end) > 0:
+    end *= 2
+  end = min(radius / math.sqrt(dimension), optimize.brentq(left, 0.0, end))
+  a = end * np.linspace(0.01, 1, 2000)
+  return float(np.max(a**2 * dimension / 16 * left(a)))
 
 
 def information(size: np.ndarray, *, num_examples: int, guarantee: Guarantee,
@@ -205,19 +214,6 @@ def information(size: np.ndarray, *, num_examples: int, guarantee: Guarantee,
     case _:
       raise ValueError(f'the proposition is of pure privacy and zCDP, got '
                        f'{guarantee}')
-
-
-def _costs(n, guarantee, dimension, gamma):
-  """Without privacy, and with it: either bound holds under privacy."""
-  return [lambda a, kept=kept: information(
-      a, num_examples=n, guarantee=kept, dimension=dimension, gamma=gamma)
-          for kept in {None, guarantee}]
-
-
-def _beyond(cost, words, start):
-  while cost(start) < words:
-    start *= 2
-  return start
 
 
 def _printed(n, guarantee, dimension, gamma):
@@ -246,6 +242,8 @@ def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
     return (Upper(non_private(num_examples=num_examples, dimension=dimension,
                               radius=radius, sigma=sigma), 'shrunk mean', True),
             )
+  if not normal_means.budget(guarantee):
+    return ()
   once = normal_means.clipped_once(**known)
   return (Upper(once.worst_risk(), 'clipped mean', True),
           Upper(coinpress.risk_bound(**known), 'rounds', False))

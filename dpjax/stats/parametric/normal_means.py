@@ -51,6 +51,7 @@ class Round(NamedTuple):
   share: float
 
 
+@functools.lru_cache(maxsize=256)
 def gaussian_rho(guarantee: Guarantee) -> float:
   """The rho of Gaussian releases that keeps the guarantee, exactly.
 
@@ -63,7 +64,7 @@ def gaussian_rho(guarantee: Guarantee) -> float:
       return rho
     case notions.KullbackLeiblerPrivacy(level=level):
       return level
-    case notions.ApproxDP(epsilon=epsilon, delta=delta):
+    case notions.ApproxDP(epsilon=epsilon, delta=delta) if epsilon and delta:
       return accounting.gaussian_shift(epsilon=epsilon, delta=delta)**2 / 2
     case notions.TotalVariationPrivacy(level=level) if level < 1:
       return 2 * float(special.ndtri((1 + level) / 2))**2
@@ -71,13 +72,21 @@ def gaussian_rho(guarantee: Guarantee) -> float:
       raise ValueError(f'no Gaussian noise gives {guarantee}')
 
 
+def budget(guarantee: Guarantee) -> float:
+  """epsilon, or `gaussian_rho`; where it is 0 nothing can be released."""
+  if isinstance(guarantee, notions.PureDP):
+    return guarantee.epsilon
+  return gaussian_rho(guarantee)
+
+
 def noise_scale(clip: float, share: float, *, num_examples: int,
                 guarantee: Guarantee) -> float:
   """Standard deviation of a coordinate, or b, for a mean that moves 2 T / n."""
   moved = 2 * clip / num_examples
+  spent = errors.check_positive('budget', budget(guarantee) * share)
   if isinstance(guarantee, notions.PureDP):
-    return moved / (guarantee.epsilon * share)
-  return moved / math.sqrt(2 * gaussian_rho(guarantee) * share)
+    return moved / spent
+  return moved / math.sqrt(2 * spent)
 
 
 def noise_risk(scale: float, *, dimension: int, guarantee: Guarantee) -> float:
@@ -244,6 +253,7 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
   norm = math.hypot(radius, sigma * math.sqrt(dimension))
   best = optimize.minimize_scalar(
       lambda log: worst(math.exp(log))[1], method='bounded',
+      options={'xatol': 1e-3},
       bounds=(math.log(norm / 4), math.log(norm + 8 * sigma)))
   clip = math.exp(best.x)
   return NormalMean(**known, rounds=(Round(clip, 1.0),),
@@ -264,7 +274,7 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree, noise) -> Array:
 
   def turn(centre, of):
     key, clip, scale = of
-    offsets = _within(records - centre, clip)
+    offsets = _within(records - centre[None], clip)
     moved = (centre + jnp.mean(offsets, 0)
              + scale * precision.double(noise(key, centre.shape)))
     return _within(moved, kept), None
@@ -285,7 +295,7 @@ def _within(vectors: Array, radius: Array) -> Array:
 def _simulated(draw: estimator.Draw, num_examples: int):
   def once(key, mean, sigma, parameters):
     data, coins = jax.random.split(key)
-    records = mean + sigma * precision.double(additive.standard_normal(
+    records = mean[None] + sigma * precision.double(additive.standard_normal(
         data, (num_examples, *mean.shape)))
     return draw(coins, records, parameters)
 

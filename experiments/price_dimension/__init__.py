@@ -1,0 +1,1 @@
+"""What privacy costs the mean of a normal vector, by its dimension."""

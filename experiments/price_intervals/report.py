@@ -1,0 +1,132 @@
+"""Widths and coverage of private intervals against n."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments.price_intervals import sweep
+
+_LABELS = {'karwa_vadhan': 'Karwa and Vadhan, pure',
+           'tuned': 'median and exact law, pure',
+           'gaussian': 'the same, zCDP, rho = epsilon^2 / 2'}
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Every setting; `centred` is 0 where records are too few for a centre."""
+  return ('Intervals of 95 % of the mean of N(theta, 1), |theta| <= 100: '
+          'coverage and half-width, the half-width without privacy, the '
+          'squared error of the value and a lower bound of it; centred is 0 '
+          'where there are too few records to find a centre.\n\n'
+          + points.table(points.collect(rows), (
+              'epsilon', 'num_examples', 'method'), (
+                  'coverage', 'coverage_se', 'half', 'free', 'centred', 'risk',
+                  'risk_se', 'lower')))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Coverage, widths and risks beside those of the spec."""
+  found = points.collect(rows)
+  printed = points.select(found, method='karwa_vadhan')
+  ours = points.select(found, method=('tuned', 'gaussian'))
+  golden = [p for p in printed if _key(p) in sweep.PRINTED]
+  return [
+      points.judged('the printed interval holds theta in 95 %', 'for all n and '
+                    'epsilon', printed, _holds),
+      points.judged('intervals of proved coverage hold theta in 95 %',
+                    '0.95 or more', ours, _holds),
+      points.judged('they are not wasteful where the centre is found',
+                    '0.99 at most', [p for p in ours if p['centred']], _tight),
+      points.judged('coverage of the printed interval', '.997, .992, .9995',
+                    golden, lambda of: _golden(of, 'coverage', 0)),
+      points.judged('half-widths of the printed interval', '.326, .268, .057',
+                    golden, lambda of: _golden(of, 'half', 1)),
+      points.judged('risks of its value', '8.5e-3, 7.3e-3, 2.6e-4', golden,
+                    lambda of: _golden(of, 'risk', 2)),
+      points.judged('ours are shorter at the same guarantee', 'everywhere that '
+                    'the printed one holds', found, _shorter),
+      points.judged('no value errs less than the lower bound', 'everywhere',
+                    found, _above)]
+
+
+def _key(point):
+  return int(point['num_examples']), point['epsilon']
+
+
+def _holds(found):
+  missing = [p for p in found
+             if p['coverage'] + 4 * p['coverage_se'] < sweep.CONFIDENCE]
+  least = min(p['coverage'] for p in found)
+  where = ', '.join(f'n = {n}, epsilon = {epsilon:g}'
+                    for n, epsilon in map(_key, missing))
+  return (f'{least:.3f} at least', not missing,
+          f'the centre is not found at {where}' if missing else
+          f'{len(found)} settings, within 4 standard errors')
+
+
+def _tight(found):
+  most = max(p['coverage'] - 2 * p['coverage_se'] for p in found)
+  return (f'{min(p["coverage"] for p in found):.3f} to '
+          f'{max(p["coverage"] for p in found):.3f}', most < 0.99,
+          f'{len(found)} settings')
+
+
+def _golden(found, metric, place):
+  """Against the spec, within 4 standard errors or 1 %."""
+  stands, texts = True, []
+  for point in sorted(found, key=lambda p: (p['num_examples'], p['epsilon'])):
+    wanted = sweep.PRINTED[_key(point)][place]
+    slack = 4 * point.values.get(f'{metric}_se', 0.0) + 0.01 * wanted
+    texts.append(f'{point[metric]:.3g}')
+    stands &= abs(point[metric] - wanted) <= slack
+  return ', '.join(texts), stands, 'within 4 standard errors and 1 %'
+
+
+def _shorter(found):
+  ratios = []
+  for point in points.select(found, method='tuned'):
+    other, = points.select(found, method='karwa_vadhan',
+                           num_examples=point['num_examples'],
+                           epsilon=point['epsilon'])
+    if other['coverage'] + 4 * other['coverage_se'] >= sweep.CONFIDENCE:
+      ratios.append(point['half'] / other['half'])
+  over = [p['half'] / p['free'] for p in points.select(found, method='tuned')
+          if p['centred']]
+  return (f'{min(ratios):.2f} to {max(ratios):.2f} of their width',
+          max(ratios) < 1, f'{len(ratios)} settings; {min(over):.2f} to '
+          f'{max(over):.2f} of the width without privacy where a centre is '
+          'found')
+
+
+def _above(found):
+  ratios = [(p['risk'] + 4 * p['risk_se']) / p['lower'] for p in found]
+  return (f'{min(ratios):.3g} times it at least', min(ratios) >= 1,
+          f'{len(found)} settings, within 4 standard errors')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """A column for each epsilon: half-widths above, coverage below."""
+  found = points.collect(rows)
+  budgets = points.distinct(found, 'epsilon')
+  drawn, axes = plots.new(2, max(len(budgets), 1), width=3.4, height=2.6)
+  for column, (epsilon,) in enumerate(budgets):
+    wide, held = axes[:, column]
+    for series, (method, label) in enumerate(_LABELS.items()):
+      shown = points.select(found, method=method, epsilon=epsilon)
+      points.curve(wide, shown, 'num_examples', 'half', label, series=series)
+      points.curve(held, shown, 'num_examples', 'coverage', label,
+                   series=series, error='coverage_se')
+    points.curve(wide, points.select(found, method='tuned', epsilon=epsilon),
+                 'num_examples', 'free', 'without privacy', series=6, line='--')
+    held.axhline(sweep.CONFIDENCE, color='black', linewidth=1, linestyle='--')
+    first = column == 0
+    points.finish(wide, '', 'half-width' if first else '',
+                  f'epsilon = {epsilon:g}', legend=False)
+    points.finish(held, 'records n', 'coverage' if first else '', '',
+                  scales='log linear', legend=False)
+    held.set_ylim(-0.05, 1.05)
+  drawn.legend(*axes[0, 0].get_legend_handles_labels(), ncols=4, fontsize=8,
+               loc='outside lower center', frameon=False)
+  return drawn

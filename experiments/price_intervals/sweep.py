@@ -1,0 +1,61 @@
+"""What to simulate about intervals of a normal mean (EXP-11).
+
+  python -m launch.sweep --experiment=price_intervals \
+    --output_dir=experiments/price_intervals/results
+
+Records N(theta, 1), |theta| <= 100, intervals of 95 %:
+  karwa_vadhan  fullest noisy bin, clipped mean, errors bounded apart
+  tuned         private median, clipped mean, the law of the sum; pure
+  gaussian      the same under zCDP, rho = epsilon^2 / 2
+theta is between two bins and two points of the grids.
+
+Expected (spec, section 8): coverage .997, .992 and .9995 and half-widths .326,
+.268 and .057 of `karwa_vadhan` at (n, epsilon) = (500, 1), (5000, .1) and
+(5000, 1), risks 8.5e-3, 7.3e-3 and 2.6e-4; without privacy .088, .028, .028.
+"""
+
+import dataclasses
+
+ARTEFACT = ('Table 4.1 of thesis 000, the line of Karwa and Vadhan: an interval '
+            'of a normal mean under pure privacy')
+COST = '2 min on a CPU core'
+HEADLINES = ('the printed interval holds', 'ours are shorter')
+
+RADIUS = 100.0
+MEAN = 31.72
+CONFIDENCE = 0.95
+METHODS = ('karwa_vadhan', 'tuned', 'gaussian')
+# Coverage, half-width and risk of the spec.
+PRINTED = {(500, 1.0): (0.997, 0.326, 8.5e-3), (5000, 0.1): (0.992, 0.268,
+                                                            7.3e-3),
+           (5000, 1.0): (0.9995, 0.057, 2.6e-4)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One interval at one n and budget.
+
+  Attributes:
+    method: see above.
+    num_examples: n, public.
+    epsilon: of the release; rho is half of its square.
+    repetitions: how often it is simulated.
+    seed: of records and noise.
+  """
+  method: str
+  num_examples: int
+  epsilon: float
+  repetitions: int = 800
+  seed: int = 0
+
+  dataset = 'normal'
+
+
+EPSILONS = (0.1, 0.3, 1.0)
+SETTINGS = tuple(
+    Setting(method=method, num_examples=n, epsilon=epsilon)
+    for method in METHODS for n in (200, 500, 1000, 2000, 5000)
+    for epsilon in EPSILONS)
+SMOKE = tuple(
+    Setting(method=method, num_examples=n, epsilon=1.0, repetitions=100)
+    for method in METHODS for n in (200, 500))
