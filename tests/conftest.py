@@ -143,6 +143,11 @@ _SOME = {
     '::test_killed_and_resumed_tells_the_same_bits': 2,
     'stats/hosmer_lemeshow_test.py'
     '::test_null_law_without_noise_is_chi_squared': 2,
+    'stats/parametric/likelihood_study_test.py'
+    '::test_closed_forms_are_what_is_released': 2,
+    'stats/parametric/likelihood_study_test.py'
+    '::test_no_lower_bound_is_above_the_linear_programme': 2,
+    'stats/parametric/sgml_test.py::test_golden': 2,
     'stats/quantiles/exponential_quantiles_test.py'
     '::test_any_records_are_answered': 2,
     'stats/quantiles/independent_quantiles_test.py'

@@ -27,9 +27,7 @@ def law(size, **changes):
 # D_q / (rho q), erratum E-15; orders whose divergence is that of events of
 # probabilities above 1e-16 (the printed table drops others, and is below).
 TABLE = {(1, True): (175, 200, 223, 232, 234),
-         (5, True): (48, 117, 193, None, None),
          (10, True): (.035, 48, None, None, None),
-         (25, True): (.025, .026, None, None, None),
          (10, False): (.03, .04, .39, 1.65, 2.17),
          (100, False): (.0234,) * 5}
 
