@@ -25,6 +25,8 @@ OUTCOMES = {
     'ecdf_smoothing': 'a a d a a a d a a a a',
     'hosmer_lemeshow': 'a a a a a n',
     'mpc_communication': 'a a d d a d d a',
+    'price_proportion': 'a d a a a a a d d a',
+    'price_support': 'a a d a d d a d',
     'roc_curves': 'd d a a a a a',
     'smoothing_time': 'a d a a a a a'}
 
