@@ -101,7 +101,7 @@ def test_the_integral_is_the_mean_over_gaps():
   """E 1 / S and chances of gaps, against drawn gaps, without a choice."""
   n = 12
   rng = np.random.default_rng(5)
-  gaps = rng.exponential(size=(400_000, n)) / np.arange(1, n + 1)
+  gaps = rng.exponential(size=(200_000, n)) / np.arange(1, n + 1)
   weights = np.exp(-np.abs(np.arange(1, n + 1) - (n - 3.0)))
   low = 5  # Half of the rank, rounded up.
   spread = -math.log(0.5)
@@ -112,8 +112,15 @@ def test_the_integral_is_the_mean_over_gaps():
   lambdas = np.exp(np.arange(-20, 14, 0.2))
   sums, through = support_ranks._chain(lambdas, n, low, 1.0, n - 3.0)
   hit = lambdas * math.exp(-3.0)
-  found = np.sum(sums[0] * np.exp(-hit * spread) * lambdas) * 0.2
-  assert found == pytest.approx(shares[:, :-1].sum(1).mean(), rel=2e-3)
+  found = np.sum(sums * np.exp(-hit * spread) * lambdas, 1) * 0.2
+  gaps = gaps[:, low - 1:]
+  depths = np.cumsum(gaps[:, ::-1], 1)[:, ::-1] - gaps
+  for power in range(3):
+    # Of the chosen point over theta, uniform in its gap of logarithms.
+    inside = np.exp(-power * depths) * (
+        -np.expm1(-power * gaps) / (power * gaps) if power else 1.0)
+    wanted = (shares * inside)[:, :-1].sum(1).mean()
+    assert found[power] == pytest.approx(wanted, rel=2e-3)
   inverse = np.sum(through * np.exp(-hit * spread) * n / (n + hit) * lambdas
                    ) * 0.2
   assert inverse == pytest.approx((1 / masses.sum(1)).mean(), rel=3e-3)
