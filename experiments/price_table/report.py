@@ -27,7 +27,8 @@ _UPPER = {'none': ('shrunk', '1 / n'),
 _LOWER = {'none': '1 / n', 'pure': '(d^2 / (n epsilon)^2)^p',
           'smooth': '(d^2 / (n epsilon)^2)^p',
           'approx': '(min(d, ln(1/delta))^2 / (n epsilon)^2)^p',
-          'kl': '(1 / (n^2 level))^p', 'tv': '(1 / (n level)^2)^p',
+          'kl': '(1 / (n^2 level))^p; now (d / (n^2 level))^p',
+          'tv': '(1 / (n level)^2)^p',
           'zcdp': '(d / (n^2 rho))^p'}
 _TOLERANCE = 0.1
 _PRINTED = ('none', 'pure', 'approx', 'kl', 'tv')
@@ -73,7 +74,12 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('upper bounds of Table 1', 'p = (k - 1) / k',
                     of(upper, _PRINTED), _rates),
       points.judged('lower bounds of Table 1', 'p = (k - 1) / k',
-                    of(lower, _PRINTED), _rates),
+                    [p for p in of(lower, _PRINTED)
+                     if (p['notion'], p['axis']) != ('kl', 'dimension')],
+                    _rates),
+      points.judged('Kullback-Leibler privacy: the factor d between upper and '
+                    'lower bounds', 'open', points.select(
+                        lower, notion='kl', axis='dimension'), _rates),
       points.judged('upper and lower rates of rho-zCDP are one in n, d and rho',
                     'not in the table', of(upper + lower, ('zcdp',)), _rates),
       points.judged('a subsample has a rate of its own for total variation',

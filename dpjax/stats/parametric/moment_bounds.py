@@ -9,7 +9,8 @@ are means over their number b ~ Bin(n, g).
 * Two points, either sign of one direction: b records apart (`two_points`).
 * A sphere: all records that are not 0 are one point of a sphere of radius r
   g^(-1/k), uniformly drawn (`minimax.spheres`).
-* Scores of a product of signs, scaled (`minimax.scores`), g = 1.
+* Scores of products of signs (`kl_scores.vectors`), where sampling and privacy
+  add up.
 * No privacy: r^2 / (1 + sqrt n)^2, the minimax risk itself. The mean, shrunk by
   sqrt n / (1 + sqrt n), attains it in every dimension; the Beta prior of Hodges
   and Lehmann on two records +-r shows that none does better.
@@ -24,7 +25,7 @@ import math
 import numpy as np
 
 from dpjax import errors
-from dpjax.stats.minimax import scores
+from dpjax.stats.minimax import kl_scores
 from dpjax.stats.minimax import spheres
 from dpjax.stats.minimax import two_points
 from dpjax.stats.minimax.bounds import Bound, Guarantee
@@ -57,7 +58,8 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
                 'minimax risk without privacy'),
           Bound(pair(**known, moment=moment), 'two points'),
           Bound(sphere(**known, moment=moment, dimension=dimension), 'sphere'),
-          Bound(signs(**known, dimension=dimension), 'scores'))
+          Bound(kl_scores.vectors(**known, moment=moment, dimension=dimension),
+                'scores'))
 
 
 def non_private(*, num_examples: int, radius: float) -> float:
@@ -79,30 +81,6 @@ def sphere(*, num_examples: int, guarantee: Guarantee, dimension: int,
   return _sparse(functools.partial(spheres.share, dimension=dimension),
                  num_examples=num_examples, guarantee=guarantee, moment=moment,
                  radius=radius)
-
-
-def signs(*, num_examples: int, guarantee: Guarantee, dimension: int,
-          radius: float) -> float:
-  """Scores of records in {-r, r}^d / sqrt d with means near 0.
-
-  In units of r / sqrt d the means have independent cos^2 priors on [-s, s]; the
-  largest eigenvalue of Fisher's information is 1 / (1 - max u^2), and its mean
-  is taken over the law of the largest |u|.
-  """
-  errors.check_at_least('num_examples', num_examples, 1)
-  d = errors.check_at_least('dimension', dimension, 1)
-  shares = np.linspace(0, 1, 401)
-  # Of |u| / s: the distribution function of the largest of d.
-  largest = (shares + np.sin(np.pi * shares) / np.pi)**d
-  found = [0.0]
-  for side in np.linspace(0.1, 0.98, 45):
-    # At the upper ends of the cells, so that the mean is no smaller.
-    information = np.diff(largest) @ (1 / (1 - (side * shares[1:])**2))
-    found.append(scores.private(
-        dimension=d, num_examples=num_examples, guarantee=guarantee,
-        information=float(information),
-        prior_information=scores.cosine_information(dimension=d, radius=side)))
-  return radius**2 / d * min(max(found), d)
 
 
 def _sparse(path, *, num_examples: int, guarantee: Guarantee, moment: float,
