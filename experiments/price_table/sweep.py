@@ -16,8 +16,8 @@ bias and noise. Methods by notion:
   lower      the best lower bound
 
 Expected: the exponents of the table; those of the lower bounds in d are 0 for
-tv and, above ln(1 / delta), for approx. For kl the table has 0, and the best
-bound has p by now. The subsample has slopes 0 in d and -1 in n and the level
+tv. For kl, and above ln(1 / delta) for approx, the table has 0, and the best
+bound grows by now. The subsample has slopes 0 in d and -1 in n and the level
 for every k.
 """
 

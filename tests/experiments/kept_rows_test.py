@@ -27,6 +27,8 @@ OUTCOMES = {
     'mpc_communication': 'a a d d a d d a',
     'price_definitions': 'a d a a a d a a a',
     'price_samples': 'a d a a a a a a',
+    'price_moments': 'a a a a a a a a a a',
+    'price_table': 'a a d a a a a',
     'roc_curves': 'd d a a a a a',
     'smoothing_time': 'a d a a a a a'}
 

@@ -40,7 +40,7 @@ def _field(line, name):
     ('price_table', 'notion=approx,method=gaussian', ('slope',),
      lambda line: 1.3, ('upper bounds of Table 1',)),
     ('price_table', 'method=lower', ('slope',), lambda line: 1.3,
-     ('lower bounds of Table 1', 'Kullback-Leibler', 'upper and lower rates')),
+     ('lower bounds of Table 1', 'upper and lower rates')),
     ('price_table', 'method=lower', ('risk_3',), lambda line: 50,
      ('no risk is below',)),
     ('price_table', 'method=subsample', ('risk_3', 'slope'), lambda line: 9,
