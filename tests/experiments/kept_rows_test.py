@@ -28,9 +28,11 @@ OUTCOMES = {
     'price_definitions': 'a d a a a d a a a',
     'price_histograms': 'a a a a a d a a a',
     'price_likelihood': 'a a a a a a a a d a a d a a a d',
+    'price_moments': 'a a a a a a a a a a',
     'price_proportion': 'a d a a a a a d d a',
-    'price_samples': 'a d a a a a a d a',
+    'price_samples': 'a d a a a a a a',
     'price_support': 'a a d a d d a d',
+    'price_table': 'a a d a a a a',
     'roc_curves': 'd d a a a a a',
     'smoothing_time': 'a d a a a a a'}
 

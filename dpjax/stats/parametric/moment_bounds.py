@@ -9,7 +9,8 @@ are means over their number b ~ Bin(n, g).
 * Two points, either sign of one direction: b records apart (`two_points`).
 * A sphere: all records that are not 0 are one point of a sphere of radius r
   g^(-1/k), uniformly drawn (`minimax.spheres`).
-* Scores of a product of signs, scaled (`minimax.sign_vectors`).
+* Scores of products of signs (`minimax.sign_vectors`), where sampling and
+  privacy add up.
 * No privacy: r^2 / (1 + sqrt n)^2, the minimax risk itself. The mean, shrunk by
   sqrt n / (1 + sqrt n), attains it in every dimension; the Beta prior of Hodges
   and Lehmann on two records +-r shows that none does better.
@@ -58,7 +59,7 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
           Bound(pair(**known, moment=moment), 'two points'),
           Bound(sphere(**known, moment=moment, dimension=dimension), 'sphere'),
           Bound(sign_vectors.vectors(**known, moment=moment,
-                                     dimension=dimension), 'scores of signs'))
+                                     dimension=dimension), 'scores'))
 
 
 def non_private(*, num_examples: int, radius: float) -> float:
