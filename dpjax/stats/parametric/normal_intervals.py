@@ -6,10 +6,10 @@ records clipped to c -+ B, with noise; its value -+ a half-width. Two ways:
 `karwa_vadhan` (2018): the fullest bin of a noisy histogram, B so wide that no
 record is clipped, and the errors of sampling and of noise bounded apart.
 
-`tuned`, ours. The centre is a median on a grid, by the exponential mechanism
-with score -|#{x <= c} - n/2|. For grid points c_0 next to theta and c_j beyond h,
-with N_j = #{x <= c_j}, scores differ by N_0 - N_j or by n - N_0 - N_j at most,
-so c_j is chosen with probability
+`tuned`, ours. The centre is a median on a grid, by the exponential mechanism of
+score -|#{x <= c} - n/2|. For grid points c_0 next to theta and c_j beyond h let
+N_j = #{x <= c_j}: scores differ by N_0 - N_j or by n - N_0 - N_j at most, so
+c_j is chosen with probability
 
   E e^(-u (N_j - N_0)) + E e^(v (n - N_j - N_0))
 
@@ -18,8 +18,8 @@ sum over j is `miss_bound`. Clipping moves the mean by no more than the mean of
 (|z| - B + h)+ on either side, whatever c has seen of the records, and that
 exceeds b with a probability that Chernoff bounds (`clip_shift`). What is left,
 a normal plus the noise, has a known law (`intervals.half_width`). Failures add
-up to 1 - confidence. Budget, step, h, B and shares are of least width, in public
-numbers alone. Under rho-zCDP the noise is Gaussian and the median costs
+up to 1 - confidence. Budget, step, h, B and shares are of least width; they see
+public numbers alone. Under rho-zCDP the noise is Gaussian and the median costs
 epsilon^2 / 8, its range being bounded.
 
 Source: spec EXT-KV, EXT-KVCI.
