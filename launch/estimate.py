@@ -24,6 +24,15 @@ The density of ages, which are whole years, and 1000 records drawn from it:
     --plot=ages.svg --synthetic=1000 --synthetic_output=ages.csv
   Another confidence, --boundary or --synthetic is another view, and free.
 
+How many said yes, in the file and in the population it was drawn from; the
+mean of measurements with a known error; the largest of a uniform law:
+  python -m launch.estimate --input=poll.csv --statistic=proportion \
+    --column=answer --positive=yes --epsilon=0.1 --adjacency=replace_one \
+    --ledger=poll.ledger --ledger_budget_epsilon=1 --output=yes.json
+  The same with --statistic=normal_mean --column=reading --lower=-1000 \
+    --upper=1000 --sigma=2, or --statistic=support_max --column=delay \
+    --lower=1 --upper=3600; bounds are those of what is estimated.
+
 Statistics, and what each needs:
 {statistics}
 
@@ -95,8 +104,9 @@ _FLAGS = (
     ('grid', 'uniform, or geometric: evenly spaced in logarithms. Default: '
      'uniform.'),
     ('label', 'Column of the class of a record whose score is --column.'),
-    ('positive', 'Value of the label of the positive class; whatever else is '
-     'negative.'),
+    ('positive', 'Value of the label of the positive class, or of the column '
+     'of a proportion; whatever else is negative.'),
+    ('sigma', 'Public standard deviation of a normal_mean.'),
     ('groups', 'Of a calibration table. Default: 10.'),
     ('boundary', 'Of a density: interval, or circle for hours, angles and what '
      'else begins anew at --upper. Default: interval.'),
@@ -183,7 +193,8 @@ def query_of(args: argparse.Namespace) -> Query:
       delta=None if args.delta is None else _fraction('delta', args.delta),
       confidence=_fraction('confidence', args.confidence),
       column=args.column, lower=number('lower'), upper=number('upper'),
-      granularity=number('granularity'), missing=args.missing,
+      sigma=number('sigma'), granularity=number('granularity'),
+      missing=args.missing,
       categories=_list('categories', args.categories, lambda _, text: text),
       bins=_list('bins', args.bins, lattice.public_number),
       quantiles=_list('quantiles', args.quantiles, _fraction),

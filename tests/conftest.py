@@ -40,7 +40,8 @@ jax.config.update('jax_default_matmul_precision', 'highest')
 
 _QUICK = {'experiments', 'grads', 'launch', 'models', 'stats', 'train'}
 _QUICK_FILES = {f'{name}_test' for name in (
-    'battery', 'chain_bounds', 'inverse', 'k_norm', 'layers', 'methods',
+    'battery', 'chain_bounds', 'inverse', 'k_norm', 'langevin', 'layers',
+    'methods',
     'network', 'normalisation', 'other_losses', 'pointwise', 'pooling',
     'random_networks', 'reparametrisation', 'smooth')}
 

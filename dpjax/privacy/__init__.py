@@ -3,13 +3,15 @@
 Modules, in import order: notions, adjacency, neighbours, divergences,
 tradeoff, renyi, composition, restating, accounting, adaptive, tuning, blocks,
 mechanism, threefry, additive, utility, draws, exact, laplace, selection,
-ordering, inverse, smooth, k_norm, local, queries, integers, discrete, lattice.
+ordering, inverse, smooth, k_norm, local, queries, integers, discrete, lattice,
+langevin.
 """
 
 __all__ = [
     'accounting', 'adaptive', 'additive', 'adjacency', 'blocks',
     'composition', 'discrete', 'divergences', 'draws', 'exact', 'integers',
-    'inverse', 'k_norm', 'laplace', 'lattice', 'local', 'mechanism',
-    'neighbours', 'notions', 'ordering', 'queries', 'renyi', 'restating',
-    'selection', 'smooth', 'threefry', 'tradeoff', 'tuning', 'utility'
+    'inverse', 'k_norm', 'langevin', 'laplace', 'lattice', 'local',
+    'mechanism', 'neighbours', 'notions', 'ordering', 'queries', 'renyi',
+    'restating', 'selection', 'smooth', 'threefry', 'tradeoff', 'tuning',
+    'utility'
 ]

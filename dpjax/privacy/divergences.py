@@ -5,11 +5,45 @@ so a claim is checked on (P, Q) and on (Q, P). No post-processing raises any of
 these divergences (thesis 003, Theorem 3.1.1; spec DP-02).
 """
 
+from collections.abc import Callable
 import math
+from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from dpjax import errors
+
+
+class Generator(NamedTuple):
+  """Of an f-divergence.
+
+  Attributes:
+    function: f, convex, f(1) = 0; elementwise.
+    growth: limit of f(t) / t, what an outcome that Q cannot have costs.
+  """
+  function: Callable[[np.ndarray], np.ndarray]
+  growth: float
+
+
+# Half of |t - 1|: twice that is printed (paper 004, Definition 5; E-03).
+TOTAL_VARIATION = Generator(lambda t: np.abs(t - 1) / 2, 0.5)
+KULLBACK_LEIBLER = Generator(lambda t: special.xlogy(t, t), math.inf)
+CHI_SQUARE = Generator(lambda t: np.square(t - 1), math.inf)
+
+
+def f_divergence(p: np.ndarray, q: np.ndarray, generator: Generator) -> float:
+  """D_f(P || Q) = sum q f(p / q); may be infinite.
+
+  Args:
+    p: [m] probabilities.
+    q: [m] probabilities of the same outcomes.
+    generator: f.
+  """
+  p, q = _pair(p, q)
+  seen, outside = q > 0, p[q == 0].sum()
+  inside = q[seen] @ generator.function(p[seen] / q[seen])
+  return float(inside + (generator.growth * outside if outside else 0.0))
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, *, epsilon: float) -> float:

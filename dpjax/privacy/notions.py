@@ -73,6 +73,54 @@ class KullbackLeiblerPrivacy:
     errors.check_non_negative('level', self.level)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChiSquarePrivacy:
+  """Neighbours' laws have a chi-square divergence of at most `level`."""
+  level: float
+
+  def __post_init__(self):
+    errors.check_non_negative('level', self.level)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoundedRange:
+  """The log-ratio of neighbours' laws varies by at most `width` over outputs.
+
+  `width`-DP, half of it at best. The exponential mechanism has it with its
+  epsilon. Source: Dong, Durfee and Rogers 2020.
+  """
+  width: float
+
+  def __post_init__(self):
+    errors.check_non_negative('width', self.width)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GaussianPrivacy:
+  """Neighbours are as hard to tell apart as N(0, 1) and N(shift, 1)."""
+  shift: float
+
+  def __post_init__(self):
+    errors.check_non_negative('shift', self.shift)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConditionalTesting:
+  """Given any event of probability `mass` or more, variation at most `level`.
+
+  Of neighbours' laws and all that is computed from them: the event, and what is
+  tested in it, may be of a post-processed output, or else nothing is inherited.
+  Source: paper 004, Definition 8 and Theorem 1.
+  """
+  level: float
+  mass: float = 0.0
+
+  def __post_init__(self):
+    errors.check_non_negative('level', self.level)
+    if not 0 <= self.mass <= 1:
+      raise ValueError(f'mass must lie in [0, 1], got {self.mass}')
+
+
 def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
   """The tight zCDP guarantee of any pure mechanism: epsilon tanh(epsilon/2).
 

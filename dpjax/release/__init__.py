@@ -6,13 +6,14 @@ before noise is drawn. Floats and seeds are for what is made of a release, which
 is public; JAX is for the rooms beside this one.
 
 Modules, in import order: costs, ledger, noise, lattice, tables, query, counts,
-moments, splitting, quantiles, grids, trees, bands, curves, density_bands,
-densities, calibration, classifiers, pictures, registry.
+proportions, moments, splitting, quantiles, supports, normal_means, grids,
+trees, bands, curves, density_bands, densities, calibration, classifiers,
+pictures, registry.
 """
 
 __all__ = [
     'bands', 'calibration', 'classifiers', 'costs', 'counts', 'curves',
     'densities', 'density_bands', 'grids', 'lattice', 'ledger', 'moments',
-    'noise', 'pictures', 'quantiles', 'query', 'registry', 'splitting',
-    'tables', 'trees'
+    'noise', 'normal_means', 'pictures', 'proportions', 'quantiles', 'query',
+    'registry', 'splitting', 'supports', 'tables', 'trees'
 ]

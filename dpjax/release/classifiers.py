@@ -81,20 +81,13 @@ class Classifier:
     counts = [0] * (2 * size)
     for value, label in self.query.labelled(fields, self.thresholds.lower,
                                             self.thresholds.upper):
-      counts[self._is_positive(label) * size + self.thresholds.bin(value)] += 1
+      positive = lattice.same(label, self.query.positive)
+      counts[positive * size + self.thresholds.bin(value)] += 1
     if not any(counts[size:]):
       raise ValueError(f'no record with a score has '
                        f'{self.query.positive.strip()!r} in column '
                        f'{self.query.label!r}')
     return counts
-
-  def _is_positive(self, label: object) -> bool:
-    """Whether it is the same text, or the same number."""
-    positive = self.query.positive.strip()
-    if str(label).strip() == positive:
-      return label is not None
-    value = lattice.number(label)
-    return value is not None and value == lattice.number(positive)
 
   def draw(self, measured: list[int], below: exact.Draw) -> dict[str, object]:
     """Noisy counts of nodes."""

@@ -13,6 +13,9 @@ from dpjax.privacy.adjacency import Adjacency
 
 Fraction = fractions.Fraction
 
+SIZE_SHARE = Fraction(1, 20)
+"""Of a budget, for a number of records that is private and hardly matters."""
+
 # From nearly 1 to a million: small budgets need orders beyond the usual ones.
 _ORDERS = tuple(1 + 10**(k / 40) for k in range(-80, 241))
 
@@ -44,7 +47,11 @@ class Cost:
 
   def divided(self, parts: int) -> 'Cost':
     """The cost of each of `parts` equal releases that make up this one."""
-    return Cost(**{name: value / parts for name, value in vars(self).items()
+    return self.part(Fraction(1, parts))
+
+  def part(self, share: Fraction) -> 'Cost':
+    """The cost of a release that is to take a share of this one."""
+    return Cost(**{name: value * share for name, value in vars(self).items()
                    if value is not None})
 
   def to_json(self) -> dict[str, str]:

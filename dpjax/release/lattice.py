@@ -27,6 +27,15 @@ def number(value: object) -> Decimal | None:
   return None if exact.is_nan() else exact
 
 
+def same(field: object, value: str) -> bool:
+  """Whether a field is a public value: the same text, or the same number."""
+  value = value.strip()
+  if str(field).strip() == value:
+    return field is not None
+  found = number(field)
+  return found is not None and found == number(value)
+
+
 def public_number(name: str, text: str) -> Decimal:
   """A public parameter, finite and of an ordinary size."""
   value = number(text)

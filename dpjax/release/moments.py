@@ -10,6 +10,9 @@ import fractions
 import functools
 import math
 
+import numpy as np
+from scipy import special
+
 from dpjax.privacy import exact
 from dpjax.release import noise
 from dpjax.release import query as queries
@@ -138,16 +141,14 @@ class Moments(queries.Direct):
     miss, level = self.query.miss, self.query.confidence
     low, high = self._mean_span(spans(miss))
     value = self._clamped(self.centre + Fraction(noisy[1], size))
-    # Half of what may go wrong is noise, half the sample.
-    inner = spans(miss / 2)
     return {
         'value': self._value(value),
         'interval': queries.interval(
             self._value(low), self._value(high), level=level,
             covers=_COVERS.format('mean')),
         'population_interval': queries.interval(
-            *self._population(*self._mean_span(inner), int(inner[0][0]),
-                              miss / 2), level=level, covers=_POPULATION)}
+            *self._population(noisy, spans), level=level,
+            covers=_POPULATION)}
 
   def _variance(self, noisy, size, spans) -> dict[str, object]:
     unit, most = self.lattice.unit**2, Fraction(
@@ -176,13 +177,21 @@ class Moments(queries.Direct):
     low, high = _divided(spans[1], spans[0])
     return self._clamped(self.centre + low), self._clamped(self.centre + high)
 
-  def _population(self, low: Fraction, high: Fraction, size: int,
-                  miss: float) -> tuple[float, float]:
-    """Means of a distribution on the bounds that a sample mean goes with."""
+  def _population(self, noisy: dict[int, int], spans) -> tuple[float, float]:
+    """Means of a distribution on the bounds that the noisy sums go with."""
     bottom, width = self.lattice.low, self.lattice.high - self.lattice.low
-    rate = math.log(2 / miss) / size
-    ends = (_chernoff(float((low - bottom) / width), rate, 0.0),
-            _chernoff(float((high - bottom) / width), rate, 1.0))
+    miss = self.query.miss
+    if self.query.replacing:
+      size = int(spans(miss)[0][0])
+      total = noisy[1] + size * (self.centre - bottom)
+      ends = _ends(float(total), size, float(width), self.noises[1], miss)
+    else:
+      # Half of what may go wrong is noise, half the sample.
+      inner = spans(miss / 2)
+      low, high = self._mean_span(inner)
+      rate = math.log(4 / miss) / int(inner[0][0])
+      ends = (_chernoff(float((low - bottom) / width), rate, 0.0),
+              _chernoff(float((high - bottom) / width), rate, 1.0))
     return tuple(float((bottom + Fraction(end) * width) * self.lattice.unit)
                  for end in ends)
 
@@ -191,6 +200,34 @@ def _divided(span: Span, sizes: Span) -> Span:
   """The range of a quotient; sizes are positive."""
   return (min(span[0] / size for size in sizes),
           max(span[1] / size for size in sizes))
+
+
+def _ends(total: float, size: int, width: float, law: noise.Noise,
+          miss: float) -> tuple[float, float]:
+  """Means m in [0, 1] that a noisy sum of n draws, times a width, goes with.
+
+  Those with which it is as large, and as small, with probability miss / 2 or
+  more, as far as e^(-n KL(share, m)) tells, averaged over the noise: noise and
+  sample need not both go wrong, as they seldom do.
+  """
+  def least(total):
+    refused, found = 0.0, 1.0
+    for _ in range(50):
+      middle = (refused + found) / 2
+      beyond = noise.mean_above(law, lambda z, m=middle: _as_large(
+          (total - z) / (size * width), m, size))
+      refused, found = ((middle, found) if beyond <= miss / 2 else
+                        (refused, middle))
+    return refused
+  return least(total), 1 - least(size * width - total)
+
+
+def _as_large(share: np.ndarray, mean: float, size: int) -> np.ndarray:
+  """P(mean of n draws from [0, 1] >= share), at most; Hoeffding 1963."""
+  inside = np.clip(share, mean, 1)
+  entropy = special.rel_entr(inside, mean) + special.rel_entr(1 - inside,
+                                                              1 - mean)
+  return np.where(share > 1, 0.0, np.exp(-size * entropy))
 
 
 def _chernoff(mean: float, rate: float, end: float) -> float:

@@ -25,6 +25,26 @@ Fraction = fractions.Fraction
 METHODS = ('independent', 'recursive', 'auto')
 
 
+def runs(values: list[int], lattice: Lattice
+         ) -> list[tuple[int, int, int, int]]:
+  """Runs of points of equal ranks: first, how many, # below, # up to it.
+
+  Args:
+    values: multiples, sorted.
+    lattice: of the points.
+  """
+  found, start, rank = [], lattice.low, 0
+  for value, same in itertools.groupby(values):
+    if value > start:
+      found.append((start, value - start, rank, rank))
+    upto = rank + sum(1 for _ in same)
+    found.append((value, 1, rank, upto))
+    start, rank = value + 1, upto
+  if start <= lattice.high:
+    found.append((start, lattice.high + 1 - start, rank, rank))
+  return found
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Quantiles(queries.Direct):
   """Points o of probability proportional to e^(-rate score(o)), one an order.
@@ -94,17 +114,8 @@ class Quantiles(queries.Direct):
         fields, self.lattice.lower, self.lattice.upper)))
 
   def groups(self, values: list[int]) -> list[tuple[int, int, int, int]]:
-    """Runs of points of equal ranks: first, how many, # below, # up to it."""
-    found, start, rank = [], self.lattice.low, 0
-    for value, same in itertools.groupby(values):
-      if value > start:
-        found.append((start, value - start, rank, rank))
-      upto = rank + sum(1 for _ in same)
-      found.append((value, 1, rank, upto))
-      start, rank = value + 1, upto
-    if start <= self.lattice.high:
-      found.append((start, self.lattice.high + 1 - start, rank, rank))
-    return found
+    """Runs of points of equal ranks, see `runs`."""
+    return runs(values, self.lattice)
 
   def scores(self, groups: list[tuple[int, int, int, int]], order: Fraction,
              number: int, shift: int = 0) -> list[int]:

@@ -25,7 +25,7 @@ _MISSING_TEXT = {
         ('middle', 'the middle of the bounds'))}}
 # Of queries, after there were ledgers.
 _LATER = ('quantile_method', 'thresholds', 'grid', 'label', 'positive',
-          'groups', 'boundary')
+          'groups', 'boundary', 'sigma')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,7 @@ class Query:
     positive: the value of the label that is positive; all others are not.
     groups: how many of a calibration table.
     boundary: of a density, 'interval', or 'circle' whose bounds are one point.
+    sigma: public standard deviation of a normal law.
   """
   statistic: str
   adjacency: Adjacency
@@ -80,6 +81,7 @@ class Query:
   positive: str | None = None
   groups: int | None = None
   boundary: str | None = None
+  sigma: Decimal | None = None
 
   def __post_init__(self):
     if self.epsilon <= 0:

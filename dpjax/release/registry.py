@@ -6,19 +6,22 @@ from dpjax.release import counts
 from dpjax.release import curves
 from dpjax.release import densities
 from dpjax.release import moments
+from dpjax.release import normal_means
+from dpjax.release import proportions
 from dpjax.release import quantiles
+from dpjax.release import supports
 from dpjax.release.query import Plan, Query, Statistic
 
 STATISTICS: dict[str, Statistic] = {
     statistic.name: statistic
-    for room in (counts, moments, quantiles, curves, densities,
-                 classifiers)
+    for room in (counts, proportions, moments, quantiles, supports,
+                 normal_means, curves, densities, classifiers)
     for statistic in room.STATISTICS}
 
 _PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
                'categories', 'bins', 'quantiles', 'value_interval',
                'quantile_method', 'thresholds', 'grid', 'label', 'positive',
-               'groups', 'boundary')
+               'groups', 'boundary', 'sigma')
 
 
 def plan(query: Query) -> Plan:

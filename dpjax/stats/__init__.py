@@ -1,13 +1,13 @@
 """Private statistics: estimates with intervals, and what they risk.
 
-Modules, in import order: precision, numbers, intervals, risks, mean, bernoulli,
-frequencies, polls, support, minimax, ecdf, quantiles, density, parametric, roc,
+Modules, in import order: precision, numbers, intervals, risks, mean,
+frequencies, polls, minimax, ecdf, quantiles, density, parametric, roc,
 roc_bands, hosmer_lemeshow, hosmer_lemeshow_cells.
 """
 
 __all__ = [
-    'bernoulli', 'density', 'ecdf', 'frequencies', 'hosmer_lemeshow',
+    'density', 'ecdf', 'frequencies', 'hosmer_lemeshow',
     'hosmer_lemeshow_cells', 'intervals', 'mean', 'minimax', 'numbers',
     'parametric', 'polls', 'precision', 'quantiles', 'risks', 'roc',
-    'roc_bands', 'support'
+    'roc_bands'
 ]

@@ -23,7 +23,9 @@ from dpjax.privacy import local
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import PureDP, ZCDP
 from dpjax.stats.density import adaptive as adaptive_densities
+from dpjax.stats.density import cubes
 from dpjax.stats.density import hierarchies
 from dpjax.stats.density import histograms
 from dpjax.stats.density import merging
@@ -36,6 +38,16 @@ from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import streams
 from dpjax.stats.ecdf import toeplitz
 from dpjax.stats.ecdf import trees
+from dpjax.stats.parametric import coinpress
+from dpjax.stats.parametric import exponential_families
+from dpjax.stats.parametric import likelihood
+from dpjax.stats.parametric import noisy_shares
+from dpjax.stats.parametric import normal_intervals
+from dpjax.stats.parametric import normal_means
+from dpjax.stats.parametric import sgml
+from dpjax.stats.parametric import support_ranks
+from dpjax.stats.parametric import supports
+from dpjax.stats.parametric import truncated_means
 from dpjax.stats.quantiles import histogram
 from dpjax.stats.quantiles import independent
 from dpjax.stats.quantiles import joint
@@ -44,6 +56,7 @@ from dpjax.stats.quantiles import smoothing
 from experiments.audits import adaptive
 from experiments.audits import density
 from experiments.audits import ecdf
+from experiments.audits import estimators
 from experiments.audits import methods
 from experiments.audits import quantiles
 from experiments.audits import showcases
@@ -200,6 +213,8 @@ _OF_DENSITIES: Mapping[str, tuple] = {
              _BOTH),
     'haar': (density.levels, hierarchies.HaarDensity, dict(height=2) | _HALF,
              _REPLACED),
+    'cube': (density.counts, cubes.CubeHistogram, dict(
+        num_bins=4, dimension=2) | _ONE, _REPLACED),
     'merged': (density.counts, merging.MergedHistogram, _BINS | _ONE, _BOTH),
     'sparse': (density.waves, sparse.SparseFourier, dict(
         num_rounds=2, num_frequencies=3) | _HALF, _REPLACED),
@@ -211,6 +226,49 @@ DENSITIES: Mapping[str, Callable[[], Auditable]] = {
     for name, (audited, make, fields, both) in _OF_DENSITIES.items()
     for suffix, said in both}
 
+_FEW = dict(num_examples=5)
+_DP, _CDP = dict(guarantee=PureDP(epsilon=1.0)), dict(guarantee=ZCDP(rho=0.5))
+_BALL = dict(dimension=2, threshold=1.0)
+_NORMAL = dict(dimension=2, radius=2.0, sigma=1.0)
+_LINE = dict(radius=4.0, sigma=1.0)
+_COINS = dict(model=exponential_families.Model(dimension=2, radius=1.0))
+_OF_ESTIMATORS: Mapping[str, tuple] = {
+    'proportion_laplace': (estimators.share, noisy_shares.LaplaceShare, _ONE),
+    'proportion_geometric': (estimators.share, noisy_shares.GeometricShare,
+                             dict(share=0.7) | _ONE),
+    'proportion_gaussian': (estimators.share, noisy_shares.GaussianShare,
+                            _HALF),
+    'proportion_minimax': (estimators.looked_up, noisy_shares.MinimaxShare,
+                           _ONE),
+    'support_ranked': (estimators.ranked, support_ranks.RankedSupport, _ONE),
+    'support_mean': (estimators.scaled, supports.MeanSupport, _DP),
+    'support_mean_gaussian': (estimators.scaled, supports.MeanSupport, _CDP),
+    **{f'mean_{noise}': (estimators.truncated, truncated_means.TruncatedMean,
+                         dict(noise=noise) | _BALL | kept)
+       for noise, kept in (('l2', _DP), ('laplace', _DP), ('gaussian', _CDP))},
+    'normal_mean': (estimators.normal, normal_means.clipped_once,
+                    dict(clip=3.0) | _NORMAL | _DP),
+    'coinpress': (estimators.normal, coinpress.printed, _NORMAL | _CDP),
+    'normal_interval': (estimators.interval, normal_intervals.karwa_vadhan,
+                        _LINE | _DP),
+    'normal_interval_median': (
+        estimators.interval, normal_intervals.NormalInterval, dict(
+            finder='median', share=0.3, step=0.5, clip=3.0, half=1.0)
+        | _LINE | _DP),
+    'likelihood_statistics': (
+        estimators.statistics, likelihood.SufficientStatistics, _COINS | _DP),
+    'likelihood_statistics_gaussian': (
+        estimators.statistics, likelihood.SufficientStatistics, _COINS | _CDP),
+    'likelihood_output': (estimators.output, likelihood.OutputPerturbation,
+                          _COINS | _HALF),
+    'likelihood_descent': (estimators.descent, sgml.Descent, _COINS | _HALF),
+}
+
+ESTIMATORS: Mapping[str, Callable[[], Auditable]] = {
+    f'estimate_{name}': lambda audited=audited, make=make, fields=fields:
+    audited(make(**_FEW, **fields))
+    for name, (audited, make, fields) in _OF_ESTIMATORS.items()}
+
 METHODS: Mapping[str, Callable[[], Auditable]] = {
     **{name: functools.partial(methods.game, name)
        for name in methods.METHODS},
@@ -218,7 +276,8 @@ METHODS: Mapping[str, Callable[[], Auditable]] = {
        for name in ('dp_sgd_adaptive', 'lip_adaptive')},
 }
 
-TARGETS = {**MECHANISMS, **QUANTILES, **CURVES, **DENSITIES, **METHODS,
+TARGETS = {**MECHANISMS, **QUANTILES, **CURVES, **DENSITIES,
+           **ESTIMATORS, **METHODS,
            **showcases.SHOWCASES}
 
 

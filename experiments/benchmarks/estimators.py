@@ -15,11 +15,12 @@ from dpjax.privacy import inverse
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import bernoulli
 from dpjax.stats import frequencies
 from dpjax.stats import mean
 from dpjax.stats import polls
-from dpjax.stats import support
+from dpjax.stats.parametric import proportions
+from dpjax.stats.parametric import support_queries
+from dpjax.stats.parametric import supports
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program, Spec
@@ -36,8 +37,8 @@ def _poll(size: int) -> Callable:
 
 def _local(size: int) -> Callable:
   del size
-  answers = support.local_answers(epsilon=_EPSILON)
-  return lambda key, data: support.local_doubled_mean(
+  answers = support_queries.local_answers(epsilon=_EPSILON)
+  return lambda key, data: support_queries.local_doubled_mean(
       answers.release(key, data - 0.5), epsilon=_EPSILON)
 
 
@@ -57,14 +58,14 @@ def _selection(kind) -> Callable:
 
 _RANGE = dict(lower=0.0, upper=1.0, epsilon=_EPSILON)
 _OURS: dict[str, Callable[[int], Callable]] = {
-    'proportion': lambda size: bernoulli.proportion(
+    'proportion': lambda size: proportions.proportion(
         num_examples=size, epsilon=_EPSILON).release,
     'mean': lambda size: mean.BoundedMean(
         num_examples=size, interval='wald', **_RANGE).release,
     'private_size_mean': lambda size: mean.PrivateSizeMean(**_RANGE).release,
     'histogram': _histogram,
     'poll': _poll,
-    'support': lambda size: support.DoubledMean(
+    'support': lambda size: supports.DoubledMean(
         num_examples=size, epsilon=_EPSILON).release,
     'local_support': _local,
     'exponential': _selection(selection.ExponentialMechanism),

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.report import records
-from dpjax.stats import bernoulli
+from dpjax.stats.parametric import proportion_bounds
+from dpjax.stats.parametric import proportions
 from experiments import rows
 from experiments import simulation
 from experiments.bernoulli_risk import sweep
@@ -18,8 +19,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   del data_dir
   first = settings[0]
   progress(0, f'n = {first.num_examples}')
-  mechanisms = [bernoulli.proportion(num_examples=first.num_examples,
-                                     epsilon=setting.epsilon)
+  mechanisms = [proportions.proportion(num_examples=first.num_examples,
+                                       epsilon=setting.epsilon)
                 for setting in settings]
 
   def costs(key, data):
@@ -43,10 +44,10 @@ def _closed_forms(setting: sweep.Setting) -> dict[str, float]:
   whole = 1 / (setting.num_examples * setting.epsilon)
 
   def two_point(distance):
-    return bernoulli.two_point_bound(min(distance, 1.0), **arguments)
+    return proportion_bounds.two_point_bound(min(distance, 1.0), **arguments)
 
   return dict(
-      closed_form=bernoulli.risk(sweep.PROB, **arguments),
-      lower=bernoulli.lower_bound(**arguments),
+      closed_form=proportions.risk(sweep.PROB, **arguments),
+      lower=proportion_bounds.lower_bound(**arguments),
       lower_two_point=two_point(2 * whole), lower_printed_choice=two_point(
           whole), lower_printed=whole**2 / 8)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats import support
 from dpjax.stats.intervals import Estimate
+from dpjax.stats.parametric import support_queries
+from dpjax.stats.parametric import supports
 from dpjax.typing import Array, PRNGKey
 from experiments import rows
 from experiments import simulation
@@ -40,22 +41,23 @@ def estimator(setting: sweep.Setting) -> Callable[[PRNGKey, Array], Estimate]:
     return estimate
 
   if setting.method in sweep.OPEN:
-    return lambda key, data: getattr(support, setting.method)(data)
+    return lambda key, data: getattr(supports, setting.method)(data)
   if setting.method == 'noisy_largest':
-    return plain(support.NoisyMaximum(
+    return plain(supports.NoisyMaximum(
         epsilon=epsilon, adjacency=Adjacency.REPLACE_ONE).release)
   if setting.method == 'noisy_doubled_mean':
-    return support.DoubledMean(num_examples=size, epsilon=epsilon).release
+    return supports.DoubledMean(num_examples=size, epsilon=epsilon).release
   if setting.method == 'top_quantile':
-    quantile = support.top_quantile(num_examples=size, epsilon=epsilon)
+    quantile = supports.top_quantile(num_examples=size, epsilon=epsilon)
     return plain(lambda key, data: quantile.release(key, data) / quantile.prob)
-  answers = support.local_answers(epsilon=epsilon)
+  answers = support_queries.local_answers(epsilon=epsilon)
 
   def local(key, data):
     told = answers.release(key, data - 0.5)
     if setting.method == 'local_largest':
-      return plain(lambda _, each: support.local_maximum(each))(key, told)
-    return support.local_doubled_mean(told, epsilon=epsilon)
+      return plain(lambda _, each: support_queries.local_maximum(each))(
+          key, told)
+    return support_queries.local_doubled_mean(told, epsilon=epsilon)
   return local
 
 
@@ -63,17 +65,18 @@ def closed_form(setting: sweep.Setting) -> float:
   """The expected squared error; of local_largest for many records."""
   n, epsilon = setting.num_examples, setting.epsilon
   if setting.method == 'local_largest':
-    mean = support.local_maximum_mean(_THETA, num_examples=n, epsilon=epsilon)
+    mean = support_queries.local_maximum_mean(_THETA, num_examples=n,
+                                              epsilon=epsilon)
     return (mean - _THETA)**2 + math.pi**2 / (6 * epsilon**2)
   return {
       'largest': lambda: _THETA**2 / (n * (n + 2)),
       'doubled_mean': lambda: _THETA**2 / (3 * n),
       'noisy_largest': lambda: (2 * _THETA**2 / ((n + 1) * (n + 2)) +
                                 2 / epsilon**2),
-      'noisy_doubled_mean': lambda: support.DoubledMean(
+      'noisy_doubled_mean': lambda: supports.DoubledMean(
           num_examples=n, epsilon=epsilon).population_risk(_THETA),
       'top_quantile': lambda: math.nan,
-      'local_doubled_mean': lambda: support.local_doubled_mean_risk(
+      'local_doubled_mean': lambda: support_queries.local_doubled_mean_risk(
           _THETA, num_examples=n, epsilon=epsilon),
   }[setting.method]()
 

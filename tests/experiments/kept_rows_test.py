@@ -25,6 +25,10 @@ OUTCOMES = {
     'ecdf_smoothing': 'a a d a a a d a a a a',
     'hosmer_lemeshow': 'a a a a a n',
     'mpc_communication': 'a a d d a d d a',
+    'price_definitions': 'a d a a a d a a a',
+    'price_histograms': 'a a a a a d a a a',
+    'price_likelihood': 'a a a a a a a a d a a d a a a d',
+    'price_samples': 'a d a a a a a a',
     'roc_curves': 'd d a a a a a',
     'smoothing_time': 'a d a a a a a'}
 

@@ -47,6 +47,9 @@ _OTHERS = {
   'sum': {}, 'mean': {}, 'variance': {},
   'quantiles': {'quantiles': '0.25,1/2'}, 'ecdf': {'thresholds': 8},
   'density': {'granularity': 1},
+  'proportion': {'column': 'kind', 'lower': None, 'upper': None,
+                 'positive': 'a'},
+  'support_max': {'lower': 10}, 'normal_mean': {'sigma': 15},
   **{name: {'label': 'kind', 'positive': 'a', 'thresholds': 8, 'upper': 1}
      for name in ('classifier', 'roc', 'auc', 'hosmer_lemeshow')},
 }
@@ -56,7 +59,7 @@ _LACKS = {'classifier': {'value', 'interval'}, 'hosmer_lemeshow': {'interval'}}
 
 @pytest.mark.parametrize('statistic, delta', [
   (name, delta) for name in registry.STATISTICS for delta in (None, '1e-6')
-  if (name, delta) != ('quantiles', '1e-6')])
+  if not delta or name not in ('quantiles', 'support_max')])
 def test_every_statistic_is_released(words, tmp_path, capsys, statistic, delta):
   assert not _main(words(statistic=statistic, delta=delta,
                          ledger_budget_delta=delta, **_OTHERS[statistic]))
@@ -86,6 +89,23 @@ def test_mean_is_near_the_truth(words, tmp_path):
   assert 'absent' in found['missing']
   low, high = (found['population_interval'][end] for end in ('lower', 'upper'))
   assert low < found['interval']['lower'] < found['interval']['upper'] < high
+
+
+def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
+  """Ages rise from 20 to 69, a third is of kind b: each value, its interval."""
+  for statistic, truth, adjacency in (
+      ('proportion', .665, 'replace_one'), ('normal_mean', 44.5, 'replace_one'),
+      ('support_max', 70, 'add_or_remove_one')):
+    flags = {**_OTHERS[statistic], 'statistic': statistic, 'epsilon': '50',
+             'ledger': tmp_path / statistic, 'ledger_budget_epsilon': 50,
+             'adjacency': adjacency}
+    _main(words(**flags))
+    found = json.loads((tmp_path / 'out.json').read_text())
+    ends = found['population_interval']
+    assert found['value'] == pytest.approx(truth, rel=.05)
+    assert ends['lower'] < truth < ends['upper'] < 1.3 * truth
+    assert ('num_records' in found) == (adjacency == 'replace_one')
+    assert len(ledger.read(tmp_path / statistic).entries) == 1
 
 
 def test_parquet_and_csv_are_one(words, tmp_path):
@@ -321,6 +341,12 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'statistic': 'density', 'granularity': '7'}, 'granularity must go into'),
   ({'statistic': 'density', 'boundary': 'ring'}, 'boundary must be one of'),
   ({'statistic': 'density', 'lower': None}, 'density needs lower'),
+  ({'statistic': 'proportion', 'positive': 'a'},
+   'either positive, or lower and upper'),
+  ({'statistic': 'support_max', 'lower': '0'}, 'lower must be positive'),
+  ({'statistic': 'normal_mean'}, 'normal_mean needs sigma'),
+  ({'statistic': 'normal_mean', 'sigma': '-1'}, 'sigma must be positive'),
+  ({'sigma': '1'}, 'mean takes no sigma'),
   ({'statistic': 'ecdf', 'plot': 'a.png'}, '--plot must end in .svg, got a.png'),
   ({'statistic': 'ecdf', 'plot': '/nowhere/a.svg'}, '--plot must be a file'),
 ])

@@ -24,10 +24,10 @@ from dpjax.privacy import mechanism
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import bernoulli
 from dpjax.stats import frequencies
 from dpjax.stats import mean
-from dpjax.stats import support
+from dpjax.stats.parametric import proportions
+from dpjax.stats.parametric import supports
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE
@@ -226,7 +226,7 @@ def additive_cases(adjacency):
   yield on_line(f'k_norm_{name}', k_norm.KNormMechanism(
     order=math.inf, epsilon=1.2, **shared), pairs,
     laplace_at(_SCALE[adjacency]), **span)
-  yield on_line(f'noisy_maximum_{name}', support.NoisyMaximum(
+  yield on_line(f'noisy_maximum_{name}', supports.NoisyMaximum(
     epsilon=1.2, adjacency=adjacency), arrays(
       ([0.0, 0.0], [0.0, 1.0]) if adjacency is REPLACE else ([0.0], [0.0, 1.0])
     ), lambda data: stats.laplace(max(data), 1 / 1.2).cdf, **span)
@@ -262,7 +262,7 @@ CASES = [
     lambda data: stats.laplace(np.clip(np.nan_to_num(data, nan=-1), -1,
                                        2).mean(), 1 / 1.5).cdf,
     low=-9.0, high=9.0, value=lambda out: out.value),
-  on_line('proportion', bernoulli.proportion(
+  on_line('proportion', proportions.proportion(
     num_examples=3, epsilon=1.5, interval='wald'), arrays(
       ([0, 0, 1], [1, 0, 1])), lambda data: stats.laplace(
         data.mean(), 1 / 4.5).cdf, low=-3.0, high=4.0,
@@ -271,7 +271,7 @@ CASES = [
     lower=0.0, upper=2.0, epsilon=1.5), arrays(
       ([2, 1, 0.5, np.nan], [2, 1, 0.5, 2]), ([0, 0], [0])),
     private_size_law, low=-0.1, high=2.1, value=lambda out: out.value),
-  on_line('doubled_mean', support.DoubledMean(num_examples=3, epsilon=1.5),
+  on_line('doubled_mean', supports.DoubledMean(num_examples=3, epsilon=1.5),
           arrays(([0, 0.5, 1], [1, 0.5, 1])), lambda data: stats.laplace(
             2 * data.mean(), 2 / 4.5).cdf, low=-6.0, high=8.0,
           value=lambda out: out.value),

@@ -1,5 +1,6 @@
 """Sensitivities, laws, privacy and intervals of all statistics."""
 
+import bisect
 import collections
 import decimal
 import fractions
@@ -13,6 +14,7 @@ from scipy import stats
 
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import moments
 from dpjax.release import noise
 from dpjax.release import registry
 from dpjax.release.query import Query
@@ -285,6 +287,29 @@ def test_population_intervals_cover(adjacency):
     inner += found['interval']['lower'] <= .15 <= found['interval']['upper']
   assert covered >= stats.binom.ppf(1e-5, 150, .8)
   assert inner < covered
+
+
+@pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(6)),
+                                 noise.GaussianNoise(variance=Fraction(9))])
+@pytest.mark.parametrize('number, p', [(5, .3), (60, .5), (60, .02), (200, .9)])
+def test_population_intervals_of_means_cover_exactly(law, number, p):
+  """Sums over coins and noise: no side misses too often, and either would if
+  it ended half a standard deviation of both further in."""
+  miss, reach = .1, 200
+  z = np.arange(-reach, reach + 1)
+  pmf = np.convolve(_pmf(law, z), stats.binom.pmf(np.arange(number + 1), number,
+                                                  p))
+  outcomes = range(-reach, number + reach + 1)
+
+  def ends(total):
+    return moments._ends(float(total), number, 1.0, law, miss)
+
+  low = bisect.bisect_left(outcomes, True, key=lambda s: ends(s)[1] >= p)
+  high = bisect.bisect_left(outcomes, True, key=lambda s: ends(s)[0] > p)
+  assert pmf[:low].sum() <= miss / 2 and pmf[high:].sum() <= miss / 2
+  spare = math.ceil(.5 * math.hypot(law.deviation, math.sqrt(
+      number * p * (1 - p)))) + 1
+  assert min(pmf[:low + spare].sum(), pmf[high - spare:].sum()) > miss / 2
 
 
 @pytest.mark.parametrize('fields, message', [

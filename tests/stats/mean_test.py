@@ -14,8 +14,9 @@ from scipy import optimize
 from dpjax.privacy import mechanism
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import bernoulli
 from dpjax.stats import mean
+from dpjax.stats.parametric import proportion_bounds
+from dpjax.stats.parametric import proportions
 
 KEY = jax.random.key(21)
 REPETITIONS = 20_000
@@ -44,13 +45,13 @@ def releases(made, data):
   (200, 0.05, 0.5, 2.125e-2, 0.936, 0.950)])
 def test_proportions(people, epsilon, truth, risk, wald, exact):
   """INT-03: risk and coverage of both intervals, 20,000 repetitions."""
-  assert bernoulli.risk(truth, num_examples=people, epsilon=epsilon) == (
+  assert proportions.risk(truth, num_examples=people, epsilon=epsilon) == (
     pytest.approx(risk, rel=2e-3))
   rng = np.random.default_rng(0)
   # What is released depends on the sum alone.
   ones = rng.binomial(people, truth, REPETITIONS) / people
-  made = {name: bernoulli.proportion(num_examples=people, epsilon=epsilon,
-                                     interval=name)
+  made = {name: proportions.proportion(num_examples=people, epsilon=epsilon,
+                                       interval=name)
           for name in ('wald', 'exact')}
   noise = rng.laplace(scale=1 / (people * epsilon), size=REPETITIONS)
   values = jnp.asarray(ones + noise, jnp.float32)
@@ -66,7 +67,7 @@ def test_proportions(people, epsilon, truth, risk, wald, exact):
 
 def test_a_whole_release_has_the_risk_and_the_coverage():
   data = jax.random.bernoulli(KEY, 0.3, (REPETITIONS // 4, 200))
-  made = bernoulli.proportion(num_examples=200, epsilon=0.2)
+  made = proportions.proportion(num_examples=200, epsilon=0.2)
   found = releases(made, data.astype(jnp.float32))
   squares = np.square(np.float64(found.value) - 0.3)
   wanted = made.population_risk(0.21)
@@ -83,14 +84,15 @@ def test_lower_bounds(people, epsilon, printed, best, exact, upper):
   """INT-04, with the e that erratum T-E02 misses."""
   arguments = dict(num_examples=people, epsilon=epsilon)
   total = people * epsilon
-  two = lambda d: bernoulli.two_point_bound(d, **arguments)
+  two = lambda d: proportion_bounds.two_point_bound(d, **arguments)
   assert two(1 / total) == pytest.approx(printed, rel=4e-4)
   assert two(2 / total) == pytest.approx(best, rel=2e-4)
   top = optimize.minimize_scalar(lambda d: -two(d), bounds=(0, 1),
                                  method='bounded', options={'xatol': 1e-9})
   assert top.x == pytest.approx(2 / total, rel=1e-3)
-  assert bernoulli.lower_bound(**arguments) == pytest.approx(exact, rel=2e-4)
-  assert bernoulli.risk(0.5, **arguments) == pytest.approx(upper, rel=2e-4)
+  assert proportion_bounds.lower_bound(**arguments) == pytest.approx(
+      exact, rel=2e-4)
+  assert proportions.risk(0.5, **arguments) == pytest.approx(upper, rel=2e-4)
 
 
 def test_lower_bounds_are_below_what_is_attained():
@@ -98,11 +100,11 @@ def test_lower_bounds_are_below_what_is_attained():
   for people in (1, 3, 10, 100, 10**4):
     for epsilon in (0.01, 0.1, 1.0, 5.0):
       arguments = dict(num_examples=people, epsilon=epsilon)
-      found = bernoulli.lower_bound(**arguments)
-      coupled = bernoulli.coupled_bound(distances, **arguments)
-      assert coupled.max() <= found * (1 + 1e-9) < bernoulli.risk(
+      found = proportion_bounds.lower_bound(**arguments)
+      coupled = proportion_bounds.coupled_bound(distances, **arguments)
+      assert coupled.max() <= found * (1 + 1e-9) < proportions.risk(
         0.5, **arguments)
-      assert np.all(bernoulli.two_point_bound(distances, **arguments)
+      assert np.all(proportion_bounds.two_point_bound(distances, **arguments)
                     <= coupled * (1 + 1e-12))
 
 
@@ -159,7 +161,7 @@ def test_refusals(fields, message):
 
 
 def test_another_number_of_records_is_refused():
-  made = bernoulli.proportion(num_examples=3, epsilon=1.0)
+  made = proportions.proportion(num_examples=3, epsilon=1.0)
   with pytest.raises(ValueError, match='^there must be 3 records'):
     made.release(KEY, jnp.zeros(2))
   with pytest.raises(ValueError, match='count_share must lie'):

@@ -7,16 +7,16 @@ chapter 5 (spec density.md).
 
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
-trigonometric, projections, relaxation, spectral, shrinkage, pooling, adaptive,
-weighted, stages, hierarchies, merging, sparse, marginals, packings,
-lower_bounds, api.
+cubes, trigonometric, projections, relaxation, spectral, shrinkage, pooling,
+adaptive, weighted, stages, hierarchies, merging, sparse, marginals, packings,
+lower_bounds, cube_bounds, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bandwidths', 'bases', 'estimate', 'hierarchies',
-    'histograms', 'histospline', 'laws', 'lower_bounds', 'marginals',
-    'mechanism', 'merging', 'noisy_counts', 'packings', 'polygons', 'pooling',
-    'post_processing', 'projections', 'relaxation', 'sensitivities',
-    'shrinkage', 'sparse', 'spectral', 'stages', 'trigonometric',
-    'weighted'
+    'adaptive', 'api', 'bandwidths', 'bases', 'cube_bounds', 'cubes',
+    'estimate', 'hierarchies', 'histograms', 'histospline', 'laws',
+    'lower_bounds', 'marginals', 'mechanism', 'merging', 'noisy_counts',
+    'packings', 'polygons', 'pooling', 'post_processing', 'projections',
+    'relaxation', 'sensitivities', 'shrinkage', 'sparse', 'spectral', 'stages',
+    'trigonometric', 'weighted'
 ]

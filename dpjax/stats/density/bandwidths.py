@@ -6,7 +6,10 @@ errs by no more than
   L^2 / (12 m^2)  +  (m - 1) / n  +  m (m - 1) V / n^2
 
 in mean integrated square: bias, sampling, and noise of variance V in each count
-(spec DEN-H2, DEN-H6). The papers' bins have no L and no constants in them.
+(spec DEN-H2, DEN-H6). On [0, 1]^d m is the d-th power of a whole number and the
+bias at most min(d / 12, 1 / pi^2) L^2 m^(-2/d), by distances within a cell and
+by Poincare's inequality (spec EST-HIST of minimax.md). The papers' bins have no
+L and no constants in them.
 All on the host, in float64; nothing here sees records.
 """
 
@@ -40,8 +43,17 @@ def smallest(bound: Callable[[int], float], *, first: int = 1, step: int = 1
   return first + step * (high - 1)
 
 
+def roughness(lipschitz: float, *, dimension: int = 1) -> float:
+  """What a 1-bin histogram errs by at most: min(d / 12, 1 / pi^2) L^2.
+
+  Attained for d = 1, by a straight line.
+  """
+  return lipschitz**2 * min(dimension / 12, math.pi**-2)
+
+
 def histogram_bound(num_bins: int, *, num_records: int, variance: float,
-                    lipschitz: float, fix_mass: bool = True) -> float:
+                    lipschitz: float, fix_mass: bool = True,
+                    dimension: int = 1) -> float:
   """The largest mean integrated squared error over the class, see above.
 
   Args:
@@ -50,21 +62,25 @@ def histogram_bound(num_bins: int, *, num_records: int, variance: float,
     variance: V, of the noise of a count.
     lipschitz: L.
     fix_mass: whether heights are shifted to a mean of 1; m^2 V / n^2 if not.
+    dimension: d.
   """
   noisy = num_bins * (num_bins - 1) if fix_mass else num_bins**2
-  return (lipschitz**2 / (12 * num_bins**2) + (num_bins - 1) / num_records
+  return (roughness(lipschitz, dimension=dimension)
+          * num_bins**(-2 / dimension) + (num_bins - 1) / num_records
           + noisy * variance / num_records**2)
 
 
 def tuned_bins(*, num_records: int, variance: float, lipschitz: float,
-               fix_mass: bool = True) -> int:
+               fix_mass: bool = True, dimension: int = 1) -> int:
   """m that minimises `histogram_bound` (spec DEN-H6)."""
   errors.check_at_least('num_records', num_records, 1)
   errors.check_non_negative('variance', variance)
   errors.check_non_negative('lipschitz', lipschitz)
-  return smallest(lambda num_bins: histogram_bound(
-      num_bins, num_records=num_records, variance=variance,
-      lipschitz=lipschitz, fix_mass=fix_mass))
+  errors.check_at_least('dimension', dimension, 1)
+  return smallest(lambda side: histogram_bound(
+      side**dimension, num_records=num_records, variance=variance,
+      lipschitz=lipschitz, fix_mass=fix_mass,
+      dimension=dimension))**dimension
 
 
 def limiting_bins(*, num_records: int, variance: float, lipschitz: float
@@ -80,21 +96,30 @@ def limiting_bins(*, num_records: int, variance: float, lipschitz: float
   return min(sampling, (lipschitz * num_records)**0.5 / (12 * variance)**0.25)
 
 
-def printed_bins(*, num_records: int, budget: float) -> int:
-  """m = ceil(1 / h), h = max(n^(-1/3), (n alpha)^(-1/2)); 1 where h is above 1.
+def printed_bins(*, num_records: int, budget: float, dimension: int = 1,
+                 total: bool = False) -> int:
+  """m = ceil(1 / h)^d, 1 / h = min(n^(1/(d + 2)), (n alpha)^(1/(d + 1))).
 
-  Source: paper 001, Theorem 1 and lines 251-253. The text says that this
-  minimises the variance; it balances a bound without its constants.
+  Source: paper 001, Theorem 1 and lines 251-253; paper 004, l. 396. The text
+  says that this minimises the variance; it balances a bound without its
+  constants.
 
   Args:
     num_records: n.
     budget: alpha, epsilon or the square root of rho; infinite without privacy.
+    dimension: d.
+    total: the formula taken for m itself, as paper 004 prints it: far too few
+      bins for d > 1 (erratum E-14).
   """
   errors.check_at_least('num_records', num_records, 1)
+  errors.check_at_least('dimension', dimension, 1)
   if not budget > 0:
     raise ValueError(f'budget must be positive, got {budget}')
-  inverse = min(num_records**(1 / 3), math.sqrt(num_records * budget))
-  return max(1, math.ceil(inverse * (1 - _ROUNDING)))
+  inverse = min(num_records**(1 / (dimension + 2)),
+                (num_records * budget)**(1 / (dimension + 1)))
+  if total:
+    inverse **= 1 / dimension
+  return max(1, math.ceil(inverse * (1 - _ROUNDING)))**dimension
 
 
 def oracle_bins(risk: Callable[[int], float],

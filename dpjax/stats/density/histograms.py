@@ -84,6 +84,8 @@ class Histogram(noisy_counts.CountsMechanism):
   fix_mass: bool = True
   post: str = 'none'
 
+  dimension = 1
+
   def __post_init__(self):
     super().__post_init__()
     errors.check_choice('post', self.post, post_processing.POSTS)
@@ -99,7 +101,8 @@ class Histogram(noisy_counts.CountsMechanism):
     public = dict(noise='laplace', fix_mass=False) | public
     plain = cls(num_records=num_records, num_bins=1, **public)
     return dataclasses.replace(plain, num_bins=bandwidths.printed_bins(
-        num_records=num_records, budget=plain.budget))
+        num_records=num_records, budget=plain.budget,
+        dimension=plain.dimension))
 
   @classmethod
   def tuned(cls, *, num_records: int, lipschitz: float, **public: Any
@@ -117,7 +120,8 @@ class Histogram(noisy_counts.CountsMechanism):
     plain = cls(num_records=num_records, num_bins=1, **public)
     return dataclasses.replace(plain, num_bins=bandwidths.tuned_bins(
         num_records=num_records, variance=plain.noise_variance,
-        lipschitz=lipschitz, fix_mass=plain.fix_mass))
+        lipschitz=lipschitz, fix_mass=plain.fix_mass,
+        dimension=plain.dimension))
 
   @classmethod
   def oracle_tuned(cls, density: Density, *, num_records: int, **public: Any

@@ -11,6 +11,7 @@ thesis 000, Chapter 3 (spec DEN-L1..L7, errata E4, E16, E17, E22).
 import math
 
 import numpy as np
+from scipy import special
 
 from dpjax import errors
 
@@ -136,20 +137,63 @@ def fano_pure(variations: np.ndarray, *, num_records: int, epsilon: float
     epsilon: of the release.
   """
   errors.check_non_negative('epsilon', epsilon)
-  return _fano(num_records * epsilon * np.mean(_moves(variations)),
+  return _fano(num_records * epsilon * np.mean(moves(variations)),
                len(variations))
 
 
-def fano_zcdp(variations: np.ndarray, *, num_records: int, rho: float) -> float:
-  """The same after a rho-zCDP release."""
+def fano_zcdp(variations: np.ndarray, *, num_records: int, rho: float,
+              exact: bool = False) -> float:
+  """The same after a rho-zCDP release.
+
+  Args:
+    variations: [M, M], t of all pairs, 0 on the diagonal.
+    num_records: n.
+    rho: of the release.
+    exact: the second moment n p (1 - p) + n^2 p^2 of a binomial law, and not n
+      p + n^2 p^2 as printed.
+  """
   errors.check_non_negative('rho', rho)
-  moves = _moves(variations)
-  return _fano(num_records**2 * rho * np.mean(moves / num_records + moves**2),
+  moved = moves(variations)
+  once = moved * (1 - moved) if exact else moved
+  return _fano(num_records**2 * rho * np.mean(once / num_records + moved**2),
                len(variations))
 
 
-def _moves(variations: np.ndarray) -> np.ndarray:
-  """How often a record differs where all laws are coupled at once."""
+def decoding(information: np.ndarray | float,
+             log_hypotheses: float) -> np.ndarray:
+  """Fano's lemma in full: the mean of K errors, at least; never below 0.
+
+  A hypothesis drawn at random and a guess that knows nothing of it agree with
+  probability 1/K; a guess from a release agrees with probability 1 - e, and
+  divergences do not grow under processing: kl(1 - e || 1/K) is at most the mean
+  divergence I of the output laws from any one law. (1 + I) / ln K says less for
+  every K and I.
+
+  Args:
+    information: I >= 0, elementwise.
+    log_hypotheses: ln K, K at least 2.
+  """
+  if not log_hypotheses >= math.log(2) - 1e-12:
+    raise ValueError('there must be 2 hypotheses at least, got ln K = '
+                     f'{log_hypotheses}')
+  given = np.asarray(information, np.float64)
+  rest = math.log(-math.expm1(-log_hypotheses))  # ln(1 - 1/K)
+  low, high = np.zeros(given.shape), np.full(given.shape, math.exp(rest))
+  for _ in range(60):
+    e = (low + high) / 2
+    found = (special.xlogy(e, e) + special.xlog1py(1 - e, -e)
+             + (1 - e) * log_hypotheses - e * rest)
+    low, high = np.where(found > given, e, low), np.where(found > given, high,
+                                                          e)
+  return np.where(given >= log_hypotheses, 0.0,
+                  np.where(given <= 0, math.exp(rest), low))
+
+
+def moves(variations: np.ndarray) -> np.ndarray:
+  """How often a record differs where all laws are coupled at once.
+
+  2 t / (1 + t): Angel and Spinka 2021 (thesis 000, Fact 3.4.4).
+  """
   t = np.asarray(variations, np.float64)
   return 2 * t / (1 + t)
 

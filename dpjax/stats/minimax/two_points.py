@@ -27,9 +27,11 @@ zCDP. Divergences are at most d^2 rho. Let v = (2 P / (P + P') - 1)^2. The mean
 of the two divergences is that of a convex increasing function of v under (P +
 P') / 2, and s is the mean of 1 - v: by Jensen's inequality two laws on two
 points are extremal for s as they are, by data processing, for e, and s = 4 e (1
-- e).
+- e). Data sets between the two make e larger (`concentrated`), and s is 2 e at
+least.
 """
 
+from collections.abc import Callable
 import math
 
 import numpy as np
@@ -37,6 +39,7 @@ from scipy import stats
 
 from dpjax import errors
 from dpjax.privacy import notions
+from dpjax.stats.minimax import concentrated
 from dpjax.stats.minimax.bounds import Guarantee
 
 # Standard deviations of a binomial law that its means go to, on either side.
@@ -47,8 +50,8 @@ def path_error(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
   """The least mean of the two errors of a test at Hamming distance d.
 
   Exact for pure and approximate privacy and for total variation, where some
-  mechanism on the path attains it; for zCDP the two laws at the ends of a path
-  are looked at alone.
+  mechanism on the path attains it; under zCDP some data sets of the path are
+  looked at.
 
   Args:
     distance: d >= 0, integers.
@@ -67,7 +70,8 @@ def path_error(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
       return _staircase(d, epsilon, delta)
     case notions.ZCDP(rho=rho):
-      return _concentrated(rho * np.square(d))
+      return np.maximum(_concentrated(rho * np.square(d)),
+                        concentrated.path_error(d, rho))
     case _:
       return np.maximum(0.0, (1 - d * total_variation(guarantee)) / 2)
 
@@ -90,7 +94,8 @@ def path_share(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
       return _geometric_share(d, epsilon)
     case notions.ZCDP(rho=rho):
       error = _concentrated(rho * np.square(d))
-      return 4 * error * (1 - error)
+      return np.maximum(4 * error * (1 - error),
+                        2 * path_error(d, guarantee))
     case _:
       return 2 * path_error(d, guarantee)
 
@@ -107,13 +112,42 @@ def product_error(variation: np.ndarray | float, *, num_examples: int,
   Returns:
     In [0, 1/2], of the shape of `variation`.
   """
-  return _mean(path_error, variation, num_examples, guarantee)
+  return product_mean(path_error, variation, num_examples=num_examples,
+                      guarantee=guarantee)
 
 
 def product_share(variation: np.ndarray | float, *, num_examples: int,
                   guarantee: Guarantee) -> np.ndarray:
   """`path_share` for two laws of n independent records."""
-  return _mean(path_share, variation, num_examples, guarantee)
+  return product_mean(path_share, variation, num_examples=num_examples,
+                      guarantee=guarantee)
+
+
+def product_mean(path: Callable[[np.ndarray, Guarantee], np.ndarray],
+                 variation: np.ndarray | float, *, num_examples: int,
+                 guarantee: Guarantee) -> np.ndarray:
+  """Means of a function of the distance d over d ~ Bin(n, t), at most.
+
+  Args:
+    path: (distances [m], guarantee) -> at least 0 [m]; what is far out counts
+      as 0.
+    variation: t in [0, 1].
+    num_examples: n.
+    guarantee: of the estimate.
+  """
+  errors.check_at_least('num_examples', num_examples, 1)
+  t = _variation(variation)
+  reach = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
+  low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
+  high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
+  means = np.zeros(t.shape)
+  first = int(low.min(initial=num_examples))
+  known = path(np.arange(first, int(high.max(initial=0)) + 1), guarantee)
+  for place in np.ndindex(t.shape):
+    d = np.arange(low[place], high[place] + 1)
+    probs = stats.binom.pmf(d, num_examples, t[place])
+    means[place] = probs @ known[d - first]
+  return means
 
 
 def error(variation: np.ndarray | float, *, num_examples: int,
@@ -218,21 +252,3 @@ def _concentrated(level: np.ndarray) -> np.ndarray:
     low, high = np.where(inside, middle, low), np.where(inside, high, middle)
   return (1 / (1 + np.exp(np.minimum(high, 700.0))))[places].reshape(
       np.shape(level))
-
-
-def _mean(path, variation: np.ndarray | float, num_examples: int,
-          guarantee: Guarantee) -> np.ndarray:
-  """Means over d ~ Bin(n, t); what is far out counts as 0."""
-  errors.check_at_least('num_examples', num_examples, 1)
-  t = _variation(variation)
-  reach = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
-  low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
-  high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
-  means = np.zeros(t.shape)
-  first = int(low.min(initial=0))
-  known = path(np.arange(first, int(high.max(initial=0)) + 1), guarantee)
-  for place in np.ndindex(t.shape):
-    d = np.arange(low[place], high[place] + 1)
-    probs = stats.binom.pmf(d, num_examples, t[place])
-    means[place] = probs @ known[d - first]
-  return means

@@ -70,7 +70,7 @@ class Estimator(abc.ABC):
   @precision.in_float64
   def release(self, key: PRNGKey, data: Array) -> Array:
     """The estimate [d] from records [n, ...]."""
-    errors.check_records(data.shape, self.num_examples)
+    errors.check_records(data.shape[:1], self.num_examples)
     return self.draw(key, self.statistic(data), self.parameters)
 
   @precision.in_float64

@@ -56,10 +56,10 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
   normal_means.check_model(dimension, radius, sigma)
   prior = 4 * (_first_zero(dimension / 2 - 1) / radius)**2
   known = dict(num_examples=num_examples, guarantee=guarantee)
-  found = [Bound(scores.van_trees(
-      dimension=dimension, num_examples=num_examples,
-      information_trace=dimension / sigma**2, prior_information=prior),
-                 'van Trees')]
+  found = [Bound(scores.bound(
+      dimension=dimension, num_examples=num_examples, guarantee=None,
+      information=1 / sigma**2, information_trace=dimension / sigma**2,
+      prior_information=prior), 'van Trees')]
   if guarantee is None:
     return tuple(found)
   ratio = radius / sigma

@@ -183,6 +183,12 @@ def test_fano_of_concentrated_privacy_is_its_formula():
   total = sum((2 * x / (1 + x)) / 7 + (2 * x / (1 + x))**2 for x in t.ravel())
   assert testing.fano_zcdp(t, num_records=7, rho=0.01) == pytest.approx(
       1 - (1 + 49 * 0.01 / 9 * total) / math.log(3))
+  # Of a binomial law the second moment is less than that.
+  p = 2 * t / (1 + t)
+  squares = sum(math.comb(7, d) * p**d * (1 - p)**(7 - d) * d**2
+                for d in range(8))
+  assert testing.fano_zcdp(t, num_records=7, rho=0.01, exact=True) == (
+      pytest.approx(1 - (1 + 0.01 * squares.mean()) / math.log(3)))
 
 
 def test_fano_and_le_cam_without_privacy():
@@ -190,7 +196,8 @@ def test_fano_and_le_cam_without_privacy():
   laws = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 60)
   base = laws.mean(0)
   kl = np.sum(laws * np.log(np.maximum(laws, 1e-300) / base), 1)
-  assert testing.fano(kl) <= 1 - np.sum(np.max(laws, 0)) / 60
+  error = 1 - np.sum(np.max(laws, 0)) / 60
+  assert testing.fano(kl) < testing.decoding(kl.mean(), math.log(60)) <= error
   t = testing.variations(laws[:2], np.ones(4))[0, 1]
   assert testing.le_cam(t) == pytest.approx(np.sum(np.min(laws[:2], 0)) / 2)
   assert t <= testing.pinsker(np.sum(laws[0] * np.log(laws[0] / laws[1])))

@@ -11,7 +11,8 @@ import pytest
 from dpjax.privacy import queries
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import risks
-from dpjax.stats import support
+from dpjax.stats.parametric import support_queries
+from dpjax.stats.parametric import supports
 
 REPLACE = Adjacency.REPLACE_ONE
 KEY = jax.random.key(31)
@@ -28,19 +29,19 @@ def squared(estimate):
 @functools.cache
 def risk_of_all():
   """One program: risk and coverage of each estimator, 4000 repetitions."""
-  mean = support.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
-  noisy = support.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
-  answers = support.local_answers(epsilon=EPSILON)
+  mean = supports.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
+  noisy = supports.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
+  answers = support_queries.local_answers(epsilon=EPSILON)
 
   def estimate(key, data):
     first, second, third = jax.random.split(key, 3)
     said = answers.release(third, data - 0.5)
-    top = support.local_maximum(said)
+    top = support_queries.local_maximum(said)
     return {
-      'largest': squared(support.largest(data)),
-      'doubled': squared(support.doubled_mean(data)),
+      'largest': squared(supports.largest(data)),
+      'doubled': squared(supports.doubled_mean(data)),
       'noisy_doubled': squared(mean.release(first, data)),
-      'local_doubled': squared(support.local_doubled_mean(
+      'local_doubled': squared(support_queries.local_doubled_mean(
         said, epsilon=EPSILON)),
       'noisy_maximum': jnp.stack([jnp.square(noisy.release(
         second, data) - THETA)] * 2),
@@ -73,25 +74,25 @@ def test_maxima_are_not_consistent():
   (found, _), (error, _) = risk_of_all()['noisy_maximum']
   assert found == pytest.approx(2.0, abs=4 * error)
   (mean, square), (error, _) = risk_of_all()['local_maximum']
-  predicted = support.local_maximum_mean(THETA, num_examples=PEOPLE,
-                                         epsilon=EPSILON)
+  predicted = support_queries.local_maximum_mean(THETA, num_examples=PEOPLE,
+                                                 epsilon=EPSILON)
   assert predicted == pytest.approx(7.16, abs=5e-3)
   assert mean == pytest.approx(predicted, abs=0.03 + 4 * error)
   assert math.sqrt(square - mean**2) == pytest.approx(1.28, abs=0.08)
   for people in (10**4, 10**6):
-    assert support.local_maximum_mean(
+    assert support_queries.local_maximum_mean(
       THETA, num_examples=people, epsilon=EPSILON) > predicted + 2
 
 
 def test_closed_forms():
-  made = support.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
+  made = supports.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
   assert made.population_risk(THETA) == pytest.approx(1.7133e-4, rel=1e-4)
-  assert support.local_doubled_mean_risk(
+  assert support_queries.local_doubled_mean_risk(
     THETA, num_examples=PEOPLE, epsilon=EPSILON) == pytest.approx(8.163e-3,
                                                                   rel=1e-3)
-  assert support.local_answers(epsilon=2.0).scale == pytest.approx(0.5)
+  assert support_queries.local_answers(epsilon=2.0).scale == pytest.approx(0.5)
   # EST-08: with noise the order of maximum and mean is reversed.
-  noisy = support.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
+  noisy = supports.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
   assert noisy.risk(1) > made.population_risk(1.0)
   assert THETA**2 / (PEOPLE * (PEOPLE + 2)) < THETA**2 / (3 * PEOPLE)
 
@@ -100,7 +101,7 @@ def test_a_quantile_near_the_top_recovers_the_rate():
   """EST-05c: an error of order ln(n) / (n epsilon), for ten times the n."""
   errors = {}
   for people in (500, 5000):
-    made = support.top_quantile(num_examples=people, epsilon=EPSILON)
+    made = supports.top_quantile(num_examples=people, epsilon=EPSILON)
 
     def once(key, made=made, people=people):
       data, noise = jax.random.split(key)
@@ -111,7 +112,7 @@ def test_a_quantile_near_the_top_recovers_the_rate():
     errors[people] = float(jnp.sqrt(jnp.mean(found)))
     assert errors[people] < 2 * math.log(people) / (people * EPSILON)
   assert errors[5000] < 0.25 * errors[500]
-  assert support.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
+  assert supports.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
 
 
 def test_bisection_by_people_who_answer_once():
@@ -120,10 +121,11 @@ def test_bisection_by_people_who_answer_once():
                                epsilon=2.0)
   records = jax.random.uniform(KEY, (oracle.num_examples,), maxval=THETA)
   for seed in range(2):
-    found = support.by_queries(oracle, jax.random.key(seed), records)
+    found = support_queries.by_queries(oracle, jax.random.key(seed), records)
     assert found.low <= THETA <= found.high
     assert abs(found.value - THETA) <= 2 * 0.15 * THETA + 2**-5
-  assert support.by_one_query(jnp.float32(THETA / 2 + 0.1)) == pytest.approx(
+  assert support_queries.by_one_query(
+      jnp.float32(THETA / 2 + 0.1)) == pytest.approx(
     THETA + 0.2)
 
 
@@ -132,7 +134,7 @@ def test_a_private_learner_generalises():
   assert risks.gap_bound(epsilon=0.1, delta=1e-5) == pytest.approx(0.10518,
                                                                    abs=1e-5)
   people, epsilon = 20, 0.1
-  made = support.DoubledMean(num_examples=people, epsilon=epsilon)
+  made = supports.DoubledMean(num_examples=people, epsilon=epsilon)
   loss = lambda prediction, record: jnp.clip(
     jnp.abs(prediction - record), 0.0, 1.0)
 
@@ -155,10 +157,10 @@ def test_a_private_learner_generalises():
 @pytest.mark.parametrize('call, message', [
   (lambda: risks.gap_bound(epsilon=-1.0), 'epsilon must be'),
   (lambda: risks.gap_bound(epsilon=1.0, delta=1.0), 'delta must lie'),
-  (lambda: support.DoubledMean(num_examples=3, epsilon=0.0), 'epsilon must be'),
-  (lambda: support.DoubledMean(num_examples=3, epsilon=1.0, confidence=2.0),
+  (lambda: supports.DoubledMean(num_examples=3, epsilon=0.0), 'epsilon must be'),
+  (lambda: supports.DoubledMean(num_examples=3, epsilon=1.0, confidence=2.0),
    'confidence must lie'),
-  (lambda: support.NoisyMaximum(epsilon=1.0, adjacency='replace_one'),
+  (lambda: supports.NoisyMaximum(epsilon=1.0, adjacency='replace_one'),
    'adjacency must be a member'),
   (lambda: risks.monte_carlo(None, None, None, key=KEY, num_repetitions=1),
    'num_repetitions must be an integer >= 2')])

@@ -1,4 +1,4 @@
-"""Tests of dpjax.train.langevin: exact laws of last iterates, and refusals."""
+"""Tests of dpjax.privacy.langevin: exact laws of last iterates, and refusals."""
 
 import dataclasses
 import functools
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import special
 
+from dpjax.privacy import langevin
 from dpjax.privacy import mechanism as mechanisms
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import langevin
 
 KEY = jax.random.key(4)
 

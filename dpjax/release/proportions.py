@@ -1,0 +1,219 @@
+"""The share of records with a value, or with a number between bounds.
+
+A record is in one of two cells. Where n is public their counts say the same, so
+that one is released; else both are, each with the whole budget, and no budget
+goes to n. Intervals of the population invert the law of what is released, a
+binomial count plus integer noise, and hold at every n: no normal law is in
+them (spec EST-BERN-LAP, EXT-GEOM, EXT-BERN-SHRINK).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+import dataclasses
+import functools
+import math
+
+import numpy as np
+from scipy import stats
+
+from dpjax.privacy import exact
+from dpjax.release import lattice
+from dpjax.release import noise
+from dpjax.release import query as queries
+from dpjax.release.costs import Cost
+from dpjax.release.query import Query
+
+# Standard deviations of a binomial law on either side that are summed.
+_REACH = 12.0
+# Of what may go wrong, that the number of records is outside its range.
+_SIZE_MISS = 0.1
+_POPULATION = ('the probability of the value in the law that the records are '
+               'independent draws from; sampling and noise')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proportion(queries.Direct):
+  """A noisy count, and one of all other records where n is private.
+
+  Attributes:
+    query: what is asked.
+    reads: see `query.Plan`.
+  """
+  query: Query
+  reads: str
+
+  # Of both counts together: a record is in one cell, or in one if n is public.
+  sensitivity = 1
+
+  @functools.cached_property
+  def noise(self) -> noise.Noise:
+    """Of each count."""
+    return noise.calibrated(self.query.cost(), l1_sensitivity=1,
+                            l2_sensitivity_squared=1)
+
+  @property
+  def cost(self) -> Cost:
+    """Of all that is released."""
+    return self.noise.cost(l1_sensitivity=1, l2_sensitivity_squared=1)
+
+  def facts(self) -> dict[str, object]:
+    """What is public."""
+    return {'unit': '1', 'missing': 'a record without a value is not positive',
+            'noise': {'counts': {
+                'l1_sensitivity': '1', 'l2_sensitivity_squared': '1',
+                **self.noise.to_json()}}}
+
+  def measure(self, fields: Iterable[object]) -> list[int]:
+    """The exact counts: positive ones, and all others.
+
+    Raises:
+      ValueError: if bounds are asked for and no record has a number.
+    """
+    found = [0, 0]
+    for positive in self._positive(fields):
+      found[not positive] += 1
+    return found
+
+  def _positive(self, fields: Iterable[object]) -> Iterator[bool]:
+    query = self.query
+    if query.positive is not None:
+      return (lattice.same(field, query.positive) for field in fields)
+    return self._between(fields)
+
+  def _between(self, fields: Iterable[object]) -> Iterator[bool]:
+    found = False
+    for field in fields:
+      value = lattice.number(field)
+      found |= value is not None
+      yield value is not None and self.query.lower <= value <= self.query.upper
+    if not found:
+      raise ValueError(f'column {self.query.column!r} has no number')
+
+  def draw(self, measured: list[int],
+           below: exact.Draw) -> dict[str, object]:
+    """The share of the file, and that of the population."""
+    if self.query.replacing:
+      noisy = [measured[0] + self.noise.draw(below)]
+      number = sum(measured)
+      return {**self._told(noisy[0], number, (number, number), self.query.miss),
+              **self._of_file(noisy, number), 'num_records': number,
+              'noisy_counts': {'positive': noisy[0]}}
+    noisy = [count + self.noise.draw(below) for count in measured]
+    number = max(1, sum(noisy))
+    # Both noises are within their widths at once.
+    width = 2 * self.noise.half_width(_SIZE_MISS * self.query.miss / 2)
+    sizes = max(1, sum(noisy) - width), max(1, sum(noisy) + width)
+    return {**self._told(noisy[0], number, sizes,
+                         (1 - _SIZE_MISS) * self.query.miss),
+            **self._of_file(noisy, number),
+            'noisy_counts': {'positive': noisy[0], 'other': noisy[1]}}
+
+  def _of_file(self, noisy: list[int], number: int) -> dict[str, object]:
+    """The share of the file, and where it lies: noise within its widths."""
+    width = self.noise.half_width(self.query.miss / len(noisy))
+    low, high = ([max(0, count + side * width) for count in noisy]
+                 for side in (-1, 1))
+    if len(noisy) == 1:
+      ends = min(1.0, low[0] / number), min(1.0, high[0] / number)
+    else:
+      ends = (low[0] / max(1, low[0] + high[1]),
+              high[0] / max(1, high[0] + low[1]) if high[0] else 0.0)
+    return {'value': min(1.0, max(0.0, noisy[0] / number)),
+            'interval': queries.interval(
+                *ends, level=self.query.confidence, covers='the share of the '
+                'records of the file; noise only')}
+
+  def _told(self, positive: int, number: int, sizes: tuple[int, int],
+            miss: float) -> dict[str, object]:
+    """Estimate and interval of the population."""
+    shrunk, risk = shrinkage(number, self.noise.deviation)
+    value = min(1.0, max(0.0, .5 + shrunk * (positive / number - .5)))
+    return {
+        'population_value': value, 'population_risk': {
+            'root_mean_squared_error': math.sqrt(risk),
+            'shrinkage': shrunk, 'rule': 'towards 1/2, so that the largest '
+            'expected squared error over all probabilities is least'},
+        'population_interval': queries.interval(
+            *population_interval(positive, sizes, self.noise, miss),
+            level=self.query.confidence, covers=_POPULATION)}
+
+
+def shrinkage(number: int, deviation: float) -> tuple[float, float]:
+  """How far a noisy share goes towards 1/2 for the least worst-case risk.
+
+  With variance v of the noise of the share, s times the share has a risk of
+  s^2 (v + p (1 - p) / n) + (1 - s)^2 (p - 1/2)^2, largest at p = 1/2 or 0.
+
+  Args:
+    number: n.
+    deviation: of the noise of the count.
+
+  Returns:
+    s, and the largest expected squared error, before clipping, which lowers it.
+  """
+  v = (deviation / number)**2
+  s = min(math.sqrt(number) / (1 + math.sqrt(number)), .25 / (v + .25))
+  return s, s * s * v + max((1 - s)**2, s * s / number) / 4
+
+
+def population_interval(count: int, sizes: tuple[int, int], law: noise.Noise,
+                        miss: float) -> tuple[float, float]:
+  """Probabilities that a noisy count of so many records goes with.
+
+  Those p for which Bin(n, p) plus noise is as large, and as small, with
+  probability miss / 2 or more (Clopper and Pearson 1934, with noise). More
+  records make it larger: the lower end is that of the largest n, and the upper
+  end of the smallest. Coverage is 1 - miss at least, at every p and n.
+
+  Args:
+    count: noisy, of positive records.
+    sizes: the smallest and the largest number of records.
+    law: of the noise.
+    miss: in (0, 1).
+  """
+  least, most = sizes
+  return (
+      _end(lambda p: _tail(count, most, p, law) <= miss / 2),
+      1 - _end(lambda q: _tail(least - count, least, q, law) <= miss / 2))
+
+
+def _tail(count: int, number: int, p: float, law: noise.Noise) -> float:
+  """P(Bin(n, p) + z >= count), rounded up.
+
+  Of n - Bin(n, p) - z, of the law of Bin(n, 1 - p) + z, it is the other tail.
+  """
+  middle, reach = number * p, _REACH * math.sqrt(number * p * (1 - p)) + 50
+  successes = np.arange(max(0, math.floor(middle - reach)),
+                        min(number, math.ceil(middle + reach)) + 1)
+  probs = stats.binom.pmf(successes, number, p)
+  return float(probs @ law.above(count - successes)) + 1e-12
+
+
+def _end(refused: Callable[[float], bool]) -> float:
+  """The largest p that is refused, nearly; 0 if none is."""
+  if not refused(0.0):
+    return 0.0
+  if refused(1.0):
+    return 1.0
+  low, high = 0.0, 1.0
+  for _ in range(50):
+    middle = (low + high) / 2
+    low, high = (middle, high) if refused(middle) else (low, middle)
+  return low
+
+
+def proportion(query: Query) -> Proportion:
+  """Of a value of a column, or of the numbers between bounds."""
+  bounds = query.lower, query.upper
+  if (query.positive is None) == (None in bounds) or (
+      query.positive is not None and bounds != (None, None)):
+    raise ValueError('proportion needs either positive, or lower and upper')
+  return Proportion(query=query, reads='texts' if query.positive is not None
+                    else 'numbers')
+
+
+STATISTICS = (
+    queries.Statistic(
+        name='proportion', help='share of the records with the value positive, '
+        'or between the bounds', needs=('column',),
+        takes=('positive', 'lower', 'upper'), plan=proportion),
+)

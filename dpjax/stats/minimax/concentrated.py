@@ -1,0 +1,108 @@
+"""Tests under zCDP along a path: sharper than what its two ends allow.
+
+Between two data sets at Hamming distance d put m - 1 others, d / m apart. An
+event has probabilities s_0 .. s_m there, and data processing of the divergences
+of neighbours on this path gives, for every order q > 1 and in both directions,
+
+  D_q(Ber(s_k) || Ber(s_(k + 1))) <= q l,   l = rho ceil(d / m)^2.
+
+Pairs that obey this are a convex set (e^((q - 1) D_q) is jointly convex), so
+the largest s_(k + 1) is a concave function of s_k, and so are m of its steps:
+the sum of both errors is least where the path is symmetric. With m = 1 the
+divergence of order 1 binds most (`two_points`); with more steps higher orders
+do, and as m grows the least error e of a test tends to that of
+
+  sqrt(r) = int_0^X sqrt(tanh(x / 2) / x) dx,  e = 1 / (1 + e^X),  r = rho d^2,
+
+by the variance proxy of a Bernoulli variable (Kearns and Saul 1998): like
+e^(-r / 4), as the Gaussian mechanism, where m = 1 has e^-r. Two steps have most
+of it. Adjacency: REPLACE_ONE. New here; sharpens spec LB-13.
+"""
+
+import functools
+
+import numpy as np
+from scipy import special
+
+# Steps of a path, and how the square roots of r are laid out.
+_STEPS = (2, 8)
+_LARGEST, _POINTS = 16.0, 641
+# Orders, as multiples of the one that binds in the limit of many steps.
+_ORDERS = (0.3, 0.6, 0.8, 1.0, 1.2, 1.6, 2.5)
+
+
+def path_error(distance: np.ndarray, rho: float) -> np.ndarray:
+  """The least mean of the two errors of a test at Hamming distance d, or less.
+
+  Args:
+    distance: d >= 0, whole numbers; nothing is said of 0 and 1.
+    rho: of the test.
+
+  Returns:
+    In [0, 1/2], of the same shape.
+  """
+  d = np.asarray(distance, np.float64)
+  errors = np.zeros(d.shape)
+  for steps in _STEPS:
+    roots, logits = _table(steps)
+    root = np.sqrt(rho) * np.ceil(d / steps) * steps
+    found = special.expit(-np.interp(root, roots, logits, right=np.inf))
+    errors = np.maximum(errors, np.where(d > 1, found, 0.0))
+  return errors
+
+
+@functools.cache
+def _table(steps: int) -> tuple[np.ndarray, np.ndarray]:
+  """Square roots of r, and X; convex, so that chords are above it."""
+  roots = np.linspace(0, _LARGEST, _POINTS)
+  return roots, np.concatenate([[0.0], logit(np.square(roots[1:]), steps)])
+
+
+def logit(total: np.ndarray, steps: int) -> np.ndarray:
+  """X after half of an even number of steps from probability 1/2.
+
+  Args:
+    total: r = m^2 l > 0.
+    steps: m.
+  """
+  level = np.asarray(total, np.float64) / steps**2
+  found = np.zeros(level.shape)
+  for _ in range(steps // 2):
+    found = _farthest(found, level)
+  return found
+
+
+def _farthest(start: np.ndarray, level: np.ndarray) -> np.ndarray:
+  """The largest logit that a step leads to, by halving; never less than it."""
+  low = start
+  high = start + 4 * level + 2 + 2 * np.sqrt(level * (start + 4 * level + 12))
+  for _ in range(45):
+    middle = (low + high) / 2
+    inside = _allowed(start, middle, level)
+    low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+  return high
+
+
+def _allowed(x: np.ndarray, y: np.ndarray, level: np.ndarray) -> np.ndarray:
+  """Whether the divergences of some orders, both ways, are q level at most."""
+  inside = np.maximum(_first(x, y), _first(y, x)) <= level
+  middle = (x + y) / 2
+  binding = np.sqrt(middle * np.tanh(middle / 2) / level)
+  for part in _ORDERS:
+    order = 1 + part * binding + 1e-3
+    most = (order - 1) * order * level
+    inside &= np.maximum(_power(order, x, y), _power(order, y, x)) <= most
+  return inside
+
+
+def _first(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+  """Kullback-Leibler divergence of two logits."""
+  return (special.expit(x) * (special.log_expit(x) - special.log_expit(y))
+          + special.expit(-x) * (special.log_expit(-x) - special.log_expit(-y)))
+
+
+def _power(order: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+  """(q - 1) D_q of two logits."""
+  return np.logaddexp(
+      order * special.log_expit(x) + (1 - order) * special.log_expit(y),
+      order * special.log_expit(-x) + (1 - order) * special.log_expit(-y))

@@ -1,0 +1,37 @@
+"""The best private estimates of a proportion, by linear programmes.
+
+A second opinion on `proportions_exact` that assumes nothing of the mechanism,
+for any guarantee that is linear: the largest risk on a grid of proportions over
+channels from counts to a grid of estimates. Fewer proportions make it smaller,
+fewer estimates larger: a few per cent off the minimax risk. Source: spec ORC-2.
+"""
+
+import numpy as np
+from scipy import stats
+
+from dpjax import errors
+from dpjax.stats.minimax import oracles
+from dpjax.stats.minimax.bounds import Guarantee
+
+
+def proportion(*, num_examples: int, guarantee: Guarantee,
+               num_estimates: int = 41,
+               num_proportions: int = 31) -> oracles.Channel:
+  """Least largest squared error, and the channel from counts to estimates.
+
+  Args:
+    num_examples: n, of some 40 at most.
+    guarantee: as of `oracles.least`.
+    num_estimates: equally spaced in [0, 1], as are
+    num_proportions: both ends among them.
+  """
+  errors.check_at_least('num_examples', num_examples, 1)
+  errors.check_at_least('num_estimates', num_estimates, 2)
+  errors.check_at_least('num_proportions', num_proportions, 2)
+  estimates = np.linspace(0, 1, num_estimates)
+  thetas = np.linspace(0, 1, num_proportions)
+  masses = stats.binom.pmf(np.arange(num_examples + 1), num_examples,
+                           thetas[:, None])
+  squares = np.square(estimates - thetas[:, None])
+  return oracles.least(masses[:, :, None] * squares[:, None],
+                       oracles.chain(num_examples + 1), guarantee)

@@ -1,0 +1,111 @@
+"""A proportion: what privacy costs.
+
+The mechanism of the mean with its interval, and a study of all estimators of
+`noisy_shares`. Under REPLACE_ONE, n public. Risks are expected squared errors.
+Source: thesis 000, equations (4)-(11) and section 4.1.1 (spec INT-03,
+MOD-BERN).
+"""
+
+import math
+
+from scipy import optimize
+
+from dpjax.privacy import accounting
+from dpjax.privacy import notions
+from dpjax.stats.mean import BoundedMean
+from dpjax.stats.minimax.bounds import Guarantee
+from dpjax.stats.parametric import noisy_shares
+from dpjax.stats.parametric import proportion_bounds
+from dpjax.stats.parametric import study
+from dpjax.stats.parametric import subsampling
+from dpjax.stats.parametric.noisy_shares import NoisyShare
+from dpjax.stats.parametric.study import Upper
+
+
+def proportion(*, num_examples: int, epsilon: float, confidence: float = 0.95,
+               interval: str = 'exact') -> BoundedMean:
+  """The mechanism of the share of ones among n zeros and ones.
+
+  Its interval is for the probability of a one.
+  """
+  return BoundedMean(num_examples=num_examples, lower=0.0, upper=1.0,
+                     epsilon=epsilon, confidence=confidence, interval=interval)
+
+
+def risk(prob: float, *, num_examples: int, epsilon: float) -> float:
+  """Of `proportion`: p (1 - p) / n + 2 / (n epsilon)^2."""
+  return proportion(num_examples=num_examples, epsilon=epsilon
+                    ).population_risk(prob * (1 - prob))
+
+
+def made(*, num_examples: int, guarantee: Guarantee) -> tuple[NoisyShare, ...]:
+  """Noisy means that keep a guarantee, and the same drawn to 1/2.
+
+  None for total variation, which `subsampling` keeps, nor for budgets of 0.
+  """
+  n = num_examples
+  match guarantee:
+    case None:
+      found = [noisy_shares.EmpiricalShare(num_examples=n)]
+    case notions.PureDP(epsilon=epsilon) if epsilon:
+      found = [made_of(num_examples=n, epsilon=epsilon) for made_of in (
+          noisy_shares.GeometricShare, noisy_shares.LaplaceShare)]
+    case notions.ApproxDP(epsilon=epsilon, delta=delta) if epsilon:
+      found = [noisy_shares.GeometricShare(num_examples=n, epsilon=epsilon)]
+      if delta:
+        shift = accounting.gaussian_shift(epsilon=epsilon, delta=delta)
+        found.append(noisy_shares.GaussianShare(num_examples=n,
+                                                rho=shift**2 / 2))
+    case notions.ZCDP(rho=rho) if rho:
+      found = [noisy_shares.GaussianShare(num_examples=n, rho=rho),
+               noisy_shares.GeometricShare(num_examples=n,
+                                           epsilon=_pure_of(rho))]
+    case notions.KullbackLeiblerPrivacy(level=level) if level:
+      found = [noisy_shares.GaussianShare(num_examples=n, rho=level)]
+    case _:
+      found = []
+  return (*found, *(each.shrunk() for each in found))
+
+
+def _pure_of(rho: float) -> float:
+  """The epsilon of which all mechanisms are rho-zCDP, from below."""
+  spent = lambda epsilon: notions.zcdp_from_pure(
+      notions.PureDP(epsilon=epsilon)).rho - rho
+  # epsilon tanh(epsilon / 2) is below epsilon^2 / 2, and above epsilon - 1.
+  return optimize.brentq(spent, math.sqrt(rho), rho + 2 * math.sqrt(rho) + 1)
+
+
+_NAMES = {noisy_shares.EmpiricalShare: 'mean',
+          noisy_shares.LaplaceShare: 'Laplace',
+          noisy_shares.GeometricShare: 'geometric',
+          noisy_shares.GaussianShare: 'Gaussian'}
+
+
+def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
+  if isinstance(guarantee, notions.TotalVariationPrivacy):
+    if num_examples * guarantee.level < 1:
+      return ()
+    size = subsampling.subset_size(num_examples, guarantee.level)
+    return (Upper(proportion_bounds.non_private(size), 'subsample, shrunk',
+                  True),)
+  best = ()
+  if proportion_bounds.is_solved(num_examples, guarantee):
+    solution = proportion_bounds.solved(num_examples, guarantee.epsilon)
+    if solution.values is not None:
+      best = (Upper(solution.upper, 'table of noisy counts', True),)
+  return best + tuple(
+      Upper(each.worst_risk(), _NAMES[type(each)] + (
+          ', shrunk' if each.share < 1 else ''), True)
+      for each in made(num_examples=num_examples, guarantee=guarantee))
+
+
+STUDY = study.Study(
+    name='proportion',
+    help='the probability p of a one, over all p in [0, 1]',
+    loss='squared error', parameters={}, lower=proportion_bounds.lower,
+    upper=_upper,
+    non_private=lambda *, num_examples, guarantee=None: (
+        proportion_bounds.non_private(num_examples)),
+    trivial=proportion_bounds.trivial,
+    notions=(notions.PureDP, notions.ApproxDP, notions.ZCDP,
+             notions.TotalVariationPrivacy, notions.KullbackLeiblerPrivacy))

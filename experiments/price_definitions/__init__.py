@@ -1,0 +1,1 @@
+"""What hides in an output: tests, posteriors and events, after the fact."""

@@ -1,0 +1,240 @@
+"""Conditional variation against budgets, and what is printed of it."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+import numpy as np
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+from experiments.price_definitions import sweep
+
+_LABELS = {'response': 'randomised response', 'five_answers': 'five answers',
+           'laplace': 'Laplace noise', 'choice': 'exponential mechanism'}
+_CLOSE = 1e-3
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """All settings, kind by kind."""
+  found = points.collect(rows)
+  return '\n'.join([
+      'Total variation given events of probability .001 or more (found), by '
+      'the range of log-ratios, of any mechanism (sharp) and as printed; of '
+      'posteriors.\n',
+      points.table(points.select(found, kind='conditional'),
+                   ('method', 'amount'),
+                   ('found', 'range', 'sharp', 'printed', 'linear',
+                    'posterior', 'posterior_printed')),
+      'The worst (epsilon, delta)-DP pair, given events of the printed mass, '
+      'and the least sum of errors of a test.\n',
+      points.table(points.select(found, kind='approximate'),
+                   ('amount', 'delta'),
+                   ('mass', 'found', 'sharp', 'printed', 'errors',
+                    'errors_bound', 'errors_printed')),
+      'Before and after the release of one of n records.\n',
+      points.table(points.select(found, kind='release'), ('method', 'amount'),
+                   ('variation', 'found')),
+      'A bit of probabilities .01 and .1, one of k numbers beside it.\n',
+      points.table(points.select(found, kind='beside'), ('amount',),
+                   ('found', 'range'))])
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Theorem 1, equation 3 and the examples of the paper."""
+  found = points.collect(rows)
+  pure = points.select(found, kind='conditional')
+  approx = points.select(found, kind='approximate')
+  golden = [p for p in approx if (p['amount'], p['delta']) in sweep.GOLDEN]
+  return [
+      points.judged('Theorem 1: given an event, variation is (1 + e^-epsilon) '
+                    '(1 - e^(-2 epsilon)) at most', 'everywhere',
+                    [*pure, *approx], _below),
+      points.judged('Theorem 1 says something of every epsilon', 'a < 1',
+                    pure, _vacuous),
+      points.judged('without delta it is tanh(epsilon / 2), attained',
+                    'DEF-CHTP', points.select(
+                        pure, method=('response', 'five_answers', 'laplace',
+                                      'parity')), _sharp),
+      points.judged('the range of log-ratios decides: half as much of choices',
+                    'tanh(epsilon / 4)', points.select(pure, method='choice'),
+                    _half),
+      points.judged('with delta', '.160, .551, .915 (DEF-CHTP)', golden,
+                    _golden),
+      points.judged('the sum of errors of a test is (2 - delta) / (1 + '
+                    'e^epsilon) at least', 'everywhere', approx, _errors),
+      points.judged('posteriors move by e^epsilon - 1 at most', '.0997 at .2, '
+                    '.4621 at 1 (DEF-SEM)', [p for p in pure if 'posterior' in
+                                             p.values], _posteriors),
+      points.judged('one record at random is 1/n-private before, and not at '
+                    'all after', '1/n and 1',
+                    points.select(found, kind='release'), _release),
+      points.judged('conditional testing is not inherited', '.09 and up to '
+                    '.537', points.select(found, kind='beside'), _beside)]
+
+
+def _below(found):
+  ratios = [p['found'] / min(1.0, p['printed']) for p in found]
+  return (f'{min(ratios):.2g} to {max(ratios):.2g} of it',
+          max(ratios) <= 1 + 1e-9, f'{len(found)} pairs of laws; an eighth for '
+          'small epsilons')
+
+
+def _vacuous(found):
+  first = min((p['amount'] for p in found if p['printed'] >= 1), default=None)
+  return (f'a >= 1 at epsilon = {first:g}' if first else 'a < 1 everywhere',
+          first is None, 'from ln((1 + sqrt 5) / 2) = .4812 on; tanh(epsilon / '
+          '2) is below 1 (erratum E-22)')
+
+
+def _off(found, wanted):
+  return max(abs(p['found'] / wanted(p) - 1) for p in found)
+
+
+def _sharp(found):
+  off = max(_off(found, lambda p: math.tanh(p['amount'] / 2)),
+            _off(found, lambda p: p['sharp']))
+  return (f'within {off:.1e}', off < _CLOSE,
+          f'{len(found)} settings, by linear programs')
+
+
+def _half(found):
+  off = _off(found, lambda p: math.tanh(p['amount'] / 4))
+  return f'within {off:.1e}', off < _CLOSE, f'{len(found)} settings'
+
+
+def _golden(found):
+  ours = [p['found'] for p in found]
+  stands = all(
+      abs(p['found'] - sweep.GOLDEN[p['amount'], p['delta']]) < _CLOSE
+      and abs(p['found'] - p['sharp']) < _CLOSE for p in found)
+  return (', '.join(f'{value:.3f}' for value in ours), stands,
+          't + (1 - t) delta / mass for t = tanh(epsilon / 2), sharp')
+
+
+def _errors(found):
+  gaps = [p['errors_printed'] - p['errors'] for p in found]
+  exact = max(abs(p['errors'] - p['errors_bound']) for p in found)
+  return (f'{max(gaps):.3f} less is possible', max(gaps) <= 1e-9,
+          f'(2 - 2 delta) / (1 + e^epsilon) is attained, within {exact:.0e} '
+          '(erratum E-02)')
+
+
+def _posteriors(found):
+  at = {p['amount']: p['posterior'] for p in found}
+  off = max(abs(value / math.tanh(epsilon / 2) - 1)
+            for epsilon, value in at.items())
+  stands = off < _CLOSE and all(
+      p['posterior'] <= p['posterior_printed'] for p in found)
+  texts = [f'{at[epsilon]:.4f}' for epsilon in (0.2, 1.0) if epsilon in at]
+  return (', '.join(texts), stands, 'tanh(epsilon / 2), attained by a noisy '
+          f'parity within {off:.0e}')
+
+
+def _release(found):
+  random = points.select(found, method='one_at_random')
+  noisy = points.select(found, method='response')
+  stands = (all(abs(p['variation'] * p['amount'] - 1) < 1e-9 for p in found)
+            and all(p['found'] > 1 - 1e-6 for p in random)
+            and all(abs(p['found'] / p['variation'] - 1) < _CLOSE
+                    for p in noisy))
+  return (f'after: {min(p["found"] for p in random):.3g}', stands,
+          'randomised response that is 1/n-private before is so after')
+
+
+def _beside(found):
+  ours = [p['found'] for p in found]
+  limit = found[0]['range']
+  rises = all(low < high for low, high in zip(ours, ours[1:]))
+  return (f'{ours[0]:.3g}, {ours[-1]:.3g} beside one of '
+          f'{found[-1]["amount"]:g} numbers, {limit:.3f} in the limit',
+          abs(ours[0] - 0.09) < _CLOSE and abs(limit - 0.537) < _CLOSE and rises
+          and ours[-1] < limit, 'tanh of a quarter of the range')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Budgets without and with delta; before and after; what is inherited."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(2, 2, width=4.6, height=3.5)
+  _pure(axes[0, 0], points.select(found, kind='conditional'))
+  _approximate(axes[0, 1], points.select(found, kind='approximate',
+                                         delta=sweep.MASS))
+  _before_after(axes[1, 0], points.select(found, kind='release'))
+  beside = points.select(found, kind='beside')
+  ax = axes[1, 1]
+  points.curve(ax, beside, 'amount', 'found', 'events of bit and number',
+               series=0)
+  points.curve(ax, beside, 'amount', 'range', 'limit, tanh(R / 4)', series=1,
+               line='--')
+  ax.set_ylim(0, 0.65)
+  points.finish(ax, 'numbers k beside the bit', 'conditional variation',
+                'Not inherited: a binary channel', scales='linear linear',
+                legend=False)
+  ax.legend(fontsize=7, loc='lower right')
+  return drawn
+
+
+def _pure(ax, found):
+  some = points.select(found, method='response')
+  points.curve(ax, some, 'amount', 'linear', 'printed: 4 epsilon', series=6,
+               line=':')
+  points.curve(ax, some, 'amount', 'printed', 'printed: (1 + e^-eps)(1 - '
+               'e^-2eps)', series=6, line='--')
+  points.curve(ax, some, 'amount', 'sharp', 'sharp: tanh(epsilon / 2)',
+               series=0, line='-.')
+  for series, (method, label) in enumerate(_LABELS.items(), 1):
+    here = points.select(found, method=method)
+    # One after the other: three mechanisms attain the bound.
+    _marks(ax, here, 'found', f'found: {label}', series, 9 - 2 * series)
+  _marks(ax, points.select(found, method='parity'), 'posterior',
+         'posterior: noisy parity', 5, 2.5)
+  _vacant(ax)
+  ax.set_ylim(5e-5, 40)
+  points.finish(ax, 'epsilon', 'conditional variation', 'Pure privacy',
+                legend=False)
+  ax.legend(fontsize=6.5, loc='lower right')
+
+
+def _marks(ax, found, metric, label, series, size):
+  pairs = sorted((p['amount'], p[metric]) for p in found)
+  if pairs:
+    ax.plot(*zip(*pairs), linestyle='none', label=label, fillstyle='none',
+            marker=plots.MARKERS[series], color=plots.COLOURS[series],
+            markersize=max(size, 2.5))
+
+
+def _vacant(ax):
+  ax.axhspan(1, 1e3, color='0.6', alpha=0.25, linewidth=0)
+
+
+def _approximate(ax, found):
+  points.curve(ax, found, 'amount', 'printed', 'printed: (1 + e^-eps)(1 - '
+               'e^-2eps)', series=6, line='--')
+  points.curve(ax, found, 'amount', 'sharp', 'sharp: t + (1 - t) delta / mass',
+               series=0, line='-.')
+  _marks(ax, found, 'found', 'found: told with probability delta', 1, 5)
+  if found:
+    xs = np.array(sorted(p['amount'] for p in found))
+    ax.plot(xs, np.tanh(xs / 2), ':', color=plots.COLOURS[2],
+            label='t = tanh(epsilon / 2), delta = 0')
+  _vacant(ax)
+  ax.set_ylim(1e-3, 40)
+  points.finish(ax, 'epsilon', 'conditional variation',
+                'delta = 0.001, events of the printed mass', legend=False)
+  ax.legend(fontsize=7, loc='upper left')
+
+
+def _before_after(ax, found):
+  for series, (method, label) in enumerate((
+      ('one_at_random', 'one record at random'),
+      ('response', 'randomised response'))):
+    here = points.select(found, method=method)
+    _marks(ax, here, 'found', f'after: {label}', series, 7)
+  points.curve(ax, points.select(found, method='response'), 'amount',
+               'variation', 'before: both, 1 / n', series=6, line='--')
+  points.finish(ax, 'records n', 'total variation',
+                'Before and after the release', legend=False)
+  ax.set_ylim(5e-3, 3)
+  ax.legend(fontsize=7, loc='lower left')

@@ -1,0 +1,109 @@
+"""Computes the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import math
+
+import numpy as np
+from scipy import stats
+
+from dpjax.privacy import notions
+from dpjax.report import records
+from dpjax.stats.minimax import conversions
+from dpjax.stats.minimax import definitions
+from dpjax.stats.minimax import two_points
+from experiments import rows
+from experiments.price_definitions import sweep
+
+_PRIORS = np.linspace(0, 1, 4001)
+_BINARY = np.array([0.01, 0.99]), np.array([0.1, 0.9])
+_CANDIDATES = 8
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  kinds = {'conditional': _conditional, 'approximate': _approximate,
+           'release': _release, 'beside': _beside}
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.kind} {setting.method} '
+             f'{setting.amount:g}')
+    yield setting, rows.exact(setting, kinds[setting.kind](setting))
+
+
+def pair(method: str, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+  """Laws [m] of neighbours: of one bit, one of five, a number, a choice."""
+  match method:
+    case 'response' | 'parity':
+      return _answers(epsilon, 2)
+    case 'five_answers':
+      return _answers(epsilon, 5)
+    case 'laplace':
+      edges = np.linspace(-2, 3, 21)
+      cells = [np.append(edges, np.inf), np.append(-np.inf, edges)]
+      law = stats.laplace(scale=1 / epsilon)
+      p, q = (law.cdf(cells[0] - at) - law.cdf(cells[1] - at) for at in (0, 1))
+      return p, q
+    case 'choice':
+      # The exponential mechanism; a record raises the score of one candidate.
+      scores = epsilon * np.eye(_CANDIDATES)[0]
+      return (np.full(_CANDIDATES, 1 / _CANDIDATES),
+              np.exp(scores) / np.exp(scores).sum())
+  raise ValueError(f'no mechanism {method!r}')
+
+
+def _answers(epsilon, size):
+  row = np.exp(epsilon * np.eye(size))
+  return tuple((row / row.sum(1, keepdims=True))[:2])
+
+
+def _conditional(setting: sweep.Setting) -> dict[str, float]:
+  p, q = pair(setting.method, setting.amount)
+  guarantee = notions.PureDP(epsilon=setting.amount)
+  found = dict(
+      found=definitions.conditional(p, q, mass=sweep.MASS),
+      range=definitions.conditional(p, q),
+      sharp=conversions.convert(guarantee, notions.ConditionalTesting).level,
+      printed=conversions.printed_conditional(
+          notions.ApproxDP(epsilon=setting.amount, delta=0.0)).level,
+      linear=4 * setting.amount)
+  if setting.method == 'parity':
+    # A noisy parity of two bits. One is 1; what is believed of the other, given
+    # the output, and as if the first had been replaced.
+    with_record, replaced = q, p
+    found['posterior'] = float(np.max(definitions.tilted(
+        with_record, replaced, np.stack([_PRIORS, 1 - _PRIORS], 1))))
+    found['posterior_printed'] = math.expm1(setting.amount)
+  return found
+
+
+def _approximate(setting: sweep.Setting) -> dict[str, float]:
+  guarantee = notions.ApproxDP(epsilon=setting.amount, delta=setting.delta)
+  printed = conversions.printed_conditional(guarantee)
+  p, q = definitions.extremal(guarantee)
+  return dict(
+      found=definitions.conditional(p, q, mass=printed.mass),
+      sharp=conversions.conditional(guarantee, mass=printed.mass).level,
+      printed=printed.level, mass=printed.mass,
+      errors=definitions.weighted_errors(p, q, weight=1.0),
+      errors_bound=2 * float(two_points.path_error(1, guarantee)),
+      errors_printed=definitions.printed_errors(guarantee))
+
+
+def _release(setting: sweep.Setting) -> dict[str, float]:
+  size = int(setting.amount)
+  if setting.method == 'one_at_random':
+    p, q = (np.bincount(data, minlength=size + 1) / size
+            for data in (np.arange(size), np.arange(size) + 1))
+  else:
+    p, q = _answers(2 * math.atanh(1 / size), 2)
+  return dict(
+      variation=definitions.level(p, q, notions.TotalVariationPrivacy),
+      found=definitions.conditional(p, q, mass=1 / size))
+
+
+def _beside(setting: sweep.Setting) -> dict[str, float]:
+  number = int(setting.amount)
+  laws = [np.repeat(law, number) / number for law in _BINARY]
+  return dict(found=definitions.conditional_of_events(*laws),
+              range=definitions.conditional(*_BINARY))

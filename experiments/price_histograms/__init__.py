@@ -1,0 +1,1 @@
+"""The price of privacy for Lipschitz densities on a line and on a square."""

@@ -1,0 +1,124 @@
+"""Computes and simulates the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import functools
+import math
+from typing import Any
+import zlib
+
+import numpy as np
+
+from dpjax.privacy import notions
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.density import bandwidths
+from dpjax.stats.density import cubes
+from dpjax.stats.density import laws
+from dpjax.stats.parametric import densities
+from experiments import rows
+from experiments import simulation
+from experiments.price_histograms import sweep
+
+_MOST_NUMBERS = 4 * 10**6
+
+
+def guarantee(setting: sweep.Setting) -> notions.PureDP | notions.ZCDP:
+  """What the estimators of a setting promise."""
+  if setting.notion == 'pure':
+    return notions.PureDP(epsilon=setting.alpha)
+  return notions.ZCDP(rho=setting.alpha**2)
+
+
+def histogram(setting: sweep.Setting) -> cubes.CubeHistogram:
+  """The estimator of a setting."""
+  budget = (dict(epsilon=setting.alpha) if setting.notion == 'pure'
+            else dict(rho=setting.alpha**2))
+  public = dict(num_records=setting.num_records, dimension=setting.dimension,
+                adjacency=Adjacency.REPLACE_ONE, **budget)
+  if setting.method == 'tuned':
+    return cubes.CubeHistogram.tuned(lipschitz=densities.LIPSCHITZ, **public)
+  bins = setting.num_bins
+  if not bins:
+    bins = bandwidths.printed_bins(
+        num_records=setting.num_records, budget=setting.alpha,
+        dimension=setting.dimension, total=setting.method == 'printed')
+  if setting.part == 'golden':
+    public |= dict(noise='laplace', fix_mass=False)
+  return cubes.CubeHistogram(num_bins=bins, **public)
+
+
+def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
+  """Densities that a risk is the largest over."""
+  if setting.part == 'golden':
+    return [laws.linear(1.0)]
+  if setting.dimension == 1:
+    return [cubes.worst(bins, 1), laws.linear(1.0), laws.tent(1.0)]
+  root = math.sqrt(setting.dimension)
+  return [cubes.worst(bins, setting.dimension),
+          *(cubes.AxisMixture(parts=(law,) * setting.dimension)
+            for law in (laws.tent(root), laws.linear(root)))]
+
+
+@functools.cache
+def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
+         dimension: int) -> dict[str, float]:
+  """What holds for any estimator, and of the least risks there are."""
+  study = densities.STUDY
+  known = dict(num_examples=num_records, dimension=dimension)
+  found = {bound.name: bound.value for bound in study.lower(
+      guarantee=promised, **known)}
+  return dict(
+      lower=study.best_lower(guarantee=promised, **known).value,
+      code=found.get('code of cells, private', math.nan),
+      non_private=study.non_private(**known),
+      trivial=study.trivial(dimension=dimension))
+
+
+def exact(setting: sweep.Setting) -> dict[str, float]:
+  """Bounds, and risks in closed form."""
+  made, dimension = histogram(setting), setting.dimension
+  noise = dict(num_records=made.num_records, variance=made.noise_variance,
+               lipschitz=densities.LIPSCHITZ, fix_mass=made.fix_mass,
+               dimension=dimension)
+  return dict(
+      bins=made.num_bins,
+      upper=bandwidths.histogram_bound(made.num_bins, **noise),
+      least=bandwidths.histogram_bound(bandwidths.tuned_bins(**noise), **noise),
+      risk=max(made.expected(law).total
+               for law in _laws(setting, made.num_bins)),
+      **_any(setting.num_records, guarantee(setting), dimension))
+
+
+def simulated(setting: sweep.Setting) -> dict[str, float]:
+  """The mean error on the worst of the densities, and its standard error."""
+  made = histogram(setting)
+  law = max(_laws(setting, made.num_bins),
+            key=lambda law: made.expected(law).total)
+  generator = np.random.default_rng(
+      [setting.seed, zlib.crc32(repr(setting).encode())])
+  repetitions = max(100, min(setting.repetitions,
+                             _MOST_NUMBERS // made.num_bins))
+  counts = law.counts(generator, num_records=made.num_records,
+                      num_bins=made.num_bins, repetitions=repetitions)
+  heights = made.coefficients(simulation.key_of(setting), counts)
+  wanted = made.num_bins * law.masses(made.num_bins)
+  found = np.mean((heights - wanted)**2, -1) + made.expected(law).bias
+  return dict(measured=found.mean(), measured_se=found.std(ddof=1)
+              / math.sqrt(repetitions))
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.part} {setting.method} '
+             f'd={setting.dimension} n={setting.num_records}')
+    found = exact(setting)
+    if not setting.repetitions:
+      yield setting, rows.exact(setting, found)
+      continue
+    yield setting, rows.released(
+        setting, found | simulated(setting), n=setting.num_records,
+        # At delta = 0 no epsilon holds for Gaussian noise; its budget is rho.
+        epsilon=setting.alpha if setting.notion == 'pure' else math.inf)

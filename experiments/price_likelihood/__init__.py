@@ -1,0 +1,1 @@
+"""The price of privacy for maximum likelihood in an exponential family."""

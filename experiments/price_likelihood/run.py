@@ -1,0 +1,184 @@
+"""Simulates the settings of `sweep.py`: counts of ones, not records."""
+
+from collections.abc import Iterator, Sequence
+import math
+
+import jax
+import numpy as np
+from scipy import special
+
+from dpjax.privacy import accounting
+from dpjax.privacy import notions
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import records
+from dpjax.stats.parametric import langevin_oracle
+from dpjax.stats.parametric import likelihood
+from dpjax.stats.parametric import likelihood_risks
+from dpjax.stats.parametric import likelihood_study
+from dpjax.stats.parametric import sgml
+from dpjax.stats.parametric.exponential_families import Model
+from experiments import rows
+from experiments import simulation
+from experiments.price_likelihood import sweep
+
+_STUDY = likelihood_study.STUDY
+# Of the box: where the largest risks of all methods are looked for.
+_THETAS = (0.0, 0.5, 0.75, 0.9, 1.0)
+_SPREAD = 0.6  # of the truths of privacy terms
+_CALIBRATED = 200  # smaller batches take as long again, and need more noise
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.part} {setting.method}')
+    found = {'risk': _risk, 'batches': _batches, 'audit': _audit,
+             'printed': _printed}.get(setting.part, _privacy)(setting)
+    yield setting, rows.exact(setting, found)
+
+
+def estimator(setting: sweep.Setting) -> likelihood.LikelihoodEstimator:
+  """The estimator of a setting."""
+  common = dict(num_examples=setting.num_examples, model=Model(
+      dimension=setting.dimension, radius=setting.radius))
+  guarantee = notions.ZCDP(rho=setting.rho)
+  match setting.method:
+    case 'maximum':
+      return likelihood.MaximumLikelihood(**common)
+    case 'statistics':
+      return likelihood.SufficientStatistics(guarantee=guarantee, **common)
+    case 'minimax':
+      return likelihood.MinimaxStatistics(guarantee=guarantee, **common)
+    case 'output' | 'output_printed':
+      return likelihood.OutputPerturbation(
+          rho=setting.rho, printed=setting.method == 'output_printed', **common)
+    case 'descent' | 'descent_printed':
+      return sgml.Descent(rho=setting.rho,
+                          printed=setting.method == 'descent_printed', **common)
+    case _:
+      return sgml.BatchDescent(
+          rho=setting.rho, printed=True, batch_size=setting.batch_size,
+          replacement=setting.method == 'replacement', **common)
+
+
+def _rng(setting: sweep.Setting) -> np.random.Generator:
+  """Methods of one point see the same data."""
+  return np.random.default_rng([
+      setting.seed, setting.num_examples, setting.dimension,
+      round(1e6 * setting.rho), round(1e6 * setting.radius)])
+
+
+def _mean(values: np.ndarray, name: str) -> dict[str, float]:
+  return {name: values.mean(),
+          f'{name}_se': values.std(ddof=1) / math.sqrt(len(values))}
+
+
+def _risk(setting: sweep.Setting) -> dict[str, float]:
+  """The largest mean squared error over truths, and all bounds."""
+  made, rng, key = estimator(setting), _rng(setting), simulation.key_of(setting)
+  worst, off, shape = {'risk': 0.0}, [], (setting.repetitions,
+                                          setting.dimension)
+  for place, share in enumerate(_THETAS):
+    theta = share * setting.radius
+    means = rng.binomial(setting.num_examples, special.expit(theta),
+                         shape) / setting.num_examples
+    found = np.asarray(made.estimates(jax.random.fold_in(key, place), means))
+    here = _mean(((found - theta)**2).sum(1), 'risk')
+    worst = max(worst, here, key=lambda mean: mean['risk'])
+    if not isinstance(made, sgml.Descent):
+      off.append(abs(here['risk'] - likelihood_risks.risk(theta, made))
+                 / here['risk_se'])
+  known = dict(d=setting.dimension, b=setting.radius)
+  guarantee = (None if setting.method == 'maximum'
+               else notions.ZCDP(rho=setting.rho))
+  at = dict(num_examples=setting.num_examples, **known)
+  return worst | _upper(made, off, _STUDY.non_private(**at)) | dict(
+      lower=_STUDY.best_lower(guarantee=guarantee, **at).value,
+      non_private=_STUDY.best_lower(guarantee=None, **at).value,
+      trivial=_STUDY.trivial(**known))
+
+
+def _upper(made, off, sampling: float) -> dict[str, float]:
+  if isinstance(made, sgml.Descent):
+    return dict(upper=likelihood_study.descent_bound(made, sampling))
+  return dict(upper=likelihood_risks.worst_theta(made)[1], off=max(off))
+
+
+def _privacy(setting: sweep.Setting) -> dict[str, float]:
+  """Distances to theta_ML and to the truth, whose coordinates are uniform."""
+  made, rng = estimator(setting), _rng(setting)
+  shape = (setting.repetitions, setting.dimension)
+  end = _SPREAD * setting.radius
+  truths = rng.uniform(-end, end, shape)
+  means = rng.binomial(setting.num_examples,
+                       special.expit(truths)) / setting.num_examples
+  found = np.asarray(made.estimates(simulation.key_of(setting), means))
+  best = made.model.fit(means)
+  metrics = _mean(((found - truths)**2).sum(1), 'total')
+  if setting.method != 'maximum':
+    metrics |= _mean(((found - best)**2).sum(1), 'privacy')
+  if isinstance(made, sgml.Descent):
+    metrics |= dict(bound=made.utility, printed_bound=made.printed_utility,
+                    steps=made.steps, share=made.actual_rho / setting.rho,
+                    trajectory=made.trajectory_rho / setting.rho)
+  return metrics
+
+
+def _batches(setting: sweep.Setting) -> dict[str, float]:
+  made, rng = estimator(setting), _rng(setting)
+  shape = (setting.repetitions, 1, setting.dimension)
+  end = _SPREAD * setting.radius
+  probs = special.expit(rng.uniform(-end, end, shape))
+  data = rng.uniform(size=(setting.repetitions, setting.num_examples,
+                           setting.dimension)) < probs
+  found = np.asarray(made.estimates(simulation.key_of(setting), data))
+  best = made.model.fit(data.mean(1))
+  metrics = _mean(((found - best)**2).sum(1), 'privacy')
+  metrics |= dict(bound=made.utility, noise_multiplier=made.noise_multiplier)
+  if setting.method == 'poisson' and setting.batch_size >= _CALIBRATED:
+    metrics |= dict(noise_needed=_needed(made))
+  return metrics
+
+
+def _needed(made: sgml.BatchDescent) -> float:
+  """What the promised epsilon at a delta of 1e-5 asks for, over what there is:
+  in variance.
+  """
+  delta = sweep.DELTAS[-1]
+  promised = notions.approx_from_zcdp(notions.ZCDP(rho=made.rho), delta=delta)
+  multiplier = accounting.calibrate_noise_multiplier(
+      target_epsilon=promised.epsilon, target_delta=delta,
+      sampling_prob=made.sampling_prob, num_steps=made.steps,
+      adjacency=Adjacency.REPLACE_ONE)
+  # Of one record's contribution, half of what two records differ by.
+  return (multiplier / (2 * made.noise_multiplier))**2
+
+
+def _audit(setting: sweep.Setting) -> dict[str, float]:
+  """lambda = beta = 1, |x| <= 1, L = 2: a record moves by half of what it may.
+  """
+  n, rho = setting.num_examples, setting.rho
+  stddev = 4 / (n * math.sqrt(rho))
+  found = langevin_oracle.last_iterate(
+      num_examples=n, batch_size=setting.batch_size,
+      replacement=setting.method == 'replacement', strong_convexity=1.0,
+      learning_rate=0.5, step_stddev=stddev,
+      start_stddev=math.sqrt(2) * stddev, distance=1.0,
+      num_steps=math.ceil(2 * math.log(rho * n**2)))
+  metrics = {f'renyi_{order:g}': found.renyi(order) / (rho * order)
+             for order in sweep.ORDERS}
+  for delta in sweep.DELTAS:
+    promised = notions.approx_from_zcdp(notions.ZCDP(rho=rho), delta=delta)
+    metrics[f'delta_{delta:g}'] = found.delta(promised.epsilon)
+  return metrics
+
+
+def _printed(setting: sweep.Setting) -> dict[str, float]:
+  at = dict(num_examples=setting.num_examples, d=setting.dimension,
+            b=setting.radius, guarantee=notions.ZCDP(rho=setting.rho))
+  return dict(printed=likelihood_study.printed(**at),
+              lower=_STUDY.best_lower(**at).value,
+              upper=_STUDY.best_upper(**at).value,
+              non_private=_STUDY.best_lower(**at | {'guarantee': None}).value)

@@ -1,0 +1,116 @@
+"""What to simulate about private maximum likelihood (EXP-9).
+
+  python -m launch.sweep --experiment=price_likelihood \
+    --output_dir=experiments/price_likelihood/results
+
+Product Bernoulli laws of log-odds in [-b, b]^d under rho-zCDP. Parts:
+  risk     largest total risk, beside lower and upper bounds, against n
+  records, budgets, dimensions
+           the privacy term, the distance to theta_ML, along each of these
+  golden   the privacy term and the total at five reference points
+  batches  the privacy term of small batches, and what they cost
+  audit    what one record costs of them, exact for a quadratic
+  printed  bounds against d
+Methods: `maximum` (no privacy), `statistics`, `minimax` (noisy means; and their
+best use), `output`, `output_printed`, `descent`, `descent_printed`; of batches
+`poisson`, `replacement`, `without`.
+
+Expected: privacy terms n^-2, rho^-1, d^2; noisy means 7 times below the printed
+descent and more; small batches with replacement far above rho-zCDP.
+"""
+
+import dataclasses
+
+ARTEFACT = ('section 4.2.2 of thesis 000: equations (4.6) and (4.8), Algorithm '
+            '1 and Fact 4.2.4')
+COST = '1 min on a CPU core'
+HEADLINES = ('mini-batches with', 'noise of variance')
+BATCHED = ('method',)
+
+NOISY = ('statistics', 'output', 'output_printed', 'descent', 'descent_printed')
+METHODS = ('maximum', 'minimax') + NOISY
+ORDERS = (1.5, 2, 5, 20, 100)
+DELTAS = (1e-2, 1e-3, 1e-5)
+GOLDEN = ((500, 5, .5, 1.), (2000, 5, .1, 1.), (5000, 20, .5, 1.),
+          (20_000, 20, .05, 1.), (2000, 5, .1, 2.))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One method at one point.
+
+  Attributes:
+    part: see above.
+    method: see above.
+    num_examples: n.
+    dimension: d.
+    rho: of the release.
+    radius: b.
+    batch_size: m; 0 for all records.
+    repetitions: how often it is simulated; 0 where all is exact.
+    seed: of data and noise.
+  """
+  part: str
+  method: str
+  num_examples: int
+  dimension: int = 5
+  rho: float = 0.1
+  radius: float = 1.0
+  batch_size: int = 0
+  repetitions: int = 0
+  seed: int = 0
+
+  dataset = 'product_bernoulli'
+
+
+def _risk(sizes, repetitions, methods=METHODS):
+  return tuple(Setting(part='risk', method=method, num_examples=size, rho=0.01,
+                       repetitions=repetitions)
+               for size in sizes for method in methods)
+
+
+def _privacy(repetitions, sizes, rhos, dimensions):
+  places = ([('records', size, 5, .1) for size in sizes]
+            + [('budgets', 4000, 5, rho) for rho in rhos]
+            + [('dimensions', 4000, d, .1) for d in dimensions])
+  return tuple(Setting(part=part, method=method, num_examples=size,
+                       dimension=d, rho=rho, repetitions=repetitions)
+               for part, size, d, rho in places for method in NOISY)
+
+
+def _golden(repetitions, places):
+  return tuple(Setting(part='golden', method=method, num_examples=size,
+                       dimension=d, rho=rho, radius=b, repetitions=repetitions)
+               for size, d, rho, b in places
+               for method in ('maximum',) + NOISY)
+
+
+def _batches(repetitions, sizes):
+  return tuple(Setting(part='batches', method=method, num_examples=2000,
+                       rho=.5, batch_size=m, repetitions=repetitions)
+               for method in ('poisson', 'replacement') for m in sizes
+               if m < 2000 or method == 'replacement')
+
+
+def _audit(sizes):
+  return tuple(Setting(part='audit', method=method, num_examples=100,
+                       dimension=1, rho=1., batch_size=m)
+               for method in ('without', 'replacement') for m in sizes)
+
+
+def _printed(dimensions):
+  return tuple(Setting(part='printed', method='bounds', num_examples=100_000,
+                       dimension=d, rho=1e-5) for d in dimensions)
+
+
+SETTINGS = (
+    _risk((100, 215, 464, 1000, 2154, 4642, 10_000), 20_000)
+    + _privacy(10_000, (500, 1000, 2000, 4000, 8000, 16_000),
+               (.01, .03, .1, .3, 1., 3.), (2, 4, 8, 16, 32, 64))
+    + _golden(10_000, GOLDEN) + _batches(400, (10, 50, 200, 2000))
+    + _audit((1, 5, 10, 25, 50, 100)) + _printed((66, 132, 264, 528)))
+
+SMOKE = (
+    _risk((300,), 500, ('maximum', 'minimax', 'descent', 'statistics'))
+    + _privacy(500, (500, 2000), (), ()) + _golden(500, GOLDEN[:1])
+    + _batches(50, (200,)) + _audit((10, 100)) + _printed((66,)))

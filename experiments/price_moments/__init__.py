@@ -1,0 +1,1 @@
+"""The price of privacy for means with few moments."""

@@ -1,0 +1,130 @@
+"""Computes and simulates the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import math
+import zlib
+
+import numpy as np
+from scipy import optimize
+
+from dpjax.privacy.notions import PureDP
+from dpjax.report import records
+from dpjax.stats.parametric import moment_bounds
+from dpjax.stats.parametric import moment_risks
+from dpjax.stats.parametric import printed_moments
+from dpjax.stats.parametric import truncated_means
+from experiments import rows
+from experiments import simulation
+from experiments.price_moments import sweep
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'k = {setting.moment:g}, n = '
+             f'{setting.num_examples}, epsilon = {setting.epsilon:.3g}')
+    if setting.kind == 'border':
+      yield setting, rows.exact(setting, dict(border=border(setting)))
+      continue
+    yield setting, rows.released(
+        setting, lower(setting) | upper(setting), n=setting.num_examples,
+        epsilon=setting.epsilon)
+
+
+def _known(setting: sweep.Setting) -> dict:
+  return dict(num_examples=setting.num_examples, moment=setting.moment,
+              radius=1.0, dimension=sweep.DIMENSION)
+
+
+def lower(setting: sweep.Setting) -> dict[str, float]:
+  """Lower bounds, those that hold and the printed one."""
+  known = _known(setting)
+  guarantee, study = PureDP(epsilon=setting.epsilon), truncated_means.STUDY
+  found = {bound.name.replace(' ', '_'): bound.value for bound in study.lower(
+      guarantee=guarantee, **known)}
+  found['non_private'] = moment_bounds.non_private(
+      num_examples=setting.num_examples, radius=1.0)
+  found['lower'] = study.best_lower(guarantee=guarantee, **known).value
+  del found['minimax_risk_without_privacy']
+  if setting.epsilon < sweep.DIMENSION / 2:
+    found['proposition_4'] = printed_moments.printed_proposition_4(
+        epsilon=setting.epsilon, **known)
+  return found
+
+
+def upper(setting: sweep.Setting) -> dict[str, float]:
+  """Worst risks of estimators, and what was measured of the tuned one."""
+  known, guarantee = _known(setting), PureDP(epsilon=setting.epsilon)
+  size = dict(moment=setting.moment, radius=1.0)
+  tuned = truncated_means.tuned(guarantee=guarantee, noise='l2', **known)
+  printed = truncated_means.printed(guarantee=guarantee, **known)
+  worst = tuned.worst(**size)
+  spread = dict(num_examples=setting.num_examples,
+                noise_factor=tuned.noise_factor)
+  optimal = moment_risks.best_threshold(noise_factor=tuned.noise_factor, **size)
+  found = dict(
+      tuned=worst.value, tuned_at=tuned.threshold,
+      shrinkage=tuned.shrinkage, printed_at=printed.threshold,
+      optimal=moment_risks.worst(threshold=optimal, **spread, **size).value,
+      threshold=moment_risks.worst(threshold=printed.threshold, **spread,
+                                   **size).value,
+      printed=printed.worst(**size).value,
+      proposition_6=moment_risks.bound(
+          num_examples=setting.num_examples, threshold=printed.threshold,
+          noise_factor=printed.noise_factor, printed=True, **size))
+  found |= _laws(tuned, setting.moment)
+  found['measured'], found['measured_se'] = measured(setting, tuned, worst.law)
+  return found
+
+
+def border(setting: sweep.Setting) -> float:
+  """Where the risk of the best threshold is twice that without privacy."""
+  known = dict(num_examples=setting.num_examples)
+  size = dict(moment=setting.moment, radius=1.0)
+  free = moment_bounds.non_private(**known, radius=1.0)
+
+  def excess(log_epsilon):
+    factor = truncated_means.noise_factor(
+        'l2', dimension=sweep.DIMENSION, **known,
+        guarantee=PureDP(epsilon=math.exp(log_epsilon)))
+    threshold = moment_risks.best_threshold(noise_factor=factor, **size)
+    return moment_risks.worst(threshold=threshold, noise_factor=factor,
+                              **known, **size).value - 2 * free
+  return math.exp(optimize.brentq(excess, -16, 16, xtol=1e-4))
+
+
+def _laws(mean: truncated_means.TruncatedMean, moment: float
+          ) -> dict[str, float]:
+  """Exact risks at laws of the class."""
+  known = dict(num_examples=mean.num_examples, threshold=mean.threshold,
+               shrinkage=mean.shrinkage, noise_factor=mean.noise_factor)
+  found = dict(signs=moment_risks.risk(moment_risks.signs(1.0), **known))
+  prob = 1.0 if math.isinf(moment) else min(
+      1.0, ((moment - 1) / (moment * mean.threshold))**moment)
+  found['outliers'] = moment_risks.risk(moment_risks.two_points(
+      prob, moment=moment, radius=1.0), **known)
+  if math.isfinite(moment):
+    found['pareto'] = moment_risks.pareto_risk(
+        moment + 0.2, moment=moment, radius=1.0, **known)
+  return found
+
+
+def measured(setting: sweep.Setting, mean: truncated_means.TruncatedMean,
+             law: moment_risks.Law) -> tuple[float, float]:
+  """Mean squared error of releases at a law on a line, and standard error.
+
+  What n records add up to is drawn from its own law: numbers of records at each
+  place.
+  """
+  generator = np.random.default_rng(zlib.crc32(repr(setting).encode()))
+  counts = generator.multinomial(setting.num_examples, law.probs,
+                                 setting.repetitions)
+  statistics = np.zeros((setting.repetitions, mean.dimension))
+  statistics[:, 0] = counts @ np.clip(
+      law.places, -mean.threshold, mean.threshold) / setting.num_examples
+  released = np.asarray(mean.estimates(simulation.key_of(setting), statistics))
+  truth = np.eye(mean.dimension)[0] * law.mean
+  squares = np.sum((released - truth)**2, 1)
+  return squares.mean(), squares.std(ddof=1) / math.sqrt(len(squares))

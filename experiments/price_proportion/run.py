@@ -1,0 +1,97 @@
+"""Simulates and computes the settings of `sweep.py`."""
+
+from collections.abc import Iterator, Sequence
+import functools
+import zlib
+
+import jax
+import numpy as np
+
+from dpjax.privacy import notions
+from dpjax.report import records
+from dpjax.stats.minimax import risk_oracles
+from dpjax.stats.parametric import estimator
+from dpjax.stats.parametric import noisy_shares
+from dpjax.stats.parametric import proportion_bounds
+from dpjax.stats.parametric import proportions
+from experiments import rows
+from experiments import simulation
+from experiments.price_proportion import sweep
+
+# Errors are linear in (p - 1/2)^2 but for the table: its worst is inside.
+_PROBS = {'table': (0.5, 0.35, 0.2, 0.1, 0.05, 0.0)}
+_PROGRAM = 40
+
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields each setting with its rows; see `experiments.registry`."""
+  del data_dir
+  for done, setting in enumerate(settings):
+    progress(done / len(settings), f'{setting.notion} {setting.method} '
+             f'n={setting.num_examples} {setting.budget:g}')
+    yield setting, rows.exact(setting, {
+        **measured(setting),
+        **bounds(setting.notion, setting.num_examples, setting.budget)})
+
+
+def made(setting: sweep.Setting) -> estimator.Estimator:
+  """The estimator."""
+  name = setting.method.removeprefix('shrunk_')
+  n, budget = setting.num_examples, setting.budget
+  if name == 'table':
+    return noisy_shares.MinimaxShare(num_examples=n, epsilon=budget)
+  found = {
+      'laplace': lambda: noisy_shares.LaplaceShare(num_examples=n,
+                                                   epsilon=budget),
+      'geometric': lambda: noisy_shares.GeometricShare(num_examples=n,
+                                                       epsilon=budget),
+      'gaussian': lambda: noisy_shares.GaussianShare(num_examples=n,
+                                                     rho=budget),
+      'printed': lambda: noisy_shares.GaussianShare(num_examples=n, rho=budget,
+                                                    printed=True)}[name]()
+  return found if name == setting.method else found.shrunk()
+
+
+def measured(setting: sweep.Setting) -> dict[str, float]:
+  """The largest mean squared error over p, and its closed form."""
+  asked, worst, error = made(setting), -1.0, 0.0
+  key = simulation.key_of(setting)
+  for place, prob in enumerate(_PROBS.get(setting.method, (0.5, 0.0))):
+    counts = np.random.default_rng([setting.seed, place, zlib.crc32(
+        repr(setting).encode())]).binomial(
+            setting.num_examples, prob, (setting.repetitions, 1))
+    found = np.square(np.asarray(asked.estimates(
+        jax.random.fold_in(key, place), counts.astype(np.float64))) - prob)
+    if found.mean() > worst:
+      worst, error = found.mean(), found.std() / setting.repetitions**0.5
+  return dict(risk=worst, risk_se=error, closed_form=asked.worst_risk())
+
+
+@functools.lru_cache(maxsize=None)
+def bounds(notion: str, n: int, budget: float) -> dict[str, float]:
+  """Lower bounds, best upper bound, and risks without privacy."""
+  guarantee = (notions.PureDP(epsilon=budget) if notion == 'pure'
+               else notions.ZCDP(rho=budget))
+  asked = dict(num_examples=n, guarantee=guarantee)
+  study = proportions.STUDY
+  names = {'two proportions': 'lower_pair', 'scores': 'lower_scores',
+           'minimax, solved': 'lower_solved'}
+  found = dict(
+      lower=study.best_lower(**asked).value,
+      upper=study.best_upper(**asked).value,
+      non_private=study.non_private(num_examples=n),
+      thesis=proportion_bounds.thesis(printed=True, **asked),
+      thesis_derived=proportion_bounds.thesis(**asked))
+  found |= {names[bound.name]: bound.value for bound in study.lower(**asked)
+            if bound.name in names}
+  if notion == 'pure':
+    found['introduction'] = proportion_bounds.printed_introduction(
+        num_examples=n, epsilon=budget)
+    # What its proportions, 1 / (n epsilon) apart, do prove.
+    found['introduction_derived'] = float(proportion_bounds.two_point_bound(
+        min(1.0, 1 / (n * budget)), num_examples=n, epsilon=budget))
+    if n <= _PROGRAM:
+      found['program'] = risk_oracles.proportion(num_examples=n,
+                                                 guarantee=guarantee).value
+  return found

@@ -1,0 +1,72 @@
+"""What to measure about private proportions (MOD-INTRO, MOD-BERN; EXP-1, 2).
+
+  python -m launch.sweep --experiment=price_proportion \
+    --output_dir=experiments/price_proportion/results
+
+For each n and budget, epsilon or rho, the largest measured error of an
+estimator over the probability of a one, its closed form, and what no estimate
+with this budget can have less of.
+
+  laplace, geometric   noise on the count, pure
+  gaussian             calibrated noise, zCDP
+  printed              the noise of the thesis, 2 / (n sqrt rho)
+  shrunk_laplace, shrunk_geometric, shrunk_gaussian   the same, drawn to 1/2
+  table                the minimax estimate from geometric counts, found
+
+Expected: slope -2 in epsilon and -1 in rho while privacy is dear, 0 beyond
+epsilon = sqrt(8 / n) and rho = 2 / n; with the printed noise beyond 16 / n.
+"""
+
+import dataclasses
+
+ARTEFACT = ('sections 3.1.2 and 4.1.1 of thesis 000: what privacy costs one '
+            'proportion')
+COST = '1 min on a CPU core'
+HEADLINES = ('no estimate errs less than the lower bound',
+             'the Gaussian mechanism with noise')
+
+PURE = ('laplace', 'geometric', 'shrunk_laplace', 'shrunk_geometric', 'table')
+ZCDP = ('gaussian', 'printed', 'shrunk_gaussian')
+SIZES = (20, 200, 1000, 10_000, 100_000)
+REPETITIONS = 20_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One estimator at one n and one budget.
+
+  Attributes:
+    notion: pure or zcdp.
+    method: see above.
+    num_examples: n.
+    budget: epsilon or rho.
+    repetitions: for each of a few probabilities.
+    seed: of counts and noise.
+  """
+  notion: str
+  method: str
+  num_examples: int
+  budget: float
+  repetitions: int = REPETITIONS
+  seed: int = 0
+
+  dataset = 'bernoulli'
+
+
+def _settings(sizes, powers, repetitions=REPETITIONS):
+  """Budgets 10^(k / 4), or of zCDP their squares: the same axis of noise."""
+  return tuple(
+      Setting(notion=notion, method=method, num_examples=size,
+              budget=float(f'{10**(power / 4 * scale):.4g}'),
+              repetitions=repetitions)
+      for notion, scale, methods in (('pure', 1, PURE), ('zcdp', 2, ZCDP))
+      for size in sizes for power in powers
+      # Whole decades where the minimax risk takes seconds to find, and tables
+      # where counts need not be taken in steps.
+      if size < 10**5 or power % 4 == 0
+      for method in methods
+      if method != 'table' or size <= 200)
+
+
+SETTINGS = _settings(SIZES, range(-12, 3))
+SMOKE = _settings((20, 1000), (-12, -8, -4, 0), 2000)

@@ -1,0 +1,1 @@
+"""How many records a private test of two proportions takes."""

@@ -1,0 +1,149 @@
+"""Numbers of records against the budget, and what the text says of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+
+# The midpoint's curve lies on that of the path.
+_LABELS = {
+    'pure': {'quoted': 'lower: Acharya et al., quoted',
+             'theorem': 'lower: Theorem 3.2.1', 'path': 'lower: on a path',
+             'test': 'the best pure test'},
+    'zcdp': {'theorem': 'lower: Theorem 3.2.2', 'path': 'lower: on a path',
+             'test': 'upper: Gaussian count'}}
+_SERIES = {'quoted': 0, 'theorem': 1, 'path': 3, 'test': 4}
+_TITLES = {'pure': ('epsilon-DP', 'epsilon'), 'zcdp': ('rho-zCDP', 'rho')}
+_METRICS = ('quoted', 'theorem', 'midpoint', 'path', 'sampling', 'test')
+# Of spec G-1: quoted, theorem, path.
+_GOLDEN = {0.1: (381, 4109, 8019), 0.01: (3807, 39315, 78435),
+           0.005: (7614, 78435, 156675), 0.002: (19034, 195795, 391396)}
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Records by bound and test, then errors at too few of them."""
+  found = points.collect(rows)
+  return '\n'.join([
+      'Records that tell B(.50) from B(.51) with a mean error of 1 %: no less '
+      'by the bounds, and enough by a test.\n',
+      points.table(found, ('notion', 'amount'), _METRICS, digits=7),
+      'What that test errs with at the n of bounds.\n',
+      points.table(found, ('notion', 'amount'),
+                   ('error_quoted', 'error_theorem'))])
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """The worked example, its numbers and what they mean."""
+  found = points.collect(rows)
+  pure = points.select(found, notion='pure')
+  tenth = points.select(pure, amount=0.1)
+  return [
+      points.judged('381 participants by the quoted bound, 4109 by Theorem '
+                    '3.2.1', '381 and 4109 at epsilon = .1', tenth, _example),
+      points.judged('4109 participants are what epsilon = .1 takes',
+                    'the experiment is to be calibrated with them', tenth,
+                    _moot),
+      points.judged('half of the distance gives 7969, a path 8019, sampling '
+                    '54112', 'spec E-20', tenth, _sharper),
+      points.judged('numbers at other epsilon', 'spec G-1', points.select(
+          pure, amount=tuple(_GOLDEN)), _golden),
+      points.judged('privacy is felt below epsilon = .015, by Theorem 3.2.1 '
+                    'below .007', 'spec EXP-8', pure, _felt),
+      points.judged('no test does with less than the bounds', 'everywhere',
+                    found, _below),
+      points.judged('bounds are near what the best pure test takes',
+                    'where privacy dominates', [
+                        p for p in pure if p['amount'] <= 0.002], _near),
+      points.judged('records grow as 1 / epsilon, and as 1 / sqrt(rho)', '-1 '
+                    'and -0.5', found, _slopes)]
+
+
+def _example(found):
+  point, = found
+  ours = int(point['quoted']), int(point['theorem'])
+  return f'{ours[0]} and {ours[1]}', ours == (381, 4109), 'both bounds hold'
+
+
+def _moot(found):
+  point, = found
+  return (f'{point["test"]:.0f}', point['theorem'] == point['test'],
+          f'with 4109 the best private test errs with '
+          f'{point["error_theorem"]:.3f}; sampling alone takes '
+          f'{point["sampling"]:.0f} (erratum E-20)')
+
+
+def _sharper(found):
+  point, = found
+  ours = [int(point[name]) for name in ('midpoint', 'path', 'sampling')]
+  return (', '.join(map(str, ours)), ours == [7969, 8019, 54112],
+          'least n at which each falls to 1 %')
+
+
+def _golden(found):
+  off = [int(abs(p[name] - wanted)) for p in found for name, wanted in zip(
+      ('quoted', 'theorem', 'path'), _GOLDEN[p['amount']])]
+  return (f'at most {max(off)} off', max(off) == 0, f'{len(off)} numbers')
+
+
+def _crossing(found, metric):
+  """Budget at which a bound asks for what sampling takes, log-linearly."""
+  pairs = sorted((p[metric] / p['sampling'], p['amount']) for p in found)
+  ratios, amounts = np.log(np.array(pairs)).T
+  return float(np.exp(np.interp(0.0, ratios, amounts)))
+
+
+def _felt(found):
+  path, theorem = (_crossing(found, name) for name in ('path', 'theorem'))
+  return (f'{path:.4f} and {theorem:.4f}',
+          abs(path - 0.015) < 5e-4 and abs(theorem - 0.007) < 5e-4,
+          'where a bound asks for as much as sampling')
+
+
+def _below(found):
+  ratios = [max(p[name] for name in _METRICS if name in p.values
+                and name != 'test') / p['test'] for p in found]
+  return (f'{min(ratios):.3f} to {max(ratios):.3f} of the records of a test',
+          max(ratios) <= 1, f'{len(found)} budgets')
+
+
+def _near(found):
+  ratios = [p['test'] / p['path'] for p in found]
+  return (', '.join(f'{ratio:.3f}' for ratio in ratios), max(ratios) < 1.1,
+          'test over path')
+
+
+def _slopes(found):
+  texts, worst = [], 0.0
+  for notion, power in (('pure', -1.0), ('zcdp', -0.5)):
+    here = points.select(found, notion=notion)
+    small = sorted(p['amount'] for p in here)[:3]
+    tests = points.slope(points.select(here, amount=tuple(small)), 'amount',
+                         'test')
+    path = points.slope(here, 'amount', 'path')
+    texts.append(f'{path:.3f} (test {tests:.3f})')
+    worst = max(worst, abs(path - power))
+  return (', '.join(texts), worst < 0.02, 'of bounds on a path, everywhere; of '
+          'tests at the three least budgets, where sampling is still felt')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """n against the budget, pure and concentrated."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(1, 2, width=4.4, height=3.6)
+  for ax, (notion, (title, symbol)) in zip(axes[0], _TITLES.items()):
+    here = points.select(found, notion=notion)
+    for metric, label in _LABELS[notion].items():
+      points.curve(ax, here, 'amount', metric, label, series=_SERIES[metric],
+                   line={'test': '-', 'path': '-.'}.get(metric, ':'))
+    points.curve(ax, here, 'amount', 'sampling', 'no privacy', series=6,
+                 line='--')
+    points.finish(ax, symbol, 'records n for an error of 1 %', title,
+                  legend=False)
+    ax.set_ylim(2e2 if notion == 'pure' else 1e3, 6e6)
+    ax.legend(fontsize=7, loc='upper right', frameon=False)
+  return drawn

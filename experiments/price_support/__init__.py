@@ -1,0 +1,1 @@
+"""The price of privacy for the end of a uniform distribution."""

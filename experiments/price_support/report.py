@@ -1,0 +1,208 @@
+"""Measured errors between their bounds, against n and the budget."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import verdicts
+from experiments import points
+
+_ERRORS = 4.5
+_NOTIONS = {'pure': ('epsilon', 0.5), 'zcdp': ('rho', 0.03125),
+            'variation': ('level', 0.5)}
+_METRICS = ('risk', 'risk_se', 'theta', 'upper', 'lower', 'thesis',
+            'non_private', 'absolute', 'absolute_lower')
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Every setting."""
+  return ('Largest squared errors over theta of estimates of the end of a '
+          'uniform distribution, the theta at which they were measured, a '
+          'bound of them, and what no estimate with the budget has less of; '
+          'the bounds of the thesis (of total variation: of absolute errors, '
+          'paper 004), and the error of the best multiple of the largest '
+          'record.\n\n' + points.table(points.collect(rows), (
+              'part', 'notion', 'method', 'num_examples', 'budget'), _METRICS))
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Claims of thesis and paper, and figures of the specification."""
+  found = points.collect(rows)
+  of = lambda **fields: points.select(found, **fields)
+  return [
+      points.judged('no estimate errs less than the lower bound, nor more than '
+                    'its upper bound', 'at every n and budget', found,
+                    _between),
+      points.judged('privacy always costs: max X has an error of O(1 / n^2), '
+                    'and private estimates at least e^-1 / (8 (n epsilon)^2)',
+                    'slope -2 in n at a fixed budget',
+                    of(part='n', notion=('pure', 'zcdp'), method='ranks'),
+                    _always),
+      points.judged('the rate 1 / (n epsilon)^2 is reached', 'slope -2 in '
+                    'epsilon, -1 in rho',
+                    of(part='budget', notion=('pure', 'zcdp'),
+                       method='ranks'), _reached),
+      points.judged('twice the mean bends to slope -1 in n', '-1',
+                    of(part='n', notion='pure', method='doubled'), _bends),
+      points.judged('without privacy e^-1 / (8 n^2) follows from ends 1 - 1/n '
+                    'and 1', '.0460 / n^2', of(notion='none'), _follows),
+      points.judged('max X has the error theta^2 / n^2 (paper 004)', '1',
+                    of(notion='none'), _plain),
+      points.judged('under total variation privacy the absolute error is t / '
+                    '(32 n level) at least (paper 004, Proposition 3)', '1/32',
+                    of(notion='variation'), _variation),
+      points.judged('a choice uniform in t keeps the rate', 'error / rate of 7 '
+                    'to 30, theta from .3 to 1', of(method='linear'),
+                    _uniform)]
+
+
+def _between(found):
+  below = [p for p in found if p['risk'] + _ERRORS * p['risk_se'] < p['lower']
+           or p['absolute'] + _ERRORS * p['absolute_se'] < p['absolute_lower']
+           and p['theta'] == 1]
+  above = [p for p in found if 'upper' in p.values and p[
+      'risk'] - _ERRORS * p['risk_se'] > p['upper']]
+  ratios = {}
+  for p in found:
+    if p['method'] != 'linear':
+      key = (p['part'], p['notion'], p['num_examples'], p['budget'])
+      ratios[key] = min(ratios.get(key, math.inf), p['risk'] / p['lower'])
+  return (f'{len(found) - len(below) - len(above)} of {len(found)}',
+          not below and not above, 'the better estimator errs '
+          f'{min(ratios.values()):.2f} to {max(ratios.values()):.3g} times the '
+          'bound')
+
+
+def _scaled(point):
+  square = point['budget']**2 if point['notion'] == 'pure' else (
+      8 * point['budget'])
+  return point['num_examples']**2 * square
+
+
+def _always(found):
+  slopes = {name: points.slope(points.select(found, notion=name),
+                               'num_examples', 'risk')
+            for name, in points.distinct(found, 'notion')
+            if len(points.select(found, notion=name)) > 1}
+  ratios = [p['risk'] / p['non_private'] for p in found]
+  # Room for noise in ranks grows as ln n.
+  return (', '.join(f'{s:.2f}' for s in slopes.values()),
+          all(-2.1 < s < -1.7 for s in slopes.values()) and min(ratios) > 5
+          and all(p['lower'] > p['thesis'] for p in found),
+          f'{min(ratios):.3g} to {max(ratios):.3g} times the error without '
+          'privacy; the rank is chosen with ln(n epsilon) of room')
+
+
+def _reached(found):
+  inside = [p for p in found if _scaled(p) >= 100**2 and (
+      p['budget'] <= (0.5 if p['notion'] == 'pure' else 0.03125))]
+  slopes = {name: points.slope(points.select(inside, notion=name), 'budget',
+                               'risk')
+            for name, in points.distinct(inside, 'notion')
+            if len(points.select(inside, notion=name)) > 1}
+  constants = [p['risk'] * _scaled(p) for p in inside]
+  wanted = {'pure': -2, 'zcdp': -1}
+  return (', '.join(f'{s:.2f} ({name})' for name, s in slopes.items()) or '-',
+          bool(slopes) and all(abs(s / wanted[name] - 1) < 0.15
+                               for name, s in slopes.items()),
+          f'{min(constants, default=0):.3g} to {max(constants, default=0):.3g} '
+          'times 1 / (n epsilon)^2, within 15 %: room in ranks costs epsilon '
+          'ln(n epsilon) more')
+
+
+def _bends(found):
+  late = [p for p in found if p['num_examples'] * p['budget']**2 > 100]
+  if len(late) < 2:
+    return '-', False, 'too few n'
+  slope = points.slope(late, 'num_examples', 'risk')
+  return (f'{slope:.2f}', abs(slope + 1) < 0.1, 'where n epsilon^2 > 100: theta'
+          '^2 / (3 n) prevails')
+
+
+def _follows(found):
+  ratios = [p['derived'] / p['printed'] for p in found]
+  return (f'{min(ratios):.4f} to {max(ratios):.4f} of that',
+          min(ratios) >= 1, '(1 - 1/n)^n is below e^-1 (E-08); 1 / (32 n^2) '
+          'follows, and the best bound is '
+          f'{max(p["lower"] / p["printed"] for p in found):.1f} times it')
+
+
+def _plain(found):
+  ratios = [p['plain'] * p['num_examples']**2 for p in found]
+  return (f'{min(ratios):.3f} to {max(ratios):.3f}', max(ratios) <= 1,
+          'the error is 2 theta^2 / ((n + 1)(n + 2)); (n + 1) / n times it has '
+          'theta^2 / (n (n + 2)) (E-10)')
+
+
+def _variation(found):
+  inside = [p for p in found if p['thesis'] > 0]
+  ratios = [p['absolute_lower'] / p['thesis'] for p in inside]
+  errors = [p['absolute'] * p['num_examples'] * p['budget'] for p in inside]
+  return (f'{min(ratios):.2f} times that and more', min(ratios) >= 1,
+          f'the largest of a subset errs {min(errors):.2f} to '
+          f'{max(errors):.2f} / (n level): a factor 2 in Theorem 2 is not '
+          'needed (E-06), and tests bound absolute errors twice')
+
+
+def _uniform(found):
+  rates = [p['near'] * _scaled(p) for p in found
+           if 100 <= p['num_examples'] * p['budget']]
+  worst = [p['risk'] * _scaled(p) for p in found
+           if 100 <= p['num_examples'] * p['budget']]
+  return (f'{min(rates):.3g} to {max(rates):.3g}, theta of .4 and more; '
+          f'{max(worst):.3g} at its worst', max(worst) < 60,
+          'near theta = 1 / (n epsilon)^2 the range above all records is '
+          'chosen')
+
+
+_CURVES = (('ranks', 'rank near the largest'), ('linear', 'uniform in t'),
+           ('doubled', 'twice the mean'), ('subset', 'largest of a subset'))
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Against n above, against the budget below; a column for each notion."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(2, len(_NOTIONS), width=3.3, height=3.1)
+  handles = {}
+  for line, part in zip(axes, ('n', 'budget')):
+    for ax, (notion, (budget, fixed)) in zip(line, _NOTIONS.items()):
+      here = points.select(found, part=part, notion=notion)
+      across = 'num_examples' if part == 'n' else 'budget'
+      _draw(ax, here, across)
+      if part == 'n':
+        points.finish(ax, 'records n', 'largest squared error'
+                      if ax is line[0] else '', f'{notion}, {budget} = {fixed}',
+                      legend=False)
+      else:
+        at = f', n = {here[0]["num_examples"]:g}' if here else ''
+        points.finish(ax, budget, 'largest squared error'
+                      if ax is line[0] else '', notion + at, legend=False)
+      for handle, label in zip(*ax.get_legend_handles_labels()):
+        handles.setdefault(label, handle)
+  drawn.legend(handles.values(), handles.keys(), ncols=3, fontsize=8,
+               loc='outside lower center', frameon=False)
+  return drawn
+
+
+def _draw(ax, found, across):
+  for series, (method, label) in enumerate(_CURVES):
+    of = points.select(found, method=method)
+    if not of:
+      continue
+    points.curve(ax, of, across, 'risk', f'{label}: measured', series=series,
+                 error='risk_se')
+    points.curve(ax, of, across, 'upper', f'{label}: upper bound',
+                 series=series, line='--')
+  curves = sorted({p[across]: p for p in found}.values(),
+                  key=lambda p: p[across])
+  for metric, label, colour, style in (
+      ('lower', 'best lower bound', 'black', '-'),
+      ('thesis', 'lower bound of the thesis', 'grey', ':'),
+      ('non_private', 'largest record, no privacy', plots.COLOURS[6], '-.')):
+    if metric == 'thesis' and curves and curves[0]['notion'] == 'variation':
+      continue  # Of absolute errors.
+    ax.plot([p[across] for p in curves],
+            [p[metric] or math.nan for p in curves], style, color=colour,
+            label=label, linewidth=1.3)

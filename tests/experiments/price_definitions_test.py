@@ -1,0 +1,48 @@
+"""Definitions, before and after the release: kept rows and wrong ones."""
+
+import dataclasses
+import math
+
+import pytest
+
+from dpjax.report import verdicts
+from experiments import points
+from experiments import registry
+
+
+@pytest.mark.parametrize('keep, metrics, factor, claim', [
+    ('kind=conditional', ('found',), 16.2, 'Theorem 1: given'),
+    ('method=laplace', ('found',), 1.01, 'without delta'),
+    ('method=response', ('sharp',), 0.99, 'without delta'),
+    ('method=choice', ('found',), 1.01, 'the range'),
+    ('kind=approximate', ('found',), 0.99, 'with delta'),
+    ('kind=approximate', ('sharp',), 0.99, 'with delta'),
+    ('method=parity', ('posterior',), 1.01, 'posteriors'),
+    ('kind=release', ('variation',), 2.0, 'one record'),
+    ('method=one_at_random', ('found',), 0.9, 'one record'),
+    ('kind=beside', ('found',), 1.02, 'conditional testing')])
+def test_claims_can_fail(keep, metrics, factor, claim, kept):
+  report = registry.load('price_definitions').report
+  lines = kept('price_definitions')
+  changed = [dataclasses.replace(line, value=line.value * factor)
+             if line.metric in metrics and keep in line.id else line
+             for line in lines]
+  for rows, wanted in ((lines, verdicts.AGREES), (changed, verdicts.DIFFERS)):
+    verdict, = (v for v in report.verdict(rows) if v.claim.startswith(claim))
+    assert verdict.verdict == wanted
+
+
+def test_end_to_end(smoke_rows):
+  found = points.collect(smoke_rows('price_definitions',
+                                    lambda s: s.amount in (1.0, 0.3, 5, 4)))
+  at = {(p['kind'], p['method'], p['amount']): p for p in found}
+  assert at['conditional', 'laplace', 1]['found'] == pytest.approx(
+      math.tanh(0.5), rel=1e-6)
+  assert at['conditional', 'parity', 1]['posterior'] == pytest.approx(
+      0.4621, abs=1e-4)
+  assert at['conditional', 'choice', 1]['found'] == pytest.approx(
+      math.tanh(0.25), rel=1e-6)
+  assert at['approximate', 'told', 0.3]['found'] == pytest.approx(0.551,
+                                                                  abs=1e-3)
+  assert at['release', 'one_at_random', 5]['found'] == pytest.approx(1)
+  assert at['beside', 'binary', 4]['found'] == pytest.approx(0.269, abs=1e-3)

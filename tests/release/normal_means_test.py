@@ -1,0 +1,189 @@
+"""The mean of a normal law: sensitivities, what may go wrong, coverage."""
+
+import decimal
+import fractions
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import noise
+from dpjax.release import normal_means
+from dpjax.release import registry
+from dpjax.release.query import Query
+
+Decimal, Fraction = decimal.Decimal, fractions.Fraction
+_AR, _RO = Adjacency
+
+
+def _plan(adjacency, *, epsilon=Fraction(1), far=50, sigma='2', **fields):
+  return registry.plan(Query(
+      statistic='normal_mean', adjacency=adjacency, epsilon=epsilon, column='x',
+      lower=Decimal(-far), upper=Decimal(far), sigma=Decimal(sigma), **fields))
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_sensitivities_by_enumeration(adjacency):
+  plan = _plan(adjacency, far=4, granularity=Decimal('0.02'))
+  domain = ('-1e9', '-3', '0.5', '4', '700', 'NA')
+  for order in (1, 2):
+    found = neighbours.sensitivity(
+        lambda data: plan.counts(plan.measure([*data, '1'])), domain, range(3),
+        adjacency, order=order)
+    law = plan.histogram_law(plan.cost)
+    assert found**order == pytest.approx(1 / float(law.scale) ** -1)
+  reach = 150
+
+  def total(data):
+    return [sum(min(max(value, -reach), reach)
+                for value in plan.measure([*data, '1']))]
+
+  assert neighbours.sensitivity(total, domain, range(3), adjacency, order=1
+                                ) == float(plan.sum_law(plan.cost, reach).scale)
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+def test_stages_cost_what_the_plan_says(delta):
+  """Of the noise that is drawn, read off what is released."""
+  for adjacency in Adjacency:
+    plan = _plan(adjacency, delta=delta)
+    values = plan.measure(np.random.default_rng(0).normal(3, 2, 900).tolist())
+    stages = plan.draw(values, random.Random(0).randrange)['stages']
+    moved = 1 + (adjacency is _RO)
+    reach = round((stages['sum']['window'][1] - stages['sum']['window'][0])
+                  / 2 / float(plan.lattice.unit))
+    assert len(stages['histogram']['noisy_counts']) == plan.num_bins
+    found = []
+    for name, size in (('number', 1), ('histogram', moved),
+                       ('sum', moved * reach)):
+      if name in stages and delta is None:
+        found.append(size / Fraction(stages[name]['scale']))
+      elif name in stages:
+        # Counts of two bins are moved by one each.
+        squared = size if name == 'histogram' else size**2
+        found.append(squared / (2 * Fraction(stages[name]['variance'])))
+    assert len(found) == 2 + (adjacency is _AR)
+    assert sum(found) == (plan.cost.epsilon or plan.cost.rho)
+
+
+@pytest.mark.parametrize('law', [
+  noise.LaplaceNoise(scale=Fraction(8)),
+  noise.GaussianNoise(variance=Fraction(40))])
+def test_exponential_moments_of_noise(law):
+  z, rates = np.arange(-900, 901), np.array([.02, .07, .1])
+  weights = (np.exp(-np.abs(z) / 8) if hasattr(law, 'scale')
+             else np.exp(-z**2 / 80))
+  wanted = np.log(np.exp(rates[:, None] * z) @ (weights / weights.sum()))
+  np.testing.assert_allclose(law.log_moment(rates), wanted, rtol=1e-6)
+
+
+def test_exponential_moments_end():
+  law = noise.LaplaceNoise(scale=Fraction(8))
+  assert np.isinf(law.log_moment(np.array([.125, .2]))).all()
+
+
+@pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(4)),
+                                 noise.GaussianNoise(variance=Fraction(32))])
+@pytest.mark.parametrize('at', [0.0, .5])
+def test_far_bins_are_chosen_as_seldom_as_said(law, at):
+  """At the worst and the best place; a union bound is some hundred fold."""
+  number, runs, generator = 100, 20_000, np.random.default_rng(5)
+  edges = np.arange(-12, 13) - at
+  probs = np.diff(stats.norm.cdf(edges))
+  counts = generator.multinomial(number, probs / probs.sum(), runs)
+  noisy = counts + law.simulated(generator, counts.shape)
+  middle = (edges[:-1] + .5)[np.argmax(noisy, 1)]
+  share = np.mean(np.abs(middle) > 1.5)
+  bound = normal_means.wrong_bin(number, len(probs), law)
+  assert 0 < share <= bound < 1
+
+
+def test_clamped_sums_are_as_small_as_said():
+  """2 % of sums are beyond, at most; 20000 runs, fails once in 10^5."""
+  generator = np.random.default_rng(6)
+  values = np.abs(generator.standard_normal((20_000, 80)))
+  for clamp in (1.5, 2.5):
+    bound = normal_means.clamped_sum(clamp, 80, .02)
+    beyond = np.mean(np.sum(np.maximum(values - clamp, 0), 1) > bound)
+    assert 1e-4 < beyond <= .02
+
+
+@pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(30)),
+                                 noise.GaussianNoise(variance=Fraction(900))])
+def test_half_widths_are_those_of_the_sum_of_two_laws(law):
+  """Of a normal mean and noise, by a plain sum over the noise."""
+  number, deviation, miss = 50, 5.0, .07
+  found = normal_means.half_width(law, number, deviation, miss)
+  z = np.arange(-2_000, 2_001)
+  weights = (np.exp(-np.abs(z) / 30) if hasattr(law, 'scale')
+             else np.exp(-z**2 / 1_800))
+  tail = weights / weights.sum() @ stats.norm.sf(
+      (found - z / number) * np.sqrt(number) / deviation)
+  assert .97 * miss / 2 < tail <= miss / 2
+
+
+@pytest.mark.parametrize('far, two', [(2, False), (100, True)])
+def test_population_intervals_cover(far, two):
+  """By simulated noise of the stages; 4000 runs, nominal 0.8."""
+  plan, number, runs = _plan(_RO, far=far), 400, 4_000
+  stages = plan.stages(number, plan.cost, .2)
+  assert bool(stages.share) is two
+  generator = np.random.default_rng(3)
+  mean, sigma, reach = 1.7, 2.0, stages.clamp * float(plan.lattice.unit)
+  values = mean + sigma * generator.standard_normal((runs, number))
+  centre = np.zeros(runs)
+  if two:
+    edges = -far + sigma * np.arange(-1, plan.num_bins)
+    counts = np.stack([np.sum((values >= a) & (values < a + sigma), 1)
+                       for a in edges[45:57]], 1)
+    noisy = generator.standard_normal((runs, plan.num_bins)) * 0
+    noisy[:, 45:57] = counts
+    noisy += plan.histogram_law(plan.cost.part(stages.share)).simulated(
+        generator, noisy.shape)
+    centre = (edges + sigma / 2)[np.argmax(noisy, 1)]
+  clamped = np.clip(values - centre[:, None], -reach, reach).mean(1)
+  found = centre + clamped + stages.law.simulated(generator, (runs,)) * float(
+      plan.lattice.unit) / number
+  far_off = np.abs(found - mean) > stages.half_width * float(plan.lattice.unit)
+  assert np.mean(far_off) <= .2
+  assert np.mean(far_off) > .1  # nor is it much too long
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_intervals_of_releases_cover(adjacency):
+  """Nominal 0.6; fails by chance once in 10^5."""
+  generator, below = np.random.default_rng(9), random.Random(9).randrange
+  plan = _plan(adjacency, confidence=Fraction(3, 5), epsilon=Fraction(2),
+               far=9)
+  covered = np.zeros(2)
+  for _ in range(25):
+    values = generator.normal(-4.3, 2, 300)
+    found = plan.draw(plan.measure(values.tolist()), below)
+    ends = found['population_interval']
+    covered[0] += ends['lower'] <= -4.3 <= ends['upper']
+    clamped = np.clip(values, *found['stages']['sum']['window']).mean()
+    ends = found['interval']
+    covered[1] += ends['lower'] <= clamped <= ends['upper']
+    assert abs(found['value'] + 4.3) < 1
+  assert covered.min() >= stats.binom.ppf(1e-5, 25, .6)
+
+
+def test_shorter_than_the_published_interval():
+  """Half-widths of spec EXT-KVCI at level 0.95: .326, .268, .057."""
+  for number, epsilon, published in ((500, 1, .326), (5_000, Fraction(1, 10),
+                                                      .268), (5_000, 1, .057)):
+    plan = _plan(_RO, epsilon=Fraction(epsilon), far=1000, sigma='1')
+    found = plan.stages(number, plan.cost, .05).half_width * float(
+        plan.lattice.unit)
+    assert stats.norm.isf(.025) / np.sqrt(number) < found < .53 * published
+
+
+@pytest.mark.parametrize('fields, message', [
+  ({'sigma': '0'}, 'sigma must be positive'),
+  ({'granularity': Decimal(1)}, 'a hundredth of sigma')])
+def test_refusals(fields, message):
+  with pytest.raises(ValueError, match=message):
+    _plan(_RO, **fields)

@@ -1,0 +1,167 @@
+"""Released shares: what moves, and what intervals cover, by exact laws."""
+
+import bisect
+import decimal
+import fractions
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import noise
+from dpjax.release import proportions
+from dpjax.release import registry
+from dpjax.release.query import Query
+
+Decimal, Fraction = decimal.Decimal, fractions.Fraction
+_AR, _RO = Adjacency
+
+
+def _plan(adjacency, *, epsilon=Fraction(1), **fields):
+  fields = fields or {'positive': 'a'}
+  return registry.plan(Query(statistic='proportion', adjacency=adjacency,
+                             epsilon=epsilon, column='x', **fields))
+
+
+def _vector(plan, dataset):
+  """What noise is added to."""
+  measured = plan.measure([*dataset, '1'])
+  found = plan.draw(measured, random.Random(0).randrange)['noisy_counts']
+  assert list(found) == ['positive', 'other'][:len(found)]
+  return measured[:len(found)]
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('fields', [
+  {'positive': ' a'}, {'positive': '1.50'},
+  {'lower': Decimal('0.5'), 'upper': Decimal('1.5')}])
+def test_one_record_moves_one_count_by_one(fields, adjacency):
+  plan = _plan(adjacency, **fields)
+  assert neighbours.sensitivity(
+      lambda data: _vector(plan, data), ('a', 'b', '1.5', '', '2'), range(3),
+      adjacency, order=1) == plan.sensitivity
+  assert plan.cost.epsilon == 1
+
+
+def test_counts_are_of_the_value_or_the_bounds():
+  data = ['a', 'A', ' a ', None, '1.5', '1.50', 'NaN', '7']
+  assert _plan(_AR).measure(data) == [2, 6]
+  assert _plan(_AR, positive='1.5').measure(data) == [2, 6]
+  assert _plan(_AR, lower=Decimal(1), upper=Decimal(7)).measure(data) == [3, 5]
+  with pytest.raises(ValueError, match='has no number'):
+    _plan(_AR, lower=Decimal(1), upper=Decimal(7)).measure(['a', None])
+  for fields in ({'lower': Decimal(1)}, {
+      'positive': 'a', 'lower': Decimal(1), 'upper': Decimal(2)}):
+    with pytest.raises(ValueError, match='either positive, or lower'):
+      _plan(_AR, **fields)
+
+
+@pytest.mark.parametrize('law', [
+  noise.LaplaceNoise(scale=Fraction(5, 2)),
+  noise.GaussianNoise(variance=Fraction(7, 2)),
+  noise.LaplaceNoise(scale=Fraction(1, 100))])
+def test_tails_of_noise_are_sums(law):
+  z = np.arange(-80, 81)
+  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
+             else np.exp(-z**2 / (2 * float(law.variance))))
+  weights /= weights.sum()
+  np.testing.assert_allclose(law.above(z[40:121]),
+                             np.cumsum(weights[::-1])[::-1][40:121], atol=1e-10)
+
+
+def test_tails_of_wide_noise_are_hardly_above_the_sums():
+  law = noise.GaussianNoise(variance=Fraction(1001**2))
+  z = np.arange(-12_012, 12_013)
+  weights = np.exp(-z**2 / (2 * 1001.0**2))
+  tails = np.cumsum(weights[::-1])[::-1] / weights.sum()
+  slack = law.above(z) - tails
+  assert slack.min() >= 0 and slack.max() < 1.5e-7
+
+
+def _pmf(law, number, p):
+  """Of the noisy count, from -reach on."""
+  reach = 400
+  z = np.arange(-reach, reach + 1)
+  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
+             else np.exp(-z**2 / (2 * float(law.variance))))
+  return -reach, np.convolve(
+      weights / weights.sum(), stats.binom.pmf(np.arange(number + 1), number,
+                                               p))
+
+
+@pytest.mark.parametrize('law', [
+  noise.LaplaceNoise(scale=Fraction(20)), noise.LaplaceNoise(scale=Fraction(1)),
+  noise.GaussianNoise(variance=Fraction(30))])
+@pytest.mark.parametrize('number, p', [
+  (1, .5), (10, .02), (10, .6), (60, .5), (60, .003), (400, .2), (400, .97)])
+def test_population_intervals_cover_and_no_outcome_is_spare(law, number, p):
+  """Summed exactly; without the next outcome a side would miss too often."""
+  miss = .1
+  start, pmf = _pmf(law, number, p)
+  outcomes = range(start, start + len(pmf))
+
+  def ends(count):
+    return proportions.population_interval(count, (number, number), law, miss)
+
+  # Ends rise with the count: the outcomes whose intervals hold p are a run.
+  low = bisect.bisect_left(outcomes, True, key=lambda a: ends(a)[1] >= p)
+  high = bisect.bisect_left(outcomes, True, key=lambda a: ends(a)[0] > p)
+  assert pmf[low:high].sum() >= 1 - miss
+  assert pmf[:low].sum() <= miss / 2 < pmf[:low + 1].sum() + 1e-9
+  assert pmf[high:].sum() <= miss / 2 < pmf[high - 1:].sum() + 1e-9
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_both_intervals_cover(adjacency):
+  """Nominal 0.8; fails by chance once in 10^5."""
+  generator, below = np.random.default_rng(9), random.Random(9).randrange
+  plan = _plan(adjacency, epsilon=Fraction(1, 2), positive='a',
+               confidence=Fraction(4, 5))
+  covered = np.zeros(2)
+  for _ in range(150):
+    count = int(generator.binomial(60, .15))
+    found = plan.draw([count, 60 - count], below)
+    assert 0 <= found['value'] <= 1
+    for row, (name, truth) in enumerate((('interval', count / 60),
+                                         ('population_interval', .15))):
+      ends = found[name]
+      covered[row] += ends['lower'] <= truth <= ends['upper']
+  assert covered.min() >= stats.binom.ppf(1e-5, 150, .8)
+  if adjacency is _RO:
+    # A binomial count has atoms, and noise spreads them.
+    assert covered[1] <= stats.binom.isf(1e-5, 150, .87)
+
+
+@pytest.mark.parametrize('number, deviation', [(1, 1.), (20, 3.), (1000, 40.)])
+def test_shrinkage_has_the_least_worst_risk_of_all_factors(number, deviation):
+  def worst(s):
+    p = np.linspace(0, 1, 501)
+    return np.max(s * s * ((deviation / number)**2 + p * (1 - p) / number)
+                  + (1 - s)**2 * (p - .5)**2)
+
+  s, risk = proportions.shrinkage(number, deviation)
+  assert risk == pytest.approx(worst(s))
+  assert risk <= min(map(worst, np.linspace(0, 1, 400))) + 1e-12
+
+
+def test_shrinkage_of_the_specification():
+  """Worst risks of spec EXT-BERN-SHRINK at n = 20, of continuous noise."""
+  for epsilon, wanted in ((.1, .1667), (.25, .0606), (.5, .0217), (1, .0117)):
+    assert proportions.shrinkage(20, np.sqrt(2) / epsilon)[1] == pytest.approx(
+        wanted, abs=6e-5)
+
+
+def test_without_noise_the_share():
+  for adjacency in Adjacency:
+    plan = _plan(adjacency, epsilon=Fraction(10**9))
+    found = plan.draw([30, 70], random.Random(0).randrange)
+    assert found['value'] == .3
+    assert found['interval']['lower'] == found['interval']['upper'] == .3
+    exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
+    ends = found['population_interval']
+    near = 1e-6 if adjacency is _RO else 3e-3
+    assert ends['lower'] == pytest.approx(exact.low, abs=near)
+    assert ends['upper'] == pytest.approx(exact.high, abs=near)

@@ -1,0 +1,130 @@
+"""The upper end of a uniform law: scores, the law of the rank, coverage."""
+
+import decimal
+import fractions
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import divergences
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import registry
+from dpjax.release.query import Query
+
+Decimal, Fraction = decimal.Decimal, fractions.Fraction
+_AR, _RO = Adjacency
+
+
+def _plan(adjacency, *, epsilon=Fraction(1), lower='0.1', upper='1', **fields):
+  return registry.plan(Query(
+      statistic='support_max', adjacency=adjacency, epsilon=epsilon, column='x',
+      lower=Decimal(lower), upper=Decimal(upper), **fields))
+
+
+def _law(plan, dataset, rank):
+  runs, scores = plan.scores(plan.measure(dataset), rank)
+  each = np.repeat(scores, [size for _, size in runs])
+  weights = np.exp(-float(plan.rate) * each)
+  return weights / weights.sum(), each
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('rank', [1, 2, 5])
+def test_scores_and_privacy_by_enumeration(adjacency, rank):
+  """Ranks beyond the number of records too, which is private."""
+  plan = _plan(adjacency, granularity=Decimal('0.01'))
+  moved, worst = 0, 0.0
+  for one, other in neighbours.pairs(('-1', '0.2', '0.21', '1', 'NA'),
+                                     range(1, 5), adjacency):
+    if '0.2' not in one or '0.2' not in other:
+      continue
+    (p, scores), (q, others) = (_law(plan, data, rank) for data in (one, other))
+    moved = max(moved, np.abs(scores - others).max())
+    worst = max(worst, divergences.max_divergence(p, q))
+  share = 1 if adjacency is _RO else Fraction(19, 20)
+  assert moved == 1
+  assert (.5 if rank < 5 else .1) * share < worst <= share
+  assert plan.cost.epsilon == 1 and 2 * plan.rate == share
+
+
+def test_scores_are_distances_of_ranks_from_the_top():
+  plan = _plan(_RO, granularity=Decimal('0.1'))
+  data = ['0.3', '0.3', '0.5', '0.9', '0.9', '1']
+  _, found = _law(plan, data, 2)
+  values = np.array(data, float)
+  for point, score in zip(np.arange(11) / 10, found, strict=True):
+    above, from_it = np.sum(values > point + 1e-9), np.sum(
+        values >= point - 1e-9)
+    assert score == max(0, above - 2, 2 - from_it)
+
+
+def _ranks(plan, number, rank, runs, theta=1.0):
+  """Gaps by how many ranks they are above the wanted one, as drawn."""
+  generator = np.random.default_rng(0)
+  gaps = generator.standard_exponential((runs, number + 1))
+  gaps *= theta / gaps.sum(1, keepdims=True)
+  away = np.arange(number + 1) - (number - rank)
+  weights = gaps * np.exp(-float(plan.rate) * np.abs(away))
+  beyond = (1 - theta) * np.exp(-float(plan.rate) * rank)
+  total = weights.sum(1, keepdims=True) + beyond
+  return away, (weights / total).mean(0), np.mean(beyond / total)
+
+
+@pytest.mark.parametrize('theta', [1.0, .3])
+def test_ranks_are_off_as_seldom_as_said_and_nearly_as_often(theta):
+  """Expected chances, of 4000 sets of values; their error is below 1 %."""
+  plan, number, miss = _plan(_RO, lower='0.25'), 60, .05
+  rank = plan.rank(number)
+  away, chances, beyond = _ranks(plan, number, rank, 4_000, theta)
+  up, down = (plan.off(miss, number, rank, above=above)
+              for above in (True, False))
+  assert 3 < down <= up < rank < 30
+  high = chances[away >= up].sum() + beyond
+  assert high <= miss * 1.01 and high > .6 * miss
+  low = chances[away <= -down].sum()
+  assert .6 * miss < low <= miss * 1.01
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_population_intervals_cover(adjacency):
+  """Nominal 0.5; fails by chance once in 10^5."""
+  generator, below = np.random.default_rng(9), random.Random(9).randrange
+  plan = _plan(adjacency, epsilon=Fraction(2), confidence=Fraction(1, 2))
+  covered, errors = 0, []
+  for _ in range(60):
+    measured = plan.measure((.6 * generator.random(150)).tolist())
+    found = plan.draw(measured, below)
+    ends = found['population_interval']
+    covered += ends['lower'] <= .6 <= ends['upper']
+    errors.append(found['value'] - .6)
+    ranks = found['interval']
+    point = found['point'] / float(plan.lattice.unit)
+    assert np.sum(np.array(measured) >= point - 1) >= ranks['lower']
+  assert covered >= stats.binom.ppf(1e-5, 60, .5)
+  assert np.sqrt(np.mean(np.square(errors))) < .05
+  assert abs(np.mean(errors)) < 4.5 * np.std(errors) / np.sqrt(60) + .004
+
+
+def test_few_records_say_nothing_and_many_a_lot():
+  below = random.Random(1).randrange
+  ends = []
+  for number in (2, 300, 3_000):
+    plan = _plan(_RO, lower='0.2')
+    values = np.linspace(0, .5, number + 2)[1:-1]
+    found = plan.draw(plan.measure(values.tolist()), below)
+    ends.append([found['population_interval'][e] for e in ('lower', 'upper')])
+  assert ends[0] == [.2, 1]
+  assert .4 < ends[1][0] < .5 < ends[1][1] < .65
+  assert .49 < ends[2][0] < .5 < ends[2][1] < .51
+
+
+@pytest.mark.parametrize('fields, message', [
+  ({'lower': '0'}, 'lower must be positive'),
+  ({'delta': Fraction(1, 10**6)}, 'leave delta out'),
+  ({'granularity': Decimal(2)}, 'granularity must be')])
+def test_refusals(fields, message):
+  with pytest.raises(ValueError, match=message):
+    _plan(_RO, **fields)
