@@ -103,10 +103,9 @@ def _three(found):
 
 
 def _slope(found, metric, wanted):
-  shown = [p for p in found if p[metric] < p['trivial'] or metric == 'once']
-  slope = points.slope(shown, 'dimension', metric)
+  slope = points.slope(found, 'dimension', metric)
   return (f'slope {slope:.2f}', abs(slope - wanted) < 0.1,
-          f'd from {_FROM} on, n = 10^3, {len(shown)} settings')
+          f'd from {_FROM} on, n = 10^3, {len(found)} settings')
 
 
 def _radius(found):
