@@ -74,7 +74,8 @@ def group(guarantee: Any, *, size: int) -> Any:
 
   Divergences of Kullback and Leibler have no triangle inequality: what is left
   of them in a group is that of their total variation. From epsilon-DP convert
-  the group's guarantee: size epsilon tanh(size epsilon / 2) nats.
+  the group's guarantee, size epsilon tanh(size epsilon / 2) nats, or ask
+  `groups.divergence`, which knows of the steps between.
 
   Raises:
     ValueError: there is no such property, or size is none.
