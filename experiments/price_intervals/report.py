@@ -127,6 +127,11 @@ def figure(rows: Sequence[records.Row]) -> Any:
     points.finish(held, 'records n', 'coverage' if first else '', '',
                   scales='log linear', legend=False)
     held.set_ylim(-0.05, 1.05)
+    wide.set_ylim(0.02, 60)
+    sizes = [n for n, in points.distinct(found, 'num_examples')]
+    for ax in (wide, held):
+      ax.set_xticks(sizes, [f'{n:g}' for n in sizes])
+      ax.set_xticks([], minor=True)
   drawn.legend(*axes[0, 0].get_legend_handles_labels(), ncols=4, fontsize=8,
                loc='outside lower center', frameon=False)
   return drawn

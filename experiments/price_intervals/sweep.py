@@ -16,7 +16,7 @@ Expected (spec, section 8): coverage .997, .992 and .9995 and half-widths .326,
 
 import dataclasses
 
-ARTEFACT = ('Table 4.1 of thesis 000, the line of Karwa and Vadhan: an interval '
+ARTEFACT = ('Table 4.1 of thesis 000, the line of Karwa and Vadhan: intervals '
             'of a normal mean under pure privacy')
 COST = '2 min on a CPU core'
 HEADLINES = ('the printed interval holds', 'ours are shorter')
@@ -26,8 +26,8 @@ MEAN = 31.72
 CONFIDENCE = 0.95
 METHODS = ('karwa_vadhan', 'tuned', 'gaussian')
 # Coverage, half-width and risk of the spec.
-PRINTED = {(500, 1.0): (0.997, 0.326, 8.5e-3), (5000, 0.1): (0.992, 0.268,
-                                                            7.3e-3),
+PRINTED = {(500, 1.0): (0.997, 0.326, 8.5e-3),
+           (5000, 0.1): (0.992, 0.268, 7.3e-3),
            (5000, 1.0): (0.9995, 0.057, 2.6e-4)}
 
 

@@ -3,12 +3,12 @@
 `printed` is CoinPress (Biswas, Dong, Kamath and Ullman 2020) for covariance
 s^2 I. `tuned` is ours, with a proven risk (`risk_bound`):
 
-Let z_i = x_i - theta, g with P(max |z_i| > g) <= b, and let round k start within
-R_k of theta. Clipped at T = R_k + g no record moves, so its centre is off by
-mean(z) + w_k, a vector whose norm has a known law: within R_{k+1} but for
-another b. Nothing is said of how centres depend on records, so nothing is lost
-by using the same records again. In the last round T = R_k + h may clip: the
-mean moves by no more than the mean of (|z_i| - h)+, whose mean square m is
+Let z_i = x_i - theta, g with P(max |z_i| > g) <= b, and let round k start
+within R_k of theta. Clipped at T = R_k + g no record moves, so its centre is
+off by mean(z) + w_k, a vector whose norm has a known law: within R_{k+1} but
+for another b. Nothing is said of how centres depend on records, so nothing is
+lost by using the same records again. In the last round T = R_k + h may clip:
+the mean moves by no more than the mean of (|z_i| - h)+, whose mean square m is
 exact. With centres kept in the public ball,
 
   risk <= (sqrt(d s^2 / n) + sqrt m)^2 + E |w|^2 + (2 R)^2 b (rounds).

@@ -6,10 +6,10 @@ records clipped to c -+ B, with noise; its value -+ a half-width. Two ways:
 `karwa_vadhan` (2018): the fullest bin of a noisy histogram, B so wide that no
 record is clipped, and the errors of sampling and of noise bounded apart.
 
-`tuned`, ours. The centre is a median on a grid, by the exponential mechanism
-with score -|#{x <= c} - n/2|. For grid points c_0 next to theta and c_j beyond h,
-with N_j = #{x <= c_j}, scores differ by N_0 - N_j or by n - N_0 - N_j at most,
-so c_j is chosen with probability
+`tuned`, ours. The centre is a median on a grid, by the exponential mechanism of
+score -|#{x <= c} - n/2|. For grid points c_0 next to theta and c_j beyond h let
+N_j = #{x <= c_j}: scores differ by N_0 - N_j or by n - N_0 - N_j at most, so
+c_j is chosen with probability
 
   E e^(-u (N_j - N_0)) + E e^(v (n - N_j - N_0))
 
@@ -18,8 +18,8 @@ sum over j is `miss_bound`. Clipping moves the mean by no more than the mean of
 (|z| - B + h)+ on either side, whatever c has seen of the records, and that
 exceeds b with a probability that Chernoff bounds (`clip_shift`). What is left,
 a normal plus the noise, has a known law (`intervals.half_width`). Failures add
-up to 1 - confidence. Budget, step, h, B and shares are of least width, in public
-numbers alone. Under rho-zCDP the noise is Gaussian and the median costs
+up to 1 - confidence. Budget, step, h, B and shares are of least width; they see
+public numbers alone. Under rho-zCDP the noise is Gaussian and the median costs
 epsilon^2 / 8, its range being bounded.
 
 Source: spec EXT-KV, EXT-KVCI.
@@ -263,30 +263,35 @@ def tuned(*, num_examples: int, radius: float, sigma: float,
 
 @functools.lru_cache(maxsize=256)
 def _tuned(n, radius, sigma, guarantee, confidence):
-  plans = np.array(_plans(n, radius / sigma, guarantee, 1 - confidence))
-  share, step, reach, margin, missed, clipped = plans.T
-  shift = clip_shift(margin, clipped, num_examples=n)
-  left = 1 - confidence - missed - 2 * clipped
-  clip = reach + margin
-  scale = np.array([normal_means.noise_scale(
-      b, 1 - part, num_examples=n, guarantee=guarantee)
-                    for b, part in zip(clip, share)])
+  alpha = 1 - confidence
+  share, step, reach, missed = np.array(_centres(
+      n, radius / sigma, guarantee, alpha)).T[..., None, None]
+  # [centres, margins, parts]: all plans at once, in units of s.
+  clipped = alpha * _CLIPPED
+  shift = clip_shift(_MARGINS[:, None], clipped[None], num_examples=n)
+  left = alpha - missed - 2 * clipped[None, None]
+  unit = [normal_means.noise_scale(1.0, 1 - part, num_examples=n,
+                                   guarantee=guarantee) for part in share.flat]
+  clip = reach + _MARGINS[None, :, None]
+  scale = clip * np.reshape(unit, share.shape)
   # To rank plans: exact where one part is nothing, close in between.
-  sampling = -special.ndtri(left / 2) / math.sqrt(n)
+  normal = -special.ndtri(left / 2)
   noise = scale * (-np.log(left) if isinstance(guarantee, notions.PureDP)
-                   else -special.ndtri(left / 2))
-  best = int(np.argmin(shift + np.hypot(sampling, noise)))
-  half = shift[best] + _quantile(1 / math.sqrt(n), float(scale[best]),
-                                 1 - float(left[best]), guarantee)
+                   else normal)
+  rank = shift[None] + np.hypot(normal / math.sqrt(n), noise)
+  k, i, j = np.unravel_index(np.argmin(rank), rank.shape)
+  half = shift[i, j] + _quantile(1 / math.sqrt(n), float(scale[k, i, 0]),
+                                 1 - float(left[k, 0, j]), guarantee)
+  chosen = float(share[k, 0, 0])
   return NormalInterval(
       num_examples=n, radius=radius, sigma=sigma, guarantee=guarantee,
-      finder='median' if share[best] else 'none', share=float(share[best]),
-      step=float(step[best] * sigma), clip=float(clip[best] * sigma),
+      finder='median' if chosen else 'none', share=chosen,
+      step=float(step[k, 0, 0] * sigma), clip=float(clip[k, i, 0] * sigma),
       half=float(half * sigma))
 
 
-def _plans(n, radius, guarantee, alpha):
-  """(share, step, h, B - h, P of a far centre, P of a shift on one side)."""
+def _centres(n, radius, guarantee, alpha):
+  """(share, step, h, P of a centre further than h) of what may be tried."""
   found = [(0.0, 1.0, radius, 0.0)]
   for share in _SHARES:
     epsilon = centre_epsilon(guarantee, share)
@@ -295,9 +300,7 @@ def _plans(n, radius, guarantee, alpha):
                            epsilon=epsilon) for reach in _REACHES]
       found += [(share, step, reach, prob) for reach, prob in zip(
           _REACHES, missed) if prob < _MOST_MISSED * alpha]
-  return [(share, step, reach, margin, prob, alpha * part)
-          for share, step, reach, prob in found for margin in _MARGINS
-          for part in _CLIPPED]
+  return found
 
 
 @precision.in_float64

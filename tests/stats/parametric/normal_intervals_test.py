@@ -31,18 +31,15 @@ def test_half_widths_are_the_golden_ones_and_ours_are_a_fifth_to_a_half(case):
   assert 1.96 / n**0.5 < tuned.half < ours
 
 
-@pytest.mark.parametrize('maker', ['karwa_vadhan', 'tuned'])
-def test_intervals_cover(maker):
-  made = _made(getattr(normal_intervals, maker), n=300, radius=10.0)
+def test_intervals_cover_as_often_as_proved_and_little_more():
+  made = _made(normal_intervals.tuned, n=300, radius=10.0)
   repeated = 1500
   found = made.simulated(jax.random.key(2), 3.37, num_repetitions=repeated)
   low, high = np.asarray(found.low), np.asarray(found.high)
+  held = np.mean((low <= 3.37) & (3.37 <= high))
   error = math.sqrt(0.05 * 0.95 / repeated)
-  assert np.mean((low <= 3.37) & (3.37 <= high)) > 0.95 - 4 * error
+  assert 0.95 - 4 * error < held < 0.985
   assert -10 <= low.min() and high.max() <= 10
-  if maker == 'tuned':
-    # Not wasteful: 19 of 20 where it is proved that 19 of 20 are held.
-    assert np.mean((low <= 3.37) & (3.37 <= high)) < 0.985
 
 
 def test_gaussian_noise_gives_intervals_too_and_costs_rho():
@@ -110,14 +107,9 @@ def test_what_clipping_moves_is_as_rare_as_bounded():
 
 
 def test_few_records_get_an_interval_without_a_centre():
-  """There the printed interval, which assumes one, misses."""
   made = _made(normal_intervals.tuned, n=200, epsilon=0.1)
-  assert made.finder == 'none'
-  printed = _made(normal_intervals.karwa_vadhan, n=200, epsilon=0.1)
-  found = printed.simulated(jax.random.key(0), 317.3, num_repetitions=200)
-  covered = np.mean((np.asarray(found.low) <= 317.3)
-                    & (np.asarray(found.high) >= 317.3))
-  assert covered < 0.3
+  assert made.finder == 'none' and made.share == 0
+  assert made.clip > 1000 and made.half > 100
 
 
 @pytest.mark.parametrize('wrong', [

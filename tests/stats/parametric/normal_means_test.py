@@ -165,6 +165,21 @@ def test_rounds_start_as_far_from_the_mean_as_the_laws_allow():
   assert np.mean(norms > 0.7 * reach) > prob
 
 
+def test_no_record_is_clipped_before_the_last_round():
+  known = dict(num_examples=1000, dimension=10, radius=100.0, sigma=2.0,
+               guarantee=_ZCDP)
+  made, reach = coinpress.tuned(**known), 100.0
+  assert len(made.rounds) > 2 and made.projected
+  for turn, scale in zip(made.rounds[:-1], made.scales[:-1]):
+    assert 1000 * stats.chi.sf((turn.clip - reach) / 2, 10) < 1e-7
+    spread = math.hypot(2 / 1000**0.5, scale)
+    # The next round starts within this, but for a failure or two.
+    reach = spread * stats.chi.isf(1e-7, 10)
+  far = stats.norm.isf(1e-7)
+  assert made.rounds[-1].clip > reach + 2 * math.sqrt(10)
+  assert made.rounds[-1].clip < reach + 2 * (math.sqrt(10) + far)
+
+
 def test_printed_rounds_are_those_of_the_algorithm():
   made = coinpress.printed(num_examples=1000, dimension=10, radius=20.0,
                            sigma=2.0, guarantee=_ZCDP)
