@@ -43,6 +43,7 @@ from dpjax.privacy import notions
 from dpjax.report import files
 from dpjax.report import plots
 from dpjax.report import tables
+from dpjax.stats.minimax import bounds
 from dpjax.stats.minimax.bounds import Guarantee
 from dpjax.stats.parametric import sample_sizes
 from dpjax.stats.parametric import studies
@@ -126,7 +127,7 @@ def guarantees(args: argparse.Namespace) -> list[tuple[str, Guarantee]]:
   chosen = tuple(name for name in given if given[name])
   if chosen == ('epsilon', 'delta'):
     return [(f'epsilon {e:g}, delta {d:g}',
-             notions.ApproxDP(epsilon=e, delta=d))
+             bounds.simplest(notions.ApproxDP(epsilon=e, delta=d)))
             for e, d in itertools.product(given['epsilon'], given['delta'])]
   makers = {'epsilon': lambda x: notions.PureDP(epsilon=x),
             'rho': lambda x: notions.ZCDP(rho=x),
@@ -135,7 +136,7 @@ def guarantees(args: argparse.Namespace) -> list[tuple[str, Guarantee]]:
   if len(chosen) != 1 or chosen[0] not in makers:
     raise ValueError('give --epsilon, --epsilon and --delta, --rho, --tv or '
                      '--kl')
-  return [(f'{chosen[0]} {x:g}', makers[chosen[0]](x))
+  return [(f'{chosen[0]} {x:g}', bounds.simplest(makers[chosen[0]](x)))
           for x in given[chosen[0]]]
 
 

@@ -16,6 +16,18 @@ Guarantee = (notions.PureDP | notions.ApproxDP | notions.ZCDP
 """What an estimator promises; None: nothing. Under REPLACE_ONE, n public."""
 
 
+def simplest(guarantee: Guarantee) -> Guarantee:
+  """The same, as pure privacy where delta is 0, and None where it is nothing.
+  """
+  match guarantee:
+    case notions.ApproxDP(epsilon=epsilon, delta=0):
+      return notions.PureDP(epsilon=epsilon)
+    case notions.TotalVariationPrivacy(level=level) if level >= 1:
+      return None
+    case _:
+      return guarantee
+
+
 class Bound(NamedTuple):
   """A lower bound of a risk.
 

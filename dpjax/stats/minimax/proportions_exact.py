@@ -37,8 +37,9 @@ _PLANES = 60
 _FINE = 301
 # Standard deviations of a count, on either side, beyond which it is 0.
 _REACH = 12.0
-# Parts of 1 / epsilon that are one step of the noisy count, of odd length.
-_STEP = 0.06
+# Parts of 1 / epsilon, and for many records of sqrt n, that are one step of the
+# noisy count, of odd length.
+_STEP, _ROOT_STEP, _MANY = 0.06, 0.025, 20_000
 # Of what steps may add to a Bayes risk; ten times what they were seen to.
 _SLACK = 1e-4
 
@@ -99,7 +100,10 @@ class _Game(NamedTuple):
 
 
 def _game(num_examples: int, epsilon: float) -> _Game:
-  step = max(1, 2 * int(_STEP / epsilon / 2) - 1)
+  length = _STEP / epsilon
+  if num_examples > _MANY:
+    length = max(length, _ROOT_STEP * math.sqrt(num_examples))
+  step = max(1, 2 * int(length / 2) - 1)
   if step == 1 or num_examples < 100 * step:
     places = np.arange(num_examples + 1)
     return _Game(num_examples, epsilon, places, np.ones(num_examples + 1))
@@ -128,11 +132,14 @@ def _risks(probs: np.ndarray, laws: np.ndarray,
 
 
 def _beta_prior(shape: float, size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Atoms and weights of Gauss's rule for Beta(a, a): a prior of its own."""
-  nodes, weights = special.roots_jacobi(size, shape - 1, shape - 1)
-  weights = weights / weights.sum()
-  kept = weights > 1e-15
-  return (1 + nodes[kept]) / 2, weights[kept] / weights[kept].sum()
+  """Atoms and weights that stand for Beta(a, a): a prior of its own."""
+  if shape < 2:
+    nodes, weights = special.roots_jacobi(size, shape - 1, shape - 1)
+  else:
+    reach = min(1.0, 6 / math.sqrt(2 * shape + 1))
+    nodes = reach * (2 * np.arange(size) + 1 - size) / size
+    weights = np.exp((shape - 1) * np.log1p(-nodes**2))
+  return (1 + nodes) / 2, weights / weights.sum()
 
 
 def non_private_risk(num_examples: int) -> float:
@@ -151,7 +158,7 @@ def bayes_bound(*, num_examples: int, epsilon: float) -> float:
 
 def _bayes_bound(game: _Game) -> float:
   root = math.sqrt(game.num_examples)
-  size = int(min(250, max(40, 2.5 * root)))
+  size = int(min(250, max(40, 10 * math.sqrt(root))))
 
   def negative(log_shape):
     atoms, weights = _beta_prior(math.exp(log_shape), size)
@@ -194,7 +201,7 @@ def solve(*, num_examples: int, epsilon: float,
   """The minimax risk to `tolerance`, or as near as 60 cutting planes come.
 
   Deterministic, and public: it sees n and epsilon alone. Numbers are exact to
-  about 10^-5 where noisy counts are taken in steps of .06 / epsilon or less.
+  about 10^-5 where noisy counts are taken in steps.
 
   Args:
     num_examples: n, from 1 to 2 * 10^5.

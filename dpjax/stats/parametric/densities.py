@@ -9,7 +9,7 @@ from dpjax.stats.density import bandwidths
 from dpjax.stats.density import cube_bounds
 from dpjax.stats.density import cubes
 from dpjax.stats.minimax.bounds import Bound, Guarantee
-from dpjax.stats.parametric import normal_means
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.stats.parametric import study
 from dpjax.stats.parametric import subsampling
 from dpjax.stats.parametric.study import Upper
@@ -59,7 +59,7 @@ def _gaussian(guarantee: Guarantee) -> dict[str, float]:
   if getattr(guarantee, 'level', 0) >= 1 and isinstance(
       guarantee, notions.TotalVariationPrivacy):
     return {}
-  return dict(rho=normal_means.gaussian_rho(guarantee))
+  return dict(rho=gaussian_noise.rho(guarantee))
 
 
 def _lower(*, num_examples: int, guarantee: Guarantee, dimension: float

@@ -26,6 +26,7 @@ _FEWEST, _MOST = 41, 161  # thetas
 _RESOLUTION = 0.75  # their distance, in standard deviations of an estimate
 _PLACES = 801  # of noisy means
 _REACH = 7.0
+_HERMITE = 25
 
 
 class Game(NamedTuple):
@@ -96,8 +97,9 @@ def noise_nodes(guarantee: Guarantee, dimension: int
   if isinstance(guarantee, notions.PureDP):
     reach = dimension + 10 * math.sqrt(dimension) + 30
     # Far apart where they are far out; there is a kink at 0.
-    nodes = reach * np.linspace(-1, 1, 401)**3
-    weights = special.gammaincc(dimension, np.abs(nodes)) * np.gradient(nodes)
+    root = np.linspace(-1, 1, 401)
+    nodes = reach * root**3
+    weights = special.gammaincc(dimension, np.abs(nodes)) * root**2
   else:
     reach, size = _GAUSSIAN
     nodes = np.linspace(-reach, reach, size)
@@ -158,9 +160,33 @@ def design(model: Model, *, num_examples: int, noise: float,
     widths = np.sqrt(widths**2 + noise**2)
   beyond = _REACH * widths.max() + noise * np.abs(nodes).max() / 2
   places = np.linspace(means[0] - beyond, means[-1] + beyond, _PLACES)
-  laws = np.stack([
-      weights @ np.exp(-np.square(
-          (places - mean - noise * nodes[:, None]) / width) / 2)
-      for mean, width in zip(means, widths, strict=True)])
+  if noise * math.sqrt(model.dimension) > widths.max() / 2 and isinstance(
+      guarantee, notions.PureDP):
+    laws = _cells(places, means, widths, noise, model.dimension)
+  else:
+    laws = np.stack([
+        weights @ np.exp(-np.square(
+            (places - mean - noise * nodes[:, None]) / width) / 2)
+        for mean, width in zip(means, widths, strict=True)])
   laws = laws / laws.sum(1, keepdims=True)
   return Design(places, thetas, solve(laws, thetas))
+
+
+def _cells(places: np.ndarray, means: np.ndarray, widths: np.ndarray,
+           noise: float, dimension: int) -> np.ndarray:
+  """[G, Y]: of cells around places; sampling by nodes, noise by its own law.
+
+  Nodes of noise further apart than means spread would be told from each other.
+  """
+  half = (places[1] - places[0]) / 2
+  edges = np.append(places - half, places[-1] + half)
+  nodes, weights = special.roots_hermitenorm(_HERMITE)
+  weights = weights / weights.sum()
+  laws = []
+  for mean, width in zip(means, widths, strict=True):
+    x = (edges - mean - width * nodes[:, None]) / noise
+    far = np.abs(x)
+    beyond = (dimension * special.gammaincc(dimension + 1, far)
+              - far * special.gammaincc(dimension, far)) / (2 * dimension)
+    laws.append(weights @ np.diff(np.where(x > 0, 1 - beyond, beyond)))
+  return np.maximum(np.stack(laws), 0.0)

@@ -33,6 +33,8 @@ from dpjax.privacy import additive
 from dpjax.privacy import k_norm
 from dpjax.privacy import notions
 from dpjax.stats import precision
+from dpjax.stats.minimax.bounds import Guarantee
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.stats.parametric import least_favourable
 from dpjax.stats.parametric.estimator import Draw, Estimator
 from dpjax.stats.parametric.exponential_families import (Family, Model,
@@ -155,8 +157,7 @@ class MaximumLikelihood(LikelihoodEstimator):
 
 
 def noise_scale(model: Model, *, num_examples: int,
-                guarantee: notions.PureDP | notions.ApproxDP | notions.ZCDP
-                ) -> float:
+                guarantee: Guarantee) -> float:
   """Of the noise of means of T, in each coordinate.
 
   Args:
@@ -169,19 +170,15 @@ def noise_scale(model: Model, *, num_examples: int,
     scale 1 / (n epsilon) of `k_norm.unit_noise` of order inf.
 
   Raises:
-    ValueError: for a guarantee of another kind, or of level 0.
+    ValueError: where nothing is promised, or everything.
   """
   moved = model.diameter / num_examples
   match guarantee:
     case notions.PureDP(epsilon=epsilon):
       return 1 / (num_examples * errors.check_positive('epsilon', epsilon))
-    case notions.ZCDP(rho=rho):
-      return moved / math.sqrt(2 * errors.check_positive('rho', rho))
-    case notions.ApproxDP(epsilon=epsilon, delta=delta):
-      return moved / accounting.gaussian_shift(epsilon=epsilon, delta=delta)
     case _:
-      raise ValueError('guarantee must be PureDP, ApproxDP or ZCDP, got '
-                       f'{type(guarantee).__name__}')
+      return moved / errors.check_positive(
+          'shift of Gaussian noise', gaussian_noise.shift(guarantee))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -193,7 +190,7 @@ class SufficientStatistics(LikelihoodEstimator):
   Attributes:
     guarantee: of one release.
   """
-  guarantee: notions.PureDP | notions.ApproxDP | notions.ZCDP
+  guarantee: Guarantee
 
   def __post_init__(self):
     super().__post_init__()

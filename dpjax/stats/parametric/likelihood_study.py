@@ -28,6 +28,7 @@ from dpjax.stats.minimax import disclosure
 from dpjax.stats.minimax import scores
 from dpjax.stats.minimax import two_points
 from dpjax.stats.minimax.bounds import Bound, Guarantee
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.stats.parametric import least_favourable
 from dpjax.stats.parametric import likelihood
 from dpjax.stats.parametric import likelihood_risks
@@ -122,14 +123,15 @@ def estimators(model: Model, *, num_examples: int, guarantee: Guarantee
   """Those that keep the guarantee and exist at this n, by name."""
   common = dict(model=model, num_examples=num_examples)
   found = {}
-  if isinstance(guarantee, (notions.PureDP, notions.ApproxDP, notions.ZCDP)):
+  if guarantee and (getattr(guarantee, 'epsilon', 0) if isinstance(
+      guarantee, notions.PureDP) else gaussian_noise.shift(guarantee)):
     found['noisy means'] = likelihood.SufficientStatistics(
         guarantee=guarantee, **common)
     if least_favourable.is_resolved(model, num_examples=num_examples,
                                     noise=found['noisy means'].noise):
       found['noisy means, minimax rule'] = likelihood.MinimaxStatistics(
           guarantee=guarantee, **common)
-  if isinstance(guarantee, notions.ZCDP):
+  if isinstance(guarantee, notions.ZCDP) and guarantee.rho:
     found['output perturbation'] = likelihood.OutputPerturbation(
         rho=guarantee.rho, **common)
     if guarantee.rho * num_examples**2 > model.dimension:
@@ -195,4 +197,5 @@ STUDY = study.Study(
     parameters={'d': study.Parameter(5, 'number of coordinates'),
                 'b': study.Parameter(1.0, 'bound of each log-odds')},
     lower=_lower, upper=_upper, non_private=_non_private, trivial=_trivial,
-    notions=(notions.PureDP, notions.ApproxDP, notions.ZCDP))
+    notions=(notions.PureDP, notions.ApproxDP, notions.ZCDP,
+             notions.TotalVariationPrivacy, notions.KullbackLeiblerPrivacy))

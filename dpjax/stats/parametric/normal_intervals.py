@@ -143,8 +143,9 @@ class NormalInterval:
         self.guarantee, notions.PureDP) else additive.standard_normal)
     value = (centre + jnp.mean(offsets)
              + self.scale * precision.double(noise(for_mean, ())))
-    return intervals.clipped(intervals.symmetric(value, self.half),
-                             -self.radius, self.radius)
+    return intervals.clipped(intervals.symmetric(
+        additive.on_grid(value, self.scale), self.half), -self.radius,
+                             self.radius)
 
   def _centre(self, key: PRNGKey, records: Array) -> Array:
     if self.finder == 'none':

@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
-from scipy import special
 
 from dpjax import errors
 from dpjax.privacy import accounting
@@ -31,6 +30,7 @@ from dpjax.stats import precision
 from dpjax.stats.minimax.bounds import Guarantee
 from dpjax.stats.parametric import clipped_normals
 from dpjax.stats.parametric import estimator
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.typing import Array, PRNGKey, PyTree
 
 NOTIONS = (notions.PureDP, notions.ApproxDP, notions.ZCDP,
@@ -51,32 +51,11 @@ class Round(NamedTuple):
   share: float
 
 
-@functools.lru_cache(maxsize=256)
-def gaussian_rho(guarantee: Guarantee) -> float:
-  """The rho of Gaussian releases that keeps the guarantee, exactly.
-
-  Gaussian releases of shifts mu_i are one of mu^2 = sum mu_i^2, adaptively
-  chosen or not, and 2 rho = mu^2: neither delta nor total variation needs a
-  detour by zCDP.
-  """
-  match guarantee:
-    case notions.ZCDP(rho=rho):
-      return rho
-    case notions.KullbackLeiblerPrivacy(level=level):
-      return level
-    case notions.ApproxDP(epsilon=epsilon, delta=delta) if epsilon and delta:
-      return accounting.gaussian_shift(epsilon=epsilon, delta=delta)**2 / 2
-    case notions.TotalVariationPrivacy(level=level) if level < 1:
-      return 2 * float(special.ndtri((1 + level) / 2))**2
-    case _:
-      raise ValueError(f'no Gaussian noise gives {guarantee}')
-
-
 def budget(guarantee: Guarantee) -> float:
-  """epsilon, or `gaussian_rho`; where it is 0 nothing can be released."""
+  """epsilon, or rho; where it is 0 nothing can be released."""
   if isinstance(guarantee, notions.PureDP):
     return guarantee.epsilon
-  return gaussian_rho(guarantee)
+  return gaussian_noise.rho(guarantee)
 
 
 def noise_scale(clip: float, share: float, *, num_examples: int,
@@ -277,7 +256,7 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree, noise) -> Array:
     offsets = _within(records - centre[None], clip)
     moved = (centre + jnp.mean(offsets, 0)
              + scale * precision.double(noise(key, centre.shape)))
-    return _within(moved, kept), None
+    return _within(additive.on_grid(moved, scale), kept), None
 
   start = jnp.zeros(records.shape[1:], records.dtype)
   keys = jax.random.split(key, clips.size)

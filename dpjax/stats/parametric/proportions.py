@@ -10,10 +10,11 @@ import math
 
 from scipy import optimize
 
-from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.stats.mean import BoundedMean
+from dpjax.stats.minimax import bounds
 from dpjax.stats.minimax.bounds import Guarantee
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.stats.parametric import noisy_shares
 from dpjax.stats.parametric import proportion_bounds
 from dpjax.stats.parametric import study
@@ -41,9 +42,9 @@ def risk(prob: float, *, num_examples: int, epsilon: float) -> float:
 def made(*, num_examples: int, guarantee: Guarantee) -> tuple[NoisyShare, ...]:
   """Noisy means that keep a guarantee, and the same drawn to 1/2.
 
-  None for total variation, which `subsampling` keeps, nor for budgets of 0.
+  None for budgets of 0. Under total variation see `subsampling` too.
   """
-  n = num_examples
+  n, guarantee = num_examples, bounds.simplest(guarantee)
   match guarantee:
     case None:
       found = [noisy_shares.EmpiricalShare(num_examples=n)]
@@ -53,15 +54,16 @@ def made(*, num_examples: int, guarantee: Guarantee) -> tuple[NoisyShare, ...]:
     case notions.ApproxDP(epsilon=epsilon, delta=delta) if epsilon:
       found = [noisy_shares.GeometricShare(num_examples=n, epsilon=epsilon)]
       if delta:
-        shift = accounting.gaussian_shift(epsilon=epsilon, delta=delta)
-        found.append(noisy_shares.GaussianShare(num_examples=n,
-                                                rho=shift**2 / 2))
+        found.append(noisy_shares.GaussianShare(
+            num_examples=n, rho=gaussian_noise.rho(guarantee)))
     case notions.ZCDP(rho=rho) if rho:
       found = [noisy_shares.GaussianShare(num_examples=n, rho=rho),
                noisy_shares.GeometricShare(num_examples=n,
                                            epsilon=_pure_of(rho))]
-    case notions.KullbackLeiblerPrivacy(level=level) if level:
-      found = [noisy_shares.GaussianShare(num_examples=n, rho=level)]
+    case notions.KullbackLeiblerPrivacy(level=level) | (
+        notions.TotalVariationPrivacy(level=level)) if level:
+      found = [noisy_shares.GaussianShare(
+          num_examples=n, rho=gaussian_noise.rho(guarantee))]
     case _:
       found = []
   return (*found, *(each.shrunk() for each in found))
@@ -82,13 +84,12 @@ _NAMES = {noisy_shares.EmpiricalShare: 'mean',
 
 
 def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
-  if isinstance(guarantee, notions.TotalVariationPrivacy):
-    if num_examples * guarantee.level < 1:
-      return ()
-    size = subsampling.subset_size(num_examples, guarantee.level)
-    return (Upper(proportion_bounds.non_private(size), 'subsample, shrunk',
-                  True),)
   best = ()
+  if isinstance(guarantee, notions.TotalVariationPrivacy) and (
+      num_examples * guarantee.level >= 1):
+    size = subsampling.subset_size(num_examples, guarantee.level)
+    best = (Upper(proportion_bounds.non_private(size), 'subsample, shrunk',
+                  True),)
   if proportion_bounds.is_solved(num_examples, guarantee):
     solution = proportion_bounds.solved(num_examples, guarantee.epsilon)
     if solution.values is not None:

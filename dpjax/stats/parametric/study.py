@@ -39,7 +39,8 @@ class Parameter(NamedTuple):
 class Study:
   """A model, its loss, and what is known of its risk.
 
-  Functions take `num_examples`, `guarantee` and the parameters, all by name.
+  Functions take the parameters by name; all but `trivial` take `num_examples`,
+  `lower` and `upper` a `guarantee` too.
 
   Attributes:
     name: of the model.
@@ -65,14 +66,14 @@ class Study:
   def best_lower(self, *, num_examples: int, guarantee: Guarantee,
                  **parameters: float) -> Bound:
     """The best of `lower`, of `trivial` at most."""
-    return bounds.best(
-        self.lower(num_examples=num_examples, guarantee=guarantee,
-                   **parameters), trivial=self.trivial(**parameters))
+    found = self.lower(num_examples=num_examples,
+                       guarantee=bounds.simplest(guarantee), **parameters)
+    return bounds.best(found, trivial=self.trivial(**parameters))
 
   def best_upper(self, *, num_examples: int, guarantee: Guarantee,
                  **parameters: float) -> Upper:
     """The least of `upper`, and of the best constant."""
-    found = self.upper(num_examples=num_examples, guarantee=guarantee,
-                       **parameters)
+    found = self.upper(num_examples=num_examples,
+                       guarantee=bounds.simplest(guarantee), **parameters)
     constant = Upper(self.trivial(**parameters), 'best constant', True)
     return min((*found, constant), key=lambda upper: upper.value)

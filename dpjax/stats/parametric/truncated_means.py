@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy import special
 
 from dpjax import errors
 from dpjax.privacy import accounting
@@ -37,6 +36,7 @@ from dpjax.privacy import notions
 from dpjax.stats import precision
 from dpjax.stats.minimax.bounds import Guarantee
 from dpjax.stats.parametric import estimator
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.stats.parametric import moment_bounds
 from dpjax.stats.parametric import moment_risks
 from dpjax.stats.parametric import study
@@ -58,24 +58,6 @@ class Parameters(NamedTuple):
   shrinkage: np.ndarray
 
 
-def gaussian_shift(guarantee: Guarantee) -> float:
-  """The largest sensitivity over standard deviation that keeps a guarantee.
-
-  Exact for each notion. Raises ValueError where Gaussian noise of finite scale
-  does not keep it, or nothing has to be kept.
-  """
-  match guarantee:
-    case notions.ZCDP(rho=level) | notions.KullbackLeiblerPrivacy(level=level):
-      return math.sqrt(2 * errors.check_positive('rho or level', level))
-    case notions.ApproxDP(epsilon=0, delta=level) | (
-        notions.TotalVariationPrivacy(level=level)):
-      errors.check_open_unit('level', level)
-      return 2 * float(special.ndtri((1 + level) / 2))
-    case notions.ApproxDP(epsilon=epsilon, delta=delta):
-      return accounting.gaussian_shift(epsilon=epsilon, delta=delta)
-  raise ValueError(f'Gaussian noise does not keep {guarantee}')
-
-
 def relative_scale(noise: str, guarantee: Guarantee, dimension: int) -> float:
   """Of the noise, over the Euclidean sensitivity.
 
@@ -91,8 +73,8 @@ def relative_scale(noise: str, guarantee: Guarantee, dimension: int) -> float:
       part = 1 if noise == 'laplace' else 2
       return math.sqrt(dimension) / (
           part * errors.check_positive('epsilon', epsilon))
-    case 'gaussian', _:
-      return 1 / gaussian_shift(guarantee)
+    case 'gaussian', _ if gaussian_noise.shift(guarantee):
+      return 1 / gaussian_noise.shift(guarantee)
     case 'printed_gaussian' | 'appendix_gaussian', notions.ApproxDP(
         epsilon=epsilon, delta=delta):
       part = 2 if noise == 'printed_gaussian' else 4

@@ -97,6 +97,20 @@ def test_no_budget_buys_nothing_and_a_large_one_all(name, notion):
   assert above.value < _ALL.get(name, 1.3) * free
 
 
+@pytest.mark.parametrize('name', studies.STUDIES)
+def test_guarantees_at_the_edge_are_answered(name):
+  study, known = studies.STUDIES[name], _parameters(
+      name, np.random.default_rng(6))
+  for guarantee in (
+      None, notions.PureDP(epsilon=0.0), notions.ApproxDP(epsilon=1.0, delta=0.0),
+      notions.ApproxDP(epsilon=0.0, delta=0.01), notions.ZCDP(rho=0.0),
+      notions.TotalVariationPrivacy(level=1.0)):
+    below, above = (bound(num_examples=7, guarantee=guarantee, **known)
+                    for bound in (study.best_lower, study.best_upper))
+    assert 0 <= below.value <= above.value * (1 + 1e-9), guarantee
+    assert above.value <= study.trivial(**known) * (1 + 1e-9)
+
+
 @pytest.mark.parametrize('seed', range(3))
 def test_no_channel_beats_the_bounds_of_a_proportion(seed):
   """Linear programmes; proportions on a grid take off some per cent."""

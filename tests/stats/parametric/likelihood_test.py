@@ -147,10 +147,9 @@ def test_erratum_25_a_bound_at_every_n():
 
 @pytest.mark.parametrize('kind, changes, message', [
     (likelihood.SufficientStatistics,
-     {'guarantee': notions.TotalVariationPrivacy(level=.1)},
-     'guarantee must be PureDP, ApproxDP or ZCDP'),
+     {'guarantee': None}, 'None needs no noise'),
     (likelihood.SufficientStatistics, {'guarantee': notions.ZCDP(rho=0.)},
-     'rho must be a positive'),
+     'shift of Gaussian noise must be a positive'),
     (likelihood.OutputPerturbation, {'rho': -1.}, 'rho must be a positive'),
     (likelihood.MaximumLikelihood, {'num_examples': 0},
      'num_examples must be an integer'),

@@ -13,6 +13,7 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.parametric import clipped_normals
 from dpjax.stats.parametric import coinpress
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.stats.parametric import normal_means
 
 _PURE, _ZCDP = notions.PureDP(epsilon=0.7), notions.ZCDP(rho=0.05)
@@ -93,7 +94,7 @@ def test_what_a_release_costs_is_the_guarantee():
             for turn, scale in zip(rounds, made[_ZCDP].scales)]
   assert np.sum(np.square(shifts)) / 2 == pytest.approx(0.05)
   level = notions.TotalVariationPrivacy(level=0.3)
-  shift = math.sqrt(2 * normal_means.gaussian_rho(level))
+  shift = math.sqrt(2 * gaussian_noise.rho(level))
   assert 2 * stats.norm.cdf(shift / 2) - 1 == pytest.approx(0.3)
 
 
