@@ -158,9 +158,9 @@ def _program():
       state, _records(), jnp.arange(100, dtype=jnp.int32)).compile().as_text()
 
 
-def main(path):
-  """Runs everything."""
-  arrays = {f'{case}/{key}/{name}': value for case in CASES
+def main(path, *cases):
+  """Runs these cases, and the faults."""
+  arrays = {f'{case}/{key}/{name}': value for case in cases
             for name, mesh in (('1', None), ('8', MESH))
             for key, value in _fit(case, mesh).items()}
   np.savez(path, **arrays, **_faults())
@@ -168,4 +168,4 @@ def main(path):
 
 
 if __name__ == '__main__':
-  main(sys.argv[1])
+  main(*sys.argv[1:])

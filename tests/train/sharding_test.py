@@ -16,21 +16,29 @@ from dpjax.train import loop
 from dpjax.train import sharding
 
 _MAIN = pathlib.Path(__file__).with_name('sharding_main.py')
-_CASES = ('sgd', 'dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_adaptive',
-          'convolved', 'lip_dp_sgd', 'layer_clipped')
+_CASES = ('dp_sgd', 'dp_sgd_adaptive', 'lip_dp_sgd')
+_SLOW_CASES = ('sgd', 'dp_sgd_per_layer', 'convolved', 'layer_clipped')
 _STDDEV = 1.3 * 0.7 / 28  # of the mean, in sharding_main's dp_sgd
 _ERROR = 1e-6  # rate of each check of noise
 
 
 @pytest.fixture(name='ran', scope='module')
-def _ran(tmp_path_factory):
-  """What one device and 8 made of the same runs: arrays, and the program."""
+def _ran(request, tmp_path_factory):
+  """What one device and 8 made of the same runs: arrays, and the program.
+
+  Of the cases that the selected tests ask for.
+  """
+  cases = {'dp_sgd', 'dp_sgd_adaptive'} | {
+      item.callspec.params['case'] for item in request.session.items
+      if item.path == request.path and hasattr(item, 'callspec')
+      and 'case' in item.callspec.params}
   path = tmp_path_factory.mktemp('sharding') / 'arrays.npz'
   environ = {name: value for name, value in os.environ.items()
              if name != 'XLA_FLAGS'}
   done = subprocess.run(
-      [sys.executable, '-W', 'error', _MAIN, path], check=False, text=True,
-      capture_output=True, env=environ, cwd=_MAIN.parents[2])
+      [sys.executable, '-W', 'error', _MAIN, path, *sorted(cases)],
+      check=False, text=True, capture_output=True, env=environ,
+      cwd=_MAIN.parents[2])
   assert done.returncode == 0, done.stderr
   with np.load(path) as arrays:
     return dict(arrays) | json.loads(done.stdout)
@@ -49,7 +57,8 @@ def test_there_are_eight_devices(ran):
   assert ran['devices'] == 8
 
 
-@pytest.mark.parametrize('case', _CASES)
+@pytest.mark.parametrize('case', _CASES + tuple(
+    pytest.param(case, marks=pytest.mark.slow) for case in _SLOW_CASES))
 def test_eight_devices_train_what_one_trains(ran, case):
   """The same records in every step; parameters to rounding.
 
