@@ -19,6 +19,7 @@ from dpjax.audit.target import Query, Target
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import precision
+from dpjax.stats.parametric import gaussian_noise
 from dpjax.stats.parametric import likelihood
 from dpjax.stats.parametric import noisy_shares
 from dpjax.stats.parametric import normal_intervals
@@ -75,7 +76,7 @@ def query(made: Estimator, value: Callable, order: float = 2) -> Query:
   if isinstance(kept, notions.PureDP):
     return Query(_doubled(value), kept.epsilon, order)
   return Query(_doubled(value), math.sqrt(
-      2 * normal_means.gaussian_rho(kept)))
+      2 * gaussian_noise.rho(kept)))
 
 
 def _doubled(value: Callable) -> Callable:
