@@ -161,12 +161,12 @@ def figure(rows: Sequence[records.Row]) -> Any:
       ax.plot([p['slope'] for p in here], heights, plots.MARKERS[series],
               color=plots.COLOURS[series], markersize=4, linestyle='none',
               label='k = inf' if math.isinf(k) else f'k = {k:g}')
+    points.finish(ax, f'exponent of {labels[axis]}', '', scales='linear linear',
+                  legend=False)
     ax.set_yticks(range(len(kinds)))
     ax.set_yticklabels([f'{notion}, {method}' for notion, method in kinds]
                        if ax is axes[0][0] else [])
     ax.invert_yaxis()
-    points.finish(ax, f'exponent of {labels[axis]}', '', scales='linear linear',
-                  legend=False)
   handles, names = axes[0][0].get_legend_handles_labels()
   drawn.legend(handles, names, ncols=4, fontsize=8, frameon=False,
                loc='outside lower center')

@@ -39,7 +39,7 @@ AXES = ('num_examples', 'dimension', 'level')
 DELTA = 1e-12
 # n, d and level in the middle of an axis.
 BASE = {'none': (10**6, 64, 1.0), 'pure': (5 * 10**6, 64, 2e-3),
-        'approx': (10**8, 512, 1e-3), 'kl': (10**9, 64, 1e-10),
+        'approx': (10**7, 512, 5e-4), 'kl': (10**9, 64, 1e-10),
         'zcdp': (10**8, 64, 1e-9), 'tv': (10**9, 64, 1e-6)}
 FACTORS = {'num_examples': np.geomspace(0.25, 4, 6),
            'level': np.geomspace(0.25, 4, 6),

@@ -131,3 +131,9 @@ def test_a_table_that_is_not_clipped_by_the_law_is_refuted():
   assert exact.outcome_p_value(draws, honest.log_probs(data)) > 1e-4
   other = estimators.looked_up(dataclasses.replace(made, epsilon=1.3))
   assert exact.outcome_p_value(draws, other.log_probs(data)) < 1e-4
+
+
+@pytest.mark.parametrize('name', ['likelihood_statistics', 'likelihood_output',
+                                  'likelihood_descent'])
+def test_releases_are_traced_with_what_they_know_of_their_model(name):
+  assert targets.ESTIMATORS[f'estimate_{name}']().traced

@@ -13,6 +13,7 @@ Source: thesis 000, Section 4.2.2.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ class Model:
   @property
   def lipschitz(self) -> float:
     """L, the largest norm of a record's gradient T - E_theta T."""
-    return self.diameter * float(self._mean(self.radius))
+    return self.diameter * float(self.mean(self.radius))
 
   @property
   def smoothness(self) -> float:
@@ -108,32 +109,33 @@ class Model:
     """lambda, the smallest curvature: at a corner of the box."""
     return float(self.variance(self.radius))
 
-  @precision.in_float64
-  def _mean(self, theta: float) -> Array:
-    return self.family.mean(precision.double(theta))
-
   def mean(self, theta: np.ndarray | float) -> np.ndarray:
     """E T of coordinates of these parameters; on the host."""
-    return np.asarray(self._mean(theta))
+    return _on_host(self.family.mean, theta)
 
-  @precision.in_float64
   def variance(self, theta: np.ndarray | float) -> np.ndarray:
     """Var T of coordinates of these parameters; on the host."""
-    return np.asarray(self.family.variance(precision.double(theta)))
+    return _on_host(self.family.variance, theta)
 
-  @precision.in_float64
   def fit(self, means: np.ndarray) -> np.ndarray:
     """`maximum` of means of any shape; on the host."""
-    return np.asarray(_fit(self.family, precision.double(means),
-                           precision.double(self.radius)))
+    return _on_host(functools.partial(_fit, self.family), means, self.radius)
 
   def steepest(self, share: float) -> float:
     """How far a mean that moves by `share` moves a maximum, at most.
 
     The curve from mean to maximum is the steepest at the ends of the box.
     """
-    top = float(self._mean(self.radius))
+    top = float(self.mean(self.radius))
     return float(self.radius - self.fit(np.float64(top - share)))
+
+
+@precision.in_float64
+def _on_host(function: Callable[..., Array],
+             *numbers: np.ndarray | float) -> np.ndarray:
+  """At public numbers, and at once where a release is traced."""
+  with jax.ensure_compile_time_eval():
+    return np.asarray(function(*map(precision.double, numbers)))
 
 
 def maximum(family: Family, means: Array, radius: Array) -> Array:
