@@ -32,7 +32,7 @@ OUTCOMES = {
     'price_likelihood': 'a a a a a a a a d a a d a a a d',
     'price_moments': 'a a a a a a a a a a',
     'price_proportion': 'a d a a a a a d d a',
-    'price_samples': 'a d a a a a a a',
+    'price_samples': 'a d a a a a a d a',
     'price_support': 'a a d a d d a d',
     'price_table': 'a a d a a a a',
     'roc_curves': 'd d a a a a a',
