@@ -1,6 +1,7 @@
 """Private estimates of parameters, their risks, and what bounds them.
 
 Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
+Table 4.1 of the thesis, and what is better known elsewhere: literature.md.
 
 Modules, in import order: estimator, study, proportion_bounds, noisy_shares,
 support_ranks, support_bounds, subsampling, proportions, supports,
