@@ -45,6 +45,34 @@ def test_sensitivities_by_enumeration(adjacency):
                                 ) == float(plan.sum_law(plan.cost, reach).scale)
 
 
+def test_a_far_record_moves_the_sum_by_what_is_clamped_only():
+  plan = _plan(_RO)
+  near = np.random.default_rng(0).normal(3, 2, 900).tolist()
+  one, other = (plan.draw(plan.measure(data), random.Random(0).randrange)
+                ['stages']['sum'] for data in (near, [*near[:-1], 50.0]))
+  assert one['window'] == other['window']
+  moved = abs(Fraction(one['noisy_sum']) - Fraction(other['noisy_sum']))
+  assert 1 < moved <= one['window'][1] - one['window'][0] < 20
+
+
+@pytest.mark.parametrize('statistic', ['normal_mean', 'support_max'])
+def test_a_private_number_of_records_has_noise(statistic):
+  fields = dict(sigma=Decimal(2)) if statistic == 'normal_mean' else {}
+  plan = registry.plan(Query(
+      statistic=statistic, adjacency=_AR, epsilon=Fraction(1), column='x',
+      lower=Decimal('0.1'), upper=Decimal(50), **fields))
+  values = plan.measure(np.random.default_rng(0).normal(8, 2, 300).tolist())
+  told = []
+  for seed in range(30):
+    found = plan.draw(values, random.Random(seed).randrange)
+    told.append(found.get('stages', found)['number'])
+  scale = float(Fraction(told[0]['scale']))
+  noise_seen = np.array([one['noisy_count'] for one in told]) - 300
+  # A sum of 30 exponential sizes, at a rate of 10^-6 on either side.
+  assert stats.gamma.ppf(1e-6, 30) < np.sum(np.abs(noise_seen)) / scale < (
+      stats.gamma.isf(1e-6, 30))
+
+
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 def test_stages_cost_what_the_plan_says(delta):
   """Of the noise that is drawn, read off what is released."""
