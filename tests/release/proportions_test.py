@@ -165,3 +165,17 @@ def test_without_noise_the_share():
     near = 1e-6 if adjacency is _RO else 3e-3
     assert ends['lower'] == pytest.approx(exact.low, abs=near)
     assert ends['upper'] == pytest.approx(exact.high, abs=near)
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_every_count_that_is_told_has_the_noise_it_says(adjacency):
+  plan = _plan(adjacency, epsilon=Fraction(1, 20))
+  measured = plan.measure(['a'] * 40 + ['b'] * 60)
+  runs = [plan.draw(measured, random.Random(seed).randrange)['noisy_counts']
+          for seed in range(60)]
+  scale = float(plan.noise.scale)
+  for place, name in enumerate(runs[0]):
+    sizes = [abs(run[name] - measured[place]) for run in runs]
+    # A sum of 60 exponential sizes, at a rate of 10^-6 on either side.
+    assert stats.gamma.ppf(1e-6, 60) < sum(sizes) / scale < (
+        stats.gamma.isf(1e-6, 60))

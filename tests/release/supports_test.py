@@ -146,3 +146,23 @@ def test_few_records_say_nothing_and_many_a_lot():
 def test_refusals(fields, message):
   with pytest.raises(ValueError, match=message):
     _plan(_RO, **fields)
+
+
+def test_released_points_have_the_law():
+  plan = _plan(_RO, granularity=Decimal('0.1'), epsilon=Fraction(2))
+  data = ['0.3', '0.3', '0.5', '0.6', '0.7', '0.7', '0.8', '0.9']
+  measured, below = plan.measure(data), random.Random(0).randrange
+  runs = [plan.draw(measured, below) for _ in range(3000)]
+  law, _ = _law(plan, data, runs[0]['rank_below_top'])
+  places = [round(run['point'] * 10) - round(10 * float(plan.lattice.low * (
+      plan.lattice.unit))) for run in runs]
+  seen = np.bincount(places, minlength=len(law))
+  kept = law * len(runs) > 5
+  expected = np.append(law[kept], law[~kept].sum() + 1e-12) * len(runs)
+  found = np.append(seen[kept], seen[~kept].sum())
+  assert stats.chi2.sf(np.sum((found - expected)**2 / expected), kept.sum()
+                       ) > 1e-6
+  # At twice the rate it is another one.
+  other = law**2 / np.sum(law**2)
+  assert np.sum((seen - other * len(runs))[kept]**2 / (
+      other * len(runs))[kept]) > 200
