@@ -86,9 +86,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'zCDP asks for', '1', descents, _noise),
       points.judged('publishing all iterates', '(rho / 4) ln(rho n^2 / d)',
                     descents, _trajectory),
-      points.judged('noisy means beat the printed descent',
-                    '6.8 to 7.4 times at b = 1, 17 at b = 2', part('golden'),
-                    _gain),
+      points.judged('noisy means beat the printed descent', '6.8 to 7.4 times '
+                    'at b = 1, 17 at b = 2', part('golden'), _gain),
       points.judged('mini-batches with replacement are rho-zCDP (Fact 4.2.4)',
                     'D_q <= rho q', part('audit', method='replacement'),
                     _audit),
