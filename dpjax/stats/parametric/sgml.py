@@ -32,6 +32,7 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import langevin
+from dpjax.sampling import PoissonSampler
 from dpjax.stats import precision
 from dpjax.stats.parametric.estimator import Draw
 from dpjax.stats.parametric.exponential_families import Family
@@ -263,13 +264,10 @@ class BatchDescent(_Ascent):
                      f'{self.batch_size} by 2 L / {self.batch_size}')
 
   @property
-  def _threshold(self) -> int:
-    return round(self.batch_size / self.num_examples * 2**32)
-
-  @property
   def sampling_prob(self) -> float:
     """m / n, to a multiple of 2^-32."""
-    return self._threshold / 2**32
+    return PoissonSampler(num_examples=self.num_examples,
+                          batch_size=self.batch_size).sampling_prob
 
   @property
   def noise_multiplier(self) -> float:
@@ -309,8 +307,8 @@ class BatchDescent(_Ascent):
   @property
   def parameters(self) -> Steps:
     """Numbers of the steps."""
-    return self._steps(0 if self.replacement else self._threshold,
-                       self.batch_size)
+    threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
+    return self._steps(threshold, self.batch_size)
 
   @property
   def utility(self) -> float:
