@@ -21,6 +21,7 @@ _ALLOWED = {
     'models': {'grads', 'lipschitz'},
     'data': set(),
     'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
+    'sparsity': {'models', 'train'},
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'report': set(),
     'release': {'privacy', 'report', 'stats'},
