@@ -45,6 +45,11 @@ class Options:
     return pathlib.Path(self.output_dir) / ROWS
 
   @property
+  def state_dir(self) -> pathlib.Path:
+    """The folder of what an experiment goes on from."""
+    return pathlib.Path(self.output_dir) / 'state'
+
+  @property
   def provenance_path(self) -> pathlib.Path:
     """The file that says where the rows come from."""
     return pathlib.Path(self.output_dir) / provenance.NAME
@@ -141,8 +146,9 @@ def _run_group(experiment: registry.Experiment,
              for setting in group}
   progress.start_group(len(group))
   start = time.monotonic()
+  state = {'state_dir': options.state_dir} if experiment.keeps_state else {}
   for setting, rows in experiment.run(group, options.data_dir,
-                                      progress.fraction):
+                                      progress.fraction, **state):
     id_ = selection.setting_id(experiment.name, setting)
     if id_ not in waiting:
       raise ValueError(f'run gave {id_}, twice or without being asked')

@@ -6,7 +6,8 @@ An experiment is a package with
              of the fields whose settings are run together, ARTEFACT: what of
              which paper it is about, COST: hours on which device, HEADLINES:
              how claims begin whose verdicts belong in the README (all).
-  run.py     run(settings, data_dir, progress) -> iterator of (setting, rows).
+  run.py     run(settings, data_dir, progress) -> iterator of (setting, rows);
+             with KEEPS_STATE in sweep.py also state_dir, a folder of its own.
   report.py  table(rows), verdict(rows) and, where of use, figure(rows).
 """
 
@@ -50,6 +51,7 @@ EXPERIMENTS = {
     'lip_tabular': 'experiments.lip_tabular',
     'local_histograms': 'experiments.local_histograms',
     'local_queries': 'experiments.local_queries',
+    'mia_sparsity': 'experiments.mia_sparsity',
     'mpc_communication': 'experiments.mpc_communication',
     'polls': 'experiments.polls',
     'price_definitions': 'experiments.price_definitions',
@@ -74,8 +76,7 @@ EXPERIMENTS = {
 }
 
 Results = Iterator[tuple[selection.Setting, list[records.Row]]]
-Run = Callable[[Sequence[selection.Setting], str | None,
-                Callable[..., None]], Results]
+Run = Callable[..., Results]
 
 
 class Experiment(NamedTuple):
@@ -93,6 +94,7 @@ class Experiment(NamedTuple):
       each, as they are finished.
     headlines: how the claims begin whose verdicts are in the README.
     report: module with table, verdict and maybe figure.
+    keeps_state: whether `run` takes a folder for what it goes on from.
   """
   name: str
   settings: tuple[selection.Setting, ...]
@@ -104,13 +106,14 @@ class Experiment(NamedTuple):
   run: Run
   headlines: tuple[str, ...]
   report: Any
+  keeps_state: bool = False
 
 
 def _lazy_run(path: str) -> Run:
-  def run(settings, data_dir, progress):
+  def run(settings, data_dir, progress, **state):
     # JAX comes in here only: to list or to report needs none.
     module = importlib.import_module(f'{path}.run')
-    return module.run(settings, data_dir, progress)
+    return module.run(settings, data_dir, progress, **state)
   return run
 
 
@@ -136,4 +139,5 @@ def load(name: str) -> Experiment:
       cost=getattr(sweep, 'COST', '-'),
       run=_lazy_run(path),
       headlines=tuple(getattr(sweep, 'HEADLINES', ('',))),
-      report=importlib.import_module(f'{path}.report'))
+      report=importlib.import_module(f'{path}.report'),
+      keeps_state=getattr(sweep, 'KEEPS_STATE', False))

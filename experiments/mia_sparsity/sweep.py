@@ -1,0 +1,192 @@
+r"""What to run for Figure 1.1 of thesis 000: sparsity against membership. MIA-11.
+
+  python -m launch.sweep --experiment=mia_sparsity --tag=cpu --data_dir=data \
+    --output_dir=experiments/mia_sparsity/results    two cores, 20 minutes
+  python -m launch.sweep --experiment=mia_sparsity --tag=gpu --data_dir=data \
+    --output_dir=experiments/mia_sparsity/results    one H100, 25 minutes
+  python -m launch.sweep --experiment=mia_sparsity --tag=full --data_dir=data \
+    --output_dir=experiments/mia_sparsity/results    one H100, 9 hours
+
+Profiles:
+  full   the chapter's: ResNet-20 on CIFAR-10 pooled and cut in four, 300
+         epochs, 24 prunings of a fifth, six butterflies; five seeds, not three,
+         the controls of MIA-12 and private networks
+  gpu    the same with fewer epochs, every pruning, three seeds
+  cpu    8000 records of Fashion-MNIST at half the side, a ResNet of depth 8
+         and half the widths, 30 epochs, no views, four prunings at once
+         (1 - .8^4 of what is left)
+Networks that were trained are kept in `state/` beside the rows: what is killed
+goes on where it was, in the middle of a training if need be.
+"""
+
+import dataclasses
+import math
+
+ARTEFACT = 'Figure 1.1 of thesis 000: sparsity against membership inference'
+COST = 'cpu: 20 min on 2 CPU cores; gpu: 25 min, full: 9 h on an H100'
+BATCHED = ('method', 'prunings', 'segments', 'factors', 'stop', 'decay',
+           'epsilon', 'seed', 'role')
+KEEPS_STATE = True
+
+DELTA = 1e-5
+ROLES = ('target', 'shadow')
+FPR_LEVELS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kind:
+  """A way to train a network.
+
+  Attributes:
+    method: 'dense'; 'magnitude' and 'random', pruned; 'butterfly'; 'narrow', a
+      dense network of fewer channels; 'stopped' and 'decayed', a dense network
+      stopped early and one of stronger weight decay; 'sgd', 'dp_sgd' and
+      'lip_dp_sgd', convolutional networks without batch normalisation.
+    prunings: how many; a fifth of the weights each.
+    segments: S of butterflies, or the width of the first segment of 'narrow'.
+    factors: L of butterflies.
+    stop: share of the epochs after which it is stopped.
+    decay: factor of the weight decay.
+    epsilon: asked for, REPLACE_ONE; infinite without privacy.
+  """
+  method: str
+  prunings: int = 0
+  segments: int = 0
+  factors: int = 0
+  stop: float = 1.0
+  decay: float = 1.0
+  epsilon: float = math.inf
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting(Kind):
+  """One network of one pair, attacked by way of the other.
+
+  Attributes:
+    profile: a name of `PROFILES`.
+    dataset: name.
+    seed: of the split and of everything random; shared by all kinds.
+    role: 'target', or 'shadow' with the roles exchanged.
+  """
+  profile: str
+  dataset: str
+  seed: int
+  role: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Profile:
+  """A study.
+
+  Attributes:
+    dataset: name.
+    factor: images are averaged over blocks of so many pixels a side.
+    num_records: of the four sets together.
+    num_validation: of each training set, not seen by gradients.
+    depth: of the residual network.
+    widths: of its segments.
+    num_epochs: of each training.
+    batch_size: of its steps.
+    views: whether images are cropped and flipped at random.
+    compute_dtype: of convolutions while training.
+    num_seeds: pairs of networks.
+    step: prunings of one round; training is not repeated in between.
+    prunings: of the last round.
+    butterflies: (S, L) of each.
+    controls: further kinds.
+    epsilons: of private networks.
+    pack_size: residual networks that run as one; butterflies of all kinds are
+      trained together if it is more than one.
+    attacked_at_once: kinds whose discriminators are trained together.
+  """
+  dataset: str
+  factor: int = 1
+  num_records: int
+  num_validation: int
+  depth: int
+  widths: tuple[int, int, int] = (16, 32, 64)
+  num_epochs: int
+  batch_size: int
+  views: bool
+  compute_dtype: str = 'float32'
+  num_seeds: int
+  step: int = 1
+  prunings: int = 24
+  butterflies: tuple[tuple[int, int], ...] = (
+      (1, 2), (1, 3), (2, 2), (2, 3), (3, 2), (3, 3))
+  controls: tuple[Kind, ...] = ()
+  epsilons: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
+  pack_size: int = 1
+  attacked_at_once: int = 1
+
+  @property
+  def num_networks(self) -> int:
+    """R of each kind."""
+    return 2 * self.num_seeds
+
+  def kinds(self) -> tuple[Kind, ...]:
+    """All of them, the dense one first, each after what it starts from."""
+    private = [Kind(method=method, epsilon=epsilon)
+               for method in ('dp_sgd', 'lip_dp_sgd')
+               for epsilon in self.epsilons]
+    if private:
+      private.insert(0, Kind(method='sgd'))
+    return (
+        Kind(method='dense'),
+        *(kind for kind in self.controls if kind.method == 'stopped'),
+        *(Kind(method='magnitude', prunings=k)
+          for k in range(self.step, self.prunings + 1, self.step)),
+        *(Kind(method='butterfly', segments=s, factors=l)
+          for s, l in self.butterflies),
+        *(kind for kind in self.controls if kind.method != 'stopped'),
+        *private)
+
+
+def _stopped(*shares):
+  return tuple(Kind(method='stopped', stop=share) for share in shares)
+
+
+_CIFAR = dict(dataset='cifar10', num_records=60000, num_validation=1000,
+              depth=20, batch_size=256, views=True, compute_dtype='bfloat16')
+PROFILES = {
+    'full': Profile(
+        **_CIFAR, num_epochs=300, num_seeds=5, pack_size=5,
+        attacked_at_once=6,
+        controls=(*_stopped(0.1, 0.25, 0.45),
+                  Kind(method='decayed', decay=4.0),
+                  *(Kind(method='random', prunings=k) for k in (8, 16, 24)),
+                  *(Kind(method='narrow', segments=w) for w in (4, 8)))),
+    'gpu': Profile(
+        **_CIFAR, num_epochs=60, num_seeds=3, pack_size=6,
+        attacked_at_once=6,
+        controls=(*_stopped(0.1, 0.25, 0.45),
+                  Kind(method='random', prunings=16))),
+    'cpu': Profile(
+        dataset='fashion_mnist', factor=2, num_records=8000,
+        num_validation=140, depth=8, widths=(8, 16, 32), num_epochs=30,
+        batch_size=64, views=False, num_seeds=5, step=4, prunings=16,
+        butterflies=((3, 2), (3, 3)),
+        controls=(*_stopped(0.1, 0.25), Kind(method='decayed', decay=4.0),
+                  Kind(method='random', prunings=12),
+                  Kind(method='narrow', segments=3))),
+    'smoke': Profile(
+        dataset='digits', num_records=480, num_validation=24, depth=8,
+        widths=(4, 8, 8), num_epochs=2, batch_size=32, views=True,
+        num_seeds=2, step=8, prunings=8, butterflies=((1, 2),),
+        controls=_stopped(0.5), epsilons=(8.0,)),
+}
+
+
+def _settings(name: str) -> tuple[Setting, ...]:
+  profile = PROFILES[name]
+  return tuple(
+      Setting(**dataclasses.asdict(kind), profile=name,
+              dataset=profile.dataset, seed=seed, role=role)
+      for kind in profile.kinds() for seed in range(profile.num_seeds)
+      for role in ROLES)
+
+
+SETTINGS = (*_settings('cpu'), *_settings('gpu'), *_settings('full'))
+SMOKE = _settings('smoke')
+TAGS = {name: lambda setting, name=name: setting.profile == name
+        for name in ('cpu', 'gpu', 'full')}
