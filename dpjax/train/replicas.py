@@ -154,7 +154,7 @@ class Replicas:
     self.num_params = max(layout.size for layout in self._layouts)
     self._initial = jax.jit(self._all_initial)
     self._epoch = jax.jit(self._all_epoch, donate_argnums=0)
-    self._predict = jax.jit(self._all_logits)
+    self._logits = jax.jit(self._all_logits)
 
   def init(self, keys: PRNGKey) -> State:
     """The start of R replicas from their keys [R]."""
@@ -186,22 +186,20 @@ class Replicas:
     return self._epoch(state, task, self.records)
 
   def fit(self, state: State, task: Task,
-          on_progress: Callable[[int, int], None] | None = None
-          ) -> tuple[State, EpochInfo]:
-    """The epochs that are left; infos are [epochs, R].
+          on_epoch: Callable[[State, EpochInfo], None] | None = None) -> State:
+    """The epochs that are left of a training.
 
     Args:
-      state: of `init`, `restart` or an earlier call.
+      state: of `init`, `restart` or an earlier call; given up.
       task: see `Task`.
-      on_progress: called after each epoch with (epochs done, in all).
+      on_epoch: called after each epoch; the next one gives up the state, so
+        what it keeps must be a copy.
     """
-    infos, total = [], self.recipe.num_epochs
-    for epoch in range(int(state.epoch[0]), total):
+    for _ in range(int(state.epoch[0]), self.recipe.num_epochs):
       state, info = self.run_epoch(state, task)
-      infos.append(jax.tree.map(jax.device_get, info))
-      if on_progress is not None:
-        on_progress(epoch + 1, total)
-    return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *infos)
+      if on_epoch is not None:
+        on_epoch(state, info)
+    return state
 
   def full_mask(self, num_replicas: int) -> Array:
     """[R, d] bool, True for all that a parametrisation trains."""
@@ -224,14 +222,24 @@ class Replicas:
                        f'{flat.size}')
     return jnp.pad(flat, (0, self.num_params - flat.size))
 
+  def apply(self, networks: Snapshot, x: Array) -> Array:
+    """Logits [R, b, c] of images [R, b, ...], each network's own.
+
+    In evaluation mode, in float32; not compiled.
+    """
+    return self._in_packs(lambda networks, x: self.network.apply(
+        self._dense(networks.params), networks.statistics, x, train=False)[0],
+                          networks, x)
+
   def logits(self, networks: Snapshot, x: Array, *,
              batch_size: int = 500) -> Array:
-    """[R, m, c] of shared images [m, ...], in evaluation mode, in float32."""
-    rows = -(-x.shape[0] // batch_size) * batch_size
+    """[R, m, c] of images [m, ...] that all networks see; see `apply`."""
+    size = min(batch_size, x.shape[0])
+    rows = -(-x.shape[0] // size) * size
     padded = jnp.concatenate([x, jnp.zeros((rows - x.shape[0], *x.shape[1:]),
                                            x.dtype)])
-    parts = padded.reshape(-1, batch_size, *x.shape[1:])
-    return self._predict(networks, parts)[:, :x.shape[0]]
+    parts = padded.reshape(-1, size, *x.shape[1:])
+    return self._logits(networks, parts)[:, :x.shape[0]]
 
   def dense(self, params: Array) -> Params:
     """The dense trees [R, ...] of parameters [R, d]."""
@@ -281,19 +289,12 @@ class Replicas:
                           task)
 
   def _all_logits(self, networks, parts):
-
-    def pack(networks):
-      params = self._dense(networks.params)
-      of_part = lambda x: self._evaluate(params, networks.statistics, x)
-      found = jnp.moveaxis(jax.lax.map(of_part, parts), 0, 1)
-      return found.reshape(self.pack_size, -1, found.shape[-1])
-
-    return self._in_packs(pack, networks)
-
-  def _evaluate(self, params, statistics, x):
-    """[P, b, c] of images that the replicas share."""
-    shared = jnp.broadcast_to(x, (self.pack_size, *x.shape))
-    return self.network.apply(params, statistics, shared, train=False)[0]
+    """[R, m, c], part by part."""
+    shared = lambda x: jnp.broadcast_to(
+        x, (networks.params.shape[0], *x.shape))
+    found = jax.lax.map(lambda x: self.apply(networks, shared(x)), parts)
+    found = jnp.moveaxis(found, 0, 1)
+    return found.reshape(found.shape[0], -1, found.shape[-1])
 
   def _pack_epoch(self, records: Batch, state: State, task: Task):
     """One epoch of a pack."""

@@ -1,0 +1,148 @@
+"""Attacks R networks of one kind in every way, and measures how well. MIA-10.
+
+The perceptrons of the chapter see one shadow network, the partner. The others,
+that threshold a statistic of each record, are set on all networks of the kind:
+LiRA and RMIA with the R - 1 others as shadows, and each one's threshold for
+accuracy is the best on the partner, attacked in the same way.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.audit import attacks
+from dpjax.audit import local_sensitivity
+from dpjax.audit import membership
+from dpjax.audit import shadow
+from dpjax.typing import Array, PRNGKey, PyTree
+from experiments.mia_sparsity.study import Study
+from experiments.mia_sparsity.sweep import FPR_LEVELS
+
+POOLED: Mapping[str, attacks.Attack] = {
+    'loss': attacks.loss_threshold,
+    'lira': attacks.lira,
+    'lira_offline': attacks.lira_offline,
+    'rmia': functools.partial(attacks.rmia, a=0.3),
+}
+_PART = 250
+
+
+class Seen(NamedTuple):
+  """What R networks show.
+
+  Attributes:
+    logits: [R, N, c], of all records of the study.
+    features: [R, m, 3 c], of the records that are attacked.
+  """
+  logits: Array
+  features: Array
+
+
+@functools.partial(jax.jit, static_argnames=('apply', 'num_classes'))
+def look(apply: Callable, networks: PyTree, keys: PRNGKey, x: Array, y: Array,
+         rows: Array, num_classes: int) -> Seen:
+  """Looks at R networks at once, each at records of its own.
+
+  A row of what they see together is a tuple of R images: network by network
+  would leave an accelerator idle.
+
+  Args:
+    apply: (networks, x [R, b, h, w, c]) -> logits [R, b, classes].
+    networks: of `apply`.
+    keys: [R]; the first draws the noise around all records.
+    x: images [N, h, w, c].
+    y: classes [N].
+    rows: [R, m], which records of each network to take features of.
+    num_classes: c.
+  """
+  count = rows.shape[0]
+
+  def outputs(images):
+    logits = apply(networks, jnp.moveaxis(images, 1, 0))
+    rows = jnp.moveaxis(jax.nn.softmax(logits), 0, 1)
+    return rows.reshape(rows.shape[0], -1)
+
+  shared = lambda image: jnp.broadcast_to(image, (count, *image.shape))
+  parts = -(-x.shape[0] // _PART)
+  every = jnp.minimum(jnp.arange(parts * _PART), x.shape[0] - 1)
+  logits = jax.lax.map(lambda part: apply(networks, shared(x[part])),
+                       every.reshape(parts, _PART))
+  logits = jnp.moveaxis(logits, 0, 1).reshape(count, -1, num_classes)
+  seen = local_sensitivity.respond(
+      keys[0], outputs, x[rows.T],
+      local_sensitivity.Options(output='logits', batch_size=_PART))
+  own = lambda leaf: jnp.moveaxis(
+      leaf.reshape(-1, count, num_classes), 1, 0)
+  labels = jax.nn.one_hot(y[rows], num_classes)
+  return Seen(logits[:, :x.shape[0]], jnp.concatenate(
+      [labels, own(seen.prediction), own(seen.sensitivity)], -1))
+
+
+def perceptrons(study: Study, features: Sequence[Array]
+                ) -> list[list[dict[str, float]]]:
+  """Metrics of the chapter's attack, by kind and network.
+
+  Args:
+    study: the records.
+    features: [R, m, 3 c] of each kind; all are attacked at once.
+  """
+  size, count = study.num_networks, len(features)
+  stacked = jnp.concatenate(features)
+  partners = np.concatenate([i * size + study.partners for i in range(count)])
+  members = jnp.tile(study.members, (count, 1))
+  found = shadow.attack(study.keys('attack')[0], stacked[partners],
+                        members[partners], stacked)
+  scores = np.asarray(found.scores)
+  accuracies, oracle = found.accuracy(members), found.oracle(members)
+  metrics = [{
+      **_measures('perceptron', scores[j], np.asarray(members[j]), 0.0),
+      'perceptron_oracle': float(oracle[j]),
+      'perceptron_chosen': float(found.chosen[j]),
+      'defence': membership.defence(float(accuracies[j])),
+  } for j in range(size * count)]
+  return [metrics[i * size:(i + 1) * size] for i in range(count)]
+
+
+def statistics(study: Study, logits: Array) -> list[dict[str, float]]:
+  """Metrics of attacks by a statistic of each record, by network.
+
+  Args:
+    study: the records.
+    logits: [R, N, c] of one kind.
+  """
+  odds = attacks.log_odds(logits, jnp.broadcast_to(
+      study.records.y, logits.shape[:2]))
+  inclusion = jnp.asarray(study.inclusion())
+  found = [{} for _ in range(study.num_networks)]
+  for name, attack in POOLED.items():
+    scores = attacks.each_as_target(attack, odds, inclusion).scores
+    scores = np.asarray(jnp.take_along_axis(scores, study.attacked, 1))
+    members = np.asarray(study.members)
+    thresholds = [membership.best_threshold(membership.roc(*both))
+                  for both in zip(scores, members, strict=True)]
+    for r, partner in enumerate(study.partners):
+      found[r] |= _measures(name, scores[r], members[r], thresholds[partner])
+  return found
+
+
+def accuracies(study: Study, logits: Array) -> list[dict[str, float]]:
+  """Shares of right answers on test and on fitted records, by network."""
+  right = np.asarray(jnp.argmax(logits, -1) == study.records.y[None])
+  mean = lambda rows: np.take_along_axis(right, np.asarray(rows), 1).mean(1)
+  return [{'test_accuracy': float(test), 'train_accuracy': float(train)}
+          for test, train in zip(mean(study.test), mean(study.fitted),
+                                 strict=True)]
+
+
+def _measures(name: str, scores: np.ndarray, members: np.ndarray,
+              threshold: float) -> dict[str, float]:
+  found = membership.measures(scores, members, threshold=threshold,
+                              levels=FPR_LEVELS)
+  kept = {f'{name}_accuracy': found['attack_accuracy'],
+          f'{name}_auc': found['auc']}
+  return kept | {f'{name}_{key}': value for key, value in found.items()
+                 if key.startswith('tpr_at_')}
