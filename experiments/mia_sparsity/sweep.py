@@ -1,4 +1,4 @@
-r"""What to run for Figure 1.1 of thesis 000: sparsity against membership. MIA-11.
+r"""What to run for Figure 1.1 of thesis 000. MIA-11.
 
   python -m launch.sweep --experiment=mia_sparsity --tag=cpu --data_dir=data \
     --output_dir=experiments/mia_sparsity/results    two cores, 20 minutes

@@ -83,8 +83,9 @@ class Trainer:
       count = self._butterfly(kind).num_parameters
     else:
       count = int(np.sum(outcome.mask[0]))
-    return Trained(trainer.apply, jax.tree.map(jnp.asarray, outcome.best), count,
-                   count / size, np.asarray(outcome.accuracy))
+    networks = jax.tree.map(jnp.asarray, outcome.best)
+    return Trained(trainer.apply, networks, count, count / size,
+                   np.asarray(outcome.accuracy))
 
   def _train(self, kind: Kind) -> None:
     if kind.method in ('dense', 'stopped'):

@@ -1,0 +1,149 @@
+"""The study of sparsity and membership: who trains on what, kill and resume."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import registry
+from experiments import selection
+from experiments.mia_sparsity import attacking
+from experiments.mia_sparsity import hyperparameters
+from experiments.mia_sparsity import study as studies
+from experiments.mia_sparsity import sweep
+from experiments.mia_sparsity import trainers
+from experiments.mia_sparsity.store import Store
+from experiments.mia_sparsity.sweep import Kind
+
+_PROFILE = dataclasses.replace(
+    sweep.PROFILES['smoke'], widths=(2, 3, 4), num_epochs=3, num_seeds=1,
+    epsilons=())
+_KINDS = (Kind(method='dense'), Kind(method='stopped', stop=1 / 3),
+          Kind(method='magnitude', prunings=8))
+
+
+@pytest.fixture(scope='module')
+def study():
+  return studies.load(
+      dataclasses.replace(_PROFILE, controls=_KINDS[1:2]), None)
+
+
+class _Killed(Exception):
+  pass
+
+
+def test_the_full_profile_is_that_of_the_chapter():
+  """MIA-05, MIA-06, MIA-09: recipe, 24 prunings, six butterflies, rates."""
+  full = sweep.PROFILES['full']
+  assert (full.dataset, full.num_records, full.num_validation) == (
+      'cifar10', 60000, 1000)
+  assert (full.depth, full.widths, full.num_epochs, full.batch_size) == (
+      20, (16, 32, 64), 300, 256)
+  kinds = full.kinds()
+  assert [kind.prunings for kind in kinds
+          if kind.method == 'magnitude'] == list(range(1, 25))
+  rates = {(kind.segments, kind.factors): tuple(hyperparameters.rates(kind))
+           for kind in kinds if kind.method == 'butterfly'}
+  assert rates == {(1, 2): (.3, .0005), (1, 3): (.3, .0001),
+                   (2, 2): (.3, .0005), (2, 3): (.1, .001),
+                   (3, 2): (.3, .0005), (3, 3): (.1, .001)}
+  assert hyperparameters.rates(kinds[0]) == (.03, .005)
+  assert full.num_seeds >= 5
+
+
+def test_profiles_are_tags_with_settings_of_their_own():
+  experiment = registry.load('mia_sparsity')
+  counts = {name: len(selection.with_tag(experiment.settings, experiment.tags,
+                                         name)) for name in experiment.tags}
+  assert counts == {
+      name: len(sweep.PROFILES[name].kinds()) * sweep.PROFILES[
+          name].num_networks for name in ('cpu', 'gpu', 'full')}
+
+
+def test_networks_of_a_pair_share_no_record(study):
+  """MIA-01: four disjoint sets; members are what gradients saw."""
+  inclusion = study.inclusion()
+  assert not np.any(inclusion[0] & inclusion[1])
+  for r in range(2):
+    attacked = np.asarray(study.attacked[r])
+    members = np.asarray(study.members[r])
+    assert np.array_equal(inclusion[r][attacked], members)
+    assert members.mean() == .5
+    assert not set(attacked) & set(np.asarray(study.validation[r]))
+    assert not np.any(inclusion[1 - r][attacked])
+  assert list(study.partners) == [1, 0]
+
+
+def test_a_killed_study_goes_on_to_the_same_bits(study, tmp_path):
+  """In the middle of the second training, and after a pruning."""
+  done = []
+
+  def progress(share, name):
+    done.append((name, share))
+    if len(done) == kill_at:
+      raise _Killed
+
+  kill_at = math.inf
+  trainer = trainers.Trainer(study, Store(tmp_path / 'one', 'a'), progress)
+  whole = [trainer.train(kind) for kind in _KINDS]
+  assert len(done) == 6
+  # The same compiled programs, with an empty folder.
+  trainer._store = Store(tmp_path / 'two', 'a', every_seconds=0)
+  done, kill_at = [], 5
+  with pytest.raises(_Killed):
+    for kind in _KINDS:
+      trainer.train(kind)
+  done, kill_at = [], math.inf
+  again = [trainer.train(kind) for kind in _KINDS]
+  assert [name for name, _ in done] == ['magnitude-8-0-0-1-1']
+  for one, two in zip(whole, again, strict=True):
+    jax.tree.map(np.testing.assert_array_equal, one.networks, two.networks)
+    np.testing.assert_array_equal(one.validation_accuracy,
+                                  two.validation_accuracy)
+    assert one.num_params == two.num_params
+  assert whole[0].nonzero == 1
+  pruned = np.asarray(whole[2].networks.params)
+  assert np.all(np.sum(pruned != 0, 1) <= whole[2].num_params)
+  assert whole[2].num_params < trainer.train(_KINDS[0]).num_params / 2
+  assert not list(tmp_path.glob('*/*.unfinished.npz'))
+
+
+def test_a_store_is_of_one_study(tmp_path):
+  Store(tmp_path, 'a').save('x', (np.arange(3), np.float32(2)))
+  found = Store(tmp_path, 'a').load('x', (0, 0))
+  np.testing.assert_array_equal(found[0], np.arange(3))
+  assert Store(tmp_path, 'a').load('y', 0) is None
+  with pytest.raises(ValueError, match='another study'):
+    Store(tmp_path, 'b').load('x', (0, 0))
+  with pytest.raises(ValueError, match='2 arrays, expected 1'):
+    Store(tmp_path, 'a').load('x', 0)
+
+
+def test_what_networks_show_is_each_ones_own(study):
+  """Linear networks: logits, softmax and slopes of the rows asked for."""
+  x, y = study.records
+  weights = jax.random.normal(jax.random.key(5), (2, x[0].size, 10)) / 8
+
+  def apply(weights, x):
+    flat = x.reshape(*x.shape[:2], -1)
+    return jax.numpy.einsum('rbf,rfc->rbc', flat, weights)
+
+  seen = attacking.look(apply, weights, study.keys('noise'), x, y,
+                        study.attacked, 10)
+  flat = np.asarray(x).reshape(len(y), -1)
+  for r in range(2):
+    logits = flat @ np.asarray(weights[r])
+    np.testing.assert_allclose(seen.logits[r], logits, atol=1e-4)
+    rows = np.asarray(study.attacked[r])
+    softmax = np.asarray(jax.nn.softmax(logits[rows]))
+    np.testing.assert_array_equal(np.argmax(seen.features[r][:, :10], 1),
+                                  np.asarray(y)[rows])
+    np.testing.assert_allclose(seen.features[r][:, 10:20], softmax, atol=1e-5)
+    # E |<gradient, N>| is sqrt(2 / pi) times the norm; five draws a record.
+    jacobian = softmax[:, :, None] * (np.asarray(weights[r]).T[None] - np.einsum(
+        'mc,fc->mf', softmax, np.asarray(weights[r]))[:, None])
+    expected = np.sqrt(2 / np.pi) * np.linalg.norm(jacobian, axis=-1)
+    ratio = np.mean(seen.features[r][:, 20:], 0) / expected.mean(0)
+    np.testing.assert_allclose(ratio, 1, atol=4 * .756 / np.sqrt(5 * 192))
