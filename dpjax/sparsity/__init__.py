@@ -1,6 +1,6 @@
 """Networks of few parameters: pruned by magnitude, or products of butterflies.
 
-Modules, in import order: masks, chains.
+Modules, in import order: masks, chains, deformable.
 """
 
-__all__ = ['chains', 'masks']
+__all__ = ['chains', 'deformable', 'masks']
