@@ -1,6 +1,6 @@
 """Networks of few parameters: pruned by magnitude, or products of butterflies.
 
-Modules, in import order: masks, chains, deformable.
+Modules, in import order: masks, chains, deformable, networks.
 """
 
-__all__ = ['chains', 'deformable', 'masks']
+__all__ = ['chains', 'deformable', 'masks', 'networks']
