@@ -38,14 +38,23 @@ def init(key: PRNGKey, chain: Chain,
   Raises:
     ValueError: the variance is not positive.
   """
+  return scaled(jax.random.uniform(key, (chain.num_parameters,), jnp.float32,
+                                   -1.0, 1.0), chain, variance)
+
+
+def scaled(drawn: Array, chain: Chain,
+           variance: float | None = None) -> Factors:
+  """As `init`, of numbers [num_parameters] uniform between -1 and 1.
+
+  Layers can share one draw so: draws are what takes long to compile.
+  """
   if variance is None:
     variance = 1 / (3 * chain.size[1])
   errors.check_positive('variance', variance)
   bound = math.sqrt(3 * variance ** (1 / len(chain.rows)))
-  keys = jax.random.split(key, len(chain.rows))
-  return tuple(
-      jax.random.uniform(key, shape, jnp.float32, -bound, bound)
-      for key, shape in zip(keys, chain.shapes))
+  parts = jax.lax.split(bound * drawn, [math.prod(shape)
+                                        for shape in chain.shapes])
+  return tuple(map(jnp.reshape, parts, chain.shapes))
 
 
 def apply(factors: Factors, x: Array) -> Array:

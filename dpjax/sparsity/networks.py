@@ -10,6 +10,7 @@ import dataclasses
 import re
 
 import jax
+import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax import tree
@@ -69,11 +70,15 @@ def butterfly(init: Callable[[PRNGKey], Params], *, segments: int,
                                    num_factors=num_factors)
       for place, (height, width, entering, leaving) in kernels.items()}
 
+  sizes = [chain.num_parameters for chain in of_layer.values()]
+
   def init_factors(key):
-    rest_key, *keys = jax.random.split(key, 1 + len(of_layer))
+    rest_key, key = jax.random.split(key)
+    drawn = jax.random.uniform(key, (sum(sizes),), jnp.float32, -1.0, 1.0)
     return _replace(init(rest_key), {
-        place: {'factors': deformable.init(layer_key, chain)}
-        for layer_key, (place, chain) in zip(keys, of_layer.items())})
+        place: {'factors': deformable.scaled(part, chain)}
+        for part, (place, chain) in zip(jax.lax.split(drawn, sizes),
+                                        of_layer.items())})
 
   def effective(params):
     return _replace(params, {

@@ -35,9 +35,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def _network(point: points.Point) -> tuple[str, ...]:
-  line, = _printed(point)
   return (f'{point["segments"]:g}', f'{point["num_factors"]:g}',
-          f'{line.percent:g}', f'{_percent(point):.3f}',
+          f'{_printed(point)}', f'{_percent(point):.3f}',
           f'{point["parameters"]:.0f}', f'{point["dense"]:.0f}',
           f'{_percent(point, "next_parameters"):.3f}')
 
@@ -63,10 +62,8 @@ def _percent(point: points.Point, metric: str = 'parameters') -> float:
   return 100 * point[metric] / point['dense']
 
 
-def _printed(point: points.Point) -> list[papers.SparseNetwork]:
-  return [line for line in papers.TABLE_1_1
-          if (line.segments, line.num_factors) == (
-              point['segments'], point['num_factors'])]
+def _printed(point: points.Point) -> float:
+  return papers.TABLE_1_1[point['segments'], point['num_factors']]
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
@@ -79,11 +76,10 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('ResNet-20 has so many parameters',
                     f'{papers.RESNET_20_PARAMETERS}', networks, _size),
       *(points.judged(
-          f'Table 1.1: parameters of S = {line.segments}, '
-          f'L = {line.num_factors}', f'{line.percent} %',
-          points.select(networks, segments=line.segments,
-                        num_factors=line.num_factors), _line)
-        for line in papers.TABLE_1_1 if line.segments),
+          f'Table 1.1: parameters of S = {segments}, L = {factors}',
+          f'{percent} %', points.select(networks, segments=segments,
+                                        num_factors=factors), _line)
+        for (segments, factors), percent in papers.TABLE_1_1.items()),
       points.judged('Table 1.1: S = 2 and S = 3 differ by the chains of the '
                     'first segment, L = 3', '4.4 % of the network',
                     of_first and networks and of_first + networks, _first),
@@ -105,9 +101,8 @@ def _size(found):
 
 def _line(found):
   point, = found
-  line, = _printed(point)
   ours = _percent(point)
-  stands = abs(ours - line.percent) <= _HALF + 1e-9
+  stands = abs(ours - _printed(point)) <= _HALF + 1e-9
   reason = (f'{point["parameters"]:.0f} parameters; fewest of the monotone '
             'chains')
   if not stands:
@@ -124,10 +119,8 @@ def _first(found):
   of the others are.
   """
   layer, network = found[0], found[-1]
-  wide, narrow = (next(line.percent for line in papers.TABLE_1_1
-                       if (line.segments, line.num_factors) == (segments, 3))
-                  for segments in (2, 3))
-  ends = [layer['dense'] - (wide - narrow + 2 * sign * _HALF) / 100
+  apart = papers.TABLE_1_1[2, 3] - papers.TABLE_1_1[3, 3]
+  ends = [layer['dense'] - (apart + 2 * sign * _HALF) / 100
           * network['dense'] / 6 for sign in (1, -1)]
   saved = 100 * 6 * (layer['dense'] - layer['parameters']) / network['dense']
   return (f'{saved:.2f} %', ends[0] <= layer['parameters'] <= ends[1],

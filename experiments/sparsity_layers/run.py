@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from dpjax.models.batch_resnet import BatchResnet
 from dpjax.report import records
 from dpjax.sparsity import chains
 from dpjax.sparsity import networks
-from dpjax.typing import Params
 from experiments import rows
 from experiments.sparsity_layers import sweep
 
-_WIDTHS = (16, 32, 64)
-_BLOCKS = 3
+_RESNET_20 = BatchResnet()
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
@@ -27,42 +24,16 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     yield setting, rows.exact(setting, found)
 
 
-def resnet_20(key: jax.Array) -> Params:
-  """Parameters of the shapes of ResNet-20, all zero: they are counted only."""
-  del key
-  params = {**_layers('', 'conv', 'norm', 3, 3, _WIDTHS[0]),
-            'dense': {'kernel': jnp.zeros((_WIDTHS[-1], 10)),
-                      'bias': jnp.zeros(10)}}
-  entering = _WIDTHS[0]
-  for group, width in enumerate(_WIDTHS):
-    for number in range(_BLOCKS):
-      block = {**_layers('_0', 'conv', 'norm', 3, entering, width),
-               **_layers('_1', 'conv', 'norm', 3, width, width)}
-      if entering != width:
-        block |= _layers('', 'shortcut', 'norm_shortcut', 1, entering, width)
-      params[f'block_{group}_{number}'] = block
-      entering = width
-  return params
-
-
-def _layers(suffix, conv, norm, size, entering, leaving):
-  return {conv + suffix: {'kernel': jnp.zeros((size, size, entering, leaving))},
-          norm + suffix: {'scale': jnp.zeros(leaving),
-                          'bias': jnp.zeros(leaving)}}
-
-
 def _network(setting: sweep.Setting) -> dict[str, float]:
-  made = networks.butterfly(resnet_20, segments=setting.segments,
+  made = networks.butterfly(_RESNET_20.init, segments=setting.segments,
                             num_factors=setting.num_factors)
-  first = f'block_{len(_WIDTHS) - setting.segments}_'
-  shapes = jax.eval_shape(resnet_20, jax.random.key(0))
-  kernels = [block[name]['kernel'].shape for key, block in shapes.items()
-             if key.startswith(first) for name in ('conv_0', 'conv_1')]
+  first = f'block_{len(_RESNET_20.widths) - setting.segments}_'
   more = 0
-  for height, width, entering, leaving in kernels:
-    least, following, *_ = _numbers(leaving, height * width * entering,
-                                    setting.num_factors)
-    more += following - least
+  for path, (size, entering, leaving, _) in _RESNET_20.convolutions().items():
+    if path[0].startswith(first) and size == 3:
+      least, following, *_ = _numbers(leaving, size**2 * entering,
+                                      setting.num_factors)
+      more += following - least
   return dict(parameters=made.num_parameters, dense=made.num_dense,
               next_parameters=made.num_parameters + more)
 

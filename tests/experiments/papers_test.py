@@ -64,14 +64,8 @@ def test_parameters_of_the_perceptrons():
 
 
 def test_sparse_networks():
-  """MIA-09: eight lines; few parameters for large S, and for L = 3."""
-  assert [line.network for line in papers.TABLE_1_1] == [
-      'dense', *['butterfly'] * 6, 'imp']
-  butterflies = papers.TABLE_1_1[1:-1]
-  assert [(line.segments, line.num_factors) for line in butterflies] == [
-      (segments, factors) for segments in (1, 2, 3) for factors in (2, 3)]
-  percents = [line.percent for line in butterflies]
+  """MIA-09: few parameters for large S, and for L = 3."""
+  percents = list(papers.TABLE_1_1.values())
+  assert list(papers.TABLE_1_1) == sorted(papers.TABLE_1_1)
   assert percents == sorted(percents, reverse=True)
   assert round(sum(percents), 3) == 111
-  assert round(sum(line.learning_rate for line in papers.TABLE_1_1), 3) == 1.46
-  assert round(sum(line.weight_decay for line in papers.TABLE_1_1), 5) == .0136

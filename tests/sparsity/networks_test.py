@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.models.batch_resnet import BatchResnet
 from dpjax.sparsity import deformable
 from dpjax.sparsity import networks
 
@@ -13,44 +14,9 @@ _TABLE = {(1, 2): (32.3, 87_898), (1, 3): (29.6, 80_666), (2, 2): (15.9, 43_450)
           (2, 3): (12.9, 34_682), (3, 2): (11.8, 32_122), (3, 3): (8.5, 23_162)}
 
 
-def _resnet(widths, num_blocks):
-  """Makes the `init` of a network with these segments."""
-  def conv(key, size, entering, leaving):
-    return {'kernel': jax.random.normal(key, (size, size, entering, leaving))}
-
-  def norm(width):
-    return {'scale': jnp.ones(width), 'bias': jnp.zeros(width)}
-
-  def block(key, entering, leaving):
-    keys = jax.random.split(key, 3)
-    layers = {'conv_0': conv(keys[0], 3, entering, leaving),
-              'norm_0': norm(leaving),
-              'conv_1': conv(keys[1], 3, leaving, leaving),
-              'norm_1': norm(leaving)}
-    if entering != leaving:
-      layers |= {'shortcut': conv(keys[2], 1, entering, leaving),
-                 'norm_shortcut': norm(leaving)}
-    return layers
-
-  def init(key):
-    key, stem, top = jax.random.split(key, 3)
-    params = {'conv': conv(stem, 3, 3, widths[0]), 'norm': norm(widths[0]),
-              'dense': {'kernel': jax.random.normal(top, (widths[-1], 10)),
-                        'bias': jnp.zeros(10)}}
-    entering = widths[0]
-    for group, width in enumerate(widths):
-      for number in range(num_blocks):
-        key, used = jax.random.split(key)
-        params[f'block_{group}_{number}'] = block(used, entering, width)
-        entering = width
-    return params
-
-  return init
-
-
-_RESNET_20 = _resnet((16, 32, 64), 3)
-_SMALL = _resnet((4, 8), 1)
-_REPLACED = [('block_1_0', 'conv_0'), ('block_1_0', 'conv_1')]
+_RESNET_20 = BatchResnet().init
+_SMALL = BatchResnet(depth=8, widths=(4, 4, 8)).init
+_REPLACED = [('block_2_0', 'conv_0'), ('block_2_0', 'conv_1')]
 
 
 def _small():
@@ -73,12 +39,13 @@ def test_the_dense_network_is_itself():
   made = networks.dense(_RESNET_20)
   assert made.num_parameters == made.num_dense == 272_474
   params = {'any': jnp.ones(2)}
-  assert made.effective(params) is params and made.init is _RESNET_20
+  assert made.effective(params) is params and made.init == _RESNET_20
 
 
 def test_what_is_replaced():
-  """Both convolutions 3 x 3 of the last segment, nothing else."""
-  made = networks.butterfly(_resnet((4, 4, 8), 2), segments=2, num_factors=2)
+  """All convolutions 3 x 3 of the last segments, nothing else."""
+  made = networks.butterfly(BatchResnet(depth=14, widths=(4, 4, 8)).init,
+                            segments=2, num_factors=2)
   params = jax.jit(made.init)(jax.random.key(1))
   found = {(name, layer) for name, layers in params.items()
            for layer in layers if layer in ('conv_0', 'conv_1', 'shortcut')
@@ -107,11 +74,12 @@ def test_effective_parameters():
 
 def test_layers_and_keys_differ():
   """Four layers of one shape in two networks have no number in common."""
-  made = networks.butterfly(_resnet((8,), 2), segments=1, num_factors=2)
+  made = networks.butterfly(BatchResnet(depth=14, widths=(8, 8, 8)).init,
+                            segments=1, num_factors=2)
   params = jax.jit(jax.vmap(made.init))(jax.random.split(jax.random.key(3)))
   values = np.concatenate([
       factor.ravel() for number in (0, 1) for place in (0, 1)
-      for factor in params[f'block_0_{number}'][f'conv_{place}']['factors']])
+      for factor in params[f'block_2_{number}'][f'conv_{place}']['factors']])
   assert len(np.unique(values)) == len(values) == 2 * 4 * (72 * 2 + 8 * 4)
 
 
@@ -142,7 +110,7 @@ def test_gradients_of_many_replicas_are_those_of_each():
 
 
 def test_bad_input_is_one_line():
-  for segments, text in ((0, '>= 1, got 0'), (3, 'at most the 2 of the')):
+  for segments, text in ((0, '>= 1, got 0'), (4, 'at most the 3 of the')):
     with pytest.raises(ValueError, match=f'^segments must be .*{text}'):
       networks.butterfly(_SMALL, segments=segments, num_factors=2)
   with pytest.raises(ValueError, match='^a 8 x 36 matrix has no monotone'):
