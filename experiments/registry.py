@@ -71,6 +71,7 @@ EXPERIMENTS = {
     'quantile_rates': 'experiments.quantile_rates',
     'roc_curves': 'experiments.roc_curves',
     'smoothing_time': 'experiments.smoothing_time',
+    'sparsity_layers': 'experiments.sparsity_layers',
     'support_estimators': 'experiments.support_estimators',
     'unsound': 'experiments.unsound',
 }

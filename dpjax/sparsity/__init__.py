@@ -1,6 +1,6 @@
-"""Networks with few parameters: pruned by magnitude, or products of butterflies.
+"""Networks of few parameters: pruned by magnitude, or products of butterflies.
 
-Modules, in import order: masks.
+Modules, in import order: masks, chains, deformable, networks.
 """
 
-__all__ = ['masks']
+__all__ = ['chains', 'deformable', 'masks', 'networks']

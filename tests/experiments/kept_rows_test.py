@@ -36,7 +36,8 @@ OUTCOMES = {
     'price_support': 'a a d a d d a d',
     'price_table': 'a a d a a a a',
     'roc_curves': 'd d a a a a a',
-    'smoothing_time': 'a d a a a a a'}
+    'smoothing_time': 'a d a a a a a',
+    'sparsity_layers': 'a a a a d a a d a a a'}
 
 
 @pytest.mark.parametrize('name', OUTCOMES)

@@ -61,3 +61,11 @@ def test_parameters_of_the_perceptrons():
   least, most = papers.MLP_PARAMETERS
   assert fits(least) == {('german_credit', 6)}
   assert fits(most) == set()
+
+
+def test_sparse_networks():
+  """MIA-09: few parameters for large S, and for L = 3."""
+  percents = list(papers.TABLE_1_1.values())
+  assert list(papers.TABLE_1_1) == sorted(papers.TABLE_1_1)
+  assert percents == sorted(percents, reverse=True)
+  assert round(sum(percents), 3) == 111

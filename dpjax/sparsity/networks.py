@@ -1,0 +1,118 @@
+"""Parametrisations: the dense parameters of a network as functions of fewer.
+
+A network is a dict of layers. Its residual blocks are `block_g_i`, the block i
+of the segment g, whose convolutions 3 x 3 are `conv_0` and `conv_1`, each a
+dict with a `kernel` [kh, kw, c_in, c_out]; all else stays as it is.
+"""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax import tree
+from dpjax.sparsity import chains
+from dpjax.sparsity import deformable
+from dpjax.typing import Params, PRNGKey, PyTree
+
+_BLOCK = re.compile(r'block_(\d+)_\d+')
+_CONVOLUTIONS = ('conv_0', 'conv_1')
+
+
+@dataclasses.dataclass(frozen=True)
+class Parametrisation:
+  """What is trained, and the network that it stands for.
+
+  Attributes:
+    init: key -> parameters that are trained, of one network.
+    effective: these -> the dense parameters of the network; differentiable,
+      and of many networks under `jax.vmap`.
+    num_parameters: how many are trained.
+    num_dense: how many the network has.
+  """
+  init: Callable[[PRNGKey], Params]
+  effective: Callable[[Params], Params]
+  num_parameters: int
+  num_dense: int
+
+
+def dense(init: Callable[[PRNGKey], Params]) -> Parametrisation:
+  """All parameters of the network, as `init` makes them."""
+  size = tree.count(_shapes(init))
+  return Parametrisation(init=init, effective=lambda params: params,
+                         num_parameters=size, num_dense=size)
+
+
+def butterfly(init: Callable[[PRNGKey], Params], *, segments: int,
+              num_factors: int) -> Parametrisation:
+  """Butterflies in the last segments (MIA-08; thesis 000, Table 1.1).
+
+  The convolutions 3 x 3 of their blocks get the monotone chain of fewest
+  parameters; they are parameters {'factors': ...} in the place of
+  {'kernel': ...}.
+
+  Args:
+    init: key -> dense parameters of one network.
+    segments: S, how many of the last segments.
+    num_factors: L, of each matrix.
+
+  Raises:
+    ValueError: the network has fewer segments, or a kernel no such chain.
+  """
+  shapes = _shapes(init)
+  kernels = {place: shapes[place[0]][place[1]]['kernel'].shape
+             for place in _places(shapes, segments)}
+  of_layer = {
+      place: chains.smallest_chain(leaving, entering * height * width,
+                                   num_factors=num_factors)
+      for place, (height, width, entering, leaving) in kernels.items()}
+
+  sizes = [chain.num_parameters for chain in of_layer.values()]
+
+  def init_factors(key):
+    rest_key, key = jax.random.split(key)
+    drawn = jax.random.uniform(key, (sum(sizes),), jnp.float32, -1.0, 1.0)
+    return _replace(init(rest_key), {
+        place: {'factors': deformable.scaled(part, chain)}
+        for part, (place, chain) in zip(jax.lax.split(drawn, sizes),
+                                        of_layer.items())})
+
+  def effective(params):
+    return _replace(params, {
+        (block, name): {'kernel': deformable.kernel(
+            params[block][name]['factors'], shape)}
+        for (block, name), shape in kernels.items()})
+
+  return Parametrisation(
+      init=init_factors, effective=effective,
+      num_parameters=tree.count(_shapes(init_factors)),
+      num_dense=tree.count(shapes))
+
+
+def _shapes(init: Callable[[PRNGKey], Params]) -> PyTree:
+  return jax.eval_shape(lambda: init(jax.random.key(0)))
+
+
+def _places(shapes: PyTree, segments: int) -> list[tuple[str, str]]:
+  """(block, layer) of the convolutions of the last segments."""
+  found = {name: int(match[1]) for name in sorted(shapes)
+           if (match := _BLOCK.fullmatch(name))}
+  total = len(set(found.values()))
+  errors.check_at_least('segments', segments, 1)
+  if segments > total:
+    raise ValueError(f'segments must be at most the {total} of the network, '
+                     f'got {segments}')
+  return [(block, name) for block, segment in found.items()
+          if segment >= total - segments for name in _CONVOLUTIONS]
+
+
+def _replace(params: Params,
+             layers: Mapping[tuple[str, str], PyTree]) -> Params:
+  """The parameters with other (block, layer) entries; a copy."""
+  blocks = {block: dict(params[block]) for block, _ in layers}
+  for (block, name), layer in layers.items():
+    blocks[block][name] = layer
+  return {**params, **blocks}

@@ -1,0 +1,1 @@
+"""How many parameters butterfly networks have, and where."""

@@ -1,0 +1,196 @@
+"""Table 1.1 counted anew, chains of its layers, and Figure 1.3."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpjax.report import plots
+from dpjax.report import records
+from dpjax.report import tables
+from dpjax.report import verdicts
+from dpjax.sparsity.chains import Chain
+from experiments import papers
+from experiments import points
+
+# Half of the last printed digit, in per cent.
+_HALF = 0.05
+_DRAWN = 32, 144
+
+
+def table(rows: Sequence[records.Row]) -> str:
+  """Networks beside the printed table, then chains of layers."""
+  found = points.collect(rows)
+  return '\n'.join([
+      'Parameters that are not zero; next: with chains of the next larger '
+      'number in the first replaced segment.\n',
+      tables.markdown(
+          ('S', 'L', 'printed %', '%', 'parameters', 'of', 'next %'),
+          [_network(point) for point in points.select(found, kind='network')]),
+      'The monotone chain of fewest parameters, the factor that acts first in '
+      'front; how many have as few, of how many; and the next larger number.\n',
+      tables.markdown(
+          ('p x q', 'L', 'r', 's', 'sizes', 'parameters', 'of', 'as few',
+           'chains', 'next'),
+          [_layer(point) for point in points.select(
+              found, kind=('layer', 'square'))])])
+
+
+def _network(point: points.Point) -> tuple[str, ...]:
+  return (f'{point["segments"]:g}', f'{point["num_factors"]:g}',
+          f'{_printed(point)}', f'{_percent(point):.3f}',
+          f'{point["parameters"]:.0f}', f'{point["dense"]:.0f}',
+          f'{_percent(point, "next_parameters"):.3f}')
+
+
+def _layer(point: points.Point) -> tuple[str, ...]:
+  chain = _chain(point)
+  return ('{} x {}'.format(*chain.size), f'{len(chain.rows)}',
+          *(', '.join(map(str, numbers)) for numbers in (
+              chain.rows, chain.columns, chain.sizes)),
+          *(f'{point.values[name]:.0f}' if name in point.values else '-'
+            for name in ('parameters', 'dense', 'as_few', 'chains',
+                         'next_parameters')))
+
+
+def _chain(point: points.Point) -> Chain:
+  return Chain(*(
+      tuple(int(point[f'{letter}_{number}'])
+            for number in range(1, int(point['num_factors']) + 1))
+      for letter in 'rs'))
+
+
+def _percent(point: points.Point, metric: str = 'parameters') -> float:
+  return 100 * point[metric] / point['dense']
+
+
+def _printed(point: points.Point) -> float:
+  return papers.TABLE_1_1[point['segments'], point['num_factors']]
+
+
+def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Table 1.1, its fifth line, and what section 1.2.2 says."""
+  found = points.collect(rows)
+  networks = points.select(found, kind='network')
+  square = points.select(found, kind='square')
+  of_first = points.select(found, kind='layer', num_rows=16, num_factors=3)
+  return [
+      points.judged('ResNet-20 has so many parameters',
+                    f'{papers.RESNET_20_PARAMETERS}', networks, _size),
+      *(points.judged(
+          f'Table 1.1: parameters of S = {segments}, L = {factors}',
+          f'{percent} %', points.select(networks, segments=segments,
+                                        num_factors=factors), _line)
+        for (segments, factors), percent in papers.TABLE_1_1.items()),
+      points.judged('Table 1.1: S = 2 and S = 3 differ by the chains of the '
+                    'first segment, L = 3', '4.4 % of the network',
+                    of_first and networks and of_first + networks, _first),
+      points.judged('Figure 1.3: non-zeros in a row and in a column',
+                    'at most two', square, _two),
+      points.judged('square butterflies multiply in O(N log N)', 'not O(N^2)',
+                    square, _n_log_n),
+      points.judged('the product of the supports is full, one path an entry',
+                    'not in the text', [p for p in found if 'paths_least'
+                                        in p.values], _paths)]
+
+
+def _size(found):
+  ours = {point['dense'] for point in found}
+  return (', '.join(f'{size:.0f}' for size in ours),
+          ours == {papers.RESNET_20_PARAMETERS},
+          'shortcuts are normalised convolutions 1 x 1')
+
+
+def _line(found):
+  point, = found
+  ours = _percent(point)
+  stands = abs(ours - _printed(point)) <= _HALF + 1e-9
+  reason = (f'{point["parameters"]:.0f} parameters; fewest of the monotone '
+            'chains')
+  if not stands:
+    other = _percent(point, 'next_parameters')
+    reason += (f'; {other:.3f} % with the next larger in the first of these '
+               'segments (M-E05)')
+  return f'{ours:.3f} %', stands, reason
+
+
+def _first(found):
+  """What the printed difference leaves for a convolution of segment 1.
+
+  The six of them are all that S = 2 and S = 3 differ by, whatever the chains
+  of the others are.
+  """
+  layer, network = found[0], found[-1]
+  apart = papers.TABLE_1_1[2, 3] - papers.TABLE_1_1[3, 3]
+  ends = [layer['dense'] - (apart + 2 * sign * _HALF) / 100
+          * network['dense'] / 6 for sign in (1, -1)]
+  saved = 100 * 6 * (layer['dense'] - layer['parameters']) / network['dense']
+  return (f'{saved:.2f} %', ends[0] <= layer['parameters'] <= ends[1],
+          f'it would take {ends[0]:.0f} to {ends[1]:.0f} parameters in each of '
+          'six layers 16 x 144, and no monotone chain of three factors with '
+          f'r, s >= 2 has fewer than {layer["parameters"]:.0f} (M-E05)')
+
+
+def _two(found):
+  most = max(max(p['in_a_row'], p['in_a_column']) for p in found)
+  return (f'{most:.0f}', most == 2, f'N = 2 to {found[-1]["num_rows"]:.0f}; '
+          '2 N non-zeros a factor')
+
+
+def _n_log_n(found):
+  off = [p for p in found
+         if p['parameters'] != 2 * p['num_rows'] * p['num_factors']]
+  return ('2 N log2 N', not off, 'multiplications of a vector, one for each '
+          'parameter; fewer than N^2 from N = '
+          f'{_overtakes(found):.0f} on')
+
+
+def _overtakes(found: list[points.Point]) -> float:
+  return min((p['num_rows'] for p in found if p['parameters'] < p['dense']),
+             default=float('nan'))
+
+
+def _paths(found):
+  counts = {p[name] for p in found for name in ('paths_least', 'paths_most')}
+  return (', '.join(f'{count:.0f}' for count in sorted(counts)), counts == {1},
+          f'{len(found)} chains by multiplication; of any chain by its digits')
+
+
+def figure(rows: Sequence[records.Row]) -> Any:
+  """Supports of Figure 1.3, of a rectangular chain, and sizes of layers."""
+  found = points.collect(rows)
+  drawn, axes = plots.new(2, 4, width=2.6, height=2.8)
+  _supports(axes[0], points.select(found, kind='square', num_rows=16),
+            ('X(1)', 'X(2)', 'X(3)', 'X(4)'))
+  _supports(axes[1, :3], points.select(
+      found, kind='layer', num_rows=_DRAWN[0], num_columns=_DRAWN[1],
+      num_factors=3), ('third factor', 'second', 'first'))
+  _bars(axes[1, 3], points.select(found, kind='layer'))
+  return drawn
+
+
+def _supports(axes, found, names):
+  """The factor that acts first on the right, as the product is written."""
+  for point in found:
+    supports = _chain(point).supports()[::-1]
+    for ax, name, support in zip(axes, names, supports):
+      ax.spy(support, marker='s', markersize=120 / max(support.shape),
+             color=plots.COLOURS[0])
+      ax.grid(False)
+      ax.set_xticks([])
+      ax.set_yticks([])
+      ax.spines[:].set_visible(True)
+      ax.set_title('{}: {} x {}, {} non-zeros'.format(
+          name, *support.shape, support.sum()), fontsize=8)
+
+
+def _bars(ax, found):
+  sizes = points.distinct(found, 'num_rows', 'num_columns')
+  for place, (p, q) in enumerate(sizes):
+    here = points.select(found, num_rows=p, num_columns=q)
+    values = [here[0]['dense'], *(point['parameters'] for point in here)]
+    for series, value in enumerate(values):
+      label = 'dense' if not series else f'L = {series + 1}'
+      ax.bar(place + 0.27 * (series - 1), value, 0.25,
+             color=plots.COLOURS[series], label=None if place else label)
+  points.finish(ax, 'rows x columns', 'parameters', scales='linear log')
+  ax.set_xticks(range(len(sizes)), [f'{p:.0f} x\n{q:.0f}' for p, q in sizes],
+                fontsize=7)

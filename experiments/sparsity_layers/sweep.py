@@ -1,0 +1,61 @@
+"""What to count about butterfly layers (MIA-07, MIA-08, MIA-09).
+
+  python -m launch.sweep --experiment=sparsity_layers \
+    --output_dir=experiments/sparsity_layers/results
+
+Nothing is trained and nothing is drawn. Kinds of settings:
+  network  ResNet-20 whose last S segments are butterflies of L factors: its
+           parameters; and what they would be with chains of the next larger
+           number of parameters in the first of these segments
+  layer    a matrix p x q and L factors: the chain of fewest parameters, how
+           many chains there are and how many have as few, the next larger
+           number, and how many paths make an entry of the product
+  square   the same of N = 2^L
+
+Expected: 87898, 80666, 43450, 34682, 32122 and 23162 of 272474 parameters, of
+which the fourth is not the percentage that is printed (M-E05).
+"""
+
+import dataclasses
+
+ARTEFACT = ('Table 1.1 and Figure 1.3 of thesis 000: parameters of butterfly '
+            'networks')
+COST = '5 s on a CPU core'
+HEADLINES = ('Table 1.1',)
+
+LAYERS = ((64, 576), (64, 288), (32, 288), (32, 144), (16, 144))
+FACTORS = (2, 3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One network or matrix.
+
+  Attributes:
+    kind: see above.
+    num_factors: L.
+    segments: S; 0 of matrices.
+    num_rows: p; 0 of networks.
+    num_columns: q; 0 of networks.
+  """
+  kind: str
+  num_factors: int
+  segments: int = 0
+  num_rows: int = 0
+  num_columns: int = 0
+
+  seed = 0
+  method = 'butterfly'
+  dataset = 'none'
+
+
+SETTINGS = (
+    *(Setting(kind='network', segments=segments, num_factors=count)
+      for segments in (1, 2, 3) for count in FACTORS),
+    *(Setting(kind='layer', num_rows=p, num_columns=q, num_factors=count)
+      for p, q in LAYERS for count in FACTORS),
+    *(Setting(kind='square', num_rows=2**count, num_columns=2**count,
+              num_factors=count) for count in range(1, 9)))
+
+SMOKE = tuple(setting for setting in SETTINGS
+              if setting.segments == 3 or setting.num_rows == 16)
