@@ -157,10 +157,10 @@ def rmia(target: Array, shadows: Array, inclusion: Array, *, a: float,
   """Share of the population that a record beats by `gamma`: online RMIA.
 
   The share of z with [p(x | target) / p(x)] / [p(z | target) / p(z)] >= gamma,
-  where p(x) is the mean of the means of p(x | shadow) on both sides. It rises
-  with the record's own ratio: within one network only the order of the ratios
-  counts, up to ties, of which a small population makes many. The population
-  makes scores of many networks comparable.
+  where p(x) is the mean of the means of p(x | shadow) on both sides, and p(z)
+  likewise. It rises with the record's own ratio: within one network only the
+  order of the ratios counts, up to ties, of which a small population makes
+  many. The population makes scores of many networks comparable.
 
   A record without shadows on one side has p_in = a p_out + 1 - a there, by
   which offline RMIA does without any. Shares are means over queries.

@@ -170,7 +170,7 @@ def test_several_queries_are_averaged():
 
 def test_rmia_is_the_loop():
   population = np.array([1, 2, 4])
-  for options in (dict(a=.3), dict(a=1., gamma=1.3),
+  for options in (dict(a=1., gamma=1.3),
                   dict(a=.6, gamma=.8, population=population)):
     _compare(attacks.rmia, _loop_rmia, _small(2), **options)
     _compare(attacks.rmia_offline,
@@ -178,10 +178,10 @@ def test_rmia_is_the_loop():
 
 
 def test_rmia_tells_ratios_that_probabilities_round_away():
-  # 1 - p of 1e-7 against 3e-7, p of 3e-20 against 1e-20: float32 knows only
-  # the logarithms. Each record beats itself and what is less surprising.
-  target = jnp.array([16., 18., -45., -48.])
-  shadows = jnp.tile(jnp.array([[15., 18., -46., -46.]]), (4, 1))
+  # 1 - p and p of 1e-9 and less: float32 knows only the logarithms. The first
+  # is surer than its shadows, the second less sure than they are.
+  target = jnp.array([20., 22., -45., -48.])
+  shadows = jnp.tile(jnp.array([[19., 24., -46., -46.]]), (4, 1))
   inclusion = jnp.tile(jnp.array([True, False, True, False])[:, None], (1, 4))
   scores = jax.jit(RMIA)(target, shadows, inclusion)
   np.testing.assert_allclose(scores, [.75, .5, 1., .25])
@@ -321,6 +321,15 @@ def test_without_a_degree_of_freedom_variances_are_one():
   np.testing.assert_allclose(
       jax.jit(OFFLINE)(target, shadows, inclusion), target - mean_out,
       atol=1e-6)
+
+
+def test_equal_values_are_no_certainty():
+  # The first record's shadows agree on each side: its variance is a share of
+  # the pooled one, and its score is finite.
+  shadows = jnp.array([[1., 3.], [1., 5.], [0., 1.], [0., -1.]])
+  inclusion = jnp.tile(jnp.array([True, True, False, False])[:, None], (1, 2))
+  found = jax.jit(OWN)(jnp.array([1., 0.]), shadows, inclusion)
+  np.testing.assert_allclose(found[0], 1 / (2 * 1e-4), rtol=1e-4)
 
 
 def test_many_targets_by_vmap():

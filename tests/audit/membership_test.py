@@ -346,6 +346,17 @@ def test_pairs_are_fair_coins_of_a_member_and_another():
   assert np.abs(columns).max() < 4.5 / math.sqrt(400)
 
 
+def test_any_of_the_larger_kind_may_be_paired():
+  # Of the kind with more records those left over are drawn, whichever it is.
+  scores = np.array([0., 10., 20., 30., 500.])
+  for members, sign in [(scores == 500, 1), (scores != 500, -1)]:
+    met = [500 - sign * np.where(coins, differences, -differences)[0]
+           for differences, coins in (
+               membership.paired(key, scores, members)
+               for key in jax.random.split(jax.random.key(4), 80))]
+    assert set(met) == {0., 10., 20., 30.}
+
+
 def test_one_split_shows_no_more_epsilon_than_there_is():
   """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
 
