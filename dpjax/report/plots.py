@@ -5,12 +5,14 @@ needs it. Colours are those of Okabe and Ito, told apart by colour-blind
 readers, and each series has its own marker as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import math
 import os
 import pathlib
 import re
 from typing import Any
+
+import numpy as np
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')
@@ -84,6 +86,46 @@ def epsilon_axis(ax: Any, epsilons: Sequence[float]) -> None:
   ax.set_xticks(values, [f'{value:g}' for value in values])
   ax.set_xticks([], minor=True)
   ax.set_xlabel('epsilon')
+
+
+def roc_axes(ax: Any, *, least: float) -> None:
+  """Makes both axes logarithmic rates from `least` to 1, with the diagonal."""
+  ax.set_xscale('log')
+  ax.set_yscale('log')
+  ax.set_xlim(least, 1.)
+  ax.set_ylim(least, 1.)
+  ax.plot([least, 1.], [least, 1.], color='.6', linewidth=.8, zorder=1)
+  ax.set_xlabel('false positive rate')
+  ax.set_ylabel('true positive rate')
+
+
+def roc(ax: Any, fpr: Sequence[float], tpr: Sequence[float], label: str, *,
+        series: int) -> None:
+  """Draws an empirical ROC: what is attained at a false positive rate at most.
+
+  At 200 rates evenly spaced by the axis, so that files stay small. No point is
+  drawn where no member is found.
+
+  Args:
+    ax: see `roc_axes`, which comes first.
+    fpr: rates of thresholds from the highest down, increasing from 0, [k].
+    tpr: likewise.
+    label: of the attack, in the legend.
+    series: its colour.
+  """
+  grid = np.geomspace(ax.get_xlim()[0], 1., 200)
+  attained = np.asarray(tpr)[np.searchsorted(fpr, grid, side='right') - 1]
+  ax.plot(grid, np.where(attained > 0, attained, np.nan), label=label,
+          drawstyle='steps-post', linewidth=1.2,
+          color=COLOURS[series % len(COLOURS)])
+
+
+def roc_ceiling(ax: Any, ceiling: Callable[[np.ndarray], np.ndarray],
+                label: str, *, series: int) -> None:
+  """Draws, dashed, the largest true positive rate at each false one."""
+  grid = np.geomspace(ax.get_xlim()[0], 1., 200)
+  ax.plot(grid, ceiling(grid), label=label, linestyle='--', linewidth=1.,
+          color=COLOURS[series % len(COLOURS)])
 
 
 def save(figure: Any, path: str | os.PathLike, *, digest: str,

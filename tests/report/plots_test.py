@@ -69,6 +69,40 @@ def test_epsilon_axis_is_logarithmic_with_its_values():
       '0.5', '2', '8']
 
 
+def test_roc_axes_are_logarithmic_with_the_diagonal():
+  ax = plots.new()[1][0, 0]
+  plots.roc_axes(ax, least=1e-3)
+  assert ax.get_xscale() == ax.get_yscale() == 'log'
+  assert ax.get_xlim() == ax.get_ylim() == (1e-3, 1.)
+  np.testing.assert_array_equal(ax.lines[0].get_xydata(),
+                                [[1e-3, 1e-3], [1., 1.]])
+
+
+def test_roc_shows_what_is_attained_and_nothing_before():
+  ax = plots.new()[1][0, 0]
+  plots.roc_axes(ax, least=1e-3)
+  fpr, tpr = [0., 0., .01, .01, .2, 1.], [0., 0., 0., .3, .5, 1.]
+  plots.roc(ax, fpr, tpr, 'attack', series=1)
+  grid, drawn = ax.lines[1].get_xdata(), ax.lines[1].get_ydata()
+  for rate, value in zip(grid, drawn, strict=True):
+    best = max(t for f, t in zip(fpr, tpr, strict=True) if f <= rate)
+    assert value == best if best else np.isnan(value)
+  assert grid[0] == pytest.approx(1e-3) and grid[-1] == 1 and drawn[-1] == 1
+  assert ax.lines[1].get_drawstyle() == 'steps-post'
+  assert ax.lines[1].get_color() == plots.COLOURS[1]
+
+
+def test_roc_ceiling_is_drawn_as_it_is():
+  ax = plots.new()[1][0, 0]
+  plots.roc_axes(ax, least=1e-2)
+  plots.roc_ceiling(ax, lambda rate: np.minimum(1., 2 * rate + .1), 'DP',
+                    series=2)
+  grid, drawn = ax.lines[1].get_xdata(), ax.lines[1].get_ydata()
+  np.testing.assert_allclose(drawn, np.minimum(1., 2 * grid + .1))
+  assert ax.lines[1].get_linestyle() == '--'
+  assert ax.lines[1].get_label() == 'DP'
+
+
 def test_grid_of_axes():
   figure, axes = plots.new(2, 3, width=2., height=1.)
   assert axes.shape == (2, 3)
