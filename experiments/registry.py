@@ -11,7 +11,7 @@ An experiment is a package with
   report.py  table(rows), verdict(rows) and, where of use, figure(rows).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 import importlib
 from typing import Any, NamedTuple
 

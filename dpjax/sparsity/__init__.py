@@ -1,4 +1,4 @@
-"""Networks of few parameters: pruned by magnitude, or products of butterflies.
+"""Networks of few parameters: pruned, or products of butterflies.
 
 Modules, in import order: masks, chains, deformable, networks.
 """

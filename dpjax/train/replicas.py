@@ -20,19 +20,9 @@ import optax
 from dpjax import errors
 from dpjax.models.batch_resnet import BatchResnet
 from dpjax.sparsity import masks
+from dpjax.sparsity.networks import Parametrisation
 from dpjax.train.augment import Augmentation
 from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
-
-
-class Parametrisation(NamedTuple):
-  """How a network's kernels come from what is trained.
-
-  Attributes:
-    init: key -> parameters of one replica.
-    effective: parameters -> the dense tree of the network.
-  """
-  init: Callable[[PRNGKey], Params]
-  effective: Callable[[Params], Params]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
