@@ -2,11 +2,11 @@
 
 Modules, in import order: plan, bassily, methods, averaging, augment, state,
 step, sharding, processes, checkpoint, loop, evaluate, output_perturbation,
-newton, fixed_point.
+newton, fixed_point, replicas.
 """
 
 __all__ = [
     'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'fixed_point',
     'loop', 'methods', 'newton', 'output_perturbation', 'plan', 'processes',
-    'sharding', 'state', 'step'
+    'replicas', 'sharding', 'state', 'step'
 ]
