@@ -26,7 +26,7 @@ class BatchResnet:
   A block is convolution, normalisation, ReLU, convolution, normalisation
   beside the identity or a normalised 1 x 1 convolution, then ReLU.
   Convolutions have no biases and pad as PyTorch does. With the defaults:
-  272,474 parameters, 40.7 million multiplications an image.
+  272,474 parameters, 40.8 million multiplications an image.
 
   Parameters of *one* replica are a tree of dicts, such as
   `params['block_1_0']['conv_0']['kernel']` [h, w, c_in, c_out]. A *pack* of P
