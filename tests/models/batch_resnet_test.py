@@ -194,6 +194,7 @@ def test_every_replica_of_a_pack_is_the_reference(inputs, train):
   assert set(jax.tree.leaves(moved)) == {train}
 
 
+@pytest.mark.slow
 def test_one_replica_is_a_pack_too(inputs):
   one = jax.tree.map(lambda leaf: leaf[1:2], inputs)
   _close(_TRAIN(*one), jax.tree.map(lambda leaf: leaf[1:2], _TRAIN(*inputs)))
@@ -237,7 +238,8 @@ def test_convolutions_pad_alike_on_both_sides(side, height, stride):
 
 def test_half_precision_is_close_while_training_and_absent_afterwards(inputs):
   half = dataclasses.replace(TINY, compute_dtype='bfloat16')
-  _, logits, updated = _made(half, train=True)(*inputs)
+  logits, updated = jax.jit(lambda *args: half.apply(*args, train=True))(
+    *inputs[:3])
   _, wanted, statistics = _TRAIN(*inputs)
   assert {leaf.dtype for leaf in jax.tree.leaves((logits, updated))} == {
     jnp.dtype('float32')}
