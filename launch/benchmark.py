@@ -30,12 +30,13 @@ private statistics a second), quantiles (a release beside the published
 algorithms and libraries), curves (distribution functions smoothed, released
 and compared secretly, beside solvers and NumPy), densities (repetitions of a
 private density from counts, beside NumPy and a library), parametric
-(repetitions of estimators of parameters from sufficient statistics). Peers that
-are not installed are left out: pip install dpjax[bench]. A method may be
-followed by a set of XLA flags, as in ours@noynn. Rounds go through all methods
-of one network and batch size in random order. Ratios are of CPU time over all
-threads, on accelerators of wall time. Timings are only worth something on a
-machine that does nothing else.
+(repetitions of estimators of parameters from sufficient statistics), replicas
+(training of 16 networks in packs, beside one large batch; tiny ones on CPU).
+Peers that are not installed are left out: pip install dpjax[bench]. A method
+may be followed by a set of XLA flags, as in ours@noynn. Rounds go through all
+methods of one network and batch size in random order. Ratios are of CPU time
+over all threads, on accelerators of wall time. Timings are only worth something
+on a machine that does nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,7 +84,7 @@ _METHODS = flags.DEFINE_list('methods', [], 'Methods; those of the suite when '
                              'not given.')
 _ROUNDS = flags.DEFINE_integer(
     'rounds', None, 'Samples of each, 7 when not given and 3 where a step '
-    'takes over 5 s; in quantiles 3, in curves 5; in memory and '
+    'takes over 5 s; in quantiles 3, in curves and replicas 5; in memory and '
     'compile processes of each, 3.')
 _SECONDS = flags.DEFINE_float('seconds', None, 'Length of a sample, 1 when not '
                               'given; 0.1 in quantiles and densities, 0.3 in '
@@ -103,7 +104,7 @@ _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60, 'curves': 64,
                 'densities': 10**6, 'parametric': 10**4}
 # Many programs of few milliseconds.
 _SHORT = {'quantiles': (3, 0.1), 'curves': (5, 0.3), 'densities': (3, 0.1),
-          'parametric': (3, 0.1)}
+          'parametric': (3, 0.1), 'replicas': (5, 1.0)}
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 

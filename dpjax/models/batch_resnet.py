@@ -26,13 +26,14 @@ class BatchResnet:
   A block is convolution, normalisation, ReLU, convolution, normalisation
   beside the identity or a normalised 1 x 1 convolution, then ReLU.
   Convolutions have no biases and pad as PyTorch does. With the defaults:
-  272,474 parameters, 40.7 million multiplications an image.
+  272,474 parameters, 40.8 million multiplications an image.
 
   Parameters of *one* replica are a tree of dicts, such as
   `params['block_1_0']['conv_0']['kernel']` [h, w, c_in, c_out]. A *pack* of P
   replicas has leaves [P, ...] and runs as one network of P times as many
-  channels whose kernels are block-diagonal: replicas share nothing, and
-  convolutions are as wide as matrix units like them. A pack of four ResNet-20
+  channels whose kernels are block-diagonal: replicas share nothing as long as
+  all are finite (zero times infinity is not zero), and convolutions are as
+  wide as matrix units like them. A pack of four ResNet-20
   is trained faster on an accelerator than one of them in batches four times as
   large, and three times as fast as one after the other.
 
@@ -43,8 +44,9 @@ class BatchResnet:
     input_channels: of the images.
     mean: of the channels, or one for all; public, taken off first.
     std: likewise; what is left is divided by it.
-    compute_dtype: 'float32' or 'bfloat16', of convolutions while training;
-      parameters, normalisations and logits are float32.
+    compute_dtype: 'float32' or 'bfloat16', of convolutions and what passes
+      between layers while training; parameters, normalisations and logits are
+      float32, and all is in evaluation.
   """
   depth: int = 20
   widths: tuple[int, int, int] = (16, 32, 64)
@@ -58,8 +60,13 @@ class BatchResnet:
     errors.check_at_least('depth', self.depth, 8)
     if (self.depth - 2) % 6:
       raise ValueError(f'depth must be 6 n + 2, got {self.depth}')
+    if len(self.widths) != 3:
+      raise ValueError(f'widths must be three, got {len(self.widths)}')
     for width in self.widths:
       errors.check_at_least('width', width, 1)
+    errors.check_at_least('input_channels', self.input_channels, 1)
+    for value in self.std:
+      errors.check_positive('std', value)
     errors.check_at_least('num_classes', self.num_classes, 2)
     errors.check_choice('compute_dtype', self.compute_dtype,
                         ('float32', 'bfloat16'))
@@ -115,17 +122,19 @@ class BatchResnet:
       x: [P, b, h, w, c], every replica's own batch.
       train: normalise by the batch, and let running statistics follow; if not,
         normalise by running statistics, which are returned as they are.
+        Running variances are of variances that divide by b h w, as Flax's;
+        PyTorch's divide by one less.
     """
     dtype = jnp.dtype(self.compute_dtype) if train else jnp.float32
     size, batch = x.shape[:2]
     x = (x - _along_channels(self.mean, x)) / _along_channels(self.std, x)
     x = jnp.moveaxis(x, 0, 3).reshape(batch, *x.shape[2:4], -1).astype(dtype)
-    updated = {}
+    convolutions, updated = self.convolutions(), {}
 
     def convolved(path, x):
       name = '/'.join(_norm_of(path))
-      stride = self.convolutions()[path][-1]
-      x = _convolve(x, _get(params, path)['kernel'].astype(dtype), stride)
+      x = _convolve(x, _get(params, path)['kernel'].astype(dtype),
+                    convolutions[path][-1])
       x, updated[name] = _normalise(x, _get(params, _norm_of(path)),
                                     statistics[name], train)
       return x
@@ -136,7 +145,7 @@ class BatchResnet:
         name = f'block_{group}_{block}'
         y = jax.nn.relu(convolved((name, 'conv_0'), x))
         y = convolved((name, 'conv_1'), y)
-        if (name, 'shortcut') in self.convolutions():
+        if (name, 'shortcut') in convolutions:
           x = convolved((name, 'shortcut'), x)
         x = jax.nn.relu(x + y)
     x = jnp.mean(x.astype(jnp.float32), (1, 2)).reshape(batch, size, -1)
@@ -167,25 +176,10 @@ def _convolve(x: Array, kernel: Array, stride: int) -> Array:
   merged = jnp.einsum('pijcd,pq->ijpcqd', kernel,
                       jnp.eye(size, dtype=kernel.dtype))
   merged = merged.reshape(side, side, size * entering, size * leaving)
-  if jax.default_backend() == 'cpu':
-    # In loops a product of matrices is several times as fast there.
-    return _patches(x, side, stride) @ merged.reshape(-1, size * leaving)
   pad = (side // 2, side // 2)
   return jax.lax.conv_general_dilated(
       x, merged, (stride, stride), (pad, pad),
       dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
-
-
-def _patches(x: Array, side: int, stride: int) -> Array:
-  """What each output sees: [b, h', w', side side c]."""
-  if side == 1:
-    return x[:, ::stride, ::stride]
-  pad = side // 2
-  height, width = x.shape[1:3]
-  padded = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
-  return jnp.concatenate([
-      padded[:, i:i + height:stride, j:j + width:stride]
-      for i in range(side) for j in range(side)], -1)
 
 
 def _normalise(x: Array, params: Params, statistics: PyTree,

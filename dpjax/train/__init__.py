@@ -6,7 +6,7 @@ newton, fixed_point, replicas.
 """
 
 __all__ = [
-    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate',
-    'fixed_point', 'loop', 'methods', 'newton', 'output_perturbation',
-    'plan', 'processes', 'replicas', 'sharding', 'state', 'step'
+    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'fixed_point',
+    'loop', 'methods', 'newton', 'output_perturbation', 'plan', 'processes',
+    'replicas', 'sharding', 'state', 'step'
 ]

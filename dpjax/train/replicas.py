@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from dpjax import errors
+from dpjax.grads import convolutions
 from dpjax.models.batch_resnet import BatchResnet
 from dpjax.sparsity import masks
 from dpjax.sparsity.networks import Parametrisation
@@ -47,13 +49,16 @@ class Recipe:
   def __post_init__(self):
     errors.check_at_least('num_epochs', self.num_epochs, 1)
     errors.check_at_least('batch_size', self.batch_size, 1)
+    errors.check_non_negative('momentum', self.momentum)
+    for share in self.drops:
+      errors.check_probability('drops', share)
     errors.check_positive('divisor', self.divisor)
 
   def rate(self, epoch: Array) -> Array:
-    """The factor of the learning rate in an epoch counted from 0."""
-    ends = jnp.asarray([share * self.num_epochs for share in self.drops],
-                       jnp.float32)
-    passed = jnp.sum(epoch.astype(jnp.float32) >= ends, dtype=jnp.float32)
+    """Factors of the learning rate in epochs counted from 0."""
+    epoch = epoch.astype(jnp.float32)
+    passed = sum(((epoch >= share * self.num_epochs).astype(jnp.float32)
+                  for share in self.drops), jnp.zeros_like(epoch))
     return self.divisor**-passed
 
 
@@ -62,11 +67,12 @@ class Task(NamedTuple):
 
   Attributes:
     key: of its batches and views.
-    rows: [R, n] int32, its training records.
-    validation: [R, v] int32, records by which the epoch is chosen.
+    rows: [R, n] int32, numbers of its training records.
+    validation: [R, v] int32, of records by which the epoch is chosen.
     learning_rate: [R].
     weight_decay: [R], of all parameters, added to the gradient (as PyTorch).
-    mask: [R, d] bool, see `Replicas`; what is False stays zero.
+    mask: [R, d] bool, see `Replicas`; what is False stays as it is, so zero
+      where training started at zero.
   """
   key: PRNGKey
   rows: Array
@@ -156,16 +162,17 @@ class Replicas:
     return self._initial(keys)
 
   def restart(self, params: Array) -> State:
-    """Training from these parameters [R, d]; momentum and schedule anew."""
+    """Training from these parameters [R, d], all else anew."""
     count = params.shape[0]
     self._check(count)
     statistics = jax.tree.map(
-        lambda leaf: jnp.tile(leaf, (count,) + (1,) * leaf.ndim),
+        lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)),
         self.network.init_statistics())
     start = Snapshot(params, statistics)
+    # An epoch gives its state up, so all leaves are the state's own.
+    last, best = jax.tree.map(jnp.copy, (start, start))
     memory = self._optimizer(*jnp.zeros((2, count))).init(params)
-    return State(start, memory, jnp.zeros(count, jnp.int32),
-                 jax.tree.map(jnp.copy, start),
+    return State(last, memory, jnp.zeros(count, jnp.int32), best,
                  jnp.full(count, -1.0, jnp.float32))
 
   def run_epoch(self, state: State, task: Task) -> tuple[State, EpochInfo]:
@@ -173,23 +180,39 @@ class Replicas:
     if task.rows.shape[1] < self.recipe.batch_size:
       raise ValueError(f'a batch of {self.recipe.batch_size} needs as many '
                        f'training records, got {task.rows.shape[1]}')
+    errors.check_at_least('validation records', task.validation.shape[1], 1)
+    for name, leaf in task._asdict().items():
+      if leaf.shape[0] != state.epoch.shape[0]:
+        raise ValueError(f'{name} must be of {state.epoch.shape[0]} replicas, '
+                         f'got {leaf.shape[0]}')
     return self._epoch(state, task, self.records)
 
   def fit(self, state: State, task: Task,
-          on_epoch: Callable[[State, EpochInfo], None] | None = None) -> State:
-    """The epochs that are left of a training.
+          on_epoch: Callable[[State, EpochInfo], None] | None = None
+          ) -> tuple[State, EpochInfo]:
+    """The epochs that are left; infos are [epochs left, R].
 
     Args:
-      state: of `init`, `restart` or an earlier call; given up.
+      state: of `init`, `restart` or `run_epoch`; it is given up.
       task: see `Task`.
       on_epoch: called after each epoch; the next one gives up the state, so
         what it keeps must be a copy.
+
+    Raises:
+      ValueError: a task is of other replicas, or of records that are not there.
     """
+    count = self.records.y.shape[0]
+    for rows in (task.rows, task.validation):
+      # Numbers beyond the last would be taken for the last.
+      if not bool(jnp.all((rows >= 0) & (rows < count))):
+        raise ValueError(f'rows must be numbers of the {count} records')
+    infos = [EpochInfo(*np.zeros((2, 0, state.epoch.shape[0]), np.float32))]
     for _ in range(int(state.epoch[0]), self.recipe.num_epochs):
       state, info = self.run_epoch(state, task)
+      infos.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], info))
       if on_epoch is not None:
         on_epoch(state, info)
-    return state
+    return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *infos)
 
   def full_mask(self, num_replicas: int) -> Array:
     """[R, d] bool, True for all that a parametrisation trains."""
@@ -204,19 +227,19 @@ class Replicas:
 
   def vector(self, params: Params, number: int) -> Array:
     """[d], the inverse of `tree`; also of trees of bools."""
-    flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(
-        params)])
     layout = self._layouts[number % len(self._layouts)]
+    flat = layout.ravel(params)
     if flat.size != layout.size:
       raise ValueError(f'a replica has {layout.size} parameters, got '
                        f'{flat.size}')
-    return jnp.pad(flat, (0, self.num_params - flat.size))
+    return self._pad(flat)
 
   def apply(self, networks: Snapshot, x: Array) -> Array:
     """Logits [R, b, c] of images [R, b, ...], each network's own.
 
     In evaluation mode, in float32; not compiled.
     """
+    self._check(networks.params.shape[0])
     return self._in_packs(lambda networks, x: self.network.apply(
         self._dense(networks.params), networks.statistics, x, train=False)[0],
                           networks, x)
@@ -249,13 +272,8 @@ class Replicas:
   def _dense(self, params: Array) -> Params:
     """Dense trees of a pack, leaves [P, ...], from [P, d]."""
     count = len(self._layouts)
-    made = []
-    for i, (layout, kind) in enumerate(zip(self._layouts,
-                                           self.parametrisations,
-                                           strict=True)):
-      made.append(jax.vmap(lambda flat, layout=layout, kind=kind:
-                           kind.effective(layout.unravel(flat[:layout.size])))(
-                               params[i::count]))
+    made = [jax.vmap(lambda flat, i=i: self.parametrisations[i].effective(
+        self.tree(flat, i)))(params[i::count]) for i in range(count)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves, 1).reshape(
         self.pack_size, *leaves[0].shape[1:]), *made)
 
@@ -263,7 +281,7 @@ class Replicas:
     """`function` of packs, one after the other; leaves [R, ...]."""
     split = lambda leaf: leaf.reshape(-1, self.pack_size, *leaf.shape[1:])
     join = lambda leaf: leaf.reshape(-1, *leaf.shape[2:])
-    found = jax.lax.map(lambda each: function(*each),
+    found = jax.lax.map(lambda packs: function(*packs),
                         jax.tree.map(split, trees))
     return jax.tree.map(join, found)
 
@@ -297,8 +315,8 @@ class Replicas:
     orders = jnp.moveaxis(orders.reshape(-1, steps, size), 1, 0)
     view_keys = jnp.moveaxis(jax.vmap(
         lambda key: jax.random.split(key, steps))(keys[:, 1]), 1, 0)
-    rate = self.recipe.rate(state.epoch[0]) * task.learning_rate
-    (last, momentum), losses = jax.lax.scan(
+    rate = self.recipe.rate(state.epoch) * task.learning_rate
+    (last, memory), losses = jax.lax.scan(
         functools.partial(self._step, records, task, rate),
         (state.last, state.optimizer), (orders, view_keys))
     accuracy = self._accuracy(last, task.validation, records)
@@ -306,25 +324,25 @@ class Replicas:
     best = jax.tree.map(lambda new, old: jnp.where(
         better.reshape((-1,) + (1,) * (new.ndim - 1)), new, old),
                         last, state.best)
-    state = State(last, momentum, state.epoch + 1, best,
+    state = State(last, memory, state.epoch + 1, best,
                   jnp.maximum(accuracy, state.best_accuracy))
     return state, EpochInfo(jnp.mean(losses, 0), accuracy)
 
   def _step(self, records, task, rate, carry, drawn):
-    network, momentum = carry
+    network, memory = carry
     rows, keys = drawn
     x, y = records.x[rows], records.y[rows]
     if self.recipe.augmentation is not None:
       view = jax.vmap(jax.vmap(self.recipe.augmentation))
       x = view(jax.vmap(lambda key: jax.random.split(key, rows.shape[1]))(
           keys), x)
-    grad = jax.grad(self._loss, has_aux=True)
+    grad = convolutions.fast_in_loops(jax.grad(self._loss, has_aux=True))
     gradient, (losses, statistics) = grad(network.params, network.statistics,
                                           x, y)
-    updates, momentum = self._optimizer(task.weight_decay, rate).update(
-        gradient, momentum, network.params, mask=task.mask)
+    updates, memory = self._optimizer(task.weight_decay, rate).update(
+        gradient, memory, network.params, mask=task.mask)
     params = optax.apply_updates(network.params, updates)
-    return (Snapshot(params, statistics), momentum), losses
+    return (Snapshot(params, statistics), memory), losses
 
   def _optimizer(self, weight_decay: Array, rate: Array):
     """PyTorch's: decay, then the heavy ball, then the learning rate."""

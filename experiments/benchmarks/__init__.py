@@ -8,7 +8,7 @@ is not in the registry. Rows are kept and resumed by the engine of the sweeps.
   methods             names of what is measured, and what they need
   jax_nets, jax_steps, jax_peers, torch_nets, torch_steps, norms,
   loops, draws, estimators, quantiles, quantile_peers, curves, curve_peers,
-  curve_solvers, densities, density_peers, parametric
+  curve_solvers, densities, density_peers, parametric, replicas
                       programs of the methods
   machine, program, worker, clients
                       a fresh process for each program, timed on request

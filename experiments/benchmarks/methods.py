@@ -180,6 +180,17 @@ PARAMETRIC_MODELS = ('share', 'share_geometric', 'share_gaussian', 'doubled',
                      'truncated_l2', 'truncated_laplace', 'truncated_gaussian',
                      'likelihood')
 
+PACKS = ('pack_1', 'pack_2', 'pack_4', 'pack_8', 'pack_16')
+REPLICAS = {
+    'large': Method('replicas', 'one network, in one batch of as many images'),
+    **{name: Method('replicas', f'dpjax, {name[5:]} networks as one')
+       for name in PACKS},
+    'vmap': Method('replicas', 'jax.vmap over all networks'),
+}
+"""Of training networks at once; time of an image."""
+
+REPLICA_MODELS = ('resnet20_bfloat16', 'resnet20_float32', 'tiny_resnet8')
+
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients formed, measured and summed'),
@@ -207,6 +218,11 @@ def quantile_model(model: str) -> tuple[str, int]:
   return family, int(orders)
 
 
+def pack_size(name: str) -> int:
+  """Networks that a method of `REPLICAS` trains as one."""
+  return int(name[5:]) if name in PACKS else 1
+
+
 def find(suite: str, name: str) -> Method:
   """The method of a suite.
 
@@ -216,7 +232,7 @@ def find(suite: str, name: str) -> Method:
   base, _ = split(name)
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
            'quantiles': QUANTILES, 'curves': CURVES, 'densities': DENSITIES,
-           'parametric': PARAMETRIC,
+           'parametric': PARAMETRIC, 'replicas': REPLICAS,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:

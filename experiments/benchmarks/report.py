@@ -45,6 +45,9 @@ _ABOUT_RATIOS = {
                  'made of them and its exact error is taken.',
     'parametric': 'Ratios are over `numpy`. epsilon is 0.1 or rho 0.005 under '
                   'replace-one. Statistics are drawn and estimates released.',
+    'replicas': 'Ratios are over `large`. An epoch of 20 steps of each network '
+                'is timed, with crops, mirror images, shuffling and validation '
+                'on a batch.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -80,6 +83,13 @@ def _estimators_cell(metrics: Metrics, size: int) -> str:
   del size
   rate = 1e3 * methods.REPETITIONS / metrics['wall_ms']
   return f'{_spread(metrics, "ratio")}; {_rounded(rate)}/s'
+
+
+def _images_cell(metrics: Metrics, size: int) -> str:
+  del size
+  return (f'{_spread(metrics, "ratio")}; {_rounded(1e3 / metrics["wall_ms"])} '
+          f'images/s; {metrics["compile_seconds"]:.2g} s; '
+          f'{metrics["temp_kib"] * 1.024e-3:.3g} MB by XLA')
 
 
 def _program_cell(metrics: Metrics, size: int) -> str:
@@ -119,7 +129,8 @@ _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
     'sampling': _draws_cell, 'estimators': _estimators_cell,
     'quantiles': _program_cell, 'curves': _program_cell,
-    'densities': _program_cell, 'parametric': _program_cell}
+    'densities': _program_cell, 'parametric': _program_cell,
+    'replicas': _images_cell}
 _MEMORY = ('memory of the first beyond what was resident before; of dpjax '
            'seconds of compiling and scratch memory that XLA plans')
 _IN_CELLS = {
@@ -135,6 +146,9 @@ _IN_CELLS = {
     'curves': 'ratio of {time}; wall time of a call; ' + _MEMORY,
     'densities': 'ratio of {time}; wall time of a repetition; ' + _MEMORY,
     'parametric': 'ratio of {time}; wall time of a repetition; ' + _MEMORY,
+    'replicas': 'ratio of {time}{threads}; images a second of wall time, of '
+                'all networks; seconds of compiling; scratch memory that XLA '
+                'plans',
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 

@@ -24,6 +24,7 @@ SUITES = {
     'densities': 'repetitions of a private density, each on its own counts',
     'parametric': 'repetitions of an estimator of a parameter, each on its own '
                   'sufficient statistic',
+    'replicas': 'training of 16 networks at once, beside one large batch',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -38,9 +39,9 @@ class Setting:
       which training, in estimators what is estimated, in quantiles by which
       mechanism and how many, in curves what is done with them, in densities
       by which estimator.
-    size: of the batch; in sampling how many values or records, in estimators,
-      quantiles and densities records of a repetition, in curves thresholds or
-      keys.
+    size: of the batch, in replicas of each network; in sampling how many values
+      or records, in estimators, quantiles and densities records of a
+      repetition, in curves thresholds or keys.
     method: name.
     num_devices: over which the batch is divided.
   """
@@ -94,6 +95,8 @@ _SIZES = {
     'release_tree': (2**10, 2**15), 'release_square_root': (2**10, 2**15),
     'comparison': (10**3, 10**4), 'comparison_everywhere': (10**3, 45_211),
     'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
+    'resnet20_bfloat16': (256,), 'resnet20_float32': (256,),
+    'tiny_resnet8': (8,),
     'tiny_mlp': (8,), 'tiny_cnn': (8,), 'tiny_resnet': (8,),
     'tiny_stack': (8,), 'tiny_loop': (10,),
     **{name: (8,) if name.startswith('tiny') else (64,)
@@ -112,7 +115,11 @@ _MODELS = {
     'curves': methods.CURVE_MODELS,
     'densities': methods.DENSITY_MODELS,
     'parametric': methods.PARAMETRIC_MODELS,
+    'replicas': methods.REPLICA_MODELS[:1],
 }
+_ON_CPU = {'replicas': methods.REPLICA_MODELS[-1:]}
+"""Instead of these, where they would take hours."""
+
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
 _METHODS = {
@@ -132,6 +139,8 @@ _METHODS = {
     'curves': tuple(methods.CURVES),
     'densities': tuple(methods.DENSITIES),
     'parametric': tuple(methods.PARAMETRIC),
+    # Each compiles for half a minute; others when asked.
+    'replicas': ('large', 'pack_1', 'pack_4', 'pack_8', 'vmap'),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -152,14 +161,16 @@ _SMOKE = {
     'curves': ('comparison', ('numpy', 'ours')),
     'densities': ('heights', ('numpy', 'ours')),
     'parametric': ('share_geometric', ('numpy', 'ours')),
+    'replicas': ('tiny_resnet8', ('large', 'pack_4')),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
-                'curves': (50,), 'densities': (50,), 'parametric': (50,)}
+                'curves': (50,), 'densities': (50,), 'parametric': (50,),
+                'replicas': (2,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
           'quantiles': ('published',), 'densities': ('numpy',),
-          'parametric': ('numpy',),
+          'parametric': ('numpy',), 'replicas': ('large',),
           'curves': tuple(name for name in methods.CURVES if name != 'ours')}
 
 
@@ -174,7 +185,8 @@ def settings(suite: str, *, models: Sequence[str] = (),
     sizes: of batches.
     names: of methods.
     smoke: tiny ones by default.
-    cpu: False leaves out what differs in flags for CPUs.
+    cpu: False leaves out what differs in flags for CPUs, and takes networks
+      of accelerators by default.
 
   Raises:
     ValueError: a name is not known.
@@ -184,7 +196,7 @@ def settings(suite: str, *, models: Sequence[str] = (),
     models, names = models or (model,), names or own
     sizes = sizes or _SMOKE_SIZES.get(suite, ())
   unasked = [] if names else ['ours_repeated']
-  models = models or _MODELS[suite]
+  models = models or (cpu and _ON_CPU.get(suite)) or _MODELS[suite]
   _check_models(suite, models)
   names = [name for name in names or _METHODS[suite]
            if cpu or '@' not in name]
@@ -212,7 +224,8 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
            'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),
            'curves': methods.CURVE_MODELS,
            'densities': methods.DENSITY_MODELS,
-           'parametric': methods.PARAMETRIC_MODELS}.get(
+           'parametric': methods.PARAMETRIC_MODELS,
+           'replicas': methods.REPLICA_MODELS}.get(
                suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:

@@ -1,0 +1,80 @@
+"""All ways of training many networks at once train them alike."""
+
+import numpy as np
+import pytest
+
+from experiments.benchmarks import findings
+from experiments.benchmarks import methods
+from experiments.benchmarks import program
+from experiments.benchmarks import replicas
+from experiments.benchmarks import report
+from experiments.benchmarks import sweep
+from experiments.benchmarks import values
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+  monkeypatch.setattr(replicas, 'REPLICAS', 4)
+  monkeypatch.setattr(replicas, 'STEPS', 2)
+
+
+def _made(method):
+  return replicas.make(program.Spec(suite='replicas', model='tiny_resnet8',
+                                    size=3, method=method))
+
+
+def test_packs_and_vmap_take_the_same_steps():
+  packed, vmapped = _made('pack_2'), _made('vmap')
+  for made in (packed, vmapped):
+    assert made.repeats == 2 * 4 * 3 and made.info['compile_seconds'] > 0
+  found, wanted = (made.audit()['params'] for made in (packed, vmapped))
+  assert found.shape == wanted.shape == (4, 5214)
+  np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+  assert len(np.unique(found[:, 0])) == 4
+  packed.step()
+  assert not np.array_equal(packed.audit()['params'], found)
+
+
+@pytest.mark.slow
+def test_the_large_batch_is_of_as_many_images():
+  made = _made('large')
+  assert made.repeats == 2 * 4 * 3
+  assert made.audit()['params'].shape == (1, 5214)
+
+
+def _table(ratios, **shared):
+  """What is said of {method: ratio}."""
+  lines = {values.Line(method, 1): {256: dict(ratio=ratio, **shared)}
+           for method, ratio in ratios.items()}
+  return '\n'.join(findings.of_suite('replicas', {'resnet20_bfloat16': lines}))
+
+
+def test_the_best_pack_is_held_to_its_share_of_the_large_batch():
+  ratios = dict(large=1.0, pack_1=4.0, pack_4=1.5, pack_8=2.0, vmap=0.5)
+  text = _table(ratios, accelerator=1.0)
+  assert '| 1.5 of large | 1.667 of large | yes |' in text
+  assert '| 1.7 of large | 1.667 of large | NO  |' in _table(
+    ratios | {'pack_4': 1.7}, accelerator=1.0)
+  assert not _table(ratios, accelerator=0.0)
+  assert not _table({'large': 1.0, 'vmap': 1.0}, accelerator=1.0)
+
+
+def test_cells_tell_images_a_second():
+  cell = report._CELLS['replicas'](dict(
+    ratio=1.5, ratio_low=1.4, ratio_high=1.6, wall_ms=1e3 / 250_000,
+    compile_seconds=30.0, temp_kib=1000.0), 256)
+  assert cell == '1.5 [1.4, 1.6]; 250,000 images/s; 30 s; 1.02 MB by XLA'
+
+
+def test_accelerators_train_the_network_of_the_study():
+  on_gpu = sweep.settings('replicas', cpu=False)
+  assert {(setting.model, setting.size) for setting in on_gpu} == {
+    ('resnet20_bfloat16', 256)}
+  assert 'large' in {unit.method for unit in sweep.units(on_gpu[-1])}
+  assert {setting.model for setting in sweep.settings('replicas')} == {
+    'tiny_resnet8'}
+  assert [methods.pack_size(name) for name in methods.REPLICAS] == [
+    1, 1, 2, 4, 8, 16, 1]
+  asked = sweep.settings('replicas', cpu=False, names=('pack_16',),
+                         models=('resnet20_float32',))
+  assert len(asked) == 1
