@@ -38,7 +38,8 @@ jax.config.update('jax_numpy_rank_promotion', 'raise')
 # Accelerators round the inputs of products, and tests compare to 1e-5.
 jax.config.update('jax_default_matmul_precision', 'highest')
 
-_QUICK = {'experiments', 'grads', 'launch', 'models', 'stats', 'train'}
+_QUICK = {'experiments', 'grads', 'launch', 'models', 'sparsity',
+          'stats', 'train'}
 _QUICK_FILES = {f'{name}_test' for name in (
     'battery', 'chain_bounds', 'inverse', 'k_norm', 'langevin', 'layers',
     'methods',

@@ -1,6 +1,6 @@
-"""Networks with few parameters: pruned by magnitude, or products of butterflies.
+"""Networks with few parameters: pruned by magnitude, or made of butterflies.
 
-Modules, in import order: masks.
+Modules, in import order: masks, magnitude.
 """
 
-__all__ = ['masks']
+__all__ = ['magnitude', 'masks']
