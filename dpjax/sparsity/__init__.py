@@ -1,6 +1,6 @@
 """Networks with few parameters: pruned by magnitude, or made of butterflies.
 
-Modules, in import order: masks, magnitude.
+Modules, in import order: masks, magnitude, butterfly.
 """
 
-__all__ = ['magnitude', 'masks']
+__all__ = ['butterfly', 'magnitude', 'masks']
