@@ -45,6 +45,8 @@ _ABOUT_RATIOS = {
                  'made of them and its exact error is taken.',
     'parametric': 'Ratios are over `numpy`. epsilon is 0.1 or rho 0.005 under '
                   'replace-one. Statistics are drawn and estimates released.',
+    'butterfly': 'Ratios are over `dense`, where the matrix fits. Sizes are '
+                 'numbers N of a vector; there are 64 of them.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -119,7 +121,8 @@ _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'memory': _memory_cell, 'compile': _compile_cell, 'norms': _norms_cell,
     'sampling': _draws_cell, 'estimators': _estimators_cell,
     'quantiles': _program_cell, 'curves': _program_cell,
-    'densities': _program_cell, 'parametric': _program_cell}
+    'densities': _program_cell, 'parametric': _program_cell,
+    'butterfly': _program_cell}
 _MEMORY = ('memory of the first beyond what was resident before; of dpjax '
            'seconds of compiling and scratch memory that XLA plans')
 _IN_CELLS = {
@@ -135,6 +138,7 @@ _IN_CELLS = {
     'curves': 'ratio of {time}; wall time of a call; ' + _MEMORY,
     'densities': 'ratio of {time}; wall time of a repetition; ' + _MEMORY,
     'parametric': 'ratio of {time}; wall time of a repetition; ' + _MEMORY,
+    'butterfly': 'ratio of {time}; wall time of all vectors; ' + _MEMORY,
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 
@@ -283,7 +287,8 @@ class _Point(NamedTuple):
 
 
 _RATIO = ('ratio', 'ratio')
-_DRAWN_METRICS = {'compile': ('compile_seconds', 'seconds of compiling'),
+_DRAWN_METRICS = {'butterfly': ('wall_ms', 'ms of wall time'),
+                  'compile': ('compile_seconds', 'seconds of compiling'),
                   'memory': ('peak_kib', 'KiB for each record')}
 
 

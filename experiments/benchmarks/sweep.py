@@ -24,6 +24,8 @@ SUITES = {
     'densities': 'repetitions of a private density, each on its own counts',
     'parametric': 'repetitions of an estimator of a parameter, each on its own '
                   'sufficient statistic',
+    'butterfly': 'products of square butterflies with 64 vectors, beside dense '
+                 'matrices',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -37,10 +39,10 @@ class Setting:
     model: network; in norms which layer, in sampling what is drawn, in loops
       which training, in estimators what is estimated, in quantiles by which
       mechanism and how many, in curves what is done with them, in densities
-      by which estimator.
+      by which estimator, in butterfly a product or its gradients.
     size: of the batch; in sampling how many values or records, in estimators,
       quantiles and densities records of a repetition, in curves thresholds or
-      keys.
+      keys, in butterfly numbers of a vector.
     method: name.
     num_devices: over which the batch is divided.
   """
@@ -89,6 +91,8 @@ _SIZES = {
                     (10**3, 10**4, 10**5)),
     **dict.fromkeys(methods.DENSITY_MODELS, (10**6,)),
     **dict.fromkeys(methods.PARAMETRIC_MODELS, (10**4,)),
+    **dict.fromkeys(methods.BUTTERFLY_MODELS,
+                    tuple(4**power for power in range(3, 9))),
     'squares': (2**10, 2**13, 2**15, 2**18, 2**20),
     'absolute': (2**10, 2**12, 2**15),
     'release_tree': (2**10, 2**15), 'release_square_root': (2**10, 2**15),
@@ -112,6 +116,7 @@ _MODELS = {
     'curves': methods.CURVE_MODELS,
     'densities': methods.DENSITY_MODELS,
     'parametric': methods.PARAMETRIC_MODELS,
+    'butterfly': methods.BUTTERFLY_MODELS,
 }
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
@@ -132,6 +137,7 @@ _METHODS = {
     'curves': tuple(methods.CURVES),
     'densities': tuple(methods.DENSITIES),
     'parametric': tuple(methods.PARAMETRIC),
+    'butterfly': tuple(methods.BUTTERFLY),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -152,14 +158,16 @@ _SMOKE = {
     'curves': ('comparison', ('numpy', 'ours')),
     'densities': ('heights', ('numpy', 'ours')),
     'parametric': ('share_geometric', ('numpy', 'ours')),
+    'butterfly': ('product', ('dense', 'ours')),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
-                'curves': (50,), 'densities': (50,), 'parametric': (50,)}
+                'curves': (50,), 'densities': (50,), 'parametric': (50,),
+                'butterfly': (64,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
           'quantiles': ('published',), 'densities': ('numpy',),
-          'parametric': ('numpy',),
+          'parametric': ('numpy',), 'butterfly': ('dense',),
           'curves': tuple(name for name in methods.CURVES if name != 'ours')}
 
 
@@ -212,7 +220,8 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
            'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),
            'curves': methods.CURVE_MODELS,
            'densities': methods.DENSITY_MODELS,
-           'parametric': methods.PARAMETRIC_MODELS}.get(
+           'parametric': methods.PARAMETRIC_MODELS,
+           'butterfly': methods.BUTTERFLY_MODELS}.get(
                suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:

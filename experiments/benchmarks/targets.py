@@ -49,6 +49,9 @@ TARGETS = {
     'parametric': tuple(
         Target(model, 10**4, 'wall_ms', 10, 's for 100,000', 100)
         for model in methods.PARAMETRIC_MODELS),
+    'butterfly': tuple(
+        Target(model, 2**12, 'ratio', 1.0, 'of dense')
+        for model in methods.BUTTERFLY_MODELS),
 }
 """By suite."""
 
