@@ -18,6 +18,7 @@ Whether it works at all, in a minute, and whether all methods compute the same:
   python -m launch.benchmark --suite=curves --check
   python -m launch.benchmark --suite=densities --check
   python -m launch.benchmark --suite=parametric --check
+  python -m launch.benchmark --suite=butterfly --check
 
 The same on an accelerator goes to results/<suite>_gpu; tables are written
 anew anywhere, from the rows alone:
@@ -31,7 +32,8 @@ algorithms and libraries), curves (distribution functions smoothed, released
 and compared secretly, beside solvers and NumPy), densities (repetitions of a
 private density from counts, beside NumPy and a library), parametric
 (repetitions of estimators of parameters from sufficient statistics), replicas
-(training of 16 networks in packs, beside one large batch; tiny ones on CPU).
+(training of 16 networks in packs, beside one large batch; tiny ones on CPU), butterfly
+(products of square butterflies, beside dense matrices and fast transforms).
 Peers that are not installed are left out: pip install dpjax[bench]. A method
 may be followed by a set of XLA flags, as in ours@noynn. Rounds go through all
 methods of one network and batch size in random order. Ratios are of CPU time
@@ -75,11 +77,13 @@ _MODELS = flags.DEFINE_list('models', [], 'Networks; those of the suite when '
                             'poisson; in estimators: what is estimated; in '
                             'quantiles: by which mechanism and how many; in '
                             'curves: what is done with them; in densities: '
-                            'by which estimator.')
+                            'by which estimator; in butterfly: product or '
+                            'gradients.')
 _BATCH_SIZES = flags.DEFINE_list(
     'batch_sizes', [], 'Batch sizes; those of each network when not given. In '
     'sampling: how many values or records; in estimators, quantiles and '
-    'densities: records of a repetition; in curves: thresholds or keys.')
+    'densities: records of a repetition; in curves: thresholds or keys; in '
+    'butterfly: numbers of a vector.')
 _METHODS = flags.DEFINE_list('methods', [], 'Methods; those of the suite when '
                              'not given.')
 _ROUNDS = flags.DEFINE_integer(
@@ -88,23 +92,24 @@ _ROUNDS = flags.DEFINE_integer(
     'compile processes of each, 3.')
 _SECONDS = flags.DEFINE_float('seconds', None, 'Length of a sample, 1 when not '
                               'given; 0.1 in quantiles and densities, 0.3 in '
-                              'curves.')
+                              'curves and butterfly.')
 _TIMEOUT = flags.DEFINE_float(
     'timeout', 120.0, 'Seconds after which a method is given up.')
 _SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
 _CHECK = flags.DEFINE_bool(
     'check', False, 'Compare what each method of step or norms computes with a '
     'loop over records, laws of quantiles and densities with the published '
-    'ones or NumPy, and those of curves with small problems solved apart; time '
-    'nothing.')
+    'ones or NumPy, those of curves with small problems solved apart, and '
+    'butterflies with matrices; time nothing.')
 _REPORT = flags.DEFINE_bool(
     'report', False, 'Only write table and figure of the rows that '
     '--output_dir has, of whatever machine.')
 _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60, 'curves': 64,
-                'densities': 10**6, 'parametric': 10**4}
+                'densities': 10**6, 'parametric': 10**4, 'butterfly': 64}
 # Many programs of few milliseconds.
 _SHORT = {'quantiles': (3, 0.1), 'curves': (5, 0.3), 'densities': (3, 0.1),
-          'parametric': (3, 0.1), 'replicas': (5, 1.0)}
+          'parametric': (3, 0.1), 'replicas': (5, 1.0),
+          'butterfly': (7, 0.3)}
 _LOADED = 0.3
 TABLE, FIGURE = 'table.md', 'figure.svg'
 

@@ -8,7 +8,7 @@ is not in the registry. Rows are kept and resumed by the engine of the sweeps.
   methods             names of what is measured, and what they need
   jax_nets, jax_steps, jax_peers, torch_nets, torch_steps, norms,
   loops, draws, estimators, quantiles, quantile_peers, curves, curve_peers,
-  curve_solvers, densities, density_peers, parametric, replicas
+  curve_solvers, densities, density_peers, parametric, replicas, butterflies
                       programs of the methods
   machine, program, worker, clients
                       a fresh process for each program, timed on request
@@ -17,6 +17,6 @@ is not in the registry. Rows are kept and resumed by the engine of the sweeps.
   checks, quantile_checks, curve_checks, density_checks
                       whether all of them compute the same
   sweep, run          which, and how
-  values, quantile_findings, targets, findings, report
+  values, quantile_findings, butterfly_findings, targets, findings, report
                       what came of it
 """

@@ -14,6 +14,7 @@ import numpy as np
 from dpjax import tree
 from dpjax.typing import Batch, Params
 from experiments.benchmarks import architectures
+from experiments.benchmarks import butterflies
 from experiments.benchmarks import clients
 from experiments.benchmarks import curve_checks
 from experiments.benchmarks import density_checks
@@ -59,7 +60,8 @@ COLUMNS = {'step': ('error of sums', 'of the step', 'noise (1.50)'),
            'quantiles': ('rank error over n', 'least p-value of the law'),
            'curves': ('off', 'least p-value of the law'),
            'densities': ('error', 'least p-value of the law'),
-           'parametric': ('least p-value of the law',)}
+           'parametric': ('least p-value of the law',),
+           'butterfly': ('error',)}
 """What is printed of a finding, by suite; others have no checks."""
 
 
@@ -67,7 +69,7 @@ def check(suite: str, model: str, method: str, *, size: int,
           timeout: float
           ) -> (Finding | norms.Finding | quantile_checks.Finding
                 | curve_checks.Finding | density_checks.Finding
-                | parametric.Finding):
+                | parametric.Finding | butterflies.Finding):
   """Checks a method in a process of its own.
 
   Args:
@@ -75,7 +77,8 @@ def check(suite: str, model: str, method: str, *, size: int,
     model: network, or layer.
     method: name.
     size: of the batch, of which half the records are clipped; in quantiles
-      and densities records, in curves thresholds or keys.
+      and densities records, in curves thresholds or keys, in butterfly
+      numbers of a vector.
     timeout: seconds for each answer.
 
   Raises:
@@ -87,6 +90,7 @@ def check(suite: str, model: str, method: str, *, size: int,
       'curves': (curve_checks.make_spec, curve_checks.judge),
       'densities': (density_checks.make_spec, density_checks.judge),
       'parametric': (parametric.make_spec, parametric.judge),
+      'butterfly': (butterflies.make_spec, butterflies.judge),
   }.get(suite, (make_spec, judge))
   spec = maker(model, method, size=size)
   with clients.Worker(spec, timeout, audited=True) as worker:

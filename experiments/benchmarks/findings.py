@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from dpjax.report import tables
+from experiments.benchmarks import butterfly_findings
 from experiments.benchmarks import methods
 from experiments.benchmarks import quantile_findings
 from experiments.benchmarks import targets
@@ -21,7 +22,8 @@ def of_model(suite: str, lines: Lines) -> list[str]:
 
 def of_suite(suite: str, values: Values) -> list[str]:
   """What is said after all tables."""
-  own = {'norms': _choices, 'quantiles': quantile_findings.of_suite}.get(suite)
+  own = {'norms': _choices, 'quantiles': quantile_findings.of_suite,
+         'butterfly': butterfly_findings.of_suite}.get(suite)
   return [*_fusions(values), *(own(values) if own else ()),
           *targets.of_suite(suite, values)]
 

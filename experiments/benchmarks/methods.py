@@ -190,6 +190,21 @@ REPLICAS = {
 """Of training networks at once; time of an image."""
 
 REPLICA_MODELS = ('resnet20_bfloat16', 'resnet20_float32', 'tiny_resnet8')
+BUTTERFLY = {
+    'ours': Method('butterflies', 'dpjax'),
+    'dense': Method('butterflies', 'JAX, the same matrix, dense'),
+    'numpy': Method('butterflies', 'NumPy, one factor after the other'),
+    'blas': Method('butterflies', 'NumPy, the same matrix, dense'),
+    'fft': Method('butterflies', 'SciPy, the Fourier transform'),
+    'hadamard': Method('butterflies', 'NumPy, the Hadamard transform'),
+}
+"""Of 64 vectors of N numbers; the last two have no free parameters."""
+
+BUTTERFLY_MODELS = ('product', 'gradients')
+"""Gradients are by all factors, or by the dense matrix, and by the vectors."""
+
+_MOST_DENSE = 2**12
+"""Of N; the matrix takes 64 MiB."""
 
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
@@ -233,6 +248,7 @@ def find(suite: str, name: str) -> Method:
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
            'quantiles': QUANTILES, 'curves': CURVES, 'densities': DENSITIES,
            'parametric': PARAMETRIC, 'replicas': REPLICAS,
+           'butterfly': BUTTERFLY,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
@@ -269,6 +285,8 @@ def inapplicable(suite: str, name: str, model: str,
     return _no_densities(base, model)
   if suite == 'parametric':
     return None
+  if suite == 'butterfly':
+    return _no_butterfly(base, model, size)
   if base.startswith('lip') and suite != 'loop' and architectures.MODELS[
       model].vocabulary:
     return f'lip has no certified form of {model}'
@@ -280,6 +298,13 @@ def _no_curves(base: str, model: str, size: int) -> str | None:
   if most is None:
     return f'{base} has no {model}'
   return f'{base} takes long for {size} of {model}' if size > most else None
+
+
+def _no_butterfly(base: str, model: str, size: int) -> str | None:
+  if model == 'gradients' and base not in ('ours', 'dense'):
+    return f'{base} has no {model}'
+  return (f'a dense matrix of {size} rows takes much memory'
+          if base in ('dense', 'blas') and size > _MOST_DENSE else None)
 
 
 def _no_densities(base: str, model: str) -> str | None:

@@ -48,6 +48,8 @@ _ABOUT_RATIOS = {
     'replicas': 'Ratios are over `large`. An epoch of 20 steps of each network '
                 'is timed, with crops, mirror images, shuffling and validation '
                 'on a batch.',
+    'butterfly': 'Ratios are over `dense`, where the matrix fits. Sizes are '
+                 'numbers N of a vector; there are 64 of them.',
 }
 # In the figure; of a method with several sets of flags the best.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -130,7 +132,7 @@ _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'sampling': _draws_cell, 'estimators': _estimators_cell,
     'quantiles': _program_cell, 'curves': _program_cell,
     'densities': _program_cell, 'parametric': _program_cell,
-    'replicas': _images_cell}
+    'replicas': _images_cell, 'butterfly': _program_cell}
 _MEMORY = ('memory of the first beyond what was resident before; of dpjax '
            'seconds of compiling and scratch memory that XLA plans')
 _IN_CELLS = {
@@ -149,6 +151,7 @@ _IN_CELLS = {
     'replicas': 'ratio of {time}{threads}; images a second of wall time, of '
                 'all networks; seconds of compiling; scratch memory that XLA '
                 'plans',
+    'butterfly': 'ratio of {time}; wall time of all vectors; ' + _MEMORY,
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 
@@ -297,7 +300,8 @@ class _Point(NamedTuple):
 
 
 _RATIO = ('ratio', 'ratio')
-_DRAWN_METRICS = {'compile': ('compile_seconds', 'seconds of compiling'),
+_DRAWN_METRICS = {'butterfly': ('wall_ms', 'ms of wall time'),
+                  'compile': ('compile_seconds', 'seconds of compiling'),
                   'memory': ('peak_kib', 'KiB for each record')}
 
 

@@ -25,6 +25,8 @@ SUITES = {
     'parametric': 'repetitions of an estimator of a parameter, each on its own '
                   'sufficient statistic',
     'replicas': 'training of 16 networks at once, beside one large batch',
+    'butterfly': 'products of square butterflies with 64 vectors, beside dense '
+                 'matrices',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -38,10 +40,11 @@ class Setting:
     model: network; in norms which layer, in sampling what is drawn, in loops
       which training, in estimators what is estimated, in quantiles by which
       mechanism and how many, in curves what is done with them, in densities
-      by which estimator.
+      by which estimator, in butterfly a product or its gradients.
     size: of the batch, in replicas of each network; in sampling how many values
       or records, in estimators, quantiles and densities records of a
-      repetition, in curves thresholds or keys.
+      repetition, in curves thresholds or keys, in butterfly numbers of a
+      vector.
     method: name.
     num_devices: over which the batch is divided.
   """
@@ -90,6 +93,8 @@ _SIZES = {
                     (10**3, 10**4, 10**5)),
     **dict.fromkeys(methods.DENSITY_MODELS, (10**6,)),
     **dict.fromkeys(methods.PARAMETRIC_MODELS, (10**4,)),
+    **dict.fromkeys(methods.BUTTERFLY_MODELS,
+                    tuple(4**power for power in range(3, 9))),
     'squares': (2**10, 2**13, 2**15, 2**18, 2**20),
     'absolute': (2**10, 2**12, 2**15),
     'release_tree': (2**10, 2**15), 'release_square_root': (2**10, 2**15),
@@ -116,6 +121,7 @@ _MODELS = {
     'densities': methods.DENSITY_MODELS,
     'parametric': methods.PARAMETRIC_MODELS,
     'replicas': methods.REPLICA_MODELS[:1],
+    'butterfly': methods.BUTTERFLY_MODELS,
 }
 _ON_CPU = {'replicas': methods.REPLICA_MODELS[-1:]}
 """Instead of these, where they would take hours."""
@@ -141,6 +147,7 @@ _METHODS = {
     'parametric': tuple(methods.PARAMETRIC),
     # Each compiles for half a minute; others when asked.
     'replicas': ('large', 'pack_1', 'pack_4', 'pack_8', 'vmap'),
+    'butterfly': tuple(methods.BUTTERFLY),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -162,15 +169,17 @@ _SMOKE = {
     'densities': ('heights', ('numpy', 'ours')),
     'parametric': ('share_geometric', ('numpy', 'ours')),
     'replicas': ('tiny_resnet8', ('large', 'pack_4')),
+    'butterfly': ('product', ('dense', 'ours')),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
                 'curves': (50,), 'densities': (50,), 'parametric': (50,),
-                'replicas': (2,)}
+                'replicas': (2,), 'butterfly': (64,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
           'quantiles': ('published',), 'densities': ('numpy',),
           'parametric': ('numpy',), 'replicas': ('large',),
+          'butterfly': ('dense',),
           'curves': tuple(name for name in methods.CURVES if name != 'ours')}
 
 
@@ -225,7 +234,8 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
            'curves': methods.CURVE_MODELS,
            'densities': methods.DENSITY_MODELS,
            'parametric': methods.PARAMETRIC_MODELS,
-           'replicas': methods.REPLICA_MODELS}.get(
+           'replicas': methods.REPLICA_MODELS,
+           'butterfly': methods.BUTTERFLY_MODELS}.get(
                suite, tuple(architectures.MODELS))
   for model in models:
     if model not in known:

@@ -58,6 +58,9 @@ TARGETS = {
         Target('resnet20_bfloat16', 256, 'ratio', 1.667, 'of large',
                methods=methods.PACKS, accelerator=True),
     ),
+    'butterfly': tuple(
+        Target(model, 2**12, 'ratio', 1.0, 'of dense')
+        for model in methods.BUTTERFLY_MODELS),
 }
 """By suite."""
 

@@ -49,14 +49,14 @@ def _order(item) -> tuple:
   base, _ = methods.split(line.method)
   names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS,
            *methods.ESTIMATORS, *methods.QUANTILES, *methods.CURVES,
-           *methods.DENSITIES, *methods.REPLICAS]
+           *methods.DENSITIES, *methods.REPLICAS, *methods.BUTTERFLY]
   return names.index(base), line
 
 
 def _model_order(model: str) -> tuple:
   names = [*architectures.MODELS, *layers.LAYERS, *methods.QUANTILE_MODELS,
            *methods.CURVE_MODELS, *methods.DENSITY_MODELS,
-           *methods.REPLICA_MODELS]
+           *methods.REPLICA_MODELS, *methods.BUTTERFLY_MODELS]
   return names.index(model) if model in names else len(names), model
 
 
