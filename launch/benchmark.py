@@ -32,8 +32,9 @@ algorithms and libraries), curves (distribution functions smoothed, released
 and compared secretly, beside solvers and NumPy), densities (repetitions of a
 private density from counts, beside NumPy and a library), parametric
 (repetitions of estimators of parameters from sufficient statistics), replicas
-(training of 16 networks in packs, beside one large batch; tiny ones on CPU), butterfly
-(products of square butterflies, beside dense matrices and fast transforms).
+(training of 16 networks in packs, beside one large batch; tiny ones on CPU),
+butterfly (products of square butterflies, beside dense matrices and fast
+transforms).
 Peers that are not installed are left out: pip install dpjax[bench]. A method
 may be followed by a set of XLA flags, as in ours@noynn. Rounds go through all
 methods of one network and batch size in random order. Ratios are of CPU time

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.models.batch_resnet import BatchResnet
+from dpjax.sparsity import networks
 from dpjax.train import augment
 from dpjax.train import replicas
 from dpjax.typing import Batch
@@ -68,7 +69,7 @@ def _trainer(spec: Spec, size: int) -> replicas.Replicas:
   name, _ = methods.split(spec.method)
   return (_Vmapped if name == 'vmap' else replicas.Replicas)(
       network,
-      parametrisations=[replicas.Parametrisation(network.init, lambda p: p)],
+      parametrisations=[networks.dense(network.init)],
       recipe=replicas.Recipe(
           num_epochs=300, batch_size=size,
           augmentation=augment.crop_and_flip(padding=4, mode='zero')),

@@ -179,7 +179,7 @@ class Trainer:
       self._progress(int(state.epoch[0]) / self._recipe.num_epochs,
                      _name(kinds[0]))
 
-    state = trainer.fit(state, task, after)
+    state, _ = trainer.fit(state, task, after)
     params = state.best.params
     if trainer is not self._dense and kinds[0].method == 'butterfly':
       params = jax.jit(lambda params: jax.vmap(

@@ -7,8 +7,9 @@ import optax
 import pytest
 
 from dpjax.models.batch_resnet import BatchResnet
+from dpjax.sparsity import networks
 from dpjax.train import replicas
-from dpjax.train.replicas import Parametrisation, Recipe, Replicas, Task
+from dpjax.train.replicas import Recipe, Replicas, Task
 from dpjax.typing import Batch
 
 NETWORK = BatchResnet(depth=8, widths=(2, 3, 4), num_classes=3,
@@ -28,7 +29,7 @@ def _noted_flip(key, image):
 
 RECIPE = Recipe(num_epochs=EPOCHS, batch_size=SIZE, divisor=4.0,
                 augmentation=_noted_flip)
-PLAIN = Parametrisation(NETWORK.init, lambda params: params)
+PLAIN = networks.dense(NETWORK.init)
 
 
 def _records():
@@ -167,7 +168,8 @@ def test_what_is_masked_stays_zero(run):
     assert np.all(network.params[~mask] == 0)
     moved = network.params != states[0].last.params
     assert np.mean(moved[mask]) > 0.8 and not np.any(moved[~mask])
-  assert np.any(states[-1].optimizer[1].trace[~mask] != 0)  # it is held, not cut off
+  # It is held, not cut off.
+  assert np.any(states[-1].optimizer[1].trace[~mask] != 0)
 
 
 def test_the_best_epoch_is_the_first_of_highest_validation_accuracy(run):
@@ -214,11 +216,12 @@ def test_stopped_and_resumed_gives_the_same_bits(run):
   state = MADE.restart(params)
   for _ in range(3):
     state, _ = MADE.run_epoch(state, task)
-  state, info = MADE.fit(state, task, lambda *args: calls.append(args))
+  state, info = MADE.fit(state, task, lambda state, info: calls.append(
+    int(state.epoch[0])))
   jax.tree.map(np.testing.assert_array_equal, _numpy(state), states[-1])
   jax.tree.map(np.testing.assert_array_equal, info, jax.tree.map(
     lambda *leaves: np.stack(leaves), *infos[3:]))
-  assert calls == [(done, EPOCHS) for done in range(4, EPOCHS + 1)]
+  assert calls == list(range(4, EPOCHS + 1))
   # What training started from is still there; what is done stays as it is.
   np.testing.assert_array_equal(params, states[0].last.params)
   state, info = MADE.fit(state, task)
@@ -248,8 +251,10 @@ def _scaled():
     return params['network'] | {'dense': dense | {
       'kernel': params['factor'] * dense['kernel']}}
 
-  return Parametrisation(lambda key: {
-    'factor': jnp.full((1, 1), 2.0), 'network': NETWORK.init(key)}, effective)
+  size = MADE.num_params
+  return networks.Parametrisation(lambda key: {
+    'factor': jnp.full((1, 1), 2.0), 'network': NETWORK.init(key)},
+                                  effective, size + 1, size)
 
 
 def test_parametrisations_mix_and_packs_may_be_larger(run):
