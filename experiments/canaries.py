@@ -1,12 +1,14 @@
 """Canaries of a training run: records that a coin includes or leaves out.
 
-A run on n records with m canaries has n + m slots, a public number. Each canary
-is in its slot by a fair coin of its own; if not, the slot holds a record without
-features, not a number, which every method counts as zero in every sum. What a
-run does is otherwise the same for all coins: which slots are sampled, the public
-divisor, the noise. The claim under test is that of adding or removing one
-canary; a claim about replacing a record covers it, as a record without features
-is one that a canary may be replaced by. Source: AUD-06, AUD-11.
+A run on n records with m canaries has n + m slots, a public number. Each
+canary is in its slot by a fair coin of its own; if not, the slot holds a record
+whose features are no numbers, which every method counts as zero in every sum.
+What a run does is otherwise the same for all coins: which slots are sampled,
+the public divisor, the noise. So the claim under test is that of adding or
+removing one canary. A claim about replacing a record covers it, as a record
+without features is one that a canary may be replaced by; that moves a sum half
+as far as the claim allows, which costs the audit power and nothing else.
+Source: AUD-06, AUD-11.
 """
 
 from collections.abc import Sequence

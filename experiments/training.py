@@ -127,7 +127,7 @@ def _public(config: TrainingConfig) -> dict[str, Any]:
 
 
 def lattice_size(config: TrainingConfig,
-                  dataset: building.Dataset) -> int | None:
+                 dataset: building.Dataset) -> int | None:
   """How many values a step releases, if they are on a lattice."""
   if config.noise != 'lattice_gaussian':
     return None

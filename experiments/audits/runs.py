@@ -1,7 +1,5 @@
 """Audits of finished training runs by their canaries.
 
-A run folder says all that is needed: the summary tells the configuration and
-the noise that ran, from which claim, data, canaries and coins are made again.
 The claim is held against its event before anything is scored (AUD-01). Then
 the final model scores every canary, present or not, in evaluation mode
 (AUD-10), and the coins are guessed (AUD-06, AUD-07). Scores, shares that are
@@ -14,36 +12,25 @@ smaller one: the event's epsilon there.
 
 from collections.abc import Mapping
 import dataclasses
-import json
 import math
-import pathlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import errors
 from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.audit import one_run
 from dpjax.audit.auditor import Check, Report
-from dpjax.data import registry
-from dpjax.models.model import Model
 from dpjax.privacy import accounting
-from dpjax.train import state as states
 from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Array, Batch, Params
-from experiments import building
-from experiments import configuration
-from experiments import summary as summaries
-from experiments import training
-from experiments.canaries import Canaries
-from experiments.configuration import TrainingConfig
+from experiments.audits.run_folders import FinishedRun
 
 SCORES = ('log_odds', 'calibrated')
 """Log odds of a canary's label, which rank as its loss does; and by how much
-training lowered that loss, from the initial parameters, which the seed tells."""
+training lowered that loss, from initial parameters, which the seed tells."""
 
 CURVE_FRACTIONS = (0.1, 0.25, 0.5)
 """Shares of the canaries that are guessed against the whole curve."""
@@ -54,77 +41,12 @@ _TOLERANCE = 1e-6
 _ABOVE = 1e-3
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FinishedRun:
-  """What a run folder says.
-
-  Attributes:
-    summary: as written.
-    config: resolved, with canaries.
-    plan: of the configuration with the noise that the summary tells.
-    model: as trained.
-    params: trained.
-    initial: parameters before the first step, from the seed.
-    canaries: with their coins.
-  """
-  summary: Mapping[str, Any]
-  config: TrainingConfig
-  plan: TrainingPlan
-  model: Model
-  params: Params
-  initial: Params
-  canaries: Canaries
-
-
-def find(run_dir: pathlib.Path) -> list[pathlib.Path]:
-  """The run folders at or below a folder.
-
-  Raises:
-    FileNotFoundError: if there are none.
-  """
-  found = sorted(path.parent for path in run_dir.rglob(summaries.NAME))
-  if not found:
-    raise FileNotFoundError(f'no {summaries.NAME} in or below {run_dir}')
-  return found
-
-
-def load(folder: pathlib.Path, *, data_dir: str | None = None) -> FinishedRun:
-  """Makes again what a run was made of.
-
-  Args:
-    folder: with a summary and parameters.
-    data_dir: folder of the data sets.
-
-  Raises:
-    ValueError, OSError: one line, if the run had no canaries, or if what was
-      written is not of one run.
-  """
-  summary = summaries.read(folder)
-  config = _config(folder, summary)
-  if not config.num_canaries:
-    raise ValueError(f'the run in {folder} has no canaries to look for: train '
-                     'with --num_canaries, e.g. 500')
-  dataset = building.prepare(config, registry.load(config.dataset,
-                                                   data_dir=data_dir))
-  plan = training.plan_of(config, summary.get('noise_multiplier'),
-                          training.lattice_size(config, dataset))
-  canaries, _ = training.draw_parts(config, dataset)
-  _check_canaries(folder, canaries)
-  model = building.make_model(config, dataset)
-  method = building.make_method(config, model)
-  initial, _ = method.constraint.constrain(model.init(
-      states.streams(configuration.run_key(config)).init))
-  return FinishedRun(
-      summary=summary, config=config, plan=plan, model=model, initial=initial,
-      params=_params(folder, initial), canaries=canaries)
-
-
 def audit(run: FinishedRun, *, name: str, delta: float | None = None,
           significance: float = 0.05) -> Report:
   """Guesses the coins of a run, and holds what that shows against its claim.
 
   Args:
-    run: see `load`.
+    run: see `run_folders.load`.
     name: for the report.
     delta: at which the event is audited; None for that of the summary, or
       significance / (1000 m) where that is less.
@@ -138,7 +60,7 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
   first = _claim_check(run)
   private = config.method != 'sgd'
   said = claims.Claim(
-      epsilon=plan.epsilon(delta, accountant=config.accountant),
+      epsilon=_spent(run, delta),
       delta=delta, adjacency=plan.adjacency, num_examples=config.num_slots,
       event=plan.event if private else None)
   details = dict(_details(run), threshold_rule='shares that are guessed and '
@@ -176,7 +98,7 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
 
 
 def score(run: FinishedRun) -> dict[str, np.ndarray]:
-  """Scores [m] of all canaries by the final model, high if they look present."""
+  """`SCORES` of all canaries, [m], high for those that look present."""
   final, initial = (np.asarray(log_odds(
       run.model.apply, params, run.canaries.records))
       for params in (run.params, run.initial))
@@ -219,8 +141,8 @@ def _curve_check(curve, key: str, scores: np.ndarray, included: np.ndarray,
                  level: float) -> Check:
   failed, count, right = refutes_curve(curve, scores, included,
                                        significance=level)
-  return Check(f'whole curve, {key}', failed,
-               f'{right} of {count} coins', None, level)
+  return Check(f'whole curve, {key}', failed, f'{right} of {count} coins', None,
+               level)
 
 
 def _curve(plan: TrainingPlan) -> curves.PrivacyCurve:
@@ -228,6 +150,13 @@ def _curve(plan: TrainingPlan) -> curves.PrivacyCurve:
   curve = curves.of_event(plan.event, adjacency=plan.adjacency)
   paid = (1 + np.exp(curve.epsilons)) * plan.noise_variation
   return curve._replace(deltas=np.minimum(1.0, curve.deltas + paid))
+
+
+def _spent(run: FinishedRun, delta: float) -> float:
+  """The epsilon of the event at delta."""
+  if run.plan.noise_multiplier is None:
+    return math.inf
+  return run.plan.epsilon(delta, accountant=run.config.accountant)
 
 
 def _claimed(summary: Mapping[str, Any]) -> float:
@@ -250,7 +179,7 @@ def _claim_check(run: FinishedRun) -> Check:
       raise ValueError(f'summary and configuration are not of one run: {name} '
                        f'= {summary[name]}, by the configuration {ours}')
   claimed = _claimed(summary)
-  spent = plan.epsilon(config.delta, accountant=config.accountant)
+  spent = _spent(run, config.delta)
   if claimed < spent * (1 - _TOLERANCE):
     return Check('claim', True, f'epsilon {claimed:.4g} at delta '
                  f'{config.delta:.3g} is below the {spent:.4g} that the event '
@@ -277,41 +206,3 @@ def _details(run: FinishedRun) -> dict[str, Any]:
       num_canaries=config.num_canaries, num_included=int(included.sum()),
       claimed_epsilon=_claimed(run.summary), claimed_delta=config.delta,
       test_accuracy=run.summary['test_accuracy'], config=run.summary['config'])
-
-
-def _config(folder: pathlib.Path,
-            summary: Mapping[str, Any]) -> TrainingConfig:
-  values = {name: tuple(value) if isinstance(value, list) else value
-            for name, value in summary['config'].items()}
-  try:
-    return configuration.check(TrainingConfig(**values))
-  except TypeError as error:
-    raise ValueError(f'{folder / summaries.NAME} is of another version: '
-                     f'{errors.one_line(error)}') from None
-
-
-def _check_canaries(folder: pathlib.Path, canaries: Canaries) -> None:
-  """Refuses canaries on disk that the configuration does not make."""
-  with np.load(folder / summaries.CANARIES, allow_pickle=False) as kept:
-    same = (np.array_equal(kept['included'], canaries.included) and
-            np.array_equal(kept['y'], canaries.records.y) and
-            np.shape(kept['x']) == canaries.records.x.shape and
-            np.allclose(kept['x'], canaries.records.x, atol=1e-6))
-  if not same:
-    raise ValueError(f'{folder / summaries.CANARIES} is not what the '
-                     'configuration makes: other data, or another version')
-
-
-def _params(folder: pathlib.Path, like: Params) -> Params:
-  """Trained parameters, of the structure of these."""
-  with np.load(folder / summaries.PARAMS, allow_pickle=False) as kept:
-    found = dict(kept)
-
-  def leaf(path, initial):
-    name = '/'.join(entry.key for entry in path)
-    if name not in found or found[name].shape != initial.shape:
-      raise ValueError(f'{folder / summaries.PARAMS} is of another model: '
-                       f'{name} is not there in shape {initial.shape}')
-    return jnp.asarray(found[name])
-
-  return jax.tree_util.tree_map_with_path(leaf, like)
