@@ -62,6 +62,7 @@ def _audit(folder, **options):
   return runs.audit(run_folders.load(folder), name='run', **options)
 
 
+@pytest.mark.slow
 def test_an_overfit_run_shows_all_that_its_canaries_can(tmp_path):
   """Not private: nothing is refuted, and a large epsilon is shown."""
   folder = _left(
@@ -236,8 +237,8 @@ def test_a_summary_of_another_run_is_refused(honest, changes, message,
 
 def _without(folder):
   summary = json.loads((folder / summaries.NAME).read_text())
-  return dict(config={**summary['config'], 'num_canaries': 0,
-                       'canary_kind': 'mislabelled'})
+  return dict(config=summary['config'] | dict(
+      num_canaries=0, canary_kind='mislabelled'))
 
 
 def test_runs_without_canaries_name_the_flag(honest, tmp_path):

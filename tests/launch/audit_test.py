@@ -78,6 +78,7 @@ def trained(tmp_path_factory):
   return root
 
 
+@pytest.mark.slow
 def test_finished_runs_share_the_significance(trained, tmp_path):
   status, out, err = _run('--target=run', f'--run_dir={trained}',
                           f'--output={tmp_path}')
@@ -92,10 +93,12 @@ def test_finished_runs_share_the_significance(trained, tmp_path):
 
 
 @pytest.mark.parametrize('words, message', [
-    (('--target=run',), '--target=run and --run_dir come together'),
     (('--target=run', '--run_dir=nowhere'), 'no summary.json in or below'),
-    (('--target=run', '--run_dir=nowhere', '--epsilon=1'),
-     'the claim of a run is that of its summary')])
+    pytest.param(('--target=run',), '--target=run and --run_dir come together',
+                 marks=pytest.mark.slow),
+    pytest.param(('--target=run', '--run_dir=nowhere', '--epsilon=1'),
+                 'the claim of a run is that of its summary',
+                 marks=pytest.mark.slow)])
 def test_what_is_asked_of_runs_is_checked(words, message):
   status, _, err = _run(*words)
   assert status == 2 and message in err
