@@ -89,7 +89,7 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
       epsilon_lower=max(found.epsilon_lower for found in bounds.values()),
       cap=one_run.grid_largest_bound(num_canaries=size, delta=delta,
                                      significance=level),
-      refutable=bool(curve.epsilons.size) and refutes_curve(
+      beyond_cap=not private or refutes_curve(
           curve, np.where(included, 1.0, 0.0), included,
           significance=level)[0],
       details=dict(details, level=level, bounds={

@@ -273,7 +273,7 @@ def test_what_cannot_be_reached_is_underpowered(honest):
                                       num_examples=210),
       canaries=jax.tree.map(lambda leaf: leaf[:10], run.canaries))
   report = runs.audit(few, name='few')
-  assert report.verdict == auditor.UNDERPOWERED and not report.refutable
+  assert report.verdict == auditor.UNDERPOWERED and not report.beyond_cap
   assert report.cap < report.claim.epsilon
 
 
