@@ -42,6 +42,7 @@ NOISES = ('gaussian', 'lattice_gaussian')
 AVERAGES = ('none', 'ema', 'polyak')
 POOLS = ('max', 'average', 'none')
 PIXELS = ('signed', 'unsigned')
+CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
 
 
 def _later(default: Any, *, filled: bool = False) -> Any:
@@ -120,6 +121,10 @@ class TrainingConfig:
     logit_clip: their bound on a record's cotangent at the logits.
     allocation: their split of the noise over layers.
     seed: of split, initialisation, batches and noise.
+    num_canaries: slots beside the records, each with a canary by a coin of its
+      own (AUD-06), see `experiments.canaries`.
+    canary_kind: what canaries are, one of `CANARY_KINDS`.
+    canary_seed: of canaries and coins; None for `seed`.
   """
   dataset: str
   method: str
@@ -174,6 +179,14 @@ class TrainingConfig:
   compute_dtype: str = _later('float32')
   recertify_every: int = _later(1)
   noise: str = _later('gaussian')
+  num_canaries: int = _later(0)
+  canary_kind: str = _later('mislabelled')
+  canary_seed: int | None = _later(None)
+
+  @property
+  def num_slots(self) -> int:
+    """The public n of a resolved run: records, and slots of canaries."""
+    return self.num_examples + self.num_canaries
 
 
 def check(config: TrainingConfig) -> TrainingConfig:
@@ -208,7 +221,19 @@ def check(config: TrainingConfig) -> TrainingConfig:
                'temperature', 'alpha', 'bias_norm', 'floor', 'count_noise'):
     if getattr(config, name) is not None:
       errors.check_positive(name, getattr(config, name))
+  _check_canaries(config)
   return _check_networks(config)
+
+
+def _check_canaries(config: TrainingConfig) -> None:
+  errors.check_at_least('num_canaries', config.num_canaries, 0)
+  errors.check_choice('canary_kind', config.canary_kind, CANARY_KINDS)
+  if config.canary_seed is not None:
+    errors.check_at_least('canary_seed', config.canary_seed, 0)
+  if not config.num_canaries and (config.canary_seed is not None or
+                                  config.canary_kind != CANARY_KINDS[0]):
+    raise ValueError('canary_kind and canary_seed are of canaries; '
+                     'num_canaries must say how many')
 
 
 def _check_networks(config: TrainingConfig) -> TrainingConfig:
@@ -272,6 +297,9 @@ def _check_method(config: TrainingConfig, images: bool) -> None:
 def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   """Fills in what the configuration leaves to its recipe.
 
+  With canaries the number of records that default delta, recipe and sampling
+  go by is that of the slots: what a run may depend on of the coins is nothing.
+
   Args:
     config: maybe with None in places.
     num_available: training records there are.
@@ -287,19 +315,21 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
                      f'training part of {config.dataset}, got {num_train}')
   images = config.dataset in registry.IMAGES
   filled = dict(num_examples=num_train)
+  num_slots = num_train + config.num_canaries
   if config.model is None:
     filled['model'] = 'convnet' if images else None
   if config.delta is None:
-    filled['delta'] = num_train**-config.delta_power
-  defaults = recipes.recipe(config.method, num_train=num_train,
+    filled['delta'] = num_slots**-config.delta_power
+  defaults = recipes.recipe(config.method, num_train=num_slots,
                             dataset=config.dataset, images=images)
   for name, value in dataclasses.asdict(defaults).items():
     if getattr(config, name) is None:
       filled[name] = value
   resolved = dataclasses.replace(config, **filled)
-  if resolved.batch_size > num_train:
-    raise ValueError(f'batch_size must be at most num_examples = {num_train}, '
-                     f'got {resolved.batch_size}')
+  if resolved.batch_size > num_slots:
+    slots = ' + num_canaries' if config.num_canaries else ''
+    raise ValueError(f'batch_size must be at most num_examples{slots} = '
+                     f'{num_slots}, got {resolved.batch_size}')
   return resolved
 
 

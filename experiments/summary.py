@@ -1,5 +1,9 @@
-"""What a run leaves behind: `summary.json` and `params.npz`."""
+"""What a run leaves behind: `summary.json` and `params.npz`.
 
+And `canaries.npz`, if it had canaries, with the coins that included them.
+"""
+
+from collections.abc import Mapping
 import dataclasses
 import io
 import json
@@ -18,6 +22,7 @@ from experiments import training
 
 NAME = 'summary.json'
 PARAMS = 'params.npz'
+CANARIES = 'canaries.npz'
 
 
 def summarize(result: training.TrainingResult,
@@ -36,6 +41,8 @@ def summarize(result: training.TrainingResult,
       'dataset': config.dataset,
       'n': result.num_train,
       'num_test': result.num_test,
+      'num_canaries': config.num_canaries,
+      'canary_kind': config.canary_kind if config.num_canaries else None,
       'epsilon_requested': config.epsilon if private else None,
       'epsilon': result.epsilon if private else None,
       'epsilon_valid': result.epsilon_valid,
@@ -94,11 +101,8 @@ def find(folder: pathlib.Path,
   path = folder / NAME
   if not path.exists():
     return None
-  try:
-    summary = json.loads(path.read_text())
-    theirs = summary['config']
-  except (ValueError, KeyError, TypeError) as error:
-    raise ValueError(f'{path} is not a summary: {error}') from None
+  summary = read(folder)
+  theirs = summary['config']
   for field in dataclasses.fields(config):
     later = field.metadata.get('later', False)
     value = getattr(config, field.name)
@@ -112,15 +116,42 @@ def find(folder: pathlib.Path,
   return summary
 
 
+def read(folder: pathlib.Path) -> dict[str, Any]:
+  """The summary in `folder`.
+
+  Raises:
+    ValueError: if the file is not one.
+  """
+  path = folder / NAME
+  try:
+    summary = json.loads(path.read_text())
+    summary['config'].items()
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
+    raise ValueError(f'{path} is not a summary: {error}') from None
+  return summary
+
+
 def write(folder: pathlib.Path, summary: dict[str, Any],
           result: training.TrainingResult) -> None:
-  """Writes parameters, then the summary: a folder with one is complete."""
+  """Writes arrays, then the summary: a folder with one is complete.
+
+  `canaries.npz` has x and y of all canaries and `included`, the coins: as
+  private as the records.
+  """
   folder.mkdir(parents=True, exist_ok=True)
   flat, _ = jax.tree_util.tree_flatten_with_path(result.params)
-  buffer = io.BytesIO()
-  np.savez(buffer, **{
+  _write_arrays(folder / PARAMS, {
       '/'.join(entry.key for entry in path): leaf for path, leaf in flat
   })
-  files.replace(folder / PARAMS, buffer.getvalue())
+  if result.canaries is not None:
+    _write_arrays(folder / CANARIES, {
+        **result.canaries.records._asdict(),
+        'included': result.canaries.included})
   text = json.dumps(summary, indent=2, allow_nan=False) + '\n'
   files.replace(folder / NAME, text.encode())
+
+
+def _write_arrays(path: pathlib.Path, arrays: Mapping[str, Any]) -> None:
+  buffer = io.BytesIO()
+  np.savez(buffer, **arrays)
+  files.replace(path, buffer.getvalue())

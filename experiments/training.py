@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,9 @@ from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
 from dpjax.typing import Params
 from experiments import building
+from experiments import canaries as canaries_lib
 from experiments import configuration
+from experiments.canaries import Canaries
 from experiments.configuration import TrainingConfig
 
 # Values held at once by all runs together, 4 bytes each: 512 MiB.
@@ -43,7 +45,7 @@ class TrainingResult(NamedTuple):
   Attributes:
     config: with every default resolved.
     plan: sampler, steps and noise; its event is what ran.
-    num_train: training records n.
+    num_train: training records n, canaries not counted.
     num_test: records evaluated on: held-out ones, or those of the fold.
     params: trained parameters, a dict of layers.
     test_accuracy: on those records. Of a fold it is an exact statistic of
@@ -53,9 +55,11 @@ class TrainingResult(NamedTuple):
       claimed.
     joint_noise_multiplier: measured, smallest of all steps.
     l2_sensitivity: of each block at the last step.
-    num_nonfinite: records that counted as zero, over all steps.
+    num_nonfinite: records that counted as zero, over all steps; canaries that
+      were left out are among them.
     compile_seconds: shared by the runs trained together.
     train_seconds: its share of the time of the runs trained together.
+    canaries: in its slots beside the records, if there are any.
   """
   config: TrainingConfig
   plan: TrainingPlan
@@ -70,6 +74,7 @@ class TrainingResult(NamedTuple):
   num_nonfinite: int
   compile_seconds: float
   train_seconds: float
+  canaries: Canaries | None = None
 
 
 def make_plan(config: TrainingConfig,
@@ -82,10 +87,7 @@ def make_plan(config: TrainingConfig,
   """
   if (config.noise == 'lattice_gaussian') != (lattice_size is not None):
     raise ValueError('noise on a lattice is planned for a number of values')
-  common = dict(num_examples=config.num_examples, num_steps=config.num_steps,
-                batch_size=config.batch_size,
-                max_batch_size=config.max_batch_size,
-                adjacency=Adjacency(config.adjacency))
+  common = _public(config)
   if config.method == 'sgd':
     return non_private_plan(**common)
   if config.method == 'bassily':
@@ -99,8 +101,33 @@ def make_plan(config: TrainingConfig,
                       **common)
 
 
-def _lattice_size(config: TrainingConfig,
-                  dataset: building.Dataset) -> int | None:
+def plan_of(config: TrainingConfig, noise_multiplier: float | None,
+            lattice_size: int | None = None) -> TrainingPlan:
+  """The plan of a resolved configuration that ran with this much noise.
+
+  Args:
+    config: resolved.
+    noise_multiplier: as its summary tells it; None for 'sgd'.
+    lattice_size: see `make_plan`.
+  """
+  plan = non_private_plan(**_public(config))
+  if config.method == 'sgd':
+    return plan
+  order = float(config.noise_order) if config.method == 'lip_k_norm' else None
+  return dataclasses.replace(plan, noise_multiplier=noise_multiplier,
+                             noise_order=order, lattice_size=lattice_size)
+
+
+def _public(config: TrainingConfig) -> dict[str, Any]:
+  """What all plans of a configuration have in common."""
+  return dict(num_examples=config.num_slots, num_steps=config.num_steps,
+              batch_size=config.batch_size,
+              max_batch_size=config.max_batch_size,
+              adjacency=Adjacency(config.adjacency))
+
+
+def lattice_size(config: TrainingConfig,
+                 dataset: building.Dataset) -> int | None:
   """How many values a step releases, if they are on a lattice."""
   if config.noise != 'lattice_gaussian':
     return None
@@ -178,28 +205,41 @@ def train(
   dataset = building.prepare(first, dataset)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]
-  lattice_size = _lattice_size(configs[0], dataset)
-  plans = [make_plan(config, lattice_size) for config in configs]
+  parts = [draw_parts(config, dataset) for config in configs]
+  released = lattice_size(configs[0], dataset)
+  plans = [make_plan(config, released) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
   if checkpoints is not None:
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description,
                                   **checkpoint.describe(configs)})
-  return _fit(configs, plans, dataset, on_progress, mesh, checkpoints)
+  return _fit(configs, plans, dataset, parts, on_progress, mesh, checkpoints)
 
 
-def _fit(configs, plans, dataset, on_progress, mesh,
+def draw_parts(config: TrainingConfig, dataset: building.Dataset
+               ) -> tuple[Canaries | None, splits.Split]:
+  """The canaries of a resolved configuration, if any, and its split."""
+  split = split_rows(config, dataset)
+  if not config.num_canaries:
+    return None, split
+  return canaries_lib.draw(config, dataset, split)
+
+
+def _fit(configs, plans, dataset, parts, on_progress, mesh,
          checkpoints) -> list[TrainingResult]:
   first = configs[0]
   model = building.make_model(first, dataset)
-  parts = [split_rows(config, dataset) for config in configs]
-  records = dataset.records
+  canaries, parts = zip(*parts, strict=True)
+  records, rows = dataset.records, [part.train for part in parts]
+  if first.num_canaries:
+    records, slots = canaries_lib.join(records, canaries)
+    rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
   result = loop.fit(
       jnp.stack([configuration.run_key(config) for config in configs]),
       plans=plans, model=model, method=building.make_method(first, model),
       optimizer=building.make_optimizer(first), records=records,
-      rows=jnp.stack([part.train for part in parts]),
+      rows=jnp.stack(rows),
       allocation=first.allocation, on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
       averaging=building.make_averaging(first), mesh=mesh,
@@ -222,7 +262,8 @@ def _fit(configs, plans, dataset, on_progress, mesh,
               map(float, result.info.l2_sensitivity[-1, run])),
           num_nonfinite=int(np.sum(result.info.num_nonfinite[:, run])),
           compile_seconds=result.compile_seconds,
-          train_seconds=result.train_seconds / len(configs))
+          train_seconds=result.train_seconds / len(configs),
+          canaries=canaries[run])
       for run, (config, plan) in enumerate(zip(configs, plans, strict=True))
   ]
 

@@ -15,6 +15,12 @@ what it says of itself (`pairs`, `record_norm`, `l2_sensitivity`, `sensitivity`,
   python -m launch.audit --target=mine.py:noisy_count --epsilon=1 \\
       --adjacency=add_or_remove_one --data='[1, 0, 1]' --neighbour='[1, 0]'
 
+A finished training run with canaries, or all of them in a folder; the claim is
+held against its event, then coins are guessed from what canaries score:
+  python -m launch.train --method=dp_sgd --epsilon=1 --num_canaries=100 \\
+      --output_dir=results/one
+  python -m launch.audit --target=run --run_dir=results/one
+
 Scores that runs left behind:
   python -m launch.audit --scores=scores.npz --epsilon=1 --delta=1e-5
 
@@ -48,18 +54,25 @@ from experiments.audits import loading
 from experiments.audits import mutations
 from experiments.audits import reference
 from experiments.audits import reports
+from experiments.audits import run_folders
+from experiments.audits import runs
 from experiments.audits import targets
 from launch import errors
-from launch import flags as _shared  # noqa: F401  Its --traceback.
+from launch import flags as shared
 
-flags.declare_key_flag('traceback')
+for _name in ('data_dir', 'traceback'):
+  flags.declare_key_flag(_name)
 
 _TARGET = flags.DEFINE_string(
-    'target', None, 'Name of a target, "all", path/to/file.py:NAME or '
-    'module:NAME.')
+    'target', None, 'Name of a target, "all", path/to/file.py:NAME, '
+    'module:NAME, or "run" for those in --run_dir.')
+_RUN_DIR = flags.DEFINE_string(
+    'run_dir', None, 'Folder of a training run with --num_canaries, or with '
+    'such runs below it, which share the significance.')
 _LIST = flags.DEFINE_bool('list', False, 'Print the names of targets.')
 _OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder for <target>.json and its scores.')
+    'output', None, 'Folder for <target>.json and its scores; of a training '
+    'run <folder>.json.')
 _EPSILON = flags.DEFINE_float('epsilon', None, 'Claimed.')
 _DELTA = flags.DEFINE_float('delta', None, 'Claimed; 0 is a pure claim.')
 _ADJACENCY = flags.DEFINE_enum(
@@ -136,11 +149,12 @@ def _report(name: str, *, significance: float,
   return dataclasses.replace(report, target=name.rpartition(':')[2])
 
 
-def _finish(report: auditor.Report) -> int:
+def _finish(report: auditor.Report, *, seed: int | None = None) -> int:
+  """Prints a report, writes it if asked; the exit status of its verdict."""
   print(reports.summary(report))
   if _OUTPUT.value:
     path = reports.write(report, pathlib.Path(_OUTPUT.value),
-                         seed=_SEED.value)
+                         seed=_SEED.value if seed is None else seed)
     print(f'wrote {path}', file=sys.stderr)
   return EXIT[report.verdict]
 
@@ -169,6 +183,24 @@ def _audit_all() -> int:
   print(tables.markdown(('target', 'claim', 'at least', 'cap', 'verdict',
                          'refuted by', 's'), rows))
   return int(wrong > 0)
+
+
+def _audit_runs() -> int:
+  """Of all runs of a folder, which share the significance; the worst status."""
+  if _EPSILON.value is not None or _ADJACENCY.value is not None:
+    raise ValueError('the claim of a run is that of its summary: neither '
+                     '--epsilon nor --adjacency')
+  root = pathlib.Path(_RUN_DIR.value).resolve()
+  folders = run_folders.find(root)
+  found = []
+  for folder in folders:
+    run = run_folders.load(folder, data_dir=shared.DATA_DIR.value)
+    report = runs.audit(
+        run, name='-'.join(folder.relative_to(root).parts) or root.name,
+        delta=_DELTA.value, significance=_SIGNIFICANCE.value / len(folders))
+    found.append(_finish(report, seed=run.config.seed))
+  worst = (auditor.VIOLATED, auditor.UNDERPOWERED)
+  return next((EXIT[verdict] for verdict in worst if EXIT[verdict] in found), 0)
 
 
 def _calibrate() -> int:
@@ -228,6 +260,10 @@ def main(argv: Sequence[str]) -> int:
     return _audit_scores()
   if not _TARGET.value:
     raise ValueError('nothing to audit: give --target, or see --list')
+  if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):
+    raise ValueError('--target=run and --run_dir come together')
+  if _TARGET.value == 'run':
+    return _audit_runs()
   if _TARGET.value == 'all':
     return _audit_all()
   return _finish(_report(_TARGET.value, significance=_SIGNIFICANCE.value,

@@ -109,6 +109,8 @@ def _announce_all(plans) -> None:
 def _announce(config, plan) -> None:
   what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
           f'depth {config.depth}')
+  if config.num_canaries:
+    what += f', {config.num_canaries} canaries ({config.canary_kind})'
   if plan.noise_multiplier is None:
     print(f'{what}: not private (epsilon = inf)')
     return
@@ -119,6 +121,6 @@ def _announce(config, plan) -> None:
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
         f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
         f'{plan.noise_multiplier:.5g}')
-  if config.delta >= 1 / config.num_examples:
+  if config.delta >= 1 / config.num_slots:
     print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
           'one record at random would be as private', file=sys.stderr)

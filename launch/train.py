@@ -81,7 +81,7 @@ _NUM_STEPS = flags.DEFINE_integer(
     'else 400.')
 _BATCH_SIZE = flags.DEFINE_float(
     'batch_size', None, 'Expected size of a Poisson batch, at most '
-    'num_examples. Default: half of them, at most 1024.')
+    'num_examples and num_canaries. Default: half of them, at most 1024.')
 _MAX_BATCH_SIZE = flags.DEFINE_integer(
     'max_batch_size', None, 'Records computed at once; larger batches are '
     'worked off in parts. No effect on results or privacy.')
@@ -191,6 +191,18 @@ _NOISE = flags.DEFINE_enum(
 _ALLOW_UNSOUND = flags.DEFINE_bool(
     'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
     'printed, is not private. Its summary carries epsilon_valid = false.')
+_NUM_CANARIES = flags.DEFINE_integer(
+    'num_canaries', _DEFAULTS.num_canaries, 'Slots beside the records, each '
+    'with a canary by a fair coin of its own, for python -m launch.audit '
+    '--target=run. Sampling, default delta and claim count them as records; '
+    'several hundred show most.')
+_CANARY_KIND = flags.DEFINE_enum(
+    'canary_kind', _DEFAULTS.canary_kind, list(configuration.CANARY_KINDS),
+    'What canaries are: held-out records with a wrong label or as they are, '
+    'which are then not evaluated on; uniform noise or one constant for all '
+    'features, with a random label.')
+_CANARY_SEED = flags.DEFINE_integer(
+    'canary_seed', None, 'Of canaries and coins, >= 0. Default: --seed.')
 _ALLOCATION = flags.DEFINE_enum(
     'allocation', None, ['equal', 'global', 'optimal'],
     'How the noise is split over the layers. Default: optimal.')
@@ -266,7 +278,9 @@ def _configs() -> list[configuration.TrainingConfig]:
       stride=_STRIDE.value, pool=_POOL.value, use_bias=_USE_BIAS.value,
       downsample=_DOWNSAMPLE.value, pixels=_PIXELS.value,
       compute_dtype=_COMPUTE_DTYPE.value,
-      recertify_every=_RECERTIFY_EVERY.value, noise=_NOISE.value, **_delta())
+      recertify_every=_RECERTIFY_EVERY.value, noise=_NOISE.value,
+      num_canaries=_NUM_CANARIES.value, canary_kind=_CANARY_KIND.value,
+      canary_seed=_CANARY_SEED.value, **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),

@@ -70,6 +70,8 @@ class Report:
     detectable: a true epsilon that would have been refuted every other time.
     details: of the counted event, as plain values.
     scores: arrays from which others can recompute the bound.
+    beyond_cap: that the verdict does not hang on the cap: other tests could
+      have refuted the claim, or it is known that there is none.
   """
   target: str
   claim: claims.Claim
@@ -80,6 +82,7 @@ class Report:
   detectable: float = math.inf
   details: dict[str, Any] = dataclasses.field(default_factory=dict)
   scores: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  beyond_cap: bool = False
 
   @property
   def verdict(self) -> str:
@@ -87,7 +90,8 @@ class Report:
     if any(check.failed for check in self.checks):
       return VIOLATED
     # Exact laws and known privacy losses are not bounded by what counts show.
-    certain = any(check.name in (_LAW, _LOSSES) for check in self.checks)
+    certain = self.beyond_cap or any(
+        check.name in (_LAW, _LOSSES) for check in self.checks)
     if not certain and not self.cap >= self.claim.epsilon:
       return UNDERPOWERED
     return CONSISTENT

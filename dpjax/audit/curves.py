@@ -94,6 +94,16 @@ def _of_event(event, adjacency) -> PrivacyCurve:
       event, epsilons=epsilons, adjacency=adjacency, accountant=accountant))
 
 
+def least_alarm(curve: PrivacyCurve, power: float) -> float:
+  """The least false alarm rate of a test of this power, if the curve holds.
+
+  The inverse of 1 - f for the trade-off f of the curve; as `one_run` takes it.
+  """
+  growth = np.exp(curve.epsilons)
+  return float(np.max([(power - curve.deltas) / growth,
+                       1 - curve.deltas - growth * (1 - power)], initial=0.0))
+
+
 def excesses(curve: PrivacyCurve, hits: np.ndarray,
              alarms: np.ndarray) -> np.ndarray:
   """By how much each test breaks the curve at most; positive refutes it.

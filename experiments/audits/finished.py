@@ -43,9 +43,8 @@ def _many_runs_gaussian(with_canary, without_canary, *, delta, significance):
 def _one_run(scores, included, *, delta, significance):
   lower = one_run.grid_lower_bound(scores, included, delta=delta,
                                    significance=significance)
-  return lower, one_run.largest_bound(
-      num_guesses=max(1, len(scores) // 2),
-      significance=significance / len(one_run.FRACTIONS))
+  return lower, one_run.grid_largest_bound(
+      num_canaries=len(scores), delta=delta, significance=significance)
 
 
 def _one_run_gaussian(scores, included, *, delta, significance):

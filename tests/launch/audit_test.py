@@ -1,5 +1,6 @@
 """`launch.audit` as users run it: exit statuses, reports, refusals."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -7,6 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+
+from experiments import configuration
+from experiments import environment
+from experiments import summary as summaries
+from experiments import training
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _MINE = '''
@@ -50,4 +56,50 @@ def test_scores_and_a_claim_that_they_cannot_reach(tmp_path):
 def test_bad_input_is_one_line(mine):
   status, _, err = _run(*mine)
   assert status == 2 and 'come together' in err
+  assert len(err.strip().splitlines()) == 1
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+  """Runs with canaries of two seeds; that of seed 1 claims too little."""
+  root = tmp_path_factory.mktemp('trained')
+  config = configuration.TrainingConfig(
+      dataset='breast_cancer', method='dp_sgd', num_steps=5, width=4,
+      num_canaries=100, accountant='rdp')
+  here = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
+  for result in training.train([dataclasses.replace(config, seed=seed)
+                                for seed in (0, 1)]):
+    summary = summaries.summarize(result, here)
+    assert summary['num_canaries'] == 100 and summary['n'] == 455
+    assert summary['canary_kind'] == 'mislabelled'
+    if result.config.seed:
+      summary['epsilon'] /= 2
+    summaries.write(root / f'seed={result.config.seed}', summary, result)
+  return root
+
+
+@pytest.mark.slow
+def test_finished_runs_share_the_significance(trained, tmp_path):
+  status, out, err = _run('--target=run', f'--run_dir={trained}',
+                          f'--output={tmp_path}')
+  assert status == 1, err
+  assert 'seed=0: consistent' in out and 'seed=1: violated' in out
+  assert 'FAILED: claim' in out
+  found = json.loads((tmp_path / 'seed=0.json').read_text())
+  assert found['significance'] == 0.025 and found['seed'] == 0
+  assert found['num_canaries'] == 100 and found['checks'][1]['level'] < 0.01
+  assert json.loads((tmp_path / 'seed=1.json').read_text())['seed'] == 1
+  assert (tmp_path / 'seed=0.npz').exists()
+
+
+@pytest.mark.parametrize('words, message', [
+    (('--target=run', '--run_dir=nowhere'), 'no summary.json in or below'),
+    pytest.param(('--target=run',), '--target=run and --run_dir come together',
+                 marks=pytest.mark.slow),
+    pytest.param(('--target=run', '--run_dir=nowhere', '--epsilon=1'),
+                 'the claim of a run is that of its summary',
+                 marks=pytest.mark.slow)])
+def test_what_is_asked_of_runs_is_checked(words, message):
+  status, _, err = _run(*words)
+  assert status == 2 and message in err
   assert len(err.strip().splitlines()) == 1

@@ -246,3 +246,22 @@ def test_switched_off_writes_nothing(tmp_path, monkeypatch):
   _call(*_TINY, '--checkpoint_seconds=0', f'--output_dir={tmp_path}')
   with pytest.raises(ValueError, match='every_seconds must be a number'):
     _call(*_TINY, '--checkpoint_seconds=nan', f'--output_dir={tmp_path / "n"}')
+
+
+@pytest.mark.slow
+def test_canaries_are_resumed(tmp_path, monkeypatch):
+  words = (*_TINY, '--num_canaries=30', '--seed=0,1')
+  _call(*words, f'--output_dir={tmp_path / "whole"}')
+  words = (*words, f'--output_dir={tmp_path / "killed"}')
+  _call_killed(monkeypatch, checkpoint.Saver, 'after_chunk', 6, *words)
+  with pytest.raises(ValueError, match='canary_seed = None, now 9|rows = '):
+    _call(*words, '--canary_seed=9')
+  assert 'resuming at step 12' in _call(*words)
+  _assert_as_whole(tmp_path / 'killed', tmp_path / 'whole')
+  for name in ('seed=0', 'seed=1'):
+    whole, killed = (tmp_path / where / name / 'canaries.npz'
+                     for where in ('whole', 'killed'))
+    with np.load(whole) as first, np.load(killed) as second:
+      assert set(first) == {'x', 'y', 'included'}
+      for part in first:
+        np.testing.assert_array_equal(first[part], second[part])
