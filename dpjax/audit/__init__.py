@@ -2,13 +2,14 @@
 
 Modules, in import order: bounds, one_run, curves, claims, empirical, mixtures,
 whitebox, steps, canary, target, wrapping, noise, exact, partitions, blackbox,
-auditor, inversion.
+auditor, inversion, local_sensitivity, discriminators, shadow.
 
 An audit can refute a claim, never prove it: what survives is "not falsified".
 """
 
 __all__ = [
-    'auditor', 'blackbox', 'bounds', 'canary', 'claims', 'curves', 'empirical',
-    'exact', 'inversion', 'mixtures', 'noise', 'one_run', 'partitions',
-    'steps', 'target', 'whitebox', 'wrapping'
+    'auditor', 'blackbox', 'bounds', 'canary', 'claims', 'curves',
+    'discriminators', 'empirical', 'exact', 'inversion', 'local_sensitivity',
+    'mixtures', 'noise', 'one_run', 'partitions', 'shadow', 'steps', 'target',
+    'whitebox', 'wrapping'
 ]
