@@ -72,9 +72,7 @@ class Discriminators(NamedTuple):
 
   def logits(self, features: Array) -> Array:
     """Positive for members: [J, D, m] of features [J, m, F]."""
-    found = [_logits(params, (features - self.mean[:, None]) /
-                     self.scale[:, None]) for params in self.params]
-    return jnp.concatenate(found, axis=1)
+    return _logits(self, features)
 
 
 def init(key: PRNGKey, num_features: int,
@@ -130,10 +128,7 @@ def fit(key: PRNGKey, features: Array, members: Array,
     raise ValueError('features must be [J, m, F] and members [J, m], got '
                      f'{features.shape} and {members.shape}')
   errors.check_at_least('number of records', features.shape[1], 1)
-  mean = jnp.mean(features, axis=1)
-  deviation = jnp.std(features, axis=1)
-  scale = jnp.where(deviation > 0, deviation, 1.0)
-  x = (features - mean[:, None]) / scale[:, None]
+  mean, scale, x = _standardise(features)
   labels = jnp.asarray(members, jnp.float32)
   fitted = [_fit(jax.random.fold_in(key, index), x, labels, widths=widths,
                  recipe=recipe)
@@ -186,8 +181,23 @@ def _descend(params: Params, epochs: PRNGKey, rate: Array, x: Array,
 
 
 @jax.jit
-def _logits(params: Params, x: Array) -> Array:
-  """[J, L, m] of parameters [J, L, ...] and x [J, m, F]."""
+def _logits(fitted: Discriminators, features: Array) -> Array:
+  """[J, D, m] of features [J, m, F]."""
+
+  def of_problem(each):
+    mean, scale, params, x = each
+    x = (x - mean[None]) / scale[None]
+    return jnp.concatenate([jax.vmap(apply, (0, None))(one, x)
+                            for one in params])
+
   # One problem after the other: hidden layers of all at once would not fit.
-  return jax.lax.map(lambda each: jax.vmap(apply, (0, None))(*each),
-                     (params, x))
+  return jax.lax.map(of_problem, (*fitted[:3], features))
+
+
+@jax.jit
+def _standardise(features: Array) -> tuple[Array, Array, Array]:
+  """Mean and scale [J, F], and features [J, m, F] by them."""
+  mean = jnp.mean(features, axis=1)
+  deviation = jnp.std(features, axis=1)
+  scale = jnp.where(deviation > 0, deviation, 1.0)
+  return mean, scale, (features - mean[:, None]) / scale[:, None]

@@ -4,6 +4,7 @@ An attacker trains a network of their own in the same way as the target, learns
 on it to tell members by features of records, and applies that to the target.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -148,20 +149,16 @@ def attack(key: PRNGKey, shadow_features: Array, shadow_members: Array,
   """
   errors.check_open_unit('held_out', held_out)
   _check_shapes(shadow_features, shadow_members, target_features)
-  num_pairs, num_records = shadow_members.shape
+  num_records = shadow_members.shape[1]
   count = round(held_out * num_records)
   if not 0 < count < num_records:
     raise ValueError(f'held_out = {held_out} of {num_records} records leaves '
                      'none to choose on, or none to train on')
   holding, training = jax.random.split(key)
-  draw = lambda number: jax.random.permutation(
-      jax.random.fold_in(holding, number), num_records)
-  rows = jax.vmap(draw)(jnp.arange(num_pairs))
-  take = lambda rows: (_take(shadow_features, rows),
-                       _take(shadow_members, rows))
-  fitted = discriminators.fit(training, *take(rows[:, count:]), recipe)
-  features, members = take(rows[:, :count])
-  accuracies = _accuracies(fitted.logits(features), members)
+  held, kept = _hold_out(holding, (shadow_features, shadow_members),
+                         count=count)
+  fitted = discriminators.fit(training, *kept, recipe)
+  accuracies = _accuracies(fitted.logits(held[0]), held[1])
   return AttackResult(fitted.logits(target_features), accuracies,
                       jnp.argmax(accuracies, axis=1).astype(jnp.int32))
 
@@ -183,6 +180,18 @@ def attack_both_ways(
   return attack(key, jnp.concatenate(features[::-1]),
                 jnp.concatenate(members[::-1]), jnp.concatenate(features),
                 **options)
+
+
+@functools.partial(jax.jit, static_argnames='count')
+def _hold_out(key: PRNGKey, records: tuple[Array, Array], *,
+              count: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+  """`count` random records [J, s, ...] of every pair, and the others."""
+  num_pairs, num_records = records[1].shape
+  draw = lambda number: jax.random.permutation(
+      jax.random.fold_in(key, number), num_records)
+  rows = jax.vmap(draw)(jnp.arange(num_pairs))
+  take = lambda rows: tuple(_take(each, rows) for each in records)
+  return take(rows[:, :count]), take(rows[:, count:])
 
 
 def _accuracies(logits: Array, members: Array) -> Array:

@@ -45,9 +45,8 @@ def _plain(start, x, labels, *, rate, num_steps):
     p = jax.nn.sigmoid(discriminators.apply(params, x))
     return -jnp.mean(jnp.where(labels, jnp.log(p), jnp.log(1 - p)))
 
-  step = jax.jit(jax.value_and_grad(loss))
   for _ in range(num_steps):
-    value, gradient = step(start)
+    value, gradient = jax.value_and_grad(loss)(start)
     losses.append(float(value))
     with jax.numpy_dtype_promotion('standard'):
       change, state = optimizer.update(gradient, state)
@@ -98,6 +97,8 @@ def test_problems_start_apart_and_none_sees_another(problems):
   kernel = found.params[0][0][0]
   assert np.abs(kernel[0, 0] - kernel[1, 0]).min() > 1e-6
   assert recipe.num_discriminators == 6
+  losses = np.asarray(found.losses).reshape(3, 2, 3, 4)[:, :, 1:]
+  assert np.all(losses[..., -1] < losses[..., 0])
   other = discriminators.fit(_KEY, features, members, recipe)
   changed = discriminators.fit(_KEY, features.at[1].add(1e3 * jnp.eye(12, 4)),
                                members.at[1].set(True), recipe)
@@ -107,7 +108,7 @@ def test_problems_start_apart_and_none_sees_another(problems):
 
 def test_every_batch_is_a_step():
   # All records are alike, so that all batches are; 10 of them make two.
-  recipe = Recipe(hidden_widths=((3,),), learning_rates=_RATES, num_epochs=3,
+  recipe = Recipe(hidden_widths=((),), learning_rates=_RATES, num_epochs=3,
                   batch_size=4)
   found = discriminators.fit(_KEY, jnp.ones([1, 10, 2]),
                              jnp.ones([1, 10], bool), recipe)
