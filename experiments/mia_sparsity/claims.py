@@ -24,7 +24,7 @@ from experiments.mia_sparsity import sweep
 
 _CIFAR = ('full', 'gpu')
 _ACCURACY_BAND = 0.01
-_ATTACK_WINDOW = (0.58, 0.63)
+_ATTACK_WINDOW = (58.0, 63.0)
 _LEAST_ATTACK = 0.55
 _FACTOR_WINDOW = (2.0, 6.0)
 _LEAST_SEEDS = 5
@@ -91,19 +91,20 @@ def _dense_accuracy(networks: lookup.Networks) -> Finding | None:
   found = networks.mean(lookup.DENSE, comparisons.ACCURACY)
   close = abs(found - papers.SPARSITY.accuracy) <= _ACCURACY_BAND
   return Finding(_percent(found), _either(close),
-                 f'a point is allowed; {_training(networks)}')
+                 f'MIA-11 (i): a point is allowed; {_training(networks)}')
 
 
 def _dense_attack(networks: lookup.Networks) -> Finding | None:
   found = networks.pairs(lookup.DENSE, 'perceptron_accuracy')
   if not found:
     return None
-  interval = inference.t_interval(list(found.values()))
+  interval = inference.t_interval([100 * each for each in found.values()])
   low, high = _ATTACK_WINDOW
   return Finding(
-      _interval(interval, 100, '{:.1f}') + ' %',
+      interval.text('{:.1f}') + ' %',
       _either(low <= interval.value <= high),
-      f'58 to 63 % is allowed; slope {papers.SPARSITY.slope:g} and factor '
+      'MIA-11 (i): 58 to 63 % is allowed; slope '
+      f'{papers.SPARSITY.slope:g} and factor '
       f'{papers.SPARSITY.relative_gain:g} hold together only for a defence of '
       f'{papers.SPARSITY.defence:.1f} (M-E03); {_training(networks)}')
 
@@ -128,13 +129,14 @@ def _literal(networks: lookup.Networks) -> Finding | None:
   if not claimed:
     return None
   flagged = {kind for kind, (disjoint, _) in found.items() if disjoint}
-  above = sorted(map(lookup.label, flagged - claimed))
+  above = [lookup.label(kind) for kind in found
+           if kind in flagged - claimed]
   agrees = flagged - set(_ISOLATED) == claimed
   return Finding(
       _shares(found, claimed, flagged), _either(agrees),
       'mean +- standard deviation over networks disjoint from the dense '
       'one\'s, as printed: of three runs a test at level .07 without '
-      f'correction; above 17.3 %: {", ".join(above) or "none"}')
+      f'correction; above 17.3 %: {"; ".join(above) or "none"}')
 
 
 def _corrected(networks: lookup.Networks) -> Finding | None:
@@ -187,6 +189,7 @@ def _trend(networks: lookup.Networks) -> Finding | None:
   return Finding(
       f'{above} of {count} above the dense network; {mean:+.2f} points a '
       'pruning', outcome,
+      'MIA-11 (ii): '
       f'slope over k = {pruned[0].prunings} to {pruned[-1].prunings}, '
       f'{len(slopes)} seeds, one-sided p = {p_value:.2g}')
 
@@ -214,8 +217,9 @@ def _factor(networks: lookup.Networks) -> Finding | None:
   else:
     outcome = verdicts.NOT_COMPARABLE
   return Finding(
-      _interval(found.factor), outcome,
-      f'2 to 6 is allowed; a line through {len(found.ratios)} networks, '
+      found.factor.text(), outcome,
+      'MIA-11 (iii): 2 to 6 is allowed; a line through '
+      f'{len(found.ratios)} networks, '
       'limits by drawing seeds anew; by themselves '
       f'{min(found.ratios):.2g} to {max(found.ratios):.2g}')
 
@@ -233,7 +237,7 @@ def _absolute_slope(networks: lookup.Networks) -> Finding | None:
   else:
     outcome = _either(low <= printed.slope <= high)
   return Finding(
-      _interval(found.slope), outcome,
+      found.slope.text(), outcome,
       'points of defence for a point of accuracy, the line through the dense '
       f'network nearest to {len(found.ratios)} sparse ones; '
       f'{printed.relative_gain:g} would be {implied:.2f} here (M-E03)')
@@ -251,6 +255,7 @@ def _butterflies(networks: lookup.Networks) -> Finding | None:
   ratio = farthest.gap / farthest.spread
   return Finding(
       f'{ratio:+.2f} standard deviations at most', _either(abs(ratio) <= 1),
+      'MIA-11 (iv): '
       f'{len(found)} of {total} butterflies at the accuracy of pruned '
       f'networks; mean gap {np.mean([gap.gap for gap in found]):+.2f} points, '
       f'farthest {lookup.label(farthest.kind)}')
@@ -318,12 +323,13 @@ def _directed(found: Sequence[comparisons.Comparison]) -> Finding | None:
   else:
     outcome = verdicts.NOT_COMPARABLE
   tests = ', '.join(f'{p_value:.2g}' for p_value in adjusted)
+  counts = ' and '.join(str(each.num_kinds) for each in found)
   return Finding(
-      '; '.join(f'{each.name} {_interval(each.interval, 1, "{:+.2f}")}'
+      '; '.join(f'{each.name} {each.interval.text("{:+.2f}")}'
                 for each in found), outcome,
       'gain in points with 95 % limits over '
       f'{max(len(each.gains) for each in found)} seeds, roles averaged; '
-      f'one-sided p after Holm {tests}')
+      f'one-sided p after Holm {tests}; over {counts} sparse networks')
 
 
 def _either(holds: bool, otherwise: str = verdicts.DIFFERS) -> str:
@@ -332,12 +338,6 @@ def _either(holds: bool, otherwise: str = verdicts.DIFFERS) -> str:
 
 def _percent(share: float) -> str:
   return f'{100 * share:.1f} %'
-
-
-def _interval(found: inference.Interval, unit: float = 1,
-              form: str = '{:.2f}') -> str:
-  value, low, high = (form.format(unit * x) for x in found)
-  return value if found.low != found.low else f'{value} [{low}, {high}]'
 
 
 _P = papers.SPARSITY

@@ -30,6 +30,11 @@ class Interval(NamedTuple):
   low: float
   high: float
 
+  def text(self, form: str = '{:.2f}') -> str:
+    """Value and limits, each in this form."""
+    value, low, high = map(form.format, self)
+    return value if math.isnan(self.low) else f'{value} [{low}, {high}]'
+
 
 def t_interval(values: Sequence[float]) -> Interval:
   """The mean with Student's limits; none for one value."""

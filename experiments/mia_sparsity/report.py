@@ -93,7 +93,7 @@ def _attack(networks: lookup.Networks, kind: sweep.Kind, attack: str) -> str:
 def _equals(networks: lookup.Networks) -> list[tuple]:
   metrics = ['defence', *(f'{attack}_accuracy' for attack in lookup.ATTACKS)]
   return [(found.name, metric, found.num_kinds, len(found.gains),
-           _cell(found.interval, '{:+.2f}'), f'{found.p_value:.2g}')
+           found.interval.text('{:+.2f}'), f'{found.p_value:.2g}')
           for metric in metrics
           for found in (*comparisons.over_controls(networks, metric),
                         *comparisons.over_private(networks, metric))]
@@ -116,10 +116,6 @@ def _limits(networks: lookup.Networks, kind: sweep.Kind, metric: str,
             unit: float = 1) -> str:
   if not networks.has(kind, metric):
     return '-'
-  return _cell(inference.t_interval([
-      unit * value for value in networks.pairs(kind, metric).values()]))
-
-
-def _cell(found: inference.Interval, form: str = '{:.1f}') -> str:
-  value, low, high = map(form.format, found)
-  return value if found.low != found.low else f'{value} [{low}, {high}]'
+  return inference.t_interval([
+      unit * value for value in networks.pairs(kind, metric).values()
+  ]).text('{:.1f}')

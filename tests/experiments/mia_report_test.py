@@ -333,12 +333,13 @@ def test_the_printed_pattern_of_significance():
   """At 17.3 % or fewer; 41.4 % and 51.5 % may be, 33 % may not."""
   networks = {kind: _metrics(_ACCURACY, _DEFENCE) for kind in (
       DENSE, _pruned(1), _pruned(5))}
-  for kind in (_pruned(3), _pruned(8), _pruned(20)):
+  for kind in map(_pruned, (3, 4, 8, 20)):
     networks[kind] = _metrics(_ACCURACY, _DEFENCE + 5)
   found = _said(_rows(networks, noise=0.5))[_LITERAL]
-  assert found.ours == '2 of 2 at 17.3 % or fewer, 1 of 3 above'
+  assert found.ours == '2 of 2 at 17.3 % or fewer, 2 of 4 above'
   assert found.verdict == verdicts.AGREES
-  assert found.reason.endswith('above 17.3 %: magnitude, k = 3')
+  assert found.reason.endswith(
+      'above 17.3 %: magnitude, k = 3; magnitude, k = 4')
   networks[_pruned(5)] = networks[_pruned(8)]
   assert _said(_rows(networks, noise=0.5))[_LITERAL].verdict == (
       verdicts.DIFFERS)
@@ -416,6 +417,22 @@ def test_sparse_networks_beside_controls_of_equal_accuracy(shift, outcome):
   assert said[_SHARPER].verdict == outcome
   assert said[_SHARPER].reason.startswith('rmia, the sharpest')
   assert said[_SHARPER].ours.startswith(f'stopped {shift * 0.7:+.2f} ')
+
+
+def test_several_controls_are_one_family():
+  """Each p is below .05; twice the larger of them is not."""
+  networks = _on_line(3.6, [Kind(method='stopped', stop=0.1),
+                            Kind(method='decayed', decay=4.0)])
+  shift = (1.0, 2.0, 3.5)
+  assert 0.025 < stats.ttest_1samp(shift, 0, alternative='greater').pvalue < (
+      0.05)
+  networks[_pruned(12)] = lambda seed, role: _metrics(
+      _ACCURACY * 0.994, _DEFENCE * (1 + 0.006 * 3.6) + shift[seed])
+  found = _said(_rows(networks))[_CONTROLS]
+  assert found.verdict == verdicts.NOT_COMPARABLE
+  assert found.reason.endswith('1 and 1 sparse networks')
+  del networks[Kind(method='decayed', decay=4.0)]
+  assert _said(_rows(networks))[_CONTROLS].verdict == verdicts.AGREES
 
 
 def test_sharp_attacks_may_tell_another_story():
