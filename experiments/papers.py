@@ -259,3 +259,38 @@ TABLE_1_1_PLACE = Place(source='000', lines=(788, 798), item='Table 1.1')
 TABLE_1_1 = {(1, 2): 32.3, (1, 3): 29.6, (2, 2): 15.9, (2, 3): 12.9,
              (3, 2): 11.8, (3, 3): 8.5}
 RESNET_20_PARAMETERS = 272_474
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SparsityTradeOff:
+  """What is printed of sparse networks under membership inference.
+
+  Attributes:
+    accuracy: of the dense network, on the test set.
+    slope: of the line of the figure, defence against accuracy, in points.
+    relative_gain: of defence, over the relative loss of accuracy.
+    window: shares of non-zero parameters of which that gain is printed; below
+      the second, changes of defence are called significant.
+    significant: shares above the window where they are, too.
+  """
+  accuracy: float
+  slope: float
+  relative_gain: float
+  window: tuple[float, float]
+  significant: tuple[float, float]
+
+  @property
+  def defence(self) -> float:
+    """Of the dense network: what slope and gain are both true of (M-E03)."""
+    return -100 * self.slope * self.accuracy / self.relative_gain
+
+  @property
+  def attack_accuracy(self) -> float:
+    """The same as a share of records told rightly."""
+    return 1 - self.defence / 200
+
+
+# The points of this figure have no numbers in the text.
+FIGURE_1_1_PLACE = Place(source='000', lines=(708, 802), item='Figure 1.1')
+SPARSITY = SparsityTradeOff(accuracy=.875, slope=-3.25, relative_gain=3.6,
+                            window=(.034, .173), significant=(.414, .515))

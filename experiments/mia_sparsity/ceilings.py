@@ -1,0 +1,47 @@
+"""What private networks promise, beside what attacks reach. MIA-13."""
+
+from typing import NamedTuple
+
+from experiments.mia_sparsity import inference
+from experiments.mia_sparsity import lookup
+from experiments.mia_sparsity import sweep
+
+
+class Test(NamedTuple):
+  """One attack on one kind of private networks.
+
+  Attributes:
+    kind: of the networks.
+    attack: name.
+    excess: over the sharpest ceiling that is known.
+  """
+  kind: sweep.Kind
+  attack: str
+  excess: inference.Excess
+
+
+def ceiling(networks: lookup.Networks, kind: sweep.Kind) -> float | None:
+  """The accuracy that the event allows, or else (epsilon, delta)."""
+  for metric in ('event_ceiling', 'ceiling'):
+    if networks.has(kind, metric):
+      return networks.mean(kind, metric)
+  return None
+
+
+def tests(networks: lookup.Networks) -> list[Test]:
+  """One for every kind and attack whose threshold has not seen the target.
+
+  The oracle is no such attack: it is the best of nine on what it is counted
+  on.
+  """
+  found = []
+  for kind in networks.kinds(*lookup.PRIVATE):
+    most = ceiling(networks, kind)
+    for attack in lookup.ATTACKS:
+      metric = f'{attack}_accuracy'
+      if most is None or not networks.has(kind, metric, 'num_attacked'):
+        continue
+      found.append(Test(kind, attack, inference.excess(
+          list(networks.pairs(kind, metric).values()), most,
+          networks.mean(kind, 'num_attacked'))))
+  return found

@@ -1,0 +1,216 @@
+"""Gains of networks over others, in points, one for each pair of networks.
+
+A gain is what a network is better by: a higher defence, or a lower rate of an
+attack. The roles of a pair are averaged first, for they share records and are
+each other's shadows. Pairs of different seeds cut the same records anew and
+are taken as independent; for LiRA and RMIA, whose shadows are all other
+networks, that is an approximation.
+"""
+
+from collections.abc import Sequence
+import math
+from typing import NamedTuple
+
+from dpjax.report import summary
+from experiments.mia_sparsity import inference
+from experiments.mia_sparsity import lookup
+from experiments.mia_sparsity import sweep
+
+ACCURACY = 'test_accuracy'
+
+
+class Comparison(NamedTuple):
+  """Networks beside others.
+
+  Attributes:
+    name: of the others.
+    num_kinds: how many kinds of networks could be compared.
+    gains: mean over these kinds, one for each seed.
+  """
+  name: str
+  num_kinds: int
+  gains: tuple[float, ...]
+
+  @property
+  def interval(self) -> inference.Interval:
+    """The mean, with Student's limits over seeds."""
+    return inference.t_interval(self.gains)
+
+  @property
+  def p_value(self) -> float:
+    """That there is no gain, one-sided."""
+    return inference.p_value(self.gains, one_sided=True)
+
+
+def scale(metric: str) -> float:
+  """From the unit of a metric to points of gain."""
+  return 1.0 if metric == 'defence' else -100.0
+
+
+def gains_over_dense(networks: lookup.Networks, kind: sweep.Kind,
+                     metric: str) -> dict[int, float]:
+  """Seed -> gain over the dense network of the same split and seed."""
+  ours = networks.pairs(kind, metric)
+  dense = networks.pairs(lookup.DENSE, metric)
+  return {seed: scale(metric) * (ours[seed] - dense[seed])
+          for seed in sorted(ours.keys() & dense.keys())}
+
+
+def over_dense(networks: lookup.Networks, metric: str,
+               kinds: Sequence[sweep.Kind]) -> Comparison:
+  """Mean gain of some kinds over the dense network."""
+  return _averaged('dense', [gains_over_dense(networks, kind, metric)
+                             for kind in kinds if networks.has(kind, metric)])
+
+
+def at_equal_accuracy(networks: lookup.Networks, metric: str,
+                      kinds: Sequence[sweep.Kind], name: str,
+                      others: Sequence[sweep.Kind]) -> Comparison:
+  """Mean gain over other networks that are just as accurate.
+
+  These are interpolated between the two nearest; kinds that are more or less
+  accurate than all of the others are left out.
+  """
+  return _averaged(name, [
+      found.differences for kind in kinds
+      if (found := _matched(networks, metric, kind, others)) is not None])
+
+
+def over_controls(networks: lookup.Networks, metric: str) -> list[Comparison]:
+  """Sparse networks of which defence is claimed, over each control.
+
+  Dense networks on the way from the dense one to a control's worst, and the
+  same for random masks.
+  """
+  kinds = lookup.claimed(networks)
+  found = [at_equal_accuracy(networks, metric, kinds, method,
+                             [lookup.DENSE, *networks.kinds(method)])
+           for method in (*lookup.DENSE_CONTROLS, 'random')
+           if networks.kinds(method)]
+  return [comparison for comparison in found if comparison.gains]
+
+
+def over_private(networks: lookup.Networks, metric: str) -> list[Comparison]:
+  """The same over private networks, from the least epsilon to none at all."""
+  kinds = lookup.claimed(networks)
+  found = [at_equal_accuracy(networks, metric, kinds, method,
+                             networks.kinds('sgd', method))
+           for method in lookup.PRIVATE if networks.kinds(method)]
+  return [comparison for comparison in found if comparison.gains]
+
+
+class Gap(NamedTuple):
+  """Butterflies beside pruned networks at the same accuracy.
+
+  Attributes:
+    kind: of butterflies.
+    gap: its defence minus theirs, in points.
+    spread: pooled standard deviation of both.
+  """
+  kind: sweep.Kind
+  gap: float
+  spread: float
+
+
+def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
+  """Of every butterfly that is within the accuracies of pruned networks."""
+  pruned = [lookup.DENSE, *networks.kinds('magnitude')]
+  found = []
+  for kind in networks.kinds('butterfly'):
+    matched = _matched(networks, 'defence', kind, pruned)
+    spread = _pooled_spread(networks, [kind, *pruned])
+    if matched is not None and spread:
+      found.append(Gap(kind, matched.gap, spread))
+  return found
+
+
+def sharpest(networks: lookup.Networks) -> str | None:
+  """The attack of AUD-10 that tells most on dense networks; None without."""
+  there = [attack for attack in lookup.SHARP
+           if networks.has(lookup.DENSE, f'{attack}_accuracy')]
+  return max(there, default=None, key=lambda attack: networks.mean(
+      lookup.DENSE, f'{attack}_accuracy'))
+
+
+class TradeOff(NamedTuple):
+  """What accuracy buys.
+
+  Attributes:
+    factor: relative gain of defence over the relative loss of accuracy.
+    slope: points of defence for a point of accuracy.
+    ratios: the factor of each kind by itself, as printed.
+  """
+  factor: inference.Interval
+  slope: inference.Interval
+  ratios: tuple[float, ...]
+
+
+def trade_off(networks: lookup.Networks,
+              kinds: Sequence[sweep.Kind]) -> TradeOff | None:
+  """The line through the dense network that is nearest; None without rows.
+
+  Means over seeds first, then the line; seeds are drawn anew with all of their
+  networks.
+  """
+  used = [kind for kind in [lookup.DENSE, *kinds]
+          if networks.has(kind, ACCURACY, 'defence')]
+  if len(used) < 2 or used[0] != lookup.DENSE:
+    return None
+  table = [(networks.pairs(kind, ACCURACY), networks.pairs(kind, 'defence'))
+           for kind in used]
+  seeds = sorted(set.intersection(*(set(by_seed) for line in table
+                                    for by_seed in line)))
+  if not seeds:
+    return None
+
+  def means(drawn):
+    return [[sum(by_seed[seed] for seed in drawn) / len(drawn)
+             for by_seed in line] for line in table]
+
+  def relative(drawn):
+    (accuracy, defence), *others = means(drawn)
+    return ([1 - a / accuracy for a, _ in others],
+            [d / defence - 1 for _, d in others])
+
+  def slope(drawn):
+    (accuracy, defence), *others = means(drawn)
+    return inference.slope([100 * (a - accuracy) for a, _ in others],
+                           [d - defence for _, d in others])
+
+  losses, gains = relative(seeds)
+  return TradeOff(
+      inference.bootstrap(lambda drawn: inference.slope(*relative(drawn)),
+                          seeds),
+      inference.bootstrap(slope, seeds),
+      tuple(abs(gain / loss) for loss, gain
+            in zip(losses, gains, strict=True) if loss))
+
+
+def _matched(networks, metric, kind, others):
+  """In points of gain; None where it cannot be."""
+  others = [(networks.mean(other, ACCURACY), networks.pairs(other, metric))
+            for other in others if networks.has(other, ACCURACY, metric)]
+  if not networks.has(kind, ACCURACY, metric):
+    return None
+  found = inference.matched(networks.mean(kind, ACCURACY),
+                            networks.pairs(kind, metric), others)
+  unit = scale(metric)
+  return found and inference.Matched(
+      {seed: unit * value for seed, value in found.differences.items()},
+      unit * found.gap)
+
+
+def _averaged(name: str, gains: Sequence[dict[int, float]]) -> Comparison:
+  """The mean over kinds, for each seed that all of them have."""
+  seeds = set.intersection(*map(set, gains)) if gains else set()
+  return Comparison(name, len(gains), tuple(
+      sum(each[seed] for each in gains) / len(gains)
+      for seed in sorted(seeds)))
+
+
+def _pooled_spread(networks, kinds) -> float:
+  """Root of the mean variance over networks of kinds that have two."""
+  variances = [len(values) * summary.summarise(values).standard_error**2
+               for kind in kinds
+               if len(values := networks.each(kind, 'defence')) > 1]
+  return math.sqrt(sum(variances) / len(variances)) if variances else 0.0

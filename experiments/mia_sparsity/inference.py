@@ -1,0 +1,194 @@
+"""Tests and intervals over pairs of networks, in closed form or enumerated."""
+
+from collections.abc import Callable, Mapping, Sequence
+import collections
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from dpjax.report import summary
+
+CONFIDENCE = 0.95
+LEVEL = 0.05
+
+BySeed = Mapping[int, float]
+"""Seed -> value of a pair of networks, which all kinds share."""
+
+
+class Interval(NamedTuple):
+  """An estimate with limits.
+
+  Attributes:
+    value: the estimate.
+    low: NaN for none.
+    high: NaN for none.
+  """
+  value: float
+  low: float
+  high: float
+
+  def text(self, form: str = '{:.2f}') -> str:
+    """Value and limits, each in this form."""
+    value, low, high = map(form.format, self)
+    return value if math.isnan(self.low) else f'{value} [{low}, {high}]'
+
+
+def t_interval(values: Sequence[float]) -> Interval:
+  """The mean with Student's limits; none for one value."""
+  found = summary.summarise(values)
+  if found.count < 2:
+    return Interval(found.mean, math.nan, math.nan)
+  half = (stats.t.isf((1 - CONFIDENCE) / 2, found.count - 1)
+          * found.standard_error)
+  return Interval(found.mean, found.mean - half, found.mean + half)
+
+
+def p_value(differences: Sequence[float], *, one_sided: bool) -> float:
+  """Student's test that paired differences are zero on average.
+
+  Args:
+    differences: one for each seed.
+    one_sided: whether only a positive mean speaks against it.
+
+  Returns:
+    The p-value; 1 for fewer than two seeds.
+  """
+  if len(differences) < 2:
+    return 1.0
+  mean, error, _, count = summary.summarise(differences)
+  if not error:
+    ratio = math.copysign(math.inf, mean) if mean else 0.0
+  else:
+    ratio = mean / error
+  if one_sided:
+    return float(stats.t.sf(ratio, count - 1))
+  return float(2 * stats.t.sf(abs(ratio), count - 1))
+
+
+def are_disjoint(first: Sequence[float], second: Sequence[float]) -> bool:
+  """Whether mean +- standard deviation of both do not meet: T:802's rule.
+
+  With three values and equal spreads this is a test at level .07 (MIA-11).
+  """
+  if min(len(first), len(second)) < 2:
+    return False
+  gap = abs(np.mean(first) - np.mean(second))
+  return bool(gap > np.std(first, ddof=1) + np.std(second, ddof=1))
+
+
+def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+  """Of the line through zero that is nearest in y; NaN if all x are 0."""
+  xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
+  return float(xs @ ys / (xs @ xs)) if xs.any() else math.nan
+
+
+def bootstrap(statistic: Callable[[Sequence[int]], float],
+              seeds: Sequence[int]) -> Interval:
+  """A statistic of seeds, with percentiles over all ways to draw them anew.
+
+  Every multiset of as many seeds counts as often as it would be drawn, so
+  nothing is random. Of three seeds there are ten, and limits are too narrow.
+
+  Args:
+    statistic: of seeds, repeated or not.
+    seeds: at most 8.
+  """
+  if len(seeds) > 8:
+    raise ValueError(f'there must be at most 8 seeds, got {len(seeds)}')
+  value = statistic(seeds)
+  if len(seeds) < 2:
+    return Interval(value, math.nan, math.nan)
+  found = sorted(
+      (statistic(drawn), _multinomial(drawn)) for drawn
+      in itertools.combinations_with_replacement(seeds, len(seeds)))
+  mass = np.cumsum([weight for _, weight in found])
+  tails = (1 - CONFIDENCE) / 2 * mass[-1]
+  low = found[int(np.searchsorted(mass, tails))][0]
+  high = found[int(np.searchsorted(mass, mass[-1] - tails))][0]
+  return Interval(value, low, high)
+
+
+def _multinomial(drawn: Sequence[int]) -> int:
+  """In how many orders these can come."""
+  return math.factorial(len(drawn)) // math.prod(
+      math.factorial(count) for count in collections.Counter(drawn).values())
+
+
+class Excess(NamedTuple):
+  """An attack on private networks beside what they promise.
+
+  Attributes:
+    mean: accuracy over pairs of networks.
+    ceiling: of its expectation.
+    standard_error: of the mean.
+    p_value: that the mean is as high, one-sided, if the expectation is the
+      ceiling.
+  """
+  mean: float
+  ceiling: float
+  standard_error: float
+  p_value: float
+
+
+def excess(values: Sequence[float], ceiling: float,
+           num_attacked: float) -> Excess:
+  """Tests that an expected accuracy is at most its ceiling.
+
+  In a fixed split m records are m / 2 pairs of a member and another, each in
+  the order of a fair coin. A pair told rightly with probability at most c
+  adds c (1 - c) at most to the variance of the count, so that the mean of K
+  networks has the standard error sqrt(c (1 - c) / (m K / 2)), were the
+  networks alike; what they scatter counts if that is more. The two roles of a
+  pair count as one network. The tail is normal.
+
+  Args:
+    values: one for each pair of networks.
+    ceiling: of the accuracy, a share.
+    num_attacked: m, members and others.
+  """
+  found = summary.summarise(values)
+  sampling = math.sqrt(ceiling * (1 - ceiling)
+                       / (num_attacked / 2 * found.count))
+  scatter = 0.0 if found.count < 2 else found.standard_error
+  error = max(sampling, scatter)
+  ratio = (found.mean - ceiling) / error if error else 0.0
+  return Excess(found.mean, ceiling, error, float(stats.norm.sf(ratio)))
+
+
+class Matched(NamedTuple):
+  """A network beside those of another way at its accuracy.
+
+  Attributes:
+    differences: seed -> its value minus that of the others.
+    gap: the mean of the differences.
+  """
+  differences: dict[int, float]
+  gap: float
+
+
+def matched(accuracy: float, values: BySeed,
+            others: Sequence[tuple[float, BySeed]]) -> Matched | None:
+  """A value minus that of other networks, which are interpolated.
+
+  Args:
+    accuracy: of the network, mean over seeds.
+    values: of what is compared, e.g. its defence.
+    others: mean accuracy and values of each.
+
+  Returns:
+    None where the accuracy is beyond those of the others, or no seed is
+    shared.
+  """
+  places = sorted(others, key=lambda other: other[0])
+  for (low, below), (high, above) in itertools.pairwise(places):
+    shared = sorted(values.keys() & below.keys() & above.keys())
+    if not (low <= accuracy <= high and shared):
+      continue
+    weight = (accuracy - low) / (high - low) if high > low else 0.5
+    found = {seed: values[seed] - (1 - weight) * below[seed]
+             - weight * above[seed] for seed in shared}
+    return Matched(found, float(np.mean(list(found.values()))))
+  return None
