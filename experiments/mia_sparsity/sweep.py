@@ -162,8 +162,8 @@ PROFILES = {
                   *(Kind(method='random', prunings=k) for k in (8, 16, 24)),
                   *(Kind(method='narrow', segments=w) for w in (4, 8)))),
     'gpu': Profile(
-        **_CIFAR, num_epochs=60, num_seeds=3, step=2, epsilons=(), pack_size=6,
-        attacked_at_once=6,
+        **_CIFAR, num_epochs=60, num_seeds=3, step=2, epsilons=(),
+        pack_size=6, attacked_at_once=6,
         controls=(*_stopped(0.1, 0.25, 0.45),
                   Kind(method='random', prunings=16))),
     'cpu': Profile(
