@@ -1,0 +1,1 @@
+"""Sparsity against membership inference, and what privacy promises."""
