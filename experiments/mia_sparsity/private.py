@@ -82,15 +82,16 @@ class Design:
   max_parallel: int | None = None
 
 
-# Of Fashion-MNIST at half the side, 1860 to 2000 records a network: a handful
-# of values of each number, seen at epsilon 1 and 8 on records of no network.
+# Of Fashion-MNIST at half the side, about 2000 records a network: a handful
+# of values of each number, judged on records that were not trained on.
 _SMALL = Design(
     channels=(16,), width=32, batch_size=500.0, recipes={
         'sgd': Recipe(num_steps=400, learning_rate=0.01),
         'dp_sgd': Recipe(num_steps=100, learning_rate=0.03, temperature=0.5),
         'lip_dp_sgd': Recipe(num_steps=100, learning_rate=0.02,
                              temperature=0.5)})
-# Of CIFAR-10, 14000 records a network: as many parameters as ResNet-20.
+# Of CIFAR-10, 14000 records a network: about the parameters of ResNet-20.
+# Learning rates are from 150 to 200 steps of batch 256 of one network, no more.
 _LARGE = Design(
     channels=(32, 64), width=64, batch_size=1024.0, recipes={
         'sgd': Recipe(num_steps=1000, learning_rate=0.003),
