@@ -1,0 +1,259 @@
+"""MIA-12 (d), MIA-13: private networks and the ceiling of attacks on them."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.train import plan as plans
+from dpjax.train import state
+from dpjax.typing import Batch
+from experiments.mia_sparsity import private
+
+_DELTA = 1e-5
+_NUM_RUNS = 800
+_SIGNIFICANCE = 1e-4
+# Seven faint records and one that is not, of two labels by a fair coin: record
+# 7 or 8. More parameters than records, every record in every step.
+_NUM_EXAMPLES = 8
+_IN, _OUT = 7, 8
+_SHAPE = (4, 4, 1)
+_TINY = private.Design(
+    channels=(4,), width=8, batch_size=float(_NUM_EXAMPLES), recipes={
+        'sgd': private.Recipe(num_steps=20, learning_rate=0.01),
+        'dp_sgd': private.Recipe(num_steps=20, learning_rate=0.004,
+                                 clip_norm=0.1),
+        'lip_dp_sgd': private.Recipe(num_steps=20, learning_rate=0.01)})
+# Budgets that get a share of the noise of others.
+_FAULTS = {1.1: (1.0, 0.05), 4.1: (4.0, 0.25)}
+
+
+def _records():
+  x = jax.random.normal(jax.random.key(1), (_NUM_EXAMPLES, *_SHAPE))
+  x = jnp.concatenate([0.01 * x[:_IN], jnp.sign(x[_IN:])])
+  y = jnp.asarray([0, 1, 1, 0, 1, 0, 0, 1, 0], jnp.int32)
+  return Batch(jnp.concatenate([x, x[_IN:]]), y)
+
+
+def _train(method, epsilons, keys, rows, design=_TINY, **settings):
+  # optax.adam is not strict.
+  with jax.numpy_dtype_promotion('standard'):
+    return private.train(method, epsilons, design=design, delta=_DELTA,
+                         records=_records(), num_classes=2, rows=rows,
+                         keys=keys, **settings)
+
+
+def _coins():
+  return np.asarray(jax.random.bernoulli(jax.random.key(2),
+                                         shape=(_NUM_RUNS,)))
+
+
+_KEYS = jax.random.split(jax.random.key(3), _NUM_RUNS)
+
+
+def _tossed(method, epsilons):
+  """Networks that saw one record or another, by a fair coin each."""
+  last = np.where(_coins(), _IN, _OUT)[:, None]
+  common = np.tile(np.arange(_NUM_EXAMPLES - 1), (_NUM_RUNS, 1))
+  rows = jnp.asarray(np.concatenate([common, last], 1), jnp.int32)
+  return _train(method, epsilons, _KEYS, rows)
+
+
+def _model(method):
+  return private.make_model(method, design=_TINY, input_shape=_SHAPE,
+                            recipe=_TINY.recipes[method], num_classes=2)
+
+
+def _start(method, epsilon):
+  """Parameters before training, which no guarantee hides."""
+  model = _model(method)
+  keys = private._keys(_KEYS, method, epsilon, 1.0)
+  return jax.vmap(lambda key: model.init(state.streams(key).init))(keys)
+
+
+def _right(trained, start):
+  """Right guesses of who saw `_IN`, by its loss, on the second half.
+
+  The score is how much its log-odds grew in training, the threshold the best
+  on the first half.
+  """
+  records = _records()
+  image = jnp.broadcast_to(records.x[_IN], (_NUM_RUNS, 1, *_SHAPE))
+  odds = lambda networks: np.asarray(
+      jax.jit(trained.apply)(networks, image)[:, 0] @ jnp.asarray([-1.0, 1.0]))
+  scores = odds(trained.networks) - odds(start)
+  coins, half = _coins(), _NUM_RUNS // 2
+  guesses = scores[:half, None] > scores[:half]
+  best = np.argmax(np.mean(guesses == coins[:half, None], 0))
+  return int(np.sum((scores[half:] > scores[best]) == coins[half:]))
+
+
+def _p_value(right, ceiling):
+  """Of so many right guesses, each right with probability <= ceiling."""
+  return stats.binom.sf(right - 1, _NUM_RUNS // 2, ceiling)
+
+
+def _ceiling(epsilon):
+  return (math.exp(epsilon) + _DELTA) / (1 + math.exp(epsilon))
+
+
+def _sharp_ceiling(epsilon):
+  """Of a Gaussian of this epsilon: what full batches release."""
+  shift = accounting.gaussian_shift(epsilon=epsilon, delta=_DELTA)
+  return stats.norm.cdf(shift / 2)
+
+
+@pytest.fixture(scope='module')
+def networks():
+  """dp_sgd by budget, faults among them; one compiled program."""
+  honest = plans.private_plan
+
+  def plan(*, epsilon, **settings):
+    asked, share = _FAULTS.get(epsilon, (epsilon, 1.0))
+    made = honest(epsilon=asked, **settings)
+    return dataclasses.replace(made,
+                               noise_multiplier=made.noise_multiplier * share)
+
+  budgets = (1.0, 4.0, *_FAULTS)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(plans, 'private_plan', plan)
+    return dict(zip(budgets, _tossed('dp_sgd', budgets), strict=True))
+
+
+@pytest.mark.parametrize('epsilon', [1.0, 4.0])
+def test_no_attack_is_above_the_ceiling(networks, epsilon):
+  """Wrong with probability 1e-4 for each ceiling."""
+  right = _right(networks[epsilon], _start('dp_sgd', epsilon))
+  assert right > _NUM_RUNS / 4
+  assert _p_value(right, _ceiling(epsilon)) > _SIGNIFICANCE
+  assert _p_value(right, _sharp_ceiling(epsilon)) > _SIGNIFICANCE
+
+
+@pytest.mark.parametrize('budget, ceiling', [(1.1, _ceiling(1.0)),
+                                             (4.1, _sharp_ceiling(4.0))])
+def test_too_little_noise_is_above_the_ceiling(networks, budget, ceiling):
+  right = _right(networks[budget], _start('dp_sgd', budget))
+  assert _p_value(right, ceiling) < _SIGNIFICANCE
+
+
+def test_epsilon_is_of_replaced_records(networks):
+  """T Gaussians of full batches: one of shift 2 sqrt(T) / z, exactly."""
+  for epsilon in (1.0, 4.0):
+    found = networks[epsilon]
+    shift = 2 * found.plan.num_steps**0.5 / found.plan.noise_multiplier
+    exact = accounting.gaussian_epsilon(shift=shift, delta=_DELTA)
+    assert found.epsilon == pytest.approx(exact, rel=1e-3)
+    assert found.epsilon == pytest.approx(epsilon, rel=1e-3)
+    assert found.plan.adjacency is Adjacency.REPLACE_ONE
+    assert found.delta == _DELTA
+
+
+def test_each_network_answers_for_its_own_images(networks):
+  found = networks[1.1]
+  x = jax.random.normal(jax.random.key(4), (_NUM_RUNS, 3, *_SHAPE))
+  logits = jax.jit(found.paired)(x)
+  assert logits.shape == (_NUM_RUNS, 3, 2)
+  model = _model('dp_sgd')
+  for r in (0, 1, _NUM_RUNS - 1):
+    own = jax.tree.map(lambda leaf, r=r: leaf[r], found.networks)
+    np.testing.assert_allclose(logits[r], model.apply(own, x[r]), atol=1e-5)
+  assert sum(leaf.size for leaf in jax.tree.leaves(own)) == found.num_params
+
+
+@pytest.mark.slow
+def test_the_same_network_without_privacy_remembers():
+  """MIA-02 (c); and half the steps are half the schedule."""
+  found, = _tossed('sgd', (math.inf,))
+  assert math.isinf(found.epsilon) and found.delta == 0
+  right = _right(found, _start('sgd', math.inf))
+  assert right > 0.95 * _NUM_RUNS / 2
+  assert _p_value(right, _ceiling(1.0)) < _SIGNIFICANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('method', ['dp_sgd', 'lip_dp_sgd'])
+def test_understated_sensitivity_is_above_the_ceiling(method, monkeypatch):
+  honest = private._method
+  right = _right(_tossed(method, (1.0,))[0], _start(method, 1.0))
+  assert _p_value(right, _sharp_ceiling(1.0)) > _SIGNIFICANCE
+
+  def faulty(*args):
+    made = honest(*args)
+    bound = lambda *certificate: jax.tree.map(
+        lambda leaf: leaf / 100, made.bounder.l2_sensitivity(*certificate))
+    return made._replace(bounder=made.bounder._replace(l2_sensitivity=bound))
+
+  monkeypatch.setattr(private, '_method', faulty)
+  found, = _tossed(method, (1.0,))
+  assert found.epsilon == pytest.approx(1.0, rel=1e-3)
+  right = _right(found, _start(method, 1.0))
+  assert _p_value(right, _ceiling(1.0)) < _SIGNIFICANCE
+
+
+@pytest.mark.slow
+def test_a_stopped_training_is_the_start_of_a_whole_one():
+  """Its steps are paid for, its learning rates are those of the whole."""
+  rows, seen = jnp.asarray([[0, 1, 2, 3, 4, 5, 6, 7]], jnp.int32), []
+  found, = _train('dp_sgd', (1.0,), _KEYS[:1], rows, stop=0.5,
+                  on_progress=lambda *progress: seen.append(progress))
+  assert found.plan.num_steps == 10
+  assert found.epsilon == pytest.approx(1.0, rel=1e-3)
+  assert seen[-1] == (1.0, 'dp_sgd')
+  rates = []
+  for steps in (10, 20):
+    tx = private._optimizer(private.Recipe(num_steps=20, learning_rate=1.0))
+    with jax.numpy_dtype_promotion('standard'):
+      moments = tx.init(jnp.zeros(1))
+      for _ in range(steps):
+        update, moments = tx.update(jnp.ones(1), moments)
+    rates.append(-float(update[0]))
+  np.testing.assert_allclose(
+      rates, [(1 + math.cos(math.pi * t / 20)) / 2 for t in (9, 19)],
+      rtol=1e-3)
+
+
+def test_methods_budgets_and_stops_have_keys_of_their_own():
+  """Networks that shared their noise would cancel it."""
+  keys = jax.random.split(jax.random.key(0), 3)
+  found = [private._keys(keys, method, epsilon, stop)
+           for method in private.METHODS for epsilon in (1.0, 2.0)
+           for stop in (0.5, 1.0)]
+  data = np.concatenate([jax.random.key_data(each) for each in found])
+  assert len(np.unique(data, axis=0)) == data.shape[0]
+
+
+@pytest.mark.parametrize('name, shape, num_params', [
+    ('cpu', (14, 14, 1), 25_552), ('gpu', (32, 32, 3), 282_080)])
+def test_one_architecture_for_all_methods(name, shape, num_params):
+  design = private.DESIGNS[name]
+  for method in private.METHODS:
+    recipe = design.recipes[method]
+    model = private.make_model(method, design=design, recipe=recipe,
+                               input_shape=shape, num_classes=10)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == num_params
+    made = private._method(method, recipe, model)
+    assert made.private == (method != 'sgd')
+
+
+@pytest.mark.parametrize('changed, message', [
+    (dict(method='adam'), 'method must be'),
+    (dict(epsilons=()), 'epsilons'),
+    (dict(epsilons=(math.inf,)), r'epsilons are \(inf,\) for sgd'),
+    (dict(method='sgd'), r'epsilons are \(inf,\) for sgd'),
+    (dict(rows=jnp.zeros((2, 8), jnp.int32)), r'rows must be \[1, n\]'),
+    (dict(stop=0.0), 'stop must lie in'),
+    (dict(epsilons=(1.0, -1.0)), 'epsilon must be'),
+])
+def test_bad_input_is_one_line(changed, message):
+  asked = dict(method='dp_sgd', epsilons=(1.0,), keys=_KEYS[:1],
+               rows=jnp.zeros((1, 8), jnp.int32)) | changed
+  with pytest.raises(ValueError, match=message) as refused:
+    _train(**asked)
+  assert '\n' not in str(refused.value)
