@@ -133,6 +133,8 @@ def claimed(networks: Networks, *, window: bool = False) -> list[sweep.Kind]:
 
 def label(kind: sweep.Kind) -> str:
   """The name of a kind in tables."""
+  if kind.method == 'sgd' and kind.stop < 1:
+    return f'sgd, stopped at {100 * kind.stop:g} %'
   return {
       'magnitude': f'magnitude, k = {kind.prunings}',
       'random': f'random, k = {kind.prunings}',

@@ -1,22 +1,20 @@
 """Trains and attacks the networks of one profile."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import math
 import pathlib
 
-import jax.numpy as jnp
-
+from dpjax.audit import membership
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from experiments.mia_sparsity import attacking
+from experiments.mia_sparsity import private
 from experiments.mia_sparsity import study as studies
 from experiments.mia_sparsity import sweep
 from experiments.mia_sparsity import trainers
 from experiments.mia_sparsity.store import Store
 from experiments.mia_sparsity.study import Study
-
-_PRIVATE = ('sgd', 'dp_sgd', 'lip_dp_sgd')
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
@@ -40,36 +38,82 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
     progress((done + share) / len(kinds), what)
 
   trainer = trainers.Trainer(study, store, on_progress)
+  privately = _Private(study, profile, name, on_progress)
   for i in range(0, len(kinds), profile.attacked_at_once):
     block, metrics, features = kinds[i:i + profile.attacked_at_once], [], []
     for kind in block:
-      found, seen = _look(study, trainer.train(kind))
-      metrics.append(found)
+      trained = (privately if kind.method in private.METHODS else
+                 trainer).train(kind)
+      found, seen = _look(study, trained, trainer.num_dense)
+      metrics.append((trained, found))
       features.append(seen)
       done += 1
     attacked = attacking.perceptrons(study, features)
-    for kind, found, more in zip(block, metrics, attacked, strict=True):
+    for kind, (trained, found), more in zip(block, metrics, attacked,
+                                            strict=True):
       for setting in settings:
         if _kind(setting) == kind:
           r = 2 * setting.seed + sweep.ROLES.index(setting.role)
-          yield setting, _rows(study, setting, found[r] | more[r])
+          yield setting, _rows(study, setting, found[r] | more[r], trained)
 
 
-def _look(study: Study, trained: trainers.Trained):
+class _Private:
+  """Private kinds; all budgets of a method are trained when one is asked for.
+
+  They take less than a minute a method, so nothing of them is kept.
+  """
+
+  def __init__(self, study: Study, profile: sweep.Profile, name: str,
+               on_progress: Callable[[float, str], None]):
+    self._study, self._profile = study, profile
+    self._design, self._progress = private.DESIGNS[name], on_progress
+    self._trained: dict[sweep.Kind, private.Trained] = {}
+
+  def train(self, kind: sweep.Kind) -> private.Trained:
+    """R networks of a kind."""
+    if kind not in self._trained:
+      epsilons = [each.epsilon for each in self._profile.kinds()
+                  if (each.method, each.stop) == (kind.method, kind.stop)]
+      found = private.train(
+          kind.method, epsilons, design=self._design, delta=sweep.DELTA,
+          records=self._study.records, num_classes=self._study.num_classes,
+          rows=self._study.fitted, keys=self._study.keys('private'),
+          stop=kind.stop, on_progress=self._progress)
+      self._trained |= {
+          dataclasses.replace(kind, epsilon=epsilon): trained
+          for epsilon, trained in zip(epsilons, found, strict=True)}
+    return self._trained[kind]
+
+
+def _look(study: Study, trained: trainers.Trained | private.Trained,
+          num_dense: int):
   """Metrics of each network but those of perceptrons, and their features."""
   seen = attacking.look(
       trained.apply, trained.networks, study.keys('noise'), *study.records,
       study.attacked, study.num_classes)
-  metrics = [
-      first | second | {'nonzero': trained.nonzero,
-                        'num_params': trained.num_params,
-                        'num_attacked': study.attacked.shape[1],
-                        'validation_accuracy': float(accuracy)}
-      for first, second, accuracy in zip(
+  common = {'nonzero': trained.num_params / num_dense,
+            'num_params': trained.num_params,
+            'num_attacked': study.attacked.shape[1]} | _ceilings(trained)
+  found = [
+      common | one | other for one, other in zip(
           attacking.accuracies(study, seen.logits),
-          attacking.statistics(study, seen.logits),
-          trained.validation_accuracy, strict=True)]
-  return metrics, jnp.asarray(seen.features)
+          attacking.statistics(study, seen.logits), strict=True)]
+  if isinstance(trained, trainers.Trained):
+    for metrics, accuracy in zip(found, trained.validation_accuracy,
+                                 strict=True):
+      metrics['validation_accuracy'] = float(accuracy)
+  return found, seen.features
+
+
+def _ceilings(trained: trainers.Trained | private.Trained) -> dict[str, float]:
+  """What privacy allows an attack, as accuracies. MIA-13."""
+  if isinstance(trained, trainers.Trained) or math.isinf(trained.epsilon):
+    return {}
+  return {
+      'ceiling': membership.ceiling(epsilon=trained.epsilon,
+                                    delta=trained.delta).accuracy,
+      'event_ceiling': membership.ceiling_of_event(
+          trained.plan.event, adjacency=trained.plan.adjacency).accuracy}
 
 
 def _kind(setting: sweep.Setting) -> sweep.Kind:
@@ -78,13 +122,15 @@ def _kind(setting: sweep.Setting) -> sweep.Kind:
 
 
 def _rows(study: Study, setting: sweep.Setting, metrics: dict[str, float],
-          epsilon: float = math.inf) -> list[records.Row]:
+          trained: trainers.Trained | private.Trained) -> list[records.Row]:
+  privately = isinstance(trained, private.Trained)
   return [
       records.Row(
           seed=setting.seed, metric=metric, value=float(value),
           n=study.fitted.shape[1], epsilon_requested=setting.epsilon,
-          epsilon=epsilon, epsilon_valid=True,
-          delta=sweep.DELTA if math.isfinite(epsilon) else 0.0,
-          adjacency=Adjacency.REPLACE_ONE.value, accountant='-',
-          method=setting.method, dataset=setting.dataset)
+          epsilon=trained.epsilon if privately else math.inf,
+          epsilon_valid=True, delta=trained.delta if privately else 0.0,
+          adjacency=Adjacency.REPLACE_ONE.value,
+          accountant='pld' if privately else '-', method=setting.method,
+          dataset=setting.dataset)
       for metric, value in metrics.items()]

@@ -31,13 +31,11 @@ class Trained(NamedTuple):
       function object for all kinds that share a compiled program.
     networks: what it takes.
     num_params: of one network, other than zero.
-    nonzero: the same as a share of the dense network's.
     validation_accuracy: [R], of the epoch that was chosen.
   """
   apply: Callable
   networks: Snapshot
   num_params: int
-  nonzero: float
   validation_accuracy: np.ndarray
 
 
@@ -71,20 +69,24 @@ class Trainer:
         profile.pack_size)
     self._narrows: dict[Kind, Replicas] = {}
 
+  @property
+  def num_dense(self) -> int:
+    """Parameters of the dense network."""
+    return self._dense.num_params
+
   def train(self, kind: Kind) -> Trained:
     """The networks of a kind; trained now, or found."""
     outcome = self._found(kind)
     if outcome is None:
       self._train(kind)
       outcome = self._found(kind)
-    size = self._dense.num_params
     trainer = self._narrow(kind) if kind.method == 'narrow' else self._dense
     if kind.method == 'butterfly':
       count = self._butterfly(kind).num_parameters
     else:
       count = int(np.sum(outcome.mask[0]))
     networks = jax.tree.map(jnp.asarray, outcome.best)
-    return Trained(trainer.apply, networks, count, count / size,
+    return Trained(trainer.apply, networks, count,
                    np.asarray(outcome.accuracy))
 
   def _train(self, kind: Kind) -> None:
