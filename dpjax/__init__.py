@@ -9,6 +9,7 @@ Rooms (import them as modules, `from dpjax import privacy`):
   lipschitz  certified norms, weight constraints, Lipschitz gradient bounds
   models     small Flax networks as (init, apply) pairs
   data       real data sets with public feature bounds
+  sparsity   pruned networks, and products of butterflies
   train      bound, sum, noise, step: compiled training runs
   audit      tests of a privacy claim against what really ran
   report     rows, tables and figures of results
