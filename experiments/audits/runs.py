@@ -16,9 +16,9 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from dpjax.audit import attacks
 from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.audit import one_run
@@ -107,12 +107,9 @@ def score(run: FinishedRun) -> dict[str, np.ndarray]:
 
 
 def log_odds(apply, params: Params, records: Batch) -> Array:
-  """z_y - logsumexp of the other logits, [m] float32, of each record alone."""
-  def one(record):
-    logits = apply(params, record.x[None])[0]
-    others = jnp.where(jnp.arange(logits.size) == record.y, -jnp.inf, logits)
-    return logits[record.y] - jax.nn.logsumexp(others)
-
+  """Those of each record alone, [m] float32."""
+  one = lambda record: attacks.log_odds(apply(params, record.x[None])[0],
+                                        record.y)
   return jax.jit(lambda batch: jax.lax.map(one, batch, batch_size=_PART))(
       records)
 
