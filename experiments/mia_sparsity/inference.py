@@ -14,6 +14,9 @@ from dpjax.report import summary
 CONFIDENCE = 0.95
 LEVEL = 0.05
 
+WIDEST_GAP = 0.1
+"""Of accuracy, over which defences are interpolated."""
+
 BySeed = Mapping[int, float]
 """Seed -> value of a pair of networks, which all kinds share."""
 
@@ -179,13 +182,13 @@ def matched(accuracy: float, values: BySeed,
     others: mean accuracy and values of each.
 
   Returns:
-    None where the accuracy is beyond those of the others, or no seed is
-    shared.
+    None where the accuracy is beyond those of the others, or between two that
+    are further apart than `WIDEST_GAP`, or no seed is shared.
   """
   places = sorted(others, key=lambda other: other[0])
   for (low, below), (high, above) in itertools.pairwise(places):
     shared = sorted(values.keys() & below.keys() & above.keys())
-    if not (low <= accuracy <= high and shared):
+    if not (low <= accuracy <= high <= low + WIDEST_GAP and shared):
       continue
     weight = (accuracy - low) / (high - low) if high > low else 0.5
     found = {seed: values[seed] - (1 - weight) * below[seed]

@@ -246,6 +246,9 @@ def test_matching_interpolates_and_pairs():
                                                   (0.8, below)]) is None
   assert inference.matched(0.82, {7: 1.0}, [(0.88, above),
                                             (0.8, below)]) is None
+  # Too far apart.
+  assert inference.matched(0.82, {0: 90.0}, [(0.88, above),
+                                             (0.77, below)]) is None
 
 
 def test_excess_of_networks_that_are_as_bad_as_they_may_be():
