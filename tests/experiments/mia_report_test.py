@@ -460,10 +460,11 @@ def test_private_networks_of_other_accuracy_are_not_compared():
   networks[Kind(method='sgd')] = _metrics(0.7, 90.0)
   found = _said(_rows(networks))[_PRIVATE]
   assert found.verdict == verdicts.NOT_COMPARABLE
+  networks[Kind(method='dp_sgd', epsilon=8.0)] = _metrics(0.8, 99.0)
   networks[Kind(method='sgd')] = _metrics(0.88, 60.0)
   found = _said(_rows(networks))[_PRIVATE]
-  # Of 99 to 60 what 38 steps in accuracy from .5 leave at .86625.
-  between = 60 + 39 * (0.88 - 0.99 * _ACCURACY) / 0.38
+  # Of 99 to 60 what 8 steps in accuracy from .8 leave at .86625.
+  between = 60 + 39 * (0.88 - 0.99 * _ACCURACY) / 0.08
   gain = _DEFENCE * 1.036 - between
   assert found.ours.startswith(f'dp_sgd {gain:+.2f} ')
 
