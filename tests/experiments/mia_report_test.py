@@ -11,6 +11,7 @@ from scipy import stats
 from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import papers
+from experiments import registry
 from experiments import selection
 from experiments.mia_sparsity import ceilings
 from experiments.mia_sparsity import claims
@@ -611,3 +612,16 @@ def test_gains_are_points_and_positive_where_it_is_harder_to_attack():
   attack = comparisons.over_dense(networks, 'perceptron_accuracy',
                                   [_pruned(8)])
   assert attack.interval.value == pytest.approx(0.018 * _DEFENCE)
+
+
+def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
+  """gpu and cpu; of full there are none."""
+  lines, experiment = kept('mia_sparsity'), registry.load('mia_sparsity')
+  asked = {selection.setting_id('mia_sparsity', setting)
+           for setting in experiment.settings if setting.profile != 'full'}
+  assert records.ids(lines) == asked
+  found = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in found) == (
+      'd d a d n a d n d n n n n n n n n n '
+      'd n d a d n n d d d n n n a n')
+  assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)

@@ -147,3 +147,51 @@ def test_what_networks_show_is_each_ones_own(study):
     expected = np.sqrt(2 / np.pi) * np.linalg.norm(jacobian, axis=-1)
     ratio = np.mean(seen.features[r][:, 20:], 0) / expected.mean(0)
     np.testing.assert_allclose(ratio, 1, atol=4 * .756 / np.sqrt(5 * 192))
+
+
+def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
+  """Of two kinds: who is whose shadow, and whose accuracy is told."""
+  given = {}
+
+  def attack(key, shadow_features, shadow_members, target_features):
+    given.update(shadows=shadow_features, members=shadow_members,
+                 targets=target_features)
+    # One discriminator, which is right on the members alone.
+    return attacking.shadow.AttackResult(
+        target_features[:, None, :, 0], jax.numpy.zeros((4, 1)),
+        jax.numpy.zeros(4, 'int32'))
+
+  monkeypatch.setattr(attacking.shadow, 'attack', attack)
+  members = np.asarray(study.members)
+  features = [jax.numpy.asarray(np.stack([
+      np.where(members[r], 1.0, -1.0 + 2 * (10 * kind + r == 11)), np.full(
+          members[r].shape, 10 * kind + r)], -1), 'float32')
+              for kind in range(2) for r in range(2)]
+  found = attacking.perceptrons(study, [
+      jax.numpy.stack(features[:2]), jax.numpy.stack(features[2:])])
+  assert given['shadows'][:, 0, 1].tolist() == [1, 0, 11, 10]
+  assert given['targets'][:, 0, 1].tolist() == [0, 1, 10, 11]
+  np.testing.assert_array_equal(given['members'], members[[1, 0, 1, 0]])
+  assert [[one['perceptron_accuracy'] for one in kind] for kind in found] == [
+      [1.0, 1.0], [1.0, 0.5]]
+  assert found[1][1]['defence'] == 100 and found[0][0]['defence'] == 0
+  assert found[1][1]['perceptron_oracle'] == 0.5
+
+
+def test_thresholds_come_from_the_partner(study, monkeypatch):
+  """Of networks that tell members by more than 1, and by more than 3."""
+  # Others want more shadows than one.
+  monkeypatch.setattr(attacking, 'POOLED', {
+      'loss': attacking.attacks.loss_threshold})
+  rows, y = np.asarray(study.attacked), np.asarray(study.records.y)
+  logits = np.zeros((2, y.size, 10), np.float32)
+  for r, level in enumerate((1.0, 3.0)):
+    odds = np.where(study.members[r], level + 0.5, level - 0.5)
+    logits[r, rows[r], y[rows[r]]] = odds
+  found = attacking.statistics(study, jax.numpy.asarray(logits))
+  for one in found:
+    assert one['loss_auc'] == 1
+  # Above the other's best threshold nobody is, or everybody.
+  assert [one['loss_accuracy'] for one in found] == [0.5, 0.5]
+  right = attacking.accuracies(study, jax.numpy.asarray(logits))
+  assert [one['train_accuracy'] for one in right] == [1, 1]
