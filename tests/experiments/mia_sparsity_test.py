@@ -6,11 +6,15 @@ import math
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
+from dpjax.train import plan as plans
 from experiments import registry
 from experiments import selection
 from experiments.mia_sparsity import attacking
 from experiments.mia_sparsity import hyperparameters
+from experiments.mia_sparsity import private
+from experiments.mia_sparsity import run
 from experiments.mia_sparsity import study as studies
 from experiments.mia_sparsity import sweep
 from experiments.mia_sparsity import trainers
@@ -195,3 +199,46 @@ def test_thresholds_come_from_the_partner(study, monkeypatch):
   assert [one['loss_accuracy'] for one in found] == [0.5, 0.5]
   right = attacking.accuracies(study, jax.numpy.asarray(logits))
   assert [one['train_accuracy'] for one in right] == [1, 1]
+
+
+def test_rows_are_of_the_network_in_that_role(study, monkeypatch):
+  """Of seed 0: the target is network 0, its shadow network 1."""
+  kinds = (Kind(method='dense'), Kind(method='magnitude', prunings=8))
+  settings = [
+      sweep.Setting(**dataclasses.asdict(kind), profile='smoke',
+                    dataset='digits', seed=0, role=role)
+      for kind in reversed(kinds) for role in sweep.ROLES]
+
+  class Trainer:
+    num_dense = 1
+
+    def __init__(self, *args):
+      pass
+
+    def train(self, kind):
+      return kind.prunings
+
+  monkeypatch.setattr(run.studies, 'load', lambda profile, data_dir: study)
+  monkeypatch.setattr(run.trainers, 'Trainer', Trainer)
+  monkeypatch.setattr(run, '_look', lambda study, prunings, size: (
+      [{'one': prunings + r} for r in range(2)], prunings))
+  monkeypatch.setattr(run.attacking, 'perceptrons', lambda study, features: [
+      [{'two': 10 * each + r} for r in range(2)] for each in features])
+  found = {(setting.prunings, setting.role): [row.value for row in rows]
+           for setting, rows in run.run(settings, None, lambda *_: None)}
+  assert found == {(0, 'target'): [0, 0], (0, 'shadow'): [1, 1],
+                   (8, 'target'): [8, 80], (8, 'shadow'): [9, 81]}
+
+
+def test_ceilings_are_those_of_a_replacement():
+  """One full batch: a replacement shifts by twice the noise multiplier's."""
+  made = plans.private_plan(
+      num_examples=40, batch_size=40.0, num_steps=1, epsilon=1.0, delta=1e-5,
+      adjacency=private.ADJACENCY)
+  trained = private.Trained(None, None, 1, made, made.epsilon(1e-5), 1e-5)
+  found = run._ceilings(trained)
+  likely = math.exp(trained.epsilon)
+  assert found['ceiling'] == pytest.approx((likely + 1e-5) / (1 + likely))
+  assert found['event_ceiling'] == pytest.approx(
+      stats.norm.cdf(1 / made.noise_multiplier), rel=1e-3)
+  assert not run._ceilings(trained._replace(epsilon=math.inf))
