@@ -1,13 +1,12 @@
 """The house keeps its shape: import rules, sizes, docstrings, no flags."""
 
 import ast
+import functools
 import inspect
 import pathlib
 import re
 import subprocess
 import sys
-
-import pytest
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _BASE = {'typing', 'errors', 'floats', 'tree'}
@@ -47,6 +46,28 @@ def _name(path: pathlib.Path) -> str:
   return str(path.relative_to(_ROOT))
 
 
+def _of_each(items):
+  """One test of all items: a test for each takes longer than what it does."""
+
+  def decorate(check):
+
+    @functools.wraps(check)
+    def test():
+      failed = []
+      for item in items:
+        try:
+          check(item)
+        except AssertionError as error:
+          failed.append(f'{item}: {error}')
+      assert not failed, '\n'.join(failed)
+
+    # Pytest would read the arguments of what is wrapped.
+    del test.__wrapped__
+    return test
+
+  return decorate
+
+
 def _imports(path: pathlib.Path, *, top_level_only: bool = False) -> set[str]:
   """Dotted names of everything a file imports."""
   module = ast.parse(path.read_text())
@@ -64,7 +85,7 @@ def _room(path: pathlib.Path) -> str:
   return path.relative_to(_ROOT / 'dpjax').parts[0].removesuffix('.py')
 
 
-@pytest.mark.parametrize('path', _PACKAGE, ids=_name)
+@_of_each(_PACKAGE)
 def test_rooms_import_only_what_is_below(path):
   room = _room(path)
   if room == '__init__':
@@ -75,7 +96,7 @@ def test_rooms_import_only_what_is_below(path):
   assert rooms <= allowed, f'{room} imports {sorted(rooms - allowed)}'
 
 
-@pytest.mark.parametrize('room', _ROOMS)
+@_of_each(_ROOMS)
 def test_modules_of_a_room_import_upwards_only(room):
   order = _order(room)
   folder = _ROOT / 'dpjax' / room
@@ -90,7 +111,7 @@ def test_modules_of_a_room_import_upwards_only(room):
     assert used - {module} <= set(before), f'{_name(path)}: {sorted(used)}'
 
 
-@pytest.mark.parametrize('path', _PACKAGE, ids=_name)
+@_of_each(_PACKAGE)
 def test_the_package_knows_no_shell(path):
   names = _imports(path)
   for banned in ('absl', 'experiments', 'launch', 'tensorflow'):
@@ -106,7 +127,7 @@ def test_the_package_knows_no_shell(path):
     assert 'jax' not in {name.split('.')[0] for name in names}
 
 
-@pytest.mark.parametrize('path', _CODE, ids=_name)
+@_of_each(_CODE)
 def test_sizes(path):
   source = path.read_text()
   assert source.count('\n') <= 400
@@ -118,7 +139,7 @@ def test_sizes(path):
       assert lines <= 45, f'{node.name} has {lines} lines'
 
 
-@pytest.mark.parametrize('path', _CODE, ids=_name)
+@_of_each(_CODE)
 def test_public_names_have_docstrings_and_annotations(path):
   module = ast.parse(path.read_text())
   assert ast.get_docstring(module), 'no module docstring'
