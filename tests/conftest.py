@@ -171,7 +171,6 @@ _RARE = {
     'audit/methods_test.py::test_another_canary_is_within_its_bounds',
     'audit/methods_test.py'
     '::test_several_blocks_noised_as_one_are_found_by_the_loop',
-    'audit/methods_test.py::test_the_audit_finds_nothing',
     'audit/methods_test.py::test_the_audit_is_tight',
     'audit/methods_test.py::test_weights_from_other_norms_are_found',
     'audit/one_run_test.py'
@@ -398,12 +397,6 @@ _RARE = {
     'train/post_processing_test.py::test_adam_is_post_processing',
     'train/post_processing_test.py::test_regulariser_is_after_the_noise',
     'train/replicas_test.py::test_parametrisations_mix_and_packs_may_be_larger',
-    'train/sharding_test.py::test_eight_devices_train_what_one_trains',
-    'train/sharding_test.py::test_fault_noise_in_every_shard',
-    'train/sharding_test.py::test_indicators_are_noised_once_as_well',
-    'train/sharding_test.py::test_noise_is_neither_repeated_nor_missing',
-    'train/sharding_test.py::test_rows_are_divided_and_sums_reduced_once',
-    'train/sharding_test.py::test_there_are_eight_devices',
 }
 
 # Of other tables of three cases or more in these folders it takes half.

@@ -33,9 +33,9 @@ class BatchResnet:
   replicas has leaves [P, ...] and runs as one network of P times as many
   channels whose kernels are block-diagonal: replicas share nothing as long as
   all are finite (zero times infinity is not zero), and convolutions are as
-  wide as matrix units like them. A pack of four ResNet-20
-  is trained faster on an accelerator than one of them in batches four times as
-  large, and three times as fast as one after the other.
+  wide as matrix units like them. Sixteen ResNet-20 in packs of four are
+  trained on an accelerator as fast as one of them in batches sixteen times as
+  large, and three times as fast as under `jax.vmap`.
 
   Attributes:
     depth: 6 n + 2.

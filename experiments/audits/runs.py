@@ -76,10 +76,7 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
   level = significance / len(SCORES) / (2 if curve.epsilons.size else 1)
   bounds = {key: one_run.grid_bound(scores[key], included, delta=delta,
                                     significance=level) for key in SCORES}
-  checks = [Check(
-      f'one run, {key}', found.epsilon_lower > said.epsilon,
-      f'{found.num_correct} of {found.num_guesses} coins: epsilon is at least '
-      f'{found.epsilon_lower:.4g}', None, level)
+  checks = [_bound_check(key, found, said.epsilon, level)
             for key, found in bounds.items()]
   if curve.epsilons.size:
     checks += [_curve_check(curve, key, scores[key], included, level)
@@ -132,6 +129,13 @@ def refutes_curve(curve: curves.PrivacyCurve, scores: np.ndarray,
         significance=significance / len(counts)):
       return True, count, right
   return False, count, right
+
+
+def _bound_check(key: str, found, epsilon: float, level: float) -> Check:
+  return Check(
+      f'one run, {key}', found.epsilon_lower > epsilon,
+      f'{found.num_correct} of {found.num_guesses} coins: epsilon is at least '
+      f'{found.epsilon_lower:.4g}', None, level)
 
 
 def _curve_check(curve, key: str, scores: np.ndarray, included: np.ndarray,
