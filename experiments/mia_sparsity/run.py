@@ -1,6 +1,7 @@
 """Trains and attacks the networks of one profile."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 import dataclasses
 import math
 import pathlib
@@ -39,22 +40,38 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
 
   trainer = trainers.Trainer(study, store, on_progress)
   privately = _Private(study, profile, name, on_progress)
-  for i in range(0, len(kinds), profile.attacked_at_once):
-    block, metrics, features = kinds[i:i + profile.attacked_at_once], [], []
-    for kind in block:
-      trained = (privately if kind.method in private.METHODS else
-                 trainer).train(kind)
-      found, seen = _look(study, trained, trainer.num_dense)
-      metrics.append((trained, found))
-      features.append(seen)
-      done += 1
-    attacked = attacking.perceptrons(study, features)
-    for kind, (trained, found), more in zip(block, metrics, attacked,
-                                            strict=True):
+
+  def rows_of(block, networks, metrics):
+    for kind, trained, found in zip(block, networks, metrics, strict=True):
       for setting in settings:
         if _kind(setting) == kind:
           r = 2 * setting.seed + sweep.ROLES.index(setting.role)
-          yield setting, _rows(study, setting, found[r] | more[r], trained)
+          yield setting, _rows(study, setting, found[r], trained)
+
+  # A block is attacked while the next one trains: neither fills all cores.
+  with futures.ThreadPoolExecutor(1) as pool:
+    attacked = None
+    for i in range(0, len(kinds), profile.attacked_at_once):
+      block, networks = kinds[i:i + profile.attacked_at_once], []
+      for kind in block:
+        networks.append((privately if kind.method in private.METHODS else
+                         trainer).train(kind))
+        done += 1
+      if attacked is not None:
+        yield from rows_of(*attacked[:2], attacked[2].result())
+      attacked = block, networks, pool.submit(
+          _attack, study, networks, trainer.num_dense)
+    yield from rows_of(*attacked[:2], attacked[2].result())
+
+
+def _attack(study: Study,
+            networks: Sequence[trainers.Trained | private.Trained],
+            num_dense: int) -> list[list[dict[str, float]]]:
+  """All metrics of each network of each kind."""
+  looks = [_look(study, trained, num_dense) for trained in networks]
+  others = attacking.perceptrons(study, [seen for _, seen in looks])
+  return [[one | other for one, other in zip(*both, strict=True)]
+          for both in zip([found for found, _ in looks], others, strict=True)]
 
 
 class _Private:

@@ -1,0 +1,1 @@
+"""What the papers define, claim and measure, and where it is realised."""
