@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 import functools
 import importlib
+import inspect
 import pathlib
 from typing import Any
 
@@ -39,6 +40,20 @@ def find(name: str) -> Any:
     except AttributeError as error:
       raise LookupError(f'no {name}') from error
   raise LookupError(f'no {name}')
+
+
+def place(name: str) -> str:
+  """The file and the line of a dotted name, from the root; '' if unknown.
+
+  Raises:
+    LookupError: there is none.
+  """
+  found = inspect.unwrap(find(name))
+  try:
+    path = pathlib.Path(inspect.getsourcefile(found)).relative_to(ROOT)
+    return f'{path}:{inspect.getsourcelines(found)[1] or 1}'
+  except (TypeError, OSError, ValueError):
+    return ''
 
 
 def line_of_test(test: str) -> int:

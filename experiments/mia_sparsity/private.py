@@ -82,7 +82,7 @@ class Design:
   max_parallel: int | None = None
 
 
-# Of Fashion-MNIST at half the side, about 2000 records a network: a handful
+# Of Fashion-MNIST at half the side, about 1600 records a network: a handful
 # of values of each number, judged on records that were not trained on.
 _SMALL = Design(
     channels=(16,), width=32, batch_size=500.0, recipes={

@@ -13,8 +13,8 @@ Profiles:
          the controls of MIA-12 and private networks
   gpu    its dense and its pruned networks, down to 3.4 %, with 60 epochs, two
          prunings at once, three seeds
-  cpu    8000 records of Fashion-MNIST at half the side, a ResNet of depth 8
-         and half the widths, 30 epochs, no views, four prunings at once
+  cpu    7000 records of Fashion-MNIST at half the side, a ResNet of depth 8
+         and half the widths, 25 epochs, no views, four prunings at once
          (1 - .8^4 of what is left)
 Networks that were trained are kept in `state/` beside the rows: what is killed
 goes on where it was, in the middle of a training if need be.
@@ -166,8 +166,8 @@ PROFILES = {
         butterflies=(), epsilons=(), pack_size=6, attacked_at_once=6,
         controls=_stopped(0.1, 0.25, 0.45)),
     'cpu': Profile(
-        dataset='fashion_mnist', factor=2, num_records=8000,
-        num_validation=140, depth=8, widths=(8, 16, 32), num_epochs=30,
+        dataset='fashion_mnist', factor=2, num_records=7000,
+        num_validation=140, depth=8, widths=(8, 16, 32), num_epochs=25,
         batch_size=64, views=False, num_seeds=5, step=4, prunings=16,
         butterflies=((3, 2), (3, 3)),
         controls=(*_stopped(0.1, 0.25), Kind(method='decayed', decay=4.0),

@@ -1,0 +1,118 @@
+"""The catalogue as text: every item beside ours, and the errata."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dpjax.report import tables
+from dpjax.report.verdicts import Verdict
+from experiments.catalogue import checks
+from experiments.catalogue import items
+from experiments.catalogue.items import Item
+
+HEADERS = ('paper', 'item', 'what', 'command', 'status', 'claim', 'printed',
+           'ours', 'verdict')
+LISTED = ('paper', 'item', 'kind', 'what', 'function', 'test', 'experiment',
+          'status')
+
+
+def status(item: Item) -> str:
+  """What there is of an item, in words."""
+  if not item.tests:
+    return 'text only'
+  if item.kind == 'erratum':
+    return 'shown by a test'
+  return ', '.join([
+      *(['implemented'] if item.functions else []), 'tested',
+      *(['measured'] if item.experiments else [])])
+
+
+def about(item: Item,
+          verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
+  """The verdicts that an item's claims name.
+
+  Args:
+    item: the item.
+    verdicts: experiment -> what its rows say.
+
+  Raises:
+    LookupError: no verdict begins as a claim says.
+  """
+  for claim in item.claims:
+    name, _, start = claim.partition(': ')
+    found = [verdict for verdict in verdicts.get(name, ())
+             if verdict.claim.startswith(start)]
+    if not found:
+      raise LookupError(f'{item.group}/{item.id}: no verdict {claim!r}')
+    yield from found
+
+
+def table(groups: Sequence[items.Group],
+          verdicts: Mapping[str, Sequence[Verdict]]) -> str:
+  """All items, a line for each claim; a table for each group."""
+  return '\n'.join(f'### {group.title}\n\n' + tables.markdown(HEADERS, [
+      line for item in group.items for line in _lines(item, verdicts)])
+      for group in groups)
+
+
+def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
+  """A line of `LISTED` for each item."""
+  return [(item.paper, f'{group.name}/{item.id}', item.kind, item.title,
+           *(' '.join(names) or '-' for names in (
+               item.functions, item.tests, item.experiments)), status(item))
+          for group in groups for item in group.items]
+
+
+def errata(groups: Sequence[items.Group]) -> str:
+  """What is false or loose in the papers, by paper and group."""
+  parts = []
+  for paper, name in items.PAPERS.items():
+    lines = [(item.place, item.id, item.printed, item.holds,
+              ', '.join(map(_link, item.tests)) or item.note)
+             for group in groups for item in group.items
+             if item.kind == 'erratum' and item.paper == paper]
+    if lines:
+      parts.append(f'## {name[:1].upper()}{name[1:]}\n\n' + tables.markdown(
+          ('place', 'item', 'printed', 'what holds', 'shown by'), lines))
+  return '\n'.join(parts)
+
+
+def card(item: Item) -> str:
+  """An item from the paper to the figure, with files and lines."""
+  lines = [f'{item.group}/{item.id}: {item.title}',
+           f'  paper       {items.PAPERS[item.paper]}, {item.place}',
+           f'  kind        {item.kind}: {items.KINDS[item.kind]}',
+           f'  status      {status(item)}']
+  for name in item.functions:
+    lines.append(f'  function    {name}  {checks.place(name)}')
+  for test in item.tests:
+    path = test.partition('::')[0]
+    lines.append(f'  test        {test}  {path}:{checks.line_of_test(test)}')
+  for name in item.experiments:
+    lines += [f'  command     {_command(name)}',
+              f'  figure      experiments/{name}/results/figure.svg',
+              f'  verdicts    experiments/{name}/results/table.md']
+  lines += [f'  {field:<11} {getattr(item, field)}'
+            for field in ('printed', 'holds', 'note') if getattr(item, field)]
+  return '\n'.join(lines)
+
+
+def _lines(item: Item, verdicts: Mapping[str, Sequence[Verdict]]
+           ) -> list[tuple[str, ...]]:
+  place = f'{item.paper}, {item.place}'
+  command = ', '.join(f'`{_command(name)}`' for name in item.experiments)
+  head = (place, item.id, item.title, command or '-', status(item))
+  found = list(about(item, verdicts))
+  if not found:
+    return [(*head, '-', item.printed or '-', item.holds or '-', '-')]
+  # What stands above is not repeated.
+  heads = [head] + [('', item.id, '', '', '')] * (len(found) - 1)
+  return [(*head, each.claim, each.printed, each.ours, each.verdict)
+          for head, each in zip(heads, found, strict=True)]
+
+
+def _command(name: str) -> str:
+  return f'python -m launch.sweep --experiment={name}'
+
+
+def _link(test: str) -> str:
+  path, _, name = test.partition('::')
+  return f'[{name}](../{path}#L{checks.line_of_test(test)})'
