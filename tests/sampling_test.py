@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp_events
+from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
@@ -178,6 +179,18 @@ def test_default_room(num_examples, batch_size, expected):
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
   assert sampler.part_size == expected
   assert sampler.part_size <= num_examples
+
+
+@pytest.mark.parametrize('num_examples, batch_size, published', [
+  (60_000, 512, 3.7e-9), (1000, 100, 1.5e-9), (569, 64, 1.7e-9)])
+def test_batches_seldom_need_a_second_part(num_examples, batch_size,
+                                           published):
+  """Exact tails, by default; published: of s + 6 sqrt(s) rows."""
+  sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
+  law = stats.binom(num_examples, sampler.sampling_prob)
+  assert law.sf(batch_size + 6 * batch_size**.5) == pytest.approx(published,
+                                                                  rel=.03)
+  assert 1e-9 < law.sf(sampler.part_size) < 1e-8
 
 
 # -- The law of the batches.

@@ -81,6 +81,16 @@ def test_golden_allocation():
   assert energy['global'] == pytest.approx(6.5035e6, rel=1e-4)
 
 
+@pytest.mark.parametrize('num_blocks, joint_multiplier, golden', [
+  (4, 1.3712, 2.74), (41, 1.0340, 6.62)])
+def test_golden_multipliers_of_each_block(num_blocks, joint_multiplier, golden):
+  """z sqrt(K): the ConvNet at epsilon 2, WRN-40-4 at 4."""
+  bounds = np.linspace(.5, 3., num_blocks)
+  stddevs = split(bounds, joint_multiplier, [7] * num_blocks, 'equal')
+  np.testing.assert_allclose(stddevs / bounds, golden, atol=5e-3)
+  assert joint(bounds, stddevs) == pytest.approx(joint_multiplier, rel=1e-5)
+
+
 @pytest.mark.parametrize('seed', range(8))
 def test_each_rule_reaches_the_multiplier_and_optimal_is_best(seed):
   sensitivities, sizes, z = random_blocks(seed)
