@@ -86,6 +86,11 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
     assert float(hosmer_lemeshow.statistic(nobody)) == 0.0
   np.testing.assert_array_equal(groups.records, [90] + 8 * [0] + [10])
   np.testing.assert_array_equal(groups.observed, [45] + 8 * [0] + [5])
+  # Closed at both ends, as printed, all ten groups have the 90 of them.
+  ends = np.append(0.0, GRID.thresholds[np.asarray(groups.ends)[1:] - 1])
+  closed = [np.sum((low <= predictions) & (predictions <= high))
+            for low, high in zip(ends[:-1], ends[1:], strict=True)]
+  assert closed == 9 * [90] + [100]
   cells = Cellwise(grid=GRID, epsilon=1e9).estimate(
       jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
   assert np.sum(cells.observed) == pytest.approx(100, abs=1e-5)
@@ -183,6 +188,21 @@ def test_shared_noise_releases_a_difference_as_it_is():
   own = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper').estimate(
       jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
   assert np.abs(own.observed - own.expected).max() > 1000
+
+
+def test_what_one_label_moves_has_no_bound():
+  """Of H itself (C11), as few are expected; with a floor it is bounded."""
+  labels = np.append(np.zeros(10, int), np.arange(90) % 2)
+  flipped = np.append(1, labels[1:])
+
+  def moved(chance, **options):
+    predictions = np.append(np.full(10, chance), np.full(90, 0.5))
+    first, second = (hosmer_lemeshow.exact(predictions, each, **options)
+                     for each in (labels, flipped))
+    return second - first
+  for chance in (1e-3, 1e-6, 1e-9):
+    assert moved(chance) == pytest.approx(0.1 / chance, rel=0.1)
+    assert moved(chance, min_expected=5.0) < 0.5
 
 
 def test_sensitivity_of_cells_by_enumeration():
