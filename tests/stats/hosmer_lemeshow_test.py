@@ -41,21 +41,22 @@ def _records(size, *, seed=0, shift=0.0):
   return predictions, (generator.uniform(size=size) < true).astype(int)
 
 
-def test_exact_statistic_is_that_of_a_loop_over_groups():
+@pytest.mark.parametrize('size, num_groups', [(1000, 10), (77, 11)])
+def test_exact_statistic_is_that_of_a_loop_over_groups(size, num_groups):
   generator = np.random.default_rng(1)
-  predictions = generator.beta(2, 3, 1000)
-  labels = (generator.uniform(size=1000) < predictions).astype(int)
+  predictions = generator.beta(2, 3, size)
+  labels = (generator.uniform(size=size) < predictions).astype(int)
   ordered, statistic = np.argsort(predictions), 0.0
-  for rows in np.split(ordered, 10):  # Ten of a hundred, without ties.
+  for rows in np.split(ordered, num_groups):  # Of one size, without ties.
     for label, chance in ((1, predictions), (0, 1 - predictions)):
       expected = chance[rows].sum()
       statistic += (np.sum(labels[rows] == label) - expected)**2 / expected
-  found = hosmer_lemeshow.exact(predictions, labels)
+  found = hosmer_lemeshow.exact(predictions, labels, num_groups=num_groups)
   assert found == pytest.approx(statistic, rel=1e-12)
-  assert hosmer_lemeshow.chi_squared_tail(found) == pytest.approx(
-      stats.chi2.sf(found, 10))
-  assert hosmer_lemeshow.chi_squared_tail(found, fitted=True) == pytest.approx(
-      stats.chi2.sf(found, 8))
+  for fitted, degrees in ((False, num_groups), (True, num_groups - 2)):
+    assert hosmer_lemeshow.chi_squared_tail(
+        found, num_groups=num_groups, fitted=fitted) == pytest.approx(
+            stats.chi2.sf(found, degrees))
 
 
 def test_with_little_noise_all_are_the_exact_statistic():
