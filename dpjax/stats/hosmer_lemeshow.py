@@ -168,8 +168,9 @@ def exact(predictions: np.ndarray, labels: np.ndarray, *, num_groups: int = 10,
   """
   errors.check_at_least('num_groups', num_groups, 2)
   ordered = np.sort(predictions)
-  ranks = np.ceil(np.arange(1, num_groups) / num_groups * ordered.size)
-  group = np.searchsorted(ordered[ranks.astype(int) - 1], predictions)
+  # In whole numbers: 9 / 11 * 77 is more than 63.
+  ranks = -(-np.arange(1, num_groups) * ordered.size // num_groups)
+  group = np.searchsorted(ordered[ranks - 1], predictions)
   records, observed, expected = (
       np.bincount(group, weights, num_groups)
       for weights in (np.ones(group.size), labels, predictions))

@@ -45,6 +45,14 @@ def test_additive_shares_of_all_but_one_tell_nothing():
   assert _views(share, coins, 3, [1]) != _views(share, coins, 3, [2])
 
 
+def test_additive_shares_of_few_values_tell():
+  """Z_k is printed for Z_(2^k) (C24): at k = 2 the last share tells."""
+  def share(secret, source):
+    return additive.share(secret, num_parties=2, value_bits=2, source=source)
+  views = _views(share, [(0,), (1,)], 1, range(4))
+  assert not any(a == b for a, b in itertools.combinations(views, 2))
+
+
 def test_additive_shares_add_up_and_negative_numbers_come_back():
   values = np.array([[0, -1, 7], [-8, 3, 5]])
   for bits in (4, 33, 64):

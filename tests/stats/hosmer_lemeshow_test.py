@@ -41,21 +41,22 @@ def _records(size, *, seed=0, shift=0.0):
   return predictions, (generator.uniform(size=size) < true).astype(int)
 
 
-def test_exact_statistic_is_that_of_a_loop_over_groups():
+@pytest.mark.parametrize('size, num_groups', [(1000, 10), (77, 11)])
+def test_exact_statistic_is_that_of_a_loop_over_groups(size, num_groups):
   generator = np.random.default_rng(1)
-  predictions = generator.beta(2, 3, 1000)
-  labels = (generator.uniform(size=1000) < predictions).astype(int)
+  predictions = generator.beta(2, 3, size)
+  labels = (generator.uniform(size=size) < predictions).astype(int)
   ordered, statistic = np.argsort(predictions), 0.0
-  for rows in np.split(ordered, 10):  # Ten of a hundred, without ties.
+  for rows in np.split(ordered, num_groups):  # Of one size, without ties.
     for label, chance in ((1, predictions), (0, 1 - predictions)):
       expected = chance[rows].sum()
       statistic += (np.sum(labels[rows] == label) - expected)**2 / expected
-  found = hosmer_lemeshow.exact(predictions, labels)
+  found = hosmer_lemeshow.exact(predictions, labels, num_groups=num_groups)
   assert found == pytest.approx(statistic, rel=1e-12)
-  assert hosmer_lemeshow.chi_squared_tail(found) == pytest.approx(
-      stats.chi2.sf(found, 10))
-  assert hosmer_lemeshow.chi_squared_tail(found, fitted=True) == pytest.approx(
-      stats.chi2.sf(found, 8))
+  for fitted, degrees in ((False, num_groups), (True, num_groups - 2)):
+    assert hosmer_lemeshow.chi_squared_tail(
+        found, num_groups=num_groups, fitted=fitted) == pytest.approx(
+            stats.chi2.sf(found, degrees))
 
 
 def test_with_little_noise_all_are_the_exact_statistic():
@@ -86,6 +87,11 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
     assert float(hosmer_lemeshow.statistic(nobody)) == 0.0
   np.testing.assert_array_equal(groups.records, [90] + 8 * [0] + [10])
   np.testing.assert_array_equal(groups.observed, [45] + 8 * [0] + [5])
+  # Closed at both ends, as printed, all ten groups have the 90 of them.
+  ends = np.append(0.0, GRID.thresholds[np.asarray(groups.ends)[1:] - 1])
+  closed = [np.sum((low <= predictions) & (predictions <= high))
+            for low, high in zip(ends[:-1], ends[1:], strict=True)]
+  assert closed == 9 * [90] + [100]
   cells = Cellwise(grid=GRID, epsilon=1e9).estimate(
       jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
   assert np.sum(cells.observed) == pytest.approx(100, abs=1e-5)
@@ -186,6 +192,21 @@ def test_shared_noise_releases_a_difference_as_it_is():
   own = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper').estimate(
       jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
   assert np.abs(own.observed - own.expected).max() > 1000
+
+
+def test_what_one_label_moves_has_no_bound():
+  """Of H itself (C11), as few are expected; with a floor it is bounded."""
+  labels = np.append(np.zeros(10, int), np.arange(90) % 2)
+  flipped = np.append(1, labels[1:])
+
+  def moved(chance, **options):
+    predictions = np.append(np.full(10, chance), np.full(90, 0.5))
+    first, second = (hosmer_lemeshow.exact(predictions, each, **options)
+                     for each in (labels, flipped))
+    return second - first
+  for chance in (1e-3, 1e-6, 1e-9):
+    assert moved(chance) == pytest.approx(0.1 / chance, rel=0.1)
+    assert moved(chance, min_expected=5.0) < 0.5
 
 
 def test_sensitivity_of_cells_by_enumeration():

@@ -69,6 +69,19 @@ def test_search_passes_where_a_curve_falls():
       np.minimum(np.searchsorted(monotone[0], wanted[0]) + 1, 6))
 
 
+def test_printed_errors_are_those_of_ranks_and_not_of_shares():
+  """Theorem 6.3.1 lacks 1 / n^2 (C1): 2 (L + 1)^3 is of ranks, 40 releases."""
+  records, printed = _records(), 2 * 5**3
+  curves = [api.ecdf(key, records, _GRID, epsilon=1.0, monotone=False,
+                     adjacency='replace_one', method='dyadic_paper')
+            for key in jax.random.split(_KEY, 40)]
+  shares = [curve.ranks / curve.total for curve in curves]
+  error = np.mean(np.square(np.array(shares) - _GRID.ranks(records) / 400))
+  assert curves[0].mechanism.risk(1) == pytest.approx(printed, rel=5e-3)
+  # The root's noise, a fifth of the variance, is in all 16 ranks.
+  assert error == pytest.approx(printed / 400**2, rel=0.5)
+
+
 @pytest.mark.parametrize('change, message', [
     (dict(method='square_root'), 'Gaussian'),
     (dict(epsilon=None), 'epsilon or rho'), (dict(rho=1.0), 'epsilon or rho'),

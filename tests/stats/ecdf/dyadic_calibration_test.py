@@ -162,6 +162,9 @@ def test_blocks_take_as_many_nodes_as_the_non_adjacent_form_has_digits():
     fewest = _non_adjacent_weight(last)
     assert len(dyadic.signed_nodes(1, last, 2**depth)) == fewest
     assert fewest <= -(-(depth + 1) // 2)
+    assert fewest <= -(-(depth + 1) // 2)
+    rest = dyadic.signed_nodes(last, 2**depth, 2**depth)
+    assert len(rest) <= -(-(depth + 1) // 2)
   assert len(dyadic.signed_nodes(1, 683, 1024)) == 6
 
 

@@ -24,6 +24,18 @@ def test_bins_are_the_first_threshold_that_is_not_below(grid):
   assert grid.ranks(values)[-1] == values.size
 
 
+def test_a_lower_value_raises_the_ranks_in_between():
+  """Rows t2 + 1 .. t1 of x2 < x1, which is printed the other way (C22)."""
+  grid, rng = _GRIDS[0], np.random.default_rng(1)
+  rows, apart = np.arange(1, grid.num_thresholds + 1), 0
+  for low, high in np.sort(rng.uniform(grid.lower, grid.upper, (20, 2))):
+    last, first = (int(np.sum(grid.thresholds < x)) for x in (high, low))
+    moved = grid.ranks(np.array([low])) - grid.ranks(np.array([high]))
+    np.testing.assert_array_equal(moved, (rows > first) & (rows <= last))
+    apart += first < last
+  assert apart > 10
+
+
 def test_thresholds_are_evenly_spaced():
   uniform, geometric = _GRIDS
   np.testing.assert_allclose(np.diff(uniform.thresholds), 0.1)

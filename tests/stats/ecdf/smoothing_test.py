@@ -96,6 +96,28 @@ def test_least_absolute_is_a_minimum_that_its_noise_attains(size, end):
     assert end == 'free' or found[-1] <= total + 1e-9
 
 
+def test_without_absolute_values_there_is_no_least_noise():
+  """Equation 6.3.6 with p = 1 as printed (C12): of a node and its halves."""
+  matrix, heights = _noise_matrix(4)
+  nodes = np.zeros(heights.size)
+  nodes[[0, 1]], nodes[4] = -1, 1
+  np.testing.assert_array_equal(matrix @ nodes, 0)
+  assert nodes.sum() == -1
+
+
+def test_least_absolute_noise_is_one_of_many():
+  """Curves apart by all there is, at one least sum; ours is between (C16)."""
+  ranks, (matrix, _) = np.array([1.0, -1.0]), _noise_matrix(2)
+  with jax.enable_x64(True):
+    found, least = map(np.asarray, _jitted(flows.absolute_and_value)(
+        jnp.asarray(ranks), 1.0, end='at_most'))
+  for curve in (np.zeros(2), np.ones(2), found):
+    spent = optimize.linprog(np.ones(6), A_eq=np.hstack([matrix, -matrix]),
+                             b_eq=curve - ranks).fun
+    assert spent == pytest.approx(2) == float(least)
+  np.testing.assert_allclose(found, 0.5)
+
+
 def _large_case(depth):
   rng = np.random.default_rng(2)
   counts = rng.poisson(3, 2**depth)
