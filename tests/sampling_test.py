@@ -74,6 +74,7 @@ def test_draw_is_a_threshold_on_the_words(monkeypatch, batch_size,
     assert rows[len(expected):] == [0] * (len(rows) - len(expected))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('max_batch_size', [None, 1, 7])
 def test_draw_equals_the_mask_of_the_key(max_batch_size):
   sampler = PoissonSampler(num_examples=20, batch_size=6,
@@ -316,6 +317,7 @@ def test_static_shapes_compile_once(max_batch_size):
   assert len(traces) == 1
 
 
+@pytest.mark.slow
 def test_vmap_over_keys():
   sampler = PoissonSampler(num_examples=9, batch_size=4, max_batch_size=2)
   keys = jax.random.split(KEY, 6)
@@ -351,6 +353,7 @@ def test_event_refuses_bad_arguments():
     sampler.event(noise_multiplier=0., num_steps=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('max_batch_size', [None, 7, 50])
 def test_a_row_multiple_pads_and_draws_the_same_records(max_batch_size):
   plain = PoissonSampler(num_examples=21, batch_size=9,

@@ -1,7 +1,7 @@
 r"""What to run for Figure 1.1 of thesis 000. MIA-11.
 
   python -m launch.sweep --experiment=mia_sparsity --tag=cpu --data_dir=data \
-    --output_dir=experiments/mia_sparsity/results    two cores, 25 minutes
+    --output_dir=experiments/mia_sparsity/results    two cores, 15 minutes
   python -m launch.sweep --experiment=mia_sparsity --tag=gpu --data_dir=data \
     --output_dir=experiments/mia_sparsity/results    one H100, 7 minutes
   python -m launch.sweep --experiment=mia_sparsity --tag=full --data_dir=data \
@@ -24,7 +24,7 @@ import dataclasses
 import math
 
 ARTEFACT = 'Figure 1.1 of thesis 000: sparsity against membership inference'
-COST = 'cpu: 25 min on 2 CPU cores; gpu: 7 min, full: 3 h on an H100'
+COST = 'cpu: 15 min on 2 CPU cores; gpu: 7 min, full: 3 h on an H100'
 BATCHED = ('method', 'prunings', 'segments', 'factors', 'stop', 'decay',
            'epsilon', 'seed', 'role')
 KEEPS_STATE = True

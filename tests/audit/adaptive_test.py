@@ -34,6 +34,7 @@ def _compared(losses_of_runs):
       yield estimate.value, 5.5 * estimate.standard_error + 1e-4, claim, what
 
 
+@pytest.mark.slow
 def test_the_audit_finds_nothing_and_is_tight():
   for value, error, claim, what in _curves(setups.clipped()):
     assert value <= claim + error
@@ -46,11 +47,13 @@ def _not_centred(norms, radii, kept):
   return jnp.sum(jnp.where(kept & (norms > radii), -1.0, 0.0))
 
 
+@pytest.mark.slow
 def test_fault_indicators_not_centred_are_found():
   assert any(value > claim + error
              for value, error, claim, _ in _curves(setups.clipped(_not_centred)))
 
 
+@pytest.mark.slow
 def test_fault_indicators_free_of_charge_are_found_by_the_loop(monkeypatch):
   monkeypatch.setattr(quantiles, 'gradient_noise_multiplier',
                       lambda noise_multiplier, adaptive: noise_multiplier)
@@ -58,6 +61,7 @@ def test_fault_indicators_free_of_charge_are_found_by_the_loop(monkeypatch):
     setups.statistics(_KEY, setups.clipped())
 
 
+@pytest.mark.slow
 def test_contribution_of_the_canary_meets_both_bounds():
   _, params = setups.linear()
   total, ratios = whitebox.contribution(setups.clipped(), params, (), setups.canary(),
@@ -69,6 +73,7 @@ def test_contribution_of_the_canary_meets_both_bounds():
   assert mu == pytest.approx(1 / setups.SIGMA, rel=2e-5)
 
 
+@pytest.mark.slow
 def test_fault_indicators_not_centred_exceed_their_bound():
   _, params = setups.linear()
   _, (_, share) = whitebox.contribution(
@@ -90,6 +95,7 @@ def test_the_audit_of_adaptive_balls_finds_nothing_and_is_tight():
       assert value >= 0.8 * claim - error
 
 
+@pytest.mark.slow
 def test_fault_bounds_at_a_smaller_radius_are_found(monkeypatch):
   honest = Network.gradient_bounds
 
@@ -106,6 +112,7 @@ def test_fault_bounds_at_a_smaller_radius_are_found(monkeypatch):
   assert max(map(float, jax.tree.leaves(ratios))) > 1 + 1e-5
 
 
+@pytest.mark.slow
 def test_fault_indicators_of_balls_free_of_charge_are_found(monkeypatch):
   monkeypatch.setattr(quantiles, 'gradient_noise_multiplier',
                       lambda noise_multiplier, adaptive: noise_multiplier)

@@ -50,6 +50,7 @@ def test_the_audit_finds_nothing(name):
   assert _findings(name) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', setups.METHODS)
 def test_the_audit_is_tight(name):
   # The canary spends nearly the whole budget, so the audit has power: what
@@ -69,6 +70,7 @@ def test_a_claim_below_the_accountant_is_refused():
     claims.check(dataclasses.replace(claim, epsilon=claim.epsilon * 0.99))
 
 
+@pytest.mark.slow
 def test_another_canary_is_within_its_bounds():
   # One that is not at the bounds spends less, and the audit is still valid.
   game = dataclasses.replace(setups.game('lip_dp_sgd'),
@@ -334,6 +336,7 @@ def _faults():
     yield pytest.param(*case, marks=pytest.mark.slow if known else [])
 
 
+@pytest.mark.every(8)
 @pytest.mark.parametrize('name, place, attribute, fault', list(_faults()),
                          ids=lambda value: getattr(value, '__name__', None))
 def test_planted_faults_are_found(name, place, attribute, fault):
@@ -341,6 +344,7 @@ def test_planted_faults_are_found(name, place, attribute, fault):
     assert _findings(name) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, change', [
     pytest.param(*case, marks=[] if 'lip' in case[0] or number == 8
                  else pytest.mark.slow)
@@ -352,6 +356,7 @@ def test_weights_from_other_norms_are_found(name, change):
     assert _findings(name) != []
 
 
+@pytest.mark.slow
 def test_several_blocks_noised_as_one_are_found_by_the_loop():
   # K blocks with the multiplier of one: the loop measures what it did.
   with mock.patch.object(blocks, 'allocate', _equal_multiplier_for_each):

@@ -122,6 +122,7 @@ def _hull(labels):
   return corners.sum(1), corners[:, 1]
 
 
+@pytest.mark.slow
 def test_correcting_for_corners_of_the_hull_alone_is_wrong():
   # Coins without scores, at 1 %: 4000 audits, of which more than 65 reject
   # with probability 1e-4 if the level is kept.

@@ -86,6 +86,7 @@ def test_read(prepared):
     np.testing.assert_array_equal(_sorted(part)[1], _sorted(original)[1])
 
 
+@pytest.mark.slow
 def test_tensorflow_is_not_imported(prepared):
   root, expected = prepared
   code = (

@@ -26,6 +26,7 @@ _AR = Adjacency.ADD_OR_REMOVE_ONE
 _LEVEL = 1e-3 / len(reference.CHECKS)
 
 
+@pytest.mark.slow
 def test_the_reference_is_refuted_by_nothing():
   assert reference.findings(reference.Trainer(), seed=0) == set()
 
@@ -58,6 +59,7 @@ def test_every_method_with_a_bound_has_a_name():
 
 
 # Those of quantiles are refuted in `quantile_audits_test`, without sampling.
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', sorted(
     name for name in showcases.SHOWCASES
     if 'quantile' not in name and name != 'shuffled_as_poisson'))
@@ -211,6 +213,7 @@ def test_scores_that_runs_left_behind():
     finished.audit(one, gaussian, estimator='anytime')
 
 
+@pytest.mark.slow
 def test_bounds_cover_what_is_known():
   # 20 audits of each; `holds` is false with probability 1e-4 at most for each
   # of 24.
@@ -219,6 +222,7 @@ def test_bounds_cover_what_is_known():
   assert all(row.median > 0 for row in found if row.epsilon)
 
 
+@pytest.mark.slow
 def test_a_game_of_losses_is_judged():
   plan = loading.load('dp_sgd').plan
   rng = np.random.default_rng(0)

@@ -28,6 +28,7 @@ _OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
          'vmap', 'vmap_scaled_sum')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('model, method', [
     *(pytest.param('tiny_resnet', method, marks=pytest.mark.slow)
       for method in _OURS),
@@ -44,6 +45,7 @@ def test_steps_are_right(model, method):
   assert (found.noise_multiplier > 0) == private
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('fault', [
     lambda audit: {**audit, 'noise_multiplier': 0.0},
     lambda audit: {**audit, 'moved': jax.tree.map(
@@ -63,6 +65,7 @@ def test_wrong_steps_are_found(fault):
   assert not checks.judge(spec, fault(audit)).passed
 
 
+@pytest.mark.slow
 def test_a_clip_norm_that_is_not_kept_is_found():
   spec = checks.make_spec('tiny_mlp', 'ours', size=4)
   loose = dataclasses.replace(spec, clip_norm=1.2 * spec.clip_norm)
@@ -82,6 +85,7 @@ def test_peers_are_right():
     assert found.passed, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('model', ['tiny_layer', 'tiny_grouped', 'tiny_dense'])
 def test_both_ways_to_norms_are_right(model, monkeypatch):
   used = []
@@ -157,6 +161,7 @@ def test_recompiling_is_counted():
   assert jax_steps._compiled_again(anew, state, batch, mask) == 2
 
 
+@pytest.mark.slow
 def test_a_worker_answers_and_is_given_up():
   spec = program.Spec(suite='sampling', model='noise', size=10**5,
                       method='numpy')
@@ -171,6 +176,7 @@ def test_a_worker_answers_and_is_given_up():
     assert caught.value.timed_out
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_says_why():
   spec = program.Spec(suite='step', model='tiny_stack', size=2, method='lip')
   with pytest.raises(clients.WorkerFailed,

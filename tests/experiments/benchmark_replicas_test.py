@@ -23,6 +23,7 @@ def _made(method):
                                     size=3, method=method))
 
 
+@pytest.mark.slow
 def test_epochs_of_packs_follow_each_other():
   made = _made('pack_2')
   assert made.repeats == 2 * 4 * 3 and made.info['compile_seconds'] > 0

@@ -85,6 +85,7 @@ _NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours'),
           'curves': ('numpy', 'ours')}
 
 
+@pytest.mark.every(8)
 @pytest.mark.parametrize('suite', [
     pytest.param(suite, marks=[pytest.mark.slow]
                  if suite in ('memory', 'scaling') else [])
@@ -114,6 +115,7 @@ def test_a_suite_gives_rows_a_table_and_a_figure(suite, tmp_path, monkeypatch):
   report.figure(rows, suite)
 
 
+@pytest.mark.slow
 def test_the_loop_suite_times_whole_training(tmp_path, monkeypatch):
   settings = sweep.settings('loop', smoke=True, names=('sgd',))
   rows, _ = _measure(settings, tmp_path, monkeypatch, _Here, rounds=1)

@@ -47,6 +47,7 @@ def test_held_out_canaries_leave_the_test_part(kind):
   assert set(np.unique(found.records.y)) == {0, 1}
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_all_the_other_ones():
   digits = registry.load('digits')
   found, _, _ = _draw(digits, dataset='digits', canary_kind='mislabelled',

@@ -36,6 +36,7 @@ def test_marginals_end_to_end(smoke_rows):
   assert found['independent']['mse'] == pytest.approx(6.28, rel=0.01)
 
 
+@pytest.mark.slow
 def test_stress_end_to_end(smoke_rows):
   found = {point['method']: point for point in points.collect(smoke_rows(
       'density_stress'))}

@@ -148,6 +148,7 @@ def test_theory_of_crossovers_equates_terms():
           2 * beta / (2 * beta + 1))
 
 
+@pytest.mark.slow
 def test_adaptive_end_to_end(smoke_rows):
   simulated = ('default', 'zcdp'), ('default', 'pure')
   lines = smoke_rows('density_adaptive', lambda s: s.study == 'cells' and (

@@ -67,6 +67,7 @@ def test_shifts_are_the_whole_budget(name):
   assert -1e-4 < _change(loading.load(name)) <= 0
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['ecdf_dyadic', 'stream_signed'])
 def test_honest_ones_are_not_refuted(name):
   report = auditor.audit(jax.random.key(0), loading.load(name), num_runs=1024)

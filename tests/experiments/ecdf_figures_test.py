@@ -83,6 +83,7 @@ def _laws(truth, target):
   return found, special.softmax(-_MANY.epsilon / 2 * abs(truth - target))
 
 
+@pytest.mark.slow
 def test_what_is_asked_anew_has_its_law():
   """Chi squared over thresholds, at a level of 1e-4 for each of 4."""
   truth = _one_data_set()
@@ -100,6 +101,7 @@ def test_what_is_asked_anew_has_its_law():
       assert stats.chi2.sf(value, kept.sum() - 1) > 1e-4
 
 
+@pytest.mark.slow
 def test_inverses_end_to_end(smoke_rows):
   """At a large epsilon all methods find the quantiles of the records."""
   found = points.collect(smoke_rows(
@@ -124,6 +126,7 @@ def test_inverses_end_to_end(smoke_rows):
       inverse_run._searched(setting, counts, truth), exact)
 
 
+@pytest.mark.slow
 def test_smoothing_end_to_end(smoke_rows):
   found = points.collect(smoke_rows(
       'ecdf_smoothing', lambda s: (s.method, s.smoothing) in (
@@ -174,6 +177,7 @@ def _noisy(size):
   return time_run.curve(setting)
 
 
+@pytest.mark.slow
 def test_other_programs_solve_our_problem():
   ranks, total = _noisy(16)
   posed, printed = problem.of(ranks, total), problem.printed_rows(ranks, total)
@@ -233,6 +237,7 @@ def test_lines_cross():
   assert np.isnan(bits_report.crossing(line, {1.0: 1.0, 4.0: 2.0}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', ['printed', 'tight', 'joint'])
 def test_roc_curves_of_little_noise_are_the_true_ones(method):
   setting = dataclasses.replace(
@@ -258,6 +263,7 @@ def test_roc_curves_end_to_end(smoke_rows):
   assert registry.load('roc_curves').report.table(lines)
 
 
+@pytest.mark.slow
 def test_hosmer_lemeshow_of_little_noise():
   setting = dataclasses.replace(tests_sweep.SMOKE[0], epsilon=1e7)
   made = tests_run.scores.scores(setting.dataset, seed=0)

@@ -33,6 +33,7 @@ def _ratio(target, outputs):
              for pair in target.pairs)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', targets.ESTIMATORS)
 def test_records_move_what_the_budget_is_for(name):
   """Records of any kind: nothing is told beyond it, and some tell it all."""
@@ -48,6 +49,7 @@ def test_records_move_what_the_budget_is_for(name):
                                     target.log_probs).amount <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [
     'estimate_proportion_laplace', 'estimate_proportion_geometric',
     'estimate_support_ranked', 'estimate_mean_l2'])

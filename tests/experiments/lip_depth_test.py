@@ -43,6 +43,7 @@ def _measured(depth, rule):
       noise_multiplier=1.3, batch_size=100.0)
 
 
+@pytest.mark.slow
 def test_noise_of_the_averaged_update_is_z_delta_over_s():
   """The first law, by Monte Carlo; the formula for one layer by hand."""
   network = laws.chain(0, weight_norm=1.5)

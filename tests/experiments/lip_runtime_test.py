@@ -40,6 +40,7 @@ def test_rows_say_how_they_were_timed(rows):
   assert {(row.n, row.epsilon) for row in rows} == {(0, 0.0)}
 
 
+@pytest.mark.slow
 def test_the_unit_is_timed_even_if_it_is_not_asked_for():
   setting = dataclasses.replace(sweep.SMOKE[0], method='dp_sgd')
   (found, lines), = run.run([setting], None, lambda *_: None)

@@ -196,6 +196,7 @@ def _charged(dataset, **changes):
   return run.charged_epsilon(dataclasses.replace(_SETTING, **changes), dataset)
 
 
+@pytest.mark.slow
 def test_the_search_is_charged(dataset):
   """DP-21, E30: all trials, their scores, and the run that is published."""
   # A record of the third fold is trained on in both runs of both trials.

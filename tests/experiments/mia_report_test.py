@@ -154,7 +154,7 @@ def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
   found = verdicts.check(experiment.report.verdict(lines))
   assert ' '.join(v.verdict[0] for v in found) == (
       'd d a d n a d n d n n n n n n n n n '
-      'd n d a d n n d d d n n n a n')
+      'a n d a d n n d d d n n n a n')
   assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
 
 

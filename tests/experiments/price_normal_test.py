@@ -52,6 +52,7 @@ def test_dimensions_end_to_end(smoke_rows):
     assert point['shrunk'] <= point['once']
 
 
+@pytest.mark.slow
 def test_intervals_end_to_end(smoke_rows):
   found = points.collect(smoke_rows('price_intervals',
                                     lambda s: s.num_examples == 500))

@@ -40,6 +40,7 @@ def _found(lines):
   return {name: points.collect(lines[name]) for name in EXPERIMENTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('key', COMPOSED)
 def test_table_of_composition(key):
   """Spec ALG-10."""

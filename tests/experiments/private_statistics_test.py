@@ -155,6 +155,7 @@ def test_people_for_a_query(epsilon, laplace, bernoulli, printed):
   assert sizes == [laplace, bernoulli, printed]
 
 
+@pytest.mark.slow
 def test_failures_of_queries(smoke_rows, kept):
   """Exact probabilities by enumeration and by simulation."""
   for point in _live(smoke_rows, 'local_queries',
@@ -181,6 +182,7 @@ def test_failures_of_queries(smoke_rows, kept):
                                                              rel=1e-3)
 
 
+@pytest.mark.slow
 def test_polls(smoke_rows, kept):
   """Spec EST-01, EST-02: coverage tables, and the variance."""
   live = _live(smoke_rows, 'polls', lambda s: s.share == .3 or s.kind ==

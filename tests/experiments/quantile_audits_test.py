@@ -33,6 +33,7 @@ def test_densities_of_one_order_integrate_to_one(cost):
   assert points[density.argmax()] == pytest.approx(.275, abs=.18)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind, adjacency', [
     (recursive.RecursiveQuantiles, _AR), (joint.JointQuantiles, _AR),
     (joint.InverseQuantiles, _RO)])
@@ -68,6 +69,7 @@ def test_faults_are_refuted_by_densities(name):
   assert targets.expected(name) == auditor.VIOLATED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['quantile_rounded', 'quantile_replace',
                                   'quantile', 'quantile_interpolated',
                                   'quantiles_recursive', 'quantiles_joint',

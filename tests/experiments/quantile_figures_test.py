@@ -231,6 +231,7 @@ def test_histograms(smoke_rows):
   assert any(ax.has_data() for ax in shapes_report.figure(lines).axes)
 
 
+@pytest.mark.slow
 def test_a_smoke_sweep_of_what_compiles_fast(smoke_rows):
   """Rows of one law, their bookkeeping, tables and figures."""
   lines = smoke_rows('quantile_beta', lambda s: s.method in (

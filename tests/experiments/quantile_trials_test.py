@@ -74,6 +74,7 @@ def test_coins_are_those_of_the_method():
   assert len({found['value_sup'] for found in (first, other, reseeded)}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['histogram', 'knots'])
 def test_what_is_read_off_for_many_orders_is_the_same_for_few(kind):
   public = dict(probs=tuple(_PROBS.tolist()), epsilon=1.0, lower=0.0,

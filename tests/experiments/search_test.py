@@ -52,6 +52,7 @@ def test_beats_random_search_on_branin():
   assert np.median(ours) < np.median(random)
 
 
+@pytest.mark.slow
 def test_finds_the_best_of_a_mixed_space():
   trials = _run(_MIXED, _score, seed=1, num_trials=30)
   point = trials[search.best(_MIXED, trials, seed=1)].point

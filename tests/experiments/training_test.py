@@ -40,6 +40,7 @@ def test_recipes_fit_every_size():
         assert 1 <= recipe.batch_size <= size
 
 
+@pytest.mark.slow
 def test_runs_trained_together_equal_runs_alone():
   configs = [dataclasses.replace(_CONFIG, seed=seed, epsilon=epsilon)
              for seed in (0, 1) for epsilon in (1.0, 2.0)]
@@ -73,6 +74,7 @@ def test_noise_is_not_shared_between_configurations():
   np.testing.assert_array_equal(first.train, second.train)
 
 
+@pytest.mark.slow
 def test_the_plan_is_announced_before_training():
   seen = []
   training.train([_CONFIG], on_plans=lambda plans: seen.extend(plans))
@@ -112,6 +114,7 @@ def test_bad_configurations_are_refused(change, message):
     configuration.check(dataclasses.replace(_CONFIG, **change))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('change', [
     dict(optimizer='adam', learning_rate=0.1, schedule='constant'),
     dict(optimizer='momentum', microbatch_size=32, max_batch_size=50),
@@ -194,6 +197,7 @@ def test_folds_are_cut_from_the_training_part():
     assert len(used) == 455 and not used & held_out
 
 
+@pytest.mark.slow
 def test_folds_are_trained_together():
   configs = [dataclasses.replace(_CONFIG, fold=fold, split_seed=0)
              for fold in (0, 3)]

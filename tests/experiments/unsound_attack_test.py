@@ -157,6 +157,7 @@ def _train(experiment, runs, noise, present):
                           num_runs=runs)
 
 
+@pytest.mark.slow
 def test_it_trains_and_is_caught(experiment):
   case = sweep.CASES['training']['smoke']
   noise = run._calibrate(case, case.sampling_prob, 1.0)
@@ -169,6 +170,7 @@ def test_it_trains_and_is_caught(experiment):
   assert same.epsilon_lower < 0.5
 
 
+@pytest.mark.slow
 def test_training_rows_say_that_epsilon_is_not_valid():
   setting = next(s for s in sweep.SMOKE if s.kind == 'training')
   rows = dict((row.metric, row) for row in run._training(
@@ -178,6 +180,7 @@ def test_training_rows_say_that_epsilon_is_not_valid():
   assert rows['test_accuracy'].dataset == 'breast_cancer'
 
 
+@pytest.mark.slow
 def test_audit_rows_of_both_methods():
   group = tuple(s for s in sweep.SMOKE if s.kind == 'audit')
   found = {setting.method: rows for setting, rows in run.run(

@@ -46,6 +46,7 @@ def test_claimed_event_is_one_block_of_sigma():
   assert epsilon('pld') == pytest.approx(1.828244, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('ratio', [2.0, 10.0, 1000.0])
 def test_e1_scaled_sums_are_those_of_the_adjacent_pair(ratio):
   size = 6
@@ -62,6 +63,7 @@ def test_e1_scaled_sums_are_those_of_the_adjacent_pair(ratio):
                                rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_scaled_sums_equal_the_sum_of_single_gradients():
   rng = np.random.default_rng(0)
   x = jnp.asarray(rng.normal(size=(9, 4)), jnp.float32)
@@ -91,6 +93,7 @@ def test_line_5_is_the_inclusive_product():
                                                inclusive=True)))
 
 
+@pytest.mark.slow
 def test_clip_weights_uses_a_lower_bound_of_the_norm():
   rng = np.random.default_rng(1)
   large = jnp.asarray(rng.normal(size=(60, 60)), jnp.float32)

@@ -43,6 +43,7 @@ def test_e1_full_batches_have_the_reference_epsilon(name, true):
   assert found['epsilon_true'] == pytest.approx(true, rel=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, least', [
     ('poisson_2', 24), ('poisson_10', 75), ('poisson_1000', 96)])
 def test_e1_one_poisson_step_exceeds_the_reference_bounds(name, least):
@@ -97,6 +98,7 @@ def test_e1_curves_leave_the_diagonal():
 
 # E2: K blocks accounted as one.
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, claimed, true', [
     ('convnet_1', 3.39, 23.8), ('convnet_2', 1.20, 3.39),
     pytest.param('wrn16_2', 1.50, 32.6, marks=pytest.mark.slow),
@@ -115,6 +117,7 @@ def test_e2_reference_figure_of_41_layers():
   assert found['epsilon_true'] == pytest.approx(159, abs=0.5)
 
 
+@pytest.mark.slow
 def test_e2_one_step_of_four_blocks():
   def delta(multiplier):
     event = accounting.poisson_gaussian_event(
@@ -135,6 +138,7 @@ def test_e2_separate_subsamples_are_no_way_out():
   assert found['epsilon_true_rdp'] == pytest.approx(1.65288, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_e2_square_root_of_k_is_attained():
   found = exact.blocks_as_one('scalar_net', _case('blocks', 'scalar_net'))
   assert found['shift_times_multiplier'] == pytest.approx(math.sqrt(2))
@@ -147,6 +151,7 @@ def test_e2_square_root_of_k_is_attained():
 
 # E4, E5: the realised batch.
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, claimed, true', [
     ('mean_full_10', 4.377, 12.57), ('mean_full_100', 4.377, 10.24),
     ('mean_full_10000', 4.377, 10.00), ('mean_poisson_1', 1.68, 5.08),
@@ -165,6 +170,7 @@ def test_e4_half_the_multiplier_is_not_even_a_bound():
       'epsilon_true'] > half
 
 
+@pytest.mark.slow
 def test_e4_a_public_divisor_keeps_the_claim():
   # The same gradients, divided by the expected size: the sum is released.
   n, q = 1000, 0.1
@@ -197,6 +203,7 @@ def test_e5_inclusion_is_what_redrawing_does():
   assert laws.redrawn_inclusion_prob(num_examples=5, sampling_prob=1.0) == 1.0
 
 
+@pytest.mark.slow
 def test_e5_costs_epsilon_where_batches_are_small():
   few = exact.batch('redraw_10', _case('batch', 'redraw_10'))
   many = exact.batch('redraw_1000', _case('batch', 'redraw_1000'))
@@ -207,6 +214,7 @@ def test_e5_costs_epsilon_where_batches_are_small():
 
 # E3, E6, E7, E11, E12, E17: constants.
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, erratum, ratio', [
     ('own_norm_half', 'E3', 0.5), ('own_norm_two', 'E3', 2.0),
     ('own_norm_zero', 'E3', 0.0),
@@ -313,12 +321,14 @@ def rows(smoke_rows):
                     lambda s: s.kind not in ('audit', 'training'))
 
 
+@pytest.mark.slow
 def test_rows_of_the_printed_algorithm_are_marked(rows):
   assert all(row.epsilon_valid is False for row in rows)
   assert all(row.epsilon == row.epsilon_requested for row in rows)
   assert {row.metric for row in rows} >= {'epsilon_claimed', 'epsilon_true'}
 
 
+@pytest.mark.slow
 def test_table_and_verdicts(rows):
   text = report.table(rows)
   assert '| pair ' in text and '14.91' in text
@@ -360,6 +370,7 @@ def test_audits_are_judged_by_what_they_refute(method, bound, expected):
   assert f'above {bound:g}' == found[0].ours
 
 
+@pytest.mark.slow
 def test_figure_has_both_panels(rows):
   pytest.importorskip('matplotlib')
   more = (_audit_rows(sweep.PRINTED, 2.5) + _audit_rows(sweep.SCALED, 0.5) +

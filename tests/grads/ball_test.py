@@ -82,6 +82,7 @@ def test_jacobian_norm_is_at_most_one():
   assert np.max(moved / apart) <= 1 + 1e-5
 
 
+@pytest.mark.slow
 def test_gradient_is_finite_everywhere():
   total = lambda x: jnp.sum(ball.project_ball(x, 1.))
   for x in (jnp.zeros([2, 3]), jnp.full([2, 3], 1e-30), jnp.full([2, 3], 1e15),

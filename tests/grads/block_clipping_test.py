@@ -98,6 +98,7 @@ def test_sum_is_by_hand(make, checks, network, kind):
     assert found.indicators == ()
 
 
+@pytest.mark.every(8)
 @pytest.mark.parametrize('kind', KINDS, ids=str)
 def test_one_record_keeps_every_bound(make, checks, network, hostile, kind):
   """Block by block, and sqrt(sum C_k^2) over all of them."""
@@ -122,6 +123,7 @@ def test_one_record_keeps_every_bound(make, checks, network, hostile, kind):
     assert 0.97 * bound <= norm <= bound * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', QUICK, ids=str)
 @pytest.mark.parametrize('microbatch_size', [None, 4])
 def test_masked_bad_and_other_records(make, checks, network, kind, microbatch_size):

@@ -144,6 +144,7 @@ class RandomNet(nn.Module):
     return nn.Dense(3)(x)
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None, derandomize=True,
           phases=[Phase.explicit, Phase.generate])
 @given(convs=strategies.lists(convolutions, min_size=1, max_size=2),
@@ -161,6 +162,7 @@ def test_random_networks(convs, norm, attention, widths, activation):
              if path.endswith("['kernel']"))
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None, derandomize=True,
           phases=[Phase.explicit, Phase.generate])
 @given(convs=strategies.lists(convolutions, min_size=1, max_size=2),
@@ -297,6 +299,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.every(7)
 @pytest.mark.parametrize('name', FUNCTIONS)
 def test_functions(name):
   apply, params, x, wanted = FUNCTIONS[name]
@@ -327,6 +330,7 @@ def test_batch_normalisation_does_not_mix_records():
   assert before[0] != after[0]
 
 
+@pytest.mark.slow
 def test_half_precision():
   """Products in bfloat16, norms and sums in float32."""
   class Half(nn.Module):
@@ -378,6 +382,7 @@ def test_what_is_slow_is_said_once(caplog):
   assert not caplog.records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 def test_norms_are_public(kernel):
   """One for all, or one for each block; infinite where a record is not."""

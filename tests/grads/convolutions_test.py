@@ -71,6 +71,7 @@ def _layouts(function, *args):
   return set(re.findall(r'dim_labels=([\w>-]+)', text))
 
 
+@pytest.mark.every(8)
 @pytest.mark.parametrize('case', _CASES)
 def test_values_and_gradients_stay(case):
   args = _operands(case)
@@ -91,6 +92,7 @@ def _in_scan(function):
 
 # Of groups the compiler has a way of its own, and where a kernel is larger than
 # the image, as in gradients of transposed convolutions, it swaps them.
+@pytest.mark.slow
 @pytest.mark.parametrize('case', [
     name for name in _CASES if name not in ('groups', 'transposed')])
 def test_loops_hold_fast_convolutions_only(case):
@@ -153,6 +155,7 @@ def test_values_from_outside_are_seen():
   _assert_close(run(2.0), 2.0 * _convolve('plain', x, kernel))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('microbatch_size', [None, 2])
 def test_clipped_sums_have_fast_convolutions_only(microbatch_size):
 

@@ -90,11 +90,13 @@ def test_cost_of_the_measured_noise(order):
   check_cost(order)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('order', ORDERS)
 def test_blocks_and_steps_are_independent(order):
   check_independence(order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('order', ORDERS)
 def test_state_counts_and_remembers_the_smallest_multiplier(order):
   transform, sums = _transform(order), _sums(3.)
@@ -165,6 +167,7 @@ def test_refusals(arguments, message):
                                         **{**good, **arguments})
 
 
+@pytest.mark.slow
 def test_refuses_gaussian_noise_drawn_ahead():
   transform, sums = _transform(1), _sums()
   drawn = privatizer.draw_ahead(jax.random.key(0), jnp.int32(0), 1, sums)

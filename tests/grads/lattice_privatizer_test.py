@@ -105,6 +105,7 @@ def check_cells():
   assert np.mean(moved > 0) > .5
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('value', [0., 37.])
 def test_stddevs(value):
   check_stddevs(value)

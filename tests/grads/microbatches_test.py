@@ -82,6 +82,7 @@ def _equal(found, wanted):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size', [7, 32, 69, 1000])
 def test_parts_add_up_to_the_sums_of_all(size):
   """Also where they do not divide: what fills the last one is masked."""

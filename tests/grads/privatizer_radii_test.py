@@ -104,6 +104,7 @@ def test_joint_multiplier_counts_the_indicators(released):
   check_joint_multiplier(*released)
 
 
+@pytest.mark.slow
 def test_drawn_ahead_is_the_same(released):
   ahead = _release(5, ahead=True)[0]
   jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[:5]), ahead,

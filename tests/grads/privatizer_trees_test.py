@@ -29,6 +29,7 @@ _TREES = st.recursive(
     st.lists(inner, min_size=1, max_size=3).map(tuple)), max_leaves=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(values=_TREES, data=st.data())
 def test_any_tree_and_any_prefix(values, data):

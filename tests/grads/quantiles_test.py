@@ -164,6 +164,7 @@ def _follow(adaptive, norms, *, num_steps, key, stddev):
     step, adaptive.init, jax.random.split(key, num_steps))[1])()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('quantile', [0.1, 0.5, 0.9])
 @pytest.mark.parametrize('stddev', [0., 20.])
 def test_settles_at_the_quantile(quantile, stddev):

@@ -46,6 +46,7 @@ def test_a_function_of_ones_own(mine, tmp_path):
   assert (tmp_path / 'count.npz').exists()
 
 
+@pytest.mark.slow
 def test_scores_and_a_claim_that_they_cannot_reach(tmp_path):
   path = tmp_path / 'scores.npz'
   np.savez(path, with_canary=np.ones(50), without_canary=np.zeros(50))

@@ -16,6 +16,7 @@ def _run(*words):
                         cwd=_ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_rows_table_and_provenance_are_written(tmp_path):
   done = _run('--suite=sampling', '--smoke', '--methods=threefry',
               f'--output_dir={tmp_path}')

@@ -172,6 +172,7 @@ def test_numbers_of_records_where_nothing_is_a_power():
       assert 0 < edge - before <= 1 + edge / 1_000
 
 
+@pytest.mark.slow
 def test_all_studies_on_the_command_line():
   """In a process of its own; short names, whole numbers, an error of a line."""
   words = [sys.executable, '-m', 'launch.bounds', '--n=200', '--epsilon=1']

@@ -28,6 +28,7 @@ def _run(start, *words, **environ):
   return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_jobs_give_the_rows_of_one_process(call, start, tmp_path):
   folder, whole = tmp_path / 'jobs', tmp_path / 'whole'
   assert call(sweep.main, '--experiment=toy', f'--output_dir={whole}') == 0
@@ -84,6 +85,7 @@ def test_slurm_is_asked_for_what_the_flags_say(start, tmp_path):
     assert f'#SBATCH {line}\n' in given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('words, says', [
   (['--submitit=slurm'], 'here is no srun'),
   (['--submitit=local', '--shard=1/2'], '--shard is for jobs by hand'),

@@ -57,6 +57,7 @@ _OTHERS = {
 _LACKS = {'classifier': {'value', 'interval'}, 'hosmer_lemeshow': {'interval'}}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('statistic, delta', [
   (name, delta) for name in registry.STATISTICS for delta in (None, '1e-6')
   if not delta or name not in ('quantiles', 'support_max')])
@@ -223,6 +224,7 @@ def test_queries_of_old_ledgers_are_what_they_were(words):
   assert registry.plan(query).asked is query
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['density', 'ecdf', 'roc', 'hosmer_lemeshow',
                                   'classifier'])
 def test_figures(words, tmp_path, name):
@@ -404,6 +406,7 @@ def test_help_names_every_statistic(capsys):
     assert f'\n  {name} ' in shown
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line_on_the_command_line(words):
   bad = subprocess.run(
       [sys.executable, '-m', 'launch.estimate', *words(epsilon='0')[1:]],

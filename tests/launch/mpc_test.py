@@ -44,6 +44,7 @@ def _parameters(**kwargs):
       min_owners=0) | kwargs)
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_named_and_the_study_goes_on(tmp_path):
   study = f'--study={tmp_path}/study'
   done, _ = _run(tmp_path, *_STUDY, study, '--fault=kill_server')

@@ -107,6 +107,7 @@ def test_settings_of_no_use_are_told():
       ('ind', 101), ('joint', 101)]
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
   column = 'x\n' + '\n'.join(map(str, np.linspace(0, 9, 30))) + '\n'
   (tmp_path / 'file.csv').write_text(column)

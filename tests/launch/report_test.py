@@ -166,6 +166,7 @@ def test_a_readme_without_markers_is_named(root, name):
     report.report(root)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('words, says', [
     (['--rows_dir=x'], '--rows_dir needs --experiment'),
     (['--experiment=tot'], "no experiment 'tot'; there is toy"),

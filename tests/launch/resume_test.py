@@ -52,6 +52,7 @@ def _claim(folder):
           if not name.endswith('_seconds')}
 
 
+@pytest.mark.slow
 def test_kill_nine_and_resume(tmp_path):
   whole = _start(*_LONG, f'--output_dir={tmp_path / "whole"}',
                  '--checkpoint_seconds=0')

@@ -89,6 +89,7 @@ def test_resume_and_append_anyway(call, tmp_path):
   assert call(sweep.main, _TOY, folder, '--append_anyway') == 0
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('words, says', [
     ([], '--experiment must be one of toy'),
     (['--experiment=tot'], "no experiment 'tot'; there is toy"),
@@ -142,6 +143,7 @@ def test_a_stop_loses_nothing_and_says_how_to_go_on(start, tmp_path, name):
   assert len(records.ids(records.read(path))) == 16
 
 
+@pytest.mark.slow
 def test_killed_then_resumed_is_uninterrupted(start, tmp_path):
   broken, whole = tmp_path / 'broken', tmp_path / 'whole'
   process = start('sweep', _TOY, f'--output_dir={broken}', TOY_SLEEP='.1')

@@ -58,6 +58,7 @@ _OTHER_NOISE = ('lip_k_norm', 'bassily')
 _QUICK_METHODS = ('sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_adaptive')
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('method', [
   pytest.param(method, marks=() if method in _QUICK_METHODS
                else pytest.mark.slow)
@@ -90,6 +91,7 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   assert 'at most (2, ' in out.splitlines()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', [
   'dp_sgd_adaptive', pytest.param('bassily', marks=pytest.mark.slow)])
 def test_noise_on_a_lattice(method, tmp_path):
@@ -106,6 +108,7 @@ def test_noise_on_a_lattice(method, tmp_path):
                       / summary['noise_multiplier']) < 1.0005
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', _OTHER_NOISE)
 def test_methods_with_noise_of_their_own(method, tmp_path):
   """LDP-03, DP-15: their plan's event, not a calibrated Gaussian."""
@@ -119,6 +122,7 @@ def test_methods_with_noise_of_their_own(method, tmp_path):
     1 - 1e-6)
 
 
+@pytest.mark.slow
 def test_the_printed_method_is_quarantined(tmp_path):
   """LDP-01: refused; then run, under an epsilon that says it is not valid."""
   words = ('--method=lip_printed', '--epsilon=2', f'--output_dir={tmp_path}',
@@ -131,6 +135,7 @@ def test_the_printed_method_is_quarantined(tmp_path):
   assert _summary(tmp_path)['epsilon_valid'] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('words, message', [
   (('--method=lip_norm',), 'lip_norm normalises images'),
   (('--method=dp_sgd', '--views=4'), 'tables have none'),
@@ -163,6 +168,7 @@ def test_saved_weights_obey_the_bound(tmp_path):
       assert np.linalg.norm(kernel.astype(np.float64), 2) <= 0.5 * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
   words = ('--method=dp_sgd', '--epsilon=1,4', '--depth=0,1', '--seed=0,1',
            '--num_examples=100', f'--output_dir={tmp_path}', *_TINY,
@@ -197,6 +203,7 @@ def test_small_convnets_on_small_images(tmp_path):
   assert _call(*words, '--channels=3')[0] == 2
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_configuration_is_refused(tmp_path):
   words = ('--method=dp_sgd', f'--output_dir={tmp_path}', *_TINY)
   assert _call(*words)[0] == 0
@@ -208,6 +215,7 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path):
   assert status == 2 and 'is not a summary' in err
 
 
+@pytest.mark.slow
 def test_delta_forms(tmp_path):
   status, _, err = _call('--delta=1/n', f'--output_dir={tmp_path}', *_TINY)
   assert status == 0 and math.isclose(_summary(tmp_path)['delta'], 1 / 455)
@@ -273,6 +281,7 @@ def _process(*words):
                         check=False)
 
 
+@pytest.mark.slow
 def test_the_command_itself(tmp_path):
   bad = _process('--epsilon=-3', f'--output_dir={tmp_path / "bad"}')
   assert bad.returncode == 2

@@ -113,6 +113,7 @@ def _single(sums, params, batch):
   return np.stack([_flat(sums(params, batch, mask).total) for mask in only])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', NETWORKS)
 def test_sums_without_clipping_are_the_plain_gradient(name):
   network, params, batch = _case(name)
@@ -138,6 +139,7 @@ def _gradients(name):
                          for leaf in jax.tree.leaves(found)], 1)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_each_record_adds_its_clipped_gradient(name):
   _, params, batch = _case(name)
@@ -161,6 +163,7 @@ def test_each_record_adds_its_clipped_gradient(name):
   assert np.all(norms <= limits * (1 + 1e-5)) and norms.max() <= clip_norm
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_sums_are_those_of_the_reference(name):
   network, params, batch = _case(name)
@@ -173,6 +176,7 @@ def test_sums_are_those_of_the_reference(name):
   np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['dense', 'convolutions', 'blocks'])
 def test_a_record_adds_the_same_in_any_company(name):
   _, params, batch = _case(name)

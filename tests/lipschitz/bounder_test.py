@@ -48,6 +48,7 @@ def _as_printed(apply, params, batch, mask):
   return jax.grad(total)(params)['dense_00']['kernel'] / largest
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('size, outlier, at_least', [
   (3, 100., 3.9), (10, 1000., 10.9), (100, 2., 50.)])
 def test_dividing_by_the_batch_maximum_is_not_bounded(model, size, outlier,

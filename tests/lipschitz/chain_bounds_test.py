@@ -166,6 +166,7 @@ def _random_params(model, rng):
   return jax.tree.map(draw, params)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('depth, activation', [
   (0, 'tanh'), (1, 'tanh'), (2, 'relu'), (3, 'sigmoid'), (4, 'tanh')])
 def test_search_never_exceeds_the_bound(depth, activation):

@@ -87,6 +87,7 @@ def _exact(kernels, shape):
                    for kernel in kernels])
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kernel_shape, shape', GEOMETRIES, ids=_name)
 def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
   kernels = _kernels(kernel_shape)
@@ -119,6 +120,7 @@ def test_cheaper_bounds_are_above_too(operator_matrix, kernel_shape, shape):
     assert np.all(_upper(kernels, shape, grid=grid) >= truth)
 
 
+@pytest.mark.slow
 def test_tight_where_images_are_large_beside_kernels(operator_matrix):
   rng = np.random.default_rng(0)
   cases = [((3, 3), (1, 1), 1.05), ((5, 5), (1, 1), 1.13),

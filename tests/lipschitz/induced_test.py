@@ -100,6 +100,7 @@ def test_hard_norms_are_refused(orders):
     induced.induced_norm(jnp.ones([2, 2]), *orders)
 
 
+@pytest.mark.slow
 def test_norms_compose():
   """NORM-05: all triples whose three norms have a closed form."""
   left, right = _matrices((4, 5), seed=1), _matrices((5, 3), seed=2)
@@ -153,6 +154,7 @@ def test_dense_norm_is_of_the_map_that_layers_compute():
   assert float(induced.dense_norm(kernel, math.inf)) == pytest.approx(7, rel=1e-5)
 
 
+@pytest.mark.every(8)
 @pytest.mark.parametrize('kernel_shape, shape, inside', [
   ((3, 3, 2, 3), ConvShape((6, 7)), True),
   ((3, 3, 2, 3), ConvShape((7, 8), (2, 2)), True),

@@ -60,6 +60,7 @@ def check_bounds(bounds_of, order):
   assert best > 0.4
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('order', ORDERS)
 def test_no_gradient_exceeds_its_bound(order):
   check_bounds(lambda bounder, c: bounder.l2_sensitivity(c), order)

@@ -167,6 +167,7 @@ def _constants(row, x, certificate):
   return float(sent), math.hypot(*bounds) if bounds else None
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize('name', ROWS)
 def test_table_of_constants(name, oracles):
   """LIP-01, E6, E7, E11, E15: sound, attained, and the printed one exceeded."""
@@ -214,6 +215,7 @@ def test_dense_jacobians_are_exact(scale, oracles):
       pytest.approx(np.linalg.norm(np.float64(params['kernel']), 2), rel=1e-10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size, zero, circular', [(3, 8.291, 9.0),
                                                   (5, 20.047, 25.0)])
 def test_norms_of_constant_kernels(size, zero, circular, oracles):
@@ -266,6 +268,7 @@ KINDS = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kind', KINDS)
 def test_constraint_and_certificate(kind, oracles):
   """SPEC-09: at most C by dense Jacobian, idempotent, no change below C."""

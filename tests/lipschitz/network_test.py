@@ -190,6 +190,7 @@ def test_a_branch_parameter_does_not_see_the_shortcut():
     block.reach(certificate, 1.0, (3,)) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('alpha', [1.0, 0.1])
 def test_block_with_normalisation(oracles, alpha):
   """NET-08: 4 x 4 x 4 pre-activation blocks; 1 + c / alpha is not exceeded."""

@@ -46,6 +46,7 @@ def test_lipschitz_constant_in_l2(oracles, num_groups, alpha):
   assert found.max() >= 1 / alpha * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size, expected', [(16, 2.38), (64, 4.44), (256, 8.47)])
 def test_claim_fails_outside_l2(oracles, size, expected):
   """E13, (5.2.2): just above sd = alpha the l_inf norm is about sqrt(m) / 2."""
@@ -126,6 +127,7 @@ def test_groups_lie_between_layer_and_instance():
                              atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('layer', [
   normalisation.standard('layer'), normalisation.standard('group', num_groups=2),
   normalisation.lipschitz(num_groups=2, alpha=0.1)],
@@ -144,6 +146,7 @@ def test_records_do_not_meet(layer):
   assert np.max(np.abs(apart - batch_norm(x))) > 0.1
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_where_a_group_is_constant():
   for layer in (normalisation.lipschitz(num_groups=2, alpha=1e-3),
                 normalisation.standard('layer')):

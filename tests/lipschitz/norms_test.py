@@ -93,6 +93,7 @@ def test_many_small_matrices_of_ordinary_scale():
   assert np.min(_upper(matrices) / _svd(matrices)) >= 1
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('num_iterations, golden', [
   (1, 2.89), (4, 1.064), (6, 1.0055)])
 def test_gaussian_512(num_iterations, golden):
@@ -168,6 +169,7 @@ def test_power_iteration_is_below_and_close_after_many_rounds():
     assert ratio.min() > 0.98
 
 
+@pytest.mark.slow
 def test_power_iteration_on_gaussian_512():
   # Erratum E9: the estimate of one round is far below the norm.
   rng = np.random.default_rng(0)
@@ -233,6 +235,7 @@ def test_batches_are_bounded_one_by_one():
   np.testing.assert_allclose(batch.ravel(), _upper(matrices), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape', [(1, 5), (2, 2), (7, 2), (3, 8), (20, 20)])
 def test_complex_matrices(shape):
   rng = np.random.default_rng(sum(shape))
@@ -267,6 +270,7 @@ def test_long_sums_are_split(shape):
   assert ratio[0] <= margin * (1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_margin_of_large_matrices_knows_the_worst_spectrum():
   # Hadamard: all singular values equal, every sum as long as it can be.
   hadamard = np.ones((1, 1))
@@ -283,6 +287,7 @@ def test_margin_of_large_matrices_knows_the_worst_spectrum():
   np.testing.assert_allclose(found / truth, schatten * margin, rtol=1.2e-3)
 
 
+@pytest.mark.slow
 def test_svd_is_feasible():
   """Erratum E9: "infeasible" for the largest layer is 2 s, or 0.1 s by Gram."""
   matrix = np.random.default_rng(0).normal(size=(3000, 128))

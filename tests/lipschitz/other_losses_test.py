@@ -285,6 +285,7 @@ def test_refused(make, message):
     make()
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize('name', LOSSES)
 def test_whole_gradients_keep_the_constant(name):
   """With a layer below: the bound of LIP-03 for every loss and rule."""

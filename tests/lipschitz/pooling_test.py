@@ -117,6 +117,7 @@ def test_refused_when_built(make, message):
     make()
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('window, strides', [
   ((2, 2), (2, 2)), ((3, 2), (2, 1)), ((1, 4), (3, 3)), ((7, 6), (1, 5))])
 def test_windows_by_slices_are_those_of_xla(window, strides):

@@ -123,6 +123,7 @@ def _pulled(name, rule, has_bias=True):
           _factor(name, x, kernel, has_bias))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_plain_gradients_are_those_of_the_operation(name):
   """NET-12: the chain rule without weights is `jax.vjp`'s."""
@@ -132,6 +133,7 @@ def test_plain_gradients_are_those_of_the_operation(name):
                found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('name', CASES)
 def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
@@ -151,6 +153,7 @@ def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
     np.testing.assert_allclose(value, oracle, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('name', ['dense', 'conv zero', 'conv gram'])
 def test_without_a_bias(name, rule):
@@ -163,6 +166,7 @@ def test_without_a_bias(name, rule):
     atol=2e-4)
 
 
+@pytest.mark.every(12)
 @pytest.mark.parametrize('has_bias', [True, False])
 @pytest.mark.parametrize('name', [name for name in CASES if 'conv' in name])
 def test_ghost_norms_are_true_norms(name, has_bias):

@@ -194,6 +194,7 @@ def _worst_ratio(name, rule_name=None):
   return worst
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_search_never_exceeds_the_bounds(name):
   """LIP-03, LDP-05, LDP-07, LDP-08, NET-08: plain gradients, by ascent."""
@@ -209,6 +210,7 @@ def test_search_never_exceeds_the_bounds_of_rules(name, rule_name):
   assert _worst_ratio(name, rule_name) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', NETWORKS)
 def test_chain_rule(name):
   """NET-12: equal to `jax.grad` of the same function in plain operations."""
@@ -258,6 +260,7 @@ def _plain(node, params, x):
   return node.apply({}, x, Context())
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_activations_stay_within_the_forward_bounds(name):
   """LIP-02, LDP-07: ||x_k|| <= B_k at every node of the root, by ascent."""

@@ -55,6 +55,7 @@ def _plain():
     input_radius=2., bounding=Bounding(kind='ball', radius=1.))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', sorted(reparametrisation.MAPS))
 def test_noise_is_added_in_the_weights_and_pulled_back(plain, kind):
   """Both paths give one noiseless gradient; the bound is that of the weights.

@@ -147,6 +147,7 @@ def _climbed_ratio(scale, seed=0):
   return float(jnp.max(jax.vmap(ratio)(x, y)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scale', [0.3, 1.0, 4.0])
 def test_scaled_gradient_of_one_record(scale):
   """LIP-04, (5.2.14): ||g / ||x|| || <= tau times the norms after it.

@@ -49,6 +49,7 @@ def test_parameter_count(sizes, expected):
   assert expected == sum((a + 1) * b for a, b in zip(sizes, sizes[1:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('activation', sorted(ACTIVATIONS))
 @pytest.mark.parametrize('depth, radii', [
   (0, None), (2, None), (0, (1.2,)), (3, (1.2, 0.7, 0.7, 0.7))])
@@ -66,6 +67,7 @@ def test_equals_a_forward_pass_by_hand(activation, depth, radii):
   np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_large_radii_are_no_radii():
   shape = dict(num_features=4, num_classes=2, depth=2, width=5,
                activation='relu')

@@ -59,6 +59,7 @@ COVERED = {
 }
 
 
+@pytest.mark.every(8)
 @pytest.mark.parametrize('name', ACCEPTED)
 @pytest.mark.parametrize('accountant, adjacency', COVERED)
 def test_repetition_counts_or_the_event_is_refused(name, accountant,
@@ -117,6 +118,7 @@ def test_events_refuse_bad_arguments(arguments, message):
     accounting.poisson_gaussian_event(**{**good, **arguments})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('arguments, message', [
   ({'target_epsilon': 0.}, 'epsilon must be a positive number, got 0.0'),
   ({'target_epsilon': math.inf}, 'epsilon must be a positive number, got inf'),

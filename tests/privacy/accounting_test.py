@@ -78,6 +78,7 @@ def gaussian_delta(mu, epsilon):
           math.exp(epsilon) * special.ndtr(-mu / 2 - epsilon / mu))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('q, z, steps, by_rdp, by_pld, by_pld_replace',
                          REFERENCE)
 def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
@@ -89,6 +90,7 @@ def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
     assert spend(event, REPLACE) == pytest.approx(by_pld_replace, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('most, printed', [
   pytest.param(110, 7.68, marks=pytest.mark.slow), (140, 1.97),
   pytest.param(160, 1.829, marks=pytest.mark.slow)])
@@ -108,6 +110,7 @@ def test_multipliers_of_sixteen_thousand_steps(target, z):
   assert .978 * target <= spend(event) <= target
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('pld'))
 def test_calibration_table_by_loss_distributions(q, steps, delta, target, z):
   """Spec DP-19; DP-18's asymptotic rule has no constants to give these."""
@@ -120,6 +123,7 @@ def test_calibration_table_by_loss_distributions(q, steps, delta, target, z):
   assert target * (1 - 1e-3) <= spent <= target
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('rdp'))
 def test_calibration_table_by_renyi_orders(q, steps, delta, target, z):
   found = accounting.calibrate_noise_multiplier(
@@ -132,6 +136,7 @@ def test_calibration_table_by_renyi_orders(q, steps, delta, target, z):
   assert target * (1 - 1e-3) <= spent <= target
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('q, steps, delta, target, adjacency, accountant', [
   (.05, 200, 1e-5, 1.2, ADD, 'pld'),
   (.05, 200, 1e-5, 1.2, REPLACE, 'pld'),
@@ -153,6 +158,7 @@ def test_calibrated_runs_keep_their_target(q, steps, delta, target, adjacency,
   assert less > target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
 def test_epsilon_is_monotone(accountant):
   base = spend(poisson(.01, 1., 100), accountant=accountant)
@@ -183,6 +189,7 @@ def mixture(prob, mean, stddev):
   return density
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('q, z, epsilon', [
   (.01, 1., .1), (.2, .8, .5), (.2, .8, 1.5), (.5, 2., .3), (1., 1.5, .7)])
 def test_one_step_is_the_mixture_in_the_worse_direction(q, z, epsilon):

@@ -91,6 +91,7 @@ def test_normal_is_the_quantile_function_of_the_word(monkeypatch):
   assert np.isfinite(draws).all() and 6.3 < draws.max() < 6.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_words_of_one_key_are_all_others(impl):
   """No word comes twice by how the sequence is cut; 10^4 of 2^32 collide
@@ -158,6 +159,7 @@ def test_grid_spacing_is_a_power_of_two(stddev):
   assert float(traced) == spacing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('stddev', [.7, 1., 1000.])
 def test_releases_lie_on_the_grid(stddev):
   values = jax.random.normal(KEY, (1000,)) * stddev * 3
@@ -190,6 +192,7 @@ def all_library_normals():
   return np.asarray(jnp.float32(2**.5) * jax.lax.erf_inv(uniform))
 
 
+@pytest.mark.slow
 def test_naive_noise_gives_the_value_away():
   outputs = all_library_normals()
   # The enumeration is right: what the library draws is in it.
@@ -268,6 +271,7 @@ def observed_delta(release, epsilon, direction, offset):
   return p - math.exp(epsilon) * q, error + 1 / DRAWS
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('direction', [1, -1])
 @pytest.mark.parametrize('epsilon, multiplier', [(.5, 1.), (2., .7)])
 def test_densities_keep_the_claim(direction, epsilon, multiplier):
@@ -321,6 +325,7 @@ def test_no_coordinate_shares_its_noise():
   assert all(len(np.unique(row)) > 55 for row in table)
 
 
+@pytest.mark.slow
 def test_a_traced_stddev_for_each_block():
   stddevs = {'a': jnp.float32(2.), 'b': jnp.float32(.25)}
   values = {'a': jnp.ones((4,)), 'b': jnp.ones((3, 2))}
@@ -329,6 +334,7 @@ def test_a_traced_stddev_for_each_block():
   jax.tree.map(np.testing.assert_array_equal, traced, plain)
 
 
+@pytest.mark.slow
 def test_no_noise_leaves_values_alone():
   values = {'a': jax.random.normal(KEY, (100,)), 'b': jnp.ones((2,))}
   same = additive.add_gaussian_noise(KEY, values, 0.)

@@ -164,6 +164,7 @@ def _largest_slope(p, q, orders):
              for pair in ((p, q), (q, p)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('epsilon', [0.1, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize('kind', ['geometric', 'exponential', 'laplace'])
 def test_concentration_of_known_mechanisms(epsilon, kind):

@@ -83,6 +83,7 @@ def statistic(cells, probs):
           np.sum(kept) - 1)
 
 
+@pytest.mark.every(2)
 @every
 def test_releases_have_the_law(case):
   """False alarm 1e-6 for each; ten per cent of a scale are seen."""
@@ -91,6 +92,7 @@ def test_releases_have_the_law(case):
   assert found < stats.chi2(freedom).isf(1e-6)
 
 
+@pytest.mark.every(9)
 @every
 def test_keys_decide_and_compilation_does_not(case):
   """One by one as written, or all at once and compiled: the same bits."""

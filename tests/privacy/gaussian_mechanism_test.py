@@ -75,6 +75,7 @@ def test_release_law(mechanism):
   assert risk == pytest.approx(mechanism.risk(draws.size), rel=.02)
 
 
+@pytest.mark.slow
 def test_keys_decide(mechanism):
   data = {'sum': jnp.arange(5.), 'count': jnp.array(3.)}
   one = mechanism.release(KEY, data)
@@ -147,6 +148,7 @@ def leak_at_ten():
   return exact_delta(10 / math.sqrt(2 * math.log(1.25e5)), 10.)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('epsilon, stddev, spent', [
   (.5, 9.68961, .3526), (1., 4.84481, .7510), (8., .60560, 7.9144),
   (10., .48448, 10.3939)])

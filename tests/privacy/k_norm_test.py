@@ -48,6 +48,7 @@ def chi_square(values, law, bins=50):
 # -- The law.
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('size', [1, 2, 5, 30])
 def test_norm_is_gamma(order, size):

@@ -197,6 +197,7 @@ def test_maximum_likelihood_golden():
   assert np.abs(found).max() <= radius + mechanism.step_stddev / 256
 
 
+@pytest.mark.slow
 def test_without_noise_it_descends_and_release_is_the_updates():
   data = jnp.array([[.2, -.4], [.6, .8]])
   mechanism = make(start=jnp.ones(2), num_examples=2, stddev=1e-7,

@@ -187,6 +187,7 @@ def test_a_scale_that_is_no_number_does_not_release_the_value():
 # -- Keys and trees.
 
 
+@pytest.mark.slow
 def test_keys_decide():
   mechanism = laplace.LaplaceMechanism(record_norm=1., epsilon=.5,
                                        adjacency=ADD)

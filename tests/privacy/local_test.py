@@ -185,6 +185,7 @@ def test_polls():
   assert local.truth_prob_of_epsilon(0.0) == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('yes_prob', [0.25, 0.5, 0.9])
 def test_a_forced_yes_has_no_epsilon(yes_prob):
   """LDP-03, LDP-04: (0, 1 - q), attained at every epsilon."""

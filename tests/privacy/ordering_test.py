@@ -8,6 +8,7 @@ import pytest
 from dpjax.privacy import ordering
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('size', [1, 2, 3, 8, 21])
 def test_rows_and_single_ones_are_sorted(size):
   rows = np.random.default_rng(size).integers(-9, 9, (50, size), np.int32)
@@ -18,6 +19,7 @@ def test_rows_and_single_ones_are_sorted(size):
                                 np.sort(rows[0]))
 
 
+@pytest.mark.slow
 def test_rows_of_rows_and_mapped_rows():
   rows = np.random.default_rng(0).integers(0, 5, (2, 3, 6), np.int32)
   double = jax.vmap(jax.vmap(ordering.sort))

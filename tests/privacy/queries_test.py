@@ -74,6 +74,7 @@ def _failures(oracle, runs, size=None):
                                     batch_size=50)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)
 def test_answers_fail_as_rarely_as_stated(randomizer):
   """One in 400 is allowed for each query; the printed sample size fails more
@@ -84,6 +85,7 @@ def test_answers_fail_as_rarely_as_stated(randomizer):
   assert _failures(oracle, 2000, size=printed) > 0.5
 
 
+@pytest.mark.slow
 def test_adaptive_queries_are_answered_and_no_more():
   oracle = _oracle(num_queries=8, tolerance=0.2, epsilon=2.0)
   people = 0.7 * jax.random.uniform(KEY, (oracle.num_examples + 5,))
@@ -102,6 +104,7 @@ def test_adaptive_queries_are_answered_and_no_more():
     oracle.init(KEY, people[:10])
 
 
+@pytest.mark.slow
 def test_everybody_answers_once():
   oracle = _oracle(num_queries=3, tolerance=1.0, epsilon=4.0)
   people = jnp.arange(oracle.num_examples, dtype=jnp.float32)
@@ -111,6 +114,7 @@ def test_everybody_answers_once():
   np.testing.assert_array_equal(np.sort(np.concatenate(seen)), people)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)
 def test_values_outside_and_no_values_are_as_private(randomizer):
   oracle = _oracle(num_queries=1, tolerance=0.5, randomizer=randomizer)

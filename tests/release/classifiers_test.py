@@ -119,6 +119,7 @@ def test_groups_join_until_they_expect_enough():
   assert none.statistic == 0 and none.ends.tolist() == [7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency, delta', [
   (_AR, None), (_RO, None), (_RO, Fraction(1, 10**6))])
 def test_bands_and_intervals_cover(monkeypatch, adjacency, delta):
@@ -184,6 +185,7 @@ def test_observed_shares_cover_though_groups_are_chosen(monkeypatch):
   assert covered >= stats.binom.ppf(1e-5, 40, .8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_size_and_power_of_the_test(monkeypatch, adjacency):
   """Of calibrated records 5 % are refused, within 0.05 once in 10^5 runs."""

@@ -265,6 +265,7 @@ def test_bands_allow_for_every_number_of_records():
       assert np.all((lower <= curve + 1e-9) & (curve <= upper + 1e-9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('whose', ['file', 'population'])
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)

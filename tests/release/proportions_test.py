@@ -92,6 +92,7 @@ def _pmf(law, number, p):
                                                p))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('law', [
   noise.LaplaceNoise(scale=Fraction(20)), noise.LaplaceNoise(scale=Fraction(1)),
   noise.GaussianNoise(variance=Fraction(30))])

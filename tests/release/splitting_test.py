@@ -154,6 +154,7 @@ def test_sensitivities_by_enumeration(adjacency):
   assert tree.sensitivity(child) == (10 if adjacency is _RO else 5) * parts
 
 
+@pytest.mark.slow
 def test_drawn_cuts_have_the_law():
   """An atom that two orders meet, where weights fall. Fails once in 10^5."""
   tree = _tree(_AR, orders=(Fraction(1, 3), Fraction(1, 2)), size=4, parts=32,

@@ -218,6 +218,7 @@ def test_what_is_drawn_has_the_law():
                          np.append(wanted, rest)).pvalue > 1e-5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('statistic', ['sum', 'mean', 'variance'])
@@ -289,6 +290,7 @@ def test_population_intervals_cover(adjacency):
   assert inner < covered
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(6)),
                                  noise.GaussianNoise(variance=Fraction(9))])
 @pytest.mark.parametrize('number, p', [(5, .3), (60, .5), (60, .02), (200, .9)])

@@ -102,6 +102,7 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(curve))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('fitted', [False, True])
 def test_null_law_without_noise_is_chi_squared(fitted):
   """Of Q, or with a fit Q - 2 degrees; Kolmogorov, once in a thousand runs."""
@@ -129,6 +130,7 @@ def _p_values(shift, runs):
   return np.array(found).T
 
 
+@pytest.mark.slow
 def test_level_and_power_with_noise():
   """At a level of .05, of 150 tests 2 to 16 reject with probability .992.
 
@@ -141,6 +143,7 @@ def test_level_and_power_with_noise():
   assert np.mean(_p_values(0.5, 20)[0] <= 0.05) > 0.8
 
 
+@pytest.mark.slow
 def test_calibration_intervals_cover_the_population():
   """Each group, 400 in all; 330 at least (dependent within a release)."""
   release, covered = make(GRID, epsilon=1.0), 0

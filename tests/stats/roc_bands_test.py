@@ -33,6 +33,7 @@ def _curve(counts):
     return np.asarray(roc.tpr_at(curve, FPRS)), float(curve.auc)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('of', roc_bands.OF)
 def test_bands_cover_what_they_are_of(of):
   """Of 60 releases; .95 is nominal.

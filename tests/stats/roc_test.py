@@ -56,6 +56,7 @@ RELEASES = {
     'paper': dict(epsilon=1e9, accounting='paper', monotone=False)}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', RELEASES)
 def test_with_little_noise_it_is_the_curve_of_the_records(name):
   release = make(GRID, **RELEASES[name])
@@ -67,6 +68,7 @@ def test_with_little_noise_it_is_the_curve_of_the_records(name):
       metrics.roc_auc_score(LABELS, GRID.bins(SCORES)), abs=1e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', ['joint', 'parallel', 'two trees'])
 def test_noisy_curves_rise_from_0_to_1(name):
   release = _two_trees(0.05) if name == 'two trees' else make(

@@ -138,6 +138,7 @@ def check_radii_are_of_the_step_before(model, method, records):
   return states, infos
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kind', ['flat', 'layers', 'activations'])
 def test_radii_are_of_the_step_before(make, records, kind):
   check_radii_are_of_the_step_before(*make(kind), records)
@@ -204,6 +205,7 @@ def _fit(model, method, records, multiplier=MULTIPLIER, **changes):
     rows=jnp.arange(size, dtype=jnp.int32)[None])
 
 
+@pytest.mark.slow
 def test_the_loop_is_the_steps(make, records):
   """With noise drawn ahead; and the plan's multiplier is measured."""
   model, method = make('layers')
@@ -217,6 +219,7 @@ def test_the_loop_is_the_steps(make, records):
   assert result.events == (_plan(MULTIPLIER).event,)
 
 
+@pytest.mark.slow
 def test_radii_settle_in_a_run(make):
   """At a frozen network half the gradients end within the clip norm."""
   rng = np.random.default_rng(3)
@@ -271,6 +274,7 @@ def test_fault_indicators_free_of_charge(make, records, monkeypatch):
     _fit(model, method, records)
 
 
+@pytest.mark.slow
 def test_fault_radii_of_this_batch(make, records):
   """R1: contributions bounded by radii that this step's records moved."""
   model, honest = make('flat')

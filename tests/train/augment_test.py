@@ -197,6 +197,7 @@ def test_bad_pixel_is_nothing_even_if_cropped_out(task):
     jax.tree.map(np.testing.assert_array_equal, found.total, good.total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('prepared', [True, False])
 def test_certified_networks_bound_every_view(prepared):
   """Views longer than their record are projected again."""
@@ -246,6 +247,7 @@ def test_other_streams_are_as_they_were():
   assert len(words) == 4
 
 
+@pytest.mark.slow
 def test_in_the_loop(task):
   params, batch = task
   model = mlp.mlp(num_features=3, num_classes=3)._replace(
@@ -307,6 +309,7 @@ def test_views_are_drawn_anew_at_each_step(task):
 # Planted faults.
 
 
+@pytest.mark.slow
 def test_fault_views_clipped_one_by_one(task):
   """The mean of clipped gradients: bounded, but not REG-04."""
   def each(params, batch, mask):

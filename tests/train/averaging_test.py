@@ -83,6 +83,7 @@ def test_refuses_a_decay(decay):
     averaging.ema(decay)
 
 
+@pytest.mark.slow
 def test_kept_by_the_loop(make_model, make_method, records):
   """Post-processing: the run itself is the same bits with and without."""
   model = make_model(False)

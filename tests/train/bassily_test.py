@@ -66,6 +66,7 @@ def test_plan_multiplies_by_the_batch_and_meets_the_target():
   assert single.epsilon(1e-5) == pytest.approx(.018, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_refuses_when_the_accountant_says_more():
   """Spec DP-15: T << n, where the unstated condition fails; erratum E22."""
   with pytest.raises(ValueError, match='^the noise of Bassily et al. gives '
@@ -123,6 +124,7 @@ def test_projection_is_the_nearest_point():
     bassily.project_parameters(model().network, radius=0.)
 
 
+@pytest.mark.slow
 def test_a_run_with_this_plan(records):
   """A Lipschitz loss, no clipping, and gradients within the bound."""
   loss, net = losses.cross_entropy(), model()

@@ -122,6 +122,7 @@ _CASES = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', _CASES)
 def test_killed_and_resumed_gives_the_bits_of_one_go(
     fit, compile_once, name, tmp_path):
@@ -198,6 +199,7 @@ _FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_faults_in_what_is_restored_are_seen(fit, compile_once, tmp_path,
                                              monkeypatch):
   settings = {'make': _adaptive, 'averaging': averaging.ema()}
@@ -359,6 +361,7 @@ def test_saves_no_more_often_than_said(tmp_path, monkeypatch):
     Checkpoints(folder=tmp_path, every_seconds=-1.)
 
 
+@pytest.mark.slow
 def test_another_configuration_is_refused(fit, compile_once, records,
                                           tmp_path):
   honest = Checkpoints(folder=tmp_path, every_seconds=0,
@@ -391,6 +394,7 @@ def test_another_configuration_is_refused(fit, compile_once, records,
   assert sorted(map(str, tmp_path.rglob('*'))) == before
 
 
+@pytest.mark.slow
 def test_a_state_of_another_form_is_refused(fit, tmp_path, monkeypatch):
   monkeypatch.setattr(loop, 'chunk_lengths', lambda num_steps: [num_steps])
   checkpoints = Checkpoints(folder=tmp_path, every_seconds=0)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from dpjax.train import evaluate
 from dpjax.typing import Batch
@@ -16,6 +17,7 @@ def _apply(params, x):
   return jnp.concatenate([jnp.zeros_like(x), params['w'] * x], 1)
 
 
+@pytest.mark.slow
 def test_accuracy_by_hand():
   accuracy = lambda w, rows: float(evaluate.accuracy(
     _apply, {'w': jnp.float32(w)}, RECORDS, jnp.asarray(rows, jnp.int32)))

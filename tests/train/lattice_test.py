@@ -39,6 +39,7 @@ def _fit(make_model, make_method, records):
   return fit
 
 
+@pytest.mark.slow
 def test_a_fit_spends_what_its_plan_says(fit):
   """The event of plain noise, by a multiplier and bounds with rounding."""
   plain, exact = (fit(_plan(lattice_size=size)) for size in (None, SIZE))

@@ -93,6 +93,7 @@ def test_no_scale_is_computed_from_records(name):
     False, False, True]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', METHODS)
 def test_poisoned_records_leave_the_scales(name):
   """LDP-10: NaN everywhere gives the same finite scales and finite weights."""
@@ -113,6 +114,7 @@ def test_poisoned_records_leave_the_scales(name):
   assert jax.tree.structure(clean.params) == jax.tree.structure(state.params)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', METHODS)
 def test_a_poisoned_record_is_as_if_absent(name):
   """A NaN record adds exactly zero: the step is that of the others."""

@@ -90,6 +90,7 @@ def test_key_decides_and_neighbours_do_not(fit, three):
                             _flat(three.state.params, 1), atol=1e-4)) < 0.1
 
 
+@pytest.mark.slow
 def test_groups_of_runs_equal_all_at_once_by_one_program(fit, three, caplog):
   progress = []
   with jax.log_compiles(), caplog.at_level(logging.WARNING):
@@ -199,6 +200,7 @@ def _separable():
   return Batch(jnp.asarray(x, jnp.float32), jnp.asarray(side > 0, jnp.int32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, at_least', [
   ('sgd', 0.95), ('dp_sgd', 0.9), ('lip_dp_sgd', 0.9)])
 def test_learns(separable, name, at_least):

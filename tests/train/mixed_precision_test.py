@@ -45,6 +45,7 @@ def _floats(values):
           if jnp.issubdtype(leaf.dtype, jnp.floating)}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', [
   'sgd', 'dp_sgd', *(pytest.param(name, marks=pytest.mark.slow) for name in (
     'dp_sgd_per_layer', 'dp_sgd_automatic', 'dp_sgd_adaptive'))])
@@ -149,6 +150,7 @@ def _of_views(model, compute_dtype):
     augmentation=augment.crop_and_flip(padding=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['convnet', 'orthogonal'])
 def test_sums_are_close_to_those_of_float32(name):
   """Of views of images, and of weights that are a function of parameters."""

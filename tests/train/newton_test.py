@@ -87,6 +87,7 @@ def test_noise_of_a_step(monkeypatch):
   assert np.abs(correlations).max() < 5 / math.sqrt(4000)
 
 
+@pytest.mark.slow
 def test_keys_of_both_noises_and_of_the_next_step_differ(monkeypatch):
   keys = []
   monkeypatch.setattr(

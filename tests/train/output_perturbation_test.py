@@ -134,6 +134,7 @@ def exact_minimiser(mechanism, data):
                            options={'gtol': 1e-11}).x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('changes', [
   {}, {'regularization': 1e-3}, {'regularization': 5., 'input_radius': 3.},
   {'num_classes': 4}, {'num_examples': 6}])
@@ -194,6 +195,7 @@ def test_noise_is_on_every_parameter_and_scales_with_the_public_size():
   assert np.abs(off).max() < 5.5 / 4000**.5
 
 
+@pytest.mark.slow
 def test_release_is_the_solution_plus_this_noise():
   """Erratum E24: theta + b, not F(Z) + b."""
   mechanism, data = make(noise_multiplier=1e-4), draw(SIZE, 0)
@@ -205,6 +207,7 @@ def test_release_is_the_solution_plus_this_noise():
     jnp.shape, net.init(KEY))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency, epsilon', [(ADD, 6.), (REPLACE, 2.)])
 def test_fit_meets_its_target_exactly(adjacency, epsilon):
   """Spec DP-13: the exact Gaussian curve, at epsilon above 1 too."""

@@ -34,6 +34,7 @@ def test_event_is_what_the_sampler_draws():
   assert plan.sampler.expected_batch_size == pytest.approx(20, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency, batch_size', [(ADD, 20), (REPLACE, 500)])
 def test_calibrated_epsilon_is_at_most_the_target(adjacency, batch_size):
   plan = _private(adjacency=adjacency, batch_size=batch_size, num_steps=3,

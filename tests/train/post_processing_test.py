@@ -45,6 +45,7 @@ def check_regulariser_is_after_the_noise(with_psi, without, rate):
                                atol=1e-6)
 
 
+@pytest.mark.slow
 def test_regulariser_is_after_the_noise(make_model, make_method, records):
   """LIP-0E, for psi = ||theta||^2 / 2."""
   model = make_model(False)
@@ -77,6 +78,7 @@ def test_fault_regulariser_in_the_sum(make_model, make_method, records):
       LEARNING_RATE)
 
 
+@pytest.mark.slow
 def test_adam_is_post_processing(make_model, make_method, records):
   """REG-06: the run is optax.adam on the noisy means, and nothing else."""
   model = make_model(False)

@@ -258,6 +258,7 @@ def _scaled():
                                   effective, size + 1, size)
 
 
+@pytest.mark.slow
 def test_parametrisations_mix_and_packs_may_be_larger(run):
   """Plain ones beside others train as beside their like."""
   states, infos, _ = run

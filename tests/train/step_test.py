@@ -16,6 +16,7 @@ ROWS = jnp.asarray(np.random.default_rng(5).permutation(60)[:50], jnp.int32)
 PRIVATE = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', PRIVATE)
 def test_steps_are_those_of_the_reference(checks, run, name, records):
   checks.steps(run, name, records, num_steps=4)

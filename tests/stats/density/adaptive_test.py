@@ -87,6 +87,7 @@ def test_splines_have_a_third_of_the_error_of_cosines_at_sloping_ends():
   assert _mean_error(made, density) < 1.4 * _mean_error(cosines, density)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, size, epsilon, known', [
     ('tent', 10**4, 0.1, 2.14e-3), ('sobrand1', 10**5, 0.1, 1.59e-3),
     ('sobrand2', 10**5, 0.1, 3.83e-4), ('wrapmix', 10**5, 0.02, 2.24e-3)])
@@ -174,6 +175,7 @@ def test_two_stages_without_noise_are_the_coefficients():
                              atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('given, kind', [
     (dict(epsilon=1.0), 'spline'), (dict(rho=1.0), 'spline'),
     (dict(epsilon=1.0, boundary='circle'), 'fourier'),

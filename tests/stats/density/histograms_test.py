@@ -323,6 +323,7 @@ def test_records_become_a_density():
     dataclasses.replace(made, post='simplex').expected(laws.tent(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('density, tolerance', [
     (laws.tent(2), 4e-7), (laws.wrapped_mixture(), 4e-7),
     (laws.beta(2, 5), 4e-7), (laws.blocks(), 1e-5)])

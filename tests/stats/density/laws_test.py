@@ -20,6 +20,7 @@ _KNOWN = {
 _GRID = (np.arange(2**12) + 0.5) / 2**12
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', _KNOWN)
 def test_what_is_known_of_a_density_agrees(name):
   density, energy = _KNOWN[name]
@@ -64,6 +65,7 @@ def test_samples_have_the_law():
   assert gap < 1.95 / np.sqrt(20000)  # Kolmogorov, level .001
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', ['tent', 'beta25', 'wrapmix', 'blocks'])
 @pytest.mark.parametrize('kind', estimate.KINDS)
 def test_errors_are_those_of_the_curve(kind, name):

@@ -67,6 +67,7 @@ def test_the_ledger_sums_to_epsilon():
   assert made(structure='independent').event.epsilon == 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('structure', ['private', 'independent', STAR])
 def test_tables_are_consistent_densities(structure):
   cells = star()

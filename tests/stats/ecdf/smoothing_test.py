@@ -44,6 +44,7 @@ def _constraints(size, end):
   return rows if end == 'free' else np.vstack([rows, -np.eye(size)[-1:]])
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('end', levels.ENDS)
 @pytest.mark.parametrize('size', _SIZES)
 def test_least_squares_is_optimal(size, end):
@@ -70,6 +71,7 @@ def test_least_squares_is_optimal(size, end):
     assert optimize.nnls(active.T, gradient)[1] < 1e-6
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('end', levels.ENDS)
 @pytest.mark.parametrize('size', _SIZES)
 def test_least_absolute_is_a_minimum_that_its_noise_attains(size, end):

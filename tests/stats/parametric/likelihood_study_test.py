@@ -39,6 +39,7 @@ def test_the_game_has_its_known_value():
     np.testing.assert_allclose(again.estimates, found.estimates, atol=1e-9)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('kind, changes', [
     (likelihood.MaximumLikelihood, {}),
     (likelihood.OutputPerturbation, {'rho': .01}),
@@ -76,6 +77,7 @@ def test_the_rule_is_the_best_use_of_noisy_means():
   assert risk < 2.5 * STUDY.non_private(num_examples=500, d=5, b=1.)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('size, epsilon, delta, radius', [
     (1, 1., 0., 1.), (3, .3, 0., 2.), (6, .7, 0., 1.), (6, 2., 0., .5),
     (5, .5, .05, 1.5), (10, .1, 0., 1.)])

@@ -126,6 +126,7 @@ def test_the_tuned_clip_and_factor_have_the_least_worst_risk():
   assert fine == pytest.approx(best.worst_risk(), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('case', [
     (1000, 10, 10.0, 0.5, 1.6, 0.15), (1000, 10, 100.0, 0.5, 38, 0.15)])
 def test_coinpress_beats_one_round_and_ours_beats_coinpress(case):

@@ -48,6 +48,7 @@ GOLDEN = {(500, 5, .5, 1.): (26, 1.22e-2, 2.49e-2),
           (2000, 5, .1, 2.): (54, 1.10e-2, 3.96e-2)}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('point', GOLDEN)
 def test_golden(point):
   """Spec G-12; and the bounds that hold, with two to five times less noise."""

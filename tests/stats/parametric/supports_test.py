@@ -97,6 +97,7 @@ def test_closed_forms():
   assert THETA**2 / (PEOPLE * (PEOPLE + 2)) < THETA**2 / (3 * PEOPLE)
 
 
+@pytest.mark.slow
 def test_a_quantile_near_the_top_recovers_the_rate():
   """EST-05c: an error of order ln(n) / (n epsilon), for ten times the n."""
   errors = {}

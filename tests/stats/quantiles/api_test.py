@@ -21,6 +21,7 @@ def _ask(x, probs, **kwargs):
       epsilon=1.0, lower=0.0, upper=1.0, adjacency='replace_one') | kwargs))
 
 
+@pytest.mark.slow
 def test_shapes_and_orders_are_those_of_numpy():
   x = np.random.default_rng(0).random(1000)
   one = _ask(x, .5)
@@ -76,18 +77,21 @@ def test_infinite_bounds_ask_for_a_scan():
     _ask(x, .5, lower=-math.inf, upper=math.inf)
 
 
+@pytest.mark.slow
 def test_atoms_are_found():
   x = np.repeat([.2, .5, .7], [2000, 6000, 2000])
   found = _ask(x, [.3, .4, .6, .7])
   assert np.abs(found - .5).max() < .01
 
 
+@pytest.mark.slow
 def test_what_is_beyond_the_bounds_counts_as_them_and_is_said():
   with pytest.warns(UserWarning, match='beyond the public bounds'):
     found = _ask(np.linspace(-5, 5, 200), [.2, .8])
   assert found[0] < .05 and found[1] > .95
 
 
+@pytest.mark.slow
 def test_missing_values():
   x = np.append(np.linspace(0, 1, 50), [math.nan] * 150)
   with pytest.raises(ValueError, match='missing values'):

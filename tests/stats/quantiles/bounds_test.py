@@ -183,6 +183,7 @@ def _draws(mechanism_, data, seed):
         mechanism_.parameters))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('epsilon', [20.0, 2.0])
 def test_mechanisms_miss_no_more_often_than_the_theorems_allow(epsilon):
   """Theorems 6.2.3 and 6.2.5 say something at the first epsilon alone."""

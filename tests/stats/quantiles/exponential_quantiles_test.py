@@ -32,6 +32,7 @@ def make(kind, probs=(.25, .5, .9), epsilon=1., adjacency=REPLACE, **more):
                  'lower': 0., 'upper': 1., **more})
 
 
+@pytest.mark.every(2)
 @every_kind
 @pytest.mark.parametrize('cost', ['real', 'interpolated'])
 def test_any_records_are_answered(cost, kind):
@@ -61,6 +62,7 @@ def test_maps_of_the_line_move_answers_alike(kind):
   np.testing.assert_allclose(moved, 200 * plain - 300, rtol=1e-10)
 
 
+@pytest.mark.slow
 @every_kind
 def test_one_program_serves_a_sweep(kind):
   """QT-12: n within a capacity, epsilon, bounds, orders and adjacency."""

@@ -263,6 +263,7 @@ _MORE = [(200, 'bridge', {(0.5, 0.5): .045, (1, 1): .032, (2, 5): .0130}),
          (8, 'isotonic', {(0.5, 0.5): .0119, (1, 1): .0083, (2, 5): .0060})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('bins, post, cells', [
     (200, 'raw', _PRINTED), (16, 'isotonic', _FEW),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in _MORE)])

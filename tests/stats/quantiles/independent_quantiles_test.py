@@ -54,6 +54,7 @@ def test_laws_are_those_of_enumeration(cost, prob):
       np.testing.assert_array_equal(found[far], expected[far])
 
 
+@pytest.mark.slow
 @every_cost
 def test_points_follow_the_density(cost):
   """One-sample Kolmogorov and Smirnov, 20 000 draws each, level 1e-4 / 4.

@@ -88,6 +88,7 @@ def _log_probs(data, bins, blocks):
   return jax.vmap(one)(blocks)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind, adjacency, total, some', [
     ('joint', _REPLACE, -1.388979160, {
         (0, 0): .010856, (0, 1): .088528, (0, 2): .118038, (1, 2): .481290,
@@ -109,6 +110,7 @@ def test_goldens(kind, adjacency, total, some):
                              list(some.values()), atol=1e-6)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kind', _BINS)
 @pytest.mark.parametrize('ties', [False, True])
 def test_laws_are_those_of_enumeration(kind, ties):
@@ -249,6 +251,7 @@ def test_answers_follow_affine_maps():
   assert np.all(np.diff(one) >= 0) and 0 <= one[0] and one[-1] <= 1
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('values', [
     [.5], [.3] * 50, [np.nan, .5, 2.0, -np.inf, np.inf], [0.0] * 10 + [1.0] * 9])
 def test_any_records_have_answers(values):

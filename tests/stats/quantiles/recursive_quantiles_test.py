@@ -34,6 +34,7 @@ def drawn(one, data, count):
 FEW = np.array([.1, .25, .25, .7])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('data, probs, cost', [
   (np.arange(52)**2 / 2704, (.3,), 'interpolated'), (FEW, (.3, .8), 'real'),
   (FEW, (.2, .5, .9), 'rounded')])
@@ -76,6 +77,7 @@ def reference(rng, data, low, high, known, node_rates, found, span):
     reference(rng, part, *bounds, known, node_rates, found, half)
 
 
+@pytest.mark.slow
 def test_many_orders_are_those_of_a_recursion():
   """QT-02: Kolmogorov and Smirnov, eleven coordinates at level 1e-3 in all.
 
@@ -116,6 +118,7 @@ def worst(probs, node_rates, cost, adjacency, count=1200):
       node_rates, cost) for size, spread in ((3, 3), (6, 3), (3, 8), (6, 8)))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 @pytest.mark.parametrize('cost', independent.COSTS)
 @pytest.mark.parametrize('probs', [(.5,), (.25, .5, .75), (.1, .4, .95)])
@@ -171,6 +174,7 @@ def test_rates_of_the_table():
                              printed / 4 / moved)
 
 
+@pytest.mark.slow
 def test_rows_of_any_length_hold_all_intervals():
   """With much budget each order is at its rank, whatever the rows."""
   rng = np.random.default_rng(12)
