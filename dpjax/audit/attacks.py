@@ -18,7 +18,7 @@ is the mean over queries.
 Shares of members need not be 1/2: LiRA compares two laws and RMIA weighs both
 sides of the shadows alike, however many networks are on either. Sources:
 Carlini et al. 2022 (LiRA), Zarifzadeh, Liu and Shokri 2024 (RMIA), Brannvall
-2026 (priors of variances); spec AUD-10.
+2026 (priors of variances); AUD-10.
 """
 
 from collections.abc import Callable

@@ -72,14 +72,9 @@ def p_value(differences: Sequence[float], *, one_sided: bool) -> float:
 
 
 def are_disjoint(first: Sequence[float], second: Sequence[float]) -> bool:
-  """Whether mean +- standard deviation of both do not meet: T:802's rule.
-
-  With three values and equal spreads this is a test at level .07 (MIA-11).
-  """
-  if min(len(first), len(second)) < 2:
-    return False
-  gap = abs(np.mean(first) - np.mean(second))
-  return bool(gap > np.std(first, ddof=1) + np.std(second, ddof=1))
+  """The rule of T:802, `summary.spreads_are_disjoint`; not of one value."""
+  return (min(len(first), len(second)) >= 2
+          and summary.spreads_are_disjoint(first, second))
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:

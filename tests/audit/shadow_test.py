@@ -16,6 +16,7 @@ from scipy import stats
 
 from dpjax.audit import discriminators
 from dpjax.audit import local_sensitivity
+from dpjax.audit import membership
 from dpjax.audit import shadow
 
 _KEY = jax.random.key(0)
@@ -230,6 +231,17 @@ def test_attacked_records_are_balanced_and_in_order(val_role, num_members):
     places = np.flatnonzero(members)
     assert abs(places.mean() - (2 * num_members - 1) / 2) < (
         4 * num_members / np.sqrt(6 * num_members))
+
+
+def test_validation_records_as_members_cap_an_attack():
+  """M-E06: always right on fitted records, and right on 29000 of 30000."""
+  half = shadow.split(_KEY).target
+  for val_role, most in (('member', 29 / 30), ('exclude', 1.0)):
+    rows, members = map(np.asarray, half.attacked(val_role))
+    rates = membership.rates(1.0 * np.isin(rows, half.fitted), members, 0.5)
+    assert rates.accuracy.value == pytest.approx(most)
+    assert rates.defence == pytest.approx(200 * (1 - most))
+  assert membership.defence(29 / 30) == pytest.approx(6.67, abs=5e-3)
 
 
 @pytest.mark.parametrize('size, num_validation, message', [

@@ -54,6 +54,8 @@ def test_the_full_profile_is_that_of_the_chapter():
                    (2, 2): (.3, .0005), (2, 3): (.1, .001),
                    (3, 2): (.3, .0005), (3, 3): (.1, .001)}
   assert hyperparameters.rates(kinds[0]) == (.03, .005)
+  decayed, = (kind for kind in kinds if kind.method == 'decayed')
+  assert hyperparameters.rates(decayed) == pytest.approx((.03, .02))
   assert full.num_seeds >= 5
 
 

@@ -46,7 +46,7 @@ def test_layers_of_resnet_20(layer):
 
 
 def test_next_best_chains():
-  """M-E05; two chains share the first place in half of the table."""
+  """M-E05; and two chains of as few share the first place (X-04)."""
   for (p, q), least, following in (((32, 288), 832, 896), ((32, 144), 544, 608)):
     sizes = {chain.num_parameters for chain
              in chains.monotone_chains(p, q, num_factors=3)}
@@ -54,6 +54,10 @@ def test_next_best_chains():
   first, second = chains.monotone_chains(64, 576, num_factors=3)[:2]
   assert first.num_parameters == second.num_parameters
   assert (first.rows, second.rows) == ((2, 4, 8), (2, 8, 4))
+  assert [layer for layer in _TABLE if len({
+      chain.num_parameters for chain in chains.monotone_chains(
+          *layer[:2], num_factors=layer[2])[:2]}) == 1] == [
+              (64, 576, 3), (64, 288, 3), (16, 144, 3)]
 
 
 @pytest.mark.parametrize('p, q, count', [

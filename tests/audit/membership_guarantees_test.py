@@ -1,0 +1,263 @@
+"""What a guarantee allows an attack, and what one split shows of it."""
+
+import itertools
+import math
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.audit import bounds
+from dpjax.audit import membership
+from dpjax.audit import one_run
+from dpjax.privacy import accounting
+from dpjax.privacy import divergences
+from dpjax.privacy.adjacency import Adjacency
+
+
+def _laws(rng, data_sets, num_outcomes):
+  """A random mechanism: a law of outcomes for each data set, none sharp."""
+  return dict(zip(data_sets, rng.dirichlet(
+      np.full(num_outcomes, .7), len(data_sets)) * .9 + .1 / num_outcomes,
+      strict=True))
+
+
+def _replacements(data_sets):
+  return [(one, other) for one, other in itertools.permutations(data_sets, 2)
+          if len(one) == len(other) and len(one - other) == 1]
+
+
+def _additions(data_sets):
+  return [(one, other) for one, other in itertools.permutations(data_sets, 2)
+          if len(one ^ other) == 1]
+
+
+def _delta(laws, neighbours, epsilon):
+  return max(divergences.hockey_stick(laws[one], laws[other], epsilon=epsilon)
+             for one, other in neighbours)
+
+
+def _joint(laws, record):
+  """(members, others) [outcomes]: laws of the release by one membership."""
+  return tuple(np.mean([law for data, law in laws.items()
+                        if (record in data) is inside], axis=0)
+               for inside in (True, False))
+
+
+@pytest.mark.parametrize('split', ['fixed', 'coins'])
+def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
+  """All attacks on 30 random mechanisms, by enumeration of their outcomes.
+
+  The best attack guesses each record by its posterior; the pooled curve of
+  expected rates is that of thresholds on the likelihood ratio of the record,
+  which is the largest at each false positive rate.
+  """
+  rng = np.random.default_rng(4)
+  records = range(4)
+  if split == 'fixed':
+    data_sets = [frozenset(each) for each in itertools.combinations(records, 2)]
+    neighbours = _replacements(data_sets)
+  else:
+    data_sets = [frozenset(each) for size in range(5)
+                 for each in itertools.combinations(records, size)]
+    neighbours = _additions(data_sets)
+  for _ in range(30):
+    laws = _laws(rng, data_sets, 5)
+    pairs = [_joint(laws, record) for record in records]
+    accuracy = np.mean([np.maximum(*pair).sum() / 2 for pair in pairs])
+    inside, outside = (np.concatenate(each) / len(records)
+                       for each in zip(*pairs, strict=True))
+    order = np.argsort(-inside / outside)
+    tpr, fpr = np.cumsum(inside[order]), np.cumsum(outside[order])
+    for epsilon in (0., .5, 1.5):
+      delta = _delta(laws, neighbours, epsilon)
+      allowed = membership.ceiling(epsilon=epsilon, delta=delta)
+      assert accuracy <= allowed.accuracy + 1e-12
+      assert membership.defence(accuracy) >= allowed.defence - 1e-9
+      assert (tpr <= membership.tpr_ceiling(
+          np.minimum(fpr, 1), epsilon=epsilon, delta=delta) + 1e-12).all()
+
+
+def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
+  """Expected area within a network: all splits, outcomes, posterior scores."""
+  rng = np.random.default_rng(5)
+  data_sets = [frozenset(each) for each in itertools.combinations(range(4), 2)]
+  neighbours = _replacements(data_sets)
+  for _ in range(20):
+    laws = _laws(rng, data_sets, 5)
+    ratios = np.array([np.divide(*_joint(laws, record))
+                       for record in range(4)])
+    areas = [law[outcome] / len(data_sets) * membership.area(membership.roc(
+        ratios[:, outcome], np.isin(range(4), list(data))))
+        for data, law in laws.items() for outcome in range(5)]
+    for epsilon in (0., 1.):
+      assert sum(areas) <= membership.ceiling(
+          epsilon=epsilon, delta=_delta(laws, neighbours, epsilon)).accuracy
+
+
+@pytest.mark.parametrize('epsilon, delta', [(1., 0.), (.3, .1), (0., .25)])
+def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
+  # Of two records one is a member: the truth is told with delta, else which
+  # one by randomised response. Told outcomes: 0, 1 sure; 2, 3 noisy.
+  truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+  noisy = (1 - delta) * truth, (1 - delta) * (1 - truth)
+  laws = {frozenset([0]): np.array([delta, 0, *noisy]),
+          frozenset([1]): np.array([0, delta, *noisy[::-1]])}
+  assert _delta(laws, _replacements(list(laws)), epsilon) == (
+      pytest.approx(delta))
+  accuracy = np.mean([np.maximum(*_joint(laws, record)).sum() / 2
+                      for record in (0, 1)])
+  allowed = membership.ceiling(epsilon=epsilon, delta=delta)
+  assert accuracy == pytest.approx(allowed.accuracy)
+  assert accuracy == pytest.approx((math.exp(epsilon) + delta) /
+                                   (1 + math.exp(epsilon)))
+  # The whole curve is attained too, at its corners.
+  inside, outside = _joint(laws, 0)
+  order = np.argsort(-inside / np.maximum(outside, 1e-300))
+  np.testing.assert_allclose(
+      np.cumsum(inside[order]), membership.tpr_ceiling(
+          np.minimum(np.cumsum(outside[order]), 1), epsilon=epsilon,
+          delta=delta), atol=1e-12)
+
+
+def test_randomised_response_to_each_coin_attains_the_ceiling():
+  # Three records, each by a fair coin; each membership told by itself.
+  epsilon, records = 1.2, range(3)
+  truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+  sets = [frozenset(each) for size in range(4)
+          for each in itertools.combinations(records, size)]
+  laws = {data: np.array([math.prod(
+      truth if (record in data) == (record in told) else 1 - truth
+      for record in records) for told in sets]) for data in sets}
+  assert _delta(laws, _additions(sets), epsilon) == pytest.approx(0, abs=1e-12)
+  for record in records:
+    assert np.maximum(*_joint(laws, record)).sum() / 2 == pytest.approx(
+        membership.ceiling(epsilon=epsilon, delta=0.).accuracy)
+
+
+def test_a_guarantee_of_addition_does_not_bound_a_fixed_split():
+  # The number of members among records worth +1 and -1, with discrete noise:
+  # epsilon for adding one, twice that for a replacement.
+  epsilon, reach = 1., np.arange(-60, 61)
+  law = lambda total: np.exp(-epsilon * abs(reach - total)) * math.tanh(
+      epsilon / 2)
+  laws = {frozenset([0]): law(1), frozenset([1]): law(-1)}
+  accuracy = np.maximum(*_joint(laws, 0)).sum() / 2
+  assert accuracy > membership.ceiling(epsilon=epsilon, delta=0.).accuracy + .05
+  assert accuracy <= membership.ceiling(epsilon=2 * epsilon, delta=0.).accuracy
+
+
+@pytest.mark.parametrize('adjacency, shift', [
+    (Adjacency.ADD_OR_REMOVE_ONE, .5), (Adjacency.REPLACE_ONE, 1.)])
+def test_the_ceiling_of_a_gaussian_is_sharp(adjacency, shift):
+  event = accounting.gaussian_event(noise_multiplier=2.)
+  allowed = membership.ceiling_of_event(event, adjacency=adjacency)
+  exact = stats.norm.cdf(shift / 2)
+  assert exact <= allowed.accuracy < exact + 1e-3
+  assert allowed.defence == pytest.approx(200 * (1 - allowed.accuracy))
+  fpr = np.array([1e-3, 1e-2, .1, .5, .9])
+  exact = stats.norm.cdf(stats.norm.ppf(fpr) + shift)
+  found = membership.tpr_ceiling_of_event(fpr, event, adjacency=adjacency)
+  assert (found >= exact).all() and (found < exact * 1.02 + 1e-3).all()
+  # Sharper than any one point of the privacy curve.
+  epsilon = accounting.epsilon(event, delta=1e-5, adjacency=adjacency)
+  assert allowed.accuracy < membership.ceiling(
+      epsilon=epsilon, delta=1e-5).accuracy - .1
+
+
+def test_without_a_guarantee_everything_is_allowed():
+  event = accounting.non_private_event()
+  adjacency = Adjacency.REPLACE_ONE
+  assert membership.ceiling_of_event(event, adjacency=adjacency) == (1., 0.)
+  assert membership.ceiling(epsilon=math.inf, delta=0.) == (1., 0.)
+  assert membership.tpr_ceiling_of_event(
+      np.array([0., .5]), event, adjacency=adjacency).tolist() == [1., 1.]
+
+
+def test_figures_of_the_two_axes():
+  # MIA-13.
+  for epsilon, accuracy, defence in [(1., .731, 53.8), (math.log(3), .75, 50)]:
+    found = membership.ceiling(epsilon=epsilon, delta=0.)
+    assert found.accuracy == pytest.approx(accuracy, abs=5e-4)
+    assert found.defence == pytest.approx(defence, abs=.05)
+  for defence, epsilon in [(79, .426), (95, .10)]:
+    assert membership.epsilon_shown(1 - defence / 200, delta=0.) == (
+        pytest.approx(epsilon, abs=5e-4))
+  for epsilon, delta in [(2., .1), (.3, 0.)]:
+    accuracy = membership.ceiling(epsilon=epsilon, delta=delta).accuracy
+    assert membership.epsilon_shown(accuracy, delta=delta) == (
+        pytest.approx(epsilon))
+  assert membership.epsilon_shown(.4, delta=0.) == 0
+  assert membership.epsilon_shown(.54, delta=.1) == 0
+  assert membership.epsilon_shown(1., delta=.1) == math.inf
+
+
+def test_pairs_are_fair_coins_of_a_member_and_another():
+  # Scores name the records, so that differences tell who was paired.
+  inside, outside = np.arange(7.), 100 * np.arange(1., 6.)
+  scores = np.concatenate([inside, outside])
+  members = np.arange(12) < 7
+  seen, ahead = [], []
+  for key in jax.random.split(jax.random.key(1), 400):
+    differences, coins = membership.paired(key, scores, members)
+    assert differences.shape == coins.shape == (5,)
+    gaps = np.where(coins, differences, -differences)  # member minus other
+    found = (-gaps) % 100
+    whom = np.round((100 - found) % 100)  # the member's number
+    assert len(set(whom)) == 5 and set(whom) <= set(inside)
+    assert sorted(whom - gaps) == outside.tolist()
+    seen.append(whom[np.argsort(whom - gaps)][0])
+    ahead.append(coins)
+  # 2000 coins; and the partner of one record is any member, chi-square.
+  assert abs(np.mean(ahead) - .5) < 4.5 * .5 / math.sqrt(2000)
+  assert stats.chisquare(np.bincount(np.int64(seen), minlength=7)).pvalue > 1e-4
+  columns = np.corrcoef(np.array(ahead).T) - np.eye(5)
+  assert np.abs(columns).max() < 4.5 / math.sqrt(400)
+
+
+def test_any_of_the_larger_kind_may_be_paired():
+  # Of the kind with more records those left over are drawn, whichever it is.
+  scores = np.array([0., 10., 20., 30., 500.])
+  for members, sign in [(scores == 500, 1), (scores != 500, -1)]:
+    met = [500 - sign * np.where(coins, differences, -differences)[0]
+           for differences, coins in (
+               membership.paired(key, scores, members)
+               for key in jax.random.split(jax.random.key(4), 80))]
+    assert set(met) == {0., 10., 20., 30.}
+
+
+def test_one_split_shows_no_more_epsilon_than_there_is():
+  """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
+
+  Each membership is told by randomised response of epsilon / 2: a replacement
+  changes two. Pairs of a tie are told by their coin, so the truth is not
+  reached; 500 audits, a false alarm below 1e-5 at 10 %.
+  """
+  members = np.arange(400) < 200
+  rng = np.random.default_rng(6)
+  keys = jax.random.split(jax.random.key(2), 500)
+  shown = [membership.epsilon_shown_by_split(
+      key, rng.normal(size=400), members, delta=0.) for key in keys]
+  assert np.mean(np.array(shown) > 0) < .05 + 4.5 * math.sqrt(.05 * .95 / 500)
+  epsilon = 2.
+  lie = 1 / (1 + math.exp(epsilon / 2))
+  shown = [membership.epsilon_shown_by_split(
+      key, 1. * (members ^ (rng.random(400) < lie)), members, delta=0.)
+      for key in keys[:100]]
+  assert np.mean(np.array(shown) > epsilon) < .05 + 4.5 * .022
+  assert np.median(shown) > .5  # and it has power
+
+
+def test_perfect_scores_show_what_so_many_guesses_can():
+  members = np.arange(400) % 2 == 0
+  shown = membership.epsilon_shown_by_split(
+      jax.random.key(3), 1. * members, members, delta=0.)
+  assert shown == pytest.approx(one_run.largest_bound(
+      num_guesses=100, significance=.05 / 9), abs=.5)
+  # All pairs guessed, delta 0: Clopper and Pearson's limit of the accuracy.
+  right = one_run.epsilon_lower_bound(num_canaries=200, num_guesses=200,
+                                      num_correct=150, delta=0.)
+  accuracy = 1 - bounds.rate_upper_bound(50, 200, significance=.05)
+  assert right == pytest.approx(membership.epsilon_shown(accuracy, delta=0.),
+                                abs=1e-5)
