@@ -68,6 +68,17 @@ def test_bins_are_public(num_records, epsilon, bins):
   assert found == bins and found % 2
 
 
+@pytest.mark.parametrize('num_records, rho, count', [
+    (10**4, 0.005, 40), (100, 1e-4, 2), (10**4, 100.0, 49), (10**12, 1.0, 120)])
+def test_frequencies_are_public(num_records, rho, count):
+  """DEN-B5: their number, and noise that grows with frequency."""
+  made = weighted.adaptive(num_records=num_records, rho=rho,
+                           adjacency=_REPLACE)
+  assert made.num_frequencies == count
+  np.testing.assert_allclose(made.noise_variances[1:],
+                             made.kappa * np.arange(1, count + 1))
+
+
 def _mean_error(made, density, repetitions=200, seed=3):
   counts = density.counts(np.random.default_rng(seed), repetitions=repetitions,
                           num_records=made.num_records,

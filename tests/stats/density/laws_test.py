@@ -58,6 +58,26 @@ def test_borderline_constants():
       2.2494, abs=2e-4)
 
 
+def test_norms_of_derivatives_are_ellipsoids():
+  """Fact 1, by differences; j - 1 for all j (erratum E21) falls short."""
+  theta = np.random.default_rng(0).normal(size=(2, 5)) / np.arange(1, 6)**3
+  density = laws.series('any', 0.1 * (theta[0] + 1j * theta[1]))
+  waves = 2 * np.pi * np.multiply.outer(np.arange(1, 6), _GRID)
+  functions = np.stack([np.sin(waves), np.cos(waves)], 1).reshape(10, -1)
+  coefficients = np.sqrt(2) * functions @ density.pdf(_GRID) / _GRID.size
+  after, here, before = (density.pdf(_GRID + shift)
+                         for shift in (1e-4, 0, -1e-4))
+  j = np.arange(2, 12)
+  for beta, slopes in ((1, (after - before) / 2e-4),
+                       (2, (after - 2 * here + before) / 1e-8)):
+    norm = np.mean(slopes**2)
+    assert density.sobolev(beta)**2 == pytest.approx(norm, rel=1e-4)
+    ellipsoid, less = (np.sum((np.pi * a)**(2 * beta) * coefficients**2)
+                       for a in (j // 2 * 2, j - 1))
+    assert ellipsoid == pytest.approx(norm, rel=1e-4)
+    assert less < 0.95 * norm
+
+
 def test_samples_have_the_law():
   density = laws.beta(2, 5)
   drawn = np.sort(density.sample(jax.random.key(0), 20000))

@@ -250,6 +250,7 @@ def test_the_largest_value_of_a_lipschitz_density(lipschitz):
     lambda: packings.cells(packings.wave(1), radius=100.0, num_cells=2),
     lambda: packings.cells(packings.wave(1), radius=-1.0, num_cells=2),
     lambda: packings.wave(0),
+    lambda: packings.smooth(1.5),
     lambda: packings.lipschitz_maximum(-1.0),
     lambda: BUMPS['tall'].roughness(np.ones((1, 4)))])
 def test_bad_input_is_named(call):

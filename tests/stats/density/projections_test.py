@@ -206,6 +206,26 @@ def test_an_error_over_a_class_is_no_less(mechanism, density):
   assert risk.privacy == worst.privacy
 
 
+@pytest.mark.parametrize('smoothness', [1, 2])
+def test_the_printed_bound_holds(smoothness):
+  """Lemma 2 with the constants of its proof: 2 N / n is twice too much."""
+  radius, size = 9.0, 500
+  for functions in (3, 9, 33):
+    mechanism = projection(num_records=size, num_functions=functions,
+                           epsilon=0.7, tuning='printed', fix_mass=False)
+    worst = mechanism.worst_case(smoothness, radius)
+    noise = functions * 16 * (functions / 0.7 / size)**2
+    bias = (radius / np.pi**smoothness)**2
+    assert worst.privacy == pytest.approx(noise)
+    assert worst.bias == pytest.approx(
+        bias * (functions + 1.0)**(-2 * smoothness))
+    assert worst.sampling == pytest.approx((functions - 1) / size)
+    assert mechanism.expected(laws.uniform()).sampling == pytest.approx(
+        worst.sampling)
+    assert worst.total < max(2, bias) * (
+        functions**(-2.0 * smoothness) + functions / size + noise)
+
+
 def test_bias_over_a_class_is_attained():
   mechanism = weighted(num_records=9, coefficient_weights=(1.0, 0.2))
   for frequency in (2, 3):
@@ -456,6 +476,8 @@ def test_an_estimate_of_any_mass():
     lambda: weighted(num_records=5, coefficient_weights=(1.0,), basis='spline'),
     lambda: projections.pinsker_weights(1.0, smoothness=1),
     lambda: projections.pinsker_weights(9.0, smoothness=0),
+    lambda: projections.printed_num_functions(
+        9.0, num_records=9, smoothness=1.5, pure=True),
     lambda: projections.printed_projection(num_records=5, smoothness=1,
                                            adjacency=REPLACE),
     lambda: projection(num_records=5, num_functions=5).worst_case(1, 0.0)])

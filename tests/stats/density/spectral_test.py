@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import special
+from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density import bases
@@ -169,6 +170,19 @@ def test_the_rate_is_that_of_the_lower_bound(smoothness):
         smoothness=smoothness, lipschitz=10.0, taper='none')))
   slope = np.polyfit(np.log(signals), np.log(found), 1)[0]
   assert slope == pytest.approx(-2 * smoothness / (smoothness + 1), abs=0.02)
+
+
+def test_kernel_weights_make_a_kernel_estimate():
+  """A wrapped Gaussian on each record, in the middles of fine bins."""
+  bins, bandwidth = 501, 0.05
+  x = (np.array([3, 40, 41, 250, 499]) + 0.5) / bins
+  made = _made(num_records=5, epsilon=None, num_bins=bins, weights=tuple(
+      spectral.gaussian_kernel(bins, bandwidth)))
+  grid = np.linspace(0, 1, 101)
+  gaps = grid[:, None, None] - x[:, None] + np.arange(-2, 3)
+  wanted = stats.norm.pdf(gaps, scale=bandwidth).sum(2).mean(1)
+  found = made.estimate(jax.random.key(0), x)(grid)
+  np.testing.assert_allclose(found, wanted, atol=1e-3 * wanted.max())
 
 
 def test_what_does_not_fit_is_refused():
