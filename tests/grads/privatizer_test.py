@@ -196,7 +196,6 @@ def test_same_key_same_noise_and_steps_are_counted():
                          jax.random.key_data(jax.random.key(5)))
 
 
-@pytest.mark.slow
 def test_noise_drawn_ahead_is_the_same():
   released, state = _run(_transform(), num_steps=3, value=2.)
   transform, sums = _transform(), _sums(2.)
