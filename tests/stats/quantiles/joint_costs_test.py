@@ -1,5 +1,6 @@
 """Costs of the joint mechanisms: kernels, bins, sensitivities, remarks."""
 
+import functools
 import itertools
 
 import jax
@@ -24,15 +25,24 @@ def _double():
     yield
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _made(make, *numbers):
+  return make(*numbers)
+
+
 def _bins(make, probs, size, rate):
-  return make(jnp.array(probs), jnp.int32(size), jnp.float64(rate))
+  return _made(make, np.array(probs), np.int32(size), np.float64(rate))
+
+
+@jax.jit
+def _weights(bins, counts):
+  index = jnp.broadcast_to(jnp.arange(counts.shape[-1]), counts.shape)
+  return bins.log_factor(index, counts).sum(-1)
 
 
 def _log_weights(bins, counts):
   """log exp(-rate cost) [...] of records [..., m + 1] of the bins."""
-  index = jnp.arange(counts.shape[-1])
-  return np.asarray(bins.log_factor(index, jnp.asarray(
-      counts, jnp.int32))).sum(-1)
+  return np.asarray(_weights(bins, counts.astype(np.int32)))
 
 
 _PRODUCT = jax.jit(lambda before, bins: paths._product(before, bins, 0))
