@@ -35,6 +35,9 @@ OUTCOMES = {
     'price_samples': 'a d a a a a a d a',
     'price_support': 'a a d a d d a d',
     'price_table': 'a a d a a a a',
+    'quantile_atoms': 'd a a a d a d a a d a d a a',
+    'quantile_beta': 'a d a d a a d a a a a',
+    'quantile_distributions': 'a a a',
     'roc_curves': 'd d a a a a a',
     'smoothing_time': 'a d a a a a a',
     'sparsity_layers': 'a a a a d a a d a a a'}
