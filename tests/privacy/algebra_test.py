@@ -81,6 +81,22 @@ def test_heterogeneous_dominates_exact_composition():
   assert used == {True, False}
 
 
+def test_the_least_of_three_forms_and_the_exact_one():
+  """T-E09: min(A, B, B) is a misprint, none is sharp, and all are linear in
+  small epsilons, not of the order of their root."""
+  many = lambda epsilon: [ApproxDP(epsilon=epsilon, delta=0.0)] * 1000
+  forms = composition.heterogeneous_forms(many(0.1), slack=1e-6)
+  assert forms[:3] == pytest.approx((100.0, 22.2972, 21.6184), abs=1e-4)
+  assert composition.heterogeneous(many(0.1), slack=1e-6).epsilon == (
+    forms.without_constant)
+  exact = accounting.optimal_composition(many(0.1), delta=1e-6)
+  assert exact == pytest.approx(19.34467, abs=1e-3)
+  small, large = (composition.advanced(
+    many(epsilon)[0], num_uses=1000, slack=1e-6).epsilon
+    for epsilon in (1e-6, 1e-4))
+  assert large == pytest.approx(100 * small, rel=1e-2)
+
+
 def test_deltas_multiply():
   parts = [ApproxDP(epsilon=0.1, delta=0.01), ApproxDP(epsilon=0.2, delta=0.02)]
   found = composition.heterogeneous(parts, slack=1e-3)
