@@ -102,7 +102,7 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
   """Releases of different guarantees: the least of three closed forms.
 
   delta' = 1 - (1 - slack) prod (1 - delta_i). Valid for releases chosen after
-  seeing earlier ones; an upper bound on what `exact` gives for equal ones.
+  seeing earlier ones; an upper bound on `accounting.optimal_composition`.
   Source: Kairouz, Oh and Viswanath 2015, Theorem 3.5 (thesis 000, Fact 2.2.4;
   spec ALG-09, erratum T-E09: printed as min(A, B, B) and called sharp).
 
