@@ -87,9 +87,12 @@ def card(item: Item) -> str:
     path = test.partition('::')[0]
     lines.append(f'  test        {test}  {path}:{checks.line_of_test(test)}')
   for name in item.experiments:
-    lines += [f'  command     {_command(name)}',
-              f'  figure      experiments/{name}/results/figure.svg',
-              f'  verdicts    experiments/{name}/results/table.md']
+    lines.append(f'  command     {_command(name)}')
+    lines += [f'  {what:<11} experiments/{name}/results/{file}'
+              for what, file in (('figure', 'figure.svg'),
+                                 ('verdicts', 'table.md'))
+              if (checks.ROOT / 'experiments' / name / 'results' / file
+                  ).exists()]
   lines += [f'  {field:<11} {getattr(item, field)}'
             for field in ('printed', 'holds', 'note') if getattr(item, field)]
   return '\n'.join(lines)

@@ -9,6 +9,8 @@ from experiments.catalogue import checks
 from experiments.catalogue import items
 from experiments.catalogue import pages
 
+pytestmark = pytest.mark.every(1)
+
 _ERRATUM = items.Item(
     group='g', id='E-1', title='a bound', paper='000', place='line 3',
     kind='erratum', printed='1', holds='2',

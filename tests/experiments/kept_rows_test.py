@@ -6,6 +6,8 @@ from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import registry
 
+pytestmark = pytest.mark.every(1)
+
 # Verdicts in the order of the table: agrees, differs, not comparable.
 OUTCOMES = {
     'density_adaptive': 'a a a a a a a a a a a a a a a',

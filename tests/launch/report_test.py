@@ -11,6 +11,8 @@ from experiments.catalogue import items
 from launch import report
 from launch import sweep
 
+pytestmark = pytest.mark.every(1)
+
 _TOP = 'A\n<!-- begin: results -->\nold\n<!-- end: results -->\nZ\n'
 _INDEX = ('B\n<!-- begin: index -->\n<!-- end: index -->\nX\n'
           '<!-- begin: items -->\n<!-- end: items -->\nY\n')
