@@ -209,6 +209,10 @@ def test_estimators_of_the_largest():
     least = risk(1.0, num_examples=n, factor=(n + 2) / (n + 1))
     assert least == pytest.approx(support_bounds.non_private(n))
   assert risk(1.0, num_examples=3) < 1 / 9
+  # Nothing is lost in rounding.
+  for n in (10**7, 10**9):
+    assert risk(1.0, num_examples=n) == pytest.approx(
+        2 / ((n + 1) * (n + 2)), rel=1e-7)
   draws = np.random.default_rng(0).beta(10, 1, 200_000)  # Largest of ten.
   for factor in (1.0, 1.1, 2**(1 / 11)):
     errors = np.abs(factor * draws - 1)
