@@ -42,6 +42,16 @@ def test_intervals_cover_as_often_as_proved_and_little_more():
   assert -10 <= low.min() and high.max() <= 10
 
 
+def test_the_published_interval_may_lose_its_centre():
+  """The fullest noisy bin is another one where n epsilon is small."""
+  made = _made(normal_intervals.karwa_vadhan, n=200, epsilon=0.1, radius=100.0)
+  found = made.simulated(jax.random.key(4), 31.72, num_repetitions=200)
+  held = np.mean((np.asarray(found.low) <= 31.72)
+                 & (31.72 <= np.asarray(found.high)))
+  # .17 of 800; four standard errors.
+  assert 0.06 < held < 0.28
+
+
 def test_gaussian_noise_gives_intervals_too_and_costs_rho():
   made = normal_intervals.tuned(num_examples=2000, radius=50.0, sigma=2.0,
                                 guarantee=_ZCDP)
