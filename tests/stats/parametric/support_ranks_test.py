@@ -9,6 +9,8 @@ import pytest
 
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
+from dpjax.stats.minimax import testing
 from dpjax.stats.parametric import support_bounds
 from dpjax.stats.parametric import support_ranks
 from dpjax.stats.parametric import supports
@@ -178,6 +180,22 @@ def test_bounds_of_the_text():
     assert support_bounds.bayes(n) > derived
     assert math.exp(-1) / (8 * (n + 1)**2) <= (n / (n + 1))**n / (
         8 * (n + 1)**2)
+
+
+def test_constants_of_the_text_under_privacy():
+  """Ends 1 - D and 1, D = 1 / (n epsilon) or 1 / (n sqrt rho), by tests."""
+  n = 80
+  for guarantee, near, error in (
+      (PureDP(epsilon=0.2), 1 / 16, lambda d: testing.le_cam_pure(
+          d, num_records=n, epsilon=0.2, exponential=True)),
+      (ZCDP(rho=0.01), 1 / 8, lambda d: testing.le_cam_zcdp(
+          d, num_records=n, rho=0.01))):
+    found = support_bounds.thesis(num_examples=n, guarantee=guarantee)
+    assert found == pytest.approx((near / 2)**2 * error(near))
+    assert found < max(bound.value for bound in support_bounds.lower(
+        num_examples=n, guarantee=guarantee))
+  for nothing in (PureDP(epsilon=1 / n), ZCDP(rho=1 / n**2)):
+    assert support_bounds.thesis(num_examples=n, guarantee=nothing) == 0
 
 
 def test_bayes_risk_without_privacy_is_that_of_a_sum():
