@@ -27,6 +27,7 @@ def test_half_widths_are_the_golden_ones_and_ours_are_a_fifth_to_a_half(case):
   n, epsilon, wanted, ours = case
   printed = _made(normal_intervals.karwa_vadhan, n, epsilon)
   assert printed.half == pytest.approx(wanted, abs=6e-4)
+  assert (printed.finder, printed.step) == ('histogram', printed.sigma)
   tuned = _made(normal_intervals.tuned, n, epsilon)
   assert 1.96 / n**0.5 < tuned.half < ours
 
