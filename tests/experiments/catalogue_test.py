@@ -118,4 +118,4 @@ def test_an_item_is_followed_to_file_and_line():
   assert 'tests/experiments/catalogue_test.py:' in card
   assert 'python -m launch.sweep --experiment=polls' in card
   page = pages.errata([items.Group('g', 'G', (), (_ERRATUM,))])
-  assert '## Thesis 000' in page and '| line 3 | E-1  | 1       | 2' in page
+  assert '## Thesis 000' in page and '| line 3 | E-1 | 1   | 2   |' in page

@@ -85,10 +85,10 @@ def test_readmes_keep_what_is_around_the_tables(root):
   assert index.startswith('B\n') and index.endswith('Y\n')
   assert '`python -m launch.sweep --experiment=toy`' in index
   assert '16 of 16 settings | 1 agrees' in index
-  assert '| 000, line 1 | T-1  | a table of nothing |' in index
-  assert '| numbers are random | .333      | 0.' in index
+  assert '| 000, line 1 | T-1 | a table of nothing |' in index
+  assert '| numbers are random | .333 | 0.' in index
   errata = (root / 'experiments' / 'ERRATA.md').read_text()
-  assert '| line 2 | T-2  | 1 + 1 = 3 | 2          | [test_readmes' in errata
+  assert '| line 2 | T-2 | 1 + 1 = 3 | 2   | [test_readmes' in errata
 
 
 def test_an_experiment_without_rows_is_not_run(root, monkeypatch):
