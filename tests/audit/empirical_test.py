@@ -195,8 +195,9 @@ def test_trade_off_counts_errors_at_every_threshold():
 
 def test_trade_off_of_normal_statistics_is_theirs():
   alarms, misses = empirical.trade_off(*_gaussian(1.5))
-  np.testing.assert_allclose(
-      misses, stats.norm.cdf(stats.norm.isf(alarms) - 1.5), atol=0.05)
+  inner = (0.01 < alarms) & (alarms < 0.99)
+  np.testing.assert_allclose(misses[inner], stats.norm.cdf(
+      stats.norm.isf(alarms[inner]) - 1.5), atol=0.05)
   assert np.all(np.diff(alarms) <= 0) and np.all(np.diff(misses) >= 0)
 
 
