@@ -38,7 +38,17 @@ def _check(headers: Sequence[str],
 
 def markdown(headers: Sequence[str],
              lines: Sequence[Sequence[object]]) -> str:
-  """Returns a Markdown table with aligned columns, ending in a line end."""
+  """Returns a Markdown table with aligned columns, ending in a line end.
+
+  Examples:
+    >>> from dpjax.report import tables
+    >>> table = tables.markdown(['n', 'error'], [[10, 0.5], [1000, 0.05]])
+    >>> print(table, end='')
+    | n    | error |
+    | ---- | ----- |
+    | 10   | 0.5   |
+    | 1000 | 0.05  |
+  """
   table = [[text.replace('|', r'\|').replace('\n', ' ') for text in line]
            for line in [list(headers), *_check(headers, lines)]]
   widths = [max(3, *map(len, column)) for column in zip(*table, strict=True)]
