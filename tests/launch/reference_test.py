@@ -1,5 +1,7 @@
 """The reference: pages of all modules, and references that hold."""
 
+import ast
+import pathlib
 import re
 import sys
 import types
@@ -9,6 +11,7 @@ import pytest
 from launch import docstrings
 from launch import reference
 
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _BROKEN = '''
 """A module.
 
@@ -87,6 +90,7 @@ def test_pages_and_what_is_wrong(package, tmp_path):
   assert 'counted.html' in (folder / 'index.html').read_text()
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('docstring, problem', [
     ('Title.\n\nA sum of a\n- b of them.', "starts with '-'"),
     ('Title.\n\nA text of\n#records.', "starts with '#'"),
@@ -98,6 +102,7 @@ def test_lines_that_would_be_shown_as_something_else(docstring, problem):
   assert found.startswith(problem)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('docstring', [
     'Title.\n\nA formula is\n\n  a - b\n  - c\n\nand no list.',
     'Title.\n\n* one of\n  them.\n* two.',
@@ -127,6 +132,17 @@ def test_references_of_other_rooms_and_imports():
   assert docstrings.resolve('a.sums.total', 'p.b.user', modules) == (
       'p.a.sums', 'total')
   assert docstrings.resolve('numpy.sum', 'p.b.user', modules) is None
+
+
+def test_no_docstring_would_be_shown_as_something_else():
+  found = []
+  for path in sorted((_ROOT / 'dpjax').rglob('*.py')):
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
+          not getattr(node, 'name', '').startswith('_')):
+        found += [f'{path}: {line}' for line in docstrings.unintended(
+            ast.get_docstring(node) or '')]
+  assert not found
 
 
 @pytest.mark.slow
