@@ -142,8 +142,15 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.every(7)
-@pytest.mark.parametrize('name', FUNCTIONS)
+def _in_default_run(name):
+  # Parameters that are read more than once add up; the others are many.
+  return name in ('shared', 'tied', 'dense over axes', 'one axis')
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', [
+  name if _in_default_run(name) else pytest.param(name, marks=pytest.mark.slow)
+  for name in FUNCTIONS])
 def test_functions(name):
   apply, params, x, wanted = FUNCTIONS[name]
   assert list(kinds(apply, params, x).values()) == wanted
