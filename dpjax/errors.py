@@ -4,12 +4,23 @@ Each check returns its value, so that it can stand in an assignment, and
 raises `ValueError` with the name, the value and what is allowed.
 """
 
+from collections.abc import Iterable
 import math
 import operator
 
 
 def check_positive(name: str, value: float) -> float:
-  """Returns `value` if it is finite and > 0."""
+  """Returns `value` if it is finite and > 0.
+
+  Examples:
+    >>> from dpjax import errors
+    >>> errors.check_positive('epsilon', 0.5)
+    0.5
+    >>> errors.check_positive('epsilon', -1.0)
+    Traceback (most recent call last):
+      ...
+    ValueError: epsilon must be a positive number, got -1.0
+  """
   if not (math.isfinite(value) and value > 0):
     raise ValueError(f'{name} must be a positive number, got {value}')
   return value
@@ -60,7 +71,7 @@ def check_records(shape: tuple[int, ...], num_examples: int) -> None:
                      f'shape {shape}')
 
 
-def check_choice(name: str, value: str, choices) -> str:
+def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
   """Returns `value` if it is one of `choices`."""
   if value not in choices:
     allowed = ', '.join(sorted(choices))

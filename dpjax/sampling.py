@@ -9,6 +9,7 @@ size or truncated cannot be expressed here, so it cannot be accounted as Poisson
 by mistake.
 """
 
+from collections.abc import Callable
 import dataclasses
 from typing import NamedTuple
 
@@ -46,6 +47,14 @@ class PoissonSampler:
       dropped; `None` leaves six standard deviations of room.
     row_multiple: of which the rows computed at once are made a multiple, by
       padding; no effect on which records are drawn.
+
+  Examples:
+    >>> from dpjax.sampling import PoissonSampler
+    >>> sampler = PoissonSampler(num_examples=1000, batch_size=50)
+    >>> round(sampler.expected_batch_size, 4), sampler.part_size
+    (50.0, 92)
+    >>> [int(sampler.draw(jax.random.key(seed)).count) for seed in range(4)]
+    [45, 58, 58, 48]
   """
   num_examples: int
   batch_size: float
@@ -112,7 +121,8 @@ class PoissonSampler:
             jnp.arange(size, dtype=jnp.int32), mode='drop')
     return Selection(rows, ranks[-1])
 
-  def sum_parts(self, function, selection: Selection) -> PyTree:
+  def sum_parts(self, function: Callable[[Array, Array], PyTree],
+                selection: Selection) -> PyTree:
     """Sums `function(rows, mask)` over the parts of one batch.
 
     Args:

@@ -1,5 +1,6 @@
 """Arithmetic on pytrees of arrays."""
 
+from collections.abc import Callable
 import math
 
 import jax
@@ -56,7 +57,8 @@ def block_sizes(prefix: PyTree, values: PyTree) -> list[int]:
   return [count(block) for block in outer.flatten_up_to(values)]
 
 
-def map_blocks(function, prefix: PyTree, values: PyTree, *rest) -> PyTree:
+def map_blocks(function: Callable[..., Array], prefix: PyTree, values: PyTree,
+               *rest: PyTree) -> PyTree:
   """Applies `function(prefix_leaf, leaf, *rest_leaves)` to every leaf.
 
   Args:

@@ -43,7 +43,7 @@ _QUICK = {'experiments', 'grads', 'launch', 'models', 'sparsity', 'stats',
 _QUICK_FILES = {f'{name}_test' for name in (
     'battery', 'chain_bounds', 'inverse', 'k_norm', 'langevin', 'layers',
     'methods',
-    'discriminators', 'local_sensitivity', 'shadow',
+    'discriminators', 'doctest', 'local_sensitivity', 'shadow',
     'network', 'normalisation', 'other_losses', 'pointwise', 'pooling',
     'random_networks', 'reparametrisation', 'smooth')}
 

@@ -112,6 +112,16 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
     num_runs: releases of each of the two data sets that are counted; None for
       as many as are quick.
     significance: shared by all tests.
+
+  Examples:
+    >>> from dpjax.audit import auditor, wrapping
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.privacy.laplace import LaplaceMechanism
+    >>> noisy = LaplaceMechanism(record_norm=1.0, epsilon=1.0,
+    ...                          adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> auditor.audit(jax.random.key(0), wrapping.of_mechanism(noisy),
+    ...               num_runs=2000).verdict
+    'consistent'
   """
   errors.check_open_unit('significance', significance)
   if isinstance(target, (canary.Game, canary.LossGame)):

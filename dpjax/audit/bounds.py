@@ -53,6 +53,14 @@ def epsilon_lower_bound(*, true_positives: int, num_in: int,
   Returns:
     A lower bound >= 0; the claim is refuted if it exceeds the claimed epsilon.
     No outcome of so many runs gives more than `largest_bound`.
+
+  Examples:
+    >>> from dpjax.audit import bounds
+    >>> found = bounds.epsilon_lower_bound(
+    ...     true_positives=900, num_in=1000, false_positives=20, num_out=1000,
+    ...     delta=1e-5)
+    >>> round(found, 2)
+    3.35
   """
   return float(epsilon_lower_bounds(
       true_positives=np.asarray(true_positives), num_in=num_in,

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from dpjax.audit import curves
@@ -80,7 +81,7 @@ def _law(logs) -> np.ndarray:
   return law / law.sum()
 
 
-def outcome_p_value(outputs: np.ndarray, logs) -> float:
+def outcome_p_value(outputs: np.ndarray, logs: ArrayLike) -> float:
   """Of integers 0..m-1 having been drawn from this law: chi-square.
 
   Outcomes that are expected too rarely are taken together. An outcome that the

@@ -273,6 +273,11 @@ def ceiling(*, epsilon: float, delta: float) -> Ceiling:
     epsilon: infinite for no guarantee. Under ADD_OR_REMOVE_ONE where members
       are drawn by fair coins, under REPLACE_ONE in a fixed split.
     delta: of the guarantee.
+
+  Examples:
+    >>> from dpjax.audit import membership
+    >>> round(membership.ceiling(epsilon=1.0, delta=1e-5).accuracy, 4)
+    0.7311
   """
   if epsilon == math.inf:
     return _ceiling(1.0)

@@ -9,6 +9,7 @@ sets is a lower bound on the epsilon of the mechanism that made it.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize
 from scipy import special
 
@@ -33,7 +34,8 @@ class GaussianMixture(NamedTuple):
   stddevs: np.ndarray
 
 
-def mixture(weights, means, stddevs) -> GaussianMixture:
+def mixture(weights: ArrayLike, means: ArrayLike,
+            stddevs: ArrayLike) -> GaussianMixture:
   """A mixture from numbers or arrays that broadcast; weights are normalised.
 
   Components of weight zero are left out.

@@ -6,7 +6,7 @@ coordinate, the direction of the means, likelihood ratios, sizes, whole outputs
 where few are possible, lowest bits, and what is not finite.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +69,9 @@ def learn(present: np.ndarray, absent: np.ndarray, *,
   return cut(present, absent, fitted)
 
 
-def cut(present: np.ndarray, absent: np.ndarray, scores) -> list[Partition]:
+def cut(present: np.ndarray, absent: np.ndarray,
+        scores: Iterable[tuple[str, Callable[[np.ndarray], np.ndarray]]]
+        ) -> list[Partition]:
   """Partitions by these (name, function) of outputs."""
   both = np.concatenate([present, absent])
   return [Partition(name, score, _edges(score(both)))

@@ -5,7 +5,7 @@ on it to tell members by features of records, and applies that to the target.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -165,7 +165,7 @@ def attack(key: PRNGKey, shadow_features: Array, shadow_members: Array,
 
 def attack_both_ways(
     key: PRNGKey, features: tuple[Array, Array], members: tuple[Array, Array],
-    **options) -> AttackResult:
+    **options: Any) -> AttackResult:
   """Attacks each network of J pairs by the other, 2 J attacks: MIA-02.
 
   Args:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.audit import claims
+from dpjax.audit import curves
 from dpjax.typing import PRNGKey, PyTree
 
 _BATCH = 2**13
@@ -104,7 +105,7 @@ class Target:
       raise ValueError(f'{self.name} has no neighbours to tell apart')
 
   @functools.cached_property
-  def curve(self):
+  def curve(self) -> curves.PrivacyCurve:
     """`claims.curve` of the claim, computed once."""
     return claims.curve(self.claim)
 

@@ -29,7 +29,7 @@ DELTA = 1e-5
 
 def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
                  claim: claims.Claim | None = None,
-                 pairs: Sequence[Pair] | None = None, **known) -> Target:
+                 pairs: Sequence[Pair] | None = None, **known: Any) -> Target:
   """The target of a `Mechanism`; whatever it says of itself is checked.
 
   Read where there is such a member: `log_probs(data)` of a finite law,

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpjax import errors
 from dpjax.typing import Array
@@ -32,8 +33,9 @@ class Dataset(NamedTuple):
     return Batch(self.x, self.y)
 
 
-def from_arrays(x, y, *, num_classes: int, name: str = 'user',
-                lower=-1.0, upper=1.0) -> Dataset:
+def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
+                name: str = 'user', lower: ArrayLike = -1.0,
+                upper: ArrayLike = 1.0) -> Dataset:
   """Makes a data set from arrays: clips to public bounds, scales to [-1, 1].
 
   Guarantee: a row of the result depends on the same row of x and y alone, if
@@ -52,6 +54,15 @@ def from_arrays(x, y, *, num_classes: int, name: str = 'user',
 
   Raises:
     ValueError: one line, for a wrong shape, bound, feature or label.
+
+  Examples:
+    >>> from dpjax.data import arrays
+    >>> data = arrays.from_arrays(
+    ...     [[20.0, 1.0], [70.0, 9.0]], [0, 1], num_classes=2,
+    ...     lower=[0.0, 0.0], upper=[100.0, 5.0])
+    >>> data.x
+    Array([[-0.6, -0.6],
+           [ 0.4,  1. ]], dtype=float32)
   """
   errors.check_at_least('num_classes', num_classes, 2)
   features = _as_numbers('x', x)

@@ -1,6 +1,6 @@
 """The data sets by name: files, checksums, sizes, sources, licences.
 
-Example:
+Examples:
   adult = registry.load('adult', data_dir='~/data')
   adult.x.shape  # (48842, 108)
   mnist = registry.load('mnist', data_dir='~/data')
@@ -240,6 +240,14 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
     ValueError: for an unknown name, or a file that is not the original.
     FileNotFoundError: for a missing file; says where to get it.
     ImportError: for a download of images without the packages it needs.
+
+  Examples:
+    >>> from dpjax.data import registry
+    >>> data = registry.load('breast_cancer')
+    >>> data.x.shape, data.num_classes, float(jnp.abs(data.x).max())
+    ((569, 30), 2, 1.0)
+    >>> registry.names()[:3]
+    ('adult', 'android_permissions', 'bank_full')
   """
   if name in IMAGES:
     return image_files.load(IMAGES[name], data_dir=data_dir, download=download)

@@ -38,6 +38,12 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
 
   Raises:
     ValueError: if a part would be empty.
+
+  Examples:
+    >>> from dpjax.data import splits
+    >>> split = splits.train_test_split(jax.random.key(0), 569)
+    >>> split.train.size, split.test.size
+    (455, 114)
   """
   errors.check_at_least('num_examples', num_examples, 2)
   errors.check_open_unit('test_fraction', test_fraction)

@@ -14,7 +14,7 @@ from jax.extend import core
 from jax.extend.core import primitives as p
 
 from dpjax.grads import tracing
-from dpjax.typing import Array
+from dpjax.typing import Array, PyTree
 
 _CALLS = (*tracing.INLINED, p.custom_jvp_call_p, p.custom_vjp_call_p)
 # Parameters of loops and branches that hold what they run.
@@ -44,7 +44,7 @@ def fast_in_loops(function: Callable) -> Callable:
   return rearranged
 
 
-def num_outputs(function: Callable, *args) -> int:
+def num_outputs(function: Callable, *args: PyTree) -> int:
   """Values that leave the convolutions of a function of these arguments."""
   return sum(equation.outvars[0].aval.size for equation in _convolutions(
       jax.make_jaxpr(function)(*args)))

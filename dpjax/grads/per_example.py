@@ -63,6 +63,18 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
       memory; the result is the same up to rounding. None: all, or what is
       fastest, see `microbatches.added_up`.
     kernel: one of `KERNELS`: 'bookkeeping', or 'vmap', the reference.
+
+  Examples:
+    >>> from dpjax.grads import per_example
+    >>> from dpjax.typing import Batch
+    >>> bounder = per_example.clipped(
+    ...     lambda w, x: x @ w, lambda z, y: (z[:, 0] - y)**2 / 2,
+    ...     clip_norm=1.0)
+    >>> batch = Batch(x=jnp.array([[3.0, 4.0], [0.1, 0.0]]), y=jnp.ones(2))
+    >>> mask = jnp.array([True, True])
+    >>> found = bounder.sums(jnp.zeros([2, 1]), batch, mask)
+    >>> [round(float(value), 3) for value in found.total.ravel()]
+    [-0.7, -0.8]
   """
   jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
   sums = _rule_sums(apply, loss, _clip, kernel, microbatch_size)
@@ -202,6 +214,15 @@ def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
   Returns:
     A tree of the structure of `blocks`, leaves [b]: upper bounds, exact up to
     rounding; infinite for a record that is not finite.
+
+  Examples:
+    >>> from dpjax.grads import per_example
+    >>> from dpjax.typing import Batch
+    >>> batch = Batch(x=jnp.array([[3.0, 4.0], [0.1, 0.0]]), y=jnp.ones(2))
+    >>> per_example.per_example_norms(
+    ...     lambda w, x: x @ w, lambda z, y: (z[:, 0] - y)**2 / 2,
+    ...     jnp.zeros([2, 1]), batch).round(3)
+    Array([5. , 0.1], dtype=float32)
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
 

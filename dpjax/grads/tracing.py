@@ -101,7 +101,7 @@ class Program(NamedTuple):
   data: Sequence[core.JaxprEqn]
   sites: Sequence[Site]
   boundary: Sequence[core.Var]
-  origins: Sequence['Origin | None']
+  origins: Sequence[Origin | None]
   output: core.Var
 
   def at_sites(self, leaves: Sequence[Array]) -> list[Array]:
@@ -273,7 +273,7 @@ def _origin(var, uses, parameters, weights, origins) -> 'Origin | None':
   return Origin(parameters.index(var), chain)
 
 
-def value_of(values: Values, var) -> Any:
+def value_of(values: Values, var: core.Var | core.Literal) -> Any:
   """Of a variable or a literal."""
   return var.val if isinstance(var, core.Literal) else values[var]
 

@@ -359,7 +359,8 @@ def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
   return tuple(sides), correction
 
 
-def phases_as_channels(kernel, strides: tuple[int, int]):
+def phases_as_channels(kernel: Array | np.ndarray,
+                       strides: tuple[int, int]) -> Array | np.ndarray:
   """[kh, kw, ci, co] -> [ceil(kh/sh), ceil(kw/sw), phases ci, co].
 
   A stride above the taps leaves phases that no tap reads; they are left out.

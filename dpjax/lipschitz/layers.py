@@ -14,7 +14,7 @@ from dpjax.lipschitz import node as nodes
 from dpjax.lipschitz import primitives
 from dpjax.lipschitz.node import Context, Limits, Scalar, Shape
 from dpjax.lipschitz.rules import WeightRule
-from dpjax.typing import Array, Params, PRNGKey
+from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 # Rounding of the forward and backward pass in float32, for each layer.
 _ROUNDING_MARGIN = 1 + 1e-6
@@ -78,7 +78,8 @@ class Dense:
     return _affine_reach(self, certificate, radius, 1.0)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None):
+               shape: Shape, rule: WeightRule | None
+               ) -> tuple[Scalar, PyTree]:
     """||W|| D, and D sqrt(B^2 + 1): biases count (E6)."""
     del shape
     factor = _root(radius, 1.0, float(self.use_bias))
@@ -161,7 +162,8 @@ class Conv:
     return _affine_reach(self, certificate, radius, self.num_sites(shape)**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None):
+               shape: Shape, rule: WeightRule | None
+               ) -> tuple[Scalar, PyTree]:
     """c D, and D sqrt(m B^2 + h_out w_out)."""
     factor = _root(
         radius,
@@ -220,7 +222,8 @@ class Affine:
                          math.prod(shape[:2])**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None):
+               shape: Shape, rule: WeightRule | None
+               ) -> tuple[Scalar, PyTree]:
     """max |gamma| D, and D sqrt(B^2 + h w)."""
     factor = _root(radius, 1.0, float(math.prod(shape[:2])))
     return (cotangent * certificate,

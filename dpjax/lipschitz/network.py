@@ -80,7 +80,8 @@ class Chain:
     return self._radii(certificate, radius, shape)[-1]
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None):
+               shape: Shape, rule: WeightRule | None
+               ) -> tuple[Scalar, PyTree]:
     """Backward bounds, LIP-03: the product over what is strictly after (E3).
     """
     radii = self._radii(certificate, radius, shape)
@@ -171,7 +172,8 @@ class Residual:
         for side in self._sides)
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None):
+               shape: Shape, rule: WeightRule | None
+               ) -> tuple[Scalar, PyTree]:
     """The sum of what both sides send back; parameters see their own side."""
     total, bounds = 0.0, {}
     for side in self._sides:

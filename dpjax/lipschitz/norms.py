@@ -123,6 +123,12 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6,
   Returns:
     [...], NaN or infinite where an entry is: what cannot be bounded must not
     look small. Entries below 2^-126 count as zeros.
+
+  Examples:
+    >>> from dpjax.lipschitz import norms
+    >>> weights = jnp.diag(jnp.array([3.0, 2.0, 1.0]))
+    >>> round(float(norms.spectral_upper_bound(weights)), 3)
+    3.0
   """
   errors.check_at_least('num_iterations', num_iterations, 1)
   wide = weights.shape[-2] < weights.shape[-1]

@@ -16,7 +16,7 @@ from dpjax import errors
 from dpjax.grads import ball
 from dpjax.lipschitz.node import Context, Limits, Scalar, Shape
 from dpjax.lipschitz.rules import WeightRule
-from dpjax.typing import Array, Params, PRNGKey
+from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 # Of a sigmoid in float32, absolute.
 _ROUNDING = 2.0**-22
@@ -57,18 +57,20 @@ class Fixed:
     del params, context
     return self.function(x)
 
-  def constrain(self, params: Params, shape: Shape, limits: Limits):
+  def constrain(self, params: Params, shape: Shape,
+                limits: Limits) -> tuple[Params, PyTree]:
     """Nothing to hold."""
     del params, shape, limits
     return {}, {}
 
-  def reach(self, certificate, radius: Scalar, shape: Shape) -> Scalar:
+  def reach(self, certificate: PyTree, radius: Scalar, shape: Shape) -> Scalar:
     """See `ceiling`."""
     del certificate
     return self.ceiling(radius, shape)
 
-  def backward(self, certificate, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None):
+  def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
+               shape: Shape, rule: WeightRule | None
+               ) -> tuple[Scalar, PyTree]:
     """The constant times the cotangent; no parameters."""
     del certificate, radius, rule
     return cotangent * self.lipschitz(shape), {}
@@ -109,20 +111,22 @@ class Ball:
       context.observe(self.name, jax.lax.stop_gradient(norms))
     return ball.project_ball(x, context.radii.get(self.name, self.radius))
 
-  def constrain(self, params: Params, shape: Shape, limits: Limits):
+  def constrain(self, params: Params, shape: Shape,
+                limits: Limits) -> tuple[Params, PyTree]:
     """Nothing to hold; an adaptive radius is put in by the bounder."""
     del params, shape, limits
     return {}, {}
 
-  def reach(self, certificate, radius: Scalar, shape: Shape) -> Scalar:
+  def reach(self, certificate: PyTree, radius: Scalar, shape: Shape) -> Scalar:
     """min(B, radius), with the released radius if the certificate has one."""
     del shape
     own = certificate if self.adaptive and not isinstance(
         certificate, dict) else self.radius
     return minimum(radius, own)
 
-  def backward(self, certificate, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None):
+  def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
+               shape: Shape, rule: WeightRule | None
+               ) -> tuple[Scalar, PyTree]:
     """The cotangent itself."""
     del certificate, radius, shape, rule
     return cotangent, {}

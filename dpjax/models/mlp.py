@@ -35,6 +35,15 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
 
   Returns:
     A model with sum over layers of (n_in + 1) n_out parameters.
+
+  Examples:
+    >>> from dpjax.models import mlp
+    >>> model = mlp.mlp(num_features=4, num_classes=3, width=8)
+    >>> params = model.init(jax.random.key(0))
+    >>> jax.tree.map(jnp.shape, params['dense_00'])
+    {'bias': (8,), 'kernel': (4, 8)}
+    >>> model.apply(params, jnp.ones([5, 4])).shape
+    (5, 3)
   """
   errors.check_at_least('num_features', num_features, 1)
   errors.check_at_least('num_classes', num_classes, 2)

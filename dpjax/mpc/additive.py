@@ -27,7 +27,16 @@ def share(secrets: np.ndarray, *, num_parties: int, value_bits: int,
 
 
 def combine(shares: np.ndarray, *, value_bits: int) -> np.ndarray:
-  """The secrets [...] of shares [parties, ...]."""
+  """The secrets [...] of shares [parties, ...].
+
+  Examples:
+    >>> import os
+    >>> from dpjax.mpc import additive
+    >>> shares = additive.share([5, -7], num_parties=3, value_bits=32,
+    ...                         source=os.urandom)
+    >>> additive.centred(additive.combine(shares, value_bits=32), value_bits=32)
+    array([ 5, -7])
+  """
   return shares.sum(0) & mask(value_bits)
 
 

@@ -114,12 +114,12 @@ class TrustedCurator(Backend):
   """
   bits: int = 32
 
-  def share(self, values, source):
+  def share(self, values: np.ndarray, source: prg.Source) -> np.ndarray:
     """The values."""
     del source
     return values.astype(np.uint64)[np.newaxis]
 
-  def combine(self, totals):
+  def combine(self, totals: np.ndarray) -> np.ndarray:
     """Their sum."""
     return additive.centred(totals[0] & additive.mask(self.bits),
                             value_bits=self.bits)
@@ -141,12 +141,12 @@ class AdditiveShares(Backend):
   num_servers: int
   bits: int = 32
 
-  def share(self, values, source):
+  def share(self, values: np.ndarray, source: prg.Source) -> np.ndarray:
     """As `additive.share`."""
     return additive.share(values, num_parties=self.num_servers,
                           value_bits=self.bits, source=source)
 
-  def combine(self, totals):
+  def combine(self, totals: np.ndarray) -> np.ndarray:
     """As `additive.combine`."""
     return additive.centred(
         additive.combine(totals, value_bits=self.bits), value_bits=self.bits)
@@ -168,12 +168,12 @@ class ShamirShares(Backend):
   num_servers: int
   num_colluding: int
 
-  def share(self, values, source):
+  def share(self, values: np.ndarray, source: prg.Source) -> np.ndarray:
     """As `shamir.share`."""
     return shamir.share(values, degree=self.num_colluding,
                         num_parties=self.num_servers, source=source)
 
-  def combine(self, totals):
+  def combine(self, totals: np.ndarray) -> np.ndarray:
     """As `shamir.combine`."""
     return shamir.centred(shamir.combine(
         totals % np.uint64(shamir.PRIME), range(self.num_servers),

@@ -22,6 +22,7 @@ from dpjax import errors
 from dpjax.mpc import additive
 from dpjax.mpc import comparison
 from dpjax.mpc import packing
+from dpjax.mpc import prg
 from dpjax.mpc import scheme
 from dpjax.mpc import shamir
 
@@ -55,7 +56,8 @@ class _Modular(scheme.Scheme):
     """2^k."""
     return 2**self.value_bits
 
-  def share_values(self, values, source):
+  def share_values(self, values: np.ndarray,
+                   source: prg.Source) -> np.ndarray:
     """As in `scheme`; they add up modulo 2^k."""
     return additive.share(values, num_parties=self.num_servers,
                           value_bits=self.value_bits, source=source)
@@ -231,7 +233,8 @@ class OuterProductScheme(scheme.Scheme):
     return (curves.reshape(self.num_classes, -1)[:, points] %
             np.uint64(self.modulus))
 
-  def share_values(self, values, source):
+  def share_values(self, values: np.ndarray,
+                   source: prg.Source) -> np.ndarray:
     """As in `scheme`; of degree 2 t, and so fit to hide answers."""
     return shamir.share(values, degree=2 * self.colluding,
                         num_parties=self.num_servers, source=source)

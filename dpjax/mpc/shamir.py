@@ -72,6 +72,15 @@ def combine(shares: np.ndarray, parties: Sequence[int], *, degree: int,
   Raises:
     ValueError: if there are too few parties, or more than needed that do not
       agree.
+
+  Examples:
+    >>> import os
+    >>> from dpjax.mpc import shamir
+    >>> each = [shamir.share(secret, degree=1, num_parties=3, source=os.urandom)
+    ...         for secret in ([5, -7], [10, 10])]
+    >>> sums = (each[0] + each[1]) % shamir.PRIME
+    >>> shamir.centred(shamir.combine(sums[:2], [0, 1], degree=1))
+    array([15,  3])
   """
   if len(set(parties)) != len(shares) or len(shares) <= degree:
     raise ValueError(f'{degree + 1} parties are needed, got {list(parties)}')

@@ -181,6 +181,17 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
   Raises:
     ValueError: for delta out of range, or an event that the accountant does
       not cover under this adjacency.
+
+  Examples:
+    >>> from dpjax.privacy import accounting
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> once = accounting.gaussian_event(noise_multiplier=2.0)
+    >>> twice = accounting.composed_event([once, once])
+    >>> claim = dict(delta=1e-5, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> round(accounting.epsilon(once, **claim), 2)
+    1.99
+    >>> round(accounting.epsilon(twice, **claim), 2)
+    2.94
   """
   check_delta(delta)
   return float(_composed(event, adjacency, accountant, orders).get_epsilon(
@@ -264,6 +275,15 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
 
   Raises:
     ValueError: for a target, probability or step count out of range.
+
+  Examples:
+    >>> from dpjax.privacy import accounting
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> noise = accounting.calibrate_noise_multiplier(
+    ...     target_epsilon=1.0, target_delta=1e-5, sampling_prob=1.0,
+    ...     num_steps=1, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> round(noise, 2)
+    3.73
   """
   errors.check_positive('epsilon', target_epsilon)
   check_delta(target_delta)

@@ -216,7 +216,17 @@ class GaussianMechanism:
 
 def calibrated_gaussian(*, record_norm: float, epsilon: float, delta: float,
                         adjacency: Adjacency) -> GaussianMechanism:
-  """The Gaussian mechanism of least noise that is (epsilon, delta)-DP."""
+  """The Gaussian mechanism of least noise that is (epsilon, delta)-DP.
+
+  Examples:
+    >>> from dpjax.privacy import additive
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> noisy = additive.calibrated_gaussian(
+    ...     record_norm=3.0, epsilon=1.0, delta=1e-5,
+    ...     adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> round(noisy.stddev, 2)
+    11.19
+  """
   multiplier = accounting.calibrate_noise_multiplier(
       target_epsilon=epsilon, target_delta=delta, sampling_prob=1.0,
       num_steps=1, adjacency=adjacency)

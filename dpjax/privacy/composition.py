@@ -109,6 +109,13 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
   Args:
     guarantees: one for each release.
     slack: what is added to delta, in (0, 1).
+
+  Examples:
+    >>> from dpjax.privacy import composition, notions
+    >>> many = [notions.ApproxDP(epsilon=0.1, delta=0.0)] * 100
+    >>> found = composition.heterogeneous(many, slack=1e-5)
+    >>> round(composition.basic(many).epsilon, 2), round(found.epsilon, 2)
+    (10.0, 5.3)
   """
   *epsilons, delta = heterogeneous_forms(guarantees, slack=slack)
   return ApproxDP(epsilon=min(epsilons), delta=delta)

@@ -49,6 +49,14 @@ def discrete_laplace(scale: Fraction, below: Draw = secrets.randbelow) -> int:
 
   The two-sided geometric distribution; its variance is 2 a / (1 - a)^2 with
   a = e^(-1 / scale).
+
+  Examples:
+    >>> from fractions import Fraction
+    >>> import random
+    >>> from dpjax.privacy import exact
+    >>> below = random.Random(0).randrange  # To be left out where data matter.
+    >>> [exact.discrete_laplace(Fraction(3), below) for _ in range(8)]
+    [-1, 1, 6, -4, 0, 3, 9, 3]
   """
   if scale <= 0:
     raise ValueError(f'scale must be positive, got {scale}')

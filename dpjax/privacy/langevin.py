@@ -26,7 +26,7 @@ not charged.
 from collections.abc import Callable
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -187,7 +187,8 @@ class LangevinDescent:
     return additive.on_grid(leaf, self.step_stddev)
 
 
-def calibrated_langevin(*, rho: float, **arguments) -> LangevinDescent:
+def calibrated_langevin(*, rho: float,
+                        **arguments: Any) -> LangevinDescent:
   """The descent of least noise that is rho-zCDP.
 
   Args:

@@ -51,6 +51,17 @@ class LaplaceMechanism:
     epsilon: of one release, positive (Theorem 3.1.7 admits 0, for which there
       is no noise scale; erratum E23).
     adjacency: which data sets are neighbours.
+
+  Examples:
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.privacy.laplace import LaplaceMechanism
+    >>> noisy = LaplaceMechanism(record_norm=1.0, epsilon=0.5,
+    ...                          adjacency=Adjacency.REPLACE_ONE)
+    >>> noisy.scale  # One record goes, another comes.
+    4.0
+    >>> total = noisy.release(jax.random.key(0), jnp.float32(1000.0))
+    >>> bool(abs(total - 1000) < 10 * noisy.scale)
+    True
   """
   record_norm: float
   epsilon: float

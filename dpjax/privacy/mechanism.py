@@ -18,10 +18,12 @@ class Mechanism(Protocol):
 
   @property
   def adjacency(self) -> Adjacency:
+    """Which data sets are neighbours."""
     ...
 
   @property
   def event(self) -> accounting.DpEvent:
+    """What one release costs."""
     ...
 
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:

@@ -158,6 +158,12 @@ def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
 
   Valid for every mechanism, and looser than accounting for the event itself
   (`accounting.epsilon`).
+
+  Examples:
+    >>> from dpjax.privacy import notions
+    >>> found = notions.approx_from_zcdp(notions.ZCDP(rho=0.1), delta=1e-5)
+    >>> round(found.epsilon, 3)
+    2.246
   """
   errors.check_open_unit('delta', delta)
   rho = guarantee.rho

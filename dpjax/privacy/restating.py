@@ -5,6 +5,7 @@ know pure guarantees under different relations, and one of them ignores the
 count of randomised response. `accounting` applies what stands here.
 """
 
+from collections.abc import Iterator
 import math
 
 import attrs
@@ -125,7 +126,7 @@ def largest_sampling_prob(event: DpEvent) -> float:
   return max(p for p in probs if p < 1) if min(probs) < 1 else 0.0
 
 
-def walk(event: DpEvent):
+def walk(event: DpEvent) -> Iterator[DpEvent]:
   """The event and all events inside it."""
   yield event
   for inner in getattr(event, 'events', None) or [getattr(event, 'event', 0)]:

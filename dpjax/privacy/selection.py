@@ -102,6 +102,17 @@ class ExponentialMechanism(_Selection):
   Definition 3.1.10 must take the maximum over adjacent pairs; spec DP-12,
   DP-09, MECH-05). An epsilon of 0 (Theorem 3.1.9) would ignore the data and is
   refused (erratum E23).
+
+  Examples:
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.privacy.selection import ExponentialMechanism
+    >>> votes = jnp.array([30.0, 50.0, 20.0])
+    >>> pick = ExponentialMechanism(sensitivity=1.0, epsilon=0.2, monotone=True,
+    ...                             adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> np.exp(pick.log_probs(votes)).round(3)
+    array([0.018, 0.98 , 0.002])
+    >>> int(pick.release(jax.random.key(0), votes))
+    1
   """
 
   @property

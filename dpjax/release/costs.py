@@ -88,6 +88,16 @@ def spent(costs: Sequence[Cost], *, delta: Fraction,
   epsilon and of rho are both filters, for releases chosen in view of earlier
   ones (Rogers et al. 2016; Whitehouse et al. 2023). Infinite for zCDP at delta
   0.
+
+  Examples:
+    >>> from fractions import Fraction
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.release import costs
+    >>> many = [costs.Cost(epsilon=Fraction(1, 10))] * 200
+    >>> found = [costs.spent(many, delta=delta, adjacency=Adjacency.REPLACE_ONE)
+    ...          for delta in (Fraction(0), Fraction(1, 10**6))]
+    >>> [round(float(epsilon), 2) for epsilon in found]
+    [20.0, 7.76]
   """
   pure = math.inf
   if all(cost.epsilon is not None for cost in costs):

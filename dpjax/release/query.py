@@ -200,11 +200,11 @@ class Plan(Protocol):
 
   @property
   def asked(self) -> Query:
-    ...
+    """The query whose answer the ledger keeps."""
 
   @property
   def cost(self) -> Cost:
-    ...
+    """What the noise that will be drawn costs."""
 
   def facts(self) -> dict[str, object]:
     """What is public of it: sensitivity, noise, unit, rules."""

@@ -30,6 +30,16 @@ def plan(query: Query) -> Plan:
   Raises:
     ValueError: for an unknown statistic, a parameter that it needs and has
       not, or has and does not take, or a value out of range.
+
+  Examples:
+    >>> from fractions import Fraction
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.release import query, registry
+    >>> asked = query.Query(statistic='count', epsilon=Fraction(1, 2),
+    ...                     adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> plan = registry.plan(asked)
+    >>> plan.cost
+    Cost(epsilon=Fraction(1, 2), rho=None)
   """
   errors.check_choice('statistic', query.statistic, STATISTICS)
   statistic = STATISTICS[query.statistic]

@@ -52,7 +52,14 @@ class SignedRank(NamedTuple):
 
 
 def summarise(values: Iterable[float]) -> Summary:
-  """Returns mean, standard error, median and count of at least one value."""
+  """Returns mean, standard error, median and count of at least one value.
+
+  Examples:
+    >>> from dpjax.report import summary
+    >>> found = summary.summarise([1.0, 2.0, 3.0, 6.0])
+    >>> found.mean, round(found.standard_error, 4), found.median, found.count
+    (3.0, 1.0801, 2.5, 4)
+  """
   values = np.asarray(list(values), dtype=np.float64)
   if not values.size:
     raise ValueError('there must be at least one value')

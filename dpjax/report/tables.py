@@ -44,6 +44,15 @@ def markdown(headers: Sequence[str], lines: Sequence[Sequence[object]], *,
     headers: of the columns.
     lines: their cells.
     aligned: whether columns are padded; long ones are read as pages only.
+
+  Examples:
+    >>> from dpjax.report import tables
+    >>> table = tables.markdown(['n', 'error'], [[10, 0.5], [1000, 0.05]])
+    >>> print(table, end='')
+    | n    | error |
+    | ---- | ----- |
+    | 10   | 0.5   |
+    | 1000 | 0.05  |
   """
   table = [[text.replace('|', r'\|').replace('\n', ' ') for text in line]
            for line in [list(headers), *_check(headers, lines)]]

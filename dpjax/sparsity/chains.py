@@ -134,6 +134,11 @@ def smallest_chain(num_rows: int, num_columns: int, *,
 
   Raises:
     ValueError: there is no monotone chain, as of primes and two factors.
+
+  Examples:
+    >>> from dpjax.sparsity import chains
+    >>> chains.smallest_chain(64, 36, num_factors=3)
+    Chain(rows=(4, 4, 4), columns=(4, 3, 3))
   """
   _check(num_rows, num_columns, num_factors)
   wide = num_rows <= num_columns

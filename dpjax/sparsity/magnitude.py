@@ -57,6 +57,14 @@ def prune(params: Params, mask: PyTree, *, fraction: float,
 
   Raises:
     ValueError: the fraction, scope or mask is none.
+
+  Examples:
+    >>> from dpjax.sparsity import magnitude, masks
+    >>> params = {'dense': {'kernel': jnp.array([[0.1, -2.0], [3.0, -0.2]])}}
+    >>> mask = magnitude.prune(params, masks.ones_like(params), fraction=0.5)
+    >>> mask['dense']['kernel']
+    Array([[False,  True],
+           [ True, False]], dtype=bool)
   """
   scores = jax.tree.map(jnp.abs, params)
   return _without_lowest(scores, mask, fraction, scope,

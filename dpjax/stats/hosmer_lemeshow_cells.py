@@ -7,6 +7,7 @@ errs less. Source: thesis 003, Algorithm 10 and Theorem 6.5.1 (spec EC-25,
 corrections C8 to C10).
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -191,7 +192,7 @@ class CellwiseHosmerLemeshow:
     return events.pure_event(epsilon=self.epsilon, adjacency=self.adjacency)
 
   @property
-  def draw(self):
+  def draw(self) -> Callable[[PRNGKey, Bins, Parameters], Cells]:
     """(key, bins, parameters) -> cells; one function for equal options."""
     return _law(self.curve.draw, self.num_groups, self.accounting == 'tight',
                 self.shared_noise)

@@ -106,6 +106,12 @@ def binomial(share: Array, num_examples: int, *, confidence: float,
     confidence: in (0, 1).
     method: 'wald' is for large counts; 'wilson' has about the confidence for
       all.
+
+  Examples:
+    >>> from dpjax.stats import intervals
+    >>> found = intervals.binomial(jnp.float32(0.0), 100, confidence=0.95)
+    >>> round(float(found.high), 3)
+    0.037
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_choice('method', method, BINOMIAL)

@@ -59,6 +59,15 @@ class BoundedMean:
     confidence: of the interval.
     interval: 'exact' inverts the law of the normal and the Laplace part, 'wald'
       takes both for normal: a little too narrow where noise prevails.
+
+  Examples:
+    >>> from dpjax.stats.mean import BoundedMean
+    >>> noisy = BoundedMean(num_examples=1000, lower=0, upper=1, epsilon=1.0)
+    >>> noisy.scale
+    0.001
+    >>> found = noisy.release(jax.random.key(0), jnp.arange(1000) / 1000)
+    >>> bool(found.low < 0.5 < found.high)
+    True
   """
   num_examples: int
   lower: float

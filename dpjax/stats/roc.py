@@ -338,6 +338,19 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
   Raises:
     ValueError: for printed noise of rho, of public labels, or under another
       adjacency: none is printed.
+
+  Examples:
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.stats import roc
+    >>> from dpjax.stats.ecdf import grids
+    >>> scores = np.arange(1000) / 1000
+    >>> labels = (np.arange(1000) * 7 % 1000 < scores * 1000).astype(int)
+    >>> grid = grids.Grid(lower=0, upper=1, num_thresholds=64)
+    >>> made = roc.make(grid, epsilon=1.0, adjacency=Adjacency.REPLACE_ONE)
+    >>> found = roc.counts(grid, scores, labels)
+    >>> curve = made.release(jax.random.key(0), found)
+    >>> abs(float(curve.auc) - 0.83) < 0.05
+    True
   """
   errors.check_choice('accounting', accounting, ACCOUNTING)
   size = grid.num_thresholds

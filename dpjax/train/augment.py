@@ -40,7 +40,7 @@ def augmented(make_bounder: Callable[[Callable, LossFn], GradientBounder],
     augmentation: draws one view; `crop_and_flip` or any other.
     multiplicity: views A of each record in each step.
 
-  Example:
+  Examples:
     augmented(lambda a, l: per_example.clipped(a, l, clip_norm=1.0), apply,
               loss, augmentation=crop_and_flip(padding=4), multiplicity=16)
   """

@@ -156,7 +156,7 @@ class Saver:
       say('no checkpoint is usable: starting from the beginning')
     return found
 
-  def restore(self, like: TrainState, structure) -> list[Part]:
+  def restore(self, like: TrainState, structure: Any) -> list[Part]:
     """The groups of runs as they were saved; none if there is no checkpoint.
 
     Args:

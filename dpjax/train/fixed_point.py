@@ -9,7 +9,7 @@ thesis 000, Section 2.3.4; Cyffers, Bellet and Basu 2023 (spec OPT-06).
 from collections.abc import Callable
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -100,7 +100,7 @@ class FixedPointIteration:
 
 def gradient_descent(bounder: GradientBounder, *, num_examples: int,
                      learning_rate: float,
-                     **arguments) -> FixedPointIteration:
+                     **arguments: Any) -> FixedPointIteration:
   """R(x) = x - (eta / n) sum of bounded gradients: DP-SGD on all records.
 
   Args:
@@ -124,7 +124,7 @@ def gradient_descent(bounder: GradientBounder, *, num_examples: int,
 
 def consensus_admm(prox: Callable[[Array, PyTree], Array], *,
                    num_examples: int, num_values: int, reach: float,
-                   **arguments) -> FixedPointIteration:
+                   **arguments: Any) -> FixedPointIteration:
   """The minimiser of a sum of records' losses, each known by its prox.
 
   Douglas-Rachford splitting, which is ADMM, over a copy u_i of the parameters

@@ -80,8 +80,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       results do not depend on it.
     on_progress: called between chunks with (steps done, steps in all), summed
       over the batches of runs.
-    averaging: also keep this average of the parameters (REG-05), in
-      `state.average.mean`; evaluate it like `state.params`.
+    averaging: also keep this average of the parameters (REG-05), in the
+      field `average.mean` of the state; evaluate it like its `params`.
     mesh: divide each batch over these devices (`sharding.data_mesh`); every
       process calls `fit` with the same arguments. None: one device.
     checkpoints: save the runs now and then, and resume them if they were. A
@@ -93,6 +93,26 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       method or with the mesh; if adaptive radii cost more than a plan has; if
       the checkpoint is of another fit; or if a run was noised less than
       planned.
+
+  Examples:
+    >>> import optax
+    >>> from dpjax.data import registry
+    >>> from dpjax.lipschitz import losses
+    >>> from dpjax.models import mlp
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.train import loop, methods, plan
+    >>> data = registry.load('breast_cancer')
+    >>> rows = jnp.arange(569, dtype=jnp.int32)[None]
+    >>> model = mlp.mlp(num_features=30, num_classes=2, depth=0)
+    >>> run = plan.private_plan(num_examples=569, batch_size=128, num_steps=40,
+    ...                         epsilon=2.0, delta=1e-4,
+    ...                         adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> result = loop.fit(
+    ...     jax.random.split(jax.random.key(0), 1), plans=[run], model=model,
+    ...     method=methods.dp_sgd(model, losses.cross_entropy(), clip_norm=1.0),
+    ...     optimizer=optax.sgd(1.0), records=data.records, rows=rows)
+    >>> result.state.params['dense_00']['kernel'].shape  # Of one run.
+    (1, 30, 2)
   """
   _check(keys, plans, method, rows, model)
   sharding.check(mesh, plans[0].sampler.max_batch_size)

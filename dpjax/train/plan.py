@@ -131,6 +131,15 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     max_batch_size: see `PoissonSampler`; no effect on privacy.
     noise_order: see `TrainingPlan`.
     lattice_size: see `TrainingPlan`.
+
+  Examples:
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.train import plan
+    >>> run = plan.private_plan(num_examples=1000, batch_size=100, num_steps=50,
+    ...                         epsilon=1.0, delta=1e-5,
+    ...                         adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> round(run.noise_multiplier, 2), round(run.epsilon(1e-5), 3)
+    (2.93, 1.0)
   """
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
                            max_batch_size=max_batch_size)

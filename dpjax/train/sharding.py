@@ -13,6 +13,7 @@ Results equal those of one device up to the order of a float32 sum.
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -103,7 +104,7 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
   return bounder._replace(sums=sums)
 
 
-def jit(mesh: Mesh | None, function: Callable, **options) -> Callable:
+def jit(mesh: Mesh | None, function: Callable, **options: Any) -> Callable:
   """`jax.jit` of a function whose arguments and results are replicated."""
   if mesh is not None:
     whole = NamedSharding(mesh, PartitionSpec())

@@ -1,6 +1,6 @@
 """Adult (census income): 14 features; is the income above 50,000 dollars?
 
-Categories are those of the published `adult.names`, with '?' (unknown) as
+Categories are those of the published file adult.names, with '?' (unknown) as
 one more where it occurs. Bounds: age and hours as the census codes them,
 years of schooling 1 to 16 by definition, weights and money by order of
 magnitude.

@@ -13,6 +13,8 @@ import hmac
 import os
 import struct
 
+from dpjax.mpc import prg
+
 TOKEN_BYTES = 32
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -43,7 +45,7 @@ def _cipher(owner_token: bytes, digest: bytes, server: str):
 
 
 def seal(owner_token: bytes, payload: bytes, *, owner: int, digest: bytes,
-         server: str, source=os.urandom) -> bytes:
+         server: str, source: prg.Source = os.urandom) -> bytes:
   """What only `server` opens, in the study of `digest`.
 
   Args:

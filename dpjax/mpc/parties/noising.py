@@ -3,9 +3,9 @@
 Discrete Laplace noise of dyadic nodes or of those of a tree (`nodes`), in one
 of two ways:
 
-joint: two servers and a dealer; of the curator's law, and no party knows any of
-  it (`joint_noise`).
-contributions: each server draws noise and shares it with the others; what all
+* joint: two servers and a dealer; of the curator's law, and no party knows any
+  of it (`joint_noise`).
+* contributions: each server draws noise and shares it with the others; what all
   but `num_colluding` of them drew follows the curator's law, the rest comes on
   top (`noise`). A server knows its own part.
 

@@ -7,6 +7,7 @@ refused, with the names of the fields.
 import dataclasses
 import hashlib
 import json
+from typing import Any
 
 from dpjax import errors
 from dpjax.mpc import nodes
@@ -111,7 +112,7 @@ class Parameters:
         num_thresholds=self.num_thresholds, num_servers=self.num_servers,
         num_classes=self.num_classes, **own)
 
-  def replaced(self, **fields) -> 'Parameters':
+  def replaced(self, **fields: Any) -> 'Parameters':
     """The same with other values of some fields."""
     return dataclasses.replace(self, **fields)
 

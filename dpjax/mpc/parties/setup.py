@@ -1,10 +1,10 @@
 """The folder of a study: keys, certificates, tokens, and what is public.
 
-  parameters.json   public
-  addresses/        where servers say where they are
-  server<j>/        key, certificate, enrolment key; what it has accepted
-  owners<i>/        of a relay: key, certificate; bins and tokens of its owners
-  dealer/ client/   key, certificate
+* `parameters.json`: public.
+* `addresses/`: where servers say where they are.
+* `server<j>/`: key, certificate, enrolment key; what it has accepted.
+* `owners<i>/`: of a relay: key, certificate; bins and tokens of its owners.
+* `dealer/`, `client/`: key, certificate.
 """
 
 import pathlib

@@ -107,6 +107,13 @@ def density(key: PRNGKey, x: Any, *, lower: float, upper: float,
 
   Raises:
     ValueError: for bad input, before anything is released.
+
+  Examples:
+    >>> from dpjax.stats.density import api
+    >>> curve = api.density(jax.random.key(0), np.arange(1000) % 100, lower=0,
+    ...                     upper=100, epsilon=1.0, adjacency='replace_one')
+    >>> bool(np.abs(curve(np.array([20.0, 50.0, 80.0])) - 0.01).max() < 0.002)
+    True
   """
   adjacency = Adjacency(adjacency)
   errors.check_range(lower, upper)

@@ -26,13 +26,13 @@ def rho_of(rule: str, *, epsilon: float, delta: float,
            allow_unsound: bool = False) -> float:
   """The rho of a Gaussian release that a rule takes for (epsilon, delta)-DP.
 
-  classical   epsilon^2 / (4 ln(1.25 / delta)): sqrt(2 ln(1.25 / delta)) /
-              epsilon sensitivities of noise (001, line 668)
-  corollary   epsilon^2 / (16 ln(1 / delta)), for epsilon <= 8 ln(1 / delta);
-              Corollary 2, with delta = n^-gamma
-  zcdp        the largest with rho + 2 sqrt(rho ln(1 / delta)) <= epsilon
-  renyi       the largest by the tight conversion at the best order
-  exact       by the exact curve of Gaussian noise: the largest there is
+    classical   epsilon^2 / (4 ln(1.25 / delta)): sqrt(2 ln(1.25 / delta)) /
+                epsilon sensitivities of noise (001, line 668)
+    corollary   epsilon^2 / (16 ln(1 / delta)), for epsilon <= 8 ln(1 / delta);
+                Corollary 2, with delta = n^-gamma
+    zcdp        the largest with rho + 2 sqrt(rho ln(1 / delta)) <= epsilon
+    renyi       the largest by the tight conversion at the best order
+    exact       by the exact curve of Gaussian noise: the largest there is
 
   Args:
     rule: one of `RULES`.

@@ -123,6 +123,14 @@ def ecdf(key: PRNGKey, x: Any, grid: Grid, *, epsilon: float | None = None,
 
   Raises:
     ValueError: for bad input, before anything is released.
+
+  Examples:
+    >>> from dpjax.stats.ecdf import api, grids
+    >>> grid = grids.Grid(lower=0, upper=100, num_thresholds=64)
+    >>> curve = api.ecdf(jax.random.key(0), np.arange(1000) % 100, grid,
+    ...                  epsilon=1.0, adjacency='replace_one')
+    >>> bool(abs(curve.quantiles([0.5])[0] - 50) < 5)
+    True
   """
   adjacency = Adjacency(adjacency)
   made = plan(grid.num_thresholds, epsilon=epsilon, rho=rho,

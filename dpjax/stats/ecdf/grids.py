@@ -70,7 +70,7 @@ class Grid:
     return np.bincount(self.bins(values), minlength=self.num_thresholds)
 
   def ranks(self, values: np.ndarray) -> np.ndarray:
-    """#{x <= t_j}, [N] int64, with what is above `upper` at it; as `bins`."""
+    """How many x <= t_j, [N] int64; above `upper` is at it, as for `bins`."""
     return np.cumsum(self.counts(values))
 
 

@@ -55,7 +55,7 @@ def level(p: np.ndarray, q: np.ndarray, notion: type, *, at: float = 0.0
   raise ValueError(f'two finite laws have no level of {notion.__name__}')
 
 
-def holds(p: np.ndarray, q: np.ndarray, guarantee) -> bool:
+def holds(p: np.ndarray, q: np.ndarray, guarantee: object) -> bool:
   """Whether two laws have a guarantee, up to rounding.
 
   Args:

@@ -34,8 +34,8 @@ epsilon^2 / 8 at most, since the logarithm of W ranges over epsilon.
 
 (epsilon, delta). P and Q are (epsilon, delta)-close, both ways. Cut dP/dQ to
 [e^-epsilon, e^epsilon] and give or take the mass that is lost: at most delta
-moves away and as much comes. So a term is at most 2 sinh(epsilon / 2) sqrt(l R)
-+ 2 delta sup |f|, and d loses the sum of the latter.
+moves away and as much comes. So a term is at most 2 sinh(epsilon / 2)
+sqrt(l R) + 2 delta sup |f|, and d loses the sum of the latter.
 
 Source: spec LB-15 and LB-16, of which the latter is a conjecture; ours.
 """

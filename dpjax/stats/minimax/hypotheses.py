@@ -131,7 +131,8 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
   """LB-10: Theorem 3 of paper 004; always below 1/2.
 
   The chance that an estimate is at least HALF of the separation away from the
-  truth; the paper says the separation (erratum E-07, `printed.packing_risk`).
+  truth; the paper says the separation (erratum E-07,
+  `printed.printed_packing_risk`).
 
   Args:
     log_hypotheses: ln V.

@@ -207,6 +207,14 @@ def solve(*, num_examples: int, epsilon: float,
     num_examples: n, from 1 to 2 * 10^5.
     epsilon: of the release; at least 1e-6.
     tolerance: of upper / lower - 1.
+
+  Examples:
+    >>> from dpjax.stats.minimax import proportions_exact
+    >>> found = proportions_exact.solve(num_examples=100, epsilon=0.5)
+    >>> round(found.lower, 4), round(found.upper, 4)
+    (0.0027, 0.0027)
+    >>> round(proportions_exact.non_private_risk(100), 4)
+    0.0021
   """
   game = _checked(num_examples, epsilon)
   fine, fine_laws = _fine(game)

@@ -63,7 +63,7 @@ def pairwise_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
   """SIM-4: half of that mean over pairs i != j, corrected; [K, K].
 
   The thesis (Lemma 3.3.8) takes i = j into the mean over K^2 pairs, where it
-  claims that twice an error is at least 1: `printed.pairwise_anchor`.
+  claims that twice an error is at least 1: `printed.printed_pairwise_anchor`.
   """
   apart = _off(_square(distances))
   return float(np.mean(_between(apart, guarantee)))

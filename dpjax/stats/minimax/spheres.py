@@ -7,10 +7,10 @@ has a law Q that does not know theta. Two bounds of E |M - theta|^2, R = 1:
 * Under (epsilon, delta)-DP all but delta_b of the law of M is E Q at most, E =
   e^(epsilon b). Averaged over rotations Q is invariant, and M at distance s
   from 0 is best in a cap around theta of share q, its own density over E times
-  that of Q: the square is 1 + s^2 - 2 s A(q), A the mean cosine in a cap, or 1
-  - A(q)^2 for the best s. Over all ways to choose s the least is E f(1 / E), f
-  the convex hull of q (1 - A(q)^2), which is straight from 1/2 to 1: what this
-  constraint leaves, exactly.
+  that of Q: the square is 1 + s^2 - 2 s A(q), A the mean cosine in a cap, or
+  1 - A(q)^2 for the best s. Over all ways to choose s the least is E f(1 / E),
+  f the convex hull of q (1 - A(q)^2), which is straight from 1/2 to 1: what
+  this constraint leaves, exactly.
 * The divergence I_b of laws b records apart bounds what M tells about theta, so
   by Donsker's and Varadhan's formula for all lambda > 0
 

@@ -26,9 +26,9 @@ vertices move down by the recursion e <- e^-epsilon (e - delta).
 zCDP. Divergences are at most d^2 rho. Let v = (2 P / (P + P') - 1)^2. The mean
 of the two divergences is that of a convex increasing function of v under (P +
 P') / 2, and s is the mean of 1 - v: by Jensen's inequality two laws on two
-points are extremal for s as they are, by data processing, for e, and s = 4 e (1
-- e). Data sets between the two make e larger (`concentrated`), and s is 2 e at
-least.
+points are extremal for s as they are, by data processing, for e, and s =
+4 e (1 - e). Data sets between the two make e larger (`concentrated`), and s is
+2 e at least.
 """
 
 from collections.abc import Callable

@@ -39,7 +39,7 @@ from dpjax.stats.parametric import least_favourable
 from dpjax.stats.parametric.estimator import Draw, Estimator
 from dpjax.stats.parametric.exponential_families import (Family, Model,
                                                          maximum)
-from dpjax.typing import Array
+from dpjax.typing import Array, PRNGKey
 
 
 class Scales(NamedTuple):
@@ -80,7 +80,7 @@ def records(data: Array, model: Model) -> Array:
   return jnp.clip(jnp.where(jnp.isnan(found), 0.0, found), 0.0, 1.0)
 
 
-def normal(key, means: Array) -> Array:
+def normal(key: PRNGKey, means: Array) -> Array:
   """Standard normal draws like `means`."""
   return additive.standard_normal(key, means.shape).astype(means.dtype)
 

@@ -52,6 +52,16 @@ class Study:
     non_private: smallest risk without privacy, or the least known.
     trivial: risk of the best constant.
     notions: types of guarantees that `upper` has estimators for.
+
+  Examples:
+    >>> from dpjax.privacy.notions import PureDP
+    >>> from dpjax.stats.parametric import studies
+    >>> asked = dict(num_examples=1000, guarantee=PureDP(epsilon=0.1))
+    >>> study = studies.STUDIES['proportion']
+    >>> round(study.best_lower(**asked).value, 6)
+    0.000423
+    >>> round(study.best_upper(**asked).value, 6)
+    0.000423
   """
   name: str
   help: str

@@ -9,11 +9,11 @@ n in Euclidean norm, and noise of that scale is added:
   gaussian  rho-zCDP, which is Kullback-Leibler privacy of level rho, (epsilon,
             delta)-DP or total variation, each with the exact scale
 
-l2 and laplace are smooth besides: log-ratios are at most epsilon sum_i min(|x_i
-- x_i'|, 2 T) / (2 T) for all pairs of data sets. The released mean is shrunk by
-c, public. T and c minimise the exact worst risk (`moment_risks.tuned`); where
-the records are bounded, no other post-processing of spherical noise has much
-smaller one in many dimensions (Pinsker).
+l2 and laplace are smooth besides: log-ratios are at most epsilon sum_i
+min(|x_i - x_i'|, 2 T) / (2 T) for all pairs of data sets. The released mean is
+shrunk by c, public. T and c minimise the exact worst risk
+(`moment_risks.tuned`); where the records are bounded, no other post-processing
+of spherical noise has much smaller one in many dimensions (Pinsker).
 
 Source: paper 004, equation (20) and Proposition 6 (spec EST-TRUNC-*, EXT-L2,
 EXT-AGAUSS). Its noise for (epsilon, delta) has less than what that takes

@@ -174,6 +174,15 @@ def quantiles(key: PRNGKey, x: Any, probs: float | Sequence[float], *,
 
   Raises:
     ValueError: for bad input, before anything is released.
+
+  Examples:
+    >>> from dpjax.stats import quantiles
+    >>> ages = np.arange(1000) % 90
+    >>> found = quantiles.quantiles(
+    ...     jax.random.key(0), ages, 0.5, epsilon=1.0, lower=0, upper=120,
+    ...     adjacency='replace_one')
+    >>> bool(abs(found - np.quantile(ages, 0.5)) < 3)
+    True
   """
   adjacency = Adjacency(adjacency)
   asked = np.asarray(probs, np.float64)

@@ -49,8 +49,8 @@ def joint(probs: Sequence[float], *, epsilon: float,
           adjacency: Adjacency) -> float:
   """Of sum_j |n (p_j - p_(j-1)) - #bin_j| over the m + 1 bins.
 
-  A replacement moves two bins by 1. A record more moves one bin and all n (p_j
-  - p_(j-1)): by 2 (1 - min_j (p_j - p_(j-1))) in all.
+  A replacement moves two bins by 1. A record more moves one bin and all
+  n (p_j - p_(j-1)): by 2 (1 - min_j (p_j - p_(j-1))) in all.
   """
   errors.check_positive('epsilon', epsilon)
   smallest = float(np.min(orders.gaps(probs)))

@@ -1,0 +1,145 @@
+"""Docstrings of this project as Markdown, and what the names in them mean."""
+
+from collections.abc import Iterator, Mapping
+import itertools
+import re
+from typing import Any
+
+_SECTIONS = ('Args', 'Attributes', 'Examples', 'Raises', 'Returns', 'Yields')
+_SECTION = re.compile(rf'({"|".join(_SECTIONS)}):$')
+_ITEM = re.compile(r'\s*([-+*]|\d+\.)\s')
+# What starts a list, or a heading or quotation, wherever a line begins with it.
+_MARKER = re.compile(r'\s*(?:([-+*]|\d+\.)\s|([#>]))')
+# As the generator writes those of other sections, so that it leaves it alone.
+_HEADING = '###### Examples:'
+
+
+def to_markdown(docstring: str) -> str:
+  """Formulas and sessions become blocks that are shown as they are.
+
+  A formula, or a table of names, is what is indented below text; below a list
+  it belongs to the item, below the name of a section to the section.
+  """
+  lines, kept = docstring.splitlines(), []
+  while lines:
+    line = lines.pop(0)
+    kept.append(line)
+    if line == 'Examples:':
+      kept[-1] = _HEADING
+      kept += _fenced(_indented(lines), 'pycon')
+    elif _SECTION.match(line):
+      kept += [re.sub(r'^(  )(\*+)(?=\w+:)', _escape, part)
+               for part in _indented(lines)]
+    elif _ITEM.match(line):
+      kept += _indented(lines)
+    elif lines and _is_block(lines):
+      kept += _fenced(_indented(lines), '')
+  return '\n'.join(kept)
+
+
+def unintended(docstring: str) -> Iterator[str]:
+  """Lines that would be shown as something else, each with what is wrong.
+
+  A line in the middle of a text that starts like an item or a heading; an entry
+  that hangs over several lines; columns outside of a block.
+  """
+  before, in_block = '', False
+  for line in to_markdown(docstring).splitlines():
+    in_block ^= line.startswith('```')
+    marker = _MARKER.match(line)
+    begins = (not before.strip() or before.endswith(':') or
+              _ITEM.match(before) or _margin(before) > _margin(line))
+    if in_block or line == _HEADING:
+      pass
+    elif marker and (marker[2] or not begins):
+      yield f'starts with {marker[0].strip()!r}: {line.strip()}'
+    elif re.search(r'\S {3,}\S', line) and not line.startswith('|'):
+      yield f'columns outside of a block: {line.strip()}'
+    before = line
+  for line, follows in itertools.pairwise(docstring.splitlines()):
+    if (line.strip() and not _margin(line) and follows.strip() and
+        _margin(follows) and not line.endswith(':') and not _ITEM.match(line)):
+      yield f'hangs, and is no item of a list: {line}'
+
+
+def resolve(dotted: str, module: str,
+            modules: Mapping[str, Any]) -> tuple[str, str] | None:
+  """Which module and name in it a reference means, if it means any.
+
+  Args:
+    dotted: such as `tuning.draw_num_trials`, where `tuning` may be a module
+      beside the one that says so, in a package around it, or imported by it.
+    module: whose docstring it is in.
+    modules: all that there are, by dotted name.
+
+  Returns:
+    The longest module that the name begins with, and the rest, which need not
+    be there; None if the name does not begin with a module.
+  """
+  first = dotted.split('.')[0]
+  parents = module.split('.')
+  scopes = ['.'.join(parents[:n]) for n in range(len(parents), 0, -1)]
+  named = [f'{scope}.{dotted}' for scope in scopes
+           if f'{scope}.{first}' in modules] + [dotted]
+  imported = vars(modules[module].obj).get(first)
+  if getattr(imported, '__name__', None) in modules:
+    named.insert(0, imported.__name__ + dotted[len(first):])
+  found = [_split(name, modules) for name in named]
+  found = [pair for pair in found if pair is not None]
+  if not found:
+    found = [_split(f'{name}{dotted[len(first):]}', modules)
+             for name in modules if name.split('.')[-1] == first]
+    found = [pair for pair in found if exists(*pair, modules)]
+    return found[0] if len(found) == 1 else None
+  return next((pair for pair in found if exists(*pair, modules)), found[0])
+
+
+def exists(module: str, name: str, modules: Mapping[str, Any]) -> bool:
+  """Whether a module has what is called so, documented or not."""
+  page = modules[module]
+  if not name or page.get(name) is not None:
+    return True
+  item = page.obj
+  for part in name.split('.'):
+    if not hasattr(item, part):
+      return False
+    item = getattr(item, part)
+  return True
+
+
+def _split(dotted: str,
+           modules: Mapping[str, Any]) -> tuple[str, str] | None:
+  parts = dotted.split('.')
+  for size in range(len(parts), 0, -1):
+    if '.'.join(parts[:size]) in modules:
+      return '.'.join(parts[:size]), '.'.join(parts[size:])
+  return None
+
+
+def _is_block(lines: list[str]) -> bool:
+  """Whether what comes next is indented, maybe after an empty line."""
+  return next((line for line in lines if line.strip()), '').startswith(
+      '  ') and (lines[0].startswith('  ') or not lines[0].strip())
+
+
+def _indented(lines: list[str]) -> list[str]:
+  """Takes lines as long as they are indented or between such."""
+  taken = []
+  while lines and (lines[0].startswith(' ') or
+                   not lines[0].strip() and _is_block(lines)):
+    taken.append(lines.pop(0))
+  return taken
+
+
+def _fenced(block: list[str], language: str) -> list[str]:
+  block = '\n'.join(block).strip('\n').splitlines()
+  margin = min(_margin(line) for line in block if line)
+  return ['', f'```{language}', *(line[margin:] for line in block), '```', '']
+
+
+def _margin(line: str) -> int:
+  return len(line) - len(line.lstrip())
+
+
+def _escape(stars: re.Match[str]) -> str:
+  return stars[1] + '\\*' * len(stars[2])
