@@ -4,6 +4,7 @@ Each check returns its value, so that it can stand in an assignment, and
 raises `ValueError` with the name, the value and what is allowed.
 """
 
+import difflib
 import math
 import operator
 
@@ -64,8 +65,15 @@ def check_choice(name: str, value: str, choices) -> str:
   """Returns `value` if it is one of `choices`."""
   if value not in choices:
     allowed = ', '.join(sorted(choices))
-    raise ValueError(f'{name} must be one of {allowed}; got {value!r}')
+    raise ValueError(f'{name} must be one of {allowed}; got {value!r}'
+                     f'{did_you_mean(value, choices)}')
   return value
+
+
+def did_you_mean(value: str, choices) -> str:
+  """Returns a question that names the nearest choice; '' if none is near."""
+  near = difflib.get_close_matches(str(value), list(map(str, choices)), 1)
+  return f'; did you mean {near[0]!r}?' if near else ''
 
 
 def one_line(error: BaseException) -> str:

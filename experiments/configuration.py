@@ -8,6 +8,8 @@ import jax
 
 from dpjax import errors
 from dpjax.data import registry
+from dpjax.data import schema_files
+from dpjax.data import user_tables
 from dpjax.grads import precision
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
@@ -59,7 +61,8 @@ class TrainingConfig:
   """Everything a run depends on; None stands for the recipe's value.
 
   Attributes:
-    dataset: a name of `data.registry`, a table or images.
+    dataset: a name of `data.registry`, a table or images; or the path of a
+      table of one's own, which has a schema.
     method: one of `METHODS`.
     epsilon: target; not used by 'sgd'.
     delta: a number, or None for n^-delta_power with n training records.
@@ -125,6 +128,7 @@ class TrainingConfig:
       own (AUD-06), see `experiments.canaries`.
     canary_kind: what canaries are, one of `CANARY_KINDS`.
     canary_seed: of canaries and coins; None for `seed`.
+    schema: of a table of one's own, as `data.schema_files` spells it.
   """
   dataset: str
   method: str
@@ -182,6 +186,7 @@ class TrainingConfig:
   num_canaries: int = _later(0)
   canary_kind: str = _later('mislabelled')
   canary_seed: int | None = _later(None)
+  schema: str | None = _later(None)
 
   @property
   def num_slots(self) -> int:
@@ -191,8 +196,7 @@ class TrainingConfig:
 
 def check(config: TrainingConfig) -> TrainingConfig:
   """Refuses a configuration that cannot run, in one line, at no cost."""
-  errors.check_choice('dataset', config.dataset,
-                      (*registry.names(), *registry.image_names()))
+  _check_dataset(config)
   errors.check_choice('method', config.method, METHODS)
   errors.check_positive('epsilon', config.epsilon)
   if config.delta is not None:
@@ -223,6 +227,21 @@ def check(config: TrainingConfig) -> TrainingConfig:
       errors.check_positive(name, getattr(config, name))
   _check_canaries(config)
   return _check_networks(config)
+
+
+def _check_dataset(config: TrainingConfig) -> None:
+  if config.schema is not None:
+    if not user_tables.is_path(config.dataset):
+      raise ValueError(f'dataset {config.dataset!r} is no path of a CSV file, '
+                       'and a schema is of such a file')
+    schema_files.parse(config.schema)
+  elif user_tables.is_path(config.dataset):
+    raise ValueError(
+        f'{config.dataset} needs a public schema: bounds of numbers, '
+        'categories, and classes of the label')
+  else:
+    errors.check_choice('dataset', config.dataset,
+                        (*registry.names(), *registry.image_names()))
 
 
 def _check_canaries(config: TrainingConfig) -> None:
