@@ -48,6 +48,13 @@ def check_at_least(name: str, value: int, minimum: int) -> int:
   return number
 
 
+def check_seed(name: str, value: int) -> int:
+  """Returns `value` if it is a seed that keys do not cut: below 2^32."""
+  if check_at_least(name, value, 0) >= 2**32:
+    raise ValueError(f'{name} must be below 2^32, got {value}')
+  return value
+
+
 def check_range(lower: float, upper: float) -> None:
   """Refuses bounds that are not finite, or not in order."""
   if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):

@@ -209,15 +209,17 @@ def check(config: TrainingConfig) -> TrainingConfig:
     if getattr(config, name) is not None:
       errors.check_choice(name, getattr(config, name), choices)
   errors.check_open_unit('test_fraction', config.test_fraction)
-  errors.check_at_least('seed', config.seed, 0)
+  errors.check_seed('seed', config.seed)
   if config.split_seed is not None:
-    errors.check_at_least('split_seed', config.split_seed, 0)
+    errors.check_seed('split_seed', config.split_seed)
   errors.check_at_least('num_folds', config.num_folds, 2)
   if config.fold is not None and config.fold not in range(config.num_folds):
     raise ValueError(f'fold must be an integer from 0 to '
                      f'{config.num_folds - 1}, got {config.fold}')
+  if config.depth is not None:
+    errors.check_at_least('depth', config.depth, 0)
   for name in ('num_examples', 'num_steps', 'max_batch_size',
-               'microbatch_size'):
+               'microbatch_size', 'width'):
     if getattr(config, name) is not None:
       errors.check_at_least(name, getattr(config, name), 1)
   for name in ('batch_size', 'delta_power', 'learning_rate', 'clip_norm',
@@ -248,7 +250,7 @@ def _check_canaries(config: TrainingConfig) -> None:
   errors.check_at_least('num_canaries', config.num_canaries, 0)
   errors.check_choice('canary_kind', config.canary_kind, CANARY_KINDS)
   if config.canary_seed is not None:
-    errors.check_at_least('canary_seed', config.canary_seed, 0)
+    errors.check_seed('canary_seed', config.canary_seed)
   if not config.num_canaries and (config.canary_seed is not None or
                                   config.canary_kind != CANARY_KINDS[0]):
     raise ValueError('canary_kind and canary_seed are of canaries; '

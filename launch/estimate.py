@@ -57,8 +57,6 @@ import re
 import secrets
 import sys
 
-from absl.flags import argparse_flags
-
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import grids
@@ -135,7 +133,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
   listed = '\n'.join(
       f'  {s.name:15} {s.help}; needs {", ".join(s.needs) or "nothing"}'
       for s in registry.STATISTICS.values())
-  parser = argparse_flags.ArgumentParser(
+  parser = errors.ArgumentParser(
       description=__doc__.replace('{statistics}', listed), allow_abbrev=False,
       formatter_class=argparse.RawDescriptionHelpFormatter,
       conflict_handler='resolve')
@@ -314,6 +312,7 @@ def _check_output(args: argparse.Namespace) -> None:
     if path.is_dir() or not path.parent.is_dir():
       raise ValueError(f'--{name} must be a file in a folder that is there, '
                        f'got {given}')
+    errors.check_file(given)
     if path in others:
       raise ValueError(f'--{name} must be neither --ledger nor --input'
                        + (' nor another output' if others[2:] else ''))

@@ -22,8 +22,6 @@ import pathlib
 import sys
 from typing import Any
 
-from absl.flags import argparse_flags
-
 from dpjax.data import drafts
 from dpjax.data import schema_files
 from dpjax.data import tabular
@@ -43,7 +41,7 @@ _FLAGS = (
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """The flags of a command line."""
-  parser = argparse_flags.ArgumentParser(
+  parser = errors.ArgumentParser(
       description=__doc__, allow_abbrev=False, conflict_handler='resolve',
       formatter_class=argparse.RawDescriptionHelpFormatter)
   for name, text in _FLAGS:
@@ -92,6 +90,7 @@ def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
   if output.exists():
     raise ValueError(f'{output} is there already and may have been reviewed; '
                      'it is not written over')
+  errors.check_file(str(output))
   made = drafts.draft(path, label=label, separator=separated_by)
   output.parent.mkdir(parents=True, exist_ok=True)
   files.replace(output, _text(made).encode())

@@ -345,6 +345,7 @@ def main(argv: Sequence[str]) -> int:
   if not shared.OUTPUT_DIR.value:
     raise ValueError('--output_dir must be given')
   configs = _configs()
+  errors.check_folder(shared.OUTPUT_DIR.value)
   folders = _folders(configs, shared.OUTPUT_DIR.value)
   if configs[0].schema is not None:
     own_data.say_what_is_public()
