@@ -26,6 +26,8 @@ from experiments import engine
 from experiments import environment
 from experiments import registry
 from experiments import selection
+from experiments.catalogue import items
+from experiments.catalogue import pages
 from launch import errors
 from launch import flags as shared
 
@@ -122,45 +124,48 @@ def check_results(experiment: registry.Experiment,
   return stale
 
 
-def render_indices(root: pathlib.Path) -> dict[pathlib.Path, tuple[str, str]]:
-  """Returns path -> (block, text) of the tables inside the READMEs."""
-  index, results = [], []
+def render_indices(root: pathlib.Path
+                   ) -> list[tuple[pathlib.Path, str, str]]:
+  """Returns (path, block, text) of the tables inside the READMEs."""
+  index, results, found = [], [], {}
   for name in sorted(registry.EXPERIMENTS):
     experiment = registry.load(name)
     path = results_dir(root, name) / engine.ROWS
     rows = records.sort(records.read(path)) if path.exists() else []
-    found = verdicts.check(experiment.report.verdict(rows)) if rows else []
+    found[name] = verdicts.check(
+        experiment.report.verdict(rows)) if rows else []
     index.append((
         name, experiment.artefact,
         f'`python -m launch.sweep --experiment={name}`', experiment.cost,
-        _coverage(experiment, rows), verdicts.tally(found) or 'not run'))
+        _coverage(experiment, rows), verdicts.tally(found[name]) or 'not run'))
     link = f'[{name}](experiments/{name}/results/{TABLE})'
-    results += [(link, *verdict) for verdict in found
+    results += [(link, *verdict) for verdict in found[name]
                 if verdict.claim.startswith(experiment.headlines)] or [
         (name, experiment.artefact, '-', '-', verdicts.NOT_RUN, 'no rows')]
-  return {
-      root / 'experiments' / 'README.md': ('index', tables.markdown(
-          ('name', 'artefact', 'command', 'cost', 'rows', 'verdicts'),
-          index)),
-      root / 'README.md': ('results', tables.markdown(
-          ('experiment', *verdicts.HEADERS), results))}
+  folder, groups = root / 'experiments', items.groups()
+  return [
+      (folder / 'README.md', 'index', tables.markdown(
+          ('name', 'artefact', 'command', 'cost', 'rows', 'verdicts'), index)),
+      (folder / 'README.md', 'items', pages.table(groups, found)),
+      (folder / 'ERRATA.md', 'errata', pages.errata(groups)),
+      (root / 'README.md', 'results', tables.markdown(
+          ('experiment', *verdicts.HEADERS), results))]
 
 
 def update_indices(root: pathlib.Path, *, check: bool) -> list[str]:
   """Renews the tables in the READMEs, or says which are out of date."""
-  stale = []
-  for path, (block, body) in render_indices(root).items():
-    text = path.read_text(encoding='utf-8')
+  stale, texts = [], {}
+  for path, block, body in render_indices(root):
+    text = texts.setdefault(path, path.read_text(encoding='utf-8'))
     try:
-      fresh = tables.replace_block(text, block, body)
+      texts[path] = tables.replace_block(text, block, body)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
-    if text == fresh:
-      continue
-    if check:
+    if check and texts[path] != text:
       stale.append(f'{path}: {block} is not what the rows give')
-    else:
-      _write(path, fresh)
+  for path, text in texts.items():
+    if not check and text != path.read_text(encoding='utf-8'):
+      _write(path, text)
   return stale
 
 

@@ -48,27 +48,18 @@ _QUICK_FILES = {f'{name}_test' for name in (
     'random_networks', 'reparametrisation', 'smooth')}
 
 
-# Of tables of three cases or more in these folders the default run takes half,
-# or as many as `every` says.
-_HALVED = ('audit/', 'data/', 'experiments/audits', 'experiments/benchmark',
-           'experiments/canaries', 'experiments/density', 'experiments/ecdf',
-           'experiments/quantile', 'experiments/unsound', 'grads/',
-           'launch/audit', 'launch/benchmark', 'launch/cluster', 'launch/mpc',
-           'launch/quantiles', 'launch/report', 'launch/sweep', 'launch/train',
-           'lipschitz/', 'models/', 'mpc/', 'privacy/', 'sampling_test',
-           'sparsity/', 'stats/ecdf/', 'stats/frequencies', 'stats/hosmer',
-           'stats/quantiles/', 'train/')
-
-
 def pytest_collection_modifyitems(items):
-  """Marks what the default run leaves out of tables of cases as slow."""
+  """Marks what the default run leaves out of tables of cases as slow.
+
+  Of three cases or more it takes every second, or as many as `every` says.
+  """
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
   kept = [item for item in items if item.get_closest_marker('slow') is None]
   sizes, seen = (collections.Counter(map(name, kept)), collections.Counter())
   for item in kept:
     table, every = name(item), item.get_closest_marker('every')
-    half = table.startswith(_HALVED) and sizes[table] > 2
-    if seen[table] % (every.args[0] if every else 2 if half else 1):
+    step = every.args[0] if every else 2 if sizes[table] > 2 else 1
+    if seen[table] % step:
       item.add_marker(pytest.mark.slow)
     seen[table] += 1
 

@@ -6,6 +6,8 @@ import pytest
 
 from dpjax import errors
 
+pytestmark = pytest.mark.every(1)
+
 
 @pytest.mark.parametrize('check, good', [
   (errors.check_positive, (1, .5, 1e-300)),

@@ -102,7 +102,7 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
   """Releases of different guarantees: the least of three closed forms.
 
   delta' = 1 - (1 - slack) prod (1 - delta_i). Valid for releases chosen after
-  seeing earlier ones; an upper bound on what `exact` gives for equal ones.
+  seeing earlier ones; an upper bound on `accounting.optimal_composition`.
   Source: Kairouz, Oh and Viswanath 2015, Theorem 3.5 (thesis 000, Fact 2.2.4;
   spec ALG-09, erratum T-E09: printed as min(A, B, B) and called sharp).
 
@@ -114,22 +114,34 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
   return ApproxDP(epsilon=min(epsilons), delta=delta)
 
 
-def parallel(guarantees: Sequence[ApproxDP], *,
-             adjacency: Adjacency) -> ApproxDP:
+def parallel(guarantees: Sequence[ApproxDP], *, adjacency: Adjacency,
+             alike: bool = False) -> ApproxDP:
   """Releases on disjoint parts of the records.
 
   Each record is in one part, which it alone decides. Under add-or-remove-one
   that part is all that changes: the largest epsilon and the largest delta.
-  Under replace-one a record may move from one part to another, and what
-  changes is a record of either: the two worst parts are composed. Source:
-  lecture 002, Exercise 7.9 (spec ALG-13, erratum L-E07).
+  Under replace-one a record may move from one part to another, so that the two
+  worst are composed, or change within the worst, which is a group of two.
+  Source: lecture 002, Exercise 7.9 (spec ALG-13, erratum L-E07).
+
+  Args:
+    guarantees: one for each part, under ADD_OR_REMOVE_ONE.
+    adjacency: of the claim.
+    alike: whether records of one part are all the same, as in a cell of a
+      table. Then nothing changes within a part.
   """
   worst = lambda values: sorted(values, reverse=True)
   epsilons = worst(g.epsilon for g in guarantees)
   deltas = worst(g.delta for g in guarantees)
   count = 1 if adjacency is Adjacency.ADD_OR_REMOVE_ONE else 2
-  return ApproxDP(epsilon=math.fsum(epsilons[:count]),
-                  delta=math.fsum(deltas[:count]))
+  moved = ApproxDP(epsilon=math.fsum(epsilons[:count]),
+                   delta=math.fsum(deltas[:count]))
+  if adjacency is Adjacency.ADD_OR_REMOVE_ONE or alike:
+    return moved
+  within = [replace_one_from_add_or_remove(g) for g in guarantees]
+  return ApproxDP(
+      epsilon=max((g.epsilon for g in within), default=0.0),
+      delta=max([moved.delta, *(g.delta for g in within)]))
 
 
 def replace_one_from_add_or_remove(guarantee: ApproxDP) -> ApproxDP:

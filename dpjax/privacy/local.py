@@ -120,10 +120,14 @@ class RandomizedResponse:
     return math.floor(_WORDS * odds / (1 + odds) - _SLACK)
 
   def release(self, key: PRNGKey, data: Array) -> Array:
-    """Answers [n] int32 to truths [n] of integers from 0 to K - 1."""
+    """Answers [n] int32 to truths [n] of integers from 0 to K - 1.
+
+    Others are clipped to these: no truth may be an answer that nobody else can
+    give.
+    """
     forced, other = additive.random_words(key, (2, *data.shape))
-    return jnp.where(forced < jnp.uint32(self.forced_words),
-                     data.astype(jnp.int32),
+    known = jnp.clip(data.astype(jnp.int32), 0, self.num_categories - 1)
+    return jnp.where(forced < jnp.uint32(self.forced_words), known,
                      _category(other, self.num_categories))
 
   def risk(self, num_values: int) -> None:
@@ -201,12 +205,15 @@ class ForcedYes:
   most ln(1 / yes_prob).
 
   Attributes:
-    yes_prob: with which yes is said in any case, in (0, 1).
+    yes_prob: with which yes is said in any case, in (0, 1 - 2^-32].
   """
   yes_prob: float
 
   def __post_init__(self):
     errors.check_open_unit('yes_prob', self.yes_prob)
+    if self.forced_words == _WORDS:
+      raise ValueError('yes_prob must be at most 1 - 2^-32, got '
+                       f'{self.yes_prob}')
 
   @property
   def adjacency(self) -> Adjacency:
@@ -219,6 +226,11 @@ class ForcedYes:
     return ApproxDP(epsilon=0.0, delta=1 - self.yes_prob)
 
   @property
+  def forced_words(self) -> int:
+    """Of 2^32 words, those that force a yes; rounded towards privacy."""
+    return math.ceil(self.yes_prob * _WORDS)
+
+  @property
   def epsilon_of_yes(self) -> float:
     """Largest log-ratio of those who say yes."""
     return -math.log(self.yes_prob)
@@ -229,10 +241,10 @@ class ForcedYes:
     return np.array([[1 - self.yes_prob, self.yes_prob], [0.0, 1.0]])
 
   def release(self, key: PRNGKey, data: Array) -> Array:
-    """Answers [n] int32 of 0 and 1 to truths [n] of 0 and 1."""
+    """Answers [n] int32 of 0 and 1 to truths [n]; what is not 0 is a yes."""
     words = additive.random_words(key, data.shape)
-    forced = words < jnp.uint32(min(round(self.yes_prob * _WORDS), _WORDS - 1))
-    return jnp.where(forced, 1, data.astype(jnp.int32))
+    forced = words < jnp.uint32(self.forced_words)
+    return (forced | (data != 0)).astype(jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

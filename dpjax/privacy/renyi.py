@@ -140,6 +140,27 @@ def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:
   return RenyiDP(order=orders.pop(), divergence=total)
 
 
+def group(guarantee: RenyiDP, *, doublings: int) -> RenyiDP:
+  """What holds for data sets 2^c records apart, at order a / 2^c.
+
+  3^c times the divergence, by a chain of triangle inequalities; of Gaussians it
+  is 2^c times. Source: Mironov 2017, Proposition 2 (spec ALG-06).
+
+  Args:
+    guarantee: of neighbours, at an order a of at least 2^(c + 1).
+    doublings: c, at least 0.
+
+  Raises:
+    ValueError: if the order is too small.
+  """
+  size = 2**errors.check_at_least('doublings', doublings, 0)
+  if guarantee.order < 2 * size:
+    raise ValueError(f'groups of {size} need an order of at least {2 * size}, '
+                     f'got {guarantee.order}')
+  return RenyiDP(order=guarantee.order / size,
+                 divergence=3**doublings * guarantee.divergence)
+
+
 def approx_from_renyi(guarantee: RenyiDP, *, delta: float) -> ApproxDP:
   """The (epsilon, delta)-DP that one order implies; the tighter conversion.
 

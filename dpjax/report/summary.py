@@ -51,19 +51,6 @@ class SignedRank(NamedTuple):
   count: int
 
 
-class PairedT(NamedTuple):
-  """Student's t test of paired differences, two-sided.
-
-  Attributes:
-    statistic: mean over its standard error.
-    p_value: probability of one at least as far from 0 by chance.
-    count: differences.
-  """
-  statistic: float
-  p_value: float
-  count: int
-
-
 def summarise(values: Iterable[float]) -> Summary:
   """Returns mean, standard error, median and count of at least one value."""
   values = np.asarray(list(values), dtype=np.float64)
@@ -183,30 +170,6 @@ def wilcoxon(differences_: Iterable[float]) -> SignedRank:
   tail = sum(counts[:round(2 * statistic) + 1])
   return SignedRank(statistic, min(1., 2 * tail / 2**values.size),
                     values.size)
-
-
-def paired_t(differences_: Iterable[float]) -> PairedT:
-  """Tests whether normal paired differences have mean 0.
-
-  For a handful of seeds: the signed ranks of fewer than six never reach 5 %,
-  their least p is 2^(1 - n). Differences that are all the same give p = 0, or
-  1 where they are 0.
-
-  Raises:
-    ValueError: for fewer than two differences, or one that is not finite.
-  """
-  values = np.asarray(list(differences_), dtype=np.float64)
-  if values.size < 2 or not np.isfinite(values).all():
-    raise ValueError('there must be at least two differences, all finite; got '
-                     f'{values.tolist()}')
-  mean, error = values.mean(), values.std(ddof=1) / math.sqrt(values.size)
-  if error == 0:
-    statistic = math.copysign(math.inf, mean) if mean else 0.
-  else:
-    statistic = float(mean / error)
-  return PairedT(statistic,
-                 float(2 * stats.t.sf(abs(statistic), values.size - 1)),
-                 values.size)
 
 
 def spreads_are_disjoint(values: Iterable[float],

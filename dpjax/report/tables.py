@@ -36,12 +36,19 @@ def _check(headers: Sequence[str],
   return [[str(text) for text in line] for line in lines]
 
 
-def markdown(headers: Sequence[str],
-             lines: Sequence[Sequence[object]]) -> str:
-  """Returns a Markdown table with aligned columns, ending in a line end."""
+def markdown(headers: Sequence[str], lines: Sequence[Sequence[object]], *,
+             aligned: bool = True) -> str:
+  """Returns a Markdown table, ending in a line end.
+
+  Args:
+    headers: of the columns.
+    lines: their cells.
+    aligned: whether columns are padded; long ones are read as pages only.
+  """
   table = [[text.replace('|', r'\|').replace('\n', ' ') for text in line]
            for line in [list(headers), *_check(headers, lines)]]
-  widths = [max(3, *map(len, column)) for column in zip(*table, strict=True)]
+  widths = [max(3, *map(len, column)) if aligned else 3
+            for column in zip(*table, strict=True)]
   table.insert(1, ['-' * width for width in widths])
   return ''.join(
       '| ' + ' | '.join(text.ljust(width) for text, width

@@ -38,8 +38,8 @@ class OutputPerturbation:
   the gradient of F by L/n at most and the minimiser by L/(n gamma), twice that
   under replace-one.
 
-  The solver runs a fixed number of steps and so takes the same time on all
-  data. After them its distance to the minimiser is bounded whatever the data;
+  The solver runs a number of steps that depends on the number of records alone.
+  After them its distance to the minimiser is bounded whatever the data;
   twice that distance is added to the sensitivity.
 
   Guarantee: (epsilon, delta)-DP under `adjacency` for every pair that

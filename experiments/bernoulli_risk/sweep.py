@@ -9,8 +9,8 @@ everywhere; slope -2 while n epsilon^2 is below 1, -1 above 10.
 
 import dataclasses
 
-ARTEFACT = ('section 0.2 of thesis 000, equations (4)-(11): a proportion under '
-            'privacy')
+ARTEFACT = ('sections 0.4.3 and 0.5 of thesis 000, equations (4)-(11): a '
+            'proportion under privacy')
 COST = '1 min on a CPU core'
 HEADLINES = ('risk of the private estimator', 'the lower bound at p_2')
 BATCHED = ('epsilon',)

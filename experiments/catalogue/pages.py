@@ -49,8 +49,8 @@ def table(groups: Sequence[items.Group],
           verdicts: Mapping[str, Sequence[Verdict]]) -> str:
   """All items, a line for each claim; a table for each group."""
   return '\n'.join(f'### {group.title}\n\n' + tables.markdown(HEADERS, [
-      line for item in group.items for line in _lines(item, verdicts)])
-      for group in groups)
+      line for item in group.items for line in _lines(item, verdicts)],
+      aligned=False) for group in groups)
 
 
 def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
@@ -71,7 +71,8 @@ def errata(groups: Sequence[items.Group]) -> str:
              if item.kind == 'erratum' and item.paper == paper]
     if lines:
       parts.append(f'## {name[:1].upper()}{name[1:]}\n\n' + tables.markdown(
-          ('place', 'item', 'printed', 'what holds', 'shown by'), lines))
+          ('place', 'item', 'printed', 'what holds', 'shown by'), lines,
+          aligned=False))
   return '\n'.join(parts)
 
 
@@ -87,9 +88,12 @@ def card(item: Item) -> str:
     path = test.partition('::')[0]
     lines.append(f'  test        {test}  {path}:{checks.line_of_test(test)}')
   for name in item.experiments:
-    lines += [f'  command     {_command(name)}',
-              f'  figure      experiments/{name}/results/figure.svg',
-              f'  verdicts    experiments/{name}/results/table.md']
+    lines.append(f'  command     {_command(name)}')
+    lines += [f'  {what:<11} experiments/{name}/results/{file}'
+              for what, file in (('figure', 'figure.svg'),
+                                 ('verdicts', 'table.md'))
+              if (checks.ROOT / 'experiments' / name / 'results' / file
+                  ).exists()]
   lines += [f'  {field:<11} {getattr(item, field)}'
             for field in ('printed', 'holds', 'note') if getattr(item, field)]
   return '\n'.join(lines)
@@ -115,4 +119,4 @@ def _command(name: str) -> str:
 
 def _link(test: str) -> str:
   path, _, name = test.partition('::')
-  return f'[{name}](../{path}#L{checks.line_of_test(test)})'
+  return f'[{name}](../{path})'

@@ -6,6 +6,8 @@ from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import registry
 
+pytestmark = pytest.mark.every(1)
+
 # Verdicts in the order of the table: agrees, differs, not comparable.
 OUTCOMES = {
     'density_adaptive': 'a a a a a a a a a a a a a a a',
@@ -35,6 +37,9 @@ OUTCOMES = {
     'price_samples': 'a d a a a a a d a',
     'price_support': 'a a d a d d a d',
     'price_table': 'a a d a a a a',
+    'quantile_atoms': 'd a a a d a d a a d a d a a',
+    'quantile_beta': 'a d a d a a d a a a a',
+    'quantile_distributions': 'a a a',
     'roc_curves': 'd d a a a a a',
     'smoothing_time': 'a d a a a a a',
     'sparsity_layers': 'a a a a d a a d a a a'}

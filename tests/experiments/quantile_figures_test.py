@@ -25,8 +25,6 @@ from experiments.quantile_beta import sweep as beta
 from experiments.quantile_distributions import report as shapes_report
 from experiments.quantile_distributions import sweep as shapes
 
-NAMES = ('quantile_atoms', 'quantile_beta', 'quantile_distributions')
-
 
 def _rows(name, settings, value):
   """Rows of settings whose error is a function of them."""
@@ -47,14 +45,6 @@ def _outcomes(found):
 def _of(found, start):
   claim, = (claim for claim in found if claim.startswith(start))
   return found[claim]
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_without_rows_nothing_is_claimed(name):
-  report = registry.load(name).report
-  found = verdicts.check(report.verdict([]))
-  assert {verdict.verdict for verdict in found} == {verdicts.NOT_RUN}
-  assert report.table([])
 
 
 def test_names_are_names_of_laws():

@@ -3,11 +3,15 @@
 import math
 import pathlib
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from dpjax.report import records
 from dpjax.report import verdicts
+from dpjax.stats.quantiles import bounds
 from experiments import points
+from experiments import quantile_laws
 from experiments import registry
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
@@ -32,6 +36,16 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(kept):
       verdicts.NOT_RUN}
   pytest.importorskip('matplotlib')
   assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
+
+
+def test_one_beta_law_alone_has_what_the_theorems_ask_for():
+  """QE-06: a density that is bounded, and away from 0, up to the ends."""
+  for name in quantile_laws.BETAS:
+    law = stats.beta(*map(float, name.split('_')[1:]))
+    ends = law.pdf(np.array([1e-12, 1 - 1e-12]))
+    assert (ends.min() > .1 and ends.max() < 10) == (name == 'beta_1_1'), name
+  assert not bounds.applies(.1, num_examples=10_000, probs=(.5,),
+                            density_min=0.0)
 
 
 def test_bounds_of_one_setting(smoke_rows):

@@ -7,6 +7,8 @@ import pytest
 from dpjax.report import records
 from experiments import registry
 
+pytestmark = pytest.mark.every(1)
+
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

@@ -7,20 +7,37 @@ import pytest
 from dpjax.report import plots
 from dpjax.report import records
 from experiments import registry
+from experiments.catalogue import items
 from launch import report
 from launch import sweep
 
+pytestmark = pytest.mark.every(1)
+
 _TOP = 'A\n<!-- begin: results -->\nold\n<!-- end: results -->\nZ\n'
-_INDEX = 'B\n<!-- begin: index -->\n<!-- end: index -->\nY\n'
+_INDEX = ('B\n<!-- begin: index -->\n<!-- end: index -->\nX\n'
+          '<!-- begin: items -->\n<!-- end: items -->\nY\n')
+_ERRATA = 'C\n<!-- begin: errata -->\n<!-- end: errata -->\n'
+_CLAIM = items.Item(
+    group='toys', id='T-1', title='a table of nothing', paper='000',
+    place='line 1', kind='artefact', experiments=('toy',),
+    claims=('toy: numbers',))
+_ERRATUM = items.Item(
+    group='toys', id='T-2', title='a sum', paper='004', place='line 2',
+    kind='erratum', printed='1 + 1 = 3', holds='2',
+    tests=('tests/launch/report_test.py::test_readmes_keep_what_is_around'
+           '_the_tables',))
 
 
 @pytest.fixture
-def root(call, tmp_path):
+def root(call, tmp_path, monkeypatch):
   """Returns a root with READMEs and the rows of the toy experiment."""
   (tmp_path / 'README.md').write_text(_TOP)
   folder = report.results_dir(tmp_path, 'toy')
   call(sweep.main, '--experiment=toy', f'--output_dir={folder}')
   (tmp_path / 'experiments' / 'README.md').write_text(_INDEX)
+  (tmp_path / 'experiments' / 'ERRATA.md').write_text(_ERRATA)
+  group = items.Group('toys', 'Toys', ('T-1', 'T-2'), (_CLAIM, _ERRATUM))
+  monkeypatch.setattr(report.items, 'groups', lambda: (group,))
   return tmp_path
 
 
@@ -68,6 +85,10 @@ def test_readmes_keep_what_is_around_the_tables(root):
   assert index.startswith('B\n') and index.endswith('Y\n')
   assert '`python -m launch.sweep --experiment=toy`' in index
   assert '16 of 16 settings | 1 agrees' in index
+  assert '| 000, line 1 | T-1 | a table of nothing |' in index
+  assert '| numbers are random | .333 | 0.' in index
+  errata = (root / 'experiments' / 'ERRATA.md').read_text()
+  assert '| line 2 | T-2 | 1 + 1 = 3 | 2   | [test_readmes' in errata
 
 
 def test_an_experiment_without_rows_is_not_run(root, monkeypatch):
@@ -92,12 +113,15 @@ def test_check_finds_an_edit_of_results(root, name, old, new):
   assert str(path) in line and '\n' not in line
 
 
-@pytest.mark.parametrize('name', ['README.md', 'experiments/README.md'])
-def test_check_finds_an_edit_of_a_readme(root, name):
+@pytest.mark.parametrize('name, old', [
+    ('README.md', 'numbers'), ('experiments/README.md', 'of 16 settings'),
+    ('experiments/README.md', 'a table of nothing'),
+    ('experiments/ERRATA.md', '1 + 1 = 3')])
+def test_check_finds_an_edit_of_a_page(root, name, old):
   report.report(root)
   path = root / name
   text = path.read_text()
-  path.write_text(text.replace('of 16 settings', '').replace('numbers', 'nmbers'))
+  path.write_text(text.replace(old, 'else'))
   line, = report.report(root, check=True)
   assert str(path) in line
   # What is outside the markers is not generated, and may change.
@@ -133,7 +157,7 @@ def test_check_fails_with_a_line_for_each_file(root, call, monkeypatch,
                                                capsys):
   monkeypatch.setattr(report.environment, 'ROOT', root)
   assert call(report.main, '--check') == 1
-  assert len(capsys.readouterr().err.splitlines()) == 4
+  assert len(capsys.readouterr().err.splitlines()) == 6
   assert call(report.main) == 0
   assert call(report.main, '--check') == 0
   assert call(report.main, '--check', '--experiment=toy') == 0

@@ -21,8 +21,8 @@ from dpjax.lipschitz import projection
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Chain, Network, Residual
 from dpjax.lipschitz.node import Context
+from tests.lipschitz.gradient_norms import LOSS, dig, lengths_of, paths_of
 
-LOSS = losses.cross_entropy()
 ROUNDING = 1e-5
 CONV = functools.partial(layers.Conv, bias_norm=0.3)
 DENSE = functools.partial(layers.Dense, bias_norm=0.3)
@@ -51,38 +51,6 @@ def _random_params(network, rng, scale=2.0):
   return jax.tree.map(lambda leaf: jnp.asarray(
     rng.normal(size=leaf.shape) * scale**rng.uniform(-1, 1), jnp.float32),
     shapes)
-
-
-def _dig(tree, path):
-  return functools.reduce(lambda inner, key: inner[key], path, tree)
-
-
-def _paths(bounds, prefix=()):
-  """Paths of parameter layers, in the order of `jax.tree.leaves(bounds)`."""
-  if not isinstance(bounds, dict):
-    return [prefix]
-  return [path for name in sorted(bounds)
-          for path in _paths(bounds[name], prefix + (name,))]
-
-
-def _paths_of(network):
-  return _paths(network.gradient_bounds(network.fill(1.0), loss_lipschitz=1.0))
-
-
-def _lengths(network, rule=None):
-  """(params, x, y) of one record -> gradient norms of all parameter layers."""
-  paths = _paths_of(network)
-  context = Context(rule=rule)
-
-  def lengths(params, x, y):
-    total = lambda p: LOSS.values(network.apply(p, x[None], context), y[None])[0]
-    gradients = jax.grad(total)(params)
-    # The constant keeps the root differentiable.
-    return jnp.stack([jnp.sqrt(1e-20 + sum(
-      jnp.sum(jnp.square(leaf)) for leaf in _dig(gradients, path).values()))
-      for path in paths])
-
-  return lengths
 
 
 def test_propagated_norms_are_balls_that_are_idle():
@@ -128,7 +96,7 @@ def test_product_from_the_layer_itself_under_noises():
   for size in (0.0, 0.1):
     params, certificate = constrain({'d': {'kernel': jnp.asarray(
       [[size, -size]], jnp.float32)}})
-    found = float(_lengths(network)(params, jnp.ones([1]), jnp.int32(1))[0])
+    found = float(lengths_of(network)(params, jnp.ones([1]), jnp.int32(1))[0])
     printed = LOSS.lipschitz * size * math.sqrt(2) * 1.0
     ours = network.gradient_bounds(certificate, loss_lipschitz=LOSS.lipschitz)
     assert found > 3 * printed
@@ -163,12 +131,12 @@ def test_residual_bounds_are_attained():
   params = {f'r{k}': {'branch': {'d': eye}} for k in range(4)}
   params['head'] = eye
   x = 1.5 * jnp.asarray([1.0, -1.0]) / math.sqrt(2)
-  found = dict(zip(_paths_of(network), np.float64(_lengths(network)(
+  found = dict(zip(paths_of(network), np.float64(lengths_of(network)(
     params, 20 * x, jnp.int32(1)))))
   bounds = network.gradient_bounds(network.fill(1.0),
                                    loss_lipschitz=LOSS.lipschitz)
   for path, length in found.items():
-    assert length == pytest.approx(_dig(bounds, path), rel=1e-5)
+    assert length == pytest.approx(dig(bounds, path), rel=1e-5)
   printed = LOSS.lipschitz * 1.5
   assert found['r0', 'branch', 'd'] > 7 * printed
 
@@ -233,7 +201,7 @@ def test_constant_kernels_make_the_printed_convolution_bounds_too_small():
       radii.append(float(jnp.linalg.norm(value)))
     value = node.apply(params.get(node.name, {}), value, Context())
   certificate = {'a': 3.0, 'b': 3.0, 'c': 1.0, 'd': 1.0}
-  found = np.float64(_lengths(network)(params, 1e3 * x, jnp.int32(0)))
+  found = np.float64(lengths_of(network)(params, 1e3 * x, jnp.int32(0)))
   delta = jax.grad(lambda z: LOSS.values(z, jnp.zeros([1], jnp.int32))[0])(value)
   exceed = found / (np.array(radii) * float(jnp.linalg.norm(delta)))
   np.testing.assert_allclose(exceed, [9, 3, 1, 1], rtol=1e-4)
@@ -260,7 +228,7 @@ def test_parameterless_layers_count():
             'head': {'kernel': row, 'bias': jnp.asarray([-60.0, 60.0])}}
   x = 0.01 * rng.normal(size=(60, 3, 3, 1))
   x[:, 1, 1] += 0.03
-  found = jax.jit(jax.vmap(lambda x: _lengths(network)(
+  found = jax.jit(jax.vmap(lambda x: lengths_of(network)(
     params, x, jnp.int32(0))[0]))(jnp.asarray(x, jnp.float32))
   ones = LOSS.lipschitz * math.sqrt(0.05**2 + 1)
   assert np.max(found) <= bounds['a'] * LOSS.lipschitz

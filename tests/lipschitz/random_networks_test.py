@@ -12,7 +12,6 @@ from dpjax.grads import ball
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import convolution
 from dpjax.lipschitz import layers
-from dpjax.lipschitz import losses
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
@@ -21,8 +20,8 @@ from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Chain, Network, Residual
 from dpjax.lipschitz.node import Context
 from dpjax.typing import Batch
+from tests.lipschitz.gradient_norms import LOSS, lengths_of
 
-LOSS = losses.cross_entropy()
 ROUNDING = 1e-5
 CONV = functools.partial(layers.Conv, bias_norm=0.3)
 DENSE = functools.partial(layers.Dense, bias_norm=0.3)
@@ -103,38 +102,6 @@ def _constrain(name):
   return jax.jit(constrain)
 
 
-def _dig(tree, path):
-  return functools.reduce(lambda inner, key: inner[key], path, tree)
-
-
-def _paths(bounds, prefix=()):
-  """Paths of parameter layers, in the order of `jax.tree.leaves(bounds)`."""
-  if not isinstance(bounds, dict):
-    return [prefix]
-  return [path for name in sorted(bounds)
-          for path in _paths(bounds[name], prefix + (name,))]
-
-
-def _paths_of(network):
-  return _paths(network.gradient_bounds(network.fill(1.0), loss_lipschitz=1.0))
-
-
-def _lengths(network, rule=None):
-  """(params, x, y) of one record -> gradient norms of all parameter layers."""
-  paths = _paths_of(network)
-  context = Context(rule=rule)
-
-  def lengths(params, x, y):
-    total = lambda p: LOSS.values(network.apply(p, x[None], context), y[None])[0]
-    gradients = jax.grad(total)(params)
-    # The constant keeps the root differentiable.
-    return jnp.stack([jnp.sqrt(1e-20 + sum(
-      jnp.sum(jnp.square(leaf)) for leaf in _dig(gradients, path).values()))
-      for path in paths])
-
-  return lengths
-
-
 RULES = {None: None, 'normalised': rules.normalised(),
          'clipped_factors': rules.clipped_factors(limit=0.8),
          'clipped_layers': rules.clipped_layers(clip_norm=0.1)}
@@ -143,7 +110,7 @@ RULES = {None: None, 'normalised': rules.normalised(),
 @functools.cache
 def _climb(name):
   """jitted ascent of the logarithms of gradient norms over records."""
-  lengths = jax.vmap(_lengths(NETWORKS[name]), (None, 0, 0))
+  lengths = jax.vmap(lengths_of(NETWORKS[name]), (None, 0, 0))
 
   @jax.jit
   def climb(params, x, y):
@@ -162,7 +129,7 @@ def _climb(name):
 
 @functools.cache
 def _jitted_lengths(name, rule_name):
-  return jax.jit(jax.vmap(_lengths(NETWORKS[name], RULES[rule_name]),
+  return jax.jit(jax.vmap(lengths_of(NETWORKS[name], RULES[rule_name]),
                           (None, 0, 0)))
 
 

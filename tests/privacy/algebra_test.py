@@ -81,6 +81,22 @@ def test_heterogeneous_dominates_exact_composition():
   assert used == {True, False}
 
 
+def test_the_least_of_three_forms_and_the_exact_one():
+  """T-E09: min(A, B, B) is a misprint, none is sharp, and all are linear in
+  small epsilons, not of the order of their root."""
+  many = lambda epsilon: [ApproxDP(epsilon=epsilon, delta=0.0)] * 1000
+  forms = composition.heterogeneous_forms(many(0.1), slack=1e-6)
+  assert forms[:3] == pytest.approx((100.0, 22.2972, 21.6184), abs=1e-4)
+  assert composition.heterogeneous(many(0.1), slack=1e-6).epsilon == (
+    forms.without_constant)
+  exact = accounting.optimal_composition(many(0.1), delta=1e-6)
+  assert exact == pytest.approx(19.34467, abs=1e-3)
+  small, large = (composition.advanced(
+    many(epsilon)[0], num_uses=1000, slack=1e-6).epsilon
+    for epsilon in (1e-6, 1e-4))
+  assert large == pytest.approx(100 * small, rel=1e-2)
+
+
 def test_deltas_multiply():
   parts = [ApproxDP(epsilon=0.1, delta=0.01), ApproxDP(epsilon=0.2, delta=0.02)]
   found = composition.heterogeneous(parts, slack=1e-3)
@@ -122,13 +138,51 @@ def test_disjoint_cells_by_enumeration(adjacency, factor):
   assert summed == pytest.approx(claim.epsilon)
 
 
+def test_a_marginal_is_one_more_release():
+  """ALG-13: noisy cells and noisy sums of rows, by enumeration."""
+  epsilon, cells = 0.8, ((0, 0), (0, 1), (1, 0), (1, 1))
+  table, rows = (composition.parallel(
+    [ApproxDP(epsilon=epsilon, delta=0.0)] * size, adjacency=AR)
+    for size in (4, 2))
+  told = lambda dataset: [
+    *(dataset.count(cell) for cell in cells),
+    *(sum(first == row for first, _ in dataset) for row in (0, 1))]
+  worst = max(
+    sum(divergences.max_divergence(*(
+      _geometric([count], epsilon) for count in both))
+        for both in zip(*map(told, pair), strict=True))
+    for pair in neighbours.pairs(cells, (0, 1, 2), AR))
+  assert worst == pytest.approx(2 * epsilon)
+  assert composition.basic([table, rows]).epsilon == pytest.approx(worst)
+
+
 def test_parts_of_unequal_price():
   parts = [ApproxDP(epsilon=e, delta=d) for e, d in (
     (0.5, 0.01), (1.0, 0.0), (0.2, 0.03))]
   assert composition.parallel(parts, adjacency=AR) == ApproxDP(
     epsilon=1.0, delta=0.03)
-  assert composition.parallel(parts, adjacency=RO) == ApproxDP(
+  assert composition.parallel(parts, adjacency=RO, alike=True) == ApproxDP(
     epsilon=1.5, delta=0.04)
+  # Within the dearest part a record is removed and another one added.
+  found = composition.parallel(parts, adjacency=RO)
+  assert found.epsilon == 2.0
+  assert found.delta == pytest.approx(0.03 * (1 + math.exp(0.2)))
+
+
+def test_a_record_may_change_within_its_part():
+  """ALG-13: two counts told together, and one cheaper; by enumeration."""
+  prices = {'a': 1.0, 'b': 1.0, 'c': 0.2}
+  parts = [ApproxDP(epsilon=e, delta=0.0) for e in (1.0, 0.2)]
+  losses = [sum(divergences.max_divergence(*(
+    _geometric([dataset.count(kind)], price, span=40) for dataset in pair))
+      for kind, price in prices.items())
+    for pair in neighbours.pairs('abc', (1, 2), RO)]
+  assert max(losses) == pytest.approx(2.0)
+  claim = composition.parallel(parts, adjacency=RO)
+  assert claim.epsilon == pytest.approx(max(losses))
+  apart = [loss for loss in losses if loss < 1.9]
+  assert max(apart) == pytest.approx(composition.parallel(
+    parts, adjacency=RO, alike=True).epsilon, abs=1e-4)
 
 
 # -- Changes of adjacency.
@@ -253,6 +307,13 @@ def test_expected_utilities_are_sandwiched():
     utility = rng.uniform(0, 3, 2)
     assert (math.exp(-epsilon) * q @ utility <= p @ utility * (1 + 1e-12)
             and p @ utility <= math.exp(epsilon) * q @ utility * (1 + 1e-12))
+    first, second = rng.dirichlet(np.ones(3), 2)
+    delta = max(divergences.hockey_stick(*pair, epsilon=0.3) for pair in (
+      (first, second), (second, first)))
+    value = rng.uniform(0, 3, 3)
+    slack = delta * value.max() + 1e-12
+    assert math.exp(-0.3) * second @ value - slack <= first @ value
+    assert first @ value <= math.exp(0.3) * second @ value + slack
   signed = np.array([1.0, -1.0])
   assert p @ signed > math.exp(epsilon) * (q @ signed)
 

@@ -63,6 +63,30 @@ def test_basic_holds_with_deltas():
           *product(pairs), epsilon=claim.epsilon) <= claim.delta + 1e-12
 
 
+def test_basic_holds_where_the_second_release_follows_the_first():
+  """ALG-07, erratum L-E16: releases need not be independent; enumerated."""
+  def chosen(first, seconds):
+    """Joint laws: an outcome of the first decides on the second pair."""
+    return [np.concatenate([mass * pair[side] for mass, pair in zip(
+        first[side], seconds, strict=True)]) for side in (0, 1)]
+
+  p, q = chosen(response(.3), [response(.5), response(.5)[::-1]])
+  assert divergences.max_divergence(p, q) == pytest.approx(.8)
+  assert divergences.max_divergence(q, p) == pytest.approx(.8)
+  rng, tried = np.random.default_rng(1), 0
+  for _ in range(200):
+    first, *seconds = rng.dirichlet(np.ones(3), (4, 2))
+    parts = [ApproxDP(epsilon=e, delta=max(divergences.hockey_stick(
+        *pair, epsilon=e) for pair in pairs))
+        for e, pairs in ((.1, [first]), (.6, seconds))]
+    if sum(part.delta for part in parts) < 1:
+      claim, tried = composition.basic(parts), tried + 1
+      assert divergences.hockey_stick(
+          *chosen(first, seconds),
+          epsilon=claim.epsilon) <= claim.delta + 1e-12
+  assert tried > 50
+
+
 @pytest.mark.parametrize('one, num_uses, slack', [
   (.1, 40, 1e-5), (.5, 10, 1e-3), (.02, 200, 1e-6), (1., 5, .1)])
 def test_advanced_dominates_exact_composition(one, num_uses, slack):

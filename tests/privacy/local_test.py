@@ -205,6 +205,28 @@ def test_a_forced_yes_has_no_epsilon(yes_prob):
   assert abs(share - yes_prob) < 5 * 0.5 / 300
 
 
+@pytest.mark.parametrize('yes_prob', [1e-12, 1 / 3, 0.7, 1 - 1e-9])
+def test_a_forced_yes_is_rounded_towards_privacy(yes_prob):
+  """In exact arithmetic of words."""
+  made = local.ForcedYes(yes_prob=yes_prob)
+  no = 1 - fractions.Fraction(made.forced_words, WORDS)
+  assert 0 < no <= 1 - fractions.Fraction(yes_prob)
+  assert no <= fractions.Fraction(made.guarantee.delta) * (1 + 2**-50)
+  assert 1 - fractions.Fraction(yes_prob) - no < fractions.Fraction(1, WORDS)
+
+
+def test_truths_that_are_none_give_no_answers_of_their_own():
+  """A record outside of the categories is as private as the others."""
+  truths = jnp.asarray([-7, 5, 2**30] * 1000)
+  made = local.RandomizedResponse(num_categories=3, epsilon=2.0)
+  answers = np.asarray(made.release(KEY, truths)).reshape(-1, 3)
+  assert answers.min() == 0 and answers.max() == 2
+  np.testing.assert_array_equal(
+    answers, np.reshape(made.release(KEY, jnp.clip(truths, 0, 2)), (-1, 3)))
+  told = local.ForcedYes(yes_prob=0.3).release(KEY, truths)
+  assert np.all(np.asarray(told) == 1)
+
+
 @pytest.mark.parametrize('make, message', [
   (lambda: local.RandomizedResponse(num_categories=1, epsilon=1.0),
    'num_categories must be an integer >= 2'),
@@ -217,6 +239,7 @@ def test_a_forced_yes_has_no_epsilon(yes_prob):
   (lambda: local.UnaryEncoding(num_categories=2, epsilon=-1.0),
    'epsilon must be a positive'),
   (lambda: local.ForcedYes(yes_prob=1.0), 'yes_prob must lie strictly'),
+  (lambda: local.ForcedYes(yes_prob=1 - 1e-10), r'must be at most 1 - 2\^-32'),
   (lambda: local.epsilon_of_truth_prob(1.5), 'truth_prob must lie in'),
   (lambda: local.epsilon_of_matrix(np.ones((2, 2))), 'sum to 1'),
 ])

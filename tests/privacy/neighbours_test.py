@@ -77,6 +77,37 @@ def test_neighbours_are_symmetric_and_at_distance_one(adjacency):
     assert all(away[d] == sum(x != y for x, y in zip(d, 'ab')) for d in away)
 
 
+@pytest.mark.parametrize('adjacency, sizes, share', [
+  (AR, (0, 1, 2, 3, 4), 1), (RO, (3,), .5)])
+def test_steps_between_histograms_are_their_l1_distance(adjacency, sizes,
+                                                        share):
+  """DEF-01: half of it where records are replaced, in any order."""
+  start, nearest = ('a', 'a', 'b'), {}
+  for other, steps in neighbours.distances(start, 'abc', sizes,
+                                           adjacency).items():
+    kind = tuple(sorted(other))
+    nearest[kind] = min(steps, nearest.get(kind, steps))
+  for other, steps in nearest.items():
+    apart = np.abs(_counts(start, 'abc') - _counts(other, 'abc')).sum()
+    assert steps == share * apart
+  assert max(nearest.values()) >= 3
+
+
+def test_scores_by_distance_move_as_the_function():
+  """DEF-02: never more, and as much over a whole line (Example 7.22)."""
+  def moved(function, thetas, sizes, adjacency):
+    return neighbours.sensitivity(
+      lambda d: -np.abs(np.array(thetas) - function(d)), VALUES, sizes,
+      adjacency, order=math.inf)
+
+  for adjacency in (AR, RO):
+    whole = neighbours.sensitivity(sum, VALUES, SIZES, adjacency)
+    assert moved(sum, np.linspace(-9, 9, 19), SIZES, adjacency) == whole
+    assert moved(sum, [.3], SIZES, adjacency) <= whole
+  # Of one point half-way it does not move at all.
+  assert moved(lambda d: d.count(2.0), [.5], (1,), RO) == 0
+
+
 def test_too_many_are_refused():
   with pytest.raises(ValueError, match='too many to enumerate'):
     neighbours.datasets(range(10), 6)

@@ -49,6 +49,28 @@ def test_composition_adds():
       divergences.renyi(*product, order=2.5))
 
 
+@pytest.mark.parametrize('order', [4., 9.])
+def test_groups_of_records(order):
+  """ALG-06: chains of three laws, and Gaussians, whose shift grows."""
+  rng = np.random.default_rng(3)
+  for _ in range(100):
+    first, middle, last = rng.dirichlet(np.ones(3) * .8, 3)
+    most = max(divergences.renyi(*pair, order=order) for pair in (
+        (first, middle), (middle, first), (middle, last), (last, middle)))
+    claim = renyi.group(renyi.RenyiDP(order=order, divergence=most),
+                        doublings=1)
+    assert claim.order == order / 2
+    assert divergences.renyi(first, last, order=claim.order) <= (
+        claim.divergence)
+  for doublings in (0, 1):
+    one = renyi.gaussian(noise_multiplier=3., order=order)
+    claim = renyi.group(one, doublings=doublings)
+    exact = renyi.gaussian(noise_multiplier=3. / 2**doublings,
+                           order=claim.order)
+    assert claim.divergence == pytest.approx(
+        1.5**doublings * exact.divergence)
+
+
 # Order -> divergence, of (noise multiplier, sampling probability).
 SAMPLED = {
   (1., .01): {2: 1.7181e-4, 4: 3.6315e-4, 8: 8.9364e-4, 16: 3.08785},
@@ -157,6 +179,8 @@ def test_the_improved_conversion_is_attained():
   (lambda: renyi.compose([]), r'composing needs .* of one order, got \[\]'),
   (lambda: renyi.compose([renyi.gaussian(noise_multiplier=1., order=o)
                           for o in (2., 3.)]), r'composing .* \[2.0, 3.0\]'),
+  (lambda: renyi.group(renyi.gaussian(noise_multiplier=1., order=3.),
+                       doublings=1), 'groups of 2 need an order of at least'),
   (lambda: renyi.approx_from_renyi(
       renyi.gaussian(noise_multiplier=1., order=2.), delta=0.),
    'delta must lie strictly between 0 and 1'),

@@ -47,6 +47,20 @@ def test_duality_gives_the_curves_of_the_mechanisms(epsilon):
       pytest.approx(wanted, abs=1e-9))
 
 
+def test_golden_curves():
+  """DEF-03; DEF-04: delta is below the chance of a larger loss (L-E05)."""
+  for name, epsilon, golden in (
+      ('pure', 0.5, .287649137), ('laplace', 0.0, .393469340),
+      ('laplace', 0.5, .221199217), ('gaussian', 1.0, .126936738)):
+    assert tradeoff.delta_of(epsilon, FUNCTIONS[name]) == (
+      pytest.approx(golden, abs=2e-9))
+  found = tradeoff.gaussian_delta(1.0, shift=1.0)
+  assert found == pytest.approx(.126936738, abs=1e-9)
+  # The loss of N(1, 1) against N(0, 1) is N(1/2, 1).
+  larger = special.ndtr(-0.5)
+  assert larger == pytest.approx(.3085, abs=5e-5) and larger > 2 * found
+
+
 def test_the_accountant_gives_the_curve_of_the_gaussian():
   event = accounting.gaussian_event(noise_multiplier=1.0)
   epsilons = np.linspace(0, 4, 41)

@@ -22,6 +22,8 @@ from dpjax.release.costs import Cost
 from dpjax.release.query import Query
 from dpjax.stats.ecdf import hierarchy
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
 _HUGE = Fraction(10**9)

@@ -23,6 +23,8 @@ from dpjax.stats.density import bases
 from dpjax.stats.density.estimate import DensityEstimate
 from dpjax.stats.ecdf import hierarchy
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
 

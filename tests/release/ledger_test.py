@@ -13,6 +13,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import ledger
 from dpjax.release.costs import Cost
 
+pytestmark = pytest.mark.every(1)
+
 Fraction = fractions.Fraction
 _AR, _RO = Adjacency
 _DATA = ledger.Dataset(sha256='a' * 64)

@@ -15,6 +15,8 @@ from dpjax.release import lattice
 from dpjax.release import noise
 from dpjax.release.costs import Cost
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR = Adjacency.ADD_OR_REMOVE_ONE
 _LAWS = [noise.LaplaceNoise(scale=Fraction(1, 5)),

@@ -16,6 +16,8 @@ from dpjax.release import proportions
 from dpjax.release import registry
 from dpjax.release.query import Query
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
 

@@ -16,6 +16,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import registry
 from dpjax.release.query import Query
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
 _BOUNDS = {'column': 'x', 'lower': Decimal('-1'), 'upper': Decimal('2'),

@@ -19,6 +19,8 @@ from dpjax.release import registry
 from dpjax.release import splitting
 from dpjax.release.query import Query
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
 _THREE = (Fraction(1, 3), Fraction(1, 2), Fraction(3, 4))

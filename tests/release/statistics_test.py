@@ -19,6 +19,8 @@ from dpjax.release import noise
 from dpjax.release import registry
 from dpjax.release.query import Query
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
 # Inside, outside on either side, no number, between two points of the lattice.

@@ -14,6 +14,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import registry
 from dpjax.release.query import Query
 
+pytestmark = pytest.mark.every(1)
+
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
 

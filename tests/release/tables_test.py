@@ -8,6 +8,8 @@ import pytest
 
 from dpjax.release import tables
 
+pytestmark = pytest.mark.every(1)
+
 
 def _read(text, *columns, path='a.csv', **kwargs):
   data = text if isinstance(text, bytes) else text.encode()

@@ -171,20 +171,6 @@ def test_holm_refuses_what_is_no_p_value():
       summary.holm([.5, value])
 
 
-def test_paired_t_is_that_of_scipy():
-  values = [1.2, .4, -.3, .9, 1.1]
-  found = summary.paired_t(values)
-  expected = stats.ttest_1samp(values, 0.)
-  assert found.statistic == pytest.approx(expected.statistic)
-  assert found.p_value == pytest.approx(expected.pvalue)
-  assert found.count == 5
-  assert summary.paired_t([-1.] * 3) == (-math.inf, 0., 3)
-  assert summary.paired_t([0.] * 3) == (0., 1., 3)
-  for bad in ([1.], [1., math.nan]):
-    with pytest.raises(ValueError, match='at least two differences, all finite'):
-      summary.paired_t(bad)
-
-
 def test_disjoint_spreads_of_three_are_a_test_of_level_seven_percent():
   # MIA-11: of equal spreads, t = sqrt(6) with 4 degrees of freedom.
   assert 2 * stats.t.sf(math.sqrt(6), 4) == pytest.approx(.070, abs=5e-4)

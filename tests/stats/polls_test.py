@@ -87,3 +87,13 @@ def test_all_yes_or_no():
                                      num_other_examples=9)
   assert np.isnan(nothing.value[0]) and not np.isnan(nothing.value[1])
   assert nothing.low[0] == 0 and nothing.high[0] == 1
+
+
+def test_both_questions_must_be_answered_independently():
+  """L-E02: where both answers are the same, nobody seems to have a secret."""
+  found = polls.proportion_drowned(600, 2000, num_other_yes=600,
+                                   num_other_examples=2000)
+  assert found.value == 0 and found.high < 0.1  # It is 0.3.
+  apart = polls.proportion_drowned(1020, 2000, num_other_yes=600,
+                                   num_other_examples=2000)
+  assert float(apart.value) == pytest.approx(0.3, abs=1e-6)

@@ -115,7 +115,7 @@ def packing(*, num_examples: int, guarantee: Guarantee, dimension: int,
   """The same by c^d points r / c apart: max (r / 2c)^2 (error); s = 1.
 
   Of a test of them the error is 1 - e^(epsilon m) / c^d - delta_m - q or more
-  (LB-14). Below `ball`, beside which it stands in charts.
+  (LB-14). Below `ball`, which stands in its place in `lower`.
   """
   radii, missed, gained = _anchored(num_examples, guarantee, dimension, radius)
   c = _SPACINGS[:, None, None]

@@ -179,9 +179,10 @@ def largest_risk(theta: float, *, num_examples: int,
   (n + 1) / n, 1 / (n + 1)^2 for (n + 2) / (n + 1), the least (EST-UNIF-MAX).
   """
   n = errors.check_at_least('num_examples', num_examples, 1)
-  mean, square = n / (n + 1), n / (n + 2)
-  return theta**2 * ((factor * mean - 1)**2
-                     + factor**2 * (square - mean**2))
+  mean = n / (n + 1)
+  # As n / (n + 2) less a square it would be lost in rounding from n = 10^7 on.
+  variance = mean / ((n + 1) * (n + 2))
+  return theta**2 * ((factor * mean - 1)**2 + factor**2 * variance)
 
 
 def largest_absolute_risk(theta: float, *, num_examples: int,

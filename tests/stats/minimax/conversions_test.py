@@ -14,6 +14,8 @@ from dpjax.privacy import tradeoff
 from dpjax.stats.minimax import conversions
 from dpjax.stats.minimax import definitions
 
+pytestmark = pytest.mark.every(1)
+
 _AT = {'delta': 0.02, 'order': 2.5, 'mass': 0.3, '': 0.0}
 
 

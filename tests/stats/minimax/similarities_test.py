@@ -111,6 +111,10 @@ def test_formulas_of_the_thesis():
   assert similarities.pairwise_anchor(far, guarantee) == pytest.approx(wanted)
   assert similarities.global_anchor(np.array([1, 3, 2]), guarantee) == (
       pytest.approx(2 / 3 * math.exp(-1.5) - math.exp(-0.5) * 0.03))
+  # The middle one of three is the best anchor.
+  assert similarities.projection_anchor(
+      np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0]]), guarantee) == pytest.approx(
+          2 / 3 * math.exp(-1) - math.exp(-0.5) * 0.02)
   assert similarities.le_cam(far, ZCDP(rho=0.02)) == pytest.approx(0.35)
   assert similarities.fano(far, ZCDP(rho=0.02)) == pytest.approx(
       1 - (1 + 0.09) / math.log(2))

@@ -198,6 +198,7 @@ def test_fano_and_le_cam_without_privacy():
   kl = np.sum(laws * np.log(np.maximum(laws, 1e-300) / base), 1)
   error = 1 - np.sum(np.max(laws, 0)) / 60
   assert testing.fano(kl) < testing.decoding(kl.mean(), math.log(60)) <= error
+  assert testing.fano([0.1, 0.2, 0.6]) == pytest.approx(1 - 1.3 / math.log(3))
   t = testing.variations(laws[:2], np.ones(4))[0, 1]
   assert testing.le_cam(t) == pytest.approx(np.sum(np.min(laws[:2], 0)) / 2)
   assert t <= testing.pinsker(np.sum(laws[0] * np.log(laws[0] / laws[1])))

@@ -138,6 +138,10 @@ def test_the_private_rate_has_a_square_of_d():
     found[d] = np.array([printed, lower['scores'], likelihood_risks.risk(
         0., made)])
     assert printed < 1e-5 * lower['scores'] < .4 * found[d][2]
+  # Its private term, where n rho is below 2^-15: gamma is 1 / 8.
+  assert likelihood_study.printed(
+      num_examples=100_000, guarantee=notions.ZCDP(rho=1e-11), d=66, b=1.) == (
+          pytest.approx(66 / 32 / (2 * 8192**2 * 1e10 * 1e-11 / 8)))
   slopes = np.log(found[264] / found[66]) / math.log(4)
   assert slopes[0] == pytest.approx(1, abs=.01)
   assert (1.5 < slopes[1:]).all()

@@ -27,6 +27,7 @@ def test_half_widths_are_the_golden_ones_and_ours_are_a_fifth_to_a_half(case):
   n, epsilon, wanted, ours = case
   printed = _made(normal_intervals.karwa_vadhan, n, epsilon)
   assert printed.half == pytest.approx(wanted, abs=6e-4)
+  assert (printed.finder, printed.step) == ('histogram', printed.sigma)
   tuned = _made(normal_intervals.tuned, n, epsilon)
   assert 1.96 / n**0.5 < tuned.half < ours
 
@@ -40,6 +41,16 @@ def test_intervals_cover_as_often_as_proved_and_little_more():
   error = math.sqrt(0.05 * 0.95 / repeated)
   assert 0.95 - 4 * error < held < 0.985
   assert -10 <= low.min() and high.max() <= 10
+
+
+def test_the_published_interval_may_lose_its_centre():
+  """The fullest noisy bin is another one where n epsilon is small."""
+  made = _made(normal_intervals.karwa_vadhan, n=200, epsilon=0.1, radius=100.0)
+  found = made.simulated(jax.random.key(4), 31.72, num_repetitions=200)
+  held = np.mean((np.asarray(found.low) <= 31.72)
+                 & (31.72 <= np.asarray(found.high)))
+  # .17 of 800; four standard errors.
+  assert 0.06 < held < 0.28
 
 
 def test_gaussian_noise_gives_intervals_too_and_costs_rho():

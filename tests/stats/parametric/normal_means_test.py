@@ -186,6 +186,8 @@ def test_printed_rounds_are_those_of_the_algorithm():
   made = coinpress.printed(num_examples=1000, dimension=10, radius=20.0,
                            sigma=2.0, guarantee=_ZCDP)
   far = coinpress.tail(10, failure_prob=0.01)
+  log = math.log(100)
+  assert far**2 == pytest.approx(10 + 2 * math.sqrt(10 * log) + 2 * log)
   assert made.rounds[0] == (20 + 2 * far, 1 / 8)
   noise = 2 * made.rounds[0].clip / 1000 / math.sqrt(2 * 0.05 / 8)
   assert made.rounds[1].clip == pytest.approx(

@@ -15,6 +15,15 @@ from dpjax.stats.parametric import proportions
 from dpjax.stats.parametric import supports
 
 
+def test_a_constant_is_off_by_a_quarter_at_least():
+  """T-E01: its largest risk is 1/4 for 1/2 alone, and more for others."""
+  shares = np.linspace(0, 1, 101)
+  risks = np.square(shares[:, None] - shares).max(1)
+  assert risks.min() == pytest.approx(0.25) == proportion_bounds.trivial()
+  assert np.sum(risks < 0.25 + 1e-12) == 1
+  assert shares[risks.argmin()] == pytest.approx(0.5)
+
+
 def test_constants_of_the_thesis():
   """MOD-BERN: what is derived is above what is printed, below what is best."""
   thesis = proportion_bounds.thesis

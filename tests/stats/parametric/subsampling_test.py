@@ -75,3 +75,25 @@ def test_the_printed_bound_of_the_paper_exceeds_a_constant():
                                 printed=printed) == 0
   found = supports.ABSOLUTE.best_lower(num_examples=100, guarantee=level)
   assert 0.49 < found.value <= 0.5
+
+
+def test_a_constant_level_keeps_the_efficient_rate():
+  """Paper 004 after (13): no privacy setting has it. Half of the records have.
+
+  It is lost where the level tends to 0.
+  """
+  least = lambda size: supports.largest_risk(
+      1.0, num_examples=size, factor=(size + 2) / (size + 1))
+  for n in (20, 1000, 10**6):
+    half = supports.subsampled(num_examples=n, level=0.5)
+    assert half.guarantee.level == 0.5
+    assert 1 < least(half.size) * n**2 < 4
+    few = supports.subsampled(num_examples=n, level=n**-0.5)
+    assert least(few.size) * n**2 > n / 2
+  half = supports.subsampled(num_examples=20, level=0.5)
+  keys = jax.random.split(jax.random.key(3), 4000)
+  data = np.random.default_rng(3).uniform(size=(4000, 20)).astype(np.float32)
+  errors = np.square(np.asarray(jax.jit(jax.vmap(half.release))(keys, data))
+                     - 1)
+  assert errors.mean() == pytest.approx(
+      least(10), abs=4 * float(errors.std()) / 4000**0.5)

@@ -9,6 +9,8 @@ import pytest
 
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
+from dpjax.stats.minimax import testing
 from dpjax.stats.parametric import support_bounds
 from dpjax.stats.parametric import support_ranks
 from dpjax.stats.parametric import supports
@@ -180,6 +182,22 @@ def test_bounds_of_the_text():
         8 * (n + 1)**2)
 
 
+def test_constants_of_the_text_under_privacy():
+  """Ends 1 - D and 1, D = 1 / (n epsilon) or 1 / (n sqrt rho), by tests."""
+  n = 80
+  for guarantee, near, error in (
+      (PureDP(epsilon=0.2), 1 / 16, lambda d: testing.le_cam_pure(
+          d, num_records=n, epsilon=0.2, exponential=True)),
+      (ZCDP(rho=0.01), 1 / 8, lambda d: testing.le_cam_zcdp(
+          d, num_records=n, rho=0.01))):
+    found = support_bounds.thesis(num_examples=n, guarantee=guarantee)
+    assert found == pytest.approx((near / 2)**2 * error(near))
+    assert found < max(bound.value for bound in support_bounds.lower(
+        num_examples=n, guarantee=guarantee))
+  for nothing in (PureDP(epsilon=1 / n), ZCDP(rho=1 / n**2)):
+    assert support_bounds.thesis(num_examples=n, guarantee=nothing) == 0
+
+
 def test_bayes_risk_without_privacy_is_that_of_a_sum():
   """n = 2, prior 2 a theta^(2 a - 1), by a grid of theta and of the largest."""
   a, n = 0.7 * 3, 3
@@ -209,6 +227,10 @@ def test_estimators_of_the_largest():
     least = risk(1.0, num_examples=n, factor=(n + 2) / (n + 1))
     assert least == pytest.approx(support_bounds.non_private(n))
   assert risk(1.0, num_examples=3) < 1 / 9
+  # Nothing is lost in rounding.
+  for n in (10**7, 10**9):
+    assert risk(1.0, num_examples=n) == pytest.approx(
+        2 / ((n + 1) * (n + 2)), rel=1e-7)
   draws = np.random.default_rng(0).beta(10, 1, 200_000)  # Largest of ten.
   for factor in (1.0, 1.1, 2**(1 / 11)):
     errors = np.abs(factor * draws - 1)

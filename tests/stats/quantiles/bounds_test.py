@@ -173,6 +173,44 @@ def test_epsilon_above_four_costs_more_than_is_printed():
     assert corrected == pytest.approx(ratio * printed, rel=1e-6)
 
 
+def test_the_display_in_the_proof_for_trees_has_sixteen():
+  """QE-18: with the best gap between records it is what is stated."""
+  n, m, error, epsilon = 10_000, 7, .5, 8.0
+  known = dict(density_min=.5, density_max=1.5)
+  stated = bounds.recursive(error, num_examples=n, probs=_orders(m),
+                            epsilon=epsilon, adjacency=_ADDED, printed=True,
+                            **known)
+  exponent = epsilon * n * error * .5 / math.log2(2 * m)**2
+  gaps = np.geomspace(1e-40, 1, 4001)
+
+  def least(divisor):
+    return np.min(math.e * n**2 * m / gaps * math.exp(-exponent / divisor)
+                  + 8 * 1.5 * gaps)
+  assert least(16) == pytest.approx(stated, rel=1e-3)
+  assert least(32) > 1e6 * stated
+
+
+@pytest.mark.parametrize('n', [2, 7, 9, 1000])
+def test_where_the_proofs_lack_ranks_nothing_is_stated(n):
+  """QE-19: K - 1 >= K / 2, K = floor(n error / 4), from n error = 8 on."""
+  for scaled in (4, 5.5, 7.99, 8, 11.9, 12, 100):
+    buffer = math.floor(scaled / 4)
+    assert (buffer - 1 >= buffer / 2) == (scaled >= 8)
+  for epsilon in (.1, 4., 100.):
+    for printed in (True, False):
+      assert bounds.independent(
+          min(7.99 / n, 1.0), num_examples=n, probs=(.5,), epsilon=epsilon,
+          printed=printed, **_UNIT) == 1
+
+
+def test_lower_bounds_tend_to_one_half():
+  """QE-25: with many orders, and not to 1, by the bound that is printed."""
+  found = [bounds.least_failure(.25, num_examples=1000, rate=1 / (2 * m))
+           for m in (1, 100, 10**4, 10**6)]
+  assert np.all(np.diff(found) > 0) and found[-1] < .5
+  assert found[-1] == pytest.approx(.5, abs=1e-3)
+
+
 def _draws(mechanism_, data, seed):
   """Answers [R, m] on data sets [R, n]."""
   each = [records.padded(one, 0.0, 1.0) for one in data]

@@ -196,6 +196,21 @@ def test_medians_of_zeros_are_as_good_as_said(count, measured, slack):
   assert np.mean(squares) < min(corrected, printed)
 
 
+def test_noise_as_recommended_is_lost_and_with_a_floor_it_is_not():
+  """QE-01: half of the width is e^(-n epsilon / 48), at n epsilon = 10^4."""
+  with jax.enable_x64(True):
+    data = records.padded(np.full(10_000, 0.5), 0.0, 1.0)
+    printed = np.float64(math.exp(-10_000 / 48) / math.sqrt(3))
+    floored = smoothing.Smoothed(inner=median(
+        epsilon=1.0, lower=0.0)).parameters
+    sigma = np.maximum(floored.sigma, floored.first * np.exp(
+        -floored.decay * 10_000))
+    for noise, distinct in ((printed, 1), (sigma, 10_000)):
+      moved, _ = separate('uniform')(jax.random.key(14), data, noise)
+      assert np.unique(moved[:10_000]).size == distinct
+  assert 0 < printed < 1e-90 < 1e-7 < sigma < 1e-6
+
+
 def test_noise_decays_with_a_public_number_of_records_alone():
   public = smoothing.Smoothed(inner=median())
   private = smoothing.Smoothed(inner=median(adjacency=pairs.ADD))

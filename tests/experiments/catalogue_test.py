@@ -1,0 +1,121 @@
+"""The catalogue: what it names is there, and what is missing is noticed."""
+
+import dataclasses
+
+import pytest
+
+from dpjax.report.verdicts import Verdict
+from experiments.catalogue import checks
+from experiments.catalogue import items
+from experiments.catalogue import pages
+
+pytestmark = pytest.mark.every(1)
+
+_ERRATUM = items.Item(
+    group='g', id='E-1', title='a bound', paper='000', place='line 3',
+    kind='erratum', printed='1', holds='2',
+    functions=('experiments.catalogue.items.expand',),
+    tests=('tests/experiments/catalogue_test.py::test_ranges_of_ids',))
+_CLAIM = 'conversions: '
+
+
+def _problems(**changes):
+  item = dataclasses.replace(_ERRATUM, **changes)
+  return checks.problems([items.Group('g', 'G', ('E-1',), (item,))])
+
+
+@pytest.fixture(scope='module')
+def groups():
+  return items.groups()
+
+
+def test_everything_that_is_named_is_there(groups):
+  assert checks.problems(groups) == []
+
+
+def test_all_papers_have_items(groups):
+  assert {item.paper for group in groups for item in group.items} == set(
+      items.PAPERS)
+  assert {group.name for group in groups} == {
+      'density', 'ecdf', 'lip_dp_sgd', 'mechanisms', 'membership_inference',
+      'minimax', 'quantiles'}
+
+
+def test_ranges_of_ids():
+  assert list(items.expand(['NET-08..10', 'SIM-1..2', 'EST-X', 'T-E01..02'])
+              ) == ['NET-08', 'NET-09', 'NET-10', 'SIM-1', 'SIM-2', 'EST-X',
+                    'T-E01', 'T-E02']
+
+
+def test_an_honest_item_has_no_problem():
+  assert _problems() == []
+
+
+@pytest.mark.parametrize('changes, line', [
+    (dict(paper='005'), 'paper must be'),
+    (dict(kind='joke'), 'kind must be'),
+    (dict(functions=('experiments.catalogue.items.expnd',)), 'no experiments'),
+    (dict(functions=('nowhere.at_all',)), 'no nowhere'),
+    (dict(tests=('tests/experiments/catalogue_test.py::test_none',)),
+     'no test'),
+    (dict(tests=('tests/none_test.py::test_none',)), 'no test'),
+    (dict(tests=('tests/tree_test.py::test_zeros_like',)), ''),
+    (dict(experiments=('nothing',)), 'no experiment nothing'),
+    (dict(claims=(_CLAIM,)), 'of no experiment'),
+    (dict(tests=()), 'no tests, and no note'),
+    (dict(kind='algorithm', functions=()), 'no functions, and no note'),
+    (dict(kind='artefact'), 'no experiments, and no note'),
+    (dict(printed=''), 'what is printed')])
+def test_what_is_wrong_is_a_line(changes, line):
+  found = _problems(**changes)
+  assert found and all(each.startswith('g/E-1: ') for each in found)
+  assert any(line in each for each in found)
+
+
+def test_a_note_stands_for_what_is_missing():
+  assert _problems(tests=(), note='nothing to compute') == []
+
+
+@pytest.mark.parametrize('ids, line', [
+    (('E-1', 'E-2'), 'g/E-2: is missing'), ((), 'g/E-1: is not in ids')])
+def test_lost_items_are_noticed(ids, line):
+  assert checks.problems([items.Group('g', 'G', ids, (_ERRATUM,))]) == [line]
+  twice = items.Group('g', 'G', ('E-1',), (_ERRATUM, _ERRATUM))
+  assert 'g/E-1: stands there twice' in checks.problems([twice])
+
+
+@pytest.mark.parametrize('text, line', [
+    ('title = "t"\n', 'ids is missing'),
+    ('title = "t"\nids = []\n[[item]]\nid = "A"\nnme = "x"\n', "field 'nme'"),
+    ('title = "t"\nids = []\n[[item]]\nid = "A"\ntests = "x"\n', 'a list'),
+    ('title = "t"\nids = []\n[[item]]\nid = "A"\n', 'missing')])
+def test_a_bad_file_is_refused(tmp_path, text, line):
+  path = tmp_path / 'bad.toml'
+  path.write_text(text)
+  with pytest.raises(ValueError, match=line):
+    items.read(path)
+
+
+def test_claims_stand_beside_verdicts():
+  item = dataclasses.replace(_ERRATUM, experiments=('conversions',),
+                             claims=('conversions: sharp',))
+  group = items.Group('g', 'Group', ('E-1',), (item,))
+  found = [Verdict('sharp at 1', '3', '4', 'differs', 'why'),
+           Verdict('sharp at 2', '5', '5', 'agrees', 'why'),
+           Verdict('loose', '6', '6', 'agrees', 'why')]
+  table = pages.table([group], {'conversions': found})
+  assert table.startswith('### Group\n')
+  assert 'sharp at 1' in table and 'sharp at 2' in table
+  assert 'loose' not in table and 'differs' in table
+  with pytest.raises(LookupError, match="g/E-1: no verdict 'conversions"):
+    pages.table([group], {'conversions': found[2:]})
+
+
+def test_an_item_is_followed_to_file_and_line():
+  card = pages.card(dataclasses.replace(_ERRATUM, experiments=('polls',)))
+  assert 'thesis 000, line 3' in card
+  assert 'experiments/catalogue/items.py:' in card
+  assert 'tests/experiments/catalogue_test.py:' in card
+  assert 'python -m launch.sweep --experiment=polls' in card
+  page = pages.errata([items.Group('g', 'G', (), (_ERRATUM,))])
+  assert '## Thesis 000' in page and '| line 3 | E-1 | 1   | 2   |' in page
