@@ -74,8 +74,9 @@ _LIST = flags.DEFINE_bool('list', False, 'Print the names of targets.')
 _OUTPUT = flags.DEFINE_string(
     'output', None, 'Folder for <target>.json and its scores; of a training '
     'run <folder>.json.')
-_EPSILON = flags.DEFINE_float('epsilon', None, 'Claimed.')
-_DELTA = flags.DEFINE_float('delta', None, 'Claimed; 0 is a pure claim.')
+_EPSILON = flags.DEFINE_float('epsilon', None, 'Claimed, at least 0.')
+_DELTA = flags.DEFINE_float(
+    'delta', None, 'Claimed, in [1e-12, 1), or 0 for a pure claim.')
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [a.value for a in Adjacency], 'Of the claim.')
 _DATA = flags.DEFINE_string('data', None, 'One data set, in JSON.')

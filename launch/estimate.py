@@ -2,7 +2,7 @@ r"""Releases one private statistic of a file, with exact noise and a ledger.
 
 The mean age of a survey, at epsilon 1/2 of a budget of 2 in all:
   python -m launch.estimate --input=survey.csv --statistic=mean --column=age \
-    --lower=18 --upper=100 --epsilon=0.5 --adjacency=add_or_remove_one \
+    --lower=18 --upper=100 --epsilon=0.5 --adjacency=replace_one \
     --ledger=survey.ledger --ledger_budget_epsilon=2 --output=age.json
 
 What was spent on it:
