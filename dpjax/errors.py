@@ -8,6 +8,9 @@ import difflib
 import math
 import operator
 
+# Of difflib: 'aeg' is near 'age', 'iris' is not near 'digits'.
+_NEAR = 0.65
+
 
 def check_positive(name: str, value: float) -> float:
   """Returns `value` if it is finite and > 0."""
@@ -79,7 +82,8 @@ def check_choice(name: str, value: str, choices) -> str:
 
 def did_you_mean(value: str, choices) -> str:
   """Returns a question that names the nearest choice; '' if none is near."""
-  near = difflib.get_close_matches(str(value), list(map(str, choices)), 1)
+  near = difflib.get_close_matches(str(value), list(map(str, choices)), 1,
+                                   _NEAR)
   return f'; did you mean {near[0]!r}?' if near else ''
 
 

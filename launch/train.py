@@ -38,6 +38,7 @@ from typing import Any
 
 from absl import flags
 
+from dpjax.data import registry
 from dpjax.grads import precision
 from dpjax.report import tables
 from experiments import configuration
@@ -57,10 +58,10 @@ flags.adopt_module_key_flags(own_data)
 _DEFAULTS = configuration.TrainingConfig(dataset='', method='')
 
 _DATASET = flags.DEFINE_string(
-    'dataset', 'breast_cancer', 'Name of the data set: adult, '
-    'android_permissions, breast_cancer, default_credit, dropout, '
-    'german_credit or nursery; images: cifar10, digits, fashion_mnist, mnist; '
-    'or the path of a CSV file with a header.')
+    'dataset', 'breast_cancer', 'Name of the data set, one of '
+    f'{", ".join(registry.names())}; images: '
+    f'{", ".join(registry.image_names())}; or the path of a CSV file with a '
+    'header.')
 _METHOD = flags.DEFINE_string(
     'method', 'dp_sgd', f'One of {", ".join(configuration.METHODS)}.')
 _EPSILON = flags.DEFINE_string(

@@ -20,7 +20,6 @@ They are private as far as the schema was made without looking at the file.
 """
 
 from collections.abc import Mapping, Sequence
-import difflib
 import functools
 import json
 import math
@@ -205,10 +204,9 @@ def _check(holds: bool, message: str) -> None:
 def _check_keys(value: Mapping[str, Any], known: set[str], needed: set[str],
                 where: str) -> None:
   for key in value:
-    near = difflib.get_close_matches(key, known, 1)
-    _check(key in known, f'{where}: unknown {key!r}; ' + (
-      f'did you mean {near[0]!r}?' if near else
-      f'known are {", ".join(sorted(known))}'))
+    _check(key in known, f'{where}: unknown {key!r}' + (
+      errors.did_you_mean(key, known) or
+      f'; known are {", ".join(sorted(known))}'))
   for key in sorted(needed - set(value)):
     raise ValueError(f'{where} has no {key!r}')
 

@@ -6,7 +6,6 @@ tell of the file: they are for whoever holds it, no private release.
 """
 
 import csv
-import difflib
 import io
 import os
 import pathlib
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from dpjax import errors
 from dpjax.data import arrays
 from dpjax.data import columns
 from dpjax.data import files
@@ -132,10 +132,9 @@ def place(name: str, header: tuple[str, ...], *, path: pathlib.Path,
     raise ValueError(f'{path} has no column {name!r}: its header is one field; '
                      f'is the separator {" or ".join(others)} and not '
                      f'{separator!r}?')
-  near = difflib.get_close_matches(name, header, 1)
-  raise ValueError(f'{path} has no column {name!r}; ' + (
-    f'did you mean {near[0]!r}?' if near else
-    f'there are {", ".join(header[:20])}{", ..." * (len(header) > 20)}'))
+  raise ValueError(f'{path} has no column {name!r}' + (
+    errors.did_you_mean(name, header) or
+    f'; there are {", ".join(header[:20])}{", ..." * (len(header) > 20)}'))
 
 
 def select(path: pathlib.Path, user: schema_files.UserSchema) -> tabular.Table:
