@@ -35,7 +35,6 @@ def summarize(result: training.TrainingResult,
   by epsilon, not to be published.
   """
   config, plan = result.config, result.plan
-  private = plan.noise_multiplier is not None
   return {
       'method': config.method,
       'dataset': config.dataset,
@@ -43,6 +42,29 @@ def summarize(result: training.TrainingResult,
       'num_test': result.num_test,
       'num_canaries': config.num_canaries,
       'canary_kind': config.canary_kind if config.num_canaries else None,
+      **_privacy(result),
+      'sampling_prob': plan.sampler.sampling_prob,
+      'expected_batch_size': plan.sampler.expected_batch_size,
+      'num_steps': plan.num_steps,
+      'num_parameters': tree.count(result.params),
+      'test_accuracy': result.test_accuracy,
+      'compile_seconds': result.compile_seconds,
+      'train_seconds': result.train_seconds,
+      'wall_seconds': result.compile_seconds + result.train_seconds,
+      'seed': config.seed,
+      'device': environment.device,
+      'commit': environment.commit,
+      'versions': environment.versions,
+      'private_diagnostics': {'num_nonfinite': result.num_nonfinite},
+      'config': dataclasses.asdict(config),
+  }
+
+
+def _privacy(result: training.TrainingResult) -> dict[str, Any]:
+  """What a run guarantees, and the noise that it used for it."""
+  config, plan = result.config, result.plan
+  private = plan.noise_multiplier is not None
+  return {
       'epsilon_requested': config.epsilon if private else None,
       'epsilon': result.epsilon if private else None,
       'epsilon_valid': result.epsilon_valid,
@@ -58,20 +80,6 @@ def summarize(result: training.TrainingResult,
                                  if private else None),
       'num_blocks': len(result.l2_sensitivity) if private else 0,
       'l2_sensitivity': list(result.l2_sensitivity) if private else [],
-      'sampling_prob': plan.sampler.sampling_prob,
-      'expected_batch_size': plan.sampler.expected_batch_size,
-      'num_steps': plan.num_steps,
-      'num_parameters': tree.count(result.params),
-      'test_accuracy': result.test_accuracy,
-      'compile_seconds': result.compile_seconds,
-      'train_seconds': result.train_seconds,
-      'wall_seconds': result.compile_seconds + result.train_seconds,
-      'seed': config.seed,
-      'device': environment.device,
-      'commit': environment.commit,
-      'versions': environment.versions,
-      'private_diagnostics': {'num_nonfinite': result.num_nonfinite},
-      'config': dataclasses.asdict(config),
   }
 
 

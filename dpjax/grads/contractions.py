@@ -127,10 +127,10 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
   width = num_in * math.prod(taps)
   last = [(spec[0], *spec[2:], spec[1])
           for spec in (numbers.lhs_spec, numbers.out_spec)]
+  sides = [out[i] for i in numbers.out_spec[2:]]
 
   def rows(x, cotangent):
-    x = windows.by_slices(x.transpose(last[0]), taps, params,
-                          [out[i] for i in numbers.out_spec[2:]])
+    x = windows.by_slices(x.transpose(last[0]), taps, params, sides)
     x = x.reshape((num_sites, -1, groups, num_in))
     x = x.transpose((2, 0, 1, 3)).reshape((groups, num_sites, width))
     cotangent = cotangent.transpose(last[1]).reshape(
@@ -149,7 +149,6 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
     pull = jax.vjp(convolve, jnp.zeros(kernel, jnp.float32))[1]
     return pull(cotangent.astype(jnp.float32))[0]
 
-  sides = [out[i] for i in numbers.out_spec[2:]]
   gram = lambda x: windows.gram(x.transpose(last[0]), taps, params, sides)[None]
   image = [equation.invars[0].aval.shape[i] for i in last[0]]
   of_pixels = windows.num_pixels(image, params)**2 * num_in

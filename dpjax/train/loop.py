@@ -20,6 +20,7 @@ from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
+from dpjax.sampling import PoissonSampler
 from dpjax.train import checkpoint
 from dpjax.train import sharding
 from dpjax.train import step as steps
@@ -181,11 +182,8 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       step = steps.make_step(method=method, sampler=sampler,
                              transform_of=transform_with(multiplier),
                              averaging=averaging, moved=moved(multiplier))
-      values = sampler.num_examples + tree.count(state.params)
-      ahead = None
-      if length * values <= _MAX_AHEAD:
-        gaussian = method.noise_order is None and plan.lattice_size is None
-        ahead = steps.draw_ahead(state, sampler, length, noise=gaussian)
+      gaussian = method.noise_order is None and plan.lattice_size is None
+      ahead = _draw_ahead(state, sampler, length, gaussian)
       return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
                           state, ahead, length=length)
 
@@ -197,6 +195,14 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
       length: chunk(length).lower(state, multipliers, rows, records).compile()
       for length in set(chunk_lengths(plan.num_steps))
   })
+
+
+def _draw_ahead(state: TrainState, sampler: PoissonSampler, length: int,
+                gaussian: bool):
+  """See `step.draw_ahead`; None, each step draws, where it takes too much."""
+  if length * (sampler.num_examples + tree.count(state.params)) > _MAX_AHEAD:
+    return None
+  return steps.draw_ahead(state, sampler, length, noise=gaussian)
 
 
 def _moved(plan: TrainingPlan, method: Method, allocation: str,

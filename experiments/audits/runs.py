@@ -76,11 +76,7 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
   level = significance / len(SCORES) / (2 if curve.epsilons.size else 1)
   bounds = {key: one_run.grid_bound(scores[key], included, delta=delta,
                                     significance=level) for key in SCORES}
-  checks = [_bound_check(key, found, said.epsilon, level)
-            for key, found in bounds.items()]
-  if curve.epsilons.size:
-    checks += [_curve_check(curve, key, scores[key], included, level)
-               for key in SCORES]
+  checks = _checks(bounds, curve, scores, included, said.epsilon, level)
   return dataclasses.replace(
       report, checks=(first, *checks),
       epsilon_lower=max(found.epsilon_lower for found in bounds.values()),
@@ -129,6 +125,17 @@ def refutes_curve(curve: curves.PrivacyCurve, scores: np.ndarray,
         significance=significance / len(counts)):
       return True, count, right
   return False, count, right
+
+
+def _checks(bounds, curve: curves.PrivacyCurve, scores, included: np.ndarray,
+            epsilon: float, level: float) -> list[Check]:
+  """Those of epsilon, and of the whole curve where there is one."""
+  checks = [_bound_check(key, found, epsilon, level)
+            for key, found in bounds.items()]
+  if curve.epsilons.size:
+    checks += [_curve_check(curve, key, scores[key], included, level)
+               for key in SCORES]
+  return checks
 
 
 def _bound_check(key: str, found, epsilon: float, level: float) -> Check:

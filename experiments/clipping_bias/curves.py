@@ -237,10 +237,7 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
            plan: plans.TrainingPlan) -> tuple[Measures, Params]:
   """One run: measures [num_steps / every + 1] and the last parameters."""
   loss = losses.cross_entropy(temperature=config.temperature)
-  bounder = method.bounder
-  if run.method == 'sgd':
-    bounder = per_example.clipped(model.apply, loss.values,
-                                  clip_norm=run.clip_norm)
+  bounder = _measured_bounder(run, model, method, loss)
   optimizer = building.make_optimizer(config)
 
   def transform_of(noise_key):
@@ -274,6 +271,15 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
   path = jax.tree.map(lambda most, last: jnp.append(most, last), path,
                       measure(state.params))
   return path, state.params
+
+
+def _measured_bounder(run: Run, model: Model, method: Method,
+                      loss: losses.LipschitzLoss) -> GradientBounder:
+  """The method's own; for plain gradients clipping that is not done."""
+  if run.method == 'sgd':
+    return per_example.clipped(model.apply, loss.values,
+                               clip_norm=run.clip_norm)
+  return method.bounder
 
 
 def _mean(values: PyTree) -> PyTree:

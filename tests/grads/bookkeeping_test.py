@@ -3,7 +3,6 @@
 import logging
 
 import flax.linen as nn
-from hypothesis import Phase, given, settings, strategies
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,170 +11,14 @@ import pytest
 from dpjax.grads import bookkeeping
 from dpjax.grads import contractions
 from dpjax.grads import per_example
-from dpjax.grads import precision
-from dpjax.grads import tracing
 from dpjax.typing import Batch
-
-SIZE = 6
-KEY = jax.random.key(0)
-
-
-def loss(logits, labels):
-  """Linear: the residuals of others can cancel to their rounding errors."""
-  places = jnp.arange(logits.shape[1])[None] + labels[:, None]
-  return jnp.sum(logits * jnp.cos(places.astype(jnp.float32)), 1)
-
-
-def squares(apply, params, x, kernel):
-  """(squared norms by leaf [b], sums weighted by random weights, usable)."""
-  batch = Batch(x, jnp.arange(x.shape[0], dtype=jnp.int32) % 3)
-  kept = jnp.arange(x.shape[0]) != 1
-  rng = np.random.default_rng(0)
-  weights = jax.tree.map(lambda leaf: jnp.asarray(
-    np.where(kept, rng.uniform(0, 2, x.shape[0]), 0), jnp.float32), params)
-
-  def run(params, batch):
-    found = per_example.KERNELS[kernel](apply, loss, params, batch, kept)
-    return (jax.tree.map(lambda leaf: jnp.where(kept, leaf, 0.), found.squares),
-            found.weighted(weights), found.usable)
-
-  return jax.jit(run)(params, batch)
-
-
-def check_equal(apply, params, x, rtol=1e-5, floor=1e-6):
-  """Norms and weighted sums of each leaf are those of `vmap`."""
-  ours = squares(apply, params, x, 'bookkeeping')
-  reference = squares(apply, params, x, 'vmap')
-  np.testing.assert_array_equal(ours[2], reference[2])
-  # Some gradients are zero but for rounding: attention has no use for a bias
-  # of its keys, and saturated units have none.
-  whole = np.sqrt(sum(jax.tree.leaves(reference[0])))
-
-  def same_norms(a, b):
-    assert np.all(np.abs(np.sqrt(a) - np.sqrt(b))
-                  <= rtol * np.sqrt(b) + floor * whole.max())
-
-  def same_sums(a, b):
-    assert a.shape == b.shape and a.dtype == jnp.float32
-    gap, size = np.linalg.norm(a - b), np.linalg.norm(b)
-    assert gap <= rtol * size + floor * whole.sum(), (gap, size)
-
-  jax.tree.map(same_norms, ours[0], reference[0])
-  jax.tree.map(same_sums, ours[1], reference[1])
-
-
-def kinds(apply, params, x):
-  """How each parameter is dealt with, by path."""
-  batch = (x, jnp.zeros([x.shape[0]], jnp.int32))
-
-  def record_loss(params, record):
-    one = jax.tree.map(lambda leaf: leaf[None], record)
-    return loss(apply(params, one[0]), one[1])[0]
-
-  program = tracing.trace(record_loss, params, jax.tree.map(
-    lambda leaf: leaf[0], batch))
-  known = bookkeeping._known_reads(
-    program, contractions.gram_is_cheaper)
-  paths = [jax.tree_util.keystr(path) for path, _ in
-           jax.tree_util.tree_leaves_with_path(params)]
-  return {path: type(known[i].operation).__name__ if i in known else 'formed'
-          for i, path in enumerate(paths)}
-
-
-def records(*shape, seed=0):
-  rng = np.random.default_rng(seed)
-  x = rng.normal(size=(SIZE, *shape))
-  x *= np.logspace(-1, 0.5, SIZE).reshape((-1,) + (1,) * len(shape))
-  return jnp.asarray(x, jnp.float32)
+from tests.grads.compared import (
+    SIZE, check_equal, kinds, linen, loss, records, squares)
 
 
 def tokens(length, size, seed=0):
   return jnp.asarray(np.random.default_rng(seed).integers(
     0, size, (SIZE, length)), jnp.int32)
-
-
-def perturbed(params, seed=0):
-  """Biases of zero and scales of one would hide mistakes."""
-  rng = np.random.default_rng(seed)
-  return jax.tree.map(lambda leaf: leaf + jnp.asarray(
-    0.1 * rng.normal(size=leaf.shape), leaf.dtype), params)
-
-
-def linen(module, x, seed=0):
-  """(apply, params) of a Flax module."""
-  params = module.init(jax.random.key(seed), x[:1])
-  return module.apply, perturbed(params)
-
-
-# Random networks of Flax: images by convolutions, then sequences, then vectors.
-PADDINGS = ('SAME', 'VALID', 'CIRCULAR', ((1, 2), (0, 1)))
-convolutions = strategies.fixed_dictionaries(dict(
-  kernel_size=strategies.tuples(*[strategies.integers(1, 3)] * 2),
-  strides=strategies.tuples(*[strategies.integers(1, 2)] * 2),
-  padding=strategies.sampled_from(PADDINGS),
-  kernel_dilation=strategies.integers(1, 2),
-  feature_group_count=strategies.sampled_from([1, 2]),
-  use_bias=strategies.booleans()))
-
-
-class RandomNet(nn.Module):
-  """Convolutions with norms, attention, dense layers."""
-  convs: tuple
-  norm: str
-  attention: bool
-  widths: tuple
-  activation: str
-
-  @nn.compact
-  def __call__(self, x):
-    act = getattr(nn, self.activation)
-    for options in self.convs:
-      x = nn.Conv(4, **options)(x)
-      if self.norm != 'none':
-        x = nn.GroupNorm(2)(x) if self.norm == 'group' else nn.LayerNorm()(x)
-      x = act(x)
-    x = x.reshape((x.shape[0], -1, 4))
-    if self.attention:
-      x = x + nn.MultiHeadDotProductAttention(num_heads=2)(x[:, :6], x)[
-        :, :1]
-    x = nn.Dense(3)(x).mean(1)
-    for width in self.widths:
-      x = act(nn.Dense(width, use_bias=width % 2 == 0)(x))
-    return nn.Dense(3)(x)
-
-
-@pytest.mark.slow
-@settings(max_examples=2, deadline=None, derandomize=True,
-          phases=[Phase.explicit, Phase.generate])
-@given(convs=strategies.lists(convolutions, min_size=1, max_size=2),
-       norm=strategies.sampled_from(['none', 'group', 'layer']),
-       attention=strategies.booleans(),
-       widths=strategies.lists(strategies.integers(1, 5), max_size=2),
-       activation=strategies.sampled_from(['relu', 'tanh', 'gelu']))
-def test_random_networks(convs, norm, attention, widths, activation):
-  x = records(9, 8, 2)
-  apply, params = linen(RandomNet(tuple(convs), norm, attention, tuple(widths),
-                                  activation), x)
-  check_equal(apply, params, x)
-  found = kinds(apply, params, x)
-  assert all(kind == 'Layer' for path, kind in found.items()
-             if path.endswith("['kernel']"))
-
-
-@pytest.mark.slow
-@settings(max_examples=2, deadline=None, derandomize=True,
-          phases=[Phase.explicit, Phase.generate])
-@given(convs=strategies.lists(convolutions, min_size=1, max_size=2),
-       norm=strategies.sampled_from(['group', 'layer']),
-       widths=strategies.lists(strategies.integers(1, 5), max_size=2))
-def test_random_networks_in_bfloat16(convs, norm, widths):
-  x = records(9, 8, 2)
-  apply, params = linen(RandomNet(tuple(convs), norm, True, tuple(widths),
-                                  'tanh'), x)
-  # Statistics of Flax are float32, by promotion.
-  with jax.numpy_dtype_promotion('standard'):
-    check_equal(precision.computed_in(apply, 'bfloat16'), params, x, rtol=3e-2,
-                floor=1e-2)
 
 
 def conv(x, kernel, **options):
@@ -299,8 +142,15 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.every(7)
-@pytest.mark.parametrize('name', FUNCTIONS)
+def _in_default_run(name):
+  # Parameters that are read more than once add up; the others are many.
+  return name in ('shared', 'tied', 'dense over axes', 'one axis')
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', [
+  name if _in_default_run(name) else pytest.param(name, marks=pytest.mark.slow)
+  for name in FUNCTIONS])
 def test_functions(name):
   apply, params, x, wanted = FUNCTIONS[name]
   assert list(kinds(apply, params, x).values()) == wanted

@@ -1,4 +1,4 @@
-"""Command lines with the toy experiment, in this process and in others."""
+"""Command lines: of the toy experiment, and of a small file of people."""
 
 import pathlib
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 
 from experiments import environment
 from experiments import registry
+from tests.launch import people
 
 TOY = pathlib.Path(__file__).resolve().parents[1] / 'experiments'
 
@@ -52,3 +53,20 @@ def start(monkeypatch):
   for process in started:
     process.kill()
     process.communicate()
+
+
+@pytest.fixture
+def words(tmp_path):
+  """Returns a function of flags that makes a command line on a small file."""
+  (tmp_path / 'people.csv').write_text(
+      'age,kind\n' + ''.join(f'{age},{kind}\n' for age, kind in people.ROWS))
+
+  def flags(**changed):
+    given = {'input': tmp_path / 'people.csv', 'statistic': 'mean',
+             'column': 'age', 'lower': 0, 'upper': 100, 'epsilon': '0.5',
+             'adjacency': 'add_or_remove_one', 'output': tmp_path / 'out.json',
+             'ledger': tmp_path / 'ledger', 'ledger_budget_epsilon': '2',
+             **changed}
+    return ['estimate', *(f'--{name}={value}' for name, value in given.items()
+                          if value is not None)]
+  return flags

@@ -160,6 +160,16 @@ def test_noise_law(noise):
   assert np.abs(counts - first.size / 64).max() < 6 * (first.size / 64)**.5
 
 
+def test_noise_fills_what_is_between_its_multiples():
+  """Each term reaches over the gaps of the next; moments would not show them."""
+  step, outer = scales(1.)
+  units, _ = integers_of(np.zeros(COUNT), 1.)
+  for gap in (104, int(outer)):
+    shares = np.sort(units % gap + .5) / gap
+    even = (np.arange(COUNT) + .5) / COUNT
+    assert np.abs(shares - even).max() < 2.7 / COUNT**.5 + 1 / gap
+
+
 def test_faults_of_the_law_are_seen(noise):
   """Ten percent less noise, and a sign that is positive in one of 20."""
   first = noise[0]

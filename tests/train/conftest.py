@@ -161,47 +161,58 @@ def _schatten(kernel):
   return values[0] * np.sum((values / values[0])**32)**(1 / 32)
 
 
+def _contributions(name, params, rows):
+  """(what each record adds, its bounds by block, sizes of the blocks)."""
+  radii = None if name == 'dp_sgd' else [1.5, 1.]
+  gradients = [_forward_backward(params, x, int(y), radii) for x, y in rows]
+  if name == 'dp_sgd':
+    for gradient in gradients:
+      norm = np.linalg.norm(_flat(gradient))
+      for layer in gradient.values():
+        for leaf in layer.values():
+          leaf *= min(1, 0.7 / norm)
+    return gradients, [0.7], [tree.count(params)]
+  names = sorted(params)
+  sensitivities, cotangent = [], np.sqrt(2)
+  for layer, radius in zip(reversed(names), reversed(radii)):
+    sensitivities.insert(0, cotangent * np.sqrt(radius**2 + 1))
+    cotangent *= _schatten(params[layer]['kernel'])
+  return gradients, sensitivities, [tree.count(params[layer])
+                                    for layer in names]
+
+
+def _noisy_sums(gradients, params, draws, stddevs, sizes):
+  """Leaves of the sum, noised block by block and rounded."""
+  leaves = jax.tree.leaves(params)
+  noise = np.split(draws * np.repeat(stddevs, sizes), np.cumsum(
+    [leaf.size for leaf in leaves])[:-1])
+  sums = [np.zeros_like(leaf) for leaf in leaves]
+  for gradient in gradients:
+    for total, leaf in zip(sums, jax.tree.leaves(gradient), strict=True):
+      total += leaf
+  # The release is rounded to the power of two in (s / 512, s / 256].
+  grids = np.repeat(2.0**(np.floor(np.log2(stddevs)) - 8), [
+    len(leaves) // len(sizes)] * len(sizes))
+  return [grid * np.round((total + draw.reshape(total.shape)) / grid)
+          for grid, total, draw in zip(grids, sums, noise, strict=True)]
+
+
 def _reference_step(name, state):
   """The next parameters, from the text of the method."""
   def step(params, index, records):
     batch_key = jax.random.fold_in(state.keys.batch, index)
     words = additive.random_words(batch_key, (50,))
     chosen = np.asarray(words, np.int64) < round(12 / 50 * 2**32)
-    names = sorted(params)
-    radii = None if name == 'dp_sgd' else [1.5, 1.]
-    gradients = [_forward_backward(params, records.x[row], int(records.y[row]),
-                                   radii)
-                 for row in np.asarray(ROWS)[chosen]]
-    if name == 'dp_sgd':
-      for gradient in gradients:
-        norm = np.linalg.norm(_flat(gradient))
-        for layer in gradient.values():
-          for leaf in layer.values():
-            leaf *= min(1, 0.7 / norm)
-      sensitivities, sizes = [0.7], [tree.count(params)]
-    else:
-      sensitivities, cotangent = [], np.sqrt(2)
-      for layer, radius in zip(reversed(names), reversed(radii)):
-        sensitivities.insert(0, cotangent * np.sqrt(radius**2 + 1))
-        cotangent *= _schatten(params[layer]['kernel'])
-      sizes = [tree.count(params[layer]) for layer in names]
+    gradients, sensitivities, sizes = _contributions(
+      name, params, [(records.x[row], records.y[row])
+                     for row in np.asarray(ROWS)[chosen]])
     root = np.sqrt(sizes)
     stddevs = MULTIPLIER * np.sqrt(
       np.sum(sensitivities * root) * np.array(sensitivities) / root)
     draws = _flat(additive.unit_noise(
       jax.random.fold_in(state.keys.noise, index), params))
-    noise = np.split(draws * np.repeat(stddevs, sizes), np.cumsum(
-      [leaf.size for leaf in jax.tree.leaves(params)])[:-1])
+    noisy = _noisy_sums(gradients, params, draws, stddevs, sizes)
     leaves, structure = jax.tree.flatten(params)
-    sums = [np.zeros_like(leaf) for leaf in leaves]
-    for gradient in gradients:
-      for total, leaf in zip(sums, jax.tree.leaves(gradient), strict=True):
-        total += leaf
-    # The release is rounded to the power of two in (s / 512, s / 256].
-    grids = np.repeat(2.0**(np.floor(np.log2(stddevs)) - 8), [
-      len(leaves) // len(sizes)] * len(sizes))
-    noisy = [grid * np.round((total + draw.reshape(total.shape)) / grid)
-             for grid, total, draw in zip(grids, sums, noise, strict=True)]
     params = jax.tree.unflatten(structure, [
       leaf - LEARNING_RATE * mean / 12
       for leaf, mean in zip(leaves, noisy, strict=True)])

@@ -1,0 +1,95 @@
+"""Gradients of each record, by book-keeping and by `vmap`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.grads import bookkeeping
+from dpjax.grads import contractions
+from dpjax.grads import per_example
+from dpjax.grads import tracing
+from dpjax.typing import Batch
+
+SIZE = 6
+
+
+def loss(logits, labels):
+  """Linear: the residuals of others can cancel to their rounding errors."""
+  places = jnp.arange(logits.shape[1])[None] + labels[:, None]
+  return jnp.sum(logits * jnp.cos(places.astype(jnp.float32)), 1)
+
+
+def squares(apply, params, x, kernel):
+  """(squared norms by leaf [b], sums weighted by random weights, usable)."""
+  batch = Batch(x, jnp.arange(x.shape[0], dtype=jnp.int32) % 3)
+  kept = jnp.arange(x.shape[0]) != 1
+  rng = np.random.default_rng(0)
+  weights = jax.tree.map(lambda leaf: jnp.asarray(
+    np.where(kept, rng.uniform(0, 2, x.shape[0]), 0), jnp.float32), params)
+
+  def run(params, batch):
+    found = per_example.KERNELS[kernel](apply, loss, params, batch, kept)
+    return (jax.tree.map(lambda leaf: jnp.where(kept, leaf, 0.), found.squares),
+            found.weighted(weights), found.usable)
+
+  return jax.jit(run)(params, batch)
+
+
+def check_equal(apply, params, x, rtol=1e-5, floor=1e-6):
+  """Norms and weighted sums of each leaf are those of `vmap`."""
+  ours = squares(apply, params, x, 'bookkeeping')
+  reference = squares(apply, params, x, 'vmap')
+  np.testing.assert_array_equal(ours[2], reference[2])
+  # Some gradients are zero but for rounding: attention has no use for a bias
+  # of its keys, and saturated units have none.
+  whole = np.sqrt(sum(jax.tree.leaves(reference[0])))
+
+  def same_norms(a, b):
+    assert np.all(np.abs(np.sqrt(a) - np.sqrt(b))
+                  <= rtol * np.sqrt(b) + floor * whole.max())
+
+  def same_sums(a, b):
+    assert a.shape == b.shape and a.dtype == jnp.float32
+    gap, size = np.linalg.norm(a - b), np.linalg.norm(b)
+    assert gap <= rtol * size + floor * whole.sum(), (gap, size)
+
+  jax.tree.map(same_norms, ours[0], reference[0])
+  jax.tree.map(same_sums, ours[1], reference[1])
+
+
+def kinds(apply, params, x):
+  """How each parameter is dealt with, by path."""
+  batch = (x, jnp.zeros([x.shape[0]], jnp.int32))
+
+  def record_loss(params, record):
+    one = jax.tree.map(lambda leaf: leaf[None], record)
+    return loss(apply(params, one[0]), one[1])[0]
+
+  program = tracing.trace(record_loss, params, jax.tree.map(
+    lambda leaf: leaf[0], batch))
+  known = bookkeeping._known_reads(
+    program, contractions.gram_is_cheaper)
+  paths = [jax.tree_util.keystr(path) for path, _ in
+           jax.tree_util.tree_leaves_with_path(params)]
+  return {path: type(known[i].operation).__name__ if i in known else 'formed'
+          for i, path in enumerate(paths)}
+
+
+def records(*shape, seed=0):
+  rng = np.random.default_rng(seed)
+  x = rng.normal(size=(SIZE, *shape))
+  x *= np.logspace(-1, 0.5, SIZE).reshape((-1,) + (1,) * len(shape))
+  return jnp.asarray(x, jnp.float32)
+
+
+def perturbed(params, seed=0):
+  """Biases of zero and scales of one would hide mistakes."""
+  rng = np.random.default_rng(seed)
+  return jax.tree.map(lambda leaf: leaf + jnp.asarray(
+    0.1 * rng.normal(size=leaf.shape), leaf.dtype), params)
+
+
+def linen(module, x, seed=0):
+  """(apply, params) of a Flax module."""
+  params = module.init(jax.random.key(seed), x[:1])
+  return module.apply, perturbed(params)

@@ -1,0 +1,194 @@
+"""`launch.estimate`: when budget is spent, and what is refused unspent."""
+
+import fractions
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+from dpjax.release import ledger
+from dpjax.release import registry
+from launch import estimate
+from tests.launch.people import OTHERS, run
+
+Fraction = fractions.Fraction
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def test_budget_is_on_disk_before_noise_is_drawn(words, tmp_path):
+  seen = []
+
+  def below(n):
+    seen.append(ledger.read(tmp_path / 'ledger').spent())
+    return random.randrange(n)
+
+  estimate.release(estimate.parse(words()), below)
+  assert set(seen) == {Fraction(1, 2)}
+
+
+def test_a_crash_at_the_draw_wastes_budget_and_gives_nothing(words, tmp_path):
+  def below(n):
+    raise MemoryError(n)
+
+  with pytest.raises(MemoryError):
+    estimate.release(estimate.parse(words()), below)
+  assert ledger.read(tmp_path / 'ledger').spent() == Fraction(1, 2)
+  assert not (tmp_path / 'out.json').exists()
+  answer = estimate.release(estimate.parse(words()))
+  assert answer['ledger']['entry'] == 2
+  assert ledger.read(tmp_path / 'ledger').spent() == 1
+
+
+def test_nothing_is_drawn_beyond_the_budget(words, tmp_path):
+  for upper in (50, 60, 70, 80):
+    estimate.release(estimate.parse(words(upper=upper)))
+
+  def below(n):
+    raise AssertionError('noise was drawn')
+
+  with pytest.raises(ValueError, match='exceeded'):
+    estimate.release(estimate.parse(words(upper=90)), below)
+  assert ledger.read(tmp_path / 'ledger').spent() == 2
+
+
+def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
+  estimate.release(estimate.parse(words()))
+  with (tmp_path / 'people.csv').open('a') as file:
+    file.write('33,a\n')
+  with pytest.raises(ValueError, match='another file'):
+    estimate.release(estimate.parse(words()))
+  named = {'dataset': 'people', 'ledger': tmp_path / 'named'}
+  estimate.release(estimate.parse(words(**named)))
+  with (tmp_path / 'people.csv').open('a') as file:
+    file.write('34,a\n')
+  estimate.release(estimate.parse(words(**named)))
+  assert ledger.read(tmp_path / 'named').spent() == 1
+
+
+@pytest.mark.parametrize('change, message', [
+  ({'column': 'size'}, "no column 'size'; there are age, kind"),
+  ({'column': 'kind'}, "column 'kind' has no number"),
+  ({'column': None}, 'mean needs column'),
+  ({'lower': 100, 'upper': 0}, 'lower must be below upper'),
+  ({'lower': 'low'}, "lower must be a number, got 'low'"),
+  ({'upper': None}, 'mean needs upper'),
+  ({'epsilon': '0'}, 'epsilon must be positive'),
+  ({'epsilon': '-1'}, 'epsilon must be positive'),
+  ({'epsilon': 'inf'}, 'epsilon must be a number'),
+  ({'epsilon': '1/0'}, 'epsilon must be a number'),
+  ({'epsilon': '1e-999999999'}, 'epsilon must lie'),
+  ({'epsilon': None}, '--epsilon must be given'),
+  ({'delta': '1'}, 'delta must lie'),
+  ({'delta': '0'}, 'delta must lie'),
+  ({'delta': '1e-6'}, 'delta 0'),
+  ({'statistic': 'quantiles', 'quantiles': '0.5', 'delta': '1e-6'},
+   'pure mechanism'),
+  ({'statistic': 'quantiles', 'quantiles': '0.5', 'quantile_method': 'joint'},
+   'quantile_method must be one of'),
+  ({'adjacency': None}, '--adjacency must be given'),
+  ({'adjacency': 'zero_out'}, '--adjacency must be'),
+  ({'statistic': 'mode'}, 'statistic must be one of auc, classifier'),
+  ({'ledger': None}, '--ledger must be given'),
+  ({'ledger_budget_epsilon': None, 'ledger_budget_delta': '0.1'}, 'needs'),
+  ({'ledger_budget_epsilon': None}, 'no ledger'),
+  ({'ledger_budget_epsilon': '0.1'}, 'exceeded'),
+  ({'output': '/nowhere/at/all.json'}, '--output must be a file'),
+  ({'granularity': '1000'}, 'granularity must be'),
+  ({'statistic': 'roc', 'label': 'class', 'positive': 'a'},
+   "no column 'class'; there are age, kind"),
+  ({'statistic': 'roc', 'label': 'kind', 'positive': 'A'},
+   "no record with a score has 'A' in column 'kind'"),
+  ({'statistic': 'roc', 'label': 'kind'}, 'roc needs positive'),
+  ({'statistic': 'roc', 'column': 'kind', 'label': 'age', 'positive': '30'},
+   "column 'kind' has no number"),
+  ({'statistic': 'ecdf', 'thresholds': '1e3'}, 'thresholds must be a whole'),
+  ({'statistic': 'ecdf', 'thresholds': '20000'}, 'thresholds must be 2 to'),
+  ({'statistic': 'ecdf', 'upper': None}, 'ecdf needs lower and upper, or bins'),
+  ({'statistic': 'hosmer_lemeshow', 'label': 'kind', 'positive': 'a'},
+   'hosmer_lemeshow is of probabilities'),
+  ({'plot': 'a.svg'}, 'statistic of --plot must be one of'),
+  ({'synthetic': '5'}, '--synthetic and --synthetic_output need each other'),
+  ({'synthetic': '5', 'synthetic_output': 'a.csv'},
+   '--synthetic is of density, got mean'),
+  *(({'statistic': 'density', 'synthetic_output': name, 'synthetic': number},
+     message) for name, number, message in (
+         ('a.csv', '2.5', 'synthetic must be a whole number from 1 to 1000000'),
+         ('a.csv', '0', 'synthetic must be a whole number from 1 to 1000000'),
+         ('a.csv', '1000001', 'synthetic must be a whole number from 1 to'),
+         ('a.txt', '5', '--synthetic_output must end in .csv, got a.txt'),
+         ('/nowhere/a.csv', '5', '--synthetic_output must be a file'))),
+  ({'statistic': 'density', 'granularity': '7'}, 'granularity must go into'),
+  ({'statistic': 'density', 'boundary': 'ring'}, 'boundary must be one of'),
+  ({'statistic': 'density', 'lower': None}, 'density needs lower'),
+  ({'statistic': 'proportion', 'positive': 'a'},
+   'either positive, or lower and upper'),
+  ({'statistic': 'support_max', 'lower': '0'}, 'lower must be positive'),
+  ({'statistic': 'normal_mean'}, 'normal_mean needs sigma'),
+  ({'statistic': 'normal_mean', 'sigma': '-1'}, 'sigma must be positive'),
+  ({'sigma': '1'}, 'mean takes no sigma'),
+  ({'statistic': 'ecdf', 'plot': 'a.png'}, '--plot must end in .svg, got a.png'),
+  ({'statistic': 'ecdf', 'plot': '/nowhere/a.svg'}, '--plot must be a file'),
+])
+def test_bad_input_spends_nothing(words, tmp_path, change, message):
+  with pytest.raises((ValueError, OSError), match=message) as error:
+    run(words(**change))
+  assert '\n' not in str(error.value)
+  path = tmp_path / 'ledger'
+  assert not path.exists() or not path.read_bytes()
+  assert not (tmp_path / 'out.json').exists()
+
+
+@pytest.mark.parametrize('name', ['ledger', 'people.csv'])
+def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
+  run(words())
+  before = (tmp_path / name).read_bytes()
+  with pytest.raises(ValueError, match='neither --ledger nor --input'):
+    run(words(output=tmp_path / '.' / name, upper=50))
+  with pytest.raises(ValueError, match='neither --ledger nor --input'):
+    run(words(statistic='density', synthetic=5,
+              synthetic_output=tmp_path / '.' / name))
+  assert (tmp_path / name).read_bytes() == before
+
+
+@pytest.mark.parametrize('text, message', [
+  ('age,kind\n', 'no records'), ('', 'no column'),
+  ('age,kind\n,a\n', 'has no number'), ('age,kind\n1\n', 'line 2 has 1')])
+def test_bad_files_spend_nothing(words, tmp_path, text, message):
+  (tmp_path / 'people.csv').write_text(text)
+  with pytest.raises(ValueError, match=message):
+    run(words())
+  assert not (tmp_path / 'ledger').exists()
+
+
+def test_the_ledger_is_shown(words, tmp_path, capsys):
+  run(words())
+  run(words(statistic='count', **OTHERS['count']))
+  capsys.readouterr()
+  run(['estimate', f'--ledger={tmp_path / "ledger"}', '--show_ledger'])
+  assert capsys.readouterr().out.splitlines() == [
+      'data set without a name: one file, add_or_remove_one',
+      '1: mean of age, epsilon-DP, epsilon 1/2',
+      '2: count of age, epsilon-DP, epsilon 1/2',
+      'spent: epsilon 1 of 2, at delta 0']
+  with pytest.raises(ValueError, match='--ledger must'):
+    run(['estimate', '--show_ledger'])
+
+
+def test_help_names_every_statistic(capsys):
+  with pytest.raises(SystemExit) as stop:
+    estimate.parse(['estimate', '--help'])
+  assert not stop.value.code
+  shown = capsys.readouterr().out
+  for name in registry.STATISTICS:
+    assert f'\n  {name} ' in shown
+
+
+@pytest.mark.slow
+def test_bad_input_is_one_line_on_the_command_line(words):
+  bad = subprocess.run(
+      [sys.executable, '-m', 'launch.estimate', *words(epsilon='0')[1:]],
+      cwd=_ROOT, text=True, capture_output=True)
+  assert bad.returncode == 2
+  assert bad.stderr == 'error: epsilon must be positive, got 0\n'

@@ -1,0 +1,24 @@
+"""Studies whose servers end with their test."""
+
+import contextlib
+import os
+
+import pytest
+
+
+@pytest.fixture
+def study(tmp_path):
+  """Returns a function that makes a study; its servers end with the test."""
+  # A conftest that cannot be imported ends the whole run: `cryptography` is an
+  # extra.
+  from tests.mpc import studies
+  with contextlib.ExitStack() as stack:
+    def make(*, servers=(), noise=studies.no_noise, timeout=5.0, labels=None,
+             **kwargs):
+      made = studies.Study(
+          tmp_path / f'study{len(os.listdir(tmp_path))}',
+          studies.parameters(**kwargs), noise=noise, timeout=timeout,
+          labels=labels, server_parameters=servers)
+      stack.callback(made.stop)
+      return made
+    yield make
