@@ -348,8 +348,6 @@ def main(argv: Sequence[str]) -> int:
   configs = _configs()
   errors.check_folder(shared.OUTPUT_DIR.value)
   folders = _folders(configs, shared.OUTPUT_DIR.value)
-  if configs[0].schema is not None:
-    own_data.say_what_is_public()
   devices.start()
   with devices.first_speaks():
     summaries = runs.run(
@@ -359,6 +357,8 @@ def main(argv: Sequence[str]) -> int:
         checkpoint_seconds=_CHECKPOINT_SECONDS.value)
     print(_table([summaries[config] for config in configs]), end='')
     print(f'written to {shared.OUTPUT_DIR.value}')
+    if configs[0].schema is not None:
+      own_data.say_what_is_public()
   return 0
 
 

@@ -87,8 +87,8 @@ def read(path: pathlib.Path, separator: str) -> Fields:
   try:
     text = files.read_unverified(path).decode('utf-8-sig')
   except UnicodeDecodeError as error:
-    raise ValueError(f'{path} is not UTF-8: byte {error.start}; save it as '
-                     'UTF-8') from None
+    raise ValueError(f'{path} is no text in UTF-8 (byte {error.start}); save '
+                     'it as CSV in UTF-8') from None
   reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator,
                       skipinitialspace=True, strict=True)
   header, lines, rows = None, [], []
