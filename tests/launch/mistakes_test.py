@@ -55,6 +55,7 @@ _MISTAKES = (
   ('', 'audit --scores=OWN --epsilon=1', 'OWN is no .npz file of scores'),
   ('', 'sweep --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
   ('', 'report --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
+  ('', 'benchmark --models=tiny_mlp --methods=ours --rounds=0', 'rounds must'),
   ('', _CURVE + f'--output={_NO_ROOM}', 'cannot write to /proc'),
   ('', 'mpc --input=OWN --column=aeg --lower=0 --upper=1 --epsilon=1 '
    '--adjacency=replace_one --output=NEW', 'did you mean \'age\'?'),
