@@ -147,6 +147,31 @@ def area_under_curve(with_canary: np.ndarray, without: np.ndarray) -> float:
   return float(wins / (size * other))
 
 
+def trade_off(with_canary: np.ndarray,
+              without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Errors of a threshold on the statistic, at every threshold there is.
+
+  To be drawn beside a curve of `privacy.tradeoff`. The side is the better one
+  on these very runs, and sampling error is not taken off: a point below a
+  claimed curve refutes nothing, `audit` does.
+
+  Args:
+    with_canary: [r] statistics of runs on the data set with the canary.
+    without: [s] statistics of runs on its neighbour.
+
+  Returns:
+    Shares of false alarms, falling from 1 to 0, and shares of misses, rising
+    from 0 to 1, [k] each; k - 1 values are distinct.
+  """
+  present, absent = np.sort(_ordered(with_canary)), np.sort(_ordered(without))
+  if area_under_curve(present, absent) < 0.5:
+    present, absent = -present[::-1], -absent[::-1]
+  cuts = np.unique(np.concatenate([present, absent]))
+  alarms = _flagged(absent, cuts, 1) / absent.size
+  hits = _flagged(present, cuts, 1) / present.size
+  return np.append(1.0, alarms), np.append(0.0, 1 - hits)
+
+
 def subsampled_log_ratio(log_ratios: np.ndarray | Array, *,
                          sampling_prob: float) -> np.ndarray | Array:
   """Log-likelihood ratios of steps in which the canary may have been.

@@ -45,7 +45,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('a quarter of the records is on either side, but with the '
                     'printed probability', 'e^(-n/32)', noisy, _event),
       points.judged('e^(-n epsilon / 48) is the amplitude to take',
-                    'e^(-n epsilon / 48)', noisy, _amplitude),
+                    'e^(-n epsilon / 48)', _both(noisy), _amplitude),
       points.judged('risks known of the printed noise', 'no numbers',
                     [p for p in points.select(
                         found, method='printed', epsilon=.5)
@@ -80,6 +80,14 @@ def _event(found: list[points.Point]):
   most = max(p['missed'] for p in found)
   return (f'{most:.2g} at most', worst <= 0,
           'proved is twice as much, for two sides (QE-08)')
+
+
+def _both(found: list[points.Point]) -> list[points.Point]:
+  """Those of n and epsilon that were run with either amplitude."""
+  at = lambda p: (p['num_examples'], p['epsilon'])
+  half = {at(p) for p in points.select(found, method='half')}
+  printed = {at(p) for p in points.select(found, method='printed')}
+  return [p for p in found if at(p) in half & printed]
 
 
 def _amplitude(found: list[points.Point]):

@@ -183,6 +183,24 @@ def test_runs_that_break_are_evidence():
                          delta=1e-5).epsilon_lower == 0.0
 
 
+def test_trade_off_counts_errors_at_every_threshold():
+  alarms, misses = empirical.trade_off(np.array([1.0, 2.0, np.nan, np.inf]),
+                                       np.array([0.0, 1.0]))
+  np.testing.assert_array_equal(alarms, [1, 0.5, 0, 0, 0])
+  np.testing.assert_array_equal(misses, [0, 0, 0.25, 0.5, 1])
+  turned = empirical.trade_off(np.array([-1.0, -2.0, -np.inf, -np.inf]),
+                               np.array([0.0, -1.0]))
+  np.testing.assert_array_equal(turned, [alarms, misses])
+
+
+def test_trade_off_of_normal_statistics_is_theirs():
+  alarms, misses = empirical.trade_off(*_gaussian(1.5))
+  inner = (0.01 < alarms) & (alarms < 0.99)
+  np.testing.assert_allclose(misses[inner], stats.norm.cdf(
+      stats.norm.isf(alarms[inner]) - 1.5), atol=0.05)
+  assert np.all(np.diff(alarms) <= 0) and np.all(np.diff(misses) >= 0)
+
+
 def test_area_under_curve_counts_pairs():
   with_canary, without = np.array([1.0, 3.0, 3.0]), np.array([0.0, 3.0, 2.0])
   pairs = [(a > b) + 0.5 * (a == b) for a in with_canary for b in without]

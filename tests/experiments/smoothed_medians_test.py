@@ -37,6 +37,13 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
   assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
 
 
+def test_part_of_the_rows_gives_the_verdicts_that_it_can():
+  report = registry.load('constant_records').report
+  found = report.verdict([row for row in _rows('constant_records')
+                          if row.method != 'printed'])
+  assert ' '.join(v.verdict[0] for v in found) == 'a a a a a a n n'
+
+
 @pytest.mark.parametrize('n, risk, printed, corrected', [
     (100, 2.8e-3, .67, .165), (200, 1.3e-4, .079, 5.1e-3),
     (400, 8.1e-7, 1.2e-3, 7.7e-6)])
