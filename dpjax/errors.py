@@ -5,8 +5,12 @@ raises `ValueError` with the name, the value and what is allowed.
 """
 
 from collections.abc import Iterable
+import difflib
 import math
 import operator
+
+# Of difflib: 'aeg' is near 'age', 'iris' is not near 'digits'.
+_NEAR = 0.65
 
 
 def check_positive(name: str, value: float) -> float:
@@ -58,6 +62,13 @@ def check_at_least(name: str, value: int, minimum: int) -> int:
   return number
 
 
+def check_seed(name: str, value: int) -> int:
+  """Returns `value` if it is a seed that keys do not cut: below 2^32."""
+  if check_at_least(name, value, 0) >= 2**32:
+    raise ValueError(f'{name} must be below 2^32, got {value}')
+  return value
+
+
 def check_range(lower: float, upper: float) -> None:
   """Refuses bounds that are not finite, or not in order."""
   if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
@@ -75,8 +86,16 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
   """Returns `value` if it is one of `choices`."""
   if value not in choices:
     allowed = ', '.join(sorted(choices))
-    raise ValueError(f'{name} must be one of {allowed}; got {value!r}')
+    raise ValueError(f'{name} must be one of {allowed}; got {value!r}'
+                     f'{did_you_mean(value, choices)}')
   return value
+
+
+def did_you_mean(value: str, choices) -> str:
+  """Returns a question that names the nearest choice; '' if none is near."""
+  near = difflib.get_close_matches(str(value), list(map(str, choices)), 1,
+                                   _NEAR)
+  return f'; did you mean {near[0]!r}?' if near else ''
 
 
 def one_line(error: BaseException) -> str:

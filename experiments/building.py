@@ -8,6 +8,8 @@ import optax
 
 from dpjax.data import arrays
 from dpjax.data import images
+from dpjax.data import registry
+from dpjax.data import user_tables
 from dpjax.grads.bounder import Method
 from dpjax.lipschitz import losses
 from dpjax.models import convnet
@@ -45,6 +47,17 @@ def shapes(dataset: Dataset) -> Shapes:
   if isinstance(dataset, images.ImageDataset):
     return Shapes(dataset.image_shape, dataset.num_classes)
   return Shapes(dataset.x.shape[1:], dataset.num_classes)
+
+
+def load(config: TrainingConfig, *, data_dir: str | None = None) -> Dataset:
+  """The data set of a configuration, known by name or one's own.
+
+  Raises:
+    ValueError, FileNotFoundError: one line.
+  """
+  if config.schema is not None:
+    return user_tables.load(config.dataset, config.schema, data_dir=data_dir)
+  return registry.load(config.dataset, data_dir=data_dir)
 
 
 def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:

@@ -8,6 +8,8 @@ import jax
 
 from dpjax import errors
 from dpjax.data import registry
+from dpjax.data import schema_files
+from dpjax.data import user_tables
 from dpjax.grads import precision
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
@@ -59,7 +61,8 @@ class TrainingConfig:
   """Everything a run depends on; None stands for the recipe's value.
 
   Attributes:
-    dataset: a name of `data.registry`, a table or images.
+    dataset: a name of `data.registry`, a table or images; or the path of a
+      table of one's own, which has a schema.
     method: one of `METHODS`.
     epsilon: target; not used by 'sgd'.
     delta: a number, or None for n^-delta_power with n training records.
@@ -125,6 +128,7 @@ class TrainingConfig:
       own (AUD-06), see `experiments.canaries`.
     canary_kind: what canaries are, one of `CANARY_KINDS`.
     canary_seed: of canaries and coins; None for `seed`.
+    schema: of a table of one's own, as `data.schema_files` spells it.
   """
   dataset: str
   method: str
@@ -182,6 +186,7 @@ class TrainingConfig:
   num_canaries: int = _later(0)
   canary_kind: str = _later('mislabelled')
   canary_seed: int | None = _later(None)
+  schema: str | None = _later(None)
 
   @property
   def num_slots(self) -> int:
@@ -191,8 +196,7 @@ class TrainingConfig:
 
 def check(config: TrainingConfig) -> TrainingConfig:
   """Refuses a configuration that cannot run, in one line, at no cost."""
-  errors.check_choice('dataset', config.dataset,
-                      (*registry.names(), *registry.image_names()))
+  _check_dataset(config)
   errors.check_choice('method', config.method, METHODS)
   errors.check_positive('epsilon', config.epsilon)
   if config.delta is not None:
@@ -205,15 +209,17 @@ def check(config: TrainingConfig) -> TrainingConfig:
     if getattr(config, name) is not None:
       errors.check_choice(name, getattr(config, name), choices)
   errors.check_open_unit('test_fraction', config.test_fraction)
-  errors.check_at_least('seed', config.seed, 0)
+  errors.check_seed('seed', config.seed)
   if config.split_seed is not None:
-    errors.check_at_least('split_seed', config.split_seed, 0)
+    errors.check_seed('split_seed', config.split_seed)
   errors.check_at_least('num_folds', config.num_folds, 2)
   if config.fold is not None and config.fold not in range(config.num_folds):
     raise ValueError(f'fold must be an integer from 0 to '
                      f'{config.num_folds - 1}, got {config.fold}')
+  if config.depth is not None:
+    errors.check_at_least('depth', config.depth, 0)
   for name in ('num_examples', 'num_steps', 'max_batch_size',
-               'microbatch_size'):
+               'microbatch_size', 'width'):
     if getattr(config, name) is not None:
       errors.check_at_least(name, getattr(config, name), 1)
   for name in ('batch_size', 'delta_power', 'learning_rate', 'clip_norm',
@@ -225,11 +231,26 @@ def check(config: TrainingConfig) -> TrainingConfig:
   return _check_networks(config)
 
 
+def _check_dataset(config: TrainingConfig) -> None:
+  if config.schema is not None:
+    if not user_tables.is_path(config.dataset):
+      raise ValueError(f'dataset {config.dataset!r} is no path of a CSV file, '
+                       'and a schema is of such a file')
+    schema_files.parse(config.schema)
+  elif user_tables.is_path(config.dataset):
+    raise ValueError(
+        f'{config.dataset} needs a public schema: bounds of numbers, '
+        'categories, and classes of the label')
+  else:
+    errors.check_choice('dataset', config.dataset,
+                        (*registry.names(), *registry.image_names()))
+
+
 def _check_canaries(config: TrainingConfig) -> None:
   errors.check_at_least('num_canaries', config.num_canaries, 0)
   errors.check_choice('canary_kind', config.canary_kind, CANARY_KINDS)
   if config.canary_seed is not None:
-    errors.check_at_least('canary_seed', config.canary_seed, 0)
+    errors.check_seed('canary_seed', config.canary_seed)
   if not config.num_canaries and (config.canary_seed is not None or
                                   config.canary_kind != CANARY_KINDS[0]):
     raise ValueError('canary_kind and canary_seed are of canaries; '

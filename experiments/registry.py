@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 import importlib
 from typing import Any, NamedTuple
 
+from dpjax import errors
 from dpjax.report import records
 from experiments import selection
 
@@ -126,7 +127,8 @@ def load(name: str) -> Experiment:
   """
   if name not in EXPERIMENTS:
     raise ValueError(f'no experiment {name!r}; there is '
-                     f'{", ".join(sorted(EXPERIMENTS))}')
+                     f'{", ".join(sorted(EXPERIMENTS))}'
+                     f'{errors.did_you_mean(name, EXPERIMENTS)}')
   path = EXPERIMENTS[name]
   sweep = importlib.import_module(f'{path}.sweep')
   batched = tuple(getattr(sweep, 'BATCHED', ()))

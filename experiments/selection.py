@@ -141,10 +141,11 @@ def groups(settings: Iterable[Setting],
 
   They are run together, because a `vmap` trains them at once.
   """
-  found: dict[tuple[str, ...], list[Setting]] = {}
+  found: dict[tuple[Any, ...], list[Setting]] = {}
   for setting in settings:
-    key = tuple(value for name, value in _field_values(setting).items()
-                if name not in batched)
+    key = tuple(getattr(setting, field.name)
+                for field in dataclasses.fields(setting)
+                if field.name not in batched)
     found.setdefault(key, []).append(setting)
   return [tuple(group) for group in found.values()]
 

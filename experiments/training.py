@@ -16,7 +16,6 @@ import numpy as np
 
 from dpjax import tree
 from dpjax.data import images
-from dpjax.data import registry
 from dpjax.data import splits
 from dpjax.models.model import Model
 from dpjax.privacy.adjacency import Adjacency
@@ -201,7 +200,7 @@ def train(
       raise ValueError('runs trained together may differ in seed and epsilon '
                        'only, or in which fold they leave out')
   if dataset is None:
-    dataset = registry.load(first.dataset, data_dir=data_dir)
+    dataset = building.load(first, data_dir=data_dir)
   dataset = building.prepare(first, dataset)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]

@@ -43,6 +43,7 @@ from absl import flags
 import jax
 import numpy as np
 
+from dpjax import errors as checks
 from dpjax.audit import auditor
 from dpjax.audit import claims
 from dpjax.audit.target import Pair
@@ -73,8 +74,9 @@ _LIST = flags.DEFINE_bool('list', False, 'Print the names of targets.')
 _OUTPUT = flags.DEFINE_string(
     'output', None, 'Folder for <target>.json and its scores; of a training '
     'run <folder>.json.')
-_EPSILON = flags.DEFINE_float('epsilon', None, 'Claimed.')
-_DELTA = flags.DEFINE_float('delta', None, 'Claimed; 0 is a pure claim.')
+_EPSILON = flags.DEFINE_float('epsilon', None, 'Claimed, at least 0.')
+_DELTA = flags.DEFINE_float(
+    'delta', None, 'Claimed, in [1e-12, 1), or 0 for a pure claim.')
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [a.value for a in Adjacency], 'Of the claim.')
 _DATA = flags.DEFINE_string('data', None, 'One data set, in JSON.')
@@ -231,6 +233,14 @@ def _mutate() -> int:
   return int(missed)
 
 
+def _arrays(path: pathlib.Path):
+  """An open archive of arrays; refuses other files in one line."""
+  with path.open('rb') as file:
+    if file.read(4) != b'PK\3\4':
+      raise ValueError(f'{path} is no .npz file of scores')
+  return np.load(path, allow_pickle=False)
+
+
 def _audit_scores() -> int:
   if _EPSILON.value is None:
     raise ValueError('--scores needs --epsilon, and --delta if it is not 0')
@@ -239,7 +249,7 @@ def _audit_scores() -> int:
       adjacency=Adjacency(_ADJACENCY.value or
                           Adjacency.ADD_OR_REMOVE_ONE.value))
   path = pathlib.Path(_SCORES.value)
-  with np.load(path, allow_pickle=False) as arrays:
+  with _arrays(path) as arrays:
     return _finish(finished.audit(
         dict(arrays), claim, estimator=_ESTIMATOR.value, name=path.stem,
         significance=_SIGNIFICANCE.value))
@@ -248,6 +258,9 @@ def _audit_scores() -> int:
 def main(argv: Sequence[str]) -> int:
   """Does what the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
+  checks.check_seed('seed', _SEED.value)
+  if _OUTPUT.value:
+    errors.check_folder(_OUTPUT.value)
   if _LIST.value:
     for name in targets.TARGETS:
       print(f'{name}  ({targets.expected(name)})')

@@ -179,6 +179,8 @@ def _environment() -> environment.Environment:
 
 def _measure(folder: pathlib.Path, cpu: bool) -> None:
   """Runs what has no rows yet."""
+  how = _how(cpu)
+  errors.check_folder(str(folder))
   settings = _settings(cpu)
   found = _environment()
   load = os.getloadavg()[0]
@@ -189,7 +191,7 @@ def _measure(folder: pathlib.Path, cpu: bool) -> None:
       name=sweep.NAME, settings=settings, smoke=settings, tags={},
       batched=sweep.BATCHED, artefact=_SUITE.value, cost='-', headlines=(),
       report=report, run=functools.partial(
-          run.run, how=_how(cpu)))
+          run.run, how=how))
   # Ids say all of a setting; provenance tells apart what was run when.
   engine.run_sweep(experiment, settings, engine.Options(
       output_dir=folder, smoke=_SMOKE.value, append_anyway=True,

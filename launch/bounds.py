@@ -27,7 +27,6 @@ import argparse
 from collections.abc import Sequence
 import csv
 import hashlib
-import importlib.util
 import io
 import itertools
 import json
@@ -35,7 +34,6 @@ import math
 import pathlib
 from typing import Any
 
-from absl.flags import argparse_flags
 import numpy as np
 
 from dpjax import errors as checks
@@ -78,7 +76,7 @@ def _parameters() -> list[str]:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """The flags of a command line."""
-  parser = argparse_flags.ArgumentParser(
+  parser = errors.ArgumentParser(
       description=__doc__.replace('{models}', _models()).replace(
           '{example}', next(iter(studies.STUDIES), 'NAME')),
       allow_abbrev=False, conflict_handler='resolve',
@@ -247,8 +245,9 @@ def _check_files(args: argparse.Namespace) -> None:
     if not pathlib.Path(given).resolve().parent.is_dir():
       raise ValueError(f'--{name} must be a file in a folder that is there, '
                        f'got {given}')
-  if args.plot and importlib.util.find_spec('matplotlib') is None:
-    raise ImportError('figures need matplotlib: pip install dpjax[plots]')
+    errors.check_file(given)
+  if args.plot:
+    errors.check_figure(args.plot)
 
 
 def _write(path: str, found: list[Row], needed: list[Row]) -> None:

@@ -1,13 +1,18 @@
 """Runs a command line so that bad input costs one line, not a traceback."""
 
 from collections.abc import Callable, Sequence
+import importlib.util
+import pathlib
 import sys
+import tempfile
 from typing import Any
 
 from absl import app
 from absl import flags
 from absl import logging
+from absl.flags import argparse_flags
 
+from dpjax import errors
 from launch import flags as shared
 
 BAD_INPUT = 2
@@ -20,7 +25,79 @@ def check_no_arguments(argv: Sequence[str]) -> None:
     raise ValueError(f'unexpected {" ".join(argv[1:])}; see --help')
 
 
+def check_folder(output: str) -> None:
+  """Refuses a folder that cannot be written to, before work is lost.
+
+  Args:
+    output: of the folder; it and those above need not be there yet.
+  """
+  folder = pathlib.Path(output).absolute()
+  while not folder.exists():
+    folder = folder.parent
+  if not folder.is_dir():
+    raise NotADirectoryError(f'{folder} is no folder')
+  try:
+    with tempfile.TemporaryFile(dir=folder):
+      pass
+  except OSError as error:
+    raise PermissionError(f'cannot write to {folder}: '
+                          f'{error.strerror}') from None
+
+
+def check_file(output: str) -> None:
+  """Refuses a file that cannot be written, before work is lost."""
+  if pathlib.Path(output).is_dir():
+    raise IsADirectoryError(f'{output} is a folder')
+  check_folder(str(pathlib.Path(output).absolute().parent))
+
+
+def check_extra(module: str, extra: str, what: str) -> None:
+  """Refuses what needs a module that is not installed; says how to get it."""
+  if importlib.util.find_spec(module) is None:
+    raise ImportError(f'{what} need {module}: pip install dpjax[{extra}]')
+
+
+def check_figure(output: str) -> None:
+  """Refuses a figure that cannot be drawn or written, before work is lost."""
+  if not output.endswith('.svg'):
+    raise ValueError(f'--plot must end in .svg, got {output}')
+  check_file(output)
+  check_extra('matplotlib', 'plots', 'figures')
+
+
+class ArgumentParser(argparse_flags.ArgumentParser):
+  """A parser of flags whose errors are one line."""
+
+  def error(self, message: str):
+    """Says what is wrong, and the nearest flag there is; ends the program."""
+    unknown = message.removeprefix('unrecognized arguments: ')
+    if unknown != message:
+      first = unknown.split()[0]
+      message = f'unexpected {first}' + errors.did_you_mean(
+          first.split('=')[0], self._option_string_actions)
+    _say(f'{message} (see --help)')
+    sys.exit(BAD_INPUT)
+
+
+def parse_flags(argv: Sequence[str]) -> list[str]:
+  """The words that are no flags; bad flags end the program in one line."""
+  try:
+    return flags.FLAGS(argv)
+  except flags.Error as error:
+    _say(f'{_format(error).removesuffix(" ?")} (see --help)')
+    sys.exit(BAD_INPUT)
+  except SystemExit:
+    # After --help, which is no failure.
+    sys.exit(0)
+
+
+def _say(message: str) -> None:
+  print(f'error: {message}', file=sys.stderr)
+
+
 def _format(error: BaseException) -> str:
+  if isinstance(error, OSError) and error.strerror and error.filename:
+    return f'{error.filename}: {error.strerror}'
   lines = str(error).strip().splitlines() or [type(error).__name__]
   # Errors of libraries have many lines; ours have one.
   more = ' ... (all of it with --traceback)' if len(lines) > 1 else ''
@@ -28,8 +105,7 @@ def _format(error: BaseException) -> str:
 
 
 def run_main(main: Callable[[Any], int | None],
-             parse: Callable[[Sequence[str]], Any] = (
-                 app.parse_flags_with_usage)) -> None:
+             parse: Callable[[Sequence[str]], Any] = parse_flags) -> None:
   """Parses flags, calls main, and exits with what it returns.
 
   Main is called with what `parse` makes of the command line: by default with
@@ -49,7 +125,7 @@ def run_main(main: Callable[[Any], int | None],
     except (ValueError, OSError, ImportError, MemoryError) as error:
       if shared.TRACEBACK.value:
         raise
-      print(f'error: {_format(error)}', file=sys.stderr)
+      _say(_format(error))
       return BAD_INPUT
     except KeyboardInterrupt:
       print('interrupted', file=sys.stderr)

@@ -2,7 +2,7 @@ r"""Releases one private statistic of a file, with exact noise and a ledger.
 
 The mean age of a survey, at epsilon 1/2 of a budget of 2 in all:
   python -m launch.estimate --input=survey.csv --statistic=mean --column=age \
-    --lower=18 --upper=100 --epsilon=0.5 --adjacency=add_or_remove_one \
+    --lower=18 --upper=100 --epsilon=0.5 --adjacency=replace_one \
     --ledger=survey.ledger --ledger_budget_epsilon=2 --output=age.json
 
 What was spent on it:
@@ -56,8 +56,6 @@ import pathlib
 import re
 import secrets
 import sys
-
-from absl.flags import argparse_flags
 
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
@@ -135,7 +133,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
   listed = '\n'.join(
       f'  {s.name:15} {s.help}; needs {", ".join(s.needs) or "nothing"}'
       for s in registry.STATISTICS.values())
-  parser = argparse_flags.ArgumentParser(
+  parser = errors.ArgumentParser(
       description=__doc__.replace('{statistics}', listed), allow_abbrev=False,
       formatter_class=argparse.RawDescriptionHelpFormatter,
       conflict_handler='resolve')
@@ -314,6 +312,7 @@ def _check_output(args: argparse.Namespace) -> None:
     if path.is_dir() or not path.parent.is_dir():
       raise ValueError(f'--{name} must be a file in a folder that is there, '
                        f'got {given}')
+    errors.check_file(given)
     if path in others:
       raise ValueError(f'--{name} must be neither --ledger nor --input'
                        + (' nor another output' if others[2:] else ''))

@@ -122,8 +122,9 @@ _INDEX = flags.DEFINE_integer('index', 0, 'Of the server or relay.', 0)
 def _column(name: str) -> np.ndarray:
   with open(_INPUT.value, 'rb') as file, contextlib.closing(tables.read(
       _INPUT.value, file, name, numeric=True)) as fields:
+    found = list(fields)
     try:
-      return np.array([float(field) for field in fields])
+      return np.array([float(field) for field in found])
     except (TypeError, ValueError):
       raise ValueError(f'column {name} must be numbers without gaps: decide '
                        'what a missing one counts as') from None
@@ -286,6 +287,7 @@ def _draw(found: dict[str, object], path: str, digest: str) -> None:
 def main(argv: Sequence[str]) -> int:
   """Does what the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
+  errors.check_extra('cryptography', 'mpc', 'several parties')
   if _ROLE.value != 'all':
     study = pathlib.Path(_STUDY.value or '')
     if _ROLE.value == 'server':
@@ -296,8 +298,9 @@ def main(argv: Sequence[str]) -> int:
     return parties.deal(study, _TIMEOUT.value)
   if not _OUTPUT.value:
     raise ValueError('--output must be given')
-  if _PLOT.value and not _PLOT.value.endswith('.svg'):
-    raise ValueError(f'--plot must end in .svg, got {_PLOT.value}')
+  errors.check_file(_OUTPUT.value)
+  if _PLOT.value:
+    errors.check_figure(_PLOT.value)
   if _RESUME.value and not _STUDY.value:
     raise ValueError('--resume needs --study')
   with tempfile.TemporaryDirectory() as scratch:

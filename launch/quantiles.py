@@ -34,6 +34,7 @@ import sys
 
 from absl import flags
 
+from dpjax import errors as checks
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import plots
 from dpjax.report import tables
@@ -145,8 +146,10 @@ def main(argv: Sequence[str]) -> int:
   errors.check_no_arguments(argv)
   if not _OUTPUT.value:
     raise ValueError('--output must be given')
-  if _PLOT.value and not _PLOT.value.endswith('.svg'):
-    raise ValueError(f'--plot must end in .svg, got {_PLOT.value}')
+  errors.check_file(_OUTPUT.value)
+  if _PLOT.value:
+    errors.check_figure(_PLOT.value)
+  checks.check_seed('seed', _SEED.value)
   path = pathlib.Path(_OUTPUT.value)
   options, wanted = _study()
   laws = {name: quantile_study.law_of(

@@ -93,6 +93,8 @@ def _write(path: pathlib.Path, text: str) -> None:
 def write_results(experiment: registry.Experiment, folder: pathlib.Path, *,
                   png: bool = False) -> str:
   """Writes table and figure beside the rows; returns the table."""
+  if hasattr(experiment.report, 'figure'):
+    errors.check_extra('matplotlib', 'plots', 'figures')
   rows = records.sort(records.read(folder / engine.ROWS))
   table = render_table(experiment, rows)
   _write(folder / TABLE, table)

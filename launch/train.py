@@ -12,6 +12,12 @@ Another data set, from the original files in data/adult, on fewer records:
   python -m launch.train --dataset=adult --data_dir=data --method=dp_sgd \
     --epsilon=1 --delta=1e-6 --num_examples=1000,10000 --output_dir=results/n
 
+One's own CSV file; bounds, categories and classes are public, chosen without
+looking at it (python -m launch.schema drafts a file of them for many columns):
+  python -m launch.train --dataset=survey.csv --label=outcome \
+    --classes='no|yes' --bounds=age=18:90,income=0:200000 \
+    --categories='sex=F|M' --epsilon=1 --output_dir=results/survey
+
 Each run writes summary.json (its epsilon is that of the event that ran, and
 can be computed again from the file alone) and params.npz. A folder that holds
 the run already is not run again; one that holds another run is refused. What is
@@ -32,6 +38,7 @@ from typing import Any
 
 from absl import flags
 
+from dpjax.data import registry
 from dpjax.grads import precision
 from dpjax.report import tables
 from experiments import configuration
@@ -40,18 +47,21 @@ from launch import devices
 from launch import errors
 from launch import flags as shared
 from launch import interrupted
+from launch import own_data
 from launch import runs
 
 for _name in ('output_dir', 'data_dir', 'traceback'):
   flags.declare_key_flag(_name)
 flags.adopt_module_key_flags(devices)
+flags.adopt_module_key_flags(own_data)
 
 _DEFAULTS = configuration.TrainingConfig(dataset='', method='')
 
 _DATASET = flags.DEFINE_string(
-    'dataset', 'breast_cancer', 'Name of the data set: adult, '
-    'android_permissions, breast_cancer, default_credit, dropout, '
-    'german_credit or nursery; images: cifar10, digits, fashion_mnist, mnist.')
+    'dataset', 'breast_cancer', 'Name of the data set, one of '
+    f'{", ".join(registry.names())}; images: '
+    f'{", ".join(registry.image_names())}; or the path of a CSV file with a '
+    'header.')
 _METHOD = flags.DEFINE_string(
     'method', 'dp_sgd', f'One of {", ".join(configuration.METHODS)}.')
 _EPSILON = flags.DEFINE_string(
@@ -280,7 +290,8 @@ def _configs() -> list[configuration.TrainingConfig]:
       compute_dtype=_COMPUTE_DTYPE.value,
       recertify_every=_RECERTIFY_EVERY.value, noise=_NOISE.value,
       num_canaries=_NUM_CANARIES.value, canary_kind=_CANARY_KIND.value,
-      canary_seed=_CANARY_SEED.value, **_delta())
+      canary_seed=_CANARY_SEED.value,
+      schema=own_data.schema(_DATASET.value), **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),
@@ -335,6 +346,7 @@ def main(argv: Sequence[str]) -> int:
   if not shared.OUTPUT_DIR.value:
     raise ValueError('--output_dir must be given')
   configs = _configs()
+  errors.check_folder(shared.OUTPUT_DIR.value)
   folders = _folders(configs, shared.OUTPUT_DIR.value)
   devices.start()
   with devices.first_speaks():
@@ -345,6 +357,8 @@ def main(argv: Sequence[str]) -> int:
         checkpoint_seconds=_CHECKPOINT_SECONDS.value)
     print(_table([summaries[config] for config in configs]), end='')
     print(f'written to {shared.OUTPUT_DIR.value}')
+    if configs[0].schema is not None:
+      own_data.say_what_is_public()
   return 0
 
 

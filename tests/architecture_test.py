@@ -190,3 +190,19 @@ def test_importing_the_report_release_and_mpc_rooms_needs_no_jax():
           'sys.exit("jax" in sys.modules or "matplotlib" in sys.modules)')
   assert subprocess.run([sys.executable, '-c', code], cwd=_ROOT,
                         check=False).returncode == 0
+
+
+def test_importing_all_of_the_package_imports_nothing_heavy():
+  """Extras and slow libraries wait until they are used; JAX for a room."""
+  code = (
+      'import importlib, pkgutil, sys, dpjax\n'
+      'assert "jax" not in sys.modules and "numpy" not in sys.modules\n'
+      'for found in pkgutil.walk_packages(dpjax.__path__, "dpjax."):\n'
+      '  importlib.import_module(found.name)\n'
+      'heavy = {"PIL", "absl.app", "cryptography", "matplotlib", "orbax",\n'
+      '         "pandas", "pyarrow", "sklearn", "submitit", "tensorflow",\n'
+      '         "tensorflow_datasets", "torch"}\n'
+      'sys.exit(" ".join(heavy & set(sys.modules)) or None)')
+  done = subprocess.run([sys.executable, '-c', code], cwd=_ROOT, check=False,
+                        capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr

@@ -52,6 +52,23 @@ def test_choices():
   assert str(error.value) == "x must be one of a, b; got 'c'"
 
 
+def test_the_nearest_choice_is_named_where_there_is_one():
+  assert errors.did_you_mean('aeg', ['sex', 'age']) == (
+    "; did you mean 'age'?")
+  assert errors.did_you_mean('iris', ['digits', 'mnist']) == ''
+  with pytest.raises(ValueError, match="got 'ful'; did you mean 'full'"):
+    errors.check_choice('mode', 'ful', ('full', 'none'))
+
+
+def test_seeds():
+  """Keys would cut larger ones: two seeds would share their noise."""
+  assert errors.check_seed('seed', 2**32 - 1) == 2**32 - 1
+  with pytest.raises(ValueError, match=r'^seed must be below 2\^32, got'):
+    errors.check_seed('seed', 2**32)
+  with pytest.raises(ValueError, match='^seed must be an integer >= 0'):
+    errors.check_seed('seed', -1)
+
+
 def test_one_line_of_foreign_errors():
   assert errors.one_line(ValueError('\nfirst\nsecond')) == 'first'
   assert errors.one_line(EOFError()) == 'EOFError'

@@ -5,23 +5,26 @@ constants written in the code: bounds, transforms and category lists are
 public inputs, so that loading data spends no privacy.
 
 Modules, in import order: files, columns, tabular, schemas, arrays, splits,
-containers, pickles, tfds_records, images, image_files, image_sets, registry,
-series.
+schema_files, user_tables, drafts, containers, pickles, tfds_records, images,
+image_files, image_sets, registry, series.
 """
 
 __all__ = [
   'arrays',
   'columns',
   'containers',
+  'drafts',
   'files',
   'image_files',
   'image_sets',
   'images',
   'pickles',
   'registry',
+  'schema_files',
   'schemas',
   'series',
   'splits',
   'tabular',
   'tfds_records',
+  'user_tables',
 ]

@@ -17,9 +17,6 @@ of the package `cryptography`. Source: thesis 003, section 4.2; spec EC-15.
 from collections.abc import Callable
 import os
 
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers import modes
 import numpy as np
 
 SEED_BITS = 128
@@ -36,10 +33,24 @@ _PUBLIC_KEY = bytes.fromhex('243f6a8885a308d313198a2e03707344')
 _SLACK = 15  # bytes that the cipher wants to have left
 
 
+def _ciphers():
+  """The module of ciphers, where the extra is installed."""
+  try:
+    from cryptography.hazmat.primitives import ciphers
+    from cryptography.hazmat.primitives.ciphers import algorithms  # noqa: F401
+    from cryptography.hazmat.primitives.ciphers import modes  # noqa: F401
+  except ImportError as error:
+    raise ImportError('several parties need the extra `mpc`: pip install '
+                      'dpjax[mpc]') from error
+  return ciphers
+
+
 def aes_blocks(key: bytes, blocks: np.ndarray) -> np.ndarray:
   """AES of contiguous blocks [..., 2] uint64 under a key of 16 bytes."""
   buffer = np.empty(blocks.nbytes + _SLACK, np.uint8)
-  cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+  ciphers = _ciphers()
+  cipher = ciphers.Cipher(ciphers.algorithms.AES(key),
+                          ciphers.modes.ECB()).encryptor()
   cipher.update_into(blocks.reshape(-1).view(np.uint8).data, buffer.data)
   return buffer[:blocks.nbytes].view(np.uint64).reshape(blocks.shape)
 
@@ -74,7 +85,9 @@ class Stream:
       raise ValueError('a stream takes a key of 32 bytes and a label of at '
                        f'most 12, got {len(key)} and {len(label.encode())}')
     start = bytes(4) + label.encode().ljust(12, b'\0')
-    self._cipher = Cipher(algorithms.ChaCha20(key, start), None).encryptor()
+    ciphers = _ciphers()
+    self._cipher = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, start),
+                                  None).encryptor()
 
   def __call__(self, length: int) -> bytes:
     """The next bytes of the stream."""

@@ -65,7 +65,10 @@ def _packed(fields: Sequence[object]) -> object:
 def _place(column: str, names: list[str]) -> int:
   if names.count(column) != 1:
     what = 'several columns' if column in names else 'no column'
-    raise ValueError(f'{what} {column!r}; there are {", ".join(names)}')
+    near = errors.did_you_mean(column, set(names) - {column})
+    if len(names) == 1 and column in names[0]:
+      near = '; is the separator another one?'
+    raise ValueError(f'{what} {column!r}; there are {", ".join(names)}{near}')
   return names.index(column)
 
 

@@ -49,7 +49,8 @@ def load(name: str, **said: Any) -> targets.Auditable:
   if ':' not in name:
     raise ValueError(f'unknown target {name!r}: one of '
                      f'{", ".join(sorted(targets.TARGETS))}, or '
-                     'path/to/file.py:NAME')
+                     'path/to/file.py:NAME'
+                     f'{errors.did_you_mean(name, targets.TARGETS)}')
   place, _, member = name.rpartition(':')
   module = _module(place)
   if not hasattr(module, member):

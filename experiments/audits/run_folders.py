@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.data import registry
 from dpjax.models.model import Model
 from dpjax.train import state as states
 from dpjax.train.plan import TrainingPlan
@@ -77,8 +76,7 @@ def load(folder: pathlib.Path, *, data_dir: str | None = None) -> FinishedRun:
   if not config.num_canaries:
     raise ValueError(f'the run in {folder} has no canaries to look for: train '
                      'with --num_canaries, e.g. 500')
-  dataset = building.prepare(config, registry.load(config.dataset,
-                                                   data_dir=data_dir))
+  dataset = building.prepare(config, building.load(config, data_dir=data_dir))
   plan = training.plan_of(config, summary.get('noise_multiplier'),
                           training.lattice_size(config, dataset))
   canaries, _ = training.draw_parts(config, dataset)

@@ -1,0 +1,220 @@
+"""Schemas of one's own tables, as JSON: all that is public about a file.
+
+  {"public": true,
+   "separator": ",",
+   "missing": ["", "NA"],
+   "columns": {
+     "age": {"kind": "numeric", "lower": 18, "upper": 90},
+     "income": {"kind": "numeric", "lower": 1, "upper": 1e6, "scale": "log"},
+     "sex": {"kind": "categorical", "categories": ["F", "M"]},
+     "outcome": {"kind": "label", "classes": ["0", "1"]}}}
+
+Columns are told by their names in the header; what is not named is not read.
+A numeric column is two features, the number, clipped and scaled to [-1, 1], and
+whether it is missing (then `default`, the middle of the bounds if not given,
+stands for it). A categorical one is a feature for each category and one for
+anything else, 'other'. Every record has a class from the list.
+
+Guarantee: features are a function of the schema and the record's own fields.
+They are private as far as the schema was made without looking at the file.
+"""
+
+from collections.abc import Mapping, Sequence
+import functools
+import json
+import math
+from typing import Any, NamedTuple
+
+from dpjax import errors
+from dpjax.data import columns
+from dpjax.data import tabular
+
+MISSING = ('', 'NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')
+"""Spellings of a missing number, where a schema has no other list."""
+
+OTHER = 'other'
+"""The category of all that is not in a public list, missing fields too."""
+
+ABSENT = '?'
+"""What all spellings of a missing number are read as."""
+
+_KINDS = {
+  'numeric': {'lower', 'upper', 'scale', 'default'},
+  'categorical': {'categories'},
+  'label': {'classes'},
+}
+_OPTIONAL = {'scale', 'default'}
+_TOP = {'public', 'note', 'separator', 'missing', 'columns'}
+
+
+class UserSchema(NamedTuple):
+  """What is publicly known about a table of one's own.
+
+  Attributes:
+    schema: columns in the order of the features, and the separator.
+    missing: spellings of a missing number.
+  """
+  schema: tabular.Schema
+  missing: tuple[str, ...]
+
+  @property
+  def num_classes(self) -> int:
+    """Number of classes of the label."""
+    return len(self.label.classes)
+
+  @property
+  def label(self) -> columns.Label:
+    """The column of the classes."""
+    return next(column for column in self.schema.columns
+                if isinstance(column, columns.Label))
+
+
+def parse(text: str, *, where: str = 'schema') -> UserSchema:
+  """Reads a schema.
+
+  Args:
+    text: JSON.
+    where: name for messages.
+
+  Raises:
+    ValueError: one line, for what is no schema; also where `public` is not
+      true, which whoever owns the file sets after a review.
+  """
+  value = _object(text, where)
+  _check_keys(value, _TOP, {'columns'}, where)
+  if value.get('public') is not True:
+    raise ValueError(
+      f'{where}: "public" is not true; replace what was read off the data by '
+      'public bounds, categories and classes, then set it to true')
+  _check(isinstance(value['columns'], dict), f'{where}: columns must be an '
+         'object, from names to kinds')
+  missing = value.get('missing', list(MISSING))
+  _check_texts(missing, f'{where}: missing', least=0)
+  separator = value.get('separator', ',')
+  _check(isinstance(separator, str) and len(separator) == 1,
+         f'{where}: separator must be one character, got {separator!r}')
+  found = tuple(_column(name, each, where)
+                for name, each in value['columns'].items())
+  if len(found) < 2:
+    raise ValueError(f'{where} names no feature beside the label')
+  return UserSchema(
+    tabular.Schema(columns=found, delimiter=separator, header=True),
+    tuple(missing))
+
+
+def canonical(text: str, *, where: str = 'schema') -> str:
+  """The same schema in one spelling, checked; notes are left out.
+
+  Raises:
+    ValueError: as `parse`.
+  """
+  parse(text, where=where)
+  value = json.loads(text)
+  value.pop('note', None)
+  value.setdefault('separator', ',')
+  value.setdefault('missing', list(MISSING))
+  ordered = {key: value[key] for key in ('public', 'separator', 'missing',
+                                         'columns')}
+  return json.dumps(ordered, allow_nan=False)
+
+
+def of_parts(*, label: str, classes: Sequence[str],
+             bounds: Mapping[str, tuple[float, float]],
+             categories: Mapping[str, Sequence[str]],
+             separator: str = ',') -> str:
+  """A schema from its parts, in `canonical` spelling.
+
+  Args:
+    label: column of the class.
+    classes: its public values.
+    bounds: (lower, upper) of each numeric column.
+    categories: public values of each categorical column.
+    separator: between the fields of a line.
+
+  Raises:
+    ValueError: one line, for a column with two kinds, or as `parse`.
+  """
+  named = [label, *bounds, *categories]
+  for name in named:
+    if named.count(name) > 1:
+      raise ValueError(f'column {name!r} is given two kinds; it may be a label '
+                       'or have bounds or categories')
+  kinds = {name: {'kind': 'numeric', 'lower': lower, 'upper': upper}
+           for name, (lower, upper) in bounds.items()}
+  kinds |= {name: {'kind': 'categorical', 'categories': list(values)}
+            for name, values in categories.items()}
+  kinds[label] = {'kind': 'label', 'classes': list(classes)}
+  return canonical(json.dumps(
+    {'public': True, 'separator': separator, 'columns': kinds}))
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+  def unique(pairs):
+    names = [name for name, _ in pairs]
+    for name in names:
+      _check(names.count(name) == 1, f'{where}: {name!r} is there twice')
+    return dict(pairs)
+  try:
+    value = json.loads(text, object_pairs_hook=unique)
+  except json.JSONDecodeError as error:
+    raise ValueError(f'{where} is not JSON: {error}') from None
+  _check(isinstance(value, dict), f'{where} must be an object with columns')
+  return value
+
+
+def _column(name: str, value: Any, where: str) -> columns.Column:
+  where = f'{where}, column {name!r}'
+  _check(isinstance(value, dict), f'{where} must be an object with a kind')
+  kind = value.get('kind')
+  errors.check_choice(f'{where}: kind', str(kind), _KINDS)
+  _check_keys(value, _KINDS[kind] | {'kind'}, _KINDS[kind] - _OPTIONAL, where)
+  if kind == 'numeric':
+    return _numeric(name, value, where)
+  if kind == 'categorical':
+    listed = _check_texts(value['categories'], f'{where}: categories', least=1)
+    groups = (*listed, OTHER) if OTHER not in listed else tuple(listed)
+    return columns.Grouped(name, groups, functools.partial(_group, groups))
+  listed = _check_texts(value['classes'], f'{where}: classes', least=2)
+  return columns.Label(name, tuple((each,) for each in listed))
+
+
+def _numeric(name: str, value: dict[str, Any], where: str) -> columns.Numeric:
+  for key in {'lower', 'upper', 'default'} & set(value):
+    _check(type(value[key]) in (int, float) and math.isfinite(value[key]),
+           f'{where}: {key} must be a finite number, got {value[key]!r}')
+  lower, upper = value['lower'], value['upper']
+  try:
+    return columns.Numeric(
+      name, lower, upper, scale=value.get('scale', 'linear'), missing=ABSENT,
+      default=value.get('default', (lower + upper) / 2))
+  except ValueError as error:
+    raise ValueError(f'{where}: {error}') from None
+
+
+def _group(groups: tuple[str, ...], text: str) -> str:
+  """The public rule for a field of a categorical column."""
+  return text if text in groups else OTHER
+
+
+def _check(holds: bool, message: str) -> None:
+  if not holds:
+    raise ValueError(message)
+
+
+def _check_keys(value: Mapping[str, Any], known: set[str], needed: set[str],
+                where: str) -> None:
+  for key in value:
+    _check(key in known, f'{where}: unknown {key!r}' + (
+      errors.did_you_mean(key, known) or
+      f'; known are {", ".join(sorted(known))}'))
+  for key in sorted(needed - set(value)):
+    raise ValueError(f'{where} has no {key!r}')
+
+
+def _check_texts(value: Any, what: str, *, least: int) -> list[str]:
+  if not (isinstance(value, list) and len(value) >= least and
+          all(isinstance(each, str) for each in value) and
+          len(set(value)) == len(value)):
+    raise ValueError(f'{what} must be a list of at least {least} different '
+                     f'texts in quotation marks, got {value!r}')
+  return value

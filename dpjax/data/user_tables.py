@@ -1,0 +1,202 @@
+"""Tables of one's own: a CSV file and a public schema, made a data set.
+
+Guarantee: a row of the result depends on the schema and the fields of its own
+record alone. How many records there are is taken as public. Errors and counts
+tell of the file: they are for whoever holds it, no private release.
+"""
+
+import csv
+import io
+import os
+import pathlib
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax.data import arrays
+from dpjax.data import columns
+from dpjax.data import files
+from dpjax.data import schema_files
+from dpjax.data import tabular
+
+_SEPARATORS = {',': 'a comma', ';': 'a semicolon', '\t': 'a tab', '|': 'a bar'}
+
+
+class Fields(NamedTuple):
+  """The text of a file.
+
+  Attributes:
+    header: names of all columns.
+    lines: line number in the file of each record.
+    rows: the records, each with one text for each column.
+  """
+  header: tuple[str, ...]
+  lines: tuple[int, ...]
+  rows: tuple[tuple[str, ...], ...]
+
+
+class Counts(NamedTuple):
+  """How often the public rules of a column applied; exact, hence private.
+
+  Attributes:
+    column: its name.
+    clipped: numbers beyond the bounds.
+    missing: numbers that are missing.
+    other: fields that are not in the public list.
+  """
+  column: str
+  clipped: int
+  missing: int
+  other: int
+
+
+def is_path(name: str) -> bool:
+  """Whether a name is that of a file and not of a data set that is known."""
+  return '.' in name or '/' in name or os.sep in name
+
+
+def find(path: str, *, data_dir: str | os.PathLike | None = None
+         ) -> pathlib.Path:
+  """Where the file is: the path itself, or below `data_dir`.
+
+  Raises:
+    FileNotFoundError: one line, if it is in neither.
+  """
+  root = files.resolve_data_dir(data_dir)
+  tried = [pathlib.Path(path).expanduser()]
+  tried += [root / path] if root is not None else []
+  for each in tried:
+    if each.is_file():
+      return each
+  where = ' or '.join(str(each) for each in tried)
+  raise FileNotFoundError(f'no file {where}')
+
+
+def read(path: pathlib.Path, separator: str) -> Fields:
+  """The fields of a CSV file with a header, plain or packed with gzip.
+
+  Args:
+    path: of the file, UTF-8, with or without byte order mark.
+    separator: between fields; within quotation marks it is none.
+
+  Raises:
+    ValueError: one line; for a broken or empty file, or a line that has
+      another number of fields than the header.
+  """
+  try:
+    text = files.read_unverified(path).decode('utf-8-sig')
+  except UnicodeDecodeError as error:
+    raise ValueError(f'{path} is no text in UTF-8 (byte {error.start}); save '
+                     'it as CSV in UTF-8') from None
+  reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator,
+                      skipinitialspace=True, strict=True)
+  header, lines, rows = None, [], []
+  try:
+    for fields in reader:
+      row = tuple(field.strip() for field in fields)
+      if not row:
+        continue
+      if header is None:
+        header = row
+        continue
+      if len(row) != len(header):
+        raise ValueError(f'{path} line {reader.line_num}: {len(row)} fields, '
+                         f'the header has {len(header)}')
+      lines.append(reader.line_num)
+      rows.append(row)
+  except csv.Error as error:
+    raise ValueError(f'{path} line {reader.line_num}: {error}') from None
+  if header is None:
+    raise ValueError(f'{path} is empty; it needs a header and records')
+  if not rows:
+    raise ValueError(f'{path} has a header and no records')
+  return Fields(header, tuple(lines), tuple(rows))
+
+
+def place(name: str, header: tuple[str, ...], *, path: pathlib.Path,
+          separator: str) -> int:
+  """Number of the column of this name.
+
+  Raises:
+    ValueError: one line, if there is none or more than one; tells of another
+      separator where that is likely.
+  """
+  if header.count(name) == 1:
+    return header.index(name)
+  if name in header:
+    raise ValueError(f'{path} has {header.count(name)} columns {name!r}')
+  others = [f'{words} ({each!r})' for each, words in _SEPARATORS.items()
+            if len(header) == 1 and each != separator and each in header[0]]
+  if others:
+    raise ValueError(f'{path} has no column {name!r}: its header is one field; '
+                     f'is the separator {" or ".join(others)} and not '
+                     f'{separator!r}?')
+  raise ValueError(f'{path} has no column {name!r}' + (
+    errors.did_you_mean(name, header) or
+    f'; there are {", ".join(header[:20])}{", ..." * (len(header) > 20)}'))
+
+
+def select(path: pathlib.Path, user: schema_files.UserSchema) -> tabular.Table:
+  """The columns of a schema, in its order; missing numbers in one spelling.
+
+  Raises:
+    ValueError: one line, as `read` and `place`.
+  """
+  schema = user.schema
+  fields = read(path, schema.delimiter)
+  places = [place(column.name, fields.header, path=path,
+                  separator=schema.delimiter) for column in schema.columns]
+  numeric = [isinstance(column, columns.Numeric) for column in schema.columns]
+  rows = tuple(
+    tuple(schema_files.ABSENT if number and row[at] in user.missing
+          else row[at] for at, number in zip(places, numeric, strict=True))
+    for row in fields.rows)
+  return tabular.Table(file=str(path), lines=fields.lines, rows=rows)
+
+
+def load(path: str, schema: str, *, data_dir: str | os.PathLike | None = None
+         ) -> arrays.Dataset:
+  """Reads and encodes a table of one's own.
+
+  Args:
+    path: of a CSV file with a header, maybe in `data_dir`.
+    schema: JSON, see `schema_files`; chosen without looking at the file.
+    data_dir: another folder to look in; default $DPJAX_DATA_DIR.
+
+  Returns:
+    x [n, p] float32 in [-1, 1] and y [n] int32.
+
+  Raises:
+    FileNotFoundError: if there is no such file.
+    ValueError: one line with file, line and column of the first field that the
+      schema does not allow, or for a schema that is none.
+  """
+  user = schema_files.parse(schema)
+  table = select(find(path, data_dir=data_dir), user)
+  encoded = tabular.encode(table, user.schema)
+  return arrays.Dataset(
+    name=path, x=jnp.asarray(encoded.x), y=jnp.asarray(encoded.y),
+    num_classes=user.num_classes, feature_names=user.schema.feature_names)
+
+
+def count(table: tabular.Table,
+          schema: tabular.Schema) -> tuple[Counts, ...]:
+  """How often each rule applied, for whoever holds the file: not private.
+
+  Args:
+    table: as `select` returns it, of fields that the schema allows.
+    schema: the same.
+  """
+  found = []
+  for column, fields in zip(schema.columns, zip(*table.rows, strict=True),
+                            strict=True):
+    if isinstance(column, columns.Numeric):
+      values = [float(text) for text in fields if text != schema_files.ABSENT]
+      clipped = sum(not column.lower <= value <= column.upper
+                    for value in values)
+      found.append(Counts(column.name, clipped, len(fields) - len(values), 0))
+    elif isinstance(column, columns.Grouped):
+      other = sum(column.group(text) == schema_files.OTHER for text in fields)
+      found.append(Counts(column.name, 0, 0, other))
+  return tuple(found)

@@ -1,0 +1,97 @@
+"""Mistakes on command lines: one line, exit status 2, and nothing is done."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from launch import errors
+
+_HERE = pathlib.Path(__file__).resolve().parent
+_ROOT = _HERE.parents[1]
+
+_MEAN = ('estimate --input=OWN --statistic=mean --lower=0 --upper=9 '
+         '--adjacency=replace_one --ledger=NEW --ledger_budget_epsilon=1 ')
+_CURVE = ('mpc --demo=10 --lower=0 --upper=1 --epsilon=1 '
+          '--adjacency=replace_one ')
+_NO_ROOM = '/proc/nowhere'
+
+# (a module that is not installed, words, what the line says)
+_MISTAKES = (
+  ('', 'train --epsilom=1', 'flag \'epsilom\'. Did you mean: epsilon (see'),
+  ('', 'train --output_dir=NEW --num_steps=x', 'flag --num_steps=x: invalid'),
+  ('', 'train --output_dir=NEW --optimizer=adma', 'one of <sgd|momentum|adam>'),
+  ('', 'train --output_dir=NEW --method=dpsgd', 'did you mean \'dp_sgd\'?'),
+  ('', 'train --output_dir=NEW --dataset=adlut', 'did you mean \'adult\'?'),
+  ('', 'train --output_dir=NEW --epsilon=nan', 'epsilon must be a positive'),
+  ('', 'train --output_dir=NEW --delta=1', 'delta must lie in [1e-12, 1)'),
+  ('', f'train --output_dir=NEW --seed={2**32}', 'seed must be below 2^32'),
+  ('', 'train --output_dir=NEW --width=0', 'width must be an integer >= 1'),
+  ('', 'train --output_dir=NEW --depth=-1', 'depth must be an integer >= 0'),
+  ('', 'train --output_dir=OWN/x', 'OWN is no folder'),
+  ('', f'train --output_dir={_NO_ROOM}', 'cannot write to /proc'),
+  ('', 'schema --datset=OWN', 'did you mean \'--dataset\'? (see --help)'),
+  ('', 'schema --dataset=OWN --output=NEW --label=aeg', 'mean \'age\'?'),
+  ('', f'schema --dataset=OWN --output={_NO_ROOM} --label=age', 'to /proc'),
+  ('', _MEAN + '--epsilon=1 --column=aeg --output=NEW2', 'mean \'age\'?'),
+  ('', _MEAN + '--epsilon=1 --column=age --output=NEW2 --separator=;',
+   'is the separator another one?'),
+  ('', _MEAN + f'--epsilon=1 --column=age --output={_NO_ROOM}', 'to /proc'),
+  ('', _MEAN + '--epsilon=0 --column=age --output=NEW2', 'must be positive'),
+  ('', 'bounds --model=propotion --n=9 --epsilon=1', 'mean \'proportion\'?'),
+  ('', 'bounds --model=proportion --n=9 --epsilon=1 '
+   f'--output={_NO_ROOM}.csv', 'cannot write to /proc'),
+  ('matplotlib', 'bounds --model=proportion --n=9 --epsilon=1 --plot=NEW.svg',
+   'figures need matplotlib: pip install dpjax[plots]'),
+  ('', f'quantiles --output={_NO_ROOM}', 'cannot write to /proc'),
+  ('', 'quantiles --output=NEW --seed=-1', 'seed must be an integer >= 0'),
+  ('matplotlib', 'quantiles --output=NEW --plot=NEW.svg', 'dpjax[plots]'),
+  ('', 'quantiles --law=none.csv:age --lower=0 --upper=1 --output=NEW',
+   'error: none.csv: No such file or directory'),
+  ('', 'audit --target=gausian', 'did you mean \'gaussian\'?'),
+  ('', f'audit --target=gaussian --output={_NO_ROOM}', 'cannot write to'),
+  ('', 'audit --scores=OWN --epsilon=1', 'OWN is no .npz file of scores'),
+  ('', 'sweep --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
+  ('', 'report --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
+  ('', 'benchmark --models=tiny_mlp --methods=ours --rounds=0', 'rounds must'),
+  ('', _CURVE + f'--output={_NO_ROOM}', 'cannot write to /proc'),
+  ('', 'mpc --input=OWN --column=aeg --lower=0 --upper=1 --epsilon=1 '
+   '--adjacency=replace_one --output=NEW', 'did you mean \'age\'?'),
+  ('cryptography', _CURVE + '--output=NEW', 'pip install dpjax[mpc]'),
+  ('submitit', 'sweep --experiment=lip_tabular --smoke --output_dir=NEW '
+   '--submitit=local', 'pip install "dpjax[cluster]"'),
+)
+
+
+def test_each_mistake_is_one_line_and_nothing_is_done(tmp_path):
+  own, new = tmp_path / 'own.csv', tmp_path / 'new'
+  own.write_text('age,y\n1,0\n2,1\n')
+  place = lambda text: text.replace('OWN', str(own)).replace('NEW', str(new))
+  cases = [(block.split(), place(words).split())
+           for block, words, _ in _MISTAKES]
+  cases += [([], ['coverage', '--help'])]
+  done = subprocess.run(
+    [sys.executable, str(_HERE / 'mistakes_main.py')], cwd=_ROOT,
+    input=json.dumps(cases), capture_output=True, text=True, check=True,
+    env={'PATH': '', 'PYTHONPATH': str(_ROOT), 'JAX_PLATFORMS': 'cpu'})
+  *answers, (status, out, err) = json.loads(done.stdout)
+  assert status == 0 and not err and 'python -m launch.coverage' in out
+  wrong = [
+    (words, status, out[:200], err[:400])
+    for (_, words, what), (status, out, err) in zip(
+      _MISTAKES, answers, strict=True)
+    if status != errors.BAD_INPUT or out or not err.startswith('error: ')
+    or place(what) not in err or err.count('\n') != 1]
+  assert not wrong
+  # An estimate that fails in the data may have made an empty ledger.
+  assert [path for path in tmp_path.iterdir() if path.stat().st_size] == [own]
+
+
+def test_folders_and_files_that_can_be_written(tmp_path):
+  errors.check_folder(str(tmp_path / 'a' / 'b'))
+  errors.check_file(str(tmp_path / 'a.json'))
+  assert not list(tmp_path.iterdir())
+  with pytest.raises(OSError, match='is a folder$'):
+    errors.check_file(str(tmp_path))

@@ -1,0 +1,133 @@
+"""`launch.train` and `launch.schema` on a CSV file of one's own."""
+
+import contextlib
+import io
+import json
+
+from absl import flags
+from absl.testing import flagsaver
+import pytest
+
+from experiments.audits import run_folders
+from experiments import summary as summaries
+from launch import errors
+from launch import schema
+from launch import train
+
+_INLINE = ('--label=outcome', '--classes=no|yes', '--bounds=age=18:90',
+           '--categories=sex=F|M')
+_TINY = ('--num_steps=3', '--width=4', '--depth=0', '--epsilon=2')
+
+
+def _call(main, words, parse=None):
+  """Runs a main with flags; returns (status, stdout, stderr)."""
+  out, err = io.StringIO(), io.StringIO()
+  words = ['main', *map(str, words)]
+  with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
+      contextlib.redirect_stderr(err):
+    try:
+      status = main(parse(words) if parse else flags.FLAGS(words))
+    except (ValueError, OSError) as error:
+      status = errors.BAD_INPUT
+      print(error, file=err)
+  return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def survey(tmp_path):
+  """120 records, some of them missing, beyond the bounds or unknown."""
+  lines = ['id,sex,age,outcome']
+  for i in range(120):
+    age = '' if i % 20 == 0 else str(10 + (7 * i) % 90)
+    lines.append(f'{i},{"FMX"[i % 3]},{age},{"yes" if i % 2 else "no"}')
+  path = tmp_path / 'survey.csv'
+  path.write_text('\n'.join(lines) + '\n')
+  return path
+
+
+def test_training_resumes_and_can_be_audited(survey, tmp_path):
+  words = (f'--dataset={survey}', *_INLINE, *_TINY, '--num_canaries=8',
+           f'--output_dir={tmp_path / "run"}')
+  status, out, err = _call(train.main, words)
+  assert status == 0, err
+  assert 'count as public' in err and 'at most (2, ' in out
+  summary = summaries.read(tmp_path / 'run')
+  assert summary['dataset'] == str(survey) and summary['n'] == 96
+  assert 0 < summary['epsilon'] <= 2
+  assert json.loads(summary['config']['schema'])['public'] is True
+  run = run_folders.load(tmp_path / 'run')
+  # age, whether it is missing, F, M and other, two classes, biases.
+  assert sum(leaf.size for layer in run.params.values()
+             for leaf in layer.values()) == 5 * 2 + 2
+  status, out, _ = _call(train.main, words)
+  assert status == 0 and '1 of 1 runs are there already' in out
+  status, _, err = _call(train.main, [
+      word.replace('18:90', '18:91') for word in words])
+  assert status == errors.BAD_INPUT and 'is of another configuration' in err
+
+
+def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
+    survey, tmp_path):
+  path = tmp_path / 'schema.json'
+  status, _, err = _call(schema.main, (
+      f'--dataset={survey}', '--label=outcome', f'--output={path}'),
+      schema.parse)
+  assert status == 0 and 'it tells of the records' in err
+  words = (f'--dataset={survey}', f'--schema={path}', *_TINY,
+           f'--output_dir={tmp_path / "run"}')
+  status, _, err = _call(train.main, words)
+  assert status == errors.BAD_INPUT and '"public" is not true' in err
+  assert not (tmp_path / 'run').exists()
+  status, _, err = _call(schema.main, (
+      f'--dataset={survey}', '--label=outcome', f'--output={path}'),
+      schema.parse)
+  assert status == errors.BAD_INPUT and 'is not written over' in err
+  draft = json.loads(path.read_text())
+  columns = {'age': {'kind': 'numeric', 'lower': 18.0, 'upper': 90.0},
+             'sex': {'kind': 'categorical', 'categories': ['F', 'M']},
+             'outcome': draft['columns']['outcome']}
+  path.write_text(json.dumps({**draft, 'public': True, 'columns': columns}))
+  status, out, err = _call(schema.main, (
+      f'--dataset={survey}', f'--schema={path}'), schema.parse)
+  assert status == 0 and '120 records, 5 features, 2 classes' in out, err
+  # 8 + 10 i beyond the bounds, every twentieth missing, X is not listed.
+  ages = [10 + (7 * i) % 90 for i in range(120) if i % 20]
+  clipped = sum(not 18 <= age <= 90 for age in ages)
+  cells = [line.split()[1::2] for line in out.splitlines() if '|' in line]
+  assert cells[2:] == [['age', str(clipped), '6', '0'], ['sex', '0', '0', '40']]
+  assert _call(train.main, words)[0] == 0
+  status, out, err = _call(train.main, (
+      f'--dataset={survey}', *_INLINE, *_TINY,
+      f'--output_dir={tmp_path / "run"}'))
+  assert status == 0 and '1 of 1 runs are there already' in out, err
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('words, message', [
+  (('--dataset=none.csv', *_INLINE), 'no file none.csv'),
+  (('--dataset=SURVEY',), 'needs --label, --classes and --bounds or --categ'),
+  (('--dataset=SURVEY', *_INLINE, '--bounds=ages=18:90'),
+   'no column \'ages\'; did you mean \'age\''),
+  (('--dataset=SURVEY', *_INLINE, '--label=y'), 'has no column \'y\''),
+  (('--dataset=SURVEY', *_INLINE, '--classes=no|YES'),
+   'line 3, column \'outcome\': label must be one of no, YES; got \'yes\''),
+  (('--dataset=SURVEY', *_INLINE, '--classes=no'), 'at least 2 different'),
+  (('--dataset=SURVEY', *_INLINE, '--bounds=sex=0:1'), 'given two kinds'),
+  (('--dataset=SURVEY', *_INLINE, '--bounds=age=90:18'), 'lower < upper'),
+  (('--dataset=SURVEY', *_INLINE, '--bounds=age'), 'must be COLUMN=...'),
+  (('--dataset=SURVEY', *_INLINE, '--bounds=age=old'), 'be lower:upper, got'),
+  (('--dataset=SURVEY', *_INLINE, '--bounds=age=1:2,age=1:2'), 'twice'),
+  (('--dataset=SURVEY', *_INLINE, '--separator=;'), 'is the separator a comma'),
+  (('--dataset=SURVEY', *_INLINE, '--separator=ab'), 'one character or tab'),
+  (('--dataset=SURVEY', '--label=y', '--schema=s.json'), 'give one of them'),
+  (('--dataset=SURVEY', '--schema=s.json'), 'No such file'),
+  (('--dataset=breast_cancer', '--label=y'), '--label is of a CSV file of'),
+])
+def test_each_mistake_is_one_line_before_anything_is_written(
+    survey, tmp_path, words, message):
+  words = [word.replace('SURVEY', str(survey)) for word in words]
+  status, _, err = _call(train.main, [
+      *words, *_TINY, f'--output_dir={tmp_path / "run"}'])
+  assert status == errors.BAD_INPUT and message in err
+  assert err.count('\n') == 1
+  assert not (tmp_path / 'run').exists()
