@@ -9,6 +9,7 @@ everywhere; slope -2 while n epsilon^2 is below 1, -1 above 10.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('section 0.2 of thesis 000, equations (4)-(11): a proportion under '
             'privacy')
 COST = '1 min on a CPU core'

@@ -20,6 +20,7 @@ import dataclasses
 
 import numpy as np
 
+PAPERS = ('000',)
 ARTEFACT = ('Figure 6.2 of thesis 000, and its analysis of constant data '
             '(section 6.3.3)')
 COST = '1 min on a CPU core'

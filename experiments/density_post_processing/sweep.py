@@ -28,6 +28,7 @@ next to nothing above; lines halve the error everywhere.
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Section 3 of paper 001: its histogram, with what can be done '
             'after the release')
 COST = '1 min on a CPU core'

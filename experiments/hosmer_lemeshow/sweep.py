@@ -15,6 +15,7 @@ predicted: their statistic is small.
 
 import dataclasses
 
+PAPERS = ('003',)
 ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of thesis 003: errors of private '
             'Hosmer-Lemeshow statistics')
 COST = '30 s on two CPU cores'

@@ -10,6 +10,7 @@ n K / 8 for small epsilon. K = 10, n = 10^4, epsilon 1: 4.10e-3 and 8.0e-7.
 
 import dataclasses
 
+PAPERS = ('002',)
 ARTEFACT = 'Example 7.34 of lecture 002: histograms, LDP against DP'
 COST = '20 s on a CPU core'
 HEADLINES = ('(LDP) mean squared loss', '(DP) the Laplace mechanism',

@@ -14,6 +14,7 @@ Expected people for an answer, tau 0.1, beta 0.05, T = 20, epsilon 1: 6261
 
 import dataclasses
 
+PAPERS = ('002',)
 ARTEFACT = ('Proposition 7.35 of lecture 002: statistical queries under local '
             'privacy')
 COST = '30 s on a CPU core'

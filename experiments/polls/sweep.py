@@ -15,6 +15,7 @@ for shares 0.02, 0.1, 0.3, 0.5 at n = 2000, and 0.950 for the drowned polls.
 
 import dataclasses
 
+PAPERS = ('002',)
 ARTEFACT = ('section 7.1 of lecture 002, Exercises 7.1, 7.2 and 7.30: polls')
 COST = '30 s on a CPU core'
 HEADLINES = ('Exercise 7.1', 'Exercise 7.2', 'privacy increases')

@@ -21,6 +21,7 @@ descent and more; small batches with replacement far above rho-zCDP.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('section 4.2.2 of thesis 000: equations (4.6) and (4.8), Algorithm '
             '1 and Fact 4.2.4')
 COST = '1 min on a CPU core'

@@ -27,6 +27,7 @@ Expected: slopes of - 2 (k - 1) / k in n and epsilon while privacy prevails, of
 import dataclasses
 import math
 
+PAPERS = ('004',)
 ARTEFACT = ('Propositions 4 and 6 of paper 004: means with k moments under '
             'epsilon-DP')
 COST = '1 min on a CPU core'

@@ -22,6 +22,7 @@ sqrt(n) on.
 
 import dataclasses
 
+PAPERS = ('000', '004')
 ARTEFACT = ('section 4.1.2 of thesis 000 and Proposition 3 of paper 004: what '
             'privacy costs the end of a uniform distribution')
 COST = '1 min on a CPU core'

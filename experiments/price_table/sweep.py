@@ -26,6 +26,7 @@ import math
 
 import numpy as np
 
+PAPERS = ('004',)
 ARTEFACT = 'Table 1 of paper 004: rates of private means'
 COST = '1 min on a CPU core'
 HEADLINES = ('upper bounds of Table 1', 'lower bounds of Table 1',

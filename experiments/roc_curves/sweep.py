@@ -20,6 +20,7 @@ of positives and the area of the files, and no file.
 import dataclasses
 import math
 
+PAPERS = ('003',)
 ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of thesis 003: '
             'private ROC curves')
 COST = '1 min on two CPU cores'

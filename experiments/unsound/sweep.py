@@ -22,6 +22,7 @@ and 100 times as far out) and none for the sound method (0.4 at most).
 import dataclasses
 import math
 
+PAPERS = ('003',)
 ARTEFACT = 'Algorithm 8 and Theorem 5.2.2 of thesis 003: the epsilon it has'
 COST = '0.2 h on 2 CPU cores'
 HEADLINES = (
@@ -206,6 +207,8 @@ SMOKE = (
 )
 
 TAGS = {
+    'quick': lambda setting: (setting.kind not in ('audit', 'training')
+                              and not setting.case.startswith('wrn')),
     'exact': lambda setting: setting.kind not in ('audit', 'training'),
     'audit': lambda setting: setting.kind in ('audit', 'training'),
 }
