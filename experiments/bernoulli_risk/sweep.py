@@ -47,3 +47,6 @@ SETTINGS = tuple(Setting(num_examples=size, epsilon=epsilon)
 
 SMOKE = tuple(Setting(num_examples=size, epsilon=epsilon, repetitions=400)
               for size in (10, 100, 1000) for epsilon in EPSILONS)
+
+TAGS = {'quick': lambda setting: (
+    setting.num_examples in (100, 1000, 10_000))}

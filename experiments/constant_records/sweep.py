@@ -67,3 +67,6 @@ def _settings(sizes, places, repetitions):
 
 SETTINGS = _settings(SIZES, _PLACES, 4000)
 SMOKE = _settings((50, 100), _PLACES[::10], 400)
+
+TAGS = {'quick': lambda setting: (
+    setting.method == 'cost' or setting.num_examples <= 200)}

@@ -89,3 +89,6 @@ SETTINGS = (*_made('ladder', _ladder(LIPSCHITZ, (10**3, 10**4, 10**5),
                                      SIGNALS), 1000),
             *_made('table', TABLE, 2000))
 SMOKE = _made('ladder', _ladder(('beta22',), (10**3,), (100,)), 200)
+
+TAGS = {'quick': lambda setting: (
+    setting.grid == 'table' or setting.num_records == 10**4)}

@@ -93,6 +93,7 @@ SMOKE = (*_settings('epsilon', epsilons=(0.1, 10.0), repetitions=6, few=6,
                     num_thresholds=2**4))
 
 TAGS = {'quick': lambda setting: (
-    setting.epsilon in (0.0316, 0.2, 1.0, 10.0)
-    and setting.rate in (0.1, 3.0, 10.0, 1000.0)
-    and (setting.smoothing != 'p1' or setting.figure == 'check'))}
+    setting.figure == 'check' and setting.smoothing != 'p1'
+    or setting.figure == 'epsilon' and setting.epsilon in (0.1, 1.0)
+    or setting.figure == 'lambda' and setting.rate in (0.1, 10.0)
+    and setting.smoothing != 'p1')}

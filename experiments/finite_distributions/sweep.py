@@ -58,3 +58,7 @@ SETTINGS = (*_settings('uniform', CATEGORIES, SIZES),
 
 SMOKE = (*_settings('uniform', (10,), (100, 500), 300),
          *_settings('zipf', (100,), (500,), 300))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_categories in (10, 100)
+    and setting.num_examples in (100, 1000, 20_000))}

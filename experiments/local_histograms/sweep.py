@@ -52,3 +52,7 @@ SETTINGS = tuple(_setting(size, epsilon) for size in SIZES
 
 SMOKE = tuple(_setting(size, epsilon, 200) for size in (100, 1000)
               for epsilon in (0.1, 1.0))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_examples <= 10_000
+    and setting.epsilon in (0.1, 1.0))}

@@ -53,3 +53,6 @@ SETTINGS = tuple(Setting(method=method, epsilon=epsilon)
 
 SMOKE = tuple(Setting(method=method, epsilon=epsilon, repetitions=1000)
               for method in METHODS for epsilon in (1.0, 2.0))
+
+TAGS = {'quick': lambda setting: (
+    setting.epsilon in (0.5, 2.0))}

@@ -133,4 +133,5 @@ SMOKE = (*_tuned((10**4,), (1e2,), 200), *_rates((10**4, 10**6), (1e2,)),
          *_cells({1: (5,), 2: (6, 32)}, 200), *_golden(2000)[:1])
 
 TAGS = {'quick': lambda setting: (
-    setting.part != 'privacy' or setting.notion == 'pure')}
+    setting.part != 'privacy' or setting.notion == 'pure'
+    and setting.amount >= 1000)}

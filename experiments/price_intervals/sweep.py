@@ -61,4 +61,5 @@ SMOKE = tuple(
     Setting(method=method, num_examples=n, epsilon=1.0, repetitions=100)
     for method in METHODS for n in (200, 500))
 
-TAGS = {'quick': lambda setting: setting.num_examples in (500, 2000)}
+TAGS = {'quick': lambda setting: (
+    setting.num_examples == 1000)}

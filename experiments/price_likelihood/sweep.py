@@ -115,3 +115,8 @@ SMOKE = (
     _risk((300,), 500, ('maximum', 'minimax', 'descent', 'statistics'))
     + _privacy(500, (500, 2000), (), ()) + _golden(500, GOLDEN[:1])
     + _batches(50, (200,)) + _audit((10, 100)) + _printed((66,)))
+
+TAGS = {'quick': lambda setting: (
+    setting.part in ('batches', 'audit', 'printed', 'golden')
+    or setting.part == 'risk' and setting.num_examples in (100, 1000, 10_000)
+    or setting.part == 'records')}

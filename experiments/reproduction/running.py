@@ -33,6 +33,7 @@ class Outcome:
       that are not there.
     error: why it failed, a line; '' if it did not.
     seconds: that it took now.
+    cpu_seconds: of all threads meanwhile.
     verdicts: five texts of each.
     compared: in words, what the committed rows say.
     different: rows that are not those committed.
@@ -44,6 +45,7 @@ class Outcome:
   missing: list[list[Any]] = dataclasses.field(default_factory=list)
   error: str = ''
   seconds: float = 0.0
+  cpu_seconds: float = 0.0
   verdicts: list[list[str]] = dataclasses.field(default_factory=list)
   compared: str = ''
   different: int = 0
@@ -64,7 +66,7 @@ def run(plan: plans.Plan, output_dir: str | os.PathLike,
   Returns:
     What came of it, also if it failed: nothing but an interrupt is raised.
   """
-  start = time.monotonic()
+  start, cpu_start = time.monotonic(), time.process_time()
   folder = pathlib.Path(output_dir) / plan.folder
   found = Outcome(plan.name, planned=len(plan.settings))
   try:
@@ -79,6 +81,7 @@ def run(plan: plans.Plan, output_dir: str | os.PathLike,
     found.error = found.error or (f'report: {type(error).__name__}: '
                                   f'{errors.one_line(error)}')
   found.seconds = time.monotonic() - start
+  found.cpu_seconds = time.process_time() - cpu_start
   return found
 
 
@@ -117,16 +120,17 @@ def _report(plan: plans.Plan, folder: pathlib.Path, root: pathlib.Path,
                                 plan.experiment.times)
   found.compared = comparison.describe(compared)
   found.different = compared.different
+  if not rows:
+    return
   judged = verdicts.check(plan.experiment.report.verdict(rows))
   found.verdicts = [list(verdict) for verdict in judged]
   table = kept / rendering.TABLE
   if table.exists():
     found.changed = comparison.changed(judged, comparison.outcomes(
         table.read_text(encoding='utf-8')))
-  if rows:
-    rendering.write_table(plan.experiment, folder, rows)
-    if not _is_fresh(folder / rendering.FIGURE, rows):
-      rendering.write_figure(plan.experiment, folder, rows)
+  rendering.write_table(plan.experiment, folder, rows)
+  if not _is_fresh(folder / rendering.FIGURE, rows):
+    rendering.write_figure(plan.experiment, folder, rows)
 
 
 def _is_fresh(figure: pathlib.Path, rows: Sequence[records.Row]) -> bool:

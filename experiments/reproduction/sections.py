@@ -57,13 +57,13 @@ def render(chosen: Mapping[str, plans.Plan],
     folder: of the reproduction.
     command: what was asked for.
   """
-  seconds = sum(outcome.seconds for outcome in outcomes.values())
+  seconds = sum(outcome.cpu_seconds for outcome in outcomes.values())
   different = sum(outcome.different for outcome in outcomes.values())
   facts = [
       ('command', f'`{command}`'),
       ('experiments', f'{len(outcomes)} of {len(chosen)} finished, '
        f'{sum(bool(outcome.error) for outcome in outcomes.values())} failed'),
-      ('time', f'{seconds / 60:.1f} minutes of one process, this time'),
+      ('time', f'{seconds / 60:.1f} minutes of CPU, this time'),
       ('rows', f'{different} differ from the committed ones')]
   facts += [(f'no {dataset}', f'{", ".join(names)}: {what}')
             for dataset, (names, what) in _missing(outcomes).items()]

@@ -131,7 +131,8 @@ class _Progress:
     elapsed = time.monotonic() - self._begin
     left = elapsed * (total - self._done) / self._done
     print(f'[{self._finished}/{len(self._chosen)}] {outcome.name}: '
-          f'{sections.brief(outcome)}, {outcome.seconds:.0f} s; '
+          f'{sections.brief(outcome)}, {outcome.seconds:.0f} s '
+          f'({outcome.cpu_seconds:.0f} of CPU); '
           f'{format_seconds(elapsed)} elapsed, about '
           f'{format_seconds(left)} left'
           f'{"; running " if self._current else ""}'

@@ -92,5 +92,6 @@ SMOKE = (
                repetitions=6),
     *_settings('framingham_stand_in', (5.0,), num_thresholds=16,
                repetitions=6))
-TAGS = {'files': lambda setting: not setting.dataset.endswith('_stand_in'),
+TAGS = {'quick': lambda setting: setting.smoothing != 'p1',
+        'files': lambda setting: not setting.dataset.endswith('_stand_in'),
         'stand_ins': lambda setting: setting.dataset.endswith('_stand_in')}

@@ -63,4 +63,5 @@ SETTINGS = tuple(
 SMOKE = tuple(Setting(method=method, num_thresholds=2**4, at_least=0.01)
               for method in METHODS)
 
-TAGS = {'quick': lambda setting: setting.num_thresholds <= 2**12}
+TAGS = {'quick': lambda setting: (
+    setting.num_thresholds in (2**8, 2**12))}

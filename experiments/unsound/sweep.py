@@ -207,8 +207,11 @@ SMOKE = (
 )
 
 TAGS = {
-    'quick': lambda setting: (setting.kind not in ('audit', 'training')
-                              and not setting.case.startswith('wrn')),
+    'quick': lambda setting: (
+        setting.kind in ('pair', 'published')
+        or setting.kind == 'constant' and not setting.case.startswith('conv')
+        or setting.case in ('separate', 'scalar_net', 'convnet_2', 'full_1000',
+                            'mean_full_10', 'mean_full_100')),
     'exact': lambda setting: setting.kind not in ('audit', 'training'),
     'audit': lambda setting: setting.kind in ('audit', 'training'),
 }

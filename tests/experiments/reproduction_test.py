@@ -215,7 +215,7 @@ def test_a_worker_does_many_tasks_and_one_that_dies_is_replaced(make, tmp_path):
   assert first.answer['process'] == second.answer['process']
   assert dead.answer is None and 'status 3' in dead.error
   assert last.answer['process'] != first.answer['process']
-  assert (tmp_path / '0.log').read_text().count('noise of a library') == 3
+  assert (tmp_path / '0.log').read_text().count('noise of a library') >= 3
 
 
 def test_tasks_are_shared_and_stopped_early(make):

@@ -27,7 +27,7 @@ def test_a_page_of_the_toy_and_again_without_work(start, tmp_path):
   status, out, err = _finish(start(*words))
   assert status == 0, err
   assert re.search(r'^\[1/1\] toy: 16 of 16 settings, 1 agrees, no row can be '
-                   r'compared with a committed one, \d+ s; 0:00:\d\d elapsed, '
+                   r'compared with a committed one, \d+ s \(\d+ of CPU\); 0:00:\d\d elapsed, '
                    r'about 0:00:00 left$', err, re.M)
   assert f'open {tmp_path}/index.html' in out
   page = (tmp_path / 'index.html').read_text()
@@ -103,7 +103,7 @@ def test_list_prints_and_runs_nothing(call, capsys):
      'toy is of 003, not of 004'),
     (['--paper=004', '--output_dir=DIR'], 'no experiment is of 004'),
     (['--paper=all', '--output_dir=DIR', '--processes=0'],
-     'processes must be at least 1')])
+     'processes must be an integer >= 1')])
 def test_bad_input_is_one_line(start, tmp_path, words, says):
   status, out, err = _finish(start('reproduce', *(
       word.replace('DIR', str(tmp_path / 'out')) for word in words)))
