@@ -94,6 +94,8 @@ SMOKE = (*_settings('epsilon', epsilons=(0.1, 10.0), repetitions=6, few=6,
 
 TAGS = {'quick': lambda setting: (
     setting.figure == 'check' and setting.smoothing != 'p1'
-    or setting.figure == 'epsilon' and setting.epsilon in (0.1, 1.0)
-    or setting.figure == 'lambda' and setting.rate in (0.1, 10.0)
-    and setting.smoothing != 'p1')}
+    or setting.figure == 'check' and setting.epsilon in (0.2, 1.0)
+    and setting.rate in (3.0, 30.0)
+    or setting.figure == 'epsilon' and setting.epsilon == 1.0
+    and setting.method in ('paper', 'tree')
+    and setting.smoothing in ('none', 'p2', 'native'))}

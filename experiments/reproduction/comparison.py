@@ -24,6 +24,7 @@ class Comparison(NamedTuple):
     unknown: how many have no committed row.
     largest: relative difference of the compared.
     where: 'id metric' of the largest; '' where all are equal.
+    commits: of the code that made the committed rows which differ, sorted.
   """
   same: int
   different: int
@@ -31,6 +32,7 @@ class Comparison(NamedTuple):
   unknown: int
   largest: float
   where: str
+  commits: tuple[str, ...] = ()
 
 
 def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
@@ -45,6 +47,7 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
   known = {(row.id, row.metric): row for row in committed}
   same = different = timed = unknown = 0
   largest, where = 0.0, ''
+  commits = set()
   for row in rows:
     other = known.get((row.id, row.metric))
     if other is None:
@@ -54,11 +57,15 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
     else:
       gap = max(difference(row.value, other.value),
                 difference(row.epsilon, other.epsilon))
-      same, different = ((same + 1, different) if gap <= TOLERANCE
-                         else (same, different + 1))
+      if gap <= TOLERANCE:
+        same += 1
+      else:
+        different += 1
+        commits.add(other.commit)
       if gap > largest:
         largest, where = gap, f'{row.id} {row.metric}'
-  return Comparison(same, different, timed, unknown, largest, where)
+  return Comparison(same, different, timed, unknown, largest, where,
+                    tuple(sorted(commits)))
 
 
 def difference(first: float, second: float) -> float:
@@ -84,7 +91,9 @@ def describe(found: Comparison) -> str:
     text = f'{found.same} of {compared} rows are those committed'
   if found.largest:
     text += f', largest relative difference {found.largest:.1e}'
-    text += f' ({found.where})' if found.different else ''
+  if found.different:
+    text += (f' ({found.where}), of rows committed by code '
+             f'{", ".join(found.commits)}')
   text += f'; {found.times} that measure time left out' if found.times else ''
   return text + (f'; {found.unknown} of other settings' if found.unknown
                  else '')

@@ -115,6 +115,7 @@ class _Progress:
     self._current: list[str] = []
     self._finished = 0
     self._done = 0.0
+    self._left = sum(plan.seconds for plan in chosen.values())
 
   def start(self, name: str) -> None:
     """Says that an experiment is now run."""
@@ -124,16 +125,18 @@ class _Progress:
     """Tells of an experiment, and how long the others will take."""
     self._current.remove(outcome.name)
     self._finished += 1
-    # Experiments differ in how far wall time can be foretold: a second more
-    # for each keeps many short ones from counting nothing.
-    self._done += self._chosen[outcome.name].seconds + 1
-    total = sum(plan.seconds + 1 for plan in self._chosen.values())
+    cost = self._chosen[outcome.name].seconds
+    self._left -= cost
+    # What had its rows before tells nothing of how long others take.
+    if outcome.seconds > 0.1 * cost:
+      self._done += cost
     elapsed = time.monotonic() - self._begin
-    left = elapsed * (total - self._done) / self._done
+    left = (format_seconds(elapsed * self._left / self._done)
+            if self._done else '?')
     print(f'[{self._finished}/{len(self._chosen)}] {outcome.name}: '
           f'{sections.brief(outcome)}, {outcome.seconds:.0f} s '
           f'({outcome.cpu_seconds:.0f} of CPU); '
           f'{format_seconds(elapsed)} elapsed, about '
-          f'{format_seconds(left)} left'
+          f'{left} left'
           f'{"; running " if self._current else ""}'
           f'{", ".join(self._current)}', file=self._out, flush=True)

@@ -122,10 +122,11 @@ def test_rows_are_compared():
     _row(value=1.001), _row(value=float('nan')), _row(value=float('inf')),
     _row(epsilon=1.1)])
 def test_a_changed_row_is_found(changed):
-  found = comparison.compare([changed], [_row()])
+  found = comparison.compare([changed], [_row(commit='c9')])
   assert (found.same, found.different) == (0, 1)
   assert found.where == 'x/a=1 risk' and found.largest > 9e-4
-  assert 'x/a=1 risk' in comparison.describe(found)
+  assert comparison.describe(found).endswith(
+      '(x/a=1 risk), of rows committed by code c9')
 
 
 def test_rows_table_figure_and_verdicts_come_of_a_run(planned, tmp_path):
