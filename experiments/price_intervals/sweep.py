@@ -62,4 +62,4 @@ SMOKE = tuple(
     for method in METHODS for n in (200, 500))
 
 TAGS = {'quick': lambda setting: (
-    setting.num_examples == 1000)}
+    setting.num_examples == 500)}

@@ -102,3 +102,6 @@ def _settings(moments):
 SETTINGS = _settings(MOMENTS)
 SMOKE = tuple(setting for setting in _settings((4.0,))
               if setting.axis == 'num_examples' and setting.notion == 'pure')
+
+TAGS = {'quick': lambda setting: (
+    setting.moment == 2.0)}

@@ -92,6 +92,7 @@ SMOKE = (
                repetitions=6),
     *_settings('framingham_stand_in', (5.0,), num_thresholds=16,
                repetitions=6))
-TAGS = {'quick': lambda setting: setting.smoothing != 'p1',
+TAGS = {'quick': lambda setting: (
+            setting.smoothing != 'p1' or setting.points > 0),
         'files': lambda setting: not setting.dataset.endswith('_stand_in'),
         'stand_ins': lambda setting: setting.dataset.endswith('_stand_in')}
