@@ -29,8 +29,8 @@ class Outcome:
     name: of the experiment.
     done: settings of the plan that have rows now.
     planned: settings of the plan.
-    missing: (data set, how many of its settings, what to do) of data sets
-      that are not there.
+    missing: (data set or 'a package', how many settings want it, what to do)
+      of those that are not there.
     error: why it failed, a line; '' if it did not.
     seconds: that it took now.
     cpu_seconds: of all threads meanwhile.
@@ -87,7 +87,7 @@ def run(plan: plans.Plan, output_dir: str | os.PathLike,
 
 def _run(plan: plans.Plan, folder: pathlib.Path, data_dir: str | None,
          log: TextIO) -> list[list[Any]]:
-  """Runs data set by data set, so that one that is not there costs no other."""
+  """Runs all but what wants a data set or a package that is not there."""
   missing = []
   options = engine.Options(output_dir=folder, data_dir=data_dir,
                            smoke=plan.smoke, command=plan.command)
@@ -97,6 +97,22 @@ def _run(plan: plans.Plan, folder: pathlib.Path, data_dir: str | None,
       engine.run_sweep(plan.experiment, settings, options, log)
     except FileNotFoundError as error:
       missing.append([dataset, len(settings), errors.one_line(error)])
+    except ImportError:
+      missing += _one_by_one(plan, settings, options, log)
+  return missing
+
+
+def _one_by_one(plan: plans.Plan, settings: Sequence[selection.Setting],
+                options: engine.Options, log: TextIO) -> list[list[Any]]:
+  """Runs groups of settings by themselves: some want no other package."""
+  missing = []
+  left = engine.pending(plan.experiment, settings, options, log)
+  for group in selection.groups(left, plan.experiment.batched):
+    try:
+      engine.run_sweep(plan.experiment, group, options, log)
+    except ImportError as error:
+      wanting = engine.pending(plan.experiment, group, options, log)
+      missing.append(['a package', len(wanting), errors.one_line(error)])
   return missing
 
 

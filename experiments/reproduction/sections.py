@@ -20,8 +20,8 @@ def brief(outcome: running.Outcome) -> str:
   if outcome.error:
     return f'FAILED ({outcome.error}), {parts[0]}'
   if outcome.missing:
-    parts.append('no data of ' + ', '.join(
-        dataset for dataset, *_ in outcome.missing))
+    parts.append('wanting ' + ', '.join(dict.fromkeys(
+        what for what, *_ in outcome.missing)))
   found = _verdicts(outcome)
   return ', '.join([*parts, verdicts.tally(found) or 'no verdict',
                     outcome.compared.split(';')[0].split(' (')[0]])

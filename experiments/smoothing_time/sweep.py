@@ -64,4 +64,5 @@ SMOKE = tuple(Setting(method=method, num_thresholds=2**4, at_least=0.01)
               for method in METHODS)
 
 TAGS = {'quick': lambda setting: (
-    setting.num_thresholds in (2**12, 2**13))}
+    setting.num_thresholds in (2**12, 2**14)
+    and setting.method in ('highs_lp', 'p2', 'p1', 'pava'))}

@@ -179,6 +179,19 @@ def test_a_data_set_that_is_not_there_costs_no_other(planned, tmp_path):
       sections.summary({'toy': found}))
 
 
+def test_a_package_that_is_not_there_costs_no_other_setting(planned, tmp_path):
+  def run(settings, data_dir, progress):
+    there = [setting for setting in settings
+             if setting.method != 'dp_sgd' or setting.seed == 0]
+    yield from planned.experiment.run(there, data_dir, progress)
+    if len(there) < len(settings):
+      raise ImportError('dp_sgd left out: no solver')
+  plan = planned._replace(experiment=planned.experiment._replace(run=run))
+  found = running.run(plan, tmp_path)
+  assert (found.error, found.done) == ('', 16 - 2 * 2)
+  assert found.missing == [['a package', 2, 'dp_sgd left out: no solver']] * 2
+
+
 _SERVER = '''
 import dataclasses, os, sys, time
 from experiments.reproduction import working

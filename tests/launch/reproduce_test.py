@@ -56,7 +56,7 @@ def test_missing_data_are_no_failure(start, tmp_path):
   status, out, err = _finish(start(
       *_ALL, f'--output_dir={tmp_path}', '--data_dir=missing'))
   assert status == 0
-  assert '0 of 16 settings, no data of adult, dropout' in err
+  assert '0 of 16 settings, wanting adult, dropout' in err
   assert 'not run for want of adult: toy; no data set in missing' in out
   assert '8 settings not run: no data set in missing' in (
       tmp_path / 'index.html').read_text()
