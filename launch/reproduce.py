@@ -18,13 +18,14 @@ it was interrupted, and takes seconds when all is done. The exit status is 1 if
 an experiment failed.
 """
 
+import argparse
 from collections.abc import Sequence
 import pathlib
 import shlex
 import signal
 import sys
 
-from absl import flags
+from absl.flags import argparse_flags
 
 from dpjax import errors as checks
 from experiments import registry
@@ -35,32 +36,39 @@ from experiments.reproduction import sections
 from experiments.reproduction import session
 from experiments.reproduction import working
 from launch import errors
-from launch import flags as shared
 
-for _name in ('output_dir', 'data_dir', 'traceback'):
-  flags.declare_key_flag(_name)
-
-_PAPER = flags.DEFINE_enum(
-    'paper', None, [*registry.PAPERS, plans.ALL], 'The paper; 000 and 003 are '
-    'theses, 001 and 004 papers, 002 is a lecture.')
-_QUICK = flags.DEFINE_bool(
-    'quick', False, 'Run a few settings of each experiment, those tagged '
-    '"quick" or else all; toy ones where real ones take minutes.')
-_ONLY = flags.DEFINE_list(
-    'only', [], 'Run these experiments of the paper only, as name,name.')
-_PROCESSES = flags.DEFINE_integer(
-    'processes', None, 'Experiments at once; default: one for each core.')
-_LIST = flags.DEFINE_bool(
-    'list', False, 'Print what would be run and what it costs, and run none.')
-_WORKER = flags.DEFINE_bool(
-    'worker', False, 'Not for command lines: be one of the processes.')
+_PAPERS = (*registry.PAPERS, plans.ALL)
 
 
-def _command() -> str:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+  """The flags of a command line."""
+  parser = argparse_flags.ArgumentParser(
+      description=__doc__, allow_abbrev=False, conflict_handler='resolve',
+      formatter_class=argparse.RawDescriptionHelpFormatter)
+  for name, text in (
+      ('paper', f'One of {", ".join(_PAPERS)}; 000 and 003 are theses, 001 and '
+       '004 papers, 002 is a lecture.'),
+      ('only', 'Run these experiments of the paper only, as name,name.'),
+      ('output_dir', 'Folder of the page; made when it is not there.'),
+      ('data_dir', 'Folder of the data sets, one folder for each; '
+       'DPJAX_DATA_DIR when not given.'),
+      ('processes', 'Experiments at once; one for each core when not given.')):
+    parser.add_argument(f'--{name}', help=text)
+  parser.add_argument('--quick', action='store_true', help='Run a few settings '
+                      'of each experiment, those tagged "quick" or else all; '
+                      'toy ones where real ones take minutes.')
+  parser.add_argument('--list', action='store_true', help='Print what would be '
+                      'run and what it costs, and run none.')
+  # What the processes are told that do the work.
+  parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
+  return parser.parse_args(list(argv[1:]))
+
+
+def _command(args: argparse.Namespace) -> str:
   """Returns what was asked for, without the paths of a machine."""
-  words = ['python', '-m', 'launch.reproduce', f'--paper={_PAPER.value}']
-  words += ['--quick'] if _QUICK.value else []
-  words += [f'--only={",".join(_ONLY.value)}'] if _ONLY.value else []
+  words = ['python', '-m', 'launch.reproduce', f'--paper={args.paper}']
+  words += ['--quick'] if args.quick else []
+  words += [f'--only={args.only}'] if args.only else []
   return shlex.join(words)
 
 
@@ -80,10 +88,10 @@ def _print(chosen: dict[str, plans.Plan]) -> None:
         'of one process')
 
 
-def _serve() -> int:
+def _serve(args: argparse.Namespace) -> int:
   def do(name: str) -> running.Outcome:
-    return running.run(plans.make(name, quick=_QUICK.value),
-                       shared.OUTPUT_DIR.value, shared.DATA_DIR.value)
+    return running.run(plans.make(name, quick=args.quick), args.output_dir,
+                       args.data_dir)
   try:
     working.serve(do)
   except KeyboardInterrupt:
@@ -91,15 +99,21 @@ def _serve() -> int:
   return 0
 
 
-def _run(chosen: dict[str, plans.Plan]) -> int:
-  folder = pathlib.Path(shared.OUTPUT_DIR.value)
+def _num_processes(args: argparse.Namespace) -> int:
+  if args.processes is None:
+    return pool.num_cores()
+  if not args.processes.isdecimal():
+    raise ValueError(f'processes must be an integer >= 1, got {args.processes}')
+  return checks.check_at_least('processes', int(args.processes), 1)
+
+
+def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
   signal.signal(signal.SIGTERM, _interrupt)
-  count = min(_PROCESSES.value or pool.num_cores(), len(chosen))
   try:
     outcomes = session.run(chosen, session.Options(
-        output_dir=folder, num_workers=count, command=_command(),
-        quick=_QUICK.value,
-        # The same program with the same words; of a flag the last one counts.
+        output_dir=args.output_dir, command=_command(args), quick=args.quick,
+        num_workers=min(_num_processes(args), len(chosen)),
+        # The same program with the same words.
         worker=[sys.executable, *sys.orig_argv[1:], '--worker']))
   except KeyboardInterrupt:
     print('interrupted; no finished row is lost. The same command goes on:\n'
@@ -108,31 +122,28 @@ def _run(chosen: dict[str, plans.Plan]) -> int:
     return errors.INTERRUPTED
   for line in sections.summary(outcomes):
     print(line)
-  print(f'open {folder / session.PAGE}')
+  print(f'open {pathlib.Path(args.output_dir) / session.PAGE}')
   return 1 if any(outcome.error for outcome in outcomes.values()) else 0
 
 
-def main(argv: Sequence[str]) -> int:
+def main(args: argparse.Namespace) -> int:
   """Runs or lists what the flags ask for; returns the exit status."""
-  errors.check_no_arguments(argv)
-  if not _PAPER.value:
-    raise ValueError('--paper must be one of '
-                     f'{", ".join([*registry.PAPERS, plans.ALL])}')
-  if not (shared.OUTPUT_DIR.value or _LIST.value):
+  if not args.paper:
+    raise ValueError(f'--paper must be one of {", ".join(_PAPERS)}')
+  if not (args.output_dir or args.list):
     raise ValueError('--output_dir must be given')
-  if _WORKER.value:
-    return _serve()
-  if _PROCESSES.value is not None:
-    checks.check_at_least('processes', _PROCESSES.value, 1)
-  chosen = {name: plans.make(name, quick=_QUICK.value)
-            for name in plans.names(_PAPER.value, _ONLY.value)}
-  if _LIST.value:
+  if args.worker:
+    return _serve(args)
+  _num_processes(args)
+  chosen = {name: plans.make(name, quick=args.quick) for name in plans.names(
+      args.paper, args.only.split(',') if args.only else ())}
+  if args.list:
     _print(chosen)
     return 0
   if not chosen:
-    raise ValueError(f'no experiment is of {_PAPER.value}')
-  return _run(chosen)
+    raise ValueError(f'no experiment is of {args.paper}')
+  return _run(args, chosen)
 
 
 if __name__ == '__main__':
-  errors.run_main(main)
+  errors.run_main(main, parse)

@@ -84,19 +84,21 @@ def test_a_stop_loses_nothing_and_says_how_to_go_on(start, tmp_path, name):
   assert status == 0 and '16 of 16 settings' in err
 
 
-def test_list_prints_and_runs_nothing(call, capsys):
-  assert call(reproduce.main, '--paper=003', '--list') == 0
+def test_list_prints_and_runs_nothing(toy, capsys):
+  call = lambda *words: reproduce.main(reproduce.parse(['reproduce', *words]))
+  assert call('--paper=003', '--list') == 0
   out = capsys.readouterr().out
   assert out.startswith('toy (003): 16 settings of 16; about 10 s; all of it: '
                         '1 s on anything\n1 experiments')
-  assert call(reproduce.main, '--paper=004', '--list') == 0
+  assert call('--paper=004', '--list') == 0
   assert capsys.readouterr().out.startswith('0 experiments')
 
 
 @pytest.mark.parametrize('words, says', [
     ([], '--paper must be one of 000, 001, 002, 003, 004, all'),
     (['--paper=all'], '--output_dir must be given'),
-    (['--paper=all', '--output_dir=DIR', 'toy'], 'unexpected toy; see --help'),
+    (['--paper=005', '--output_dir=DIR'],
+     "paper must be one of 000, 001, 002, 003, 004, all; got '005'"),
     (['--paper=all', '--output_dir=DIR', '--only=tot'],
      "no experiment 'tot'; there is toy"),
     (['--paper=004', '--output_dir=DIR', '--only=toy'],
@@ -131,6 +133,6 @@ def test_help_shows_worked_commands():
       [sys.executable, '-m', 'launch.reproduce', '--help'], cwd=_ROOT,
       capture_output=True, text=True, check=False)
   assert result.stdout.count('python -m launch.reproduce') == 3
-  for flag in ('--paper', '--[no]quick', '--only', '--processes', '--[no]list',
-               '--output_dir', '--data_dir', '--[no]traceback'):
+  for flag in ('--paper', '--quick', '--only', '--processes', '--list',
+               '--output_dir', '--data_dir'):
     assert flag in result.stdout
