@@ -150,10 +150,20 @@ def finish(ax: Any, xlabel: str, ylabel: str, title: str = '', *,
 
 
 def slope(points: Iterable[Point], x: str, y: str) -> float:
-  """Returns the least-squares slope of ln y against ln x."""
+  """Returns the least-squares slope of ln y against ln x.
+
+  Raises:
+    ValueError: x does not vary.
+  """
   pairs = np.log([(point[x], point[y]) for point in points])
+  if not pairs.size or np.ptp(pairs[:, 0]) == 0:
+    raise ValueError(f'{x} must take two values or more for a slope')
   return float(np.polyfit(pairs[:, 0], pairs[:, 1], 1)[0])
 
+
+_TOO_FEW = (LookupError, StopIteration, TypeError, ValueError,
+            ZeroDivisionError)
+"""What a look at the first of none, or at a slope of one point, raises."""
 
 Judge = Callable[[list[Point]], tuple[str, bool, str]]
 """Points -> our number as text, whether the claim stands, and the reason."""
@@ -161,10 +171,19 @@ Judge = Callable[[list[Point]], tuple[str, bool, str]]
 
 def judged(claim: str, printed: str, points: list[Point],
            judge: Judge) -> verdicts.Verdict:
-  """Returns the verdict on a claim; not run where there are no points."""
+  """Returns the verdict on a claim; not run where points do not suffice.
+
+  Of part of a sweep a judge may find nothing to look at or to compare: it then
+  says '-', or fails over an empty list.
+  """
   if not points:
     return verdicts.Verdict(claim, printed, '-', verdicts.NOT_RUN, 'no rows')
-  ours, stands, reason = judge(points)
+  try:
+    ours, stands, reason = judge(points)
+  except _TOO_FEW:
+    ours, stands, reason = '-', False, 'too few rows'
+  if ours == '-' and not stands:
+    return verdicts.Verdict(claim, printed, ours, verdicts.NOT_RUN, reason)
   return verdicts.Verdict(
       claim, printed, ours,
       verdicts.AGREES if stands else verdicts.DIFFERS, reason)

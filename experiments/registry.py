@@ -1,23 +1,30 @@
 """Names of the experiments; a module is imported when its name is asked for.
 
 An experiment is a package with
-  sweep.py   SETTINGS and SMOKE, tuples of one frozen dataclass; and, where of
-             use, TAGS: tag -> predicate or tuple of settings, BATCHED: names
-             of the fields whose settings are run together, ARTEFACT: what of
-             which paper it is about, COST: hours on which device, HEADLINES:
-             how claims begin whose verdicts belong in the README (all).
+  sweep.py   SETTINGS and SMOKE, tuples of one frozen dataclass, and PAPERS,
+             names of the papers that it is about; and, where of use, TAGS:
+             tag -> predicate or tuple of settings, BATCHED: names of the
+             fields whose settings are run together, ARTEFACT: what of which
+             paper it is about, COST: hours on which device, HEADLINES: how
+             claims begin whose verdicts belong in the README (all),
+             REPRODUCE: tag of what a computer without a GPU does in hours,
+             TIMES: names of metrics that no two runs share, ALONE: whether
+             nothing else may run meanwhile, QUICK_IS_SMOKE: whether no real
+             setting takes seconds. The tag `quick` has real settings that
+             take seconds together, where all of them take longer.
   run.py     run(settings, data_dir, progress) -> iterator of (setting, rows);
              with KEEPS_STATE in sweep.py also state_dir, a folder of its own.
   report.py  table(rows), verdict(rows) and, where of use, figure(rows).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import importlib
 from typing import Any, NamedTuple
 
 from dpjax import errors
 from dpjax.report import records
 from experiments import selection
+from experiments.catalogue import items
 
 EXPERIMENTS = {
     'bernoulli_risk': 'experiments.bernoulli_risk',
@@ -77,6 +84,10 @@ EXPERIMENTS = {
     'unsound': 'experiments.unsound',
 }
 
+PAPERS = {name: what for name, what in items.PAPERS.items()
+          if name != 'beyond'}
+"""The papers: name -> what it is."""
+
 Results = Iterator[tuple[selection.Setting, list[records.Row]]]
 Run = Callable[..., Results]
 
@@ -97,6 +108,12 @@ class Experiment(NamedTuple):
     headlines: how the claims begin whose verdicts are in the README.
     report: module with table, verdict and maybe figure.
     keeps_state: whether `run` takes a folder for what it goes on from.
+    papers: names of the papers that it is about, of `PAPERS`.
+    reproduce: tag of what is run to reproduce it; None for all settings.
+    quick_is_smoke: whether the smoke sweep stands in for real settings where
+      seconds have to do.
+    times: metrics that measure time, which no two runs share.
+    alone: whether its rows are spoilt by what runs beside it.
   """
   name: str
   settings: tuple[selection.Setting, ...]
@@ -109,6 +126,11 @@ class Experiment(NamedTuple):
   headlines: tuple[str, ...]
   report: Any
   keeps_state: bool = False
+  papers: tuple[str, ...] = ()
+  reproduce: str | None = None
+  quick_is_smoke: bool = False
+  times: tuple[str, ...] = ()
+  alone: bool = False
 
 
 def _lazy_run(path: str) -> Run:
@@ -117,6 +139,13 @@ def _lazy_run(path: str) -> Run:
     module = importlib.import_module(f'{path}.run')
     return module.run(settings, data_dir, progress, **state)
   return run
+
+
+def _papers(name: str, papers: Sequence[str]) -> tuple[str, ...]:
+  if not papers:
+    raise ValueError(f'{name}: PAPERS must name at least one paper')
+  return tuple(errors.check_choice(f'{name}: a name in PAPERS', paper, PAPERS)
+               for paper in papers)
 
 
 def load(name: str) -> Experiment:
@@ -143,4 +172,9 @@ def load(name: str) -> Experiment:
       run=_lazy_run(path),
       headlines=tuple(getattr(sweep, 'HEADLINES', ('',))),
       report=importlib.import_module(f'{path}.report'),
-      keeps_state=getattr(sweep, 'KEEPS_STATE', False))
+      keeps_state=getattr(sweep, 'KEEPS_STATE', False),
+      papers=_papers(name, getattr(sweep, 'PAPERS', ())),
+      reproduce=getattr(sweep, 'REPRODUCE', None),
+      quick_is_smoke=getattr(sweep, 'QUICK_IS_SMOKE', False),
+      times=tuple(getattr(sweep, 'TIMES', ())),
+      alone=getattr(sweep, 'ALONE', False))

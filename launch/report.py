@@ -25,7 +25,7 @@ from dpjax.report import verdicts
 from experiments import engine
 from experiments import environment
 from experiments import registry
-from experiments import selection
+from experiments import rendering
 from experiments.catalogue import items
 from experiments.catalogue import pages
 from launch import errors
@@ -42,48 +42,6 @@ _CHECK = flags.DEFINE_bool(
 _PNG = flags.DEFINE_bool(
     'png', False, 'Write figure.png next to figure.svg.')
 
-TABLE = 'table.md'
-FIGURE = 'figure.svg'
-
-
-def results_dir(root: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the folder of the committed results of an experiment."""
-  return root / 'experiments' / name / 'results'
-
-
-def _coverage(experiment: registry.Experiment,
-              rows: Sequence[records.Row]) -> str:
-  """Returns how much of the sweep has rows, in words."""
-  done = records.ids(rows)
-  known = {selection.setting_id(experiment.name, setting)
-           for setting in experiment.settings}
-  text = f'{len(done & known)} of {len(known)} settings'
-  others = len(done - known)
-  return text + (f' and {others} not of this sweep' if others else '')
-
-
-def _names(rows: Sequence[records.Row], column: str) -> str:
-  return ', '.join(sorted({getattr(row, column) for row in rows})) or '-'
-
-
-def render_table(experiment: registry.Experiment,
-                 rows: Sequence[records.Row]) -> str:
-  """Returns the text of `table.md`."""
-  found = verdicts.check(experiment.report.verdict(rows))
-  return f'''# {experiment.artefact}
-
-{experiment.report.table(rows).strip()}
-
-## Claims
-
-{verdicts.markdown(found)}
-Rows: {_coverage(experiment, rows)}, made on {_names(rows, 'device')} with
-JAX {_names(rows, 'jax')} by code {_names(rows, 'commit')};
-sha256 {records.digest(rows)}.
-
-Made by `python -m launch.report --experiment={experiment.name}`.
-'''
-
 
 def _write(path: pathlib.Path, text: str) -> None:
   files.replace(path, text.encode())
@@ -96,12 +54,10 @@ def write_results(experiment: registry.Experiment, folder: pathlib.Path, *,
   if hasattr(experiment.report, 'figure'):
     errors.check_extra('matplotlib', 'plots', 'figures')
   rows = records.sort(records.read(folder / engine.ROWS))
-  table = render_table(experiment, rows)
-  _write(folder / TABLE, table)
-  if hasattr(experiment.report, 'figure'):
-    plots.save(experiment.report.figure(rows), folder / FIGURE,
-               digest=records.digest(rows), png=png)
-    print(f'wrote {folder / FIGURE}', file=sys.stderr)
+  table = rendering.write_table(experiment, folder, rows)
+  print(f'wrote {folder / rendering.TABLE}', file=sys.stderr)
+  if rendering.write_figure(experiment, folder, rows, png=png):
+    print(f'wrote {folder / rendering.FIGURE}', file=sys.stderr)
   return table
 
 
@@ -110,12 +66,13 @@ def check_results(experiment: registry.Experiment,
   """Returns a line for each file that is not what the rows give."""
   rows = records.sort(records.read(folder / engine.ROWS))
   stale = []
-  table = folder / TABLE
+  table = folder / rendering.TABLE
   if not table.exists():
     stale.append(f'{table}: not there')
-  elif table.read_text(encoding='utf-8') != render_table(experiment, rows):
+  elif table.read_text(encoding='utf-8') != rendering.render_table(
+      experiment, rows):
     stale.append(f'{table}: not what the rows give')
-  figure = folder / FIGURE
+  figure = folder / rendering.FIGURE
   # The bytes of a figure depend on the version of matplotlib: the rows that
   # it was drawn from do not.
   if hasattr(experiment.report, 'figure'):
@@ -132,15 +89,15 @@ def render_indices(root: pathlib.Path
   index, results, found = [], [], {}
   for name in sorted(registry.EXPERIMENTS):
     experiment = registry.load(name)
-    path = results_dir(root, name) / engine.ROWS
-    rows = records.sort(records.read(path)) if path.exists() else []
+    rows = rendering.read(rendering.results_dir(root, name))
     found[name] = verdicts.check(
         experiment.report.verdict(rows)) if rows else []
     index.append((
         name, experiment.artefact,
         f'`python -m launch.sweep --experiment={name}`', experiment.cost,
-        _coverage(experiment, rows), verdicts.tally(found[name]) or 'not run'))
-    link = f'[{name}](experiments/{name}/results/{TABLE})'
+        rendering.coverage(experiment, rows),
+        verdicts.tally(found[name]) or 'not run'))
+    link = f'[{name}](experiments/{name}/results/{rendering.TABLE})'
     results += [(link, *verdict) for verdict in found[name]
                 if verdict.claim.startswith(experiment.headlines)] or [
         (name, experiment.artefact, '-', '-', verdicts.NOT_RUN, 'no rows')]
@@ -177,18 +134,20 @@ def _find(root: pathlib.Path, name: str | None,
   if rows_dir and not name:
     raise ValueError('--rows_dir needs --experiment')
   if name:
-    folder = pathlib.Path(rows_dir) if rows_dir else results_dir(root, name)
+    folder = (pathlib.Path(rows_dir) if rows_dir
+              else rendering.results_dir(root, name))
     registry.load(name)  # an unknown name comes before a missing folder
     if not (folder / engine.ROWS).exists():
       raise FileNotFoundError(
           f'no rows in {folder}; make some with python -m launch.sweep '
           f'--experiment={name} --output_dir={folder}')
     return {name: folder}
-  folders = {name: results_dir(root, name)
+  folders = {name: rendering.results_dir(root, name)
              for name in sorted(registry.EXPERIMENTS)}
   return {name: folder for name, folder in folders.items()
           if any((folder / file).exists()
-                 for file in (engine.ROWS, TABLE, FIGURE))}
+                 for file in (engine.ROWS, rendering.TABLE,
+                              rendering.FIGURE))}
 
 
 def report(root: pathlib.Path, name: str | None = None, *,

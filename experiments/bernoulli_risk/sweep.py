@@ -9,6 +9,7 @@ everywhere; slope -2 while n epsilon^2 is below 1, -1 above 10.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('sections 0.4.3 and 0.5 of thesis 000, equations (4)-(11): a '
             'proportion under privacy')
 COST = '1 min on a CPU core'
@@ -46,3 +47,6 @@ SETTINGS = tuple(Setting(num_examples=size, epsilon=epsilon)
 
 SMOKE = tuple(Setting(num_examples=size, epsilon=epsilon, repetitions=400)
               for size in (10, 100, 1000) for epsilon in EPSILONS)
+
+TAGS = {'quick': lambda setting: (
+    setting.num_examples in (100, 1000, 10_000))}

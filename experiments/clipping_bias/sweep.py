@@ -19,6 +19,7 @@ dropout and near 0.3 on adult, with a mean clipped gradient below 0.05.
 import dataclasses
 import math
 
+PAPERS = ('003',)
 ARTEFACT = ('section 5.2.4, Theorem 5.2.3, Figures 5.2.1 and 5.3.3 of thesis '
             '003: the bias of gradient clipping')
 COST = '0.3 h on 2 CPU cores'
@@ -153,5 +154,7 @@ SMOKE = (
     *_batches('poisson', (8,), 0.01),
     *_curve('short', 'breast_cancer', (CURVES[0], CURVES[6])))
 
-TAGS = {'exact': lambda setting: setting.kind in ('zero', 'field', 'ball',
-                                                  'batches')}
+TAGS = {
+    'exact': lambda setting: setting.kind in ('zero', 'field', 'ball',
+                                              'batches'),
+    'quick': lambda setting: setting.kind != 'curve'}

@@ -14,6 +14,7 @@ Expected at epsilon 0.1, k = 100, delta 1e-6: 10, 5.756, 5.756 and 6.308, exact
 
 import dataclasses
 
+PAPERS = ('000', '002')
 ARTEFACT = ('section 2.2.4 of thesis 000 and section 7.2.3 of lecture 002: '
             'composition')
 COST = '10 s on a CPU core'

@@ -20,6 +20,7 @@ import dataclasses
 
 import numpy as np
 
+PAPERS = ('000',)
 ARTEFACT = ('Figure 6.2 of thesis 000, and its analysis of constant data '
             '(section 6.3.3)')
 COST = '1 min on a CPU core'
@@ -66,3 +67,6 @@ def _settings(sizes, places, repetitions):
 
 SETTINGS = _settings(SIZES, _PLACES, 4000)
 SMOKE = _settings((50, 100), _PLACES[::10], 400)
+
+TAGS = {'quick': lambda setting: (
+    setting.method == 'cost' or setting.num_examples <= 200)}

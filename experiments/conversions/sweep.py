@@ -15,6 +15,7 @@ Gaussian release; at epsilon 1: rho 0.5, 0.462, 0.368 for Laplace noise.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = 'section 2.2.2 of thesis 000: conversions between definitions'
 COST = '1 s on a CPU core'
 HEADLINES = ('rho-zCDP is', 'epsilon-DP is epsilon^2 / 2-zCDP')

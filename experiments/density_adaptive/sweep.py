@@ -29,6 +29,7 @@ order, 1.3 times in mean.
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Tunings of the paper 001, which know the smoothness, beside '
             'estimators that adapt to it')
 COST = '2 min on a CPU core'
@@ -107,3 +108,7 @@ SETTINGS = (*_cells(SIZES, EPSILONS, REPETITIONS,
 SMOKE = (*_cells((10**4,), (0.1,), 40,
                  {'circle': ('sobrand2',), 'interval': ('linear1.5',)}),
          *_rates((10**4, 10**5), 20, CIRCLE[2:3]))
+
+TAGS = {'quick': lambda setting: (
+    setting.study == 'cells' and setting.epsilon == 0.1
+    and setting.num_examples in (10**4, 10**5))}

@@ -31,6 +31,7 @@ and .030, .012, .007 in units of L^(2 / (beta + 1)) (n alpha)^(-2 beta / (beta
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of paper 001: lower bounds of '
             'private densities, beside upper ones')
 COST = '10 s on a CPU core'

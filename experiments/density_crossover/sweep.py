@@ -18,6 +18,7 @@ histogram and for zCDP, where the text prints the square of n^(-(beta + 1) /
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Discussion of Theorems 1 and 4 of the paper 001: budgets from '
             'which on privacy is free')
 COST = '10 s on a CPU core'

@@ -13,6 +13,7 @@ Expected: errors in this order, the printed one's an order of magnitude above.
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Theorem 4 of the paper 001 beside what is better: private '
             'densities as they look')
 COST = '10 s on a CPU core'

@@ -26,6 +26,7 @@ import dataclasses
 
 import numpy as np
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Theorem 1 of paper 001, histograms: rates in n, epsilon and rho, '
             'the number of bins, and the largest error')
 COST = '1 min on a CPU core'

@@ -17,6 +17,7 @@ Expected: everything holds but the printed form of (30), which falls below 0.
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Figures 1, 2 and 3 of paper 001 and equations (16)-(31): packings '
             'for lower bounds of private densities')
 COST = '5 s on a CPU core'

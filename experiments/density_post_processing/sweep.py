@@ -28,6 +28,7 @@ next to nothing above; lines halve the error everywhere.
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Section 3 of paper 001: its histogram, with what can be done '
             'after the release')
 COST = '1 min on a CPU core'
@@ -88,3 +89,6 @@ SETTINGS = (*_made('ladder', _ladder(LIPSCHITZ, (10**3, 10**4, 10**5),
                                      SIGNALS), 1000),
             *_made('table', TABLE, 2000))
 SMOKE = _made('ladder', _ladder(('beta22',), (10**3,), (100,)), 200)
+
+TAGS = {'quick': lambda setting: (
+    setting.grid == 'table' or setting.num_records == 10**4)}

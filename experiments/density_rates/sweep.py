@@ -26,6 +26,7 @@ Expected: slopes of the theory, table 8.2 to 1 % and 8.3 to three digits.
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Theorem 4 and Corollary 2 of the paper 001 (thesis 000, '
             'Theorem 5.2.3): rates of private projection estimators, and of '
             'estimators that reach the lower bound')

@@ -21,6 +21,7 @@ cells, and pure spectral histograms everywhere.
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Section 4.4 and Corollary 2 of paper 001 (Corollary 5.2.5 of '
             'thesis 000): what (epsilon, delta) buys')
 COST = '1 min on a CPU core'

@@ -19,6 +19,7 @@ import dataclasses
 
 from dpjax.privacy.adjacency import Adjacency
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Sensitivities of paper 001, section 4.2 and Equation (3): printed '
             'and exact')
 COST = '10 s on a CPU core'

@@ -28,6 +28,7 @@ smooth densities.
 
 import dataclasses
 
+PAPERS = ('001',)
 ARTEFACT = ('Baselines DEN-B10 to B12: trees, wavelets, merged bins, sparse '
             'spectra')
 COST = '30 s on a CPU core'

@@ -24,6 +24,7 @@ Expected: exponents of the table, but for pure privacy on Sobolev classes, where
 
 import dataclasses
 
+PAPERS = ('001', '000')
 ARTEFACT = ('Table 1 of the paper 001 (thesis 000, Table 5.1): rates of '
             'private density estimation, measured')
 COST = '10 s on a CPU core'

@@ -90,7 +90,7 @@ def _ratios(found, metric, above, below) -> list[float]:
 
 
 def _span(values: Sequence[float]) -> str:
-  return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
+  return f'{min(values):.3g} to {max(values):.3g}'
 
 
 def _order(found: list[points.Point]):

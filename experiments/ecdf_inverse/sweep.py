@@ -22,6 +22,7 @@ import dataclasses
 
 import numpy as np
 
+PAPERS = ('003',)
 ARTEFACT = ('Figure 6.6.3 and Algorithm 9 of thesis 003: errors of inverses of '
             'private distribution functions')
 COST = '3 min on two CPU cores'
@@ -68,3 +69,7 @@ def _settings(epsilons, **fields):
 
 SETTINGS = _settings(EPSILONS)
 SMOKE = _settings((0.5, 5.0), num_thresholds=2**4, repetitions=6)
+
+TAGS = {'quick': lambda setting: (
+    setting.epsilon == 1.0 or (
+        setting.epsilon == 0.1 and setting.method != 'paper_p1'))}

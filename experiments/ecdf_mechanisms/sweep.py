@@ -29,6 +29,7 @@ import dataclasses
 
 from dpjax.privacy.adjacency import Adjacency
 
+PAPERS = ('003',)
 ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of thesis 003 and what is said of other '
             'trees: errors of mechanisms at equal privacy')
 COST = '2 min on a CPU core'
@@ -115,3 +116,7 @@ SMOKE = (*_closed((2**8,), 0), *_limits((64,), 0),
          *_monotone({('pure', 64): ('paper', 'dyadic', 'tree'),
                      ('zcdp', 64): ('square_root', 'paper')}, 30,
                     {'pure': (0.1,), 'zcdp': (1e-3,)}))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_thresholds <= 2**10 and (
+        not setting.monotone or setting.budget in (0.1, 1e-3)))}

@@ -80,7 +80,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _span(values: Sequence[float]) -> str:
-  return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
+  return f'{min(values):.3g} to {max(values):.3g}'
 
 
 def _closed(found: list[points.Point]):

@@ -24,6 +24,7 @@ import dataclasses
 
 import numpy as np
 
+PAPERS = ('003',)
 ARTEFACT = ('Figures 6.6.1 and 6.6.2 of thesis 003: smoothing of private '
             'distribution functions, against epsilon and lambda')
 COST = '5 min on two CPU cores'
@@ -90,3 +91,11 @@ SMOKE = (*_settings('epsilon', epsilons=(0.1, 10.0), repetitions=6, few=6,
                     num_thresholds=2**4),
          *_settings('lambda', rates=(0.1, 100.0), repetitions=6, few=6,
                     num_thresholds=2**4))
+
+TAGS = {'quick': lambda setting: (
+    setting.figure == 'check' and setting.smoothing != 'p1'
+    or setting.figure == 'check' and setting.epsilon in (0.2, 1.0)
+    and setting.rate in (3.0, 30.0)
+    or setting.figure == 'epsilon' and setting.epsilon == 1.0
+    and setting.method in ('paper', 'tree')
+    and setting.smoothing in ('none', 'p2', 'native'))}

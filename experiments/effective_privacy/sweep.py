@@ -14,6 +14,7 @@ less only where noise of a tenth of the range or more has spoilt the median.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('Figure 6.6 of thesis 000: effective privacy of smoothed medians '
             'against their noise')
 COST = '10 min on a CPU core'
@@ -53,3 +54,7 @@ SETTINGS = tuple(Setting(dataset=dataset, sigma=sigma)
                  for dataset in DATASETS for sigma in SIGMAS)
 SMOKE = tuple(Setting(dataset='mixed_0.5_0.25', sigma=sigma, repetitions=2,
                       noise_draws=200) for sigma in (1e-4, .1, 10.))
+
+TAGS = {'quick': lambda setting: (
+    setting.dataset == DATASETS[-1]
+    and setting.sigma in (SIGMAS[0], SIGMAS[-1]))}

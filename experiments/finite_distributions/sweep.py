@@ -10,6 +10,7 @@ k = 1000, n = 1000, epsilon 1 they are 0.0090 and 0.0031.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('Example 2.3.5 of thesis 000, equations (2.3)-(2.7): learning a '
             'finite distribution')
 COST = '1 min on a CPU core'
@@ -57,3 +58,7 @@ SETTINGS = (*_settings('uniform', CATEGORIES, SIZES),
 
 SMOKE = (*_settings('uniform', (10,), (100, 500), 300),
          *_settings('zipf', (100,), (500,), 300))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_categories in (10, 100)
+    and setting.num_examples in (100, 1000, 20_000))}

@@ -15,6 +15,7 @@ is not enough from epsilon 8.42 on.
 
 import dataclasses
 
+PAPERS = ('002',)
 ARTEFACT = ('Definition 7.17 and Propositions 7.18, 7.19 of lecture 002: '
             'Gaussian noise')
 COST = '1 s on a CPU core'

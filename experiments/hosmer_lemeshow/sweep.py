@@ -15,6 +15,7 @@ predicted: their statistic is small.
 
 import dataclasses
 
+PAPERS = ('003',)
 ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of thesis 003: errors of private '
             'Hosmer-Lemeshow statistics')
 COST = '30 s on two CPU cores'
@@ -60,5 +61,6 @@ def _settings(datasets, epsilons, **fields):
 SETTINGS = _settings(DATASETS, EPSILONS)
 SMOKE = _settings(('framingham_stand_in',), (1.0, 10.0), num_thresholds=16,
                   num_groups=4, repetitions=6)
-TAGS = {'files': lambda setting: not setting.dataset.endswith('_stand_in'),
+TAGS = {'quick': lambda setting: setting.epsilon in (0.1, 1.0, 10.0),
+        'files': lambda setting: not setting.dataset.endswith('_stand_in'),
         'stand_ins': lambda setting: setting.dataset.endswith('_stand_in')}

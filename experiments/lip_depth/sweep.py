@@ -25,6 +25,7 @@ the first of K layers has a bound that grows as 4^(K-1).
 import dataclasses
 import math
 
+PAPERS = ('003',)
 ARTEFACT = ('section 5.3.2 of thesis 003 on deep models: accuracy against '
             'epsilon, n and depth (EXP-SWEEP)')
 COST = '0.4 h on 2 CPU cores'
@@ -158,6 +159,7 @@ SMOKE = tuple(dict.fromkeys([
 
 TAGS = {
     'laws': lambda setting: setting.kind in ('bounds', 'noise'),
+    'quick': lambda setting: setting.kind in ('bounds', 'noise'),
     'adult': lambda setting: setting.dataset == 'adult',
     'nursery': lambda setting: setting.dataset == 'nursery',
 }

@@ -20,6 +20,10 @@ Expected of cpu on MNIST at epsilon 2, from validation folds: layer_clipped
 import dataclasses
 import math
 
+PAPERS = ('003',)
+REPRODUCE = 'cpu'
+QUICK_IS_SMOKE = True
+TIMES = ('step_microseconds',)
 ARTEFACT = 'Figure 5.3.1 of thesis 003: accuracy on images'
 COST = 'cpu: 0.5 h on 2 CPU cores; full: days on a GPU'
 HEADLINES = (

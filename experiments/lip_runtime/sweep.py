@@ -21,6 +21,12 @@ the same sums by book-keeping.
 
 import dataclasses
 
+PAPERS = ('003',)
+REPRODUCE = 'cpu'
+QUICK_IS_SMOKE = True
+ALONE = True
+TIMES = ('compile_seconds', 'epoch_seconds', 'epochs_timed', 'fastest_epoch',
+         'slowest_epoch', 'steps_timed', 'ratio_to_sgd', 'megabytes')
 ARTEFACT = 'Figure 5.3.2 of thesis 003: runtime of an epoch (EXP-F5.3.2)'
 COST = '0.3 h on 2 CPU cores'
 HEADLINES = (

@@ -20,6 +20,8 @@ import dataclasses
 
 from experiments import papers
 
+PAPERS = ('003',)
+QUICK_IS_SMOKE = True
 ARTEFACT = 'Table 5.2 of thesis 003: hyperparameters by Bayesian optimisation'
 COST = '0.8 h on 2 CPU cores'
 HEADLINES = ('privacy loss by the search',)

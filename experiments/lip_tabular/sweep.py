@@ -18,6 +18,8 @@ import math
 
 from experiments import papers
 
+PAPERS = ('003',)
+TIMES = ('step_microseconds',)
 ARTEFACT = 'Table 5.4 of thesis 003: accuracy on tabular data (EXP-T5.4)'
 COST = '0.4 h on 2 CPU cores'
 HEADLINES = (
@@ -79,6 +81,10 @@ SMOKE = (_expand('smoke', ('breast_cancer',), ('dp_sgd', 'lip_dp_sgd'),
          _expand('smoke', ('breast_cancer',), ('sgd',), (math.inf,), 2))
 
 TAGS = {
+    'quick': lambda setting: (setting.dataset == 'breast_cancer'
+                              and (setting.kind == 'table'
+                                   and setting.method in METHODS
+                                   or setting.method == 'sgd')),
     'quickstart': lambda setting: (setting.dataset == 'breast_cancer' and
                                    setting.method in METHODS + ('sgd',)),
     'table': lambda setting: setting.kind == 'table',

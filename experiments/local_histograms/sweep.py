@@ -10,6 +10,7 @@ n K / 8 for small epsilon. K = 10, n = 10^4, epsilon 1: 4.10e-3 and 8.0e-7.
 
 import dataclasses
 
+PAPERS = ('002',)
 ARTEFACT = 'Example 7.34 of lecture 002: histograms, LDP against DP'
 COST = '20 s on a CPU core'
 HEADLINES = ('(LDP) mean squared loss', '(DP) the Laplace mechanism',
@@ -51,3 +52,7 @@ SETTINGS = tuple(_setting(size, epsilon) for size in SIZES
 
 SMOKE = tuple(_setting(size, epsilon, 200) for size in (100, 1000)
               for epsilon in (0.1, 1.0))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_examples <= 10_000
+    and setting.epsilon in (0.1, 1.0))}

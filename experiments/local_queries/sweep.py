@@ -14,6 +14,7 @@ Expected people for an answer, tau 0.1, beta 0.05, T = 20, epsilon 1: 6261
 
 import dataclasses
 
+PAPERS = ('002',)
 ARTEFACT = ('Proposition 7.35 of lecture 002: statistical queries under local '
             'privacy')
 COST = '30 s on a CPU core'
@@ -52,3 +53,6 @@ SETTINGS = tuple(Setting(method=method, epsilon=epsilon)
 
 SMOKE = tuple(Setting(method=method, epsilon=epsilon, repetitions=1000)
               for method in METHODS for epsilon in (1.0, 2.0))
+
+TAGS = {'quick': lambda setting: (
+    setting.epsilon in (0.5, 2.0))}

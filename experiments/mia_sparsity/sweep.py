@@ -23,6 +23,9 @@ goes on where it was, in the middle of a training if need be.
 import dataclasses
 import math
 
+PAPERS = ('000',)
+REPRODUCE = 'cpu'
+QUICK_IS_SMOKE = True
 ARTEFACT = 'Figure 1.1 of thesis 000: sparsity against membership inference'
 COST = 'cpu: 15 min on 2 CPU cores; gpu: 7 min, full: 3 h on an H100'
 BATCHED = ('method', 'prunings', 'segments', 'factors', 'stop', 'decay',

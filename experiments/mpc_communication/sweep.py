@@ -21,6 +21,7 @@ and their bits counted.
 
 import dataclasses
 
+PAPERS = ('003',)
 ARTEFACT = ('Figure 6.6.6 of thesis 003: bits sent for private distribution '
             'functions, by formula and counted')
 COST = '5 s on a CPU core'

@@ -15,6 +15,7 @@ for shares 0.02, 0.1, 0.3, 0.5 at n = 2000, and 0.950 for the drowned polls.
 
 import dataclasses
 
+PAPERS = ('002',)
 ARTEFACT = ('section 7.1 of lecture 002, Exercises 7.1, 7.2 and 7.30: polls')
 COST = '30 s on a CPU core'
 HEADLINES = ('Exercise 7.1', 'Exercise 7.2', 'privacy increases')
@@ -76,3 +77,7 @@ _PRIVACY = tuple(Setting(kind='privacy', share=0.0, parameter=prob,
 
 SETTINGS = (*_truthful((0.25, 0.6, 0.75, 0.9), 2000), *_drowned(), *_PRIVACY)
 SMOKE = (*_truthful((0.75,), 200, 2000), *_drowned(1000), *_PRIVACY)
+
+TAGS = {'quick': lambda setting: (
+    setting.kind != 'truthful'
+    or setting.parameter == 0.75 and setting.share in (0.02, 0.3))}

@@ -24,6 +24,7 @@ epsilons; .160, .551, .915 at the three pairs with delta, printed .345, .785,
 
 import dataclasses
 
+PAPERS = ('004',)
 ARTEFACT = ('Sections 2.2 and 2.3 of paper 004: privacy by tests, before and '
             'after the release')
 COST = '10 s on a CPU core'

@@ -24,6 +24,7 @@ import dataclasses
 
 from dpjax.privacy import notions
 
+PAPERS = ('000',)
 ARTEFACT = ('Proposition 4.2.2 of thesis 000: a normal mean in dimension d, '
             'beside the best estimators and bounds')
 COST = '2 min on a CPU core'
@@ -96,3 +97,6 @@ ROUNDS = tuple(
 SETTINGS = (*_dimensions((10**3, 10**4, 10**5), range(1, 10)),
             *_radii((1.0, 10.0, 100.0, 1000.0, 10**4)), *ROUNDS)
 SMOKE = (*_dimensions((10**3,), (1, 7)), *_radii((10.0, 100.0)), *ROUNDS[:1])
+
+TAGS = {'quick': lambda setting: (
+    setting.kind != 'dimension' or setting.dimension >= 128)}

@@ -25,6 +25,7 @@ import dataclasses
 
 import numpy as np
 
+PAPERS = ('004',)
 ARTEFACT = ('Proposition 5 and equation (19) of paper 004: Lipschitz densities '
             'on [0, 1]^d')
 COST = '2 min on a CPU core'
@@ -130,3 +131,7 @@ SETTINGS = (*_tuned(_SIZES, _AMOUNTS, REPETITIONS), *_rates(_SIZES, _AMOUNTS),
             *_cells(_SIDES, REPETITIONS), *_golden(20_000))
 SMOKE = (*_tuned((10**4,), (1e2,), 200), *_rates((10**4, 10**6), (1e2,)),
          *_cells({1: (5,), 2: (6, 32)}, 200), *_golden(2000)[:1])
+
+TAGS = {'quick': lambda setting: (
+    setting.part != 'privacy' or setting.notion == 'pure'
+    and setting.amount >= 1000)}

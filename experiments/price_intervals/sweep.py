@@ -16,6 +16,7 @@ Expected (spec, section 8): coverage .997, .992 and .9995 and half-widths .326,
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('Table 4.1 of thesis 000, the line of Karwa and Vadhan: intervals '
             'of a normal mean under pure privacy')
 COST = '2 min on a CPU core'
@@ -59,3 +60,6 @@ SETTINGS = tuple(
 SMOKE = tuple(
     Setting(method=method, num_examples=n, epsilon=1.0, repetitions=100)
     for method in METHODS for n in (200, 500))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_examples == 500)}

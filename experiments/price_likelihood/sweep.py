@@ -21,6 +21,7 @@ descent and more; small batches with replacement far above rho-zCDP.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('section 4.2.2 of thesis 000: equations (4.6) and (4.8), Algorithm '
             '1 and Fact 4.2.4')
 COST = '1 min on a CPU core'
@@ -114,3 +115,8 @@ SMOKE = (
     _risk((300,), 500, ('maximum', 'minimax', 'descent', 'statistics'))
     + _privacy(500, (500, 2000), (), ()) + _golden(500, GOLDEN[:1])
     + _batches(50, (200,)) + _audit((10, 100)) + _printed((66,)))
+
+TAGS = {'quick': lambda setting: (
+    setting.part in ('audit', 'printed', 'golden', 'records')
+    or setting.part == 'risk' and setting.num_examples == 1000
+    or setting.part == 'batches' and setting.batch_size in (200, 2000))}

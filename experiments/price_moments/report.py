@@ -153,7 +153,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
                    error='measured_se')
       points.curve(ax, here, field, 'non_private', 'minimax without privacy',
                    series=6, line='-')
-      ax.lines[-1].set(color='grey', linewidth=0.9, marker='')
+      for drawn_last in ax.lines[-1:]:
+        drawn_last.set(color='grey', linewidth=0.9, marker='')
       points.finish(ax, label, 'expected square' if k == 2 else '',
                     f'k = {k:g}', legend=False)
       ax.set_ylim(1e-11 if kind == 'records' else 3e-7, 3)

@@ -27,6 +27,7 @@ Expected: slopes of - 2 (k - 1) / k in n and epsilon while privacy prevails, of
 import dataclasses
 import math
 
+PAPERS = ('004',)
 ARTEFACT = ('Propositions 4 and 6 of paper 004: means with k moments under '
             'epsilon-DP')
 COST = '1 min on a CPU core'
@@ -73,3 +74,6 @@ SETTINGS = _all([half / 2 for half in range(6, 25)],
                 [half / 2 for half in range(-10, 3)], (4, 6, 8, 10), 20_000)
 SMOKE = tuple(setting for setting in _all([6], [], [6], 2000)
               if setting.moment == 4)
+
+TAGS = {'quick': lambda setting: (
+    setting.moment in (2.0, 4.0))}

@@ -19,6 +19,7 @@ epsilon = sqrt(8 / n) and rho = 2 / n; with the printed noise beyond 16 / n.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('sections 3.1.2 and 4.1.1 of thesis 000: what privacy costs one '
             'proportion')
 COST = '1 min on a CPU core'

@@ -24,6 +24,7 @@ sampling alone (erratum E-20); privacy is felt below epsilon = .015.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('section 3.2.1 of thesis 000, worked example: participants of a '
             'private test')
 COST = '30 s on a CPU core'

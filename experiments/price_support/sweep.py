@@ -22,6 +22,7 @@ sqrt(n) on.
 
 import dataclasses
 
+PAPERS = ('000', '004')
 ARTEFACT = ('section 4.1.2 of thesis 000 and Proposition 3 of paper 004: what '
             'privacy costs the end of a uniform distribution')
 COST = '1 min on a CPU core'
@@ -76,3 +77,6 @@ def _settings(sizes, fixed, epsilons, repetitions=REPETITIONS):
 SETTINGS = _settings((100, 215, 464, 1000, 2154, 4642, 10_000), (2000, 0.5),
                      (0.01, 0.0215, 0.0464, 0.1, 0.215, 0.464, 1.0, 2.15))
 SMOKE = _settings((200, 1000), (500, 0.5), (0.1, 1.0), 400)
+
+TAGS = {'quick': lambda setting: (
+    setting.part == 'budget' or setting.num_examples in (100, 1000))}

@@ -26,6 +26,7 @@ import math
 
 import numpy as np
 
+PAPERS = ('004',)
 ARTEFACT = 'Table 1 of paper 004: rates of private means'
 COST = '1 min on a CPU core'
 HEADLINES = ('upper bounds of Table 1', 'lower bounds of Table 1',
@@ -101,3 +102,6 @@ def _settings(moments):
 SETTINGS = _settings(MOMENTS)
 SMOKE = tuple(setting for setting in _settings((4.0,))
               if setting.axis == 'num_examples' and setting.notion == 'pure')
+
+TAGS = {'quick': lambda setting: (
+    setting.moment == 2.0)}

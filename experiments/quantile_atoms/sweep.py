@@ -30,6 +30,7 @@ Expected at n = 10^4 on mixed_0.5_0.25: joint .33, best hs .0047, rec_floor
 import dataclasses
 import math
 
+PAPERS = ('000',)
 ARTEFACT = ('Figures 6.4 and 6.5 of thesis 000: quantiles of laws with atoms, '
             'against n and against the noise')
 COST = '4 min on two CPU cores'
@@ -73,7 +74,11 @@ class Setting:
   seed: int = 0
 
 
-TAGS = {'synthetic': lambda setting: setting.dataset not in FILES,
+TAGS = {'quick': lambda setting: (
+            setting.dataset in (MIXED[0], MIXED[-1])
+            and setting.num_examples == SIZE
+            and setting.sigma in (0.0, *SIGMAS)),
+        'synthetic': lambda setting: setting.dataset not in FILES,
         'mixed': lambda setting: setting.dataset in MIXED}
 
 

@@ -32,6 +32,7 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 
+PAPERS = ('000',)
 ARTEFACT = ('Figure 6.1 of thesis 000: error of private quantiles of beta laws '
             'against how many are asked for')
 COST = '2.5 min on two CPU cores'
@@ -102,3 +103,7 @@ CLOSE = tuple(
 SETTINGS = _settings(DATASETS, SIZES) + CLOSE
 SMOKE = _settings(('beta_2_5',), (1, 5), num_examples=500, epsilon=1.0,
                   repetitions=8)
+
+TAGS = {'quick': lambda setting: (
+    setting.dataset == 'beta_2_5'
+    and setting.num_orders in (100, 200))}

@@ -21,6 +21,7 @@ above 5 for ten, where errors are .011 and below .06.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('Theorems 6.2.3, 6.2.5, 6.2.10 and 6.2.15 and Lemma 6.2.7 of '
             'thesis 000: errors of private quantiles, proved and measured')
 COST = '5 min on a CPU core'
@@ -85,3 +86,7 @@ SETTINGS = (
     *_lower((5, 10, 20), (1, 3), (0.2, 1.0), 2000))
 SMOKE = (*_upper((UNIFORM, BETA), (200,), (3,), (5.0,), 40),
          *_lower((5,), (3,), (1.0,), 40))
+
+TAGS = {'quick': lambda setting: (
+    setting.kind == 'lower' or setting.dataset == UNIFORM
+    and setting.num_examples == 10_000 and setting.num_orders == 1)}

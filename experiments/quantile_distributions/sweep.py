@@ -14,6 +14,7 @@ earnings, nine tenths of dividends, a third of pages, a sixth of ratings.
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('Figure 6.3 of thesis 000: histograms of the laws of Figures 6.4 '
             'and 6.5')
 COST = '10 s on a CPU core'

@@ -20,6 +20,7 @@ import dataclasses
 
 from dpjax.privacy.adjacency import Adjacency
 
+PAPERS = ('000',)
 ARTEFACT = ('Conclusion of thesis 000: quantiles at the parametric rate; and '
             'what unrounded and interpolated ranks are worth')
 COST = '2 min on a CPU core'
@@ -76,3 +77,7 @@ SETTINGS = (
 SMOKE = (*_settings(('real', 'joint', 'recursive'), (100, 400), (1.0,), 50),
          *_settings(('rounded', 'real'), (400,), (0.1,), 50, _ADD),
          *_settings(('interpolated',), (100, 400), (1.0,), 50))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_examples <= 10_000
+    and setting.epsilon in (0.1, 1.0, 3.0, 10.0, 20.0))}

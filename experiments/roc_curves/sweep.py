@@ -20,6 +20,7 @@ of positives and the area of the files, and no file.
 import dataclasses
 import math
 
+PAPERS = ('003',)
 ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of thesis 003: '
             'private ROC curves')
 COST = '1 min on two CPU cores'
@@ -91,5 +92,7 @@ SMOKE = (
                repetitions=6),
     *_settings('framingham_stand_in', (5.0,), num_thresholds=16,
                repetitions=6))
-TAGS = {'files': lambda setting: not setting.dataset.endswith('_stand_in'),
+TAGS = {'quick': lambda setting: (
+            setting.smoothing != 'p1' or setting.points > 0),
+        'files': lambda setting: not setting.dataset.endswith('_stand_in'),
         'stand_ins': lambda setting: setting.dataset.endswith('_stand_in')}

@@ -27,8 +27,13 @@ _COMPARED = 2**15
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
-  """Yields each setting with its rows; see `experiments.registry`."""
+  """Yields each setting with its rows; see `experiments.registry`.
+
+  Raises:
+    ImportError: programs of others are not installed; all else comes first.
+  """
   del data_dir
+  left_out = {}
   for done, setting in enumerate(settings):
     progress(done / len(settings),
              f'{setting.method} N={setting.num_thresholds}')
@@ -37,11 +42,15 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
       found = (_ours if setting.method in _OURS else _others)(
           setting, ranks, total)
     except ImportError as error:
-      progress(done / len(settings), f'{setting.method} left out: {error}')
+      left_out[setting.method] = error
       continue
     yield setting, rows.released(
         setting, found, n=int(total), epsilon=_EPSILON,
         adjacency=Adjacency.REPLACE_ONE)
+  if left_out:
+    raise ImportError(f'{", ".join(left_out)} left out: '
+                      f'{"; ".join(sorted(set(map(str, left_out.values()))))}; '
+                      'pip install "dpjax[bench]"')
 
 
 def curve(setting: sweep.Setting) -> tuple[np.ndarray, float]:

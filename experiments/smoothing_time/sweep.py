@@ -20,6 +20,9 @@ else.
 
 import dataclasses
 
+PAPERS = ('003',)
+ALONE = True
+TIMES = ('calls', 'compile_seconds', 'fastest', 'seconds', 'slowest')
 ARTEFACT = 'Figure 6.6.7 of thesis 003: seconds of smoothing against N'
 COST = '3 min on two CPU cores'
 HEADLINES = ('the quadratic program', 'ours')
@@ -59,3 +62,7 @@ SETTINGS = tuple(
     if levels <= most)
 SMOKE = tuple(Setting(method=method, num_thresholds=2**4, at_least=0.01)
               for method in METHODS)
+
+TAGS = {'quick': lambda setting: (
+    setting.num_thresholds in (2**12, 2**14)
+    and setting.method in ('highs_lp', 'p2', 'p1', 'pava'))}

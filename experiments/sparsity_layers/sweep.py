@@ -18,6 +18,7 @@ which the fourth is not the percentage that is printed (M-E05).
 
 import dataclasses
 
+PAPERS = ('000',)
 ARTEFACT = ('Table 1.1 and Figure 1.3 of thesis 000: parameters of butterfly '
             'networks')
 COST = '5 s on a CPU core'

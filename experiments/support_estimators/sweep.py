@@ -17,6 +17,7 @@ top_quantile has the rate of the largest up to (ln n / epsilon)^2.
 import dataclasses
 import math
 
+PAPERS = ('002',)
 ARTEFACT = ('Exercise 7.36 of lecture 002: the end of a uniform distribution '
             'under four models')
 COST = '2 min on a CPU core'
@@ -63,3 +64,7 @@ def _settings(sizes, epsilons, most):
 
 SETTINGS = _settings(SIZES, EPSILONS, 1000)
 SMOKE = _settings((100, 1000), (1.0,), 400)
+
+TAGS = {'quick': lambda setting: (
+    setting.num_examples in (100, 10_000)
+    and setting.epsilon in (1.0, math.inf))}

@@ -22,6 +22,7 @@ and 100 times as far out) and none for the sound method (0.4 at most).
 import dataclasses
 import math
 
+PAPERS = ('003',)
 ARTEFACT = 'Algorithm 8 and Theorem 5.2.2 of thesis 003: the epsilon it has'
 COST = '0.2 h on 2 CPU cores'
 HEADLINES = (
@@ -206,6 +207,11 @@ SMOKE = (
 )
 
 TAGS = {
+    'quick': lambda setting: (
+        setting.kind in ('pair', 'published')
+        or setting.kind == 'constant' and not setting.case.startswith('conv')
+        or setting.case in ('separate', 'scalar_net', 'convnet_2', 'full_1000',
+                            'mean_full_10', 'mean_full_100')),
     'exact': lambda setting: setting.kind not in ('audit', 'training'),
     'audit': lambda setting: setting.kind in ('audit', 'training'),
 }

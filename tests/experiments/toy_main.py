@@ -23,4 +23,6 @@ if __name__ == '__main__':
   environment.current = lambda: environment.Environment(
       'cpu', '1', environment.commit(), {'jax': '1'})
   environment.commit = lambda: 'c0'
-  errors.run_main(importlib.import_module(f'launch.{sys.argv.pop(1)}').main)
+  module = importlib.import_module(f'launch.{sys.argv.pop(1)}')
+  own = [module.parse] if hasattr(module, 'parse') else []
+  errors.run_main(module.main, *own)

@@ -7,6 +7,7 @@ import pytest
 from dpjax.report import plots
 from dpjax.report import records
 from experiments import registry
+from experiments import rendering
 from experiments.catalogue import items
 from launch import report
 from launch import sweep
@@ -32,7 +33,7 @@ _ERRATUM = items.Item(
 def root(call, tmp_path, monkeypatch):
   """Returns a root with READMEs and the rows of the toy experiment."""
   (tmp_path / 'README.md').write_text(_TOP)
-  folder = report.results_dir(tmp_path, 'toy')
+  folder = rendering.results_dir(tmp_path, 'toy')
   call(sweep.main, '--experiment=toy', f'--output_dir={folder}')
   (tmp_path / 'experiments' / 'README.md').write_text(_INDEX)
   (tmp_path / 'experiments' / 'ERRATA.md').write_text(_ERRATA)
@@ -47,7 +48,7 @@ def _state(root):
 
 
 def test_everything_is_written_and_then_fresh(root, capsys):
-  folder = report.results_dir(root, 'toy')
+  folder = rendering.results_dir(root, 'toy')
   assert report.report(root, 'toy') == []
   table = (folder / 'table.md').read_text()
   assert table in capsys.readouterr().out
@@ -64,7 +65,7 @@ def test_everything_is_written_and_then_fresh(root, capsys):
 
 def test_table_says_what_it_is_made_from(root):
   report.report(root)
-  folder = report.results_dir(root, 'toy')
+  folder = rendering.results_dir(root, 'toy')
   table = (folder / 'table.md').read_text()
   assert table.startswith('# Table 0 of no paper\n')
   assert '| adult   | dp_sgd     | 0.5               | 0.' in table
@@ -105,7 +106,7 @@ def test_an_experiment_without_rows_is_not_run(root, monkeypatch):
     ('figure.svg', 'sha256: ', 'sha256: 0')])
 def test_check_finds_an_edit_of_results(root, name, old, new):
   report.report(root)
-  path = report.results_dir(root, 'toy') / name
+  path = rendering.results_dir(root, 'toy') / name
   text = path.read_text()
   assert old in text
   path.write_text(text.replace(old, new, 1))
@@ -132,14 +133,14 @@ def test_check_finds_an_edit_of_a_page(root, name, old):
 @pytest.mark.parametrize('name', ['table.md', 'figure.svg'])
 def test_check_finds_a_missing_file(root, name):
   report.report(root)
-  (report.results_dir(root, 'toy') / name).unlink()
+  (rendering.results_dir(root, 'toy') / name).unlink()
   line, = report.report(root, check=True)
   assert line.endswith(f'{name}: not there')
 
 
 def test_check_finds_a_changed_row(root):
   report.report(root)
-  path = report.results_dir(root, 'toy') / 'rows.csv'
+  path = rendering.results_dir(root, 'toy') / 'rows.csv'
   rows = records.read(path)
   records.write_sorted(path, [dataclasses.replace(rows[0], wall_s=99.),
                               *rows[1:]])
@@ -179,7 +180,7 @@ def test_rows_elsewhere_leave_the_readmes_alone(call, tmp_path, capsys):
 def test_an_experiment_may_have_no_figure(root, toy, monkeypatch):
   monkeypatch.delattr(toy.report, 'figure')
   report.report(root)
-  assert not (report.results_dir(root, 'toy') / 'figure.svg').exists()
+  assert not (rendering.results_dir(root, 'toy') / 'figure.svg').exists()
   assert report.report(root, check=True) == []
 
 

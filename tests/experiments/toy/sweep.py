@@ -29,5 +29,6 @@ TAGS = {
     'none': lambda setting: False,
 }
 BATCHED = ('epsilon', 'seed')
+PAPERS = ('003',)
 ARTEFACT = 'Table 0 of no paper'
 COST = '1 s on anything'

@@ -1,0 +1,1 @@
+"""Papers from settings to one page: plans, processes, comparisons, pages."""

@@ -1,0 +1,103 @@
+"""Which settings of which experiments reproduce a paper."""
+
+from collections.abc import Sequence
+import pathlib
+import shlex
+from typing import NamedTuple
+
+from dpjax import errors
+from dpjax.report import records
+from experiments import engine
+from experiments import environment
+from experiments import registry
+from experiments import rendering
+from experiments import selection
+
+ALL = 'all'
+QUICK = 'quick'
+# To import and to compile, and of what no committed row tells.
+_LEAST_SECONDS, _TOY_SECONDS = 10.0, 40.0
+
+
+class Plan(NamedTuple):
+  """What is run of one experiment.
+
+  Attributes:
+    experiment: which.
+    settings: some of its settings, or of its smoke sweep.
+    smoke: whether they are those of the smoke sweep.
+    tag: of the settings; None for all.
+    seconds: that the committed rows of these settings took, about.
+  """
+  experiment: registry.Experiment
+  settings: tuple[selection.Setting, ...]
+  smoke: bool
+  tag: str | None
+  seconds: float
+
+  @property
+  def name(self) -> str:
+    """Of the experiment."""
+    return self.experiment.name
+
+  @property
+  def folder(self) -> str:
+    """Where its rows go; toy rows and real ones are different sweeps."""
+    return f'{self.name}_smoke' if self.smoke else self.name
+
+  @property
+  def command(self) -> str:
+    """How to run it alone, without the paths of a machine."""
+    words = ['python', '-m', 'launch.sweep', f'--experiment={self.name}']
+    words += ['--smoke'] if self.smoke else []
+    words += [f'--tag={self.tag}'] if self.tag else []
+    return shlex.join(words)
+
+
+def names(paper: str, only: Sequence[str] = ()) -> list[str]:
+  """Returns the experiments of a paper, sorted.
+
+  Args:
+    paper: a name of `registry.PAPERS`, or 'all'.
+    only: which of them; empty for all.
+
+  Raises:
+    ValueError: there is no such paper or experiment, or it is of another one.
+  """
+  errors.check_choice('paper', paper, (*registry.PAPERS, ALL))
+  found = [name for name in sorted(registry.EXPERIMENTS)
+           if paper == ALL or paper in registry.load(name).papers]
+  for name in only:
+    if name not in found:
+      of = ', '.join(registry.load(name).papers)
+      raise ValueError(f'{name} is of {of}, not of {paper}')
+  return [name for name in found if not only or name in only]
+
+
+def make(name: str, *, quick: bool,
+         root: pathlib.Path = environment.ROOT) -> Plan:
+  """Returns what is run of an experiment.
+
+  Args:
+    name: of the experiment.
+    quick: whether seconds have to do; otherwise all that needs no GPU.
+    root: of the committed rows, which say how long settings take.
+  """
+  experiment = registry.load(name)
+  smoke = quick and experiment.quick_is_smoke
+  tag = experiment.reproduce
+  if quick:
+    tag = QUICK if QUICK in experiment.tags and not smoke else None
+  settings = engine.select(experiment, smoke=smoke, tag=tag)
+  return Plan(experiment, settings, smoke, tag,
+              _TOY_SECONDS if smoke else _seconds(name, settings, root))
+
+
+def _seconds(name: str, settings: Sequence[selection.Setting],
+             root: pathlib.Path) -> float:
+  path = rendering.results_dir(root, name) / engine.ROWS
+  rows = records.read(path) if path.exists() else []
+  took = {row.id: row.wall_s for row in rows}
+  known = [took[id_] for id_ in (selection.setting_id(name, setting)
+                                 for setting in settings) if id_ in took]
+  return max(sum(known), _LEAST_SECONDS)

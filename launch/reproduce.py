@@ -1,0 +1,149 @@
+r"""Runs the experiments of a paper and gathers what comes of them in one page.
+
+Everything there is, by a few real settings of each experiment, without a
+download, in ten minutes on two cores:
+  python -m launch.reproduce --paper=all --quick --output_dir=repro
+
+Thesis 003 with all that needs no GPU, in about three hours on two cores; data
+sets are read from --data_dir, and what is not there is left out and said:
+  python -m launch.reproduce --paper=003 --data_dir=data --output_dir=repro
+
+What would be run, and what its rows took when they were made:
+  python -m launch.reproduce --paper=004 --list
+
+Open DIR/index.html: verdicts on the claims of the papers, figures, tables, and
+whether the rows are those that are committed. A folder of DIR for each
+experiment has its rows, table, figure and log. The same command goes on where
+it was interrupted, and takes seconds when all is done. The exit status is 1 if
+an experiment failed.
+"""
+
+import argparse
+from collections.abc import Sequence
+import pathlib
+import shlex
+import signal
+import sys
+
+from absl.flags import argparse_flags
+
+from dpjax import errors as checks
+from experiments import registry
+from experiments.reproduction import plans
+from experiments.reproduction import pool
+from experiments.reproduction import running
+from experiments.reproduction import sections
+from experiments.reproduction import session
+from experiments.reproduction import working
+from launch import errors
+
+_PAPERS = (*registry.PAPERS, plans.ALL)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+  """The flags of a command line."""
+  parser = argparse_flags.ArgumentParser(
+      description=__doc__, allow_abbrev=False, conflict_handler='resolve',
+      formatter_class=argparse.RawDescriptionHelpFormatter)
+  for name, text in (
+      ('paper', f'One of {", ".join(_PAPERS)}; 000 and 003 are theses, 001 and '
+       '004 papers, 002 is a lecture.'),
+      ('only', 'Run these experiments of the paper only, as name,name.'),
+      ('output_dir', 'Folder of the page; made when it is not there.'),
+      ('data_dir', 'Folder of the data sets, one folder for each; '
+       'DPJAX_DATA_DIR when not given.'),
+      ('processes', 'Experiments at once; one for each core when not given.')):
+    parser.add_argument(f'--{name}', help=text)
+  parser.add_argument('--quick', action='store_true', help='Run a few settings '
+                      'of each experiment, those tagged "quick" or else all; '
+                      'toy ones where real ones take minutes.')
+  parser.add_argument('--list', action='store_true', help='Print what would be '
+                      'run and what it costs, and run none.')
+  # What the processes are told that do the work.
+  parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
+  return parser.parse_args(list(argv[1:]))
+
+
+def _command(args: argparse.Namespace) -> str:
+  """Returns what was asked for, without the paths of a machine."""
+  words = ['python', '-m', 'launch.reproduce', f'--paper={args.paper}']
+  words += ['--quick'] if args.quick else []
+  words += [f'--only={args.only}'] if args.only else []
+  return shlex.join(words)
+
+
+def _interrupt(signum, frame):
+  raise KeyboardInterrupt
+
+
+def _print(chosen: dict[str, plans.Plan]) -> None:
+  for name, plan in chosen.items():
+    of = len(plan.experiment.settings)
+    toy = 'toy ' if plan.smoke else ''
+    print(f'{name} ({", ".join(plan.experiment.papers)}): '
+          f'{len(plan.settings)} {toy}settings of {of}; '
+          f'about {plan.seconds:.0f} s; all of it: {plan.experiment.cost}')
+  print(f'{len(chosen)} experiments, about '
+        f'{sum(plan.seconds for plan in chosen.values()) / 60:.0f} minutes '
+        'of one process')
+
+
+def _serve(args: argparse.Namespace) -> int:
+  def do(name: str) -> running.Outcome:
+    return running.run(plans.make(name, quick=args.quick), args.output_dir,
+                       args.data_dir)
+  try:
+    working.serve(do)
+  except KeyboardInterrupt:
+    return errors.INTERRUPTED
+  return 0
+
+
+def _num_processes(args: argparse.Namespace) -> int:
+  if args.processes is None:
+    return pool.num_cores()
+  if not args.processes.isdecimal():
+    raise ValueError(f'processes must be an integer >= 1, got {args.processes}')
+  return checks.check_at_least('processes', int(args.processes), 1)
+
+
+def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
+  signal.signal(signal.SIGTERM, _interrupt)
+  try:
+    outcomes = session.run(chosen, session.Options(
+        output_dir=args.output_dir, command=_command(args), quick=args.quick,
+        num_workers=min(_num_processes(args), len(chosen)),
+        # The same program with the same words.
+        worker=[sys.executable, *sys.orig_argv[1:], '--worker']))
+  except KeyboardInterrupt:
+    print('interrupted; no finished row is lost. The same command goes on:\n'
+          f'  python -m launch.reproduce {shlex.join(sys.argv[1:])}',
+          file=sys.stderr)
+    return errors.INTERRUPTED
+  for line in sections.summary(outcomes):
+    print(line)
+  print(f'open {pathlib.Path(args.output_dir) / session.PAGE}')
+  return 1 if any(outcome.error for outcome in outcomes.values()) else 0
+
+
+def main(args: argparse.Namespace) -> int:
+  """Runs or lists what the flags ask for; returns the exit status."""
+  if not args.paper:
+    raise ValueError(f'--paper must be one of {", ".join(_PAPERS)}')
+  if not (args.output_dir or args.list):
+    raise ValueError('--output_dir must be given')
+  if args.worker:
+    return _serve(args)
+  _num_processes(args)
+  chosen = {name: plans.make(name, quick=args.quick) for name in plans.names(
+      args.paper, args.only.split(',') if args.only else ())}
+  if args.list:
+    _print(chosen)
+    return 0
+  if not chosen:
+    raise ValueError(f'no experiment is of {args.paper}')
+  return _run(args, chosen)
+
+
+if __name__ == '__main__':
+  errors.run_main(main, parse)

@@ -1,0 +1,138 @@
+"""`launch.reproduce`: one command, one page, whatever happens on the way."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dpjax.report import records
+from launch import reproduce
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_ALL = ('reproduce', '--paper=all')
+
+
+def _finish(process):
+  out, err = process.communicate(timeout=60)
+  return process.returncode, out, err
+
+
+def test_a_page_of_the_toy_and_again_without_work(start, tmp_path):
+  words = (*_ALL, f'--output_dir={tmp_path}')
+  status, out, err = _finish(start(*words))
+  assert status == 0, err
+  assert re.search(r'^\[1/1\] toy: 16 of 16 settings, 1 agrees, no row can be '
+                   r'compared with a committed one, \d+ s \(\d+ of CPU\); 0:00:\d\d elapsed, '
+                   r'about [\d:?]+ left$', err, re.M)
+  assert f'open {tmp_path}/index.html' in out
+  page = (tmp_path / 'index.html').read_text()
+  assert 'Table 0 of no paper' in page and page.count('<svg') == 1
+  assert 'python -m launch.reproduce --paper=all</code>' in page
+  assert str(tmp_path) not in page
+  rows = (tmp_path / 'toy' / 'rows.csv').read_bytes()
+  status, _, err = _finish(start(*words, TOY_FAIL='toy'))  # nothing is run
+  assert status == 0 and '16 of 16 settings' in err
+  assert (tmp_path / 'toy' / 'rows.csv').read_bytes() == rows
+
+
+def test_a_failure_is_on_the_page_and_in_the_status(start, tmp_path):
+  status, out, err = _finish(start(
+      *_ALL, f'--output_dir={tmp_path}', TOY_FAIL='dropout,method=lip_dp_sgd'))
+  assert status == 1
+  assert 'toy: FAILED (ValueError: planted), 12 of 16 settings' in err
+  assert 'toy: ValueError: planted' in out
+  assert 'ValueError: planted' in (tmp_path / 'index.html').read_text()
+  status, _, err = _finish(start(*_ALL, f'--output_dir={tmp_path}',
+                                 TOY_FAIL=''))
+  assert status == 0 and '16 of 16 settings' in err
+
+
+def test_missing_data_are_no_failure(start, tmp_path):
+  status, out, err = _finish(start(
+      *_ALL, f'--output_dir={tmp_path}', '--data_dir=missing'))
+  assert status == 0
+  assert '0 of 16 settings, wanting adult, dropout' in err
+  assert 'not run for want of adult: toy; no data set in missing' in out
+  assert '8 settings not run: no data set in missing' in (
+      tmp_path / 'index.html').read_text()
+
+
+@pytest.mark.parametrize('name', [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_loses_nothing_and_says_how_to_go_on(start, tmp_path, name):
+  words = (*_ALL, f'--output_dir={tmp_path}')
+  process = start(*words, TOY_SLEEP='.2')
+  path = tmp_path / 'toy' / 'rows.csv'
+  end = time.monotonic() + 30
+  while not path.exists() and time.monotonic() < end:
+    time.sleep(.02)
+  process.send_signal(name)
+  status, _, err = _finish(process)
+  assert status == 130
+  assert f'python -m launch.reproduce --paper=all --output_dir={tmp_path}' in err
+  assert 'no finished row is lost' in err and 'Traceback' not in err
+  assert 'not finished' in (tmp_path / 'index.html').read_text()
+  before = len(records.ids(records.read(path)))
+  assert 1 <= before < 16
+  time.sleep(.5)  # no worker goes on
+  assert len(records.ids(records.read(path))) == before
+  status, _, err = _finish(start(*words, TOY_SLEEP='0'))
+  assert status == 0 and '16 of 16 settings' in err
+
+
+def test_list_prints_and_runs_nothing(toy, capsys):
+  call = lambda *words: reproduce.main(reproduce.parse(['reproduce', *words]))
+  assert call('--paper=003', '--list') == 0
+  out = capsys.readouterr().out
+  assert out.startswith('toy (003): 16 settings of 16; about 10 s; all of it: '
+                        '1 s on anything\n1 experiments')
+  assert call('--paper=004', '--list') == 0
+  assert capsys.readouterr().out.startswith('0 experiments')
+
+
+@pytest.mark.parametrize('words, says', [
+    ([], '--paper must be one of 000, 001, 002, 003, 004, all'),
+    (['--paper=all'], '--output_dir must be given'),
+    (['--paper=005', '--output_dir=DIR'],
+     "paper must be one of 000, 001, 002, 003, 004, all; got '005'"),
+    (['--paper=all', '--output_dir=DIR', '--only=tot'],
+     "no experiment 'tot'; there is toy"),
+    (['--paper=004', '--output_dir=DIR', '--only=toy'],
+     'toy is of 003, not of 004'),
+    (['--paper=004', '--output_dir=DIR'], 'no experiment is of 004'),
+    (['--paper=all', '--output_dir=DIR', '--processes=0'],
+     'processes must be an integer >= 1')])
+def test_bad_input_is_one_line(start, tmp_path, words, says):
+  status, out, err = _finish(start('reproduce', *(
+      word.replace('DIR', str(tmp_path / 'out')) for word in words)))
+  assert status == 2 and not out
+  line, = err.splitlines()
+  assert line.startswith('error: ') and says in line
+  assert not (tmp_path / 'out').exists()
+
+
+def test_two_experiments_give_their_committed_rows(tmp_path):
+  result = subprocess.run(
+      [sys.executable, '-m', 'launch.reproduce', '--paper=all', '--quick',
+       '--only=conversions,density_packings', '--processes=2',
+       f'--output_dir={tmp_path}'], cwd=_ROOT, capture_output=True, text=True,
+      check=False, env={**os.environ, 'PYTHONPATH': str(_ROOT)})
+  assert result.returncode == 0, result.stderr
+  assert '2 of 2 experiments without a row that differs' in result.stdout
+  page = (tmp_path / 'index.html').read_text()
+  assert page.count('<svg') == 2
+  assert 'rows are those committed' in page
+
+
+def test_help_shows_worked_commands():
+  result = subprocess.run(
+      [sys.executable, '-m', 'launch.reproduce', '--help'], cwd=_ROOT,
+      capture_output=True, text=True, check=False)
+  assert result.stdout.count('python -m launch.reproduce') == 3
+  for flag in ('--paper', '--quick', '--only', '--processes', '--list',
+               '--output_dir', '--data_dir'):
+    assert flag in result.stdout
