@@ -1,7 +1,7 @@
 """Data of the curves of thesis 003, section 6.6, and curves released on them.
 
 X_pois(lambda): every value 1..N is there as often as a Poisson variable of that
-mean says (spec EC-28); n, their sum, is public.
+mean says (item EC-28); n, their sum, is public.
 """
 
 from collections.abc import Sequence

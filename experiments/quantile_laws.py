@@ -3,7 +3,7 @@
 Names: beta_<a>_<b>; mixed_<p>_<delta>, an atom of p at 1/2 and the rest uniform
 on what is farther than delta from it; the series of `dpjax.data.series`, drawn
 from with replacement; earnings_surrogate and dividends_surrogate, laws with the
-atoms and tails of those, for where there are no files (spec QF-19, QF-25).
+atoms and tails of those, for where there are no files (item QF-19, QF-25).
 """
 
 from collections.abc import Callable

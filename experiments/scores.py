@@ -4,7 +4,7 @@ The classifier of thesis 003, section 6.6: logistic regression by scikit-learn,
 one-hot and standardised features, untuned, fitted on all records and evaluated
 on the same; it counts as public. Stand-ins have the size, the share of
 positives and the area under the curve of the real ones, and need no file: z is
-standard normal, p = sigmoid(a + b z), and a label is 1 with probability p (spec
+standard normal, p = sigmoid(a + b z), and a label is 1 with probability p (item
 EC-29). Their labels follow from what is predicted, so they are calibrated.
 """
 

@@ -1,4 +1,4 @@
-"""Gaussian-process search over hyperparameters (spec HPO-01).
+"""Gaussian-process search over hyperparameters (item HPO-01).
 
 Bayesian optimisation in the usual form: a Sobol design first, then a Gaussian
 process of Matern-5/2 covariance with a length scale for each coordinate and a

@@ -2,7 +2,7 @@
 
 The example of a model without privacy: black-box queries on a grid give every
 label and the borders between records, and one leaked record gives all others.
-Source: thesis 000, Section 0.1.3 (spec INT-01); on a line, where the borders
+Source: thesis 000, Section 0.1.3 (item INT-01); on a line, where the borders
 are midpoints.
 """
 

@@ -23,7 +23,7 @@ def k_norm_privatizer(
   record's contribution to block k has p-norm at most `l2_sensitivity[k]`, a
   step costs `k_norm.event(noise_multiplier=..., order=p)` on
   that sample: K blocks are noised independently and their epsilons add up
-  before subsampling. A drop-in for `privatizer.gaussian_privatizer`; spec
+  before subsampling. A drop-in for `privatizer.gaussian_privatizer`; item
   LDP-03. Noise is added at every step; the divisor is public.
 
   Args:

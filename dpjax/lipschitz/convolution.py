@@ -150,7 +150,7 @@ def multiplicity(kernel_size: tuple[int, int],
   """In how many windows a pixel can be: ceil(kh / sh) ceil(kw / sw).
 
   sqrt(multiplicity) ||x|| bounds the norm of all patches of x together, and so
-  the Jacobian of the convolution in its kernel. Source: spec NET-02, Theorem
+  the Jacobian of the convolution in its kernel. Source: item NET-02, Theorem
   5.2.1 of thesis 003, which is about stride 1: erratum E7 (iii).
   """
   return math.prod(-(-k // s) for k, s in zip(kernel_size, strides,

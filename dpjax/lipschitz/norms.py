@@ -42,7 +42,7 @@ def power_iteration(weights: Array, start: Array, *,
     finite, so that it can be carried on. From an angle a to the leading
     singular vector, with rho the ratio of the second singular value to the
     first, the norm found is at least ||W|| / sqrt(1 + rho^(4t) tan^2 a).
-    Source: thesis 003, section 5.2.3; spec SPEC-01, erratum E9.
+    Source: thesis 003, section 5.2.3; item SPEC-01, erratum E9.
   """
   return power_iteration_of_map(
       lambda v: jnp.matmul(weights, v, precision=jax.lax.Precision.HIGHEST),
@@ -82,7 +82,7 @@ def unit_and_norm(x: Array) -> tuple[Array, Array]:
 
 
 def exact_upper_bound(weights: np.ndarray) -> float:
-  """The spectral norm by float64 SVD on the host, rounded up. Spec SPEC-03.
+  """The spectral norm by float64 SVD on the host, rounded up. Item SPEC-03.
 
   Args:
     weights: [m, n]; min(m, n) up to 2048 or so is a matter of seconds.
@@ -110,7 +110,7 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6,
   leading eigenvalue by at most k 2^-24 ||W||_F^2, of which the 2^i-th root is
   taken. For large matrices that is measured by the W at hand: if the computed
   bound b is not below the norm there is nothing to add, and if it is, then
-  ||W||_F^2 / b^2 is at least the ratio that the margin needs. Spec SPEC-04,
+  ||W||_F^2 / b^2 is at least the ratio that the margin needs. Item SPEC-04,
   whose margin, 2 k 2^-24 sqrt(r), holds for t = 1 only: the W of a Hadamard
   matrix needs r.
 

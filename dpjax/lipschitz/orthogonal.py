@@ -20,7 +20,7 @@ def bjorck(weights: Array, *, num_iterations: int) -> Array:
   rounding of one step, after any number of steps. It drives *every* singular
   value to 1, a small one by a factor of 3/2 a step: it cannot be used to keep
   norms merely small, and of a reshaped kernel it bounds the matrix, not the
-  convolution. Source: thesis 003, section 5.2.3; spec SPEC-08, erratum E10.
+  convolution. Source: thesis 003, section 5.2.3; item SPEC-08, erratum E10.
 
   Args:
     weights: [m, n]; a zero matrix stays zero.
@@ -77,7 +77,7 @@ def project_spectral_ball(weights: Array, radius: Array | float) -> Array:
   U min(S, radius) V^T by an SVD. Unlike rescaling it moves no singular value
   that is small enough, and it is a metric projection: firmly non-expansive,
   which the convergence theorem of thesis 003 (5.2.3) needs and rescaling is
-  not. Source: spec SPEC-10, BIAS-03, erratum E18.
+  not. Source: item SPEC-10, BIAS-03, erratum E18.
 
   Args:
     weights: [m, n].

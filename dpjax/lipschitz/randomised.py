@@ -37,7 +37,7 @@ def randomised_upper_bound(apply: Callable[[Array], Array], key: PRNGKey,
 
   Starts beyond the first are worth their price: with one, a is far below the
   rounding of float32 for the probabilities that privacy needs, and the log of
-  1 / a, which t has to beat, is s times larger. Source: spec SPEC-07 (s = 1,
+  1 / a, which t has to beat, is s times larger. Source: item SPEC-07 (s = 1,
   e = 0) and 13.1, P5.
 
   The starts are drawn here, from a key, and cannot be given: a vector warmed
@@ -76,7 +76,7 @@ def certificate_failure_delta(epsilon: float, *, num_steps: int,
 
   But for probability T K b, on either of two adjacent data sets, the run is
   one whose certificates all hold; that one is (epsilon, delta)-private, and
-  each direction of the comparison pays once on either side. Source: spec
+  each direction of the comparison pays once on either side. Source: item
   SPEC-07 and 13.1, P6.
 
   Args:

@@ -3,7 +3,7 @@
 All parties are needed; any fewer learn nothing, whatever they can compute. In
 the shorter form all parties but the last get a seed, by the assumption of
 `prg`. Sums of shares are shares of sums. Source: thesis 003, section 4.2.1;
-spec EC-16.
+item EC-16.
 """
 
 import numpy as np

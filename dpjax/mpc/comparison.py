@@ -5,7 +5,7 @@ is split into two keys: what they give at x adds up to its value, and each by
 itself looks like random bits. A key is a seed, the root of a binary tree, and
 L correction words that both keys have; whoever has one walks down the tree.
 Source: Boyle, Chandran, Gilboa, Gupta, Ishai, Kumar and Rathee 2021, Figure 1;
-thesis 003, sections 4.2.1 and 6.4.2; spec EC-18. Key length:
+thesis 003, sections 4.2.1 and 6.4.2; item EC-18. Key length:
 L (128 + k + 2) + 128 + k bits.
 
 Keys of many owners are kept side by side, [n]; every step is for all of them.

@@ -2,7 +2,7 @@
 
 n owners, m servers, numbers modulo 2^k, seeds of lambda = 128 bits, |B| points
 of N = 2^L. Source: thesis 003, sections 6.4 and 6.6 (Figure 6.6.6); corrected,
-spec EC-13, EC-21: keys go to every server, so that m stands with n, and with m
+item EC-13, EC-21: keys go to every server, so that m stands with n, and with m
 on both sides there is no condition on |B| in what the thesis prints (C17).
 """
 

@@ -4,7 +4,7 @@ What owners, servers and a client do is here line by line, and every bit that
 would be sent is counted; `costs` has the formulas. Noise is shared once, before
 anything is asked, so that the same question has the same answer, and any number
 of questions about one curve cost what the curve costs. Source: thesis 003,
-sections 6.2.1 and 6.4; spec EC-01, EC-13, EC-19.
+sections 6.2.1 and 6.4; item EC-01, EC-13, EC-19.
 """
 
 import abc

@@ -18,7 +18,7 @@ Who learns what, if all follow the protocol: the dealer r, and so nothing of u;
 a server z and a key, and so nothing of u. A dealer and a server that tell each
 other all they know know all noise: the dealer is to be somebody who would not,
 an owner of records for one. A dealer that breaks the protocol can deal noise
-that is not there, unseen. Source: spec EC-08; Boyle et al. 2021 for the keys.
+that is not there, unseen. Source: item EC-08; Boyle et al. 2021 for the keys.
 """
 
 from collections.abc import Sequence

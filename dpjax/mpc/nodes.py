@@ -6,7 +6,7 @@ by each server on its shares, and by a curator on the numbers. Two ways:
 * dyadic: rank i gets the noise of the nodes that row i lies in, one of each
   level; any ranks may be opened, whenever (equation 6.3.1 of thesis 003).
 * tree: counts of all nodes of a tree get noise of their own and are opened
-  together; who sees them finds ranks by least squares (spec EC-44).
+  together; who sees them finds ranks by least squares (item EC-44).
 
 Nodes are in the order of `stats.ecdf`: dyadic ones from the leaves up, those of
 a tree from the top down.

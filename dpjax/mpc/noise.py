@@ -10,7 +10,7 @@ servers that pay for neither use `joint_noise`.
 Numbers are drawn by 64 bits each from a table of probabilities, and differ from
 the law by `total_variation`, which counts (1 + e^epsilon) times towards delta.
 A key fixes all that is drawn: who is asked again adds the same noise. Source:
-spec EC-08.
+item EC-08.
 """
 
 import dataclasses

@@ -11,7 +11,7 @@ Guo, Katz, Wang and Yu 2020. A distinguisher that evaluates AES q times on m
 blocks gains about q m / 2^128. One call enciphers all seeds of all owners.
 
 What is drawn twice the same comes from `Stream`, ChaCha20 (RFC 8439). Both are
-of the package `cryptography`. Source: thesis 003, section 4.2; spec EC-15.
+of the package `cryptography`. Source: thesis 003, section 4.2; item EC-15.
 """
 
 from collections.abc import Callable

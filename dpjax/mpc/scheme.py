@@ -7,7 +7,7 @@ labels one curve for each class. Bins and points are from 0 to N - 1.
 Everybody is assumed to follow the protocol. Messages that no owner could have
 sent are found (`faults`), but not one that counts an owner twice: a server
 cannot see what it adds. Servers see who sent, and so the number of records.
-Source: thesis 003, section 6.4; spec EC-13, EC-19, EC-20.
+Source: thesis 003, section 6.4; item EC-13, EC-19, EC-20.
 """
 
 import abc

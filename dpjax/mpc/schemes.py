@@ -10,7 +10,7 @@ Keys as short as those of comparisons, from a generator alone, are not known for
 three servers (spec correction C17), though the thesis names them: those of
 Boyle, Gilboa and Ishai 2015 grow as sqrt(N) and exponentially in m, and add up
 by exclusive or, not modulo 2^k.
-Source: thesis 003, section 6.4; spec EC-19, EC-20.
+Source: thesis 003, section 6.4; item EC-19, EC-20.
 """
 
 import dataclasses
@@ -167,7 +167,7 @@ class OuterProductScheme(scheme.Scheme):
   row (and class) and the steps [c' >= c]; products of both, summed over owners,
   count its row, and sums of rows above it what lies there: one matrix product
   has all ranks, in shares of degree 2 t. They are not random enough to be
-  opened; noise that each server shares anew makes them so. Spec EC-20 (b).
+  opened; noise that each server shares anew makes them so. Item EC-20 (b).
 
   Attributes:
     num_colluding: t, below half of the servers.

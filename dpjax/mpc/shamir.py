@@ -5,7 +5,7 @@ prime q; party i, i = 0, 1, ..., has its value at i + 1. Any t + 1 parties know
 the secret, any t learn nothing, whatever they can compute. Sums of shares are
 shares of sums; the product of two shares is one of the product, of twice the
 degree. (The thesis counts who is needed, t + 1, and calls it t.) Source: Shamir
-1979; thesis 003, section 4.2.1; spec EC-17.
+1979; thesis 003, section 4.2.1; item EC-17.
 """
 
 from collections.abc import Sequence

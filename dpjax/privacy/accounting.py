@@ -115,7 +115,7 @@ def repeat_and_select_event(event: DpEvent, *, mean: float,
   """A random number of runs of `event`, of which the best alone is released.
 
   For the 'rdp' accountant. The number of runs must be drawn by
-  `tuning.draw_num_trials` of the same mean and shape (spec DP-21).
+  `tuning.draw_num_trials` of the same mean and shape (item DP-21).
   """
   return dp_events.RepeatAndSelectDpEvent(event, mean, shape)
 
@@ -221,7 +221,7 @@ def optimal_composition(guarantees: Sequence[ApproxDP], *,
   Kairouz, Oh and Viswanath 2015, which `composition.heterogeneous` bounds in
   closed form; by composing the pairs that dominate (epsilon_i, delta_i), of
   one adjacency, rounded up on a grid of a fiftieth of the smallest epsilon
-  (spec ALG-10).
+  (item ALG-10).
 
   Args:
     guarantees: one for each release, adaptive ones too.
@@ -244,7 +244,7 @@ def gaussian_shift(*, epsilon: float, delta: float) -> float:
   """The largest mu = sensitivity / stddev of one Gaussian release, exact.
 
   Balle and Wang 2018; for every epsilon, where the classical sqrt(2 ln(1.25 /
-  delta)) / epsilon is proved below 1 only (spec MECH-04).
+  delta)) / epsilon is proved below 1 only (item MECH-04).
   """
   errors.check_positive('epsilon', epsilon)
   errors.check_open_unit('delta', delta)
@@ -271,7 +271,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
 
   This, not an asymptotic rule, is how noise is calibrated everywhere: the
   bound sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon (thesis 003, Theorem
-  3.2.4; spec DP-18) leaves its constants open and calibrates nothing.
+  3.2.4; item DP-18) leaves its constants open and calibrates nothing.
 
   Raises:
     ValueError: for a target, probability or step count out of range.

@@ -3,7 +3,7 @@
 A search that chooses its next trial by the scores so far may choose what the
 trial costs, too: how many steps, how large a batch. To compose what happened
 to run is not a bound then. What is: at each Renyi order, the dearest of all
-releases that could have been chosen, every time (spec DP-21, account (a)).
+releases that could have been chosen, every time (item DP-21, account (a)).
 """
 
 from collections.abc import Sequence

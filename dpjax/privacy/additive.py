@@ -172,7 +172,7 @@ class GaussianMechanism:
 
   Guarantee: (epsilon, delta)-DP under `adjacency` for every pair that
   `accounting` gives for `event`; exact Gaussian curve, no epsilon < 1
-  restriction. Source: thesis 003, Algorithm 3 (spec DP-11; its classical scale
+  restriction. Source: thesis 003, Algorithm 3 (item DP-11; its classical scale
   sqrt(2 ln(1.25/delta)) is proved for epsilon < 1 only and fails above
   epsilon = 8.4 at delta = 1e-5, erratum E23).
 
@@ -238,7 +238,7 @@ def zcdp_gaussian(*, record_norm: float, rho: float,
                   adjacency: Adjacency) -> GaussianMechanism:
   """The Gaussian mechanism that is rho-zCDP: sensitivity / sqrt(2 rho).
 
-  Source: Bun and Steinke 2016 (thesis 000, Fact 2.3.6; spec MECH-03).
+  Source: Bun and Steinke 2016 (thesis 000, Fact 2.3.6; item MECH-03).
   """
   errors.check_positive('record_norm', record_norm)
   sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)
@@ -255,7 +255,7 @@ def classical_gaussian(*, record_norm: float, epsilon: float, delta: float,
   A baseline for `calibrated_gaussian`, which needs less noise where this is
   proved (epsilon < 1) and more where it is false: from epsilon = 8.42 on at
   delta = 1e-5. Its event says what it really costs. Source: lecture 002,
-  Definition 7.17, whose Proposition 7.18 claims it for all epsilon (spec
+  Definition 7.17, whose Proposition 7.18 claims it for all epsilon (item
   MECH-04, erratum L-E10).
   """
   errors.check_positive('record_norm', record_norm)

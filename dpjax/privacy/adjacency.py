@@ -10,7 +10,7 @@ class Adjacency(enum.Enum):
   REPLACE_ONE: equal public size, one record differs.
 
   "Differ in at most one element" (thesis 003, Definition 3.1.2) may mean either
-  (spec DP-01, erratum E25).
+  (item DP-01, erratum E25).
   """
   ADD_OR_REMOVE_ONE = 'add_or_remove_one'
   REPLACE_ONE = 'replace_one'
@@ -29,7 +29,7 @@ def sum_sensitivity(adjacency: Adjacency, *, record_norm: float) -> float:
 
   A replacement removes one term and adds another, hence twice the norm. The
   maximum is over adjacent pairs, which thesis 003, Definition 3.1.6 leaves out
-  (spec DP-09).
+  (item DP-09).
   """
   if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
     return 2 * record_norm

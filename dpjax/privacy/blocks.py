@@ -9,7 +9,7 @@ and a contribution of norm at most 1/z with
 
 the joint noise multiplier: the only number an accountant may see. Noising all
 blocks with sigma D_k gives z = sigma / sqrt(K), not sigma, which is what thesis
-003 accounts for (erratum E2; spec DP-19).
+003 accounts for (erratum E2; item DP-19).
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def allocate(l2_sensitivities: Array, *, noise_multiplier: Array | float,
              sizes: Sequence[int], rule: str = 'optimal') -> Array:
   """Standard deviations [K] whose joint multiplier is `noise_multiplier`.
 
-  Source: spec DP-20.
+  Source: item DP-20.
 
   Rules:
     'optimal': least expected squared norm of the whole noise, sum_k d_k s_k^2;

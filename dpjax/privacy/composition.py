@@ -18,7 +18,7 @@ def basic(guarantees: Sequence[ApproxDP]) -> ApproxDP:
   """All releases on the same data: epsilons and deltas add.
 
   Holds for releases chosen after seeing earlier ones too. Source: thesis 003,
-  Theorem 3.1.2 (spec DP-03).
+  Theorem 3.1.2 (item DP-03).
   """
   return ApproxDP(epsilon=math.fsum(g.epsilon for g in guarantees),
                   delta=math.fsum(g.delta for g in guarantees))
@@ -30,7 +30,7 @@ def advanced(guarantee: ApproxDP, *, num_uses: int,
 
   epsilon' = sqrt(2 K ln(1/slack)) epsilon + K epsilon (e^epsilon - 1),
   delta' = K delta + slack. Source: Dwork, Rothblum and Vadhan 2010 (thesis
-  003, Theorem 3.1.3; spec DP-04).
+  003, Theorem 3.1.3; item DP-04).
 
   Args:
     guarantee: of each release.
@@ -50,7 +50,7 @@ def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
   """For data sets that differ in `size` records instead of one.
 
   (K epsilon, delta (e^(K epsilon) - 1) / (e^epsilon - 1)): the geometric sum
-  of the K steps from one data set to the other (spec DP-08).
+  of the K steps from one data set to the other (item DP-08).
   """
   errors.check_at_least('size', size, 1)
   one = guarantee.epsilon
@@ -61,7 +61,7 @@ def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
 def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
   """The same with delta K e^(K epsilon), as printed: valid, and looser.
 
-  Source: thesis 003, Theorem 3.1.6 (spec DP-08).
+  Source: thesis 003, Theorem 3.1.6 (item DP-08).
   """
   errors.check_at_least('size', size, 1)
   total = size * guarantee.epsilon
@@ -104,7 +104,7 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
   delta' = 1 - (1 - slack) prod (1 - delta_i). Valid for releases chosen after
   seeing earlier ones; an upper bound on `accounting.optimal_composition`.
   Source: Kairouz, Oh and Viswanath 2015, Theorem 3.5 (thesis 000, Fact 2.2.4;
-  spec ALG-09, erratum T-E09: printed as min(A, B, B) and called sharp).
+  item ALG-09, erratum T-E09: printed as min(A, B, B) and called sharp).
 
   Args:
     guarantees: one for each release.
@@ -129,7 +129,7 @@ def parallel(guarantees: Sequence[ApproxDP], *, adjacency: Adjacency,
   that part is all that changes: the largest epsilon and the largest delta.
   Under replace-one a record may move from one part to another, so that the two
   worst are composed, or change within the worst, which is a group of two.
-  Source: lecture 002, Exercise 7.9 (spec ALG-13, erratum L-E07).
+  Source: lecture 002, Exercise 7.9 (item ALG-13, erratum L-E07).
 
   Args:
     guarantees: one for each part, under ADD_OR_REMOVE_ONE.
@@ -155,7 +155,7 @@ def replace_one_from_add_or_remove(guarantee: ApproxDP) -> ApproxDP:
   """Under replace-one, of a guarantee under add-or-remove-one.
 
   (2 epsilon, (1 + e^epsilon) delta): a group of two, and attained. Thesis 000,
-  Remark 2.2.5 prints (2 epsilon, 2 delta), which is false (spec ALG-12, erratum
+  Remark 2.2.5 prints (2 epsilon, 2 delta), which is false (item ALG-12, erratum
   T-E08). Where the mechanism is known, account for it directly instead.
   """
   return group(guarantee, size=2)
@@ -167,7 +167,7 @@ def sampled_without_replacement(guarantee: ApproxDP, *, sample_size: int,
 
   (ln(1 + (m/n) (e^epsilon - 1)), (m/n) delta). Source: thesis 003, Theorem
   3.2.2, which the printed algorithms use for Poisson batches under
-  add-or-remove-one, where it is not the theorem (spec DP-17, erratum E25).
+  add-or-remove-one, where it is not the theorem (item DP-17, erratum E25).
 
   Args:
     guarantee: on the subset, under replace-one.
@@ -184,7 +184,7 @@ def sampled_poisson(guarantee: ApproxDP, *,
   """On a Poisson subsample; for ADD_OR_REMOVE_ONE on both sides.
 
   (ln(1 + q (e^epsilon - 1)), q delta), with a public q that is not computed
-  from the private number of records (spec DP-17, erratum E25). Source: Balle,
+  from the private number of records (item DP-17, erratum E25). Source: Balle,
   Barthe and Gaboardi 2018, Theorem 8.
 
   Args:

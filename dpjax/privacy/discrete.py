@@ -34,7 +34,7 @@ class GeometricMechanism:
   Two-sided geometric noise, P(Z = z) proportional to exp(-|z| / scale): the
   discrete Laplace law. Guarantee: epsilon-DP under `adjacency`, up to
   `total_variation`; the event composes better than its epsilon alone. Source:
-  Ghosh, Roughgarden and Sundararajan 2012; spec MECH-02.
+  Ghosh, Roughgarden and Sundararajan 2012; item MECH-02.
 
   Attributes:
     record_norm: integer l1 bound on one record's contribution; callers enforce

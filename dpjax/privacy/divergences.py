@@ -2,7 +2,7 @@
 
 A pair (P, Q) is what a mechanism makes of two neighbours. Both orders matter,
 so a claim is checked on (P, Q) and on (Q, P). No post-processing raises any of
-these divergences (thesis 003, Theorem 3.1.1; spec DP-02).
+these divergences (thesis 003, Theorem 3.1.1; item DP-02).
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, *, epsilon: float) -> float:
   """The least delta with P(S) <= e^epsilon Q(S) + delta for every event S.
 
   sum over outcomes of (p - e^epsilon q)+: the (epsilon, delta)-DP of thesis
-  003, Definitions 3.1.1 to 3.1.3, for one ordered pair (spec DP-01).
+  003, Definitions 3.1.1 to 3.1.3, for one ordered pair (item DP-01).
 
   Args:
     p: [m] probabilities.
@@ -72,7 +72,7 @@ def max_divergence(p: np.ndarray, q: np.ndarray) -> float:
 def renyi(p: np.ndarray, q: np.ndarray, *, order: float) -> float:
   """Renyi divergence ln(sum p^a q^(1-a)) / (a - 1) of order a > 1.
 
-  Source: Mironov 2017, Definition 3 (thesis 003, Definition 3.1.5; spec DP-05).
+  Source: Mironov 2017, Definition 3 (thesis 003, Definition 3.1.5; item DP-05).
   """
   if not (math.isfinite(order) and order > 1):
     raise ValueError(f'order must be a number > 1, got {order}')

@@ -227,7 +227,7 @@ def rounded_gaussian(stddev: float) -> Law:
 def discrete_laplace(scale: float) -> Law:
   """Probabilities proportional to exp(-|x| / scale): two-sided geometric.
 
-  Source: spec MECH-02, with a = exp(-1 / scale).
+  Source: item MECH-02, with a = exp(-1 / scale).
   """
   _check_size('scale', scale, LARGEST_SCALE)
   with mpmath.workprec(_PRECISION):

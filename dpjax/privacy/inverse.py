@@ -3,7 +3,7 @@
 A candidate o has the score -min{d(X, X') : f(X') = o}: minus the number of
 records that must change until o is the answer. Scores move by at most 1
 between neighbours, whatever f is, and the exponential mechanism chooses.
-Source: Asi and Duchi 2020 (thesis 000, Example 2.3.11; spec MECH-07).
+Source: Asi and Duchi 2020 (thesis 000, Example 2.3.11; item MECH-07).
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -4,7 +4,7 @@ Noise b of density proportional to exp(-||b||_p / scale). Scored by -||o - G||_p
 the exponential mechanism is translation invariant, so its normaliser does not
 see the data, the factor 1/2 of the general mechanism is not needed, and one
 release costs ||shift||_p / scale (Hardt and Talwar 2010; thesis 003, section
-5.2, which names the idea but no score; spec LDP-03, erratum E14).
+5.2, which names the idea but no score; item LDP-03, erratum E14).
 
 The noise grows like d, Gaussian noise like sqrt(d): for tiny models only. It is
 not what makes p-norm Lipschitz bounds usable: a p-norm bound is an l2 bound up
@@ -160,7 +160,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
 class KNormMechanism:
   """Releases a sum of records, each of p-norm at most `record_norm`.
 
-  Guarantee: epsilon-DP under `adjacency`, for real arithmetic (spec LDP-03).
+  Guarantee: epsilon-DP under `adjacency`, for real arithmetic (item LDP-03).
 
   Attributes:
     order: p, one of 1, 2 and inf.

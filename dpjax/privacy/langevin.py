@@ -4,7 +4,7 @@ theta <- P(theta - eta grad F(theta) + sqrt(2 eta) sigma N(0, I)) for the mean F
 of n strongly convex and smooth losses: a step contracts, so that what a record
 did long ago is forgotten, and the cost stops growing with the steps. Source:
 thesis 000, Section 2.3.4, Algorithm 1 and Fact 4.2.4, for the full batch; with
-batches drawn with replacement the fact is false (spec OPT-04; erratum E-15 of
+batches drawn with replacement the fact is false (item OPT-04; erratum E-15 of
 the estimators).
 
 The guarantee is that of one Gaussian release, for steps up to 2 / (lambda +

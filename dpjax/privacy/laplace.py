@@ -44,7 +44,7 @@ class LaplaceMechanism:
 
   Guarantee: epsilon-DP under `adjacency`, for real arithmetic; the event is
   that of Laplace noise, which composes better than its epsilon alone. Source:
-  Dwork et al. 2006 (thesis 003, Algorithm 2; spec DP-10).
+  Dwork et al. 2006 (thesis 003, Algorithm 2; item DP-10).
 
   Attributes:
     record_norm: l1 bound on one record's contribution; callers enforce it.

@@ -4,7 +4,7 @@ Every person randomises one answer by themselves, and whatever is computed from
 the answers is post-processing. What is epsilon-LDP for all pairs of values is
 epsilon-DP for data sets of n persons under REPLACE_ONE; under add-or-remove-one
 it is not, since the number of answers can be seen. Source: lecture 002,
-Definitions 7.27-7.32 and Proposition 7.31 (spec LDP-01, LDP-06, erratum L-E11).
+Definitions 7.27-7.32 and Proposition 7.31 (item LDP-01, LDP-06, erratum L-E11).
 
 Probabilities are multiples of 2^-32, realised exactly by comparing random
 words and rounded so that no ratio exceeds e^epsilon.
@@ -59,7 +59,7 @@ class RandomizedResponse:
 
   The truth comes out with probability e^epsilon p, any other category with p,
   p = 1 / (e^epsilon + K - 1). Guarantee: epsilon-LDP, so epsilon-DP under
-  REPLACE_ONE. Source: lecture 002, Definition 7.32 and Proposition 7.33 (spec
+  REPLACE_ONE. Source: lecture 002, Definition 7.32 and Proposition 7.33 (item
   LDP-05); with K = 2 the poll by coin flips (LDP-02).
 
   Attributes:
@@ -147,7 +147,7 @@ class RandomizedResponse:
   def frequencies(self, answers: Array) -> Array:
     """Unbiased estimate [K] of the frequencies of truths; may leave [0, 1].
 
-    Source: lecture 002, Example 7.34 (spec LDP-07).
+    Source: lecture 002, Example 7.34 (item LDP-07).
     """
     counts = jnp.bincount(answers, length=self.num_categories)
     share = counts.astype(jnp.float32) / answers.size
@@ -194,7 +194,7 @@ def epsilon_of_truth_prob(truth_prob: float) -> float:
   """|ln(phi / (1 - phi))|: of a poll that is true with probability phi.
 
   0 at phi = 1/2, where answers tell nothing; infinite at 0 and 1, which are
-  equally non-private. Source: lecture 002, Exercise 7.30 (spec LDP-02, EST-03,
+  equally non-private. Source: lecture 002, Exercise 7.30 (item LDP-02, EST-03,
   erratum L-E01: privacy is monotone in |phi - 1/2|, not in phi).
   """
   if not 0 <= truth_prob <= 1:

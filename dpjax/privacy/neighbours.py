@@ -17,7 +17,7 @@ MAX_DATASETS = 10**5
 
 
 def datasets(domain: Sequence[Hashable], size: int) -> list[Dataset]:
-  """All ordered data sets of this size (spec DEF-01).
+  """All ordered data sets of this size (item DEF-01).
 
   Raises:
     ValueError: if they are over 10^5.
@@ -66,7 +66,7 @@ def sensitivity(function: Callable[[Dataset], np.ndarray | float],
   """The largest change of a function between neighbours, by enumeration.
 
   Source: thesis 000, Definition 2.3.1; lecture 002, Definitions 7.11 and 7.16
-  (spec DEF-02).
+  (item DEF-02).
 
   Args:
     function: of a data set; its values are of one shape.
@@ -92,7 +92,7 @@ def distances(start: Dataset, domain: Sequence[Hashable],
               ) -> dict[Dataset, int]:
   """How many steps from neighbour to neighbour each data set is away.
 
-  Breadth-first, through data sets of these sizes (spec DEF-01, MECH-07).
+  Breadth-first, through data sets of these sizes (item DEF-01, MECH-07).
   """
   found, reached = {start: 0}, [start]
   while reached:

@@ -24,7 +24,7 @@ class PureDP:
 class ApproxDP:
   """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta, both orders.
 
-  Source: thesis 003, Definition 3.1.3 (spec DP-01). Not the same as epsilon-DP
+  Source: thesis 003, Definition 3.1.3 (item DP-01). Not the same as epsilon-DP
   with probability 1 - delta, which implies it. A delta of 1/n is no privacy:
   publishing one random record is (0, 1/n)-DP under replace-one (erratum E26).
   """
@@ -134,7 +134,7 @@ def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
 def zcdp_from_pure_printed(guarantee: PureDP) -> ZCDP:
   """The closed form epsilon^2 / 2: valid, and looser.
 
-  Source: thesis 000, Section 2.2.2 (spec ALG-02, erratum T-E06).
+  Source: thesis 000, Section 2.2.2 (item ALG-02, erratum T-E06).
   """
   return ZCDP(rho=guarantee.epsilon**2 / 2)
 
@@ -143,7 +143,7 @@ def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
   """The epsilon that is left when a delta is allowed; tight.
 
   ln(max(e^epsilon - delta (1 + e^epsilon), 1)), attained by binary randomised
-  response (spec DEF-03).
+  response (item DEF-03).
   """
   if not 0 <= delta < 1:
     raise ValueError(f'delta must lie in [0, 1), got {delta}')
@@ -188,7 +188,7 @@ def zcdp_from_mechanism(guarantee: PureDP, mechanism: str) -> ZCDP:
   'laplace', one number: epsilon + e^-epsilon - 1. 'geometric', of sensitivity
   1: that of any, epsilon tanh(epsilon / 2). 'exponential', and whatever else
   has bounded range: epsilon / (e^epsilon - 1) - 1 - ln(epsilon / (e^epsilon -
-  1)), at most epsilon^2 / 8. Sources: spec ALG-02, MECH-05; Dong, Durfee and
+  1)), at most epsilon^2 / 8. Sources: item ALG-02, MECH-05; Dong, Durfee and
   Rogers 2020.
   """
   epsilon = guarantee.epsilon
@@ -209,7 +209,7 @@ def zcdp_from_response(guarantee: PureDP, num_categories: int) -> ZCDP:
   """The tight zCDP guarantee of randomised response among 2 to 6 categories.
 
   epsilon (e^epsilon - 1) / (e^epsilon + K - 1), the limit of order 1; for more
-  categories the supremum may lie elsewhere (spec ALG-02).
+  categories the supremum may lie elsewhere (item ALG-02).
   """
   if not 2 <= errors.check_at_least('num_categories', num_categories, 2) <= 6:
     raise ValueError('num_categories must be an integer from 2 to 6, got '
@@ -221,6 +221,6 @@ def zcdp_from_response(guarantee: PureDP, num_categories: int) -> ZCDP:
 def zcdp_of_group(guarantee: ZCDP, *, size: int) -> ZCDP:
   """For data sets that differ in `size` records: size^2 rho.
 
-  Exact for Gaussian releases. Source: thesis 000, Fact 2.2.3 (spec ALG-06).
+  Exact for Gaussian releases. Source: thesis 000, Fact 2.2.3 (item ALG-06).
   """
   return ZCDP(rho=errors.check_at_least('size', size, 1)**2 * guarantee.rho)

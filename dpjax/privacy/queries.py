@@ -4,7 +4,7 @@ An SQ oracle answers with the mean of a query over a population, within a
 tolerance, and may choose any such answer. A crowd with local privacy can stand
 in for it: every person answers one query, once, so that each of many adaptive
 queries costs as much as one. Source: lecture 002, Proposition 7.35, whose
-sample size misses a logarithm and constants (spec SQ-01..03, erratum L-E14).
+sample size misses a logarithm and constants (item SQ-01..03, erratum L-E14).
 """
 
 from collections.abc import Callable
@@ -197,7 +197,7 @@ def bisect_support(ask: Ask, *, num_queries: int, tolerance: float) -> float:
 
   By queries 1{x >= u}. For every oracle within the tolerance the error lies in
   [-2 tolerance theta - 2^-(T + 1), 2^-(T + 1)]. Source: lecture 002, Exercise
-  7.36 (spec SQ-03).
+  7.36 (item SQ-03).
 
   Args:
     ask: the oracle.

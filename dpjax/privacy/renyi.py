@@ -21,7 +21,7 @@ from dpjax.privacy.notions import ZCDP
 class RenyiDP:
   """Renyi divergence of order `order` at most `divergence`, both ways.
 
-  Source: Mironov 2017 (thesis 003, Definition 3.1.5; spec DP-05).
+  Source: Mironov 2017 (thesis 003, Definition 3.1.5; item DP-05).
   """
   order: float
   divergence: float
@@ -45,7 +45,7 @@ def sampled_gaussian(*, noise_multiplier: float, sampling_prob: float,
   ln sum_j C(a, j) (1-q)^(a-j) q^j e^(j (j-1) / (2 z^2)) / (a - 1), of the
   mixture against the plain noise; the other direction is smaller. For
   ADD_OR_REMOVE_ONE. Source: thesis 000, Section 2.3.4, for orders above 1
-  where "any a > 0" is printed (spec OPT-03, erratum T-E13); Mironov, Talwar
+  where "any a > 0" is printed (item OPT-03, erratum T-E13); Mironov, Talwar
   and Zhang 2019.
 
   Args:
@@ -72,7 +72,7 @@ def laplace(*, epsilon: float, order: float) -> RenyiDP:
   """Of one number with Laplace noise of scale sensitivity / epsilon, exact.
 
   ln(a e^((a - 1) epsilon) + (a - 1) e^(-a epsilon)) - ln(2 a - 1), over a - 1.
-  Source: Mironov 2017, Proposition 6 (spec DEF-05).
+  Source: Mironov 2017, Proposition 6 (item DEF-05).
   """
   errors.check_positive('epsilon', epsilon)
   logs = (math.log(order) + (order - 1) * epsilon,
@@ -86,7 +86,7 @@ def randomized_response(*, epsilon: float, order: float,
   """Of one answer by randomised response among K categories, exact.
 
   ln(e^(a epsilon) + e^((1 - a) epsilon) + K - 2) - ln(e^epsilon + K - 1), over
-  a - 1, under replace-one (spec DEF-05).
+  a - 1, under replace-one (item DEF-05).
   """
   errors.check_positive('epsilon', epsilon)
   others = errors.check_at_least('num_categories', num_categories, 2) - 2
@@ -107,7 +107,7 @@ def renyi_from_pure(guarantee: PureDP, *, order: float) -> RenyiDP:
 def renyi_from_pure_printed(guarantee: PureDP, *, order: float) -> RenyiDP:
   """The closed form min(epsilon, a epsilon^2 / 2): valid, and looser.
 
-  Source: thesis 000, Section 2.2.2 (spec ALG-02, erratum T-E06).
+  Source: thesis 000, Section 2.2.2 (item ALG-02, erratum T-E06).
   """
   epsilon = guarantee.epsilon
   return RenyiDP(order=order, divergence=min(epsilon, order * epsilon**2 / 2))
@@ -121,7 +121,7 @@ def renyi_from_zcdp(guarantee: ZCDP, *, order: float) -> RenyiDP:
 def rho_of_curve(guarantees: Sequence[RenyiDP]) -> float:
   """The largest divergence / order of some orders.
 
-  At most the rho of zCDP, which is over all orders above 1: no guarantee (spec
+  At most the rho of zCDP, which is over all orders above 1: no guarantee (item
   DEF-06). One order alone implies no zCDP at all (thesis 000, Section 2.2.2).
   """
   return max(g.divergence / g.order for g in guarantees)
@@ -130,7 +130,7 @@ def rho_of_curve(guarantees: Sequence[RenyiDP]) -> float:
 def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:
   """Releases on the same data, also adaptive: divergences of one order add.
 
-  Source: thesis 003, Theorem 3.1.4 (spec DP-06).
+  Source: thesis 003, Theorem 3.1.4 (item DP-06).
   """
   orders = {guarantee.order for guarantee in guarantees}
   if len(orders) != 1:
@@ -144,7 +144,7 @@ def group(guarantee: RenyiDP, *, doublings: int) -> RenyiDP:
   """What holds for data sets 2^c records apart, at order a / 2^c.
 
   3^c times the divergence, by a chain of triangle inequalities; of Gaussians it
-  is 2^c times. Source: Mironov 2017, Proposition 2 (spec ALG-06).
+  is 2^c times. Source: Mironov 2017, Proposition 2 (item ALG-06).
 
   Args:
     guarantee: of neighbours, at an order a of at least 2^(c + 1).

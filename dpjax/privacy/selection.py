@@ -75,7 +75,7 @@ class _Selection:
     """How far below the best score the release is at most, but for bad luck.
 
     ln(m / (failure_prob num_best)) / rate. Source: thesis 000, Fact 2.3.10;
-    lecture 002, Proposition 7.26 (spec MECH-05).
+    lecture 002, Proposition 7.26 (item MECH-05).
 
     Args:
       num_candidates: m.
@@ -99,7 +99,7 @@ class ExponentialMechanism(_Selection):
   Candidate o has probability proportional to exp(epsilon s(o) / (2
   sensitivity)), without the 2 for monotone scores. Guarantee: epsilon-DP under
   `adjacency`. Source: McSherry and Talwar 2007 (thesis 003, Algorithm 4; its
-  Definition 3.1.10 must take the maximum over adjacent pairs; spec DP-12,
+  Definition 3.1.10 must take the maximum over adjacent pairs; item DP-12,
   DP-09, MECH-05). An epsilon of 0 (Theorem 3.1.9) would ignore the data and is
   refused (erratum E23).
 
@@ -122,7 +122,7 @@ class ExponentialMechanism(_Selection):
     Log-ratios of one pair of data sets lie in an interval of length epsilon,
     not 2 epsilon: at most epsilon^2 / 8 of zCDP, a quarter of what epsilon
     alone says. One release alone costs less by `event`. Source: Dong, Durfee
-    and Rogers 2020 (spec MECH-05).
+    and Rogers 2020 (item MECH-05).
     """
     spent = notions.zcdp_from_mechanism(
         notions.PureDP(epsilon=self.epsilon), 'exponential')
@@ -151,7 +151,7 @@ class PermuteAndFlip(_Selection):
   Candidates are asked in random order and each accepts with probability exp(
   rate (s(o) - best)). Told as report-noisy-max with exponential noise, which
   has the same law. Guarantee: epsilon-DP under `adjacency`; of bounded range
-  nothing is claimed. Sources: McKenna and Sheldon 2020; Ding et al. 2021 (spec
+  nothing is claimed. Sources: McKenna and Sheldon 2020; Ding et al. 2021 (item
   MECH-06).
   """
 

@@ -4,7 +4,7 @@ Noise scaled to the local sensitivity gives the records away by its scale: of
 two neighbours one may have no noise at all. A beta-smooth bound S on it, with
 S(X) <= e^beta S(X') for neighbours, can be used with noise whose density
 changes little under shifts and dilations alike. Source: Nissim, Raskhodnikova
-and Smith 2007 (named in thesis 000, section 2.3; spec MECH-08).
+and Smith 2007 (named in thesis 000, section 2.3; item MECH-08).
 
 Cauchy noise, density 1 / (pi (1 + z^2)), keeps pure privacy. The slope of
 ln(1 + z^2) is at most 1, so a shift by a changes its logarithm by at most a. As

@@ -4,7 +4,7 @@ A test of one data set against a neighbour, from the release, errs with
 probability alpha under the one and with at least f(alpha) under the other. f
 says all that is known of a release: (epsilon, delta) for every epsilon is the
 same by convex duality. Source: thesis 000, Section 2.1 (the formula is not
-given there); Dong, Roth and Su 2022 (spec DEF-07, INT-02).
+given there); Dong, Roth and Su 2022 (item DEF-07, INT-02).
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ def gaussian_delta(epsilon: np.ndarray | float, *,
                    shift: float) -> np.ndarray:
   """The same curve as delta of epsilon: what an accountant rounds up.
 
-  Phi(mu/2 - t/mu) - e^t Phi(-mu/2 - t/mu) (spec DEF-03).
+  Phi(mu/2 - t/mu) - e^t Phi(-mu/2 - t/mu) (item DEF-03).
 
   Args:
     epsilon: t, any shape.

@@ -2,7 +2,7 @@
 
 Training many times on the same private data and keeping the best run is a
 release of its own; reporting the epsilon of one run, as the thesis does
-(section 5.3, and erratum E30), leaves it out. Two sound accounts (spec DP-21):
+(section 5.3, and erratum E30), leaves it out. Two sound accounts (item DP-21):
 all trials composed, for any search; or, when the *number* of trials is random
 and they are drawn independently of each other, the theorem of Papernot and
 Steinke 2022, for a price that grows with the logarithm of their number.

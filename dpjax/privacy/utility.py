@@ -18,7 +18,7 @@ def laplace_sup_quantile(scale: float, size: int, *,
   """Of the largest coordinate, exact: -b ln(1 - (1 - g)^(1/k)).
 
   The bound b ln(k / g) of thesis 000, Fact 2.3.4 and lecture 002, Proposition
-  7.15 (spec MECH-01) is `laplace_sup_bound`.
+  7.15 (item MECH-01) is `laplace_sup_bound`.
   """
   return -scale * math.log(_tail(size, failure_prob))
 
@@ -52,7 +52,7 @@ def gaussian_sup_bound(stddev: float, size: int, *,
 
   With sigma calibrated to the l2 sensitivity; lecture 002, Proposition 7.19 has
   the l1 one and loses the root of 2: that bound is exceeded with probability
-  0.194 instead of 0.05 at d = 10 (spec MECH-04, erratum L-E10).
+  0.194 instead of 0.05 at d = 10 (item MECH-04, erratum L-E10).
   """
   _check(size, failure_prob)
   return stddev * math.sqrt(2 * math.log(size / failure_prob))
@@ -70,7 +70,7 @@ def gaussian_l2_bound(stddev: float, size: int, *,
                       failure_prob: float) -> float:
   """Of the l2 norm, from its square k + 2 sqrt(k ln(1/g)) + 2 ln(1/g).
 
-  Source: Laurent and Massart 2000 (thesis 000, Fact 2.3.7; spec MECH-03).
+  Source: Laurent and Massart 2000 (thesis 000, Fact 2.3.7; item MECH-03).
   """
   _check(size, failure_prob)
   log_term = math.log(1 / failure_prob)

@@ -2,7 +2,7 @@
 
 The statistic of Hosmer and Lemeshow compares, in groups of like predictions,
 numbers of labels with expected ones. Noise makes it larger, so that chi-squared
-is not its law: here the null law is simulated, labels and noise alike (spec
+is not its law: here the null law is simulated, labels and noise alike (item
 EC-24, EC-26; thesis 003, section 6.5.2).
 """
 

@@ -3,7 +3,7 @@
 One release serves all: numbers of records by class and by bin of the score, in
 one tree, at the whole budget. A record is in one bin of one class, so curves of
 both classes need not share the budget; where a record may be replaced its label
-may change as well (spec EC-22, EC-26, corrections C6 to C10). The ledger keeps
+may change as well (item EC-22, EC-26, corrections C6 to C10). The ledger keeps
 the release, and curve, area, calibration and test are views of it.
 """
 

@@ -4,7 +4,7 @@ A noisy histogram of bins one deviation wide finds where the mean is; values are
 clamped around its largest bin, and their integer sum has noise. How the budget
 is divided, how far values are clamped and whether a histogram pays at all is
 chosen for the shortest interval, from n and public numbers alone. Source:
-Karwa and Vadhan 2018 (spec EXT-KV, EXT-KVCI); what may go wrong is bounded by
+Karwa and Vadhan 2018 (item EXT-KV, EXT-KVCI); what may go wrong is bounded by
 exact laws here.
 
 With Z_i the standardised values and bounds w deviations or more from the mean,

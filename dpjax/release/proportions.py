@@ -4,7 +4,7 @@ A record is in one of two cells. Where n is public their counts say the same, so
 that one is released; else both are, each with the whole budget, and no budget
 goes to n. Intervals of the population invert the law of what is released, a
 binomial count plus integer noise, and hold at every n: no normal law is in
-them (spec EST-BERN-LAP, EXT-GEOM, EXT-BERN-SHRINK).
+them (item EST-BERN-LAP, EXT-GEOM, EXT-BERN-SHRINK).
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -3,7 +3,7 @@
 The middle order cuts the records in two; the lower orders are then sought among
 those below the cut, the upper ones above it. A record is in one part of each
 level, so that m orders cost as much as ceil(log2(m + 1)). Source: Kaplan,
-Schnapp and Stemmer 2022; thesis 000, section 6.1.5 (spec QF-08, QB-02).
+Schnapp and Stemmer 2022; thesis 000, section 6.1.5 (item QF-08, QB-02).
 
 On a lattice many records are equal, and all of them on one side of a cut would
 mislead every order beyond it. So a record counts as spread evenly over `parts`

@@ -3,7 +3,7 @@
 The largest value tells of one record. So a point is drawn by the exponential
 mechanism around the rank j below the top, far enough that the empty range above
 all values is hardly ever chosen, and scaled by what that rank falls short.
-Source: spec EXT-UNIF-EXP; the law of the rank, and the interval, are ours.
+Source: item EXT-UNIF-EXP; the law of the rank, and the interval, are ours.
 
 Let q = e^-rate, so that a gap between values k ranks from the wanted one weighs
 its length times q^|k|. Gaps of n uniform values are G_k / sum G with G_k

@@ -2,7 +2,7 @@
 
 Every level of a tree counts every record once. Integers are noised; what
 follows is in floats and of public numbers alone: least squares over the tree,
-and the same among counts that are not negative (spec EC-44, EC-45).
+and the same among counts that are not negative (item EC-44, EC-45).
 """
 
 from collections.abc import Iterator, Sequence

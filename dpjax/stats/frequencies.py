@@ -3,7 +3,7 @@
 Of n public records, under REPLACE_ONE, counts move by 2 in l1 and by sqrt(2) in
 l2; under ADD_OR_REMOVE_ONE by 1 in both, and n, which is private then, is the
 sum of the noisy counts. Source: thesis 000, Example 2.3.5 and equations
-(2.3)-(2.7); lecture 002, Example 7.34 (spec MECH-10, LDP-07, LDP-08, errata
+(2.3)-(2.7); lecture 002, Example 7.34 (item MECH-10, LDP-07, LDP-08, errata
 T-E12, L-E13).
 """
 
@@ -159,7 +159,7 @@ def project_on_simplex(values: Array) -> Array:
   """The nearest vector [K] of probabilities; post-processing.
 
   Never farther from any vector of probabilities than `values` are. Source:
-  Duchi et al. 2008, Figure 1 (spec MECH-10).
+  Duchi et al. 2008, Figure 1 (item MECH-10).
   """
   ordered = jnp.flip(jnp.sort(values))
   ranks = jnp.arange(1, values.shape[0] + 1, dtype=values.dtype)
@@ -173,7 +173,7 @@ def local(mechanism: RandomizedResponse, answers: Array, *,
   """Frequencies [K] from the answers [n] of people who trust nobody.
 
   Unbiased; the interval is for the population, by the spread of the answers.
-  Source: lecture 002, Example 7.34 (spec LDP-07).
+  Source: lecture 002, Example 7.34 (item LDP-07).
   """
   num_examples = answers.shape[0]
   share = count(answers, mechanism.num_categories) / num_examples

@@ -6,7 +6,7 @@ ranks of both classes (`roc`) on a grid of predictions has all it takes: groups
 are quantiles of the summed curve, observed positives are differences of ranks,
 and expected ones are sums over bins of records times the prediction in their
 middle, which is off by half a bin at most. So nothing here spends a budget.
-Source: thesis 003, section 6.5.2 (spec EC-24, EC-26); its own algorithm, which
+Source: thesis 003, section 6.5.2 (item EC-24, EC-26); its own algorithm, which
 asks for each cell, is in `hosmer_lemeshow_cells`.
 
 With noise the statistic is not chi squared: at moderate epsilon it is far

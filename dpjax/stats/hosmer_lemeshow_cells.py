@@ -3,7 +3,7 @@
 A private curve of predictions gives groups; in each, the numbers of observed
 and expected positives and negatives are asked for anew. Kept to compare: one
 release of both classes (`hosmer_lemeshow`) has all that at no further cost, and
-errs less. Source: thesis 003, Algorithm 10 and Theorem 6.5.1 (spec EC-25,
+errs less. Source: thesis 003, Algorithm 10 and Theorem 6.5.1 (item EC-25,
 corrections C8 to C10).
 """
 

@@ -61,7 +61,7 @@ def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
   """t with P(|X| <= t) = confidence, X normal plus independent Laplace noise.
 
   By bisection of P(X > t) = Q(t/s) + e^(s^2 / 2b^2) [e^(-t/b) Phi(t/s - s/b) -
-  e^(t/b) Phi(-t/s - s/b)] / 2 (spec INT-03).
+  e^(t/b) Phi(-t/s - s/b)] / 2 (item INT-03).
 
   Args:
     stddev: s > 0 of the normal part.

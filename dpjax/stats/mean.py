@@ -4,7 +4,7 @@ Under REPLACE_ONE the number n is public and the mean moves by (b - a) / n.
 Under ADD_OR_REMOVE_ONE n is private, the mean of a few records moves by
 (b - a) / 2, however many there are elsewhere, and a noisy sum is divided by a
 noisy count. Source: thesis 000, Example 2.3.2; lecture 002, Exercise 7.12,
-whose max / n needs a public n (spec MECH-09, INT-03, erratum T-E11).
+whose max / n needs a public n (item MECH-09, INT-03, erratum T-E11).
 """
 
 import dataclasses
@@ -220,7 +220,7 @@ def variance_sensitivity(*, num_examples: int, lower: float, upper: float,
   """What one record of n in [a, b] moves the sample variance by, at most.
 
   (b - a)^2 (n - 1) / (n (n - ddof)): (b - a)^2 / n for the unbiased variance.
-  Attained where all other records are at one end. REPLACE_ONE, n public (spec
+  Attained where all other records are at one end. REPLACE_ONE, n public (item
   EXT-OPENDP).
 
   Args:

@@ -2,7 +2,7 @@
 
 Post-processing of `privacy.local`: nothing here is private or needs to be.
 Numbers of yeses may be arrays of any shape. Source: lecture 002, Exercises 7.1
-and 7.2 (spec EST-01, EST-02).
+and 7.2 (item EST-01, EST-02).
 """
 
 import jax.numpy as jnp

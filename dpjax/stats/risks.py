@@ -1,6 +1,6 @@
 """Risks by repetition, and the gap between what was seen and what will be.
 
-Source: thesis 000, section 0.3 (spec INT-05).
+Source: thesis 000, section 0.3 (item INT-05).
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 Scores are put on a public grid and counted by class; ranks of both classes are
 one release of a mechanism of `ecdf`. The curve, the area under it, calibration
 and denominators are post-processing of that. Source: thesis 003, section 6.5.1
-(spec EC-22, EC-23, corrections C6, C7).
+(item EC-22, EC-23, corrections C6, C7).
 
 A record lies in one class. Where one is added or removed, curves of both
 classes take the whole budget each; so they do where labels are public and a

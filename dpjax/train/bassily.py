@@ -4,7 +4,7 @@ Thesis 003, Algorithm 6: noise of standard deviation 16 L sqrt(T ln(2/delta)
 ln(2.5 T/(delta n))) / (n epsilon), a Lipschitz loss, parameters projected on a
 convex set. The formula is for *one* sampled record per step, for about n steps
 or more and epsilon of about 1 or less; Theorem 3.2.3 states none of this and
-the algorithm is printed for batches (spec DP-15, erratum E22). Here the noise
+the algorithm is printed for batches (item DP-15, erratum E22). Here the noise
 on the sum is multiplied by the expected batch size, and a plan whose epsilon by
 the accountant exceeds the target is refused.
 """

@@ -3,7 +3,7 @@
 With an operator R of all records that does not expand, these are the iterations
 of Krasnosel'skii and Mann. What an instance has to state is how far one record
 can move R(x), whatever x is; each step is then a Gaussian release. Source:
-thesis 000, Section 2.3.4; Cyffers, Bellet and Basu 2023 (spec OPT-06).
+thesis 000, Section 2.3.4; Cyffers, Bellet and Basu 2023 (item OPT-06).
 """
 
 from collections.abc import Callable

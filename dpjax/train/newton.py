@@ -3,7 +3,7 @@
 Two Gaussian releases of each step, accounted together; what is done with them
 is post-processing, so all iterates may be seen. For few parameters: a step
 releases their number squared. Source: thesis 000, Section 2.3.4, which points
-to Avella-Medina, Bradshaw and Loh 2021 (spec OPT-05).
+to Avella-Medina, Bradshaw and Loh 2021 (item OPT-05).
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Output perturbation: logistic regression solved, then noised once.
 
-Thesis 003, Algorithm 5 (Chaudhuri, Monteleoni and Sarwate 2011; spec DP-13),
+Thesis 003, Algorithm 5 (Chaudhuri, Monteleoni and Sarwate 2011; item DP-13),
 with the hypotheses it leaves out (erratum E24): a convex loss whose gradient in
 the parameters has norm at most L, a 1-strongly convex regulariser, and a solver
 whose error is charged. What is released is the minimiser plus noise in all its

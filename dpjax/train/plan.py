@@ -176,7 +176,7 @@ def heuristic_rho(*, sampling_prob: float, noise_multiplier: float,
   A rule of thumb for tuning at a smaller batch and less noise: each step as a
   Gaussian release of shift q, once z >= 2 or so. What it says of privacy is too
   little, by half of the true epsilon at z = 1. Source: Sander, Stock and
-  Sablayrolles 2023 (thesis 000, Section 2.3.4; spec OPT-07).
+  Sablayrolles 2023 (thesis 000, Section 2.3.4; item OPT-07).
 
   Args:
     sampling_prob: q.

@@ -1,7 +1,7 @@
 """Peers of curves in plain NumPy: releases, and comparisons key by key.
 
 Releases have the law of dpjax and comparisons its keys and its cipher; all is
-written from descriptions (spec EC-44, EC-45, EC-47; Boyle et al. 2021).
+written from descriptions (item EC-44, EC-45, EC-47; Boyle et al. 2021).
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def _tree(rng: np.random.Generator, counts: np.ndarray,
 
 def _consistent(noisy: list[np.ndarray], shape: tuple[int, ...],
                 alive: np.ndarray, total: float) -> np.ndarray:
-  """Leaves by least squares: a pass up and a pass down (spec EC-44)."""
+  """Leaves by least squares: a pass up and a pass down (item EC-44)."""
   values, spreads = [alive * noisy[-1]], [alive]
   for parts, own in zip(shape[:0:-1], noisy[-2::-1], strict=True):
     below, spread = (each[0].reshape(-1, parts).sum(1)

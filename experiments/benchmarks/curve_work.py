@@ -1,6 +1,6 @@
 """What benchmarks of curves are given: noisy ranks, mechanisms, keys, counts.
 
-Counts of N bins are Poisson of mean 3 (spec EC-28), budgets those of one
+Counts of N bins are Poisson of mean 3 (item EC-28), budgets those of one
 release of a whole curve under replace-one. Comparisons are with 16 thresholds
 of 1024 for each owner, or with all of them for all owners at once.
 """

@@ -1,6 +1,6 @@
 """Peers of densities: the same laws in NumPy, all repetitions at once.
 
-Written from descriptions (spec DEN-H1, P1, B2 to B8, B10 to B12): counts with
+Written from descriptions (item DEN-H1, P1, B2 to B8, B10 to B12): counts with
 noise, Fourier transforms for coefficients, SciPy's isotonic regression row by
 row. Numbers of a mechanism (bins, scales, weights) are read off ours. A library
 is asked for one histogram after the other.
@@ -90,7 +90,7 @@ def _polygon(rng, counts, made):
 
 
 def coefficients(shares: np.ndarray, basis: str, count: int) -> np.ndarray:
-  """Of a circle or an interval, by one transform (spec DEN-B2, B7)."""
+  """Of a circle or an interval, by one transform (item DEN-B2, B7)."""
   size, k = shares.shape[1], np.arange(1, count + 1)
   if basis == 'fourier':
     turned = np.exp(-1j * np.pi * k / size) / np.sinc(k / size)

@@ -18,7 +18,7 @@ _NAMES = {'pure': 'pure, Theorem 4: 16 N^3', 'pure_exact': 'pure, exact l1',
           'corollary': 'Corollary 2: 64 gamma ln n N^2',
           'gaussian': 'exact Gaussian, exact l2'}
 
-# Spec DEN-A4: n, epsilon -> by each rule.
+# Item DEN-A4: n, epsilon -> by each rule.
 TABLE = {(1e3, 0.1): (52.99, 105.13, 52.66, 39.46, 36.30),
          (1e3, 1): (5.30, 10.51, 5.35, 4.53, 4.22),
          (1e4, 0.1): (61.06, 121.39, 60.78, 48.93, 45.94),

@@ -13,7 +13,7 @@ from experiments import points
 _REPLACE = Adjacency.REPLACE_ONE.value
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
 
-# Spec DEN-P3: N -> l1, l2 under REPLACE_ONE, l1 under ADD_OR_REMOVE_ONE.
+# Item DEN-P3: N -> l1, l2 under REPLACE_ONE, l1 under ADD_OR_REMOVE_ONE.
 TABLE = {3: (4.0000, 2.8284, 2.00), 5: (6.8374, 3.5355, 3.878),
          9: (12.4315, 4.6987, 7.596), 17: (23.5579, 6.4399, 15.007),
          33: (45.7724, 8.9656, 29.813), 65: (90.1801, 12.5803, 59.418),

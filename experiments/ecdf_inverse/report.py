@@ -8,7 +8,7 @@ from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import points
 
-# Ranks that deciles are off by, as other programs found (spec EC-14): (method,
+# Ranks that deciles are off by, as other programs found (item EC-14): (method,
 # quantiles) -> at epsilon 0.1 and 1.
 REFERENCE = {
     ('paper_raw', 9.0): (734, 80), ('paper_p2', 9.0): (478, 62),

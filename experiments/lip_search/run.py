@@ -1,6 +1,6 @@
 """Runs searches: trials, their scores, their price, and one look at the test.
 
-What is private and what is paid for (spec HPO-01, DP-21; erratum E30). The
+What is private and what is paid for (item HPO-01, DP-21; erratum E30). The
 search sees the training part of one split only. A trial trains on all folds
 but one, for each fold, and counts the right answers on the folds left out;
 released is that count with Gaussian noise. A record is trained on in at most

@@ -1,4 +1,4 @@
-"""The space that is searched (spec EXP-T5.2), method by method."""
+"""The space that is searched (item EXP-T5.2), method by method."""
 
 from collections.abc import Mapping
 from typing import Any

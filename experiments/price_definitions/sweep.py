@@ -32,7 +32,7 @@ HEADLINES = ('one record at random', 'the sum of errors')
 
 MECHANISMS = ('response', 'five_answers', 'laplace', 'parity', 'choice')
 MASS = 1e-3
-# Spec DEF-CHTP: (epsilon, delta) -> conditional variation.
+# Item DEF-CHTP: (epsilon, delta) -> conditional variation.
 GOLDEN = {(0.1, 1e-3): 0.160, (0.3, 1e-2): 0.551, (0.45, 1e-3): 0.915}
 
 

@@ -20,7 +20,7 @@ _PRIVACY = {'records': ('num_examples', 'records n', -2),
             'budgets': ('rho', 'rho', -1),
             'dimensions': ('dimension', 'dimension d', 2)}
 # (n, d, rho, b) -> privacy terms of the reference: printed descent, output
-# perturbation, noisy means, of 150 to 200 runs (spec G-12).
+# perturbation, noisy means, of 150 to 200 runs (item G-12).
 _GOLDEN = {(500, 5, .5, 1.): (1.22e-2, 5.10e-3, 1.74e-3),
            (2000, 5, .1, 1.): (3.87e-3, 1.63e-3, 5.70e-4),
            (5000, 20, .5, 1.): (1.93e-3, 8.99e-4, 2.62e-4),
@@ -74,7 +74,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       *(points.judged(f'privacy terms against {label}', f'slope {slope}',
                       part(name), lambda of, name=name: _slopes(of, name))
         for name, (_, label, slope) in _PRIVACY.items()),
-      points.judged('privacy terms at the reference points', 'spec G-12',
+      points.judged('privacy terms at the reference points', 'item G-12',
                     [p for p in part('golden') if p['method'] in (
                         'descent_printed', 'output_printed', 'statistics')],
                     _golden),
@@ -220,7 +220,7 @@ def _batches(found):
   ratios = [p['privacy'] / _BATCHES[int(p['batch_size'])] for p in found]
   return (f'{above:.2f} of the bound at most', above <= 1 and
           0.8 < min(ratios) <= max(ratios) < 1.25,
-          f'{min(ratios):.2f} to {max(ratios):.2f} of spec G-12')
+          f'{min(ratios):.2f} to {max(ratios):.2f} of item G-12')
 
 
 def _needed(found):

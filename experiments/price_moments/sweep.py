@@ -1,4 +1,4 @@
-"""Means in R^5 with E |X|^k <= 1 under epsilon-DP (spec EXP-5, MOD-KMOM).
+"""Means in R^5 with E |X|^k <= 1 under epsilon-DP (item EXP-5, MOD-KMOM).
 
   python -m launch.sweep --experiment=price_moments \
     --output_dir=experiments/price_moments/results

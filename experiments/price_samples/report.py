@@ -22,7 +22,7 @@ _SERIES = {'quoted': 0, 'theorem': 1, 'path': 3, 'test': 4, 'gaussian': 2}
 _TITLES = {'pure': ('epsilon-DP', 'epsilon'), 'zcdp': ('rho-zCDP', 'rho')}
 _METRICS = ('quoted', 'theorem', 'midpoint', 'path', 'sampling', 'test',
             'gaussian')
-# Of spec G-1: quoted, theorem, path.
+# Of item G-1: quoted, theorem, path.
 _GOLDEN = {0.1: (381, 4109, 8019), 0.01: (3807, 39315, 78435),
            0.005: (7614, 78435, 156675), 0.002: (19034, 195795, 391396)}
 
@@ -51,11 +51,11 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'the experiment is to be calibrated with them', tenth,
                     _moot),
       points.judged('half of the distance gives 7969, a path 8019, sampling '
-                    '54112', 'spec E-20', tenth, _sharper),
-      points.judged('numbers at other epsilon', 'spec G-1', points.select(
+                    '54112', 'item E-20', tenth, _sharper),
+      points.judged('numbers at other epsilon', 'item G-1', points.select(
           pure, amount=tuple(_GOLDEN)), _golden),
       points.judged('privacy is felt below epsilon = .015, by Theorem 3.2.1 '
-                    'below .007', 'spec EXP-8', pure, _felt),
+                    'below .007', 'item EXP-8', pure, _felt),
       points.judged('no test does with less than the bounds', 'everywhere',
                     found, _below),
       points.judged('bounds are near what the best pure test takes',

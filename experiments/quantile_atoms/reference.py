@@ -1,4 +1,4 @@
-"""Errors by programs written apart from these (spec QF-26, QF-27)."""
+"""Errors by programs written apart from these (item QF-26, QF-27)."""
 
 import decimal
 from typing import NamedTuple

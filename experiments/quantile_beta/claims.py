@@ -13,7 +13,7 @@ from experiments.quantile_beta import sweep
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
 _PRINTED = {'beta_0.5_0.5': 10, 'beta_2_5': 40}
 _MANY = sweep.CLOSE[0].repetitions
-# The largest slope of the density where the orders are (spec QF-19).
+# The largest slope of the density where the orders are (item QF-19).
 _SLOPES = {'beta_1_1': 0, 'beta_2_2': 2.08, 'beta_0.5_0.5': 2.55,
            'beta_1_3': 5.45, 'beta_2_5': 6.47, 'beta_5_1': 16.8}
 

@@ -1,4 +1,4 @@
-"""Errors by programs written apart from these, 50 runs each (spec QF-19)."""
+"""Errors by programs written apart from these, 50 runs each (item QF-19)."""
 
 _COLUMNS = ('emp', 'ind', 'rec_printed', 'rec_printed_add', 'rec_kaplan_add',
             'hist_raw')

@@ -13,7 +13,7 @@ from dpjax.report import verdicts
 from experiments import points
 from experiments.roc_curves import sweep
 
-# Areas by one tree that other programs found on stand-ins (spec EC-22, EC-33).
+# Areas by one tree that other programs found on stand-ins (item EC-22, EC-33).
 REFERENCE = {
     ('framingham_stand_in', 0.5): 0.029, ('bank_full_stand_in', 0.2): 0.0079,
     ('diabetes_130_stand_in', 0.05): 0.0093,

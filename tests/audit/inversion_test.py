@@ -22,7 +22,7 @@ def _attack(request):
 
 
 def test_every_label_is_exact(attack):
-  """Spec INT-01."""
+  """Item INT-01."""
   _, y, found = attack
   np.testing.assert_array_equal(found.labels, y)
 

@@ -31,7 +31,7 @@ def _log_normaliser(tables, costs):
     (peers.joint_costs, -1.388979160), (peers.inverse_costs, -2.821097498)])
 @pytest.mark.parametrize('tight', [False, True])
 def test_tables_have_the_normaliser_of_enumeration(costs, golden, tight):
-  """Spec QF-06 and QF-10: epsilon 2 where costs are of epsilon 1."""
+  """Item QF-06 and QF-10: epsilon 2 where costs are of epsilon 1."""
   doubled = 2 * costs(_THIRDS, 3)
   tables = peers.joint_tables(peers.log_widths(_EDGES), doubled, tight=tight)
   assert _log_normaliser(tables, doubled) == pytest.approx(golden, abs=1e-8)

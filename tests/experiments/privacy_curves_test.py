@@ -43,7 +43,7 @@ def _found(lines):
 @pytest.mark.slow
 @pytest.mark.parametrize('key', COMPOSED)
 def test_table_of_composition(key):
-  """Spec ALG-10."""
+  """Item ALG-10."""
   epsilon, uses, release_delta, slack = key
   setting = composition_sweep.Setting(epsilon=epsilon, num_uses=uses,
                                       release_delta=release_delta, slack=slack)
@@ -75,7 +75,7 @@ def test_the_exact_composition_is_below_every_bound(found):
   (.5, 5.29853, 4.72851, 4.37718), (1., 7.78614, 7.07739, 6.57297),
   (2., 11.59705, 10.72551, 9.99726)])
 def test_table_of_conversions(found, rho, basic, library, gaussian):
-  """Spec ALG-04."""
+  """Item ALG-04."""
   point, = points.select(found['conversions'], kind='zcdp', parameter=rho,
                          delta=1e-5)
   assert point['closed_form'] == pytest.approx(basic, abs=1e-5)
@@ -88,7 +88,7 @@ def test_table_of_conversions(found, rho, basic, library, gaussian):
 @pytest.mark.parametrize('epsilon, tight', [
   (.1, .004996), (.5, .122459), (1., .462117), (2., 1.523188), (4., 3.85611)])
 def test_pure_privacy_as_zcdp(found, epsilon, tight):
-  """Spec ALG-02; what is found over orders reaches what is stated."""
+  """Item ALG-02; what is found over orders reaches what is stated."""
   point, = points.select(found['conversions'], kind='pure', parameter=epsilon)
   assert point['tight'] == pytest.approx(tight, rel=1e-4)
   assert .99 * tight <= point['measured_response'] <= tight * (1 + 1e-9)
@@ -104,7 +104,7 @@ def test_pure_privacy_as_zcdp(found, epsilon, tight):
   (2., 2.42240, 1.99381, 1.6103), (4., 1.21120, 1.08116, 3.5112),
   (8., .60560, .60023, 7.9144), (10., .48448, .49989, 10.3939)])
 def test_table_of_gaussian_noise(found, epsilon, classical, least, true):
-  """Spec MECH-04."""
+  """Item MECH-04."""
   point, = points.select(found['gaussian_calibration'], kind='noise',
                          epsilon=epsilon)
   assert point['classical'] == pytest.approx(classical, abs=1e-5)
@@ -115,7 +115,7 @@ def test_table_of_gaussian_noise(found, epsilon, classical, least, true):
 
 
 def test_where_classical_noise_fails(found):
-  """Spec MECH-04: 8.42 at delta 1e-5; delta 2.27e-5 at epsilon 10."""
+  """Item MECH-04: 8.42 at delta 1e-5; delta 2.27e-5 at epsilon 10."""
   noise = points.select(found['gaussian_calibration'], kind='noise')
   exact = optimize.brentq(lambda epsilon: math.log(tradeoff.gaussian_delta(
       epsilon, shift=epsilon / math.sqrt(2 * math.log(1.25e5)))) -
@@ -128,7 +128,7 @@ def test_where_classical_noise_fails(found):
 
 
 def test_utility_of_gaussian_noise(found):
-  """Spec MECH-04: .0835 at d = 1, .194 at d = 10."""
+  """Item MECH-04: .0835 at d = 1, .194 at d = 10."""
   sizes = points.select(found['gaussian_calibration'], kind='utility')
   printed = {p['size']: p['exceeds_printed'] for p in sizes}
   assert printed[1.] == pytest.approx(.0835, abs=5e-5)

@@ -77,7 +77,7 @@ def _live(smoke_rows, name, keep):
 
 
 def test_a_proportion(smoke_rows):
-  """Spec INT-03, INT-04, at n = 100 and epsilon 0.1 and 1."""
+  """Item INT-03, INT-04, at n = 100 and epsilon 0.1 and 1."""
   found = _live(smoke_rows, 'bernoulli_risk',
                 lambda s: s.num_examples == 100 and s.epsilon > .01)
   point = _one(found, epsilon=.1)
@@ -101,7 +101,7 @@ def test_lower_bounds_are_below_the_risk_and_what_is_printed_is_not_proved(
 
 
 def test_a_finite_distribution(smoke_rows):
-  """Spec MECH-10: simulated risks are the closed form, projected ones less."""
+  """Item MECH-10: simulated risks are the closed form, projected ones less."""
   found = _live(smoke_rows, 'finite_distributions',
                 lambda s: s.num_categories == 10 and s.num_examples == 500)
   assert len(found) == 2
@@ -131,7 +131,7 @@ def test_goldens_of_finite_distributions(kept, k, n, epsilon, raw, projected):
 
 
 def test_local_histograms(smoke_rows, kept):
-  """Spec LDP-07, LDP-08."""
+  """Item LDP-07, LDP-08."""
   for point in _live(smoke_rows, 'local_histograms',
                      lambda s: s.num_examples == 100 and s.epsilon == 1):
     _near(point, 'local', point['local_exact'], 5)
@@ -148,7 +148,7 @@ def test_local_histograms(smoke_rows, kept):
 @pytest.mark.parametrize('epsilon, laplace, bernoulli, printed', [
   (.5, 377742, 22288, 400), (1., 94436, 6261, 100), (2., 23609, 2305, 25)])
 def test_people_for_a_query(epsilon, laplace, bernoulli, printed):
-  """Spec SQ-02."""
+  """Item SQ-02."""
   sizes = [queries_run.batch_size(queries_sweep.Setting(
       method=method, epsilon=epsilon)) for method in ('laplace', 'bernoulli',
                                                       'printed')]
@@ -184,7 +184,7 @@ def test_failures_of_queries(smoke_rows, kept):
 
 @pytest.mark.slow
 def test_polls(smoke_rows, kept):
-  """Spec EST-01, EST-02: coverage tables, and the variance."""
+  """Item EST-01, EST-02: coverage tables, and the variance."""
   live = _live(smoke_rows, 'polls', lambda s: s.share == .3 or s.kind ==
                'privacy')
   assert len(points.select(live, kind=('truthful', 'drowned'))) == 2
@@ -206,7 +206,7 @@ def test_polls(smoke_rows, kept):
 
 
 def test_support_estimators(kept):
-  """Spec EST-04..06 at theta = 0.7, n = 1000, epsilon 1."""
+  """Item EST-04..06 at theta = 0.7, n = 1000, epsilon 1."""
   at = lambda method, epsilon=1.: _one(
       kept['support_estimators'], method=method, num_examples=1000.,
       epsilon=epsilon)

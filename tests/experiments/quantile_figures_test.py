@@ -60,7 +60,7 @@ def test_orders_are_those_of_the_figures():
 
 
 def test_levels_of_noise():
-  """Spec QF-26: eight levels, or two in each of fourteen decades."""
+  """Item QF-26: eight levels, or two in each of fourteen decades."""
   assert len(atoms.SIGMAS) == 8 and len(atoms.FINE_SIGMAS) == 29
   for levels in atoms.SIGMAS, atoms.FINE_SIGMAS:
     assert (levels[0], levels[-1]) == (1e-10, 1e4)

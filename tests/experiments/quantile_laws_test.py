@@ -35,7 +35,7 @@ def test_draws_have_the_quantiles(name):
 
 
 def test_quantiles_in_closed_form():
-  """Spec QF-25; the surrogates by their distribution functions."""
+  """Item QF-25; the surrogates by their distribution functions."""
   np.testing.assert_allclose(
       quantile_laws.law('mixed_0.5_0.25').quantiles(np.arange(1, 9) / 9),
       [1 / 9, 2 / 9, .5, .5, .5, .5, 7 / 9, 8 / 9], rtol=1e-12)

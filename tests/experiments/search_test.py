@@ -1,4 +1,4 @@
-"""Gaussian-process search (spec HPO-01): bounds, replay, better than chance."""
+"""Gaussian-process search (item HPO-01): bounds, replay, better than chance."""
 
 import math
 

@@ -48,7 +48,7 @@ def test_part_of_the_rows_gives_the_verdicts_that_it_can():
     (100, 2.8e-3, .67, .165), (200, 1.3e-4, .079, 5.1e-3),
     (400, 8.1e-7, 1.2e-3, 7.7e-6)])
 def test_risks_and_bounds_of_constant_records(n, risk, printed, corrected):
-  """Spec QF-23, at epsilon 1/2; the corrected bound at its own amplitude."""
+  """Item QF-23, at epsilon 1/2; the corrected bound at its own amplitude."""
   found = points.collect(_rows('constant_records'))
   one, other = (points.select(found, method=method, num_examples=float(n),
                               epsilon=.5)[0] for method in ('printed', 'half'))
@@ -145,7 +145,7 @@ def _effective(key, data, sigma):
 
 
 def test_effective_privacy_of_half_an_atom():
-  """Kept rows: known values of single data sets (spec QF-28)."""
+  """Kept rows: known values of single data sets (item QF-28)."""
   found = points.collect(_rows('effective_privacy'))
   for sigma, known in ((1e-4, .96), (.1, .62), (.3, .42), (1., .19),
                        (3., .064)):

@@ -86,7 +86,7 @@ def check_independence(order):
 
 @pytest.mark.parametrize('order', ORDERS)
 def test_cost_of_the_measured_noise(order):
-  """Spec LDP-03: the sum over blocks of D_k / s_k is epsilon."""
+  """Item LDP-03: the sum over blocks of D_k / s_k is epsilon."""
   check_cost(order)
 
 

@@ -1,6 +1,6 @@
 """Bounds of convolutions against the SVD of their dense matrices.
 
-Spec SPEC-02, SPEC-03, SPEC-05, SPEC-06; errata E7 (ii) to (iv), E9, E10.
+Item SPEC-02, SPEC-03, SPEC-05, SPEC-06; errata E7 (ii) to (iv), E9, E10.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """Induced norms by brute force, and gradients against chains of them.
 
-Spec NORM-01 to NORM-06; errata E8, E14.
+Item NORM-01 to NORM-06; errata E8, E14.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """Estimates from below, certificates from above, float64 SVD between.
 
-Spec SPEC-01, SPEC-03, SPEC-04.
+Item SPEC-01, SPEC-03, SPEC-04.
 """
 
 import jax

@@ -1,6 +1,6 @@
 """Björck's iteration and the projection on the spectral ball.
 
-Spec SPEC-08, SPEC-10, BIAS-03; errata E10, E18 (projection).
+Item SPEC-08, SPEC-10, BIAS-03; errata E10, E18 (projection).
 """
 
 import jax

@@ -82,7 +82,7 @@ def gaussian_delta(mu, epsilon):
 @pytest.mark.parametrize('q, z, steps, by_rdp, by_pld, by_pld_replace',
                          REFERENCE)
 def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
-  """Spec DP-19."""
+  """Item DP-19."""
   event = poisson(q, z, steps)
   assert spend(event, accountant='rdp') == pytest.approx(by_rdp, rel=1e-3)
   assert spend(event) == pytest.approx(by_pld, rel=1e-3)
@@ -95,7 +95,7 @@ def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
   pytest.param(110, 7.68, marks=pytest.mark.slow), (140, 1.97),
   pytest.param(160, 1.829, marks=pytest.mark.slow)])
 def test_what_truncating_batches_would_cost(most, printed):
-  """Spec OPT-02: why no batch is truncated; q n = 100, 1.829 untruncated."""
+  """Item OPT-02: why no batch is truncated; q n = 100, 1.829 untruncated."""
   truncated = dp_events.TruncatedSubsampledGaussianDpEvent(10_000, .01, most, 1.)
   found = spend(dp_events.SelfComposedDpEvent(truncated, 1000))
   assert found == pytest.approx(printed, rel=1e-3)
@@ -105,7 +105,7 @@ def test_what_truncating_batches_would_cost(most, printed):
 @pytest.mark.parametrize('target, z', [(1, 8.976), (2, 4.774), (4, 2.649),
                                        (8, 1.576)])
 def test_multipliers_of_sixteen_thousand_steps(target, z):
-  """Spec OPT-02: printed ones hold, and are up to 2 % of epsilon too large."""
+  """Item OPT-02: printed ones hold, and are up to 2 % of epsilon too large."""
   event = poisson(256 / 14000, z, 16500)
   assert .978 * target <= spend(event) <= target
 
@@ -113,7 +113,7 @@ def test_multipliers_of_sixteen_thousand_steps(target, z):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('pld'))
 def test_calibration_table_by_loss_distributions(q, steps, delta, target, z):
-  """Spec DP-19; DP-18's asymptotic rule has no constants to give these."""
+  """Item DP-19; DP-18's asymptotic rule has no constants to give these."""
   found = accounting.calibrate_noise_multiplier(
       target_epsilon=target, target_delta=delta, sampling_prob=q,
       num_steps=steps, adjacency=ADD)

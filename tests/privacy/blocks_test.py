@@ -69,7 +69,7 @@ def test_joint_multiplier_is_tight(epsilon):
 
 
 def test_golden_allocation():
-  """Spec DP-20."""
+  """Item DP-20."""
   sizes = (320, 18496, 1605760, 1290)
   np.testing.assert_allclose(
       split(np.ones(4), 1., sizes, 'optimal'),

@@ -42,7 +42,7 @@ def repeated_response_delta(one, num_uses, epsilon):
 
 
 def test_basic_is_exact_for_products_of_randomised_response():
-  """Spec DP-03."""
+  """Item DP-03."""
   epsilons = (.2, .5, 1.3)
   p, q = product([response(e) for e in epsilons])
   claim = composition.basic([ApproxDP(epsilon=e, delta=0.) for e in epsilons])
@@ -90,7 +90,7 @@ def test_basic_holds_where_the_second_release_follows_the_first():
 @pytest.mark.parametrize('one, num_uses, slack', [
   (.1, 40, 1e-5), (.5, 10, 1e-3), (.02, 200, 1e-6), (1., 5, .1)])
 def test_advanced_dominates_exact_composition(one, num_uses, slack):
-  """Spec DP-04: the formula, randomised response, the accountant."""
+  """Item DP-04: the formula, randomised response, the accountant."""
   claim = composition.advanced(ApproxDP(epsilon=one, delta=0.),
                                num_uses=num_uses, slack=slack)
   assert claim.epsilon == pytest.approx(
@@ -121,7 +121,7 @@ def test_advanced_beats_basic_for_many_small_epsilons():
 @pytest.mark.parametrize('size, sharp, printed', [
   (2, 2.649, 5.437), (5, 17.24, 60.91), (10, 227.2, 1484.)])
 def test_golden_group_factors(size, sharp, printed):
-  """Spec DP-08: factors of delta at epsilon 0.5."""
+  """Item DP-08: factors of delta at epsilon 0.5."""
   part = ApproxDP(epsilon=.5, delta=1e-6)
   for got, factor in [(composition.group(part, size=size), sharp),
                       (composition.group_printed(part, size=size), printed)]:
@@ -131,7 +131,7 @@ def test_golden_group_factors(size, sharp, printed):
 
 @pytest.mark.parametrize('epsilon, size', [(.5, 2), (.1, 6), (0., 4), (1., 3)])
 def test_the_sharp_group_delta_is_attained(epsilon, size):
-  """Spec DP-08: a chain of data sets, each as far as allowed."""
+  """Item DP-08: a chain of data sets, each as far as allowed."""
   delta, masses = 1e-3, [0.]
   for _ in range(size):
     masses.append(math.exp(epsilon) * masses[-1] + delta)
@@ -193,7 +193,7 @@ def worst_loss(release, num_examples, adjacency):
 @pytest.mark.parametrize('num_examples', [1, 3, 6])
 @pytest.mark.parametrize('epsilon, prob', [(1., .1), (.3, .5), (2.5, .9)])
 def test_poisson_amplification_is_exact(num_examples, epsilon, prob):
-  """Spec DP-17, add-or-remove-one."""
+  """Item DP-17, add-or-remove-one."""
   found = worst_loss(
       lambda data: poisson_release(
           data, prob, lambda s: randomised_any(s, epsilon)),
@@ -207,7 +207,7 @@ def test_poisson_amplification_is_exact(num_examples, epsilon, prob):
 @pytest.mark.parametrize('epsilon', [.3, 1., 2.5])
 def test_amplification_without_replacement_is_exact(num_examples, size,
                                                     epsilon):
-  """Spec DP-17, replace-one."""
+  """Item DP-17, replace-one."""
   found = worst_loss(
       lambda data: fixed_size_release(
           data, size, lambda s: randomised_any(s, epsilon)),
@@ -219,7 +219,7 @@ def test_amplification_without_replacement_is_exact(num_examples, size,
 
 
 def test_amplification_scales_delta():
-  """Spec DP-17: releasing the sample with a small probability."""
+  """Item DP-17: releasing the sample with a small probability."""
   epsilon, leak, prob = 1., 1e-3, .2
 
   def mechanism(sample):

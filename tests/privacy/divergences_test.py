@@ -22,7 +22,7 @@ def random_pairs(seed, count=50, size=4):
 
 
 def test_hockey_stick_is_the_worst_event():
-  """Spec DP-01: over every one of the 2^m events."""
+  """Item DP-01: over every one of the 2^m events."""
   for p, q in random_pairs(0):
     for epsilon in (0., .3, 1.5):
       worst = max(sum(p[i] - math.exp(epsilon) * q[i] for i in event)
@@ -50,7 +50,7 @@ def test_both_orders_matter():
 
 
 def test_no_post_processing_raises_a_divergence():
-  """Spec DP-02: random stochastic maps, deterministic ones among them."""
+  """Item DP-02: random stochastic maps, deterministic ones among them."""
   rng = np.random.default_rng(1)
   for number, (p, q) in enumerate(random_pairs(2)):
     channel = rng.dirichlet(np.ones(3) * .3, size=4)
@@ -75,7 +75,7 @@ def test_a_map_that_reads_the_data_again_is_no_post_processing():
 
 
 def test_renyi_grows_with_its_order_to_the_largest_loss():
-  """Spec DP-05."""
+  """Item DP-05."""
   for p, q in random_pairs(3, count=10):
     by_order = [divergences.renyi(p, q, order=a) for a in (1.01, 2, 8, 1e4)]
     assert by_order == sorted(by_order)

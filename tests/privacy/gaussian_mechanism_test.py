@@ -111,7 +111,7 @@ def test_refusals(arguments, message):
   (.1, 30.7496), (.5, 7.03183), (1., 3.730632), (2., 1.99381),
   (5., .89187)])
 def test_golden_calibration(epsilon, stddev):
-  """Spec DP-11."""
+  """Item DP-11."""
   found = additive.calibrated_gaussian(
       record_norm=2., epsilon=epsilon, delta=1e-5, adjacency=ADD)
   assert found.stddev / 2 == pytest.approx(stddev, rel=4e-4)

@@ -52,7 +52,7 @@ def chi_square(values, law, bins=50):
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('size', [1, 2, 5, 30])
 def test_norm_is_gamma(order, size):
-  """Spec LDP-03: chi-square of ||b||_p against Gamma(d); false alarm 1e-6."""
+  """Item LDP-03: chi-square of ||b||_p against Gamma(d); false alarm 1e-6."""
   limit = stats.chi2(49).isf(1e-6)
   norms = norm(samples(order, size), order)
   assert chi_square(norms, stats.gamma(size)) < limit
@@ -63,7 +63,7 @@ def test_norm_is_gamma(order, size):
 
 @pytest.mark.parametrize('order', ORDERS)
 def test_density_in_the_plane(order):
-  """Spec LDP-03: counts on a grid against exp(-||b||_p), integrated."""
+  """Item LDP-03: counts on a grid against exp(-||b||_p), integrated."""
   size, fine = 2, 40
   edges = np.linspace(-4, 4, 17)
   found = np.histogram2d(*samples(order, size, 4 * COUNT).T, bins=edges)[0]
@@ -103,7 +103,7 @@ def test_coordinates_and_signs_are_exchangeable(order):
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('size', [1, 2])
 def test_exact_log_ratio_on_a_grid(order, size):
-  """Spec LDP-03: the density's losses over shifts of the whole bound."""
+  """Item LDP-03: the density's losses over shifts of the whole bound."""
   epsilon, bound = .8, 1.7
   mechanism = k_norm.KNormMechanism(order=order, record_norm=bound,
                                     epsilon=epsilon, adjacency=ADD)
@@ -139,7 +139,7 @@ def test_general_exponential_mechanism_would_waste_half():
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_order_one_is_the_laplace_mechanism(adjacency):
-  """Spec LDP-03: p = 1 equals DP-10."""
+  """Item LDP-03: p = 1 equals DP-10."""
   fields = {'record_norm': 1.3, 'epsilon': .7, 'adjacency': adjacency}
   here = k_norm.KNormMechanism(order=1, **fields)
   there = laplace.LaplaceMechanism(**fields)
@@ -152,7 +152,7 @@ def test_order_one_is_the_laplace_mechanism(adjacency):
 
 
 def test_noise_grows_like_the_dimension():
-  """Spec LDP-03: at d = 1000, epsilon 1: 1000 against 118 by a Gaussian."""
+  """Item LDP-03: at d = 1000, epsilon 1: 1000 against 118 by a Gaussian."""
   gaussian = additive.calibrated_gaussian(record_norm=1., epsilon=1.,
                                           delta=1e-5, adjacency=ADD)
   assert gaussian.stddev * 1000**.5 == pytest.approx(118, abs=.5)

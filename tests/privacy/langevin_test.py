@@ -51,7 +51,7 @@ def exact(mechanism, eigenvalue, start_variance):
 
 @pytest.mark.parametrize('mechanism', GRID)
 def test_quadratics_attain_the_bound(mechanism):
-  """Spec OPT-04: Gaussian recursion, along the flattest direction."""
+  """Item OPT-04: Gaussian recursion, along the flattest direction."""
   distance, variance = exact(mechanism, mechanism.strong_convexity, 0.)
   assert mechanism.shift == pytest.approx(distance / variance**.5, rel=1e-9)
   steep, spread = exact(mechanism, mechanism.smoothness, 0.)
@@ -59,7 +59,7 @@ def test_quadratics_attain_the_bound(mechanism):
 
 
 def test_the_printed_bound_holds_and_is_looser():
-  """Spec OPT-04: ratio exact / printed <= .586 from the printed start."""
+  """Item OPT-04: ratio exact / printed <= .586 from the printed start."""
   ratios, gaps = [], []
   for mechanism in GRID:
     start = 2 * mechanism.stddev**2 / mechanism.strong_convexity
@@ -169,7 +169,7 @@ def bernoulli_gradient(theta, data):
 
 
 def test_maximum_likelihood_golden():
-  """Spec G-12: n = 500, d = 5, rho = .5, b = 1: 1.22e-2, at most 2.49e-2."""
+  """Item G-12: n = 500, d = 5, rho = .5, b = 1: 1.22e-2, at most 2.49e-2."""
   size, dims, rho, radius = 500, 5, .5, 1.
   share = special.expit(radius)
   strong, bound = share * (1 - share), math.sqrt(dims) * share

@@ -30,7 +30,7 @@ def mechanism(request):
 
 
 def test_fields_and_event(mechanism):
-  """Spec DP-10."""
+  """Item DP-10."""
   factor = 2 if mechanism.adjacency is REPLACE else 1
   assert mechanism.l1_sensitivity == factor * mechanism.record_norm
   assert mechanism.scale == mechanism.l1_sensitivity / mechanism.epsilon
@@ -79,7 +79,7 @@ def worst_breach(scale_factor):
 
 
 def test_log_ratio_is_at_most_epsilon_on_half_lines():
-  """Spec DP-10. 120 events: 6 errors have false alarms below 1e-6."""
+  """Item DP-10. 120 events: 6 errors have false alarms below 1e-6."""
   assert worst_breach(1.) < 6
   # Noise that is four percent too small is seen.
   assert worst_breach(.96) > 6

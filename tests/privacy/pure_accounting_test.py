@@ -96,7 +96,7 @@ def outcomes(odds, mass, prob):
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('epsilon, q', [(1., .1), (.2, .7), (3., .02)])
 def test_poisson_samples_of_pure_releases(adjacency, epsilon, q):
-  """Spec DP-17 as an event; exact for the extreme pair of outcomes."""
+  """Item DP-17 as an event; exact for the extreme pair of outcomes."""
   without = outcomes(1., 1e-3, q)
   one, other = (outcomes(math.exp(sign * epsilon), 1e-3, q)
                 for sign in (1, -1))

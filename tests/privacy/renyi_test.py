@@ -20,7 +20,7 @@ ADD = Adjacency.ADD_OR_REMOVE_ONE
 @pytest.mark.parametrize('z', [.7, 1., 3.])
 @pytest.mark.parametrize('order', [1.5, 2., 10.])
 def test_gaussian_is_exact(z, order):
-  """Spec DP-05, by quadrature of E_Q[(P/Q)^a]."""
+  """Item DP-05, by quadrature of E_Q[(P/Q)^a]."""
   def integrand(x):
     return math.exp(order * stats.norm.logpdf(x, 1, z) +
                     (1 - order) * stats.norm.logpdf(x, 0, z))
@@ -34,7 +34,7 @@ def test_gaussian_is_exact(z, order):
 
 
 def test_composition_adds():
-  """Spec DP-06: T Gaussians are one with z / sqrt(T)."""
+  """Item DP-06: T Gaussians are one with z / sqrt(T)."""
   many = renyi.compose([renyi.gaussian(noise_multiplier=3., order=4.)] * 9)
   one = renyi.gaussian(noise_multiplier=1., order=4.)
   assert many.divergence == pytest.approx(one.divergence) and many.order == 4.
@@ -86,7 +86,7 @@ def sampled(q, sigma, order):
 
 @pytest.mark.parametrize('sigma, q', SAMPLED)
 def test_a_sampled_gaussian_is_the_integral_and_the_librarys(sigma, q):
-  """Spec OPT-03."""
+  """Item OPT-03."""
   x, step = np.linspace(-40, 60, 400_001, retstep=True)
   few = stats.norm.pdf(x, 0, sigma)
   many = (1 - q) * few + q * stats.norm.pdf(x, 1, sigma)
@@ -115,7 +115,7 @@ def test_a_sample_of_everything_is_the_plain_gaussian():
 
 
 def test_golden_conversions():
-  """Spec DP-07: 2.53798 as printed, 2.10137 improved, 1.82824 by PLD."""
+  """Item DP-07: 2.53798 as printed, 2.10137 improved, 1.82824 by PLD."""
   runs = [renyi.compose([sampled(.01, 1., order)] * 1000)
           for order in range(2, 25)]
   best = lambda convert: min(convert(run, delta=1e-5).epsilon for run in runs)

@@ -62,7 +62,7 @@ def worst_loss(mechanism, scores, adjacency):
 @pytest.mark.parametrize('epsilon', [.1, 1., 6.])
 def test_no_adjacent_pair_is_further_apart_than_epsilon(adjacency, epsilon,
                                                         kind):
-  """Spec DP-12, exact; DP-09 for the sensitivity of the scores."""
+  """Item DP-12, exact; DP-09 for the sensitivity of the scores."""
   mechanism = make(epsilon, adjacency=adjacency, kind=kind)
   moved = max(np.abs(counts(a) - counts(b)).max()
               for a, b in neighbours(adjacency))

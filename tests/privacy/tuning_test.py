@@ -29,14 +29,14 @@ def spend(event):
 @pytest.mark.parametrize('num_trials, epsilon', [
   (1, 1.309), (20, 6.970), (50, 12.08)])
 def test_golden_numbers_of_all_trials(num_trials, epsilon):
-  """Spec DP-21; erratum E30: 'HPO ignored' reports the first of them."""
+  """Item DP-21; erratum E30: 'HPO ignored' reports the first of them."""
   event = tuning.all_trials_event(trial(), num_trials=num_trials)
   assert spend(event) == pytest.approx(epsilon, rel=4e-4)
 
 
 @pytest.mark.parametrize('shape', [0., .5, 1., 3.])
 def test_a_random_number_of_trials_costs_far_less(shape):
-  """Spec DP-21: still more than one trial, erratum E30."""
+  """Item DP-21: still more than one trial, erratum E30."""
   twenty = spend(tuning.best_trial_event(trial(), mean=20., shape=shape))
   fifty = spend(tuning.best_trial_event(trial(), mean=50., shape=shape))
   assert 1.309 * 1.5 < twenty < fifty < 5.

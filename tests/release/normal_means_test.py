@@ -202,7 +202,7 @@ def test_intervals_of_releases_cover(adjacency):
 
 
 def test_shorter_than_the_published_interval():
-  """Half-widths of spec EXT-KVCI at level 0.95: .326, .268, .057."""
+  """Half-widths of item EXT-KVCI at level 0.95: .326, .268, .057."""
   for number, epsilon, published in ((500, 1, .326), (5_000, Fraction(1, 10),
                                                       .268), (5_000, 1, .057)):
     plan = _plan(_RO, epsilon=Fraction(epsilon), far=1000, sigma='1')

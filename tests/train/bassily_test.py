@@ -41,7 +41,7 @@ def plan(**changes):
   pytest.param(10_000, 1, 100, 31.9, marks=pytest.mark.slow),
   pytest.param(60_000, 256, 2344, 573., marks=pytest.mark.slow)])
 def test_golden_delivered_epsilons(n, size, steps, delivered):
-  """Spec DP-15, erratum E22: the printed noise, for a target of 1."""
+  """Item DP-15, erratum E22: the printed noise, for a target of 1."""
   event = accounting.poisson_gaussian_event(
     sampling_prob=size / n, noise_multiplier=printed(n, steps),
     num_steps=steps)
@@ -50,14 +50,14 @@ def test_golden_delivered_epsilons(n, size, steps, delivered):
 
 
 def test_formula():
-  """Spec DP-15."""
+  """Item DP-15."""
   expected = 16 * math.sqrt(50 * math.log(2e5) * math.log(2.5 * 50 / .01)) / (
     1000 * .5)
   assert printed(1000, 50, epsilon=.5) == pytest.approx(expected)
 
 
 def test_plan_multiplies_by_the_batch_and_meets_the_target():
-  """Spec DP-15: s times sigma on the sum; far below the target."""
+  """Item DP-15: s times sigma on the sum; far below the target."""
   made = plan()
   assert made.noise_multiplier == pytest.approx(100 * printed(10_000, 1000),
                                                 rel=1e-6)
@@ -68,7 +68,7 @@ def test_plan_multiplies_by_the_batch_and_meets_the_target():
 
 @pytest.mark.slow
 def test_refuses_when_the_accountant_says_more():
-  """Spec DP-15: T << n, where the unstated condition fails; erratum E22."""
+  """Item DP-15: T << n, where the unstated condition fails; erratum E22."""
   with pytest.raises(ValueError, match='^the noise of Bassily et al. gives '
                      'epsilon .* more than the target 1: use more steps$'):
     plan(batch_size=1, num_steps=300)

@@ -15,7 +15,7 @@ from dpjax.train import step as steps
 
 @pytest.mark.parametrize('order', [1, math.inf])
 def test_a_step_with_pure_noise(make_model, make_method, records, order):
-  """Spec LDP-03: a drop-in privatizer; bounds of the p-norm from l2."""
+  """Item LDP-03: a drop-in privatizer; bounds of the p-norm from l2."""
   sampler = PoissonSampler(num_examples=60, batch_size=12)
   model = make_model(True)
   method = make_method('lip_dp_sgd', model)

@@ -68,7 +68,7 @@ def _solved():
 
 
 def test_replacing_a_record_moves_the_minimiser_by_at_most_the_bound(solved):
-  """Spec DP-13: 200 x 200 replacements; 2 L / (n gamma)."""
+  """Item DP-13: 200 x 200 replacements; 2 L / (n gamma)."""
   mechanism = make()
   _, replaced, _ = solved
   moved = np.linalg.norm(replaced[:, None] - replaced[None], axis=-1).max()
@@ -81,7 +81,7 @@ def test_replacing_a_record_moves_the_minimiser_by_at_most_the_bound(solved):
 
 
 def test_the_solver_is_charged_on_both_sides():
-  """Spec DP-13: two runs of the solver, each that far from its minimiser."""
+  """Item DP-13: two runs of the solver, each that far from its minimiser."""
   for adjacency in Adjacency:
     mechanism = make(adjacency=adjacency, solver_share=.3)
     exact = mechanism.gradient_bound / (SIZE * .2)
@@ -91,7 +91,7 @@ def test_the_solver_is_charged_on_both_sides():
 
 
 def test_adding_a_record_moves_it_by_half_of_that(solved):
-  """Spec DP-13, add-or-remove-one with a public divisor."""
+  """Item DP-13, add-or-remove-one with a public divisor."""
   mechanism = make(adjacency=ADD)
   base, _, added = solved
   moved = np.linalg.norm(added - base, axis=-1).max()
@@ -139,7 +139,7 @@ def exact_minimiser(mechanism, data):
   {}, {'regularization': 1e-3}, {'regularization': 5., 'input_radius': 3.},
   {'num_classes': 4}, {'num_examples': 6}])
 def test_solver_is_as_near_as_it_charges(changes):
-  """Spec DP-13: the bound on the solver's distance holds whatever the data."""
+  """Item DP-13: the bound on the solver's distance holds whatever the data."""
   mechanism = make(**changes)
   data = draw(SIZE, 4, scale=2., classes=mechanism.num_classes)
   got = flat(jax.jit(mechanism.solve)(data))
@@ -178,7 +178,7 @@ def test_bad_records_contribute_nothing():
 
 
 def test_noise_is_on_every_parameter_and_scales_with_the_public_size():
-  """Spec DP-13: p dimensions, standard deviation like 1 / n."""
+  """Item DP-13: p dimensions, standard deviation like 1 / n."""
   stddevs = [make(num_examples=n).stddev * n for n in (10, 100, 1000)]
   np.testing.assert_allclose(stddevs, stddevs[0])
   mechanism, data = make(noise_multiplier=2.), draw(SIZE, 0)
@@ -210,7 +210,7 @@ def test_release_is_the_solution_plus_this_noise():
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency, epsilon', [(ADD, 6.), (REPLACE, 2.)])
 def test_fit_meets_its_target_exactly(adjacency, epsilon):
-  """Spec DP-13: the exact Gaussian curve, at epsilon above 1 too."""
+  """Item DP-13: the exact Gaussian curve, at epsilon above 1 too."""
   data = draw(1000, 6)
   data = data._replace(y=(data.x[:, 0] > 0).astype(jnp.int32))
   fitted = output_perturbation.fit(
@@ -229,7 +229,7 @@ def test_fit_meets_its_target_exactly(adjacency, epsilon):
 
 
 def test_classical_scale_of_the_printed_algorithm():
-  """Spec DP-13: for L = 1; proved for epsilon < 1 only, where ours is less."""
+  """Item DP-13: for L = 1; proved for epsilon < 1 only, where ours is less."""
   mechanism = make(input_radius=1e-6)
   assert mechanism.gradient_bound == pytest.approx(2**.5)
   printed = 2 * math.sqrt(2 * math.log(1.25e5)) / (SIZE * .2 * .5)

@@ -98,7 +98,7 @@ def test_refuses_noise_that_is_none(multiplier):
 @pytest.mark.parametrize('q, z, steps, figure, true', [
   (.01, 4., 10_000, .9263, .9470), (.01, 1., 1000, 1.1994, 1.8282)])
 def test_the_rule_for_tuning_is_no_guarantee(q, z, steps, figure, true):
-  """Spec OPT-07."""
+  """Item OPT-07."""
   rho = plans.heuristic_rho(sampling_prob=q, noise_multiplier=z,
                             num_steps=steps)
   said = dp_accounting.get_epsilon_gaussian((2 * rho)**-.5, 1e-5)

@@ -23,7 +23,7 @@ def test_steps_are_those_of_the_reference(checks, run, name, records):
 
 
 def test_non_private_step_is_a_mean_gradient(checks, run, records):
-  """Spec DP-14."""
+  """Item DP-14."""
   _, states, infos = run('sgd', records)
   params = jax.tree.map(np.float64, states[0].params)
   words = additive.random_words(

@@ -2,7 +2,7 @@
 
 A histogram as fine as any density of the class needs, coefficients of it
 (`bases`), and shrinkage of them by their own size (`shrinkage`). Of a density
-smoother than the bins the fine coefficients are shrunk away. Spec DEN-B6 (A1),
+smoother than the bins the fine coefficients are shrunk away. Item DEN-B6 (A1),
 DEN-B7; the spline basis is new here, and has half the error or less where a
 density is smooth but not flat at its ends.
 """

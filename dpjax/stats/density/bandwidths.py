@@ -6,9 +6,9 @@ errs by no more than
   L^2 / (12 m^2)  +  (m - 1) / n  +  m (m - 1) V / n^2
 
 in mean integrated square: bias, sampling, and noise of variance V in each count
-(spec DEN-H2, DEN-H6). On [0, 1]^d m is the d-th power of a whole number and the
+(item DEN-H2, DEN-H6). On [0, 1]^d m is the d-th power of a whole number and the
 bias at most min(d / 12, 1 / pi^2) L^2 m^(-2/d), by distances within a cell and
-by Poincare's inequality (spec EST-HIST of minimax.md). The papers' bins have no
+by Poincare's inequality (item EST-HIST of minimax.md). The papers' bins have no
 L and no constants in them.
 All on the host, in float64; nothing here sees records.
 """
@@ -72,7 +72,7 @@ def histogram_bound(num_bins: int, *, num_records: int, variance: float,
 
 def tuned_bins(*, num_records: int, variance: float, lipschitz: float,
                fix_mass: bool = True, dimension: int = 1) -> int:
-  """m that minimises `histogram_bound` (spec DEN-H6)."""
+  """m that minimises `histogram_bound` (item DEN-H6)."""
   errors.check_at_least('num_records', num_records, 1)
   errors.check_non_negative('variance', variance)
   errors.check_non_negative('lipschitz', lipschitz)
@@ -88,7 +88,7 @@ def limiting_bins(*, num_records: int, variance: float, lipschitz: float
   """The same where sampling or noise is all there is; a real number.
 
   The lesser of (L^2 n / 6)^(1/3) and (L^2 n^2 / (12 V))^(1/4): the latter is
-  h = 96^(1/4) (L n epsilon)^(-1/2) for V = 8 / epsilon^2 (spec DEN-H6).
+  h = 96^(1/4) (L n epsilon)^(-1/2) for V = 8 / epsilon^2 (item DEN-H6).
   """
   sampling = (lipschitz**2 * num_records / 6)**(1 / 3)
   if not variance:
@@ -142,6 +142,6 @@ def oracle_bins(risk: Callable[[int], float],
 def crossover(*, num_records: int, num_bins: int) -> float:
   """epsilon where Laplace noise weighs as much as sampling: sqrt(8 m / n).
 
-  Of m = (L^2 n / 6)^(1/3) and L = 2 it is 2.64 n^(-1/3) (spec DEN-H4).
+  Of m = (L^2 n / 6)^(1/3) and L = 2 it is 2.64 n^(-1/3) (item DEN-H4).
   """
   return math.sqrt(8 * num_bins / num_records)

@@ -1,6 +1,6 @@
 """What to read off noisy shares of equal bins: coefficients of three bases.
 
-  fourier  of a circle: deconvolved, complex (spec DEN-B2)
+  fourier  of a circle: deconvolved, complex (item DEN-B2)
   cosine   of an interval, by its even extension: the same (DEN-B7)
   spline   of an interval, with nothing assumed at its ends
 

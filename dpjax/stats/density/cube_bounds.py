@@ -9,7 +9,7 @@ bumps that bits turn up or down:
 Bits of the first two do not interact: errors add up, and each is that of an
 estimate at two points. A record differs in a bit with a probability t, so t^d
 of `two_points`; without privacy their affinity counts. Source: paper 004,
-Proposition 5, whose constant c_d is left open there, and is explicit here (spec
+Proposition 5, whose constant c_d is left open there, and is explicit here (item
 MOD-DENS of minimax.md, erratum E-07). For d = 1 `cells` is `lower_bounds.cells`
 with a sawtooth, of any even or odd number of teeth.
 """

@@ -3,7 +3,7 @@
 A record that takes another's place moves two counts by 1, whatever d is: noise,
 guarantee and closed forms are those of `histograms`, with m = K^d in place of
 the number of bins. What differs is the bias, K^-2 = m^(-2/d). Source: paper
-004, l. 391-396 (spec EST-HIST, erratum E-14 of minimax.md).
+004, l. 391-396 (item EST-HIST, erratum E-14 of minimax.md).
 """
 
 import dataclasses

@@ -7,7 +7,7 @@
   spectrum   complex [1 + K]: theta_0, a mass that was released, and fourier
   spline     means [m] of equal bins, of the curve of `histospline`
 
-Errors are exact in each form: sums over bins, or by Parseval (spec DEN-C4).
+Errors are exact in each form: sums over bins, or by Parseval (item DEN-C4).
 """
 
 import dataclasses

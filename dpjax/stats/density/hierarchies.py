@@ -3,7 +3,7 @@
 Both tell sums over long ranges well, and cost a share of the budget for each
 level; the squared error of a density is that of its finest level, for which a
 histogram of that level alone has all of the budget. They are here to be
-compared with. Sources: Hay et al. 2010; Xiao et al. 2011, Privelet (spec
+compared with. Sources: Hay et al. 2010; Xiao et al. 2011, Privelet (item
 DEN-B10).
 """
 

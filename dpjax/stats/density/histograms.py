@@ -2,7 +2,7 @@
 
   f(x) = m (c_b + Z_b) / n  for x in bin b,
 
-Source: paper 001, section 3, lines 245-343; thesis 000, lines 2273-2331 (spec
+Source: paper 001, section 3, lines 245-343; thesis 000, lines 2273-2331 (item
 DEN-H1 to DEN-H6, DEN-B8). What counts move by, 2 in l1 and sqrt 2 in l2 where a
 record takes another's place, does not depend on m, so that errors fall with
 (n epsilon)^-1 or (n sqrt rho)^-1 for Lipschitz densities, the best there is.
@@ -40,7 +40,7 @@ class Sensitivity(NamedTuple):
 
 
 def sensitivity(num_bins: int, adjacency: Adjacency) -> Sensitivity:
-  """Of the counts of m bins, exact: 2, sqrt 2, 1, or 1, 1, 1 (spec DEN-H3).
+  """Of the counts of m bins, exact: 2, sqrt 2, 1, or 1, 1, 1 (item DEN-H3).
 
   A record that takes another's place leaves one bin for another; of one bin
   there is no other.
@@ -155,7 +155,7 @@ class Histogram(noisy_counts.CountsMechanism):
     return noise * (1 - 1 / size) if self.fix_mass else noise
 
   def expected(self, density: Density) -> mechanism.Risk:
-    """Exact (spec DEN-H2), n public and without `post`."""
+    """Exact (item DEN-H2), n public and without `post`."""
     self._check_linear()
     masses, size = density.masses(self.num_bins), self.num_bins
     return mechanism.Risk(
@@ -198,7 +198,7 @@ class Polygon(Histogram):
   """Lines between the heights at the middles of bins, constant at the ends.
 
   Two thirds of a histogram's noise, and no steps; the integral is the mean of
-  the heights. Free, and with `tuned` bins by default (spec DEN-B8). Guarantee:
+  the heights. Free, and with `tuned` bins by default (item DEN-B8). Guarantee:
   as `Histogram`.
   """
   post: str = 'simplex'
@@ -225,7 +225,7 @@ class Polygon(Histogram):
 def sup_errors(heights: np.ndarray, density: Density) -> np.ndarray:
   """Largest errors [...] of histograms [..., m], at 33 points of each bin.
 
-  Both ends of bins are among them, and their middles (spec DEN-C4).
+  Both ends of bins are among them, and their middles (item DEN-C4).
   """
   size = heights.shape[-1]
   x = (np.arange(size)[:, None] + np.linspace(0, 1, 33)) / size

@@ -2,7 +2,7 @@
 
 A density on [0, 1] is its distribution function and its square, both exact:
 masses of bins follow from the first, and coefficients of any order from masses
-of fine bins (spec DEN-C3). All on the host, in float64.
+of fine bins (item DEN-C3). All on the host, in float64.
 """
 
 from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ A private one obeys both. `sharp` bounds squared errors at two points by
 `testing.squared_share` in place of a test of the two. Each is the largest over
 what its packing leaves free; every value is a proved bound, at any n. Numbers
 of the host. Source: paper 001, section 3.3 and Theorem 5; thesis 000, Theorems
-5.1.3, 5.1.6 and 5.2.4 (spec DEN-L8..L11, errata E5, E5b).
+5.1.3, 5.1.6 and 5.2.4 (item DEN-L8..L11, errata E5, E5b).
 """
 
 from collections.abc import Sequence
@@ -244,7 +244,7 @@ def cell_constant(kernel: packings.Kernel, *, pure: bool, sharp: bool = False
 
 def least_favourable(packing: packings.Packing, word: Sequence[int]
                      ) -> laws.Density:
-  """f_w as a density that estimators can be tried on (spec DEN-C3).
+  """f_w as a density that estimators can be tried on (item DEN-C3).
 
   Args:
     packing: of the bounds.

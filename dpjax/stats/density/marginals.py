@@ -4,7 +4,7 @@ A table of all cells drowns in noise, and n records do not fill it. A tree of
 d - 1 pairs has d - 1 small tables, of which cells follow as if attributes that
 are not joined were independent given those between them. Which pairs is known
 beforehand or chosen privately. Sources: Chow and Liu 1968; Zhang et al. 2014,
-PrivBayes; McKenna et al. 2022, AIM (spec DEN-B13).
+PrivBayes; McKenna et al. 2022, AIM (item DEN-B13).
 """
 
 from collections.abc import Sequence

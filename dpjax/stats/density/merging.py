@@ -3,7 +3,7 @@
 The cut into runs of bins of least squared error, each run at a price: one
 dynamic programme over all cuts, exact. Good for a density with jumps, and for
 no other: what is smooth needs many runs. Source: NoiseFirst of Xu et al. 2013
-and the v-optimal histograms of Jagadish et al. 1998 (spec DEN-B11).
+and the v-optimal histograms of Jagadish et al. 1998 (item DEN-B11).
 """
 
 import dataclasses

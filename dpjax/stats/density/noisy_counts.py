@@ -2,7 +2,7 @@
 
 Under REPLACE_ONE counts move by 2 in l1, sqrt 2 in l2 and 1 in the largest,
 however many bins there are; under ADD_OR_REMOVE_ONE by 1 in all three (paper
-001, lines 294-303; spec DEN-H3). Noise of weights e^(-|z| / scale) on integers
+001, lines 294-303; item DEN-H3). Noise of weights e^(-|z| / scale) on integers
 is exactly epsilon-DP and has less variance than that of Laplace (DEN-B14).
 """
 

@@ -10,7 +10,7 @@ integrates to 1. Kernels:
   sawtooth  a triangle up and one down, slope 1: the same of Lipschitz densities
 The derivative of order beta of `smooth` and `wave` has norm 1. Bits are 0 and 1
 with bumps, -1 and 1 where the mean is 0. Numbers of the host. Source: paper
-001, Appendices E, F and H; thesis 000, sections 5.1.3 and 5.2.3 (spec
+001, Appendices E, F and H; thesis 000, sections 5.1.3 and 5.2.3 (item
 DEN-L8..L11, errata E11..E14, E18, E20).
 """
 

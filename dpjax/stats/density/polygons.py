@@ -1,7 +1,7 @@
 """Frequency polygons: lines between heights at the middles of equal bins.
 
 Constant left of the first middle and right of the last, so that the integral is
-the mean of the heights (Scott 1985; spec DEN-B8).
+the mean of the heights (Scott 1985; item DEN-B8).
 """
 
 import functools

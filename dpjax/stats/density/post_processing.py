@@ -2,7 +2,7 @@
 
 Heights [..., m] are those of a density where they are not negative and have a
 mean of 1. A projection on a convex set that the truth is in never takes them
-farther from it (spec DEN-B9). All jittable, along the last axis.
+farther from it (item DEN-B9). All jittable, along the last axis.
 """
 
 import jax

@@ -1,11 +1,11 @@
 """Projections on the trigonometric basis, as printed and done right.
 
 The paper releases N sums with one scale of noise (001, Equation (8), Theorem 4,
-lines 482-615; thesis 000, Theorem 5.2.3; spec DEN-P1 to P5). The printed scale
-is twice what is needed, and a constant that everybody knows is noised (spec
+lines 482-615; thesis 000, Theorem 5.2.3; item DEN-P1 to P5). The printed scale
+is twice what is needed, and a constant that everybody knows is noised (item
 DEN-B1). Under zCDP frequencies need not be treated alike: `WeightedProjection`
 has the least noise for a given smoothing, and on a class of smooth densities
-a quarter of the error of the paper (spec DEN-B4).
+a quarter of the error of the paper (item DEN-B4).
 """
 
 import dataclasses

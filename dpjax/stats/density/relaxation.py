@@ -1,7 +1,7 @@
 """Projections under (epsilon, delta): what the noise has to be, by five rules.
 
 Gaussian noise moves from the l1 to the l2 sensitivity at the price of a delta
-(paper 001, section 4.4, lines 660-741; thesis 000, Corollary 5.2.5; spec
+(paper 001, section 4.4, lines 660-741; thesis 000, Corollary 5.2.5; item
 DEN-P6, P7, B15). Every rule is a rho of the same Gaussian release, so that the
 event of what is built here says what it really costs. Against the printed pure
 estimator the printed relaxation wins from N = 4 ln(1 / delta) on alone; pure

@@ -1,7 +1,7 @@
 """How far one record moves sums of trigonometric functions, exactly.
 
 The papers add up largest values of all functions, which no record attains at
-once (paper 001, lines 565-574; spec DEN-P3, erratum E19). Here the supremum
+once (paper 001, lines 565-574; item DEN-P3, erratum E19). Here the supremum
 over all pairs of records is found and certified: a sum of |h_k| with |h_k''| at
 most b_k, plus half of the sum of b_k times the square of the place, is convex,
 so that on a cell of side s in D dimensions it exceeds its corners by at most
@@ -81,7 +81,7 @@ def weighted_circle(weights: Sequence[float], *,
   Of sums of sqrt 2 sin 2 pi k x and sqrt 2 cos 2 pi k x, each times the square
   root of w_k. With noise of variance kappa / w_k the squared distance between
   neighbours is this over kappa, so that kappa is this over 2 rho under rho-zCDP
-  (spec DEN-B4). Under ADD_OR_REMOVE_ONE it is 2 sum w_k, wherever the record.
+  (item DEN-B4). Under ADD_OR_REMOVE_ONE it is 2 sum w_k, wherever the record.
 
   Args:
     weights: [K], of frequencies 1..K, at least 0.

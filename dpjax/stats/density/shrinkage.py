@@ -3,7 +3,7 @@
 lambda_k = what a non-increasing sequence in [0, 1] fits best of 1 - c v_k /
 |y_k|^2 by weights |y_k|^2, where v_k is the variance of y_k: the estimated risk
 with its noise counted c times. c = 1 is unbiased and fits noise, c = 2 does
-not (spec DEN-B5). Post-processing. No JAX: releases in plain Python use this;
+not (item DEN-B5). Post-processing. No JAX: releases in plain Python use this;
 `pooling` has the same for compiled programs.
 """
 

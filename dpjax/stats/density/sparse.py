@@ -3,7 +3,7 @@
 Round by round the frequency that is worst fitted is chosen by the exponential
 mechanism and measured. It is what MWEM and AIM come to for one attribute: far
 ahead where one high frequency is all there is, and behind a cut-off where
-coefficients fall. Sources: Hardt et al. 2012; McKenna et al. 2022 (spec
+coefficients fall. Sources: Hardt et al. 2012; McKenna et al. 2022 (item
 DEN-B12).
 """
 

@@ -6,7 +6,7 @@ bins, and divided by what bins take off them, have noise of m 8 / (n epsilon)^2
 each, where Laplace noise on the coefficients has 16 N^2 / (n epsilon)^2: the
 error falls by (n epsilon)^(-2 beta / (beta + 1)), which is the lower bound
 (Theorem 5 of paper 001), and not by (n epsilon)^(-2 beta / (beta + 3/2)).
-`pure_rate.md` has the proof. Spec DEN-B2, B3, B7.
+`pure_rate.md` has the proof. Item DEN-B2, B3, B7.
 """
 
 import dataclasses

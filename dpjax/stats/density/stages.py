@@ -3,7 +3,7 @@
 One fine histogram leaves an adaptive estimator a factor of m / (2 K + 1) of
 noise on a density of few frequencies K. `TwoResolutions` releases two nested
 ones, `TwoStages` lets the first choose the bins of the second, which has the
-optimal rate for all beta up to constants. Budgets add up. Spec DEN-B6 (A2',
+optimal rate for all beta up to constants. Budgets add up. Item DEN-B6 (A2',
 A3). On a circle.
 """
 

@@ -5,7 +5,7 @@
 
 and before them n, the sum of the constant function, which moves under
 ADD_OR_REMOVE_ONE alone. The error is a sum over frequencies, exact (paper 001,
-Lemma 2, lines 553-564, printed with constants that are twice too large; spec
+Lemma 2, lines 553-564, printed with constants that are twice too large; item
 DEN-P1, P2 and B4).
 """
 

@@ -2,7 +2,7 @@
 
 The variance of the noise of frequency k is a multiple of k, so that a cut-off
 has the noise that one chosen for it would have, but for a factor of ln K; then
-coefficients are shrunk by their own size. Neither beta nor L is needed. Spec
+coefficients are shrunk by their own size. Neither beta nor L is needed. Item
 DEN-B5.
 """
 

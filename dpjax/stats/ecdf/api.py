@@ -70,7 +70,7 @@ def plan(num_thresholds: int, *, epsilon: float | None = None,
 
   'auto' is a tree of counts with least squares under epsilon, and the square
   root of the matrix of prefix sums under rho: the least mean squared error
-  there is by closed forms (spec EC-49).
+  there is by closed forms (item EC-49).
 
   Args:
     num_thresholds: N.

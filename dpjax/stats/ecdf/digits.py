@@ -1,7 +1,7 @@
 """Ranks as sums of few nodes of a tree, along the digits of their place.
 
 Plain: whole nodes from the left on every level (Dwork et al. 2010, Chan et al.
-2011; spec EC-41). Signed: what is left over of a node may be taken off instead
+2011; item EC-41). Signed: what is left over of a node may be taken off instead
 (Andersson et al. 2025; EC-42). Bottom up: nodes as estimated from all that lies
 below them (Honaker 2015; EC-43). Less exact than least squares over the tree,
 but a rank needs no node that begins after it when it is plain.

@@ -4,7 +4,7 @@ Rank i has the noise of the nodes that row i lies in, one of each level, so that
 all ranks have noise of one variance, and ranks that are close share most of it.
 What a change of ranks costs is told by `dyadic_calibration`; thesis 003 counts
 nodes instead, and what it prints is kept as `accounting='paper'`. Source:
-thesis 003, equation 6.3.1 and Theorems 6.3.1 and 6.3.2 (spec EC-03, EC-05,
+thesis 003, equation 6.3.1 and Theorems 6.3.1 and 6.3.2 (item EC-03, EC-05,
 EC-07; corrections C1 to C3).
 """
 
@@ -99,7 +99,7 @@ def signed_nodes(first: int, last: int,
 
   A shortest path between two boundaries: of intervals that start or end with a
   block of 2^L rows as many as the non-adjacent form has digits, ceil((L+1)/2)
-  at most. Source: thesis 003, Lemma 6.3.1 (spec EC-04, correction C21).
+  at most. Source: thesis 003, Lemma 6.3.1 (item EC-04, correction C21).
 
   Args:
     first: row, from 1 on.

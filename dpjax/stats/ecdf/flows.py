@@ -4,7 +4,7 @@ Smoothing with p = 1 takes off noise of the least sum of absolute values: a
 minimum cost flow on the graph of `smoothing`. Its dual gives labels mu to the
 vertices, whole numbers that differ by at most 1 along an edge; they are found
 by dynamic programming over the nodes, T(mu_c, mu_d) being the most that the
-inside of a node with ends c and d adds (spec EC-11).
+inside of a node with ends c and d adds (item EC-11).
 
 The flow itself is not unique, and correct solvers differ (correction C16).
 Here it follows from the labels without iterations. What a node can deliver to

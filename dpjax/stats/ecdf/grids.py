@@ -1,7 +1,7 @@
 """Public grids of thresholds, and the bins between them.
 
 A grid has to be public: one whose ends are the extremes of the records gives
-them away, whatever noise is added to the curve (spec EC-02, correction C4).
+them away, whatever noise is added to the curve (item EC-02, correction C4).
 """
 
 import dataclasses

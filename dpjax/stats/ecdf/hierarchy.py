@@ -4,7 +4,7 @@ A tree cuts all bins into shape[0] parts, each into shape[1] parts and so on; a
 leaf is a bin, and leaves beyond the N-th are known to be empty. Nodes of every
 level are counted with noise, all but the root: it is n, public or unknown. What
 computes uses operators and methods alone, so that it takes arrays of NumPy and
-of JAX. Source: Hay et al. 2010, Qardaji et al. 2013 (spec EC-44, EC-45).
+of JAX. Source: Hay et al. 2010, Qardaji et al. 2013 (item EC-44, EC-45).
 """
 
 from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ def nonnegative(noisy: Sequence[np.ndarray], shape: Shape,
   Leaves that come out negative are known to be 0 from then on, until none is:
   the inverse covariance of nodes by leaves is that of common ancestors, whose
   inverse has no positive entry off the diagonal, so that no leaf would come
-  back (spec EC-45). Some ten rounds.
+  back (item EC-45). Some ten rounds.
 
   An unknown total is kept at its estimate, or at 0: what is cut off of negative
   counts would else be added to it, and at little budget ranks would be two to

@@ -1,7 +1,7 @@
 """From curves back to quantiles: a search that also passes where curves fall.
 
 Source: thesis 003, Algorithm 9, which searches [0, 1] and returns points
-between thresholds, where the curve is not known (spec EC-14, correction C23).
+between thresholds, where the curve is not known (item EC-14, correction C23).
 """
 
 import numpy as np

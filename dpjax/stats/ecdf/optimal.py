@@ -2,7 +2,7 @@
 
 Noise of covariance S is added to ranks. One record moves them by d, and the
 budget asks for d' S^-1 d <= 1 for all d; errors are in units of 1 / (2 rho).
-Host NumPy; dense matrices. Source: spec EC-48.
+Host NumPy; dense matrices. Source: item EC-48.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 A rank is a sum of one node for each 1 of its place's code, and a record is
 counted in one node for each 0 of its own. Codes of equally many 0s and 1s give
-all ranks noise of one variance. Source: Andersson and Pagh 2023 (spec EC-46).
+all ranks noise of one variance. Source: Andersson and Pagh 2023 (item EC-46).
 """
 
 import dataclasses

@@ -5,7 +5,7 @@ g_k = S_(k+1) - S_k, g_N = n - S_N at the vertices 0, ..., N between rows. A
 noise variable of rows a + 1 to b adds to g at vertex a what it takes from it at
 b: it is an edge (a, b), and those of a binary hierarchy of rows make a planar
 graph. Smoothing takes noise nu off again, as little as makes all increments w =
-g + B nu nonnegative, B the incidence matrix (spec EC-09, equation 6.3.6
+g + B nu nonnegative, B the incidence matrix (item EC-09, equation 6.3.6
 corrected by C12).
 
 `least_squares` weighs nu by its variances: K = B Sigma B^T is a Laplacian, and

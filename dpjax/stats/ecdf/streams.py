@@ -4,7 +4,7 @@ At every time the sum of all items so far is told with noise; who changes one
 item changes all later sums by at most 1. Noise belongs to places of the stream
 and a key, so that what stopped and goes on tells what it would have told. It
 does not depend on items, and items may depend on what was told before. Source:
-thesis 003, Theorem 6.3.2 (spec EC-06, EC-07; corrections C3, C26), and what
+thesis 003, Theorem 6.3.2 (item EC-06, EC-07; corrections C3, C26), and what
 came later: Honaker 2015 (EC-43), Henzinger, Upadhyay and Upadhyay 2023 (EC-47),
 Andersson et al. 2025 (EC-42).
 

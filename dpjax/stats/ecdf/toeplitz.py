@@ -4,7 +4,7 @@ Ranks are A x of counts x. With A = C C, C lower triangular Toeplitz, C x + z is
 released and C (C x + z) = A x + C z is as exact as C z is small: every rank has
 noise of nearly one size, that grows with log N. The most exact curve of zCDP,
 4 % above a lower bound. Source: Fichtenberger et al. 2023, Henzinger et al.
-2023 (spec EC-47).
+2023 (item EC-47).
 """
 
 import dataclasses
@@ -104,7 +104,7 @@ def nonnegative(counts: Array) -> Array:
 
   Noise of counts is C^-1 z. Its covariance has no positive entry off the
   diagonal, also where the sum is given: counts that come out negative are 0 in
-  the solution, and what pushes them there only grows, round by round (spec
+  the solution, and what pushes them there only grows, round by round (item
   EC-47). Systems are solved by conjugate gradients: counts that are 0 lie
   scattered, which keeps their covariance well conditioned.
 

@@ -2,7 +2,7 @@
 
 Bins, bins of bins and so on are counted with noise, which a rank crosses few
 of. With least squares over the tree this is the most exact curve of pure
-differential privacy; a histogram is a tree of one level (spec EC-40 to EC-45).
+differential privacy; a histogram is a tree of one level (item EC-40 to EC-45).
 """
 
 from collections.abc import Sequence

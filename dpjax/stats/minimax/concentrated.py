@@ -20,7 +20,7 @@ e^(-r / 4), as the Gaussian mechanism, where m = 1 has e^-r. Two steps have most
 of it. The path of that limit (`limit_logit`) is a mechanism: two answers, whose
 log-odds move by no more than all orders allow between neighbours however near,
 hence, by the privacy of groups, between any. Adjacency: REPLACE_ONE. New here;
-sharpens spec LB-13.
+sharpens item LB-13.
 """
 
 import functools

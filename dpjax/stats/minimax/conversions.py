@@ -3,7 +3,7 @@
 `TABLE[given, wanted]` has the least guarantee that follows from a given one,
 for the same neighbours, where it is sharp; what attains it is in the tests. It
 holds in neither direction unless a cell says so: no number of Kullback-Leibler
-privacy bounds a log-ratio. Source: spec DEF-CONV, DEF-GROUP; thesis 000,
+privacy bounds a log-ratio. Source: item DEF-CONV, DEF-GROUP; thesis 000,
 section 2.2 and Facts 3.3.5 and 3.3.11; paper 004, sections 2.2 and 2.3.
 """
 
@@ -114,7 +114,7 @@ def conditional(guarantee: ApproxDP, *, mass: float) -> ConditionalTesting:
   have r and s, delta / mass at most, where the data are told, and the rest
   where log-ratios range over 2 epsilon. Let r be the larger: the rest overlaps
   by (1 - r) (1 - t) or more, and an event of both sure outcomes and as much of
-  the others as mass allows attains it (spec DEF-CHTP, there for delta = 0).
+  the others as mass allows attains it (item DEF-CHTP, there for delta = 0).
   """
   if not 0 <= mass <= 1:
     raise ValueError(f'mass must lie in [0, 1], got {mass}')
@@ -199,12 +199,12 @@ TABLE: dict[tuple[type, type], Conversion] = {
     (PureDP, ZCDP): Conversion(
         notions.zcdp_from_pure, _RHO, True,
         printed=notions.zcdp_from_pure_printed),
-    (PureDP, ChiSquarePrivacy): Conversion(_chi_square, 'spec DEF-CONV', True),
+    (PureDP, ChiSquarePrivacy): Conversion(_chi_square, 'item DEF-CONV', True),
     (PureDP, RenyiDP): Conversion(
         renyi.renyi_from_pure, _RHO, True, 'order',
         renyi.renyi_from_pure_printed),
     (PureDP, ApproxDP): Conversion(
-        notions.approx_from_pure, 'spec DEF-03', True, 'delta'),
+        notions.approx_from_pure, 'item DEF-03', True, 'delta'),
     (PureDP, BoundedRange): Conversion(
         lambda known: BoundedRange(width=2 * known.epsilon), _DONG, True),
     (PureDP, ConditionalTesting): Conversion(
@@ -221,10 +221,10 @@ TABLE: dict[tuple[type, type], Conversion] = {
         lambda known: PureDP(epsilon=known.width), _DONG, True),
     (BoundedRange, TotalVariationPrivacy): Conversion(
         lambda known: TotalVariationPrivacy(level=math.tanh(known.width / 4)),
-        'spec DEF-CHTP', True),
+        'item DEF-CHTP', True),
     (BoundedRange, ConditionalTesting): Conversion(
         lambda known: ConditionalTesting(level=math.tanh(known.width / 4)),
-        'spec DEF-CHTP', True),
+        'item DEF-CHTP', True),
     (BoundedRange, KullbackLeiblerPrivacy): Conversion(
         lambda known: KullbackLeiblerPrivacy(level=_range_zcdp(known).rho),
         _DONG, True),
@@ -235,7 +235,7 @@ TABLE: dict[tuple[type, type], Conversion] = {
         lambda known: ChiSquarePrivacy(level=math.sinh(known.width / 2)**2),
         'two outcomes whose ratios are a range apart', True),
     (ConditionalTesting, BoundedRange): Conversion(
-        _range_from_conditional, 'spec DEF-CHTP', True),
+        _range_from_conditional, 'item DEF-CHTP', True),
     (ConditionalTesting, ApproxDP): Conversion(
         approx_from_conditional, 'paper 004, Theorem 1', True),
     (ZCDP, KullbackLeiblerPrivacy): Conversion(
@@ -243,7 +243,7 @@ TABLE: dict[tuple[type, type], Conversion] = {
     (ZCDP, ChiSquarePrivacy): Conversion(_chi_square, 'order 2', True),
     (ZCDP, RenyiDP): Conversion(renyi.renyi_from_zcdp, _RHO, True, 'order'),
     (ZCDP, TotalVariationPrivacy): Conversion(
-        _variation, 'spec LB-13', True, printed=_pinsker),
+        _variation, 'item LB-13', True, printed=_pinsker),
     (ZCDP, ApproxDP): Conversion(
         notions.approx_from_zcdp, _RHO, False, 'delta'),
     (RenyiDP, KullbackLeiblerPrivacy): Conversion(

@@ -2,7 +2,7 @@
 
 Whoever draws from K laws at once, so that two of them rarely differ, turns what
 privacy says of neighbours into what it says of laws. Laws are [K, m]
-probabilities of the same m values. Source: thesis 000, section 3.4 (spec
+probabilities of the same m values. Source: thesis 000, section 3.4 (item
 CPL-MAX, CPL-BERN, CPL-AS, CPL-HAM).
 """
 

@@ -3,7 +3,7 @@
 p and q, [m] probabilities, are what a mechanism makes of two neighbours; what
 holds for them holds for the mechanism if it does for all neighbours. Both
 orders are looked at. Source: paper 004, section 2; thesis 000, section 2.2
-(spec DEF-DP to DEF-SEM, errata E-01, E-02, E-03, E-22).
+(item DEF-DP to DEF-SEM, errata E-01, E-02, E-03, E-22).
 """
 
 import itertools
@@ -111,7 +111,7 @@ def weighted_errors(p: np.ndarray, q: np.ndarray, *, weight: float) -> float:
   """The least P(psi = 1) + weight Q(psi = 0) over tests psi.
 
   (epsilon, delta)-DP says that it is 1 - delta or more for e^epsilon, both
-  ways. Source: paper 004, Proposition 1 (spec DEF-TEST).
+  ways. Source: paper 004, Proposition 1 (item DEF-TEST).
   """
   return float(np.sum(np.minimum(p, weight * np.asarray(q))))
 
@@ -132,7 +132,7 @@ def tilted(p: np.ndarray, q: np.ndarray, weights: np.ndarray) -> float:
   For a prior w over data sets and likelihoods p and q of one output, q as if a
   record had been replaced: of the two posteriors. Both are at most tanh(R / 4)
   for log-ratios p / q that range over R, tanh(epsilon / 2) under epsilon-DP;
-  e^epsilon - 1 is printed of posteriors (spec DEF-SEM).
+  e^epsilon - 1 is printed of posteriors (item DEF-SEM).
 
   Args:
     p: [..., m], at least 0.

@@ -37,7 +37,7 @@ epsilon^2 / 8 at most, since the logarithm of W ranges over epsilon.
 moves away and as much comes. So a term is at most 2 sinh(epsilon / 2)
 sqrt(l R) + 2 delta sup |f|, and d loses the sum of the latter.
 
-Source: spec LB-15 and LB-16, of which the latter is a conjecture; ours.
+Source: item LB-15 and LB-16, of which the latter is a conjecture; ours.
 """
 
 import math

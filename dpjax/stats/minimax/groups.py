@@ -4,7 +4,7 @@ Two data sets at Hamming distance d are joined by a path of d neighbours. Tests
 are bounded by what one event may have more of at one end than e^t times at the
 other (`excess`), Fano's lemma by the divergence of the ends (`divergence`).
 Adjacency: REPLACE_ONE. Source: thesis 000, Facts 3.3.5 and 3.3.11, Lemma 3.3.9
-(spec DEF-GROUP); sharper here, and exact for pure privacy.
+(item DEF-GROUP); sharper here, and exact for pure privacy.
 
 Along a path take an event A, and S and p its probabilities at the ends. For
 each number j of steps that bound the complement of A,

@@ -6,7 +6,7 @@ the total variation of two laws of one record, or the weight of a mixture. All
 bound the mean of the K errors, hence the largest; a packing of separation 2 r
 has a squared error of r^2 times that, at least. Values below 0 say nothing.
 Adjacency: REPLACE_ONE, n public. Sources: thesis 000, Theorems 3.2.3 and 3.2.4;
-paper 004, Theorems 2 and 3 (spec LB-2, LB-5 to LB-11, LB-14, E-05 to E-07).
+paper 004, Theorems 2 and 3 (item LB-2, LB-5 to LB-11, LB-14, E-05 to E-07).
 
 Where the thesis couples all K laws at once (t' = 2 t / (1 + t) by Angel and
 Spinka), nothing here does. P(guess i | P_i) less e^t times P(guess i | P_j) is

@@ -1,7 +1,7 @@
 """Private tests of two proportions, and how many records they take.
 
 Records are Bernoulli with proportion p_0 or p_1 > p_0, either as likely; a test
-sees their count. Adjacency: REPLACE_ONE. Source: spec ORC-1, EXP-8; the worked
+sees their count. Adjacency: REPLACE_ONE. Source: item ORC-1, EXP-8; the worked
 example of thesis 000, section 3.2.1.
 
 The best pure test adds geometric noise to the count and compares it with a

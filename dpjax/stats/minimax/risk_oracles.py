@@ -3,7 +3,7 @@
 A second opinion on `proportions_exact` that assumes nothing of the mechanism,
 for any guarantee that is linear: the largest risk on a grid of proportions over
 channels from counts to a grid of estimates. Fewer proportions make it smaller,
-fewer estimates larger: a few per cent off the minimax risk. Source: spec ORC-2.
+fewer estimates larger: a few per cent off the minimax risk. Source: item ORC-2.
 """
 
 import numpy as np

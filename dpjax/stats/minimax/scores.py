@@ -14,7 +14,7 @@ So sampling and privacy add up, and the least over a is a bound of the risk:
   E |M - theta|^2 >= d^2 / (J + 1 / (1 / (n t) + 1 / (n^2 p l))).
 
 Where only c of `disclosure.correlation` is known, not p, the same with d^2 / (n
-c sqrt l + sqrt J)^2. No dimension is lost, as it is by tests under zCDP. Spec
+c sqrt l + sqrt J)^2. No dimension is lost, as it is by tests under zCDP. Item
 LB-15 is the latter with sqrt(chi^2) for c (`private`). The sum is ours; for
 zeros and ones (`proportion`) so is the constant, which zCDP attains.
 """

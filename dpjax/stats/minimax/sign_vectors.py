@@ -7,7 +7,7 @@ roots, the bound is convex in N: Jensen's inequality puts n g there. Best g and
 prior give r^2 (d / (n^2 a))^(1 - 1/k) under Kullback-Leibler privacy, as
 truncated means with Gaussian noise have: the factor d is real.
 
-Source: spec LB-16, which has d r^2 / (512 pi^2 n^2 a) for k = inf, as a
+Source: item LB-16, which has d r^2 / (512 pi^2 n^2 a) for k = inf, as a
 conjecture; here it is d r^2 / (2 n^2 a), n^2 a much larger than d. Ours.
 """
 

@@ -3,8 +3,8 @@
 A similarity is a function of the Hamming distances of X_1 .. X_K that is at
 most the mean of the K errors P(guess != k | X_k), whatever the private
 mechanism and the guess. Its mean over a coupling of K laws of data bounds the
-tests of the laws (thesis 000, Theorem 3.3.2; spec LB-MASTER). A value below 0
-says nothing. Source: thesis 000, Section 3.3 (spec SIM-1 to SIM-7, E-05);
+tests of the laws (thesis 000, Theorem 3.3.2; item LB-MASTER). A value below 0
+says nothing. Source: thesis 000, Section 3.3 (item SIM-1 to SIM-7, E-05);
 `star`, `pairs` and `decoding` are ours, and sharper.
 
 Adjacency: REPLACE_ONE. An anchor is one more data set; a rectangle of data sets

@@ -18,7 +18,7 @@ has a law Q that does not know theta. Two bounds of E |M - theta|^2, R = 1:
 
   I_b is epsilon b tanh(epsilon b / 2), or rho b^2.
 
-Packings, as those of paper 004, Theorem 3 (spec LB-10, LB-14), are points of
+Packings, as those of paper 004, Theorem 3 (item LB-10, LB-14), are points of
 the same sphere, and lose three quarters of a square by their half-distance and
 more by errors that are not sure. Source: ours.
 """

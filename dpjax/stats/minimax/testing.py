@@ -5,7 +5,7 @@ other, so no estimator errs less than the best test of them allows. Neighbours
 differ in one record of n, REPLACE_ONE; t is the total variation of two laws of
 a single record. A bound on an error may fall below 0 and says nothing then.
 Numbers of the host, elementwise over t. Source: paper 001, Appendices A and D;
-thesis 000, Chapter 3 (spec DEN-L1..L7, errata E4, E16, E17, E22).
+thesis 000, Chapter 3 (item DEN-L1..L7, errata E4, E16, E17, E22).
 """
 
 import math

@@ -11,7 +11,7 @@ such a path
 Laws P and P' of n records are coupled so that they differ in as few as can be,
 d ~ Bin(n, t) for the total variation t of one record; e and s are jointly
 concave in the two output laws, so their means over d bound what is possible.
-Source: thesis 000, Theorems 3.2.1 and 3.2.2; paper 004, Theorem 2 (spec LB-1,
+Source: thesis 000, Theorems 3.2.1 and 3.2.2; paper 004, Theorem 2 (item LB-1,
 LB-3, LB-4, LB-9, LB-12, LB-13); the squares, and their proofs, are ours.
 
 Pure privacy. Vertices of the region of errors (a, b) of tests at distance d are

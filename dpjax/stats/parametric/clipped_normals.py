@@ -6,7 +6,7 @@ theta only its norm a matters, and by Stein's identity
   E X g(|X|) = theta E g(N'),   E g(|X|) = E g(N),
 
 for N and N' the norms of normal vectors of d and d + 2 coordinates and a mean
-of norm a: one integral each, over noncentral chi laws. Source: spec MOD-GAUSS,
+of norm a: one integral each, over noncentral chi laws. Source: item MOD-GAUSS,
 EST-TRUNC; the reduction is ours.
 """
 

@@ -15,7 +15,7 @@ exact. With centres kept in the public ball,
 
 Shares, rounds and h are of least bound; they see public numbers alone. Both for
 Gaussian noise and for pure privacy, whose noise is shorter than its quantile of
-Gamma(d). Source: spec EXT-COINPRESS.
+Gamma(d). Source: item EXT-COINPRESS.
 """
 
 import functools

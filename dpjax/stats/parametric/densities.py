@@ -1,6 +1,6 @@
 """Densities on a cube: what histograms risk, and what bounds it.
 
-Source: paper 004, section 3.2.2 and Proposition 5 (spec MOD-DENS, EST-HIST).
+Source: paper 004, section 3.2.2 and Proposition 5 (item MOD-DENS, EST-HIST).
 """
 
 from dpjax.privacy import notions

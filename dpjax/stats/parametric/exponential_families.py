@@ -4,7 +4,7 @@ A record has d coordinates T_j in [0, 1], independent, of density e^(theta_j T -
 A(theta_j)) with respect to a fixed law; theta is in [-b, b]^d. Bounded T and a
 bounded box are what the constants of maximum likelihood need: L = sup ||T -
 E_theta T|| is infinite for the Gaussian mean, and the smallest curvature is 0
-without a box (spec MOD-EXPFAM, erratum E-24).
+without a box (item MOD-EXPFAM, erratum E-24).
 
 Log-likelihoods are concave and separable: n of them are maximal where every
 mean A'(theta_j) is that of the records, or at the nearer end of the box.

@@ -8,7 +8,7 @@ where S moves by eta c D / m when a batch holds the record c times,
 
 The last iterate of the neighbour is a mixture over S. The projection is left
 out: the box is far away. High orders see what has a probability of 10^-1000:
-probabilities are logarithms. Float64 on the host. Source: spec ORC-4, which
+probabilities are logarithms. Float64 on the host. Source: item ORC-4, which
 refutes Fact 4.2.4 of thesis 000 for small batches (erratum E-15).
 """
 

@@ -5,10 +5,10 @@ all of them free of iterations and of the smoothness of the likelihood:
 
 * `MaximumLikelihood`, without privacy: E ||theta_ML - theta||^2 <= d A''(theta)
   / (n lambda^2) at every n (thesis 000, equation (4.8) has it as a limit in
-  law, which bounds no moment; spec EST-MLE, erratum E-25).
-* `OutputPerturbation`: theta_ML plus Gaussian noise, back into the box (spec
+  law, which bounds no moment; item EST-MLE, erratum E-25).
+* `OutputPerturbation`: theta_ML plus Gaussian noise, back into the box (item
   EXT-OUTPERT). What a record moves theta_ML by is that at the ends of the box.
-* `SufficientStatistics`: noise on the means, then the maximum (spec EXT-SSP).
+* `SufficientStatistics`: noise on the means, then the maximum (item EXT-SSP).
   Noise of the means is magnified by the curvature where theta is and not by the
   smallest one, so this is the one to use. Where T of a record fills the cube,
   noise of equal variances is the best Gaussian one (its covariance may be

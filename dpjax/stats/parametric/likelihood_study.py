@@ -182,7 +182,7 @@ def printed(*, num_examples: int, guarantee: Guarantee, d: float, b: float
   """Proposition 4.2.2 with gamma = beta / 2: (4.6) with constants, d >= 66.
 
   True, and too small by orders: its private term d / (n^2 beta rho) lacks a
-  factor d (spec MOD-EXPFAM, erratum E-19). For charts.
+  factor d (item MOD-EXPFAM, erratum E-19). For charts.
   """
   model = _model(d, b)
   return normal_bounds.proposition(

@@ -15,7 +15,7 @@ are means over their number b ~ Bin(n, g).
   sqrt n / (1 + sqrt n), attains it in every dimension; the Beta prior of Hodges
   and Lehmann on two records +-r shows that none does better.
 
-Source: paper 004, Propositions 2 and 4 (spec MOD-KMOM), for the laws; their
+Source: paper 004, Propositions 2 and 4 (item MOD-KMOM), for the laws; their
 constants are in `printed_moments`.
 """
 

@@ -150,7 +150,7 @@ def bound(*, num_examples: int, threshold: float, noise_factor: float,
     noise_factor: nu.
     moment: k.
     radius: r.
-    printed: with the bias of Lemma 3, true and looser (spec EST-TRUNC).
+    printed: with the bias of Lemma 3, true and looser (item EST-TRUNC).
   """
   bias = largest_bias(threshold=threshold, moment=moment, radius=radius)
   if printed:

@@ -3,7 +3,7 @@
 The count gets noise, is divided by n, and is drawn to 1/2, by which
 post-processing the largest risk falls to within a few per cent of the best
 there is, or is looked up in a table that is best. Under REPLACE_ONE, n public,
-the count moves by 1. Source: thesis 000, section 4.1.1 (spec EST-BERN-*,
+the count moves by 1. Source: thesis 000, section 4.1.1 (item EST-BERN-*,
 EXT-BERN-SHRINK, EXT-GEOM, erratum E-09).
 """
 

@@ -17,7 +17,7 @@ that is finite. Lower bounds, the best for the guarantee:
   weaker form by points r / c apart.
 
 Proposition 4.2.2 of the thesis 000 is true and too small by 10^5; as printed it
-sees no privacy above n epsilon^2 = d / 8192. Source: spec MOD-GAUSS,
+sees no privacy above n epsilon^2 = d / 8192. Source: item MOD-GAUSS,
 MOD-PROP422, LB-14, LB-15, errata E-19, E-26.
 """
 

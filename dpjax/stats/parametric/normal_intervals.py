@@ -22,7 +22,7 @@ up to 1 - confidence. Budget, step, h, B and shares are of least width; they see
 public numbers alone. Under rho-zCDP the noise is Gaussian and the median costs
 epsilon^2 / 8, its range being bounded.
 
-Source: spec EXT-KV, EXT-KVCI.
+Source: item EXT-KV, EXT-KVCI.
 """
 
 import dataclasses

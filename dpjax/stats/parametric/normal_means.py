@@ -7,7 +7,7 @@ Noise: Gaussian, or of density exp(-|w| / b) for pure privacy (`k_norm`).
 With one round, around 0, the risk is exact: bias and variance of one clipped
 record, and the noise. A constant factor in front of the estimate trades noise
 against bias, as the best constant does at its end. Source: paper 004, (20),
-thesis 000, section 4.2.1 (spec EST-TRUNC, EXT-L2, EXT-AGAUSS, MOD-GAUSS).
+thesis 000, section 4.2.1 (item EST-TRUNC, EXT-L2, EXT-AGAUSS, MOD-GAUSS).
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ and loose where n level >= 1/4, and beyond all bounds where the level tends to 0
 (errata E-06, E-11). Proposition 4 rests on a theorem that is false (E-07, the
 balls of its packing overlap) and its argument gives a quarter of it; what it
 says of the mean is true all the same, by the sphere of `moment_bounds`. Source:
-paper 004, equations (12), (15)-(17) (spec MOD-KMOM).
+paper 004, equations (12), (15)-(17) (item MOD-KMOM).
 """
 
 import math

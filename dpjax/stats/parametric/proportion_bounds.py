@@ -1,7 +1,7 @@
 """What no private estimate of a proportion can beat, in squared error.
 
 Under REPLACE_ONE, n public. The largest risk over all proportions p in [0, 1]
-is meant. Source: thesis 000, sections 0.5, 3.1.2 and 4.1.1 (spec INT-04,
+is meant. Source: thesis 000, sections 0.5, 3.1.2 and 4.1.1 (item INT-04,
 MOD-INTRO, MOD-BERN, errata E-04, E-11).
 """
 

@@ -2,7 +2,7 @@
 
 The mechanism of the mean with its interval, and a study of all estimators of
 `noisy_shares`. Under REPLACE_ONE, n public. Risks are expected squared errors.
-Source: thesis 000, equations (4)-(11) and section 4.1.1 (spec INT-03,
+Source: thesis 000, equations (4)-(11) and section 4.1.1 (item INT-03,
 MOD-BERN).
 """
 

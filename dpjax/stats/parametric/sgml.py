@@ -1,7 +1,7 @@
 """Private maximum likelihood by noisy gradient ascent, DP-SGML.
 
 theta <- P(theta + eta (mean T - A'(theta)) + sqrt(2 eta) sigma N(0, I)), on the
-box. Source: thesis 000, Algorithm 1 and Fact 4.2.4 (spec EST-DPSGML).
+box. Source: thesis 000, Algorithm 1 and Fact 4.2.4 (item EST-DPSGML).
 
 What holds of the fact (errata E-15, E-16). rho-zCDP holds for the full batch,
 with half the printed variance of noise or less: the guarantee of
@@ -228,7 +228,7 @@ class Descent(_Ascent):
 
   @property
   def printed_utility(self) -> float:
-    """9 d L^2 / (rho lambda^2 n^2), of the printed noise (spec EST-DPSGML)."""
+    """9 d L^2 / (rho lambda^2 n^2), of the printed noise (item EST-DPSGML)."""
     model = self.model
     return 9 * model.dimension * model.lipschitz**2 / (
         self.rho * (model.strong_convexity * self.num_examples)**2)

@@ -4,7 +4,7 @@ Any estimate from a subset of m of n records, drawn uniformly, has total
 variation privacy of level m / n: with probability 1 - m / n the record that
 differs is not looked at. The error is that of m records in every dimension, and
 m people are told of in full. No event of an accountant says so: that of a
-release without any privacy is told. Source: paper 004, Example 2 (spec
+release without any privacy is told. Source: paper 004, Example 2 (item
 EXT-SUBS).
 """
 

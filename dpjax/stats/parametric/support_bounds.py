@@ -3,7 +3,7 @@
 Records are uniform on [0, theta], theta in (0, 1]; two laws with ends theta and
 theta - D have a total variation of D / theta. Under REPLACE_ONE, n public. The
 largest risk over all theta is meant. Source: thesis 000, section 4.1.2; paper
-004, Proposition 3 (spec MOD-UNIF, MOD-SUPP, errata E-06, E-08, E-10, E-11).
+004, Proposition 3 (item MOD-UNIF, MOD-SUPP, errata E-06, E-08, E-10, E-11).
 """
 
 import math

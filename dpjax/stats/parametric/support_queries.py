@@ -1,7 +1,7 @@
 """The upper end of a uniform distribution, without a curator.
 
 From answers that each person made noisy, and from statistical queries. The
-largest noisy answer diverges with their number; twice their mean does not (spec
+largest noisy answer diverges with their number; twice their mean does not (item
 EST-06, EST-07, erratum L-E15).
 """
 

@@ -7,7 +7,7 @@ length epsilon, epsilon^2 / 8-zCDP. What is chosen is divided by its expected
 share r / n of theta. All numbers above the largest record have the rank n; j
 records of room make them unlikely.
 
-`printed` chooses uniformly in t (spec EXT-UNIF-EXP). There the range above is
+`printed` chooses uniformly in t (item EXT-UNIF-EXP). There the range above is
 (1 - theta) / theta times as wide as all records, and for theta near 1 / (n
 epsilon)^2 it is chosen: the largest risk does not vanish. Here t is uniform in
 ln t down to a public lowest end, and all below that is one candidate of weight

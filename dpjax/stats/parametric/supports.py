@@ -3,7 +3,7 @@
 By the largest record and by twice the mean, without privacy and with a curator.
 Without privacy the largest record wins by a factor of n; with noise on it, it
 is not even consistent, and what is told as the weaker estimate in lecture 002,
-Exercise 7.36, is the better one (spec EST-04..08, erratum L-E15). Both failures
+Exercise 7.36, is the better one (item EST-04..08, erratum L-E15). Both failures
 are kept, and called so; `support_ranks` keeps the rate of the largest record.
 """
 

@@ -15,7 +15,7 @@ shrunk by c, public. T and c minimise the exact worst risk
 (`moment_risks.tuned`); where the records are bounded, no other post-processing
 of spherical noise has much smaller one in many dimensions (Pinsker).
 
-Source: paper 004, equation (20) and Proposition 6 (spec EST-TRUNC-*, EXT-L2,
+Source: paper 004, equation (20) and Proposition 6 (item EST-TRUNC-*, EXT-L2,
 EXT-AGAUSS). Its noise for (epsilon, delta) has less than what that takes
 (erratum E-12), and the appendix halves the other two (E-13): `UNSOUND`.
 """
@@ -210,7 +210,7 @@ class TruncatedMean(estimator.Estimator):
     """[m]: of outputs [m, d], given records [n, d], but for the grid.
 
     What differs between data sets is that of the mean: smooth privacy is a
-    bound of its differences (spec DEF-SMOOTH).
+    bound of its differences (item DEF-SMOOTH).
     """
     away = (precision.double(outputs) / self.shrinkage
             - self.statistic(data)[None])

@@ -58,7 +58,7 @@ def joint_limit(num_examples: int, *, epsilon: float,
                 adjacency: Adjacency) -> int:
   """How many orders a joint draw answers well: rate n / ln(100 n).
 
-  Beyond, it moves quantiles into the empty space at the ends of the range (spec
+  Beyond, it moves quantiles into the empty space at the ends of the range (item
   QF-06, QB-14): what that costs falls with m as rate n / m, and what it gains
   is the logarithm of a ratio of widths, for which 100 n is a guess.
   """

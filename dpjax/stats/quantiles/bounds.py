@@ -4,7 +4,7 @@ Bounds on probabilities, at most 1, by their logarithms: factors overflow that
 exponentials bring down. `printed` is the statement as it stands, else its proof
 gives the constants. Densities lie between `density_min` and `density_max` on
 [0, 1]; the error comes first, for `histogram_bounds.smallest` to solve for.
-Numbers of the host. Source: thesis 000, sections 6.1, 6.2 and 6.3.3 (spec
+Numbers of the host. Source: thesis 000, sections 6.1, 6.2 and 6.3.3 (item
 QF-02, QF-04, QF-09, QF-11..QF-15, QF-23, QF-29; errata QE-08, QE-09, QE-18,
 QE-19, QE-23).
 """
@@ -217,7 +217,7 @@ def dirac_risk(*, num_examples: int, epsilon: float, printed: bool = False,
 
 def single_mse(*, num_examples: int, prob: float, rate: float,
                density: float) -> float:
-  """Mean squared error of QExp, for n rate well above 10 (spec QF-29).
+  """Mean squared error of QExp, for n rate well above 10 (item QF-29).
 
   That of the order statistic, and that of a rank with two-sided exponential
   error: p (1 - p) / (n f^2) + 2 / (n rate f)^2, f the density at the quantile.

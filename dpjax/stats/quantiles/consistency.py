@@ -3,7 +3,7 @@
 The only theorem on JointExp; it holds its bound where the density is positive
 and continuous around the quantiles. Conventions are those of `bounds`.
 Source: thesis 000, section 6.2.5, Lemmas 6.2.13 and 6.2.14 and Theorem 6.2.15
-(spec QF-20, erratum QE-12).
+(item QF-20, erratum QE-12).
 """
 
 from collections.abc import Sequence

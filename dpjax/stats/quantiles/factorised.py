@@ -1,7 +1,7 @@
 """Quantiles of prefix sums with Gaussian noise, by a square root of a matrix.
 
 As `ecdf.toeplitz`. Worth it for zCDP, from some hundred bins on. Source:
-Henzinger, Upadhyay and Upadhyay 2023 (spec QB-08).
+Henzinger, Upadhyay and Upadhyay 2023 (item QB-08).
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
 Where the answers that make sense are few and known (ratings, ages, prices), a
 choice among them needs no bounds on gaps, and atoms do no harm: a candidate has
 the cost of a window of radius 0, so that an atom under the quantile costs 0.
-Source: spec QB-04; McKenna and Sheldon 2020.
+Source: item QB-04; McKenna and Sheldon 2020.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 Whole noise on whole counts. What is known of counts, that they sum to n and
 that none is negative, is put back in one of several ways, and the number of
 bins decides on the error. Source: thesis 000, section 6.2.3, and Wasserman and
-Zhou 2010 (spec QF-16, QF-17, QF-19, QB-06).
+Zhou 2010 (item QF-16, QF-17, QF-19, QB-06).
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ public, REPLACE_ONE, and a density with Lipschitz constant L that is at least
 pi_min. `printed` is the statement of the thesis, valid and loose; else its
 proof gives the constants used. Errors are of quantiles at all orders between
 F(gamma) and F(1 - gamma). Source: thesis 000, Lemmas 6.2.8 and 6.2.9, Theorem
-6.2.10 (spec QF-16, QF-17, QF-18, QB-13, errata QE-10, QE-11).
+6.2.10 (item QF-16, QF-17, QF-18, QB-13, errata QE-10, QE-11).
 """
 
 from collections.abc import Callable
@@ -97,7 +97,7 @@ def direct_error(level: float, *, num_examples: int, epsilon: float,
 
   The distribution function by itself: noise cumulated, sampling by the
   inequality of Dvoretzky, Kiefer and Wolfowitz, and at most L h^2 / 8 between
-  edges; `level` is divided between the first two for the best (spec QB-13).
+  edges; `level` is divided between the first two for the best (item QB-13).
   """
   errors.check_open_unit('level', level)
   errors.check_positive('density_floor', density_floor)

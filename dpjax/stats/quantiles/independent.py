@@ -5,7 +5,7 @@ it: rounded, as printed, where n p is floor(n p); real, which is worth a factor
 1 / max(p, 1 - p) under addition and deletion; and interpolated, where the rank
 runs linearly between records, of the same sensitivity and more precise at large
 epsilon. Source: thesis 000, sections 6.1.2 and 6.1.3; Smith 2011; Durfee 2025
-(spec QF-03, QF-05, QB-01, QB-03).
+(item QF-03, QF-05, QB-01, QB-03).
 """
 
 import dataclasses

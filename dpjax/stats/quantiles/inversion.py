@@ -1,7 +1,7 @@
 """From noisy distribution functions back to quantiles.
 
 Curves are known at the edges of a public grid and linear between them; noise
-makes them fall in places. Source: thesis 000, section 6.2.3 (spec QF-17);
+makes them fall in places. Source: thesis 000, section 6.2.3 (item QF-17);
 Barlow et al. 1972 for isotonic regression.
 """
 

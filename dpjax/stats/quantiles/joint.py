@@ -6,7 +6,7 @@ until the points are the quantiles. Both laws are drawn exactly (`paths`), in
 time n m + n m^2 / 2. Neither is consistent for a law with atoms (thesis 000,
 Proposition 6.3.1); `smoothing` mends that. Where m is larger than some
 epsilon n / (2 ln of the ratio of the widest interval to a typical one), both
-put quantiles into the empty space at the ends of the range (spec QF-06).
+put quantiles into the empty space at the ends of the range (item QF-06).
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ class JointQuantiles(mechanism.ExponentialQuantiles):
   bin closed at the lower bound (erratum QE-15). Guarantee: epsilon-DP under
   `adjacency`, attained. Source: thesis 000, section 6.1.4, whose sensitivity
   under addition and deletion is too small (erratum QE-02); Gillenwater, Joseph
-  and Kulesza 2021 (spec QF-06).
+  and Kulesza 2021 (item QF-06).
   """
 
   @property
@@ -101,7 +101,7 @@ class InverseQuantiles(mechanism.ExponentialQuantiles):
   points that are no records: half the sum over bins of |#bin_j - T_j|, and one
   for each of the first m bins that has T_j records or more. Guarantee:
   epsilon-DP under REPLACE_ONE, the only adjacency it is defined for. Source:
-  Asi and Duchi 2020; thesis 000, section 6.1.6 (spec QF-10).
+  Asi and Duchi 2020; thesis 000, section 6.1.6 (item QF-10).
   """
 
   def __post_init__(self):

@@ -2,7 +2,7 @@
 
 The budget of a mechanism is shared by the orders it answers; a smooth quantile
 function is known from few of them. Interpolating what was released costs
-nothing. Bad where the law has atoms or gaps between knots. Source: spec QB-09.
+nothing. Bad where the law has atoms or gaps between knots. Source: item QB-09.
 """
 
 from collections.abc import Callable

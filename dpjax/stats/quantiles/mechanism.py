@@ -132,7 +132,7 @@ class ExponentialQuantiles(QuantileMechanism):
   Their range is bounded: k of them compose to epsilon if each has epsilon / k,
   and to rho-zCDP if each has sqrt(8 rho / k) or a little more. For a target of
   (epsilon, delta) rho is that of `notions.zcdp_from_approx_target`. Source:
-  Dong, Durfee and Rogers 2020 (spec QB-11).
+  Dong, Durfee and Rogers 2020 (item QB-11).
 
   Attributes:
     epsilon: None where the budget is `rho`.

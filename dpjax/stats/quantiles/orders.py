@@ -1,7 +1,7 @@
 """Orders of quantiles, the ranks they aim at, and how far answers miss.
 
 Three conventions for the rank of order p among n records live in one chapter
-of the thesis (spec QF-01, erratum QE-20); they differ by less than one rank.
+of the thesis (item QF-01, erratum QE-20); they differ by less than one rank.
 """
 
 from collections.abc import Sequence

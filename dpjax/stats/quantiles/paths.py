@@ -15,7 +15,7 @@ transform, whose absolute error is of the size of the largest weight: with
 records that a little noise keeps apart that gets the law wrong altogether
 (erratum QE-24). Numbers are wide: exact to some 10^-12 in relative terms over
 any range. Source: thesis 000, sections 6.1.4 and 6.1.6; Gillenwater, Joseph and
-Kulesza 2021 (spec QF-07).
+Kulesza 2021 (item QF-07).
 """
 
 from typing import NamedTuple

@@ -4,7 +4,7 @@ Every exponential mechanism here has density proportional to exp(-rate cost).
 The rates are the largest with which a release is epsilon-DP. A factor of 2 of
 it is that of the normaliser, which depends on the records; no cost here is
 monotone, so it cannot be left out. Source: thesis 000, Fact 2.3.9 and chapter 6
-(spec QF-00; the sensitivity printed for JointExp under addition and deletion is
+(item QF-00; the sensitivity printed for JointExp under addition and deletion is
 too small, erratum QE-02).
 
 Rates are proportional to epsilon. They are floats of the host.
@@ -79,7 +79,7 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
   records are in one node, whose n' stays and whose cost moves by 1, or one node
   loses and another gains a record: 2 rate is the L-th part of the budget and
   2 M rate half of it. The root has both. Linear interpolation of ranks, as they
-  move with a record by 0 to 1 too, changes none of this (spec QB-02, QB-03).
+  move with a record by 0 to 1 too, changes none of this (item QB-02, QB-03).
 
   Args:
     probs: orders [m].
@@ -112,7 +112,7 @@ def from_rho(rho: float) -> float:
   """The epsilon of an exponential mechanism that is rho-zCDP.
 
   `notions.zcdp_from_mechanism` solved for epsilon: sqrt(8 rho) or more, since
-  it is of bounded range (spec QB-11).
+  it is of bounded range (item QB-11).
   """
   plain = math.sqrt(8 * errors.check_positive('rho', rho))
   if not 1e-6 < rho < 300:  # No difference, or no matter.
@@ -144,7 +144,7 @@ def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
   that rose. Replaced records move ranks by 1, all one way: 2 r, r the other
   way. As seen from n p, a record more moves ranks by -p before it and by 1 - p
   from it on: r max(p, 1 - p), and one less by p and p - 1: p r for the others,
-  r more for a stop beyond it. Source: Durfee 2023 (spec QB-05).
+  r more for a stop beyond it. Source: Durfee 2023 (item QB-05).
   """
   errors.check_open_unit('prob', prob)
   errors.check_positive('epsilon', epsilon)

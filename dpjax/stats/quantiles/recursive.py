@@ -3,7 +3,7 @@
 A balanced tree of orders, level by level: the nodes of a level have disjoint
 records, between points that were released before, and each is one exponential
 mechanism. A record counts once a level, so m orders cost log2(m + 1) times one.
-Source: thesis 000, section 6.1.5; Kaplan, Schnapp and Stemmer 2022 (spec QF-08,
+Source: thesis 000, section 6.1.5; Kaplan, Schnapp and Stemmer 2022 (item QF-08,
 QB-02).
 
 Records stay where they are: a node is a range of them. The ranges of a level

@@ -4,7 +4,7 @@ Each order asks the 2 h records around its rank alone, by an exponential
 mechanism, so that a record is asked once however many orders there are. For
 that ranks need noise, under which records before them may become records behind
 them: that of a tree of partial sums, a number for each node and log2(m) in a
-sum. Source: Imola et al. 2025 (spec QB-10).
+sum. Source: Imola et al. 2025 (item QB-10).
 
 Guarantee, under REPLACE_ONE: (epsilon, delta)-DP, delta = P(ranks are 2 h
 apart or less). Proof. Let records be endless, `lower` before and `upper` behind

@@ -5,7 +5,7 @@ interval can then answer them: where the law has atoms, errors of every
 mechanism here stay the same however many records there are. Noise that
 separates the records repairs that, and costs no privacy: who adds it is any
 exchangeable draw, so that neighbours have a coupling in which they stay
-neighbours. Source: thesis 000, Propositions 6.3.1, 6.3.3 and 6.3.4 (spec QF-21
+neighbours. Source: thesis 000, Propositions 6.3.1, 6.3.3 and 6.3.4 (item QF-21
 to QF-24, QB-12). `Smoothed` of the joint mechanism is HSJointExp.
 """
 

@@ -3,7 +3,7 @@
 Bins, bins of bins and so on are counted with noise, which a rank of a fine grid
 crosses few of; `ecdf.hierarchy` has the least squares. The root is left out:
 under REPLACE_ONE it is public, and otherwise the estimate of n is free
-(`curves.total`). Source: Hay et al. 2010 (spec QB-07).
+(`curves.total`). Source: Hay et al. 2010 (item QB-07).
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
 Candidates are lower + scale (base^i - 1), and the answer is the first whose
 rank, with noise, reaches n p with noise: a bound too wide by 10^6 costs some
 dozens of candidates, where it costs the exponential mechanism everything. Noise
-is one-sided. Source: Durfee 2023 (spec QB-05).
+is one-sided. Source: Durfee 2023 (item QB-05).
 
 Exact and without a loop over candidates: those between two records have the
 same rank, so the first that stops has a geometric place among them.

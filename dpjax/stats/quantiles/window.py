@@ -3,7 +3,7 @@
 A point q is as good as the best rank that records within a radius of it could
 give it: its cost is the distance of n p from [#{X < q - radius}, #{X <= q +
 radius}]. Around an atom it is 0 in an interval twice as wide as the radius.
-Source: spec QB-12, and QB-04 for radius 0 on candidates.
+Source: item QB-12, and QB-04 for radius 0 on candidates.
 """
 
 import dataclasses

@@ -32,7 +32,7 @@ def oracle(mechanism, density):
     ({'rho': 0.01}, 1, 5.070329e-3), ({'rho': 0.01}, 2, 2.990674e-3),
     ({'epsilon': 0.5}, 1, 5.640569e-3), ({'epsilon': 0.5}, 2, 3.560914e-3)])
 def test_anchors_of_printed_noise(budget, smoothness, wanted):
-  """Spec DEN-P2."""
+  """Item DEN-P2."""
   mechanism = projection(num_records=5000, num_functions=9, tuning='printed',
                          fix_mass=False, **budget)
   risk = mechanism.expected(laws.alternating(smoothness))
@@ -45,7 +45,7 @@ def test_anchors_of_printed_noise(budget, smoothness, wanted):
 @pytest.mark.parametrize('smoothness, wanted', [(1, 5.934836e-3),
                                                 (2, 1.966651e-3)])
 def test_anchors_of_weights(smoothness, wanted):
-  """Spec DEN-B4; its kappa is of four digits."""
+  """Item DEN-B4; its kappa is of four digits."""
   mechanism = weighted(
       num_records=5000, rho=0.01, coefficient_weights=(
           projections.pinsker_weights(7.5, smoothness=smoothness)))
@@ -55,7 +55,7 @@ def test_anchors_of_weights(smoothness, wanted):
 
 @pytest.mark.parametrize('line', tables.lines(tables.ALTERNATING_PURE))
 def test_pure_errors_of_the_specification(line):
-  """Spec DEN-P4, 8.2, to 1 %; it has 1.3876 N for the exact l1 norm."""
+  """Item DEN-P4, 8.2, to 1 %; it has 1.3876 N for the exact l1 norm."""
   smoothness, size, epsilon, *wanted = line
   density, size = laws.alternating(int(smoothness)), int(size)
   printed = projections.printed_projection(
@@ -84,7 +84,7 @@ def test_pure_errors_of_the_specification(line):
 
 @pytest.mark.parametrize('line', tables.lines(tables.ALTERNATING_ZCDP))
 def test_concentrated_errors_of_the_specification(line):
-  """Spec DEN-P5, 8.2, to 1 %."""
+  """Item DEN-P5, 8.2, to 1 %."""
   smoothness, size, epsilon, *wanted = line
   density, size = laws.alternating(int(smoothness)), int(size)
   printed = projections.printed_projection(
@@ -146,7 +146,7 @@ def test_best_weights_without_privacy():
                                   'b')))
 
 
-# Constants of the error over a class where privacy dominates (spec DEN-B3).
+# Constants of the error over a class where privacy dominates (item DEN-B3).
 CONSTANTS = {1: (1.273, 0.702, 0.318), 2: (1.035, 0.468, 0.253),
              3: (0.891, 0.365, 0.224)}
 
@@ -175,7 +175,7 @@ def test_constants_over_a_class(smoothness):
 
 
 def test_constant_of_an_interval():
-  """0.450 L / (n sqrt(rho)) over all Lipschitz densities (spec DEN-B4)."""
+  """0.450 L / (n sqrt(rho)) over all Lipschitz densities (item DEN-B4)."""
   signal = 1e4
   best = projections.pinsker_projection(
       num_records=10**12, rho=(signal / 10**12)**2, smoothness=1, radius=2.0,

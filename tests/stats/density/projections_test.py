@@ -26,7 +26,7 @@ SHAPES = [projections.pinsker_weights(9.5, smoothness=beta)
 
 @pytest.mark.parametrize('weights', SHAPES)
 def test_noise_of_frequencies(weights):
-  """Spec DEN-B4: it says that kappa / weight is least, which it is not."""
+  """Item DEN-B4: it says that kappa / weight is least, which it is not."""
   mechanism = weighted(num_records=10, rho=0.5, coefficient_weights=weights)
   told = np.array(weights) > 0
 

@@ -19,7 +19,7 @@ from dpjax.stats.density import relaxation
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 
-# Spec DEN-A4: n, epsilon, then deviations over the sensitivity by each rule.
+# Item DEN-A4: n, epsilon, then deviations over the sensitivity by each rule.
 TABLE = [(1e3, 0.1, 52.99, 105.13, 52.66, 39.46, 36.30),
          (1e3, 1, 5.30, 10.51, 5.35, 4.53, 4.22),
          (1e4, 0.1, 61.06, 121.39, 60.78, 48.93, 45.94),
@@ -160,7 +160,7 @@ def test_relaxed_noise_is_less_from_the_crossing_on():
 
 
 def test_relaxation_loses_to_pure_noise():
-  """Spec DEN-P7 on a third of its 45 cells: those of beta = 2."""
+  """Item DEN-P7 on a third of its 45 cells: those of beta = 2."""
   density, ratios = laws.random_phases(2), []
   for size in (10**3, 10**4, 10**5, 10**6, 10**7):
     for epsilon in (1.0, 0.1, 0.01):

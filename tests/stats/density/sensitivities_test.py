@@ -11,7 +11,7 @@ from dpjax.stats.density import sensitivities
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 
-# Spec DEN-P3: N, then l1 and l2 under REPLACE_ONE, l1 under ADD_OR_REMOVE_ONE.
+# Item DEN-P3: N, then l1 and l2 under REPLACE_ONE, l1 under ADD_OR_REMOVE_ONE.
 TABLE = [(3, 4.0000, 2.8284, 2.00), (5, 6.8374, 3.5355, 3.878),
          (9, 12.4315, 4.6987, 7.596), (17, 23.5579, 6.4399, 15.007),
          (33, 45.7724, 8.9656, 29.813), (65, 90.1801, 12.5803, 59.418),
@@ -115,7 +115,7 @@ def test_weighted_sums_move_as_far_as_said(basis_of, weighted, weights):
 
 
 def test_anchors_of_weights():
-  """Spec DEN-B4 and B5. The first of B5 is 9, 8.9995 is off a coarse grid."""
+  """Item DEN-B4 and B5. The first of B5 is 9, 8.9995 is off a coarse grid."""
   for top, wanted in ((2, 9.0), (6, 12.778), (13, 15.641), (23, 17.795),
                       (49, 20.730), (105, 23.735)):
     assert sensitivities.weighted_circle(

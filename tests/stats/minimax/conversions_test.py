@@ -159,7 +159,7 @@ def test_the_exact_curve_of_gaussian_noise():
 
 
 def test_two_values_of_concentrated_privacy():
-  """Spec LB-13: e at rho = .1, and Pinsker's."""
+  """Item LB-13: e at rho = .1, and Pinsker's."""
   found = conversions.convert(notions.ZCDP(rho=0.1),
                               notions.TotalVariationPrivacy)
   assert (1 - found.level) / 2 == pytest.approx(0.38913, abs=1e-5)

@@ -41,7 +41,7 @@ def test_maxima_are_where_means_meet_or_at_the_ends(family):
 
 @pytest.mark.parametrize('family', FAMILIES, ids=lambda family: family.name)
 def test_constants_are_those_of_the_whole_box(family):
-  """Spec EST-DPSGML: L, beta, lambda; errors of a moved mean (EXT-OUTPERT)."""
+  """Item EST-DPSGML: L, beta, lambda; errors of a moved mean (EXT-OUTPERT)."""
   model = families.Model(dimension=3, radius=1.5, family=family)
   grid = np.linspace(-1.5, 1.5, 401)
   curvatures = model.variance(grid)

@@ -15,7 +15,7 @@ ORDERS = (1.5, 2., 5., 20., 100.)
 
 
 def law(size, **changes):
-  """Spec ORC-4: lambda = beta = 1, |x| <= 1, L = 2, rho = 1, record 0 -> 1."""
+  """Item ORC-4: lambda = beta = 1, |x| <= 1, L = 2, rho = 1, record 0 -> 1."""
   stddev = 4 / 100
   return langevin_oracle.last_iterate(**{**dict(
       num_examples=100, batch_size=size, replacement=True,

@@ -27,7 +27,7 @@ def make(kind, num_examples=500, model=MODEL, **changes):
 
 @pytest.mark.parametrize('size, radius', [(1, 1.), (2, 2.), (3, 1.), (6, .5)])
 def test_a_record_moves_the_maximum_by_what_is_charged(size, radius):
-  """Spec EXT-OUTPERT, by enumeration: attained, and at most 2 L / (n lambda).
+  """Item EXT-OUTPERT, by enumeration: attained, and at most 2 L / (n lambda).
 
   Coordinates move apart, and those of a record all at once.
   """

@@ -51,7 +51,7 @@ GOLDEN = {(500, 5, .5, 1.): (26, 1.22e-2, 2.49e-2),
 @pytest.mark.every(2)
 @pytest.mark.parametrize('point', GOLDEN)
 def test_golden(point):
-  """Spec G-12; and the bounds that hold, with two to five times less noise."""
+  """Item G-12; and the bounds that hold, with two to five times less noise."""
   steps, term, bound = GOLDEN[point]
   made, mean, error = terms(*point)[True]
   assert made.steps == steps
@@ -67,7 +67,7 @@ def test_golden(point):
 
 @pytest.mark.parametrize('point', GOLDEN)
 def test_the_guarantee_is_exact_and_less_than_printed(point):
-  """rho of the last iterate; spec EST-DPSGML: 3/8 to 1/2 of it, for 2 L."""
+  """rho of the last iterate; item EST-DPSGML: 3/8 to 1/2 of it, for 2 L."""
   printed, exact = (terms(*point)[kind][0] for kind in (True, False))
   assert exact.actual_rho == pytest.approx(point[2])
   shorter = (printed.model.diameter / (2 * printed.model.lipschitz))**2
@@ -95,7 +95,7 @@ def test_utility_is_that_of_output_perturbation():
 
 
 def test_quadratic_law():
-  """Spec EST-DPSGML: d = 1, no projection; variance s^2 (2 eta / (1 - g^2)) (1
+  """Item EST-DPSGML: d = 1, no projection; variance s^2 (2 eta / (1 - g^2)) (1
   - g^(2K)) + 2 s^2 g^(2K) / lambda; mean (1 - g^K) xbar. Alarm below 1e-5.
   """
   model = families.Model(dimension=1, radius=1e6, family=QUADRATIC)

@@ -145,7 +145,7 @@ def node_log_masses(records: np.ndarray, low: np.ndarray, high: np.ndarray,
                                                     cost)[..., None]
   decline = -rate * np.abs(lead)
   if cost == 'interpolated':
-    # The mean over the interval, on either side of the target (spec QB-03).
+    # The mean over the interval, on either side of the target (item QB-03).
     ahead, turn = -np.expm1(-rate) / rate, np.clip(-lead, 0, 1)
     decline = np.where(
         lead >= 0, -rate * lead + np.log(ahead), np.where(

@@ -97,7 +97,7 @@ def _log_probs(data, bins, blocks):
     ('inverse', _REPLACE, -2.821097498, {
         (0, 0): .045460, (1, 2): .272759, (2, 3): .033447, (3, 3): .004181})])
 def test_goldens(kind, adjacency, total, some):
-  # Spec QF-06 and QF-10: records .2, .5, .9, orders 1/3 and 2/3, epsilon 2.
+  # Item QF-06 and QF-10: records .2, .5, .9, orders 1/3 and 2/3, epsilon 2.
   kinds = dict(joint=joint.JointQuantiles, inverse=joint.InverseQuantiles)
   made = kinds[kind](probs=(1 / 3, 2 / 3), epsilon=2.0, lower=0.0, upper=1.0,
                      adjacency=adjacency)

@@ -176,12 +176,12 @@ def test_the_joint_mechanism_is_repaired_as_measured():
                                adjacency=pairs.REPLACE)
   sup = lambda of: np.mean(np.max(np.abs(
       pairs.answers(of, data, 12) - truth), 1))
-  assert sup(asked) > 0.2  # .333 in spec QF-26, and .0045 with the floor.
+  assert sup(asked) > 0.2  # .333 in item QF-26, and .0045 with the floor.
   for kind in smoothing.KINDS:
     assert sup(smoothing.Smoothed(inner=asked, kind=kind)) < 0.008
 
 
-# Mean squares of spec QF-23, and the bounds printed for them and corrected.
+# Mean squares of item QF-23, and the bounds printed for them and corrected.
 @pytest.mark.parametrize('count, measured, slack', [
     (100, 2.8e-3, 5e-5), (200, 1.3e-4, 5e-6)])
 def test_medians_of_zeros_are_as_good_as_said(count, measured, slack):
