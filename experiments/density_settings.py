@@ -4,7 +4,7 @@ A linear estimator of n records errs by
   sampling(t) / n + privacy(t) / (n alpha)^2 + bias(t)
 at a tuning t, alpha being epsilon or the square root of rho: a `Family` has the
 three for a whole grid of tunings, so that the best tuning of a density, which
-only an oracle knows, is a minimum of arrays (spec density.md, DEN-H2, P2, B2).
+only an oracle knows, is a minimum of arrays (density: DEN-H2, P2, B2).
 
 Methods, of what paper 001 prints and of what is better:
   pure_printed, zcdp_printed   Theorem 4: noise of the printed sensitivities

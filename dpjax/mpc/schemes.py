@@ -7,7 +7,7 @@
 | outer_product | m > 2 t | any t | any 2 t + 1 | 31 m (R + C), R C >= N |
 
 Keys as short as those of comparisons, from a generator alone, are not known for
-three servers (spec correction C17), though the thesis names them: those of
+three servers (item C17), though the thesis names them: those of
 Boyle, Gilboa and Ishai 2015 grow as sqrt(N) and exponentially in m, and add up
 by exclusive or, not modulo 2^k.
 Source: thesis 003, section 6.4; item EC-19, EC-20.

@@ -7,7 +7,7 @@ the two accountants make of that multiplier under replace-one.
 
 Accountants: 'pld' (privacy loss distributions, the default: tight, rounded
 up on its grid) and 'rdp' (Renyi orders: a looser, independent second
-opinion). Spec entries DP-05, DP-06 (Renyi orders added up by 'rdp'), DP-17
+opinion). Items DP-05, DP-06 (Renyi orders added up by 'rdp'), DP-17
 (subsampling as an event) and DP-19.
 """
 

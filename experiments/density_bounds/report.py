@@ -62,7 +62,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What is printed of lower bounds, and what spec and theory say."""
+  """What is printed of lower bounds, and what the reference and theory say."""
   found = points.collect(rows)
   privacy = points.select(found, kind='privacy')
   last = _scaled([p for p in privacy if p['amount'] == 1e6])

@@ -6,7 +6,7 @@
 Records N(theta, I_d), |theta| <= R. Kinds:
   dimension  R = sqrt d, d from 2 to 512, at rho = .01 and epsilon = .5
   radius     d = 10, n = 10^4, R from 1 to 10^4
-  rounds     the four settings of the spec's comparison with CoinPress
+  rounds     the four settings of the comparison with CoinPress
 Upper, at worst over the ball:
   once     clipped at R + g, Gaussian or K-norm noise; exact
   shrunk   clip and a factor of least worst risk; exact

@@ -40,7 +40,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Proposition 5, equation (19), erratum E-14 and figures of the spec."""
+  """Proposition 5, equation (19), erratum E-14 and figures of the reference."""
   found = points.collect(rows)
   tuned = points.select(found, method='tuned')
   simulated = [p for p in found if 'measured' in p.values]

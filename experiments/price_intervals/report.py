@@ -27,7 +27,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Coverage, widths and risks beside those of the spec."""
+  """Coverage, widths and risks beside those of the reference."""
   found = points.collect(rows)
   printed = points.select(found, method='karwa_vadhan')
   ours = points.select(found, method=('tuned', 'gaussian'))

@@ -26,7 +26,7 @@ RADIUS = 100.0
 MEAN = 31.72
 CONFIDENCE = 0.95
 METHODS = ('karwa_vadhan', 'tuned', 'gaussian')
-# Coverage, half-width and risk of the spec.
+# Coverage, half-width and risk of the reference.
 PRINTED = {(500, 1.0): (0.997, 0.326, 8.5e-3),
            (5000, 0.1): (0.992, 0.268, 7.3e-3),
            (5000, 1.0): (0.9995, 0.057, 2.6e-4)}

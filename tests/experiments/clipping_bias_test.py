@@ -85,7 +85,7 @@ def test_without_clipping_it_is_the_mean_gradient(offsets):
 
 
 def test_bias_01_golden_values():
-  """BIAS-01, the numbers of the spec."""
+  """BIAS-01, the numbers of the reference."""
   at_optimum = regression.mean_clipped_gradient(np.zeros(2), clip_norm=1.0)
   np.testing.assert_allclose(
       at_optimum, 0.8 * np.array([math.sqrt(2) - 1, math.asinh(1)]),

@@ -3,7 +3,7 @@
   density(key, x, epsilon=1.0, lower=0, upper=100, adjacency='replace_one')
 
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
-chapter 5 (spec density.md).
+chapter 5 (catalogue density).
 
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,

@@ -40,7 +40,7 @@ def rho_of(rule: str, *, epsilon: float, delta: float,
     delta: wanted.
     allow_unsound: takes the classical rule for epsilon >= 1, where it is not
       proved, and false further on: at delta = 1e-5 and epsilon = 16 it has a
-      delta of 3.4e-4 (spec erratum E8).
+      delta of 3.4e-4 (erratum E8).
 
   Raises:
     ValueError: where the rule does not hold.

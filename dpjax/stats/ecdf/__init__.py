@@ -4,7 +4,7 @@
        adjacency='replace_one').cdf
 
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
-t_1 < ... < t_N. Source: thesis 003, chapter 6 (spec ecdf.md).
+t_1 < ... < t_N. Source: thesis 003, chapter 6 (catalogue ecdf).
 
 Modules, in import order: grids, mechanism, levels, smoothing, flows, inverse,
 hierarchy, digits, trees, toeplitz, smooth_binary, optimal, dyadic_calibration,

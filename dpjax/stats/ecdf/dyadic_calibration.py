@@ -7,8 +7,8 @@ by a unit flow from s to t through the edges. Of Laplace noise of scales b_l the
 cheapest flow is a shortest path of lengths 1 / b_l, of Gaussian noise it is the
 current of resistances sigma_l^-2, and its energy the effective resistance. Both
 are attained, so that the largest over pairs is the exact price. Source: thesis
-003, Lemma 6.3.1 and Theorems 6.3.1 and 6.3.2, which count nodes (spec ecdf.md,
-section 2; corrections C2, C3).
+003, Lemma 6.3.1 and Theorems 6.3.1 and 6.3.2, which count nodes
+(catalogue ecdf, section 2; corrections C2, C3).
 
 A block of rows meets the rest in its two ends alone. Of each boundary inside
 one needs its distances to both ends, or the share of a current that leaves at

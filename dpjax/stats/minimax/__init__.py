@@ -1,7 +1,7 @@
 """What no private estimate can beat: definitions, couplings, lower bounds.
 
 Numbers of the host in float64; neighbours differ in one of n records, n public
-(REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (spec minimax.md).
+(REPLACE_ONE). Source: thesis 000, chapter 3; paper 004 (catalogue minimax).
 
 Modules, in import order: bounds, testing, concentrated, two_points,
 separations, spheres, couplings, groups, similarities, hypotheses,

@@ -4,7 +4,7 @@ What neighbouring data sets may differ in is linear in the probabilities of a
 channel, so the least expected cost over all private mechanisms is a linear
 programme: nothing is assumed of the mechanism. Lower bounds are compared with
 these values. Exact to the tolerance of the solver (HiGHS, some 1e-7). Source:
-spec minimax.md, section 7 (ORC-1, ORC-3, ORC-5); not in the papers.
+catalogue minimax, section 7 (ORC-1, ORC-3, ORC-5); not in the papers.
 
 Records are exchangeable under product laws, so that the best channels see
 counts alone: a channel is averaged over the orders of records, and stays

@@ -1,6 +1,6 @@
 """Private estimates of parameters, their risks, and what bounds them.
 
-Source: thesis 000, chapter 4; paper 004 (spec minimax.md, sections 4 to 8).
+Source: thesis 000, chapter 4; paper 004 (catalogue minimax, sections 4 to 8).
 Table 4.1 of the thesis, and what is better known elsewhere: literature.md.
 
 Modules, in import order: estimator, study, proportion_bounds, noisy_shares,
