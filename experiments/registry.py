@@ -10,7 +10,8 @@ An experiment is a package with
              REPRODUCE: tag of what a computer without a GPU does in hours,
              TIMES: names of metrics that no two runs share, ALONE: whether
              nothing else may run meanwhile, QUICK_IS_SMOKE: whether no real
-             setting takes seconds. The tag `quick` has real settings that
+             setting takes seconds, GALLERY: what its figure shows, if it is one
+             of those in the README. The tag `quick` has real settings that
              take seconds together, where all of them take longer.
   run.py     run(settings, data_dir, progress) -> iterator of (setting, rows);
              with KEEPS_STATE in sweep.py also state_dir, a folder of its own.
@@ -114,6 +115,7 @@ class Experiment(NamedTuple):
       seconds have to do.
     times: metrics that measure time, which no two runs share.
     alone: whether its rows are spoilt by what runs beside it.
+    gallery: what its figure shows; '' if it is not in the README.
   """
   name: str
   settings: tuple[selection.Setting, ...]
@@ -131,6 +133,7 @@ class Experiment(NamedTuple):
   quick_is_smoke: bool = False
   times: tuple[str, ...] = ()
   alone: bool = False
+  gallery: str = ''
 
 
 def _lazy_run(path: str) -> Run:
@@ -177,4 +180,5 @@ def load(name: str) -> Experiment:
       reproduce=getattr(sweep, 'REPRODUCE', None),
       quick_is_smoke=getattr(sweep, 'QUICK_IS_SMOKE', False),
       times=tuple(getattr(sweep, 'TIMES', ())),
-      alone=getattr(sweep, 'ALONE', False))
+      alone=getattr(sweep, 'ALONE', False),
+      gallery=getattr(sweep, 'GALLERY', ''))

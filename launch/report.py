@@ -11,6 +11,7 @@ Whether everything committed is what the rows give; changes nothing:
 """
 
 from collections.abc import Sequence
+import itertools
 import os
 import pathlib
 import sys
@@ -86,7 +87,7 @@ def check_results(experiment: registry.Experiment,
 def render_indices(root: pathlib.Path
                    ) -> list[tuple[pathlib.Path, str, str]]:
   """Returns (path, block, text) of the tables inside the READMEs."""
-  index, results, found = [], [], {}
+  index, results, gallery, found = [], [], [], {}
   for name in sorted(registry.EXPERIMENTS):
     experiment = registry.load(name)
     rows = rendering.read(rendering.results_dir(root, name))
@@ -97,7 +98,11 @@ def render_indices(root: pathlib.Path
         f'`python -m launch.sweep --experiment={name}`', experiment.cost,
         rendering.coverage(experiment, rows),
         verdicts.tally(found[name]) or 'not run'))
-    link = f'[{name}](experiments/{name}/results/{rendering.TABLE})'
+    folder = f'experiments/{name}/results'
+    if experiment.gallery:
+      gallery.append(f'[![{experiment.gallery}]({folder}/{rendering.FIGURE})]'
+                     f'({folder}/{rendering.TABLE}) {experiment.gallery}')
+    link = f'[{name}]({folder}/{rendering.TABLE})'
     results += [(link, *verdict) for verdict in found[name]
                 if verdict.claim.startswith(experiment.headlines)] or [
         (name, experiment.artefact, '-', '-', verdicts.NOT_RUN, 'no rows')]
@@ -107,6 +112,9 @@ def render_indices(root: pathlib.Path
           ('name', 'artefact', 'command', 'cost', 'rows', 'verdicts'), index)),
       (folder / 'README.md', 'items', pages.table(groups, found)),
       (folder / 'ERRATA.md', 'errata', pages.errata(groups)),
+      (root / 'README.md', 'gallery', tables.markdown(
+          ('', ''), list(itertools.zip_longest(
+              gallery[::2], gallery[1::2], fillvalue='')), aligned=False)),
       (root / 'README.md', 'results', tables.markdown(
           ('experiment', *verdicts.HEADERS), results))]
 

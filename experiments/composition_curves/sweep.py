@@ -18,6 +18,7 @@ PAPERS = ('000', '002')
 ARTEFACT = ('section 2.2.4 of thesis 000 and section 7.2.3 of lecture 002: '
             'composition')
 COST = '10 s on a CPU core'
+GALLERY = 'Composition: bounds and the exact curve'
 HEADLINES = ('the smallest of A, B and C', 'Fact 2.2.4 is sharp')
 
 

@@ -31,6 +31,7 @@ ARTEFACT = ('Theorem 4 and Corollary 2 of the paper 001 (thesis 000, '
             'Theorem 5.2.3): rates of private projection estimators, and of '
             'estimators that reach the lower bound')
 COST = '20 s on a CPU core'
+GALLERY = 'Densities: errors against the lower bound'
 HEADLINES = ('the pure Fourier', 'pure privacy by', 'at n epsilon = 10^6')
 
 TUNINGS = {'pure_printed': ('printed', 'oracle'), 'pure_exact': ('oracle',),

@@ -28,6 +28,7 @@ PAPERS = ('003',)
 ARTEFACT = ('Figures 6.6.1 and 6.6.2 of thesis 003: smoothing of private '
             'distribution functions, against epsilon and lambda')
 COST = '5 min on two CPU cores'
+GALLERY = 'Smoothed distribution functions'
 HEADLINES = ('2-norm smoothing', '1-norm smoothing', 'cells')
 BATCHED = ('smoothing',)
 

@@ -29,6 +29,7 @@ PAPERS = ('003',)
 ARTEFACT = ('section 5.3.2 of thesis 003 on deep models: accuracy against '
             'epsilon, n and depth (EXP-SWEEP)')
 COST = '0.4 h on 2 CPU cores'
+GALLERY = 'Depth, records and epsilon'
 HEADLINES = (
     'bound of the first layer, plain',
     'the same, averaged',

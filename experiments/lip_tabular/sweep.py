@@ -22,6 +22,7 @@ PAPERS = ('003',)
 TIMES = ('step_microseconds',)
 ARTEFACT = 'Table 5.4 of thesis 003: accuracy on tabular data (EXP-T5.4)'
 COST = '0.4 h on 2 CPU cores'
+GALLERY = 'Training on tables: accuracy against epsilon'
 HEADLINES = (
     'best method',
     'Lip-DP-SGD is within',

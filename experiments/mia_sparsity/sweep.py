@@ -28,6 +28,7 @@ REPRODUCE = 'cpu'
 QUICK_IS_SMOKE = True
 ARTEFACT = 'Figure 1.1 of thesis 000: sparsity against membership inference'
 COST = 'cpu: 15 min on 2 CPU cores; gpu: 7 min, full: 3 h on an H100'
+GALLERY = 'Sparsity and privacy against membership inference'
 BATCHED = ('method', 'prunings', 'segments', 'factors', 'stop', 'decay',
            'epsilon', 'seed', 'role')
 KEEPS_STATE = True

@@ -23,6 +23,7 @@ PAPERS = ('000',)
 ARTEFACT = ('sections 3.1.2 and 4.1.1 of thesis 000: what privacy costs one '
             'proportion')
 COST = '1 min on a CPU core'
+GALLERY = 'The price of privacy of a proportion'
 HEADLINES = ('no estimate errs less than the lower bound',
              'the Gaussian mechanism with noise')
 

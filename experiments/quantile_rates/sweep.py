@@ -24,6 +24,7 @@ PAPERS = ('000',)
 ARTEFACT = ('Conclusion of thesis 000: quantiles at the parametric rate; and '
             'what unrounded and interpolated ranks are worth')
 COST = '2 min on a CPU core'
+GALLERY = 'Private quantiles: errors against n'
 
 DATASET = 'mixed_0_0'
 SINGLE = ('real', 'rounded', 'interpolated')

@@ -24,6 +24,7 @@ PAPERS = ('003',)
 ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of thesis 003: '
             'private ROC curves')
 COST = '1 min on two CPU cores'
+GALLERY = 'Private ROC curves'
 HEADLINES = ('Table 6.1', 'smoothed curves', 'the error decreases',
              'one tree over both classes')
 BATCHED = ('method', 'smoothing', 'epsilon', 'points', 'repetitions')

@@ -25,6 +25,7 @@ import math
 PAPERS = ('003',)
 ARTEFACT = 'Algorithm 8 and Theorem 5.2.2 of thesis 003: the epsilon it has'
 COST = '0.2 h on 2 CPU cores'
+GALLERY = 'What the printed algorithm spends, and what it claims'
 HEADLINES = (
     'Theorem 5.2.2, n = 60000',
     'accounting as DP-SGD (L1355): ConvNet',

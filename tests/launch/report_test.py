@@ -14,7 +14,8 @@ from launch import sweep
 
 pytestmark = pytest.mark.every(1)
 
-_TOP = 'A\n<!-- begin: results -->\nold\n<!-- end: results -->\nZ\n'
+_TOP = ('G\n<!-- begin: gallery -->\n<!-- end: gallery -->\n'
+        'A\n<!-- begin: results -->\nold\n<!-- end: results -->\nZ\n')
 _INDEX = ('B\n<!-- begin: index -->\n<!-- end: index -->\nX\n'
           '<!-- begin: items -->\n<!-- end: items -->\nY\n')
 _ERRATA = 'C\n<!-- begin: errata -->\n<!-- end: errata -->\n'
@@ -77,7 +78,9 @@ def test_table_says_what_it_is_made_from(root):
 def test_readmes_keep_what_is_around_the_tables(root):
   report.report(root)
   top = (root / 'README.md').read_text()
-  assert top.startswith('A\n<!-- begin: results -->\n| experiment')
+  assert top.startswith('G\n<!-- begin: gallery -->\n| ')
+  assert '[![a figure](experiments/toy/results/figure.svg)](' in top
+  assert 'A\n<!-- begin: results -->\n| experiment' in top
   assert top.endswith('|\n<!-- end: results -->\nZ\n')
   link = '[toy](experiments/toy/results/table.md)'
   assert f'| {link} | numbers are random | .333 ' in top
@@ -158,7 +161,7 @@ def test_check_fails_with_a_line_for_each_file(root, call, monkeypatch,
                                                capsys):
   monkeypatch.setattr(report.environment, 'ROOT', root)
   assert call(report.main, '--check') == 1
-  assert len(capsys.readouterr().err.splitlines()) == 6
+  assert len(capsys.readouterr().err.splitlines()) == 7
   assert call(report.main) == 0
   assert call(report.main, '--check') == 0
   assert call(report.main, '--check', '--experiment=toy') == 0

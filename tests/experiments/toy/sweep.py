@@ -23,6 +23,7 @@ def _product(datasets, methods, epsilons, seeds):
 SETTINGS = _product(('adult', 'dropout'), ('dp_sgd', 'lip_dp_sgd'),
                     (.5, 8.), (0, 1))
 SMOKE = _product(('adult',), ('dp_sgd',), (1.,), (7, 8))
+GALLERY = 'a figure'
 TAGS = {
     'first': SETTINGS[:3],
     'adult': lambda setting: setting.dataset == 'adult',
