@@ -11,8 +11,8 @@ An experiment is a package with
              TIMES: names of metrics that no two runs share, ALONE: whether
              nothing else may run meanwhile, QUICK_IS_SMOKE: whether no real
              setting takes seconds, GALLERY: what its figure shows, if it is one
-             of those in the README. The tag `quick` has real settings that
-             take seconds together, where all of them take longer.
+             of those in the README. The tag `quick` has settings, of SMOKE
+             then, that take seconds together, where all of them take longer.
   run.py     run(settings, data_dir, progress) -> iterator of (setting, rows);
              with KEEPS_STATE in sweep.py also state_dir, a folder of its own.
   report.py  table(rows), verdict(rows) and, where of use, figure(rows).

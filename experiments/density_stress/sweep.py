@@ -89,3 +89,6 @@ SETTINGS = _all(CELLS, 200, DENSITIES)
 SMOKE = tuple(setting for setting in _all(
     ((1000, 0.5),), 10, {'pure': ('blocks',), 'zcdp': ('cos30',)})
               if setting.method not in ('sparse_2', 'sparse_4', 'sparse_8'))
+
+TAGS = {'quick': lambda setting: (
+    setting.num_records == 10**4)}

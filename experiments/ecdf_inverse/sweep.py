@@ -71,5 +71,4 @@ SETTINGS = _settings(EPSILONS)
 SMOKE = _settings((0.5, 5.0), num_thresholds=2**4, repetitions=6)
 
 TAGS = {'quick': lambda setting: (
-    setting.epsilon == 1.0 or (
-        setting.epsilon == 0.1 and setting.method != 'paper_p1'))}
+    setting.epsilon == 1.0)}

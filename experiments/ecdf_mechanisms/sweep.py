@@ -118,5 +118,6 @@ SMOKE = (*_closed((2**8,), 0), *_limits((64,), 0),
                     {'pure': (0.1,), 'zcdp': (1e-3,)}))
 
 TAGS = {'quick': lambda setting: (
-    setting.num_thresholds <= 2**10 and (
-        not setting.monotone or setting.budget in (0.1, 1e-3)))}
+    setting.num_thresholds <= 2**10 and not (
+        setting.repetitions and setting.adjacency == _ADD)
+    and (not setting.monotone or setting.budget in (0.1, 1e-3)))}

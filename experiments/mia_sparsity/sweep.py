@@ -198,3 +198,6 @@ SETTINGS = (*_settings('cpu'), *_settings('gpu'), *_settings('full'))
 SMOKE = _settings('smoke')
 TAGS = {name: lambda setting, name=name: setting.profile == name
         for name in ('cpu', 'gpu', 'full')}
+TAGS['quick'] = lambda setting: (
+    setting.profile == 'smoke'
+    and setting.method in ('dense', 'stopped', 'magnitude', 'butterfly'))

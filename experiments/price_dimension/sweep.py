@@ -99,4 +99,6 @@ SETTINGS = (*_dimensions((10**3, 10**4, 10**5), range(1, 10)),
 SMOKE = (*_dimensions((10**3,), (1, 7)), *_radii((10.0, 100.0)), *ROUNDS[:1])
 
 TAGS = {'quick': lambda setting: (
-    setting.kind != 'dimension' or setting.dimension >= 128)}
+    setting.radius in (1.0, 100.0, 10**4)
+    if setting.kind == 'radius'
+    else setting.kind == 'rounds' or setting.dimension >= 256)}

@@ -105,5 +105,4 @@ SMOKE = _settings(('beta_2_5',), (1, 5), num_examples=500, epsilon=1.0,
                   repetitions=8)
 
 TAGS = {'quick': lambda setting: (
-    setting.dataset == 'beta_2_5'
-    and setting.num_orders in (100, 200))}
+    setting.dataset == 'beta_2_5' and setting.num_orders == 100)}

@@ -80,5 +80,5 @@ SMOKE = (*_settings(('real', 'joint', 'recursive'), (100, 400), (1.0,), 50),
          *_settings(('interpolated',), (100, 400), (1.0,), 50))
 
 TAGS = {'quick': lambda setting: (
-    setting.num_examples <= 10_000
+    setting.num_examples in (1000, 10_000)
     and setting.epsilon in (0.1, 1.0, 3.0, 10.0, 20.0))}

@@ -87,7 +87,7 @@ def make(name: str, *, quick: bool,
   smoke = quick and experiment.quick_is_smoke
   tag = experiment.reproduce
   if quick:
-    tag = QUICK if QUICK in experiment.tags and not smoke else None
+    tag = QUICK if QUICK in experiment.tags else None
   settings = engine.select(experiment, smoke=smoke, tag=tag)
   return Plan(experiment, settings, smoke, tag,
               _TOY_SECONDS if smoke else _seconds(name, settings, root))

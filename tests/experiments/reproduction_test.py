@@ -49,13 +49,15 @@ def test_quick_and_full_settings_are_some_of_the_sweep():
   for name in registry.EXPERIMENTS:
     experiment = registry.load(name)
     assert experiment.papers
-    settings = set(experiment.settings)
-    for tag in {plans.QUICK, experiment.reproduce} & set(experiment.tags):
-      found = engine.select(experiment, tag=tag)
-      assert found and set(found) <= settings, name
     assert experiment.reproduce in (None, *experiment.tags)
-    # What stands in for real settings is not beside some.
-    assert not (experiment.quick_is_smoke and plans.QUICK in experiment.tags)
+    if experiment.reproduce:
+      assert set(engine.select(experiment, tag=experiment.reproduce)) <= set(
+          experiment.settings)
+    if plans.QUICK in experiment.tags:
+      smoke = experiment.quick_is_smoke
+      found = engine.select(experiment, smoke=smoke, tag=plans.QUICK)
+      assert 0 < len(found) < len(experiment.smoke if smoke
+                                  else experiment.settings), name
 
 
 def test_times_are_metrics_that_there_are(kept):
@@ -83,9 +85,12 @@ def test_plans_choose_the_tag(toy, monkeypatch):
   assert (len(quick.settings), len(full.settings)) == (2, 3)
   assert quick.command.endswith('--tag=quick') and quick.folder == 'toy'
   monkeypatch.setattr(sweep, 'QUICK_IS_SMOKE', True, raising=False)
+  monkeypatch.delitem(sweep.TAGS, 'quick')
   toys = plans.make('toy', quick=True)
   assert toys.smoke and toys.folder == 'toy_smoke'
   assert toys.command.endswith('--experiment=toy --smoke')
+  monkeypatch.setitem(sweep.TAGS, 'quick', sweep.SMOKE[:1])
+  assert plans.make('toy', quick=True).settings == sweep.SMOKE[:1]
 
 
 def test_a_plan_knows_what_its_committed_rows_took(toy, tmp_path):
