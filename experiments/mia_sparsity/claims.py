@@ -47,7 +47,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
           for claim in _CLAIMS]
   said += [verdicts.Verdict(f'Figure 1.1 ({name})', 'a figure without numbers',
                             '-', verdicts.NOT_RUN, 'no rows')
-           for name in sweep.TAGS if name not in there]
+           for name in sweep.TAGS
+           if name in sweep.PROFILES and name not in there]
   return said
 
 
