@@ -91,7 +91,7 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
   return value
 
 
-def did_you_mean(value: str, choices) -> str:
+def did_you_mean(value: str, choices: Iterable[object]) -> str:
   """Returns a question that names the nearest choice; '' if none is near."""
   near = difflib.get_close_matches(str(value), list(map(str, choices)), 1,
                                    _NEAR)

@@ -59,6 +59,7 @@ def test_every_method_with_a_bound_has_a_name():
 
 
 # Those of quantiles are refuted in `quantile_audits_test`, without sampling.
+@pytest.mark.slow
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', sorted(
     name for name in showcases.SHOWCASES
@@ -165,6 +166,7 @@ def test_refuses_what_makes_no_sense(file):
     loading.load('laplace', colour='red')
 
 
+@pytest.mark.slow
 def test_reports_say_all_that_another_auditor_needs(tmp_path):
   report = auditor.audit(jax.random.key(0), loading.load('laplace'),
                          num_runs=1024)

@@ -82,6 +82,7 @@ def test_trees_are_made_consistent_as_by_dpjax():
         atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('model, size, draws, passed', [
     ('release_tree', 64, 1000, True), ('release_square_root', 16, 300, True),

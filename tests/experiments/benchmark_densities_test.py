@@ -28,6 +28,7 @@ def _spec(model, method='ours'):
   return density_checks.make_spec(model, method, size=_SIZE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('model', ['projection', 'sparse_gaussian'])
 def test_peers_have_the_law_of_dpjax(model):
   """Right ones fail in 1e-4 of cases."""

@@ -138,6 +138,7 @@ def test_networks_are_those_of_the_package():
     assert logits.shape == (3, architecture.num_classes)
 
 
+@pytest.mark.slow
 def test_normalisations_are_the_usual_ones():
   x = jax.random.normal(jax.random.key(0), (2, 3, 3, 4))
   net = lambda layer: architectures.Architecture((layer,), (3, 3, 4), 4, 0, '')

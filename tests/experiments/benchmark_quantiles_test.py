@@ -113,6 +113,7 @@ def _worst_distance(laws, others):
   return sum(np.abs(p - q).sum() / 2 for p, q in zip(laws, others, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('records, is_exact', [
     (_atom(400, 0.5), True), (_atom(400, 1e-12), False)])
 def test_ffts_lose_the_tail_and_running_sums_do_not(records, is_exact,

@@ -85,6 +85,7 @@ _NAMES = {'norms': tuple(methods.NORMS), 'sampling': ('threefry', 'ours'),
           'curves': ('numpy', 'ours')}
 
 
+@pytest.mark.slow
 @pytest.mark.every(8)
 @pytest.mark.parametrize('suite', [
     pytest.param(suite, marks=[pytest.mark.slow]

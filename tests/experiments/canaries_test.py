@@ -158,6 +158,7 @@ def _negated(found, which):
   return found._replace(records=found.records._replace(x=x))
 
 
+@pytest.mark.slow
 def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
   """Four runs of one key, by one program, told apart by their epsilon."""
   change = {1.0: lambda found: found,

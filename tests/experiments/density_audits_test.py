@@ -50,6 +50,7 @@ def test_the_law_is_that_of_releases():
   assert np.all(np.abs(counts[often] / runs - chances) < 5 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [
     'density_histogram_laplace_replace', 'density_projection_gaussian'])
 def test_honest_ones_are_not_refuted(name):

@@ -27,6 +27,7 @@ def test_the_chain_has_the_energies_of_the_reference():
   np.testing.assert_allclose(given, given[:1].repeat(8, 0))
 
 
+@pytest.mark.slow
 def test_marginals_end_to_end(smoke_rows):
   found = {point['method']: point for point in points.collect(smoke_rows(
       'density_marginals'))}

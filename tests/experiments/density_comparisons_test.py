@@ -167,6 +167,7 @@ def test_adaptive_end_to_end(smoke_rows):
   assert min(oracle.values()) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['fourier', 'cosine'])
 def test_densities_that_are_made_are_nearer(kind):
   truth = density_settings.density('tent2')
@@ -192,6 +193,7 @@ def test_adaptive_estimators_are_told_the_budget():
       assert asked.adjacency is Adjacency.REPLACE_ONE
 
 
+@pytest.mark.slow
 def test_table_end_to_end(smoke_rows):
   lines = smoke_rows('density_table', lambda s: s.dataset == 'sobrand2')
   report = registry.load('density_table').report
@@ -207,6 +209,7 @@ def test_table_end_to_end(smoke_rows):
   assert _of(report.verdict(slow), 'updated row').verdict == verdicts.DIFFERS
 
 
+@pytest.mark.slow
 def test_draws_end_to_end(smoke_rows):
   lines = smoke_rows('density_draws')
   report = registry.load('density_draws').report

@@ -76,6 +76,7 @@ def test_histograms_end_to_end(smoke_rows):
     assert 3 < point['largest'] / point['at_point'] < 20
 
 
+@pytest.mark.slow
 def test_post_processing_end_to_end(smoke_rows):
   """Methods of one release share it; one that is run alone sees the same."""
   of = lambda keep: {p['method']: p for p in points.select(points.collect(

@@ -16,6 +16,7 @@ from experiments.density_sensitivities import report as sensitivity_report
 from experiments.density_sensitivities import run as sensitivity_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['density_relaxation',
                                   'density_sensitivities'])
 def test_sweeps_end_to_end(name, smoke_rows, kept):

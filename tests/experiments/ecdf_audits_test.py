@@ -41,6 +41,7 @@ def _change(target: Target) -> float:
   return exact.largest_change(target.query, target.pairs).amount
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _WITH_LAW)
 def test_laws_are_those_of_releases(name):
   """Frequencies of the commonest of 20000 outcomes, five deviations each."""

@@ -251,6 +251,7 @@ def test_roc_curves_of_little_noise_are_the_true_ones(method):
   assert roc_run._areas(setting, ranks, moved)['area'] > 0.01
 
 
+@pytest.mark.slow
 def test_roc_curves_end_to_end(smoke_rows):
   lines = smoke_rows('roc_curves', lambda s: s.method in ('exact', 'joint'))
   found = points.collect(lines)

@@ -111,6 +111,7 @@ def test_the_first_bound_of_a_chain_grows_as_a_power(weight_norm):
   assert found.last == pytest.approx(laws.LOSS_LIPSCHITZ * math.sqrt(10))
 
 
+@pytest.mark.slow
 def test_plain_sums_double_and_averages_keep():
   """E12: 2^18 in WRN-40-4; no growth at all with averages and C = 1."""
   first = {

@@ -116,6 +116,7 @@ def test_samples_have_the_same_steps_and_take_turns(monkeypatch):
   assert short['unit'].num_steps == 2
 
 
+@pytest.mark.slow
 def test_all_methods_of_the_sweep_are_built():
   """At their real sizes, without compiling anything."""
   for (kind, name), work in sweep.WORK.items():

@@ -126,6 +126,7 @@ def networks():
     return dict(zip(budgets, _tossed('dp_sgd', budgets), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('epsilon', [1.0, 4.0])
 def test_no_attack_is_above_the_ceiling(networks, epsilon):
   """Wrong with probability 1e-4 for each ceiling."""
@@ -135,6 +136,7 @@ def test_no_attack_is_above_the_ceiling(networks, epsilon):
   assert _p_value(right, _sharp_ceiling(epsilon)) > _SIGNIFICANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('budget, ceiling', [(1.1, _ceiling(1.0)),
                                              (4.1, _sharp_ceiling(4.0))])
 def test_too_little_noise_is_above_the_ceiling(networks, budget, ceiling):
@@ -142,6 +144,7 @@ def test_too_little_noise_is_above_the_ceiling(networks, budget, ceiling):
   assert _p_value(right, ceiling) < _SIGNIFICANCE
 
 
+@pytest.mark.slow
 def test_epsilon_is_of_replaced_records(networks):
   """T Gaussians of full batches: one of shift 2 sqrt(T) / z, exactly."""
   for epsilon in (1.0, 4.0):
@@ -154,6 +157,7 @@ def test_epsilon_is_of_replaced_records(networks):
     assert found.delta == _DELTA
 
 
+@pytest.mark.slow
 def test_each_network_answers_for_its_own_images(networks):
   found = networks[1.1]
   x = jax.random.normal(jax.random.key(4), (_NUM_RUNS, 3, *_SHAPE))

@@ -62,12 +62,14 @@ def test_the_full_profile_is_that_of_the_chapter():
 def test_profiles_are_tags_with_settings_of_their_own():
   experiment = registry.load('mia_sparsity')
   counts = {name: len(selection.with_tag(experiment.settings, experiment.tags,
-                                         name)) for name in experiment.tags}
+                                         name))
+            for name in experiment.tags if name != 'quick'}
   assert counts == {
       name: len(sweep.PROFILES[name].kinds()) * sweep.PROFILES[
           name].num_networks for name in ('cpu', 'gpu', 'full')}
 
 
+@pytest.mark.slow
 def test_networks_of_a_pair_share_no_record(study):
   """MIA-01: four disjoint sets; members are what gradients saw."""
   inclusion = study.inclusion()
@@ -184,6 +186,7 @@ def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
   assert found[1][1]['perceptron_oracle'] == 0.5
 
 
+@pytest.mark.slow
 def test_thresholds_come_from_the_partner(study, monkeypatch):
   """Of networks that tell members by more than 1, and by more than 3."""
   # Others want more shadows than one.

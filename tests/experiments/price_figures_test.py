@@ -78,6 +78,7 @@ def test_proportions_end_to_end(smoke_rows):
     assert point['thesis'] <= point['lower']
 
 
+@pytest.mark.slow
 def test_supports_end_to_end(smoke_rows):
   found = points.collect(smoke_rows(
       'price_support', lambda s: s.part == 'n' and s.num_examples == 200))

@@ -71,6 +71,7 @@ def test_what_differs_could_have_agreed(keep, metric, value, claim, kept):
   assert _of(report.verdict(lines), claim) == verdicts.AGREES
 
 
+@pytest.mark.slow
 def test_end_to_end(smoke_rows):
   """Methods of one point see the same data."""
   found = points.collect(smoke_rows(

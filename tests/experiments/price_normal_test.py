@@ -42,6 +42,7 @@ def test_claims_can_fail(name, keep, metric, factor, claim, kept):
   assert _of(report.verdict(changed), claim) == verdicts.DIFFERS
 
 
+@pytest.mark.slow
 def test_dimensions_end_to_end(smoke_rows):
   found = points.collect(smoke_rows(
       'price_dimension', lambda s: s.dimension == 2))

@@ -47,6 +47,7 @@ def test_densities_are_those_of_releases(kind, adjacency):
   assert abs(inverse.mean() - .5) < 5 * error < .1
 
 
+@pytest.mark.slow
 def test_a_quantile_is_not_refuted():
   name = 'quantile'
   target = loading.load(name)

@@ -113,6 +113,7 @@ def _beta_error(setting, scale=1.0):
           'hist_simplex': at - .001}.get(name, .0047)
 
 
+@pytest.mark.slow
 def test_claims_of_the_first_figure_go_either_way():
   settings = [s for s in beta.SETTINGS if s.repetitions == 50
               or s.method != 'tree']
@@ -237,6 +238,7 @@ def test_a_smoke_sweep_of_what_compiles_fast(smoke_rows):
   assert any(ax.has_data() for ax in report.figure(lines).axes)
 
 
+@pytest.mark.slow
 def test_atoms_are_drawn_and_smoothed(smoke_rows):
   lines = smoke_rows('quantile_atoms', lambda s: s.method in (
       'emp', 'coarse') and s.dataset == 'mixed_0.5_0.25')

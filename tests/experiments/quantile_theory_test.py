@@ -48,6 +48,7 @@ def test_one_beta_law_alone_has_what_the_theorems_ask_for():
                             density_min=0.0)
 
 
+@pytest.mark.slow
 def test_bounds_of_one_setting(smoke_rows):
   """Numbers of QF-14, by n, m and epsilon of the smoke sweep."""
   found = points.collect(smoke_rows(

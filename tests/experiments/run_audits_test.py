@@ -115,6 +115,7 @@ def test_a_planted_fault_is_refuted(tmp_path, monkeypatch):
       'whole curve'}
 
 
+@pytest.mark.slow
 def test_scores_are_what_they_say(honest):
   run = run_folders.load(honest)
   records = run.canaries.records

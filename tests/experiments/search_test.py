@@ -71,6 +71,7 @@ def test_points_respect_bounds_and_are_new():
   assert len({tuple(t.point.items()) for t in trials}) == 24
 
 
+@pytest.mark.slow
 def test_a_search_is_a_function_of_its_history():
   whole = _run(_MIXED, _score, seed=5, num_trials=12)
   assert _run(_MIXED, _score, seed=5, num_trials=12) == whole

@@ -24,6 +24,7 @@ def problem():
                              num_features=20, canaries=(3.0, 10.0, 100.0))
 
 
+@pytest.mark.slow
 def test_attacked_sums_are_those_of_the_algorithm():
   # The projection that is simulated, against LDP-01 and LDP-04 in full.
   size, key = 12, jax.random.key(5)
@@ -139,6 +140,7 @@ def experiment():
   return trained.load(seed=0)
 
 
+@pytest.mark.slow
 def test_the_added_record_is_within_public_bounds(experiment):
   x = np.asarray(experiment.records.x)
   assert x.shape == (456, 30) and set(np.abs(x[-1])) == {1.0}

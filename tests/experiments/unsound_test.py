@@ -130,6 +130,7 @@ def test_e2_one_step_of_four_blocks():
   assert delta(joint) == pytest.approx(2.7e-4, rel=0.02)
 
 
+@pytest.mark.slow
 def test_e2_separate_subsamples_are_no_way_out():
   # DP-19: K x T separately subsampled releases understate one shared batch.
   found = exact.blocks_as_one('separate', _case('blocks', 'separate'))

@@ -38,6 +38,7 @@ def mine(tmp_path):
           '--data=[1, 1]', '--num_runs=4000', f'--output={tmp_path}')
 
 
+@pytest.mark.slow
 def test_a_function_of_ones_own(mine, tmp_path):
   status, out, _ = _run(*mine, '--epsilon=1', '--neighbour=[]')
   assert status == 1 and 'FAILED: told apart' in out

@@ -134,6 +134,7 @@ def test_no_records_are_needed_for_the_best_constant():
           level=0.0), width=1.0) == sample_sizes.LARGEST
 
 
+@pytest.mark.slow
 def test_figure(call, tmp_path):
   pytest.importorskip('matplotlib')
   call(epsilon='0.1,1', plot=tmp_path / 'a.svg')

@@ -65,6 +65,7 @@ def _stub(folder, name, text):
   path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
+@pytest.mark.slow
 def test_slurm_is_asked_for_what_the_flags_say(start, tmp_path):
   """A stub of sbatch keeps what it is given; no cluster is needed."""
   _stub(tmp_path, 'srun', 'exit 1')

@@ -24,7 +24,7 @@ _SMALL = {
                              EPSILONS=(4.0,), SEEDS=range(2), NUM_STEPS=2,
                              DIGIT_STEPS=2),
 }
-_SLOW = ('auditing', 'private_training')
+_SLOW = ('auditing', 'one_figure', 'private_training')
 _NAMES = sorted(path.stem for path in _FOLDER.glob('*.ipynb'))
 # Folders of a machine, addresses of hosts: neither is anybody else's.
 _PLACES = re.compile(r'/(home|root|tmp|work|usr|opt|mnt|content)/|https?://')

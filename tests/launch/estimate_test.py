@@ -113,6 +113,7 @@ def test_a_query_is_answered_again_for_nothing(words, tmp_path, capsys):
   assert ledger.read(tmp_path / 'ledger').spent() == 1
 
 
+@pytest.mark.slow
 def test_views_of_one_release_are_free(words, tmp_path, capsys):
   found = {}
   for name in ('hosmer_lemeshow', 'roc', 'auc', 'classifier', 'roc'):
@@ -184,6 +185,7 @@ def test_queries_of_old_ledgers_are_what_they_were(words):
   assert registry.plan(query).asked is query
 
 
+@pytest.mark.slow
 @pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['density', 'ecdf', 'roc', 'hosmer_lemeshow',
                                   'classifier'])

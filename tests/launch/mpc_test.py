@@ -67,6 +67,7 @@ def test_a_killed_server_is_named_and_the_study_goes_on(tmp_path):
   assert first['guarantee']['delta_of_drawing'] < 1e-12
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_while_owners_send_loses_none(tmp_path):
   told, study = _parameters(), tmp_path / 'study'
   bins = np.arange(3000) % 8

@@ -45,6 +45,7 @@ def survey(tmp_path):
   return path
 
 
+@pytest.mark.slow
 def test_training_resumes_and_can_be_audited(survey, tmp_path):
   words = (f'--dataset={survey}', *_INLINE, *_TINY, '--num_canaries=8',
            f'--output_dir={tmp_path / "run"}')

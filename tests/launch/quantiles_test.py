@@ -54,6 +54,7 @@ def test_every_method_is_what_its_name_says():
       assert made.kind == method.removeprefix('hs_')
 
 
+@pytest.mark.slow
 def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
   laws, path = {'beta_1_1': study.law_of('beta_1_1')}, tmp_path / 'errors.csv'
   told = []

@@ -53,6 +53,7 @@ def test_a_failure_is_on_the_page_and_in_the_status(start, tmp_path):
   assert status == 0 and '16 of 16 settings' in err
 
 
+@pytest.mark.slow
 def test_missing_data_are_no_failure(start, tmp_path):
   status, out, err = _finish(start(
       *_ALL, f'--output_dir={tmp_path}', '--data_dir=missing'))
@@ -63,6 +64,7 @@ def test_missing_data_are_no_failure(start, tmp_path):
       tmp_path / 'index.html').read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [
     signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stop_loses_nothing_and_says_how_to_go_on(start, tmp_path, name):
@@ -123,6 +125,7 @@ def test_bad_input_is_one_line(start, tmp_path):
   assert (status, out, err) == (2, '', 'error: no experiment is of 004\n')
 
 
+@pytest.mark.slow
 def test_two_experiments_give_their_committed_rows(tmp_path):
   result = subprocess.run(
       [sys.executable, '-m', 'launch.reproduce', '--paper=all', '--quick',

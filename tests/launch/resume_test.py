@@ -214,6 +214,7 @@ def test_groups_keep_their_checkpoints_apart(tmp_path):
   assert folder == root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['_compile', '_train'])
 def test_out_of_memory_names_the_flags(where, tmp_path, monkeypatch, capsys):
   def exhausted(*args, **kwargs):
@@ -232,6 +233,7 @@ def test_out_of_memory_names_the_flags(where, tmp_path, monkeypatch, capsys):
   assert '--microbatch_size' in error and '--max_batch_size' in error
 
 
+@pytest.mark.slow
 def test_other_errors_of_the_runtime_are_not_of_memory(tmp_path, monkeypatch):
   def failing(*args, **kwargs):
     raise jax.errors.JaxRuntimeError('INTERNAL: a bug')
@@ -241,6 +243,7 @@ def test_other_errors_of_the_runtime_are_not_of_memory(tmp_path, monkeypatch):
     _call(*_TINY, f'--output_dir={tmp_path}')
 
 
+@pytest.mark.slow
 def test_switched_off_writes_nothing(tmp_path, monkeypatch):
   monkeypatch.setattr(checkpoint, '_save', None)
   monkeypatch.setattr(interrupted, 'start', None)

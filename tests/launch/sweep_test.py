@@ -125,6 +125,7 @@ def test_an_unknown_flag_is_no_traceback(start):
   assert err == "error: Unknown command line flag 'colour' (see --help)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_loses_nothing_and_says_how_to_go_on(start, tmp_path, name):
   words = ('sweep', _TOY, f'--output_dir={tmp_path}')
@@ -159,6 +160,7 @@ def test_killed_then_resumed_is_uninterrupted(start, tmp_path):
   assert len(_plain(path)) == 32
 
 
+@pytest.mark.slow
 def test_two_shards_at_once_in_one_folder(start, tmp_path):
   processes = [start('sweep', _TOY, f'--output_dir={tmp_path}',
                      f'--shard={index}/2', TOY_SLEEP='.01')

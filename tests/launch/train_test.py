@@ -58,6 +58,7 @@ _OTHER_NOISE = ('lip_k_norm', 'bassily')
 _QUICK_METHODS = ('sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_adaptive')
 
 
+@pytest.mark.slow
 @pytest.mark.every(4)
 @pytest.mark.parametrize('method', [
   pytest.param(method, marks=() if method in _QUICK_METHODS

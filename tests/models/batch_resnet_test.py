@@ -181,6 +181,7 @@ def test_initial_values_are_uniform_up_to_their_bound():
   assert 0.5 < bias.max() <= 1 and len(set(bias.tolist())) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('train', [True, False])
 def test_every_replica_of_a_pack_is_the_reference(inputs, train):
   found = (_TRAIN if train else _EVALUATE)(*inputs)

@@ -99,6 +99,7 @@ def _small(kind):
   return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('use_bias', [False, True])
 @pytest.mark.parametrize('kernel_size, windows', [(2, 1), (3, 4)])
 def test_bounds_of_strided_convnets(kernel_size, windows, use_bias):

@@ -79,6 +79,7 @@ def test_large_radii_are_no_radii():
                              rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_are_named_from_input_to_output():
   model = mlp.mlp(num_features=4, num_classes=2, depth=11, width=3,
                   activation='sigmoid', input_radius=2., hidden_radius=0.5)

@@ -120,7 +120,7 @@ def test_calibration_refuses_bad_arguments(arguments, message):
 def test_queries_refuse_bad_arguments():
   event = poisson(.1, 1., 1)
   with pytest.raises(ValueError, match="^accountant must be one of pld, rdp; "
-                     "got 'gdp'$"):
+                     "got 'gdp'; did you mean 'rdp'"):
     spend(event, accountant='gdp')
   with pytest.raises(ValueError, match='^target_epsilon must be a number >= 0'):
     accounting.delta_for(event, target_epsilon=-1., adjacency=ADD)

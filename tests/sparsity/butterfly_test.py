@@ -43,6 +43,7 @@ def _relative(found, wanted):
   return np.max(np.abs(found - wanted)) / np.max(np.abs(wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size', SIZES)
 def test_products_are_those_of_the_factors(size):
   factors = _factors(size)

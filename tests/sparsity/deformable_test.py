@@ -91,6 +91,7 @@ def test_jacobian_is_what_one_coefficient_does():
                                  _product(_matrices(alone, chain)), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('through', ['apply', 'dense'])
 def test_gradients_are_those_on_the_supports(through):
   """Of dense factors, whose gradients are anywhere, the supported part."""
@@ -150,6 +151,7 @@ def test_kernels_of_any_shape():
         leaving, 6 * entering + 3 * row + column]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('chain, variance', [
     (Chain((2, 4), (6, 4)), None), (Chain((2, 2, 2), (3, 2, 2)), 0.25)])
 def test_entries_have_the_variance(chain, variance):

@@ -98,6 +98,7 @@ def test_kernels_of_resnet_20_are_prunable():
       {'kernel': {'factors': 1.0}, 'bias': 2.0, 'list': [3.0]})))
 
 
+@pytest.mark.slow
 def test_counts_of_resnet_20_with_equal_magnitudes_are_exact():
   """Three rounds, all weights 0; by position, so from the front."""
   prune = jax.jit(lambda mask: magnitude.prune(RESNET_20, mask, fraction=0.2))
@@ -171,6 +172,7 @@ def test_random_layers_are_independent():
   assert stats.chisquare(counts).pvalue > ERROR_RATE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('restart', magnitude.RESTARTS)
 def test_rounds_interrupted_and_resumed(restart):
   """State through host arrays; restarts are from the best or the first."""
@@ -195,6 +197,7 @@ def test_rounds_interrupted_and_resumed(restart):
   assert int(masks.count(state.mask)) == kept + 5
 
 
+@pytest.mark.slow
 def test_rounds_of_packs():
   """By vmap each network is ranked by itself."""
   rounds = magnitude.Rounds(fraction=0.5)

@@ -55,6 +55,7 @@ def test_what_is_replaced():
   assert all('kernel' not in params[name][layer] for name, layer in found)
 
 
+@pytest.mark.slow
 def test_effective_parameters():
   made = _small()
   params = jax.jit(made.init)(jax.random.key(2))

@@ -29,6 +29,7 @@ def projected(values):
   return np.maximum(values - level, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size', [1, 2, 7, 300])
 def test_projection(size):
   rng = np.random.default_rng(0)

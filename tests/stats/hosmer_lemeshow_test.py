@@ -75,6 +75,7 @@ def test_with_little_noise_all_are_the_exact_statistic():
         exact, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_records_on_thresholds_count_once_and_groups_may_be_empty():
   """Nine tenths predict 1/2, a threshold: its groups coincide (C9)."""
   predictions = np.append(np.full(90, 0.5), np.linspace(0.6, 0.9, 10))

@@ -68,6 +68,7 @@ def test_with_little_noise_it_is_the_curve_of_the_records(name):
       metrics.roc_auc_score(LABELS, GRID.bins(SCORES)), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', ['joint', 'parallel', 'two trees'])
 def test_noisy_curves_rise_from_0_to_1(name):

@@ -87,6 +87,7 @@ def _mean_error(made, density, repetitions=200, seed=3):
       jax.random.key(seed), counts), density)))
 
 
+@pytest.mark.slow
 def test_splines_have_a_third_of_the_error_of_cosines_at_sloping_ends():
   made = adaptive.adaptive(10**5, epsilon=0.1, adjacency=_REPLACE)
   assert made.basis == 'spline'
@@ -144,6 +145,7 @@ def test_two_histograms_cost_their_sum_and_pay_where_a_density_is_smooth(kind):
   assert _mean_error(made, density, 20) < most * _mean_error(one, density, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('build', [
     lambda **public: adaptive.AdaptiveHistogram(
         basis='fourier', penalty=1e-12, **public),

@@ -138,6 +138,7 @@ def _refuted(cells):
   return np.abs(scores).max() > stats.norm.isf(_RATE / (2 * tests))
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', _NAMES)
 def test_errors_are_the_expected_ones(name):

@@ -85,6 +85,7 @@ def test_samples_have_the_law():
   assert gap < 1.95 / np.sqrt(20000)  # Kolmogorov, level .001
 
 
+@pytest.mark.slow
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', ['tent', 'beta25', 'wrapmix', 'blocks'])
 @pytest.mark.parametrize('kind', estimate.KINDS)

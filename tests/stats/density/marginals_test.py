@@ -114,6 +114,7 @@ def test_with_much_budget_the_tree_and_its_density_are_found():
                              rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_records_and_cells_give_the_same_tables_and_values():
   x = np.random.default_rng(1).random((400, 4))
   x[0] = 1.0  # In the last bins.

@@ -38,6 +38,7 @@ def _size(made):
   return 12 if isinstance(made, marginals.TreeMarginals) else made.num_bins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _MADE)
 def test_equal_noisy_counts_give_equal_releases(name, monkeypatch):
   """Whatever the records, were the noisy counts and choices the same."""

@@ -49,6 +49,7 @@ def _members(post, count=4000):
   return members[:, ::-1] if post == 'decreasing' else members
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('post', ['simplex', 'increasing', 'decreasing'])
 def test_nearest_points_of_convex_sets(post):
   """v - P makes no acute angle with q - P for any q of the set."""

@@ -75,6 +75,7 @@ SIMULATED = {
                laws.beta(2, 5))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', SIMULATED)
 def test_closed_forms_are_what_is_released(name):
   """Four standard errors; means of coefficients too: an error rate of 1e-3."""
@@ -216,6 +217,7 @@ def test_events():
   assert plain.expected(laws.uniform()).privacy == 0 and not any(plain.scales)
 
 
+@pytest.mark.slow
 def test_an_estimate_of_any_mass():
   mechanism = projection(num_records=300, rho=0.005, num_functions=5,
                          fix_mass=False)

@@ -85,6 +85,7 @@ def test_rules_and_their_conversions(epsilon, delta):
   assert 2 * math.sqrt(rho * math.log(1 / delta)) == pytest.approx(epsilon / 2)
 
 
+@pytest.mark.slow
 def test_the_classical_rule_beyond_one():
   """Erratum E8. Printed noise is saved by its sensitivity, 1.8 times too big."""
   for epsilon, wanted in ((8, 8.0e-6), (16, 3.4e-4)):

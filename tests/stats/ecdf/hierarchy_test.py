@@ -147,6 +147,7 @@ def test_best_shapes_are_better_than_those_known(known, pure, size, printed,
   assert both[1] > 0.94 * printed
 
 
+@pytest.mark.slow
 def test_small_trees_are_the_best_of_all():
   """Against every shape of up to three levels, at an even budget."""
   for size in (2, 5, 9, 24):

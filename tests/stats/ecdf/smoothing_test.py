@@ -164,6 +164,7 @@ def test_isotonic_regression(size):
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('function', [
     lambda ranks, total: smoothing.least_squares(ranks, total, jnp.ones([5])),
     flows.least_absolute], ids=['squares', 'absolute'])

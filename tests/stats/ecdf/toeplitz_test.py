@@ -81,6 +81,7 @@ def test_nonnegative_counts_are_those_of_scipy():
   assert cut > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_monotone_ranks_are_more_exact(adjacency):
   """By a factor of 1.5 at three records a bin, noise of 25 on ranks."""

@@ -33,6 +33,7 @@ def _made(estimator='least_squares', **options):
   return trees.TreeEcdf(**(given | options), estimator=estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('estimator', trees.ESTIMATORS)
 def test_ranks_are_unbiased_and_vary_as_told(estimator):
   """Exactly: their coefficients in all noisy counts, one after the other."""
@@ -89,6 +90,7 @@ def test_noise_of_nodes_is_independent(budget):
                 <= slack / np.sqrt(4000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_monotone_ranks_are_nonnegative_least_squares(adjacency):
   """The compiled solution is that of the host, which is that of scipy."""

@@ -111,6 +111,7 @@ def _sides(pair, given, wanted):
   return measured, most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('given, wanted', conversions.TABLE, ids=lambda notion:
                          notion.__name__)
 def test_no_pair_has_more_than_the_table_says(given, wanted):

@@ -39,6 +39,7 @@ def test_maxima_are_where_means_meet_or_at_the_ends(family):
                              [-2, -2, 2, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('family', FAMILIES, ids=lambda family: family.name)
 def test_constants_are_those_of_the_whole_box(family):
   """Item EST-DPSGML: L, beta, lambda; errors of a moved mean (EXT-OUTPERT)."""

@@ -99,6 +99,7 @@ def test_no_budget_buys_nothing_and_a_large_one_all(name, notion):
   assert above.value < _ALL.get(name, 1.3) * free
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', studies.STUDIES)
 def test_guarantees_at_the_edge_are_answered(name):
   study, known = studies.STUDIES[name], _parameters(

@@ -77,6 +77,7 @@ def test_the_rule_is_the_best_use_of_noisy_means():
   assert risk < 2.5 * STUDY.non_private(num_examples=500, d=5, b=1.)
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('size, epsilon, delta, radius', [
     (1, 1., 0., 1.), (3, .3, 0., 2.), (6, .7, 0., 1.), (6, 2., 0., .5),

@@ -159,6 +159,7 @@ def _guarantee(generator):
               generator.integers(9)]
 
 
+@pytest.mark.slow
 def test_lower_bounds_stay_below_upper_ones_and_the_trivial_risk():
   generator = np.random.default_rng(1)
   for _ in range(14):

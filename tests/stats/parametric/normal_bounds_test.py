@@ -172,6 +172,7 @@ def _points():
                    -1, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('point', list(_points()), ids=str)
 def test_lower_bounds_are_below_upper_ones_and_the_constant(point):
   study = normal_bounds.STUDY

@@ -32,6 +32,7 @@ def test_half_widths_are_the_golden_ones_and_ours_are_a_fifth_to_a_half(case):
   assert 1.96 / n**0.5 < tuned.half < ours
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_often_as_proved_and_little_more():
   made = _made(normal_intervals.tuned, n=300, radius=10.0)
   repeated = 1500

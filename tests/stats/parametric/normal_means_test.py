@@ -69,6 +69,7 @@ def _once(guarantee, clip=3.0, n=30):
       clip=clip)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('guarantee', [_PURE, _ZCDP])
 def test_simulated_risks_are_the_exact_ones(guarantee):
   made, mean = _once(guarantee), np.array([2.0, 0, 0])

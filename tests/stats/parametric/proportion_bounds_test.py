@@ -84,6 +84,7 @@ def _random_guarantees(rng):
           KullbackLeiblerPrivacy(level=budget), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('made', (proportions.STUDY, supports.STUDY,
                                   supports.ABSOLUTE), ids=lambda s: s.name)
 def test_no_bound_is_above_an_estimator_or_a_constant(made):

@@ -62,6 +62,7 @@ def test_densities_of_neighbours_differ_by_epsilon_at_most(fields):
   assert 0.8 * 1.3 < widest <= 1.3 + 1e-9
 
 
+@pytest.mark.slow
 def test_all_that_is_below_the_lowest_end_is_one_candidate():
   made = _made(n=40)
   lowest = math.exp(made.parameters.log_lowest)
@@ -81,6 +82,7 @@ def _uniform(rng, repeated, n):
   return sums[:, :-1] / sums[:, -1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n, epsilon', [(60, 1.0), (300, 0.3), (30, 4.0)])
 def test_risks_are_those_of_draws(n, epsilon):
   """Clipping hardly matters at theta = .6: the integral is the risk."""
@@ -128,6 +130,7 @@ def test_the_integral_is_the_mean_over_gaps():
   assert inverse == pytest.approx((1 / masses.sum(1)).mean(), rel=3e-3)
 
 
+@pytest.mark.slow
 def test_a_choice_that_is_uniform_in_t_fails_where_theta_is_small():
   """EXT-UNIF-EXP keeps its rate at theta near 1, and not over the class."""
   n, epsilon = 300, 0.5

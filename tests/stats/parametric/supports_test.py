@@ -57,6 +57,7 @@ def risk_of_all():
           for i, name in enumerate(names)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, risk, coverage', [
   ('largest', THETA**2 / (PEOPLE * (PEOPLE + 2)), 0.9517),
   ('doubled', THETA**2 / (3 * PEOPLE), 0.950),
@@ -116,6 +117,7 @@ def test_a_quantile_near_the_top_recovers_the_rate():
   assert supports.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
 
 
+@pytest.mark.slow
 def test_bisection_by_people_who_answer_once():
   """EST-06c, EST-07: the interval holds, whatever the answers are."""
   oracle = queries.LocalOracle(num_queries=4, tolerance=0.15, failure_prob=0.05,

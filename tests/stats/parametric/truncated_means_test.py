@@ -62,6 +62,7 @@ def test_smooth_privacy_holds_for_all_pairs(noise, x64):
       second, far)[0]) == pytest.approx(0.8)
 
 
+@pytest.mark.slow
 def test_densities_are_those_of_the_draws(x64):
   """One coordinate: histograms of releases against the densities told."""
   data = np.array([[1.0], [5.0], [-1.0], [0.5], [0.0]])
@@ -200,6 +201,7 @@ def test_simulated_risks_are_the_exact_ones(noise, guarantee):
       mean.shrinkage**2 * mean.noise_factor * mean.threshold**2)
 
 
+@pytest.mark.slow
 def test_a_release_is_the_shrunk_mean_of_projected_records(x64):
   data = np.array([[3.0, 4.0, 0], [0, 0, 1], [np.nan, 1, 1], [1e200, 0, 0],
                    [np.inf, 0, 0]])
@@ -244,6 +246,7 @@ def test_a_subsample_has_the_risk_of_few_records():
   assert abs(squares.mean() - exact[0]) < 4 * error
 
 
+@pytest.mark.slow
 def test_every_notion_has_its_estimators():
   known = dict(num_examples=400, dimension=2, moment=4, radius=1.0)
   names = lambda guarantee: [u.name.split(',')[-1] for u in (

@@ -32,6 +32,7 @@ def make(kind, probs=(.25, .5, .9), epsilon=1., adjacency=REPLACE, **more):
                  'lower': 0., 'upper': 1., **more})
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @every_kind
 @pytest.mark.parametrize('cost', ['real', 'interpolated'])
@@ -86,6 +87,7 @@ def test_one_program_serves_a_sweep(kind):
   assert len(traces) == 1
 
 
+@pytest.mark.slow
 @every_kind
 def test_side_by_side_is_one_by_one(kind):
   """QT-11, and `release` is `estimate`."""

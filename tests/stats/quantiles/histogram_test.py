@@ -278,6 +278,7 @@ def test_reference_errors(bins, post, cells):
     assert slack < 0.5 * wanted
 
 
+@pytest.mark.slow
 def test_the_smooth_inverse_needs_fewer_bins():
   """Better than 16 bins on every law tried, paired by the records."""
   smooth, lines = (histogram.coarse(

@@ -86,6 +86,7 @@ def test_points_follow_the_density(cost):
         assert found.pvalue > 1e-4 / 4
 
 
+@pytest.mark.slow
 def test_orders_are_drawn_independently_and_sorted():
   """QF-05: chi-square of the intervals of both, 20 000 draws, level 1e-4."""
   one = independent.IndependentQuantiles(

@@ -208,6 +208,7 @@ def _common(one, other):
   return (collections.Counter(one) & collections.Counter(other)).total()
 
 
+@pytest.mark.slow
 def test_running_sums_are_those_of_the_definition():
   # QT-07: log-weights over a range of 10^5, widths down to 1e-300.
   rng = np.random.default_rng(13)
@@ -241,6 +242,7 @@ def _made(num_orders=8, adjacency=_REPLACE, cls=joint.JointQuantiles, **kwargs):
                      adjacency=adjacency) | kwargs))
 
 
+@pytest.mark.slow
 def test_answers_follow_affine_maps():
   values = np.random.default_rng(2).random(200)
   values[:3] = 1e-300, 1e-200, 1e-100
@@ -251,6 +253,7 @@ def test_answers_follow_affine_maps():
   assert np.all(np.diff(one) >= 0) and 0 <= one[0] and one[-1] <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('values', [
     [.5], [.3] * 50, [np.nan, .5, 2.0, -np.inf, np.inf], [0.0] * 10 + [1.0] * 9])
@@ -268,6 +271,7 @@ def test_large_rates_give_the_quantiles():
   assert np.all(np.abs(below - 200 * np.array(made.probs)) <= 1)
 
 
+@pytest.mark.slow
 def test_a_sweep_compiles_once():
   law = _made().draw
   before = mechanism.compiled(law)._cache_size()

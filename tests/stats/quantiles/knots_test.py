@@ -36,6 +36,7 @@ def test_cubic_interpolation_is_that_of_scipy():
     assert np.all(np.diff(found) >= -1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('between', knots.BETWEEN)
 def test_answers_are_interpolated_from_those_of_the_knots(between):
   data = np.random.default_rng(1).uniform(size=30)
@@ -57,6 +58,7 @@ def test_answers_are_interpolated_from_those_of_the_knots(between):
   assert few.asked == few.probs and few.draw is asked.draw
 
 
+@pytest.mark.slow
 def test_few_knots_beat_many_orders():
   law = stats.beta(2, 5)
   data = law.rvs(size=(10, 2000), random_state=3)

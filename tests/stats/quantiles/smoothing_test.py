@@ -159,6 +159,7 @@ def test_quantiles_move_by_no_more_than_the_noise(half_width):
   assert stats.kstest(moved, noisy_cdf, args=(half_width,)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_atoms_are_answered():
   data = mixed_quantiles(np.random.default_rng(12).uniform(size=(4, 10_000)))
   asked = median(probs=NINTHS, epsilon=1.0, lower=0.0)
@@ -182,6 +183,7 @@ def test_the_joint_mechanism_is_repaired_as_measured():
 
 
 # Mean squares of item QF-23, and the bounds printed for them and corrected.
+@pytest.mark.slow
 @pytest.mark.parametrize('count, measured, slack', [
     (100, 2.8e-3, 5e-5), (200, 1.3e-4, 5e-6)])
 def test_medians_of_zeros_are_as_good_as_said(count, measured, slack):

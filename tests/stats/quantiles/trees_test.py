@@ -154,6 +154,7 @@ def test_hardly_any_noise_gives_the_quantiles_of_the_grid(kind, adjacency):
     assert found[0] <= found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', [_ADD, _REPLACE])
 @pytest.mark.parametrize('kind', _MADE)
 def test_curves_are_distribution_functions(kind, adjacency):

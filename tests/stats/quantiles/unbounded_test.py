@@ -89,6 +89,7 @@ def test_draws_have_the_law():
                          ).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_downwards_is_upwards_reflected():
   data = np.random.default_rng(4).normal(size=30)
   kwargs = dict(epsilon=5.0, adjacency=pairs.ADD)
@@ -105,6 +106,7 @@ def test_downwards_is_upwards_reflected():
   np.testing.assert_array_equal(first, roomy)
 
 
+@pytest.mark.slow
 def test_bounds_too_wide_do_no_harm():
   rng = np.random.default_rng(6)
   data = np.exp(rng.normal(size=(20, 2000)))
