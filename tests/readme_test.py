@@ -58,6 +58,7 @@ def test_a_network_of_ones_own_is_clipped():
   assert jax.tree.structure(names['sums']) == jax.tree.structure(params)
 
 
+@pytest.mark.slow
 @pytest.mark.every(1)
 @pytest.mark.parametrize('first, result', [
     ('from dpjax.stats import quantiles', 'quantiles'),

@@ -158,6 +158,7 @@ def test_lira_is_the_loop(pooling):
   _compare(attacks.lira_offline, _loop_offline, _small(), pooling=pooling)
 
 
+@pytest.mark.slow
 def test_several_queries_are_averaged():
   pool = _small(1, queries=3)
   _compare(attacks.lira, _loop_lira, pool, pooling=1.)
@@ -201,6 +202,7 @@ def test_log_odds_are_the_logit_of_the_true_class():
     attacks.log_odds(logits[..., :1], labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('share', [.5, .2])
 def test_lira_attains_the_best_area_of_gaussian_scores(share):
   """Phi(d / sqrt 2), less what means of 12 to 48 shadows lose (below .01)."""
@@ -332,6 +334,7 @@ def test_equal_values_are_no_certainty():
   np.testing.assert_allclose(found[0], 1 / (2 * 1e-4), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_many_targets_by_vmap():
   log_odds, inclusion = _small(4)
   targets = jnp.asarray(log_odds[:3])

@@ -272,6 +272,7 @@ def test_false_alarms_are_within_the_significance():
   assert sum(report.verdict == auditor.VIOLATED for report in reports) <= 16
 
 
+@pytest.mark.slow
 def test_one_key_gives_one_report():
   one, other, third = (_audit(_sum(), seed=seed) for seed in (3, 3, 4))
   assert one.details == other.details != third.details
@@ -279,6 +280,7 @@ def test_one_key_gives_one_report():
                                 other.scores['with_canary'])
 
 
+@pytest.mark.slow
 def test_released_in_one_program_or_one_by_one():
   """The same for a function that JAX can trace, and one that it cannot."""
   def traced(key, data):

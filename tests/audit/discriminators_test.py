@@ -15,6 +15,7 @@ _KEY = jax.random.key(0)
 _RATES = (1e-12, 1e-2, 3e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('widths, count', list(zip(
     Recipe().hidden_widths, (961, 1891, 23401), strict=True)))
 def test_parameter_counts_and_starts(widths, count):
@@ -68,6 +69,7 @@ def _problems():
       keys[2], features, members, recipe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('problem, architecture, rate', [
     (0, 0, 1), (0, 1, 2), (2, 0, 2), (2, 1, 1)])
 def test_training_is_that_of_a_plain_loop(problems, problem, architecture,
@@ -106,6 +108,7 @@ def test_problems_start_apart_and_none_sees_another(problems):
   assert same[0].all() and same[2].all() and not same[1].all()
 
 
+@pytest.mark.slow
 def test_every_batch_is_a_step():
   # All records are alike, so that all batches are; 10 of them make two.
   recipe = Recipe(hidden_widths=((),), learning_rates=_RATES, num_epochs=3,

@@ -58,6 +58,7 @@ def test_linear_maps_have_the_slopes_of_the_closed_form(exact):
   assert abs(correlation) < 4 / 2000**.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('network, output', [
     (_convolutional, 'softmax'), (_dense, 'logits')])
 def test_quotient_and_derivative_agree(network, output):

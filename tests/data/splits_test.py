@@ -8,6 +8,7 @@ import pytest
 from dpjax.data import splits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('num_examples, test_fraction, num_test', [
   (10, 0.2, 2), (569, 0.2, 114), (1000, 0.25, 250), (2, 0.5, 1), (7, 0.1, 1)])
 def test_parts_are_a_partition(num_examples, test_fraction, num_test):
@@ -36,6 +37,7 @@ def test_each_record_is_tested_equally_often():
   assert np.abs(counts - 1200).max() < 174
 
 
+@pytest.mark.slow
 def test_jit_has_static_sizes():
   split = jax.jit(lambda key: splits.train_test_split(key, 50))(
     jax.random.key(0))
@@ -43,6 +45,7 @@ def test_jit_has_static_sizes():
   np.testing.assert_array_equal(split.train, expected.train)
 
 
+@pytest.mark.slow
 def test_official_split_keeps_the_parts():
   split = splits.official_split(jax.random.key(0), num_train=40, num_test=9)
   assert split.train.dtype == split.test.dtype == jnp.int32

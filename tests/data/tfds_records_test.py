@@ -75,6 +75,7 @@ def _sorted(part):
   return part.x[rows], part.y[rows]
 
 
+@pytest.mark.slow
 def test_read(prepared):
   root, expected = prepared
   folder = tfds_records.find('tiny', data_dir=root)

@@ -75,6 +75,7 @@ def test_a_showcase_mended_is_not_refuted():
   assert target.claim.epsilon == 8 and not report.failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['laplace', 'exponential',
                                   'randomized_response'])
 def test_mechanisms_are_not_refuted(name):
@@ -128,6 +129,7 @@ def file(tmp_path):
   return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, said, verdict', [
     ('Sum', {}, auditor.CONSISTENT), ('half', {}, auditor.VIOLATED),
     ('Sum', dict(epsilon=0.9), auditor.VIOLATED),

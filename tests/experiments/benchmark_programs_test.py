@@ -105,6 +105,7 @@ def test_both_ways_to_norms_are_right(model, monkeypatch):
       assert not norms.judge(spec, wrong).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('gram', [True, False])
 def test_what_is_chosen_is_what_the_package_chooses(gram, monkeypatch):
   monkeypatch.setattr(contractions, 'gram_is_cheaper', lambda layer: gram)
@@ -115,6 +116,7 @@ def test_what_is_chosen_is_what_the_package_chooses(gram, monkeypatch):
   assert info['products_per_number'] == 9 * (4 + 5) / 20
 
 
+@pytest.mark.slow
 def test_networks_are_those_of_the_package():
   count = architectures.num_parameters
   models = architectures.MODELS

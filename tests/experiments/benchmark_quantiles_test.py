@@ -143,6 +143,7 @@ def test_ffts_are_refused_where_they_lose_the_tail():
   assert release(rng, np.full([400], 0.25)).shape == (8,)  # ties are no range
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('model, factor, passed', [
     ('independent_1', 1.0, True), ('independent_1', 0.5, False),
     ('recursive_7', 1.0, True), ('joint_2', 0.5, False)])

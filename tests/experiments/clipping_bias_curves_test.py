@@ -58,6 +58,7 @@ def _flat_gradients(network):
   return np.array([gradient(x, y) for x, y in zip(*probe)], np.float64)
 
 
+@pytest.mark.slow
 def test_bias_04_measures_are_what_they_say(network):
   """BIAS-04 against a loop over records; the median norm as clip norm."""
   grads = _flat_gradients(network)
@@ -100,6 +101,7 @@ def test_lip_dp_sgd_has_no_error_unless_cotangents_are_clipped(network):
   assert error(losses.cross_entropy(logit_clip=0.35)) > 0.05
 
 
+@pytest.mark.slow
 def test_e20_algorithm_8_takes_another_step(network):
   """E20: dividing each layer by X_k is not the mean gradient."""
   model, params, probe = network

@@ -148,6 +148,7 @@ def test_the_clipped_field_is_monotone(offsets):
                for u, field in zip(offsets, fields))
 
 
+@pytest.mark.slow
 def test_sampling_agrees_with_the_integral():
   """Through dpjax's clipping; false alarm below 1e-6 (4.9 SE, an upper SE)."""
   norm, error = descent.sampled_norm(jax.random.key(3), 100_000,
@@ -186,6 +187,7 @@ def test_e21_algorithm_7_as_printed_goes_elsewhere(rests):
     assert regression.mean_normalised_gradient(median + away) @ away > 1e-4
 
 
+@pytest.mark.slow
 def test_normalised_contributions_are_bounded():
   bounder = descent.normalised(descent.predict, descent.squared_loss)
   batch = Batch(jnp.array([[0.5], [0.5], [jnp.nan], [0.1]]),

@@ -15,6 +15,7 @@ from experiments.clipping_bias import regression
 _STARTS = jnp.array([[[1.0, 0.0], [0.0, 1.0]], [[0.3, -0.2], [0.5, 0.9]]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method,diagonal,objective', [
     ('clip_weights', (1.0, 0.5), 0.625),
     ('spectral_projection', (1.0, 1.0), 0.5),

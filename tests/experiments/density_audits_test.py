@@ -35,6 +35,7 @@ def test_shifts_are_the_whole_budget(name):
   assert targets.expected(name) == auditor.CONSISTENT
 
 
+@pytest.mark.slow
 def test_the_law_is_that_of_releases():
   """Frequencies of the commonest of 20000 outcomes, five deviations each."""
   made = histograms.Histogram(num_records=4, num_bins=2, epsilon=2.0,

@@ -93,6 +93,7 @@ def _of(found, start):
   return next(v for v in found if v.claim.startswith(start))
 
 
+@pytest.mark.slow
 def test_rates_end_to_end(smoke_rows):
   lines = smoke_rows('density_rates')
   report = registry.load('density_rates').report

@@ -68,6 +68,7 @@ def test_shifts_are_the_whole_budget(name):
   assert -1e-4 < _change(loading.load(name)) <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['ecdf_dyadic', 'stream_signed'])
 def test_honest_ones_are_not_refuted(name):
@@ -108,6 +109,7 @@ def test_a_stream_of_items_above_one_is_refuted():
       dataclasses.replace(target, pairs=pairs))
 
 
+@pytest.mark.slow
 def test_scales_of_half_the_levels_are_refuted():
   """As if the fewest nodes were half as many, by the law of the noise."""
   made = dyadic.DyadicEcdf(num_thresholds=4, adjacency=_AR, epsilon=2.0,

@@ -63,6 +63,7 @@ def test_rows_are_complete(toy, tmp_path):
     assert math.isfinite(row.wall_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('after', [0, 1, 4, 6, 15])
 @pytest.mark.parametrize('tear', [0, 3, 150])
 def test_interrupted_then_resumed_is_uninterrupted(toy, tmp_path, after,

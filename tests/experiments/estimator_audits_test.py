@@ -67,6 +67,7 @@ def test_densities_keep_the_claim(name):
   assert _ratio(third, outputs) > 0
 
 
+@pytest.mark.slow
 def test_the_density_of_a_rank_is_one():
   """Between its atoms by quadrature, and they themselves."""
   made = support_ranks.RankedSupport(epsilon=1.0, **_FEW)
@@ -112,6 +113,7 @@ def test_noise_for_one_record_is_too_little_for_a_replacement():
   assert _shift(estimators.truncated(made)) > 0.9
 
 
+@pytest.mark.slow
 def test_rounds_that_are_not_composed_are_seen():
   """Two rounds with the whole budget each."""
   rounds = (normal_means.Round(3.0, 1.0),) * 2

@@ -6,7 +6,7 @@ from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import registry
 
-pytestmark = pytest.mark.every(1)
+pytestmark = pytest.mark.every(2)
 
 # Verdicts in the order of the table: agrees, differs, not comparable.
 OUTCOMES = {

@@ -56,6 +56,7 @@ def test_the_cpu_profile_is_small():
   assert {s.model for s in trained} == {'small_convnet'}
 
 
+@pytest.mark.slow
 def test_every_setting_can_be_trained():
   """Models and bounds of all of them are made; nothing is trained."""
   seen = set()

@@ -129,6 +129,7 @@ def test_a_store_is_of_one_study(tmp_path):
     Store(tmp_path, 'a').load('x', 0)
 
 
+@pytest.mark.slow
 def test_what_networks_show_is_each_ones_own(study):
   """Linear networks: logits, softmax and slopes of the rows asked for."""
   x, y = study.records
@@ -235,6 +236,7 @@ def test_rows_are_of_the_network_in_that_role(study, monkeypatch):
                    (8, 'target'): [8, 80], (8, 'shadow'): [9, 81]}
 
 
+@pytest.mark.slow
 def test_ceilings_are_those_of_a_replacement():
   """One full batch: a replacement shifts by twice the noise multiplier's."""
   made = plans.private_plan(

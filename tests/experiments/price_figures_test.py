@@ -18,6 +18,7 @@ def _field(line, name):
   return line.id.split(f'{name}=')[1].split(',')[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, keep, metrics, factor, claim', [
     ('price_proportion', 'method=laplace,', ('risk',), lambda line: 0.3,
      'no estimate errs'),
@@ -68,6 +69,7 @@ def test_claims_that_differ_would_agree(kept):
     assert _of(report.verdict(other), claim) == verdicts.AGREES
 
 
+@pytest.mark.slow
 def test_proportions_end_to_end(smoke_rows):
   found = points.collect(smoke_rows(
       'price_proportion', lambda s: s.num_examples == 20 and s.budget == 1.0))

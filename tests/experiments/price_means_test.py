@@ -68,6 +68,7 @@ def test_means_end_to_end(smoke_rows):
   assert 1 < there['border'] / (5 * 10**-2.0) < 5
 
 
+@pytest.mark.slow
 def test_table_end_to_end(smoke_rows):
   for p in points.collect(smoke_rows('price_table')):
     assert abs(p['slope'] - p['theory']) < 0.1

@@ -76,6 +76,7 @@ def _live(smoke_rows, name, keep):
   return points.collect(smoke_rows(name, keep))
 
 
+@pytest.mark.slow
 def test_a_proportion(smoke_rows):
   """Item INT-03, INT-04, at n = 100 and epsilon 0.1 and 1."""
   found = _live(smoke_rows, 'bernoulli_risk',
@@ -100,6 +101,7 @@ def test_lower_bounds_are_below_the_risk_and_what_is_printed_is_not_proved(
           point['lower_printed'] / math.e)
 
 
+@pytest.mark.slow
 def test_a_finite_distribution(smoke_rows):
   """Item MECH-10: simulated risks are the closed form, projected ones less."""
   found = _live(smoke_rows, 'finite_distributions',
@@ -130,6 +132,7 @@ def test_goldens_of_finite_distributions(kept, k, n, epsilon, raw, projected):
       projected, abs=5 * point['projected_se'] + 5e-3 * projected)
 
 
+@pytest.mark.slow
 def test_local_histograms(smoke_rows, kept):
   """Item LDP-07, LDP-08."""
   for point in _live(smoke_rows, 'local_histograms',

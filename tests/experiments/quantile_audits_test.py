@@ -23,6 +23,7 @@ _DATA = np.array([.1, .45, .5, .9])
 _UNIT = dict(lower=0.0, upper=1.0, epsilon=2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('cost', independent.COSTS)
 def test_densities_of_one_order_integrate_to_one(cost):
   made = independent.IndependentQuantiles(probs=(.3,), cost=cost,
@@ -94,6 +95,7 @@ def _everywhere(rng, pair: Pair, outputs: np.ndarray) -> np.ndarray:
   return np.sort(low + (high - low) * outputs, -1)
 
 
+@pytest.mark.slow
 def test_a_quantile_says_of_itself_what_an_audit_needs():
   made = independent.IndependentQuantiles(probs=(.5,), adjacency=_RO, **_UNIT)
   target = wrapping.of_mechanism(made, delta=0.0)

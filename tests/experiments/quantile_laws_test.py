@@ -16,6 +16,7 @@ def _sorted(of, count, repetitions):
   return quantile_laws.datasets(of, 0, count, repetitions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['beta_2_5', 'mixed_0_0', 'mixed_0.2_0.1',
                                   *quantile_laws.SURROGATES])
 def test_draws_have_the_quantiles(name):

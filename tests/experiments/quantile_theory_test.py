@@ -66,6 +66,7 @@ def test_bounds_of_one_setting(smoke_rows):
   assert lower['printed'] < lower['sharp'] < lower['far']
 
 
+@pytest.mark.slow
 def test_rates_of_one_setting(smoke_rows):
   found = points.collect(smoke_rows(
       'quantile_rates', lambda s: s.method == 'real' and s.num_examples == 400))

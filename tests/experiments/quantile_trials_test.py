@@ -47,6 +47,7 @@ def test_errors_are_those_of_what_is_drawn():
   assert found['rank_mean'] == pytest.approx(gaps.mean())
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_the_mean():
   found = _measure(quantile_trials.Asked(_noise, np.float64(100)),
                    repetitions=400)

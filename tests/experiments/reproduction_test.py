@@ -39,6 +39,7 @@ def _row(metric='risk', value=1.0, **kwargs):
       adjacency='-', accountant='-', method='-', dataset='-'), **kwargs})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('paper', registry.PAPERS)
 def test_every_paper_has_experiments(paper):
   found = plans.names(paper)

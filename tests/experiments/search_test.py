@@ -60,6 +60,7 @@ def test_finds_the_best_of_a_mixed_space():
   assert 0.5 < point['rate'] < 2
 
 
+@pytest.mark.slow
 def test_points_respect_bounds_and_are_new():
   trials = _run(_MIXED, _score, seed=3, num_trials=24, count=4)
   assert len(trials) == 24
@@ -81,6 +82,7 @@ def test_a_search_is_a_function_of_its_history():
   assert [t.point for t in other] != [t.point for t in whole]
 
 
+@pytest.mark.slow
 def test_the_points_of_a_batch_differ():
   """The believer spreads a batch; without it all would be the same point."""
   history = _run(_BRANIN, lambda p: -_branin(p), seed=0, num_trials=10)

@@ -182,6 +182,7 @@ def test_images_are_prepared_as_the_configuration_says():
   np.testing.assert_array_equal(plain.records.x, dataset.records.x)
 
 
+@pytest.mark.slow
 def test_folds_are_cut_from_the_training_part():
   """HPO-01: no record of the held-out fifth is trained or validated on."""
   held_out = set(training.split_rows(configuration.resolve(

@@ -164,6 +164,7 @@ def test_zero_weights_get_no_noise():
   np.testing.assert_array_equal(released.gradients[0], -0.5)
 
 
+@pytest.mark.slow
 def test_dead_units_divide_by_zero():
   # E6: all hidden activations are zero, so X_2 is.
   kernels = (-jnp.ones([2, 3]), jnp.ones([3, 1]))

@@ -53,6 +53,7 @@ def test_e1_one_poisson_step_exceeds_the_reference_bounds(name, least):
   assert found['epsilon_true'] < least + 11
 
 
+@pytest.mark.slow
 def test_e1_many_steps_are_told_apart_almost_surely():
   found = exact.pair(_case('pair', 'steps'))
   assert found['epsilon_claimed'] == pytest.approx(1.10, abs=0.005)
@@ -251,6 +252,7 @@ def test_e3_gradients_of_a_chain_meet_the_product_strictly_after():
   assert all(p < s for p, s in zip(printed, scaled, strict=True))
 
 
+@pytest.mark.slow
 def test_e7_the_torus_bounds_the_zero_padded_operator():
   # Reference figures: 3.000 reshaped, 8.291 zero-padded on 8x8, 9.000 torus.
   kernel = np.ones((3, 3, 1, 1))

@@ -187,6 +187,7 @@ def test_all_studies_on_the_command_line():
                         'radius\n')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', studies.STUDIES)
 def test_lower_bounds_are_below_upper_ones_in_every_study(name):
   study = studies.STUDIES[name]

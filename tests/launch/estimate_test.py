@@ -17,6 +17,7 @@ Fraction = fractions.Fraction
 _LACKS = {'classifier': {'value', 'interval'}, 'hosmer_lemeshow': {'interval'}}
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('statistic, delta', [
   (name, delta) for name in registry.STATISTICS for delta in (None, '1e-6')

@@ -132,6 +132,7 @@ def test_sensitivities_are_those_of_the_specification():
   assert mpc_answers.sensitivity(1024, added, 2) == (6, False)
 
 
+@pytest.mark.slow
 def test_monotone_curves_and_areas_of_an_answer():
   told = _parameters(num_classes=2, num_owners=20, sensitivity=6)
   exact = np.array([[1, 3, 5, 6, 8, 9, 10, 10], [0, 0, 1, 2, 4, 6, 8, 10]])

@@ -134,6 +134,7 @@ def test_references_of_other_rooms_and_imports():
   assert docstrings.resolve('numpy.sum', 'p.b.user', modules) is None
 
 
+@pytest.mark.slow
 def test_no_docstring_would_be_shown_as_something_else():
   found = []
   for path in sorted((_ROOT / 'dpjax').rglob('*.py')):

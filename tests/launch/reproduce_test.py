@@ -139,6 +139,7 @@ def test_two_experiments_give_their_committed_rows(tmp_path):
   assert 'rows are those committed' in page
 
 
+@pytest.mark.slow
 def test_help_shows_worked_commands():
   result = subprocess.run(
       [sys.executable, '-m', 'launch.reproduce', '--help'], cwd=_ROOT,

@@ -110,6 +110,7 @@ def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
                              rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kernel_shape, shape', GEOMETRIES[3::5], ids=_name)
 def test_cheaper_bounds_are_above_too(operator_matrix, kernel_shape, shape):
   kernels = _kernels(kernel_shape, seed=1)

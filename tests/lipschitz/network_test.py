@@ -181,6 +181,7 @@ def test_block_with_normalisation(oracles, alpha):
   assert found.max() > 0.15 * limit
 
 
+@pytest.mark.slow
 def test_constant_kernels_make_the_printed_convolution_bounds_too_small():
   """E7 (i): 9, 3, 1, 1 times too little noise; joint multiplier / sqrt(92)."""
   conv = functools.partial(layers.Conv, channels=1, padding='circular',

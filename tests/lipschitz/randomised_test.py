@@ -36,6 +36,7 @@ def _gaussian():
   return jnp.asarray(rng.normal(size=(512, 512)), jnp.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('num_iterations, golden', [
   (20, 1.79), (100, 1.111), (300, 1.033)])
 def test_gaussian_512_from_one_start(gaussian, num_iterations, golden):
@@ -45,6 +46,7 @@ def test_gaussian_512_from_one_start(gaussian, num_iterations, golden):
   assert ratio >= 1 and ratio == pytest.approx(golden, rel=0.012)
 
 
+@pytest.mark.slow
 def test_gaussian_512_from_many_starts(gaussian):
   """Twenty turns of sixteen starts do better than a hundred of one."""
   ratio = float(_bound_of(gaussian, 20)(jax.random.key(0))) / _svd(gaussian)
@@ -133,6 +135,7 @@ def test_many_random_maps_none_missed():
       assert 1 <= ratio <= 1.07
 
 
+@pytest.mark.slow
 def test_maps_on_images():
   matrix = jnp.asarray(np.random.default_rng(0).normal(size=(5, 12)),
                        jnp.float32)

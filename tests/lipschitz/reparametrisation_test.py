@@ -89,6 +89,7 @@ def test_noise_is_added_in_the_weights_and_pulled_back(plain, kind):
       assert np.linalg.norm(kernel, 2) <= float(bound)
 
 
+@pytest.mark.slow
 def test_parameters_are_left_free(plain):
   model = models.reparametrised(plain, 'standardised', weight_norm=1.)
   method = methods.lip_dp_sgd(model, LOSS, weight_norm=1.)

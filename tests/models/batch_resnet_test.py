@@ -237,6 +237,7 @@ def test_convolutions_pad_alike_on_both_sides(side, height, stride):
   np.testing.assert_allclose(found, wanted.reshape(2, out, out, 8), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_half_precision_is_close_while_training_and_absent_afterwards(inputs):
   half = dataclasses.replace(TINY, compute_dtype='bfloat16')
   logits, updated = jax.jit(lambda *args: half.apply(*args, train=True))(

@@ -96,6 +96,7 @@ def test_layers_are_named_from_input_to_output():
       (2. * 0.25)**(11 - index) * (radius**2 + 1)**0.5, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('activation', sorted(ACTIVATIONS))
 def test_inputs_of_layers_keep_their_radii(activation, monkeypatch):
   """For hostile records and weights; as seen by the layers themselves."""

@@ -98,6 +98,7 @@ def test_control_bits_are_no_bits_of_values(bits):
     assert 20 < (of_values == controls & np.uint64(1)).sum() < 180
 
 
+@pytest.mark.slow
 def test_no_bit_of_the_correction_words_is_idle():
   """But those of the last seeds, of which only k bits are read."""
   depth, bits = 3, 8

@@ -43,6 +43,7 @@ def test_rows_get_the_noise_of_their_nodes(num_rows, root):
     nodes.dyadic_rows(eta, np.array([num_rows]), num_rows, root=root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('root', [True, False])
 def test_nodes_are_those_of_the_curator(root):
   layout = dyadic.Layout(num_rows=11, root=root)

@@ -192,6 +192,7 @@ def test_other_parameters_are_refused_by_name(study):
     odd.send(timeout=0.5)
 
 
+@pytest.mark.slow
 def test_servers_that_are_gone_are_named_and_come_back(study):
   made = study(timeout=1.0)
   made.send()

@@ -180,6 +180,7 @@ def test_noise_has_the_law_of_the_curator(noise, num_servers, shape, parts):
       1e-3, expected.size - 1)
 
 
+@pytest.mark.slow
 def test_no_answer_without_a_dealer_or_with_few_owners(study):
   made = study(noise=None)
   made.send()

@@ -164,6 +164,7 @@ def test_noise_grows_like_the_dimension():
 # -- Releases.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('order', ORDERS)
 def test_releases_lie_on_a_grid_and_keep_the_tree(order):
   mechanism = k_norm.KNormMechanism(order=order, record_norm=.5, epsilon=2.,

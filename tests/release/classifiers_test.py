@@ -174,6 +174,7 @@ def test_bands_and_intervals_cover(monkeypatch, adjacency, delta):
   assert covered['interval'] <= stats.binom.isf(1e-5, runs, .8)
 
 
+@pytest.mark.slow
 def test_observed_shares_cover_though_groups_are_chosen(monkeypatch):
   """Nominal 0.8; fails by chance once in 10^5."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 199)

@@ -175,6 +175,7 @@ def test_thresholds_of_ones_own():
   assert 'bins' in plan.asked.to_json() and plan.asked.thresholds is None
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)

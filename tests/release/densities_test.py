@@ -138,6 +138,7 @@ def _parity(boundary, num_records, density):
       [curve], (256,), (1.0,), np.ones(256), 256.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('boundary', bases.BOUNDARIES)
 def test_the_curve_is_that_of_the_research_lane(monkeypatch, boundary):
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 19)
@@ -147,6 +148,7 @@ def test_the_curve_is_that_of_the_research_lane(monkeypatch, boundary):
   assert np.ptp(found['value']) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('boundary', bases.BOUNDARIES)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_a_curve_is_a_density_within_its_bands(monkeypatch, adjacency,
@@ -220,6 +222,7 @@ def _counted(plan, counts, generator):
       **known, noise_of_number=own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_widths_hold_as_often_as_they_say(adjacency, delta):

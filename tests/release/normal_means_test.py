@@ -182,6 +182,7 @@ def test_population_intervals_cover(far, two):
   assert np.mean(far_off) > .1  # nor is it much too long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_intervals_of_releases_cover(adjacency):
   """Nominal 0.6; fails by chance once in 10^5."""

@@ -94,6 +94,7 @@ def _pmf(law, number, p):
                                                p))
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('law', [
   noise.LaplaceNoise(scale=Fraction(20)), noise.LaplaceNoise(scale=Fraction(1)),
@@ -117,6 +118,7 @@ def test_population_intervals_cover_and_no_outcome_is_spare(law, number, p):
   assert pmf[high:].sum() <= miss / 2 < pmf[high - 1:].sum() + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_both_intervals_cover(adjacency):
   """Nominal 0.8; fails by chance once in 10^5."""

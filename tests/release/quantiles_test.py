@@ -110,6 +110,7 @@ def test_quantiles_are_as_near_as_they_say():
   assert clipped.size == 101
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('number', [3, 101])
 def test_ends_lie_around_the_quantiles(adjacency, number):

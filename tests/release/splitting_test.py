@@ -272,6 +272,7 @@ def _plan(adjacency, **fields):
 _MANY = tuple(Fraction(j, 8) for j in range(1, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_released_quantiles_are_as_near_as_they_say(adjacency):
   """Atoms of dozens of records, at nominal 0.9. Fails once in 10^5."""

@@ -220,6 +220,7 @@ def test_what_is_drawn_has_the_law():
                          np.append(wanted, rest)).pvalue > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.every(3)
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
@@ -275,6 +276,7 @@ def test_intervals_are_what_noise_within_its_widths_allows(statistic, adjacency)
   assert found['interval']['upper'] == pytest.approx(float(max(values)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_population_intervals_cover(adjacency):
   generator, below = np.random.default_rng(9), random.Random(9).randrange
@@ -292,6 +294,7 @@ def test_population_intervals_cover(adjacency):
   assert inner < covered
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(6)),
                                  noise.GaussianNoise(variance=Fraction(9))])

@@ -108,6 +108,7 @@ def test_ends_are_those_of_the_outermost_ranks():
   assert wide[0] < low < high < wide[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_population_intervals_cover(adjacency):
   """Nominal 0.5; fails by chance once in 10^5."""

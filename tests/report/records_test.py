@@ -207,6 +207,7 @@ _WRITER = textwrap.dedent('''
     ''')
 
 
+@pytest.mark.slow
 def test_processes_that_append_at_once_lose_nothing(tmp_path, make_row):
   path = tmp_path / 'rows.csv'
   records.append(path, [make_row()])
@@ -239,6 +240,7 @@ def test_a_lock_waits_for_the_file_that_replaces_this_one(tmp_path):
       assert files.read_all(descriptor) == b'new'
 
 
+@pytest.mark.slow
 def test_reports_need_neither_jax_nor_matplotlib():
   code = ('import sys\n'
           'from dpjax.report import files, plots, provenance, records\n'

@@ -134,6 +134,7 @@ def test_fourier_after_bit_reversal(size):
   np.testing.assert_array_equal(order, digits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size,variance', [(8, None), (16, 0.5)])
 def test_entries_of_the_product_have_the_variance(size, variance):
   """M-E09, each entry by itself; five standard errors, at most 6 %."""

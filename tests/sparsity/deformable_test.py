@@ -57,6 +57,7 @@ def _product(matrices):
   return product
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('chain', _CHAINS, ids=str)
 def test_matrix_and_product_are_those_of_dense_factors(chain):
   factors = _init(_key(), chain)

@@ -133,6 +133,7 @@ def test_floors_are_of_whole_numbers():
       assert int(found) == wanted * count // 1, (share, count)
 
 
+@pytest.mark.slow
 def test_random_subsets_are_uniform():
   """All 15 pairs of six remaining weights, in two leaves and out of order."""
   params = {'a': {'kernel': jnp.arange(5.)}, 'b': {'kernel': jnp.arange(4.)}}
@@ -150,6 +151,7 @@ def test_random_subsets_are_uniform():
   assert stats.chisquare(counts).pvalue > ERROR_RATE
 
 
+@pytest.mark.slow
 def test_random_words_are_many():
   """Ten of 20000 lie anywhere; of words of few bits the first would go."""
   params = {'kernel': jnp.zeros(20_000)}
@@ -209,6 +211,7 @@ def test_rounds_of_packs():
   np.testing.assert_array_equal(state.round, [1, 1])
 
 
+@pytest.mark.slow
 def test_what_is_not_a_number_goes_last():
   params = {'kernel': jnp.array([jnp.nan, jnp.inf, -5.0, jnp.nan])}
   mask = masks.ones_like(params)
@@ -217,6 +220,7 @@ def test_what_is_not_a_number_goes_last():
     np.testing.assert_array_equal(mask['kernel'], wanted)
 
 
+@pytest.mark.slow
 def test_nothing_to_prune():
   params = {'bias': jnp.ones(3), 'kernel': jnp.ones((2, 2))}
   every = masks.ones_like(params)

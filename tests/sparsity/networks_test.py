@@ -84,6 +84,7 @@ def test_layers_and_keys_differ():
   assert len(np.unique(values)) == len(values) == 2 * 4 * (72 * 2 + 8 * 4)
 
 
+@pytest.mark.slow
 def test_gradients_of_many_replicas_are_those_of_each():
   """The chain rule by hand: of a kernel's gradient, the pullback."""
   made = _small()

@@ -98,6 +98,7 @@ def test_sensitivities_by_enumeration():
       mechanism.epsilon(same, delta=1e-5), abs=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('make, adjacency', [
   (lambda **f: frequencies.laplace(epsilon=0.3, **f), REPLACE),
   (lambda **f: frequencies.gaussian(rho=0.02, **f), REPLACE),
@@ -138,6 +139,7 @@ def test_trust_is_worth_a_factor_of_the_number_of_people():
   assert population == pytest.approx(4.0958e-3 + 0.9 / people, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_answers_of_people_who_trust_nobody():
   """LDP-07 at K = 5, epsilon = 1, n = 3000: coverage .949 to .953, risk."""
   crowd = local.RandomizedResponse(num_categories=5, epsilon=1.0)

@@ -20,6 +20,7 @@ def upper_tail(t, stddev, scale):
   return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('confidence', [0.95, 0.999])
 def test_half_widths_are_quantiles(confidence):
   """Over all ratios of the two parts; float32."""

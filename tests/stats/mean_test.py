@@ -39,6 +39,7 @@ def releases(made, data):
   return jax.jit(jax.vmap(made.release))(keys, data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('people, epsilon, truth, risk, wald, exact', [
   (1000, 0.1, 0.3, 4.10e-4, 0.948, 0.947),
   (1000, 1.0, 0.3, 2.12e-4, 0.947, 0.947),

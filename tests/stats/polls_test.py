@@ -18,6 +18,7 @@ def close(interval, truth, wanted):
     wanted * (1 - wanted) / REPETITIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('truth, wanted', [
   (0.02, 0.950), (0.1, 0.949), (0.3, 0.950), (0.5, 0.948)])
 @pytest.mark.parametrize('method', intervals.BINOMIAL)
@@ -76,6 +77,7 @@ def test_bad_input(call, message):
     call()
 
 
+@pytest.mark.slow
 def test_all_yes_or_no():
   for count in (0, 40):
     for found in (polls.proportion(count, 40, truth_prob=0.8),

@@ -72,6 +72,7 @@ def _flat(values):
 # One view.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('mode, numpy_mode', [('reflect', 'reflect'),
                                               ('zero', 'constant')])
 def test_views_are_all_crops_and_mirrors(task, mode, numpy_mode):
@@ -138,6 +139,7 @@ def test_average_is_taken_before_clipping(task):
   check_average_is_clipped(_make(), task)
 
 
+@pytest.mark.slow
 def test_batch_sums_are_rows_of_weight_one_over_views(task):
   """LDP-05's kind: an ordinary backward pass over b A rows."""
   params, batch = task

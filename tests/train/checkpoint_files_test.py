@@ -76,6 +76,7 @@ _DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('damage', _DAMAGES)
 def test_a_damaged_checkpoint_is_not_used_the_one_before_is(
     saved, damage, tmp_path):

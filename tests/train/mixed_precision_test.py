@@ -45,6 +45,7 @@ def _floats(values):
           if jnp.issubdtype(leaf.dtype, jnp.floating)}
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', [
   'sgd', 'dp_sgd', *(pytest.param(name, marks=pytest.mark.slow) for name in (

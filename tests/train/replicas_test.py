@@ -108,6 +108,7 @@ def _gradient(flat, statistics, x, y):
   return gradient, value, updated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('replica', range(COUNT))
 def test_training_is_that_of_the_rule_written_down(run, replica):
   """For all steps, with the batches that came."""
@@ -192,6 +193,7 @@ def test_the_best_epoch_is_the_first_of_highest_validation_accuracy(run):
   assert np.any((accuracies == highest).sum(0) > 1)
 
 
+@pytest.mark.slow
 def test_logits_and_accuracies_are_those_of_single_networks(run):
   """Of 29 images four at a time."""
   states, infos, _ = run

@@ -38,6 +38,7 @@ def test_the_smoothest_vectors_bend_least(size):
   assert np.all(np.diff(values) >= -1e-9) and np.all(values[:2] < 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size', [1, 2, 40])
 def test_shrinkage_is_the_weighted_isotonic_regression(size):
   rng = np.random.default_rng(size)

@@ -78,6 +78,7 @@ def test_errors_are_those_of_the_closed_form(made):
   assert made.expected(density).privacy > 5 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_nodes_are_sums_of_their_children(adjacency):
   counts = np.arange(8.0) * 200 / 28

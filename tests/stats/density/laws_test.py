@@ -20,6 +20,7 @@ _KNOWN = {
 _GRID = (np.arange(2**12) + 0.5) / 2**12
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', _KNOWN)
 def test_what_is_known_of_a_density_agrees(name):
@@ -42,6 +43,7 @@ def test_what_is_known_of_a_density_agrees(name):
   assert steps.max() <= density.lipschitz * (1 + 1e-9) + 1e-9
 
 
+@pytest.mark.slow
 def test_borderline_constants():
   tent = laws.tent(2)
   k = np.arange(1, 8193)

@@ -133,6 +133,7 @@ def test_records_and_cells_give_the_same_tables_and_values():
     asked.estimate(KEY, x[:9])
 
 
+@pytest.mark.slow
 def test_an_unknown_total_is_that_of_noisy_tables():
   asked = made(num_records=100, epsilon=30.0, adjacency=ADD)
   counts = star().ravel() * 10**6

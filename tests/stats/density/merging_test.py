@@ -48,6 +48,7 @@ def release(made, seed, counts):
   return made.coefficients(jax.random.key(seed), counts[None])[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_jumps_are_found_and_mass_is_kept(adjacency):
   """Of blocks, which end at bins, twelve runs are left without noise."""

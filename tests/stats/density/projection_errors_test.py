@@ -174,6 +174,7 @@ def test_constants_over_a_class(smoothness):
   assert found[0] / found[2] == pytest.approx(4, abs=0.2)
 
 
+@pytest.mark.slow
 def test_constant_of_an_interval():
   """0.450 L / (n sqrt(rho)) over all Lipschitz densities (item DEN-B4)."""
   signal = 1e4

@@ -189,6 +189,7 @@ def test_noise_has_the_law_it_is_said_to_have(budget, law, adjacency):
   assert stats.kstest(noise / mechanism.scales[1], law.cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_divided_by():
   """The sum of ones is noised, and every other sum is divided by it."""
   mechanism = projections.Projection(num_records=50, num_functions=3,

@@ -42,6 +42,7 @@ def test_statistics_are_sums_over_records():
   np.testing.assert_allclose(found[:3] + 1j * found[3:], waves, atol=0.05)
 
 
+@pytest.mark.slow
 def test_choices_have_the_law_of_the_exponential_mechanism():
   asked = made(num_rounds=1)
   statistic = np.array([90.0, 40.0, 0.0, 0.0, -60.0, 65.0])
@@ -59,6 +60,7 @@ def test_choices_have_the_law_of_the_exponential_mechanism():
     assert abs(part.mean()) < 4 * asked.stddev / np.sqrt(counts[0])
 
 
+@pytest.mark.slow
 def test_one_peak_is_found_and_its_error_is_that_of_a_measurement():
   density = laws.cosine_wave(3)
   counts = density.counts(np.random.default_rng(3), num_records=2000,
@@ -79,6 +81,7 @@ def test_what_is_fitted_is_not_asked_again():
       [900, 0, 600], (50, 1)), atol=5)
 
 
+@pytest.mark.slow
 def test_what_is_measured_again_is_averaged():
   asked = made(num_rounds=4, num_frequencies=1)
   found = asked.coefficients(jax.random.key(1), np.zeros((1500, 2)))

@@ -76,6 +76,7 @@ def test_what_neighbours_shift_is_hidden_by_noise_worth_the_budget(name):
     assert spent <= .76 * budget
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [
     'added', 'left out', 'regressed', 'one row', 'printed', 'Gaussian',
     'Gaussian regressed', 'tuned regressed'])

@@ -44,6 +44,7 @@ def _constraints(size, end):
   return rows if end == 'free' else np.vstack([rows, -np.eye(size)[-1:]])
 
 
+@pytest.mark.slow
 @pytest.mark.every(5)
 @pytest.mark.parametrize('end', levels.ENDS)
 @pytest.mark.parametrize('size', _SIZES)
@@ -127,6 +128,7 @@ def _large_case(depth):
   return ranks, counts
 
 
+@pytest.mark.slow
 def test_both_agree_with_dual_values_on_a_larger_case():
   # Weak duality: a feasible dual of the same value proves both to be optimal.
   # For p = 2 the dual is half of what is lost, K mu being w - g.
@@ -154,6 +156,7 @@ def test_both_agree_with_dual_values_on_a_larger_case():
   assert np.mean((squares - exact)**2) < 0.6 * raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size', [7, 64])
 def test_isotonic_regression(size):
   for ranks, total, _ in _cases(size, 3, seed=3):

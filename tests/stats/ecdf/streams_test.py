@@ -172,6 +172,7 @@ def test_noise_of_a_node_is_its_own():
   np.testing.assert_array_equal(back, first[::-1])
 
 
+@pytest.mark.slow
 def test_errors_of_many_runs():
   """Of 4000, at every time: five deviations of mean and mean square."""
   made, runs = _made('signed'), 4000

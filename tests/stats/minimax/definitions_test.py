@@ -100,6 +100,7 @@ def _search(p, q, mass, rng, count=60000):
   return definitions.tilted(p, q, weights[least >= max(mass, 1e-12)]).max()
 
 
+@pytest.mark.slow
 def test_given_any_event_the_range_decides():
   """tanh(R / 4): never more, attained by weights on two outcomes."""
   rng = np.random.default_rng(2)

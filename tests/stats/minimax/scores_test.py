@@ -103,6 +103,7 @@ def test_sampling_and_privacy_add_up():
         prior_information=prior)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('num_examples', (1, 2, 7, 40, 1000, 10**5))
 def test_proportions_stay_below_what_is_reached(num_examples):
   n = num_examples

@@ -31,6 +31,7 @@ def _programme(growth, num_points):
       np.ones(2), method='highs').fun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('log_ratio', (0.05, 0.4, 0.8, 2.0))
 @pytest.mark.parametrize('dimension, num_points', ((1, 2), (2, 90)))
 def test_caps_are_the_least_a_linear_programme_finds(dimension, num_points,

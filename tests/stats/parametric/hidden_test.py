@@ -51,7 +51,7 @@ def _drawn(name, notion, seed):
           _parameters(name, rng))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('name, notion', _CELLS)
 def test_bounds_are_in_order(name, notion):
   """At random points, and again with more records and a larger budget."""
@@ -80,7 +80,7 @@ _NOTHING = {'density': 0.82}
 _ALL = {'support_max': 3.0, 'support_max_absolute': 3.0}
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('name, notion', _CELLS)
 def test_no_budget_buys_nothing_and_a_large_one_all(name, notion):
   study, make = studies.STUDIES[name], _NOTIONS[notion]

@@ -32,6 +32,7 @@ TABLE = {(1, True): (175, 200, 223, 232, 234),
          (100, False): (.0234,) * 5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size, replacement', TABLE)
 def test_erratum_15_table(size, replacement):
   found = law(size, replacement=replacement)

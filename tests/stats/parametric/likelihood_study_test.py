@@ -39,6 +39,7 @@ def test_the_game_has_its_known_value():
     np.testing.assert_allclose(again.estimates, found.estimates, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('kind, changes', [
     (likelihood.MaximumLikelihood, {}),
@@ -62,6 +63,7 @@ def test_closed_forms_are_what_is_released(kind, changes):
     assert likelihood_risks.risk(other, made) <= worst * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_the_rule_is_the_best_use_of_noisy_means():
   """The game's value is nearly its risk: nothing else does better."""
   for guarantee in (notions.ZCDP(rho=.002), notions.ZCDP(rho=.5),

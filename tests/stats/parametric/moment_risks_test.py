@@ -96,6 +96,7 @@ def test_no_law_of_vectors_has_a_larger_risk(moment, n, threshold, shrinkage):
   assert size <= 1 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('moment, n, threshold, shrinkage', [
     (2, 10**6, 272.9, 0.99984), (2, 200, 3.95, 0.985), (3, 20, 0.965, 0.909),
     (8, 50, 1.07, 0.885), (3, 10, 0.5, 0.99), (4, 1000, 1.59, 0.98)])

@@ -172,6 +172,7 @@ def test_refusals(call, message):
     call()
 
 
+@pytest.mark.slow
 def test_data_and_coins_are_independent():
   """Their product has mean 0 and variance 1; with one key its mean is 1."""
   found = risks.monte_carlo(

@@ -83,6 +83,7 @@ def test_densities_are_those_of_the_draws(x64):
     assert (np.abs(counts - 40_000 * masses) < 4.5 * error).all()
 
 
+@pytest.mark.slow
 def test_densities_of_vectors_integrate_to_1(x64):
   data = np.zeros((5, 2))
   side = np.linspace(-25, 25, 501)
@@ -180,6 +181,7 @@ def test_printed_thresholds_have_the_golden_bounds_and_are_not_the_best(
   assert best.worst(moment=moment, radius=1.0).value < 0.75 * worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('noise, guarantee', [
     ('l2', PureDP(epsilon=1.0)), ('laplace', PureDP(epsilon=1.0)),
     ('gaussian', ZCDP(rho=0.05))])

@@ -67,6 +67,7 @@ def test_a_plan_costs_its_epsilon():
         rel_tol=1e-3)
 
 
+@pytest.mark.slow
 def test_infinite_bounds_ask_for_a_scan():
   x = np.random.default_rng(1).exponential(50.0, 2000)
   up = _ask(x, [.5, .9], upper=math.inf)

@@ -53,6 +53,7 @@ def test_any_records_are_answered(cost, kind):
   assert 0 < found[0] and found[2] < 1e-299
 
 
+@pytest.mark.slow
 @every_kind
 def test_maps_of_the_line_move_answers_alike(kind):
   """QT-07: to 1e-10."""

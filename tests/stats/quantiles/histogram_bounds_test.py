@@ -76,6 +76,7 @@ def test_partial_sums_of_noise(bins):
       0.05, num_bins=bins) / 4
 
 
+@pytest.mark.slow
 def test_bounds_hold():
   """On x + 1/2, at orders of the inner interval; one bound is vacuous."""
   size, bins, epsilon = 10**4, 6, 0.1

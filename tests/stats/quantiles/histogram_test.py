@@ -196,6 +196,7 @@ def test_the_curve_is_what_is_inverted():
                                        curve), made.probs, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_more_orders_than_bins_by_one_program():
   """One compilation for all epsilons, bounds and numbers of a capacity."""
   traces = []
