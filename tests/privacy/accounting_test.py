@@ -17,10 +17,8 @@ from dpjax.privacy import accounting
 from dpjax.privacy import restating
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
+from tests.privacy.spending import ADD, INTERVAL, REPLACE, poisson, spend
 
-ADD = Adjacency.ADD_OR_REMOVE_ONE
-REPLACE = Adjacency.REPLACE_ONE
-INTERVAL = 1e-4  # The grid on which the PLD accountant rounds losses up.
 # sampling_prob, noise_multiplier, num_steps: epsilon at delta = 1e-5 by RDP
 # and PLD under add-or-remove-one, PLD under replace-one where printed.
 REFERENCE = (
@@ -60,16 +58,6 @@ def cells(accountant):
                                id=f'{n}-{target}',
                                marks=[pytest.mark.slow] if dear else []))
   return rows
-
-
-def poisson(q, z, steps):
-  return accounting.poisson_gaussian_event(
-      sampling_prob=q, noise_multiplier=z, num_steps=steps)
-
-
-def spend(event, adjacency=ADD, accountant='pld', delta=1e-5):
-  return accounting.epsilon(event, delta=delta, adjacency=adjacency,
-                            accountant=accountant)
 
 
 def gaussian_delta(mu, epsilon):
