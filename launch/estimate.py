@@ -62,6 +62,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import grids
 from dpjax.release import lattice
 from dpjax.release import ledger
+from dpjax.release import meter as meters
 from dpjax.release import pictures
 from dpjax.release import registry
 from dpjax.release import tables
@@ -266,8 +267,11 @@ def release(args: argparse.Namespace,
       measured = plan.measure(_some(fields))
   account = ledger.spend(args.ledger, plan.cost, dataset=dataset,
                          adjacency=query.adjacency, query=asked, budget=budget)
+  meter = meters.Meter(plan.cost, below)
+  drawn = plan.draw(measured, meter)
+  meter.check_spent()
   answer = {
-      'statistic': plan.asked.statistic, **plan.draw(measured, below),
+      'statistic': plan.asked.statistic, **drawn,
       'guarantee': _guarantee(query, plan), 'parameters': _public(plan.asked),
       **plan.facts(), 'ledger': _summary(account)}
   ledger.record(args.ledger, account.entries[-1], answer)

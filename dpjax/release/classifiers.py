@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 
-from dpjax.privacy import exact
 from dpjax.release import bands
 from dpjax.release import calibration
 from dpjax.release import curves
@@ -23,6 +22,7 @@ from dpjax.release import lattice
 from dpjax.release import query as queries
 from dpjax.release.bands import Bands, Fit
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 from dpjax.release.trees import Tree
 
@@ -89,9 +89,9 @@ class Classifier:
                        f'{self.query.label!r}')
     return counts
 
-  def draw(self, measured: list[int], below: exact.Draw) -> dict[str, object]:
+  def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """Noisy counts of nodes."""
-    return curves.drawn(self.tree, measured, below)
+    return curves.drawn(self.tree, measured, meter)
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
     """What was asked for."""

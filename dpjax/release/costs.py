@@ -65,6 +65,26 @@ class Cost:
     return cls(**{name: Fraction(text) for name, text in value.items()})
 
 
+def total(costs: Sequence[Cost]) -> Cost:
+  """Returns the sum of one or more costs of one notion.
+
+  Raises:
+    ValueError: if some are pure and others are not.
+  """
+  if len({cost.notion for cost in costs}) != 1:
+    raise ValueError(f'costs of one notion have a sum, got {list(costs)}')
+  return Cost(**{name: sum(getattr(cost, name) for cost in costs)
+                 for name in costs[0].to_json()})
+
+
+def exceeds(costs: Sequence[Cost], reserved: Cost) -> bool:
+  """Whether costs together are more than was reserved, or of another kind."""
+  if any(cost.notion != reserved.notion for cost in costs):
+    return True
+  name, = reserved.to_json()
+  return getattr(total(costs), name) > getattr(reserved, name)
+
+
 def _above(value: Fraction) -> float:
   """The least float64 that is not below `value`."""
   nearest = float(value)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 import bisect
 import dataclasses
 
-from dpjax.privacy import exact
 from dpjax.release import noise
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 OTHER = '(other)'
@@ -85,12 +85,12 @@ class Counts(queries.Direct):
     return (0 for value in rule.numbers(fields, query.lower, query.upper)
             if query.lower <= value <= query.upper)
 
-  def draw(self, measured: list[int],
-           below: exact.Draw) -> dict[str, object]:
+  def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """Noisy counts; those of a histogram have intervals for all at once."""
     law, level = self.noise, self.query.confidence
     width = law.half_width(self.query.miss / len(self.cells))
-    noisy = [count + law.draw(below) for count in measured]
+    noisy = meter.noisy(measured, law, l1_sensitivity=self.sensitivity,
+                        l2_sensitivity_squared=self.sensitivity)
     covers = ('the number of records' if len(noisy) == 1 else
               'the numbers of records of all cells at once')
     intervals = [queries.interval(max(0, count - width),

@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from dpjax.privacy import exact
 from dpjax.release import bands
 from dpjax.release import grids
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 from dpjax.release.trees import Tree
 
@@ -69,9 +69,9 @@ class Curve:
       counts[self.thresholds.bin(value)] += 1
     return counts
 
-  def draw(self, measured: list[int], below: exact.Draw) -> dict[str, object]:
+  def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """Noisy counts of nodes."""
-    return drawn(self.tree, measured, below)
+    return drawn(self.tree, measured, meter)
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
     """The curve, in shares and in numbers, with bands for the file."""
@@ -113,9 +113,9 @@ def simulations(miss: float) -> dict[str, object]:
 
 
 def drawn(tree: Tree, measured: list[int],
-          below: exact.Draw) -> dict[str, object]:
+          meter: Meter) -> dict[str, object]:
   """The release of a tree: noisy counts, and n where it is public."""
-  noisy = {'noisy_counts': tree.draw(measured, below)}
+  noisy = {'noisy_counts': tree.draw(measured, meter)}
   return {**noisy, 'num_records': sum(measured)} if tree.replacing else noisy
 
 

@@ -25,13 +25,13 @@ import math
 import numpy as np
 
 from dpjax import errors
-from dpjax.privacy import exact
 from dpjax.release import bands
 from dpjax.release import curves
 from dpjax.release import density_bands
 from dpjax.release import noise
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 from dpjax.stats.density import bases
 
@@ -156,13 +156,14 @@ class Density:
     return cells
 
   def draw(self, measured: Mapping[int, int],
-           below: exact.Draw) -> dict[str, object]:
+           meter: Meter) -> dict[str, object]:
     """Noisy counts of bins, and n: noisy, or exact where it is public."""
     number, known = sum(measured.values()), {}
     if self.query.replacing:
       known = {'num_records': number}
     else:
-      number += self.noise_of_records.draw(below)
+      number, = meter.noisy([number], self.noise_of_records, l1_sensitivity=1,
+                            l2_sensitivity_squared=1)
       known = {'noisy_records': number}
     num_bins = bases.adaptive_bins(
         max(number, 1), self.noise_of_bins(1).deviation**2,
@@ -170,7 +171,8 @@ class Density:
         most=min(_MOST_BINS, self.num_cells - 1 + self.num_cells % 2))
     shares, parts = bin_shares(measured, self.num_cells, num_bins)
     law = self.noise_of_bins(parts)
-    return {'noisy_counts': [share + law.draw(below) for share in shares],
+    return {'noisy_counts': meter.noisy(shares, law,
+                                        **self._sensitivities(parts)),
             **known, 'noise': self._told(law, parts)}
 
   def _told(self, law: noise.Noise, parts: int) -> dict[str, object]:

@@ -13,11 +13,11 @@ import math
 import numpy as np
 from scipy import special
 
-from dpjax.privacy import exact
 from dpjax.release import noise
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
 from dpjax.release.lattice import Lattice
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
@@ -102,11 +102,15 @@ class Moments(queries.Direct):
     return number, sums
 
   def draw(self, measured: tuple[int, dict[int, int]],
-           below: exact.Draw) -> dict[str, object]:
+           meter: Meter) -> dict[str, object]:
     """The statistic and its intervals, from noisy sums alone."""
     number, sums = measured
-    noisy = {power: sums[power] + self.noises[power].draw(below)
-             for power in self.powers}
+    noisy = {}
+    for power in self.powers:
+      moved = self.sensitivity(power)
+      noisy[power], = meter.noisy([sums[power]], self.noises[power],
+                                  l1_sensitivity=moved,
+                                  l2_sensitivity_squared=moved**2)
     if not self.query.replacing:
       number = None  # private from here on
     spans = functools.partial(self._spans, noisy, number)

@@ -23,12 +23,12 @@ import numpy as np
 from scipy import stats
 
 from dpjax import errors
-from dpjax.privacy import exact
 from dpjax.release import costs
 from dpjax.release import lattice as lattices
 from dpjax.release import noise
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
@@ -152,14 +152,15 @@ class NormalMean(queries.Direct):
         law, number, self.sigma, left))
 
   def draw(self, measured: list[int],
-           below: exact.Draw) -> dict[str, object]:
+           meter: Meter) -> dict[str, object]:
     """Number, place and sum, one after the other."""
     cost, miss = self.cost, self.query.miss
     number, width, told = len(measured), 0, {}
     if not self.query.replacing:
       law = noise.calibrated(cost.part(costs.SIZE_SHARE), l1_sensitivity=1,
                              l2_sensitivity_squared=1)
-      number += law.draw(below)
+      number, = meter.noisy([number], law, l1_sensitivity=1,
+                            l2_sensitivity_squared=1)
       width, cost = law.half_width(_MISS * miss), cost.part(
           1 - costs.SIZE_SHARE)
       told['number'] = {'noisy_count': number, **law.to_json()}
@@ -169,13 +170,17 @@ class NormalMean(queries.Direct):
     centre = (self.low + self.high) // 2
     if stages.share:
       law = self.histogram_law(cost.part(stages.share))
-      noisy = [count + law.draw(below) for count in self.counts(measured)]
+      moved = 1 + self.query.replacing
+      noisy = meter.noisy(self.counts(measured), law, l1_sensitivity=moved,
+                          l2_sensitivity_squared=moved)
       centre = round(self.low + self.sigma * (max(range(
           len(noisy)), key=noisy.__getitem__) - .5))
       told['histogram'] = {'noisy_counts': noisy, **law.to_json()}
-    total = stages.law.draw(below) + sum(
-        min(max(value - centre, -stages.clamp), stages.clamp)
-        for value in measured)
+    total = sum(min(max(value - centre, -stages.clamp), stages.clamp)
+                for value in measured)
+    moved = (1 + self.query.replacing) * stages.clamp
+    total, = meter.noisy([total], stages.law, l1_sensitivity=moved,
+                         l2_sensitivity_squared=moved**2)
     unit = self.lattice.unit
     told['sum'] = {
         'window': [float((centre + side * stages.clamp) * unit)

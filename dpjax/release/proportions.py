@@ -15,11 +15,11 @@ import math
 import numpy as np
 from scipy import stats
 
-from dpjax.privacy import exact
 from dpjax.release import lattice
 from dpjax.release import noise
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 # Standard deviations of a binomial law on either side that are summed.
@@ -88,16 +88,16 @@ class Proportion(queries.Direct):
     if not found:
       raise ValueError(f'column {self.query.column!r} has no number')
 
-  def draw(self, measured: list[int],
-           below: exact.Draw) -> dict[str, object]:
+  def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """The share of the file, and that of the population."""
+    released = measured[:1] if self.query.replacing else measured
+    noisy = meter.noisy(released, self.noise, l1_sensitivity=1,
+                        l2_sensitivity_squared=1)
     if self.query.replacing:
-      noisy = [measured[0] + self.noise.draw(below)]
       number = sum(measured)
       return {**self._told(noisy[0], number, (number, number), self.query.miss),
               **self._of_file(noisy, number), 'num_records': number,
               'noisy_counts': {'positive': noisy[0]}}
-    noisy = [count + self.noise.draw(below) for count in measured]
     number = max(1, sum(noisy))
     # Both noises are within their widths at once.
     width = 2 * self.noise.half_width(_SIZE_MISS * self.query.miss / 2)

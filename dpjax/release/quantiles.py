@@ -13,11 +13,11 @@ import itertools
 import math
 
 from dpjax import errors
-from dpjax.privacy import exact
 from dpjax.release import query as queries
 from dpjax.release import splitting
 from dpjax.release.costs import Cost
 from dpjax.release.lattice import Lattice
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
@@ -126,33 +126,31 @@ class Quantiles(queries.Direct):
             for _, _, rank, upto in groups]
 
   def _point(self, values: list[int], order: Fraction, number: int,
-             below: exact.Draw, shift: int = 0) -> int:
+             meter: Meter, shift: int = 0) -> int:
     groups = self.groups(values)
-    chosen = exact.choice([size for _, size, _, _ in groups],
-                          self.scores(groups, order, number, shift),
-                          self.rate(order), below)
-    start, size, _, _ = groups[chosen]
-    return start + below(size)
+    return meter.point([group[:2] for group in groups],
+                       self.scores(groups, order, number, shift),
+                       rate=self.rate(order),
+                       sensitivity=self.sensitivity(order))
 
-  def draw(self, measured: list[int],
-           below: exact.Draw) -> dict[str, object]:
+  def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """One point for each order, in increasing order, and how far it may be."""
     number = len(measured)
     values = [float(point * self.lattice.unit)
-              for point in self._points(measured, below)]
+              for point in self._points(measured, meter)]
     found = {'value': dict(zip(map(str, self.query.quantiles), values,
                                strict=True))}
     if self.query.replacing:
       found['num_records'] = number
     if self.query.value_interval:
-      found['value_interval'] = self._between(measured, below)
+      found['value_interval'] = self._between(measured, meter)
     return {**found, 'interval': self._ranks(
         number if self.query.replacing else None)}
 
-  def _points(self, measured: list[int], below: exact.Draw) -> list[int]:
+  def _points(self, measured: list[int], meter: Meter) -> list[int]:
     """One for each order, sorted."""
     # Post-processing: ranks that were near their orders stay so.
-    return sorted(self._point(measured, order, len(measured), below)
+    return sorted(self._point(measured, order, len(measured), meter)
                   for order in self.query.quantiles)
 
   def spare(self, order: Fraction) -> int:
@@ -161,14 +159,14 @@ class Quantiles(queries.Direct):
     return math.ceil(self._rank_error(order, miss))
 
   def _between(self, measured: list[int],
-               below: exact.Draw) -> dict[str, object]:
+               meter: Meter) -> dict[str, object]:
     """For each order two points, of ranks too low and too high."""
     ends = {}
     for order in self.query.quantiles:
       spare = self.spare(order)
       padded = ([self.lattice.low] * spare + measured
                 + [self.lattice.high] * spare)
-      two = sorted(self._point(padded, order, len(measured), below, shift)
+      two = sorted(self._point(padded, order, len(measured), meter, shift)
                    for shift in (0, 2 * spare))
       ends[str(order)] = [float(point * self.lattice.unit) for point in two]
     return {'ends': ends, 'level': float(self.query.confidence),
@@ -246,10 +244,10 @@ class RecursiveQuantiles(Quantiles):
         'score_sensitivity': str(self.tree.sensitivity(node)),
         'rate': str(self.tree.rate(node))} for node in self.tree.nodes}
 
-  def _points(self, measured: list[int], below: exact.Draw) -> list[int]:
+  def _points(self, measured: list[int], meter: Meter) -> list[int]:
     low = self.lattice.low
     return [low + point for point in self.tree.draw(
-        [value - low for value in measured], below)]
+        [value - low for value in measured], meter.charged(self.cost))]
 
 
 def quantiles(query: Query) -> Quantiles:

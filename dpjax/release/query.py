@@ -8,11 +8,11 @@ from typing import Protocol
 
 from dpjax import errors
 from dpjax.privacy import accounting
-from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
 from dpjax.release import lattice
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 
 Decimal = decimal.Decimal
 Fraction = fractions.Fraction
@@ -212,8 +212,8 @@ class Plan(Protocol):
   def measure(self, fields: Iterable[object]) -> object:
     """What is exact and private, of the fields of all records."""
 
-  def draw(self, measured: object, below: exact.Draw) -> dict[str, object]:
-    """What is released; noise is drawn here and nowhere else."""
+  def draw(self, measured: object, meter: Meter) -> dict[str, object]:
+    """What is released; all noise comes from the meter, at `cost` in all."""
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
     """What else is said, of what was released and public alone."""

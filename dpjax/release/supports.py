@@ -28,13 +28,13 @@ import math
 import numpy as np
 from scipy import stats
 
-from dpjax.privacy import exact
 from dpjax.release import costs
 from dpjax.release import lattice as lattices
 from dpjax.release import noise
 from dpjax.release import quantiles
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
@@ -105,21 +105,21 @@ class SupportMax(queries.Direct):
             [max(0, top - upto, under - top) for _, _, under, upto in runs])
 
   def draw(self, measured: list[int],
-           below: exact.Draw) -> dict[str, object]:
+           meter: Meter) -> dict[str, object]:
     """The point, and what it says of theta."""
     number, width, told, miss = len(measured), 0, {}, self.query.miss
     if not self.query.replacing:
       law = noise.calibrated(self.query.cost().part(costs.SIZE_SHARE),
                              l1_sensitivity=1, l2_sensitivity_squared=1)
-      number = max(1, number + law.draw(below))
+      noisy, = meter.noisy([number], law, l1_sensitivity=1,
+                           l2_sensitivity_squared=1)
+      number = max(1, noisy)
       width, miss = law.half_width(_SIZE_MISS * miss), (1 - _SIZE_MISS) * miss
       told['number'] = {'noisy_count': number, **law.to_json()}
     sizes = max(1, number - width), number + width
     rank = self.rank(sizes[1])
     runs, scores = self.scores(measured, rank)
-    start, size = runs[exact.choice([count for _, count in runs], scores,
-                                    self.rate, below)]
-    point = start + below(size)
+    point = meter.point(runs, scores, rate=self.rate, sensitivity=1)
     unit = float(self.lattice.unit)
     value = point * unit * (number + 1) / max(1, number - rank + .5)
     released = {'value': self._inside(value), 'point': point * unit,

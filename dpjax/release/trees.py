@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from dpjax.privacy import exact
 from dpjax.release import noise
 from dpjax.release.costs import Cost
+from dpjax.release.meter import Meter
 from dpjax.stats.ecdf import hierarchy
 
 
@@ -76,13 +76,16 @@ class Tree:
     return hierarchy.levels(leaves, self.shape)
 
   def draw(self, counts: Sequence[int],
-           below: exact.Draw) -> list[list[int | None]]:
+           meter: Meter) -> list[list[int | None]]:
     """Noisy counts of the nodes of each level; None for those without bins."""
-    law = self.noise
-    return [[count + law.draw(below) if used else None
-             for count, used in zip(level.tolist(), there, strict=True)]
-            for level, there in zip(self.nodes(counts), self._used,
-                                    strict=True)]
+    noisy = iter(meter.noisy(
+        (count for level, there in zip(self.nodes(counts), self._used,
+                                       strict=True)
+         for count in level[there].tolist()), self.noise,
+        l1_sensitivity=self.sensitivity,
+        l2_sensitivity_squared=self.sensitivity))
+    return [[next(noisy) if used else None for used in there.tolist()]
+            for there in self._used]
 
   @functools.cached_property
   def _used(self) -> list[np.ndarray]:

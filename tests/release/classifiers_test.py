@@ -16,6 +16,7 @@ from dpjax.release import calibration
 from dpjax.release import classifiers
 from dpjax.release import registry
 from dpjax.release.query import Query
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -39,8 +40,8 @@ def _records(number, seed, slope=1.5):
 
 
 def _answer(plan, scores, labels, below):
-  released = plan.draw(plan.measure(zip(map(str, scores), labels,
-                                        strict=True)), below)
+  fields = zip(map(str, scores), labels, strict=True)
+  released = drawing.draw(plan, plan.measure(fields), below)
   return plan.view(released)
 
 
@@ -146,7 +147,7 @@ def test_bands_and_intervals_cover(monkeypatch, adjacency, delta):
   covered = dict.fromkeys(('fpr', 'tpr', 'interval', 'band_interval'), 0)
   inside, areas, widths = np.zeros(runs, bool), [], np.zeros(runs)
   for run in range(runs):
-    released = plans[0].draw(measured, below)
+    released = drawing.draw(plans[0], measured, below)
     found = plans[0].view(released)
     both = True
     for name, truth in zip(('fpr', 'tpr'), rates, strict=True):
@@ -185,7 +186,7 @@ def test_observed_shares_cover_though_groups_are_chosen(monkeypatch):
                groups=5)
   measured = plan.measure(zip(map(str, scores), labels, strict=True))
   for _ in range(40):
-    found = plan.view(plan.draw(measured, below))
+    found = plan.view(drawing.draw(plan, measured, below))
     covered += all(
         group['interval']['lower'] <= np.mean(labels[
             (group['above'] < scores) & (scores <= group['up_to'])])

@@ -21,6 +21,7 @@ from dpjax.release import trees
 from dpjax.release.costs import Cost
 from dpjax.release.query import Query
 from dpjax.stats.ecdf import hierarchy
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -74,7 +75,7 @@ def test_sensitivities_by_enumeration(case, domain, public, adjacency):
 def test_every_node_with_bins_has_exact_noise(case, fields, delta):
   plan = _plan(_RO, delta=delta, **case)
   measured = plan.measure(fields)
-  released = plan.draw(measured, random.Random(5).randrange)
+  released = drawing.draw(plan, measured, random.Random(5).randrange)
   assert released['num_records'] == 3
   below = random.Random(5).randrange
   law = plan.tree.noise
@@ -145,7 +146,7 @@ _EDGES = np.arange(1, 6) / 5
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_without_noise_the_distribution_function(adjacency):
   plan = _plan(adjacency, epsilon=_HUGE, statistic='ecdf', **_UNIT)
-  released = plan.draw(plan.measure(map(str, _DATA)), random.Random(0).randrange)
+  released = drawing.draw(plan, plan.measure(map(str, _DATA)), random.Random(0).randrange)
   assert ('num_records' in released) == (adjacency is _RO)
   found = plan.view(released)
   ranks = np.searchsorted(np.sort(np.clip(_DATA, 0, 1)), _EDGES, 'right')
@@ -167,7 +168,7 @@ def test_without_noise_the_distribution_function(adjacency):
 def test_thresholds_of_ones_own():
   plan = _plan(_AR, epsilon=_HUGE, statistic='ecdf', column='x',
                bins=tuple(map(Decimal, ('0.1', '0.5', '0.75'))))
-  found = plan.view(plan.draw(plan.measure(
+  found = plan.view(drawing.draw(plan, plan.measure(
       ['-3', '0.1', '0.10001', '0.5', '0.6', '9', 'NA', '2']),
                               random.Random(0).randrange))
   assert found['thresholds'] == [.1, .5, .75]
@@ -191,7 +192,7 @@ def test_bands_cover(monkeypatch, adjacency, delta):
   covered = dict.fromkeys(('interval', 'ranks', 'raw'), 0)
   width, = bands.widths(plan.tree, bands._both, .2)
   for _ in range(runs):
-    released = plan.draw(measured, below)
+    released = drawing.draw(plan, measured, below)
     found = plan.view(released)
     for name, part, truth in (
         ('interval', found['interval'], ranks / 101),
@@ -228,7 +229,7 @@ def test_population_bands_cover(monkeypatch):
   plan = _plan(_AR, statistic='ecdf', confidence=Fraction(6, 10), **_UNIT)
   covered = inner = 0
   for _ in range(60):
-    found = plan.view(plan.draw(plan.measure(map(
+    found = plan.view(drawing.draw(plan, plan.measure(map(
         str, generator.random(400))), below))
     outer, near = (tuple(np.array(found[name][end]) for end in (
         'lower', 'upper')) for name in ('population_interval', 'interval'))

@@ -22,6 +22,7 @@ from dpjax.stats.density import adaptive
 from dpjax.stats.density import bases
 from dpjax.stats.density.estimate import DensityEstimate
 from dpjax.stats.ecdf import hierarchy
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -36,8 +37,8 @@ def _plan(adjacency, **fields):
 
 
 def _released(plan, numbers, seed=0):
-  return plan.draw(plan.measure(map(str, numbers)),
-                   random.Random(seed).randrange)
+  return drawing.draw(plan, plan.measure(map(str, numbers)),
+                      random.Random(seed).randrange)
 
 
 @pytest.mark.parametrize('num_bins', [1, 2, 3, 5, 6])
@@ -86,7 +87,7 @@ def test_noise_costs_what_is_asked(adjacency, delta):
 def test_every_bin_has_exact_noise(adjacency, delta):
   plan = _plan(adjacency, delta=delta, epsilon=Fraction(1, 10))
   measured = plan.measure(['.1', '.9', '.50001', '1', '-3'] * 80)
-  released = plan.draw(measured, random.Random(5).randrange)
+  released = drawing.draw(plan, measured, random.Random(5).randrange)
   below = random.Random(5).randrange
 
   def draw(law):

@@ -14,6 +14,7 @@ from dpjax.release import noise
 from dpjax.release import normal_means
 from dpjax.release import registry
 from dpjax.release.query import Query
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -50,7 +51,7 @@ def test_sensitivities_by_enumeration(adjacency):
 def test_a_far_record_moves_the_sum_by_what_is_clamped_only():
   plan = _plan(_RO)
   near = np.random.default_rng(0).normal(3, 2, 900).tolist()
-  one, other = (plan.draw(plan.measure(data), random.Random(0).randrange)
+  one, other = (drawing.draw(plan, plan.measure(data), random.Random(0).randrange)
                 ['stages']['sum'] for data in (near, [*near[:-1], 50.0]))
   assert one['window'] == other['window']
   moved = abs(Fraction(one['noisy_sum']) - Fraction(other['noisy_sum']))
@@ -66,7 +67,7 @@ def test_a_private_number_of_records_has_noise(statistic):
   values = plan.measure(np.random.default_rng(0).normal(8, 2, 300).tolist())
   told = []
   for seed in range(30):
-    found = plan.draw(values, random.Random(seed).randrange)
+    found = drawing.draw(plan, values, random.Random(seed).randrange)
     told.append(found.get('stages', found)['number'])
   scale = float(Fraction(told[0]['scale']))
   noise_seen = np.array([one['noisy_count'] for one in told]) - 300
@@ -81,7 +82,7 @@ def test_stages_cost_what_the_plan_says(delta):
   for adjacency in Adjacency:
     plan = _plan(adjacency, delta=delta)
     values = plan.measure(np.random.default_rng(0).normal(3, 2, 900).tolist())
-    stages = plan.draw(values, random.Random(0).randrange)['stages']
+    stages = drawing.draw(plan, values, random.Random(0).randrange)['stages']
     moved = 1 + (adjacency is _RO)
     reach = round((stages['sum']['window'][1] - stages['sum']['window'][0])
                   / 2 / float(plan.lattice.unit))
@@ -192,7 +193,7 @@ def test_intervals_of_releases_cover(adjacency):
   covered = np.zeros(2)
   for _ in range(25):
     values = generator.normal(-4.3, 2, 300)
-    found = plan.draw(plan.measure(values.tolist()), below)
+    found = drawing.draw(plan, plan.measure(values.tolist()), below)
     ends = found['population_interval']
     covered[0] += ends['lower'] <= -4.3 <= ends['upper']
     clamped = np.clip(values, *found['stages']['sum']['window']).mean()

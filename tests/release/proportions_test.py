@@ -15,6 +15,7 @@ from dpjax.release import noise
 from dpjax.release import proportions
 from dpjax.release import registry
 from dpjax.release.query import Query
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -31,7 +32,7 @@ def _plan(adjacency, *, epsilon=Fraction(1), **fields):
 def _vector(plan, dataset):
   """What noise is added to."""
   measured = plan.measure([*dataset, '1'])
-  found = plan.draw(measured, random.Random(0).randrange)['noisy_counts']
+  found = drawing.draw(plan, measured, random.Random(0).randrange)['noisy_counts']
   assert list(found) == ['positive', 'other'][:len(found)]
   return measured[:len(found)]
 
@@ -128,7 +129,7 @@ def test_both_intervals_cover(adjacency):
   covered = np.zeros(2)
   for _ in range(150):
     count = int(generator.binomial(60, .15))
-    found = plan.draw([count, 60 - count], below)
+    found = drawing.draw(plan, [count, 60 - count], below)
     assert 0 <= found['value'] <= 1
     for row, (name, truth) in enumerate((('interval', count / 60),
                                          ('population_interval', .15))):
@@ -162,7 +163,7 @@ def test_shrinkage_of_the_specification():
 def test_without_noise_the_share():
   for adjacency in Adjacency:
     plan = _plan(adjacency, epsilon=Fraction(10**9))
-    found = plan.draw([30, 70], random.Random(0).randrange)
+    found = drawing.draw(plan, [30, 70], random.Random(0).randrange)
     assert found['value'] == .3
     assert found['interval']['lower'] == found['interval']['upper'] == .3
     exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
@@ -176,7 +177,7 @@ def test_without_noise_the_share():
 def test_every_count_that_is_told_has_the_noise_it_says(adjacency):
   plan = _plan(adjacency, epsilon=Fraction(1, 20))
   measured = plan.measure(['a'] * 40 + ['b'] * 60)
-  runs = [plan.draw(measured, random.Random(seed).randrange)['noisy_counts']
+  runs = [drawing.draw(plan, measured, random.Random(seed).randrange)['noisy_counts']
           for seed in range(60)]
   scale = float(plan.noise.scale)
   for place, name in enumerate(runs[0]):

@@ -15,6 +15,7 @@ from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import registry
 from dpjax.release.query import Query
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -81,7 +82,7 @@ def test_quantiles_drawn_have_the_law():
   plan = _plan(_AR, statistic='quantiles', quantiles=(order,), **_BOUNDS)
   data = ['-1', '0.5', '0.5', '2', '1']
   measured = plan.measure(data)
-  drawn = [round(plan.draw(measured, below)['value']['1/2'] / .5)
+  drawn = [round(drawing.draw(plan, measured, below)['value']['1/2'] / .5)
            for _ in range(600)]
   law, _ = _quantile_law(plan, data, order)
   counts = [drawn.count(z) for z in range(-2, 5)]
@@ -98,7 +99,7 @@ def test_quantiles_are_as_near_as_they_say():
   indices = np.sort(measured) * .1
   covered = 0
   for _ in range(100):
-    found = plan.draw(measured, below)
+    found = drawing.draw(plan, measured, below)
     error = found['interval']['rank_error']
     points = list(found['value'].values())
     assert points == sorted(points)
@@ -126,7 +127,7 @@ def test_ends_lie_around_the_quantiles(adjacency, number):
   indices = np.sort(measured) * .1
   covered, widths = 0, []
   for _ in range(60):
-    ends = plan.draw(measured, below)['value_interval']['ends']
+    ends = drawing.draw(plan, measured, below)['value_interval']['ends']
     widths.append(ends['1/2'][1] - ends['1/2'][0])
     covered += all(
         np.sum(indices < ends[str(order)][0] - 1e-9) <= order * number and
@@ -165,7 +166,7 @@ def test_rank_errors_are_nearly_attained():
   plan = _plan(_AR, statistic='quantiles', quantiles=(Fraction(1, 2),),
                epsilon=Fraction(1, 5),
                **{**_BOUNDS, 'granularity': Decimal('0.01')})
-  found = plan.draw(plan.measure(['-1']), random.Random(0).randrange)
+  found = drawing.draw(plan, plan.measure(['-1']), random.Random(0).randrange)
   number = math.floor(2 * found['interval']['rank_error']) + 1
   law, scores = _quantile_law(plan, ['-1'] * number, Fraction(1, 2))
   far = scores > 2 * found['interval']['rank_error']

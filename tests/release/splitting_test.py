@@ -18,6 +18,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import registry
 from dpjax.release import splitting
 from dpjax.release.query import Query
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -282,7 +283,7 @@ def test_released_quantiles_are_as_near_as_they_say(adjacency):
   data = np.clip(np.round(rng.normal(1, 1.5, 300)), -2, 4)
   measured, covered = plan.measure(map(str, data)), 0
   for _ in range(12):
-    found = plan.draw(measured, below)
+    found = drawing.draw(plan, measured, below)
     points = list(found['value'].values())
     assert points == sorted(points)
     assert set(points) <= set(range(-2, 5))
@@ -299,7 +300,7 @@ def test_much_budget_finds_the_quantiles():
   plan = _plan(_AR, quantiles=_MANY, quantile_method='recursive',
                epsilon=Fraction(10**4))
   data = ['-1'] * 10 + ['1'] * 60 + ['3'] * 10
-  found = plan.draw(plan.measure(data), random.Random(0).randrange)
+  found = drawing.draw(plan, plan.measure(data), random.Random(0).randrange)
   assert list(found['value'].values())[1:-1] == [1.0] * 5
   assert found['interval']['rank_error'] < 3
 

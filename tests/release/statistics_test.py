@@ -18,6 +18,7 @@ from dpjax.release import moments
 from dpjax.release import noise
 from dpjax.release import registry
 from dpjax.release.query import Query
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -160,7 +161,7 @@ def test_without_noise_the_statistic(statistic, wanted, adjacency):
   plan = _plan(adjacency, epsilon=_HUGE, statistic=statistic, column='x',
                lower=Decimal(-2), upper=Decimal(4))
   data = list(map(str, _DATA))
-  answer = plan.draw(plan.measure(data), random.Random(0).randrange)
+  answer = drawing.draw(plan, plan.measure(data), random.Random(0).randrange)
   truth = wanted(np.clip(_DATA, -2, 4), _DATA)
   assert answer['value'] == pytest.approx(truth, abs=1e-4)
   assert answer['interval']['lower'] <= truth + 1e-9
@@ -172,18 +173,18 @@ def test_without_noise_histogram_and_quantiles():
   edges = [-2, 0, 1, 4]
   plan = _plan(_AR, epsilon=_HUGE, statistic='histogram', column='x',
                bins=tuple(map(Decimal, edges)))
-  found = plan.draw(plan.measure(map(str, _DATA)), below)['value']
+  found = drawing.draw(plan, plan.measure(map(str, _DATA)), below)['value']
   assert list(found) == ['[-2, 0)', '[0, 1)', '[1, 4]']
   clipped = np.clip(_DATA, -2, 4)
   assert list(found.values()) == list(np.histogram(clipped, edges)[0])
   plan = _plan(_AR, epsilon=_HUGE, statistic='histogram', column='x',
                categories=('b', 'a'))
-  found = plan.draw(plan.measure(['a', 'b', None, ' a', 'c', '']), below)
+  found = drawing.draw(plan, plan.measure(['a', 'b', None, ' a', 'c', '']), below)
   assert found['value'] == {'b': 1, 'a': 2, '(other)': 3}
   orders = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10))
   plan = _plan(_RO, epsilon=_HUGE, statistic='quantiles', quantiles=orders,
                column='x', lower=Decimal(-2), upper=Decimal(4))
-  found = plan.draw(plan.measure(map(str, _DATA)), below)
+  found = drawing.draw(plan, plan.measure(map(str, _DATA)), below)
   truth = np.quantile(clipped, [.25, .5, .9], method='inverted_cdf')
   assert list(found['value'].values()) == pytest.approx(truth)
   assert found['num_records'] == 101
@@ -194,13 +195,13 @@ def test_without_noise_histogram_and_quantiles():
 def test_missing_records_count_under_replace_one(missing, total):
   plan = _plan(_RO, epsilon=_HUGE, statistic='mean', column='x',
                lower=Decimal(-1), upper=Decimal(5), missing=missing)
-  answer = plan.draw(plan.measure(['1', 'NA', '']), random.Random(0).randrange)
+  answer = drawing.draw(plan, plan.measure(['1', 'NA', '']), random.Random(0).randrange)
   assert answer['num_records'] == 3
   assert answer['value'] == pytest.approx((1 + 2 * total) / 3, abs=1e-4)
   absent = _plan(_AR, epsilon=_HUGE, statistic='mean', column='x',
                  lower=Decimal(-1), upper=Decimal(5))
-  answer = absent.draw(absent.measure(['1', 'NA', '']),
-                       random.Random(0).randrange)
+  answer = drawing.draw(absent, absent.measure(['1', 'NA', '']),
+                        random.Random(0).randrange)
   assert answer['value'] == pytest.approx(1, abs=1e-4)
   assert 'num_records' not in answer
 
@@ -209,7 +210,7 @@ def test_what_is_drawn_has_the_law():
   below = random.Random(6).randrange
   plan = _plan(_AR, statistic='sum', **_BOUNDS)
   measured = plan.measure(['0.5', '2'])
-  drawn = [round(plan.draw(measured, below)['value'] / .5)
+  drawn = [round(drawing.draw(plan, measured, below)['value'] / .5)
            for _ in range(1_500)]
   edges = np.arange(-10, 21)
   law = _pmf(plan.noises[1], np.arange(-600, 601) - 5)
@@ -236,7 +237,7 @@ def test_intervals_cover(statistic, adjacency, delta):
            'variance': clipped.var()}[statistic]
   covered = 0
   for _ in range(runs):
-    found = plan.draw(measured, below)['interval']
+    found = drawing.draw(plan, measured, below)['interval']
     covered += found['lower'] <= truth <= found['upper']
   assert covered >= stats.binom.ppf(1e-5, runs, .9)
   if statistic == 'sum':
@@ -250,7 +251,7 @@ def test_intervals_are_what_noise_within_its_widths_allows(statistic, adjacency)
   plan = _plan(adjacency, statistic=statistic, column='x', lower=Decimal(-2),
                upper=Decimal(4), granularity=Decimal('0.1'),
                confidence=Fraction(9, 10))
-  found = plan.draw(plan.measure(map(str, _DATA)), random.Random(2).randrange)
+  found = drawing.draw(plan, plan.measure(map(str, _DATA)), random.Random(2).randrange)
   ends = {}
   for power, name in enumerate(('count', 'sum', 'squares')):
     if power in plan.powers:
@@ -286,7 +287,7 @@ def test_population_intervals_cover(adjacency):
   covered, inner = 0, 0
   for _ in range(150):
     data = list((generator.random(60) < .15).astype(int))
-    found = plan.draw(plan.measure(map(int, data)), below)
+    found = drawing.draw(plan, plan.measure(map(int, data)), below)
     outer = found['population_interval']
     covered += outer['lower'] <= .15 <= outer['upper']
     inner += found['interval']['lower'] <= .15 <= found['interval']['upper']

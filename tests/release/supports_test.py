@@ -13,6 +13,7 @@ from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import registry
 from dpjax.release.query import Query
+from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
 
@@ -117,7 +118,7 @@ def test_population_intervals_cover(adjacency):
   covered, errors = 0, []
   for _ in range(60):
     measured = plan.measure((.6 * generator.random(150)).tolist())
-    found = plan.draw(measured, below)
+    found = drawing.draw(plan, measured, below)
     ends = found['population_interval']
     covered += ends['lower'] <= .6 <= ends['upper']
     errors.append(found['value'] - .6)
@@ -135,7 +136,7 @@ def test_few_records_say_nothing_and_many_a_lot():
   for number in (2, 300, 3_000):
     plan = _plan(_RO, lower='0.2')
     values = np.linspace(0, .5, number + 2)[1:-1]
-    found = plan.draw(plan.measure(values.tolist()), below)
+    found = drawing.draw(plan, plan.measure(values.tolist()), below)
     ends.append([found['population_interval'][e] for e in ('lower', 'upper')])
   assert ends[0] == [.2, 1]
   assert .4 < ends[1][0] < .5 < ends[1][1] < .65
@@ -155,7 +156,7 @@ def test_released_points_have_the_law():
   plan = _plan(_RO, granularity=Decimal('0.1'), epsilon=Fraction(2))
   data = ['0.3', '0.3', '0.5', '0.6', '0.7', '0.7', '0.8', '0.9']
   measured, below = plan.measure(data), random.Random(0).randrange
-  runs = [plan.draw(measured, below) for _ in range(3000)]
+  runs = [drawing.draw(plan, measured, below) for _ in range(3000)]
   law, _ = _law(plan, data, runs[0]['rank_below_top'])
   places = [round(run['point'] * 10) - round(10 * float(plan.lattice.low * (
       plan.lattice.unit))) for run in runs]
