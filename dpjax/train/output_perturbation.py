@@ -69,9 +69,9 @@ class OutputPerturbation:
     errors.check_at_least('num_features', self.num_features, 1)
     errors.check_at_least('num_classes', self.num_classes, 2)
     errors.check_at_least('num_examples', self.num_examples, 1)
-    errors.check_positive('input_radius', self.input_radius)
+    errors.check_scale('input_radius', self.input_radius)
     errors.check_positive('regularization', self.regularization)
-    errors.check_positive('noise_multiplier', self.noise_multiplier)
+    errors.check_scale('noise_multiplier', self.noise_multiplier)
     errors.check_open_unit('solver_share', self.solver_share)
 
   @property
