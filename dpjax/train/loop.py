@@ -119,13 +119,13 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     (1, 30, 2)
   """
   requirements.check_plans(plans, method, model)
+  sharding.check(mesh, plans[0].sampler.max_batch_size)
   requirements.check_model(model, optimizer)
   requirements.check_keys(keys, len(plans))
   records = inputs.as_batch(records)
   rows = jnp.asarray(requirements.check_rows(
       rows, num_runs=len(plans), num_examples=plans[0].sampler.num_examples,
       num_records=records.y.shape[0]))
-  sharding.check(mesh, plans[0].sampler.max_batch_size)
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)

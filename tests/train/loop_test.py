@@ -151,7 +151,7 @@ def test_final_weights_keep_their_norms(three):
 
 @pytest.mark.parametrize('changes, message', [
   ({'plans': [_plan()]}, r'keys must be typed keys \[1\]'),
-  ({'rows': ROWS}, '2 keys, 2 plans and 3 row sets'),
+  ({'rows': ROWS}, r'rows must be integers \[2, 40\].* got int32 \[3, 40\]'),
   ({'plans': [_plan(), _plan(num_steps=5)]}, 'in their noise multiplier only'),
   ({'plans': [_plan(), _plan(adjacency=Adjacency.REPLACE_ONE)]},
    'in their noise multiplier only'),
@@ -160,7 +160,7 @@ def test_final_weights_keep_their_norms(three):
    'in their noise multiplier only'),
   ({'plans': [_plan(None)] * 2}, 'lip_dp_sgd needs a private plan'),
   ({'plans': [_plan(), _plan(None)]}, 'lip_dp_sgd needs a private plan'),
-  ({'rows': ROWS[:2, :39]}, 'from 40 examples, rows has 39')])
+  ({'rows': ROWS[:2, :39]}, r'rows must be integers \[2, 40\].* got int32 \[2, 39\]')])
 def test_refuses_before_anything_is_spent(fit, changes, message):
   with pytest.raises(ValueError, match=message) as caught:
     fit([0, 1], **changes)
