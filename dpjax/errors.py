@@ -30,6 +30,34 @@ def check_positive(name: str, value: float) -> float:
   return value
 
 
+# Far enough from both ends of float32 that squares, and products with one
+# another, neither vanish nor overflow.
+_SCALES = (1e-12, 1e12)
+
+
+def check_scale(name: str, value: float) -> float:
+  """Returns `value` if it lies in [1e-12, 1e12], where float32 has its square.
+
+  For clip norms, radii and noise scales: beyond, a square is 0 or infinite in
+  float32, a norm is measured as 0, and a bound that rests on it is broken.
+
+  Examples:
+    >>> from dpjax import errors
+    >>> errors.check_scale('clip_norm', 0.5)
+    0.5
+    >>> errors.check_scale('clip_norm', 1e-25)
+    Traceback (most recent call last):
+      ...
+    ValueError: clip_norm must lie in [1e-12, 1e+12], got 1e-25; scale the loss\
+ or the features instead
+  """
+  least, most = _SCALES
+  if not least <= check_positive(name, value) <= most:
+    raise ValueError(f'{name} must lie in [{least:g}, {most:g}], got {value}; '
+                     'scale the loss or the features instead')
+  return value
+
+
 def check_non_negative(name: str, value: float) -> float:
   """Returns `value` if it is finite and >= 0."""
   if not (math.isfinite(value) and value >= 0):

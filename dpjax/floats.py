@@ -10,6 +10,13 @@ from dpjax.typing import Array
 _EXPONENT = np.uint32(0xFF << 23)
 _LARGEST = np.uint32(253 << 23)
 
+SMALLEST_NORMAL = 2.0**-126
+"""The least positive float32 that no processor takes for 0.
+
+A product that is smaller may be computed as 0, so a sum of k products is too
+small by at most k times this, beside its rounding.
+"""
+
 
 def power_of_two_below(x: Array | float) -> Array:
   """The largest power of two <= x, float32, at most 2^126.

@@ -112,17 +112,20 @@ def join(records: Batch, canaries: Sequence[Canaries]
     canaries: of each run, of one size m.
 
   Returns:
-    The records, then all canaries, then the record without features; and for
-    each run the numbers [m] of what is in its slots.
+    The records, then all canaries, then m records without features, so that no
+    record is in two slots of a run; and for each run the numbers [m] of what
+    is in its slots.
   """
   size, slots = records.y.shape[0], []
   absent = size + sum(each.included.shape[0] for each in canaries)
   for each in canaries:
     count = each.included.shape[0]
-    slots.append(jnp.where(
-        each.included, size + jnp.arange(count, dtype=jnp.int32), absent))
+    numbers = jnp.arange(count, dtype=jnp.int32)
+    slots.append(jnp.where(each.included, size + numbers, absent + numbers))
     size += count
-  nothing = Batch(jnp.full_like(records.x[:1], jnp.nan),
-                  jnp.zeros_like(records.y[:1]))
+  most = max(each.included.shape[0] for each in canaries)
+  nothing = Batch(
+      jnp.full((most, *records.x.shape[1:]), jnp.nan, records.x.dtype),
+      jnp.zeros((most, *records.y.shape[1:]), records.y.dtype))
   return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), records,
                       *(each.records for each in canaries), nothing), slots

@@ -84,7 +84,11 @@ def _privacy(result: training.TrainingResult) -> dict[str, Any]:
 
 
 def _second_opinion(result: training.TrainingResult) -> float | None:
-  """The epsilon by Renyi accounting, where that accountant covers the event."""
+  """The epsilon by Renyi accounting; None where it covers no such event.
+
+  That is a run without noise, or with noise that is not Gaussian. Under
+  replace-one it can be far above that of loss distributions.
+  """
   if result.plan.noise_multiplier is None:
     return None
   try:

@@ -133,7 +133,8 @@ def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
   plan, runs = game.plan, game.num_runs
   result = loop.fit(
       jax.random.split(key, 2 * runs), plans=[plan] * 2 * runs,
-      model=game.model, method=game.method, records=_two_records(game.canary),
+      model=game.model, method=game.method,
+      records=neighbouring_records(game.canary, plan.sampler.num_examples),
       rows=neighbouring_rows(plan.sampler.num_examples, runs),
       optimizer=optax.chain(whitebox.recorder(lambda u: u, plan.num_steps),
                             optax.sgd(0.0)))
@@ -145,19 +146,23 @@ def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
                for part in (slice(runs), slice(runs, None)))
 
 
-def _two_records(canary: Batch) -> Batch:
-  """The canary, and one that counts as zero."""
-  return Batch(jnp.concatenate([canary.x, jnp.full_like(canary.x, jnp.nan)]),
-               jnp.concatenate([canary.y, canary.y]))
+def neighbouring_records(canary: Batch, num_examples: int) -> Batch:
+  """Returns the canary, and `num_examples` records that count as zero."""
+  missing = jnp.full((num_examples, *canary.x.shape[1:]), jnp.nan,
+                     canary.x.dtype)
+  return Batch(jnp.concatenate([canary.x, missing]),
+               jnp.repeat(canary.y, num_examples + 1, 0))
 
 
 def neighbouring_rows(num_examples: int, num_runs: int) -> Array:
-  """[2 num_runs, num_examples] int32: record 0 first, then record 1 for it.
+  """Returns rows [2 num_runs, num_examples], int32, with and without record 0.
 
-  All other records are record 1.
+  The first `num_runs` have it in front, the others the last record in its
+  place; all other records are those of `neighbouring_records` in order.
   """
-  rows = jnp.ones([2 * num_runs, num_examples], jnp.int32)
-  return rows.at[:num_runs, 0].set(0)
+  numbers = jnp.arange(num_examples, dtype=jnp.int32)
+  return jnp.tile(numbers[None], (2 * num_runs, 1)).at[num_runs:, 0].set(
+      num_examples)
 
 
 def _rows(part: PyTree, lead: tuple[int, ...]) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, windows, contractions,
-bookkeeping, per_example, privatizer, k_norm_privatizer, lattice_privatizer.
+bookkeeping, inputs, isolation, per_example, privatizer, k_norm_privatizer,
+lattice_privatizer.
 """
 
 __all__ = [
     'ball', 'bookkeeping', 'bounder', 'clipping', 'contractions',
-    'convolutions', 'k_norm_privatizer', 'lattice_privatizer', 'microbatches',
-    'per_example', 'precision', 'privatizer', 'quantiles', 'records', 'tracing',
-    'windows'
+    'convolutions', 'inputs', 'isolation', 'k_norm_privatizer',
+    'lattice_privatizer', 'microbatches', 'per_example', 'precision',
+    'privatizer', 'quantiles', 'records', 'tracing', 'windows'
 ]

@@ -70,7 +70,7 @@ def project_ball(x: Array, radius: Array | float) -> Array:
     radius: public; of a traced one, NaN gives NaN and not what is outside.
   """
   if not isinstance(radius, jax.Array):
-    errors.check_positive('radius', radius)
+    errors.check_scale('radius', radius)
   flat = x.reshape((x.shape[0], math.prod(x.shape[1:])))
   # A contraction is fastest on CPU; HIGHEST keeps accelerators in float32.
   squares = jnp.einsum('bi,bi->b', flat, flat,

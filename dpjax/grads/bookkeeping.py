@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dpjax import floats
 from dpjax.grads import contractions
 from dpjax.grads import precision
 from dpjax.grads import tracing
@@ -325,10 +326,15 @@ def _total(part: _Part, weights: Array, sound: Array) -> Array:
 
 
 def _norms(x: Array) -> Array:
-  """[b] Euclidean norms of [b, ...], in float32."""
-  flat = x.reshape((x.shape[0], -1)).astype(jnp.float32)
+  """[b] Euclidean norms of [b, ...], in float32; never too small by underflow.
+
+  A norm that is multiplied by a large one must not be 0 for small entries.
+  """
+  size = math.prod(x.shape[1:])
+  flat = x.reshape((x.shape[0], size)).astype(jnp.float32)
   return jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat,
-                             precision=jax.lax.Precision.HIGHEST))
+                             precision=jax.lax.Precision.HIGHEST)
+                  + floats.SMALLEST_NORMAL * size)
 
 
 def _rows(values: Array, like: Array) -> Array:

@@ -63,5 +63,5 @@ def per_layer(names: Sequence[str], *, clip_norm: float) -> dict[str, float]:
     names: top-level keys of the parameters.
     clip_norm: bound over all layers.
   """
-  errors.check_positive('clip_norm', clip_norm)
+  errors.check_scale('clip_norm', clip_norm)
   return {name: clip_norm / math.sqrt(len(names)) for name in names}

@@ -17,6 +17,7 @@ import jax
 from jax.extend import core
 import jax.numpy as jnp
 
+from dpjax import floats
 from dpjax.grads import windows
 from dpjax.typing import Array
 
@@ -220,7 +221,8 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
   errors of sums that cancel were below 2^-22 q in all shapes tried, up to 256
   sites and 2304 numbers each; four times that is added, 10^-6 of a norm whose
   sites do not cancel. What is relative to the norm itself is covered by
-  `clipping.ROUNDING_MARGIN`.
+  `clipping.ROUNDING_MARGIN`. What products of small numbers lose to underflow
+  is added too: beside cotangents of 1e10 it can be a norm of 1e-8.
 
   Args:
     made: the layer.
@@ -233,8 +235,13 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
              else made.gram(x))
     second = _contract('gsn,gtn->gst', cotangent, cotangent)
     parts = _contract('gss,gss->', first, second)
+    # Each entry of a Gram matrix may miss one least number for each product.
+    missed = floats.SMALLEST_NORMAL * made.num_sites * (
+        rows.shape[-1] * _contract('gss->', second)
+        + cotangent.shape[-1] * _contract('gss->', first)
+        + first.size)
     return (jnp.maximum(_contract('gst,gst->', first, second), 0.0)
-            + 16 * _UNIT_ROUNDOFF * parts)
+            + 16 * _UNIT_ROUNDOFF * parts + missed)
 
   return _by_records(one, made, 2 * made.num_sites**2, x, cotangent)
 
@@ -338,7 +345,8 @@ def table_squares(made: Table, indices: Array, cotangent: Array) -> Array:
     sums = _contract('st,tn->sn', same,
                      cotangent.reshape((made.num_sites, -1)))
     counts = jnp.maximum(_contract('st->s', same), 1.0)
-    return _contract('sn,sn,s->', sums, sums, 1 / counts)
+    return (_contract('sn,sn,s->', sums, sums, 1 / counts)
+            + 2 * floats.SMALLEST_NORMAL * sums.size)
 
   return jax.vmap(one)(indices, cotangent)
 

@@ -6,6 +6,7 @@ import optax
 
 from dpjax import errors
 from dpjax import tree
+from dpjax.grads import privatizer
 from dpjax.grads.privatizer import PrivatizerState
 from dpjax.privacy import k_norm
 from dpjax.typing import Array, PRNGKey, PyTree
@@ -58,9 +59,9 @@ def k_norm_privatizer(
       raise ValueError('K-norm noise cannot use Gaussian noise drawn ahead')
     bounds, structure = jax.tree.flatten(l2_sensitivity)
     bounds, parts = jnp.stack(bounds), structure.flatten_up_to(sums)
-    scales = _ROUNDING_MARGIN * k_norm.allocate(
+    scales = privatizer.at_least_visible(bounds, _ROUNDING_MARGIN * k_norm.allocate(
         bounds, noise_multiplier=noise_multiplier, order=order,
-        sizes=tree.block_sizes(l2_sensitivity, sums))
+        sizes=tree.block_sizes(l2_sensitivity, sums)))
     keys = jax.random.split(jax.random.fold_in(state.key, state.step),
                             len(parts))
     noisy = [k_norm.add_noise(k, part, scale, order=order)

@@ -31,10 +31,11 @@ def added_up(sums: Sums, apply: Apply, params: Params, batch: Batch,
     apply: the network; what has convolutions is faster in parts on CPU.
     params: of `sums`.
     batch: b records.
-    mask: [b] bool.
+    mask: [b] bool. Of no records at all the sums are zero.
     microbatch_size: records at a time; None chooses: 32 to 64 where the network
       has convolutions on CPU, else all.
   """
+  batch, mask = filled((batch, mask))
   size = microbatch_size
   if size is None:
     size = _fastest(apply, params, batch)
@@ -61,13 +62,25 @@ def mapped(function: Callable[[Params, Batch], PyTree], apply: Apply,
     batch: b records.
   """
   count = batch.y.shape[0]
+  batch = filled(batch)
   size = _fastest(apply, params, batch)
-  if size >= count:
-    return function(params, batch)
+  if size >= batch.y.shape[0]:
+    return jax.tree.map(lambda leaf: leaf[:count], function(params, batch))
   fast = convolutions.fast_in_loops(function)
   found = jax.lax.map(lambda part: fast(params, part), _split(batch, size))
   return jax.tree.map(
       lambda leaf: leaf.reshape((-1, *leaf.shape[2:]))[:count], found)
+
+
+def filled(arrays: PyTree) -> PyTree:
+  """Returns the rows, or if there are none one row of zeros, not in the mask.
+
+  Args:
+    arrays: a tree of arrays [b, ...], a mask [b] bool among them if the zeros
+      must not count.
+  """
+  return jax.tree.map(lambda leaf: leaf if leaf.shape[0] else jnp.zeros(
+      (1, *leaf.shape[1:]), leaf.dtype), arrays)
 
 
 def _split(arrays: PyTree, size: int) -> PyTree:
@@ -82,7 +95,7 @@ def _split(arrays: PyTree, size: int) -> PyTree:
 
 def _fastest(apply: Apply, params: Params, batch: Batch) -> int:
   """Parts of one size, or nearly."""
-  count = max(1, batch.y.shape[0])
+  count = batch.y.shape[0]
   if jax.default_backend() != 'cpu' or count <= _LEAST:
     return count
   each = convolutions.num_outputs(apply, params, batch.x) // count

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 
 from dpjax import errors
+from dpjax import floats
 from dpjax import tree
-from dpjax.grads import ball
 from dpjax.grads import bookkeeping
 from dpjax.grads import clipping
+from dpjax.grads import inputs
+from dpjax.grads import isolation
 from dpjax.grads import microbatches
 from dpjax.grads import precision
 from dpjax.grads import quantiles
@@ -57,8 +60,9 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    clip_norm: l2 bounds C_k, a tree prefix of the parameters: a number clips
-      the whole gradient, {layer: number} each layer on its own.
+    clip_norm: l2 bounds C_k in [1e-12, 1e12], a tree prefix of the
+      parameters: a number clips the whole gradient, {layer: number} each
+      layer on its own. For sums without a bound see `summed`.
     microbatch_size: compute this many records at a time, by a scan, to save
       memory; the result is the same up to rounding. None: all, or what is
       fastest, see `microbatches.added_up`.
@@ -76,7 +80,7 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
     >>> [round(float(value), 3) for value in found.total.ravel()]
     [-0.7, -0.8]
   """
-  jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
+  _check_clip_norms(clip_norm)
   sums = _rule_sums(apply, loss, _clip, kernel, microbatch_size)
   return GradientBounder(
       lambda params, batch, mask: sums(params, batch, mask, clip_norm),
@@ -95,12 +99,12 @@ def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    clip_norm: public scales C_k, a tree prefix of the parameters.
+    clip_norm: public scales C_k, see `clipped`.
     stabilizer: public, >= 0, in the unit of gradient norms.
     microbatch_size: see `clipped`.
     kernel: see `clipped`.
   """
-  jax.tree.map(lambda c: errors.check_positive('clip_norm', c), clip_norm)
+  _check_clip_norms(clip_norm)
   errors.check_non_negative('stabilizer', stabilizer)
   rule = lambda norms, bound: clipping.normalizing_weights(
       norms, clip_norm=bound, stabilizer=stabilizer)
@@ -133,6 +137,12 @@ def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
   return GradientBounder(sums, lambda certificate, radii: radii, adaptive)
 
 
+def _check_clip_norms(clip_norm: PyTree) -> None:
+  if not jax.tree.leaves(clip_norm):
+    raise ValueError(f'clip_norm must hold a number, got {clip_norm}')
+  jax.tree.map(lambda c: errors.check_scale('clip_norm', c), clip_norm)
+
+
 def _clip(norms: Array, bound: Array | float) -> Array:
   return clipping.flat_weights(norms, clip_norm=bound)
 
@@ -149,7 +159,7 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
 
   def micro_sums(bounds, params, batch: Batch, mask: Array) -> BoundedSums:
     found = gradients_of(apply, loss, params, batch,
-                         finite_records(batch.x) & mask)
+                         inputs.finite_records(batch.x) & mask)
     norms = _block_norms(found, bounds)
     usable = found.usable
     for norm in jax.tree.leaves(norms):
@@ -164,7 +174,11 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
         jnp.sum(mask & ~usable), quantiles.centred_indicators(
             norms, bounds, usable) if indicators else ())
 
+  check = isolation.checker(apply, loss)
+
   def sums(params, batch: Batch, mask: Array, bounds: PyTree) -> BoundedSums:
+    params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
+    check(params, batch)
     return microbatches.added_up(
         functools.partial(micro_sums, bounds), apply, params, batch, mask,
         microbatch_size)
@@ -185,7 +199,9 @@ def _by_vmap(apply, loss: LossFn, params: Params, batch: Batch,
   """Every gradient formed: the reference."""
   losses, grads = per_example_gradients(apply, loss, params, batch)
   grads = jax.tree.map(precision.widened, precision.settled(grads))
-  squares = jax.tree.map(jax.vmap(tree.squared_norm), grads)
+  squares = jax.tree.map(
+      lambda leaf: jax.vmap(tree.squared_norm)(leaf)
+      + floats.SMALLEST_NORMAL * math.prod(leaf.shape[1:]), grads)
   return RecordGradients(
       losses, kept & jnp.isfinite(losses), squares,
       lambda weights: jax.tree.map(_weighted_sum, weights, grads))
@@ -225,9 +241,10 @@ def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
     Array([5. , 0.1], dtype=float32)
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
+  params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
 
   def norms(params, batch):
-    found = gradients_of(apply, loss, params, batch, finite_records(batch.x))
+    found = gradients_of(apply, loss, params, batch, inputs.finite_records(batch.x))
     return jax.tree.map(lambda norm: jnp.where(found.usable, norm, jnp.inf),
                         _block_norms(found, blocks))
 
@@ -253,9 +270,14 @@ def summed(apply: Callable[[Params, Array], Array],
   The non-private baseline. Its sensitivity is infinite; a privatizer that is
   handed it would add infinite noise.
   """
-  return GradientBounder(
-      lambda params, batch, mask: plain_sums(apply, loss, params, batch, mask),
-      lambda certificate: jnp.float32(jnp.inf))
+  check = isolation.checker(apply, loss)
+
+  def sums(params, batch: Batch, mask: Array) -> BoundedSums:
+    params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
+    check(params, batch)
+    return plain_sums(apply, loss, params, batch, mask)
+
+  return GradientBounder(sums, lambda certificate: jnp.float32(jnp.inf))
 
 
 def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
@@ -273,29 +295,6 @@ def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
           mask)[0], apply, params, batch, mask, microbatch_size)
 
 
-def clean_features(x: Array | ball.BallRecords,
-                   mask: Array) -> tuple[Array | ball.BallRecords, Array]:
-  """(features that are finite everywhere, [b] bool: whose were before).
-
-  Features of records that are masked or not finite become zero.
-  """
-  finite = finite_records(x)
-  if isinstance(x, ball.BallRecords):
-    return x, finite
-  kept = (finite & mask).reshape((-1,) + (1,) * (x.ndim - 1))
-  return jnp.where(kept, x, jnp.zeros([], x.dtype)), finite
-
-
-def finite_records(x: Array | ball.BallRecords) -> Array:
-  """[b] bool: whose features are finite everywhere."""
-  if isinstance(x, ball.BallRecords):
-    return x.finite
-  # Zeros add up to zero, and only a value that is not finite times zero is
-  # none: one pass that writes nothing.
-  return jnp.isfinite(jnp.sum(x * jnp.zeros([], x.dtype),
-                              tuple(range(1, x.ndim))))
-
-
 def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
                   loss: LossFn, params: Params, batch: Batch, mask: Array
                   ) -> tuple[BoundedSums, Array, PyTree]:
@@ -304,7 +303,8 @@ def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
   Returns:
     (the sums, [b] bool: which records counted, what else there was).
   """
-  x, finite = clean_features(batch.x, mask)
+  batch, mask = microbatches.filled((batch, mask))
+  x, finite = inputs.clean_features(batch.x, mask)
   kept = finite & mask
 
   def total_loss(params):

@@ -18,6 +18,9 @@ from dpjax.typing import Array, PRNGKey, PyTree
 # Keeps float32 rounding of the scales on the side of more noise.
 _ROUNDING_MARGIN = 1 + 4e-6
 
+# Float32 has the grid of such noise.
+_LEAST_STDDEV = 2.0**-100
+
 
 class PrivatizerState(NamedTuple):
   """State of `gaussian_privatizer`.
@@ -119,9 +122,9 @@ def scales(l2_sensitivity: PyTree, sums: PyTree,
     noise_multiplier = quantiles.gradient_noise_multiplier(noise_multiplier,
                                                            adaptive)
   bounds = jnp.stack(jax.tree.leaves(l2_sensitivity))
-  stddevs = _ROUNDING_MARGIN * blocks.allocate(
+  stddevs = at_least_visible(bounds, _ROUNDING_MARGIN * blocks.allocate(
       bounds, noise_multiplier=noise_multiplier, rule=allocation,
-      sizes=tree.block_sizes(l2_sensitivity, sums))
+      sizes=tree.block_sizes(l2_sensitivity, sums)))
   if adaptive is None:
     return bounds, stddevs
   count = tree.count(adaptive.init)
@@ -130,6 +133,19 @@ def scales(l2_sensitivity: PyTree, sums: PyTree,
       jnp.concatenate([bounds, jnp.full(
           [count], quantiles.INDICATOR_SENSITIVITY, bounds.dtype)]),
       jnp.concatenate([stddevs, jnp.full([count], stddev)]))
+
+
+def at_least_visible(bounds: Array, scales: Array) -> Array:
+  """Scales of noise [K], raised to what float32 can add where it is too little.
+
+  A bound of 0 keeps its scale, so that the joint multiplier says NaN and not
+  that a sum which may not be zero was noised.
+
+  Args:
+    bounds: [K] of what one record contributes.
+    scales: [K] of the noise for it.
+  """
+  return jnp.where(bounds > 0, jnp.maximum(scales, _LEAST_STDDEV), scales)
 
 
 def as_prefix(values: Array, l2_sensitivity: PyTree,

@@ -54,13 +54,14 @@ def geometric(init: PyTree, *, target_quantile: float, learning_rate: float,
     span: radii stay within a factor `span` of `init`, so that none vanishes
       on data of norm zero.
   """
-  for radius in jax.tree.leaves(init):
-    errors.check_positive('radius', float(radius))
-  errors.check_open_unit('target_quantile', target_quantile)
-  errors.check_positive('learning_rate', learning_rate)
-  errors.check_positive('noise_stddev', noise_stddev)
   if not span >= 1:
     raise ValueError(f'span must be at least 1, got {span}')
+  for radius in jax.tree.leaves(init):
+    for end in (radius / span, radius, radius * span):
+      errors.check_scale('radius', float(end))
+  errors.check_open_unit('target_quantile', target_quantile)
+  errors.check_positive('learning_rate', learning_rate)
+  errors.check_scale('noise_stddev', noise_stddev)
   start = jax.tree.map(jnp.float32, init)
 
   def move(first: Array, radius: Array, mean: Array) -> Array:

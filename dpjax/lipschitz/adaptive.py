@@ -5,6 +5,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from dpjax.grads import inputs
+from dpjax.grads import isolation
 from dpjax.grads import per_example
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import GradientBounder
@@ -45,7 +47,13 @@ def adaptively_certified(
                        loss_lipschitz=loss.lipschitz)
   adaptive = make_adaptive({name: ball.radius for name, ball in balls.items()})
 
+  check = isolation.checker(
+      lambda params, x: network.apply(params, x, Context(radii=adaptive.init)),
+      loss.values)
+
   def sums(params, batch, mask, radii):
+    params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
+    check(params, batch)
 
     def apply(params, x):
       norms = {}

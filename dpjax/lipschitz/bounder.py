@@ -5,6 +5,8 @@ import math
 import jax
 import jax.numpy as jnp
 
+from dpjax.grads import inputs
+from dpjax.grads import isolation
 from dpjax.grads import per_example
 from dpjax.grads.bounder import GradientBounder
 from dpjax.lipschitz.losses import LipschitzLoss
@@ -51,7 +53,11 @@ def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
   def apply(params, x):
     return network.apply(params, x, context)
 
+  check = isolation.checker(apply, loss.values)
+
   def sums(params, batch, mask):
+    params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
+    check(params, batch)
     # Bounds are for float32 products; accelerators round inputs to less.
     with jax.default_matmul_precision('highest'):
       return per_example.plain_sums(apply, loss.values, params, batch, mask)

@@ -5,6 +5,8 @@ import math
 import jax
 import jax.numpy as jnp
 
+from dpjax.grads import inputs
+from dpjax.grads import isolation
 from dpjax.grads import per_example
 from dpjax.grads.bounder import GradientBounder, WeightConstraint
 from dpjax.lipschitz import induced
@@ -59,7 +61,11 @@ def certified(network: Network, loss: LipschitzLoss, *,
         cotangent = cotangent * node.lipschitz((size,))
     return jax.tree.map(lambda bound: jnp.asarray(bound, jnp.float32), bounds)
 
+  check = isolation.checker(network.apply, loss.values)
+
   def sums(params, batch, mask):
+    params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
+    check(params, batch)
     with jax.default_matmul_precision('highest'):
       return per_example.plain_sums(network.apply, loss.values, params, batch,
                                     mask)

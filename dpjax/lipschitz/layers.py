@@ -232,7 +232,7 @@ class Affine:
 
 def _check_bias_norm(layer) -> None:
   if layer.bias_norm is not None:
-    errors.check_positive(f'bias_norm of {layer.name!r}', layer.bias_norm)
+    errors.check_scale(f'bias_norm of {layer.name!r}', layer.bias_norm)
 
 
 def _check_image(layer, shape: Shape) -> None:

@@ -48,7 +48,7 @@ def cross_entropy(*, temperature: float = 1.0,
       wrong. Costs nothing: no gradient per record is formed.
     convention: one of `CONVENTIONS`.
   """
-  errors.check_positive('temperature', temperature)
+  errors.check_scale('temperature', temperature)
   errors.check_choice('convention', convention, CONVENTIONS)
   divisor = temperature if convention == 'inside' else 1.0
 
@@ -60,7 +60,7 @@ def cross_entropy(*, temperature: float = 1.0,
   lipschitz = math.sqrt(2) / temperature
   if logit_clip is None:
     return LipschitzLoss(values, lipschitz)
-  bound = min(lipschitz, errors.check_positive('logit_clip', logit_clip))
+  bound = min(lipschitz, errors.check_scale('logit_clip', logit_clip))
   if convention == 'outside':
     return clip_cotangents(LipschitzLoss(values, lipschitz), logit_clip)
   return LipschitzLoss(
@@ -85,7 +85,7 @@ def cosine(*, floor: float) -> LipschitzLoss:
   Args:
     floor: positive.
   """
-  errors.check_positive('floor', floor)
+  errors.check_scale('floor', floor)
 
   def values(logits, labels):
     squares = jnp.sum(jnp.square(logits), -1)
@@ -107,7 +107,7 @@ def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
     margin: positive.
     num_classes: c; logits of another number are refused when traced.
   """
-  errors.check_positive('margin', margin)
+  errors.check_scale('margin', margin)
   errors.check_at_least('num_classes', num_classes, 2)
 
   def values(logits, labels):
@@ -129,7 +129,7 @@ def clip_cotangents(loss: LipschitzLoss, logit_clip: float) -> LipschitzLoss:
   scaled to norm at most `logit_clip`, by that record alone. A no-op where the
   loss is that gentle already.
   """
-  errors.check_positive('logit_clip', logit_clip)
+  errors.check_scale('logit_clip', logit_clip)
   clip = functools.partial(_clip_backward, loss.values, logit_clip)
   return LipschitzLoss(clip, min(loss.lipschitz, logit_clip))
 

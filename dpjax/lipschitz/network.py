@@ -19,6 +19,8 @@ from dpjax.typing import Array, Params, PRNGKey, PyTree
 # Squares of such entries can still be summed in float32.
 _LARGEST_ENTRY = 1e15
 _LARGEST = float(np.finfo(np.float32).max)**0.5
+# Certificates may say a millionth of each norm.
+_LEAST = 1e-15
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,7 +213,7 @@ class Network:
 
   def __post_init__(self):
     if self.input_radius is not None:
-      errors.check_positive('input_radius', self.input_radius)
+      errors.check_scale('input_radius', self.input_radius)
     if len(self.root.output_shape(self.input_shape)) != 1:
       raise ValueError('a network puts out vectors of logits, this one '
                        f'{list(self.root.output_shape(self.input_shape))}')
@@ -291,10 +293,10 @@ class Network:
 
     Raises:
       UnknownConstant: a layer without a finite constant; it is named.
-      ValueError: a bound whose square is beyond float32, with all norms at
-        `weight_norm`; or a network that has nothing to bound.
+      ValueError: a bound whose square is beyond float32, or so small that
+        noise for it is, with all norms at `weight_norm`; or a network that has nothing to bound.
     """
-    errors.check_positive('weight_norm', weight_norm)
+    errors.check_scale('weight_norm', weight_norm)
     if not loss_lipschitz > 0:
       raise ValueError('the Lipschitz constant of a loss must be > 0, got '
                        f'{loss_lipschitz}')
@@ -303,7 +305,11 @@ class Network:
                                   rule=rule)
     if not bounds:
       raise ValueError('there is nothing to train: no layer has parameters')
-    largest = max(jax.tree.leaves(bounds))
+    largest, least = max(jax.tree.leaves(bounds)), min(jax.tree.leaves(bounds))
+    if least < _LEAST:
+      raise ValueError(f'the certified gradient bound {least:.3g} of this '
+                       'network is too small for float32; raise weight_norm, '
+                       'input_radius or the constant of the loss')
     if not largest < _LARGEST:
       raise ValueError(f'the certified gradient bound {largest:.3g} of this '
                        'network overflows float32; lower weight_norm or depth, '

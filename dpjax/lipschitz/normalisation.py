@@ -42,7 +42,7 @@ def standard(kind: str, *, num_groups: int | None = None,
     raise ValueError('batch normalisation couples the records of a batch, so '
                      'no bound holds for one of them; use group normalisation')
   errors.check_choice('kind', kind, KINDS)
-  errors.check_positive('kappa', kappa)
+  errors.check_scale('kappa', kappa)
   if kind == 'group':
     errors.check_at_least('num_groups', num_groups, 1)
 
@@ -73,7 +73,7 @@ def lipschitz(*, num_groups: int, alpha: float,
     alpha: positive.
     name: for messages.
   """
-  errors.check_positive('alpha', alpha)
+  errors.check_scale('alpha', alpha)
   errors.check_at_least('num_groups', num_groups, 1)
 
   def function(x):

@@ -62,7 +62,7 @@ def orthogonal_weights(weights: Array, *, weight_norm: float,
     (weights, an upper bound of their spectral norm), the bound not finite if
     an entry is not.
   """
-  errors.check_positive('weight_norm', weight_norm)
+  errors.check_scale('weight_norm', weight_norm)
   made = weight_norm * bjorck(weights, num_iterations=num_iterations)
   # Rounding of one step, from below norm 2: as in norms.spectral_upper_bound.
   rank, other = sorted(weights.shape)

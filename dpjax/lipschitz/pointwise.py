@@ -91,7 +91,7 @@ class Ball:
   adaptive: bool = False
 
   def __post_init__(self):
-    errors.check_positive(f'radius of {self.name!r}', self.radius)
+    errors.check_scale(f'radius of {self.name!r}', self.radius)
 
   def output_shape(self, shape: Shape) -> Shape:
     """The same."""
@@ -170,8 +170,8 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
 
   (2, 2, 1) is tanh. Papernot et al. 2021.
   """
-  errors.check_positive('scale', scale)
-  errors.check_positive('temperature', temperature)
+  errors.check_scale('scale', scale)
+  errors.check_scale('temperature', temperature)
   constant = scale * temperature / 4
 
   def ceiling(radius, shape):
@@ -211,7 +211,7 @@ def bounded_activation(kind: str, radius: float, *,
     name: for messages.
   """
   errors.check_choice('activation', kind, ACTIVATIONS)
-  errors.check_positive('radius', radius)
+  errors.check_scale('radius', radius)
   capped, constant = _CAPPED[kind]
 
   def function(x):

@@ -11,6 +11,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from dpjax import floats
 from dpjax.lipschitz import convolution
 from dpjax.lipschitz.rules import RecordNorms, WeightRule
 from dpjax.typing import Array
@@ -221,11 +222,13 @@ def _weigh(rule, x, cotangent, factors, gradient_norms):
   usable = jnp.isfinite(squares) & jnp.isfinite(energies)
   x, cotangent = _only(usable, x), _only(usable, cotangent)
   squares, energies = (jnp.where(usable, v, 0.0) for v in (squares, energies))
-  factor, length = factors(squares), jnp.sqrt(energies)
-  inputs = jnp.sqrt(squares)
+  # A factor that is multiplied by a large one must not be 0 for small entries.
+  factor, ceiling = factors(squares + _missed(x)), jnp.sqrt(
+      energies + _missed(cotangent))
+  inputs, length = jnp.sqrt(squares), jnp.sqrt(energies)
 
   def gradients():
-    found = factor * length
+    found = factor * ceiling
     if gradient_norms is not None:
       found = gradient_norms(x, cotangent, found)
     known = jnp.maximum(inputs, length) < _LARGEST_NORM
@@ -235,6 +238,15 @@ def _weigh(rule, x, cotangent, factors, gradient_norms):
                       gradients=gradients)
   weights = jnp.where(usable, rule.weights(norms), 0.0)
   return x * _rows(weights, x), cotangent, weights
+
+
+def _missed(x: Array) -> float:
+  """What the squares of a record's entries lose to underflow, at most.
+
+  Times 2^24, so that the share of a ceiling that `conv_gradient_norms` adds
+  for rounding covers what its Gram matrices lose.
+  """
+  return math.prod(x.shape[1:]) * floats.SMALLEST_NORMAL / _UNIT_ROUNDOFF
 
 
 def _squared_norms(x: Array) -> Array:

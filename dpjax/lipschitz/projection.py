@@ -116,7 +116,7 @@ def unread(function: Callable[[PyTree], PyTree], args: PyTree) -> PyTree:
 
 def _limits(weight_norm: float, num_iterations: int, any_scale: bool,
             factor) -> Limits:
-  errors.check_positive('weight_norm', weight_norm)
+  errors.check_scale('weight_norm', weight_norm)
   return Limits(
       rescale=lambda bound: factor(jnp.maximum(bound, jnp.float32(1e-30))),
       # Never zero: the split of the noise divides by the bounds it gives.

@@ -65,7 +65,7 @@ def normalised(*, floor: float = 1e-6) -> WeightRule:
   Args:
     floor: public; inputs below it are scaled by its inverse.
   """
-  errors.check_positive('floor', floor)
+  errors.check_scale('floor', floor)
   shrink = 1 - clipping.ROUNDING_MARGIN
   return WeightRule(
       'normalised', lambda norms: shrink / jnp.maximum(norms.factors, floor),
@@ -77,7 +77,7 @@ def clipped_factors(*, limit: float) -> WeightRule:
 
   Unbiased for records whose Jacobian has norm at most `limit`. LDP-04.
   """
-  errors.check_positive('limit', limit)
+  errors.check_scale('limit', limit)
   shrink = limit * (1 - clipping.ROUNDING_MARGIN)
 
   def bound(cotangent, factor):
@@ -100,7 +100,7 @@ def clipped_layers(*, clip_norm: float) -> WeightRule:
   that of the cotangent. Records of norms above 1e10, and what float32 cannot
   tell from rounding, count for less or nothing. Source: LDP-09.
   """
-  errors.check_positive('clip_norm', clip_norm)
+  errors.check_scale('clip_norm', clip_norm)
   return WeightRule(
       'clipped_layers',
       lambda norms: clipping.flat_weights(norms.gradients(),

@@ -35,8 +35,8 @@ class Bounding:
 
   def __post_init__(self):
     errors.check_choice('bounding', self.kind, KINDS)
-    errors.check_positive('radius', self.radius)
-    errors.check_positive('alpha', self.alpha)
+    errors.check_scale('radius', self.radius)
+    errors.check_scale('alpha', self.alpha)
     errors.check_at_least('num_groups', self.num_groups, 1)
 
   def before(self, name: str) -> Sequence[Node]:

@@ -51,7 +51,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   errors.check_at_least('width', width, 1)
   errors.check_choice('activation', activation, pointwise.ACTIVATIONS)
   if hidden_radius is not None:
-    errors.check_positive('hidden_radius', hidden_radius)
+    errors.check_scale('hidden_radius', hidden_radius)
     if input_radius is None:
       raise ValueError('hidden_radius bounds nothing without input_radius')
 

@@ -26,6 +26,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
 
 DpEvent = dp_accounting.DpEvent
@@ -34,14 +35,6 @@ ACCOUNTANTS = ('pld', 'rdp')
 
 # Below this the discretised tails of a composed PLD are no longer meaningful.
 MIN_DELTA = 1e-12
-
-_INTEGER_ORDERS = list(range(2, 64)) + [
-    72, 80, 96, 128, 192, 256, 384, 512, 768, 1024
-]
-# Fractional orders of the subsampled Gaussian are upper bounds whose series
-# does not converge at large sampling rates, where integers are fine enough.
-_FRACTIONAL_ORDERS = [1 + x / 10 for x in range(1, 100) if x % 10]
-_MAX_FRACTIONAL_PROB = 0.02
 
 # What costs the same under every relation once multipliers are those of it.
 _RELATION_FREE = (
@@ -87,13 +80,15 @@ def discrete_laplace_event(*, noise_parameter: float,
 def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
   """One release that is epsilon-DP under `adjacency`, however it is made."""
   return restating.PureDpEvent(
-      epsilon=errors.check_positive('epsilon', epsilon), adjacency=adjacency)
+      epsilon=errors.check_positive('epsilon', epsilon),
+      adjacency=check_adjacency(adjacency))
 
 
 def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
   """One release that is rho-zCDP under `adjacency`; for 'rdp'."""
   return restating.ConcentratedDpEvent(
-      rho=errors.check_positive('rho', rho), adjacency=adjacency)
+      rho=errors.check_positive('rho', rho),
+      adjacency=check_adjacency(adjacency))
 
 
 def randomized_response_event(*, uniform_prob: float,
@@ -180,11 +175,13 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
 
   Raises:
     ValueError: for delta out of range, or an event that the accountant does
-      not cover under this adjacency.
+      not cover under this adjacency. 'rdp' covers Poisson samples under
+      replace-one by an inequality, see `restating.ReplacingAccountant`.
 
   Examples:
     >>> from dpjax.privacy import accounting
     >>> from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
     >>> once = accounting.gaussian_event(noise_multiplier=2.0)
     >>> twice = accounting.composed_event([once, once])
     >>> claim = dict(delta=1e-5, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
@@ -279,6 +276,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   Examples:
     >>> from dpjax.privacy import accounting
     >>> from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
     >>> noise = accounting.calibrate_noise_multiplier(
     ...     target_epsilon=1.0, target_delta=1e-5, sampling_prob=1.0,
     ...     num_steps=1, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
@@ -287,6 +285,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   """
   errors.check_positive('epsilon', target_epsilon)
   check_delta(target_delta)
+  check_adjacency(adjacency)
   errors.check_at_least('num_steps', num_steps, 1)
   errors.check_probability('sampling_prob', sampling_prob)
   ever_seen = -math.expm1(num_steps * math.log1p(-sampling_prob)
@@ -362,10 +361,23 @@ def check_delta(value: float) -> None:
     raise ValueError(f'delta must lie in [{MIN_DELTA:g}, 1), got {value}')
 
 
+def _replacing(event, orders) -> restating.ReplacingAccountant:
+  """Renyi accounting of Poisson samples under replace-one."""
+  orders = orders or tuple((order + 1) / 2 for order in restating.renyi_orders(event))
+  ledger = _composed(event, Adjacency.ADD_OR_REMOVE_ONE, 'rdp',
+                     restating.orders_of_pairs(orders))
+  return restating.ReplacingAccountant(
+      orders, dict(zip(ledger.orders, ledger.rdp, strict=True)))
+
+
 def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
               orders: tuple[float, ...] | None = None):
   """A fresh accountant that has consumed `event`, or a one-line refusal."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
+  check_adjacency(adjacency)
+  if (accountant == 'rdp' and adjacency is Adjacency.REPLACE_ONE
+      and restating.is_poisson_sampled(event)):
+    return _replacing(event, orders)
   event = restating.with_guarantees_restated(event, adjacency)
   relation = adjacency
   free = all(isinstance(e, _RELATION_FREE) for e in restating.walk(event))
@@ -377,10 +389,8 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
                 Adjacency.REPLACE_ONE)
   event = restating.with_library_events(event, adjacency, relation, accountant)
   if accountant == 'rdp':
-    fine = restating.largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
-    orders = list(orders or sorted(
-        _INTEGER_ORDERS + (_FRACTIONAL_ORDERS if fine else [])))
-    ledger = rdp.RdpAccountant(orders, _RELATIONS[relation])
+    ledger = rdp.RdpAccountant(list(orders or restating.renyi_orders(event)),
+                               _RELATIONS[relation])
   else:
     ledger = pld.PLDAccountant(_RELATIONS[relation])
     event = restating.with_unrolled_responses(event)

@@ -186,8 +186,8 @@ class GaussianMechanism:
   adjacency: Adjacency
 
   def __post_init__(self):
-    errors.check_positive('record_norm', self.record_norm)
-    errors.check_positive('noise_multiplier', self.noise_multiplier)
+    errors.check_scale('record_norm', self.record_norm)
+    errors.check_scale('noise_multiplier', self.noise_multiplier)
     check_adjacency(self.adjacency)
 
   @property
@@ -240,7 +240,7 @@ def zcdp_gaussian(*, record_norm: float, rho: float,
 
   Source: Bun and Steinke 2016 (thesis 000, Fact 2.3.6; item MECH-03).
   """
-  errors.check_positive('record_norm', record_norm)
+  errors.check_scale('record_norm', record_norm)
   sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)
   stddev = sensitivity / math.sqrt(2 * errors.check_positive('rho', rho))
   return GaussianMechanism(record_norm=record_norm,
@@ -258,7 +258,7 @@ def classical_gaussian(*, record_norm: float, epsilon: float, delta: float,
   Definition 7.17, whose Proposition 7.18 claims it for all epsilon (item
   MECH-04, erratum L-E10).
   """
-  errors.check_positive('record_norm', record_norm)
+  errors.check_scale('record_norm', record_norm)
   errors.check_positive('epsilon', epsilon)
   errors.check_open_unit('delta', delta)
   sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)

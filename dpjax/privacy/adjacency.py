@@ -17,10 +17,25 @@ class Adjacency(enum.Enum):
 
 
 def check_adjacency(value: Adjacency) -> Adjacency:
-  """Returns `value` if it is an `Adjacency`; its name is none."""
+  """Returns `value` if it is an `Adjacency`; strings are refused.
+
+  A string equals no member, so code that asks `is REPLACE_ONE` would take it
+  for the other relation, which needs half the noise.
+
+  Examples:
+    >>> from dpjax.privacy import adjacency
+    >>> adjacency.check_adjacency('replace_one')
+    Traceback (most recent call last):
+      ...
+    ValueError: adjacency must be Adjacency.ADD_OR_REMOVE_ONE or \
+Adjacency.REPLACE_ONE, got 'replace_one'; write Adjacency('replace_one')
+  """
   if not isinstance(value, Adjacency):
-    raise ValueError('adjacency must be a member of Adjacency, got '
-                     f'{value!r}')
+    known = [member.value for member in Adjacency]
+    hint = f'; write Adjacency({value!r})' if value in known else ''
+    raise ValueError(
+        'adjacency must be '
+        f'{" or ".join(map(str, Adjacency))}, got {value!r}{hint}')
   return value
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 
 from dpjax import errors
+from dpjax import floats
 from dpjax.typing import Array
 
 ALLOCATIONS = ('optimal', 'equal', 'global')
@@ -54,9 +55,15 @@ def allocate(l2_sensitivities: Array, *, noise_multiplier: Array | float,
   sensitivity = jnp.asarray(l2_sensitivities)
   if rule == 'equal':
     return noise_multiplier * len(sizes)**0.5 * sensitivity
+  # In units near the largest, or squares of small ones would be 0 in float32,
+  # and with them the noise. A product with a power of two is exact.
+  unit = floats.power_of_two_below(jnp.max(sensitivity))
+  sensitivity = sensitivity * floats.inverse_power_of_two(unit).astype(
+      sensitivity.dtype)
+  unit = unit.astype(sensitivity.dtype)
   if rule == 'global':
     total = jnp.sqrt(jnp.sum(jnp.square(sensitivity)))
-    return noise_multiplier * total * jnp.ones_like(sensitivity)
+    return noise_multiplier * total * jnp.ones_like(sensitivity) * unit
   root_sizes = jnp.sqrt(jnp.asarray(sizes, sensitivity.dtype))
   total = jnp.sum(sensitivity * root_sizes)
-  return noise_multiplier * jnp.sqrt(total * sensitivity / root_sizes)
+  return (noise_multiplier * jnp.sqrt(total * sensitivity / root_sizes)) * unit

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
 
 
@@ -140,7 +141,7 @@ def parallel(guarantees: Sequence[ApproxDP], *, adjacency: Adjacency,
   worst = lambda values: sorted(values, reverse=True)
   epsilons = worst(g.epsilon for g in guarantees)
   deltas = worst(g.delta for g in guarantees)
-  count = 1 if adjacency is Adjacency.ADD_OR_REMOVE_ONE else 2
+  count = 1 if check_adjacency(adjacency) is Adjacency.ADD_OR_REMOVE_ONE else 2
   moved = ApproxDP(epsilon=math.fsum(epsilons[:count]),
                    delta=math.fsum(deltas[:count]))
   if adjacency is Adjacency.ADD_OR_REMOVE_ONE or alike:

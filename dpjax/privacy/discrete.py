@@ -117,8 +117,8 @@ class DiscreteGaussianMechanism:
   adjacency: Adjacency
 
   def __post_init__(self):
-    errors.check_positive('record_norm', self.record_norm)
-    errors.check_positive('noise_multiplier', self.noise_multiplier)
+    errors.check_scale('record_norm', self.record_norm)
+    errors.check_scale('noise_multiplier', self.noise_multiplier)
     check_adjacency(self.adjacency)
     if self.stddev > _LARGEST_SCALE:
       raise ValueError(f'noise_multiplier * record_norm must be at most 2^16, '

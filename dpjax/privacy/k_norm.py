@@ -175,7 +175,7 @@ class KNormMechanism:
 
   def __post_init__(self):
     check_order(self.order)
-    errors.check_positive('record_norm', self.record_norm)
+    errors.check_scale('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)
 

@@ -68,7 +68,7 @@ class LaplaceMechanism:
   adjacency: Adjacency
 
   def __post_init__(self):
-    errors.check_positive('record_norm', self.record_norm)
+    errors.check_scale('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 
 Dataset = tuple[Hashable, ...]
 MAX_DATASETS = 10**5
@@ -36,6 +37,7 @@ def neighbours(dataset: Dataset, domain: Sequence[Hashable],
   Under add-or-remove-one those with one record more at any place, and those
   with one less.
   """
+  check_adjacency(adjacency)
   for place in range(len(dataset)):
     before, after = dataset[:place], dataset[place + 1:]
     if adjacency is Adjacency.ADD_OR_REMOVE_ONE:

@@ -39,7 +39,7 @@ class _Selection:
   monotone: bool = False
 
   def __post_init__(self):
-    errors.check_positive('sensitivity', self.sensitivity)
+    errors.check_scale('sensitivity', self.sensitivity)
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)
     if self.monotone and self.adjacency is not Adjacency.ADD_OR_REMOVE_ONE:

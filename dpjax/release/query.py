@@ -9,6 +9,7 @@ from typing import Protocol
 from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.release import costs
 from dpjax.release import lattice
 from dpjax.release.costs import Cost
@@ -85,6 +86,7 @@ class Query:
   sigma: Decimal | None = None
 
   def __post_init__(self):
+    check_adjacency(self.adjacency)
     if self.epsilon <= 0:
       raise ValueError(f'epsilon must be positive, got {self.epsilon}')
     if self.delta is not None:

@@ -19,6 +19,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy.additive import GaussianMechanism
 from dpjax.privacy.additive import zcdp_gaussian
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.laplace import LaplaceMechanism
 from dpjax.privacy.local import RandomizedResponse
 from dpjax.stats import intervals
@@ -140,7 +141,7 @@ def gaussian(*, num_categories: int, rho: float, adjacency: Adjacency,
   Under REPLACE_ONE two counts move by 1, sqrt(2) in l2 and not twice the norm
   of a record: half of that stands for the norm. See `Frequencies`.
   """
-  replacing = adjacency is Adjacency.REPLACE_ONE
+  replacing = check_adjacency(adjacency) is Adjacency.REPLACE_ONE
   return Frequencies(
       num_categories=num_categories, num_examples=num_examples,
       counts=zcdp_gaussian(record_norm=math.sqrt(0.5) if replacing else 1.0,

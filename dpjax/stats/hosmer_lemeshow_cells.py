@@ -22,6 +22,7 @@ from dpjax.privacy import accounting as events
 from dpjax.privacy import additive
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import precision
@@ -149,6 +150,7 @@ class CellwiseHosmerLemeshow:
   def __post_init__(self):
     errors.check_choice('accounting', self.accounting, dyadic.ACCOUNTING)
     errors.check_positive('epsilon', self.epsilon)
+    check_adjacency(self.adjacency)
     errors.check_at_least('num_groups', self.num_groups, 2)
     errors.check_open_unit('cells_share', self.cells_share)
     hosmer_lemeshow.chances(self.grid)

@@ -7,6 +7,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 
 MISSING = ('refuse', 'lower', 'upper', 'omit')
 
@@ -26,7 +27,8 @@ def parse(x: Any, lower: float, upper: float, *, missing: str,
     ValueError: for what are no numbers, or none at all.
   """
   errors.check_choice('missing', missing, MISSING)
-  if missing == 'omit' and adjacency is Adjacency.REPLACE_ONE:
+  if (check_adjacency(adjacency) is Adjacency.REPLACE_ONE
+      and missing == 'omit'):
     raise ValueError("missing='omit' would change the public number of records "
                      'under replace_one: lower or upper')
   if math.isnan(lower) or math.isnan(upper):

@@ -353,6 +353,7 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
     True
   """
   errors.check_choice('accounting', accounting, ACCOUNTING)
+  check_adjacency(adjacency)
   size = grid.num_thresholds
   if accounting == 'paper':
     if rho is not None or public_labels or (

@@ -92,7 +92,7 @@ def project_parameters(network: Network, *,
     network: whose layers' norms to certify; matrices only.
     radius: public.
   """
-  errors.check_positive('radius', radius)
+  errors.check_scale('radius', radius)
 
   def constrain(params: Params):
     norm = tree.global_norm(params)

@@ -26,7 +26,8 @@ def accuracy(apply: Callable[[Params, Array], Array], params: Params,
     rows: [m] numbers of the records to look at.
   """
   hit = jax.lax.map(
-      lambda row: jnp.argmax(apply(params, records.x[row][None])[0], -1)
+      lambda row: jnp.argmax(apply(params, jax.tree.map(
+          lambda leaf: leaf[row][None], records.x))[0], -1)
       == records.y[row], rows, batch_size=_PART)
   return jnp.mean(hit, dtype=jnp.float32)
 

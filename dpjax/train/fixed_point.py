@@ -21,6 +21,7 @@ from dpjax.grads.bounder import GradientBounder
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
@@ -145,7 +146,7 @@ def consensus_admm(prox: Callable[[Array, PyTree], Array], *,
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_at_least('num_values', num_values, 1)
   errors.check_positive('reach', reach)
-  if arguments['adjacency'] is not Adjacency.REPLACE_ONE:
+  if check_adjacency(arguments['adjacency']) is not Adjacency.REPLACE_ONE:
     raise ValueError('consensus_admm keeps a copy for each record, and so is '
                      'private under replace_one only')
 

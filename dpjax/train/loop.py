@@ -1,7 +1,6 @@
 """Whole runs, many at once, compiled once."""
 
 from collections.abc import Callable, Sequence
-import dataclasses
 import functools
 import itertools
 import time
@@ -15,13 +14,14 @@ import optax
 from dpjax import errors
 from dpjax import tree
 from dpjax.grads import convolutions
+from dpjax.grads import inputs
 from dpjax.grads import lattice_privatizer
-from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
 from dpjax.sampling import PoissonSampler
 from dpjax.train import checkpoint
+from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import step as steps
 from dpjax.train.averaging import Averaging
@@ -67,13 +67,15 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   """Trains L models: seeds, splits and noise levels, one compiled program.
 
   Args:
-    keys: [L] typed keys, one for each run.
+    keys: [L] typed keys, one for each run, all different. A key is for one
+      run ever: two fits that are given one key share batches and noise.
     plans: [L] plans that differ in their noise multiplier at most.
-    model: initialised anew for each run.
+    model: initialised anew for each run; its parameters are floating numbers.
     method: see `methods`.
     optimizer: any optax optimiser; it sees noisy means only.
-    records: all records, shared by the runs.
-    rows: [L, n] int32; which records each run trains on, n the
+    records: all records, shared by the runs: a `Batch` or a pair (x, y), x an
+      array or a tree of them.
+    rows: [L, n] integers; which records each run trains on, each once, n the
       `num_examples` of the plans.
     allocation: split of the noise over blocks, see `privacy.blocks`.
     max_parallel: how many runs to advance at once; all by default. The
@@ -89,10 +91,12 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       processes the first one reads and writes them.
 
   Raises:
-    ValueError: if the plans disagree with each other, with `rows`, with the
-      method or with the mesh; if adaptive radii cost more than a plan has; if
-      the checkpoint is of another fit; or if a run was noised less than
-      planned.
+    TypeError: if a parameter is not a floating number.
+    ValueError: if two runs have one key; if rows repeat a record or are none;
+      if the plans disagree with each other, with `rows`, with the method or
+      with the mesh; if adaptive radii cost more than a plan has; if the
+      network or the loss mixes records (`grads.isolation`); if the checkpoint
+      is of another fit; or if a run was noised less than planned.
 
   Examples:
     >>> import optax
@@ -114,8 +118,14 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     >>> result.state.params['dense_00']['kernel'].shape  # Of one run.
     (1, 30, 2)
   """
-  _check(keys, plans, method, rows, model)
+  requirements.check_plans(plans, method, model)
   sharding.check(mesh, plans[0].sampler.max_batch_size)
+  requirements.check_model(model, optimizer)
+  requirements.check_keys(keys, len(plans))
+  records = inputs.as_batch(records)
+  rows = jnp.asarray(requirements.check_rows(
+      rows, num_runs=len(plans), num_examples=plans[0].sampler.num_examples,
+      num_records=records.y.shape[0]))
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
@@ -130,12 +140,12 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
-  inputs = sharding.replicate(
+  arguments = sharding.replicate(
       mesh, [(keys[g], multipliers[g], rows[g]) for g in groups])
-  program = _compile(inputs[0], plans[0], model, method, optimizer, records,
+  program = _compile(arguments[0], plans[0], model, method, optimizer, records,
                      allocation, averaging, mesh)
   compiled = time.perf_counter()
-  parts = _train(program, inputs, records, lengths, saver, on_progress)
+  parts = _train(program, arguments, records, lengths, saver, on_progress)
   seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
   state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
                        num_runs, jnp.concatenate)
@@ -145,16 +155,16 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
                    compiled - started, seconds)
 
 
-def _train(program: '_Program', inputs, records: Batch, lengths: list[int],
+def _train(program: '_Program', arguments, records: Batch, lengths: list[int],
            saver: Saver | None, on_progress) -> list[Part]:
   """Runs every group to its end, from where it was saved."""
   started = time.perf_counter()
   parts = []
   if saver is not None:
-    parts = saver.restore(program.init(*inputs[0][:2]),
+    parts = saver.restore(program.init(*arguments[0][:2]),
                           program.chunks[lengths[0]].out_tree)
   done = sum(part.num_steps for part in parts)
-  for number, group in enumerate(inputs):
+  for number, group in enumerate(arguments):
     if number == len(parts):
       parts.append(Part(program.init(*group[:2]), ()))
     ends = list(itertools.accumulate(lengths, initial=0))
@@ -166,7 +176,7 @@ def _train(program: '_Program', inputs, records: Batch, lengths: list[int],
       if saver is not None:
         saver.after_chunk(done, parts, time.perf_counter() - started)
       if on_progress is not None:
-        on_progress(done, sum(lengths) * len(inputs))
+        on_progress(done, sum(lengths) * len(arguments))
   return jax.block_until_ready(parts)
 
 
@@ -298,36 +308,6 @@ def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
   length = -(-num_steps // most)
   full, rest = divmod(num_steps, length)
   return [length] * full + ([rest] if rest else [])
-
-
-def _check(keys, plans, method, rows, model) -> None:
-  if not len(plans) == rows.shape[0] == keys.shape[0]:
-    raise ValueError(f'{keys.shape[0]} keys, {len(plans)} plans and '
-                     f'{rows.shape[0]} row sets; there must be one of each '
-                     'for every run')
-  first = plans[0]
-  for plan in plans:
-    if dataclasses.replace(
-        plan, noise_multiplier=first.noise_multiplier) != first:
-      raise ValueError('plans of runs trained together may differ in their '
-                       'noise multiplier only')
-    if method.noise_order != plan.noise_order:
-      raise ValueError(f'{method.name} needs noise of order '
-                       f'{method.noise_order}, the plan has '
-                       f'{plan.noise_order}')
-    if method.private != (plan.noise_multiplier is not None):
-      kind = 'a private' if method.private else 'a non-private'
-      raise ValueError(f'{method.name} needs {kind} plan')
-    if method.private and method.bounder.adaptive is not None:
-      quantiles.check_budget(plan.noise_multiplier, method.bounder.adaptive)
-  if first.lattice_size is not None:
-    released = steps.num_released(model, method)
-    if released != first.lattice_size:
-      raise ValueError(f'the plan pays for {first.lattice_size} values on a '
-                       f'lattice, a step releases {released}')
-  if rows.shape[1] != first.sampler.num_examples:
-    raise ValueError(f'the plan samples from {first.sampler.num_examples} '
-                     f'examples, rows has {rows.shape[1]}')
 
 
 def _measured_multipliers(info: StepInfo, plans, method) -> np.ndarray:

@@ -8,6 +8,7 @@ to Avella-Medina, Bradshaw and Loh 2021 (item OPT-05).
 
 from collections.abc import Callable
 import dataclasses
+import math
 from typing import NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from dpjax.grads import clipping
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
@@ -70,7 +72,8 @@ class NoisyNewton:
     errors.check_at_least('num_steps', self.num_steps, 1)
     for name in ('gradient_norm', 'hessian_norm', 'gradient_multiplier',
                  'hessian_multiplier', 'least_curvature'):
-      errors.check_positive(name, getattr(self, name))
+      errors.check_scale(name, getattr(self, name))
+    check_adjacency(self.adjacency)
     errors.check_non_negative('regularization', self.regularization)
 
   @property
@@ -129,7 +132,7 @@ class NoisyNewton:
 
 def _clipped_sum(values: Array, clip_norm: float) -> Array:
   """Sum of [n, ...], each clipped to `clip_norm` in l2; zero if not finite."""
-  flat = values.reshape(values.shape[0], -1)
+  flat = values.reshape(values.shape[0], math.prod(values.shape[1:]))
   weights = clipping.flat_weights(jnp.linalg.norm(flat, axis=1),
                                   clip_norm=clip_norm)
   kept = jnp.where(weights[:, None] > 0, flat, 0.0)

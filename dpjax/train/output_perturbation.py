@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from dpjax import errors
 from dpjax import tree
 from dpjax.grads import ball
+from dpjax.grads import inputs
 from dpjax.grads import per_example
 from dpjax.lipschitz import losses
 from dpjax.models import mlp
@@ -69,9 +70,9 @@ class OutputPerturbation:
     errors.check_at_least('num_features', self.num_features, 1)
     errors.check_at_least('num_classes', self.num_classes, 2)
     errors.check_at_least('num_examples', self.num_examples, 1)
-    errors.check_positive('input_radius', self.input_radius)
+    errors.check_scale('input_radius', self.input_radius)
     errors.check_positive('regularization', self.regularization)
-    errors.check_positive('noise_multiplier', self.noise_multiplier)
+    errors.check_scale('noise_multiplier', self.noise_multiplier)
     errors.check_open_unit('solver_share', self.solver_share)
 
   @property
@@ -101,6 +102,8 @@ class OutputPerturbation:
     ||theta_k - theta*||^2 <= 2 (1 - sqrt(gamma / beta))^k (L / gamma)^2, with L
     the bound of the whole gradient (Nesterov 2004, Theorem 2.2.3).
     """
+    if not num_rows:
+      return 1  # The minimiser is 0, where the solver starts.
     start = (math.sqrt(2) * self.gradient_bound / self.regularization *
              num_rows / self.num_examples)
     rate = -math.log1p(-self._root(num_rows)) / 2
@@ -119,6 +122,7 @@ class OutputPerturbation:
     Args:
       data: x [rows, p], y [rows].
     """
+    data = inputs.as_batch(data)
     gradient = functools.partial(self._gradient, self._prepare(data))
     num_rows, root = data.y.shape[0], self._root(data.y.shape[0])
     momentum, rate = (1 - root) / (1 + root), root**2 / self.regularization
@@ -136,6 +140,7 @@ class OutputPerturbation:
 
   def objective_gradient(self, data: Batch, params: Params) -> Params:
     """The gradient of F at `params`; PRIVATE."""
+    data = inputs.as_batch(data)
     return self._gradient(self._prepare(data), params)
 
   def release(self, key: PRNGKey, data: Batch) -> Params:
@@ -220,6 +225,7 @@ def fit(key: PRNGKey, data: Batch, *, num_classes: int, num_examples: int,
     adjacency: which data sets are neighbours.
     solver_share: see `OutputPerturbation`.
   """
+  data = inputs.as_batch(data)
   make = functools.partial(
       OutputPerturbation, num_features=data.x.shape[-1],
       num_classes=num_classes, num_examples=num_examples,

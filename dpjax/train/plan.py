@@ -9,6 +9,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import k_norm
 from dpjax.privacy import lattice
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.sampling import PoissonSampler
 
 
@@ -41,12 +42,13 @@ class TrainingPlan:
 
   def __post_init__(self):
     errors.check_at_least('num_steps', self.num_steps, 1)
+    check_adjacency(self.adjacency)
     if self.lattice_size is not None:
       errors.check_at_least('lattice_size', self.lattice_size, 1)
       if self.noise_multiplier is None or self.noise_order is not None:
         raise ValueError('noise on a lattice is Gaussian')
     if self.noise_multiplier is not None:
-      errors.check_positive('noise_multiplier', self.noise_multiplier)
+      errors.check_scale('noise_multiplier', self.noise_multiplier)
 
   @property
   def event(self) -> accounting.DpEvent:
@@ -134,6 +136,7 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
 
   Examples:
     >>> from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
     >>> from dpjax.train import plan
     >>> run = plan.private_plan(num_examples=1000, batch_size=100, num_steps=50,
     ...                         epsilon=1.0, delta=1e-5,

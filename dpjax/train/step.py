@@ -9,6 +9,7 @@ import optax
 
 from dpjax import tree
 from dpjax.grads import bounder as bounders
+from dpjax.grads import inputs
 from dpjax.grads import k_norm_privatizer
 from dpjax.grads import lattice_privatizer
 from dpjax.grads import privatizer
@@ -69,7 +70,8 @@ def init_state(key: PRNGKey, *, model: Model, method: Method,
     averaging: keep this average of the parameters.
   """
   keys = states.streams(key)
-  params, certificate = method.constraint.constrain(model.init(keys.init))
+  params, certificate = method.constraint.constrain(
+      inputs.as_parameters(model.init(keys.init)))
   adaptive = method.bounder.adaptive
   return TrainState(params, certificate, transform_of(keys.noise).init(params),
                     jnp.int32(0), keys,

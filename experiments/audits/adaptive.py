@@ -75,11 +75,10 @@ def run(key: PRNGKey, model: Model, method: bounders.Method):
 
   The canary is there in the first `RUNS` of them.
   """
-  x = jnp.concatenate([canary().x, jnp.full([1, 2], jnp.nan)])
   result = loop.fit(
       jax.random.split(key, 2 * RUNS),
       plans=[PLAN] * 2 * RUNS, model=model, method=method,
-      records=Batch(x, jnp.zeros([2], jnp.int32)),
+      records=canaries.neighbouring_records(canary(), NUM_RECORDS),
       rows=canaries.neighbouring_rows(NUM_RECORDS, RUNS),
       optimizer=optax.chain(whitebox.recorder(lambda u: u, STEPS),
                             optax.sgd(0.0)))

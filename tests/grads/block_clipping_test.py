@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax import floats
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
 from dpjax.grads import per_example
@@ -243,6 +244,7 @@ def test_tiny_gradients_keep_the_bound(checks):
 
 def test_fault_norm_that_underflows(checks, monkeypatch):
   monkeypatch.setattr(clipping, '_SMALLEST_STABILIZER', 0.)
+  monkeypatch.setattr(floats, 'SMALLEST_NORMAL', 0.)
   with pytest.raises(AssertionError):
     check_tiny_gradients(checks)
 

@@ -7,6 +7,7 @@ import pytest
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
 from dpjax.grads import bookkeeping
+from dpjax.grads import inputs
 from dpjax.grads import per_example
 from dpjax.typing import Batch
 
@@ -104,7 +105,7 @@ def test_fault_zero_times_infinity(checks, network, monkeypatch, kernel):
   monkeypatch.setattr(per_example, '_weighted_sum',
                       lambda weights, leaf: jnp.tensordot(weights, leaf, 1))
   monkeypatch.setattr(bookkeeping, '_only', lambda usable, x: x)
-  monkeypatch.setattr(per_example, 'clean_features', lambda x, mask: (
+  monkeypatch.setattr(inputs, 'clean_features', lambda x, mask: (
     x, jnp.ones(mask.shape, jnp.bool_)))
   bounder = _compiled(per_example.clipped(
     network.apply, network.loss, clip_norm=CLIP_NORM, kernel=kernel))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax.grads import bounder as bounders
+from dpjax.grads import inputs
 from dpjax.grads import per_example
 from dpjax.typing import Batch
 
@@ -205,6 +206,6 @@ def test_records_are_finite_where_every_feature_is(dtype):
   if dtype != 'int32':
     x = (x.at[1, 0, 3].set(jnp.nan).at[2, 1, 599].set(jnp.inf)
          .at[3, 1, 0].set(-jnp.inf))
-  found = jax.jit(per_example.finite_records)(x)
+  found = jax.jit(inputs.finite_records)(x)
   wanted = [True] * 5 if dtype == 'int32' else [True, False, False, False, True]
   np.testing.assert_array_equal(found, wanted)

@@ -53,12 +53,31 @@ def test_replacing_costs_twice_the_noise_without_subsampling():
                                                    rel=1e-3)
 
 
+def test_the_renyi_accountant_is_a_second_opinion_under_replace_one():
+  plan = plans.private_plan(num_examples=1000, batch_size=20, num_steps=50,
+                            epsilon=1.0, delta=1e-5, adjacency=REPLACE)
+  by_renyi = plan.epsilon(1e-5, accountant='rdp')
+  assert plan.epsilon(1e-5) <= 1.0 < by_renyi < 3.0
+
+
 def test_refuses_what_an_accountant_does_not_cover():
   plan = plans.TrainingPlan(
     sampler=PoissonSampler(num_examples=10, batch_size=2), num_steps=1,
-    adjacency=REPLACE, noise_multiplier=1.)
+    adjacency=REPLACE, noise_multiplier=1., noise_order=1)
   with pytest.raises(ValueError, match='the rdp accountant does not cover'):
     plan.epsilon(1e-5, accountant='rdp')
+
+
+def test_refuses_an_adjacency_that_is_a_string():
+  for make in (lambda: plans.TrainingPlan(
+      sampler=PoissonSampler(num_examples=10, batch_size=2), num_steps=1,
+      adjacency='replace_one', noise_multiplier=1.),
+               lambda: _private(adjacency='replace_one'),
+               lambda: plans.non_private_plan(
+                 num_examples=9, batch_size=2, num_steps=1,
+                 adjacency='replace_one')):
+    with pytest.raises(ValueError, match=r"write Adjacency\('replace_one'\)$"):
+      make()
 
 
 def test_max_batch_size_is_no_matter_of_privacy():

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats import numbers
 from dpjax.stats.quantiles import histogram
 from dpjax.stats.quantiles import independent
@@ -64,7 +65,7 @@ def joint_limit(num_examples: int, *, epsilon: float,
   """
   errors.check_at_least('num_examples', num_examples, 1)
   rate = epsilon / 4
-  if adjacency is Adjacency.ADD_OR_REMOVE_ONE:
+  if check_adjacency(adjacency) is Adjacency.ADD_OR_REMOVE_ONE:
     rate *= 2
   return int(rate * num_examples / math.log(100 * num_examples))
 

@@ -1,0 +1,159 @@
+"""Refuses what a fit would otherwise take on trust, before it trains."""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dpjax.grads import inputs
+from dpjax.grads import quantiles
+from dpjax.grads.bounder import Method
+from dpjax.grads.privatizer import PrivatizerState
+from dpjax.models.model import Model
+from dpjax.train import state as states
+from dpjax.train import step as steps
+from dpjax.train.plan import TrainingPlan
+from dpjax.typing import PRNGKey
+
+
+def check_keys(keys: PRNGKey, num_runs: int) -> None:
+  """Refuses keys that would give two runs the same batches or the same noise.
+
+  The difference of two noisy sums that share noise and batches has no noise:
+  at two noise levels it gives the exact sum away. The streams of a run, which
+  are derived from its key, must differ from all keys and streams of the others
+  as well. Keys that another call of `fit` has used cannot be seen here.
+
+  Args:
+    keys: of the runs.
+    num_runs: L.
+
+  Raises:
+    ValueError: if they are not L typed keys, or if any of them or of their
+      streams are equal.
+  """
+  if not (isinstance(keys, jax.Array) and jnp.issubdtype(
+      keys.dtype, jax.dtypes.prng_key) and keys.shape == (num_runs,)):
+    given = f'{getattr(keys, "dtype", type(keys).__name__)}'
+    raise ValueError(
+        f'keys must be typed keys [{num_runs}], one for each plan, such as '
+        f'jax.random.split(jax.random.key(seed), {num_runs}); got {given} '
+        f'{list(np.shape(keys))}')
+  streams = jax.vmap(states.streams)(keys)
+  words = np.stack([np.asarray(jax.random.key_data(each))
+                    for each in (keys, *streams)], 1)
+  first = {}
+  for run, rows in enumerate(words.reshape((num_runs, len(streams) + 1, -1))):
+    for row in rows:
+      other = first.setdefault(row.tobytes(), run)
+      if other != run:
+        raise ValueError(
+            f'runs {other} and {run} have equal keys, or a key of one is '
+            'derived from that of the other: they would share noise, and their '
+            'difference would give exact sums of records away; give each run a '
+            'key of its own, from one jax.random.split')
+
+
+def check_rows(rows: Any, *, num_runs: int, num_examples: int,
+               num_records: int) -> np.ndarray:
+  """Returns rows [L, n] int32, each run's distinct and all among the records.
+
+  A record that is listed twice moves a sum twice as far as the noise is for,
+  and a number that is no record's would be taken for that of the last one.
+
+  Args:
+    rows: as given to `fit`.
+    num_runs: L.
+    num_examples: n, of the plans.
+    num_records: N.
+
+  Raises:
+    ValueError: if they are not integers [L, n], if one is not in [0, N), or
+      if one is listed twice for one run.
+  """
+  rows = np.asarray(rows)
+  if rows.shape != (num_runs, num_examples) or rows.dtype.kind not in 'iu':
+    raise ValueError(
+        f'rows must be integers [{num_runs}, {num_examples}]: for each plan '
+        'the numbers of as many records as it samples from; got '
+        f'{rows.dtype} {list(rows.shape)}')
+  for run, numbers in enumerate(rows):
+    least, most = int(numbers.min()), int(numbers.max())
+    if least < 0 or most >= num_records:
+      raise ValueError(f'rows must lie in [0, {num_records}), the numbers of '
+                       f'the records; run {run} has '
+                       f'{least if least < 0 else most}')
+    counts = np.bincount(numbers, minlength=num_records)
+    if counts.max() > 1:
+      record = int(counts.argmax())
+      raise ValueError(
+          f'rows must list a record once; run {run} has record {record} '
+          f'{counts[record]} times, which would move a sum that much further '
+          'than the noise is for. For slots without a record add records of '
+          'NaN features, one for each slot')
+  return rows.astype(np.int32)
+
+
+def check_plans(plans: Sequence[TrainingPlan], method: Method,
+                model: Model) -> None:
+  """Refuses plans that disagree with each other or with the method.
+
+  Args:
+    plans: of the runs.
+    method: as given to `fit`.
+    model: the same.
+
+  Raises:
+    ValueError: if there is none, if they differ in more than the noise
+      multiplier, if the method needs other noise, or if adaptive radii cost
+      more than a plan has.
+  """
+  if not plans:
+    raise ValueError('plans must hold at least one plan, got none')
+  first = plans[0]
+  for plan in plans:
+    if dataclasses.replace(
+        plan, noise_multiplier=first.noise_multiplier) != first:
+      raise ValueError('plans of runs trained together may differ in their '
+                       'noise multiplier only')
+    if method.noise_order != plan.noise_order:
+      raise ValueError(f'{method.name} needs noise of order '
+                       f'{method.noise_order}, the plan has '
+                       f'{plan.noise_order}')
+    if method.private != (plan.noise_multiplier is not None):
+      kind = 'a private' if method.private else 'a non-private'
+      raise ValueError(f'{method.name} needs {kind} plan')
+    if method.private and method.bounder.adaptive is not None:
+      quantiles.check_budget(plan.noise_multiplier, method.bounder.adaptive)
+  if first.lattice_size is not None:
+    released = steps.num_released(model, method)
+    if released != first.lattice_size:
+      raise ValueError(f'the plan pays for {first.lattice_size} values on a '
+                       f'lattice, a step releases {released}')
+
+
+def check_model(model: Model,
+                optimizer: optax.GradientTransformation) -> None:
+  """Refuses parameters that are no numbers, and noise that is added twice.
+
+  Args:
+    model: as given to `fit`.
+    optimizer: the same.
+
+  Raises:
+    TypeError: if a parameter is not a real floating number.
+    ValueError: if the optimiser has a privatizer of its own.
+  """
+  params = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
+  state = jax.eval_shape(optimizer.init, params)
+  found = jax.tree.leaves(
+      state, is_leaf=lambda node: isinstance(node, PrivatizerState))
+  if any(isinstance(node, PrivatizerState) for node in found):
+    raise ValueError(
+        'the optimizer has a privatizer in it: fit puts the privatizer of the '
+        'method in front, where sums are still bounded; give the optimizer '
+        'alone')

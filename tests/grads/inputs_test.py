@@ -1,0 +1,134 @@
+"""Parameters that are numbers, records in every form, and no records at all."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import inputs
+from dpjax.grads import per_example
+from dpjax.grads import quantiles
+from dpjax.lipschitz import losses
+from dpjax.models import convnet
+from dpjax.models import mlp
+from dpjax.train import methods
+from dpjax.typing import Batch
+
+X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
+Y = jnp.array([0.0, 1.0, 2.0, 1.0])
+MASK = jnp.array([True, True, False, True])
+KERNELS = list(per_example.KERNELS)
+
+
+def _loss(logits, labels):
+  return (logits[:, 0] - labels)**2
+
+
+def _apply(params, x):
+  return (params['scale'] * x) @ params['w']
+
+
+def _bounder(kernel='bookkeeping', apply=_apply):
+  return per_example.clipped(apply, _loss, clip_norm=0.5, kernel=kernel)
+
+
+PARAMS = {'scale': jnp.float32(2), 'w': jnp.ones([3, 1])}
+
+
+@pytest.mark.parametrize('kernel', KERNELS)
+def test_python_floats_are_parameters(kernel):
+  bounder = _bounder(kernel)
+  expected = bounder.sums(PARAMS, Batch(X, Y), MASK)
+  found = bounder.sums({**PARAMS, 'scale': 2.0}, Batch(X, Y), MASK)
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+  assert np.any(found.total['scale'])
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('kernel', KERNELS)
+@pytest.mark.parametrize('value', [3, np.int32(3), True, 1j])
+def test_other_parameters_are_refused_as_by_grad(kernel, value):
+  params = {**PARAMS, 'scale': value}
+  with pytest.raises(TypeError):
+    jax.grad(lambda p: p['scale'] * 1.0)(params)
+  with pytest.raises(TypeError, match=r"got \w+ at \['scale'\]"):
+    _bounder(kernel).sums(params, Batch(X, Y), MASK)
+  with pytest.raises(TypeError, match='must be real floating numbers'):
+    per_example.summed(_apply, _loss).sums(params, Batch(X, Y), MASK)
+  with pytest.raises(TypeError, match='must be real floating numbers'):
+    per_example.per_example_norms(_apply, _loss, params, Batch(X, Y),
+                                  kernel=kernel)
+
+
+@pytest.mark.parametrize('kernel', KERNELS)
+def test_pairs_and_trees_of_features(kernel):
+  expected = _bounder(kernel).sums(PARAMS, Batch(X, Y), MASK)
+  for batch in ((X, Y), [X, Y]):
+    found = _bounder(kernel).sums(PARAMS, batch, MASK)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+  tree = {'left': X[:, :2], 'right': (X[:, 2:],)}
+  joined = lambda p, x: _apply(p, jnp.concatenate([x['left'], *x['right']], 1))
+  for bounder in (_bounder(kernel, joined), per_example.summed(joined, _loss)):
+    plain = (_bounder(kernel) if bounder.l2_sensitivity(()) < 1 else
+             per_example.summed(_apply, _loss))
+    found = bounder.sums(PARAMS, (tree, Y), MASK)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
+                 found, plain.sums(PARAMS, Batch(X, Y), MASK))
+    # One leaf that is not finite takes the whole record out.
+    spoilt = {**tree, 'left': tree['left'].at[0, 1].set(jnp.nan)}
+    found = bounder.sums(PARAMS, (spoilt, Y), MASK)
+    without = bounder.sums(PARAMS, (tree, Y), MASK.at[0].set(False))
+    jax.tree.map(np.testing.assert_array_equal, found.total, without.total)
+    assert int(found.num_nonfinite) == 1
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('batch, message', [
+  ({'x': X, 'y': Y}, 'got a dict of 2'), ((X,), 'got a tuple of 1'),
+  (X, 'got a .*Array'), ((X, Y[:3]), r'shapes \[4, 3\], \[3\]'),
+  ((X, 1.0), r'shapes \[4, 3\], \[\]')])
+def test_other_records_are_refused(batch, message):
+  with pytest.raises(ValueError, match=message) as caught:
+    _bounder().sums(PARAMS, batch, MASK)
+  assert '\n' not in str(caught.value)
+  with pytest.raises(ValueError, match=message):
+    inputs.as_batch(batch)
+
+
+def _empty(shape):
+  return Batch(jnp.zeros((0, *shape)), jnp.zeros([0], jnp.int32))
+
+
+def _of_nothing(bounder, params, shape, radii=()):
+  found = bounder.sums(params, _empty(shape), jnp.zeros([0], jnp.bool_), *radii)
+  assert not any(np.any(leaf) for leaf in jax.tree.leaves(found))
+  assert jax.tree.map(jnp.shape, found.total) == jax.tree.map(jnp.shape, params)
+
+
+@pytest.mark.parametrize('name', [
+  'dp_sgd', 'dp_sgd_per_layer', 'sgd', 'layer_clipped', 'lip_dp_sgd',
+  'lip_adaptive'])
+def test_no_records_at_all_add_up_to_zero(name):
+  model = mlp.mlp(num_features=3, num_classes=2, width=4, input_radius=1.0,
+                  hidden_radius=1.0, adaptive=name == 'lip_adaptive')
+  options = {'sgd': {}, 'lip_dp_sgd': {'weight_norm': 1.0}, 'lip_adaptive': {
+    'weight_norm': 1.0, 'noise_stddev': 5.0}}.get(name, {'clip_norm': 1.0})
+  bounder = getattr(methods, name)(model, losses.cross_entropy(),
+                                   **options).bounder
+  radii = () if bounder.adaptive is None else (bounder.adaptive.init,)
+  _of_nothing(bounder, model.init(jax.random.key(0)), (3,), radii)
+
+
+def test_no_images_either():
+  model = convnet.convnet(input_shape=(6, 6, 1), num_classes=2, channels=(2,),
+                          width=3)
+  params = model.init(jax.random.key(0))
+  for kernel in KERNELS:
+    bounder = per_example.adaptively_clipped(
+      model.apply, losses.cross_entropy().values, kernel=kernel,
+      adaptive=quantiles.geometric(1.0, target_quantile=0.5, learning_rate=0.2,
+                                   noise_stddev=4.0))
+    _of_nothing(bounder, params, (6, 6, 1), (jnp.float32(1),))
+  norms = per_example.per_example_norms(
+    model.apply, losses.cross_entropy().values, params, _empty((6, 6, 1)))
+  assert norms.shape == (0,)

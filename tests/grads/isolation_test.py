@@ -1,0 +1,192 @@
+"""Networks and losses that mix records are refused, others are not."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import ball
+from dpjax.grads import isolation
+from dpjax.grads import per_example
+from dpjax.lipschitz import losses
+from dpjax.models import convnet
+from dpjax.models import mlp
+from dpjax.models.bounding import Bounding
+from dpjax.typing import Batch
+
+LOSS = losses.cross_entropy().values
+BATCH = Batch(jnp.ones([6, 5]), jnp.zeros([6], jnp.int32))
+WEIGHTS = jnp.ones([5, 3])
+KEY = jax.random.key(3)
+
+
+class Normalised(nn.Module):
+  """Dense, normalisation, relu, dense."""
+  norm: nn.Module
+
+  @nn.compact
+  def __call__(self, x):
+    return nn.Dense(3)(nn.relu(self.norm(nn.Dense(8)(x))))
+
+
+def _flax(norm):
+  """(apply, parameters) with all other variables frozen."""
+  module = Normalised(norm)
+  variables = module.init(KEY, BATCH.x)
+  params = variables.pop('params')
+  return lambda params, x: module.apply(
+    {'params': params, **variables}, x, mutable=['batch_stats'])[0], params
+
+
+def _ghost(w, x):
+  """Statistics of pairs of records."""
+  z = (x @ w).reshape((-1, 2, 3))
+  return (z - z.mean(1, keepdims=True)).reshape((-1, 3))
+
+
+def _attention(w, x):
+  z = x @ w
+  return jax.nn.softmax(z @ z.T, -1) @ z
+
+
+MIXING = {
+  'statistics of the batch': lambda w, x: (x - x.mean(0, keepdims=True)) @ w,
+  'largest of the batch': lambda w, x: x @ w / jnp.max(jnp.abs(x)),
+  'pairs': _ghost,
+  'attention': _attention,
+  'the next record': lambda w, x: jnp.roll(x, 1, 0) @ w,
+  'running sum': lambda w, x: jnp.cumsum(x, 0) @ w,
+  'the first record': lambda w, x: (x + x[:1]) @ w,
+  'only where features are large': lambda w, x: x @ w + jnp.where(
+    jnp.max(x) > 100, 1.0, 0.0),
+}
+APART = {
+  'linear': lambda w, x: x @ w,
+  'one mask for all records': lambda w, x: jnp.where(
+    jax.random.bernoulli(KEY, 0.5, x[:1].shape), x, 0.0) @ w,
+  'not a number': lambda w, x: jnp.log(-jnp.abs(x @ w)),
+  'overflow': lambda w, x: jnp.exp(1e3 * x) @ w,
+  'bfloat16': lambda w, x: jnp.float32(jnp.bfloat16(x) @ jnp.bfloat16(w)),
+}
+
+
+def _check(apply, params=WEIGHTS, loss=LOSS, batch=BATCH):
+  isolation.checker(apply, loss)(params, batch)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', MIXING)
+def test_refuses_networks_that_mix_records(name):
+  with pytest.raises(ValueError, match='mixes records: .* group or layer norm'
+                     ) as caught:
+    _check(MIXING[name])
+  assert '\n' not in str(caught.value)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', APART)
+def test_takes_networks_that_keep_them_apart(name):
+  _check(APART[name])
+
+
+def test_batch_normalisation_is_refused_by_name_and_frozen_is_not():
+  apply, params = _flax(nn.BatchNorm(use_running_average=False))
+  with pytest.raises(ValueError, match='first in .*norm.*use_running_average'):
+    _check(apply, params)
+  for norm in (nn.BatchNorm(use_running_average=True), nn.LayerNorm(),
+               nn.GroupNorm(num_groups=2)):
+    _check(*_flax(norm))
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('loss, message', [
+  (lambda z, y: jnp.mean(LOSS(z, y)), r'one value for each record.* shape \[\]'),
+  (lambda z, y: z, r'one value for each record.* shape \[4, 3\]'),
+  (lambda z, y: LOSS(z, y) + jnp.sum(z), 'mixes records'),
+  (lambda z, y: LOSS(z, y) + jnp.sum(y).astype(jnp.float32), 'mixes records')])
+def test_refuses_losses_that_are_not_of_one_record(loss, message):
+  with pytest.raises(ValueError, match=message):
+    _check(APART['linear'], loss=loss)
+
+
+@pytest.mark.parametrize('apply, message', [
+  (lambda w, x: jnp.mean(x @ w, 0), r'one row for each record.* \[3\]'),
+  (lambda w, x: (x @ w, {}), 'it gave a tuple'),
+  (lambda w, x: jnp.where(jax.random.bernoulli(KEY, 0.5, x.shape), x, 0.0) @ w,
+   'depends on its place in the batch')])
+def test_refuses_other_outputs(apply, message):
+  with pytest.raises(ValueError, match=message):
+    _check(apply)
+
+
+def test_the_models_of_the_package_keep_records_apart():
+  for bounding in (Bounding(), Bounding(kind='normalised', affine=True)):
+    model = convnet.convnet(input_shape=(6, 6, 2), num_classes=3, width=4,
+                            channels=(16, 16), bounding=bounding)
+    _check(model.apply, jax.eval_shape(model.init, KEY),
+           batch=Batch(jnp.ones([2, 6, 6, 2]), BATCH.y[:2]))
+  model = mlp.mlp(num_features=5, num_classes=3, input_radius=1.0,
+                  hidden_radius=1.0)
+  _check(model.apply, jax.eval_shape(model.init, KEY),
+         batch=Batch(ball.project_records(BATCH.x, 1.0), BATCH.y))
+
+
+def test_traced_values_and_transformations_are_no_hindrance():
+  def sums(apply):
+    def run(scale, key):
+      bounder = per_example.clipped(
+        lambda w, x: scale * apply(w, x) * jax.random.uniform(key), LOSS,
+        clip_norm=1.0)
+      return bounder.sums(WEIGHTS, BATCH, jnp.ones([6], jnp.bool_)).total
+    return run
+
+  honest, mixing = sums(APART['linear']), sums(MIXING['statistics of the batch'])
+  expected = honest(2.0, KEY)
+  np.testing.assert_allclose(jax.jit(honest)(2.0, KEY), expected, rtol=1e-5)
+  found = jax.vmap(honest, (0, None))(jnp.array([2.0, 3.0]), KEY)
+  np.testing.assert_allclose(found[0], expected, rtol=1e-5)
+  for transformed in (jax.jit(mixing), mixing,
+                      lambda scale, key: jax.vmap(mixing, (0, None))(
+                        jnp.full([2], scale), key)):
+    with pytest.raises(ValueError, match='mixes records'):
+      transformed(2.0, KEY)
+
+
+def test_each_shape_is_looked_at_once(monkeypatch):
+  calls = []
+  monkeypatch.setattr(isolation, 'check_isolated',
+                      lambda *args: calls.append(args))
+  bounder = per_example.clipped(APART['linear'], LOSS, clip_norm=1.0)
+  for size in (6, 6, 3):
+    bounder.sums(WEIGHTS, jax.tree.map(lambda leaf, n=size: leaf[:n], BATCH),
+                 jnp.ones([size], jnp.bool_))
+  assert len(calls) == 1
+  bounder.sums(jnp.ones([5, 2]), BATCH, jnp.ones([6], jnp.bool_))
+  assert len(calls) == 2
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('make', [
+  lambda apply: per_example.clipped(apply, LOSS, clip_norm=1.0),
+  lambda apply: per_example.clipped(apply, LOSS, clip_norm=1.0, kernel='vmap'),
+  lambda apply: per_example.normalized(apply, LOSS, clip_norm=1.0,
+                                       stabilizer=0.1),
+  lambda apply: per_example.summed(apply, LOSS)])
+def test_every_bounder_refuses(make):
+  with pytest.raises(ValueError, match='mixes records'):
+    make(_attention).sums(WEIGHTS, BATCH, jnp.ones([6], jnp.bool_))
+
+
+def test_fault_what_the_engine_would_train_of_batch_normalisation(monkeypatch):
+  """Without the check: of a batch of one nothing but biases is trained."""
+  monkeypatch.setattr(isolation, 'check_isolated', lambda *args: None)
+  apply, params = _flax(nn.BatchNorm(use_running_average=False))
+  rng = np.random.default_rng(0)
+  batch = Batch(jnp.float32(rng.normal(size=(6, 5))), BATCH.y)
+  total = per_example.clipped(apply, LOSS, clip_norm=1.0).sums(
+    params, batch, jnp.ones([6], jnp.bool_)).total
+  # The last layer is made first.
+  for name in ('Dense_0', 'Dense_1'):
+    assert not np.any(total[name]['kernel'])
+  assert np.any(total['Dense_0']['bias'])
