@@ -19,6 +19,7 @@ What is made from such a key cannot be made again. A seed, which makes research
 reproducible, is for runs whose guarantee nobody relies on.
 """
 
+import hashlib
 import secrets
 
 import jax
@@ -51,7 +52,7 @@ def system_keys(num: int) -> PRNGKey:
 def system_words(num: int) -> np.ndarray:
   """Returns the words [num, 8] uint32 of `system_keys`, to be handed on."""
   errors.check_at_least('num', num, 1)
-  content = secrets.token_bytes(_KEY_BYTES * num)
+  content = bytearray(secrets.token_bytes(_KEY_BYTES * num))
   return np.frombuffer(content, np.uint32).reshape(num, chacha.KEY_WORDS)
 
 
@@ -59,6 +60,27 @@ def from_words(words: np.ndarray) -> PRNGKey:
   """Returns the keys [num] of words [num, 8] uint32."""
   return jax.random.wrap_key_data(np.asarray(words, np.uint32),
                                   impl=chacha.GENERATOR)
+
+
+def bound_to(keys: PRNGKey, *content: bytes) -> PRNGKey:
+  """Returns keys of this shape that belong to one content alone.
+
+  The same keys give unrelated ones for any other content, as long as nobody
+  finds two contents of one SHA-256 digest. So a key that has to be kept, to go
+  on with a release after an interruption, can never serve two of them: say,
+  two configurations, or two versions of a file.
+
+  Args:
+    keys: from `system_keys`, used for nothing else.
+    *content: what the release is made of, in parts.
+  """
+  digest = hashlib.sha256()
+  for part in content:
+    digest.update(hashlib.sha256(part).digest())
+  words = np.frombuffer(digest.digest(), np.uint32)
+  for word in words:
+    keys = jax.vmap(jax.random.fold_in, (0, None))(keys, word)
+  return keys
 
 
 def is_secret(keys: PRNGKey) -> bool:
