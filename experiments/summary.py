@@ -16,6 +16,7 @@ import numpy as np
 
 from dpjax import tree
 from dpjax.report import files
+from dpjax.train import checkpoint
 from experiments import configuration
 from experiments import environment as environments
 from experiments import training
@@ -188,7 +189,7 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
   """Writes arrays, then the summary: a folder with one is complete.
 
   `canaries.npz` has x and y of all canaries and `included`, the coins: as
-  private as the records.
+  private as the records, and readable by their owner alone.
   """
   folder.mkdir(parents=True, exist_ok=True)
   flat, _ = jax.tree_util.tree_flatten_with_path(result.params)
@@ -196,9 +197,10 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
       '/'.join(entry.key for entry in path): leaf for path, leaf in flat
   })
   if result.canaries is not None:
-    _write_arrays(folder / CANARIES, {
-        **result.canaries.records._asdict(),
-        'included': result.canaries.included})
+    with checkpoint.owner_only():
+      _write_arrays(folder / CANARIES, {
+          **result.canaries.records._asdict(),
+          'included': result.canaries.included})
   text = json.dumps(summary, indent=2, allow_nan=False) + '\n'
   files.replace(folder / NAME, text.encode())
 

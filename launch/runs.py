@@ -116,6 +116,11 @@ def _announce_all(plans) -> None:
   for config, plan in plans:
     if config.seed == plans[0][0].seed:
       _announce(config, plan)
+  config, plan = plans[0]
+  if config.noise_seed is not None and plan.noise_multiplier is not None:
+    print(f'warning: noise_seed = {config.noise_seed} is for research: whoever '
+          'knows or guesses it takes the noise off (epsilon_valid = false)',
+          file=sys.stderr)
 
 
 def _announce(config, plan) -> None:
@@ -133,10 +138,6 @@ def _announce(config, plan) -> None:
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
         f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
         f'{plan.noise_multiplier:.5g}, {_KINDS[config.noise]}')
-  if config.noise_seed is not None:
-    print(f'warning: noise_seed = {config.noise_seed} is for research: whoever '
-          'knows or guesses it takes the noise off, so no epsilon holds for '
-          'what is written (epsilon_valid = false)', file=sys.stderr)
   if config.delta >= 1 / config.num_slots:
     print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
           'one record at random would be as private', file=sys.stderr)
