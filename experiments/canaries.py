@@ -41,12 +41,14 @@ class Canaries(NamedTuple):
 
 
 def draw(config: TrainingConfig, dataset: building.Dataset,
-         split: splits.Split) -> tuple[Canaries, splits.Split]:
-  """The canaries that a configuration asks for, from keys used nowhere else.
+         split: splits.Split,
+         run_key: PRNGKey | None = None) -> tuple[Canaries, splits.Split]:
+  """Draws the canaries of a configuration, from keys used nowhere else.
 
-  They depend on the seed of the canaries, on the data set and, if they are
-  held-out records, on the split; on nothing else, so that methods and budgets
-  are compared on the same ones. By their kind:
+  With a seed of their own, or of the noise, they depend on that seed, on the
+  data set and, if they are held-out records, on the split; on nothing else, so
+  that methods and budgets are compared on the same ones. Without one they and
+  their coins come from the secret key of the run. By their kind:
 
     held_out: records of the held-out part, as they are.
     mislabelled: the same, each with one of the other labels.
@@ -58,6 +60,7 @@ def draw(config: TrainingConfig, dataset: building.Dataset,
     config: with `num_canaries` of at least 1.
     dataset: prepared.
     split: of its records.
+    run_key: needed without a seed.
 
   Returns:
     The canaries, and the split without those that are taken from its test part.
@@ -65,9 +68,14 @@ def draw(config: TrainingConfig, dataset: building.Dataset,
   Raises:
     ValueError: if the held-out part has too few records.
   """
-  seed = config.seed if config.canary_seed is None else config.canary_seed
-  coin_key, key = jax.random.split(
-      jax.random.fold_in(jax.random.key(seed), _STREAM))
+  if config.canary_seed is not None:
+    run_key = jax.random.key(config.canary_seed)
+  elif config.noise_seed is not None:
+    run_key = jax.random.key(config.noise_seed)
+  elif run_key is None:
+    raise ValueError('canaries without a seed need the key of their run: what '
+                     'they were is in canaries.npz')
+  coin_key, key = jax.random.split(jax.random.fold_in(run_key, _STREAM))
   size = config.num_canaries
   included = jax.random.bernoulli(coin_key, 0.5, (size,))
   if config.canary_kind not in _FROM_HELD_OUT:

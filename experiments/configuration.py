@@ -14,6 +14,8 @@ from dpjax.grads import precision
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.train import state as states
+from dpjax.typing import PRNGKey
 from experiments import recipes
 
 CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
@@ -44,11 +46,12 @@ NOISES = ('gaussian', 'lattice_gaussian')
 AVERAGES = ('none', 'ema', 'polyak')
 POOLS = ('max', 'average', 'none')
 PIXELS = ('signed', 'unsigned')
+_MOST_ON_LATTICE = 8.0
 CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
 
 
 def _later(default: Any, *, filled: bool = False) -> Any:
-  """A field that came after rows were published, see `run_key`.
+  """A field that came after rows were published, see `_own_key`.
 
   `filled` says that None is not a value of its own: `resolve` replaces it.
   """
@@ -123,11 +126,16 @@ class TrainingConfig:
     hidden_radius: their ball for hidden activations.
     logit_clip: their bound on a record's cotangent at the logits.
     allocation: their split of the noise over layers.
-    seed: of split, initialisation, batches and noise.
+    seed: of the split and the initial parameters; public.
+    noise_seed: None draws batches, noise, views and coins of canaries from the
+      random source of the system, as a release needs. An integer draws them
+      from it, so that the run can be made again: for research, because whoever
+      knows or guesses it takes the noise off.
     num_canaries: slots beside the records, each with a canary by a coin of its
       own (AUD-06), see `experiments.canaries`.
     canary_kind: what canaries are, one of `CANARY_KINDS`.
-    canary_seed: of canaries and coins; None for `seed`.
+    canary_seed: of canaries and coins; None for the system's random source,
+      or for `seed` if there is a noise_seed.
     schema: of a table of one's own, as `data.schema_files` spells it.
   """
   dataset: str
@@ -187,6 +195,7 @@ class TrainingConfig:
   canary_kind: str = _later('mislabelled')
   canary_seed: int | None = _later(None)
   schema: str | None = _later(None)
+  noise_seed: int | None = _later(None)
 
   @property
   def num_slots(self) -> int:
@@ -210,8 +219,9 @@ def check(config: TrainingConfig) -> TrainingConfig:
       errors.check_choice(name, getattr(config, name), choices)
   errors.check_open_unit('test_fraction', config.test_fraction)
   errors.check_seed('seed', config.seed)
-  if config.split_seed is not None:
-    errors.check_seed('split_seed', config.split_seed)
+  for name in ('split_seed', 'noise_seed'):
+    if getattr(config, name) is not None:
+      errors.check_seed(name, getattr(config, name))
   errors.check_at_least('num_folds', config.num_folds, 2)
   if config.fold is not None and config.fold not in range(config.num_folds):
     raise ValueError(f'fold must be an integer from 0 to '
@@ -354,18 +364,61 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   return resolved
 
 
-def run_key(config: TrainingConfig) -> jax.Array:
-  """The key of a run: every configuration has noise of its own.
+def release_noise(config: TrainingConfig) -> str:
+  """Returns the noise of `NOISES` that a run uses unless told otherwise.
 
-  Two releases that shared their noise would cancel it. Fields that came later
-  count once they are not at their default, so that a run from before they
-  were there still has the noise that it had.
+  On a lattice for releases: of a run with a noise_seed, which is for research,
+  the noise comes off anyway. Its difference from Gaussian noise is paid for out
+  of delta, e^epsilon times; up to an epsilon of 8 that is less than 10^-10 for
+  10^10 released values, and far beyond nothing is left of delta.
+
+  Args:
+    config: resolved or not.
+  """
+  if (config.noise_seed is None and config.epsilon <= _MOST_ON_LATTICE and
+      config.method not in (*WITHOUT_GAUSSIAN_NOISE, 'lip_printed')):
+    return 'lattice_gaussian'
+  return 'gaussian'
+
+
+def reproducible(config: TrainingConfig) -> TrainingConfig:
+  """Returns the configuration with its seed as noise_seed: for research."""
+  return dataclasses.replace(config, noise_seed=config.seed)
+
+
+def run_key(config: TrainingConfig) -> PRNGKey:
+  """Returns the key of batches, noise and views of a reproducible run.
+
+  Every configuration has noise of its own: two releases that shared theirs
+  would cancel it.
+
+  Raises:
+    ValueError: for a run whose key comes from the system.
+  """
+  if config.noise_seed is None:
+    raise ValueError('the run has no noise_seed: its key came from the system, '
+                     'and it cannot be made again')
+  return _own_key(config.noise_seed, config)
+
+
+def init_key(config: TrainingConfig) -> PRNGKey:
+  """Returns the public key of a run's initial parameters."""
+  return states.streams(_own_key(config.seed, config)).init
+
+
+def _own_key(seed: int, config: TrainingConfig) -> PRNGKey:
+  """The key of a seed and all else that a configuration says.
+
+  Fields that came later count once they are not at their default, so that a
+  run from before they were there still has the noise that it had; noise_seed
+  does not count, which is one of `seed`.
   """
   fields = [
       f'{field.name}={getattr(config, field.name)!r}'
       for field in dataclasses.fields(config)
-      if not field.metadata.get('later') or
-      getattr(config, field.name) != field.default
+      if field.name != 'noise_seed' and (
+          not field.metadata.get('later') or
+          getattr(config, field.name) != field.default)
   ]
   digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
-  return jax.random.fold_in(jax.random.key(config.seed), digest)
+  return jax.random.fold_in(jax.random.key(seed), digest)

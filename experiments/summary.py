@@ -16,6 +16,7 @@ import numpy as np
 
 from dpjax import tree
 from dpjax.report import files
+from dpjax.train import checkpoint
 from experiments import configuration
 from experiments import environment as environments
 from experiments import training
@@ -24,15 +25,35 @@ NAME = 'summary.json'
 PARAMS = 'params.npz'
 CANARIES = 'canaries.npz'
 
+_SEEDED = ('Batches and noise come from noise_seed, which is in this file: '
+           'whoever knows or guesses it takes the noise off.')
+_UNSOUND = ('lip_printed (Algorithm 8 as printed) is not private: epsilon is '
+            'what it claims.')
+_FLOATS = ('Noise is made of floats: Gaussian draws of 2^32 outcomes on a grid '
+           'of 1/512 to 1/256 of the standard deviation, whose probabilities '
+           'are rounded.')
+_K_NORM = 'K-norm noise is made of floats, whose probabilities are rounded.'
+_ROUNDING = ('Contributions and their sum are float32: their rounding is not '
+             'part of the sensitivity.')
+_TIME = 'The time that training takes is not hidden.'
+_ACCURACY = ('test_accuracy is an exact figure of held-out records, which '
+             'epsilon does not cover.')
+_COINS = 'Which canaries were trained on follows from canary_seed.'
+_NETWORK = ('The secret key travelled from the first process to the others '
+            'over their network.')
+
 
 def summarize(result: training.TrainingResult,
               environment: environments.Environment) -> dict[str, Any]:
   """Everything needed to check a run's claim again, in plain values.
 
   `epsilon` belongs to the event that ran and is null for a non-private run;
-  `epsilon_requested` is what was asked for. Entries under
-  `private_diagnostics` are exact statistics of the private data: not covered
-  by epsilon, not to be published.
+  `epsilon_requested` is what was asked for. `epsilon_valid` is false for a run
+  with a noise_seed, which somebody may know or guess; `epsilon_assumption` says
+  under which assumption epsilon holds nevertheless. `falls_short` lists, in
+  plain sentences, by what this run differs from the mechanism that epsilon is
+  of. Entries under `private_diagnostics` are exact statistics of the private
+  data: not covered by epsilon, not to be published.
   """
   config, plan = result.config, result.plan
   return {
@@ -64,10 +85,14 @@ def _privacy(result: training.TrainingResult) -> dict[str, Any]:
   """What a run guarantees, and the noise that it used for it."""
   config, plan = result.config, result.plan
   private = plan.noise_multiplier is not None
+  seeded = private and config.noise_seed is not None
   return {
       'epsilon_requested': config.epsilon if private else None,
       'epsilon': result.epsilon if private else None,
-      'epsilon_valid': result.epsilon_valid,
+      'epsilon_valid': result.epsilon_valid and not seeded,
+      'epsilon_assumption': ('nobody knows or guesses noise_seed'
+                             if seeded else None),
+      'falls_short': falls_short(result) if private else [],
       'epsilon_rdp': _second_opinion(result),
       'delta': config.delta if private else None,
       'adjacency': config.adjacency,
@@ -81,6 +106,24 @@ def _privacy(result: training.TrainingResult) -> dict[str, Any]:
       'num_blocks': len(result.l2_sensitivity) if private else 0,
       'l2_sensitivity': list(result.l2_sensitivity) if private else [],
   }
+
+
+def falls_short(result: training.TrainingResult) -> list[str]:
+  """Returns what separates a private run from the mechanism of its event.
+
+  One plain sentence each, true of this run.
+  """
+  config = result.config
+  several = config.noise_seed is None and jax.process_count() > 1
+  coins = config.num_canaries > 0 and config.canary_seed is not None
+  k_norm = config.method == 'lip_k_norm'
+  return [sentence for holds, sentence in (
+      (config.noise_seed is not None, _SEEDED),
+      (not result.epsilon_valid, _UNSOUND),
+      (config.noise == 'gaussian' and not k_norm, _FLOATS),
+      (k_norm, _K_NORM),
+      (True, _ROUNDING), (True, _TIME), (True, _ACCURACY),
+      (coins, _COINS), (several, _NETWORK)) if holds]
 
 
 def _second_opinion(result: training.TrainingResult) -> float | None:
@@ -119,6 +162,8 @@ def find(folder: pathlib.Path,
     later = field.metadata.get('later', False)
     value = getattr(config, field.name)
     found = theirs.get(field.name, field.default if later else None)
+    if field.name == 'noise_seed' and field.name not in theirs:
+      found = theirs['seed']  # All noise came from it before.
     # JSON has no tuples.
     found = tuple(found) if isinstance(found, list) else found
     asked = later and not field.metadata['filled']
@@ -148,7 +193,7 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
   """Writes arrays, then the summary: a folder with one is complete.
 
   `canaries.npz` has x and y of all canaries and `included`, the coins: as
-  private as the records.
+  private as the records, and readable by their owner alone.
   """
   folder.mkdir(parents=True, exist_ok=True)
   flat, _ = jax.tree_util.tree_flatten_with_path(result.params)
@@ -156,9 +201,10 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
       '/'.join(entry.key for entry in path): leaf for path, leaf in flat
   })
   if result.canaries is not None:
-    _write_arrays(folder / CANARIES, {
-        **result.canaries.records._asdict(),
-        'included': result.canaries.included})
+    with checkpoint.owner_only():
+      _write_arrays(folder / CANARIES, {
+          **result.canaries.records._asdict(),
+          'included': result.canaries.included})
   text = json.dumps(summary, indent=2, allow_nan=False) + '\n'
   files.replace(folder / NAME, text.encode())
 

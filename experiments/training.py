@@ -7,6 +7,7 @@ seed, epsilon and fold only are trained at once, by one compiled program.
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
+import hashlib
 import math
 from typing import Any, NamedTuple
 
@@ -18,16 +19,18 @@ from dpjax import tree
 from dpjax.data import images
 from dpjax.data import splits
 from dpjax.models.model import Model
+from dpjax.privacy import keys as key_lib
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
 from dpjax.train import checkpoint
 from dpjax.train import evaluate
 from dpjax.train import loop
+from dpjax.train import processes
 from dpjax.train import sharding
 from dpjax.train import step
 from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
-from dpjax.typing import Params
+from dpjax.typing import Batch, Params, PRNGKey
 from experiments import building
 from experiments import canaries as canaries_lib
 from experiments import configuration
@@ -51,7 +54,8 @@ class TrainingResult(NamedTuple):
       private records, not covered by epsilon.
     epsilon: of the event that ran; infinite for 'sgd'.
     epsilon_valid: False for the methods in quarantine, whose event is only
-      claimed.
+      claimed. Of a run with a noise_seed epsilon holds against whoever does
+      not know or guess it.
     joint_noise_multiplier: measured, smallest of all steps.
     l2_sensitivity: of each block at the last step.
     num_nonfinite: records that counted as zero, over all steps; canaries that
@@ -172,11 +176,12 @@ def train(
     on_progress: Callable[[int, int], None] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     checkpoints: Checkpoints | None = None,
+    keys: PRNGKey | None = None,
 ) -> list[TrainingResult]:
-  """Trains configurations that differ in seed, epsilon and fold only.
+  """Trains configurations that differ in seeds, epsilon and fold only.
 
   Args:
-    configs: one or more.
+    configs: one or more; all with a noise_seed, or none.
     data_dir: folder of the data sets.
     dataset: the data set, if it is loaded already; not prepared.
     on_plans: called with [(resolved configuration, plan)] before training.
@@ -184,6 +189,9 @@ def train(
     mesh: devices that share each batch, see `loop.fit`.
     checkpoints: where the runs are saved and resumed from; the configurations
       are added to its description.
+    keys: [L] secret keys of configurations without a noise_seed, from
+      `new_keys`; for runs that have to be resumed with the same ones. What is
+      drawn of them depends on configuration and records, too. None draws keys.
 
   Raises:
     ValueError, FileNotFoundError: one line, before anything is trained.
@@ -195,16 +203,20 @@ def train(
                      'cannot be shared out: it trains on one device')
   for config in configs:
     if (dataclasses.replace(config, seed=first.seed, epsilon=first.epsilon,
+                            noise_seed=first.noise_seed,
                             fold=first.fold) != first or
+        (config.noise_seed is None) != (first.noise_seed is None) or
         (config.fold is None) != (first.fold is None)):
-      raise ValueError('runs trained together may differ in seed and epsilon '
+      raise ValueError('runs trained together may differ in seeds and epsilon '
                        'only, or in which fold they leave out')
   if dataset is None:
     dataset = building.load(first, data_dir=data_dir)
   dataset = building.prepare(first, dataset)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]
-  parts = [draw_parts(config, dataset) for config in configs]
+  keys = _keys(configs, keys, dataset.records)
+  parts = [draw_parts(config, dataset, key)
+           for config, key in zip(configs, keys, strict=True)]
   released = lattice_size(configs[0], dataset)
   plans = [make_plan(config, released) for config in configs]
   if on_plans is not None:
@@ -213,19 +225,66 @@ def train(
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description,
                                   **checkpoint.describe(configs)})
-  return _fit(configs, plans, dataset, parts, on_progress, mesh, checkpoints)
+  return _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
+              checkpoints)
 
 
-def draw_parts(config: TrainingConfig, dataset: building.Dataset
+def new_keys(num: int) -> PRNGKey:
+  """Returns secret keys [num], the same in all processes of a run.
+
+  The first process draws them, and the others get them over the network that
+  connects the processes, which has to be trusted with the records as well.
+  """
+  return key_lib.from_words(
+      processes.from_first(lambda: key_lib.system_words(num)))
+
+
+def _keys(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
+          records: Batch) -> PRNGKey:
+  """The key of each run: of its noise_seed, or secret and for it alone."""
+  if configs[0].noise_seed is None:
+    keys = new_keys(len(configs)) if keys is None else keys
+    if keys.shape != (len(configs),) or not key_lib.is_secret(keys):
+      raise ValueError(f'{len(configs)} runs without a noise_seed need as many '
+                       'keys of keys.system_keys')
+    # A key that is kept for a run that was killed must not serve another
+    # configuration, or another version of the records.
+    digest = processes.from_first(lambda: _digest(records))
+    return jnp.concatenate([
+        key_lib.bound_to(keys[run:run + 1], repr(config).encode(), digest)
+        for run, config in enumerate(configs)])
+  if keys is not None:
+    raise ValueError('runs with a noise_seed have the keys that it makes')
+  return jnp.stack([configuration.run_key(config) for config in configs])
+
+
+def _digest(records: Batch) -> bytes:
+  """SHA-256 of all records."""
+  digest = hashlib.sha256()
+  for leaf in jax.tree.leaves(records):
+    value = np.ascontiguousarray(leaf)
+    digest.update(f'{value.dtype}{value.shape}'.encode())
+    digest.update(value.data)
+  return digest.digest()
+
+
+def draw_parts(config: TrainingConfig, dataset: building.Dataset,
+               key: PRNGKey | None = None
                ) -> tuple[Canaries | None, splits.Split]:
-  """The canaries of a resolved configuration, if any, and its split."""
+  """Returns the canaries of a resolved configuration, if any, and its split.
+
+  Args:
+    config: resolved.
+    dataset: prepared.
+    key: of the run; needed for canaries without any seed.
+  """
   split = split_rows(config, dataset)
   if not config.num_canaries:
     return None, split
-  return canaries_lib.draw(config, dataset, split)
+  return canaries_lib.draw(config, dataset, split, key)
 
 
-def _fit(configs, plans, dataset, parts, on_progress, mesh,
+def _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
          checkpoints) -> list[TrainingResult]:
   first = configs[0]
   model = building.make_model(first, dataset)
@@ -235,7 +294,7 @@ def _fit(configs, plans, dataset, parts, on_progress, mesh,
     records, slots = canaries_lib.join(records, canaries)
     rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
   result = loop.fit(
-      jnp.stack([configuration.run_key(config) for config in configs]),
+      keys, init_keys=jnp.stack(list(map(configuration.init_key, configs))),
       plans=plans, model=model, method=building.make_method(first, model),
       optimizer=building.make_optimizer(first), records=records,
       rows=jnp.stack(rows),

@@ -2,7 +2,9 @@
 
 The bits of a run depend on how many it was trained with, so a group that was
 begun is finished as it was, also where the kill fell between the summaries of
-its runs or where more runs are asked for by then.
+its runs or where more runs are asked for by then. It goes on with the same
+secret keys: they are kept beside the checkpoints, for their owner alone, until
+the group is finished.
 """
 
 from collections.abc import Sequence
@@ -10,6 +12,9 @@ import json
 import pathlib
 import shutil
 
+import numpy as np
+
+from dpjax.privacy import keys
 from dpjax.report import files
 from dpjax.train import checkpoint
 from experiments.configuration import TrainingConfig
@@ -21,6 +26,7 @@ BATCHED = ('seed', 'epsilon')
 """Fields in which runs that are trained together may differ."""
 
 _RUNS = 'runs.json'
+_KEYS = 'keys.json'
 _STEPS = 'steps'
 
 
@@ -33,8 +39,37 @@ def start(folder: pathlib.Path, group: Sequence[TrainingConfig]) -> None:
   """Says which runs are trained together, before any of them has results."""
   runs = [_run(config) for config in group]
   if runs != _begun(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    files.replace(folder / _RUNS, json.dumps(runs).encode())
+    _write(folder / _RUNS, runs)
+
+
+def kept_words(folder: pathlib.Path,
+               batch: Sequence[TrainingConfig]) -> np.ndarray:
+  """Returns the words [L, 8] of the runs' secret keys; new where none is kept.
+
+  Args:
+    folder: of the group's checkpoints.
+    batch: runs that are trained together.
+  """
+  try:
+    kept = {(int(seed), float(epsilon)): bytes.fromhex(text)
+            for seed, epsilon, text in json.loads(
+                (folder / _KEYS).read_text())}
+  except (FileNotFoundError, ValueError, TypeError):
+    kept = {}
+  words = keys.system_words(len(batch))
+  for run, config in enumerate(batch):
+    found = kept.get(_run(config), b'')
+    if len(found) == words[run].nbytes:
+      words[run] = np.frombuffer(found, '<u4')
+  return words
+
+
+def keep_words(folder: pathlib.Path, batch: Sequence[TrainingConfig],
+               words: np.ndarray) -> None:
+  """Keeps the words of `kept_words`, before the first step is done."""
+  _write(folder / _KEYS, [
+      [*_run(config), row.astype('<u4').tobytes().hex()]
+      for config, row in zip(batch, words, strict=True)])
 
 
 def finish(folder: pathlib.Path) -> None:
@@ -43,9 +78,10 @@ def finish(folder: pathlib.Path) -> None:
     return
   if steps_folder(folder).exists():
     shutil.rmtree(steps_folder(folder))
-  # And drafts of it that a kill has left.
-  for path in (*folder.glob(f'.{_RUNS}.*'), folder / _RUNS):
-    path.unlink(missing_ok=True)
+  # And drafts that a kill has left.
+  for name in (_KEYS, _RUNS):
+    for path in (*folder.glob(f'.{name}.*'), folder / name):
+      path.unlink(missing_ok=True)
   if not any(folder.iterdir()):
     folder.rmdir()
   if folder.parent.name == FOLDER and not any(folder.parent.iterdir()):
@@ -78,6 +114,13 @@ def batches(folder: pathlib.Path, group: Sequence[TrainingConfig],
     first = []
   rest = [config for config in pending if config not in first]
   return [batch for batch in (first, rest) if batch]
+
+
+def _write(path: pathlib.Path, values: list) -> None:
+  """Writes a file of mode 0600 in a folder of mode 0700."""
+  checkpoint.make_private(path.parent)
+  with checkpoint.owner_only():
+    files.replace(path, json.dumps(values).encode())
 
 
 def _run(config: TrainingConfig) -> tuple[int, float]:

@@ -31,8 +31,8 @@ _SEPARATOR = flags.DEFINE_string(
 _NOTE = (
     'note: epsilon covers the parameters; n, bounds, categories and classes '
     'count as public, and the test accuracy is an exact figure of held-out '
-    'records. Noise comes from --seed, which summary.json tells: whoever knows '
-    'the seed takes it off. Use another seed for another version of the file.')
+    'records. Another version of the file is another release, and costs '
+    'epsilon again.')
 
 
 def schema(dataset: str) -> str | None:

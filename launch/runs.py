@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from dpjax.privacy import keys as key_lib
 from dpjax.train import processes
 from dpjax.train.checkpoint import Checkpoints
 from experiments import environment as environments
@@ -16,6 +17,8 @@ from experiments import training
 from experiments.configuration import TrainingConfig
 from launch import interrupted
 
+_KINDS = {'gaussian': 'noise of floats',
+          'lattice_gaussian': 'noise on a lattice'}
 _TOO_LARGE = (
     'out of memory: hold the gradients of fewer records at once by '
     '--microbatch_size (dp_sgd), or compute fewer records at once by '
@@ -85,13 +88,22 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
       interrupted.start(folder, batch)
     progress.fraction(done / total)
 
+  def on_plans(plans):
+    _announce_all(plans)
+    if words is not None and processes.is_first():
+      interrupted.keep_words(folder, batch, words)
+
   checkpoints = Checkpoints(
       folder=interrupted.steps_folder(folder), say=say,
       every_seconds=checkpoint_seconds) if checkpoint_seconds else None
+  words = None
+  if checkpoints is not None and batch[0].noise_seed is None:
+    words = processes.from_first(lambda: interrupted.kept_words(folder, batch))
   try:
     return training.train(
-        batch, data_dir=data_dir, on_plans=_announce_all,
-        on_progress=on_progress, mesh=mesh, checkpoints=checkpoints)
+        batch, data_dir=data_dir, on_plans=on_plans, on_progress=on_progress,
+        mesh=mesh, checkpoints=checkpoints,
+        keys=None if words is None else key_lib.from_words(words))
   except RuntimeError as error:
     # JAX has no type for it.
     if 'RESOURCE_EXHAUSTED' not in str(error):
@@ -104,6 +116,11 @@ def _announce_all(plans) -> None:
   for config, plan in plans:
     if config.seed == plans[0][0].seed:
       _announce(config, plan)
+  config, plan = plans[0]
+  if config.noise_seed is not None and plan.noise_multiplier is not None:
+    print(f'warning: noise_seed = {config.noise_seed} is for research: whoever '
+          'knows or guesses it takes the noise off (epsilon_valid = false)',
+          file=sys.stderr)
 
 
 def _announce(config, plan) -> None:
@@ -120,7 +137,7 @@ def _announce(config, plan) -> None:
   print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
         f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
-        f'{plan.noise_multiplier:.5g}')
+        f'{plan.noise_multiplier:.5g}, {_KINDS[config.noise]}')
   if config.delta >= 1 / config.num_slots:
     print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
           'one record at random would be as private', file=sys.stderr)

@@ -2,7 +2,7 @@ r"""Trains one private model, or one for each value of a comma list.
 
 One run; the breast cancer data come with scikit-learn:
   python -m launch.train --dataset=breast_cancer --method=lip_dp_sgd \
-    --epsilon=1 --seed=0 --output_dir=results/one
+    --epsilon=1 --output_dir=results/one
 
 A sweep over budgets and depths, three seeds each, one folder for each run:
   python -m launch.train --dataset=breast_cancer --method=dp_sgd \
@@ -23,6 +23,14 @@ can be computed again from the file alone) and params.npz. A folder that holds
 the run already is not run again; one that holds another run is refused. What is
 killed is resumed by the same command, from checkpoints/ in the output folder,
 and ends with the parameters and the epsilon that it would have had.
+
+Batches and noise come from a secret key of the system's random source. It is
+nowhere but in checkpoints/, which is as private as the records and removed at
+the end. So a run cannot be made again, and the same command with another
+--output_dir is another release, which costs epsilon again. --noise_seed makes a
+run that can be made again, for research: its epsilon does not hold against
+whoever guesses the seed, and its summary says so. falls_short in summary.json
+lists what else separates the run from the mechanism that epsilon is of.
 
 --num_devices=all divides every batch over the devices of the machine; so does
 the same command on several machines, with --coordinator_address=HOST:PORT
@@ -76,9 +84,14 @@ _DEPTH = flags.DEFINE_string(
     'depth', None, 'Hidden layers, >= 0; a comma list sweeps. Default: 1. '
     'What a search has selected for a data set comes before any default.')
 _SEED = flags.DEFINE_string(
-    'seed', '0', 'Seed of split, initialisation, batches and noise, >= 0; a '
-    'comma list sweeps. A known seed is for research: whoever knows it can '
-    'take the noise off again.')
+    'seed', '0', 'Seed of split and initial parameters, >= 0; public. A comma '
+    'list sweeps. Batches and noise do not depend on it.')
+_NOISE_SEED = flags.DEFINE_integer(
+    'noise_seed', None, 'For research only: seed of batches, noise and coins '
+    'of canaries, >= 0, which makes the run reproducible. Whoever knows or '
+    'guesses it takes the noise off, so the summary carries epsilon_valid = '
+    'false. Default: the random source of the system; two runs of one '
+    'configuration are then two releases.')
 
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', _DEFAULTS.adjacency, ['add_or_remove_one', 'replace_one'],
@@ -194,10 +207,12 @@ _RECERTIFY_EVERY = flags.DEFINE_integer(
     'layers whose norm no noise scale depends on, such as the first of a '
     'perceptron with balls. Saves time where that layer is wide.')
 _NOISE = flags.DEFINE_enum(
-    'noise', _DEFAULTS.noise, list(configuration.NOISES),
+    'noise', None, list(configuration.NOISES),
     'gaussian is of floats; lattice_gaussian is added as integers, to rounded '
     'sums: what is released is as the theorem says, up to how float32 rounds '
-    'the sums themselves.')
+    'the sums themselves. Default: lattice_gaussian for releases up to epsilon '
+    '8 by methods with Gaussian noise, gaussian otherwise and with '
+    '--noise_seed.')
 _ALLOW_UNSOUND = flags.DEFINE_bool(
     'allow_unsound', False, 'Says that you know: lip_printed, Algorithm 8 as '
     'printed, is not private. Its summary carries epsilon_valid = false.')
@@ -212,7 +227,9 @@ _CANARY_KIND = flags.DEFINE_enum(
     'which are then not evaluated on; uniform noise or one constant for all '
     'features, with a random label.')
 _CANARY_SEED = flags.DEFINE_integer(
-    'canary_seed', None, 'Of canaries and coins, >= 0. Default: --seed.')
+    'canary_seed', None, 'Of canaries and coins, >= 0; whoever knows it knows '
+    'which canaries are in. Default: the random source of the system, or '
+    '--noise_seed.')
 _ALLOCATION = flags.DEFINE_enum(
     'allocation', None, ['equal', 'global', 'optimal'],
     'How the noise is split over the layers. Default: optimal.')
@@ -288,18 +305,21 @@ def _configs() -> list[configuration.TrainingConfig]:
       stride=_STRIDE.value, pool=_POOL.value, use_bias=_USE_BIAS.value,
       downsample=_DOWNSAMPLE.value, pixels=_PIXELS.value,
       compute_dtype=_COMPUTE_DTYPE.value,
-      recertify_every=_RECERTIFY_EVERY.value, noise=_NOISE.value,
-      num_canaries=_NUM_CANARIES.value, canary_kind=_CANARY_KIND.value,
+      recertify_every=_RECERTIFY_EVERY.value,
+      noise_seed=_NOISE_SEED.value, num_canaries=_NUM_CANARIES.value,
+      canary_kind=_CANARY_KIND.value,
       canary_seed=_CANARY_SEED.value,
       schema=own_data.schema(_DATASET.value), **_delta())
   swept = [_numbers('epsilon', _EPSILON.value, float),
            _numbers('num_examples', _NUM_EXAMPLES.value, int),
            _numbers('depth', _DEPTH.value, int),
            _numbers('seed', _SEED.value, int)]
+  configs = [dataclasses.replace(base, **dict(zip(_SWEPT, values, strict=True)))
+             for values in itertools.product(*swept)]
   return [
       configuration.check(dataclasses.replace(
-          base, **dict(zip(_SWEPT, values, strict=True))))
-      for values in itertools.product(*swept)
+          config, noise=_NOISE.value or configuration.release_noise(config)))
+      for config in map(configuration.check, configs)
   ]
 
 

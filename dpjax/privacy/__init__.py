@@ -2,15 +2,15 @@
 
 Modules, in import order: notions, adjacency, neighbours, divergences,
 tradeoff, renyi, composition, restating, accounting, adaptive, tuning, blocks,
-mechanism, threefry, additive, utility, draws, exact, laplace, selection,
-ordering, inverse, smooth, k_norm, local, queries, integers, discrete, lattice,
-langevin.
+mechanism, threefry, chacha, keys, additive, utility, draws, exact, laplace,
+selection, ordering, inverse, smooth, k_norm, local, queries, integers,
+discrete, lattice, langevin.
 """
 
 __all__ = [
-    'accounting', 'adaptive', 'additive', 'adjacency', 'blocks',
+    'accounting', 'adaptive', 'additive', 'adjacency', 'blocks', 'chacha',
     'composition', 'discrete', 'divergences', 'draws', 'exact', 'integers',
-    'inverse', 'k_norm', 'langevin', 'laplace', 'lattice', 'local',
+    'inverse', 'k_norm', 'keys', 'langevin', 'laplace', 'lattice', 'local',
     'mechanism', 'neighbours', 'notions', 'ordering', 'queries', 'renyi',
     'restating', 'selection', 'smooth', 'threefry', 'tradeoff', 'tuning',
     'utility'

@@ -9,8 +9,8 @@ rounded to a public power-of-two grid of 1/512 to 1/256 of the noise, on which
 every point within 5.4 standard deviations stays reachable. Rounding is
 post-processing. What is left is not an exact mechanism, as `lattice` is: a
 coordinate lies beyond 5.4 with probability 7e-8, where some points are missing
-and noise ends at 6.3; probabilities carry float32 rounding error; and the
-threefry generator is not a cryptographic one.
+and noise ends at 6.3; and probabilities carry float32 rounding error. All of
+it is only as secret as the key: see `keys` for those of a release.
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ from dpjax import errors
 from dpjax import floats
 from dpjax import tree
 from dpjax.privacy import accounting
+from dpjax.privacy import chacha
 from dpjax.privacy import threefry
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
@@ -74,16 +75,20 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...],
 
 def random_words(key: PRNGKey, shape: tuple[int, ...],
                  start: int = 0) -> Array:
-  """Uniform 32-bit words; others than `jax.random.bits` gives of this key.
+  """Returns uniform 32-bit words [*shape], others than `jax.random.bits`.
 
-  Of each block of threefry both words are used, where `jax.random.bits` folds
-  them into one to be independent of the shape: half the time of a draw. Blocks
-  are numbered by their places, from `start` on.
+  All words of each block of the generator are used. Of threefry that halves
+  the time of a draw: `jax.random.bits` folds two words into one, to be
+  independent of the shape. Blocks are numbered by their places, from `start`
+  on.
   """
   size = math.prod(shape)
   if start + size >= 2**32:
     raise ValueError(f'one key has 2^32 draws, {start + size} were asked for')
-  if str(jax.random.key_impl(key)) != 'threefry2x32':
+  generator = str(jax.random.key_impl(key))
+  if generator == chacha.NAME:
+    return chacha.words(jax.random.key_data(key), start, size).reshape(shape)
+  if generator != 'threefry2x32':
     return jax.random.bits(jax.random.fold_in(key, start), shape, jnp.uint32)
   first, second = jax.random.key_data(key)
   return threefry.words((first, second), start, size).reshape(shape)
@@ -91,7 +96,7 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
 
 def random_pairs(key: PRNGKey, shape: tuple[int, ...],
                  start: int = 0) -> tuple[Array, Array]:
-  """Two uniform 32-bit words for each place: of one block of threefry each.
+  """Returns two uniform 32-bit words [*shape] for each place.
 
   The words of `random_words` come in halves that are joined, which slows down
   what looks something up by them. A key is for these or for those, not both.
@@ -99,7 +104,11 @@ def random_pairs(key: PRNGKey, shape: tuple[int, ...],
   size = math.prod(shape)
   if start + size >= 2**32:
     raise ValueError(f'one key has 2^32 draws, {start + size} were asked for')
-  if str(jax.random.key_impl(key)) != 'threefry2x32':
+  generator = str(jax.random.key_impl(key))
+  if generator == chacha.NAME:
+    left, right = chacha.pairs(jax.random.key_data(key), start, size)
+    return left.reshape(shape), right.reshape(shape)
+  if generator != 'threefry2x32':
     return tuple(jax.random.bits(jax.random.fold_in(key, start), (2, *shape),
                                  jnp.uint32))
   first, second = jax.random.key_data(key)

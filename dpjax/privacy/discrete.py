@@ -3,8 +3,8 @@
 Counts are released as integers, with integer noise (`integers`): no float is
 there to be attacked. What the tables leave out, a probability near 2^-90, is
 given by `total_variation` and to be added to delta, (1 + e^epsilon) times; pure
-guarantees hold up to it, and independence up to `integers.tie_variation`. The
-generator of words is not cryptographic.
+guarantees hold up to it, and independence up to `integers.tie_variation`. A
+release needs a key that nobody can guess, see `keys`.
 """
 
 import dataclasses

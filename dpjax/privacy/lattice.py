@@ -19,8 +19,8 @@ rounded Gaussian of r^2 - 1/12, up to `total_variation` in all: 10^9 values add
 less than 10^-11 to delta at epsilon 8. What is beyond 2^30 steps is clamped
 first, which moves neighbours no further apart.
 
-What is left: the threefry generator is not cryptographic, and what is rounded
-is a float32 sum, see `sum_error`.
+What is left: the key has to be secret, see `keys`, and what is rounded is a
+float32 sum, see `sum_error`.
 """
 
 import functools

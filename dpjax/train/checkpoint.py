@@ -5,7 +5,8 @@ checksums of all of its files are written last: a checkpoint that was not
 finished, or was changed since, is not used, and the one before it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -28,6 +29,7 @@ from dpjax.typing import Array, Batch, PRNGKey, PyTree
 KEPT = 2
 
 _CHECKSUMS = 'checksums'
+_CHECKED_BY_DIGEST = ('keys', 'rows', 'records')
 
 
 def _to_stderr(line: str) -> None:
@@ -39,7 +41,8 @@ class Checkpoints:
   """Where and how often a fit is saved; the last two are kept.
 
   A checkpoint holds the keys of the noise and exact statistics of the records:
-  it is as private as the records are, and to be removed after the run.
+  it is as private as the records are, and to be removed after the run. Nobody
+  but its owner may read its folder (mode 0700) and the files in it (0600).
 
   Attributes:
     folder: of these runs alone; made when it is not there.
@@ -57,6 +60,25 @@ class Checkpoints:
 
   def __post_init__(self):
     errors.check_non_negative('every_seconds', self.every_seconds)
+
+
+@contextlib.contextmanager
+def owner_only() -> Iterator[None]:
+  """Makes new files and folders of this process for their owner alone.
+
+  The mask is one for all threads: it is for short pieces of work.
+  """
+  before = os.umask(0o077)
+  try:
+    yield
+  finally:
+    os.umask(before)
+
+
+def make_private(folder: pathlib.Path) -> None:
+  """Makes a folder, if it is not there, that its owner alone may enter."""
+  folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+  folder.chmod(0o700)
 
 
 class Part(NamedTuple):
@@ -96,16 +118,19 @@ def describe(values: Sequence) -> dict[str, str]:
 def fingerprint(keys: PRNGKey, *, plans: Sequence[TrainingPlan],
                 method_name: str, records: Batch, rows: Array, allocation: str,
                 num_groups: int, chunks: Sequence[int],
-                num_devices: int = 1) -> dict[str, str]:
+                num_devices: int = 1,
+                init_keys: PRNGKey | None = None) -> dict[str, str]:
   """Name -> value of all that decides on the bits of a fit and can be seen.
 
-  Keys, rows and records are there by a checksum.
+  Keys, rows and records are there by a checksum. Whoever sees it can try seeds
+  and guesses of records against it, so it stays in the checkpoint.
   """
   return {
       'runs': str(len(plans)), 'method': method_name, **describe(plans),
       'allocation': allocation, 'groups of runs': str(num_groups),
       'chunks of steps': ' '.join(map(str, chunks)),
-      'keys': _digest(keys), 'rows': _digest(rows), 'records': _digest(records),
+      'keys': _digest((keys, () if init_keys is None else init_keys)),
+      'rows': _digest(rows), 'records': _digest(records),
       'jax': jax.__version__, 'device': jax.devices()[0].device_kind,
       'devices': str(num_devices)
   }
@@ -201,10 +226,14 @@ class Saver:
               ours: Mapping[str, str]) -> None:
     for name in {**ours, **theirs}:
       found, now = theirs.get(name, 'none'), ours.get(name, 'none')
-      if found != now:
-        raise ValueError(
-            f'the checkpoint in {self._folder} is of another configuration: '
-            f'{name} = {found}, now {now}; use another folder, or remove it')
+      if found == now:
+        continue
+      # Who reads a digest can try keys and records against it.
+      differs = (f'other {name}' if name in _CHECKED_BY_DIGEST else
+                 f'{name} = {found}, now {now}')
+      raise ValueError(
+          f'the checkpoint in {self._folder} is of another configuration: '
+          f'{differs}; use another folder, or remove it')
 
 
 def saved_steps(folder: str | os.PathLike) -> list[int]:
@@ -234,12 +263,14 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
       create=False, cleanup_tmp_directories=True,
       enable_async_checkpointing=False,
       multiprocessing_options=_alone(orbax))
-  folder.mkdir(parents=True, exist_ok=True)
-  with orbax.CheckpointManager(folder, options=options) as manager:
-    manager.save(step, force=True, args=orbax.args.Composite(
-        arrays=orbax.args.StandardSave(arrays), meta=orbax.args.JsonSave(meta)))
-  path = folder / str(step)
-  (path / _CHECKSUMS).write_text(_checksums(path))
+  make_private(folder)
+  with owner_only():
+    with orbax.CheckpointManager(folder, options=options) as manager:
+      manager.save(step, force=True, args=orbax.args.Composite(
+          arrays=orbax.args.StandardSave(arrays),
+          meta=orbax.args.JsonSave(meta)))
+    path = folder / str(step)
+    (path / _CHECKSUMS).write_text(_checksums(path))
 
 
 def _load(path: pathlib.Path):

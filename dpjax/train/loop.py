@@ -23,6 +23,7 @@ from dpjax.sampling import PoissonSampler
 from dpjax.train import checkpoint
 from dpjax.train import requirements
 from dpjax.train import sharding
+from dpjax.train import state as states
 from dpjax.train import step as steps
 from dpjax.train.averaging import Averaging
 from dpjax.train.checkpoint import Checkpoints, Part, Saver
@@ -58,8 +59,8 @@ class FitResult(NamedTuple):
 
 def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         method: Method, optimizer: optax.GradientTransformation,
-        records: Batch, rows: Array, allocation: str = 'optimal',
-        max_parallel: int | None = None,
+        records: Batch, rows: Array, init_keys: PRNGKey | None = None,
+        allocation: str = 'optimal', max_parallel: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         averaging: Averaging | None = None,
         mesh: jax.sharding.Mesh | None = None,
@@ -67,16 +68,24 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   """Trains L models: seeds, splits and noise levels, one compiled program.
 
   Args:
-    keys: [L] typed keys, one for each run, all different. A key is for one
-      run ever: two fits that are given one key share batches and noise.
+    keys: [L] typed keys, one for each run, all different, of which batches,
+      noise and views are drawn. A key is for one run ever: two fits that are
+      given one key share batches and noise. What a run guarantees, it
+      guarantees against whoever does not know its key: a release takes
+      `keys.system_keys(L)`, which nobody can guess. `jax.random.key(seed)` is
+      found by trying seeds; it is for research.
     plans: [L] plans that differ in their noise multiplier at most.
-    model: initialised anew for each run; its parameters are floating numbers.
+    model: initialised anew for each run, see `init_keys`; its parameters are
+      floating numbers.
     method: see `methods`.
     optimizer: any optax optimiser; it sees noisy means only.
     records: all records, shared by the runs: a `Batch` or a pair (x, y), x an
       array or a tree of them.
     rows: [L, n] integers; which records each run trains on, each once, n the
       `num_examples` of the plans.
+    init_keys: [L] typed keys of the initial parameters, which count as public:
+      of any generator, and not to be made from `keys`. None: parts of `keys`
+      that nothing else is drawn from.
     allocation: split of the noise over blocks, see `privacy.blocks`.
     max_parallel: how many runs to advance at once; all by default. The
       results do not depend on it.
@@ -103,6 +112,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     >>> from dpjax.data import registry
     >>> from dpjax.lipschitz import losses
     >>> from dpjax.models import mlp
+    >>> from dpjax.privacy import keys
     >>> from dpjax.privacy.adjacency import Adjacency
     >>> from dpjax.train import loop, methods, plan
     >>> data = registry.load('breast_cancer')
@@ -112,7 +122,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     ...                         epsilon=2.0, delta=1e-4,
     ...                         adjacency=Adjacency.ADD_OR_REMOVE_ONE)
     >>> result = loop.fit(
-    ...     jax.random.split(jax.random.key(0), 1), plans=[run], model=model,
+    ...     keys.system_keys(1), plans=[run], model=model,
     ...     method=methods.dp_sgd(model, losses.cross_entropy(), clip_norm=1.0),
     ...     optimizer=optax.sgd(1.0), records=data.records, rows=rows)
     >>> result.state.params['dense_00']['kernel'].shape  # Of one run.
@@ -122,6 +132,9 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   sharding.check(mesh, plans[0].sampler.max_batch_size)
   requirements.check_model(model, optimizer)
   requirements.check_keys(keys, len(plans))
+  if init_keys is not None and init_keys.shape != keys.shape:
+    raise ValueError(f'init_keys must be one for each of {keys.shape[0]} runs, '
+                     f'got shape {list(init_keys.shape)}')
   records = inputs.as_batch(records)
   rows = jnp.asarray(requirements.check_rows(
       rows, num_runs=len(plans), num_examples=plans[0].sampler.num_examples,
@@ -134,14 +147,17 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     saver = Saver(checkpoints, checkpoint.fingerprint(
         keys, plans=plans, method_name=method.name, records=records, rows=rows,
         allocation=allocation, num_groups=len(groups), chunks=lengths,
-        num_devices=1 if mesh is None else mesh.size))
+        num_devices=1 if mesh is None else mesh.size, init_keys=init_keys))
   started = time.perf_counter()
   records = sharding.replicate(
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
+  if init_keys is None:
+    init_keys = jax.vmap(lambda key: states.streams(key).init)(keys)
   arguments = sharding.replicate(
-      mesh, [(keys[g], multipliers[g], rows[g]) for g in groups])
+      mesh, [((keys[g], init_keys[g]), multipliers[g], rows[g])
+             for g in groups])
   program = _compile(arguments[0], plans[0], model, method, optimizer, records,
                      allocation, averaging, mesh)
   compiled = time.perf_counter()
@@ -191,7 +207,7 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
              averaging: Averaging | None,
              mesh: jax.sharding.Mesh | None) -> _Program:
   """Compiles everything a group of runs shaped like `example` needs."""
-  keys, multipliers, rows = example
+  keys, multipliers, rows = example  # Pairs of keys, see `init`.
   sampler = sharding.split_sampler(mesh, plan.sampler)
   method = _divided(method, mesh)
   moved = functools.partial(_moved, plan, method, allocation)
@@ -201,10 +217,11 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
         allocation=allocation, on_lattice=plan.lattice_size is not None)
 
-  def init(key, multiplier):
+  def init(keys, multiplier):
+    key, init_key = keys
     return steps.init_state(key, model=model, method=method,
                             transform_of=transform_with(multiplier),
-                            averaging=averaging)
+                            averaging=averaging, init_key=init_key)
 
   def chunk(length):
 

@@ -109,7 +109,8 @@ def _delta_left(delta: float, epsilon: float, variation: float) -> float:
 
 def _no_room(delta: float, epsilon: float) -> str:
   return (f'delta = {delta:g} has no room for what noise on a lattice differs '
-          f'from Gaussian noise at epsilon {epsilon:.4g}')
+          f'from Gaussian noise at epsilon {epsilon:.4g}: use a larger delta, '
+          'or noise of floats (gaussian)')
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,7 +10,10 @@ from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 
 class Streams(NamedTuple):
-  """Independent key streams of one run, derived once."""
+  """Independent key streams of one run, derived once.
+
+  All but `init` are secret. `init` may be public and of another generator.
+  """
   init: PRNGKey
   batch: PRNGKey
   noise: PRNGKey

@@ -58,18 +58,22 @@ def make_transform(method: Method, sampler: PoissonSampler,
 
 
 def init_state(key: PRNGKey, *, model: Model, method: Method,
-               transform_of: Callable,
-               averaging: Averaging | None = None) -> TrainState:
+               transform_of: Callable, averaging: Averaging | None = None,
+               init_key: PRNGKey | None = None) -> TrainState:
   """The state before the first step.
 
   Args:
-    key: the run's key.
+    key: the run's key, of batches, noise and views.
     model: gives the initial parameters.
     method: its constraint is applied to them.
     transform_of: noise key -> the transform of `make_transform`.
     averaging: keep this average of the parameters.
+    init_key: of the initial parameters, of any generator; None for the stream
+      of `key` that is for them.
   """
   keys = states.streams(key)
+  if init_key is not None:
+    keys = keys._replace(init=init_key)
   params, certificate = method.constraint.constrain(
       inputs.as_parameters(model.init(keys.init)))
   adaptive = method.bounder.adaptive

@@ -1,7 +1,9 @@
 """Run folders: what a training run was made of, made again.
 
-The summary tells the configuration and the noise that ran; event, data,
-canaries, coins and initial parameters follow from them.
+The summary tells the configuration and the noise that ran; event, data and
+initial parameters follow from them. Canaries and coins are read, because a
+release draws them from a secret key that is gone; what a seed makes again is
+compared.
 """
 
 from collections.abc import Mapping
@@ -15,9 +17,8 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.models.model import Model
-from dpjax.train import state as states
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Params
+from dpjax.typing import Batch, Params
 from experiments import building
 from experiments import configuration
 from experiments import summary as summaries
@@ -36,8 +37,8 @@ class FinishedRun:
     plan: of the configuration with the noise that the summary tells.
     model: as trained.
     params: trained.
-    initial: parameters before the first step, from the seed.
-    canaries: with their coins.
+    initial: parameters before the first step, from the public seed.
+    canaries: with their coins, as they were written.
   """
   summary: Mapping[str, Any]
   config: TrainingConfig
@@ -79,12 +80,11 @@ def load(folder: pathlib.Path, *, data_dir: str | None = None) -> FinishedRun:
   dataset = building.prepare(config, building.load(config, data_dir=data_dir))
   plan = training.plan_of(config, summary.get('noise_multiplier'),
                           training.lattice_size(config, dataset))
-  canaries, _ = training.draw_parts(config, dataset)
-  _check_canaries(folder, canaries)
+  canaries = _canaries(folder, config, dataset)
   model = building.make_model(config, dataset)
   method = building.make_method(config, model)
   initial, _ = method.constraint.constrain(model.init(
-      states.streams(configuration.run_key(config)).init))
+      configuration.init_key(config)))
   return FinishedRun(
       summary=summary, config=config, plan=plan, model=model, initial=initial,
       params=_params(folder, initial), canaries=canaries)
@@ -101,16 +101,28 @@ def _config(folder: pathlib.Path,
                      f'{errors.one_line(error)}') from None
 
 
-def _check_canaries(folder: pathlib.Path, canaries: Canaries) -> None:
-  """Refuses canaries on disk that the configuration does not make."""
-  with np.load(folder / summaries.CANARIES, allow_pickle=False) as kept:
-    same = (np.array_equal(kept['included'], canaries.included) and
-            np.array_equal(kept['y'], canaries.records.y) and
-            np.shape(kept['x']) == canaries.records.x.shape and
-            np.allclose(kept['x'], canaries.records.x, atol=1e-6))
+def _canaries(folder: pathlib.Path, config: TrainingConfig,
+              dataset: building.Dataset) -> Canaries:
+  """Reads canaries; refuses those that the configuration does not make."""
+  path, shapes = folder / summaries.CANARIES, building.shapes(dataset)
+  size = config.num_canaries
+  with np.load(path, allow_pickle=False) as file:
+    kept = dict(file)
+  forms = {'x': ((size, *shapes.record), 'f'), 'y': ((size,), 'i'),
+           'included': ((size,), 'b')}
+  same = all(name in kept and kept[name].shape == shape and
+             kept[name].dtype.kind == kind
+             for name, (shape, kind) in forms.items())
+  if same and not (config.noise_seed is None and config.canary_seed is None):
+    made, _ = training.draw_parts(config, dataset)
+    same = (np.array_equal(kept['included'], made.included) and
+            np.array_equal(kept['y'], made.records.y) and
+            np.allclose(kept['x'], made.records.x, atol=1e-6))
   if not same:
-    raise ValueError(f'{folder / summaries.CANARIES} is not what the '
-                     'configuration makes: other data, or another version')
+    raise ValueError(f'{path} is not what the configuration makes: other data, '
+                     'or another version')
+  return Canaries(Batch(jnp.asarray(kept['x']), jnp.asarray(kept['y'])),
+                  jnp.asarray(kept['included']))
 
 
 def _params(folder: pathlib.Path, like: Params) -> Params:

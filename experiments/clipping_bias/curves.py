@@ -192,7 +192,7 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
       _trace, run=run, config=config, model=model, method=method, plan=plan))
   found, accuracies = [], []
   for seed in seeds:
-    seeded = dataclasses.replace(config, seed=seed)
+    seeded = dataclasses.replace(config, seed=seed, noise_seed=seed)
     split = training.split_rows(seeded, dataset)
     measures, params = traced(configuration.run_key(seeded), split, records)
     accuracy = evaluate.accuracy(model.apply, params, dataset.records,

@@ -71,10 +71,10 @@ def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
           shared.batch_size, (setting.num_examples or _ORDINARY) // 2)))
   if setting.kind == 'smoke':
     values['batch_size'] = 100.0
-  return configuration.TrainingConfig(
+  return configuration.reproducible(configuration.TrainingConfig(
       dataset=setting.dataset, method=setting.method, seed=setting.seed,
       epsilon=setting.epsilon if math.isfinite(setting.epsilon) else 1.0,
-      num_examples=setting.num_examples, **values)
+      num_examples=setting.num_examples, **values))
 
 
 def _trained(settings: Sequence[sweep.Setting], data_dir: str | None,

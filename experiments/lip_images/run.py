@@ -37,7 +37,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig:
   """What a setting trains."""
-  return configuration.TrainingConfig(**hyperparameters.fields(setting))
+  return configuration.reproducible(
+      configuration.TrainingConfig(**hyperparameters.fields(setting)))
 
 
 def blank(name: str) -> images.ImageDataset:

@@ -113,10 +113,10 @@ def _batch_size(setting, dataset, size: float, *, fold) -> float:
 
 
 def _config(setting: sweep.Setting, **fields) -> configuration.TrainingConfig:
-  return configuration.TrainingConfig(
+  return configuration.reproducible(configuration.TrainingConfig(
       dataset=setting.dataset, epsilon=setting.epsilon, method=setting.method,
       delta=_DELTAS[setting.dataset], adjacency=_ADJACENCY.value,
-      num_folds=setting.num_folds, split_seed=setting.split, **fields)
+      num_folds=setting.num_folds, split_seed=setting.split, **fields))
 
 
 def _num_train(setting, dataset, *, fold) -> int:

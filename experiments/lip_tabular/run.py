@@ -29,8 +29,8 @@ def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
   """The printed delta = 1/n for the table; its safe relative otherwise."""
   private = math.isfinite(setting.epsilon)
   printed = _PRINTED[setting.dataset]
-  return configuration.TrainingConfig(
+  return configuration.reproducible(configuration.TrainingConfig(
       dataset=setting.dataset, method=setting.method, seed=setting.seed,
       epsilon=setting.epsilon if private else 1.0,
       delta=printed.delta if setting.kind == 'table' else None,
-      num_steps=_SMOKE_STEPS if setting.kind == 'smoke' else None)
+      num_steps=_SMOKE_STEPS if setting.kind == 'smoke' else None))

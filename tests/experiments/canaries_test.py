@@ -23,8 +23,8 @@ _CONFIG = configuration.TrainingConfig(
 
 
 def _resolved(**changes):
-  return configuration.resolve(dataclasses.replace(_CONFIG, **changes),
-                               num_available=455)
+  return configuration.reproducible(configuration.resolve(
+      dataclasses.replace(_CONFIG, **changes), num_available=455))
 
 
 def _draw(data=_DATA, /, **changes):
@@ -95,6 +95,24 @@ def test_coins_are_fair_and_hang_on_the_seed_alone():
   # Labels tell nothing of coins.
   labels = np.asarray(_draw(**large)[0].records.y)
   assert abs((labels == first).mean() - 0.5) < 4 * 0.5 / 3000**0.5
+
+
+def test_coins_without_a_seed_come_from_the_secret_key():
+  config = dataclasses.replace(
+      _resolved(canary_kind='noise', num_canaries=3000), noise_seed=None)
+  split = training.split_rows(config, _DATA)
+  keys = training.new_keys(2)
+  drawn = [canaries.draw(config, _DATA, split, key)[0]
+           for key in (keys[0], keys[1], keys[0])]
+  coins = [np.asarray(each.included) for each in drawn]
+  np.testing.assert_array_equal(coins[0], coins[2])
+  np.testing.assert_array_equal(drawn[0].records.x, drawn[2].records.x)
+  seeded = np.asarray(_draw(canary_kind='noise', num_canaries=3000)[0].included)
+  # As above, 4 standard deviations of 3000 fair coins.
+  for each in (coins[0], coins[1], coins[0] == coins[1], coins[0] == seeded):
+    assert abs(each.mean() - 0.5) < 4 * 0.5 / 3000**0.5
+  with pytest.raises(ValueError, match='need the key of their run'):
+    training.draw_parts(config, _DATA)
 
 
 def test_rows_of_runs_meet_their_own_canaries_or_nothing():
@@ -177,7 +195,8 @@ def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
   monkeypatch.setattr(configuration, 'run_key', lambda _: jax.random.key(0))
   runs = training.train([
       dataclasses.replace(_CONFIG, method='sgd', num_steps=3, epsilon=epsilon,
-                          batch_size=495.0) for epsilon in change])
+                          batch_size=495.0, noise_seed=0)
+      for epsilon in change])
   plain, others_out, others_in, all_in = (
       np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(run.params)]
                      ).tobytes() for run in runs)
@@ -213,8 +232,9 @@ def test_keys_of_runs_without_canaries_stay():
                                               canary_seed=1))}
   assert len(found) == 3
   # Pinned before there were canaries.
-  default = configuration.resolve(configuration.TrainingConfig(
-      dataset='breast_cancer', method='dp_sgd'), num_available=455)
+  default = configuration.reproducible(configuration.resolve(
+      configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
+      num_available=455))
   assert jax.random.key_data(configuration.run_key(default)).tolist() == [
       1973122803, 3299492099]
 

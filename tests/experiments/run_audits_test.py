@@ -37,7 +37,8 @@ _EAGER = dict(optimizer='adam', schedule='constant', num_examples=20, width=64)
 def _left(folder, **fields):
   """A run folder, as the launcher leaves it."""
   with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
-    result, = training.train([configuration.TrainingConfig(**fields)])
+    result, = training.train([configuration.TrainingConfig(
+        **{'noise_seed': 0, **fields})])
   summaries.write(folder, summaries.summarize(result, _HERE), result)
   return folder
 
@@ -151,6 +152,26 @@ def test_parameters_before_the_first_step_come_from_the_seed(honest):
       run.initial, state.params, run.params)), strict=True):
     np.testing.assert_array_equal(leaf, first)
     assert not np.array_equal(leaf, trained)
+
+
+@pytest.mark.slow
+def test_a_release_is_audited_by_what_it_wrote(tmp_path):
+  """Its coins come from a key that is gone; its start from the public seed."""
+  folder = _left(tmp_path, dataset='breast_cancer', method='dp_sgd',
+                 num_canaries=200, canary_kind='noise', num_steps=5,
+                 noise_seed=None, seed=3, **_EAGER)
+  run = run_folders.load(folder)
+  with np.load(folder / summaries.CANARIES) as kept:
+    np.testing.assert_array_equal(kept['included'], run.canaries.included)
+    np.testing.assert_array_equal(kept['x'], run.canaries.records.x)
+  assert (folder / summaries.CANARIES).stat().st_mode & 0o077 == 0
+  # Violated by chance with probability 1e-7 at most.
+  assert _audit(folder, significance=1e-7).verdict != auditor.VIOLATED
+  with np.load(folder / summaries.CANARIES) as kept:
+    fewer = {name: kept[name][:-1] for name in kept}
+  np.savez(folder / summaries.CANARIES, **fewer)
+  with pytest.raises(ValueError, match='canaries.npz is not what the config'):
+    run_folders.load(folder)
 
 
 def test_other_coins_are_guessed_no_better_than_chance(honest):

@@ -9,6 +9,7 @@ import pytest
 from dpjax.data import registry
 from dpjax.grads import bounder as bounders
 from dpjax.train import sharding
+from dpjax.train import state as states
 from experiments import building
 from experiments import configuration
 from experiments import recipes
@@ -22,7 +23,7 @@ _CONFIG = configuration.TrainingConfig(
 def test_resolve_fills_every_gap():
   resolved = configuration.resolve(_CONFIG, num_available=455)
   optional = {'max_batch_size', 'microbatch_size', 'split_seed', 'fold',
-              'model', 'channels', 'canary_seed', 'schema'}
+              'model', 'channels', 'canary_seed', 'schema', 'noise_seed'}
   for field in dataclasses.fields(resolved):
     if field.name not in optional:
       assert getattr(resolved, field.name) is not None, field.name
@@ -42,7 +43,8 @@ def test_recipes_fit_every_size():
 
 @pytest.mark.slow
 def test_runs_trained_together_equal_runs_alone():
-  configs = [dataclasses.replace(_CONFIG, seed=seed, epsilon=epsilon)
+  configs = [dataclasses.replace(_CONFIG, seed=seed, epsilon=epsilon,
+                                 noise_seed=seed)
              for seed in (0, 1) for epsilon in (1.0, 2.0)]
   joint = training.train(configs)[2]
   alone, = training.train([configs[2]])
@@ -56,22 +58,79 @@ def test_runs_trained_together_equal_runs_alone():
 
 
 def test_groups_may_differ_in_seed_and_epsilon_only():
-  with pytest.raises(ValueError, match='seed and epsilon only'):
-    training.train([_CONFIG, dataclasses.replace(_CONFIG, clip_norm=2.0)])
+  for changes in (dict(clip_norm=2.0), dict(noise_seed=0)):
+    with pytest.raises(ValueError, match='seeds and epsilon only'):
+      training.train([_CONFIG, dataclasses.replace(_CONFIG, **changes)])
 
 
 def test_noise_is_not_shared_between_configurations():
-  resolved = configuration.resolve(_CONFIG, num_available=455)
+  resolved = configuration.reproducible(
+      configuration.resolve(_CONFIG, num_available=455))
   keys = {
       tuple(np.asarray(jax.random.key_data(configuration.run_key(config))))
       for config in (resolved, dataclasses.replace(resolved, epsilon=2.0),
                      dataclasses.replace(resolved, method='lip_dp_sgd'),
-                     dataclasses.replace(resolved, seed=1))
+                     dataclasses.replace(resolved, seed=1),
+                     dataclasses.replace(resolved, noise_seed=1))
   }
-  assert len(keys) == 4
+  assert len(keys) == 5
   first, second = (training.split_rows(config, _DATA) for config in (
       resolved, dataclasses.replace(resolved, method='sgd')))
   np.testing.assert_array_equal(first.train, second.train)
+
+
+def _params(result):
+  return np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(
+      result.params)])
+
+
+def test_keys_of_the_system_are_used_once_for_one_thing():
+  """By configuration, by records and by draw; one start for all of them."""
+  secret = training.new_keys(2)
+  resolved = configuration.resolve(_CONFIG, num_available=455)
+  made = lambda configs, keys, records=_DATA.records: {
+      tuple(np.asarray(jax.random.key_data(key)).tolist())
+      for key in training._keys(configs, keys, records)}
+  moved = _DATA.records._replace(
+      x=_DATA.records.x.at[3, 4].add(jax.numpy.float32(1e-3)))
+  found = [made([resolved], secret[:1]), made([resolved], secret[1:]),
+           made([resolved], secret[:1], moved), made([resolved], None),
+           made([resolved] * 2, None),
+           made([dataclasses.replace(resolved, epsilon=2.0)], secret[:1])]
+  assert len(set().union(*found)) == 7
+  assert made([resolved], secret[:1]) == found[0]
+  keys = set().union(*found)
+  assert all(len(key) == 8 and len(set(key)) == 8 for key in keys)
+  # The start is that of the seed, whatever draws the noise.
+  starts = [configuration.init_key(dataclasses.replace(
+      resolved, seed=seed, noise_seed=noise_seed))
+      for seed, noise_seed in ((3, None), (3, 3), (3, 8), (4, 3))]
+  data = [jax.random.key_data(key).tolist() for key in starts]
+  assert data[0] == data[1] == data[2] != data[3]
+  assert data[1] == jax.random.key_data(states.streams(configuration.run_key(
+      dataclasses.replace(resolved, seed=3, noise_seed=3))).init).tolist()
+  with pytest.raises(ValueError, match='cannot be made again'):
+    configuration.run_key(resolved)
+
+
+@pytest.mark.parametrize('config, num_keys, message', [
+    (configuration.reproducible(_CONFIG), 1, 'have the keys that it makes'),
+    (_CONFIG, 2, '1 runs without a noise_seed need as many keys')])
+def test_keys_that_do_not_fit_are_refused(config, num_keys, message):
+  with pytest.raises(ValueError, match=message):
+    training.train([config], keys=training.new_keys(num_keys))
+  if num_keys == 2:
+    with pytest.raises(ValueError, match=message):
+      training.train([config], keys=jax.random.split(jax.random.key(0), 1))
+
+
+@pytest.mark.slow
+def test_runs_of_the_system_are_releases_of_their_own():
+  first, second = (training.train([_CONFIG])[0] for _ in range(2))
+  assert not np.isclose(_params(first), _params(second)).any()
+  keys = training.new_keys(1)
+  again = [training.train([_CONFIG], keys=keys)[0] for _ in range(2)]
+  np.testing.assert_array_equal(*map(_params, again))
 
 
 @pytest.mark.slow
@@ -142,7 +201,8 @@ def test_keys_of_published_rows_stay_what_they_were():
       num_available=455)
 
   def key(**changes):
-    found = configuration.run_key(dataclasses.replace(resolved, **changes))
+    found = configuration.run_key(configuration.reproducible(
+        dataclasses.replace(resolved, **changes)))
     return jax.random.key_data(found).tolist()
 
   assert key() == [1973122803, 3299492099]

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 import pytest
 
+from dpjax.privacy import keys
 from dpjax.train import checkpoint
 from dpjax.train import loop
 from experiments import configuration
@@ -26,9 +27,10 @@ from launch import interrupted
 from launch import train
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-_LONG = ('--method=lip_dp_sgd', '--average=ema', '--num_steps=6000',
+# Tests that compare runs have reproducible ones.
+_LONG = ('--noise_seed=0', '--method=lip_dp_sgd', '--average=ema', '--num_steps=6000',
          '--batch_size=20', '--width=4', '--accountant=rdp')
-_TINY = ('--method=dp_sgd', '--num_steps=40', '--batch_size=20', '--width=4',
+_TINY = ('--noise_seed=0', '--method=dp_sgd', '--num_steps=40', '--batch_size=20', '--width=4',
          '--accountant=rdp', '--checkpoint_seconds=1e-6')
 
 
@@ -247,9 +249,69 @@ def test_other_errors_of_the_runtime_are_not_of_memory(tmp_path, monkeypatch):
 def test_switched_off_writes_nothing(tmp_path, monkeypatch):
   monkeypatch.setattr(checkpoint, '_save', None)
   monkeypatch.setattr(interrupted, 'start', None)
-  _call(*_TINY, '--checkpoint_seconds=0', f'--output_dir={tmp_path}')
+  monkeypatch.setattr(interrupted, 'keep_words', None)
+  _call(*_TINY[1:], '--checkpoint_seconds=0', f'--output_dir={tmp_path}')
   with pytest.raises(ValueError, match='every_seconds must be a number'):
     _call(*_TINY, '--checkpoint_seconds=nan', f'--output_dir={tmp_path / "n"}')
+
+
+def _known_words(monkeypatch, first):
+  """The source of the system gives words that count on from `first`."""
+  monkeypatch.setattr(keys, 'system_words', lambda num: np.arange(
+      first, first + 8 * num, dtype=np.uint32).reshape(num, 8))
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('words, after, file', [
+    # In the third of twenty chunks, before there was a checkpoint.
+    (('--checkpoint_seconds=1000',), 2, 'keys.json'),
+    pytest.param((), 6, 'steps', marks=pytest.mark.slow),
+    pytest.param(('--num_canaries=30',), 6, 'steps', marks=pytest.mark.slow)])
+def test_a_release_goes_on_with_its_keys(words, after, file, tmp_path,
+                                         monkeypatch):
+  """They are kept for their owner alone, and nowhere once it is done."""
+  words = (*_TINY[1:], '--seed=0,1', *words)
+  _known_words(monkeypatch, 100)
+  _call(*words, f'--output_dir={tmp_path / "whole"}')
+  words = (*words, f'--output_dir={tmp_path / "killed"}')
+  _call_killed(monkeypatch, checkpoint.Saver, 'after_chunk', after, *words)
+  folder = tmp_path / 'killed' / 'checkpoints'
+  assert (folder / file).exists()
+  assert folder.stat().st_mode & 0o777 == 0o700
+  assert {path.stat().st_mode & 0o077 for path in folder.rglob('*')} == {0}
+  assert (folder / 'keys.json').stat().st_mode & 0o777 == 0o600
+  # What the source gives now is for others.
+  _known_words(monkeypatch, 900)
+  _call(*words)
+  _assert_as_whole(tmp_path / 'killed', tmp_path / 'whole')
+  for name in ('seed=0', 'seed=1'):
+    if '--num_canaries=30' in words:
+      whole, killed = (np.load(tmp_path / where / name / 'canaries.npz')
+                       for where in ('whole', 'killed'))
+      for part in whole:
+        np.testing.assert_array_equal(whole[part], killed[part])
+  one, other = (_params(tmp_path / 'whole' / f'seed={seed}') for seed in (0, 1))
+  assert one != other
+
+
+def test_kept_words_are_those_of_their_run(tmp_path, monkeypatch):
+  a, b, c, d = _CONFIGS
+  _known_words(monkeypatch, 100)
+  words = interrupted.kept_words(tmp_path, [a, b])
+  assert not list(tmp_path.iterdir())
+  interrupted.keep_words(tmp_path, [a, b], words)
+  _known_words(monkeypatch, 900)
+  found = interrupted.kept_words(tmp_path, [c, b, a])
+  np.testing.assert_array_equal(found[1:], words[::-1])
+  assert set(found[0]) == set(range(900, 908))
+  for text in ('', '[[0, 0.1', '7', '[[0, 0.1, "zz"]]', '[[0, 0.1, "00"]]'):
+    (tmp_path / 'keys.json').write_text(text)
+    assert not {*interrupted.kept_words(tmp_path, [a, b]).ravel().tolist()} & {
+        *words.ravel().tolist()}
+  interrupted.keep_words(tmp_path, [d], words[:1])
+  (tmp_path / '.keys.json.123').write_text('[')
+  interrupted.finish(tmp_path)
+  assert not tmp_path.exists()
 
 
 @pytest.mark.slow
@@ -258,7 +320,7 @@ def test_canaries_are_resumed(tmp_path, monkeypatch):
   _call(*words, f'--output_dir={tmp_path / "whole"}')
   words = (*words, f'--output_dir={tmp_path / "killed"}')
   _call_killed(monkeypatch, checkpoint.Saver, 'after_chunk', 6, *words)
-  with pytest.raises(ValueError, match='canary_seed = None, now 9|rows = '):
+  with pytest.raises(ValueError, match='canary_seed = None, now 9|other rows'):
     _call(*words, '--canary_seed=9')
   assert 'resuming at step 12' in _call(*words)
   _assert_as_whole(tmp_path / 'killed', tmp_path / 'whole')

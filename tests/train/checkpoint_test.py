@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from dpjax.lipschitz import losses
+from dpjax.privacy import keys
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train import averaging
@@ -115,6 +116,8 @@ _CASES = {
     _lip_dp_sgd, 22, {'max_parallel': 1}, (11, 22, 33)),
   'not private': (
     methods.sgd, 24, {'averaging': averaging.polyak()}, (12,)),
+  'secret keys and public ones': (
+    _dp_sgd, 24, {'keys': keys.system_keys(3), 'init_keys': KEYS}, (6, 18)),
 }
 
 
@@ -226,6 +229,8 @@ def test_another_configuration_is_refused(fit, compile_once, records,
   with pytest.raises(_Killed):
     fit(kill=6, checkpoints=honest)
   before = sorted(map(str, tmp_path.rglob('*')))
+  assert {path.stat().st_mode & 0o077 for path in (
+      tmp_path, *tmp_path.rglob('*'))} == {0}
   other = Checkpoints(folder=tmp_path, description={'clip_norm': '2'})
   for message, changes in {
       'clip_norm = 0.7, now 2;': {'checkpoints': other},
@@ -240,9 +245,10 @@ def test_another_configuration_is_refused(fit, compile_once, records,
         'keys': KEYS[:2], 'rows': ROWS[:2],
         'plans': [_plan(z, 23) for z in MULTIPLIERS[:2]]},
       'groups of runs = 1, now 2;': {'max_parallel': 2},
-      'keys = ': {'keys': KEYS[::-1]},
-      'rows = ': {'rows': ROWS[::-1]},
-      'records = ': {'records': records._replace(x=records.x + jnp.full_like(
+      'other keys;': {'keys': KEYS[::-1]},
+      'other keys; use': {'init_keys': KEYS},
+      'other rows;': {'rows': ROWS[::-1]},
+      'other records;': {'records': records._replace(x=records.x + jnp.full_like(
         records.x, 1e-6))}}.items():
     with pytest.raises(ValueError) as caught:
       fit(**{'checkpoints': honest, **changes})

@@ -11,12 +11,14 @@ import pytest
 from dpjax.lipschitz import losses
 from dpjax.models import mlp
 from dpjax.privacy import blocks
+from dpjax.privacy import keys
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train import methods
 from dpjax.train import plan as plans
+from dpjax.train import state as states
 from dpjax.train import step as steps
 from dpjax.typing import Batch
 
@@ -128,6 +130,29 @@ def test_many_runs_are_each_a_loop_of_steps(three, make_model, make_method,
   np.testing.assert_allclose(
     np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.params)]),
     _flat(three.state.params, 1), atol=1e-5)
+
+
+def test_initial_parameters_have_keys_of_their_own(fit, three, make_model,
+                                                   make_method):
+  """Of any generator; what else is drawn does not depend on them."""
+  own = jax.vmap(lambda key: states.streams(key).init)(KEYS)
+  same = fit([0, 1, 2], init_keys=own)
+  jax.tree.map(np.testing.assert_array_equal, (same.state.params, same.info),
+               (three.state.params, three.info))
+  secret = keys.system_keys(3)
+  found = [fit([0, 1, 2], optimizer=optax.sgd(0.0), init_keys=each)
+           for each in (own, secret)]
+  model = make_model(True)
+  constrain = make_method('lip_dp_sgd', model).constraint.constrain
+  initial = jax.jit(jax.vmap(lambda key: constrain(model.init(key))[0]))(own)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-3),
+               found[0].state.params, initial)
+  assert np.abs(_flat(found[0].state.params) -
+                _flat(found[1].state.params)).max() > 0.1
+  np.testing.assert_array_equal(found[0].info.batch_size,
+                                found[1].info.batch_size)
+  with pytest.raises(ValueError, match='init_keys must be one for each of 3'):
+    fit([0, 1, 2], init_keys=own[:2])
 
 
 def test_what_is_reported(three):

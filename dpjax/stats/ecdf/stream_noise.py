@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import additive
+from dpjax.privacy import chacha
 from dpjax.privacy import draws
+from dpjax.privacy import keys
 from dpjax.stats import precision
-from dpjax.typing import Array
+from dpjax.typing import Array, PRNGKey
 
 KINDS = ('dyadic', 'signed', 'bottom_up', 'square_root')
 MOST_ITEM_BITS = 24
@@ -27,7 +29,8 @@ class StreamState(NamedTuple):
   """What goes on from one item to the next; arrays that `np.savez` takes.
 
   Attributes:
-    words: [2] uint32, of which noise is drawn.
+    words: the key of the noise, [8] uint32 from a ChaCha20 key and else [2];
+      secret.
     time: [] int32, items so far.
     total: [] float64, their exact sum.
     pending: [...] float64, noise that is still needed.
@@ -100,13 +103,24 @@ def _digits(time, structure: Structure, xp):
     near = above
 
 
+def key_words(key: PRNGKey) -> Array:
+  """Returns the words of a stream's own key: as secret as `key` is.
+
+  Two words, of threefry, unless `key` can hold more.
+  """
+  size = chacha.KEY_WORDS if keys.is_secret(key) else 2
+  return jax.random.bits(key, (size,), jnp.uint32)
+
+
 def node_noise(structure: Structure, words: Array, scale: Array,
                places: Array) -> Array:
   """Noise [n] of nodes [n], those of one level after those of another.
 
   Each has its own key: the same whenever it is asked for.
   """
-  key = jax.random.wrap_key_data(words, impl='threefry2x32')
+  secret = words.shape[-1] == chacha.KEY_WORDS
+  key = jax.random.wrap_key_data(
+      words, impl=chacha.GENERATOR if secret else 'threefry2x32')
   unit = 2.0**structure.item_bits
 
   def one(place: Array) -> Array:

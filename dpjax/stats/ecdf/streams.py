@@ -199,7 +199,7 @@ class PrefixStream:
     structure = self.structure
     pending = {'bottom_up': structure.levels,
                'square_root': self.horizon}.get(structure.kind, 0)
-    return StreamState(jax.random.bits(key, (2,), jnp.uint32), jnp.int32(0),
+    return StreamState(stream_noise.key_words(key), jnp.int32(0),
                        jnp.float64(0), jnp.zeros([pending], jnp.float64))
 
   @precision.in_float64

@@ -14,6 +14,7 @@ import pytest
 from scipy import optimize
 
 from dpjax.privacy import accounting
+from dpjax.privacy import keys
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.ecdf import stream_noise
 from dpjax.stats.ecdf import streams
@@ -173,6 +174,24 @@ def test_noise_of_a_node_is_its_own():
 
 
 @pytest.mark.slow
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', ['dyadic', 'square root'])
+def test_a_secret_key_stays_as_long_as_it_is(name):
+  """256 bits, each of which moves the noise of every time."""
+  stream, items = _made(name), jnp.ones(_HORIZON)
+  words = np.full(8, 7, np.uint32)
+  state = stream.init(keys.from_words(words[None])[0])
+  assert state.words.shape == (8,)
+  assert np.unique(np.asarray(state.words)).size == 8
+  told = np.asarray(stream.run(state, items)[1])
+  assert np.isfinite(told).all()
+  for place in range(8):
+    moved = state.words.at[place].set(state.words[place] ^ jnp.uint32(1))
+    other = np.asarray(stream.run(state._replace(words=moved), items)[1])
+    assert (other != told).all()
+  assert stream.init(jax.random.key(7)).words.shape == (2,)
+
+
 def test_errors_of_many_runs():
   """Of 4000, at every time: five deviations of mean and mean square."""
   made, runs = _made('signed'), 4000
