@@ -140,12 +140,12 @@ class Quantiles(queries.Direct):
               for point in self._points(measured, meter)]
     found = {'value': dict(zip(map(str, self.query.quantiles), values,
                                strict=True))}
-    if self.query.replacing:
+    if self.query.knows_size:
       found['num_records'] = number
     if self.query.value_interval:
       found['value_interval'] = self._between(measured, meter)
     return {**found, 'interval': self._ranks(
-        number if self.query.replacing else None)}
+        number if self.query.knows_size else None)}
 
   def _points(self, measured: list[int], meter: Meter) -> list[int]:
     """One for each order, sorted."""
@@ -198,7 +198,8 @@ class Quantiles(queries.Direct):
         'covers': 'for all orders p at once: at least p n - rank_error of the '
                   'clamped values of the file are at or below the released '
                   f'one, and at most p n + rank_error below it; {self.limits}'}
-    if number:
+    if number is not None:
+      number = max(1, number)
       found['orders'] = {str(p): [max(0.0, float(p) - error / number),
                                   min(1.0, float(p) + error / number)]
                          for p, error in zip(self.query.quantiles, far,
