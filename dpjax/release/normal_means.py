@@ -241,7 +241,7 @@ def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
   far[:-1] -= far[1:]
   how_many = np.full(len(k), 2.0)
   how_many[-1] = num_bins
-  rates = min(5.0, 1 / law.deviation) * np.linspace(.05, 5, 200)
+  rates = np.linspace(.05, 5, 200) / max(.2, law.deviation)
   with np.errstate(over='ignore'):
     logs = number * np.log1p(far[:, None] * np.expm1(rates)
                              + near * np.expm1(-rates))
