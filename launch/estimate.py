@@ -41,16 +41,24 @@ looking at the data. A query that was answered is answered from the ledger, for
 nothing, if the file is the same. The ledger belongs to who keeps the data; what
 is written to --output may be published, what is printed on errors may not: it
 tells of the file.
+
+A file is released from whatever records it has, or none. It is refused, before
+anything is spent, where it cannot be read as declared: a line that is no
+record, a field that is no number, a number that is missing where --missing is
+not given. Prices such as 1.234,50 are declared by --decimal=, --thousands=. and
+missing numbers spelled -99 by --missing_tokens=-99. With --missing, and with
+--unparsed=missing and --bad_lines=missing, no refusal depends on records: so
+let it be where others choose what is asked. These flags are of the file; never
+let others choose them, nor see errors.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import contextlib
 import csv
 import fractions
 import hashlib
 import io
-import itertools
 import json
 import pathlib
 import re
@@ -69,6 +77,7 @@ from dpjax.release import tables
 from dpjax.release.query import MISSING, Plan, Query
 from dpjax.report import files
 from launch import errors
+from launch import file_formats
 
 Fraction = fractions.Fraction
 
@@ -79,7 +88,7 @@ _NEIGHBOURS = {
 # Lists of numbers go on one line; texts have no line breaks in JSON.
 _NUMBERS = re.compile(r'\[\n([-+.\deE,\snul]*)\]')
 _FLAGS = (
-    ('input', 'CSV with a header, or Parquet (extra `parquet`).'),
+    ('input', 'CSV, plain or .csv.gz, or Parquet (extra `parquet`).'),
     ('statistic', f'One of {", ".join(registry.STATISTICS)}.'),
     ('column', 'Its name in the file.'),
     ('lower', 'Public lower bound; values below it are clamped to it.'),
@@ -88,10 +97,11 @@ _FLAGS = (
     ('granularity', 'Spacing of the lattice that values are rounded to. '
      'Default: a power of ten, a millionth of the range or less. Of a density: '
      'that of the numbers of the file, from --lower on, 1 for whole ones.'),
-    ('missing', f'What a record without a number counts as: '
-     f'{", ".join(MISSING)} (of the bounds). Default: absent under '
-     'add_or_remove_one, middle under replace_one.'),
-    ('categories', 'Public values of a histogram, separated by commas.'),
+    ('missing', 'What a record without a number counts as: '
+     f'{", ".join(MISSING)} (of the bounds). Not given: no number is missing, '
+     'or the file is refused.'),
+    ('categories', 'Public values of a histogram, separated by commas; '
+     'quotation marks around one with a comma.'),
     ('bins', 'Public edges of a histogram, or thresholds of a curve, separated '
      'by commas.'),
     ('quantiles', 'Orders in (0, 1), separated by commas.'),
@@ -118,7 +128,6 @@ _FLAGS = (
     ('adjacency', f'{" or ".join(a.value for a in Adjacency)}: which files '
      'are neighbours. It has no default.'),
     ('confidence', 'Level of the intervals. Default: 0.95.'),
-    ('separator', 'Of a CSV file. Default: a comma.'),
     ('output', 'JSON file of the release.'),
     ('plot', f'Figure of it, .svg, of {", ".join(pictures.DRAWN)}.'),
     ('ledger', 'The ledger of the data set.'),
@@ -138,9 +147,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       description=__doc__.replace('{statistics}', listed), allow_abbrev=False,
       formatter_class=argparse.RawDescriptionHelpFormatter,
       conflict_handler='resolve')
-  for name, text in _FLAGS:
+  for name, text in (*_FLAGS, *file_formats.FLAGS):
     parser.add_argument(f'--{name}', help=text)
-  parser.set_defaults(confidence='0.95', separator=',')
+  parser.set_defaults(confidence='0.95')
   parser.add_argument('--value_interval', action='store_true',
                       help='Of quantiles: spend two thirds of epsilon on ends '
                       'between which the quantiles of the file lie. Without '
@@ -182,8 +191,9 @@ def query_of(args: argparse.Namespace) -> Query:
 
   def whole(name):
     text = getattr(args, name)
-    if text is not None and not text.strip().isdecimal():
-      raise ValueError(f'{name} must be a whole number, got {text!r}')
+    if text is not None and not re.fullmatch('[0-9]{1,9}', text.strip()):
+      raise ValueError(f'{name} must be a whole number of at most 9 digits, '
+                       f'got {text[:40]!r}')
     return None if text is None else int(text)
 
   return Query(
@@ -194,7 +204,8 @@ def query_of(args: argparse.Namespace) -> Query:
       column=args.column, lower=number('lower'), upper=number('upper'),
       sigma=number('sigma'), granularity=number('granularity'),
       missing=args.missing,
-      categories=_list('categories', args.categories, lambda _, text: text),
+      categories=() if args.categories is None else file_formats.split(
+          'categories', args.categories),
       bins=_list('bins', args.bins, lattice.public_number),
       quantiles=_list('quantiles', args.quantiles, _fraction),
       value_interval=args.value_interval or None,
@@ -248,13 +259,13 @@ def release(args: argparse.Namespace,
     ValueError: for bad input, before anything is spent.
   """
   query, budget = query_of(args), _budget(args)
-  plan = registry.plan(query)
+  plan, form = registry.plan(query), file_formats.of_flags(args)
   _check_output(args)
   with open(args.input, 'rb') as file:
     dataset = ledger.Dataset(
         sha256=hashlib.file_digest(file, 'sha256').hexdigest(),
         name=args.dataset)
-    asked = {'query': plan.asked.to_json(), 'separator': args.separator}
+    asked = {'query': plan.asked.to_json(), **form.to_json()}
     known = ledger.recorded(args.ledger, dataset=dataset,
                             adjacency=query.adjacency, query=asked)
     if known is not None:
@@ -263,8 +274,9 @@ def release(args: argparse.Namespace,
     file.seek(0)
     with contextlib.closing(tables.read(
         args.input, file, *_columns(query, plan), numeric=plan.reads in (
-            'numbers', 'labels'), separator=args.separator)) as fields:
-      measured = plan.measure(_some(fields))
+            'numbers', 'labels'), form=form, gaps=registry.gaps(query)
+    )) as fields:
+      measured = plan.measure(fields)
   account = ledger.spend(args.ledger, plan.cost, dataset=dataset,
                          adjacency=query.adjacency, query=asked, budget=budget)
   meter = meters.Meter(plan.cost, below)
@@ -273,6 +285,7 @@ def release(args: argparse.Namespace,
   answer = {
       'statistic': plan.asked.statistic, **drawn,
       'guarantee': _guarantee(query, plan), 'parameters': _public(plan.asked),
+      'format': form.to_json(),
       **plan.facts(), 'ledger': _summary(account)}
   ledger.record(args.ledger, account.entries[-1], answer)
   return _told(query, plan, answer)
@@ -294,14 +307,6 @@ def _columns(query: Query, plan: Plan) -> tuple[str, ...]:
   """Those that are read."""
   return {'records': (), 'labels': (query.column, query.label)}.get(
       plan.reads, (query.column,))
-
-
-def _some(fields: Iterator[object]) -> Iterator[object]:
-  """The fields, of one record or more."""
-  first = next(fields, _some)
-  if first is _some:
-    raise ValueError('the file has no records')
-  return itertools.chain([first], fields)
 
 
 def _check_output(args: argparse.Namespace) -> None:
@@ -349,7 +354,8 @@ def _write_synthetic(args: argparse.Namespace, number: int,
   """Records of a released density, a column of its name."""
   query = query_of(args)
   text = io.StringIO()
-  csv.writer(text, delimiter=args.separator, lineterminator='\n').writerows(
+  form = file_formats.of_flags(args)
+  csv.writer(text, delimiter=form.separator, lineterminator='\n').writerows(
       [(query.column,), *((value,) for value in registry.plan(query).synthetic(
           answer, number))])
   files.replace(args.synthetic_output, text.getvalue().encode())

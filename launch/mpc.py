@@ -54,6 +54,7 @@ from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import setup
 from dpjax.mpc.parties.parameters import NOISES, Parameters
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import formats
 from dpjax.release import tables
 from dpjax.report import files
 from dpjax.stats.ecdf import grids
@@ -64,7 +65,8 @@ from launch import mpc_parties as parties
 
 flags.declare_key_flag('traceback')
 
-_INPUT = flags.DEFINE_string('input', None, 'CSV with a header, or Parquet.')
+_INPUT = flags.DEFINE_string(
+    'input', None, 'CSV with a header, plain or .csv.gz, or Parquet.')
 _COLUMN = flags.DEFINE_string('column', None, 'Column of numbers.')
 _LABEL = flags.DEFINE_string(
     'label', None, 'Column of labels 0 and 1, which stay hidden: a curve for '
@@ -121,13 +123,12 @@ _INDEX = flags.DEFINE_integer('index', 0, 'Of the server or relay.', 0)
 
 def _column(name: str) -> np.ndarray:
   with open(_INPUT.value, 'rb') as file, contextlib.closing(tables.read(
-      _INPUT.value, file, name, numeric=True)) as fields:
-    found = list(fields)
+      _INPUT.value, file, name, numeric=True, gaps=False)) as fields:
     try:
-      return np.array([float(field) for field in found])
-    except (TypeError, ValueError):
-      raise ValueError(f'column {name} must be numbers without gaps: decide '
-                       'what a missing one counts as') from None
+      return np.array([float(field) for field in fields])
+    except formats.FileError as error:
+      raise ValueError(f'{error.fault}: every owner has one number, so put '
+                       'another file together first') from None
 
 
 def _data() -> tuple[np.ndarray, np.ndarray | None]:

@@ -113,7 +113,8 @@ class Fit:
 
   def _band(self, width: np.ndarray) -> Bands:
     """Whole numbers within widths, that rise or fall as they must."""
-    found, most = _both(self.linear), self.total or math.inf
+    found = _both(self.linear)
+    most = math.inf if self.total is None else self.total
     lower = np.clip(np.ceil(found - width - 1e-6), 0, most)
     upper = np.clip(np.floor(found + width + 1e-6), 0, most)
     for side, step in ((0, 1), (1, -1)):

@@ -81,7 +81,7 @@ def null_law(tree: Tree, counts: np.ndarray, centres: np.ndarray, number: int,
     generator: of what is public.
   """
   records = np.rint(counts.sum(0)).astype(np.int64)
-  total = int(records.sum()) if tree.replacing else None
+  total = int(records.sum()) if tree.known else None
   found = np.zeros(RUNS)
   for run in range(RUNS):
     labels = generator.binomial(records, centres)

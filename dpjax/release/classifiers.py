@@ -55,7 +55,8 @@ class Classifier:
   def tree(self) -> Tree:
     """Of the bins of negatives, then positives."""
     return Tree(num_bins=len(self.thresholds.points), num_classes=2,
-                cost=self.query.cost(), replacing=self.query.replacing)
+                cost=self.query.cost(), replacing=self.query.replacing,
+                known=self.query.knows_size)
 
   @property
   def cost(self) -> Cost:
@@ -72,21 +73,13 @@ class Classifier:
             **self.tree.facts()}
 
   def measure(self, fields: Iterable[tuple[object, object]]) -> list[int]:
-    """The exact counts of bins, of negatives and then of positives.
-
-    Raises:
-      ValueError: if no record is positive.
-    """
+    """The exact counts of bins, of negatives and then of positives."""
     size = self.tree.num_bins
     counts = [0] * (2 * size)
     for value, label in self.query.labelled(fields, self.thresholds.lower,
                                             self.thresholds.upper):
       positive = lattice.same(label, self.query.positive)
       counts[positive * size + self.thresholds.bin(value)] += 1
-    if not any(counts[size:]):
-      raise ValueError(f'no record with a score has '
-                       f'{self.query.positive.strip()!r} in column '
-                       f'{self.query.label!r}')
     return counts
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
@@ -135,20 +128,26 @@ class Classifier:
   def _auc(self, fit: Fit, band: Bands) -> dict[str, object]:
     """The area, an interval, and one that follows from the band."""
     lower, upper = band.shares()
-    value = _area(*fit.shares())
-    near, far = _area_intervals(fit, value, self.query.miss)
+    # Noisy counts decide whether a class counts as empty.
+    empty = min(fit.ranks[:, -1]) < 1
+    value = 0.5 if empty else _area(*fit.shares())
+    near, far = [(0.0, 1.0)] * 2 if empty else _area_intervals(
+        fit, value, self.query.miss)
     level, pairs = self.query.confidence, 'the area under the curve of the '
     positives, negatives = fit.shares()[::-1]
     return {
-        'value': value,
+        'value': value, 'empty_class': 'where the noisy counts leave less than '
+        'one record to a class the area is 1/2, between 0 and 1',
         'interval': queries.interval(
             *near, level=level, covers=f'{pairs}file, by noise simulated on '
             'the released counts; noise only'),
         'population_interval': queries.interval(
             *far, level=level, covers=f'{pairs}distribution that records are '
-            'independent draws from, simulated likewise; sampling and noise'),
+            'independent draws from, simulated likewise; sampling and noise'
+            f'{self.query.missing_assumption}'),
         'band_interval': queries.interval(
-            _area(lower[0], upper[1]), _area(upper[0], lower[1]), level=level,
+            min(value, _area(lower[0], upper[1])),
+            max(value, _area(upper[0], lower[1])), level=level,
             covers=f'{pairs}file: the least and the largest within the band of '
             'the curve; noise only, and no approximation'),
         'ties': float(np.diff(positives, prepend=0) @ np.diff(

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 import bisect
 import dataclasses
 
+from dpjax.release import lattice
 from dpjax.release import noise
 from dpjax.release import query as queries
 from dpjax.release.costs import Cost
@@ -75,15 +76,15 @@ class Counts(queries.Direct):
       return (0 for _ in fields)
     if self.reads == 'texts':
       places = {name: place for place, name in enumerate(query.categories)}
-      return (places.get(str(field).strip(), len(places)) for field in fields)
+      # A null of a Parquet file is no category, not even one named None.
+      return (len(places) if field is None else
+              places.get(str(field).strip(), len(places)) for field in fields)
     if query.bins:
       values = query.numbers(fields, query.bins[0], query.bins[-1])
       inner = query.bins[1:-1]
       return (bisect.bisect_right(inner, value) for value in values)
-    rule = dataclasses.replace(query, missing='absent', adjacency=(
-        queries.Adjacency.ADD_OR_REMOVE_ONE))
-    return (0 for value in rule.numbers(fields, query.lower, query.upper)
-            if query.lower <= value <= query.upper)
+    return (0 for value in map(lattice.number, fields)
+            if value is not None and query.lower <= value <= query.upper)
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """Noisy counts; those of a histogram have intervals for all at once."""

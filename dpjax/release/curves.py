@@ -23,7 +23,7 @@ def grid_query(query: Query, thresholds: grids.Thresholds) -> Query:
   grid = {} if query.bins else {'thresholds': len(thresholds.points),
                                 'grid': query.grid or 'uniform'}
   return dataclasses.replace(query, confidence=Query.confidence,
-                             missing=query.missing_rule, **grid)
+                             **grid)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,8 @@ class Curve:
   def tree(self) -> Tree:
     """Of the bins."""
     return Tree(num_bins=len(self.thresholds.points), num_classes=1,
-                cost=self.query.cost(), replacing=self.query.replacing)
+                cost=self.query.cost(), replacing=self.query.replacing,
+                known=self.query.knows_size)
 
   @property
   def cost(self) -> Cost:
@@ -77,9 +78,10 @@ class Curve:
     """The curve, in shares and in numbers, with bands for the file."""
     fit, miss = bands.Fit(self.tree, released), self.query.miss
     band, inner = fit.bands(miss, miss / 2)
-    least = fit.total or max(1.0, inner.lower[0, 0, -1])
+    # Of no record the curve says nothing: shares that are off by 1 at most.
+    least = inner.lower[0, 0, -1] if fit.total is None else fit.total
     # Dvoretzky, Kiefer and Wolfowitz 1956; the constant: Massart 1990.
-    far = math.sqrt(math.log(4 / miss) / (2 * least))
+    far = math.sqrt(math.log(4 / miss) / (2 * least)) if least >= 1 else 1.0
     ends = zip(inner.shares(), (-far, far), strict=True)
     level = float(self.query.confidence)
     return {
@@ -93,7 +95,8 @@ class Curve:
             'level': level,
             'covers': 'for all thresholds at once: the distribution function, '
                       'clamped, of what the records are independent draws '
-                      'from; sampling and noise'},
+                      'from; sampling and noise'
+                      f'{self.query.missing_assumption}'},
         'ranks': {
             'value': fit.ranks[0].tolist(),
             'interval': {
@@ -116,7 +119,7 @@ def drawn(tree: Tree, measured: list[int],
           meter: Meter) -> dict[str, object]:
   """The release of a tree: noisy counts, and n where it is public."""
   noisy = {'noisy_counts': tree.draw(measured, meter)}
-  return {**noisy, 'num_records': sum(measured)} if tree.replacing else noisy
+  return {**noisy, 'num_records': sum(measured)} if tree.known else noisy
 
 
 def _ends(ends: Iterable[np.ndarray]) -> dict[str, list[float]]:

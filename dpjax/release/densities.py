@@ -89,8 +89,7 @@ class Density:
   def asked(self) -> Query:
     """Of any confidence and boundary: the counts are the same."""
     return dataclasses.replace(
-        self.query, confidence=Query.confidence, boundary=None,
-        missing=self.query.missing_rule)
+        self.query, confidence=Query.confidence, boundary=None)
 
   @property
   def basis(self) -> str:
@@ -100,14 +99,14 @@ class Density:
   @functools.cached_property
   def noise_of_records(self) -> noise.Noise | None:
     """Of n, where it is private."""
-    return None if self.query.replacing else noise.calibrated(
+    return None if self.query.knows_size else noise.calibrated(
         _share(self.query.cost(), _COUNT_SHARE), l1_sensitivity=1,
         l2_sensitivity_squared=1)
 
   def noise_of_bins(self, parts: int) -> noise.Noise:
     """Of each bin, in units of 1 / D; `parts` is D."""
     left = self.query.cost()
-    if not self.query.replacing:
+    if not self.query.knows_size:
       left = _share(left, 1 - _COUNT_SHARE)
     return noise.calibrated(left, **self._sensitivities(parts))
 
@@ -120,7 +119,7 @@ class Density:
   def cost(self) -> Cost:
     """Of all counts; the same for any number of bins."""
     spent = self.noise_of_bins(1).cost(**self._sensitivities(1))
-    if self.query.replacing:
+    if self.query.knows_size:
       return spent
     first = self.noise_of_records.cost(l1_sensitivity=1,
                                        l2_sensitivity_squared=1)
@@ -159,7 +158,7 @@ class Density:
            meter: Meter) -> dict[str, object]:
     """Noisy counts of bins, and n: noisy, or exact where it is public."""
     number, known = sum(measured.values()), {}
-    if self.query.replacing:
+    if self.query.knows_size:
       known = {'num_records': number}
     else:
       number, = meter.noisy([number], self.noise_of_records, l1_sensitivity=1,
@@ -179,7 +178,7 @@ class Density:
     moved = str(1 + self.query.replacing)
     told = {'bins': {'unit': str(Fraction(1, parts)), 'l1_sensitivity': moved,
                      'l2_sensitivity_squared': moved, **law.to_json()}}
-    if not self.query.replacing:
+    if not self.query.knows_size:
       told['records'] = {'unit': '1', 'l1_sensitivity': '1',
                          'l2_sensitivity_squared': '1',
                          **self.noise_of_records.to_json()}
@@ -209,7 +208,8 @@ class Density:
         'interval': band(None, 'the clamped values of the file', 'noise only'),
         'population_interval': band(
             fit.masses(), 'what the records are independent draws from, '
-            'clamped', 'sampling, by a bootstrap from the curve, and noise'),
+            f'clamped{self.query.missing_assumption}',
+            'sampling, by a bootstrap from the curve, and noise'),
         'histogram': {'num_bins': num_bins, 'heights': heights.tolist(),
                       'of': 'noisy counts, as densities'},
         'components': {'basis': _BASES[self.basis], 'kept': fit.kept,

@@ -119,7 +119,8 @@ def counted(noisy: list[int], *, unit: float, law: noise.Noise,
   """A release as it is used; n is known, or noisy."""
   bins = unit * np.array(noisy, np.float64)
   if num_records is not None:
-    return Counted(bins, num_records, 0.0, unit, law, None)
+    # Of no record there is no density: noise is then as if of one.
+    return Counted(bins, max(1, num_records), 0.0, unit, law, None)
   spread = len(bins) * (unit * law.deviation)**2
   trust = spread / max(spread + noise_of_number.deviation**2, 1e-300)
   return Counted(bins, max(1.0, trust * noisy_records + (

@@ -1,9 +1,14 @@
-"""Numbers of records on a public lattice, by exact arithmetic."""
+"""Numbers of records on a public lattice, by exact arithmetic.
+
+Every function of a record here is total and quick: a number may have any number
+of digits and any exponent, and none makes arithmetic slow or fail.
+"""
 
 import dataclasses
 import decimal
 import fractions
 import functools
+import re
 
 from dpjax import errors
 
@@ -12,19 +17,52 @@ Fraction = fractions.Fraction
 
 _MAX_EXPONENT = 60
 _CELLS = 10**6
+_DIGITS = 200
+# Digits beyond the first 200 are dropped: to make integers of digits takes time
+# that grows with the square of how many there are. Exponents stay far within
+# those that `decimal` computes with.
+_EXPONENT_DIGITS = 17
+_CONTEXT = decimal.Context(
+    prec=_DIGITS, rounding=decimal.ROUND_DOWN, Emin=decimal.MIN_EMIN,
+    Emax=decimal.MAX_EMAX, traps=[])
+_NUMBER = re.compile(
+    r'(?P<digits>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))'
+    r'(?:e(?P<sign>[+-]?)(?P<exponent>[0-9]+))?|[+-]?inf(?:inity)?',
+    re.IGNORECASE)
 
 
 def number(value: object) -> Decimal | None:
-  """A field as an exact decimal number; None for NaN and what is no number.
+  """Returns a field as a decimal number; None for NaN and what is no number.
 
-  Floats are taken as the binary fraction that they are, text as the decimal
-  fraction it says.
+  Text is a number if it is decimal digits, maybe with a sign, a point and an
+  exponent, or an infinity. Floats are taken as the binary fraction that they
+  are. Digits beyond the first 200 are dropped, and an exponent of more than 17
+  digits counts as one of 17 nines: both are functions of the field alone.
+
+  Examples:
+    >>> from dpjax.release import lattice
+    >>> lattice.number(' 12.50 '), lattice.number('1e3'), lattice.number('1,5')
+    (Decimal('12.50'), Decimal('1E+3'), None)
   """
+  if isinstance(value, str):
+    return _of_text(value.strip())
   try:
     exact = Decimal(value)
   except (decimal.InvalidOperation, TypeError, ValueError):
     return None
-  return None if exact.is_nan() else exact
+  return None if exact.is_nan() else _CONTEXT.plus(exact)
+
+
+def _of_text(text: str) -> Decimal | None:
+  match = _NUMBER.fullmatch(text)
+  if match is None:
+    return None
+  if match['exponent'] is None:
+    return _CONTEXT.create_decimal(text)
+  exponent = match['exponent'].lstrip('0') or '0'
+  if len(exponent) > _EXPONENT_DIGITS:
+    exponent = '9' * _EXPONENT_DIGITS
+  return _CONTEXT.create_decimal(f'{match["digits"]}e{match["sign"]}{exponent}')
 
 
 def same(field: object, value: str) -> bool:
@@ -37,14 +75,20 @@ def same(field: object, value: str) -> bool:
 
 
 def public_number(name: str, text: str) -> Decimal:
-  """A public parameter, finite and of an ordinary size."""
+  """Returns a public parameter as a number, finite and of an ordinary size.
+
+  Raises:
+    ValueError: for what is no number, or has too many digits or too large an
+      exponent.
+  """
+  shown = text if len(text) <= 40 else f'{text[:40]}...'
   value = number(text)
   if value is None or not value.is_finite():
-    raise ValueError(f'{name} must be a number, got {text!r}')
+    raise ValueError(f'{name} must be a number, got {shown!r}')
   if value and not (abs(value.adjusted()) <= _MAX_EXPONENT
                     and len(value.as_tuple().digits) <= _MAX_EXPONENT):
     raise ValueError(f'{name} must lie between 1e-{_MAX_EXPONENT} and '
-                     f'1e{_MAX_EXPONENT}, in as many digits, got {text!r}')
+                     f'1e{_MAX_EXPONENT}, in as many digits, got {shown!r}')
   return value
 
 

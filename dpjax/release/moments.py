@@ -1,7 +1,8 @@
 """Sum, mean and variance, from noisy sums of powers of integers.
 
-Under add-or-remove-one the number of records is private: mean and variance
-need a noisy count too, and the budget is divided evenly among the sums.
+Under add-or-remove-one the number of records is private, and under replace-one
+where records with missing numbers are absent: mean and variance then need a
+noisy count too, and the budget is divided evenly among the sums.
 """
 
 from collections.abc import Iterable
@@ -53,8 +54,10 @@ class Moments(queries.Direct):
     ends = [low**power, high**power]
     if not self.query.replacing:
       return max(map(abs, ends))
-    inside = [0] if low <= 0 <= high and power else []
-    return max(ends + inside) - min(ends + inside)
+    # A record that is absent adds 0, and one whose value is the centre.
+    if not self.query.knows_size or (low <= 0 <= high and power):
+      ends.append(0)
+    return max(ends) - min(ends)
 
   @functools.cached_property
   def noises(self) -> dict[int, noise.Noise]:
@@ -111,13 +114,13 @@ class Moments(queries.Direct):
       noisy[power], = meter.noisy([sums[power]], self.noises[power],
                                   l1_sensitivity=moved,
                                   l2_sensitivity_squared=moved**2)
-    if not self.query.replacing:
+    if not self.query.knows_size:
       number = None  # private from here on
     spans = functools.partial(self._spans, noisy, number)
     released = {'noisy_sums': {
         _NAMES[power]: str(noisy[power] * self.lattice.unit**power)
         for power in self.powers}}
-    if self.query.replacing:
+    if self.query.knows_size:
       released['num_records'] = number
     size = number or max(1, noisy.get(0, 1))
     return {**getattr(self, f'_{self.query.statistic}')(noisy, size, spans),
@@ -130,8 +133,8 @@ class Moments(queries.Direct):
     for power, value in noisy.items():
       width = self.noises[power].half_width(miss / len(noisy))
       spans[power] = Fraction(value - width), Fraction(value + width)
-    low, high = spans.get(0, (number or 1, number or 1))
-    return {**spans, 0: (Fraction(max(1, low)), Fraction(max(1, high)))}
+    low, high = spans.get(0, (number or 0, number or 0))
+    return {**spans, 0: (Fraction(max(0, low)), Fraction(max(1, high)))}
 
   def _sum(self, noisy, size, spans) -> dict[str, object]:
     del size
@@ -152,7 +155,7 @@ class Moments(queries.Direct):
             covers=_COVERS.format('mean')),
         'population_interval': queries.interval(
             *self._population(noisy, spans), level=level,
-            covers=_POPULATION)}
+            covers=_POPULATION + self.query.missing_assumption)}
 
   def _variance(self, noisy, size, spans) -> dict[str, object]:
     unit, most = self.lattice.unit**2, Fraction(
@@ -185,15 +188,18 @@ class Moments(queries.Direct):
     """Means of a distribution on the bounds that the noisy sums go with."""
     bottom, width = self.lattice.low, self.lattice.high - self.lattice.low
     miss = self.query.miss
-    if self.query.replacing:
-      size = int(spans(miss)[0][0])
+    size = int(spans(miss)[0][0])
+    if size < 1:  # of no record, which it may be, nothing follows
+      return tuple(float(end * self.lattice.unit) for end in (
+          bottom, self.lattice.high))
+    if self.query.knows_size:
       total = noisy[1] + size * (self.centre - bottom)
       ends = _ends(float(total), size, float(width), self.noises[1], miss)
     else:
       # Half of what may go wrong is noise, half the sample.
       inner = spans(miss / 2)
       low, high = self._mean_span(inner)
-      rate = math.log(4 / miss) / int(inner[0][0])
+      rate = math.log(4 / miss) / max(1, int(inner[0][0]))
       ends = (_chernoff(float((low - bottom) / width), rate, 0.0),
               _chernoff(float((high - bottom) / width), rate, 1.0))
     return tuple(float((bottom + Fraction(end) * width) * self.lattice.unit)
@@ -201,9 +207,9 @@ class Moments(queries.Direct):
 
 
 def _divided(span: Span, sizes: Span) -> Span:
-  """The range of a quotient; sizes are positive."""
-  return (min(span[0] / size for size in sizes),
-          max(span[1] / size for size in sizes))
+  """The range of a quotient by a size of 1 or more."""
+  return (min(span[0] / max(1, size) for size in sizes),
+          max(span[1] / max(1, size) for size in sizes))
 
 
 def _ends(total: float, size: int, width: float, law: noise.Noise,
@@ -268,12 +274,12 @@ def sums(query: Query) -> Moments:
 
 def mean(query: Query) -> Moments:
   """The mean: the number of records is public, or a noisy count."""
-  return _plan(query, (1,) if query.replacing else (0, 1))
+  return _plan(query, (1,) if query.knows_size else (0, 1))
 
 
 def variance(query: Query) -> Moments:
   """The mean squared distance from the mean."""
-  return _plan(query, (1, 2) if query.replacing else (0, 1, 2))
+  return _plan(query, (1, 2) if query.knows_size else (0, 1, 2))
 
 
 STATISTICS = tuple(

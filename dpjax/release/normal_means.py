@@ -156,7 +156,7 @@ class NormalMean(queries.Direct):
     """Number, place and sum, one after the other."""
     cost, miss = self.cost, self.query.miss
     number, width, told = len(measured), 0, {}
-    if not self.query.replacing:
+    if not self.query.knows_size:
       law = noise.calibrated(cost.part(costs.SIZE_SHARE), l1_sensitivity=1,
                              l2_sensitivity_squared=1)
       number, = meter.noisy([number], law, l1_sensitivity=1,
@@ -164,7 +164,9 @@ class NormalMean(queries.Direct):
       width, cost = law.half_width(_MISS * miss), cost.part(
           1 - costs.SIZE_SHARE)
       told['number'] = {'noisy_count': number, **law.to_json()}
-      number, miss = max(1, number), (1 - _MISS) * miss
+      miss = (1 - _MISS) * miss
+    size, may_be_empty = number, number - width < 1
+    number = max(1, number)
     least = max(1, number - width)
     stages = self.stages(least, cost, miss)
     centre = (self.low + self.high) // 2
@@ -189,7 +191,12 @@ class NormalMean(queries.Direct):
         **stages.law.to_json()}
     answer = {**self._told(total, centre, number, least, width, stages),
               'stages': told}
-    return {**answer, 'num_records': number} if not width else answer
+    if may_be_empty:  # of no record nothing follows for the population
+      answer['population_interval'].update(zip(('lower', 'upper'), (
+          float(end * unit) for end in (self.low, self.high))))
+    if self.query.knows_size:
+      answer['num_records'] = size
+    return answer
 
   def _told(self, total: int, centre: int, number: int, least: int, width: int,
             stages: Stages) -> dict[str, object]:
@@ -211,7 +218,8 @@ class NormalMean(queries.Direct):
             'to the window; noise only'),
         'population_interval': queries.interval(
             *(float(Fraction(inside(value + side * far)) * unit)
-              for side in (-1, 1)), level=level, covers=_POPULATION)}
+              for side in (-1, 1)), level=level,
+            covers=_POPULATION + self.query.missing_assumption)}
 
 
 def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
@@ -233,7 +241,7 @@ def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
   far[:-1] -= far[1:]
   how_many = np.full(len(k), 2.0)
   how_many[-1] = num_bins
-  rates = min(5.0, 1 / law.deviation) * np.linspace(.05, 5, 200)
+  rates = np.linspace(.05, 5, 200) / max(.2, law.deviation)
   with np.errstate(over='ignore'):
     logs = number * np.log1p(far[:, None] * np.expm1(rates)
                              + near * np.expm1(-rates))
@@ -285,8 +293,7 @@ def normal_mean(query: Query) -> NormalMean:
     raise ValueError(f'sigma must be positive, got {query.sigma}')
   errors.check_range(query.lower, query.upper)
   beyond = query.sigma * (_MOST_BINS + 10)
-  granularity = query.granularity or lattices.default_granularity(
-      0 * query.sigma, query.sigma)
+  granularity = query.spacing(0 * query.sigma, query.sigma)
   if granularity > query.sigma / 100:
     raise ValueError('granularity must be a hundredth of sigma at most, got '
                      f'{granularity}')

@@ -27,7 +27,8 @@ _REACH = 12.0
 # Of what may go wrong, that the number of records is outside its range.
 _SIZE_MISS = 0.1
 _POPULATION = ('the probability of the value in the law that the records are '
-               'independent draws from; sampling and noise')
+               'independent draws from, where a missing value is another one; '
+               'sampling and noise')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,11 +64,7 @@ class Proportion(queries.Direct):
                 **self.noise.to_json()}}}
 
   def measure(self, fields: Iterable[object]) -> list[int]:
-    """The exact counts: positive ones, and all others.
-
-    Raises:
-      ValueError: if bounds are asked for and no record has a number.
-    """
+    """The exact counts: positive ones, and all others."""
     found = [0, 0]
     for positive in self._positive(fields):
       found[not positive] += 1
@@ -80,13 +77,9 @@ class Proportion(queries.Direct):
     return self._between(fields)
 
   def _between(self, fields: Iterable[object]) -> Iterator[bool]:
-    found = False
     for field in fields:
       value = lattice.number(field)
-      found |= value is not None
       yield value is not None and self.query.lower <= value <= self.query.upper
-    if not found:
-      raise ValueError(f'column {self.query.column!r} has no number')
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """The share of the file, and that of the population."""
@@ -101,14 +94,21 @@ class Proportion(queries.Direct):
     number = max(1, sum(noisy))
     # Both noises are within their widths at once.
     width = 2 * self.noise.half_width(_SIZE_MISS * self.query.miss / 2)
-    sizes = max(1, sum(noisy) - width), max(1, sum(noisy) + width)
+    sizes = max(0, sum(noisy) - width), max(1, sum(noisy) + width)
     return {**self._told(noisy[0], number, sizes,
                          (1 - _SIZE_MISS) * self.query.miss),
             **self._of_file(noisy, number),
             'noisy_counts': {'positive': noisy[0], 'other': noisy[1]}}
 
   def _of_file(self, noisy: list[int], number: int) -> dict[str, object]:
-    """The share of the file, and where it lies: noise within its widths."""
+    """The share of the file, and where it lies: noise within its widths.
+
+    Of no record there is no share: its interval is [0, 1].
+    """
+    if number < 1:
+      return {'value': 0.5, 'interval': queries.interval(
+          0, 1, level=self.query.confidence, covers='the share of the records '
+          'of the file, which has none')}
     width = self.noise.half_width(self.query.miss / len(noisy))
     low, high = ([max(0, count + side * width) for count in noisy]
                  for side in (-1, 1))
@@ -125,8 +125,9 @@ class Proportion(queries.Direct):
   def _told(self, positive: int, number: int, sizes: tuple[int, int],
             miss: float) -> dict[str, object]:
     """Estimate and interval of the population."""
-    shrunk, risk = shrinkage(number, self.noise.deviation)
-    value = min(1.0, max(0.0, .5 + shrunk * (positive / number - .5)))
+    shrunk, risk = shrinkage(max(1, number), self.noise.deviation)
+    shrunk = shrunk if number else 0.0  # of no record nothing is known
+    value = min(1.0, max(0.0, .5 + shrunk * (positive / max(1, number) - .5)))
     return {
         'population_value': value, 'population_risk': {
             'root_mean_squared_error': math.sqrt(risk),

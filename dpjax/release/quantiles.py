@@ -5,11 +5,11 @@ orders, `splitting`, which costs as much as log2(m + 1) of m orders. Which of
 them is promised to be nearer is public.
 """
 
+import collections
 from collections.abc import Iterable
 import dataclasses
 import fractions
 import functools
-import itertools
 import math
 
 from dpjax import errors
@@ -25,19 +25,25 @@ Fraction = fractions.Fraction
 METHODS = ('independent', 'recursive', 'auto')
 
 
-def runs(values: list[int], lattice: Lattice
+def runs(values: list[int], lattice: Lattice, spare: int = 0
          ) -> list[tuple[int, int, int, int]]:
-  """Runs of points of equal ranks: first, how many, # below, # up to it.
+  """Returns runs of points of equal ranks: first, how many, # below, # up to.
 
   Args:
-    values: multiples, sorted.
+    values: multiples.
     lattice: of the points.
+    spare: how many public values more there are at either bound; counted and
+      not listed, since there are many where noise is.
   """
+  counts = collections.Counter(values)
+  if spare:
+    counts.update({lattice.low: spare})
+    counts.update({lattice.high: spare})
   found, start, rank = [], lattice.low, 0
-  for value, same in itertools.groupby(values):
+  for value, count in sorted(counts.items()):
     if value > start:
       found.append((start, value - start, rank, rank))
-    upto = rank + sum(1 for _ in same)
+    upto = rank + count
     found.append((value, 1, rank, upto))
     start, rank = value + 1, upto
   if start <= lattice.high:
@@ -113,9 +119,10 @@ class Quantiles(queries.Direct):
     return sorted(map(self.lattice.index, self.query.numbers(
         fields, self.lattice.lower, self.lattice.upper)))
 
-  def groups(self, values: list[int]) -> list[tuple[int, int, int, int]]:
-    """Runs of points of equal ranks, see `runs`."""
-    return runs(values, self.lattice)
+  def groups(self, values: list[int], spare: int = 0
+             ) -> list[tuple[int, int, int, int]]:
+    """Returns runs of points of equal ranks, see `runs`."""
+    return runs(values, self.lattice, spare)
 
   def scores(self, groups: list[tuple[int, int, int, int]], order: Fraction,
              number: int, shift: int = 0) -> list[int]:
@@ -126,8 +133,8 @@ class Quantiles(queries.Direct):
             for _, _, rank, upto in groups]
 
   def _point(self, values: list[int], order: Fraction, number: int,
-             meter: Meter, shift: int = 0) -> int:
-    groups = self.groups(values)
+             meter: Meter, spare: int = 0, shift: int = 0) -> int:
+    groups = self.groups(values, spare)
     return meter.point([group[:2] for group in groups],
                        self.scores(groups, order, number, shift),
                        rate=self.rate(order),
@@ -140,12 +147,12 @@ class Quantiles(queries.Direct):
               for point in self._points(measured, meter)]
     found = {'value': dict(zip(map(str, self.query.quantiles), values,
                                strict=True))}
-    if self.query.replacing:
+    if self.query.knows_size:
       found['num_records'] = number
     if self.query.value_interval:
       found['value_interval'] = self._between(measured, meter)
     return {**found, 'interval': self._ranks(
-        number if self.query.replacing else None)}
+        number if self.query.knows_size else None)}
 
   def _points(self, measured: list[int], meter: Meter) -> list[int]:
     """One for each order, sorted."""
@@ -164,10 +171,8 @@ class Quantiles(queries.Direct):
     ends = {}
     for order in self.query.quantiles:
       spare = self.spare(order)
-      padded = ([self.lattice.low] * spare + measured
-                + [self.lattice.high] * spare)
-      two = sorted(self._point(padded, order, len(measured), meter, shift)
-                   for shift in (0, 2 * spare))
+      two = sorted(self._point(measured, order, len(measured), meter, spare,
+                               shift) for shift in (0, 2 * spare))
       ends[str(order)] = [float(point * self.lattice.unit) for point in two]
     return {'ends': ends, 'level': float(self.query.confidence),
             'covers': 'for all orders at once: a quantile of the clamped '
@@ -198,7 +203,8 @@ class Quantiles(queries.Direct):
         'covers': 'for all orders p at once: at least p n - rank_error of the '
                   'clamped values of the file are at or below the released '
                   f'one, and at most p n + rank_error below it; {self.limits}'}
-    if number:
+    if number is not None:
+      number = max(1, number)
       found['orders'] = {str(p): [max(0.0, float(p) - error / number),
                                   min(1.0, float(p) + error / number)]
                          for p, error in zip(self.query.quantiles, far,

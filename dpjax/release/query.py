@@ -19,11 +19,8 @@ Decimal = decimal.Decimal
 Fraction = fractions.Fraction
 
 MISSING = ('absent', 'lower', 'middle', 'upper')
-_MISSING_TEXT = {
-    'absent': 'a record without a number counts as absent',
-    **{name: f'a record without a number counts as {place}' for name, place in (
-        ('lower', 'the lower bound'), ('upper', 'the upper bound'),
-        ('middle', 'the middle of the bounds'))}}
+_PLACES = {'lower': 'the lower bound', 'upper': 'the upper bound',
+           'middle': 'the middle of the bounds'}
 # Of queries, after there were ledgers.
 _LATER = ('quantile_method', 'thresholds', 'grid', 'label', 'positive',
           'groups', 'boundary', 'sigma')
@@ -43,9 +40,10 @@ class Query:
     lower: public bound.
     upper: public bound, > lower.
     granularity: of the lattice; None for a millionth of the range or less.
-    missing: what a record without a number counts as: one of `MISSING`. None
-      for 'absent' under add-or-remove-one and 'middle' under replace-one,
-      where every record must count.
+    missing: what a record without a number counts as, one of `MISSING`: as
+      absent, so that the statistic is of the other records, whose number is
+      then private under either adjacency; or as a number. None declares that
+      no number is missing.
     categories: public values of a histogram.
     bins: public edges of a histogram, increasing.
     quantiles: orders in (0, 1), increasing.
@@ -98,14 +96,20 @@ class Query:
       errors.check_range(self.lower, self.upper)
     if self.missing is not None:
       errors.check_choice('missing', self.missing, MISSING)
-    if self.missing == 'absent' and self.replacing:
-      raise ValueError('missing=absent would change the public number of '
-                       'records under replace_one: lower, middle or upper')
 
   @property
   def replacing(self) -> bool:
-    """Whether the number of records is public and one may be replaced."""
+    """Whether neighbours have one record replaced; else one more."""
     return self.adjacency is Adjacency.REPLACE_ONE
+
+  @property
+  def knows_size(self) -> bool:
+    """Whether the number of records that the statistic is of is public.
+
+    It is under replace-one, unless records with missing numbers are absent: a
+    record that is replaced may then be one of those that count or not.
+    """
+    return self.replacing and self.missing != 'absent'
 
   @property
   def miss(self) -> float:
@@ -113,14 +117,23 @@ class Query:
     return float(1 - self.confidence)
 
   @property
-  def missing_rule(self) -> str:
-    """One of `MISSING`."""
-    return self.missing or ('middle' if self.replacing else 'absent')
+  def missing_text(self) -> str:
+    """What a missing number counts as, in words."""
+    if self.missing is None:
+      return 'declared: no number is missing'
+    place = _PLACES.get(self.missing, 'absent')
+    return f'a record without a number counts as {place}'
 
   @property
-  def missing_text(self) -> str:
-    """The rule in words."""
-    return _MISSING_TEXT[self.missing_rule]
+  def missing_assumption(self) -> str:
+    """What a statement about a population assumes of missing numbers."""
+    if self.missing is None:
+      return ''
+    if self.missing == 'absent':
+      return ('; assumes that whether a number is missing does not depend on '
+              'it (missing completely at random)')
+    return ('; of a distribution in which a missing number is '
+            f'{_PLACES[self.missing]}')
 
   def cost(self) -> Cost:
     """What the release may cost in all."""
@@ -140,35 +153,42 @@ class Query:
     """The lattice of the column."""
     return lattice.Lattice(
         lower=self.lower, upper=self.upper,
-        granularity=self.granularity or lattice.default_granularity(
-            self.lower, self.upper))
+        granularity=self.spacing(self.lower, self.upper))
+
+  def spacing(self, lower: Decimal, upper: Decimal) -> Decimal:
+    """The granularity: as given, or a millionth of a range, or less."""
+    if self.granularity is None:
+      return lattice.default_granularity(lower, upper)
+    if self.granularity <= 0:
+      raise ValueError(f'granularity must be positive, got {self.granularity}')
+    return self.granularity
 
   def numbers(self, fields: Iterable[object], lower: Decimal,
               upper: Decimal) -> Iterator[Decimal]:
-    """Fields as numbers, by the rule for those that are none.
+    """Yields fields as numbers, by the rule for those that are none.
 
-    Raises:
-      ValueError: if the column has no number at all.
+    Never raises, whatever the fields are: which records a file has decides on
+    nothing that others see. Where `missing` is None a file with missing numbers
+    has been refused by whoever read it; here they count as the middle where
+    the number of records is public and as absent otherwise, so that privacy
+    does not rely on the reader.
     """
     return (value for value, _ in self.labelled(
         ((field, None) for field in fields), lower, upper))
 
   def labelled(self, fields: Iterable[tuple[object, object]], lower: Decimal,
                upper: Decimal) -> Iterator[tuple[Decimal, object]]:
-    """The same of fields that have a label each, with their labels."""
+    """Yields the same of fields that have a label each, with their labels."""
     with decimal.localcontext(prec=200):  # exact: public and of few digits
       middle = (lower + upper) / 2
+    rule = self.missing or ('middle' if self.replacing else 'absent')
     instead = {'absent': None, 'lower': lower, 'upper': upper,
-               'middle': middle}[self.missing_rule]
-    found = False
+               'middle': middle}[rule]
     for field, label in fields:
       value = lattice.number(field)
-      found |= value is not None
       value = instead if value is None else value
       if value is not None:
         yield value, label
-    if not found:
-      raise ValueError(f'column {self.column!r} has no number')
 
   def to_json(self) -> dict[str, object]:
     """All of it, in a form of which equal queries have one.
@@ -212,10 +232,17 @@ class Plan(Protocol):
     """What is public of it: sensitivity, noise, unit, rules."""
 
   def measure(self, fields: Iterable[object]) -> object:
-    """What is exact and private, of the fields of all records."""
+    """Returns what is exact and private, of the fields of all records.
+
+    A total function: it has a value for any fields, also for none at all.
+    """
 
   def draw(self, measured: object, meter: Meter) -> dict[str, object]:
-    """What is released; all noise comes from the meter, at `cost` in all."""
+    """Returns what is released; its noise is the meter's, at `cost` in all.
+
+    A total function of what `measure` returns. What it decides on, and which
+    keys it returns, follows from public and from noisy numbers alone.
+    """
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
     """What else is said, of what was released and public alone."""

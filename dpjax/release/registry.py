@@ -23,6 +23,15 @@ _PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
                'quantile_method', 'thresholds', 'grid', 'label', 'positive',
                'groups', 'boundary', 'sigma')
 
+# Names that others use, and what they are here.
+_KNOWN_AS = {
+    'median': 'quantiles with quantiles=0.5',
+    'percentile': 'quantiles', 'percentiles': 'quantiles',
+    'min': 'quantiles with quantiles=0.01',
+    'max': 'quantiles with quantiles=0.99, or support_max',
+    'average': 'mean', 'std': 'variance', 'standard_deviation': 'variance',
+    'cdf': 'ecdf', 'fraction': 'proportion', 'rate': 'proportion'}
+
 
 def plan(query: Query) -> Plan:
   """How a query will be answered.
@@ -41,6 +50,9 @@ def plan(query: Query) -> Plan:
     >>> plan.cost
     Cost(epsilon=Fraction(1, 2), rho=None)
   """
+  if query.statistic in _KNOWN_AS:
+    raise ValueError(f'there is no statistic {query.statistic!r}: ask for '
+                     f'{_KNOWN_AS[query.statistic]}')
   errors.check_choice('statistic', query.statistic, STATISTICS)
   statistic = STATISTICS[query.statistic]
   given = {name for name in _PARAMETERS if getattr(query, name) not in
@@ -51,3 +63,13 @@ def plan(query: Query) -> Plan:
   for name in sorted(given - {*statistic.needs, *statistic.takes}):
     raise ValueError(f'{query.statistic} takes no {name}')
   return statistic.plan(query)
+
+
+def gaps(query: Query) -> bool:
+  """Returns whether a file may have missing numbers.
+
+  It may where `missing` says what they count as, and where no number has to
+  stand for them: a count of a range has a place for records without a number.
+  """
+  return query.missing is not None or 'missing' not in STATISTICS[
+      query.statistic].takes

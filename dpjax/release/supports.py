@@ -74,7 +74,7 @@ class SupportMax(queries.Direct):
   @property
   def rate(self) -> Fraction:
     """What a score of 1 costs in log-probability."""
-    share = 1 if self.query.replacing else 1 - costs.SIZE_SHARE
+    share = 1 if self.query.knows_size else 1 - costs.SIZE_SHARE
     return self.query.epsilon * share / 2
 
   def facts(self) -> dict[str, object]:
@@ -108,7 +108,7 @@ class SupportMax(queries.Direct):
            meter: Meter) -> dict[str, object]:
     """The point, and what it says of theta."""
     number, width, told, miss = len(measured), 0, {}, self.query.miss
-    if not self.query.replacing:
+    if not self.query.knows_size:
       law = noise.calibrated(self.query.cost().part(costs.SIZE_SHARE),
                              l1_sensitivity=1, l2_sensitivity_squared=1)
       noisy, = meter.noisy([number], law, l1_sensitivity=1,
@@ -116,7 +116,7 @@ class SupportMax(queries.Direct):
       number = max(1, noisy)
       width, miss = law.half_width(_SIZE_MISS * miss), (1 - _SIZE_MISS) * miss
       told['number'] = {'noisy_count': number, **law.to_json()}
-    sizes = max(1, number - width), number + width
+    sizes = max(0, number - width), number + width
     rank = self.rank(sizes[1])
     runs, scores = self.scores(measured, rank)
     point = meter.point(runs, scores, rate=self.rate, sensitivity=1)
@@ -126,8 +126,9 @@ class SupportMax(queries.Direct):
                 'rank_below_top': rank, 'interval': self._ranks(rank),
                 'population_interval': queries.interval(
                     *self.interval(point * unit, rank, sizes, miss),
-                    level=self.query.confidence, covers=_POPULATION)}
-    if self.query.replacing:
+                    level=self.query.confidence,
+                    covers=_POPULATION + self.query.missing_assumption)}
+    if self.query.knows_size:
       return {**released, 'num_records': number}
     return {**released, 'stages': told}
 
@@ -179,29 +180,30 @@ class SupportMax(queries.Direct):
     logs = s - sum(np.logaddexp(0, s - rate * k) for k in ranks)
     return float(np.sum(np.exp(logs)) * (s[1] - s[0]))
 
-  def off(self, miss: float, number: int, rank: int, *, above: bool
+  def off(self, miss: float, sizes: tuple[int, int], rank: int, *, above: bool
           ) -> int | None:
     """Ranks by which the point lies too high, or too low, but with `miss`.
 
-    None if the law does not say.
+    None if the law does not say, as where there may be fewer records than j:
+    the point is then anywhere between the bounds.
 
     Args:
       miss: of this side.
-      number: n, or more.
+      sizes: the least and the largest number of records.
       rank: j.
       above: which side.
     """
-    rate = float(self.rate)
+    rate, (least, number) = float(self.rate), sizes
     cells = (number + 1) * float(self.lattice.unit / Fraction(self.query.lower))
     side = rank if above else number - rank
     outside = self._excess(number) * math.exp(-rate * rank) if above else 0.0
 
     def chance(r):
       total = -math.expm1(-rate * (side - r + 1)) / -math.expm1(-rate)
-      return self._inverse(r, number - rank, rank) * (
+      return self._inverse(r, least - rank, rank) * (
           (total + cells) * math.exp(-rate * r) + outside)
 
-    if side < 2 or chance(side) > miss:
+    if side < 2 or least < rank or chance(side) > miss:
       return None
     low, high = 1, side
     while high - low > 1:
@@ -221,8 +223,8 @@ class SupportMax(queries.Direct):
     """
     least, most = sizes
     half = float(self.lattice.unit) / 2
-    up = self.off(miss / 4, most, rank, above=True)
-    down = self.off(miss / 4, most, rank, above=False)
+    up = self.off(miss / 4, sizes, rank, above=True)
+    down = self.off(miss / 4, sizes, rank, above=False)
     low, high = float(self.query.lower), float(self.query.upper)
     # So many values are above the order statistics on either side.
     if up is not None:
@@ -240,8 +242,9 @@ def support_max(query: Query) -> SupportMax:
   if query.lower <= 0:
     raise ValueError('lower must be positive: theta, the end of a law from 0 '
                      f'on, lies between the bounds, got {query.lower}')
-  granularity = query.granularity or _FINER * lattices.default_granularity(
-      0 * query.upper, query.upper)
+  granularity = query.spacing(0 * query.upper, query.upper)
+  if query.granularity is None:
+    granularity *= _FINER
   return SupportMax(query=query, lattice=lattices.Lattice(
       lower=Decimal(0), upper=query.upper, granularity=granularity))
 

@@ -1,60 +1,197 @@
 """Columns of a CSV or Parquet file, record by record.
 
-Errors tell of the file to whoever holds it; they are no private release and
-not for others.
+Fields of a column of numbers are exact decimal numbers, or None where a value
+is missing; `formats` says which fields are which, and lists what is refused.
+CSV is read by `csv` of the standard library: fields stay text until they are
+exact decimal numbers, errors know their lines, and a line can be read by
+itself, none of which the readers of data frames offer.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import csv
+import gzip
 import io
 import pathlib
 from typing import BinaryIO
+import zlib
 
 from dpjax import errors
+from dpjax.release import formats
+from dpjax.release import lattice
+from dpjax.release.formats import FileError, Format
 
-FORMATS = ('.csv', '.parquet')
+FORMATS = ('.csv', '.csv.gz', '.parquet')
+
+_LONGEST_LINE = 2**20
+_LONGEST_FIELD = 2**17
 
 
 def read(path: str, file: BinaryIO, *columns: str, numeric: bool,
-         separator: str = ',') -> Iterator[object]:
-  """The fields of a column, in order, or tuples of the fields of several.
+         form: Format = Format(), gaps: bool = True) -> Iterator[object]:
+  """Returns the fields of a column, in order, or tuples of those of several.
 
   Args:
-    path: tells the format by its end.
+    path: its end tells the kind of file.
     file: open at its start.
     *columns: names in the header; without any there is None for each record.
-    numeric: whether the first must be of numbers, where the file says.
-    separator: of a CSV file. Blank lines are no records.
+    numeric: whether the first column is of numbers: its fields are then
+      decimal numbers, and None where one is missing. Fields of other columns
+      are text of a CSV file and values of a Parquet file, None for a null.
+    form: what is declared of the file. Blank lines of a CSV file are no
+      records.
+    gaps: whether a number may be missing.
 
   Raises:
-    ValueError: for another format, an unknown column, a broken file.
+    ValueError: for another kind of file, an unknown column, no header.
+    FileError: for a fault of the file, see `formats.REFUSALS`.
   """
-  suffix = pathlib.Path(path).suffix.lower()
-  errors.check_choice('input', suffix, FORMATS)
-  if suffix == '.csv':
-    return _csv(file, columns, separator)
-  return _parquet(file, columns, numeric)
+  name = pathlib.Path(path).name.lower()
+  kind = next((kind for kind in FORMATS if name.endswith(kind)), None)
+  if kind is None:
+    errors.check_choice('input', pathlib.Path(name).suffix, FORMATS)
+
+  def number(field, place):
+    try:
+      return _number(field, form, gaps)
+    except FileError as error:
+      raise FileError(error.reason, f'{path} {place}, column {columns[0]!r}: '
+                      f'{error.fault}') from None
+
+  convert = number if numeric else None
+  if kind == '.parquet':
+    return _parquet(path, file, columns, convert)
+  return _csv(path, file, columns, convert, form)
 
 
-def _csv(file: BinaryIO, columns: Sequence[str], separator: str) -> Iterator:
-  if len(separator) != 1:
-    raise ValueError(f'separator must be one character, got {separator!r}')
-  text = io.TextIOWrapper(file, encoding='utf-8-sig', newline='')
+def _number(field: object, form: Format,
+            gaps: bool) -> lattice.Decimal | None:
+  """A field as a number; None if it is missing, and that is allowed."""
+  value = None
+  missing = field is None
+  if isinstance(field, str):
+    missing = form.is_missing(field)
+    value = None if missing else form.number(field)
+  elif field is not None:  # NaN is how tables of floats spell a missing number
+    value = lattice.number(field)
+    missing = value is None
+  if value is None and not missing and form.unparsed == 'refuse':
+    raise FileError('number', f'{formats.shown(field)} is no number'
+                    f'{formats.advice(field)}')
+  if value is None and not gaps:
+    raise FileError('missing', 'a number is missing, and nothing says what it '
+                    'counts as')
+  return value
+
+
+def _csv(path: str, file: BinaryIO, columns: Sequence[str],
+         convert: Callable | None, form: Format) -> Iterator:
+  unpacked = file
+  if path.lower().endswith('.gz'):
+    unpacked = gzip.GzipFile(fileobj=file)
+  text = io.TextIOWrapper(
+      unpacked, encoding=form.encoding.replace('utf-8', 'utf-8-sig'),
+      errors='surrogateescape', newline='')
   try:
-    rows = csv.reader(text, delimiter=separator, strict=True)
-    header = [name.strip() for name in next(rows, [])]
-    places = [_place(column, header) for column in columns]
-    for row in rows:
-      if not row:
-        continue
-      if len(row) != len(header):
-        raise ValueError(f'line {rows.line_num} has {len(row)} fields, the '
-                         f'header {len(header)}')
-      yield _packed([row[place].strip() for place in places])
-  except csv.Error as error:
-    raise ValueError(f'line {rows.line_num}: {error}') from error
+    rows = (_lines_alone if form.bad_lines == 'missing' else _rows)(
+        path, text, form)
+    header = form.header or _header(path, rows)
+    places = [_place(path, column, header) for column in columns]
+    for number, row in rows:
+      if isinstance(row, FileError) or len(row) != len(header):
+        if form.bad_lines == 'refuse':
+          raise FileError('fields', f'{path} line {number} has {len(row)} '
+                          f'fields, the header {len(header)}')
+        fields = [None] * len(columns)
+      else:
+        fields = [row[place].strip() for place in places]
+      if convert is not None:
+        fields[0] = convert(fields[0], f'line {number}')
+      yield _packed(fields)
+  except (EOFError, OSError, zlib.error) as error:
+    if unpacked is file:
+      raise
+    raise FileError('damaged', f'{path} is a damaged gzip file: '
+                    f'{errors.one_line(error)}') from None
   finally:
     text.detach()  # leaves the file open for who opened it
+
+
+def _lines(path: str, text: io.TextIOWrapper
+           ) -> Iterator[tuple[int, str | FileError]]:
+  """Numbers of lines, from 1, and the lines, or what is wrong with them."""
+  number = 0
+  while line := text.readline(_LONGEST_LINE):
+    number += 1
+    if len(line) == _LONGEST_LINE and line[-1] not in '\r\n':
+      while (rest := text.readline(_LONGEST_LINE)) and rest[-1] not in '\r\n':
+        pass
+      yield number, FileError('length', f'{path} line {number} has more than '
+                              f'{_LONGEST_LINE} characters')
+    elif any('\ud800' <= each <= '\udfff' for each in line):
+      yield number, FileError(
+          'encoding', f'{path} line {number} is no text in '
+          f'{text.encoding.removesuffix("-sig")}: save the file as UTF-8, or '
+          'declare its encoding, latin-1 say')
+    else:
+      yield number, line
+
+
+def _rows(path: str, text: io.TextIOWrapper, form: Format
+          ) -> Iterator[tuple[int, list[str]]]:
+  """Numbers of the last lines of rows, and their fields; a fault ends it."""
+  reached = 0
+
+  def lines():
+    nonlocal reached
+    for number, line in _lines(path, text):
+      reached = number
+      if isinstance(line, FileError):
+        raise line
+      yield line
+
+  try:
+    for row in csv.reader(lines(), delimiter=form.separator, strict=True):
+      if max(map(len, row), default=0) > _LONGEST_FIELD:
+        raise FileError('length', f'{path} line {reached} has a field of more '
+                        f'than {_LONGEST_FIELD} characters')
+      if row:
+        yield reached, row
+  except csv.Error as error:
+    reason = 'length' if 'larger' in str(error) else 'quoting'
+    raise FileError(reason, f'{path} line {reached}: {error}') from None
+
+
+def _lines_alone(path: str, text: io.TextIOWrapper, form: Format
+                 ) -> Iterator[tuple[int, list[str] | FileError]]:
+  """Numbers of lines, and the fields of each line by itself, or its fault.
+
+  A change of one line changes one record: a quotation mark that is not closed
+  ends with its line, else it would take all others with it.
+  """
+  for number, line in _lines(path, text):
+    if isinstance(line, FileError):
+      yield number, line
+      continue
+    try:
+      yield from ((number, row) for _, row in _rows(
+          path, io.StringIO(line, newline=''), form))
+    except FileError as error:
+      yield number, error
+
+
+def _header(path: str, rows: Iterator[tuple[int, list[str] | FileError]]
+            ) -> tuple[str, ...]:
+  """The names of columns in the first line."""
+  _, row = next(rows, (0, None))
+  if row is None:
+    raise ValueError(f'{path} is empty: there is no header with the columns; '
+                     'of a file without one declare their names')
+  if isinstance(row, FileError):
+    raise row
+  names = tuple(name.strip() for name in row)
+  if any('\0' in name for name in names):
+    raise ValueError(f'{path} looks like UTF-16: save it as UTF-8')
+  return names
 
 
 def _packed(fields: Sequence[object]) -> object:
@@ -62,17 +199,19 @@ def _packed(fields: Sequence[object]) -> object:
   return tuple(fields) if len(fields) > 1 else next(iter(fields), None)
 
 
-def _place(column: str, names: list[str]) -> int:
+def _place(path: str, column: str, names: Sequence[str]) -> int:
   if names.count(column) != 1:
     what = 'several columns' if column in names else 'no column'
     near = errors.did_you_mean(column, set(names) - {column})
     if len(names) == 1 and column in names[0]:
       near = '; is the separator another one?'
-    raise ValueError(f'{what} {column!r}; there are {", ".join(names)}{near}')
+    raise ValueError(f'{path} has {what} {column!r}; there are '
+                     f'{", ".join(names)}{near}')
   return names.index(column)
 
 
-def _parquet(file: BinaryIO, columns: Sequence[str], numeric: bool) -> Iterator:
+def _parquet(path: str, file: BinaryIO, columns: Sequence[str],
+             convert: Callable | None) -> Iterator:
   try:
     import pyarrow
     from pyarrow import parquet
@@ -84,14 +223,33 @@ def _parquet(file: BinaryIO, columns: Sequence[str], numeric: bool) -> Iterator:
     if not columns:
       yield from (None for _ in range(table.metadata.num_rows))
       return
-    places = [_place(column, table.schema_arrow.names) for column in columns]
-    kind = table.schema_arrow.field(places[0]).type
-    types = pyarrow.types
-    if numeric and not (types.is_integer(kind) or types.is_floating(kind) or
-                        types.is_decimal(kind) or types.is_boolean(kind)):
-      raise ValueError(f'column {columns[0]!r} is {kind}, not numeric')
+    names = table.schema_arrow.names
+    for place, column in enumerate(columns):
+      found = table.schema_arrow.field(_place(path, column, names)).type
+      _check_type(pyarrow.types, column, found,
+                  numeric=convert is not None and not place)
+    number = 0
     for batch in table.iter_batches(columns=list(columns)):
       fields = [batch.column(name).to_pylist() for name in columns]
-      yield from map(_packed, zip(*fields, strict=True))
-  except pyarrow.ArrowException as error:
-    raise ValueError(f'no Parquet file: {errors.one_line(error)}') from error
+      for row in zip(*fields, strict=True):
+        number += 1
+        first = row[0] if convert is None else convert(
+            row[0], f'record {number}')
+        yield _packed((first, *row[1:]))
+  except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+    raise FileError('damaged', f'{path} is no Parquet file, or a damaged one: '
+                    f'{errors.one_line(error)}') from None
+
+
+def _check_type(types, column: str, kind: object, *, numeric: bool) -> None:
+  """Refuses a type, which is public, whose values are no numbers or texts."""
+  while types.is_dictionary(kind):
+    kind = kind.value_type
+  if (types.is_integer(kind) or types.is_floating(kind) or
+      types.is_decimal(kind) or types.is_boolean(kind) or
+      types.is_null(kind)):
+    return
+  if numeric:
+    raise ValueError(f'column {column!r} is {kind}, not numeric')
+  if not (types.is_string(kind) or types.is_large_string(kind)):
+    raise ValueError(f'column {column!r} is {kind}, neither text nor numeric')

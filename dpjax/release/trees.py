@@ -29,18 +29,20 @@ class Tree:
     num_bins: N, of each class.
     num_classes: C.
     cost: budget of all nodes.
-    replacing: whether a record may be replaced, and their number is public.
+    replacing: whether a record may be replaced; else one more or less.
+    known: whether the number of records is public.
   """
   num_bins: int
   num_classes: int
   cost: Cost
   replacing: bool
+  known: bool
 
   @functools.cached_property
   def shape(self) -> hierarchy.Shape:
     """Parts of nodes, the root first; every class fills nodes of its own."""
     _, *lower = hierarchy.best_shape(
-        self.num_classes * self.num_bins, known=self.replacing,
+        self.num_classes * self.num_bins, known=self.known,
         pure=self.cost.epsilon is not None)
     return (self.num_classes * -(-self.num_bins // math.prod(lower)), *lower)
 
@@ -144,10 +146,10 @@ class Tree:
   @property
   def error_total(self) -> float | None:
     """Of errors: 0 where the number of records is public."""
-    return 0.0 if self.replacing else None
+    return 0.0 if self.known else None
 
   def rank_deviations(self) -> np.ndarray:
     """Standard deviations [N] of ranks of `linear`, for one class."""
     return self.noise.deviation * np.sqrt(hierarchy.prefix_variances(
         self.shape, (1.0,) * len(self.shape), self.num_bins,
-        known=self.replacing))
+        known=self.known))

@@ -69,7 +69,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
 
 @pytest.mark.parametrize('change, message', [
   ({'column': 'size'}, "no column 'size'; there are age, kind"),
-  ({'column': 'kind'}, "column 'kind' has no number"),
+  ({'column': 'kind'}, "people.csv line 2, column 'kind': 'b' is no number"),
   ({'column': None}, 'mean needs column'),
   ({'lower': 100, 'upper': 0}, 'lower must be below upper'),
   ({'lower': 'low'}, "lower must be a number, got 'low'"),
@@ -96,13 +96,22 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'ledger_budget_epsilon': '0.1'}, 'exceeded'),
   ({'output': '/nowhere/at/all.json'}, '--output must be a file'),
   ({'granularity': '1000'}, 'granularity must be'),
+  ({'granularity': '0'}, 'granularity must be positive, got 0'),
   ({'statistic': 'roc', 'label': 'class', 'positive': 'a'},
    "no column 'class'; there are age, kind"),
-  ({'statistic': 'roc', 'label': 'kind', 'positive': 'A'},
-   "no record with a score has 'A' in column 'kind'"),
   ({'statistic': 'roc', 'label': 'kind'}, 'roc needs positive'),
   ({'statistic': 'roc', 'column': 'kind', 'label': 'age', 'positive': '30'},
-   "column 'kind' has no number"),
+   "column 'kind': 'b' is no number"),
+  ({'statistic': 'median'}, 'ask for quantiles with quantiles=0.5'),
+  ({'lower': '1' * 100_000}, 'lower must lie between'),
+  ({'statistic': 'ecdf', 'thresholds': '9' * 5_000}, 'at most 9 digits'),
+  ({'encoding': 'utf-16'}, 'encoding must be one of cp1252, latin-1, utf-8'),
+  ({'decimal': ',', 'thousands': ','}, 'must be different marks'),
+  ({'unparsed': 'skip'}, 'unparsed must be one of missing, refuse'),
+  ({'separator': 'ab'}, "separator must be one character, got 'ab'"),
+  ({'separator': '5'}, 'separator must be no letter, digit'),
+  ({'statistic': 'histogram', 'lower': None, 'upper': None, 'column': 'kind',
+    'categories': '"a,b'}, 'categories must be separated by commas'),
   ({'statistic': 'ecdf', 'thresholds': '1e3'}, 'thresholds must be a whole'),
   ({'statistic': 'ecdf', 'thresholds': '20000'}, 'thresholds must be 2 to'),
   ({'statistic': 'ecdf', 'upper': None}, 'ecdf needs lower and upper, or bins'),
@@ -153,8 +162,8 @@ def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
 
 
 @pytest.mark.parametrize('text, message', [
-  ('age,kind\n', 'no records'), ('', 'no column'),
-  ('age,kind\n,a\n', 'has no number'), ('age,kind\n1\n', 'line 2 has 1')])
+  ('', 'is empty: there is no header'), ('age,kind\n1\n', 'line 2 has 1'),
+  ('age,kind\n1,a\n,a\n', "line 3, column 'age': a number is missing")])
 def test_bad_files_spend_nothing(words, tmp_path, text, message):
   (tmp_path / 'people.csv').write_text(text)
   with pytest.raises(ValueError, match=message):

@@ -43,7 +43,7 @@ def test_every_statistic_is_released(words, tmp_path, capsys, statistic, delta):
 
 
 def test_mean_is_near_the_truth(words, tmp_path):
-  run(words(epsilon='50', ledger_budget_epsilon=50))
+  run(words(epsilon='50', ledger_budget_epsilon=50, missing='absent'))
   found = json.loads((tmp_path / 'out.json').read_text())
   assert found['value'] == pytest.approx(
       np.mean([age for age, _ in ROWS]), abs=.3)
@@ -100,7 +100,7 @@ def test_the_number_of_records_is_public_under_replace_one(words, tmp_path):
   found = json.loads((tmp_path / 'out.json').read_text())
   assert found['num_records'] == 200
   assert list(found['noise']) == ['sum']
-  assert 'middle' in found['missing']
+  assert found['missing'] == 'declared: no number is missing'
 
 
 def test_a_query_is_answered_again_for_nothing(words, tmp_path, capsys):

@@ -227,8 +227,8 @@ def test_all_views_are_of_one_release():
            for name, fields in (
                ('classifier', {}), ('roc', {'grid': 'uniform'}),
                ('auc', {'confidence': Fraction(1, 2), 'positive': ' 1'}),
-               ('hosmer_lemeshow', {'lower': None, 'upper': None, 'groups': 5,
-                                    'missing': 'middle'}))}
+               ('hosmer_lemeshow', {'lower': None, 'upper': None,
+                                    'groups': 5}))}
   assert len(set(asked.values())) == 1
   other = _plan(_RO, statistic='roc', missing='lower').asked
   assert other not in asked.values()
@@ -259,11 +259,12 @@ def test_records_without_a_score():
   assert sum(measured) == 2 and measured[16 + 1] == 1 and measured[15] == 1
   measured = _plan(_RO, statistic='roc', missing='upper').measure(fields)
   assert (measured[15], measured[31], measured[17]) == (2, 1, 1)
-  with pytest.raises(ValueError, match="no record with a score has '1' in "
-                                       "column 'y'"):
-    _plan(_AR, statistic='roc').measure(fields[:2] + [('.1', '0')])
-  with pytest.raises(ValueError, match="column 's' has no number"):
-    _plan(_AR, statistic='roc').measure(fields[:2])
+  measured = _plan(_RO, statistic='roc', missing='absent').measure(fields)
+  assert sum(measured) == 2
+  # No positive record, and no score at all, are counts as any others.
+  measured = _plan(_AR, statistic='roc').measure(fields[:2] + [('.1', '0')])
+  assert sum(measured) == 1
+  assert not any(_plan(_AR, statistic='roc').measure(fields[:2]))
 
 
 @pytest.mark.parametrize('fields, message', [

@@ -48,6 +48,8 @@ def _nodes(plan, fields):
    ('-1', '0.01', '0.4', '3', 'NA'), '1'),
   ({'statistic': 'ecdf', 'column': 'x', 'bins': tuple(map(Decimal, '0125'))},
    ('-1', '1', '3', '9', None), '1'),
+  ({'statistic': 'ecdf', **_UNIT, 'thresholds': 120, 'missing': 'absent'},
+   ('-1', '0.01', '0.4', '3', 'NA'), '1'),
   ({'statistic': 'roc', **_LABELS, 'thresholds': 120},
    (('.1', '1'), ('.1', '0'), ('NA', '1'), ('9', ''), ('.6', 'no')),
    ('.2', '1')),
@@ -135,7 +137,7 @@ def test_thresholds():
   asked = _plan(_AR, statistic='ecdf', **{
       **_UNIT, 'thresholds': None}, confidence=Fraction(1, 2)).asked
   assert (asked.thresholds, asked.grid, asked.missing) == (
-      grids.DEFAULT, 'uniform', 'absent')
+      grids.DEFAULT, 'uniform', None)
   assert asked.confidence == Fraction(19, 20)
 
 
@@ -242,7 +244,8 @@ def test_population_bands_cover(monkeypatch):
 def test_classes_fill_nodes_of_their_own():
   for adjacency, size in ((_AR, 100), (_RO, 33), (_RO, 7)):
     tree = trees.Tree(num_bins=size, num_classes=2, cost=Cost(
-        epsilon=Fraction(1)), replacing=adjacency is _RO)
+        epsilon=Fraction(1)), replacing=adjacency is _RO,
+        known=adjacency is _RO)
     assert tree.alive.sum() == 2 * size and tree.shape[0] % 2 == 0
     top = tree.nodes([0] * size + [1] * size)[0]
     assert not top[:len(top) // 2].any() and top.sum() == size

@@ -314,7 +314,7 @@ def test_synthetic_records_are_of_the_curve():
 def test_other_views_are_of_one_release():
   asked = {_plan(_RO, **change).asked for change in (
       {}, {'boundary': 'circle'}, {'boundary': 'interval'},
-      {'confidence': Fraction(1, 2)}, {'missing': 'middle'})}
+      {'confidence': Fraction(1, 2)})}
   assert len(asked) == 1
   assert 'boundary' not in asked.pop().to_json()
   assert _plan(_RO, granularity=Decimal('.1')).asked != _plan(_RO).asked

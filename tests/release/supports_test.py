@@ -82,7 +82,7 @@ def test_ranks_are_off_as_seldom_as_said_and_nearly_as_often(theta):
   plan, number, miss = _plan(_RO, lower='0.25'), 60, .05
   rank = plan.rank(number)
   away, chances, beyond = _ranks(plan, number, rank, 4_000, theta)
-  up, down = (plan.off(miss, number, rank, above=above)
+  up, down = (plan.off(miss, (number, number), rank, above=above)
               for above in (True, False))
   assert 3 < down <= up < rank < 30
   high = chances[away >= up].sum() + beyond
@@ -96,7 +96,7 @@ def test_ends_are_those_of_the_outermost_ranks():
   `miss`; 20000 runs, the range has four standard errors."""
   plan, number, miss = _plan(_RO), 80, .2
   rank = plan.rank(number)
-  up, down = (plan.off(miss / 4, number, rank, above=above)
+  up, down = (plan.off(miss / 4, (number, number), rank, above=above)
               for above in (True, False))
   low, high = plan.interval(.5, rank, (number, number), miss)
   values = np.sort(np.random.default_rng(4).random((20_000, number)), 1)

@@ -1,0 +1,186 @@
+"""How a file is written: what its owner declares, and what is refused.
+
+A field of a column of numbers is one of three things: a number, a missing value
+that is declared to be one, or something else. The first two are data; the third
+is a fault of the file, and so is a line that is no record. A fault tells of
+records, so it is reported to whoever holds the file and runs the command, and
+to nobody else.
+
+`REFUSALS` lists every refusal that depends on records. All of them happen while
+the file is read: before anything is measured, spent or drawn, and whatever
+bounds, categories or positive value a query asks about. A declaration turns
+each of them off, except for damaged files. With `bad_lines='missing'`,
+`unparsed='missing'` and a rule for missing values no other refusal depends on
+records, and what others than the holder see of a release is its output alone.
+A declaration decides what is refused, so it is the holder's to make: whoever
+lets others choose it, or shows them errors, tells them of records.
+"""
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+from dpjax import errors
+from dpjax.release import lattice
+
+MISSING_TOKENS = ('NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')
+"""Spellings of a missing number, where no others are declared."""
+
+ENCODINGS = ('utf-8', 'latin-1', 'cp1252')
+RULES = ('refuse', 'missing')
+
+_THOUSANDS = {'.': '[.]', ',': ',', "'": "['\u2019]",
+              ' ': '[ \u00a0\u2009\u202f]'}
+_DATE = re.compile(r'\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?')
+_GROUPED = re.compile(r"[+-]?\d[\d.,' \u00a0\u2009\u2019\u202f]*")
+_SHOWN = 40
+
+
+class Refusal(NamedTuple):
+  """One refusal that depends on records.
+
+  Attributes:
+    when: what is wrong with the file.
+    why: why it is refused by default.
+    instead: the declaration under which it is not refused; '' if there is none.
+  """
+  when: str
+  why: str
+  instead: str
+
+
+REFUSALS = {
+    'encoding': Refusal(
+        'a line is no text in the declared encoding',
+        'a guess would change names and labels', 'bad_lines=missing'),
+    'quoting': Refusal(
+        'a line is ill-quoted',
+        'one quotation mark too many may swallow all lines that follow',
+        'bad_lines=missing'),
+    'fields': Refusal(
+        'a line has another number of fields than the header',
+        'values may stand in the wrong column', 'bad_lines=missing'),
+    'length': Refusal(
+        'a line has more than 2^20 characters, or a field more than 2^17',
+        'it is probably no table', 'bad_lines=missing'),
+    'number': Refusal(
+        'a field of a column of numbers is no number and not declared missing',
+        'as a missing value a number in another format would bias the release',
+        'decimal, thousands, missing_tokens or unparsed=missing'),
+    'missing': Refusal(
+        'a number is missing, and no rule says what it counts as',
+        'each rule answers another question', 'missing'),
+    'damaged': Refusal(
+        'a packed file or a Parquet file is damaged',
+        'what is behind the damage cannot be read', ''),
+}
+"""Refusals that depend on records, by the reason that `FileError` has."""
+
+
+class FileError(ValueError):
+  """Reports a fault of a file to whoever holds it; it tells of records.
+
+  Attributes:
+    reason: a key of `REFUSALS`.
+    fault: what is wrong, without the declaration that would allow it.
+  """
+
+  def __init__(self, reason: str, message: str):
+    """Makes the error.
+
+    Args:
+      reason: a key of `REFUSALS`.
+      message: one line that says where the fault is.
+    """
+    instead = REFUSALS[reason].instead
+    super().__init__(message + (f' (or declare {instead})' if instead else ''))
+    self.reason, self.fault = reason, message
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Format:
+  """What the owner of a file declares about the way it is written.
+
+  All of it is public, and chosen without a view of single records.
+
+  Attributes:
+    separator: between fields of a CSV file.
+    encoding: of its text, one of `ENCODINGS`.
+    header: names of the columns of a file whose first line is a record; ()
+      where the first line has the names.
+    decimal: mark in front of decimals, '.' or ','.
+    thousands: mark between groups of three digits: '' for none, '.', ',', ' '
+      or an apostrophe.
+    missing_tokens: spellings of a missing number, beside the empty field.
+    unparsed: 'refuse' the file for a field that is neither a number nor
+      missing, or take it as 'missing'.
+    bad_lines: 'refuse' the file for a line that is no record, or let each line
+      by itself be a record, whose fields are all 'missing' if it has faults.
+  """
+  separator: str = ','
+  encoding: str = 'utf-8'
+  header: tuple[str, ...] = ()
+  decimal: str = '.'
+  thousands: str = ''
+  missing_tokens: tuple[str, ...] = MISSING_TOKENS
+  unparsed: str = 'refuse'
+  bad_lines: str = 'refuse'
+
+  def __post_init__(self):
+    if len(self.separator) != 1:
+      raise ValueError('separator must be one character, got '
+                       f'{self.separator!r}')
+    if self.separator.isalnum() or self.separator in '+-"\r\n\0':
+      raise ValueError('separator must be no letter, digit, sign, quotation '
+                       f'mark or line break, got {self.separator!r}')
+    errors.check_choice('encoding', self.encoding, ENCODINGS)
+    errors.check_choice('decimal', self.decimal, ('.', ','))
+    errors.check_choice('thousands', self.thousands, ('', *_THOUSANDS))
+    if self.thousands == self.decimal:
+      raise ValueError('thousands and decimal must be different marks, got '
+                       f'{self.decimal!r} for both')
+    for name in ('unparsed', 'bad_lines'):
+      errors.check_choice(name, getattr(self, name), RULES)
+
+  def number(self, text: str) -> lattice.Decimal | None:
+    """Returns a field as a number; None if it is none in this format."""
+    if self.thousands:
+      mark = _THOUSANDS[self.thousands]
+      found = re.match(f'([+-]?)([0-9]{{1,3}}(?:{mark}[0-9]{{3}})+)(?![0-9])',
+                       text)
+      if found:
+        text = found[1] + re.sub(mark, '', found[2]) + text[found.end():]
+    if self.decimal != '.':
+      if '.' in text:
+        return None
+      text = text.replace(self.decimal, '.', 1)
+    return lattice.number(text)
+
+  def is_missing(self, text: str) -> bool:
+    """Whether a field is declared to be a missing number."""
+    return not text or text in self.missing_tokens
+
+  def to_json(self) -> dict[str, object]:
+    """Returns the separator, and all else that was declared."""
+    plain = Format()
+    return {
+        field.name: list(value) if isinstance(value, tuple) else value
+        for field in dataclasses.fields(self)
+        for value in [getattr(self, field.name)]
+        if field.name == 'separator' or value != getattr(plain, field.name)}
+
+
+def shown(text: str) -> str:
+  """Returns a field as an error shows it: quoted, and not all of a long one."""
+  return repr(text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...')
+
+
+def advice(text: str) -> str:
+  """Returns what to do about a field that is no number; '' if nobody knows."""
+  if _DATE.fullmatch(text):
+    return '; of a date make a number first, say of days'
+  if _GROUPED.fullmatch(text):
+    return '; are there other marks of decimals or thousands?'
+  if re.search(r'\d', text):
+    return '; remove units and currency signs'
+  return ''
