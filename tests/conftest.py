@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(config, items):
     step = every.args[0] if every else 2 if sizes[table] > 2 else 1
     sound = item.get_closest_marker('sound') or sizes[table] == 1
     if not sound and not rotations.keeps(table, seen[table], step,
-                                                option.rotation):
+                                         option.rotation):
       item.add_marker(pytest.mark.slow)
     seen[table] += 1
   if option.slow_share:
