@@ -8,7 +8,8 @@ An experiment is a package with
              paper it is about, COST: hours on which device, HEADLINES: how
              claims begin whose verdicts belong in the README (all),
              REPRODUCE: tag of what a computer without a GPU does in hours,
-             TIMES: names of metrics that no two runs share, ALONE: whether
+             TIMES: names of metrics that no two runs share, INEXACT: predicate
+             of settings whose rows differ between processors, ALONE: whether
              nothing else may run meanwhile, QUICK_IS_SMOKE: whether no real
              setting takes seconds, GALLERY: what its figure shows, if it is one
              of those in the README. The tag `quick` has settings, of SMOKE
@@ -114,6 +115,8 @@ class Experiment(NamedTuple):
     quick_is_smoke: whether the smoke sweep stands in for real settings where
       seconds have to do.
     times: metrics that measure time, which no two runs share.
+    inexact: setting -> whether rounding in float32 makes its rows differ
+      between processors, so that they are not compared.
     alone: whether its rows are spoilt by what runs beside it.
     gallery: what its figure shows; '' if it is not in the README.
   """
@@ -132,6 +135,7 @@ class Experiment(NamedTuple):
   reproduce: str | None = None
   quick_is_smoke: bool = False
   times: tuple[str, ...] = ()
+  inexact: Callable[[selection.Setting], bool] = lambda setting: False
   alone: bool = False
   gallery: str = ''
 
@@ -180,5 +184,6 @@ def load(name: str) -> Experiment:
       reproduce=getattr(sweep, 'REPRODUCE', None),
       quick_is_smoke=getattr(sweep, 'QUICK_IS_SMOKE', False),
       times=tuple(getattr(sweep, 'TIMES', ())),
+      inexact=getattr(sweep, 'INEXACT', lambda setting: False),
       alone=getattr(sweep, 'ALONE', False),
       gallery=getattr(sweep, 'GALLERY', ''))

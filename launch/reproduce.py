@@ -15,7 +15,7 @@ Open DIR/index.html: verdicts on the claims of the papers, figures, tables, and
 whether the rows are those that are committed. A folder of DIR for each
 experiment has its rows, table, figure and log. The same command goes on where
 it was interrupted, and takes seconds when all is done. The exit status is 1 if
-an experiment failed.
+an experiment failed, with --check also if a row is not the committed one.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import sys
 from absl.flags import argparse_flags
 
 from dpjax import errors as checks
+from experiments import environment
 from experiments import registry
 from experiments.reproduction import plans
 from experiments.reproduction import pool
@@ -36,6 +37,7 @@ from experiments.reproduction import sections
 from experiments.reproduction import session
 from experiments.reproduction import working
 from launch import errors
+from launch import rotation
 
 _PAPERS = (*registry.PAPERS, plans.ALL)
 
@@ -52,11 +54,17 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       ('output_dir', 'Folder of the page; made when it is not there.'),
       ('data_dir', 'Folder of the data sets, one folder for each; '
        'DPJAX_DATA_DIR when not given.'),
-      ('processes', 'Experiments at once; one for each core when not given.')):
+      ('processes', 'Experiments at once; one for each core when not given.'),
+      ('share', 'Run one of N shares of about equal length: share I of N, as '
+       'I/N from 1/N to N/N, or the one that the commit picks, as '
+       f'{rotation.ROTATING}/N.')):
     parser.add_argument(f'--{name}', help=text)
   parser.add_argument('--quick', action='store_true', help='Run a few settings '
                       'of each experiment, those tagged "quick" or else all; '
                       'toy ones where real ones take minutes.')
+  parser.add_argument('--check', action='store_true', help='Fail if a row is '
+                      'not the committed one; leave toy settings out, which '
+                      'have no committed rows.')
   parser.add_argument('--list', action='store_true', help='Print what would be '
                       'run and what it costs, and run none.')
   # What the processes are told that do the work.
@@ -69,7 +77,17 @@ def _command(args: argparse.Namespace) -> str:
   words = ['python', '-m', 'launch.reproduce', f'--paper={args.paper}']
   words += ['--quick'] if args.quick else []
   words += [f'--only={args.only}'] if args.only else []
+  words += [f'--share={args.share}'] if args.share else []
+  words += ['--check'] if args.check else []
   return shlex.join(words)
+
+
+def _share(text: str, chosen: dict[str, plans.Plan]) -> dict[str, plans.Plan]:
+  """Deals experiments out, the longest first, so that shares are alike."""
+  share = rotation.parse(text, rotation.of_checkout(environment.ROOT))
+  order = sorted(chosen, key=lambda name: (-chosen[name].seconds, name))
+  print(f'share {share} of the experiments', file=sys.stderr)
+  return {name: chosen[name] for name in sorted(rotation.deal(share, order))}
 
 
 def _interrupt(signum, frame):
@@ -123,7 +141,12 @@ def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
   for line in sections.summary(outcomes):
     print(line)
   print(f'open {pathlib.Path(args.output_dir) / session.PAGE}')
-  return 1 if any(outcome.error for outcome in outcomes.values()) else 0
+  failed = [name for name, outcome in outcomes.items()
+            if outcome.error or (args.check and outcome.different)]
+  if failed:
+    print('error: these failed, or have other rows than the committed ones: '
+          f'{", ".join(failed)}', file=sys.stderr)
+  return 1 if failed else 0
 
 
 def main(args: argparse.Namespace) -> int:
@@ -137,6 +160,10 @@ def main(args: argparse.Namespace) -> int:
   _num_processes(args)
   chosen = {name: plans.make(name, quick=args.quick) for name in plans.names(
       args.paper, args.only.split(',') if args.only else ())}
+  if args.check:
+    chosen = {name: plan for name, plan in chosen.items() if not plan.smoke}
+  if args.share:
+    chosen = _share(args.share, chosen)
   if args.list:
     _print(chosen)
     return 0

@@ -1,10 +1,11 @@
-"""Strict modes for every test: what is sloppy here fails here."""
+"""Strict modes for every test, and which tests a run takes."""
 
 import collections
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 
 def _use_flag(name: str, value: str) -> None:
@@ -33,6 +34,8 @@ _use_flag('xla_cpu_use_fusion_emitters', 'false')
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+from launch import rotation as rotations  # noqa: E402
+
 jax.config.update('jax_numpy_dtype_promotion', 'strict')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 # Accelerators round the inputs of products, and tests compare to 1e-5.
@@ -48,20 +51,96 @@ _QUICK_FILES = {f'{name}_test' for name in (
     'random_networks', 'reparametrisation', 'smooth')}
 
 
-def pytest_collection_modifyitems(items):
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_CUT_OFF = 'cut off by --time_limit'
+# Linux gives a process 65,530 memory mappings by default, and LLVM ends it when
+# it gets no more; compiled programs take about six each.
+_MOST_MAPPINGS = 20_000
+
+
+def pytest_addoption(parser):
+  """Adds the flags that choose tests."""
+  group = parser.getgroup('dpjax', 'which tests of dpjax a run takes')
+  group.addoption('--rotation', type=int, metavar='R', help=(
+    'Which cases of the tables the default run takes: an integer, such as a '
+    'header of a run shows. Default: a hash of the commit.'))
+  group.addoption('--slow_share', metavar='I/N', help=(
+    'Run slow tests instead of the default ones: share I of N, from 1/N to '
+    'N/N; rotating/N is the share that the rotation picks.'))
+  group.addoption('--time_limit', type=float, metavar='MINUTES', help=(
+    'Start no test later than this, and say how many were cut off.'))
+
+
+def pytest_configure(config):
+  """Decides what the flags leave open; workers are told what was decided."""
+  option = config.option
+  if option.rotation is None:
+    option.rotation = rotations.of_checkout(_ROOT)
+  if option.slow_share:
+    try:
+      share = rotations.parse(option.slow_share, option.rotation)
+    except ValueError as error:
+      raise pytest.UsageError(f'--slow_share: {error}') from None
+    option.slow_share = str(share)
+    option.markexpr = 'slow and not paper'
+  if option.time_limit and not hasattr(option, 'last_start'):
+    option.last_start = time.time() + 60 * option.time_limit
+
+
+def pytest_report_header(config):
+  """Says how to choose the same tests again."""
+  share = config.option.slow_share
+  return f'chosen by --rotation={config.option.rotation}' + (
+    f' --slow_share={share}' if share else '')
+
+
+def pytest_collection_modifyitems(config, items):
   """Marks what the default run leaves out of tables of cases as slow.
 
-  Of three cases or more it takes every second, or as many as `every` says.
+  Of three cases or more it takes one of two, or one of as many as the mark
+  `every` says; which ones rotates. It takes all of what is marked `sound`, and
+  a case that is asked for by its name alone. Of slow tests a share is left, in an order that rotates by file:
+  what a time limit cuts off is not always the same.
   """
+  option = config.option
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
   kept = [item for item in items if item.get_closest_marker('slow') is None]
   sizes, seen = (collections.Counter(map(name, kept)), collections.Counter())
   for item in kept:
     table, every = name(item), item.get_closest_marker('every')
     step = every.args[0] if every else 2 if sizes[table] > 2 else 1
-    if seen[table] % step:
+    sound = item.get_closest_marker('sound') or sizes[table] == 1
+    if not sound and not rotations.keeps(table, seen[table], step,
+                                         option.rotation):
       item.add_marker(pytest.mark.slow)
     seen[table] += 1
+  if option.slow_share:
+    share = rotations.parse(option.slow_share, option.rotation)
+    left_out = [item for item in items
+                if not rotations.takes(share, item.nodeid)]
+    files = sorted({item.nodeid.split('::')[0] for item in items})
+    first = option.rotation % max(len(files), 1)
+    turn = {each: (index - first) % len(files)
+            for index, each in enumerate(files)}
+    taken = set(items) - set(left_out)
+    items[:] = sorted((item for item in items if item in taken),
+                      key=lambda item: turn[item.nodeid.split('::')[0]])
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+  """Starts no test after the time limit."""
+  if time.time() > getattr(item.config.option, 'last_start', float('inf')):
+    pytest.skip(_CUT_OFF)
+
+
+def pytest_terminal_summary(terminalreporter):
+  """Says loudly that tests were not run."""
+  cut = sum(_CUT_OFF in str(report.longrepr)
+            for report in terminalreporter.stats.get('skipped', ()))
+  if cut:
+    terminalreporter.write_sep('!', f'{cut} TESTS NOT RUN: {_CUT_OFF}', red=True)
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -77,3 +156,17 @@ def quick_compilation(request):
                     folder in _QUICK or path.stem in _QUICK_FILES)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def few_mappings():
+  """Drops compiled programs before the process runs out of mappings."""
+  yield
+  if num_mappings() > _MOST_MAPPINGS:
+    jax.clear_caches()
+
+
+def num_mappings() -> int:
+  """Returns how many memory mappings this process has; 0 if unknown."""
+  maps = pathlib.Path('/proc/self/maps')
+  return maps.read_bytes().count(b'\n') if maps.exists() else 0

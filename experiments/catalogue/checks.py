@@ -13,6 +13,7 @@ from experiments.catalogue import items
 from experiments.catalogue.items import Item
 
 ROOT = pathlib.Path(__file__).parents[2]
+_OF_TESTS = 'tests.'
 
 
 def problems(groups: Sequence[items.Group]) -> list[str]:
@@ -24,7 +25,7 @@ def problems(groups: Sequence[items.Group]) -> list[str]:
 
 
 def find(name: str) -> Any:
-  """The object of a dotted name.
+  """Returns the object of a dotted name.
 
   Raises:
     LookupError: there is none.
@@ -43,11 +44,13 @@ def find(name: str) -> Any:
 
 
 def place(name: str) -> str:
-  """The file and the line of a dotted name, from the root; '' if unknown.
+  """Returns the file and line of a dotted name, from the root; '' if unknown.
 
   Raises:
     LookupError: there is none.
   """
+  if name.startswith(_OF_TESTS):
+    return _place_in_tests(name)
   found = inspect.unwrap(find(name))
   try:
     path = pathlib.Path(inspect.getsourcefile(found)).relative_to(ROOT)
@@ -56,8 +59,21 @@ def place(name: str) -> str:
     return ''
 
 
+def _place_in_tests(name: str) -> str:
+  """Returns the place of a function of `tests`, from its file.
+
+  It is not imported: other packages install a `tests` of their own.
+  """
+  module, _, function = name.rpartition('.')
+  path = module.replace('.', '/') + '.py'
+  try:
+    return f'{path}:{line_of_test(f"{path}::{function}")}'
+  except LookupError:
+    raise LookupError(f'no {name}') from None
+
+
 def line_of_test(test: str) -> int:
-  """The line of `tests/x_test.py::test_name` in its file.
+  """Returns the line of `tests/x_test.py::test_name` in its file.
 
   Raises:
     LookupError: there is none.
@@ -87,7 +103,7 @@ def _of_item(item: Item) -> Iterator[str]:
   yield from _missing(item)
   for function in item.functions:
     try:
-      find(function)
+      (_place_in_tests if function.startswith(_OF_TESTS) else find)(function)
     except LookupError as error:
       yield str(error)
   for test in item.tests:

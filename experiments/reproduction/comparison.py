@@ -1,6 +1,6 @@
 """Whether rows that were made anew are those that are committed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 import math
 import re
 from typing import NamedTuple
@@ -25,6 +25,7 @@ class Comparison(NamedTuple):
     largest: relative difference of the compared.
     where: 'id metric' of the largest; '' where all are equal.
     commits: of the code that made the committed rows which differ, sorted.
+    inexact: how many are rounded otherwise on each processor and not compared.
   """
   same: int
   different: int
@@ -33,19 +34,22 @@ class Comparison(NamedTuple):
   largest: float
   where: str
   commits: tuple[str, ...] = ()
+  inexact: int = 0
 
 
 def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
-            times: Sequence[str] = ()) -> Comparison:
+            times: Sequence[str] = (),
+            inexact: Container[str] = ()) -> Comparison:
   """Compares rows with committed ones.
 
   Args:
     rows: made anew.
     committed: rows of whichever settings.
     times: metrics that are left out.
+    inexact: ids of settings that are left out.
   """
   known = {(row.id, row.metric): row for row in committed}
-  same = different = timed = unknown = 0
+  same = different = timed = unknown = rounded = 0
   largest, where = 0.0, ''
   commits = set()
   for row in rows:
@@ -54,6 +58,8 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
       unknown += 1
     elif row.metric in times:
       timed += 1
+    elif row.id in inexact:
+      rounded += 1
     else:
       gap = max(difference(row.value, other.value),
                 difference(row.epsilon, other.epsilon))
@@ -65,7 +71,7 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
       if gap > largest:
         largest, where = gap, f'{row.id} {row.metric}'
   return Comparison(same, different, timed, unknown, largest, where,
-                    tuple(sorted(commits)))
+                    tuple(sorted(commits)), rounded)
 
 
 def difference(first: float, second: float) -> float:
@@ -95,6 +101,8 @@ def describe(found: Comparison) -> str:
     text += (f' ({found.where}), of rows committed by code '
              f'{", ".join(found.commits)}')
   text += f'; {found.times} that measure time left out' if found.times else ''
+  text += (f'; {found.inexact} that differ between processors left out'
+           if found.inexact else '')
   return text + (f'; {found.unknown} of other settings' if found.unknown
                  else '')
 

@@ -132,8 +132,10 @@ def _report(plan: plans.Plan, folder: pathlib.Path, root: pathlib.Path,
           for setting in plan.settings}
   found.done = len(ours & records.ids(rows))
   kept = rendering.results_dir(root, plan.name)
+  inexact = {selection.setting_id(plan.name, setting)
+             for setting in plan.settings if plan.experiment.inexact(setting)}
   compared = comparison.compare(rows, rendering.read(kept),
-                                plan.experiment.times)
+                                plan.experiment.times, inexact)
   found.compared = comparison.describe(compared)
   found.different = compared.different
   if not rows:

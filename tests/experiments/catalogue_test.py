@@ -1,6 +1,8 @@
 """The catalogue: what it names is there, and what is missing is noticed."""
 
 import dataclasses
+import sys
+import types
 
 import pytest
 
@@ -70,6 +72,20 @@ def test_what_is_wrong_is_a_line(changes, line):
   found = _problems(**changes)
   assert found and all(each.startswith('g/E-1: ') for each in found)
   assert any(line in each for each in found)
+
+
+def test_functions_of_tests_are_found_beside_another_package(monkeypatch):
+  """The extra `bench` brings packages that install a `tests` of their own."""
+  for name in [name for name in sys.modules if name.startswith('tests.')]:
+    monkeypatch.delitem(sys.modules, name)
+  monkeypatch.setitem(sys.modules, 'tests', types.ModuleType('tests'))
+  name = 'tests.stats.quantiles.brute.block_law'
+  assert checks.place(name).startswith('tests/stats/quantiles/brute.py:')
+  test = 'tests/stats/quantiles/joint_test.py::test_laws_are_those_of_enumeration'
+  assert 'g/E-1: no tests.stats.quantiles.brute.block' in _problems(
+    functions=('tests.stats.quantiles.brute.block',), tests=(test,))
+  with pytest.raises(LookupError, match='no tests.stats.none.block_law'):
+    checks.place('tests.stats.none.block_law')
 
 
 def test_a_note_stands_for_what_is_missing():

@@ -124,6 +124,16 @@ def test_rows_are_compared():
       '1 that measure time left out; 1 of other settings')
 
 
+def test_rows_that_differ_between_processors_are_not_compared():
+  rows = [_row(value=2.0), _row('bias', 1.0)]
+  found = comparison.compare(rows, [_row(), _row('bias', 1.0)],
+                             inexact={rows[0].id})
+  assert (found.same, found.different, found.inexact) == (0, 0, 2)
+  assert comparison.describe(found) == (
+      'no row can be compared with a committed one; 2 that differ between '
+      'processors left out')
+
+
 @pytest.mark.parametrize('changed', [
     _row(value=1.001), _row(value=float('nan')), _row(value=float('inf')),
     _row(epsilon=1.1)])

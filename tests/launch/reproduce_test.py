@@ -11,6 +11,8 @@ import time
 import pytest
 
 from dpjax.report import records
+from experiments.reproduction import running
+from experiments.reproduction import session
 from launch import reproduce
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -98,6 +100,33 @@ def test_list_prints_and_runs_nothing(toy, capsys):
   assert capsys.readouterr().out.startswith('0 experiments')
 
 
+@pytest.mark.parametrize('different', [0, 1])
+def test_check_fails_for_a_row_that_is_not_the_committed_one(
+    toy, tmp_path, monkeypatch, capsys, different):
+  monkeypatch.setattr(session, 'run', lambda chosen, options: {
+      name: running.Outcome(name, different=different) for name in chosen})
+  call = lambda *words: reproduce.main(reproduce.parse(
+      [*_ALL, f'--output_dir={tmp_path}', *words]))
+  assert call() == 0
+  assert call('--check') == different
+  assert ('toy' in capsys.readouterr().err) == bool(different)
+
+
+@pytest.mark.slow
+def test_shares_are_all_and_about_equal(capsys):
+  def listed(*words):
+    reproduce.main(reproduce.parse([*_ALL, '--quick', '--list', *words]))
+    *lines, last = capsys.readouterr().out.splitlines()
+    return [line.split()[0] for line in lines], float(last.split()[-5])
+  everything, total = listed('--check')
+  parts = [listed('--check', f'--share={i}/4') for i in range(1, 5)]
+  assert sorted(name for part, _ in parts for name in part) == everything
+  assert all(.15 * total < minutes < .35 * total for _, minutes in parts)
+  # Of toy rows none is committed.
+  assert 'conversions' in everything and 'lip_search' not in everything
+
+
+@pytest.mark.every(1)
 @pytest.mark.parametrize('words, says', [
     ([], '--paper must be one of 000, 001, 002, 003, 004, all'),
     (['--paper=all'], '--output_dir must be given'),
@@ -108,6 +137,8 @@ def test_list_prints_and_runs_nothing(toy, capsys):
     (['--paper=004', '--output_dir=DIR', '--only=toy'],
      'toy is of 003, not of 004'),
     (['--paper=004', '--output_dir=DIR'], 'no experiment is of 004'),
+    (['--paper=all', '--output_dir=DIR', '--share=5/4'],
+     "a share is I/N with 1 <= I <= N, such as 3/8, or rotating/N; got '5/4'"),
     (['--paper=all', '--output_dir=DIR', '--processes=0'],
      'processes must be an integer >= 1')])
 def test_bad_input_is_refused(toy, tmp_path, words, says):
@@ -145,6 +176,6 @@ def test_help_shows_worked_commands():
       [sys.executable, '-m', 'launch.reproduce', '--help'], cwd=_ROOT,
       capture_output=True, text=True, check=False)
   assert result.stdout.count('python -m launch.reproduce') == 3
-  for flag in ('--paper', '--quick', '--only', '--processes', '--list',
+  for flag in ('--paper', '--quick', '--share', '--check', '--only', '--processes', '--list',
                '--output_dir', '--data_dir'):
     assert flag in result.stdout

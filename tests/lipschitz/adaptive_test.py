@@ -38,7 +38,7 @@ def _radii(first, second):
   return {'ball_01': jnp.float32(first), 'ball_02': jnp.float32(second)}
 
 
-@pytest.mark.slow
+@pytest.mark.sound
 def test_counts_are_of_norms_before_the_projection(bounder, batch):
   params = jax.tree.map(lambda leaf: leaf + 0.1, NET.init(jax.random.key(0)))
   mask = jnp.arange(9) != 4

@@ -161,11 +161,19 @@ def _worst_ratio(name, rule_name=None):
   return worst
 
 
-@pytest.mark.every(6)
+@pytest.mark.sound
 @pytest.mark.parametrize('name', NETWORKS)
 def test_search_never_exceeds_the_bounds(name):
   """LIP-03, LDP-05, LDP-07, LDP-08, NET-08: plain gradients, by ascent."""
   assert _worst_ratio(name) > 0.1
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('rule_name', ['normalised', 'clipped_factors',
+                                       'clipped_layers'])
+def test_no_rule_exceeds_its_bounds(rule_name):
+  """LDP-04, LDP-09 in a whole network, the cheapest to compile."""
+  assert _worst_ratio('dense', rule_name) > 0.1
 
 
 @pytest.mark.slow
@@ -227,7 +235,7 @@ def _plain(node, params, x):
   return node.apply({}, x, Context())
 
 
-@pytest.mark.every(3)
+@pytest.mark.sound
 @pytest.mark.parametrize('name', NETWORKS)
 def test_activations_stay_within_the_forward_bounds(name):
   """LIP-02, LDP-07: ||x_k|| <= B_k at every node of the root, by ascent."""

@@ -10,6 +10,7 @@ from dpjax import tree
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import reparametrisation
 from dpjax.models import convnet
+from dpjax.models import mlp
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.train import methods
@@ -53,6 +54,30 @@ def _plain():
   return convnet.convnet(
     input_shape=(4, 4, 1), num_classes=2, channels=(2,), width=3,
     input_radius=2., bounding=Bounding(kind='ball', radius=1.))
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('scale', [1e-2, 1., 1e2])
+@pytest.mark.parametrize('kind', sorted(reparametrisation.MAPS))
+def test_certificates_are_of_the_weights_in_use(kind, scale):
+  """Not of the parameters, which the map lengthens, shortens or leaves."""
+  rng = np.random.default_rng(0)
+  model = models.reparametrised(
+    mlp.mlp(num_features=4, num_classes=2, depth=1, width=3, input_radius=1.,
+            hidden_radius=1.), kind, weight_norm=1.3)
+  params = jax.tree.map(lambda leaf: jnp.asarray(
+    scale * rng.normal(size=leaf.shape), jnp.float32),
+    jax.eval_shape(model.init, jax.random.key(0)))
+  method = methods.lip_dp_sgd(model, LOSS, weight_norm=1.3)
+  kept, certificate = method.constraint.constrain(params)
+  weights, _ = model.effective(kept)
+  assert certificate.keys() == weights.keys()
+  for name, bound in certificate.items():
+    norm = np.linalg.norm(np.float64(weights[name]['kernel']), 2)
+    assert norm <= float(bound) <= min(1.3, 1.05 * norm) * (1 + 1e-5)
+    # The map does what it is for: the norm is not that of the parameters.
+    assert (scale == 1) or not 0.3 < norm / np.linalg.norm(
+      np.float64(params[name]['kernel']), 2) < 3
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ def _records(rng, size=500):
   return inputs, factors, cotangents, factors * cotangents * rng.random(size)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('rule', [
   rules.normalised(floor=1e-3), rules.clipped_factors(limit=0.7),
   rules.clipped_layers(clip_norm=0.4)], ids=lambda rule: rule.name)

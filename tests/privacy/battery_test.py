@@ -56,6 +56,7 @@ def assert_same(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
+@pytest.mark.sound
 @every
 def test_the_claim_covers_all_pairs(case):
   """Exact divergences of the law, both orders, whole curve of the event."""

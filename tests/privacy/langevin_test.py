@@ -49,6 +49,7 @@ def exact(mechanism, eigenvalue, start_variance):
   return distance, variance
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('mechanism', GRID)
 def test_quadratics_attain_the_bound(mechanism):
   """Item OPT-04: Gaussian recursion, along the flattest direction."""

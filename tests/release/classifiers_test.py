@@ -4,17 +4,20 @@ import decimal
 import fractions
 import functools
 import random
+import types
 
 import numpy as np
 import pytest
 from scipy import stats
 from sklearn import metrics
 
+from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import bands
 from dpjax.release import calibration
 from dpjax.release import classifiers
 from dpjax.release import registry
+from dpjax.release.costs import Cost
 from dpjax.release.query import Query
 from tests.release import drawing
 
@@ -43,6 +46,52 @@ def _answer(plan, scores, labels, below):
   fields = zip(map(str, scores), labels, strict=True)
   released = drawing.draw(plan, plan.measure(fields), below)
   return plan.view(released)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('statistic', [
+  'classifier', 'roc', 'auc', 'hosmer_lemeshow'])
+def test_sensitivities_by_enumeration(statistic, adjacency):
+  """Of all noised counts, with flips of labels; noise costs what is asked."""
+  plan = _plan(adjacency, statistic=statistic, thresholds=120)
+  domain = (('.1', '1'), ('.1', '0'), ('NA', '1'), ('9', ''), ('.6', 'no'))
+
+  def nodes(dataset):
+    # Two public records: each view wants a score.
+    measured = plan.measure([*dataset, ('.2', '1'), ('.3', '0')])
+    return np.concatenate(plan.tree.nodes(measured)).tolist()
+
+  for order in (1, 2):
+    assert neighbours.sensitivity(
+        nodes, domain, range(3), adjacency, order=order
+    )**order == pytest.approx(plan.tree.sensitivity)
+  assert plan.cost == Cost(
+      epsilon=plan.tree.sensitivity / plan.tree.noise.scale) == Cost(
+          epsilon=Fraction(1))
+
+
+class _UniformErrors:
+  """A tree whose errors add evenly spaced numbers to one count."""
+
+  def errors(self, number, generator):
+    """[number] errors [2, 2], in any order."""
+    for share in generator.permutation(np.linspace(-.5, 1.5, number)):
+      yield np.array([[0.0, 0.0], [1_000 * share, 0.0]])
+
+
+@pytest.mark.parametrize('miss', [.02, .2, .5])
+def test_areas_miss_by_half_of_the_budget_on_either_side(miss):
+  """In closed form: gaps are uniform, and not symmetric."""
+  counts = np.array([[1_000.0, 0], [1_000, 1_000]])
+  fit = types.SimpleNamespace(tree=_UniformErrors(), counts=counts,
+                              linear=counts)
+  near, far = classifiers._area_intervals(fit, .75, miss)
+  # A share of 1 moves the area by 1/8; shares have quantiles -1/2 + 2 u.
+  assert near == pytest.approx((.75 - (.5 - miss) / 8,
+                                .75 + (1.5 - miss) / 8), abs=1e-9)
+  # Draws of 3,000 records move it by some hundredths more.
+  assert far == pytest.approx(near, abs=.02) and far != near
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)

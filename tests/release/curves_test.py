@@ -42,6 +42,7 @@ def _nodes(plan, fields):
   return np.concatenate(plan.tree.nodes(plan.measure(fields)))
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('case, domain, public', [
   ({'statistic': 'ecdf', **_UNIT, 'thresholds': 120},

@@ -55,6 +55,7 @@ def test_records_are_shared_out_by_length(num_cells, num_bins):
         for cell, count in cells.items())
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('num_bins', [3, 5])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_sensitivities_by_enumeration(adjacency, num_bins):

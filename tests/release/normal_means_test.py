@@ -28,6 +28,7 @@ def _plan(adjacency, *, epsilon=Fraction(1), far=50, sigma='2', **fields):
       lower=Decimal(-far), upper=Decimal(far), sigma=Decimal(sigma), **fields))
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_sensitivities_by_enumeration(adjacency):
   plan = _plan(adjacency, far=4, granularity=Decimal('0.02'))

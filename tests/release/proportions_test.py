@@ -37,6 +37,7 @@ def _vector(plan, dataset):
   return measured[:len(found)]
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('fields', [
   {'positive': ' a'}, {'positive': '1.50'},

@@ -42,6 +42,7 @@ def _quantile_law(plan, dataset, order):
   return law / law.sum(), found
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('order', [Fraction(1, 2), Fraction(1, 3),
                                    Fraction(9, 10)])
@@ -137,6 +138,7 @@ def test_ends_lie_around_the_quantiles(adjacency, number):
   assert (np.mean(widths) < 2) == (number == 101)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_by_enumeration(adjacency):
   """Padding by public records and shifted ranks leave the sensitivity."""

@@ -104,6 +104,7 @@ def _law(tree, data):
   return found
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('orders, size, sizes, parts, attained', [
     ((Fraction(1, 2),), 3, (5, 6), 2, (.99, .85)),
     ((Fraction(1, 3),), 3, (5, 6), 2, (.98, .9)),
@@ -132,6 +133,7 @@ def test_privacy_by_enumeration(adjacency, orders, size, sizes, parts,
   assert math.log2(worst) > attained[adjacency is _RO] * steps
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_sensitivities_by_enumeration(adjacency):
   """Of every node, given any cuts around it: shares of a record count."""

@@ -66,6 +66,7 @@ def _laws(plan):
   return {'counts': (plan.noise, plan.sensitivity, plan.sensitivity)}
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('case', _CASES, ids=_NAMES)
 def test_sensitivities_by_enumeration(case, adjacency):
@@ -101,6 +102,7 @@ def _released(plan, dataset, outcomes):
       yield _pmf(_laws(plan)[name][0], outcomes - value)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('delta', [None, Fraction(1, 100)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('case', _CASES[:4] + _CASES[6:8] + _CASES[11:12],

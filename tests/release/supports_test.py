@@ -34,6 +34,7 @@ def _law(plan, dataset, rank):
   return weights / weights.sum(), each
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('rank', [1, 2, 5])
 def test_scores_and_privacy_by_enumeration(adjacency, rank):

@@ -58,7 +58,8 @@ def test_a_run_learns_and_is_kept_in_float32(make_model, records, name):
     jax.random.split(jax.random.key(0), 1), model=model, records=records,
     plans=[plans.TrainingPlan(
       **settings, noise_multiplier=None if name == 'sgd' else 0.5)],
-    method=_method(name, model), optimizer=optax.sgd(0.5, momentum=0.9),
+    # Normalised gradients do not shrink, so larger steps go round the minimum.
+    method=_method(name, model), optimizer=optax.sgd(0.1, momentum=0.9),
     rows=ROWS[None])
   mean_loss = result.info.mean_loss[:, 0]
   assert np.mean(mean_loss[-10:]) < 0.7 * np.mean(mean_loss[:3])

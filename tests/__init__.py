@@ -1,0 +1,1 @@
+"""Tests of dpjax; a package, so that no other package's `tests` hides it."""

@@ -1,0 +1,161 @@
+"""Shares by commit: together they are everything, and a run can be repeated."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from launch import rotation
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.every(1)
+
+
+@pytest.mark.parametrize('count', [1, 4, 7])
+def test_shares_are_disjoint_and_together_everything(count):
+  names = [f'tests/x_test.py::test_{i}' for i in range(1000)]
+  shares = [rotation.parse(f'{i}/{count}', 0) for i in range(1, count + 1)]
+  for name in names:
+    assert sum(rotation.takes(share, name) for share in shares) == 1
+  sizes = [sum(rotation.takes(share, name) for name in names)
+           for share in shares]
+  assert min(sizes) > 0.7 * 1000 / count
+  dealt = [rotation.deal(share, names) for share in shares]
+  assert sorted(sum(dealt, [])) == sorted(names)
+  assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
+
+
+@pytest.mark.parametrize('count', [1, 4, 8])
+def test_consecutive_rotations_pick_all_shares(count):
+  found = {rotation.parse(f'rotating/{count}', 10 + r) for r in range(count)}
+  assert found == {rotation.Share(i + 1, count) for i in range(count)}
+  assert str(rotation.Share(3, 8)) == '3/8'
+
+
+@pytest.mark.parametrize('step', [1, 2, 3, 8])
+def test_every_case_of_a_table_is_taken_by_one_of_its_rotations(step):
+  for table in ('a_test.py::test_a', 'b_test.py::test_b'):
+    taken = [{i for i in range(20) if rotation.keeps(table, i, step, r)}
+             for r in range(5, 5 + step)]
+    assert sorted(i for each in taken for i in each) == list(range(20))
+  # Tables are shifted against each other.
+  first = {rotation.keeps(f'test_{i}', 0, 2, 0) for i in range(20)}
+  assert first == {True, False}
+
+
+@pytest.mark.parametrize('text', ['0/4', '5/4', '1/0', '4', 'rotating', '-1/4',
+                                  'rotating/0', '1/4/4', 'all/4', ''])
+def test_what_is_no_share_is_refused(text):
+  with pytest.raises(ValueError, match='a share is I/N with 1 <= I <= N'):
+    rotation.parse(text, 3)
+
+
+def _git(folder, *words):
+  subprocess.run(['git', '-c', 'user.name=n', '-c', 'user.email=e', *words],
+                 cwd=folder, check=True, capture_output=True)
+
+
+def test_the_commit_decides(tmp_path, monkeypatch):
+  # Not the repository that the folder may lie in.
+  monkeypatch.setenv('GIT_CEILING_DIRECTORIES', str(tmp_path.parent))
+  alone = rotation.of_checkout(tmp_path)
+  assert 700_000 < alone < 900_000  # a day, without git
+  _git(tmp_path, 'init')
+  found = []
+  for text in 'abcdefgh':
+    _git(tmp_path, 'commit', '--allow-empty', '-m', text)
+    found.append(rotation.of_checkout(tmp_path))
+    assert rotation.of_checkout(tmp_path) == found[-1]
+  assert len(set(found)) == 8 and all(0 <= each < 2**32 for each in found)
+
+
+_MODULE = '''
+import pytest
+
+@pytest.mark.parametrize('i', range(6))
+def test_table(i):
+  pass
+
+@pytest.mark.sound
+@pytest.mark.parametrize('i', range(6))
+def test_sound(i):
+  pass
+
+@pytest.mark.slow
+@pytest.mark.parametrize('i', range(8))
+def test_slow(i):
+  assert i
+'''
+
+
+@pytest.fixture(scope='module')
+def chosen(tmp_path_factory):
+  """(flags) -> (exit status, names that passed, output) of a small suite.
+
+  It has the choice of tests of this one, and not its settings of JAX.
+  """
+  folder = tmp_path_factory.mktemp('suite')
+  (folder / 'tests').mkdir()
+  text = (_ROOT / 'tests' / 'conftest.py').read_text()
+  start, end = (text.index(each) for each in (
+    '_ROOT = pathlib', "@pytest.fixture(scope='module', autouse=True)"))
+  (folder / 'tests' / 'conftest.py').write_text(
+    'import collections, pathlib, time\nimport pytest\n'
+    'from launch import rotation as rotations\n' + text[start:end])
+  (folder / 'tests' / 'some_test.py').write_text(_MODULE)
+  (folder / 'setup.cfg').write_text((_ROOT / 'setup.cfg').read_text())
+
+  def run(*flags):
+    found = subprocess.run(
+      [sys.executable, '-m', 'pytest', '-v', '-p', 'no:cacheprovider',
+       *(('-n0',) if not any(flag.startswith('-n') for flag in flags) else ()),
+       *flags], cwd=folder, capture_output=True, text=True, check=False,
+      env={'PYTHONPATH': str(_ROOT), 'PATH': '/usr/bin:/bin'})
+    passed = {line.split('::')[1].split()[0]
+              for line in found.stdout.splitlines() if ' PASSED' in line}
+    return found.returncode, passed, found.stdout + found.stderr
+
+  return run
+
+
+def test_runs_take_turns_with_tables_and_keep_what_is_sound(chosen):
+  sound = {f'test_sound[{i}]' for i in range(6)}
+  parts = []
+  for r in (4, 5):
+    status, passed, output = chosen(f'--rotation={r}')
+    assert status == 0 and f'chosen by --rotation={r}' in output
+    assert sound <= passed
+    parts.append(passed - sound)
+  assert not parts[0] & parts[1]
+  assert parts[0] | parts[1] == {f'test_table[{i}]' for i in range(6)}
+
+
+@pytest.mark.slow
+def test_what_is_asked_for_alone_is_run(chosen):
+  assert chosen('--rotation=4', 'tests/some_test.py::test_table[0]')[1] == (
+    chosen('--rotation=5', 'tests/some_test.py::test_table[0]')[1]) == {
+      'test_table[0]'}
+
+
+@pytest.mark.slow
+def test_shares_of_slow_tests_and_what_is_cut_off(chosen):
+  found = [chosen('--rotation=4', f'--slow_share={i}/2', '-n2')
+           for i in (1, 2)]
+  assert sorted(status for status, _, _ in found) == [0, 1]
+  assert not found[0][1] & found[1][1]
+  # What a run leaves out of a table is among its slow tests.
+  _, default, _ = chosen('--rotation=4')
+  assert found[0][1] | found[1][1] | default == {
+    f'test_{name}[{i}]' for name, size in (('table', 6), ('sound', 6),
+                                           ('slow', 8))
+    for i in range(size)} - {'test_slow[0]'}
+  again = chosen('--rotation=4', '--slow_share=rotating/2')
+  assert again[1] == found[0][1]
+  assert 'chosen by --rotation=4 --slow_share=1/2' in again[2]
+  status, passed, output = chosen('--slow_share=1/1', '--time_limit=1e-9',
+                                  '-n1')
+  assert status == 0 and not passed
+  assert '11 TESTS NOT RUN: cut off by --time_limit' in output
+  status, _, output = chosen('--slow_share=3/2')
+  assert status == 4 and '--slow_share: a share is I/N' in output

@@ -1,0 +1,158 @@
+"""Each class that privacy stands on has a soundness test in every default run.
+
+A test with the mark `sound` is never thinned. These rosters name, for each
+layer, weight rule, mechanism and released statistic, the marked test that
+covers it; what is new and not covered fails here.
+"""
+
+from collections.abc import Iterator
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+from dpjax import lipschitz
+from dpjax import privacy
+from dpjax.lipschitz import normalisation
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import pooling
+from dpjax.lipschitz import rules
+from dpjax.release import registry
+
+_LAYERS = 'lipschitz.layers_test::test_table_of_constants'
+_RULES = 'lipschitz.rules_test::test_weighted_norms_are_at_most_the_bound'
+_MECHANISMS = 'privacy.battery_test::test_the_claim_covers_all_pairs'
+# What one release of it says is no sum, selection or answer of few cells.
+_OWN_MECHANISMS = {
+  'LangevinDescent': 'privacy.langevin_test::test_quadratics_attain_the_bound'}
+_FEW_SUMS = 'release.statistics_test::test_sensitivities_by_enumeration'
+_CLASSIFIERS = 'release.classifiers_test::test_sensitivities_by_enumeration'
+_STATISTICS = {
+  **dict.fromkeys(('count', 'sum', 'mean', 'variance', 'histogram'), _FEW_SUMS),
+  **dict.fromkeys(('classifier', 'roc', 'auc', 'hosmer_lemeshow'),
+                  _CLASSIFIERS),
+  'proportion': 'release.proportions_test::test_one_record_moves_one_count_by_one',
+  'quantiles': 'release.quantiles_test::test_quantiles_by_enumeration',
+  'support_max': 'release.supports_test::test_scores_and_privacy_by_enumeration',
+  'normal_mean': 'release.normal_means_test::test_sensitivities_by_enumeration',
+  'ecdf': 'release.curves_test::test_sensitivities_by_enumeration',
+  'density': 'release.densities_test::test_sensitivities_by_enumeration',
+}
+_OTHERS = (
+  'lipschitz.layers_test::test_constraint_and_certificate',
+  'lipschitz.k_norm_test::test_no_gradient_exceeds_its_bound',
+  'lipschitz.adaptive_test::test_counts_are_of_norms_before_the_projection',
+  'lipschitz.random_networks_test::test_no_rule_exceeds_its_bounds',
+  'lipschitz.random_networks_test::test_search_never_exceeds_the_bounds',
+  'lipschitz.random_networks_test::'
+  'test_activations_stay_within_the_forward_bounds',
+  'lipschitz.reparametrisation_test::'
+  'test_certificates_are_of_the_weights_in_use',
+  'release.statistics_test::'
+  'test_released_law_is_private_on_neighbouring_files',
+  'release.splitting_test::test_privacy_by_enumeration',
+  'release.splitting_test::test_sensitivities_by_enumeration',
+)
+
+
+def _function(test: str):
+  module, _, name = test.partition('::')
+  return getattr(importlib.import_module(f'tests.{module}'), name)
+
+
+def _values(test: str) -> list:
+  """The values of the only parameter of a test."""
+  values, = [mark.args[1] for mark in _function(test).pytestmark
+             if mark.name == 'parametrize']
+  return list(values)
+
+
+def _modules(package) -> Iterator:
+  for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):
+    yield importlib.import_module(module.name)
+
+
+def _classes(package, *members: str) -> set[type]:
+  """Classes of a package that have these members and are no protocol."""
+  return {value for module in _modules(package)
+          for value in vars(module).values()
+          if inspect.isclass(value) and value.__module__ == module.__name__
+          and not getattr(value, '_is_protocol', False)
+          and all(hasattr(value, name) for name in members)}
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('test', sorted({
+  _LAYERS, _RULES, _MECHANISMS, *_OTHERS, *_OWN_MECHANISMS.values(),
+  *_STATISTICS.values()}))
+def test_no_case_is_left_out(test):
+  function = _function(test)
+  module = inspect.getmodule(function)
+  marks = getattr(module, 'pytestmark', [])
+  marks = [*function.pytestmark, *(marks if isinstance(marks, list)
+                                   else [marks])]
+  names = {mark.name for mark in marks}
+  assert 'sound' in names and not names & {'slow', 'paper', 'skip', 'skipif'}
+  for mark in marks:
+    if mark.name == 'parametrize':
+      assert not any(getattr(value, 'marks', ()) for value in mark.args[1])
+
+
+def _nodes(node) -> Iterator:
+  """A node and all within it."""
+  yield node
+  for name in ('nodes', 'branch', 'shortcut'):
+    inner = getattr(node, name, ())
+    for each in inner if isinstance(inner, tuple) else (inner,):
+      yield from _nodes(each)
+
+
+def test_every_layer_has_a_row():
+  rows = importlib.import_module('tests.lipschitz.layers_test').ROWS
+  assert set(_values(_LAYERS)) == set(rows)
+  found = [node for row in rows.values() for node in _nodes(row.node)]
+  nodes = _classes(lipschitz, 'apply', 'reach', 'backward')
+  assert nodes <= {type(node) for node in found}, 'a type of node has no row'
+  # A `Fixed` is told apart by the function that made it.
+  made = {_maker(node.lipschitz) for node in found
+          if isinstance(node, pointwise.Fixed)}
+  makers = {(module.__name__, name)
+            for module in (normalisation, pointwise, pooling)
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and not name.startswith('_')
+            and value.__annotations__.get('return') is pointwise.Fixed}
+  # Of an opaque function nothing is claimed.
+  assert makers - made == {(pointwise.__name__, 'opaque')}
+  assert all(f'bounded {kind}' in rows for kind in pointwise.ACTIVATIONS)
+
+
+def _maker(function) -> tuple[str, str]:
+  """(module, name) of the function that a nested one is written in."""
+  return function.__module__, function.__qualname__.partition('.')[0]
+
+
+def test_every_weight_rule_is_held_to_its_bound():
+  made = {name for name, value in vars(rules).items()
+          if inspect.isfunction(value)
+          and value.__annotations__.get('return') is rules.WeightRule}
+  assert made == {_maker(rule.bound)[1] for rule in _values(_RULES)}
+
+
+def test_every_mechanism_is_in_the_roster():
+  roster = importlib.import_module('tests.privacy.roster')
+  assert _values(_MECHANISMS) == roster.CASES
+  made = {type(case.mechanism).__name__ for case in roster.CASES}
+  classes = {value.__name__ for value in _classes(
+    privacy, 'adjacency', 'event', 'release', 'risk')}
+  assert classes <= made | _OWN_MECHANISMS.keys()
+
+
+def test_every_released_statistic_has_its_sensitivity_enumerated():
+  assert _STATISTICS.keys() == registry.STATISTICS.keys()
+  for test, field in ((_FEW_SUMS, 'case'), (_CLASSIFIERS, 'statistic')):
+    values, = [mark.args[1] for mark in _function(test).pytestmark
+               if mark.name == 'parametrize' and mark.args[0] == field]
+    names = {value if isinstance(value, str) else value['statistic']
+             for value in values}
+    assert names == {name for name, of in _STATISTICS.items() if of == test}
