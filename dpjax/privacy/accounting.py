@@ -363,7 +363,7 @@ def check_delta(value: float) -> None:
 
 def _replacing(event, orders) -> restating.ReplacingAccountant:
   """Renyi accounting of Poisson samples under replace-one."""
-  orders = orders or tuple((order + 1) / 2 for order in restating.renyi_orders(event))
+  orders = orders or restating.replacing_orders(event)
   ledger = _composed(event, Adjacency.ADD_OR_REMOVE_ONE, 'rdp',
                      restating.orders_of_pairs(orders))
   return restating.ReplacingAccountant(
