@@ -14,7 +14,6 @@ import optax
 from dpjax import errors
 from dpjax import tree
 from dpjax.grads import convolutions
-from dpjax.grads import inputs
 from dpjax.grads import lattice_privatizer
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
@@ -122,10 +121,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   sharding.check(mesh, plans[0].sampler.max_batch_size)
   requirements.check_model(model, optimizer)
   requirements.check_keys(keys, len(plans))
-  records = inputs.as_batch(records)
-  rows = jnp.asarray(requirements.check_rows(
-      rows, num_runs=len(plans), num_examples=plans[0].sampler.num_examples,
-      num_records=records.y.shape[0]))
+  records, rows = requirements.check_records(records, rows, plans)
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
