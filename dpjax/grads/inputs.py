@@ -1,4 +1,4 @@
-"""What a gradient bounder takes: parameters that can be trained, and records."""
+"""Checks what a gradient bounder takes: trainable parameters, and records."""
 
 from typing import Any
 

@@ -204,7 +204,8 @@ def _replaced(before: Batch, other: Batch, place: int) -> Batch:
   def leaf(old, new):
     joined = old.copy()
     # 0 and 1 might be drawn again.
-    joined[place] = new[place] if old.dtype.kind not in 'iub' else 1 - old[place]
+    joined[place] = (1 - old[place] if old.dtype.kind in 'iu' else
+                     ~old[place] if old.dtype.kind == 'b' else new[place])
     return joined
 
   return jax.tree.map(leaf, before, other)

@@ -59,9 +59,10 @@ def k_norm_privatizer(
       raise ValueError('K-norm noise cannot use Gaussian noise drawn ahead')
     bounds, structure = jax.tree.flatten(l2_sensitivity)
     bounds, parts = jnp.stack(bounds), structure.flatten_up_to(sums)
-    scales = privatizer.at_least_visible(bounds, _ROUNDING_MARGIN * k_norm.allocate(
+    scales = k_norm.allocate(
         bounds, noise_multiplier=noise_multiplier, order=order,
-        sizes=tree.block_sizes(l2_sensitivity, sums)))
+        sizes=tree.block_sizes(l2_sensitivity, sums))
+    scales = privatizer.at_least_visible(bounds, _ROUNDING_MARGIN * scales)
     keys = jax.random.split(jax.random.fold_in(state.key, state.step),
                             len(parts))
     noisy = [k_norm.add_noise(k, part, scale, order=order)

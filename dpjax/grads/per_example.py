@@ -244,7 +244,8 @@ def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
   params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
 
   def norms(params, batch):
-    found = gradients_of(apply, loss, params, batch, inputs.finite_records(batch.x))
+    found = gradients_of(apply, loss, params, batch,
+                         inputs.finite_records(batch.x))
     return jax.tree.map(lambda norm: jnp.where(found.usable, norm, jnp.inf),
                         _block_norms(found, blocks))
 

@@ -294,7 +294,8 @@ class Network:
     Raises:
       UnknownConstant: a layer without a finite constant; it is named.
       ValueError: a bound whose square is beyond float32, or so small that
-        noise for it is, with all norms at `weight_norm`; or a network that has nothing to bound.
+        noise for it is, with all norms at `weight_norm`; or a network that
+        has nothing to bound.
     """
     errors.check_scale('weight_norm', weight_norm)
     if not loss_lipschitz > 0:

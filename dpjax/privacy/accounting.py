@@ -181,7 +181,6 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
   Examples:
     >>> from dpjax.privacy import accounting
     >>> from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.adjacency import check_adjacency
     >>> once = accounting.gaussian_event(noise_multiplier=2.0)
     >>> twice = accounting.composed_event([once, once])
     >>> claim = dict(delta=1e-5, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
@@ -276,7 +275,6 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   Examples:
     >>> from dpjax.privacy import accounting
     >>> from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.adjacency import check_adjacency
     >>> noise = accounting.calibrate_noise_multiplier(
     ...     target_epsilon=1.0, target_delta=1e-5, sampling_prob=1.0,
     ...     num_steps=1, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
@@ -363,7 +361,7 @@ def check_delta(value: float) -> None:
 
 def _replacing(event, orders) -> restating.ReplacingAccountant:
   """Renyi accounting of Poisson samples under replace-one."""
-  orders = orders or tuple((order + 1) / 2 for order in restating.renyi_orders(event))
+  orders = orders or restating.replacing_orders(event)
   ledger = _composed(event, Adjacency.ADD_OR_REMOVE_ONE, 'rdp',
                      restating.orders_of_pairs(orders))
   return restating.ReplacingAccountant(

@@ -178,6 +178,11 @@ def renyi_orders(event: DpEvent) -> list[float]:
   return sorted(_INTEGER_ORDERS + (_FRACTIONAL_ORDERS if fine else []))
 
 
+def replacing_orders(event: DpEvent) -> tuple[float, ...]:
+  """Returns orders for `ReplacingAccountant` to choose from for this event."""
+  return tuple((order + 1) / 2 for order in renyi_orders(event))
+
+
 def orders_of_pairs(orders: Sequence[float]) -> tuple[float, ...]:
   """Returns the orders that `ReplacingAccountant` reads for these orders."""
   return tuple(sorted({value for order in orders

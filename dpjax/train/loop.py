@@ -14,7 +14,6 @@ import optax
 from dpjax import errors
 from dpjax import tree
 from dpjax.grads import convolutions
-from dpjax.grads import inputs
 from dpjax.grads import lattice_privatizer
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
@@ -135,10 +134,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   if init_keys is not None and init_keys.shape != keys.shape:
     raise ValueError(f'init_keys must be one for each of {keys.shape[0]} runs, '
                      f'got shape {list(init_keys.shape)}')
-  records = inputs.as_batch(records)
-  rows = jnp.asarray(requirements.check_rows(
-      rows, num_runs=len(plans), num_examples=plans[0].sampler.num_examples,
-      num_records=records.y.shape[0]))
+  records, rows = requirements.check_records(records, rows, plans)
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)

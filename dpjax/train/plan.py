@@ -137,7 +137,6 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
 
   Examples:
     >>> from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.adjacency import check_adjacency
     >>> from dpjax.train import plan
     >>> run = plan.private_plan(num_examples=1000, batch_size=100, num_steps=50,
     ...                         epsilon=1.0, delta=1e-5,

@@ -17,7 +17,7 @@ from dpjax.models.model import Model
 from dpjax.train import state as states
 from dpjax.train import step as steps
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import PRNGKey
+from dpjax.typing import Array, Batch, PRNGKey
 
 
 def check_keys(keys: PRNGKey, num_runs: int) -> None:
@@ -96,6 +96,21 @@ def check_rows(rows: Any, *, num_runs: int, num_examples: int,
           'than the noise is for. For slots without a record add records of '
           'NaN features, one for each slot')
   return rows.astype(np.int32)
+
+
+def check_records(records: Any, rows: Any, plans: Sequence[TrainingPlan]
+                  ) -> tuple[Batch, Array]:
+  """Returns the records as a `Batch`, and the rows of the runs, [L, n] int32.
+
+  Args:
+    records: as given to `fit`.
+    rows: the same, see `check_rows`.
+    plans: of the runs.
+  """
+  records = inputs.as_batch(records)
+  return records, jnp.asarray(check_rows(
+      rows, num_runs=len(plans), num_examples=plans[0].sampler.num_examples,
+      num_records=records.y.shape[0]))
 
 
 def check_plans(plans: Sequence[TrainingPlan], method: Method,

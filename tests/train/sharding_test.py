@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import loop
 from dpjax.train import sharding
 
@@ -154,7 +155,7 @@ def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
   plan = loop.TrainingPlan(
       sampler=loop.steps.PoissonSampler(num_examples=60, batch_size=12,
                                         max_batch_size=9),
-      num_steps=1, noise_multiplier=1., adjacency='never read')
+      num_steps=1, noise_multiplier=1., adjacency=Adjacency.REPLACE_ONE)
   rows = jax.numpy.zeros([1, 60], jax.numpy.int32)
   prepared = []
   model = model._replace(prepare=prepared.append)

@@ -164,7 +164,7 @@ def test_a_private_learner_generalises():
   (lambda: supports.DoubledMean(num_examples=3, epsilon=1.0, confidence=2.0),
    'confidence must lie'),
   (lambda: supports.NoisyMaximum(epsilon=1.0, adjacency='replace_one'),
-   'adjacency must be a member'),
+   'adjacency must be Adjacency'),
   (lambda: risks.monte_carlo(None, None, None, key=KEY, num_repetitions=1),
    'num_repetitions must be an integer >= 2')])
 def test_refusals(call, message):

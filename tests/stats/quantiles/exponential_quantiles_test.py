@@ -109,7 +109,7 @@ def test_side_by_side_is_one_by_one(kind):
   ({'upper': 0.}, 'lower must be below'), ({'epsilon': 0.}, 'epsilon'),
   ({'epsilon': None}, 'epsilon or rho'), ({'rho': 1.}, 'epsilon or rho'),
   ({'epsilon': None, 'rho': -1.}, 'rho must be'),
-  ({'adjacency': 'replace_one'}, 'member of Adjacency')])
+  ({'adjacency': 'replace_one'}, 'write Adjacency')])
 @every_kind
 def test_bad_input_is_one_line(wrong, message, kind):
   with pytest.raises(ValueError, match=message) as error:
