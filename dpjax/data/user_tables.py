@@ -84,11 +84,14 @@ def read(path: pathlib.Path, separator: str) -> Fields:
     ValueError: one line; for a broken or empty file, or a line that has
       another number of fields than the header.
   """
+  content = files.read_unverified(path)
   try:
-    text = files.read_unverified(path).decode('utf-8-sig')
+    text = content.decode('utf-8-sig')
   except UnicodeDecodeError as error:
-    raise ValueError(f'{path} is no text in UTF-8 (byte {error.start}); save '
-                     'it as CSV in UTF-8') from None
+    # The error counts from the end of a byte order mark.
+    line = 1 + error.object.count(b'\n', 0, error.start)
+    raise ValueError(f'{path} line {line} is no text in UTF-8; save the file '
+                     'as CSV in UTF-8') from None
   reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator,
                       skipinitialspace=True, strict=True)
   header, lines, rows = None, [], []

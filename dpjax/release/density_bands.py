@@ -68,7 +68,8 @@ class Counted(NamedTuple):
 
   Attributes:
     bins: [M] noisy.
-    number: n, or the best guess of it.
+    number: n, or the best guess of it; 1 or more.
+    guess: the same before it was made 1 or more.
     trust: in a noisy n, and the rest in the sum of bins; 0 if n is known.
     unit: of the noise of bins.
     noise: of bins.
@@ -76,6 +77,7 @@ class Counted(NamedTuple):
   """
   bins: np.ndarray
   number: float
+  guess: float
   trust: float
   unit: float
   noise: noise.Noise
@@ -120,11 +122,12 @@ def counted(noisy: list[int], *, unit: float, law: noise.Noise,
   bins = unit * np.array(noisy, np.float64)
   if num_records is not None:
     # Of no record there is no density: noise is then as if of one.
-    return Counted(bins, max(1, num_records), 0.0, unit, law, None)
+    return Counted(bins, max(1, num_records), num_records, 0.0, unit, law, None)
   spread = len(bins) * (unit * law.deviation)**2
   trust = spread / max(spread + noise_of_number.deviation**2, 1e-300)
-  return Counted(bins, max(1.0, trust * noisy_records + (
-      1 - trust) * bins.sum()), trust, unit, law, noise_of_number)
+  guess = float(trust * noisy_records + (1 - trust) * bins.sum())
+  return Counted(bins, max(1.0, guess), guess, trust, unit, law,
+                 noise_of_number)
 
 
 class Fit:
@@ -172,6 +175,9 @@ class Fit:
     """
     width, far = self._widths(miss, masses)
     number = self.counted.number
+    if masses is not None and self.counted.guess - far < 1:
+      # There may be no record: all mass may be anywhere, or nowhere here.
+      return np.zeros(POINTS), np.full(POINTS, float(POINTS))
     least, most = max(1.0, number - far), number + far
     middle = self.functions.partial(self.counted.bins)[self.place]
     low, high = middle - width[self.place], middle + width[self.place]

@@ -155,18 +155,10 @@ class NormalMean(queries.Direct):
            meter: Meter) -> dict[str, object]:
     """Number, place and sum, one after the other."""
     cost, miss = self.cost, self.query.miss
-    number, width, told = len(measured), 0, {}
+    size, width, told = self._size(len(measured), meter)
     if not self.query.knows_size:
-      law = noise.calibrated(cost.part(costs.SIZE_SHARE), l1_sensitivity=1,
-                             l2_sensitivity_squared=1)
-      number, = meter.noisy([number], law, l1_sensitivity=1,
-                            l2_sensitivity_squared=1)
-      width, cost = law.half_width(_MISS * miss), cost.part(
-          1 - costs.SIZE_SHARE)
-      told['number'] = {'noisy_count': number, **law.to_json()}
-      miss = (1 - _MISS) * miss
-    size, may_be_empty = number, number - width < 1
-    number = max(1, number)
+      cost, miss = cost.part(1 - costs.SIZE_SHARE), (1 - _MISS) * miss
+    number = max(1, size)
     least = max(1, number - width)
     stages = self.stages(least, cost, miss)
     centre = (self.low + self.high) // 2
@@ -191,12 +183,24 @@ class NormalMean(queries.Direct):
         **stages.law.to_json()}
     answer = {**self._told(total, centre, number, least, width, stages),
               'stages': told}
-    if may_be_empty:  # of no record nothing follows for the population
+    if size - width < 1:  # of no record nothing follows for the population
       answer['population_interval'].update(zip(('lower', 'upper'), (
           float(end * unit) for end in (self.low, self.high))))
     if self.query.knows_size:
       answer['num_records'] = size
     return answer
+
+  def _size(self, number: int,
+            meter: Meter) -> tuple[int, int, dict[str, object]]:
+    """The number of records, how far it may be off, and what is told of it."""
+    if self.query.knows_size:
+      return number, 0, {}
+    law = noise.calibrated(self.cost.part(costs.SIZE_SHARE), l1_sensitivity=1,
+                           l2_sensitivity_squared=1)
+    noisy, = meter.noisy([number], law, l1_sensitivity=1,
+                         l2_sensitivity_squared=1)
+    return noisy, law.half_width(_MISS * self.query.miss), {
+        'number': {'noisy_count': noisy, **law.to_json()}}
 
   def _told(self, total: int, centre: int, number: int, least: int, width: int,
             stages: Stages) -> dict[str, object]:

@@ -31,10 +31,15 @@ def draw(answer: Mapping[str, Any], path: str) -> None:
   for ax, (view, found) in zip(axes[0], views.items(), strict=True):
     {'ecdf': _ecdf, 'density': _density, 'roc': _roc,
      'hosmer_lemeshow': _calibration}[view](ax, found)
-  axes[0][0].set_title(f'{answer["parameters"]["column"]}, epsilon '
+  axes[0][0].set_title(f'{_plain(answer["parameters"]["column"])}, epsilon '
                        f'{answer["guarantee"]["epsilon"]}')
   plots.save(figure, path, digest=hashlib.sha256(
       json.dumps(answer, sort_keys=True).encode()).hexdigest())
+
+
+def _plain(name: str) -> str:
+  """The name of a column as it stands: dollar signs are no formulas."""
+  return name.replace('$', r'\$')
 
 
 def _ecdf(ax: Any, found: Mapping[str, Any]) -> None:
@@ -63,7 +68,7 @@ def _density(ax: Any, found: Mapping[str, Any]) -> None:
                   label=f'population, {band["level"]:g} at once')
   ax.plot(middles, found['value'], color=plots.COLOURS[0], label='density')
   ax.axhline(0, color=plots.COLOURS[-1], linewidth=.6)
-  ax.set_xlabel(found['parameters']['column'])
+  ax.set_xlabel(_plain(found['parameters']['column']))
   ax.set_ylabel('density')
   ax.legend()
 

@@ -57,10 +57,12 @@ def test_records_are_shared_out_by_length(num_cells, num_bins):
 
 @pytest.mark.sound
 @pytest.mark.parametrize('num_bins', [3, 5])
-@pytest.mark.parametrize('adjacency', Adjacency)
-def test_sensitivities_by_enumeration(adjacency, num_bins):
+@pytest.mark.parametrize('adjacency, missing', [
+    (_AR, None), (_RO, None), (_RO, 'absent')])
+def test_sensitivities_by_enumeration(adjacency, missing, num_bins):
   """Of bins that cut cells and of those that do not, to the last part."""
-  plan = _plan(adjacency, upper=Decimal(6), granularity=Decimal(1))
+  plan = _plan(adjacency, upper=Decimal(6), granularity=Decimal(1),
+               missing=missing)
 
   def shares(dataset):
     return densities.bin_shares(plan.measure([*dataset, '2']), 6, num_bins)[0]

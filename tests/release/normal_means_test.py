@@ -29,9 +29,10 @@ def _plan(adjacency, *, epsilon=Fraction(1), far=50, sigma='2', **fields):
 
 
 @pytest.mark.sound
-@pytest.mark.parametrize('adjacency', Adjacency)
-def test_sensitivities_by_enumeration(adjacency):
-  plan = _plan(adjacency, far=4, granularity=Decimal('0.02'))
+@pytest.mark.parametrize('adjacency, missing', [
+    (_AR, None), (_RO, None), (_RO, 'absent')])
+def test_sensitivities_by_enumeration(adjacency, missing):
+  plan = _plan(adjacency, far=4, granularity=Decimal('0.02'), missing=missing)
   domain = ('-1e9', '-3', '0.5', '4', '700', 'NA')
   for order in (1, 2):
     found = neighbours.sensitivity(

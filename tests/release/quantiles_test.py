@@ -31,8 +31,9 @@ def _plan(adjacency, *, epsilon=Fraction(1), **fields):
 
 
 def _quantile_law(plan, dataset, order):
-  groups = plan.groups(plan.measure(dataset))
-  scores = plan.scores(groups, order, len(dataset))
+  measured = plan.measure(dataset)
+  groups = plan.groups(measured)
+  scores = plan.scores(groups, order, len(measured))
   low = plan.lattice.low
   law = np.zeros(plan.lattice.high - low + 1)
   found = np.full(len(law), -1)
@@ -43,14 +44,16 @@ def _quantile_law(plan, dataset, order):
 
 
 @pytest.mark.sound
-@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('adjacency, missing', [
+    (_AR, None), (_RO, None), (_RO, 'absent')])
 @pytest.mark.parametrize('order', [Fraction(1, 2), Fraction(1, 3),
                                    Fraction(9, 10)])
-def test_quantiles_by_enumeration(adjacency, order):
+def test_quantiles_by_enumeration(adjacency, missing, order):
   # A wide gap: its points weigh most while they are near the quantile.
   plan = _plan(adjacency, statistic='quantiles', quantiles=(order,),
-               **{**_BOUNDS, 'granularity': Decimal('0.01')})
+               missing=missing, **{**_BOUNDS, 'granularity': Decimal('0.01')})
   domain, worst, moved = ('-1', '1.99', '2'), 0.0, 0
+  domain += ('NA',) if missing else ()
   laws = functools.cache(lambda data: _quantile_law(plan, data, order))
   for one, other in neighbours.pairs(domain, range(1, 5), adjacency):
     (p, scores), (q, others) = laws(one), laws(other)

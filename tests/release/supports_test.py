@@ -35,11 +35,12 @@ def _law(plan, dataset, rank):
 
 
 @pytest.mark.sound
-@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('adjacency, missing', [
+    (_AR, None), (_RO, None), (_RO, 'absent')])
 @pytest.mark.parametrize('rank', [1, 2, 5])
-def test_scores_and_privacy_by_enumeration(adjacency, rank):
+def test_scores_and_privacy_by_enumeration(adjacency, missing, rank):
   """Ranks beyond the number of records too, which is private."""
-  plan = _plan(adjacency, granularity=Decimal('0.01'))
+  plan = _plan(adjacency, granularity=Decimal('0.01'), missing=missing)
   moved, worst = 0, 0.0
   for one, other in neighbours.pairs(('-1', '0.2', '0.21', '1', 'NA'),
                                      range(1, 5), adjacency):
@@ -48,7 +49,7 @@ def test_scores_and_privacy_by_enumeration(adjacency, rank):
     (p, scores), (q, others) = (_law(plan, data, rank) for data in (one, other))
     moved = max(moved, np.abs(scores - others).max())
     worst = max(worst, divergences.max_divergence(p, q))
-  share = 1 if adjacency is _RO else Fraction(19, 20)
+  share = 1 if plan.query.knows_size else Fraction(19, 20)
   assert moved == 1
   assert (.5 if rank < 5 else .1) * share < worst <= share
   assert plan.cost.epsilon == 1 and 2 * plan.rate == share

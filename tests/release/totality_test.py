@@ -12,6 +12,7 @@ import pytest
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import bands
 from dpjax.release import calibration
+from dpjax.release import density_bands
 from dpjax.release import registry
 from dpjax.release.query import Query
 from tests.release import drawing
@@ -131,6 +132,8 @@ def test_every_statistic_answers_for_every_file(name, few_simulations):
       try:
         answer = _answer(plan, fields, below)
         _check(answer)
+        # How many numbers there are is said where it is public alone.
+        assert plan.query.knows_size or 'num_records' not in str(answer)
       except Exception as error:
         raise AssertionError(f'{setting}, {kind}: {error!r}') from error
       keys.add(tuple(sorted(answer)))
@@ -151,3 +154,22 @@ def test_budgets_far_from_1_have_answers(epsilon, few_simulations):
           _check(_answer(plan, fields, below))
         except Exception as error:
           raise AssertionError(f'{setting}, {fields}: {error!r}') from error
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_of_no_record_nothing_follows_for_a_population(
+    adjacency, few_simulations):
+  """Without noise too: the interval is all that is possible."""
+  below = random.Random(0).randrange
+  for name in ('mean', 'proportion', 'normal_mean', 'support_max', 'ecdf',
+               'density', 'auc'):
+    for rule in ('absent', None):
+      settings = {**next(_settings(name)), 'adjacency': adjacency}
+      if 'missing' in registry.STATISTICS[name].takes:
+        settings['missing'] = rule
+      plan = registry.plan(Query(epsilon=Fraction(10**4), **settings))
+      found = _answer(plan, [], below)['population_interval']
+      widest = {'proportion': (0, 1), 'ecdf': (0, 1), 'auc': (0, 1),
+                'density': (0, density_bands.POINTS / 2)}.get(name, (1, 3))
+      assert np.all(np.array(found['lower']) == widest[0]), (name, rule, found)
+      assert np.all(np.array(found['upper']) == widest[1]), (name, rule, found)
