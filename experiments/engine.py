@@ -12,6 +12,7 @@ from typing import NamedTuple, TextIO
 from dpjax.report import provenance
 from dpjax.report import records
 from experiments import environment as environments
+from experiments import mappings
 from experiments import progress as progress_lib
 from experiments import registry
 from experiments import selection
@@ -223,6 +224,7 @@ def run_sweep(experiment: registry.Experiment,
   try:
     for group in selection.groups(left, experiment.batched):
       _run_group(experiment, group, options, environment, progress)
+      mappings.drop_programs()
   finally:
     progress.close()
     if options.rows_path.exists():

@@ -34,6 +34,7 @@ _use_flag('xla_cpu_use_fusion_emitters', 'false')
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+from experiments import mappings  # noqa: E402
 from launch import rotation as rotations  # noqa: E402
 
 jax.config.update('jax_numpy_dtype_promotion', 'strict')
@@ -53,9 +54,6 @@ _QUICK_FILES = {f'{name}_test' for name in (
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _CUT_OFF = 'cut off by --time_limit'
-# Linux gives a process 65,530 memory mappings by default, and LLVM ends it when
-# it gets no more; compiled programs take about six each.
-_MOST_MAPPINGS = 20_000
 
 
 def pytest_addoption(parser):
@@ -162,11 +160,4 @@ def quick_compilation(request):
 def few_mappings():
   """Drops compiled programs before the process runs out of mappings."""
   yield
-  if num_mappings() > _MOST_MAPPINGS:
-    jax.clear_caches()
-
-
-def num_mappings() -> int:
-  """Returns how many memory mappings this process has; 0 if unknown."""
-  maps = pathlib.Path('/proc/self/maps')
-  return maps.read_bytes().count(b'\n') if maps.exists() else 0
+  mappings.drop_programs()
