@@ -20,7 +20,6 @@ import math
 import dp_accounting
 from dp_accounting import dp_event as dp_events
 from dp_accounting import pld
-from dp_accounting import rdp
 import numpy as np
 
 from dpjax import errors
@@ -49,7 +48,8 @@ _RELATION_FREE = (
     dp_events.DiscreteLaplaceDpEvent, dp_events.NoOpDpEvent,
     dp_events.NonPrivateDpEvent, dp_events.ComposedDpEvent,
     dp_events.SelfComposedDpEvent, dp_events.RepeatAndSelectDpEvent,
-    restating.PureDpEvent, restating.ConcentratedDpEvent)
+    restating.PureDpEvent, restating.BoundedRangeDpEvent,
+    restating.ConcentratedDpEvent)
 
 _RELATIONS = {relation: dp_accounting.NeighboringRelation[relation.name]
               for relation in Adjacency}
@@ -88,6 +88,12 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
   """One release that is epsilon-DP under `adjacency`, however it is made."""
   return restating.PureDpEvent(
       epsilon=errors.check_positive('epsilon', epsilon), adjacency=adjacency)
+
+
+def bounded_range_event(*, width: float, adjacency: Adjacency) -> DpEvent:
+  """Returns the event of one exponential mechanism of guarantee `width`."""
+  return restating.BoundedRangeDpEvent(
+      width=errors.check_positive('width', width), adjacency=adjacency)
 
 
 def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
@@ -380,7 +386,7 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
     fine = restating.largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
     orders = list(orders or sorted(
         _INTEGER_ORDERS + (_FRACTIONAL_ORDERS if fine else [])))
-    ledger = rdp.RdpAccountant(orders, _RELATIONS[relation])
+    ledger = restating.RenyiAccountant(orders, _RELATIONS[relation], adjacency)
   else:
     ledger = pld.PLDAccountant(_RELATIONS[relation])
     event = restating.with_unrolled_responses(event)
