@@ -44,8 +44,8 @@ def check_guarantee(guarantee: Mapping[str, object], *costs_: Cost) -> None:
   for cost in costs_:
     spent = costs.epsilon([cost], delta=delta, adjacency=adjacency)
     if (spent > epsilon if delta else spent != epsilon):
-      raise CostError(f'epsilon {epsilon} at delta {delta} would be printed for '
-                      f'{cost}, which is epsilon {float(spent)}')
+      raise CostError(f'epsilon {epsilon} at delta {delta} would be printed '
+                      f'for {cost}, which is epsilon {float(spent)}')
     if guarantee['event'] != str(cost.event(adjacency)):
       raise CostError(f'the event of {cost} is not {guarantee["event"]}')
   if len(set(costs_)) > 1:

@@ -233,7 +233,7 @@ class RecursiveQuantiles(Quantiles):
     The nodes of a level draw from parts of the records, and the ranges of
     their log-ratios add up to the level's share (`splitting`).
     """
-    return Cost(choices=self.tree.spent)
+    return Cost(choices=self.tree.level_costs)
 
   def errors(self, number: int | None = None) -> list[float]:
     """As promised by the tree."""

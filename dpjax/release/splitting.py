@@ -126,8 +126,8 @@ class Splitting:
     return self.epsilon / (2 * self.num_levels * self.sensitivity(node))
 
   @property
-  def spent(self) -> tuple[Fraction, ...]:
-    """What each level costs, of the noise that is drawn."""
+  def level_costs(self) -> tuple[Fraction, ...]:
+    """Returns what each level costs, from the rates of its nodes."""
     return tuple(max(2 * self.sensitivity(node) * self.rate(node)
                      for node in self.nodes if node.level == level)
                  for level in range(self.num_levels))
