@@ -250,17 +250,10 @@ def _summary(account: ledger.Account) -> dict[str, object]:
 
 def release(args: argparse.Namespace,
             below: exact.Draw | None = None) -> dict[str, object]:
-  """Answers the query of the flags: measures, spends, and only then draws.
+  """Answers the query of the flags, in the order that `reservations` states.
 
-  Budget is refused before the file is opened; see `reservations` for the order.
-
-  Args:
-    args: the flags.
-    below: randomness of the noise, for tests; None for that of the secret that
-      the entry of the ledger seals.
-
-  Raises:
-    ValueError: for bad input, before anything is spent.
+  Bad input is a ValueError before anything is spent. `below` is randomness for
+  tests; None for that of the secret that the entry of the ledger seals.
   """
   query, budget = query_of(args), _budget(args)
   plan = registry.plan(query)

@@ -121,7 +121,8 @@ class Held:
     self._path, self._descriptor = path, descriptor
     self._answers, self._secrets = (
         pathlib.Path(f'{path}.{name}') for name in ('answers', 'secrets'))
-    wanted = {entry.seal for entry in account.entries if entry.answer is None}
+    wanted = {entry.seal for entry in account.entries
+              if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
       if secret.name not in wanted:
         secret.unlink()
