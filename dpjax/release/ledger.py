@@ -2,14 +2,14 @@
 
 JSON lines. The first is the header: the data set, the adjacency and the total
 budget. 'reserved' is a release, on disk before its noise is drawn: from then
-on it is paid. 'resealed' says that noise for it will come from another secret.
-'answered' holds the SHA-256 of its answer, which lies in PATH.answers. Each
-line carries a digest of itself and of the line before, so that a changed, lost
-or moved line is seen, and a changed answer; cutting off the last lines is not,
-and who can write the file can make another: it is a record, no seal.
+on it is paid. 'answered' holds the SHA-256 of its answer, which lies in
+PATH.answers. Each line carries a digest of itself and of the line before, so
+that a changed, lost or moved line is seen, and a changed answer; cutting off
+the last lines is not, and who can write the file can make another: it is a
+record, no seal.
 
-The file belongs to whoever keeps the data. It holds salted hashes of them,
-which are not for publication. `reservations` writes it.
+The file belongs to whoever keeps the data. It holds a salted hash of them,
+which is not for publication. `reservations` writes it.
 """
 
 import collections
@@ -58,14 +58,12 @@ class Entry:
     number: counts from 1.
     cost: of the release.
     query: what was asked.
-    data: salted hash of the file that its noise is for.
     seal: SHA-256 of the secret that its noise is made of.
     answer: SHA-256 of its answer, None until there is one.
   """
   number: int
   cost: Cost
   query: Query
-  data: str
   seal: str
   answer: str | None = None
 
@@ -77,7 +75,7 @@ class Account:
   Attributes:
     dataset: name of a data set in all its versions, None for one file.
     data: salted hash of that one file, else None.
-    salt: of the hashes.
+    salt: of hashes of files.
     adjacency: of all guarantees.
     budget: of all entries together.
     entries: in order.
@@ -129,17 +127,15 @@ class Account:
       if number != len(self.entries) + 1:
         raise ValueError(f'number {number}')
       entry = Entry(number=number, cost=Cost.from_json(body['cost']),
-                    query=body['query'], data=body['data'], seal=body['seal'])
+                    query=body['query'], seal=body['seal'])
       return dataclasses.replace(self, entries=(*self.entries, entry))
-    if kind not in ('resealed', 'answered') or not (
-        1 <= number <= len(self.entries)):
+    if kind != 'answered' or not 1 <= number <= len(self.entries):
       raise ValueError(f'{kind} {number}')
     entries = list(self.entries)
     if entries[number - 1].answer is not None:
       raise ValueError(f'{number} has an answer')
-    names = ('data', 'seal') if kind == 'resealed' else ('answer',)
-    entries[number - 1] = dataclasses.replace(
-        entries[number - 1], **{name: body[name] for name in names})
+    entries[number - 1] = dataclasses.replace(entries[number - 1],
+                                              answer=body['answer'])
     return dataclasses.replace(self, entries=tuple(entries))
 
 

@@ -15,13 +15,14 @@ the lock of a process that died to the next one.
 
 A process that is killed before 3 has spent nothing. Killed between 3 and 5, it
 has spent, and told nothing. The same query then finishes the entry, at no
-further cost: with the same secret, and so the same answer, if the file is the
-same; with a new secret if it is another version of a named data set, because
-equal noise on two versions would tell their difference. Both look alike to who
-sees the release: whether the data have changed is private. So the cost, the
-number of the entry and all messages are the same. Killed after 5, the same
-query gets the recorded answer where the ledger is for one file; a named data
-set pays again, because an answer given again would tell that nothing changed.
+further cost: with the same noise, and so the same answer, if the file is the
+same. Noise is made of the secret and of the hash of the file, so that another
+version of a named data set has other noise: equal noise on two versions would
+tell their difference. Both look alike to who sees the release: the cost, the
+number of the entry, the lines of the ledger and all messages are the same,
+because whether the data have changed is private. Killed after 5, the same query
+gets the recorded answer where the ledger is for one file; a named data set pays
+again, because an answer given again would tell that nothing changed.
 """
 
 from collections.abc import Iterator
@@ -169,25 +170,15 @@ class Held:
     """
     entry = self._interrupted(query, cost)
     data, resumed = self.account.salted(sha256), entry is not None
-    if resumed and entry.data == data:
-      secret = (self._secrets / entry.seal).read_bytes()
-    else:
-      secret = secrets.token_bytes(streams.SECRET_BYTES)
-      seal = self._kept(secret)
-      if resumed:
-        old = self._secrets / entry.seal
-        number = entry.number
-        self._write({'kind': 'resealed', 'number': number, 'data': data,
-                     'seal': seal})
-        old.unlink()
-      else:
-        self.account.check_budget(cost)
-        if not self.account.digest:
-          self._start(data)
-        number = len(self.account.entries) + 1
-        self._write({'kind': 'reserved', 'number': number, 'data': data,
-                     'seal': seal, 'cost': cost.to_json(), 'query': query})
-      entry = self.account.entries[number - 1]
+    if not resumed:
+      self.account.check_budget(cost)
+      if not self.account.digest:
+        self._start(data)
+      seal = self._kept(secrets.token_bytes(streams.SECRET_BYTES))
+      self._write({'kind': 'reserved', 'query': query, 'cost': cost.to_json(),
+                   'number': len(self.account.entries) + 1, 'seal': seal})
+      entry = self.account.entries[-1]
+    secret = (self._secrets / entry.seal).read_bytes()
     context = json.dumps([query, data], sort_keys=True).encode()
     return Reservation(
         entry=entry, below=streams.SecretStream(secret, context),

@@ -14,7 +14,6 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
 from dpjax.release import ledger
 from dpjax.release import meter as meters
-from dpjax.release import noise
 from dpjax.release import registry
 from dpjax.release import reservations
 from dpjax.release.costs import Cost
@@ -112,22 +111,15 @@ def _another_event(monkeypatch):
 
 
 def _less_noise(monkeypatch):
-  """Noise is drawn at half of the scale that the plan accounts for."""
-  real = noise.LaplaceNoise.cost
-
-  def cost(self, **sizes):
-    return real(dataclasses.replace(self, scale=2 * self.scale), **sizes)
-  plan = estimate.registry.plan
+  """Noise is drawn for twice the epsilon that the plan says."""
+  real = registry.plan
 
   def planned(query):
-    with pytest.MonkeyPatch.context() as patch:
-      patch.setattr(noise.LaplaceNoise, 'cost', cost)
-      found = plan(query)
-      spent = found.cost
-    patched = type('Loose', (type(found),), {'cost': spent})
-    return patched(**{field.name: getattr(found, field.name)
-                      for field in dataclasses.fields(found)})
-  monkeypatch.setattr(estimate.registry, 'plan', planned)
+    loose = real(dataclasses.replace(query, epsilon=2 * query.epsilon))
+    kind = type('Loose', (type(loose),), {'cost': real(query).cost})
+    return kind(**{field.name: getattr(loose, field.name)
+                   for field in dataclasses.fields(loose)})
+  monkeypatch.setattr(registry, 'plan', planned)
 
 
 def _another_epsilon(monkeypatch):
@@ -137,14 +129,17 @@ def _another_epsilon(monkeypatch):
       **real(query, cost), 'epsilon': '1/4'})
 
 
-@pytest.mark.parametrize('plant', [_cheaper_entry, _another_event, _less_noise,
-                                   _another_epsilon])
-def test_disagreement_is_refused_before_noise_is_drawn(words, monkeypatch,
-                                                       plant, tmp_path):
+@pytest.mark.parametrize('plant, paid', [
+  (_cheaper_entry, True), (_less_noise, True), (_another_event, False),
+  (_another_epsilon, False)])
+def test_disagreement_is_refused_before_noise_is_drawn(
+    words, monkeypatch, tmp_path, plant, paid):
+  """What the plan alone shows is refused before anything is paid."""
   plant(monkeypatch)
   with pytest.raises(meters.CostError):
     estimate.release(estimate.parse(words()), _refusing)
   assert not list(tmp_path.glob('ledger.answers/*'))
+  assert (tmp_path / 'ledger').exists() == paid
 
 
 @pytest.mark.parametrize('cost, delta, epsilon', [

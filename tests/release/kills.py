@@ -88,7 +88,8 @@ def _state(path):
       text = pathlib.Path(f'{path}.answers/{entry.number}.json').read_text()
       return 'answered', json.loads(text)
     secret = pathlib.Path(f'{path}.secrets/{entry.seal}').read_bytes()
-    context = json.dumps([_QUERY, entry.data], sort_keys=True).encode()
+    context = json.dumps([_QUERY, account.salted(spending.sha256('a'))],
+                         sort_keys=True).encode()
     return 'paid', {'value': streams.SecretStream(secret, context)(_SIZE)}
   return 'unpaid', None
 

@@ -79,7 +79,8 @@ def test_what_was_interrupted_is_finished_with_the_same_noise(
   _interrupted(path, dataset=dataset)
   entry, = ledger.read(path).entries
   secret = (tmp_path / 'ledger.secrets' / entry.seal).read_bytes()
-  context = json.dumps([_QUERY, entry.data], sort_keys=True).encode()
+  context = json.dumps([_QUERY, ledger.read(path).salted(
+      spending.sha256('a'))], sort_keys=True).encode()
   expected = reservations.streams.SecretStream(secret, context)(10**12)
   spending.release(path, dataset=dataset)  # another query comes between
   assert _release(path, dataset=dataset) == {'value': expected}
@@ -96,15 +97,18 @@ def test_no_noise_is_shared_by_two_versions_and_no_budget_tells_them(tmp_path):
   for data in 'ab':
     path = tmp_path / data
     _interrupted(path, dataset='survey')
-    entry, = ledger.read(path).entries
+    account = ledger.read(path)
+    entry, = account.entries
     secret = (tmp_path / f'{data}.secrets' / entry.seal).read_bytes()
     with spending.held(path, dataset='survey') as lock:
       # A budget that is gone does not matter: both are paid.
       lock.check(_QUERY, spending.TENTH)
       found = lock.reserve(_QUERY, spending.TENTH, spending.sha256(data))
-      seen.append((found.entry.number, found.resumed, found.account.spent()))
+      seen.append((found.entry.number, found.resumed, found.account.spent(),
+                   path.stat().st_size))
       again = reservations.streams.SecretStream(secret, json.dumps(
-          [_QUERY, entry.data], sort_keys=True).encode())
+          [_QUERY, account.salted(spending.sha256('a'))],
+          sort_keys=True).encode())
       assert (found.below(10**12) == again(10**12)) == (data == 'a')
       lock.commit(found.entry, {})
     assert not list((tmp_path / f'{data}.secrets').iterdir())

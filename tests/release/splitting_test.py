@@ -307,6 +307,8 @@ def test_released_quantiles_are_as_near_as_they_say(adjacency):
   """Atoms of dozens of records, at nominal 0.9. Fails once in 10^5."""
   plan = _plan(adjacency, quantiles=_MANY, quantile_method='recursive')
   assert plan.cost.pure == 2
+  # By level, of which each is an exponential mechanism and no part of one is.
+  assert plan.cost.choices == plan.tree.level_costs
   below, rng = random.Random(3).randrange, np.random.default_rng(0)
   data = np.clip(np.round(rng.normal(1, 1.5, 300)), -2, 4)
   measured, covered = plan.measure(map(str, data)), 0
