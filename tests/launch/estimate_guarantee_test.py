@@ -137,7 +137,7 @@ def test_disagreement_is_refused_before_noise_is_drawn(
   """What the plan alone shows is refused before anything is paid."""
   plant(monkeypatch)
   with pytest.raises(meters.CostError):
-    estimate.release(estimate.parse(words()), _refusing)
+    estimate.release(estimate.parse(words(statistic='count')), _refusing)
   assert not list(tmp_path.glob('ledger.answers/*'))
   assert (tmp_path / 'ledger').exists() == paid
 

@@ -96,7 +96,7 @@ def test_spending_adds_up():
   assert costs.epsilon([gaussian], delta=Fraction(0), adjacency=_AR) == math.inf
   pair = costs.epsilon([gaussian, gaussian], delta=delta, adjacency=_AR)
   assert pair == costs.epsilon([Cost(rho=Fraction(1, 4))], delta=delta,
-                             adjacency=_AR)
+                               adjacency=_AR)
   # Gaussian noise of deviation 2 twice, sensitivity 1: not below the exact one.
   assert pair >= accounting.epsilon(accounting.repeated_event(
       accounting.gaussian_event(noise_multiplier=2.0), 2), delta=1e-5,
