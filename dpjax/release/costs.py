@@ -166,7 +166,7 @@ def epsilon(costs: Sequence[Cost], *, delta: Fraction,
     >>> [round(float(costs.epsilon([part] * 50, delta=delta, adjacency=ours)),
     ...        2) for part in (costs.Cost(epsilon=fifth),
     ...                        costs.Cost(choices=(fifth,)))]
-    [7.74, 3.61]
+    [7.25, 3.48]
   """
   if not costs:
     return Fraction(0)

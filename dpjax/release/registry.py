@@ -39,7 +39,7 @@ def plan(query: Query) -> Plan:
     ...                     adjacency=Adjacency.ADD_OR_REMOVE_ONE)
     >>> plan = registry.plan(asked)
     >>> plan.cost
-    Cost(epsilon=Fraction(1, 2), rho=None)
+    Cost(epsilon=Fraction(1, 2), rho=None, choices=())
   """
   errors.check_choice('statistic', query.statistic, STATISTICS)
   statistic = STATISTICS[query.statistic]
