@@ -38,9 +38,10 @@ Statistics, and what each needs:
 
 Bounds, bins, categories, orders and epsilon are public: choose them without
 looking at the data. A query that was answered is answered from the ledger, for
-nothing, if the file is the same. The ledger belongs to who keeps the data; what
-is written to --output may be published, what is printed on errors may not: it
-tells of the file.
+nothing, if the file is the same; so is one that was interrupted. The ledger
+belongs to who keeps the data, and so do the folders beside it, LEDGER.answers
+and LEDGER.secrets. What is written to --output may be published. A budget that
+does not suffice is refused before the file is opened.
 
 A file is released from whatever records it has, or none. It is refused, before
 anything is spent, where it cannot be read as declared: a line that is no
@@ -57,13 +58,12 @@ from collections.abc import Sequence
 import contextlib
 import csv
 import fractions
-import hashlib
 import io
 import json
 import pathlib
 import re
-import secrets
 import sys
+from typing import BinaryIO
 
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
@@ -73,7 +73,10 @@ from dpjax.release import ledger
 from dpjax.release import meter as meters
 from dpjax.release import pictures
 from dpjax.release import registry
+from dpjax.release import reservations
 from dpjax.release import tables
+from dpjax.release.costs import Cost
+from dpjax.release.formats import Format
 from dpjax.release.query import MISSING, Plan, Query
 from dpjax.report import files
 from launch import errors
@@ -123,14 +126,16 @@ _FLAGS = (
      'column alone; as private as it is.'),
     ('synthetic_output', 'CSV file of them.'),
     ('epsilon', 'Of this release, > 0, taken exactly: 0.1 is 1/10.'),
-    ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP. '
-     'Not given: discrete Laplace noise, epsilon-DP.'),
+    ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP, and '
+     'quantiles that share the budget by Renyi divergences. Not given: '
+     'discrete Laplace noise and quantiles that are epsilon-DP.'),
     ('adjacency', f'{" or ".join(a.value for a in Adjacency)}: which files '
      'are neighbours. It has no default.'),
     ('confidence', 'Level of the intervals. Default: 0.95.'),
     ('output', 'JSON file of the release.'),
     ('plot', f'Figure of it, .svg, of {", ".join(pictures.DRAWN)}.'),
-    ('ledger', 'The ledger of the data set.'),
+    ('ledger', 'The ledger of the data set. One release at a time: others wait '
+     'until its answer is on disk.'),
     ('ledger_budget_epsilon', 'Makes the ledger at its first use.'),
     ('ledger_budget_delta', 'Delta of its budget. Default: 0, pure releases '
      'only.'),
@@ -225,15 +230,18 @@ def _budget(args: argparse.Namespace) -> ledger.Budget | None:
       delta=_fraction('ledger_budget_delta', args.ledger_budget_delta or '0'))
 
 
-def _guarantee(query: Query, plan: Plan) -> dict[str, object]:
+def _guarantee(query: Query, cost: Cost) -> dict[str, object]:
+  """What is printed of the cost; `meter.check_guarantee` checks it."""
   found = {'notion': 'epsilon-DP', 'epsilon': str(query.epsilon)}
   if query.delta is not None:
-    found = {'notion': '(epsilon, delta)-DP, by rho-zCDP',
-             'epsilon': str(query.epsilon), 'delta': str(query.delta),
-             'rho': float(plan.cost.rho)}
+    by = 'rho-zCDP' if cost.notion == 'rho-zCDP' else 'Renyi-DP'
+    found = {'notion': f'(epsilon, delta)-DP, by {by}',
+             'epsilon': str(query.epsilon), 'delta': str(query.delta)}
+    if cost.rho is not None:
+      found['rho'] = float(cost.rho)
   return {**found, 'adjacency': query.adjacency.value,
           'neighbours': _NEIGHBOURS[query.adjacency],
-          'event': str(plan.cost.event(query.adjacency))}
+          'event': str(cost.event(query.adjacency))}
 
 
 def _public(query: Query) -> dict[str, object]:
@@ -252,43 +260,53 @@ def _summary(account: ledger.Account) -> dict[str, object]:
 
 
 def release(args: argparse.Namespace,
-            below: exact.Draw = secrets.randbelow) -> dict[str, object]:
-  """Answers the query of the flags: measures, spends, and only then draws.
+            below: exact.Draw | None = None) -> dict[str, object]:
+  """Answers the query of the flags, in the order that `reservations` states.
 
-  Raises:
-    ValueError: for bad input, before anything is spent.
+  Bad input is a ValueError before anything is spent. `below` is randomness for
+  tests; None for that of the secret that the entry of the ledger seals.
   """
   query, budget = query_of(args), _budget(args)
   plan, form = registry.plan(query), file_formats.of_flags(args)
   _check_output(args)
-  with open(args.input, 'rb') as file:
-    dataset = ledger.Dataset(
-        sha256=hashlib.file_digest(file, 'sha256').hexdigest(),
-        name=args.dataset)
-    asked = {'query': plan.asked.to_json(), **form.to_json()}
-    known = ledger.recorded(args.ledger, dataset=dataset,
-                            adjacency=query.adjacency, query=asked)
-    if known is not None:
-      print('answered before: nothing is spent', file=sys.stderr)
-      return _told(query, plan, known)
-    file.seek(0)
-    with contextlib.closing(tables.read(
-        args.input, file, *_columns(query, plan), numeric=plan.reads in (
-            'numbers', 'labels'), form=form, gaps=registry.gaps(query)
-    )) as fields:
-      measured = plan.measure(fields)
-  account = ledger.spend(args.ledger, plan.cost, dataset=dataset,
-                         adjacency=query.adjacency, query=asked, budget=budget)
-  meter = meters.Meter(plan.cost, below)
-  drawn = plan.draw(measured, meter)
-  meter.check_spent()
-  answer = {
-      'statistic': plan.asked.statistic, **drawn,
-      'guarantee': _guarantee(query, plan), 'parameters': _public(plan.asked),
-      'format': form.to_json(),
-      **plan.facts(), 'ledger': _summary(account)}
-  ledger.record(args.ledger, account.entries[-1], answer)
+  guarantee = _guarantee(query, plan.cost)
+  meters.check_guarantee(guarantee, plan.cost)
+  asked = {'query': plan.asked.to_json(), **form.to_json()}
+  with reservations.held(args.ledger, dataset=args.dataset, budget=budget,
+                         adjacency=query.adjacency) as held:
+    held.check(asked, plan.cost)
+    with files.snapshot(args.input) as (file, sha256):
+      held.check_data(sha256)
+      known = held.answer(asked)
+      if known is not None:
+        print('answered before: nothing is spent', file=sys.stderr)
+        return _told(query, plan, known)
+      measured = _measured(args, query, plan, file, form)
+    reserved = held.reserve(asked, plan.cost, sha256)
+    if reserved.resumed:
+      print(f'release {reserved.entry.number} was interrupted and is finished: '
+            'nothing more is spent', file=sys.stderr)
+    with held.drawing(reserved.entry):
+      meters.check_guarantee(guarantee, plan.cost, reserved.entry.cost)
+      meter = meters.Meter(reserved.entry.cost, below or reserved.below)
+      drawn = plan.draw(measured, meter)
+      meter.check_spent()
+      answer = {
+          'statistic': plan.asked.statistic, **drawn, 'guarantee': guarantee,
+          'parameters': _public(plan.asked), 'format': form.to_json(),
+          **plan.facts(), 'ledger': _summary(reserved.account)}
+    answer = held.commit(reserved.entry, answer)
   return _told(query, plan, answer)
+
+
+def _measured(args: argparse.Namespace, query: Query, plan: Plan,
+              file: BinaryIO, form: Format) -> object:
+  """What is exact and private, of the records of a file."""
+  with contextlib.closing(tables.read(
+      args.input, file, *_columns(query, plan), numeric=plan.reads in (
+          'numbers', 'labels'), form=form, gaps=registry.gaps(query)
+  )) as fields:
+    return plan.measure(fields)
 
 
 def _told(query: Query, plan: Plan,
@@ -361,28 +379,12 @@ def _write_synthetic(args: argparse.Namespace, number: int,
   files.replace(args.synthetic_output, text.getvalue().encode())
 
 
-def show(path: str) -> str:
-  """What a ledger says, in lines."""
-  account = ledger.read(path)
-  lines = [f'data set {account.dataset or "without a name: one file"}, '
-           f'{account.adjacency.value}']
-  for entry in account.entries:
-    cost = ', '.join(f'{k} {v}' for k, v in entry.cost.to_json().items())
-    asked = entry.query['query']
-    lines.append(f'{entry.number}: {asked["statistic"]} of '
-                 f'{asked["column"] or "records"}, {entry.cost.notion}, {cost}')
-  return '\n'.join(lines + [
-      f'spent: epsilon {float(account.spent()):.6g} of '
-      f'{float(account.budget.epsilon):.6g}, at delta '
-      f'{float(account.budget.delta):.6g}'])
-
-
 def main(args: argparse.Namespace) -> int:
   """Does what the flags ask for; returns the exit status."""
   if args.show_ledger:
     if not args.ledger:
       raise ValueError('--ledger must be given')
-    print(show(args.ledger))
+    print(ledger.described(ledger.read(args.ledger)))
     return 0
   answer = release(args)
   text = _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]",

@@ -20,7 +20,6 @@ import math
 import dp_accounting
 from dp_accounting import dp_event as dp_events
 from dp_accounting import pld
-from dp_accounting import rdp
 import numpy as np
 
 from dpjax import errors
@@ -42,7 +41,8 @@ _RELATION_FREE = (
     dp_events.DiscreteLaplaceDpEvent, dp_events.NoOpDpEvent,
     dp_events.NonPrivateDpEvent, dp_events.ComposedDpEvent,
     dp_events.SelfComposedDpEvent, dp_events.RepeatAndSelectDpEvent,
-    restating.PureDpEvent, restating.ConcentratedDpEvent)
+    restating.PureDpEvent, restating.BoundedRangeDpEvent,
+    restating.ConcentratedDpEvent)
 
 _RELATIONS = {relation: dp_accounting.NeighboringRelation[relation.name]
               for relation in Adjacency}
@@ -82,6 +82,12 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
   return restating.PureDpEvent(
       epsilon=errors.check_positive('epsilon', epsilon),
       adjacency=check_adjacency(adjacency))
+
+
+def bounded_range_event(*, width: float, adjacency: Adjacency) -> DpEvent:
+  """Returns the event of one exponential mechanism of guarantee `width`."""
+  return restating.BoundedRangeDpEvent(
+      width=errors.check_positive('width', width), adjacency=adjacency)
 
 
 def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
@@ -387,8 +393,9 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
                 Adjacency.REPLACE_ONE)
   event = restating.with_library_events(event, adjacency, relation, accountant)
   if accountant == 'rdp':
-    ledger = rdp.RdpAccountant(list(orders or restating.renyi_orders(event)),
-                               _RELATIONS[relation])
+    ledger = restating.RenyiAccountant(
+        list(orders or restating.renyi_orders(event)), _RELATIONS[relation],
+        adjacency)
   else:
     ledger = pld.PLDAccountant(_RELATIONS[relation])
     event = restating.with_unrolled_responses(event)

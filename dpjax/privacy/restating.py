@@ -6,14 +6,20 @@ count of randomised response. `accounting` applies what stands here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+import functools
 import math
 
 import attrs
 import dp_accounting
 from dp_accounting import dp_event as dp_events
+from dp_accounting import rdp
 from dp_accounting.rdp import rdp_privacy_accountant
+import numpy as np
 
+from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import BoundedRange
+from dpjax.privacy.notions import PureDP
 
 DpEvent = dp_accounting.DpEvent
 
@@ -50,6 +56,61 @@ class ConcentratedDpEvent(DpEvent):
   adjacency: Adjacency
 
 
+@attrs.frozen(kw_only=True)
+class BoundedRangeDpEvent(DpEvent):
+  """A release whose log-ratio varies by at most `width` over outputs.
+
+  The exponential mechanism of guarantee `width`. Under replace-one a guarantee
+  under add-or-remove-one has twice the width; one under replace-one says
+  nothing of the other, and is refused. For 'pld' it is a pure guarantee of
+  `width`, which it implies.
+  """
+  width: float
+  adjacency: Adjacency
+
+
+_Known = PureDpEvent | BoundedRangeDpEvent
+
+
+class RenyiAccountant(rdp.RdpAccountant):
+  """Adds up Renyi divergences, also of what is known by its guarantee alone.
+
+  Divergences of pure guarantees and of bounded ranges are tight and rounded up.
+  """
+
+  def __init__(self, orders: Sequence[float],
+               relation: dp_accounting.NeighboringRelation,
+               adjacency: Adjacency):
+    """Starts at nothing; guarantees are covered that are under `adjacency`."""
+    super().__init__(orders, relation)
+    self._adjacency = adjacency
+
+  def _maybe_compose(self, event, count, do_compose):
+    if not isinstance(event, _Known) or event.adjacency is not self._adjacency:
+      return super()._maybe_compose(event, count, do_compose)
+    if do_compose:
+      self._rdp = self._rdp + count * _divergences(
+          event, tuple(float(order) for order in self._orders))
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _divergences(event: _Known, orders: tuple[float, ...]) -> np.ndarray:
+  """Renyi divergences of one guarantee at these orders, rounded up."""
+  if isinstance(event, PureDpEvent):
+    size = event.epsilon
+    known = [renyi.renyi_from_pure(PureDP(epsilon=size), order=order)
+             for order in orders]
+  else:
+    size = event.width
+    known = [renyi.bounded_range(BoundedRange(width=size), order=order)
+             for order in orders]
+  # What floats lose: a relative part, and the last digits of what cancels.
+  return np.array([
+      guarantee.divergence * (1 + 1e-9) + 1e-15 * (1 + guarantee.order * size)
+      for guarantee in known])
+
+
 def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
   """Guarantees, pure ones also of Poisson samples, as ones under `adjacency`.
 
@@ -61,6 +122,11 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
     factor = 2 if replacing and event.adjacency is not adjacency else 1
     if replacing or event.adjacency is adjacency:
       event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
+    return event
+  if isinstance(event, BoundedRangeDpEvent):
+    # The log-ratio over a chain of two neighbours is a sum of two.
+    if replacing and event.adjacency is not adjacency:
+      event = BoundedRangeDpEvent(width=2 * event.width, adjacency=adjacency)
     return event
   if isinstance(event, ConcentratedDpEvent):
     if replacing and event.adjacency is not adjacency:
@@ -82,21 +148,22 @@ def with_library_events(event: DpEvent, adjacency: Adjacency,
   """Guarantees under `adjacency` as events of the library.
 
   The discrete Laplace mechanism of sensitivity 1 has just the two losses of
-  randomised response; ZCDp bounds them where no pair is at hand.
+  randomised response.
   """
-  if not isinstance(event, (PureDpEvent, ConcentratedDpEvent)):
+  if not isinstance(event, (_Known, ConcentratedDpEvent)):
     return _map_inner(event, lambda e: with_library_events(
         e, adjacency, relation, accountant))
   if event.adjacency is not adjacency:
     return event  # Which no accountant covers.
   if isinstance(event, ConcentratedDpEvent):
     return (dp_events.ZCDpEvent(event.rho) if accountant == 'rdp' else event)
+  if accountant == 'rdp':
+    return event  # `RenyiAccountant` knows it.
+  epsilon = getattr(event, 'width', None) or event.epsilon
   if relation is Adjacency.REPLACE_ONE:
-    odds = math.exp(-event.epsilon)
+    odds = math.exp(-epsilon)
     return dp_events.RandomizedResponseDpEvent(2 * odds / (1 + odds), 2)
-  if accountant == 'pld':
-    return dp_events.DiscreteLaplaceDpEvent(event.epsilon, 1)
-  return dp_events.ZCDpEvent(event.epsilon * math.tanh(event.epsilon / 2))
+  return dp_events.DiscreteLaplaceDpEvent(epsilon, 1)
 
 
 def with_halved_multipliers(event: DpEvent) -> DpEvent:

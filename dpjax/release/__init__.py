@@ -5,9 +5,10 @@ of any size, noise is drawn by `privacy.exact`, and budget is written down
 before noise is drawn. Floats and seeds are for what is made of a release, which
 is public; JAX is for the rooms beside this one.
 
-Modules, in import order: costs, ledger, noise, meter, lattice, formats, tables,
-query, counts, proportions, moments, splitting, quantiles, supports,
-normal_means, grids, trees, bands, curves, density_bands, densities,
+Modules, in import order: costs, ledger, streams, reservations, noise, meter,
+lattice, formats, tables, query, counts, proportions, moments, splitting,
+quantiles, supports, normal_means, grids, trees, bands, curves, density_bands,
+densities,
 calibration, classifiers, pictures, registry.
 """
 
@@ -15,6 +16,6 @@ __all__ = [
     'bands', 'calibration', 'classifiers', 'costs', 'counts', 'curves',
     'densities', 'density_bands', 'formats', 'grids', 'lattice', 'ledger',
     'meter', 'moments', 'noise', 'normal_means', 'pictures', 'proportions',
-    'quantiles', 'query', 'registry', 'splitting', 'supports', 'tables',
-    'trees'
+    'quantiles', 'query', 'registry', 'reservations', 'splitting', 'streams',
+    'supports', 'tables', 'trees'
 ]

@@ -1,22 +1,23 @@
-"""A file that says what was spent on a data set, and refuses to overspend.
+"""The lines of a ledger: what was spent on a data set, and on what.
 
 JSON lines. The first is the header: the data set, the adjacency and the total
-budget. Each further one is a release, written and on disk *before* its noise is
-drawn: a crash may waste budget, never spend it twice. An exclusive lock is held
-from reading to writing. Each line carries a digest of itself and of the line
-before, so that a changed, lost or moved line is seen; cutting off the last ones
-is not, and who can write the file can make another: it is a record, no seal.
+budget. 'reserved' is a release, on disk before its noise is drawn: from then
+on it is paid. 'answered' holds the SHA-256 of its answer, which lies in
+PATH.answers. Each line carries a digest of itself and of the line before, so
+that a changed, lost or moved line is seen, and a changed answer; cutting off
+the last lines is not, and who can write the file can make another: it is a
+record, no seal.
 
 The file belongs to whoever keeps the data. It holds a salted hash of them,
-which is not for publication.
+which is not for publication. `reservations` writes it.
 """
 
+import collections
 from collections.abc import Mapping
 import dataclasses
 import fractions
 import hashlib
 import json
-import os
 import pathlib
 import secrets
 
@@ -30,6 +31,10 @@ from dpjax.report import files
 Fraction = fractions.Fraction
 Query = Mapping[str, object]
 """Public parameters of a release, of JSON types."""
+
+VERSION = 2
+# How a header begins: nothing else is ever repaired.
+_START = b'{"adjacency": "'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,237 +51,212 @@ class Budget:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Dataset:
-  """Which data: the SHA-256 of the file, and a name if it has one.
-
-  A ledger without a name is for the very bytes. One with a name is for that
-  data set in all its versions: its budget bounds what all of them tell.
-  """
-  sha256: str
-  name: str | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-  """One release: `number` counts from 1."""
+  """One release that was paid for.
+
+  Attributes:
+    number: counts from 1.
+    cost: of the release.
+    query: what was asked.
+    seal: SHA-256 of the secret that its noise is made of.
+    answer: SHA-256 of its answer, None until there is one.
+  """
   number: int
   cost: Cost
   query: Query
-  digest: str
+  seal: str
+  answer: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Account:
-  """What a ledger says; `data` is the salted hash, if there is no name."""
+  """What a ledger says.
+
+  Attributes:
+    dataset: name of a data set in all its versions, None for one file.
+    data: salted hash of that one file, else None.
+    salt: of hashes of files.
+    adjacency: of all guarantees.
+    budget: of all entries together.
+    entries: in order.
+    digest: of the last line, '' before there is one.
+  """
   dataset: str | None
   data: str | None
   salt: str
   adjacency: Adjacency
   budget: Budget
-  entries: tuple[Entry, ...]
-  digest: str
+  entries: tuple[Entry, ...] = ()
+  digest: str = ''
 
   def spent(self, *more: Cost) -> Fraction | float:
-    """The epsilon of all entries, and of `more`, at the budget's delta."""
-    return costs.spent([entry.cost for entry in self.entries] + list(more),
-                       delta=self.budget.delta, adjacency=self.adjacency)
+    """The epsilon that all entries, and `more`, take of the budget."""
+    return costs.charged(
+        [entry.cost for entry in self.entries] + list(more),
+        budget=self.budget.epsilon, delta=self.budget.delta,
+        adjacency=self.adjacency)
 
-  def check(self, dataset: Dataset, adjacency: Adjacency) -> None:
-    """Refuses another data set, or another adjacency."""
-    if self.dataset != dataset.name:
-      raise ValueError(f'the ledger is for data set {self.dataset!r}, not '
-                       f'{dataset.name!r}')
-    if self.data != _salted(self.salt, dataset):
-      raise ValueError('the ledger is for another file: its bytes differ')
-    if self.adjacency is not adjacency:
-      raise ValueError(f'the ledger is for {self.adjacency.value}, not '
-                       f'{adjacency.value}')
+  def check_budget(self, cost: Cost) -> None:
+    """Refuses a cost that, with all others, exceeds the budget."""
+    after, budget = self.spent(cost), self.budget
+    if after <= budget.epsilon:
+      return
+    if not budget.delta and cost.pure is None:
+      raise ValueError('the ledger has delta 0: only releases without --delta')
+    raise ValueError(
+        f'the budget would be exceeded: epsilon {float(self.spent()):.6g} is '
+        f'spent, {float(after):.6g} with this release, '
+        f'{float(budget.epsilon):.6g} is the budget')
+
+  def salted(self, sha256: str) -> str:
+    """What identifies a file to who has it and the ledger, and to nobody else.
+
+    Args:
+      sha256: of the bytes of the file.
+    """
+    return hashlib.sha256(f'{self.salt} {sha256}'.encode()).hexdigest()
+
+  def extended(self, body: dict[str, object]) -> 'Account':
+    """The account after a line, without its digest.
+
+    Raises:
+      ValueError, KeyError: if the line cannot be the next.
+    """
+    kind, number = body['kind'], body['number']
+    if kind == 'reserved':
+      if number != len(self.entries) + 1:
+        raise ValueError(f'number {number}')
+      entry = Entry(number=number, cost=Cost.from_json(body['cost']),
+                    query=body['query'], seal=body['seal'])
+      return dataclasses.replace(self, entries=(*self.entries, entry))
+    if kind != 'answered' or not 1 <= number <= len(self.entries):
+      raise ValueError(f'{kind} {number}')
+    entries = list(self.entries)
+    if entries[number - 1].answer is not None:
+      raise ValueError(f'{number} has an answer')
+    entries[number - 1] = dataclasses.replace(entries[number - 1],
+                                              answer=body['answer'])
+    return dataclasses.replace(self, entries=tuple(entries))
+
+
+def fresh(*, dataset: str | None, adjacency: Adjacency,
+          budget: Budget) -> Account:
+  """An account without a line; for one file if there is no name."""
+  return Account(dataset=dataset, data=None, salt=secrets.token_hex(16),
+                 adjacency=adjacency, budget=budget)
 
 
 def read(path: files.Path) -> Account:
-  """Reads and verifies a ledger; a torn last line was never spent.
+  """Reads and verifies a ledger; a torn last line was never written whole.
 
   Raises:
     FileNotFoundError: if there is none.
     ValueError: if a line is not what was written.
   """
-  return _parse(pathlib.Path(path).read_bytes(), path)[0]
-
-
-def spend(path: files.Path, cost: Cost, *, dataset: Dataset,
-          adjacency: Adjacency, query: Query,
-          budget: Budget | None = None) -> Account:
-  """Writes an entry, or refuses; noise may be drawn when it returns.
-
-  Args:
-    path: the ledger.
-    cost: of the release.
-    dataset: what it is about.
-    adjacency: of its guarantee.
-    query: its public parameters.
-    budget: makes the ledger if there is none; must be that of the header
-      otherwise. None for the header's.
-
-  Returns:
-    What the ledger says now; the entry is the last.
-
-  Raises:
-    ValueError: if the budget would be exceeded, or the ledger is for something
-      else, or damaged. Nothing is spent then.
-  """
-  flags = os.O_RDWR | (os.O_CREAT if budget else 0)
-  with _locked(path, flags) as descriptor:
-    content = files.read_all(descriptor)
-    account, size = _parse(content, path) if b'\n' in content else (None, 0)
-    lines = b''
-    if account is None:
-      if budget is None:
-        raise ValueError(f'ledger {path} is empty: give its budget')
-      account, lines = _new(dataset, adjacency, budget)
-    account.check(dataset, adjacency)
-    if budget not in (None, account.budget):
-      raise ValueError(f'the ledger has budget {account.budget.epsilon}, delta '
-                       f'{account.budget.delta}: it cannot be changed')
-    _check_budget(account, cost)
-    account, line = _with_entry(account, cost, query)
-    # What a crash left of a line goes: its noise was never drawn.
-    os.ftruncate(descriptor, size)
-    os.lseek(descriptor, size, os.SEEK_SET)
-    _write(descriptor, lines + line)
-    if lines:
-      _sync_folder(path)
+  account, _ = parse(pathlib.Path(path).read_bytes(), path)
+  if account is None:
+    raise ValueError(f'{path} has no whole header: nothing was spent, and the '
+                     'next release with --ledger_budget_epsilon makes it anew')
   return account
 
 
-def recorded(path: files.Path, *, dataset: Dataset, adjacency: Adjacency,
-             query: Query) -> dict | None:
-  """The answer that was given to this query on this very file, if any.
+def described(account: Account) -> str:
+  """What a ledger says, in lines, for whoever keeps it."""
+  lines = [f'data set {account.dataset or "without a name: one file"}, '
+           f'{account.adjacency.value}']
+  for entry in account.entries:
+    cost, asked = entry.cost, entry.query['query']
+    parts = [f'{name} {value}' for name, value in (
+        ('epsilon', cost.epsilon), ('rho', cost.rho)) if value is not None]
+    counts = collections.Counter(cost.choices)
+    parts += [f'{count} x epsilon {width}'
+              for width, count in sorted(counts.items())]
+    lines.append(f'{entry.number}: {asked["statistic"]} of '
+                 f'{asked["column"] or "records"}, {cost.notion}, '
+                 f'{", ".join(parts)}'
+                 f'{"" if entry.answer else ", without an answer"}')
+  fixed = costs.epsilon([entry.cost for entry in account.entries],
+                        delta=account.budget.delta, adjacency=account.adjacency)
+  return '\n'.join(lines + [
+      f'spent: epsilon {float(account.spent()):.6g} of '
+      f'{float(account.budget.epsilon):.6g}, at delta '
+      f'{float(account.budget.delta):.6g}'
+      + (f'; {float(fixed):.6g} if all queries were chosen before the first '
+         'answer' if fixed < account.spent() else '')])
 
-  Giving it again tells nothing new, and is free. Where the ledger is for all
-  versions of a data set there is none: it would tell that nothing has changed.
+
+def with_line(account: Account, body: dict[str, object]
+              ) -> tuple[Account, bytes]:
+  """The account after one more line, and the line."""
+  account = account.extended(body)
+  digest, line = _chained(body, account.digest)
+  return dataclasses.replace(account, digest=digest), line
+
+
+def with_header(account: Account) -> tuple[Account, bytes]:
+  """A fresh account after its header, and the header."""
+  body = {'version': VERSION, 'dataset': account.dataset, 'salt': account.salt,
+          'data': account.data, 'adjacency': account.adjacency.value,
+          'epsilon': str(account.budget.epsilon),
+          'delta': str(account.budget.delta)}
+  digest, line = _chained(body, '')
+  return dataclasses.replace(account, digest=digest), line
+
+
+def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
+  """The account, None without a header, and the length of its whole lines.
+
+  Raises:
+    ValueError: if a line is not what was written, or the file is no ledger.
   """
-  if not pathlib.Path(path).exists() or not pathlib.Path(path).stat().st_size:
-    return None
-  account = read(path)
-  account.check(dataset, adjacency)
-  for entry in () if dataset.name else account.entries:
-    answer = _answer_path(path, entry)
-    if entry.query == query and answer.exists():
-      return json.loads(answer.read_text(encoding='utf-8'))
-  return None
-
-
-def record(path: files.Path, entry: Entry, answer: dict) -> None:
-  """Keeps the answer of an entry beside the ledger, in PATH.answers."""
-  target = _answer_path(path, entry)
-  target.parent.mkdir(exist_ok=True)
-  files.replace(target, json.dumps(answer, indent=2).encode())
-
-
-def _locked(path: files.Path, flags: int):
-  if not flags & os.O_CREAT and not pathlib.Path(path).exists():
-    raise FileNotFoundError(f'no ledger {path}: give the budget it shall have')
-  return files.locked(path, flags)
-
-
-def _answer_path(path: files.Path, entry: Entry) -> pathlib.Path:
-  return pathlib.Path(f'{path}.answers') / f'{entry.digest}.json'
-
-
-def _check_budget(account: Account, cost: Cost) -> None:
-  after, total = account.spent(cost), account.budget
-  if after <= total.epsilon:
-    return
-  if not total.delta and cost.epsilon is None:
-    raise ValueError('the ledger has delta 0: only releases without --delta')
-  raise ValueError(
-      f'the budget would be exceeded: epsilon {float(account.spent()):.6g} is '
-      f'spent, {float(after):.6g} with this release, {float(total.epsilon):.6g}'
-      ' is the budget')
-
-
-def _salted(salt: str, dataset: Dataset) -> str | None:
-  """What identifies a data set without a name."""
-  return None if dataset.name else hashlib.sha256(
-      f'{salt} {dataset.sha256}'.encode()).hexdigest()
-
-
-def _sealed(body: dict, previous: str) -> tuple[str, bytes]:
-  """The digest of a line, and the line."""
-  text = json.dumps(body, sort_keys=True)
-  digest = hashlib.sha256(f'{previous}{text}'.encode()).hexdigest()
-  return digest, json.dumps({**body, 'digest': digest},
-                            sort_keys=True).encode() + b'\n'
-
-
-def _new(dataset: Dataset, adjacency: Adjacency,
-         budget: Budget) -> tuple[Account, bytes]:
-  salt = secrets.token_hex(16)
-  body = {'version': 1, 'dataset': dataset.name, 'salt': salt,
-          'data': _salted(salt, dataset), 'adjacency': adjacency.value,
-          'epsilon': str(budget.epsilon), 'delta': str(budget.delta)}
-  digest, line = _sealed(body, '')
-  return _account(body, digest), line
-
-
-def _account(body: dict, digest: str) -> Account:
-  return Account(
-      dataset=body['dataset'], data=body['data'], salt=body['salt'],
-      adjacency=Adjacency(body['adjacency']),
-      budget=Budget(epsilon=Fraction(body['epsilon']),
-                    delta=Fraction(body['delta'])), entries=(), digest=digest)
-
-
-def _with_entry(account: Account, cost: Cost,
-                query: Query) -> tuple[Account, bytes]:
-  body = {'number': len(account.entries) + 1, 'cost': cost.to_json(),
-          'query': query}
-  digest, line = _sealed(body, account.digest)
-  return _extended(account, body, digest), line
-
-
-def _parse(content: bytes, path: files.Path) -> tuple[Account, int]:
-  """The account, and the length of its whole lines."""
   *lines, torn = content.split(b'\n')
   if not lines:
-    raise ValueError(f'{path} holds no ledger')
+    # What a crash left of a header is written anew; other files are not.
+    size = min(len(torn), len(_START))
+    if torn[:size] != _START[:size]:
+      raise ValueError(f'{path} is no ledger: give --ledger a new file')
+    return None, 0
   account = None
   for number, line in enumerate(lines):
     try:
       body = json.loads(line)
       digest = body.pop('digest')
-      if _sealed(body, account.digest if account else '')[0] != digest:
+      if _chained(body, account.digest if account else '')[0] != digest:
         raise ValueError('digest')
-      account = _extended(account, body, digest)
+      if account is None:
+        _check_version(body['version'], path)
+      account = dataclasses.replace(
+          account.extended(body) if account else _account(body), digest=digest)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+      if isinstance(error, VersionError):
+        raise
       raise ValueError(
           f'{path}: line {number + 1} is not what was written '
           f'({errors.one_line(error)})') from error
   return account, len(content) - len(torn)
 
 
-def _extended(account: Account | None, body: dict, digest: str) -> Account:
-  if account is None:
-    return _account(body, digest)
-  if body['number'] != len(account.entries) + 1:
-    raise ValueError(f'number {body["number"]}')
-  entry = Entry(number=body['number'], cost=Cost.from_json(body['cost']),
-                query=body['query'], digest=digest)
-  return dataclasses.replace(account, entries=(*account.entries, entry),
-                             digest=digest)
+class VersionError(ValueError):
+  """Reports a ledger whose format is that of another version of dpjax."""
 
 
-def _sync_folder(path: files.Path) -> None:
-  """Puts the name of a new file on disk."""
-  folder = os.open(pathlib.Path(path).absolute().parent, os.O_RDONLY)
-  try:
-    os.fsync(folder)
-  finally:
-    os.close(folder)
+def _check_version(version: int, path: files.Path) -> None:
+  if version != VERSION:
+    raise VersionError(
+        f'{path} is a ledger of format {version}, this version of dpjax writes '
+        f'format {VERSION}: go on with the version that made it')
 
 
-def _write(descriptor: int, data: bytes) -> None:
-  """All of it, on disk when this returns."""
-  while data:
-    data = data[os.write(descriptor, data):]
-  os.fsync(descriptor)
+def _account(body: dict[str, object]) -> Account:
+  return Account(
+      dataset=body['dataset'], data=body['data'], salt=body['salt'],
+      adjacency=Adjacency(body['adjacency']), budget=Budget(
+          epsilon=Fraction(body['epsilon']), delta=Fraction(body['delta'])))
+
+
+def _chained(body: dict[str, object], previous: str) -> tuple[str, bytes]:
+  """The digest of a line, and the line."""
+  text = json.dumps(body, sort_keys=True)
+  digest = hashlib.sha256(f'{previous}{text}'.encode()).hexdigest()
+  return digest, json.dumps({**body, 'digest': digest},
+                            sort_keys=True).encode() + b'\n'

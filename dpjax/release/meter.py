@@ -3,14 +3,17 @@
 A plan says what a release costs; the ledger reserves that cost; the meter is
 the only source of noise while the release is made. A draw that would cost more
 than is left is refused before it is made, and a release that drew less than it
-paid for is refused before it is seen. So the epsilon that is printed, the entry
-of the ledger and the noise that was drawn cannot differ, whatever a statistic
-says of itself.
+paid for is refused before it is seen. `check_guarantee` ties the cost to the
+guarantee that is printed. So the epsilon that is printed, the entry of the
+ledger and the noise that was drawn cannot differ, whatever a statistic says of
+itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+import fractions
 
 from dpjax.privacy import exact
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
 from dpjax.release.costs import Cost
 from dpjax.release.noise import Noise
@@ -22,6 +25,31 @@ class CostError(RuntimeError):
   It tells of a fault in the code of a statistic, not of the data: which draws
   a statistic makes is decided by public numbers and by noisy ones.
   """
+
+
+def check_guarantee(guarantee: Mapping[str, object], *costs_: Cost) -> None:
+  """Checks that a guarantee, as it will be printed, is that of its costs.
+
+  Args:
+    guarantee: 'epsilon', 'adjacency', 'event' and, where there is one, 'delta',
+      as the release JSON has them.
+    *costs_: of the plan and of the entry of the ledger: each must be this one.
+
+  Raises:
+    CostError: if they differ; no noise may be drawn then.
+  """
+  epsilon = fractions.Fraction(guarantee['epsilon'])
+  delta = fractions.Fraction(guarantee.get('delta', 0))
+  adjacency = Adjacency(guarantee['adjacency'])
+  for cost in costs_:
+    spent = costs.epsilon([cost], delta=delta, adjacency=adjacency)
+    if (spent > epsilon if delta else spent != epsilon):
+      raise CostError(f'epsilon {epsilon} at delta {delta} would be printed '
+                      f'for {cost}, which is epsilon {float(spent)}')
+    if guarantee['event'] != str(cost.event(adjacency)):
+      raise CostError(f'the event of {cost} is not {guarantee["event"]}')
+  if len(set(costs_)) > 1:
+    raise CostError(f'the plan and the ledger have different costs: {costs_}')
 
 
 class Meter:
@@ -87,7 +115,7 @@ class Meter:
       rate: > 0.
       sensitivity: most that any score moves between neighbours.
     """
-    below = self.charged(Cost(epsilon=2 * rate * sensitivity))
+    below = self.charged(Cost(choices=(2 * rate * sensitivity,)))
     start, size = runs[exact.choice([count for _, count in runs], scores, rate,
                                     below)]
     return start + below(size)
@@ -98,7 +126,6 @@ class Meter:
     Raises:
       CostError: if less was; the release must not be used then.
     """
-    if not self._charged or costs.exceeds([self.reserved], costs.total(
-        self._charged)):
+    if not self._charged or costs.total(self._charged) != self.reserved:
       raise CostError(f'{self.reserved} is reserved, and only '
                       f'{self._charged} was drawn')

@@ -83,17 +83,21 @@ class Quantiles(queries.Direct):
 
   def rate(self, order: Fraction) -> Fraction:
     """What a score of 1 costs in log-probability."""
-    parts = 3 if self.query.value_interval else 1
-    each = self.query.epsilon / (parts * len(self.query.quantiles))
+    each, *_ = self.budget.choices
     return each / (2 * self.sensitivity(order))
+
+  @functools.cached_property
+  def budget(self) -> Cost:
+    """The target, divided evenly among all points that are drawn."""
+    parts = 3 if self.query.value_interval else 1
+    return self.query.choices(parts * len(self.query.quantiles))
 
   @property
   def cost(self) -> Cost:
-    """Of all orders."""
+    """Returns the cost of all points, from the rates they are drawn with."""
     parts = 3 if self.query.value_interval else 1
-    return Cost(epsilon=parts * sum(
-        2 * self.sensitivity(order) * self.rate(order)
-        for order in self.query.quantiles))
+    return Cost(choices=tuple(2 * self.sensitivity(order) * self.rate(order)
+                              for order in self.query.quantiles) * parts)
 
   def facts(self) -> dict[str, object]:
     """What is public."""
@@ -222,15 +226,20 @@ class RecursiveQuantiles(Quantiles):
   @functools.cached_property
   def tree(self) -> splitting.Splitting:
     """Of all orders."""
+    levels = len(self.query.quantiles).bit_length()
     return splitting.Splitting(
-        orders=self.query.quantiles, epsilon=self.query.epsilon,
+        orders=self.query.quantiles, epsilon=self.query.choices(levels).pure,
         replacing=self.query.replacing,
         size=self.lattice.high + 1 - self.lattice.low)
 
   @property
   def cost(self) -> Cost:
-    """Of all levels."""
-    return Cost(epsilon=self.tree.spent)
+    """Returns the cost of all levels, each an exponential mechanism.
+
+    The nodes of a level draw from parts of the records, and the ranges of
+    their log-ratios add up to the level's share (`splitting`).
+    """
+    return Cost(choices=self.tree.level_costs)
 
   def errors(self, number: int | None = None) -> list[float]:
     """As promised by the tree."""
@@ -262,7 +271,6 @@ def quantiles(query: Query) -> Quantiles:
   What is promised is public: `errors` of the orders, the budget, the lattice
   and the adjacency. Intervals of values are for orders by themselves.
   """
-  query.pure_cost()
   orders = query.quantiles
   if (not all(0 < order < 1 for order in orders) or
       any(a >= b for a, b in zip(orders, orders[1:]))):
@@ -282,7 +290,7 @@ def quantiles(query: Query) -> Quantiles:
 
 STATISTICS = (
     queries.Statistic(
-        name='quantiles', help='quantiles of the clamped values; pure only',
+        name='quantiles', help='quantiles of the clamped values',
         needs=('column', 'lower', 'upper', 'quantiles'),
         takes=('granularity', 'missing', 'value_interval', 'quantile_method'),
         plan=quantiles),

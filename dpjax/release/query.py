@@ -142,12 +142,15 @@ class Query:
     return costs.concentrated(epsilon=self.epsilon, delta=self.delta,
                               adjacency=self.adjacency)
 
-  def pure_cost(self) -> Cost:
-    """The same for mechanisms that are pure whatever is asked."""
-    if self.delta is not None:
-      raise ValueError(f'{self.statistic} is released by a pure mechanism, '
-                       'which delta cannot help: leave delta out')
-    return Cost(epsilon=self.epsilon)
+  def choices(self, count: int, beside: Cost | None = None) -> Cost:
+    """What equal exponential mechanisms may cost, with `beside` in all.
+
+    Args:
+      count: how many.
+      beside: what else is drawn; less than `cost`.
+    """
+    return costs.choices(epsilon=self.epsilon, delta=self.delta, count=count,
+                         adjacency=self.adjacency, beside=beside)
 
   def lattice(self) -> lattice.Lattice:
     """The lattice of the column."""

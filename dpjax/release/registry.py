@@ -48,7 +48,7 @@ def plan(query: Query) -> Plan:
     ...                     adjacency=Adjacency.ADD_OR_REMOVE_ONE)
     >>> plan = registry.plan(asked)
     >>> plan.cost
-    Cost(epsilon=Fraction(1, 2), rho=None)
+    Cost(epsilon=Fraction(1, 2), rho=None, choices=())
   """
   if query.statistic in _KNOWN_AS:
     raise ValueError(f'there is no statistic {query.statistic!r}: ask for '

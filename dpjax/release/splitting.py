@@ -126,11 +126,11 @@ class Splitting:
     return self.epsilon / (2 * self.num_levels * self.sensitivity(node))
 
   @property
-  def spent(self) -> Fraction:
-    """What all levels cost, of the noise that is drawn."""
-    return sum(max(2 * self.sensitivity(node) * self.rate(node)
-                   for node in self.nodes if node.level == level)
-               for level in range(self.num_levels))
+  def level_costs(self) -> tuple[Fraction, ...]:
+    """Returns what each level costs, from the rates of its nodes."""
+    return tuple(max(2 * self.sensitivity(node) * self.rate(node)
+                     for node in self.nodes if node.level == level)
+                 for level in range(self.num_levels))
 
   def draw(self, values: Sequence[int], below: exact.Draw) -> list[int]:
     """Points [m] of the lattice for sorted records [n], in order."""

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 import dataclasses
 import decimal
 import fractions
+import functools
 import math
 
 import numpy as np
@@ -69,13 +70,23 @@ class SupportMax(queries.Direct):
   @property
   def cost(self) -> Cost:
     """Of the number of records, if it is private, and of the point."""
-    return self.query.pure_cost()
+    point = Cost(choices=(2 * self.rate,))
+    return point if self.query.knows_size else point + self.count_law.cost(
+        l1_sensitivity=1, l2_sensitivity_squared=1)
 
-  @property
+  @functools.cached_property
+  def count_law(self) -> noise.Noise:
+    """The noise of the number of records, where it is private."""
+    return noise.calibrated(self.query.cost().part(costs.SIZE_SHARE),
+                            l1_sensitivity=1, l2_sensitivity_squared=1)
+
+  @functools.cached_property
   def rate(self) -> Fraction:
     """What a score of 1 costs in log-probability."""
-    share = 1 if self.query.knows_size else 1 - costs.SIZE_SHARE
-    return self.query.epsilon * share / 2
+    beside = None if self.query.knows_size else self.count_law.cost(
+        l1_sensitivity=1, l2_sensitivity_squared=1)
+    point, = self.query.choices(1, beside).choices
+    return point / 2
 
   def facts(self) -> dict[str, object]:
     """What is public."""
@@ -109,8 +120,7 @@ class SupportMax(queries.Direct):
     """The point, and what it says of theta."""
     number, width, told, miss = len(measured), 0, {}, self.query.miss
     if not self.query.knows_size:
-      law = noise.calibrated(self.query.cost().part(costs.SIZE_SHARE),
-                             l1_sensitivity=1, l2_sensitivity_squared=1)
+      law = self.count_law
       noisy, = meter.noisy([number], law, l1_sensitivity=1,
                            l2_sensitivity_squared=1)
       number = max(1, noisy)
@@ -238,7 +248,6 @@ class SupportMax(queries.Direct):
 
 def support_max(query: Query) -> SupportMax:
   """Of a uniform law from 0 on, whose end is between the bounds."""
-  query.pure_cost()
   if query.lower <= 0:
     raise ValueError('lower must be positive: theta, the end of a law from 0 '
                      f'on, lies between the bounds, got {query.lower}')
@@ -252,6 +261,6 @@ def support_max(query: Query) -> SupportMax:
 STATISTICS = (
     queries.Statistic(
         name='support_max', help='upper end of a uniform law from 0 on, itself '
-        'between the bounds; pure only', needs=('column', 'lower', 'upper'),
+        'between the bounds', needs=('column', 'lower', 'upper'),
         takes=('granularity', 'missing'), plan=support_max),
 )

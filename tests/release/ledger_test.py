@@ -1,46 +1,32 @@
-"""The ledger: exact sums, refusals, damage, crashes, two processes."""
+"""The lines of a ledger: exact sums, refusals, damage, versions."""
 
 import fractions
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import ledger
+from dpjax.release import reservations
 from dpjax.release.costs import Cost
+from tests.release import spending
 
 pytestmark = pytest.mark.every(1)
 
 Fraction = fractions.Fraction
-_AR, _RO = Adjacency
-_DATA = ledger.Dataset(sha256='a' * 64)
 _TENTH = Cost(epsilon=Fraction(1, 10))
-_ONE = ledger.Budget(epsilon=Fraction(1), delta=Fraction(0))
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def _spend(path, cost=_TENTH, *, dataset=_DATA, adjacency=_AR, budget=_ONE,
-           query=None):
-  account = ledger.spend(path, cost, dataset=dataset, adjacency=adjacency,
-                         budget=budget, query=query or {'statistic': 'count'})
-  assert account == ledger.read(path)
-  return account.entries[-1]
 
 
 def test_fractions_add_exactly_and_not_beyond_the_budget(tmp_path):
   path = tmp_path / 'ledger'
   for number in range(1, 11):
-    assert _spend(path).number == number
+    assert spending.spend(path).number == number
   before = path.read_bytes()
   assert ledger.read(path).spent() == 1
   with pytest.raises(ValueError, match='exceeded: epsilon 1 is spent, 1.1'):
-    _spend(path)
+    spending.spend(path)
   with pytest.raises(ValueError, match='exceeded'):
-    _spend(path, Cost(epsilon=Fraction(1, 10**30)))
+    spending.spend(path, Cost(epsilon=Fraction(1, 10**30)))
   assert path.read_bytes() == before
 
 
@@ -50,7 +36,7 @@ def test_gaussian_releases_are_composed_at_the_delta_of_the_ledger(tmp_path):
   spent = []
   while True:
     try:
-      _spend(path, cost, budget=budget)
+      spending.spend(path, cost, budget=budget)
     except ValueError as error:
       assert 'exceeded' in str(error)
       break
@@ -63,48 +49,44 @@ def test_gaussian_releases_are_composed_at_the_delta_of_the_ledger(tmp_path):
 
 
 @pytest.mark.parametrize('change, message', [
-  ({'dataset': ledger.Dataset(sha256='b' * 64)}, 'another file'),
-  ({'dataset': ledger.Dataset(sha256='a' * 64, name='x')}, "not 'x'"),
-  ({'adjacency': _RO}, 'add_or_remove_one, not replace_one'),
+  ({'data': 'b'}, 'another file'),
+  ({'dataset': 'x'}, "not 'x'"),
+  ({'adjacency': Adjacency.REPLACE_ONE},
+   'add_or_remove_one, not replace_one'),
   ({'budget': ledger.Budget(epsilon=Fraction(2), delta=Fraction(0))},
    'cannot be changed'),
   ({'cost': Cost(rho=Fraction(1, 100))}, 'only releases without --delta'),
 ])
 def test_a_ledger_is_for_one_thing(tmp_path, change, message):
   path = tmp_path / 'ledger'
-  _spend(path)
+  spending.spend(path)
   before = path.read_bytes()
   with pytest.raises(ValueError, match=message):
-    _spend(path, **change)
+    spending.spend(path, **change)
   assert path.read_bytes() == before
-  _spend(path, budget=None)
+  spending.spend(path, budget=None)
   assert ledger.read(path).spent() == Fraction(1, 5)
 
 
 def test_a_named_ledger_is_for_all_versions(tmp_path):
   path = tmp_path / 'ledger'
-  one, other = (ledger.Dataset(sha256=c * 64, name='survey') for c in 'ab')
-  entry = _spend(path, dataset=one)
-  _spend(path, dataset=other)
+  for data in 'ab':
+    spending.spend(path, data=data, dataset='survey')
   assert ledger.read(path).spent() == Fraction(1, 5)
   with pytest.raises(ValueError, match="'survey', not None"):
-    _spend(path, dataset=_DATA)
-  # An answer given again would tell that nothing has changed.
-  ledger.record(path, entry, {'value': 1})
-  assert ledger.recorded(path, dataset=one, adjacency=_AR,
-                         query={'statistic': 'count'}) is None
+    spending.spend(path)
 
 
 def test_no_ledger_without_a_budget(tmp_path):
   with pytest.raises(FileNotFoundError, match='no ledger'):
-    _spend(tmp_path / 'ledger', budget=None)
+    spending.spend(tmp_path / 'ledger', budget=None)
   (tmp_path / 'empty').touch()
   with pytest.raises(ValueError, match='is empty'):
-    _spend(tmp_path / 'empty', budget=None)
+    spending.spend(tmp_path / 'empty', budget=None)
   with pytest.raises(ValueError, match='exceeded'):
-    _spend(tmp_path / 'new', Cost(epsilon=Fraction(2)))
-  assert not (tmp_path / 'new').read_bytes()
-  assert _spend(tmp_path / 'new').number == 1
+    spending.spend(tmp_path / 'new', Cost(epsilon=Fraction(2)))
+  assert not (tmp_path / 'new').exists()
+  assert spending.spend(tmp_path / 'new').number == 1
 
 
 @pytest.mark.parametrize('bad', [
@@ -123,147 +105,121 @@ def _cheaper(line):
   return line.replace('1/10', '1/99')
 
 
+# Lines: the header, then an entry and its answer in turn.
 @pytest.mark.parametrize('tamper', [
   lambda lines: [lines[0].replace('"1"', '"9"'), *lines[1:]],
-  lambda lines: [*lines[:2], _cheaper(lines[2]), *lines[3:]],
-  lambda lines: [*lines[:3], _cheaper(lines[3])],
+  lambda lines: [*lines[:3], _cheaper(lines[3]), *lines[4:]],
+  lambda lines: [*lines[:5], _cheaper(lines[5]), *lines[6:]],
+  lambda lines: [*lines[:5], _cheaper(lines[5])],
   lambda lines: [lines[0], *lines[2:]],
-  lambda lines: [lines[0], lines[2], lines[1], lines[3]],
+  lambda lines: [*lines[:2], *lines[3:]],
+  lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
   lambda lines: lines[1:],
-  lambda lines: [*lines[:3], '\n', lines[3]],
-  lambda lines: [*lines, lines[3]],
+  lambda lines: [*lines[:3], '\n', *lines[3:]],
+  lambda lines: [*lines, lines[-1]],
   lambda lines: ['[]\n', *lines[1:]],
+  lambda lines: [*lines[:6], lines[6].replace('answer": "', 'answer": "0')],
 ])
 def test_a_tampered_line_is_refused(tmp_path, tamper):
   path = tmp_path / 'ledger'
   for _ in range(3):
-    _spend(path)
+    spending.spend(path)
   changed = tamper(_lines(path))
   assert changed != _lines(path)
   path.write_text(''.join(changed))
+  for look in (spending.spend, ledger.read):
+    with pytest.raises(ValueError, match='is not what was written'):
+      look(path)
+
+
+def _rechained(lines):
+  """Lines with digests made anew, as whoever can write the file could."""
+  previous, found = '', []
+  for line in lines:
+    body = json.loads(line)
+    del body['digest']
+    previous, made = ledger._chained(body, previous)
+    found.append(made)
+  return b''.join(found)
+
+
+@pytest.mark.parametrize('order', [(0, 2, 1), (0, 1, 2, 2), (0, 1, 1)])
+def test_lines_that_do_not_follow_are_refused(tmp_path, order):
+  """An answer before its entry, a second answer, an entry twice."""
+  path = tmp_path / 'ledger'
+  spending.spend(path)
+  lines = _lines(path)
+  path.write_bytes(_rechained([lines[place] for place in order]))
   with pytest.raises(ValueError, match='is not what was written'):
-    _spend(path)
-  with pytest.raises(ValueError, match='is not what was written'):
+    ledger.read(path)
+
+
+def test_another_format_is_named(tmp_path):
+  path = tmp_path / 'ledger'
+  spending.spend(path)
+  path.write_bytes(_rechained([_lines(path)[0].replace(
+      '"version": 2', '"version": 1')]))
+  with pytest.raises(ValueError, match='is a ledger of format 1, this'):
     ledger.read(path)
 
 
 @pytest.mark.parametrize('kept', [0, 1, 40, -1])
 def test_a_torn_last_line_was_never_spent_and_is_repaired(tmp_path, kept):
   path = tmp_path / 'ledger'
-  _spend(path)
+  spending.spend(path)
   whole = path.read_bytes()
-  _spend(path)
-  torn = path.read_bytes()[len(whole):][:kept]
+  spending.spend(path)
+  torn = path.read_bytes()[len(whole):].split(b'\n')[0][:kept]
   path.write_bytes(whole + torn)
   assert ledger.read(path).spent() == Fraction(1, 10)
-  assert _spend(path).number == 2
+  assert spending.spend(path).number == 2
   assert ledger.read(path).spent() == Fraction(1, 5)
-  assert len(_lines(path)) == 3
+  assert len(_lines(path)) == 5
 
 
-def test_a_torn_header_is_written_again(tmp_path):
+@pytest.mark.parametrize('kept', [1, 40, -1])
+def test_a_torn_header_is_written_again_and_explained(tmp_path, kept):
   path = tmp_path / 'ledger'
-  path.write_bytes(b'{"version": 1, "da')
-  assert _spend(path).number == 1
+  spending.spend(path)
+  path.write_text(_lines(path)[0][:kept])
+  with pytest.raises(ValueError, match='no whole header: nothing was spent'):
+    ledger.read(path)
+  with pytest.raises(ValueError, match='is empty: give its budget'):
+    spending.spend(path, budget=None)
+  assert spending.spend(path).number == 1
   assert ledger.read(path).spent() == Fraction(1, 10)
 
 
-def test_a_write_that_fails_spends_nothing(tmp_path, monkeypatch):
-  path = tmp_path / 'ledger'
-  _spend(path)
-  real = os.write
-  with monkeypatch.context() as patch:
-    patch.setattr(os, 'fsync', lambda d: None)
-
-    def write(descriptor, data):
-      real(descriptor, data[:25])
-      raise OSError('disk full')
-    patch.setattr(os, 'write', write)
-    with pytest.raises(OSError, match='disk full'):
-      _spend(path)
-  assert ledger.read(path).spent() == Fraction(1, 10)
-  assert _spend(path).number == 2
-
-
-def test_the_entry_is_on_disk_when_spending_returns(tmp_path, monkeypatch):
-  path, order = tmp_path / 'ledger', []
-  real = os.fsync
-  monkeypatch.setattr(os, 'fsync', lambda descriptor: (
-      order.append(path.read_bytes().count(b'\n')), real(descriptor)))
-  _spend(path)
-  _spend(path)
-  assert order == [2, 2, 3]  # header and entry, the folder, an entry
-
-
-def test_answers_are_given_again(tmp_path):
-  path, query = tmp_path / 'ledger', {'statistic': 'sum', 'bins': []}
-  ask = dict(dataset=_DATA, adjacency=_AR)
-  assert ledger.recorded(path, query=query, **ask) is None
-  entry = _spend(path, query=query)
-  assert ledger.recorded(path, query=query, **ask) is None
-  ledger.record(path, entry, {'value': 7})
-  assert ledger.recorded(path, query=query, **ask) == {'value': 7}
-  assert ledger.recorded(path, query={'statistic': 'sum'}, **ask) is None
-  with pytest.raises(ValueError, match='another file'):
-    ledger.recorded(path, query=query, adjacency=_AR,
-                    dataset=ledger.Dataset(sha256='c' * 64))
+@pytest.mark.parametrize('content', [b'age', b'{"a": 1}', b'age\n1\n'])
+def test_a_file_that_is_no_ledger_is_left_alone(tmp_path, content):
+  path = tmp_path / 'people.csv'
+  path.write_bytes(content)
+  with pytest.raises(ValueError, match='no ledger|not what was written'):
+    spending.spend(path)
+  assert path.read_bytes() == content
 
 
 def test_the_hash_of_the_data_is_salted(tmp_path):
   for name in 'ab':
-    _spend(tmp_path / name)
+    spending.spend(tmp_path / name)
   headers = [json.loads(_lines(tmp_path / name)[0]) for name in 'ab']
   assert headers[0]['data'] != headers[1]['data']
-  assert _DATA.sha256 not in (tmp_path / 'a').read_text()
+  assert spending.sha256('a') not in (tmp_path / 'a').read_text()
 
 
-_PROCESS = '''
-import fractions, sys, time
-from dpjax.privacy.adjacency import Adjacency
-from dpjax.release import costs, ledger
-spent, done = costs.spent, 0
-def slow(*args, **named):  # so that the other process would come between
-  time.sleep(0.005)
-  return spent(*args, **named)
-costs.spent = slow
-print('ready', flush=True)
-sys.stdin.readline()
-for _ in range(25):
-  try:
-    ledger.spend(
-        sys.argv[1], costs.Cost(epsilon=fractions.Fraction(1, 30)),
-        dataset=ledger.Dataset(sha256='a' * 64),
-        adjacency=Adjacency.ADD_OR_REMOVE_ONE, query={},
-        budget=ledger.Budget(epsilon=fractions.Fraction(1),
-                             delta=fractions.Fraction(0)))
-    done += 1
-  except ValueError as error:
-    if 'exceeded' not in str(error):
-      raise
-print(done)
-'''
-
-
-def test_two_processes_neither_lose_nor_spend_twice(tmp_path):
+def test_nobody_else_reads_what_lies_beside_the_data(tmp_path):
   path = tmp_path / 'ledger'
-  processes = [subprocess.Popen(
-      [sys.executable, '-c', _PROCESS, str(path)], cwd=_ROOT, text=True,
-      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-               for _ in range(2)]
-  try:
-    for process in processes:
-      assert process.stdout.readline() == 'ready\n'
-    for process in processes:
-      process.stdin.write('\n')
-      process.stdin.flush()
-    outputs = [process.communicate(timeout=60) for process in processes]
-  finally:
-    for process in processes:
-      process.kill()
-      process.wait()
-  assert [error for _, error in outputs] == ['', '']
-  done = [int(out) for out, _ in outputs]
-  assert sum(done) == 30 and min(done) >= 5
-  account = ledger.read(path)
-  assert account.spent() == 1
-  assert [entry.number for entry in account.entries] == list(range(1, 31))
+  spending.spend(path)
+  with spending.held(path) as held:
+    held.reserve({'open': 1}, _TENTH, spending.sha256('a'))
+  found = {str(each.relative_to(tmp_path)).split('/')[0]: each
+           for each in tmp_path.rglob('*')}
+  assert set(found) == {'ledger', 'ledger.answers', 'ledger.secrets'}
+  for each in tmp_path.rglob('*'):
+    assert not each.stat().st_mode & 0o077
+  # An older one that others may read is closed.
+  path.chmod(0o644)
+  with reservations.held(path, dataset=None, budget=None,
+                         adjacency=Adjacency.ADD_OR_REMOVE_ONE):
+    pass
+  assert path.stat().st_mode & 0o777 == 0o600

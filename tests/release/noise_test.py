@@ -75,7 +75,7 @@ def test_closed_forms_of_the_noise():
 def test_concentrated_budget_is_met_and_used(epsilon):
   delta = Fraction(1, 10**6)
   rho = costs.concentrated(epsilon=epsilon, delta=delta, adjacency=_AR).rho
-  spent = costs.spent([Cost(rho=rho)], delta=delta, adjacency=_AR)
+  spent = costs.epsilon([Cost(rho=rho)], delta=delta, adjacency=_AR)
   assert .999 * epsilon < spent <= epsilon
   assert rho > notions.zcdp_from_approx_target(notions.ApproxDP(
       epsilon=float(epsilon), delta=1e-6)).rho * .99
@@ -83,19 +83,20 @@ def test_concentrated_budget_is_met_and_used(epsilon):
 
 def test_spending_adds_up():
   tenth = Cost(epsilon=Fraction(1, 10))
-  assert costs.spent([], delta=Fraction(0), adjacency=_AR) == 0
-  assert costs.spent([tenth] * 10, delta=Fraction(0), adjacency=_AR) == 1
+  assert costs.epsilon([], delta=Fraction(0), adjacency=_AR) == 0
+  assert costs.epsilon([tenth] * 10, delta=Fraction(0), adjacency=_AR) == 1
   delta = Fraction(1, 10**5)
   # Few pure releases add; many compose better, and never worse than adding.
-  assert costs.spent([tenth] * 2, delta=delta, adjacency=_AR) == Fraction(1, 5)
-  many = costs.spent([tenth] * 400, delta=delta, adjacency=_AR)
+  assert .1999 < costs.epsilon([tenth] * 2, delta=delta,
+                               adjacency=_AR) <= Fraction(1, 5)
+  many = costs.epsilon([tenth] * 400, delta=delta, adjacency=_AR)
   events = accounting.repeated_event(tenth.event(_AR), 400)
   assert accounting.epsilon(events, delta=1e-5, adjacency=_AR) < many < 20
   gaussian = Cost(rho=Fraction(1, 8))
-  assert costs.spent([gaussian], delta=Fraction(0), adjacency=_AR) == math.inf
-  pair = costs.spent([gaussian, gaussian], delta=delta, adjacency=_AR)
-  assert pair == costs.spent([Cost(rho=Fraction(1, 4))], delta=delta,
-                             adjacency=_AR)
+  assert costs.epsilon([gaussian], delta=Fraction(0), adjacency=_AR) == math.inf
+  pair = costs.epsilon([gaussian, gaussian], delta=delta, adjacency=_AR)
+  assert pair == costs.epsilon([Cost(rho=Fraction(1, 4))], delta=delta,
+                               adjacency=_AR)
   # Gaussian noise of deviation 2 twice, sensitivity 1: not below the exact one.
   assert pair >= accounting.epsilon(accounting.repeated_event(
       accounting.gaussian_event(noise_multiplier=2.0), 2), delta=1e-5,
@@ -104,7 +105,7 @@ def test_spending_adds_up():
 
 @pytest.mark.parametrize('bad', [{}, {'epsilon': Fraction(0)},
                                  {'rho': Fraction(-1)},
-                                 {'epsilon': Fraction(1), 'rho': Fraction(1)}])
+                                 {'choices': (Fraction(1), Fraction(0))}])
 def test_costs_are_checked(bad):
   with pytest.raises(ValueError, match='cost'):
     Cost(**bad)

@@ -62,7 +62,7 @@ def test_quantiles_by_enumeration(adjacency, missing, order):
   assert worst <= 1 + 1e-9
   assert worst > .6
   assert moved == plan.sensitivity(order)
-  assert plan.cost.epsilon == 1
+  assert plan.cost.pure == 1
 
 
 def test_scores_are_distances_of_ranks():
@@ -126,7 +126,7 @@ def test_ends_lie_around_the_quantiles(adjacency, number):
                lower=Decimal(-2), upper=Decimal(4), granularity=Decimal('.1'),
                confidence=Fraction(1, 2), value_interval=True,
                epsilon=Fraction(6))
-  assert plan.cost.epsilon == 6
+  assert plan.cost.pure == 6
   measured = plan.measure(map(str, _DATA[:number]))
   indices = np.sort(measured) * .1
   covered, widths = 0, []
@@ -163,7 +163,7 @@ def test_ends_by_enumeration(adjacency):
                                                    range(1, 5), adjacency))
     assert moved == plan.sensitivity(order)
     assert scores(('1',), shift).min() == 0
-  assert 3 * 2 * plan.sensitivity(order) * plan.rate(order) == plan.cost.epsilon
+  assert 3 * 2 * plan.sensitivity(order) * plan.rate(order) == plan.cost.pure
 
 
 def test_rank_errors_are_nearly_attained():

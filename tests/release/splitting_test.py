@@ -120,7 +120,7 @@ def test_privacy_by_enumeration(adjacency, orders, size, sizes, parts,
   steps = math.lcm(*((tree.epsilon / tree.rate(node)).numerator
                      for node in tree.nodes))
   tree = dataclasses.replace(tree, epsilon=Fraction(steps))
-  assert tree.spent == tree.epsilon
+  assert sum(tree.level_costs) == tree.epsilon
   law = functools.cache(lambda data: _law(tree, data))
   worst = Fraction(0)
   # Where a record may be replaced by one without a number it may also go.
@@ -137,6 +137,34 @@ def test_privacy_by_enumeration(adjacency, orders, size, sizes, parts,
 
 
 @pytest.mark.sound
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_ranges_of_levels_by_enumeration(adjacency):
+  """Given the cuts above, a level's log-ratio varies by what it costs."""
+  tree = _tree(adjacency, orders=_THREE, size=2, parts=2)
+  tree = dataclasses.replace(tree, epsilon=Fraction(math.lcm(
+      *((tree.epsilon / tree.rate(node)).numerator for node in tree.nodes))))
+  law = functools.cache(lambda data: _law(tree, data))
+  widest = [0.0] * tree.num_levels
+  for one, other in neighbours.pairs(range(2), (3, 4), adjacency):
+    p, q = law(tuple(sorted(one))), law(tuple(sorted(other)))
+    for level, cost in enumerate(tree.level_costs):
+      # Two ends, then cuts of nodes, parents first.
+      above, upto = (2 + sum(node.level < last for node in tree.nodes)
+                     for last in (level, level + 1))
+      sums = collections.defaultdict(lambda: [0, 0])
+      for cuts in p:
+        sums[cuts[:upto]][0] += p[cuts]
+        sums[cuts[:upto]][1] += q[cuts]
+      ratios = collections.defaultdict(list)
+      for cuts, (mine, others) in sums.items():
+        ratios[cuts[:above]].append(math.log2(mine / others))
+      width = max(max(row) - min(row) for row in ratios.values())
+      widest[level] = max(widest[level], width)
+      assert width <= cost + 1e-9
+  assert all(width > .5 * cost for width, cost in zip(
+      widest, tree.level_costs, strict=True))
+
+
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_sensitivities_by_enumeration(adjacency):
   """Of every node, given any cuts around it: shares of a record count."""
@@ -283,7 +311,9 @@ _MANY = tuple(Fraction(j, 8) for j in range(1, 8))
 def test_released_quantiles_are_as_near_as_they_say(adjacency):
   """Atoms of dozens of records, at nominal 0.9. Fails once in 10^5."""
   plan = _plan(adjacency, quantiles=_MANY, quantile_method='recursive')
-  assert plan.cost.epsilon == 2
+  assert plan.cost.pure == 2
+  # By level, of which each is an exponential mechanism and no part of one is.
+  assert plan.cost.choices == plan.tree.level_costs
   below, rng = random.Random(3).randrange, np.random.default_rng(0)
   data = np.clip(np.round(rng.normal(1, 1.5, 300)), -2, 4)
   measured, covered = plan.measure(map(str, data)), 0
@@ -320,7 +350,7 @@ def test_the_method_is_the_one_that_promises_more():
     other = _plan(adjacency, quantiles=many, quantile_method='independent')
     assert other.method == 'independent'
     assert max(plan.errors()) < max(other.errors())
-    assert plan.cost == other.cost
+    assert plan.cost.pure == other.cost.pure == plan.query.epsilon
     # The number of records makes it no worse where it is public.
     assert max(plan.errors(1000)) < max(plan.errors())
   assert _plan(_AR, quantiles=many,
