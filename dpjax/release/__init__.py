@@ -5,16 +5,16 @@ of any size, noise is drawn by `privacy.exact`, and budget is written down
 before noise is drawn. Floats and seeds are for what is made of a release, which
 is public; JAX is for the rooms beside this one.
 
-Modules, in import order: costs, ledger, noise, meter, lattice, tables, query,
-counts, proportions, moments, splitting, quantiles, supports, normal_means,
-grids, trees, bands, curves, density_bands, densities, calibration, classifiers,
-pictures, registry.
+Modules, in import order: costs, ledger, noise, combinations, meter, lattice,
+tables, query, counts, proportions, sample_means, moments, splitting, quantiles,
+supports, normal_means, grids, trees, bands, curves, density_bands, densities,
+calibration, classifiers, pictures, registry.
 """
 
 __all__ = [
-    'bands', 'calibration', 'classifiers', 'costs', 'counts', 'curves',
-    'densities', 'density_bands', 'grids', 'lattice', 'ledger', 'meter',
-    'moments', 'noise', 'normal_means', 'pictures', 'proportions',
-    'quantiles', 'query', 'registry', 'splitting', 'supports', 'tables',
-    'trees'
+    'bands', 'calibration', 'classifiers', 'combinations', 'costs', 'counts',
+    'curves', 'densities', 'density_bands', 'grids', 'lattice', 'ledger',
+    'meter', 'moments', 'noise', 'normal_means', 'pictures', 'proportions',
+    'quantiles', 'query', 'registry', 'sample_means', 'splitting', 'supports',
+    'tables', 'trees'
 ]
