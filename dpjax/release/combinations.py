@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import signal
+from scipy import special
 
 from dpjax.release.noise import Noise
 
@@ -95,6 +96,20 @@ class Combination:
       total = total.plus(Grid(1 - reach, step, -np.diff(above)))
     return total
 
+  def normal_tail(self, excess: float,
+                  deviations: tuple[float, float]) -> float:
+    """P(N(0, s^2) + sum >= excess), at most, for all s in a range.
+
+    Args:
+      excess: any number.
+      deviations: the least s and the largest one, > 0.
+    """
+    least, most = deviations
+    grid = self.grid(self.step(most))
+    gaps = grid.points - excess
+    return float(grid.pmf @ special.ndtr(gaps / np.where(gaps < 0, most, max(
+        least, 1e-300))))
+
   def half_width(self, miss: float) -> float:
     """A width w with P(|sum| > w) <= miss; the least one for one term."""
     if not self._sizes:
@@ -131,7 +146,7 @@ def farthest(accepted: Callable[[float], bool], start: float,
     outer = point
   for _ in range(30):
     middle = (inner + outer) / 2
-    if abs(outer - inner) <= 1e-4 * abs(outer - start):
+    if abs(outer - inner) <= 1e-3 * abs(outer - start):
       break
     inner, outer = (middle, outer) if accepted(middle) else (inner, middle)
   return outer

@@ -61,7 +61,6 @@ import functools
 import math
 
 import numpy as np
-from scipy import special
 from scipy import stats
 
 from dpjax.release import combinations
@@ -222,8 +221,8 @@ def upper_tail(excess: float, mean: float, variance: float,
       1e-300, least * variance)) + .415 / math.sqrt(least))
   if distance >= found:
     return found
-  normal = distance + _normal_tail(excess, math.sqrt(most * variance),
-                                   combination)
+  normal = distance + combination.normal_tail(
+      excess, (math.sqrt(least * variance / 2), math.sqrt(most * variance)))
   return min(found, max(normal, moment(variance / 2)))
 
 
@@ -257,12 +256,3 @@ def _two_points(most: float, variance: float, number: int,
   places = np.ceil(points / step).astype(int)
   return Grid(int(places[0]), step, np.bincount(
       places - places[0], weights=stats.binom.pmf(successes, number, p)))
-
-
-def _normal_tail(excess: float, deviation: float,
-                 combination: Combination) -> float:
-  """P(N(0, deviation^2) + noise >= excess), at most."""
-  grid = combination.grid(combination.step(deviation))
-  gaps = excess - grid.points
-  return float(grid.pmf @ np.where(gaps > 0, special.ndtr(-gaps / deviation),
-                                   1.0))

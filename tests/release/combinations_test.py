@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpjax.release import combinations
 from dpjax.release import noise
@@ -76,6 +77,22 @@ def test_widths_are_missed_as_seldom_as_said(law, coefficients, miss):
       1e-4)
 
 
+@pytest.mark.parametrize('law', _LAWS)
+@pytest.mark.parametrize('deviation', [.3, 4.0])
+def test_tails_with_a_normal_part(law, deviation):
+  coefficients = (.7, -.3)
+  values, probs = _values(law, coefficients)
+  combination = _combination(law, coefficients)
+  for excess in (.5, 2.0, 7.0):
+    exact = probs @ stats.norm.sf((excess - values) / deviation)
+    found = combination.normal_tail(excess, (deviation, deviation))
+    assert exact - 1e-12 <= found < 1.03 * exact + 1e-5
+    for other in (.8, .9, 1.0):  # as far as the noise is on either side of it
+      assert probs @ stats.norm.sf((excess - values) / (
+          other * deviation)) <= combination.normal_tail(
+              excess, (.8 * deviation, deviation)) + 1e-12
+
+
 def test_no_noise_has_no_width():
   assert _combination(_LAWS[0], (0.0, 0.0)).half_width(.1) == 0
 
@@ -88,12 +105,12 @@ def test_the_farthest_accepted_point_is_inside(start, end, last):
 
   found = combinations.farthest(accepted, start, end)
   assert abs(found - start) >= abs(last - start)
-  assert found == pytest.approx(last, abs=2e-4 * abs(last - start) + 1e-6)
+  assert found == pytest.approx(last, abs=2e-3 * abs(last - start) + 1e-6)
 
 
 def test_an_accepted_island_is_inside():
   assert combinations.farthest(
-      lambda x: x < .1 or .4 < x < .7, 0.0, 1.0) == pytest.approx(.7, abs=1e-3)
+      lambda x: x < .1 or .4 < x < .7, 0.0, 1.0) == pytest.approx(.7, abs=1e-2)
 
 
 @pytest.mark.parametrize('top, bottom', [(4, 10), (0, 3), (3, 3)])

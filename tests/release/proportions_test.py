@@ -160,12 +160,25 @@ def test_shrinkage_of_the_specification():
         wanted, abs=6e-5)
 
 
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+def test_intervals_of_the_file_are_shorter_than_of_two_counts_apart(delta):
+  """Both counts within their widths at once, each with half of what may go
+  wrong, allow (1 - p) w + p w around a share of n; here 0.7 of that."""
+  plan = _plan(_AR, delta=delta)
+  for count, number in ((500, 1000), (300, 1000), (900, 1000)):
+    found = plan._of_file([count, number - count], number)['interval']
+    width = plan.noise.half_width(.05 / 2) / number
+    ratio = .7 if count < 900 else .9
+    assert found['upper'] - found['lower'] < 2 * ratio * width
+
+
 def test_without_noise_the_share():
   for adjacency in Adjacency:
     plan = _plan(adjacency, epsilon=Fraction(10**9))
     found = drawing.draw(plan, [30, 70], random.Random(0).randrange)
     assert found['value'] == .3
-    assert found['interval']['lower'] == found['interval']['upper'] == .3
+    for end in ('lower', 'upper'):
+      assert found['interval'][end] == pytest.approx(.3, abs=1e-5)
     exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
     ends = found['population_interval']
     near = 1e-6 if adjacency is _RO else 3e-3
