@@ -112,7 +112,7 @@ class Combination:
 
   def half_width(self, miss: float) -> float:
     """A width w with P(|sum| > w) <= miss; the least one for one term."""
-    if not self._sizes:
+    if not self._sizes or not self.law.half_width(_NEVER):
       return 0.0
     if len(self._sizes) == 1:
       return self._sizes[0] * self.law.half_width(miss)

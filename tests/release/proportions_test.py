@@ -164,7 +164,7 @@ def test_shrinkage_of_the_specification():
 def test_intervals_of_the_file_are_shorter_than_of_two_counts_apart(delta):
   """Both counts within their widths at once, each with half of what may go
   wrong, allow (1 - p) w + p w around a share of n; here 0.7 of that."""
-  plan = _plan(_AR, delta=delta)
+  plan = _plan(_AR, delta=delta, positive='a')
   for count, number in ((500, 1000), (300, 1000), (900, 1000)):
     found = plan._of_file([count, number - count], number)['interval']
     width = plan.noise.half_width(.05 / 2) / number
