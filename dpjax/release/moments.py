@@ -46,8 +46,9 @@ from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
 _COVERS = 'the {} of the clamped values of the file; noise only'
-_POPULATION = ('the mean of the clamped distribution that the records are '
-               'independent draws from; sampling and noise')
+_POPULATION = ('the mean of the distribution that the records are independent '
+               'draws from, clamped and rounded as the values are; sampling '
+               'and noise')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
