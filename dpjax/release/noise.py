@@ -1,6 +1,5 @@
 """Discrete noise on integers: what is drawn, and how far it goes."""
 
-from collections.abc import Callable
 import dataclasses
 import fractions
 import math
@@ -12,9 +11,6 @@ from dpjax.privacy import exact
 from dpjax.release.costs import Cost
 
 Fraction = fractions.Fraction
-
-# Ends of runs of noise, in standard deviations.
-_EDGES = np.linspace(-30, 30, 6_001)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,16 +151,6 @@ class GaussianNoise:
 
 
 Noise = LaplaceNoise | GaussianNoise
-
-
-def mean_above(law: Noise, chance: Callable[[np.ndarray], np.ndarray]) -> float:
-  """E chance(z), at most, for what rises with z and is 1 at most.
-
-  A sum over runs of integers, with the chance at the end of each.
-  """
-  edges = np.unique(np.rint(law.deviation * _EDGES))
-  ends = np.append(chance(edges - 1), 1.0)
-  return float(ends[0] + law.above(edges) @ np.diff(ends))
 
 
 def calibrated(cost: Cost, *, l1_sensitivity: int,

@@ -5,12 +5,31 @@ clamped around its largest bin, and their integer sum has noise. How the budget
 is divided, how far values are clamped and whether a histogram pays at all is
 chosen for the shortest interval, from n and public numbers alone. Source:
 Karwa and Vadhan 2018 (item EXT-KV, EXT-KVCI); what may go wrong is bounded by
-exact laws here.
+exact distributions here.
 
 With Z_i the standardised values and bounds w deviations or more from the mean,
 clamping moves the sum by sum_i (|Z_i| - w)_+ deviations at most, whose
 exponential moments are known. So w is near 3, not at the largest of n values,
 and the mean of values that nobody clamped is normal.
+
+If n is private, a small share of the budget buys a noisy count, which chooses
+the stages and nothing else. What is left is for two sums that tell n and the
+sum of y together, y in [-c, c] being the clamped value less the centre:
+  Pure: c + y and c - y, whose sizes sum to 2 c for every record. For any d the
+    noise in sum (y - d) has the variance 4 (c^2 + d^2) / epsilon^2. A part s of
+    epsilon for n and the rest for y have 2 (c^2 / (1 - s)^2 + (d / s)^2) /
+    epsilon^2: twice as much for s = 1/2, and less only for an s that suits d,
+    which nobody knows.
+  Gaussian: c and 2 y, of squared norm 5 c^2 at most. The noise in sum (y - d)
+    has the variance (5/4 c^2 + 5 d^2) / (2 rho). The two sums above have 2 c^2
+    + 2 d^2, which is more for d < c / 2; d is mostly below sigma, c above 3
+    sigma.
+Either way the noise in sum (y - d) is a known combination for every d, so that
+the interval of the mean is not widened by a range of n.
+
+An interval holds m if sum (y - d), d = m less the centre, is not too large for
+  sum (x - m), normal of variance n sigma^2, plus the noise in it, plus what
+  clamping and rounding move at most.
 """
 
 from collections.abc import Iterable
@@ -23,10 +42,12 @@ import numpy as np
 from scipy import stats
 
 from dpjax import errors
+from dpjax.release import combinations
 from dpjax.release import costs
 from dpjax.release import lattice as lattices
 from dpjax.release import noise
 from dpjax.release import query as queries
+from dpjax.release.combinations import Combination
 from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
 from dpjax.release.query import Query
@@ -52,13 +73,13 @@ class Stages(NamedTuple):
   Attributes:
     share: of the budget, for the histogram; 0 if there is none.
     clamp: how far from the centre values may be, in units of the lattice.
-    law: noise of the sum.
-    half_width: of the interval of the population, in units of the lattice.
+    law: noise of every sum.
+    miss: what may still go wrong after the choice of a bin.
   """
   share: Fraction
   clamp: int
   law: noise.Noise
-  half_width: float
+  miss: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,18 +139,53 @@ class NormalMean(queries.Direct):
     return noise.calibrated(cost, l1_sensitivity=moved,
                             l2_sensitivity_squared=moved)
 
-  def sum_law(self, cost: Cost, clamp: int) -> noise.Noise:
-    """Noise of the sum of values clamped so far from the centre."""
-    moved = (1 + self.query.replacing) * clamp
-    return noise.calibrated(cost, l1_sensitivity=moved,
-                            l2_sensitivity_squared=moved**2)
+  def sensitivity(self, clamp: int) -> dict[str, int]:
+    """That of the sums of values clamped so far from the centre."""
+    if self.query.knows_size:
+      moved, squared = 2, 4
+    elif self.query.delta is None:
+      # Records that may be replaced or become absent: the two sums move by as
+      # much in opposite directions, or those of one record vanish.
+      moved, squared = (4, 8) if self.query.replacing else (2, 4)
+    else:
+      moved, squared = (4, 16) if self.query.replacing else (3, 5)
+    return {'l1_sensitivity': moved * clamp,
+            'l2_sensitivity_squared': squared * clamp**2}
+
+  def sums(self, values: Iterable[int], centre: int,
+           clamp: int) -> dict[str, int]:
+    """The sums that noise is added to, by name."""
+    clamped = [min(max(value - centre, -clamp), clamp) for value in values]
+    size, total = clamp * len(clamped), sum(clamped)
+    if self.query.knows_size:
+      return {'from_centre': total}
+    if self.query.delta is None:
+      return {'from_lower': size + total, 'from_upper': size - total}
+    return {'half_windows': size, 'twice_from_centre': 2 * total}
+
+  def _solution(self, clamp: int) -> np.ndarray:
+    """[2, k]: coefficients of the sums that give n and the sum of y.
+
+    If n is public, that row is 0.
+    """
+    if self.query.knows_size:
+      return np.array([[0.0], [1.0]])
+    if self.query.delta is None:
+      return np.array([[.5 / clamp, .5 / clamp], [.5, -.5]])
+    return np.array([[1 / clamp, 0.0], [0.0, .5]])
+
+  def error(self, stages: Stages, offset: float = 0.0) -> Combination:
+    """The noise in the sum of y less an offset, see above."""
+    size, total = self._solution(stages.clamp)
+    return Combination(law=stages.law,
+                       coefficients=tuple(total - offset * size))
 
   def stages(self, number: int, cost: Cost, miss: float) -> Stages:
-    """The best for so many records, and what it promises; public.
+    """The best for so many records; public.
 
     Args:
       number: n, or a number that it hardly ever is below.
-      cost: of histogram and sum.
+      cost: of histogram and sums.
       miss: of the interval.
     """
     found = []
@@ -143,23 +199,38 @@ class NormalMean(queries.Direct):
           continue
       for clamp in _CLAMPS:
         reach = math.ceil(far + clamp * self.sigma) + 1
-        law = self.sum_law(cost.part(1 - share), reach)
+        law = noise.calibrated(cost.part(1 - share), **self.sensitivity(reach))
+        stages = Stages(share, reach, law, miss * (1 - _MISS * bool(share)))
         off = self.sigma * clamped_sum(clamp, number, _MISS * miss)
-        found.append((off + law.half_width(miss), share, reach, law, off))
-    _, share, reach, law, off = min(found, key=lambda stage: stage[0])
-    left = miss * (1 - (1 + bool(share)) * _MISS)
-    return Stages(share, reach, law, .5 + off / number + half_width(
-        law, number, self.sigma, left))
+        noisy = law.half_width(miss) * (
+            self.error(stages).deviation / law.deviation)
+        found.append((off + noisy, stages))
+    return min(found, key=lambda pair: pair[0])[1]
+
+  def slack(self, stages: Stages, number: int) -> float:
+    """What clamping and rounding move a sum of so many values, at most."""
+    far = _FAR * self.sigma if stages.share else (self.high - self.low) / 2
+    clamp = (stages.clamp - 1 - far) / self.sigma
+    return number / 2 + self.sigma * clamped_sum(clamp, number,
+                                                 _MISS * stages.miss)
+
+  def half_width(self, stages: Stages, number: int) -> float:
+    """That of the population's interval, in units of the lattice.
+
+    Exact where n is public; else for a mean at the centre and a known n.
+    """
+    found = half_width(self.error(stages), self.sigma * math.sqrt(number),
+                       (1 - _MISS) * stages.miss)
+    return (found + self.slack(stages, number)) / number
 
   def draw(self, measured: list[int],
            meter: Meter) -> dict[str, object]:
-    """Number, place and sum, one after the other."""
+    """Number, place and sums, one after the other."""
     cost, miss = self.cost, self.query.miss
     size, width, told = self._size(len(measured), meter)
     if not self.query.knows_size:
       cost, miss = cost.part(1 - costs.SIZE_SHARE), (1 - _MISS) * miss
-    number = max(1, size)
-    least = max(1, number - width)
+    least = max(1, size - width)
     stages = self.stages(least, cost, miss)
     centre = (self.low + self.high) // 2
     if stages.share:
@@ -170,25 +241,22 @@ class NormalMean(queries.Direct):
       centre = round(self.low + self.sigma * (max(range(
           len(noisy)), key=noisy.__getitem__) - .5))
       told['histogram'] = {'noisy_counts': noisy, **law.to_json()}
-    total = sum(min(max(value - centre, -stages.clamp), stages.clamp)
-                for value in measured)
-    moved = (1 + self.query.replacing) * stages.clamp
-    total, = meter.noisy([total], stages.law, l1_sensitivity=moved,
-                         l2_sensitivity_squared=moved**2)
+    sums = self.sums(measured, centre, stages.clamp)
+    noisy = meter.noisy(sums.values(), stages.law,
+                        **self.sensitivity(stages.clamp))
     unit = self.lattice.unit
     told['sum'] = {
         'window': [float((centre + side * stages.clamp) * unit)
                    for side in (-1, 1)],
-        'noisy_sum': str(total * unit), 'unit': str(unit),
-        **stages.law.to_json()}
-    answer = {**self._told(total, centre, number, least, width, stages),
-              'stages': told}
+        'noisy_sums': {name: str(value * unit) for name, value in zip(
+            sums, noisy, strict=True)},
+        'unit': str(unit), **stages.law.to_json()}
+    number = size if self.query.knows_size else None
+    answer = {**self._told(noisy, centre, number, stages), 'stages': told}
     if size - width < 1:  # of no record nothing follows for the population
       answer['population_interval'].update(zip(('lower', 'upper'), (
           float(end * unit) for end in (self.low, self.high))))
-    if self.query.knows_size:
-      answer['num_records'] = size
-    return answer
+    return answer if number is None else {**answer, 'num_records': number}
 
   def _size(self, number: int,
             meter: Meter) -> tuple[int, int, dict[str, object]]:
@@ -202,27 +270,45 @@ class NormalMean(queries.Direct):
     return noisy, law.half_width(_MISS * self.query.miss), {
         'number': {'noisy_count': noisy, **law.to_json()}}
 
-  def _told(self, total: int, centre: int, number: int, least: int, width: int,
+  def _told(self, sums: list[int], centre: int, number: int | None,
             stages: Stages) -> dict[str, object]:
-    """Value and intervals: what an unknown number does to them is added."""
-    value, unit = centre + total / number, self.lattice.unit
-    spread = abs(total) / number * width / least
-    far = stages.half_width + spread
-    inside = lambda x: min(max(x, self.low), self.high)
-    near = stages.law.half_width(self.query.miss * (
-        1 if not width else 1 - _MISS)) / least + spread
-    level = self.query.confidence
+    """Value and intervals."""
+    rows = self._solution(stages.clamp)
+    size, total = (float(row @ np.array(sums, float)) for row in rows)
+    sizes = (max(1, number or 1),) * 2
+    miss = (1 - _MISS) * stages.miss  # less that of the slack
+    if number is None:
+      width = Combination(law=stages.law, coefficients=tuple(
+          rows[0])).half_width(_MISS * stages.miss)
+      sizes = max(1.0, size - width), max(1.0, size + width)
+      miss -= _MISS * stages.miss
+    else:
+      size = number
+    slack = self.slack(stages, math.floor(sizes[1]))
+    deviations = tuple(self.sigma * math.sqrt(size) for size in sizes)
+
+    def noisy(offset):
+      return total - offset * size, self.error(stages, offset)
+
+    def accepted(mean):
+      value, error = noisy(mean - centre)
+      return error.normal_tail(abs(value) - slack, deviations) > miss / 2
+
+    mean = min(max(centre + total / max(1, size), self.low), self.high)
+    ends = [combinations.farthest(accepted, mean, end)
+            for end in (self.low, self.high)]
+    inner = combinations.ratio_interval(
+        noisy, total / max(1, size), (-stages.clamp, stages.clamp),
+        self.query.miss)
+    unit, level = float(self.lattice.unit), self.query.confidence
     return {
-        'value': float(Fraction(inside(value)) * unit),
+        'value': mean * unit,
         'interval': queries.interval(
-            *(float(Fraction(centre + min(max(
-                value + side * near - centre, -stages.clamp), stages.clamp))
-                    * unit) for side in (-1, 1)),
+            *((centre + end) * unit for end in inner),
             level=level, covers='the mean of the values of the file, clamped '
             'to the window; noise only'),
         'population_interval': queries.interval(
-            *(float(Fraction(inside(value + side * far)) * unit)
-              for side in (-1, 1)), level=level,
+            *(end * unit for end in ends), level=level,
             covers=_POPULATION + self.query.missing_assumption)}
 
 
@@ -245,7 +331,7 @@ def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
   far[:-1] -= far[1:]
   how_many = np.full(len(k), 2.0)
   how_many[-1] = num_bins
-  rates = np.linspace(.05, 5, 200) / max(.2, law.deviation)
+  rates = min(5.0, 1 / law.deviation) * np.linspace(.05, 5, 200)
   with np.errstate(over='ignore'):
     logs = number * np.log1p(far[:, None] * np.expm1(rates)
                              + near * np.expm1(-rates))
@@ -270,24 +356,20 @@ def clamped_sum(clamp: float, number: int, miss: float) -> float:
   return float(np.min((number * logs - math.log(miss)) / s))
 
 
-def half_width(law: noise.Noise, number: int, deviation: float,
-               miss: float) -> float:
-  """Of the mean of n normal values and the noise of their sum, both sides.
+def half_width(error: Combination, deviation: float, miss: float) -> float:
+  """A width that N(0, deviation^2) + error hardly exceeds on either side.
 
   Args:
-    law: of the noise.
-    number: n.
-    deviation: of a value, in units of the noise.
-    miss: in (0, 1).
+    error: noise, symmetric.
+    deviation: of the normal part, > 0.
+    miss: of both sides, in (0, 1).
   """
-  one = deviation / math.sqrt(number)
-  low, high = 0.0, law.half_width(miss / 2) / number + one * stats.norm.isf(
+  low, high = 0.0, error.half_width(miss / 2) + deviation * stats.norm.isf(
       miss / 4)
   for _ in range(40):
     middle = (low + high) / 2
-    beyond = noise.mean_above(law, lambda z, far=middle: stats.norm.sf(
-        (far - z / number) / one))
-    low, high = (middle, high) if beyond > miss / 2 else (low, middle)
+    low, high = (middle, high) if error.normal_tail(
+        middle, (deviation, deviation)) > miss / 2 else (low, middle)
   return high
 
 
@@ -297,7 +379,8 @@ def normal_mean(query: Query) -> NormalMean:
     raise ValueError(f'sigma must be positive, got {query.sigma}')
   errors.check_range(query.lower, query.upper)
   beyond = query.sigma * (_MOST_BINS + 10)
-  granularity = query.spacing(0 * query.sigma, query.sigma)
+  granularity = query.granularity or lattices.default_granularity(
+      0 * query.sigma, query.sigma)
   if granularity > query.sigma / 100:
     raise ValueError('granularity must be a hundredth of sigma at most, got '
                      f'{granularity}')

@@ -15,9 +15,11 @@ import math
 import numpy as np
 from scipy import stats
 
+from dpjax.release import combinations
 from dpjax.release import lattice
 from dpjax.release import noise
 from dpjax.release import query as queries
+from dpjax.release.combinations import Combination
 from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
 from dpjax.release.query import Query
@@ -101,7 +103,7 @@ class Proportion(queries.Direct):
             'noisy_counts': {'positive': noisy[0], 'other': noisy[1]}}
 
   def _of_file(self, noisy: list[int], number: int) -> dict[str, object]:
-    """The share of the file, and where it lies: noise within its widths.
+    """The share of the file and its interval; noise only.
 
     Of no record there is no share: its interval is [0, 1].
     """
@@ -109,15 +111,19 @@ class Proportion(queries.Direct):
       return {'value': 0.5, 'interval': queries.interval(
           0, 1, level=self.query.confidence, covers='the share of the records '
           'of the file, which has none')}
-    width = self.noise.half_width(self.query.miss / len(noisy))
-    low, high = ([max(0, count + side * width) for count in noisy]
-                 for side in (-1, 1))
+    value = min(1.0, max(0.0, noisy[0] / number))
     if len(noisy) == 1:
-      ends = min(1.0, low[0] / number), min(1.0, high[0] / number)
+      width = self.noise.half_width(self.query.miss)
+      ends = [min(1.0, max(0, noisy[0] + side * width) / number)
+              for side in (-1, 1)]
     else:
-      ends = (low[0] / max(1, low[0] + high[1]),
-              high[0] / max(1, high[0] + low[1]) if high[0] else 0.0)
-    return {'value': min(1.0, max(0.0, noisy[0] / number)),
+      # The positive less a share of all is noise alone, of a known combination.
+      ends = combinations.ratio_interval(
+          lambda share: ((1 - share) * noisy[0] - share * noisy[1],
+                         Combination(law=self.noise,
+                                     coefficients=(1 - share, -share))),
+          value, (0.0, 1.0), self.query.miss)
+    return {'value': value,
             'interval': queries.interval(
                 *ends, level=self.query.confidence, covers='the share of the '
                 'records of the file; noise only')}

@@ -99,7 +99,7 @@ def test_the_number_of_records_is_public_under_replace_one(words, tmp_path):
   run(words(adjacency='replace_one'))
   found = json.loads((tmp_path / 'out.json').read_text())
   assert found['num_records'] == 200
-  assert list(found['noise']) == ['sum']
+  assert list(found['noisy_sums']) == ['from_lower', 'products']
   assert found['missing'] == 'declared: no number is missing'
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import combinations
 from dpjax.release import noise
 from dpjax.release import normal_means
 from dpjax.release import registry
@@ -29,25 +30,66 @@ def _plan(adjacency, *, epsilon=Fraction(1), far=50, sigma='2', **fields):
 
 
 @pytest.mark.sound
+@pytest.mark.parametrize('delta', [None, Fraction(1, 100)])
 @pytest.mark.parametrize('adjacency, missing', [
     (_AR, None), (_RO, None), (_RO, 'absent')])
-def test_sensitivities_by_enumeration(adjacency, missing):
-  plan = _plan(adjacency, far=4, granularity=Decimal('0.02'), missing=missing)
+def test_sensitivities_by_enumeration(adjacency, missing, delta):
+  plan = _plan(adjacency, far=4, granularity=Decimal('0.02'), delta=delta,
+               missing=missing)
   domain = ('-1e9', '-3', '0.5', '4', '700', 'NA')
-  for order in (1, 2):
-    found = neighbours.sensitivity(
-        lambda data: plan.counts(plan.measure([*data, '1'])), domain, range(3),
-        adjacency, order=order)
-    law = plan.histogram_law(plan.cost)
-    assert found**order == pytest.approx(1 / float(law.scale) ** -1)
-  reach = 150
 
-  def total(data):
-    return [sum(min(max(value, -reach), reach)
-                for value in plan.measure([*data, '1']))]
+  def found(vector, order):
+    return neighbours.sensitivity(
+        lambda data: vector(plan.measure([*data, '1'])), domain, range(3),
+        adjacency, order=order)**order
 
-  assert neighbours.sensitivity(total, domain, range(3), adjacency, order=1
-                                ) == float(plan.sum_law(plan.cost, reach).scale)
+  def sums(values):
+    return list(plan.sums(values, 40, 150).values())
+
+  stated = plan.sensitivity(150)
+  for order, name in ((1, 'l1_sensitivity'), (2, 'l2_sensitivity_squared')):
+    moved = 1 + (adjacency is _RO)
+    assert found(plan.counts, order) == pytest.approx(moved)
+    assert plan.histogram_law(plan.cost) == noise.calibrated(
+        plan.cost, l1_sensitivity=moved, l2_sensitivity_squared=moved)
+    assert found(sums, order) == pytest.approx(stated[name])
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 100)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_sums_tell_what_they_are_solved_for(adjacency, delta):
+  plan = _plan(adjacency, delta=delta)
+  values = [30, 50, 190, 191, -500]
+  sums = np.array(list(plan.sums(values, 40, 150).values()))
+  size, total = plan._solution(150) @ sums
+  assert total == pytest.approx(-10 + 10 + 150 + 150 - 150)
+  assert size == pytest.approx(5 if adjacency is _AR else 0)
+
+
+@pytest.mark.parametrize('delta, c_squared, d_squared', [
+  (None, 4, 4), (Fraction(1, 10**6), 5 / 4, 5)])
+def test_noise_of_a_private_number_is_as_said(delta, c_squared, d_squared):
+  plan = _plan(_AR, delta=delta)
+  stages = plan.stages(10**4, plan.cost, .05)
+  law = noise.calibrated(plan.cost, **plan.sensitivity(stages.clamp))
+  for d in (0, 100, 300):
+    found = plan.error(stages._replace(law=law), d).deviation**2
+    wanted = c_squared * stages.clamp**2 + d_squared * d**2
+    wanted /= 1 if delta is None else 2 * float(plan.cost.rho)
+    assert found == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+def test_a_private_number_of_records_does_not_widen_the_interval(delta):
+  """One record more may move less than one replaced does."""
+  values = np.random.default_rng(1).normal(3, 2, 800).tolist()
+  widths = {}
+  for adjacency in Adjacency:
+    plan = _plan(adjacency, delta=delta)
+    ends = drawing.draw(plan, plan.measure(values), random.Random(
+        5).randrange)['population_interval']
+    widths[adjacency] = ends['upper'] - ends['lower']
+  assert widths[_AR] < widths[_RO]
 
 
 def test_a_far_record_moves_the_sum_by_what_is_clamped_only():
@@ -56,12 +98,15 @@ def test_a_far_record_moves_the_sum_by_what_is_clamped_only():
   one, other = (drawing.draw(plan, plan.measure(data), random.Random(0).randrange)
                 ['stages']['sum'] for data in (near, [*near[:-1], 50.0]))
   assert one['window'] == other['window']
-  moved = abs(Fraction(one['noisy_sum']) - Fraction(other['noisy_sum']))
+  moved = abs(Fraction(one['noisy_sums']['from_centre']) - Fraction(
+      other['noisy_sums']['from_centre']))
   assert 1 < moved <= one['window'][1] - one['window'][0] < 20
 
 
 @pytest.mark.parametrize('statistic', ['normal_mean', 'support_max'])
-def test_a_private_number_of_records_has_noise(statistic):
+def test_a_private_number_of_records_has_noise(statistic, monkeypatch):
+  # The intervals take their time, and say nothing of the noise.
+  monkeypatch.setattr(normal_means.NormalMean, '_told', lambda *_: {})
   fields = dict(sigma=Decimal(2)) if statistic == 'normal_mean' else {}
   plan = registry.plan(Query(
       statistic=statistic, adjacency=_AR, epsilon=Fraction(1), column='x',
@@ -89,15 +134,11 @@ def test_stages_cost_what_the_plan_says(delta):
     reach = round((stages['sum']['window'][1] - stages['sum']['window'][0])
                   / 2 / float(plan.lattice.unit))
     assert len(stages['histogram']['noisy_counts']) == plan.num_bins
-    found = []
-    for name, size in (('number', 1), ('histogram', moved),
-                       ('sum', moved * reach)):
-      if name in stages and delta is None:
-        found.append(size / Fraction(stages[name]['scale']))
-      elif name in stages:
-        # Counts of two bins are moved by one each.
-        squared = size if name == 'histogram' else size**2
-        found.append(squared / (2 * Fraction(stages[name]['variance'])))
+    sizes = {'number': (1, 1), 'histogram': (moved, moved),
+             'sum': tuple(plan.sensitivity(reach).values())}
+    found = [l1 / Fraction(stages[name]['scale']) if delta is None else
+             squared / (2 * Fraction(stages[name]['variance']))
+             for name, (l1, squared) in sizes.items() if name in stages]
     assert len(found) == 2 + (adjacency is _AR)
     assert sum(found) == (plan.cost.epsilon or plan.cost.rho)
 
@@ -149,7 +190,9 @@ def test_clamped_sums_are_as_small_as_said():
 def test_half_widths_are_those_of_the_sum_of_two_laws(law):
   """Of a normal mean and noise, by a plain sum over the noise."""
   number, deviation, miss = 50, 5.0, .07
-  found = normal_means.half_width(law, number, deviation, miss)
+  found = normal_means.half_width(
+      combinations.Combination(law=law, coefficients=(1.0,)),
+      deviation * np.sqrt(number), miss) / number
   z = np.arange(-2_000, 2_001)
   weights = (np.exp(-np.abs(z) / 30) if hasattr(law, 'scale')
              else np.exp(-z**2 / 1_800))
@@ -180,7 +223,8 @@ def test_population_intervals_cover(far, two):
   clamped = np.clip(values - centre[:, None], -reach, reach).mean(1)
   found = centre + clamped + stages.law.simulated(generator, (runs,)) * float(
       plan.lattice.unit) / number
-  far_off = np.abs(found - mean) > stages.half_width * float(plan.lattice.unit)
+  far_off = np.abs(found - mean) > plan.half_width(
+      stages, number) * float(plan.lattice.unit)
   assert np.mean(far_off) <= .2
   assert np.mean(far_off) > .1  # nor is it much too long
 
@@ -210,8 +254,8 @@ def test_shorter_than_the_published_interval():
   for number, epsilon, published in ((500, 1, .326), (5_000, Fraction(1, 10),
                                                       .268), (5_000, 1, .057)):
     plan = _plan(_RO, epsilon=Fraction(epsilon), far=1000, sigma='1')
-    found = plan.stages(number, plan.cost, .05).half_width * float(
-        plan.lattice.unit)
+    stages = plan.stages(number, plan.cost, .05)
+    found = plan.half_width(stages, number) * float(plan.lattice.unit)
     assert stats.norm.isf(.025) / np.sqrt(number) < found < .53 * published
 
 

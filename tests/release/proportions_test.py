@@ -3,6 +3,7 @@
 import bisect
 import decimal
 import fractions
+import itertools
 import random
 
 import numpy as np
@@ -161,12 +162,41 @@ def test_shrinkage_of_the_specification():
         wanted, abs=6e-5)
 
 
+@pytest.mark.parametrize('counts', [(5, 5), (2, 8)])
+def test_intervals_of_the_file_cover_exactly(counts):
+  """All draws of both noises but rare ones are summed."""
+  plan = _plan(_AR, positive='a', confidence=Fraction(7, 10))
+  z = np.arange(-7, 8)
+  chances = plan.noise.above(z) - plan.noise.above(z + 1)
+  covered = 0.0
+  for (x, p), (y, q) in itertools.product(zip(z, chances, strict=True),
+                                          repeat=2):
+    if p * q > 2e-3:
+      noisy = [counts[0] + int(x), counts[1] + int(y)]
+      ends = plan._of_file(noisy, max(1, sum(noisy)))['interval']
+      covered += p * q * (ends['lower'] <= counts[0] / 10 <= ends['upper'])
+  assert .7 <= covered < .85
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+def test_intervals_of_the_file_are_shorter_than_of_two_counts_apart(delta):
+  """Both counts within their widths at once, each with half of what may go
+  wrong, allow (1 - p) w + p w on either side; less by a third near 1/2."""
+  plan = _plan(_AR, delta=delta, positive='a')
+  for count, number in ((500, 1000), (300, 1000), (900, 1000)):
+    found = plan._of_file([count, number - count], number)['interval']
+    width = plan.noise.half_width(.05 / 2) / number
+    ratio = .7 if count < 900 else .9
+    assert found['upper'] - found['lower'] < 2 * ratio * width
+
+
 def test_without_noise_the_share():
   for adjacency in Adjacency:
     plan = _plan(adjacency, epsilon=Fraction(10**9))
     found = drawing.draw(plan, [30, 70], random.Random(0).randrange)
     assert found['value'] == .3
-    assert found['interval']['lower'] == found['interval']['upper'] == .3
+    for end in ('lower', 'upper'):
+      assert found['interval'][end] == pytest.approx(.3, abs=1e-5)
     exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
     ends = found['population_interval']
     near = 1e-6 if adjacency is _RO else 3e-3
