@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import pathlib
+import re
 from typing import BinaryIO
 import zlib
 
@@ -24,6 +25,8 @@ FORMATS = ('.csv', '.csv.gz', '.parquet')
 
 _LONGEST_LINE = 2**20
 _LONGEST_FIELD = 2**17
+# What a decoder makes of bytes that are no text.
+_NO_TEXT = re.compile('[\ud800-\udfff]')
 
 
 def read(path: str, file: BinaryIO, *columns: str, numeric: bool,
@@ -127,7 +130,7 @@ def _lines(path: str, text: io.TextIOWrapper
         pass
       yield number, FileError('length', f'{path} line {number} has more than '
                               f'{_LONGEST_LINE} characters')
-    elif any('\ud800' <= each <= '\udfff' for each in line):
+    elif not line.isascii() and _NO_TEXT.search(line):
       yield number, FileError(
           'encoding', f'{path} line {number} is no text in '
           f'{text.encoding.removesuffix("-sig")}: save the file as UTF-8, or '
