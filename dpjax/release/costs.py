@@ -205,16 +205,19 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
        An analyst who stops just before it would be larger sees the same in
        these courses, so that what they add to H is at most H of that analyst.
     4. That analyst's Renyi divergences of order a_j sum to at most a constant
-       in every course, for which `budget` is the conversion at w_j delta. Such
-       a sum is a filter: all answers have that divergence (Feldman and Zrnic
-       2021, Theorem 4.3; Lecuyer 2021), and so H <= w_j delta.
+       R in every course, which converts to (budget, w_j delta). Such a sum is
+       a filter (Feldman and Zrnic 2021; Lecuyer 2021): e^((a_j - 1) (L - sum))
+       is a supermartingale, so that all answers together have divergence R at
+       most, and H <= w_j delta.
     5. The sum over j is delta.
 
-  To take, instead, the best order at all of delta would be wrong: the analyst
+  To take the best order at all of delta instead would be wrong: the analyst
   may steer lucky answers to one order and unlucky ones to another, and each
-  may use up delta (`costs_test.py` has an example). The main order is that at
-  which many small queries, or Gaussian noise of any size, use up the budget;
-  it has 9/10 of delta. The others are for few large pure queries.
+  may use up delta (`costs_test.py` has an example). Nor is exact accounting of
+  all that was asked a filter ("Privacy filters are captured by residues", arXiv
+  2602.15815, 2026). The main order is that at which many small queries, or
+  Gaussian noise of any size, use up the budget; it has 9/10 of delta. The
+  others are for few large pure queries.
 
   Sums of pure epsilons are a filter by themselves (Rogers et al. 2016).
 

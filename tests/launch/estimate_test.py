@@ -20,8 +20,7 @@ _LACKS = {'classifier': {'value', 'interval'}, 'hosmer_lemeshow': {'interval'}}
 @pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('statistic, delta', [
-  (name, delta) for name in registry.STATISTICS for delta in (None, '1e-6')
-  if not delta or name not in ('quantiles', 'support_max')])
+  (name, delta) for name in registry.STATISTICS for delta in (None, '1e-6')])
 def test_every_statistic_is_released(words, tmp_path, capsys, statistic, delta):
   assert not run(words(statistic=statistic, delta=delta,
                        ledger_budget_delta=delta, **OTHERS[statistic]))
