@@ -202,8 +202,8 @@ class NormalMean(queries.Direct):
         law = noise.calibrated(cost.part(1 - share), **self.sensitivity(reach))
         stages = Stages(share, reach, law, miss * (1 - _MISS * bool(share)))
         off = self.sigma * clamped_sum(clamp, number, _MISS * miss)
-        noisy = law.half_width(miss) * (
-            self.error(stages).deviation / law.deviation)
+        noisy = law.half_width(miss) * math.hypot(
+            *self.error(stages).coefficients)
         found.append((off + noisy, stages))
     return min(found, key=lambda pair: pair[0])[1]
 
@@ -331,7 +331,7 @@ def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
   far[:-1] -= far[1:]
   how_many = np.full(len(k), 2.0)
   how_many[-1] = num_bins
-  rates = min(5.0, 1 / law.deviation) * np.linspace(.05, 5, 200)
+  rates = np.linspace(.05, 5, 200) / max(.2, law.deviation)
   with np.errstate(over='ignore'):
     logs = number * np.log1p(far[:, None] * np.expm1(rates)
                              + near * np.expm1(-rates))
@@ -379,8 +379,7 @@ def normal_mean(query: Query) -> NormalMean:
     raise ValueError(f'sigma must be positive, got {query.sigma}')
   errors.check_range(query.lower, query.upper)
   beyond = query.sigma * (_MOST_BINS + 10)
-  granularity = query.granularity or lattices.default_granularity(
-      0 * query.sigma, query.sigma)
+  granularity = query.spacing(0 * query.sigma, query.sigma)
   if granularity > query.sigma / 100:
     raise ValueError('granularity must be a hundredth of sigma at most, got '
                      f'{granularity}')

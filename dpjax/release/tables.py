@@ -90,7 +90,7 @@ def _csv(path: str, file: BinaryIO, columns: Sequence[str],
          convert: Callable | None, form: Format) -> Iterator:
   unpacked = file
   if path.lower().endswith('.gz'):
-    unpacked = gzip.GzipFile(fileobj=file)
+    unpacked = gzip.GzipFile(fileobj=file, mode='rb')
   text = io.TextIOWrapper(
       unpacked, encoding=form.encoding.replace('utf-8', 'utf-8-sig'),
       errors='surrogateescape', newline='')
