@@ -8,6 +8,11 @@ Thesis 003 with all that needs no GPU, in about three hours on two cores; data
 sets are read from --data_dir, and what is not there is left out and said:
   python -m launch.reproduce --paper=003 --data_dir=data --output_dir=repro
 
+A part of the quick settings, or three settings of each experiment drawn by a
+seed, compared with the committed rows; the exit status is 1 if a row differs:
+  python -m launch.reproduce --paper=all --quick --share=1/3 --strict ...
+  python -m launch.reproduce --paper=all --sample=3 --seed=7 --strict ...
+
 What would be run, and what its rows took when they were made:
   python -m launch.reproduce --paper=004 --list
 
@@ -29,6 +34,7 @@ from absl.flags import argparse_flags
 
 from dpjax import errors as checks
 from experiments import registry
+from experiments.reproduction import comparison
 from experiments.reproduction import plans
 from experiments.reproduction import pool
 from experiments.reproduction import running
@@ -52,11 +58,21 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       ('output_dir', 'Folder of the page; made when it is not there.'),
       ('data_dir', 'Folder of the data sets, one folder for each; '
        'DPJAX_DATA_DIR when not given.'),
+      ('share', 'Run the i-th of n parts of the experiments, as i/n; all parts '
+       'take about equally long.'),
+      ('sample', 'Run so many settings of each experiment that have committed '
+       'rows, drawn at random, each trained within a minute.'),
+      ('seed', 'Of --sample; 0 when not given.'),
       ('processes', 'Experiments at once; one for each core when not given.')):
     parser.add_argument(f'--{name}', help=text)
   parser.add_argument('--quick', action='store_true', help='Run a few settings '
                       'of each experiment, those tagged "quick" or else all; '
                       'toy ones where real ones take minutes.')
+  parser.add_argument('--strict', action='store_true', help='Fail if a row '
+                      'differs from the committed one by more than '
+                      f'{comparison.TOLERANCE:g}, relative; of training by '
+                      f'more than {comparison.TRAINED:g} or, an accuracy, by '
+                      'more than a held-out record.')
   parser.add_argument('--list', action='store_true', help='Print what would be '
                       'run and what it costs, and run none.')
   # What the processes are told that do the work.
@@ -68,6 +84,9 @@ def _command(args: argparse.Namespace) -> str:
   """Returns what was asked for, without the paths of a machine."""
   words = ['python', '-m', 'launch.reproduce', f'--paper={args.paper}']
   words += ['--quick'] if args.quick else []
+  words += [f'--{name}={getattr(args, name)}'
+            for name in ('share', 'sample', 'seed')
+            if getattr(args, name) is not None]
   words += [f'--only={args.only}'] if args.only else []
   return shlex.join(words)
 
@@ -90,8 +109,9 @@ def _print(chosen: dict[str, plans.Plan]) -> None:
 
 def _serve(args: argparse.Namespace) -> int:
   def do(name: str) -> running.Outcome:
-    return running.run(plans.make(name, quick=args.quick), args.output_dir,
-                       args.data_dir)
+    return running.run(
+        plans.make(name, quick=args.quick, sample=_sample(args)),
+        args.output_dir, args.data_dir)
   try:
     working.serve(do)
   except KeyboardInterrupt:
@@ -99,12 +119,23 @@ def _serve(args: argparse.Namespace) -> int:
   return 0
 
 
-def _num_processes(args: argparse.Namespace) -> int:
-  if args.processes is None:
-    return pool.num_cores()
-  if not args.processes.isdecimal():
-    raise ValueError(f'processes must be an integer >= 1, got {args.processes}')
-  return checks.check_at_least('processes', int(args.processes), 1)
+def _integer(args: argparse.Namespace, name: str, least: int) -> int | None:
+  text = getattr(args, name)
+  if text is None:
+    return None
+  if not text.isdecimal():
+    raise ValueError(f'{name} must be an integer >= {least}, got {text}')
+  return checks.check_at_least(name, int(text), least)
+
+
+def _sample(args: argparse.Namespace) -> plans.Sample | None:
+  size, seed = _integer(args, 'sample', 1), _integer(args, 'seed', 0)
+  if size is None and seed is not None:
+    raise ValueError(f'seed {seed} draws a sample; --sample must say how large')
+  if size is not None and args.quick:
+    raise ValueError('sample draws among all settings, quick takes those of '
+                     'its tag; give one of the two')
+  return None if size is None else plans.Sample(size, seed or 0)
 
 
 def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
@@ -112,7 +143,8 @@ def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
   try:
     outcomes = session.run(chosen, session.Options(
         output_dir=args.output_dir, command=_command(args), quick=args.quick,
-        num_workers=min(_num_processes(args), len(chosen)),
+        num_workers=min(_integer(args, 'processes', 1) or pool.num_cores(),
+                        len(chosen)),
         # The same program with the same words.
         worker=[sys.executable, *sys.orig_argv[1:], '--worker']))
   except KeyboardInterrupt:
@@ -123,7 +155,8 @@ def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
   for line in sections.summary(outcomes):
     print(line)
   print(f'open {pathlib.Path(args.output_dir) / session.PAGE}')
-  return 1 if any(outcome.error for outcome in outcomes.values()) else 0
+  return 1 if any(outcome.error or args.strict and outcome.different
+                  for outcome in outcomes.values()) else 0
 
 
 def main(args: argparse.Namespace) -> int:
@@ -134,9 +167,14 @@ def main(args: argparse.Namespace) -> int:
     raise ValueError('--output_dir must be given')
   if args.worker:
     return _serve(args)
-  _num_processes(args)
-  chosen = {name: plans.make(name, quick=args.quick) for name in plans.names(
-      args.paper, args.only.split(',') if args.only else ())}
+  _integer(args, 'processes', 1)
+  sample = _sample(args)
+  chosen = {name: plans.make(name, quick=args.quick, sample=sample)
+            for name in plans.names(
+                args.paper, args.only.split(',') if args.only else ())}
+  chosen = {name: plan for name, plan in chosen.items() if plan.settings}
+  if args.share:
+    chosen = plans.share(chosen, args.share)
   if args.list:
     _print(chosen)
     return 0

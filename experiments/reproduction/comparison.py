@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 import math
 import re
+import types
 from typing import NamedTuple
 
 from dpjax.report import records
@@ -10,6 +11,9 @@ from dpjax.report import verdicts
 
 TOLERANCE = 1e-6
 """Relative; what compilers and processors differ in is a few last bits."""
+TRAINED = 1e-3
+"""The same of what training gives: its steps pass on what the first differ in.
+An accuracy may differ by one of the records it is of."""
 _NOISE = 1e-12
 _CELL = re.compile(r'(?<!\\)\|')
 
@@ -18,7 +22,8 @@ class Comparison(NamedTuple):
   """Rows beside those of the same setting and metric that are committed.
 
   Attributes:
-    same: how many are equal within `TOLERANCE`, in value and epsilon.
+    same: how many are equal within `TOLERANCE`, or `TRAINED`, in value and
+      epsilon.
     different: how many are not.
     times: how many measure time and are not compared.
     unknown: how many have no committed row.
@@ -36,13 +41,17 @@ class Comparison(NamedTuple):
 
 
 def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
-            times: Sequence[str] = ()) -> Comparison:
+            times: Sequence[str] = (),
+            held_out: Mapping[str, int] = types.MappingProxyType({})
+            ) -> Comparison:
   """Compares rows with committed ones.
 
   Args:
     rows: made anew.
     committed: rows of whichever settings.
     times: metrics that are left out.
+    held_out: ids of settings that train, which `TRAINED` is for, with the
+      number of records that their accuracies are of.
   """
   known = {(row.id, row.metric): row for row in committed}
   same = different = timed = unknown = 0
@@ -57,7 +66,8 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
     else:
       gap = max(difference(row.value, other.value),
                 difference(row.epsilon, other.epsilon))
-      if gap <= TOLERANCE:
+      if gap <= TOLERANCE or row.id in held_out and _is_near(
+          row, other, held_out[row.id]):
         same += 1
       else:
         different += 1
@@ -66,6 +76,15 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
         largest, where = gap, f'{row.id} {row.metric}'
   return Comparison(same, different, timed, unknown, largest, where,
                     tuple(sorted(commits)))
+
+
+def _is_near(row: records.Row, other: records.Row, held_out: int) -> bool:
+  """Whether two results of training differ no more than machines may."""
+  if difference(row.epsilon, other.epsilon) > TOLERANCE:
+    return False
+  return (difference(row.value, other.value) <= TRAINED or
+          row.metric == 'test_accuracy' and
+          abs(row.value - other.value) * held_out <= 1 + TRAINED)
 
 
 def difference(first: float, second: float) -> float:
