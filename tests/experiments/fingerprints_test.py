@@ -46,6 +46,7 @@ def _plant_cotangent_clip(monkeypatch):
 def _plant_batches(monkeypatch):
   """Batches and initial parameters with each other's keys."""
   streams = states.streams
+
   def exchanged(key):
     found = streams(key)
     return found._replace(init=found.batch, batch=found.init)
