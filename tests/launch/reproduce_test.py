@@ -11,6 +11,7 @@ import time
 import pytest
 
 from dpjax.report import records
+from experiments.reproduction import running
 from launch import reproduce
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -38,6 +39,31 @@ def test_a_page_of_the_toy_and_again_without_work(start, tmp_path):
   status, _, err = _finish(start(*words, TOY_FAIL='toy'))  # nothing is run
   assert status == 0 and '16 of 16 settings' in err
   assert (tmp_path / 'toy' / 'rows.csv').read_bytes() == rows
+
+
+def test_strict_fails_where_a_row_differs(toy, tmp_path, monkeypatch, capsys):
+  different = {'toy': running.Outcome('toy', 16, 16, different=1,
+                                      compared='1 of 2 rows')}
+  monkeypatch.setattr(reproduce.session, 'run', lambda *_: different)
+
+  def status(*words):
+    return reproduce.main(reproduce.parse([
+        'reproduce', '--paper=all', f'--output_dir={tmp_path}', *words]))
+  assert (status(), status('--strict')) == (0, 1)
+  assert 'toy: 1 of 2 rows' in capsys.readouterr().out
+  different['toy'].different = 0
+  assert status('--strict') == 0
+
+
+@pytest.mark.parametrize('words, says', [
+    (['--sample=0'], 'sample must be an integer >= 1'),
+    (['--seed=3'], 'seed 3 draws a sample'),
+    (['--sample=2', '--quick'], 'give one of the two'),
+    (['--share=4/3'], 'share must be i/n')])
+def test_samples_and_shares_that_make_no_sense_are_refused(toy, words, says):
+  with pytest.raises(ValueError, match=says):
+    reproduce.main(reproduce.parse([
+        'reproduce', '--paper=all', '--list', *words]))
 
 
 @pytest.mark.slow
