@@ -5,6 +5,7 @@ in the history. Rows may be kept that are not, where an experiment declares
 their settings in OLDER, with the reason; tables say so.
 """
 
+import collections
 from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
@@ -45,7 +46,9 @@ def stale(experiment: registry.Experiment, rows: Sequence[records.Row],
   for row in rows:
     if row.id not in settings:
       continue
-    fresh = row.fingerprint == present.of(row)
+    # What no two runs share does not depend on random streams alone.
+    fresh = (row.metric in experiment.times
+             or row.fingerprint == present.of(row))
     known = history is None or _is_in(row.commit, history)
     if row.id in declared:
       old |= set() if fresh and known else {row.id}
@@ -76,13 +79,13 @@ class Confirmation(NamedTuple):
 
   Attributes:
     compared: the sample beside the committed rows.
-    methods: those of which all compared rows are equal.
+    kinds: those of which all compared rows are equal, in words.
     num_settings: that have the present fingerprint by this.
     rows: the committed rows, with the fingerprints.
     sample: what provenance says of it.
   """
   compared: comparison.Comparison
-  methods: tuple[str, ...]
+  kinds: tuple[str, ...]
   num_settings: int
   rows: list[records.Row]
   sample: dict[str, Any]
@@ -92,9 +95,10 @@ def confirm(experiment: registry.Experiment, made: Sequence[records.Row],
             committed: Sequence[records.Row]) -> Confirmation:
   """Gives the present fingerprint to rows that the present code makes again.
 
-  A method is confirmed by a sample of its rows if all of them are equal to the
-  committed ones; its other rows, made on the same kind of device, are taken to
-  be what the present code gives, too.
+  Settings that differ in numbers only, not in words such as a method or a data
+  set, are of one kind. A kind is confirmed if all rows of a sample of it are
+  equal to the committed ones; its other rows, made on the same kind of device,
+  are taken to be what the present code gives, too.
 
   Args:
     experiment: of the rows.
@@ -112,26 +116,33 @@ def confirm(experiment: registry.Experiment, made: Sequence[records.Row],
           f'{row.fingerprint or "missing"}); make the sample anew')
   devices = {row.id: row.device for row in committed}
   compared = [row for row in made if devices.get(row.id) == row.device]
+  sampled: dict[tuple[str, str], list[records.Row]] = {}
+  for row in compared:
+    if row.id in settings:
+      sampled.setdefault((selection.kind(settings[row.id]), row.device),
+                         []).append(row)
   equal = set()
-  for method, device in {(row.method, row.device) for row in compared}:
-    found = compare(experiment, [
-        row for row in compared if (row.method, row.device) == (method, device)
-    ], committed)
+  for key, sample in sampled.items():
+    found = compare(experiment, sample, committed)
     if found.same and not found.different:
-      equal.add((method, device))
+      equal.add(key)
   rows, ids = [], set()
   for row in committed:
-    if row.id in settings and (row.method, row.device) in equal:
+    if row.id in settings and (selection.kind(settings[row.id]),
+                               row.device) in equal:
       ids.add(row.id)
       row = dataclasses.replace(row, fingerprint=present.of(row))
     rows.append(row)
   whole = compare(experiment, compared, committed)
-  methods = tuple(sorted({method for method, _ in equal}))
-  return Confirmation(whole, methods, len(ids), rows, {
+  kinds = tuple(sorted({kind for kind, _ in equal}))
+  return Confirmation(whole, kinds, len(ids), rows, {
       'commit': ', '.join(sorted({row.commit for row in compared})),
       'jax': ', '.join(sorted({row.jax for row in compared})),
-      'settings_made_anew': sorted(records.ids(compared)),
-      'methods': list(methods), 'settings_confirmed': len(ids),
+      'settings_made_anew': len(records.ids(compared)),
+      'of_which': _count(settings, compared),
+      'kinds_confirmed': ('all of these' if len(kinds) == len(sampled)
+                          else list(kinds)),
+      'settings_confirmed': len(ids),
       'comparison': comparison.describe(whole)})
 
 
@@ -153,6 +164,14 @@ def _num_held_out(config: Any) -> int:
     return datasets.IMAGES[config.dataset].test.num_examples
   return round(config.test_fraction *
                datasets.DATASETS[config.dataset].num_examples)
+
+
+def _count(settings: dict[str, selection.Setting],
+           rows: Sequence[records.Row]) -> dict[str, int]:
+  """Returns kind -> how many settings have rows."""
+  kinds = [selection.kind(settings[id_]) for id_ in records.ids(rows)
+           if id_ in settings]
+  return dict(sorted(collections.Counter(kinds).items()))
 
 
 class _Present:

@@ -10,8 +10,8 @@ Whether everything committed is what the rows give, and whether the rows are
 of the present code and of commits in the history; changes nothing:
   python -m launch.report --check
 
-Rows that were made anew beside the committed ones; where those of a method are
-equal, all its committed rows get the fingerprint of the present code:
+Rows that were made anew beside the committed ones; settings that differ from
+equal ones in numbers only get the fingerprint of the present code:
   python -m launch.reproduce --paper=all --sample=3 --seed=1 --output_dir=DIR
   python -m launch.report --experiment=polls --rows_dir=DIR/polls --confirm
 """
@@ -51,9 +51,9 @@ _CHECK = flags.DEFINE_bool(
     'check', False, 'Change nothing; fail if something is out of date.')
 _CONFIRM = flags.DEFINE_bool(
     'confirm', False, 'Compare the rows of --rows_dir, made by the present '
-    'code, with the committed ones. Where all rows of a method are equal, the '
-    'committed rows of that method get the present fingerprint, and '
-    'provenance.json says by which sample.')
+    'code, with the committed ones. Where all are equal, committed rows of '
+    'settings that differ from theirs in numbers only get the present '
+    'fingerprint, and provenance.json says by which sample.')
 _PNG = flags.DEFINE_bool(
     'png', False, 'Write figure.png next to figure.svg.')
 
@@ -220,12 +220,12 @@ def _confirm(root: pathlib.Path, name: str, made: pathlib.Path) -> int:
       experiment, records.read(made / engine.ROWS),
       records.read(folder / engine.ROWS))
   print(f'{name}: {comparison.describe(found.compared)}; '
-        f'{found.num_settings} settings confirmed, of methods '
-        f'{", ".join(found.methods) or "none"}')
-  if found.methods:
+        f'{found.num_settings} settings confirmed, of '
+        f'{"; ".join(found.kinds) or "no kind"}')
+  if found.kinds:
     records.write_sorted(folder / engine.ROWS, found.rows)
     provenance.confirm(folder / provenance.NAME, found.sample)
-  return 1 if found.compared.different or not found.methods else 0
+  return 1 if found.compared.different or not found.kinds else 0
 
 
 def main(argv: Sequence[str]) -> int:

@@ -114,7 +114,7 @@ def make(name: str, *, quick: bool, sample: Sample | None = None,
 
 def _sampled(experiment: registry.Experiment, sample: Sample,
              root: pathlib.Path) -> Plan:
-  """Settings with rows to compare with: a method has another only after all.
+  """Settings with rows to compare with, of as many kinds as possible.
 
   Not those of older code, nor those trained together for over a minute.
   """
@@ -133,8 +133,8 @@ def _sampled(experiment: registry.Experiment, sample: Sample,
   seen: dict[str, int] = {}
   rank = {}
   for setting in pool:
-    method = getattr(setting, 'method', '')
-    rank[setting] = seen[method] = seen.get(method, 0) + 1
+    kind = selection.kind(setting)
+    rank[setting] = seen[kind] = seen.get(kind, 0) + 1
   chosen = set(sorted(pool, key=rank.__getitem__)[:sample.size])
   settings = tuple(setting for setting in experiment.settings
                    if setting in chosen)

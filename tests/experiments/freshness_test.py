@@ -58,6 +58,12 @@ def test_rows_of_a_lost_commit_are_stale(toy, made, commit):
   assert freshness.stale(toy, rows, None) == []
 
 
+def test_times_need_no_fingerprint(toy, made):
+  rows = _change(made, lambda row: row.metric == 'loss', fingerprint='')
+  assert len(freshness.stale(toy, rows, HISTORY)) == 1
+  assert freshness.stale(toy._replace(times=('loss',)), rows, HISTORY) == []
+
+
 def test_rows_of_no_setting_are_stale(toy, made):
   line, = freshness.stale(toy, _change(made, _is_lip, id='toy/x=1'), None)
   assert line.startswith('1 settings that are not of the sweep')
@@ -80,25 +86,28 @@ def test_declared_rows_may_be_older_and_the_table_says_so(toy, made):
   assert line.startswith('8 settings that OLDER declares have rows of the')
 
 
-def test_a_sample_confirms_the_methods_that_it_makes_again(toy, made):
+def test_a_sample_confirms_the_kinds_that_it_makes_again(toy, made):
   old = _change(made, fingerprint='', commit='d0')
   sample = [row for row in made if 'seed=0' in row.id and not _is_lip(row)]
   found = freshness.confirm(toy, sample, old)
-  assert found.methods == ('dp_sgd',) and found.num_settings == 8
+  assert found.kinds == ('dataset=adult,method=dp_sgd',
+                         'dataset=dropout,method=dp_sgd')
+  assert found.num_settings == 8
   assert [bool(row.fingerprint) for row in found.rows] == [
       not _is_lip(row) for row in old]
   # Everything else of a row is what it was: it still names who made it.
   assert _change(found.rows, fingerprint='') == old
-  assert len(found.sample['settings_made_anew']) == 4
+  assert found.sample['settings_made_anew'] == 4
 
 
-def test_one_other_row_leaves_its_method_unconfirmed(toy, made):
+def test_one_other_row_leaves_its_kind_unconfirmed(toy, made):
   other = next(row for row in made if _is_lip(row))
   old = _change(_change(made, fingerprint=''), lambda row: (
       row.id, row.metric) == (other.id, other.metric), value=0.5)
   found = freshness.confirm(toy, made, old)
-  assert found.methods == ('dp_sgd',) and found.compared.different == 1
-  assert {row.method for row in found.rows if row.fingerprint} == {'dp_sgd'}
+  assert len(found.kinds) == 3 and found.compared.different == 1
+  assert {(row.dataset, row.method) for row in found.rows
+          if not row.fingerprint} == {(other.dataset, other.method)}
 
 
 def test_rows_of_another_device_are_not_confirmed(toy, made):
@@ -121,12 +130,13 @@ def test_the_command_confirms_and_says_by_what(toy, made, tmp_path, capsys,
   records.write_sorted(folder / 'rows.csv', _change(made, fingerprint=''))
   records.write_sorted(tmp_path / 'made' / 'rows.csv', made[:2])
   assert report._confirm(tmp_path, 'toy', tmp_path / 'made') == 0
-  assert '8 settings confirmed, of methods dp_sgd' in capsys.readouterr().out
+  assert ('4 settings confirmed, of dataset=adult,method=dp_sgd\n'
+          in capsys.readouterr().out)
   line, = freshness.stale(toy, records.read(folder / 'rows.csv'), HISTORY)
-  assert line.startswith('16 rows without')
+  assert line.startswith('24 rows without')
   confirmed, = provenance.read(folder / 'provenance.json')['confirmed']
-  assert confirmed['settings_made_anew'] == [made[0].id]
-  assert confirmed['commit'] == 'c0' and confirmed['methods'] == ['dp_sgd']
+  assert confirmed['of_which'] == {'dataset=adult,method=dp_sgd': 1}
+  assert confirmed['commit'] == 'c0' and confirmed['settings_confirmed'] == 4
   # What differs confirms nothing, and is a failure.
   records.write_sorted(tmp_path / 'made' / 'rows.csv',
                        _change(made[:2], value=0.1))
