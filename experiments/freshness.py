@@ -47,8 +47,8 @@ def stale(experiment: registry.Experiment, rows: Sequence[records.Row],
     if row.id not in settings:
       continue
     # What no two runs share does not depend on random streams alone.
-    fresh = (row.metric in experiment.times
-             or row.fingerprint == present.of(row))
+    fresh = row.metric in experiment.times or (
+        bool(row.fingerprint) and row.fingerprint == present.of(row))
     known = history is None or _is_in(row.commit, history)
     if row.id in declared:
       old |= set() if fresh and known else {row.id}
