@@ -12,6 +12,7 @@ from typing import NamedTuple, TextIO
 from dpjax.report import provenance
 from dpjax.report import records
 from experiments import environment as environments
+from experiments import fingerprints
 from experiments import mappings
 from experiments import progress as progress_lib
 from experiments import registry
@@ -110,7 +111,8 @@ def _read_finished(experiment: registry.Experiment, options: Options,
 
 
 def _complete(row: records.Row, name: str, id_: str, seconds: float,
-              environment: environments.Environment) -> records.Row:
+              environment: environments.Environment,
+              fingerprint: str) -> records.Row:
   """Returns a row with what the engine knows filled in."""
   if row.experiment not in ('', name) or row.id not in ('', id_):
     raise ValueError(f'a row of {id_} says that it is of {row.experiment} '
@@ -120,7 +122,8 @@ def _complete(row: records.Row, name: str, id_: str, seconds: float,
       wall_s=seconds if math.isnan(row.wall_s) else row.wall_s,
       device=row.device or environment.device,
       jax=row.jax or environment.jax,
-      commit=row.commit or environment.commit)
+      commit=row.commit or environment.commit,
+      fingerprint=row.fingerprint or fingerprint)
 
 
 def _check_rows(id_: str, setting: selection.Setting,
@@ -155,10 +158,13 @@ def _run_group(experiment: registry.Experiment,
       raise ValueError(f'run gave {id_}, twice or without being asked')
     waiting.remove(id_)
     _check_rows(id_, setting, rows)
-    seconds, start = time.monotonic() - start, time.monotonic()
+    seconds = time.monotonic() - start
+    fingerprint = fingerprints.of(experiment, setting,
+                                  num_examples=rows[0].n)
     records.append(options.rows_path, [
-        _complete(row, experiment.name, id_, seconds, environment)
+        _complete(row, experiment.name, id_, seconds, environment, fingerprint)
         for row in rows])
+    start = time.monotonic()
     progress.finish()
   if waiting:
     raise ValueError(f'run gave no rows for {min(waiting)}')

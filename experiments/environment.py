@@ -57,6 +57,20 @@ def commit(root: pathlib.Path = ROOT) -> str:
   return f'{head}-dirty' if changed else head
 
 
+def history(root: pathlib.Path = ROOT) -> frozenset[str] | None:
+  """Returns the commits that lead to the present one, in full.
+
+  None where that cannot be known: outside a repository, or in a shallow clone.
+  """
+  try:
+    if (pathlib.Path(_git(root, 'rev-parse', '--show-toplevel')) != root or
+        _git(root, 'rev-parse', '--is-shallow-repository') != 'false'):
+      return None
+    return frozenset(_git(root, 'rev-list', 'HEAD').split())
+  except (OSError, subprocess.CalledProcessError):
+    return None
+
+
 def current(num_devices: int = 1) -> Environment:
   """Returns the environment of this process, or of all that share a mesh."""
   import jax  # here, so that reading and reporting rows does without

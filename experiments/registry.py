@@ -8,14 +8,17 @@ An experiment is a package with
              paper it is about, COST: hours on which device, HEADLINES: how
              claims begin whose verdicts belong in the README (all),
              REPRODUCE: tag of what a computer without a GPU does in hours,
-             TIMES: names of metrics that no two runs share, INEXACT: predicate
-             of settings whose rows differ between processors, ALONE: whether
-             nothing else may run meanwhile, QUICK_IS_SMOKE: whether no real
+             TIMES: names of metrics that no two runs share, ALONE: whether
+             nothing else may run meanwhile, OLDER: reason -> predicate, for
+             settings whose committed rows are kept although the present code
+             may give others, QUICK_IS_SMOKE: whether no real
              setting takes seconds, GALLERY: what its figure shows, if it is one
              of those in the README. The tag `quick` has settings, of SMOKE
              then, that take seconds together, where all of them take longer.
   run.py     run(settings, data_dir, progress) -> iterator of (setting, rows);
              with KEEPS_STATE in sweep.py also state_dir, a folder of its own.
+             Where `training.train` is used also config(setting), the
+             `TrainingConfig` that its rows come from, or None.
   report.py  table(rows), verdict(rows) and, where of use, figure(rows).
 """
 
@@ -115,10 +118,10 @@ class Experiment(NamedTuple):
     quick_is_smoke: whether the smoke sweep stands in for real settings where
       seconds have to do.
     times: metrics that measure time, which no two runs share.
-    inexact: setting -> whether rounding in float32 makes its rows differ
-      between processors, so that they are not compared.
     alone: whether its rows are spoilt by what runs beside it.
     gallery: what its figure shows; '' if it is not in the README.
+    config: setting -> the training that decides on its rows; None if none.
+    older: reason -> which settings have rows of older code, and may.
   """
   name: str
   settings: tuple[selection.Setting, ...]
@@ -135,9 +138,10 @@ class Experiment(NamedTuple):
   reproduce: str | None = None
   quick_is_smoke: bool = False
   times: tuple[str, ...] = ()
-  inexact: Callable[[selection.Setting], bool] = lambda setting: False
   alone: bool = False
   gallery: str = ''
+  config: Callable[[selection.Setting], Any] = lambda setting: None
+  older: Mapping[str, Callable[[selection.Setting], bool]] = {}
 
 
 def _lazy_run(path: str) -> Run:
@@ -146,6 +150,13 @@ def _lazy_run(path: str) -> Run:
     module = importlib.import_module(f'{path}.run')
     return module.run(settings, data_dir, progress, **state)
   return run
+
+
+def _lazy_config(path: str) -> Callable[[selection.Setting], Any]:
+  def config(setting):
+    module = importlib.import_module(f'{path}.run')
+    return module.config(setting) if hasattr(module, 'config') else None
+  return config
 
 
 def _papers(name: str, papers: Sequence[str]) -> tuple[str, ...]:
@@ -184,6 +195,6 @@ def load(name: str) -> Experiment:
       reproduce=getattr(sweep, 'REPRODUCE', None),
       quick_is_smoke=getattr(sweep, 'QUICK_IS_SMOKE', False),
       times=tuple(getattr(sweep, 'TIMES', ())),
-      inexact=getattr(sweep, 'INEXACT', lambda setting: False),
       alone=getattr(sweep, 'ALONE', False),
-      gallery=getattr(sweep, 'GALLERY', ''))
+      gallery=getattr(sweep, 'GALLERY', ''),
+      config=_lazy_config(path), older=dict(getattr(sweep, 'OLDER', {})))

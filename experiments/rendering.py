@@ -8,6 +8,7 @@ from dpjax.report import plots
 from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import engine
+from experiments import freshness
 from experiments import registry
 from experiments import selection
 
@@ -34,12 +35,22 @@ def coverage(experiment: registry.Experiment,
            for setting in experiment.settings}
   text = f'{len(done & known)} of {len(known)} settings'
   others = len(done - known)
-  return text + (f' and {others} not of this sweep' if others else '')
+  text += f' and {others} not of this sweep' if others else ''
+  old = sum(len(ids) for ids in freshness.older(experiment, rows).values())
+  return text + (f', {old} of them by older code' if old else '')
 
 
 def names(rows: Sequence[records.Row], column: str) -> str:
   """Returns what stands in a column, in words."""
   return ', '.join(sorted({getattr(row, column) for row in rows})) or '-'
+
+
+def _older(experiment: registry.Experiment,
+           rows: Sequence[records.Row]) -> str:
+  """Returns a note on rows that the present code may not give any more."""
+  return ''.join(
+      f'\nOf older code, {len(ids)} settings: {reason}.\n'
+      for reason, ids in freshness.older(experiment, rows).items())
 
 
 def render_table(experiment: registry.Experiment,
@@ -56,7 +67,7 @@ def render_table(experiment: registry.Experiment,
 Rows: {coverage(experiment, rows)}, made on {names(rows, 'device')} with
 JAX {names(rows, 'jax')} by code {names(rows, 'commit')};
 sha256 {records.digest(rows)}.
-
+{_older(experiment, rows)}
 Made by `python -m launch.report --experiment={experiment.name}`.
 '''
 

@@ -44,6 +44,16 @@ def setting_id(name: str, setting: Setting) -> str:
   return f'{name}/{",".join(pairs)}'
 
 
+def kind(setting: Setting) -> str:
+  """Returns the words of a setting: 'dataset=adult,method=dp_sgd'.
+
+  Settings of one kind differ in numbers only.
+  """
+  return ','.join(f'{field.name}={getattr(setting, field.name)}'
+                  for field in dataclasses.fields(setting)
+                  if isinstance(getattr(setting, field.name), str))
+
+
 def named(name: str, setting: Setting, rows: Iterable[Any]) -> list[Any]:
   """Returns the rows of a setting with its experiment and its id."""
   id_ = setting_id(name, setting)

@@ -6,8 +6,14 @@ The table and figure of one experiment, and the tables in the READMEs:
 The same of rows made elsewhere, written beside them and printed:
   python -m launch.report --experiment=lip_tabular --rows_dir=results --png
 
-Whether everything committed is what the rows give; changes nothing:
+Whether everything committed is what the rows give, and whether the rows are
+of the present code and of commits in the history; changes nothing:
   python -m launch.report --check
+
+Rows that were made anew beside the committed ones; settings that differ from
+equal ones in numbers only get the fingerprint of the present code:
+  python -m launch.reproduce --paper=all --sample=3 --seed=1 --output_dir=DIR
+  python -m launch.report --experiment=polls --rows_dir=DIR/polls --confirm
 """
 
 from collections.abc import Sequence
@@ -20,15 +26,18 @@ from absl import flags
 
 from dpjax.report import files
 from dpjax.report import plots
+from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import tables
 from dpjax.report import verdicts
 from experiments import engine
 from experiments import environment
+from experiments import freshness
 from experiments import registry
 from experiments import rendering
 from experiments.catalogue import items
 from experiments.catalogue import pages
+from experiments.reproduction import comparison
 from launch import errors
 from launch import flags as shared
 
@@ -40,6 +49,11 @@ _ROWS_DIR = flags.DEFINE_string(
     'experiment when not given.')
 _CHECK = flags.DEFINE_bool(
     'check', False, 'Change nothing; fail if something is out of date.')
+_CONFIRM = flags.DEFINE_bool(
+    'confirm', False, 'Compare the rows of --rows_dir, made by the present '
+    'code, with the committed ones. Where all are equal, committed rows of '
+    'settings that differ from theirs in numbers only get the present '
+    'fingerprint, and provenance.json says by which sample.')
 _PNG = flags.DEFINE_bool(
     'png', False, 'Write figure.png next to figure.svg.')
 
@@ -62,11 +76,18 @@ def write_results(experiment: registry.Experiment, folder: pathlib.Path, *,
   return table
 
 
-def check_results(experiment: registry.Experiment,
-                  folder: pathlib.Path) -> list[str]:
-  """Returns a line for each file that is not what the rows give."""
+def check_results(experiment: registry.Experiment, folder: pathlib.Path,
+                  history: frozenset[str] | None) -> list[str]:
+  """Returns a line for all that is not of the rows or of the present code.
+
+  Args:
+    experiment: of the rows.
+    folder: of rows, table and figure.
+    history: commits that rows may be of; None if that is not known.
+  """
   rows = records.sort(records.read(folder / engine.ROWS))
-  stale = []
+  stale = [f'{folder / engine.ROWS}: {line}'
+           for line in freshness.stale(experiment, rows, history)]
   table = folder / rendering.TABLE
   if not table.exists():
     stale.append(f'{table}: not there')
@@ -174,11 +195,16 @@ def report(root: pathlib.Path, name: str | None = None, *,
   Returns:
     A line for each file that is out of date; none unless checking.
   """
-  stale = []
+  stale, history = [], None
+  if check:
+    history = environment.history(root)
+    if history is None:
+      print('note: commits of rows are not checked, which needs a whole clone '
+            'with git', file=sys.stderr)
   for found, folder in _find(root, name, rows_dir).items():
     experiment = registry.load(found)
     if check:
-      stale += check_results(experiment, folder)
+      stale += check_results(experiment, folder, history)
     else:
       print(write_results(experiment, folder, png=png))
   if not rows_dir:
@@ -186,9 +212,31 @@ def report(root: pathlib.Path, name: str | None = None, *,
   return stale
 
 
+def _confirm(root: pathlib.Path, name: str, made: pathlib.Path) -> int:
+  """Confirms committed rows by others; returns the exit status."""
+  _find(root, name, made)
+  experiment, folder = registry.load(name), rendering.results_dir(root, name)
+  found = freshness.confirm(
+      experiment, records.read(made / engine.ROWS),
+      records.read(folder / engine.ROWS))
+  print(f'{name}: {comparison.describe(found.compared)}; '
+        f'{found.num_settings} settings confirmed, of '
+        f'{"; ".join(found.kinds) or "no kind"}')
+  if found.kinds:
+    records.write_sorted(folder / engine.ROWS, found.rows)
+    provenance.confirm(folder / provenance.NAME, found.sample)
+  return 1 if found.compared.different or not found.kinds else 0
+
+
 def main(argv: Sequence[str]) -> int:
   """Does what the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
+  if _CONFIRM.value:
+    if not _ROWS_DIR.value or _CHECK.value:
+      raise ValueError('--confirm needs --experiment and --rows_dir, the '
+                       'folder of rows made anew, and no --check')
+    return _confirm(environment.ROOT, shared.EXPERIMENT.value,
+                    pathlib.Path(_ROWS_DIR.value))
   stale = report(environment.ROOT, shared.EXPERIMENT.value,
                  rows_dir=_ROWS_DIR.value, check=_CHECK.value,
                  png=_PNG.value)

@@ -8,6 +8,11 @@ Thesis 003 with all that needs no GPU, in about three hours on two cores; data
 sets are read from --data_dir, and what is not there is left out and said:
   python -m launch.reproduce --paper=003 --data_dir=data --output_dir=repro
 
+A part of the quick settings, or three settings of each experiment drawn by a
+seed, compared with the committed rows; the exit status is 1 if a row differs:
+  python -m launch.reproduce --paper=all --quick --share=1/4 --check ...
+  python -m launch.reproduce --paper=all --sample=3 --seed=7 --check ...
+
 What would be run, and what its rows took when they were made:
   python -m launch.reproduce --paper=004 --list
 
@@ -30,6 +35,7 @@ from absl.flags import argparse_flags
 from dpjax import errors as checks
 from experiments import environment
 from experiments import registry
+from experiments.reproduction import comparison
 from experiments.reproduction import plans
 from experiments.reproduction import pool
 from experiments.reproduction import running
@@ -54,17 +60,23 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       ('output_dir', 'Folder of the page; made when it is not there.'),
       ('data_dir', 'Folder of the data sets, one folder for each; '
        'DPJAX_DATA_DIR when not given.'),
-      ('processes', 'Experiments at once; one for each core when not given.'),
       ('share', 'Run one of N shares of about equal length: share I of N, as '
        'I/N from 1/N to N/N, or the one that the commit picks, as '
-       f'{rotation.ROTATING}/N.')):
+       f'{rotation.ROTATING}/N.'),
+      ('sample', 'Run so many settings of each experiment that have committed '
+       'rows, drawn at random, each trained within a minute.'),
+      ('seed', 'Of --sample; 0 when not given.'),
+      ('processes', 'Experiments at once; one for each core when not given.')):
     parser.add_argument(f'--{name}', help=text)
   parser.add_argument('--quick', action='store_true', help='Run a few settings '
                       'of each experiment, those tagged "quick" or else all; '
                       'toy ones where real ones take minutes.')
-  parser.add_argument('--check', action='store_true', help='Fail if a row is '
-                      'not the committed one; leave toy settings out, which '
-                      'have no committed rows.')
+  parser.add_argument('--check', action='store_true', help='Fail if a row '
+                      'differs from the committed one by more than '
+                      f'{comparison.TOLERANCE:g}, relative; of training by '
+                      f'more than {comparison.TRAINED:g} or, an accuracy, by '
+                      'more than a held-out record. Leaves toy settings out, '
+                      'which have no committed rows.')
   parser.add_argument('--list', action='store_true', help='Print what would be '
                       'run and what it costs, and run none.')
   # What the processes are told that do the work.
@@ -76,18 +88,12 @@ def _command(args: argparse.Namespace) -> str:
   """Returns what was asked for, without the paths of a machine."""
   words = ['python', '-m', 'launch.reproduce', f'--paper={args.paper}']
   words += ['--quick'] if args.quick else []
+  words += [f'--{name}={getattr(args, name)}'
+            for name in ('share', 'sample', 'seed')
+            if getattr(args, name) is not None]
   words += [f'--only={args.only}'] if args.only else []
-  words += [f'--share={args.share}'] if args.share else []
   words += ['--check'] if args.check else []
   return shlex.join(words)
-
-
-def _share(text: str, chosen: dict[str, plans.Plan]) -> dict[str, plans.Plan]:
-  """Deals experiments out, the longest first, so that shares are alike."""
-  share = rotation.parse(text, rotation.of_checkout(environment.ROOT))
-  order = sorted(chosen, key=lambda name: (-chosen[name].seconds, name))
-  print(f'share {share} of the experiments', file=sys.stderr)
-  return {name: chosen[name] for name in sorted(rotation.deal(share, order))}
 
 
 def _interrupt(signum, frame):
@@ -108,8 +114,9 @@ def _print(chosen: dict[str, plans.Plan]) -> None:
 
 def _serve(args: argparse.Namespace) -> int:
   def do(name: str) -> running.Outcome:
-    return running.run(plans.make(name, quick=args.quick), args.output_dir,
-                       args.data_dir)
+    return running.run(
+        plans.make(name, quick=args.quick, sample=_sample(args)),
+        args.output_dir, args.data_dir)
   try:
     working.serve(do)
   except KeyboardInterrupt:
@@ -117,12 +124,23 @@ def _serve(args: argparse.Namespace) -> int:
   return 0
 
 
-def _num_processes(args: argparse.Namespace) -> int:
-  if args.processes is None:
-    return pool.num_cores()
-  if not args.processes.isdecimal():
-    raise ValueError(f'processes must be an integer >= 1, got {args.processes}')
-  return checks.check_at_least('processes', int(args.processes), 1)
+def _integer(args: argparse.Namespace, name: str, least: int) -> int | None:
+  text = getattr(args, name)
+  if text is None:
+    return None
+  if not text.isdecimal():
+    raise ValueError(f'{name} must be an integer >= {least}, got {text}')
+  return checks.check_at_least(name, int(text), least)
+
+
+def _sample(args: argparse.Namespace) -> plans.Sample | None:
+  size, seed = _integer(args, 'sample', 1), _integer(args, 'seed', 0)
+  if size is None and seed is not None:
+    raise ValueError(f'seed {seed} draws a sample; --sample must say how large')
+  if size is not None and args.quick:
+    raise ValueError('sample draws among all settings, quick takes those of '
+                     'its tag; give one of the two')
+  return None if size is None else plans.Sample(size, seed or 0)
 
 
 def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
@@ -130,7 +148,8 @@ def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
   try:
     outcomes = session.run(chosen, session.Options(
         output_dir=args.output_dir, command=_command(args), quick=args.quick,
-        num_workers=min(_num_processes(args), len(chosen)),
+        num_workers=min(_integer(args, 'processes', 1) or pool.num_cores(),
+                        len(chosen)),
         # The same program with the same words.
         worker=[sys.executable, *sys.orig_argv[1:], '--worker']))
   except KeyboardInterrupt:
@@ -157,13 +176,17 @@ def main(args: argparse.Namespace) -> int:
     raise ValueError('--output_dir must be given')
   if args.worker:
     return _serve(args)
-  _num_processes(args)
-  chosen = {name: plans.make(name, quick=args.quick) for name in plans.names(
-      args.paper, args.only.split(',') if args.only else ())}
-  if args.check:
-    chosen = {name: plan for name, plan in chosen.items() if not plan.smoke}
+  _integer(args, 'processes', 1)
+  sample = _sample(args)
+  chosen = {name: plans.make(name, quick=args.quick, sample=sample)
+            for name in plans.names(
+                args.paper, args.only.split(',') if args.only else ())}
+  chosen = {name: plan for name, plan in chosen.items()
+            if plan.settings and not (args.check and plan.smoke)}
   if args.share:
-    chosen = _share(args.share, chosen)
+    share = rotation.parse(args.share, rotation.of_checkout(environment.ROOT))
+    print(f'share {share} of the experiments', file=sys.stderr)
+    chosen = plans.share(chosen, share.number, share.count)
   if args.list:
     _print(chosen)
     return 0

@@ -1,7 +1,8 @@
 """Where rows come from: `provenance.json`, kept beside the rows.
 
-It holds the digest of the configuration that the rows belong to, and one
-entry for each different way in which some of them were made.
+It holds the digest of the configuration that the rows belong to, one entry in
+`runs` for each different way in which some of them were made, and one in
+`confirmed` for each sample of them that was made anew and gave the same values.
 """
 
 import json
@@ -48,9 +49,30 @@ def write(path: files.Path, *, configuration: str, command: str, commit: str,
   run = dict(zip(FIELDS, (command, commit, configuration, device, versions),
                  strict=True))
   with files.locked(path, os.O_RDWR | os.O_CREAT) as descriptor:
-    runs = _parse(path, files.read_all(descriptor))['runs']
-    runs = sorted([*runs, *([] if run in runs else [run])],
-                  key=lambda entry: json.dumps(entry, sort_keys=True))
-    text = json.dumps({'configuration': configuration, 'runs': runs},
-                      indent=2, sort_keys=True)
-    files.replace(path, text.encode() + b'\n')
+    found = _parse(path, files.read_all(descriptor))
+    _write(path, {**found, 'configuration': configuration,
+                  'runs': _with(found['runs'], run)})
+
+
+def confirm(path: files.Path, sample: dict[str, Any]) -> None:
+  """Adds what is known of a sample of rows that was made anew.
+
+  Args:
+    path: the JSON file.
+    sample: by which code it was made, how large it was and what it confirmed.
+  """
+  with files.locked(path, os.O_RDWR | os.O_CREAT) as descriptor:
+    found = _parse(path, files.read_all(descriptor))
+    _write(path, {**found, 'confirmed': _with(found.get('confirmed', []),
+                                              sample)})
+
+
+def _with(entries: list[Any], entry: Any) -> list[Any]:
+  """Returns the entries and one more, each once, sorted."""
+  return sorted([*entries, *([] if entry in entries else [entry])],
+                key=lambda each: json.dumps(each, sort_keys=True))
+
+
+def _write(path: files.Path, found: dict[str, Any]) -> None:
+  text = json.dumps(found, indent=2, sort_keys=True)
+  files.replace(path, text.encode() + b'\n')

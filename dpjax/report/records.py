@@ -44,6 +44,11 @@ class Row:
     device: hardware; the engine fills it in when blank.
     jax: version of JAX; the engine fills it in when blank.
     commit: version of the code; the engine fills it in when blank.
+    fingerprint: of the random streams and settings that decide on the value
+      (`experiments.fingerprints`); the engine fills it in when blank. Blank
+      in a file: made by code that had none, and not compared with newer code
+      since. Left out of `digest`: it says which code gives the value, and is
+      renewed where a comparison shows that newer code gives the same one.
   """
   experiment: str = ''
   id: str = ''
@@ -63,6 +68,7 @@ class Row:
   device: str = ''
   jax: str = ''
   commit: str = ''
+  fingerprint: str = ''
 
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(Row))
@@ -129,8 +135,9 @@ def ids(rows: Iterable[Row]) -> frozenset[str]:
 
 
 def digest(rows: Iterable[Row]) -> str:
-  """Returns a sha256 of the rows, whatever their order and wall time."""
-  lines = [_format_row(dataclasses.replace(row, wall_s=math.nan))
+  """Returns a sha256 of rows, without order, wall time and fingerprints."""
+  lines = [_format_row(dataclasses.replace(row, wall_s=math.nan,
+                                           fingerprint=''))[:-1]
            for row in rows]
   return hashlib.sha256(_to_csv(sorted(lines)).encode()).hexdigest()
 

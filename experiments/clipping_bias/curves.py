@@ -184,7 +184,7 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
   """
   dataset = registry.load(run.dataset, data_dir=data_dir)
   total = dataset.x.shape[0]
-  config = _config(run, total)
+  config = make_config(run, total)
   model = building.make_model(config, dataset)
   method, plan = _method_and_plan(run, config, model)
   records = dataset.records._replace(x=jax.jit(model.prepare)(dataset.x))
@@ -206,8 +206,13 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
                 plan.epsilon(config.delta))
 
 
-def _config(run: Run, total: int) -> configuration.TrainingConfig:
-  """Adam, batches and rates within Table 5.2; the rest by the recipe."""
+def make_config(run: Run, total: int) -> configuration.TrainingConfig:
+  """What a run trains: Adam, batches and rates within Table 5.2, a recipe.
+
+  Args:
+    run: any.
+    total: records of its data set, held-out ones among them.
+  """
   base = _BASES[run.method]
   line = _EPSILONS[run.dataset]
   logit_clip = (None if run.method == 'lip_dp_sgd_logit_clip'

@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.data import registry
 from dpjax.report import records
+from experiments import configuration
 from experiments import papers
 from experiments import rows
 from experiments.clipping_bias import batch_maximum
@@ -38,6 +40,23 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     for done, setting in enumerate(settings):
       progress(done / len(settings), first.kind)
       yield setting, rows.exact(setting, metrics(setting))
+
+
+def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
+  """What the curve of a setting trains; None for the other kinds."""
+  if setting.kind not in sweep.LENGTHS:
+    return None
+  return curves.make_config(_traced(setting), registry.DATASETS[
+      setting.dataset].num_examples)
+
+
+def _traced(setting: sweep.Setting) -> curves.Run:
+  """The training runs whose curve a setting is a point of."""
+  length = sweep.LENGTHS[setting.kind]
+  return curves.Run(
+      dataset=setting.dataset, method=setting.method,
+      clip_norm=setting.clip_norm, num_steps=length.num_steps,
+      every=length.every, probe_size=length.probe_size)
 
 
 def _zero(setting: sweep.Setting) -> dict[str, float]:
@@ -130,10 +149,7 @@ def _curves(settings: Sequence[sweep.Setting], data_dir: str | None,
   first = settings[0]
   length = sweep.LENGTHS[first.kind]
   found = curves.trace(
-      curves.Run(dataset=first.dataset, method=first.method,
-                 clip_norm=first.clip_norm, num_steps=length.num_steps,
-                 every=length.every, probe_size=length.probe_size),
-      range(length.num_runs), data_dir=data_dir,
+      _traced(first), range(length.num_runs), data_dir=data_dir,
       on_progress=lambda done, total: progress(done / total, first.method))
   for setting in settings:
     yield setting, _curve_rows(setting, found, length)

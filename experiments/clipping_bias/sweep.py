@@ -158,6 +158,3 @@ TAGS = {
     'exact': lambda setting: setting.kind in ('zero', 'field', 'ball',
                                               'batches'),
     'quick': lambda setting: setting.kind != 'curve'}
-
-# Long descents in float32.
-INEXACT = lambda setting: setting.kind in ('descent', 'curve')

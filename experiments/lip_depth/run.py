@@ -60,8 +60,13 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
   return dict(num_layers=len(found.sizes), **measured._asdict())
 
 
-def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
-  """Steps, batch and width of the sweep; the rest general to the method."""
+def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
+  """What a setting trains; None for the kinds that train nothing.
+
+  Steps, batch and width are those of the sweep, the rest general to the method.
+  """
+  if setting.kind not in sweep.TRAINING:
+    return None
   shared = sweep.TRAINING[setting.kind]
   values = dataclasses.asdict(recipes.recipe(setting.method,
                                              num_train=_ORDINARY))
@@ -82,7 +87,7 @@ def _trained(settings: Sequence[sweep.Setting], data_dir: str | None,
   first = settings[0]
   dataset = registry.load(first.dataset, data_dir=data_dir)
   results = training.train(
-      [_config(setting) for setting in settings], dataset=dataset,
+      [config(setting) for setting in settings], dataset=dataset,
       on_progress=lambda done, total: progress(done / total, first.method))
   found = [None] * len(results)
   if results[0].plan.noise_multiplier is not None:

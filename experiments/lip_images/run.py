@@ -35,8 +35,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         setting, result, {'num_parameters': size})]
 
 
-def config(setting: sweep.Setting) -> configuration.TrainingConfig:
-  """What a setting trains."""
+def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
+  """What a setting trains; None for those that count parameters."""
+  if setting.profile == 'count':
+    return None
   return configuration.reproducible(
       configuration.TrainingConfig(**hyperparameters.fields(setting)))
 

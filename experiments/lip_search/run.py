@@ -53,6 +53,15 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     yield setting, _rows(setting, dataset, trials)
 
 
+def config(setting: sweep.Setting) -> configuration.TrainingConfig:
+  """The first trial of a search on all training records, for fingerprints."""
+  total = registry.DATASETS[setting.dataset].num_examples
+  base = _config(setting)
+  return dataclasses.replace(base, **dataclasses.asdict(recipes.recipe(
+      setting.method,
+      num_train=total - round(base.test_fraction * total))))
+
+
 def find(setting: sweep.Setting, dataset: arrays.Dataset,
          progress: Callable[[float], None]) -> list[search.Trial]:
   """The trials of a search, in order; the first is the recipe's.

@@ -18,15 +18,15 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields each setting with its rows; see `experiments.registry`."""
   results = training.train(
-      [_config(setting) for setting in settings], data_dir=data_dir,
+      [config(setting) for setting in settings], data_dir=data_dir,
       on_progress=lambda done, total: progress(done / total,
                                                settings[0].method))
   for setting, result in zip(settings, results, strict=True):
     yield setting, rows.of_training(setting, result)
 
 
-def _config(setting: sweep.Setting) -> configuration.TrainingConfig:
-  """The printed delta = 1/n for the table; its safe relative otherwise."""
+def config(setting: sweep.Setting) -> configuration.TrainingConfig:
+  """What a setting trains, with the printed delta = 1/n for the table."""
   private = math.isfinite(setting.epsilon)
   printed = _PRINTED[setting.dataset]
   return configuration.reproducible(configuration.TrainingConfig(

@@ -196,6 +196,8 @@ def _settings(name: str) -> tuple[Setting, ...]:
 
 SETTINGS = (*_settings('cpu'), *_settings('gpu'), *_settings('full'))
 SMOKE = _settings('smoke')
+OLDER = {'made on a GPU, where none was made anew since':
+         lambda setting: setting.profile == 'gpu'}
 TAGS = {name: lambda setting, name=name: setting.profile == name
         for name in ('cpu', 'gpu', 'full')}
 TAGS['quick'] = lambda setting: (

@@ -1,8 +1,9 @@
 """Whether rows that were made anew are those that are committed."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import math
 import re
+import types
 from typing import NamedTuple
 
 from dpjax.report import records
@@ -10,6 +11,9 @@ from dpjax.report import verdicts
 
 TOLERANCE = 1e-6
 """Relative; what compilers and processors differ in is a few last bits."""
+TRAINED = 1e-3
+"""The same of what training gives: its steps pass on what the first differ in.
+An accuracy may differ by one of the records it is of."""
 _NOISE = 1e-12
 _CELL = re.compile(r'(?<!\\)\|')
 
@@ -18,14 +22,14 @@ class Comparison(NamedTuple):
   """Rows beside those of the same setting and metric that are committed.
 
   Attributes:
-    same: how many are equal within `TOLERANCE`, in value and epsilon.
+    same: how many are equal within `TOLERANCE`, or `TRAINED`, in value and
+      epsilon.
     different: how many are not.
     times: how many measure time and are not compared.
     unknown: how many have no committed row.
     largest: relative difference of the compared.
     where: 'id metric' of the largest; '' where all are equal.
     commits: of the code that made the committed rows which differ, sorted.
-    inexact: how many are rounded otherwise on each processor and not compared.
   """
   same: int
   different: int
@@ -34,22 +38,23 @@ class Comparison(NamedTuple):
   largest: float
   where: str
   commits: tuple[str, ...] = ()
-  inexact: int = 0
 
 
 def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
             times: Sequence[str] = (),
-            inexact: Container[str] = ()) -> Comparison:
+            held_out: Mapping[str, int] = types.MappingProxyType({})
+            ) -> Comparison:
   """Compares rows with committed ones.
 
   Args:
     rows: made anew.
     committed: rows of whichever settings.
     times: metrics that are left out.
-    inexact: ids of settings that are left out.
+    held_out: ids of settings that train, which `TRAINED` is for, with the
+      number of records that their accuracies are of.
   """
   known = {(row.id, row.metric): row for row in committed}
-  same = different = timed = unknown = rounded = 0
+  same = different = timed = unknown = 0
   largest, where = 0.0, ''
   commits = set()
   for row in rows:
@@ -58,12 +63,11 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
       unknown += 1
     elif row.metric in times:
       timed += 1
-    elif row.id in inexact:
-      rounded += 1
     else:
       gap = max(difference(row.value, other.value),
                 difference(row.epsilon, other.epsilon))
-      if gap <= TOLERANCE:
+      if gap <= TOLERANCE or row.id in held_out and _is_near(
+          row, other, held_out[row.id]):
         same += 1
       else:
         different += 1
@@ -71,7 +75,16 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
       if gap > largest:
         largest, where = gap, f'{row.id} {row.metric}'
   return Comparison(same, different, timed, unknown, largest, where,
-                    tuple(sorted(commits)), rounded)
+                    tuple(sorted(commits)))
+
+
+def _is_near(row: records.Row, other: records.Row, held_out: int) -> bool:
+  """Whether two results of training differ no more than machines may."""
+  if difference(row.epsilon, other.epsilon) > TOLERANCE:
+    return False
+  return (difference(row.value, other.value) <= TRAINED or
+          row.metric == 'test_accuracy' and
+          abs(row.value - other.value) * held_out <= 1 + TRAINED)
 
 
 def difference(first: float, second: float) -> float:
@@ -101,8 +114,6 @@ def describe(found: Comparison) -> str:
     text += (f' ({found.where}), of rows committed by code '
              f'{", ".join(found.commits)}')
   text += f'; {found.times} that measure time left out' if found.times else ''
-  text += (f'; {found.inexact} that differ between processors left out'
-           if found.inexact else '')
   return text + (f'; {found.unknown} of other settings' if found.unknown
                  else '')
 

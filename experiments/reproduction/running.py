@@ -13,6 +13,7 @@ from dpjax.report import records
 from dpjax.report import verdicts
 from experiments import engine
 from experiments import environment
+from experiments import freshness
 from experiments import rendering
 from experiments import selection
 from experiments.reproduction import comparison
@@ -132,10 +133,11 @@ def _report(plan: plans.Plan, folder: pathlib.Path, root: pathlib.Path,
           for setting in plan.settings}
   found.done = len(ours & records.ids(rows))
   kept = rendering.results_dir(root, plan.name)
-  inexact = {selection.setting_id(plan.name, setting)
-             for setting in plan.settings if plan.experiment.inexact(setting)}
-  compared = comparison.compare(rows, rendering.read(kept),
-                                plan.experiment.times, inexact)
+  committed = rendering.read(kept)
+  old = {id_ for ids in freshness.older(plan.experiment, committed).values()
+         for id_ in ids}
+  compared = freshness.compare(
+      plan.experiment, rows, [row for row in committed if row.id not in old])
   found.compared = comparison.describe(compared)
   found.different = compared.different
   if not rows:

@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from dpjax.report import records
+from experiments import fingerprints
 from experiments import registry
 from experiments import selection
 
@@ -15,6 +16,8 @@ def toy(monkeypatch):
   """Returns the toy experiment; its folder is importable meanwhile."""
   monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parent))
   monkeypatch.setitem(registry.EXPERIMENTS, 'toy', 'toy')
+  # Its rows have no random streams; to compute a fingerprint takes seconds.
+  monkeypatch.setattr(fingerprints, 'streams', lambda: 'f0')
   return registry.load('toy')
 
 

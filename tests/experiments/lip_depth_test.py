@@ -136,7 +136,7 @@ def test_the_multiplier_is_a_function_of_epsilon_alone():
     if setting.kind != 'train' or setting.dataset != 'adult' or (
         setting.epsilon not in (1.0, 4.0)):
       continue
-    config = run._config(setting)
+    config = run.config(setting)
     place = setting.num_examples, setting.epsilon
     found.setdefault(place, set()).add(dataclasses.replace(
         config, seed=0, **{name: None for name in (
@@ -146,7 +146,7 @@ def test_the_multiplier_is_a_function_of_epsilon_alone():
   assert {len(configs) for configs in found.values()} == {1}
   multipliers = set()
   for method, depth in (('dp_sgd', 1), ('lip_dp_sgd', 16), ('dp_sgd', 4)):
-    config = configuration.resolve(run._config(sweep.Setting(
+    config = configuration.resolve(run.config(sweep.Setting(
         kind='train', dataset='adult', method=method, epsilon=4.0,
         depth=depth)), num_available=39_074)
     multipliers.add(training.make_plan(config).noise_multiplier)
@@ -198,7 +198,7 @@ def test_realised_norms_are_those_of_gradients_of_every_record():
   dataset = data_registry.load('breast_cancer')
   setting = sweep.Setting(kind='smoke', dataset='breast_cancer',
                           method='lip_dp_sgd', epsilon=2.0, depth=1)
-  result, = training.train([run._config(setting)], dataset=dataset)
+  result, = training.train([run.config(setting)], dataset=dataset)
   found, = diagnostics.diagnose([result], dataset, probe_size=9)
   model = building.make_model(result.config, dataset)
   loss = building.make_loss(result.config)

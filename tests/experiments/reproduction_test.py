@@ -103,6 +103,62 @@ def test_a_plan_knows_what_its_committed_rows_took(toy, tmp_path):
   assert plans.make('toy', quick=False, root=tmp_path).seconds == 70.0
 
 
+@pytest.fixture
+def committed(toy, tmp_path):
+  """Returns a root with rows of the toy experiment, 2 s for each setting."""
+  folder = rendering.results_dir(tmp_path, 'toy')
+  folder.mkdir(parents=True)
+  for group in selection.groups(toy.settings, toy.batched):
+    for setting, rows in toy.run(group, None, lambda *_: None):
+      records.append(folder / 'rows.csv', [
+          dataclasses.replace(row, wall_s=2.0, commit='c0')
+          for row in selection.named('toy', setting, rows)])
+  return tmp_path
+
+
+def _sampled(root, size, seed):
+  return plans.make('toy', quick=False, sample=plans.Sample(size, seed),
+                    root=root).settings
+
+
+def test_a_sample_is_drawn_by_its_seed_from_all_methods(toy, committed):
+  found = [_sampled(committed, 4, seed) for seed in range(20)]
+  assert found == [_sampled(committed, 4, seed) for seed in range(20)]
+  for settings in found:
+    assert sorted(setting.method for setting in settings) == [
+        'dp_sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_dp_sgd']
+  # A setting is missed by 20 samples of a quarter with probability 0.003.
+  assert {setting for settings in found
+          for setting in settings} == set(toy.settings)
+  assert len(_sampled(committed, 99, 0)) == 16
+
+
+def test_a_sample_leaves_out_what_has_no_rows_or_older_ones(
+    toy, committed, tmp_path, monkeypatch):
+  import toy.sweep as sweep
+  monkeypatch.setattr(sweep, 'OLDER', {
+      'why not': lambda setting: setting.method == 'dp_sgd'}, raising=False)
+  found = _sampled(committed, 99, 0)
+  assert {setting.method for setting in found} == {'lip_dp_sgd'}
+  assert _sampled(tmp_path / 'none', 99, 0) == ()
+
+
+def test_what_is_trained_together_for_long_is_no_sample(toy, committed,
+                                                        monkeypatch):
+  monkeypatch.setattr(plans, '_MOST_SECONDS', 7.9)  # a group of four takes 8
+  assert _sampled(committed, 99, 0) == ()
+
+
+def test_shares_are_all_experiments_each_once():
+  found = {name: plans.Plan(None, (), False, None, seconds)._replace(
+      experiment=registry.load('polls')._replace(name=name))
+           for name, seconds in (
+               ('a', 30.0), ('b', 20.0), ('c', 20.0), ('d', 9.0))}
+  shares = [plans.share(found, number, 2) for number in (1, 2)]
+  assert [sorted(share) for share in shares] == [['a', 'd'], ['b', 'c']]
+  assert sorted(plans.share(found, 1, 1)) == ['a', 'b', 'c', 'd']
+
+
 def test_experiments_of_another_paper_are_refused(toy):
   with pytest.raises(ValueError, match='polls is of 002, not of 003'):
     plans.names('003', ['polls'])
@@ -124,16 +180,6 @@ def test_rows_are_compared():
       '1 that measure time left out; 1 of other settings')
 
 
-def test_rows_that_differ_between_processors_are_not_compared():
-  rows = [_row(value=2.0), _row('bias', 1.0)]
-  found = comparison.compare(rows, [_row(), _row('bias', 1.0)],
-                             inexact={rows[0].id})
-  assert (found.same, found.different, found.inexact) == (0, 0, 2)
-  assert comparison.describe(found) == (
-      'no row can be compared with a committed one; 2 that differ between '
-      'processors left out')
-
-
 @pytest.mark.parametrize('changed', [
     _row(value=1.001), _row(value=float('nan')), _row(value=float('inf')),
     _row(epsilon=1.1)])
@@ -143,6 +189,35 @@ def test_a_changed_row_is_found(changed):
   assert found.where == 'x/a=1 risk' and found.largest > 9e-4
   assert comparison.describe(found).endswith(
       '(x/a=1 risk), of rows committed by code c9')
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('metric, value, same', [
+    ('noise_norm', 1 + 0.9e-3, True), ('noise_norm', 1 + 1.1e-3, False),
+    ('test_accuracy', 0.99, True), ('test_accuracy', 0.98, False),
+    ('test_accuracy', float('nan'), False), ('noise_norm', 0.99, False)])
+def test_training_may_differ_by_a_record(metric, value, same):
+  found = comparison.compare([_row(metric, value)], [_row(metric)],
+                             held_out={'x/a=1': 100})
+  assert (found.same, found.different) == (int(same), int(not same))
+  # Of settings that do not train, and of epsilon, that would be too much.
+  assert comparison.compare([_row(metric, value)], [_row(metric)]).same == 0
+  assert comparison.compare(
+      [_row(metric, value, epsilon=1.001)], [_row(metric)],
+      held_out={'x/a=1': 100}).same == 0
+
+
+def test_older_rows_are_not_compared(planned, committed, tmp_path):
+  folder = rendering.results_dir(committed, 'toy')
+  records.write_sorted(folder / 'rows.csv', [
+      dataclasses.replace(row, value=9.0) if row.method == 'dp_sgd' else row
+      for row in records.read(folder / 'rows.csv')])
+  assert running.run(planned, tmp_path, root=committed).different == 16
+  planned = planned._replace(experiment=planned.experiment._replace(older={
+      'why not': lambda setting: setting.method == 'dp_sgd'}))
+  found = running.run(planned, tmp_path, root=committed)
+  assert found.different == 0 and found.compared == (
+      '16 of 16 rows are those committed; 16 of other settings')
 
 
 def test_rows_table_figure_and_verdicts_come_of_a_run(planned, tmp_path):

@@ -12,6 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 from experiments import environment  # noqa: E402
+from experiments import fingerprints  # noqa: E402
 from experiments import registry  # noqa: E402
 from launch import errors  # noqa: E402
 
@@ -23,6 +24,7 @@ if __name__ == '__main__':
   environment.current = lambda: environment.Environment(
       'cpu', '1', environment.commit(), {'jax': '1'})
   environment.commit = lambda: 'c0'
+  fingerprints.streams = lambda: 'f0'
   module = importlib.import_module(f'launch.{sys.argv.pop(1)}')
   own = [module.parse] if hasattr(module, 'parse') else []
   errors.run_main(module.main, *own)

@@ -42,6 +42,17 @@ def test_a_page_of_the_toy_and_again_without_work(start, tmp_path):
   assert (tmp_path / 'toy' / 'rows.csv').read_bytes() == rows
 
 
+@pytest.mark.parametrize('words, says', [
+    (['--sample=0'], 'sample must be an integer >= 1'),
+    (['--seed=3'], 'seed 3 draws a sample'),
+    (['--sample=2', '--quick'], 'give one of the two'),
+    (['--share=4/3'], 'a share is I/N')])
+def test_samples_and_shares_that_make_no_sense_are_refused(toy, words, says):
+  with pytest.raises(ValueError, match=says):
+    reproduce.main(reproduce.parse([
+        'reproduce', '--paper=all', '--list', *words]))
+
+
 @pytest.mark.slow
 def test_a_failure_is_on_the_page_and_in_the_status(start, tmp_path):
   status, out, err = _finish(start(

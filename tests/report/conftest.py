@@ -14,6 +14,7 @@ def make_row():
         metric='accuracy', value=.5, n=100, epsilon_requested=1.,
         epsilon=.99, epsilon_valid=True, delta=.01,
         adjacency='add_or_remove', accountant='pld', method='dp_sgd',
-        dataset='adult', wall_s=1.5, device='cpu', jax='1', commit='c0')
+        dataset='adult', wall_s=1.5, device='cpu', jax='1', commit='c0',
+        fingerprint='f0')
     return records.Row(**{**defaults, **changes})
   return make

@@ -31,6 +31,17 @@ def test_what_is_written_is_read(tmp_path):
       'configuration': 'd0', 'device': 'cpu', 'versions': {'jax': '1'}}]}
 
 
+def test_samples_that_confirm_are_kept_beside_the_runs(tmp_path):
+  path = tmp_path / 'p.json'
+  _write(path)
+  for _ in range(2):
+    provenance.confirm(path, {'commit': 'c1', 'settings_confirmed': 3})
+  _write(path, commit='c2')
+  found = provenance.read(path)
+  assert found['confirmed'] == [{'commit': 'c1', 'settings_confirmed': 3}]
+  assert len(found['runs']) == 2 and found['configuration'] == 'd0'
+
+
 def test_the_same_run_is_kept_once_and_others_are_added(tmp_path):
   path = tmp_path / 'p.json'
   _write(path)

@@ -34,9 +34,9 @@ def test_columns_are_the_long_form(tmp_path, make_row):
   assert header == (
       'experiment,id,seed,metric,value,n,epsilon_requested,epsilon,'
       'epsilon_valid,delta,adjacency,accountant,method,dataset,wall_s,device,'
-      'jax,commit')
+      'jax,commit,fingerprint')
   assert line == ('toy,toy/seed=0,0,accuracy,0.5,100,1.0,inf,true,0.01,'
-                  'add_or_remove,pld,dp_sgd,adult,1.5,cpu,1,c0')
+                  'add_or_remove,pld,dp_sgd,adult,1.5,cpu,1,c0,f0')
 
 
 def test_numpy_scalars_are_written_as_numbers(tmp_path, make_row):
@@ -120,7 +120,7 @@ def test_other_columns_are_refused_and_kept(tmp_path, make_row, content):
 
 @pytest.mark.parametrize('old, new, says', [
     ('0.5', 'half', 'could not convert'), ('true', 'yes', 'neither true'),
-    (',c0', ',c0,more', '19 cells'), (',cpu', '', '17 cells')])
+    (',c0', ',c0,more', '20 cells'), (',cpu', '', '18 cells')])
 def test_a_bad_line_is_named(tmp_path, make_row, old, new, says):
   path = tmp_path / 'rows.csv'
   records.append(path, [make_row(seed=0), make_row(seed=1)])

@@ -1,0 +1,145 @@
+"""Small fixed computations whose results tell random streams apart.
+
+`streams` draws from every generator and primitive that experiments draw from;
+`training` runs two steps of a method on eight made-up records. `fingerprints`
+hashes what they return: code that draws other bits, or computes another step
+from them, has other results. To compile them takes a few seconds for the
+streams and as many for each method.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.data import arrays
+from dpjax.data import containers
+from dpjax.data import images
+from dpjax.data import splits
+from dpjax.privacy import additive
+from dpjax.privacy import draws
+from dpjax.privacy import integers
+from dpjax.privacy import lattice
+from dpjax.privacy.local import RandomizedResponse
+from dpjax.sampling import PoissonSampler
+from dpjax.train import state as states
+from dpjax.train import step as steps
+from dpjax.typing import PyTree
+from experiments import building
+from experiments import configuration
+
+_NUM_RECORDS, _NUM_STEPS = 8, 2
+
+
+@jax.jit
+def streams() -> PyTree:
+  """Returns draws of every generator and primitive, of fixed keys."""
+  keys = jax.random.split(jax.random.key(7), 12)
+  values = {'a': jnp.array([0.5, -1.0, 2.0]), 'b': jnp.array([[3.0]])}
+  split = splits.train_test_split(keys[0], 10, test_fraction=0.2)
+  return {
+      'generator': [jax.random.key_data(keys),
+                    jax.random.bits(jax.random.fold_in(keys[1], 3), (3,))],
+      'splits': [split, splits.fold(split, 1, num_folds=2),
+                 splits.official_split(keys[0], num_train=6, num_test=3)],
+      'training': [
+          jax.random.key_data(jnp.stack(states.streams(keys[2]))),
+          jax.random.key_data(configuration.run_key(
+              configuration.TrainingConfig(
+                  dataset='adult', method='sgd', noise_seed=0)))],
+      'batches': PoissonSampler(num_examples=20, batch_size=6.0).draw(keys[3]),
+      'words': [additive.random_words(keys[4], (3,)),
+                additive.random_pairs(keys[4], (3,))],
+      'gaussian': [additive.standard_normal(keys[5], (3,)),
+                   additive.add_gaussian_noise(
+                       keys[5], values, {'a': 1.0, 'b': 2.0})],
+      'lattice': lattice.add_noise(keys[6], values, *_lattice(values)),
+      'integers': [integers.draw(law, keys[7], (3,)) for law in (
+          integers.discrete_gaussian(3.0), integers.discrete_laplace(2.0))],
+      'fine': [
+          *(draw(keys[8], (3,)) for draw in (
+              draws.standard_exponential, draws.standard_laplace,
+              draws.standard_gumbel, draws.standard_cauchy,
+              draws.standard_uniform)),
+          draws.discrete_laplace(keys[8], (3,), 5.0),
+          draws.standard_gamma(keys[8], 3),
+          draws.standard_direction(keys[8], 3)],
+      'local': RandomizedResponse(num_categories=4, epsilon=1.0).release(
+          keys[9], jnp.arange(4, dtype=jnp.int32)),
+  }
+
+
+def _lattice(values: PyTree) -> tuple[PyTree, PyTree]:
+  """Spacings and multipliers of lattice noise of standard deviation 1."""
+  step = lattice.spacing(jnp.float32(1.0))
+  outer = lattice.outer_multiplier(jnp.float32(1.0), step)
+  return (jax.tree.map(lambda _: step, values),
+          jax.tree.map(lambda _: outer, values))
+
+
+def training(method: str, *, on_images: bool) -> PyTree:
+  """Returns parameters and sensitivities after two steps of a method.
+
+  Args:
+    method: a name of `configuration.METHODS`.
+    on_images: whether a small ConvNet on images is trained; otherwise a
+      perceptron on a table.
+  """
+  dataset = _images() if on_images else _table()
+  config = configuration.resolve(_config(method, on_images),
+                                 num_available=_NUM_RECORDS)
+  model = building.make_model(config, dataset)
+  made, optimizer = (building.make_method(config, model),
+                     building.make_optimizer(config))
+  sampler = PoissonSampler(num_examples=_NUM_RECORDS,
+                           batch_size=config.batch_size,
+                           max_batch_size=_NUM_RECORDS)
+
+  def transform_of(key):
+    return steps.make_transform(
+        made, sampler, optimizer, key=key, noise_multiplier=1.0,
+        allocation=config.allocation)
+
+  def run(key, records, rows):
+    state = steps.init_state(key, model=model, method=made,
+                             transform_of=transform_of)
+    ahead = steps.draw_ahead(state, sampler, _NUM_STEPS,
+                             noise=made.noise_order is None)
+    step = steps.make_step(method=made, sampler=sampler,
+                           transform_of=transform_of)
+    records = records._replace(x=model.prepare(records.x))
+    return jax.lax.scan(lambda state, drawn: step(state, records, rows, drawn),
+                        state, ahead)
+
+  state, info = jax.jit(run)(
+      configuration.run_key(config), dataset.records,
+      jnp.arange(_NUM_RECORDS, dtype=jnp.int32))
+  sensitivity = jnp.where(jnp.isfinite(info.l2_sensitivity),
+                          info.l2_sensitivity, -1.0)
+  return state.params, sensitivity
+
+
+def _config(method: str,
+            on_images: bool) -> configuration.TrainingConfig:
+  """The recipe of a method, on a network and batches of the smallest size."""
+  size = dict(channels=(8,), kernel_size=2) if on_images else {}
+  return configuration.TrainingConfig(
+      dataset='mnist' if on_images else 'breast_cancer', method=method,
+      num_steps=_NUM_STEPS, batch_size=4.0, width=2, noise_seed=0,
+      depth=0 if method == 'bassily' else 1,
+      # More noise on the counts than the smallest batches would ask for, or
+      # adaptive radii would cost more than the noise of the step allows.
+      count_noise=0.5, allow_unsound=method == 'lip_printed', **size)
+
+
+def _table() -> arrays.Dataset:
+  rng = np.random.default_rng(3)
+  return arrays.from_arrays(rng.uniform(-1, 1, (_NUM_RECORDS, 3)),
+                            np.arange(_NUM_RECORDS) % 2, num_classes=2)
+
+
+def _images() -> images.ImageDataset:
+  rng = np.random.default_rng(3)
+  part = containers.Images(
+      rng.integers(0, 256, (_NUM_RECORDS, 4, 4, 1), np.uint8),
+      np.arange(_NUM_RECORDS, dtype=np.int32) % 2)
+  return images.ImageDataset('made_up', part, part, ('a', 'b'), 255)

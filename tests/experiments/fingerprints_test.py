@@ -1,0 +1,177 @@
+"""Fingerprints change with random streams and recipes, and with no last digit."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy import additive
+from dpjax.train import state as states
+from experiments import building
+from experiments import canonical
+from experiments import configuration
+from experiments import fingerprints
+from experiments import recipes
+from experiments import registry
+
+METHOD = 'lip_dp_sgd'
+
+
+def _training(method=METHOD):
+  return fingerprints._training.__wrapped__(method, False)
+
+
+@pytest.fixture(scope='module')
+def present():
+  """Returns the fingerprint of two steps, and of all streams."""
+  return _training(), fingerprints.streams.__wrapped__()
+
+
+def _plant_generator(monkeypatch):
+  """Gaussian noise by the generator of JAX."""
+  monkeypatch.setattr(
+      additive, 'standard_normal', lambda key, shape, start=0:
+      jax.random.normal(jax.random.fold_in(key, start), shape))
+
+
+def _plant_cotangent_clip(monkeypatch):
+  """Cotangents at the logits that are clipped to nine tenths."""
+  loss = building.make_loss
+  monkeypatch.setattr(building, 'make_loss', lambda config: loss(
+      dataclasses.replace(config, logit_clip=0.9 * config.logit_clip)))
+
+
+def _plant_batches(monkeypatch):
+  """Batches and initial parameters with each other's keys."""
+  streams = states.streams
+
+  def exchanged(key):
+    found = streams(key)
+    return found._replace(init=found.batch, batch=found.init)
+  monkeypatch.setattr(states, 'streams', exchanged)
+
+
+def _plant_drawn_ahead(monkeypatch):
+  """Steps counted from one where their batches and noise are drawn ahead."""
+  ahead = canonical.steps.draw_ahead
+  monkeypatch.setattr(
+      canonical.steps, 'draw_ahead', lambda state, *args, **kwargs: ahead(
+          state._replace(step=state.step + 1), *args, **kwargs))
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize('plant', [
+    _plant_generator, _plant_batches, _plant_cotangent_clip,
+    _plant_drawn_ahead])
+def test_another_step_has_another_fingerprint(plant, present, monkeypatch):
+  plant(monkeypatch)
+  assert _training() != present[0]
+
+
+@pytest.mark.slow
+def test_methods_have_fingerprints_of_their_own():
+  found = [_training(method) for method in configuration.METHODS
+           if method != 'lip_norm']
+  found.append(fingerprints._training.__wrapped__('lip_norm', True))
+  # `dp_sgd_vmap` computes what `dp_sgd` does.
+  assert len(set(found)) == len(found) - 1
+
+
+def test_other_draws_have_another_fingerprint(present, monkeypatch):
+  assert fingerprints.streams.__wrapped__() == present[1]
+  _plant_generator(monkeypatch)
+  canonical.streams.clear_cache()
+  assert fingerprints.streams.__wrapped__() != present[1]
+  canonical.streams.clear_cache()
+
+
+def test_optimisations_of_the_compiler_do_not_count(present):
+  before = jax.config.read('jax_disable_most_optimizations')
+  try:
+    jax.config.update('jax_disable_most_optimizations', not before)
+    assert _training() == present[0]
+  finally:
+    jax.config.update('jax_disable_most_optimizations', before)
+
+
+def test_last_digits_do_not_count_and_others_do():
+  rng = np.random.default_rng(0)
+  values = rng.normal(size=40)
+  text = fingerprints._text(values)
+  for error in rng.normal(size=(50, 40)):
+    assert fingerprints._text(values * (1 + 1e-7 * error)) == text
+    assert fingerprints._text(values * (1 + 0.1 * error)) != text
+  # Each value by itself, by a tenth of the largest.
+  for place in range(40):
+    assert fingerprints._text(values + 0.3 * (np.arange(40) == place)) != text
+  assert fingerprints._text(values[::-1]) != text
+  assert fingerprints._text(1024 * values) != text
+
+
+def test_integers_count_exactly():
+  words = jnp.arange(5, dtype=jnp.uint32) + jnp.uint32(2**31)
+  assert fingerprints._text(words) != fingerprints._text(words.at[3].add(1))
+  assert fingerprints._text(words) == fingerprints._text(words + 0)
+
+
+def test_what_is_not_finite_is_refused():
+  with pytest.raises(ValueError, match='not finite'):
+    fingerprints._text(jnp.array([1.0, jnp.nan]))
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+  """Canonical computations are replaced: configurations are in question."""
+  monkeypatch.setattr(fingerprints, 'streams', lambda: 's')
+  monkeypatch.setattr(fingerprints, '_training',
+                      lambda method, on_images: f'{method} {on_images}')
+
+
+def _of(name, num_examples=455, **fields):
+  experiment = registry.load(name)
+  setting = next(each for each in experiment.settings if all(
+      getattr(each, key) == value for key, value in fields.items()))
+  return fingerprints.of(experiment, setting, num_examples=num_examples)
+
+
+def test_a_recipe_counts_for_its_method_alone(cheap, monkeypatch):
+  def both():
+    return [_of('lip_tabular', kind='table', dataset='breast_cancer',
+                method=method) for method in ('lip_dp_sgd', 'fix_lip_dp_sgd')]
+  before = both()
+  assert before[0] != before[1]
+  recipe = recipes.recipe
+
+  def changed(method, **kwargs):
+    found = recipe(method, **kwargs)
+    return (dataclasses.replace(found, logit_clip=0.3)
+            if method == 'lip_dp_sgd' else found)
+  monkeypatch.setattr(recipes, 'recipe', changed)
+  after = both()
+  assert after[0] != before[0] and after[1] == before[1]
+
+
+def test_seeds_do_not_count_and_budgets_do(cheap):
+  cell = dict(name='lip_tabular', kind='grid', dataset='breast_cancer',
+              method='dp_sgd')
+  assert _of(**cell, epsilon=1.0, seed=0) == _of(**cell, epsilon=1.0, seed=1)
+  assert _of(**cell, epsilon=1.0, seed=0) != _of(**cell, epsilon=2.0, seed=0)
+
+
+def test_settings_that_train_nothing_have_the_streams_alone(cheap):
+  found = {_of('lip_depth', kind=kind) for kind in ('bounds', 'noise')}
+  assert found == {_of('polls')} == {_of('clipping_bias', kind='zero')}
+  assert _of('lip_depth', kind='train', dataset='adult',
+             num_examples=39_074) not in found
+
+
+def test_what_trains_says_what_it_trains():
+  """Experiments that import training have a `config`, or no random stream."""
+  for name in ('clipping_bias', 'lip_depth', 'lip_images', 'lip_search',
+               'lip_tabular'):
+    experiment = registry.load(name)
+    assert any(experiment.config(setting) is not None
+               for setting in experiment.settings), name
+  assert registry.load('polls').config(None) is None
