@@ -28,6 +28,9 @@ _COMPUTED = {ast.Add: ('+', '-'), ast.Sub: ('-', '+'), ast.Mult: ('*', '/'),
 # Keyword arguments of these libraries are optional.
 _LIBRARIES = {'np', 'jnp', 'jax', 'lax', 'math', 'scipy', 'stats', 'special',
               'random', 'optax'}
+# Their arguments may come in any order.
+_SYMMETRIC = {'max', 'min', 'maximum', 'minimum', 'fmax', 'fmin', 'logaddexp',
+              'hypot', 'gcd', 'lcm', 'add', 'multiply', 'allclose', 'isclose'}
 # Calls and functions that decide nothing: what they make is read by people.
 _TEXT_CALLS = {'warn', 'print', 'format', 'join', 'TypeVar', 'isinstance',
                'getattr', 'NamedTuple'}
@@ -257,7 +260,7 @@ class _Finder:
       self._add('function', end - len(name), end, other)
     if name in _DROPPED and len(plain) == len(node.args) >= 1:
       self._replace('call dropped', node, f'({self._text(node.args[0])})')
-    if len(plain) == len(node.args) and name not in ('range', 'split'):
+    if len(plain) == len(node.args) and name not in _SYMMETRIC:
       for first, second in zip(plain, plain[1:]):
         self._swap(first, second)
     for keyword in node.keywords:

@@ -113,6 +113,7 @@ def test_delta_is_not_the_probability_of_a_larger_loss():
           p > math.exp(epsilon) * q].sum() + 1e-12
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call, message', [
   (lambda: divergences.hockey_stick([.5, .6], [.5, .5], epsilon=0.),
    'p must be probabilities that sum to 1, got a sum of 1.1'),
