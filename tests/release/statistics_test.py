@@ -294,6 +294,18 @@ def test_population_intervals_cover(adjacency):
   assert inner < covered
 
 
+@pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(1)),
+                                 noise.GaussianNoise(variance=Fraction(1))])
+def test_population_intervals_of_sure_coins_end_at_one_and_zero(law):
+  """All ones of n have a mean with m^n >= miss / 2; noise adds a little."""
+  size = 200
+  for total, swapped in ((size, False), (0, True)):
+    low, high = moments._ends(float(total), size, 1.0, law, .1)
+    low, high = (1 - high, 1 - low) if swapped else (low, high)
+    assert .05**(1 / size) - 4 / size <= low <= .05**(1 / size)
+    assert high == pytest.approx(1, abs=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(6)),
