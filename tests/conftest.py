@@ -52,13 +52,16 @@ def pytest_collection_modifyitems(items):
   """Marks what the default run leaves out of tables of cases as slow.
 
   Of three cases or more it takes every second, or as many as `every` says.
+  Tables of refusals run whole: each case is another check, and takes an
+  instant.
   """
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
   kept = [item for item in items if item.get_closest_marker('slow') is None]
   sizes, seen = (collections.Counter(map(name, kept)), collections.Counter())
   for item in kept:
     table, every = name(item), item.get_closest_marker('every')
-    step = every.args[0] if every else 2 if sizes[table] > 2 else 1
+    step = every.args[0] if every else (
+        2 if sizes[table] > 2 and 'refus' not in table.split('::')[-1] else 1)
     if seen[table] % step:
       item.add_marker(pytest.mark.slow)
     seen[table] += 1
