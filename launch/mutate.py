@@ -131,7 +131,9 @@ def _examine(place: places.Place, folder: pathlib.Path,
     print(outcome.line(), flush=True)
     return outcome
   with _workers(place, folder, args.num_workers) as workers:
-    covered = coverage.collect(place, folder / 'lines', workers.each)
+    # Of the copy: the tree may have been edited since.
+    copied = place._replace(root=workers.all[0].root)
+    covered = coverage.collect(copied, folder / 'lines', workers.each)
     for test in covered.failed:
       print(f'not used, since it fails or is skipped: {test}', file=sys.stderr)
     outcomes.check_baseline(workers.all[0], covered)

@@ -78,7 +78,7 @@ def collect(place: places.Place, folder: pathlib.Path,
   """Runs the tests of a room once, or reads what an earlier run found.
 
   Args:
-    place: the room.
+    place: the room, in the copy of a worker.
     folder: of results of earlier runs, one file for each file of tests; they
       hold until the room's sources, helpers of tests or the test file change.
     each: calls a function of a worker and an item for all items.

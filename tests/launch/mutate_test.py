@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from launch import mutate
+from launch.mutation import coverage
 from launch.mutation import drawing
 from launch.mutation import operators
 from launch.mutation import outcomes
@@ -142,6 +143,22 @@ def test_tests_added_later_notice_survivors(toy):
   listed = (toy / 'tests/MUTANTS.md').read_text()
   assert '## aside\n\nkept\n' in listed and '## room' in listed
   assert 'with seed 1' in listed and '2 * 10 is 20.' in listed
+
+
+def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
+  """What is kept of a run is of its copy, not of what was edited since."""
+  place = places.Place(toy, 'toy', 'room')
+  path, found = toy / 'tests/room/sums_test.py', []
+  for k in range(2):
+    with contextlib.closing(pool.Worker(place, tmp_path / str(k))) as worker:
+      if not k:
+        path.write_text(path.read_text() + '\n\ndef test_new():\n  pass\n')
+      each = lambda function, items, worker=worker: [
+          function(worker, item) for item in items]
+      copied = place._replace(root=worker.root)
+      found.append(coverage.collect(copied, tmp_path / 'lines', each).seconds)
+  new = 'tests/room/sums_test.py::test_new'
+  assert new not in found[0] and new in found[1]
 
 
 def test_a_loop_without_end_is_noticed(toy, tmp_path):
