@@ -96,9 +96,11 @@ def pytest_collection_modifyitems(config, items):
   """Marks what the default run leaves out of tables of cases as slow.
 
   Of three cases or more it takes one of two, or one of as many as the mark
-  `every` says; which ones rotates. It takes all of what is marked `sound`, and
-  a case that is asked for by its name alone. Of slow tests a share is left, in an order that rotates by file:
-  what a time limit cuts off is not always the same.
+  `every` says; which ones rotates. It takes all of what is marked `sound`, all
+  of a table of refusals, where each case is another check and takes an instant,
+  and a case that is asked for by its name alone. Of slow tests a share is left,
+  in an order that rotates by file: what a time limit cuts off is not always the
+  same.
   """
   option = config.option
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
@@ -106,7 +108,8 @@ def pytest_collection_modifyitems(config, items):
   sizes, seen = (collections.Counter(map(name, kept)), collections.Counter())
   for item in kept:
     table, every = name(item), item.get_closest_marker('every')
-    step = every.args[0] if every else 2 if sizes[table] > 2 else 1
+    step = every.args[0] if every else (
+        2 if sizes[table] > 2 and 'refus' not in table.split('::')[-1] else 1)
     sound = item.get_closest_marker('sound') or sizes[table] == 1
     if not sound and not rotations.keeps(table, seen[table], step,
                                          option.rotation):

@@ -24,6 +24,20 @@ def _clipped(network, clip_norm=CLIP_NORM, microbatch_size=None):
     microbatch_size=microbatch_size))
 
 
+def test_sensitivities_are_the_clip_norms_whatever_the_certificate(network):
+  """DP-16: of blocks, too; for clipped and for normalised gradients."""
+  for clip_norm in (CLIP_NORM, {'a': .25, 'b': 3.}):
+    for bounder in (
+        per_example.clipped(network.apply, network.loss, clip_norm=clip_norm),
+        per_example.normalized(network.apply, network.loss,
+                               clip_norm=clip_norm, stabilizer=.1)):
+      for certificate in ((), 7.):
+        found = bounder.l2_sensitivity(certificate)
+        assert jax.tree.structure(found) == jax.tree.structure(clip_norm)
+        np.testing.assert_allclose(jax.tree.leaves(found),
+                                   jax.tree.leaves(clip_norm), rtol=1e-6)
+
+
 def test_gradients_are_those_of_a_loop(network):
   losses, grads = jax.jit(
     lambda params, batch: per_example.per_example_gradients(

@@ -82,6 +82,15 @@ def test_ten_equal_logits():
   assert norms[0] == pytest.approx(math.sqrt(0.9), abs=1e-6)
 
 
+def test_shortened_gradients_are_within_their_bound_to_the_last_bit():
+  """Rounding may lengthen what is scaled to the bound; sums are in float64."""
+  for bound in (1.0, 0.37):
+    gradient = 3 * np.random.default_rng(0).normal(size=(5000, 10))
+    shortened = losses._shorten(jnp.asarray(gradient, jnp.float32), bound)
+    norms = np.linalg.norm(np.float64(shortened), axis=-1)
+    assert .9999 * bound < norms.max() <= bound
+
+
 def test_label_out_of_range_stays_bounded():
   loss = losses.cross_entropy()
   logits = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)) * 100,

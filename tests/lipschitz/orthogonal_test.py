@@ -52,6 +52,15 @@ def test_free_certificate():
   assert abs(float(beyond[0, 0])) > 1
 
 
+def test_certificates_are_those_of_the_transposed_weights():
+  """Rounding in one step costs the smaller side, whichever that is."""
+  wide = jnp.asarray(np.random.default_rng(0).normal(size=(3, 40)), jnp.float32)
+  bounds = [float(orthogonal.orthogonal_weights(
+      weights, weight_norm=1.0, num_iterations=2)[1])
+            for weights in (wide, wide.T)]
+  assert bounds[0] == bounds[1] > 1
+
+
 def test_published_convergence():
   """64 x 100 Gaussian over its norm: .125 -> .187, .767, 1."""
   left, values, right = np.linalg.svd(

@@ -222,6 +222,13 @@ def test_canonical_vectors():
     pytest.approx([0.948683, 1.8, 0.9], abs=1e-6))
 
 
+def test_the_margin_of_the_hinge_is_one_unless_it_is_given():
+  loss = losses.hinge(num_classes=3)
+  np.testing.assert_allclose(
+      loss.values(jnp.array([[0., 0, 0], [1, 0, 0], [.25, 0, 0]]),
+                  jnp.zeros(3, jnp.int32)), [2 / 3, 0, .5], rtol=1e-6)
+
+
 def test_hinge_values_by_hand():
   loss = losses.hinge(num_classes=3, margin=2.0)
   z = jnp.asarray([[1.0, 0.5, -3.0], [0.0, 5.0, 0.0]])

@@ -41,6 +41,21 @@ def test_standardised_kernels_have_unit_channels():
   assert not np.any(reparametrisation.standardise(jnp.ones([3, 3, 4, 6])))
 
 
+def test_channels_that_hardly_vary_are_divided_by_a_hundred_thousandth():
+  kernel = jnp.array([[-1e-7], [1e-7]], jnp.float32)
+  np.testing.assert_allclose(reparametrisation.standardise(kernel),
+                             kernel / (1e-5 * 2**.5), rtol=1e-5)
+
+
+def test_kernels_are_mapped_and_scales_are_not():
+  params = {'layer': {'kernel': jnp.ones([2, 3]), 'bias': jnp.ones(3)},
+            'norm': {'kernel': jnp.ones(3)}}
+  mapped = reparametrisation.map_kernels(lambda kernel: 2 * kernel, params)
+  np.testing.assert_array_equal(mapped['layer']['kernel'], 2 * np.ones([2, 3]))
+  np.testing.assert_array_equal(mapped['layer']['bias'], np.ones(3))
+  np.testing.assert_array_equal(mapped['norm']['kernel'], np.ones(3))
+
+
 def test_orthogonal_kernels_keep_lengths():
   kernel = jnp.asarray(np.random.default_rng(2).normal(size=(3, 3, 4, 6)),
                        jnp.float32)

@@ -322,6 +322,15 @@ def test_one_event_may_be_accounted_twice():
       spend(poisson(.1, 4., 10)), abs=20 * INTERVAL)
 
 
+@pytest.mark.parametrize('shift', [.1, .7, 3.])
+@pytest.mark.every(1)
+def test_epsilon_and_shift_of_a_gaussian_are_inverse_to_its_exact_curve(shift):
+  epsilon = accounting.gaussian_epsilon(shift=shift, delta=1e-6)
+  assert gaussian_delta(shift, epsilon) == pytest.approx(1e-6, rel=1e-6)
+  assert accounting.gaussian_shift(
+      epsilon=epsilon, delta=1e-6) == pytest.approx(shift, rel=1e-6)
+
+
 @pytest.mark.parametrize('z', [.7, 1., 4.])
 @pytest.mark.parametrize('epsilon', [0., .5, 3.])
 def test_delta_of_a_gaussian(z, epsilon):

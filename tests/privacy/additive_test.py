@@ -139,6 +139,14 @@ def test_noise_of_leaves_is_independent():
   assert np.abs(correlations).max() < 6 / 5000**0.5
 
 
+def test_noise_of_each_leaf_starts_where_the_one_before_ends():
+  noise = additive.unit_noise(KEY, [jnp.zeros(3), jnp.zeros((2, 2)),
+                                    jnp.zeros(2)])
+  for leaf, start in zip(noise, (0, 3, 7), strict=True):
+    np.testing.assert_array_equal(
+        leaf, additive.standard_normal(KEY, leaf.shape, start))
+
+
 def test_normal_tails_have_the_right_number_of_words(monkeypatch):
   # Magnitudes fall with the word: those above a cut are the words below it.
   cuts = np.array([.5, 1., 2., 3., 4., 5., 5.5, 6.])

@@ -31,6 +31,15 @@ def gaussian(**changes):
     'record_norm': 1., 'noise_multiplier': 2., 'adjacency': ADD, **changes})
 
 
+def test_wide_noise_is_a_sum_of_two_of_its_variance():
+  """Z1 + k Z2 of one parameter p has p^2 (1 + k^2) for its square."""
+  for stddev in (300., 362., 1000., 60_000.):
+    width, multiplier = gaussian(noise_multiplier=stddev)._parts()
+    assert width <= integers.LARGEST_STDDEV
+    assert (multiplier == 0) == (stddev == 300)
+    assert width**2 * (1 + multiplier**2) == pytest.approx(stddev**2)
+
+
 def table(mechanism, reach):
   """Probabilities of -reach, ..., reach, of a mechanism of one law."""
   law, = mechanism._laws()

@@ -40,6 +40,19 @@ def test_randomised_response_is_tight(epsilon):
   assert divergences.hockey_stick(p, q, epsilon=.9 * epsilon) > 1e-3
 
 
+def test_f_divergences_count_outcomes_that_q_cannot_produce():
+  p, q = np.array([.2, .1, .3, .4, 0]), np.array([0, 0, .2, .3, .5])
+  assert divergences.f_divergence(p, q, divergences.TOTAL_VARIATION) == (
+      pytest.approx(np.abs(p - q).sum() / 2))
+  for generator in (divergences.KULLBACK_LEIBLER, divergences.CHI_SQUARE):
+    assert divergences.f_divergence(p, q, generator) == math.inf
+  p, q = q, np.array([.1, .1, .1, .2, .5])
+  assert divergences.f_divergence(p, q, divergences.CHI_SQUARE) == (
+      pytest.approx(np.sum((p - q)**2 / q)))
+  assert divergences.f_divergence(p, q, divergences.KULLBACK_LEIBLER) == (
+      pytest.approx(.2 * math.log(2) + .3 * math.log(1.5)))
+
+
 def test_both_orders_matter():
   p, q = np.array([.5, .5, 0.]), np.array([.5, .4, .1])
   assert divergences.max_divergence(p, q) == pytest.approx(math.log(1.25))
@@ -113,6 +126,7 @@ def test_delta_is_not_the_probability_of_a_larger_loss():
           p > math.exp(epsilon) * q].sum() + 1e-12
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call, message', [
   (lambda: divergences.hockey_stick([.5, .6], [.5, .5], epsilon=0.),
    'p must be probabilities that sum to 1, got a sum of 1.1'),

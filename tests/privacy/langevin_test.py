@@ -78,6 +78,16 @@ def test_the_printed_bound_holds_and_is_looser():
   assert 5 < min(gaps) and max(gaps) > 670
 
 
+@pytest.mark.parametrize('steps', [1, 10, 100_000])
+@pytest.mark.every(1)
+def test_the_printed_bound_is_that_of_fact_4_2_4(steps):
+  mechanism = make(num_steps=steps, strong_convexity=.5, gradient_bound=3.,
+                   learning_rate=.1, stddev=.2, num_examples=50)
+  printed = (2 * 3)**2 / (.5 * .2**2 * 50**2) * (
+      1 - math.exp(-.5 * .1 * steps / 2))
+  assert mechanism.printed_rho == pytest.approx(printed)
+
+
 def test_one_step_is_one_gaussian_release():
   mechanism = make(num_steps=1)
   assert mechanism.rho == pytest.approx(mechanism.composed_rho)

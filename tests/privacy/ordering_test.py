@@ -19,6 +19,13 @@ def test_rows_and_single_ones_are_sorted(size):
                                 np.sort(rows[0]))
 
 
+def test_accelerators_sort_rows_by_themselves(monkeypatch):
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  rows = np.random.default_rng(0).integers(-9, 9, (4, 7), np.int32)
+  np.testing.assert_array_equal(jax.vmap(ordering.sort)(jnp.asarray(rows)),
+                                np.sort(rows, 1))
+
+
 @pytest.mark.slow
 def test_rows_of_rows_and_mapped_rows():
   rows = np.random.default_rng(0).integers(0, 5, (2, 3, 6), np.int32)

@@ -104,7 +104,19 @@ def test_adaptive_queries_are_answered_and_no_more():
     oracle.init(KEY, people[:10])
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize('epsilon', [.5, 1.0, 2.0, 3.3, 5.0, 8.1])
+@pytest.mark.every(1)
+def test_rounding_makes_no_answer_rarer_than_stated(monkeypatch, epsilon):
+  """The last word of the rarer answer is taken for it at either end."""
+  oracle = _oracle(epsilon=epsilon)
+  for value, word, sign in ((-1., oracle.least_words - 1, 1),
+                            (1., WORDS - oracle.least_words, -1)):
+    monkeypatch.setattr(
+        queries.additive, 'random_words',
+        lambda key, shape, word=word: jnp.full(shape, word, jnp.uint32))
+    assert sign * float(oracle.randomize(KEY, jnp.full(1, value))[0]) > 0
+
+
 def test_everybody_answers_once():
   oracle = _oracle(num_queries=3, tolerance=1.0, epsilon=4.0)
   people = jnp.arange(oracle.num_examples, dtype=jnp.float32)
@@ -114,7 +126,6 @@ def test_everybody_answers_once():
   np.testing.assert_array_equal(np.sort(np.concatenate(seen)), people)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)
 def test_values_outside_and_no_values_are_as_private(randomizer):
   oracle = _oracle(num_queries=1, tolerance=0.5, randomizer=randomizer)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import special
+from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import tradeoff
@@ -45,6 +46,15 @@ def test_duality_gives_the_curves_of_the_mechanisms(epsilon):
   for name, wanted in exact.items():
     assert tradeoff.delta_of(epsilon, FUNCTIONS[name]) == (
       pytest.approx(wanted, abs=1e-9))
+
+
+@pytest.mark.parametrize('epsilon', [.1, 1.])
+def test_tests_at_a_threshold_attain_the_curve_of_laplace_noise(epsilon):
+  """Noise alone exceeds t; noise around epsilon does not: all three parts."""
+  cuts = np.linspace(-3, 5, 81)
+  np.testing.assert_allclose(
+      tradeoff.laplace(stats.laplace.sf(cuts), epsilon=epsilon),
+      stats.laplace.cdf(cuts - epsilon), atol=1e-12)
 
 
 def test_golden_curves():

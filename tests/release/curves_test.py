@@ -179,6 +179,30 @@ def test_thresholds_of_ones_own():
   assert 'bins' in plan.asked.to_json() and plan.asked.thresholds is None
 
 
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_bands_reach_the_whole_width_to_either_side(adjacency):
+  """Around counts without noise: whole numbers within it, and no others."""
+  counts = np.array([[5000, 300, 0, 4000, 700]])
+  measured = ['0.1'] * 5000 + ['0.3'] * 300 + ['0.7'] * 4000 + ['0.9'] * 700
+  fine = _plan(adjacency, epsilon=_HUGE, statistic='ecdf', **_UNIT)
+  released = fine.draw(fine.measure(measured), random.Random(0).randrange)
+  tree = _plan(adjacency, epsilon=Fraction(1, 20), statistic='ecdf',
+               **_UNIT).tree
+  width, = bands.widths(tree, bands._both, .1)
+  band, = bands.Fit(tree, released).bands(.1)
+  ranks = np.stack([np.cumsum(counts, -1),
+                    10000 - np.cumsum(counts, -1)]).astype(float)
+  most = 10000 if adjacency is _RO else math.inf
+  for side, step in ((0, 1), (1, -1)):
+    low = np.clip(np.ceil(ranks - width - 1e-6)[side, 0], 0, most)
+    high = np.clip(np.floor(ranks + width + 1e-6)[side, 0], 0, most)
+    for k in range(5):
+      before, after = ((low[:k + 1], high[k:]) if step == 1 else
+                       (low[k:], high[:k + 1]))
+      assert band.lower[side, 0, k] == before.max()
+      assert band.upper[side, 0, k] == after.min()
+
+
 @pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])

@@ -79,6 +79,12 @@ def test_sensitivities_by_enumeration(adjacency, missing, num_bins):
 def test_noise_costs_what_is_asked(adjacency, delta):
   plan = _plan(adjacency, delta=delta, epsilon=Fraction(1, 3))
   assert plan.cost == plan.query.cost()
+  if adjacency is _RO:
+    assert plan.noise_of_records is None
+  else:
+    assert plan.noise_of_records.cost(
+        l1_sensitivity=1, l2_sensitivity_squared=1) == densities._share(
+            plan.query.cost(), Fraction(1, 20))
   for parts in (1, 21):
     spent = plan.noise_of_bins(parts).cost(**plan._sensitivities(parts))
     share = Fraction(1) if adjacency is _RO else Fraction(19, 20)

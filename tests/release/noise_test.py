@@ -46,6 +46,20 @@ def test_widths_are_the_least_by_the_law(law, miss):
   assert width == 0 or beyond[width] > miss * (1 - 1e-9)
 
 
+@pytest.mark.parametrize('law', [
+    *_LAWS, noise.LaplaceNoise(scale=Fraction(1500)),
+    noise.GaussianNoise(variance=Fraction(1001)**2)])
+def test_deviations_are_those_of_the_law(law):
+  weights = _weights(law)
+  assert law.deviation == pytest.approx(
+      math.sqrt(weights @ np.arange(20_000.0)**2), rel=1e-4)
+
+
+def test_a_cost_names_its_notion():
+  assert Cost(epsilon=Fraction(1)).notion == 'epsilon-DP'
+  assert Cost(rho=Fraction(1)).notion == 'rho-zCDP'
+
+
 def test_wide_gaussians_are_bounded_by_continuous_ones():
   law = noise.GaussianNoise(variance=Fraction(1001)**2)
   z = np.arange(1, 40_000.0)

@@ -197,6 +197,10 @@ def test_without_noise_the_share():
     assert found['value'] == .3
     for end in ('lower', 'upper'):
       assert found['interval'][end] == pytest.approx(.3, abs=1e-5)
+    if adjacency is _RO:
+      # The minimax risk of a binomial probability.
+      assert found['population_risk']['root_mean_squared_error'] == (
+          pytest.approx(1 / 22))
     exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
     ends = found['population_interval']
     near = 1e-6 if adjacency is _RO else 3e-3

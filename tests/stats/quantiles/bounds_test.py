@@ -312,6 +312,17 @@ def _joint_volume(ordered, probs, rate, error):
   return np.sum(weights * missed) / np.sum(weights)
 
 
+@pytest.mark.parametrize('printed, num_examples', [(False, 100_000),
+                                                   (True, 1_000_000)])
+def test_bounds_of_joint_quantiles_do_not_depend_on_the_unit(printed,
+                                                             num_examples):
+  at = lambda unit: consistency.joint(
+      .3 * unit, num_examples=num_examples, probs=(1 / 3, 2 / 3), rate=.01,
+      density_min=.8 / unit, density_max=1.3 / unit, length=unit,
+      printed=printed)
+  assert at(10.) == pytest.approx(at(1.), rel=1e-9) and at(1.) < .9
+
+
 @pytest.mark.parametrize('n', [200, 200_000])
 def test_joint_quantiles_are_consistent(n):
   """Theorem 6.2.15 says something for the larger n alone."""

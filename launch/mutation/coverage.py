@@ -1,0 +1,101 @@
+"""Finds out which tests execute which line of a package."""
+
+from collections.abc import Callable, Mapping
+import hashlib
+import json
+import pathlib
+from typing import Any, NamedTuple
+
+from launch.mutation import places
+from launch.mutation import pool
+
+_LIMIT_S = 3600
+# To be changed with what `worker.Recorder` writes.
+_FORMAT = b'1'
+
+
+class Coverage(NamedTuple):
+  """Tests by line, with how long each one takes.
+
+  Attributes:
+    seconds: of each test that passes without a fault.
+    by_line: ids of the tests that execute a line, by (file, line).
+    by_file: ids of the tests that execute any line of a file when they run.
+    importers: ids of all tests in test files that import a file.
+    failed: ids of tests that fail or are skipped without a fault.
+  """
+  seconds: dict[str, float]
+  by_line: dict[tuple[str, int], set[str]]
+  by_file: dict[str, set[str]]
+  importers: dict[str, set[str]]
+  failed: list[str]
+
+  def of(self, file: str, line: int) -> list[str]:
+    """Returns tests that should notice a fault in a line, best ones first.
+
+    A line that is executed by an import alone counts for the tests that run
+    anything of its file, or else for those that import it.
+    """
+    tests = self.by_line.get((file, line))
+    if tests is None:
+      return []
+    tests = tests or self.by_file.get(file) or self.importers[file]
+    own = pathlib.Path(file).stem
+    # The module's own tests are the likeliest to fail; then the quick ones.
+    return sorted(tests, key=lambda test: (
+        pathlib.Path(test.split('::')[0]).stem != f'{own}_test',
+        self.seconds[test], test))
+
+
+def _digest(place: places.Place, test: str) -> str:
+  parts = [*place.sources(), *place.helpers(), test]
+  contents = [_FORMAT, place.package.encode()]
+  for part in parts:
+    contents += [part.encode(), (place.root / part).read_bytes()]
+  return hashlib.sha256(b'\0'.join(
+      b'%d:%s' % (len(content), content) for content in contents)).hexdigest()
+
+
+def _merge(coverage: Coverage, executed: Mapping[str, Any]) -> None:
+  """Adds what one file of tests executes."""
+  tests = executed['tests']
+  coverage.seconds.update(tests)
+  coverage.failed.extend(executed['failed'])
+  for file, lines_by_test in executed['lines'].items():
+    coverage.importers.setdefault(file, set()).update(tests)
+    for name, lines in lines_by_test.items():
+      # '' is what an import executes, 'shared' what fixtures do.
+      running = {name} & set(tests) if name not in ('', 'shared') else (
+          set(tests) if name else set())
+      coverage.by_file.setdefault(file, set()).update(running)
+      for line in lines:
+        coverage.by_line.setdefault((file, line), set()).update(running)
+
+
+def collect(place: places.Place, folder: pathlib.Path,
+            each: Callable[[Callable[[pool.Worker, str], None], list[str]],
+                           None]) -> Coverage:
+  """Runs the tests of a room once, or reads what an earlier run found.
+
+  Args:
+    place: the room, in the copy of a worker.
+    folder: of results of earlier runs, one file for each file of tests; they
+      hold until the room's sources, helpers of tests or the test file change.
+    each: calls a function of a worker and an item for all items.
+
+  Raises:
+    ValueError: if a file of tests cannot be run to its end.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  paths = {test: folder / f'{_digest(place, test)}.json'
+           for test in place.tests()}
+
+  def record(worker: pool.Worker, test: str) -> None:
+    answer = worker.record(test, paths[test], limit_s=_LIMIT_S)
+    if not paths[test].exists():
+      raise ValueError(f'{test}: {answer["outcome"]}: {worker.log()[-2000:]}')
+  each(record, [test for test, path in paths.items() if not path.exists()])
+  coverage = Coverage({}, {}, {}, {}, [])
+  for path in paths.values():
+    _merge(coverage, json.loads(path.read_text(encoding='utf-8')))
+  return coverage

@@ -1,0 +1,62 @@
+"""Draws mutants of a room at random, or finds known ones again."""
+
+from collections.abc import Sequence
+import random
+
+from launch.mutation import operators
+from launch.mutation import places
+
+
+def every(place: places.Place) -> list[operators.Mutant]:
+  """Returns all mutants of a room, of which a few may not be valid."""
+  optional = operators.declared(
+      path.read_bytes() for path in (place.root / place.package).rglob('*.py'))
+  return [mutant for file in place.sources() for mutant in operators.find(
+      file, (place.root / file).read_bytes(), optional)]
+
+
+def draw(place: places.Place, mutants: Sequence[operators.Mutant], *, num: int,
+         seed: int) -> list[operators.Mutant]:
+  """Returns valid mutants of different lines.
+
+  A line is drawn first, then a kind of fault, then one of that kind: long
+  formulas have many mutants, and kinds that are common would crowd out others.
+
+  Args:
+    place: the room.
+    mutants: those to choose from.
+    num: how many; fewer if there are not so many lines.
+    seed: of the choice.
+  """
+  rng = random.Random(seed)
+  by_line = {}
+  for mutant in mutants:
+    by_line.setdefault((mutant.file, mutant.line), {}).setdefault(
+        mutant.operator, []).append(mutant)
+  lines = sorted(by_line)
+  rng.shuffle(lines)
+  drawn = []
+  for file, line in lines:
+    source = (place.root / file).read_bytes()
+    kinds = {kind: valid for kind, all_of_it in sorted(
+        by_line[file, line].items()) if (valid := [
+            mutant for mutant in all_of_it if mutant.is_valid(source)])}
+    if kinds and len(drawn) < num:
+      drawn.append(rng.choice(kinds[rng.choice(list(kinds))]))
+    if len(drawn) == num:
+      break
+  return drawn
+
+
+def find_again(mutants: Sequence[operators.Mutant],
+               known: Sequence[operators.Mutant]) -> list[operators.Mutant]:
+  """Returns known mutants where they are now; those of changed lines are left
+  out."""
+  identity = lambda mutant: (mutant.file, mutant.operator, mutant.before,
+                             mutant.after)
+  present = {}
+  for mutant in mutants:
+    present.setdefault(identity(mutant), []).append(mutant)
+  return [min(present[identity(mutant)],
+              key=lambda other: abs(other.line - mutant.line))
+          for mutant in known if identity(mutant) in present]

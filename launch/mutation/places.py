@@ -1,0 +1,85 @@
+"""Sources and tests of one room of a package, and scratch copies of them."""
+
+from collections.abc import Sequence
+import pathlib
+import shutil
+import subprocess
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+  """What is mutated, and the tests that should notice.
+
+  Attributes:
+    root: folder that has the package and its tests, and is a git repository.
+    package: name of the package.
+    room: name of a subpackage or of a module directly in the package.
+    more_tests: further files or folders of tests, relative to `root`.
+  """
+  root: pathlib.Path
+  package: str
+  room: str
+  more_tests: Sequence[str] = ()
+
+  def sources(self) -> list[str]:
+    """Returns the Python files of the room, relative to the root.
+
+    Raises:
+      ValueError: if there is no such package or room.
+    """
+    base = self.root / self.package
+    if not (base / '__init__.py').exists():
+      raise ValueError(f'no package {self.package!r} in {self.root}; name one '
+                       'by --package, and its folder by --root')
+    files = sorted((base / self.room).rglob('*.py')) or sorted(
+        base.glob(f'{self.room}.py'))
+    if not files or not self.room:
+      rooms = sorted(path.parent.name for path in base.glob('*/__init__.py'))
+      raise ValueError(f'no room {self.room!r} in {self.package}; there are '
+                       f'{", ".join(rooms)}')
+    return [str(path.relative_to(self.root)) for path in files]
+
+  def tests(self) -> list[str]:
+    """Returns the test files of the room and the further ones.
+
+    Raises:
+      ValueError: if a further one is not there, or there are no tests.
+    """
+    tests = self.root / 'tests'
+    paths = [*(tests / self.room).rglob('*_test.py'),
+             *tests.glob(f'{self.room}_test.py')]
+    for name in self.more_tests:
+      path = self.root / name
+      if not path.exists():
+        raise ValueError(f'--tests: {name} is not there')
+      paths += path.rglob('*_test.py') if path.is_dir() else [path]
+    if not paths:
+      raise ValueError(f'no tests in tests/{self.room}; name some by --tests')
+    return sorted({str(path.relative_to(self.root)) for path in paths})
+
+  def helpers(self) -> list[str]:
+    """Returns Python files beside the tests, which the tests may import."""
+    folders = {(self.root / test).parent for test in self.tests()}
+    return sorted(str(path.relative_to(self.root)) for folder in folders
+                  for path in folder.glob('*.py')
+                  if not path.name.endswith('_test.py'))
+
+
+def copy(root: pathlib.Path, target: pathlib.Path) -> None:
+  """Copies what git tracks or would track; an older copy is replaced.
+
+  Raises:
+    ValueError: if `root` is no git repository.
+  """
+  listed = subprocess.run(
+      ['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
+      cwd=root, capture_output=True, check=False)
+  if listed.returncode:
+    raise ValueError(f'{root} is no git repository, so that it is not known '
+                     'which files to copy')
+  shutil.rmtree(target, ignore_errors=True)
+  for name in listed.stdout.decode().split('\0'):
+    source = root / name
+    if name and source.is_file():
+      (target / name).parent.mkdir(parents=True, exist_ok=True)
+      shutil.copy2(source, target / name)

@@ -1,0 +1,121 @@
+"""The committed table of survivors, and the file of those that are harmless."""
+
+from collections.abc import Sequence
+import pathlib
+import re
+import tomllib
+from typing import NamedTuple
+
+from dpjax.report import tables
+from launch.mutation import operators
+from launch.mutation import outcomes
+
+MOST_SURVIVORS = .05
+_TITLE = '''# Faults that the tests do not notice
+
+`python -m launch.mutate --room=ROOM` plants small faults in one room, one at a
+time, runs the default tests that execute the changed line, and replaces the
+section of that room below. Reasons why a fault is equivalent, that is, changes
+nothing that a test could or should notice, are kept by hand in `mutants.toml`.
+'''
+_COLUMNS = ('file', 'line', 'fault', 'as it is', 'with the fault', 'outcome',
+            'equivalent, because')
+
+
+class Equivalent(NamedTuple):
+  """A mutant that no test can notice, or none should.
+
+  Attributes:
+    file: its path.
+    before: the changed lines as they are.
+    after: the same with the fault.
+    reason: why the fault changes nothing that matters.
+  """
+  file: str
+  before: str
+  after: str
+  reason: str
+
+
+def read_equivalents(path: pathlib.Path) -> list[Equivalent]:
+  """Reads the file of equivalent mutants; none if it is not there.
+
+  Raises:
+    ValueError: if an entry lacks a field, has another one, or gives no reason.
+  """
+  if not path.exists():
+    return []
+  try:
+    entries = tomllib.loads(path.read_text(encoding='utf-8'))
+  except tomllib.TOMLDecodeError as error:
+    raise ValueError(f'{path}: {error}') from None
+  equivalents = []
+  for entry in entries.get('mutant', []):
+    if set(entry) != set(Equivalent._fields) or not all(
+        isinstance(value, str) and value for value in entry.values()):
+      raise ValueError(f'{path}: a mutant must have the texts '
+                       f'{", ".join(Equivalent._fields)}, got {entry}')
+    equivalents.append(Equivalent(**entry))
+  return equivalents
+
+
+def reason(mutant: operators.Mutant,
+           equivalents: Sequence[Equivalent]) -> str:
+  """Returns why a mutant is equivalent; '' if that is not known."""
+  return next((one.reason for one in equivalents
+               if one[:3] == (mutant.file, mutant.before, mutant.after)), '')
+
+
+def survivors(found: Sequence[outcomes.Outcome],
+              equivalents: Sequence[Equivalent]) -> tuple[int, int]:
+  """Returns how many mutants survive, and how many could have been noticed.
+
+  Equivalent mutants are in neither number.
+  """
+  harmful = [one for one in found
+             if one.is_noticed() or not reason(one.mutant, equivalents)]
+  return sum(not one.is_noticed() for one in harmful), len(harmful)
+
+
+def section(room: str, found: Sequence[outcomes.Outcome],
+            equivalents: Sequence[Equivalent], *, num_all: int,
+            seed: int) -> str:
+  """Returns the section of a room.
+
+  Args:
+    room: its name.
+    found: the outcomes of all mutants that were drawn.
+    equivalents: known ones.
+    num_all: how many mutants the room has.
+    seed: of the drawing.
+  """
+  alive = [one for one in found if not one.is_noticed()]
+  bad, harmful = survivors(found, equivalents)
+  hung = sum(one.outcome == outcomes.HUNG for one in found)
+  lines = [
+      f'## {room}', '',
+      f'{len(found)} of about {num_all} mutants were drawn with seed {seed}. '
+      f'Tests notice {len(found) - len(alive)} of them, {hung} by hanging; '
+      f'{len(alive)} survive, of which {len(found) - harmful} are equivalent. '
+      f'{bad} of {harmful} that matter survive.', '']
+  if alive:
+    lines.append(tables.markdown(_COLUMNS, [
+        (one.mutant.file, one.mutant.line, one.mutant.operator,
+         _code(one.mutant.before), _code(one.mutant.after),
+         one.outcome, reason(one.mutant, equivalents))
+        for one in sorted(alive)]))
+  return '\n'.join(lines).rstrip() + '\n'
+
+
+def _code(text: str) -> str:
+  return '`' + text.replace('|', '\\|').replace('`', "'") + '`'
+
+
+def update(path: pathlib.Path, room: str, text: str) -> None:
+  """Writes the section of a room into the table, and keeps the others."""
+  old = path.read_text(encoding='utf-8') if path.exists() else ''
+  sections = {part.split('\n')[0].removeprefix('## '): part.rstrip() + '\n'
+              for part in re.split(r'^(?=## )', old, flags=re.M)[1:]}
+  sections[room] = text
+  path.write_text('\n'.join([_TITLE, *(
+      sections[name] for name in sorted(sections))]), encoding='utf-8')

@@ -1,0 +1,65 @@
+"""Figures show what was released, and nothing else."""
+
+import matplotlib.figure
+import numpy as np
+import pytest
+
+from dpjax.release import pictures
+
+
+@pytest.fixture
+def ax():
+  """Returns axes of a figure that is not shown."""
+  return matplotlib.figure.Figure().subplots()
+
+
+def _lines(ax):
+  return [np.stack(line.get_data(), -1).tolist() for line in ax.lines]
+
+
+def test_groups_are_drawn_at_what_is_predicted(ax):
+  groups = [{'predicted': .2, 'observed': .3,
+             'interval': {'lower': .1, 'upper': .5}},
+            {'predicted': .7, 'observed': .6,
+             'interval': {'lower': .4, 'upper': .9}}]
+  pictures._calibration(ax, {'groups': groups, 'value': 1.0, 'p_value': .5})
+  assert _lines(ax) == [
+      [[.2, .1], [.2, .5]], [[.2, .3]], [[.7, .4], [.7, .9]], [[.7, .6]],
+      [[0, 0], [.7, .7]]]
+
+
+def test_the_outline_of_boxes_is_the_widest_at_each_rate():
+  fpr = {'lower': [0, .2, .6], 'upper': [.3, .6, 1]}
+  tpr = {'lower': [0, .4, .7], 'upper': [.5, .8, 1]}
+  assert pictures._outline(fpr, tpr) == (
+      [0, .2, .3, .6, 1], [0, 0, 0, .4, .7], [.5, .8, .8, 1, 1])
+
+
+def test_densities_are_drawn_between_their_ends(ax):
+  pictures._density(ax, {
+      'thresholds': [0., 1., 2.], 'value': [.3, .7],
+      'histogram': {'heights': [.2, .4, .6, .8]}, 'parameters': {'column': 'x'},
+      'population_interval': {'lower': [.1, .5], 'upper': [.4, .9],
+                              'level': .9}})
+  bars = [(bar.get_x(), bar.get_width(), bar.get_height())
+          for bar in ax.patches]
+  assert bars == [(0, .5, .2), (.5, .5, .4), (1, .5, .6), (1.5, .5, .8)]
+  assert _lines(ax)[0] == [[.5, .3], [1.5, .7]]
+
+
+@pytest.mark.parametrize('views', [('roc',), ('roc', 'hosmer_lemeshow')])
+def test_a_figure_has_all_views_of_a_classifier(monkeypatch, views, tmp_path):
+  drawn, labels = [], []
+  for view, name in (('roc', '_roc'), ('hosmer_lemeshow', '_calibration'),
+                     ('ecdf', '_ecdf')):
+    monkeypatch.setattr(pictures, name, lambda ax, found, view=view: (
+        drawn.append((view, found)), labels.append(ax)))
+  answer = {'statistic': 'classifier', **{view: {'of': view} for view in views},
+            'parameters': {'column': 'x'}, 'guarantee': {'epsilon': 1}}
+  pictures.draw(answer, str(tmp_path / 'a.svg'))
+  assert drawn == [(view, {'of': view}) for view in views]
+  assert len(set(labels)) == len(views)
+  answer = {'statistic': 'ecdf', 'parameters': {'column': 'x'},
+            'guarantee': {'epsilon': 1}}
+  pictures.draw(answer, str(tmp_path / 'b.svg'))
+  assert drawn[-1] == ('ecdf', answer)
