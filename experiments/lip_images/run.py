@@ -13,6 +13,7 @@ from dpjax.report import records
 from experiments import building
 from experiments import configuration
 from experiments import rows
+from experiments import run_keys
 from experiments import training
 from experiments.lip_images import hyperparameters
 from experiments.lip_images import sweep
@@ -37,7 +38,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig:
   """What a setting trains."""
-  return configuration.reproducible(
+  return run_keys.reproducible(
       configuration.TrainingConfig(**hyperparameters.fields(setting)))
 
 
