@@ -320,7 +320,7 @@ def test_the_command_itself(tmp_path):
   unknown = _process('--epsilom=3', f'--output_dir={tmp_path / "bad"}')
   assert unknown.returncode != 0 and 'epsilom' in unknown.stderr
   helped = _process('--help')
-  assert helped.stdout.count('python -m launch.train') == 3
+  assert helped.stdout.count('python -m launch.train') == 4
   for flag in ('--epsilon', '--delta', '--weight_norm', '--output_dir'):
     assert flag in helped.stdout
 
