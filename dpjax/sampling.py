@@ -53,6 +53,7 @@ class PoissonSampler:
     >>> sampler = PoissonSampler(num_examples=1000, batch_size=50)
     >>> round(sampler.expected_batch_size, 4), sampler.part_size
     (50.0, 92)
+    >>> # Reproducible: for research, not for a release.
     >>> [int(sampler.draw(jax.random.key(seed)).count) for seed in range(4)]
     [45, 58, 58, 48]
   """

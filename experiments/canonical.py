@@ -26,6 +26,7 @@ from dpjax.train import step as steps
 from dpjax.typing import PyTree
 from experiments import building
 from experiments import configuration
+from experiments import run_keys
 
 _NUM_RECORDS, _NUM_STEPS = 8, 2
 
@@ -43,7 +44,7 @@ def streams() -> PyTree:
                  splits.official_split(keys[0], num_train=6, num_test=3)],
       'training': [
           jax.random.key_data(jnp.stack(states.streams(keys[2]))),
-          jax.random.key_data(configuration.run_key(
+          jax.random.key_data(run_keys.run_key(
               configuration.TrainingConfig(
                   dataset='adult', method='sgd', noise_seed=0)))],
       'batches': PoissonSampler(num_examples=20, batch_size=6.0).draw(keys[3]),
@@ -111,7 +112,7 @@ def training(method: str, *, on_images: bool) -> PyTree:
                         state, ahead)
 
   state, info = jax.jit(run)(
-      configuration.run_key(config), dataset.records,
+      run_keys.run_key(config), dataset.records,
       jnp.arange(_NUM_RECORDS, dtype=jnp.int32))
   sensitivity = jnp.where(jnp.isfinite(info.l2_sensitivity),
                           info.l2_sensitivity, -1.0)

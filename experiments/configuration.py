@@ -2,9 +2,6 @@
 
 import dataclasses
 from typing import Any
-import zlib
-
-import jax
 
 from dpjax import errors
 from dpjax.data import registry
@@ -14,8 +11,6 @@ from dpjax.grads import precision
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import state as states
-from dpjax.typing import PRNGKey
 from experiments import recipes
 
 CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
@@ -51,7 +46,7 @@ CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
 
 
 def _later(default: Any, *, filled: bool = False) -> Any:
-  """A field that came after rows were published, see `_own_key`.
+  """A field that came after rows were published, see `run_keys`.
 
   `filled` says that None is not a value of its own: `resolve` replaces it.
   """
@@ -379,46 +374,3 @@ def release_noise(config: TrainingConfig) -> str:
       config.method not in (*WITHOUT_GAUSSIAN_NOISE, 'lip_printed')):
     return 'lattice_gaussian'
   return 'gaussian'
-
-
-def reproducible(config: TrainingConfig) -> TrainingConfig:
-  """Returns the configuration with its seed as noise_seed: for research."""
-  return dataclasses.replace(config, noise_seed=config.seed)
-
-
-def run_key(config: TrainingConfig) -> PRNGKey:
-  """Returns the key of batches, noise and views of a reproducible run.
-
-  Every configuration has noise of its own: two releases that shared theirs
-  would cancel it.
-
-  Raises:
-    ValueError: for a run whose key comes from the system.
-  """
-  if config.noise_seed is None:
-    raise ValueError('the run has no noise_seed: its key came from the system, '
-                     'and it cannot be made again')
-  return _own_key(config.noise_seed, config)
-
-
-def init_key(config: TrainingConfig) -> PRNGKey:
-  """Returns the public key of a run's initial parameters."""
-  return states.streams(_own_key(config.seed, config)).init
-
-
-def _own_key(seed: int, config: TrainingConfig) -> PRNGKey:
-  """The key of a seed and all else that a configuration says.
-
-  Fields that came later count once they are not at their default, so that a
-  run from before they were there still has the noise that it had; noise_seed
-  does not count, which is one of `seed`.
-  """
-  fields = [
-      f'{field.name}={getattr(config, field.name)!r}'
-      for field in dataclasses.fields(config)
-      if field.name != 'noise_seed' and (
-          not field.metadata.get('later') or
-          getattr(config, field.name) != field.default)
-  ]
-  digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
-  return jax.random.fold_in(jax.random.key(seed), digest)

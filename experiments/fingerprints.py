@@ -73,7 +73,7 @@ def _describe(config: Any) -> str:
   """Returns the fields of a configuration in words, without seeds.
 
   Seeds stand in the ids of settings. Fields that came later count once they
-  are not at their default, as in `configuration.run_key`.
+  are not at their default, as in `run_keys.run_key`.
   """
   return ','.join(
       f'{field.name}={getattr(config, field.name)!r}'

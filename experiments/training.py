@@ -7,7 +7,6 @@ seed, epsilon and fold only are trained at once, by one compiled program.
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
-import hashlib
 import math
 from typing import Any, NamedTuple
 
@@ -19,21 +18,20 @@ from dpjax import tree
 from dpjax.data import images
 from dpjax.data import splits
 from dpjax.models.model import Model
-from dpjax.privacy import keys as key_lib
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
 from dpjax.train import checkpoint
 from dpjax.train import evaluate
 from dpjax.train import loop
-from dpjax.train import processes
 from dpjax.train import sharding
 from dpjax.train import step
 from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import TrainingPlan, non_private_plan, private_plan
-from dpjax.typing import Batch, Params, PRNGKey
+from dpjax.typing import Params, PRNGKey
 from experiments import building
 from experiments import canaries as canaries_lib
 from experiments import configuration
+from experiments import run_keys
 from experiments.canaries import Canaries
 from experiments.configuration import TrainingConfig
 
@@ -190,8 +188,9 @@ def train(
     checkpoints: where the runs are saved and resumed from; the configurations
       are added to its description.
     keys: [L] secret keys of configurations without a noise_seed, from
-      `new_keys`; for runs that have to be resumed with the same ones. What is
-      drawn of them depends on configuration and records, too. None draws keys.
+      `run_keys.new_keys`; for runs that have to be resumed with the same ones.
+      What is drawn of them depends on configuration and records, too. None
+      draws keys.
 
   Raises:
     ValueError, FileNotFoundError: one line, before anything is trained.
@@ -214,7 +213,7 @@ def train(
   dataset = building.prepare(first, dataset)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]
-  keys = _keys(configs, keys, dataset.records)
+  keys = run_keys.draw(configs, keys, dataset.records)
   parts = [draw_parts(config, dataset, key)
            for config, key in zip(configs, keys, strict=True)]
   released = lattice_size(configs[0], dataset)
@@ -227,45 +226,6 @@ def train(
                                   **checkpoint.describe(configs)})
   return _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
               checkpoints)
-
-
-def new_keys(num: int) -> PRNGKey:
-  """Returns secret keys [num], the same in all processes of a run.
-
-  The first process draws them, and the others get them over the network that
-  connects the processes, which has to be trusted with the records as well.
-  """
-  return key_lib.from_words(
-      processes.from_first(lambda: key_lib.system_words(num)))
-
-
-def _keys(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
-          records: Batch) -> PRNGKey:
-  """The key of each run: of its noise_seed, or secret and for it alone."""
-  if configs[0].noise_seed is None:
-    keys = new_keys(len(configs)) if keys is None else keys
-    if keys.shape != (len(configs),) or not key_lib.is_secret(keys):
-      raise ValueError(f'{len(configs)} runs without a noise_seed need as many '
-                       'keys of keys.system_keys')
-    # A key that is kept for a run that was killed must not serve another
-    # configuration, or another version of the records.
-    digest = processes.from_first(lambda: _digest(records))
-    return jnp.concatenate([
-        key_lib.bound_to(keys[run:run + 1], repr(config).encode(), digest)
-        for run, config in enumerate(configs)])
-  if keys is not None:
-    raise ValueError('runs with a noise_seed have the keys that it makes')
-  return jnp.stack([configuration.run_key(config) for config in configs])
-
-
-def _digest(records: Batch) -> bytes:
-  """SHA-256 of all records."""
-  digest = hashlib.sha256()
-  for leaf in jax.tree.leaves(records):
-    value = np.ascontiguousarray(leaf)
-    digest.update(f'{value.dtype}{value.shape}'.encode())
-    digest.update(value.data)
-  return digest.digest()
 
 
 def draw_parts(config: TrainingConfig, dataset: building.Dataset,
@@ -294,7 +254,7 @@ def _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
     records, slots = canaries_lib.join(records, canaries)
     rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
   result = loop.fit(
-      keys, init_keys=jnp.stack(list(map(configuration.init_key, configs))),
+      keys, init_keys=jnp.stack(list(map(run_keys.init_key, configs))),
       plans=plans, model=model, method=building.make_method(first, model),
       optimizer=building.make_optimizer(first), records=records,
       rows=jnp.stack(rows),

@@ -251,14 +251,6 @@ def _public(query: Query) -> dict[str, object]:
           ('adjacency', 'epsilon', 'delta', 'statistic')}
 
 
-def _summary(account: ledger.Account) -> dict[str, object]:
-  """What a release says of the ledger: nothing that hashes data."""
-  return {'entry': len(account.entries),
-          'spent_epsilon': float(account.spent()),
-          'budget_epsilon': float(account.budget.epsilon),
-          'budget_delta': float(account.budget.delta)}
-
-
 def release(args: argparse.Namespace,
             below: exact.Draw | None = None) -> dict[str, object]:
   """Answers the query of the flags, in the order that `reservations` states.
@@ -294,7 +286,7 @@ def release(args: argparse.Namespace,
       answer = {
           'statistic': plan.asked.statistic, **drawn, 'guarantee': guarantee,
           'parameters': _public(plan.asked), 'format': form.to_json(),
-          **plan.facts(), 'ledger': _summary(reserved.account)}
+          **plan.facts(), 'ledger': reserved.account.summary()}
     answer = held.commit(reserved.entry, answer)
   return _told(query, plan, answer)
 

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 import functools
+import json
 import pathlib
 import re
 import subprocess
@@ -206,3 +207,33 @@ def test_importing_all_of_the_package_imports_nothing_heavy():
   done = subprocess.run([sys.executable, '-c', code], cwd=_ROOT, check=False,
                         capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
+
+
+_FIXED = re.compile(r'(?<!`)jax\.random\.(?:key|PRNGKey)\(\s*\w+\s*[,)]')
+_EXCUSES = ('# Reproducible: for research, not for a release.', '# Public: ')
+
+
+def _examples() -> Iterator[tuple[str, list[str]]]:
+  """Lines of the README, of notebooks and of examples in docstrings."""
+  yield 'README.md', (_ROOT / 'README.md').read_text().splitlines()
+  for path in sorted((_ROOT / 'launch').rglob('*.ipynb')):
+    for cell in json.loads(path.read_text())['cells']:
+      yield path.name, ''.join(cell['source']).splitlines()
+  for path in _CODE:
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+        lines = (ast.get_docstring(node) or '').splitlines()
+        yield _name(path), [line for line in map(str.strip, lines)
+                            if line.startswith(('>>> ', '... '))]
+
+
+def test_examples_with_a_fixed_key_say_that_they_are_no_release():
+  """Who copies an example for data of others has a key nobody can guess."""
+  seen, bare = 0, []
+  for name, lines in _examples():
+    for above, line in zip(['', *lines], lines, strict=False):
+      if _FIXED.search(line):
+        seen += 1
+        if not any(excuse in above + line for excuse in _EXCUSES):
+          bare.append(f'{name}: {line.strip()}')
+  assert seen > 15 and not bare, '\n'.join(bare)

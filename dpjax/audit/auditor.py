@@ -119,6 +119,7 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
     >>> from dpjax.privacy.laplace import LaplaceMechanism
     >>> noisy = LaplaceMechanism(record_norm=1.0, epsilon=1.0,
     ...                          adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+    >>> # Reproducible: for research, not for a release.
     >>> auditor.audit(jax.random.key(0), wrapping.of_mechanism(noisy),
     ...               num_runs=2000).verdict
     'consistent'

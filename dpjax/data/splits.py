@@ -41,6 +41,7 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
 
   Examples:
     >>> from dpjax.data import splits
+    >>> # Public: the split.
     >>> split = splits.train_test_split(jax.random.key(0), 569)
     >>> split.train.size, split.test.size
     (455, 114)

@@ -39,7 +39,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   Examples:
     >>> from dpjax.models import mlp
     >>> model = mlp.mlp(num_features=4, num_classes=3, width=8)
-    >>> params = model.init(jax.random.key(0))
+    >>> params = model.init(jax.random.key(0))  # Public: the start.
     >>> jax.tree.map(jnp.shape, params['dense_00'])
     {'bias': (8,), 'kernel': (4, 8)}
     >>> model.apply(params, jnp.ones([5, 4])).shape

@@ -365,15 +365,6 @@ def check_delta(value: float) -> None:
     raise ValueError(f'delta must lie in [{MIN_DELTA:g}, 1), got {value}')
 
 
-def _replacing(event, orders) -> restating.ReplacingAccountant:
-  """Renyi accounting of Poisson samples under replace-one."""
-  orders = orders or restating.replacing_orders(event)
-  ledger = _composed(event, Adjacency.ADD_OR_REMOVE_ONE, 'rdp',
-                     restating.orders_of_pairs(orders))
-  return restating.ReplacingAccountant(
-      orders, dict(zip(ledger.orders, ledger.rdp, strict=True)))
-
-
 def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
               orders: tuple[float, ...] | None = None):
   """A fresh accountant that has consumed `event`, or a one-line refusal."""
@@ -381,7 +372,10 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
   check_adjacency(adjacency)
   if (accountant == 'rdp' and adjacency is Adjacency.REPLACE_ONE
       and restating.is_poisson_sampled(event)):
-    return _replacing(event, orders)
+    orders = orders or restating.replacing_orders(event)
+    return restating.ReplacingAccountant(orders, _composed(
+        event, Adjacency.ADD_OR_REMOVE_ONE, 'rdp',
+        restating.orders_of_pairs(orders)))
   event = restating.with_guarantees_restated(event, adjacency)
   relation = adjacency
   free = all(isinstance(e, _RELATION_FREE) for e in restating.walk(event))

@@ -111,6 +111,7 @@ class ExponentialMechanism(_Selection):
     ...                             adjacency=Adjacency.ADD_OR_REMOVE_ONE)
     >>> np.exp(pick.log_probs(votes)).round(3)
     array([0.018, 0.98 , 0.002])
+    >>> # Reproducible: for research, not for a release.
     >>> int(pick.release(jax.random.key(0), votes))
     1
   """

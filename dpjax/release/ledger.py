@@ -96,6 +96,12 @@ class Account:
         budget=self.budget.epsilon, delta=self.budget.delta,
         adjacency=self.adjacency)
 
+  def summary(self) -> dict[str, object]:
+    """Returns what a release says of its ledger: nothing that hashes data."""
+    return {'entry': len(self.entries), 'spent_epsilon': float(self.spent()),
+            'budget_epsilon': float(self.budget.epsilon),
+            'budget_delta': float(self.budget.delta)}
+
   def check_budget(self, cost: Cost) -> None:
     """Refuses a cost that, with all others, exceeds the budget."""
     after, budget = self.spent(cost), self.budget

@@ -65,6 +65,7 @@ class BoundedMean:
     >>> noisy = BoundedMean(num_examples=1000, lower=0, upper=1, epsilon=1.0)
     >>> noisy.scale
     0.001
+    >>> # Reproducible: for research, not for a release.
     >>> found = noisy.release(jax.random.key(0), jnp.arange(1000) / 1000)
     >>> bool(found.low < 0.5 < found.high)
     True

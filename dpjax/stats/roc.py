@@ -348,6 +348,7 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
     >>> grid = grids.Grid(lower=0, upper=1, num_thresholds=64)
     >>> made = roc.make(grid, epsilon=1.0, adjacency=Adjacency.REPLACE_ONE)
     >>> found = roc.counts(grid, scores, labels)
+    >>> # Reproducible: for research, not for a release.
     >>> curve = made.release(jax.random.key(0), found)
     >>> abs(float(curve.auc) - 0.83) < 0.05
     True

@@ -24,7 +24,7 @@ from dpjax import errors
 from dpjax.train import processes
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo, TrainState
-from dpjax.typing import Array, Batch, PRNGKey, PyTree
+from dpjax.typing import Array, Batch, PyTree
 
 KEPT = 2
 
@@ -115,11 +115,10 @@ def describe(values: Sequence) -> dict[str, str]:
   return described
 
 
-def fingerprint(keys: PRNGKey, *, plans: Sequence[TrainingPlan],
+def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
                 method_name: str, records: Batch, rows: Array, allocation: str,
                 num_groups: int, chunks: Sequence[int],
-                num_devices: int = 1,
-                init_keys: PRNGKey | None = None) -> dict[str, str]:
+                num_devices: int = 1) -> dict[str, str]:
   """Name -> value of all that decides on the bits of a fit and can be seen.
 
   Keys, rows and records are there by a checksum. Whoever sees it can try seeds
@@ -129,8 +128,7 @@ def fingerprint(keys: PRNGKey, *, plans: Sequence[TrainingPlan],
       'runs': str(len(plans)), 'method': method_name, **describe(plans),
       'allocation': allocation, 'groups of runs': str(num_groups),
       'chunks of steps': ' '.join(map(str, chunks)),
-      'keys': _digest((keys, () if init_keys is None else init_keys)),
-      'rows': _digest(rows), 'records': _digest(records),
+      'keys': _digest(keys), 'rows': _digest(rows), 'records': _digest(records),
       'jax': jax.__version__, 'device': jax.devices()[0].device_kind,
       'devices': str(num_devices)
   }

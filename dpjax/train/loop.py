@@ -128,12 +128,10 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     (1, 30, 2)
   """
   requirements.check_plans(plans, method, model)
+  init_keys = _init_keys(keys, init_keys)
   sharding.check(mesh, plans[0].sampler.max_batch_size)
   requirements.check_model(model, optimizer)
   requirements.check_keys(keys, len(plans))
-  if init_keys is not None and init_keys.shape != keys.shape:
-    raise ValueError(f'init_keys must be one for each of {keys.shape[0]} runs, '
-                     f'got shape {list(init_keys.shape)}')
   records, rows = requirements.check_records(records, rows, plans)
   num_runs = len(plans)
   groups = _run_groups(num_runs, max_parallel)
@@ -141,16 +139,15 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   saver = None
   if checkpoints is not None:
     saver = Saver(checkpoints, checkpoint.fingerprint(
-        keys, plans=plans, method_name=method.name, records=records, rows=rows,
-        allocation=allocation, num_groups=len(groups), chunks=lengths,
-        num_devices=1 if mesh is None else mesh.size, init_keys=init_keys))
+        (keys, init_keys), plans=plans, method_name=method.name,
+        records=records, rows=rows, allocation=allocation,
+        num_groups=len(groups), chunks=lengths,
+        num_devices=1 if mesh is None else mesh.size))
   started = time.perf_counter()
   records = sharding.replicate(
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
-  if init_keys is None:
-    init_keys = jax.vmap(lambda key: states.streams(key).init)(keys)
   arguments = sharding.replicate(
       mesh, [((keys[g], init_keys[g]), multipliers[g], rows[g])
              for g in groups])
@@ -165,6 +162,16 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
                    compiled - started, seconds)
+
+
+def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None) -> PRNGKey:
+  """Those of the initial parameters; refuses too many or too few."""
+  if init_keys is None:
+    return jax.vmap(lambda key: states.streams(key).init)(keys)
+  if init_keys.shape != keys.shape:
+    raise ValueError(f'init_keys must be one for each of {keys.shape[0]} runs, '
+                     f'got shape {list(init_keys.shape)}')
+  return init_keys
 
 
 def _train(program: '_Program', arguments, records: Batch, lengths: list[int],

@@ -21,6 +21,7 @@ from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Batch, Params
 from experiments import building
 from experiments import configuration
+from experiments import run_keys
 from experiments import summary as summaries
 from experiments import training
 from experiments.canaries import Canaries
@@ -84,7 +85,7 @@ def load(folder: pathlib.Path, *, data_dir: str | None = None) -> FinishedRun:
   model = building.make_model(config, dataset)
   method = building.make_method(config, model)
   initial, _ = method.constraint.constrain(model.init(
-      configuration.init_key(config)))
+      run_keys.init_key(config)))
   return FinishedRun(
       summary=summary, config=config, plan=plan, model=model, initial=initial,
       params=_params(folder, initial), canaries=canaries)

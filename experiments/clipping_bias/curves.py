@@ -33,6 +33,7 @@ from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 from experiments import building
 from experiments import papers
 from experiments import configuration
+from experiments import run_keys
 from experiments import training
 
 _BASES = {'sgd': 'sgd', 'clipped_sgd': 'dp_sgd', 'dp_sgd': 'dp_sgd',
@@ -194,7 +195,7 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
   for seed in seeds:
     seeded = dataclasses.replace(config, seed=seed, noise_seed=seed)
     split = training.split_rows(seeded, dataset)
-    measures, params = traced(configuration.run_key(seeded), split, records)
+    measures, params = traced(run_keys.run_key(seeded), split, records)
     accuracy = evaluate.accuracy(model.apply, params, dataset.records,
                                  split.test)
     found.append(jax.tree.map(np.asarray, measures))

@@ -11,6 +11,7 @@ from dpjax.report import records
 from experiments import configuration
 from experiments import recipes
 from experiments import rows
+from experiments import run_keys
 from experiments import training
 from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws
@@ -76,7 +77,7 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
           shared.batch_size, (setting.num_examples or _ORDINARY) // 2)))
   if setting.kind == 'smoke':
     values['batch_size'] = 100.0
-  return configuration.reproducible(configuration.TrainingConfig(
+  return run_keys.reproducible(configuration.TrainingConfig(
       dataset=setting.dataset, method=setting.method, seed=setting.seed,
       epsilon=setting.epsilon if math.isfinite(setting.epsilon) else 1.0,
       num_examples=setting.num_examples, **values))

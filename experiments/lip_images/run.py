@@ -13,6 +13,7 @@ from dpjax.report import records
 from experiments import building
 from experiments import configuration
 from experiments import rows
+from experiments import run_keys
 from experiments import training
 from experiments.lip_images import hyperparameters
 from experiments.lip_images import sweep
@@ -39,7 +40,7 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
   """What a setting trains; None for those that count parameters."""
   if setting.profile == 'count':
     return None
-  return configuration.reproducible(
+  return run_keys.reproducible(
       configuration.TrainingConfig(**hyperparameters.fields(setting)))
 
 

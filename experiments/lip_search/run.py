@@ -29,6 +29,7 @@ from dpjax.report import records
 from dpjax.report import summary
 from experiments import papers
 from experiments import recipes
+from experiments import run_keys
 from experiments import search
 from experiments import configuration
 from experiments import training
@@ -122,7 +123,7 @@ def _batch_size(setting, dataset, size: float, *, fold) -> float:
 
 
 def _config(setting: sweep.Setting, **fields) -> configuration.TrainingConfig:
-  return configuration.reproducible(configuration.TrainingConfig(
+  return run_keys.reproducible(configuration.TrainingConfig(
       dataset=setting.dataset, epsilon=setting.epsilon, method=setting.method,
       delta=_DELTAS[setting.dataset], adjacency=_ADJACENCY.value,
       num_folds=setting.num_folds, split_seed=setting.split, **fields))

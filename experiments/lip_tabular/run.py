@@ -7,6 +7,7 @@ from dpjax.report import records
 from experiments import papers
 from experiments import configuration
 from experiments import rows
+from experiments import run_keys
 from experiments import training
 from experiments.lip_tabular import sweep
 
@@ -29,7 +30,7 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig:
   """What a setting trains, with the printed delta = 1/n for the table."""
   private = math.isfinite(setting.epsilon)
   printed = _PRINTED[setting.dataset]
-  return configuration.reproducible(configuration.TrainingConfig(
+  return run_keys.reproducible(configuration.TrainingConfig(
       dataset=setting.dataset, method=setting.method, seed=setting.seed,
       epsilon=setting.epsilon if private else 1.0,
       delta=printed.delta if setting.kind == 'table' else None,

@@ -14,6 +14,7 @@ from dpjax.train import checkpoint
 from experiments import building
 from experiments import canaries
 from experiments import configuration
+from experiments import run_keys
 from experiments import training
 
 _DATA = registry.load('breast_cancer')
@@ -23,7 +24,7 @@ _CONFIG = configuration.TrainingConfig(
 
 
 def _resolved(**changes):
-  return configuration.reproducible(configuration.resolve(
+  return run_keys.reproducible(configuration.resolve(
       dataclasses.replace(_CONFIG, **changes), num_available=455))
 
 
@@ -101,7 +102,7 @@ def test_coins_without_a_seed_come_from_the_secret_key():
   config = dataclasses.replace(
       _resolved(canary_kind='noise', num_canaries=3000), noise_seed=None)
   split = training.split_rows(config, _DATA)
-  keys = training.new_keys(2)
+  keys = run_keys.new_keys(2)
   drawn = [canaries.draw(config, _DATA, split, key)[0]
            for key in (keys[0], keys[1], keys[0])]
   coins = [np.asarray(each.included) for each in drawn]
@@ -192,7 +193,7 @@ def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
     found, split = honest(config, *rest)
     return change[config.epsilon](found), split
   monkeypatch.setattr(canaries, 'draw', draw)
-  monkeypatch.setattr(configuration, 'run_key', lambda _: jax.random.key(0))
+  monkeypatch.setattr(run_keys, 'run_key', lambda _: jax.random.key(0))
   runs = training.train([
       dataclasses.replace(_CONFIG, method='sgd', num_steps=3, epsilon=epsilon,
                           batch_size=495.0, noise_seed=0)
@@ -226,16 +227,16 @@ def test_the_public_number_of_records_is_that_of_slots():
 
 def test_keys_of_runs_without_canaries_stay():
   plain = _resolved(num_canaries=0)
-  found = {tuple(jax.random.key_data(configuration.run_key(config)).tolist())
+  found = {tuple(jax.random.key_data(run_keys.run_key(config)).tolist())
            for config in (plain, dataclasses.replace(plain, num_canaries=40),
                           dataclasses.replace(plain, num_canaries=40,
                                               canary_seed=1))}
   assert len(found) == 3
   # Pinned before there were canaries.
-  default = configuration.reproducible(configuration.resolve(
+  default = run_keys.reproducible(configuration.resolve(
       configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
       num_available=455))
-  assert jax.random.key_data(configuration.run_key(default)).tolist() == [
+  assert jax.random.key_data(run_keys.run_key(default)).tolist() == [
       1973122803, 3299492099]
 
 

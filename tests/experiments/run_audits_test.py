@@ -23,6 +23,7 @@ from dpjax.typing import Batch
 from experiments import building
 from experiments import configuration
 from experiments import environment
+from experiments import run_keys
 from experiments import summary as summaries
 from experiments import training
 from experiments.audits import reports
@@ -145,7 +146,7 @@ def test_parameters_before_the_first_step_come_from_the_seed(honest):
   run = run_folders.load(honest)
   method = building.make_method(run.config, run.model)
   state = step.init_state(
-      configuration.run_key(run.config), model=run.model, method=method,
+      run_keys.run_key(run.config), model=run.model, method=method,
       transform_of=lambda key: optax.sgd(1.0))
   assert jax.tree.structure(run.params) == jax.tree.structure(run.initial)
   for leaf, first, trained in zip(*map(jax.tree.leaves, (

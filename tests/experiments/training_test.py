@@ -13,6 +13,7 @@ from dpjax.train import state as states
 from experiments import building
 from experiments import configuration
 from experiments import recipes
+from experiments import run_keys
 from experiments import training
 
 _DATA = registry.load('breast_cancer')
@@ -64,10 +65,10 @@ def test_groups_may_differ_in_seed_and_epsilon_only():
 
 
 def test_noise_is_not_shared_between_configurations():
-  resolved = configuration.reproducible(
+  resolved = run_keys.reproducible(
       configuration.resolve(_CONFIG, num_available=455))
   keys = {
-      tuple(np.asarray(jax.random.key_data(configuration.run_key(config))))
+      tuple(np.asarray(jax.random.key_data(run_keys.run_key(config))))
       for config in (resolved, dataclasses.replace(resolved, epsilon=2.0),
                      dataclasses.replace(resolved, method='lip_dp_sgd'),
                      dataclasses.replace(resolved, seed=1),
@@ -86,11 +87,11 @@ def _params(result):
 
 def test_keys_of_the_system_are_used_once_for_one_thing():
   """By configuration, by records and by draw; one start for all of them."""
-  secret = training.new_keys(2)
+  secret = run_keys.new_keys(2)
   resolved = configuration.resolve(_CONFIG, num_available=455)
   made = lambda configs, keys, records=_DATA.records: {
       tuple(np.asarray(jax.random.key_data(key)).tolist())
-      for key in training._keys(configs, keys, records)}
+      for key in run_keys.draw(configs, keys, records)}
   moved = _DATA.records._replace(
       x=_DATA.records.x.at[3, 4].add(jax.numpy.float32(1e-3)))
   found = [made([resolved], secret[:1]), made([resolved], secret[1:]),
@@ -102,23 +103,23 @@ def test_keys_of_the_system_are_used_once_for_one_thing():
   keys = set().union(*found)
   assert all(len(key) == 8 and len(set(key)) == 8 for key in keys)
   # The start is that of the seed, whatever draws the noise.
-  starts = [configuration.init_key(dataclasses.replace(
+  starts = [run_keys.init_key(dataclasses.replace(
       resolved, seed=seed, noise_seed=noise_seed))
       for seed, noise_seed in ((3, None), (3, 3), (3, 8), (4, 3))]
   data = [jax.random.key_data(key).tolist() for key in starts]
   assert data[0] == data[1] == data[2] != data[3]
-  assert data[1] == jax.random.key_data(states.streams(configuration.run_key(
+  assert data[1] == jax.random.key_data(states.streams(run_keys.run_key(
       dataclasses.replace(resolved, seed=3, noise_seed=3))).init).tolist()
   with pytest.raises(ValueError, match='cannot be made again'):
-    configuration.run_key(resolved)
+    run_keys.run_key(resolved)
 
 
 @pytest.mark.parametrize('config, num_keys, message', [
-    (configuration.reproducible(_CONFIG), 1, 'have the keys that it makes'),
+    (run_keys.reproducible(_CONFIG), 1, 'have the keys that it makes'),
     (_CONFIG, 2, '1 runs without a noise_seed need as many keys')])
 def test_keys_that_do_not_fit_are_refused(config, num_keys, message):
   with pytest.raises(ValueError, match=message):
-    training.train([config], keys=training.new_keys(num_keys))
+    training.train([config], keys=run_keys.new_keys(num_keys))
   if num_keys == 2:
     with pytest.raises(ValueError, match=message):
       training.train([config], keys=jax.random.split(jax.random.key(0), 1))
@@ -128,7 +129,7 @@ def test_keys_that_do_not_fit_are_refused(config, num_keys, message):
 def test_runs_of_the_system_are_releases_of_their_own():
   first, second = (training.train([_CONFIG])[0] for _ in range(2))
   assert not np.isclose(_params(first), _params(second)).any()
-  keys = training.new_keys(1)
+  keys = run_keys.new_keys(1)
   again = [training.train([_CONFIG], keys=keys)[0] for _ in range(2)]
   np.testing.assert_array_equal(*map(_params, again))
 
@@ -201,7 +202,7 @@ def test_keys_of_published_rows_stay_what_they_were():
       num_available=455)
 
   def key(**changes):
-    found = configuration.run_key(configuration.reproducible(
+    found = run_keys.run_key(run_keys.reproducible(
         dataclasses.replace(resolved, **changes)))
     return jax.random.key_data(found).tolist()
 

@@ -16,7 +16,7 @@ from dpjax.train import checkpoint
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _WORDS = ('--method=lip_dp_sgd', '--accountant=rdp', '--width=4')
-_LONG = (*_WORDS, '--average=ema', '--num_steps=200', '--batch_size=20')
+_LONG = (*_WORDS, '--noise_seed=0', '--average=ema', '--num_steps=200', '--batch_size=20')
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def _summary(folder):
 
 
 def test_two_processes_train_what_one_trains(tmp_path):
-  words = (*_WORDS, '--seed=0,1', '--num_steps=5')
+  words = (*_WORDS, '--seed=0,1', '--num_steps=5', '--noise_seed=0')
   folders = [tmp_path / '0', tmp_path / '1']
   _alone(tmp_path / 'one', *words)
   (status, out, err), (status_1, out_1, err_1) = _together(folders, *words)
@@ -84,6 +84,18 @@ def test_two_processes_train_what_one_trains(tmp_path):
   assert status == status_1 == 0 and '2 of 2 runs are there already' in out
   for status, _, err in _together(folders, *words, '--clip_norm=2'):
     assert status == 2 and 'of another configuration: clip_norm' in err
+
+
+def test_two_processes_share_the_secret_keys_of_a_release(tmp_path):
+  """JAX refuses what is not the same in both."""
+  folders = [tmp_path / '0', tmp_path / '1']
+  for status, _, err in _together(folders, *_WORDS, '--num_steps=5'):
+    assert status == 0, err
+  summary = _summary(folders[0])
+  assert summary['epsilon_valid'] and not folders[1].exists()
+  assert 'travelled from the first process' in summary['falls_short'][-1]
+  assert sorted(path.name for path in folders[0].iterdir()) == [
+      'params.npz', 'summary.json']
 
 
 def test_killed_and_resumed_they_give_the_same_bits(tmp_path):

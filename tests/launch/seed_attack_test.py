@@ -24,6 +24,7 @@ from dpjax.privacy import keys
 from dpjax.train import state as states
 from experiments import building
 from experiments import configuration
+from experiments import run_keys
 from experiments import training
 from launch import train
 
@@ -60,7 +61,7 @@ class _Attacker:
     self.data = registry.load('breast_cancer')
     self.model = building.make_model(self.config, self.data)
     self.method = building.make_method(self.config, self.model)
-    self.initial = self.model.init(configuration.init_key(self.config))
+    self.initial = self.model.init(run_keys.init_key(self.config))
     moved = jax.tree_util.tree_map_with_path(
         lambda path, leaf: leaf - params['/'.join(each.key for each in path)],
         self.initial)
@@ -75,14 +76,14 @@ class _Attacker:
 
   def seeded(self, seed):
     """The run's key, were the seed its noise_seed."""
-    return configuration._own_key(seed, self.config)
+    return run_keys._own_key(seed, self.config)
 
   def seeded_chacha(self, seed):
     """The run's key, were it made of a seed as system keys are of words."""
     words = jnp.zeros([chacha.KEY_WORDS], jnp.uint32).at[0].set(seed)
     secret = jax.random.wrap_key_data(words, impl=chacha.GENERATOR)[None]
     return keys.bound_to(secret, repr(self.config).encode(),
-                         training._digest(self.data.records))[0]
+                         run_keys._digest(self.data.records))[0]
 
   def scores(self, key_of, num_seeds):
     """Correlations [num_seeds] of the noisy sum with candidates' noise."""

@@ -159,6 +159,33 @@ def test_what_cannot_run_is_refused_before_it_costs(words, message, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.every(1)
+@pytest.mark.parametrize('words, noise, short', [
+    ((), 'lattice_gaussian', []),
+    (('--epsilon=9',), 'gaussian', ['made of floats: Gaussian']),
+    (('--noise=gaussian',), 'gaussian', ['made of floats: Gaussian']),
+    (('--method=lip_k_norm', '--noise_order=inf'), 'gaussian',
+     ['K-norm noise is made of floats']),
+    (('--noise_seed=3', '--num_canaries=20', '--canary_seed=4'), 'gaussian',
+     ['come from noise_seed', 'made of floats: Gaussian',
+      'follows from canary_seed'])])
+def test_a_summary_says_where_a_run_falls_short(words, noise, short, tmp_path):
+  status, out, error = _call(*words, f'--output_dir={tmp_path}', *_TINY)
+  assert status == 0, error
+  summary, seeded = _summary(tmp_path), '--noise_seed=3' in words
+  assert summary['noise'] == summary['config']['noise'] == noise
+  assert ('noise on a lattice' in out.splitlines()[0]) == (
+      noise == 'lattice_gaussian')
+  assert summary['epsilon_valid'] is not seeded
+  assert ('warning: noise_seed = 3 is for research' in error) == seeded
+  always = ['float32', 'time that training takes', 'test_accuracy is']
+  found = summary['falls_short']
+  assert len(found) == len(short) + len(always)
+  for part in (*short, *always):
+    assert any(part in sentence for sentence in found), part
+
+
+@pytest.mark.slow
 def test_saved_weights_obey_the_bound(tmp_path):
   _call('--method=lip_dp_sgd', '--weight_norm=0.5', '--learning_rate=5',
         f'--output_dir={tmp_path}', *_TINY)
@@ -173,7 +200,7 @@ def test_saved_weights_obey_the_bound(tmp_path):
 def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
   words = ('--method=dp_sgd', '--epsilon=1,4', '--depth=0,1', '--seed=0,1',
            '--num_examples=100', f'--output_dir={tmp_path}', *_TINY,
-           '--accountant=rdp')
+           '--accountant=rdp', '--noise_seed=0')
   assert _call(*words)[0] == 0
   found = sorted(path.parent.name for path in tmp_path.glob('*/summary.json'))
   assert len(found) == 8 and found[0] == 'epsilon=1.0,depth=0,seed=0'
@@ -243,6 +270,8 @@ def test_delta_forms(tmp_path):
     ('--num_steps=0', 'num_steps must be an integer >= 1, got 0'),
     ('--learning_rate=0', 'learning_rate must be a positive number'),
     ('--seed=-1', 'seed must be an integer >= 0, got -1'),
+    ('--noise_seed=-1', 'noise_seed must be an integer >= 0, got -1'),
+    ('--noise_seed=4294967296', 'noise_seed'),
     ('--clip_norm=0', 'clip_norm must be a positive number'),
     ('--channels=8,x', '--channels must be integers separated by commas'),
     ('--channels=8,0', 'channels must be an integer >= 1, got 0'),

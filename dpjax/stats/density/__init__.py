@@ -2,6 +2,9 @@
 
   density(key, x, epsilon=1.0, lower=0, upper=100, adjacency='replace_one')
 
+`key` is one of `dpjax.privacy.keys.system_keys` for what others are to see; a
+seeded one is for research.
+
 Source: the paper 001 on the cost of privacy in density estimation; thesis 000,
 chapter 5 (catalogue density).
 

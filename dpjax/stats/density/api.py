@@ -110,6 +110,7 @@ def density(key: PRNGKey, x: Any, *, lower: float, upper: float,
 
   Examples:
     >>> from dpjax.stats.density import api
+    >>> # Reproducible: for research, not for a release.
     >>> curve = api.density(jax.random.key(0), np.arange(1000) % 100, lower=0,
     ...                     upper=100, epsilon=1.0, adjacency='replace_one')
     >>> bool(np.abs(curve(np.array([20.0, 50.0, 80.0])) - 0.01).max() < 0.002)

@@ -3,6 +3,9 @@
   ecdf(key, x, Grid(lower=0, upper=100, num_thresholds=1000), epsilon=1.0,
        adjacency='replace_one').cdf
 
+`key` is one of `dpjax.privacy.keys.system_keys` for what others are to see; a
+seeded one is for research.
+
 Curves are kept in counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: thesis 003, chapter 6 (catalogue ecdf).
 

@@ -127,6 +127,7 @@ def ecdf(key: PRNGKey, x: Any, grid: Grid, *, epsilon: float | None = None,
   Examples:
     >>> from dpjax.stats.ecdf import api, grids
     >>> grid = grids.Grid(lower=0, upper=100, num_thresholds=64)
+    >>> # Reproducible: for research, not for a release.
     >>> curve = api.ecdf(jax.random.key(0), np.arange(1000) % 100, grid,
     ...                  epsilon=1.0, adjacency='replace_one')
     >>> bool(abs(curve.quantiles([0.5])[0] - 50) < 5)

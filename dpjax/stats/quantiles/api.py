@@ -179,8 +179,10 @@ def quantiles(key: PRNGKey, x: Any, probs: float | Sequence[float], *,
   Examples:
     >>> from dpjax.stats import quantiles
     >>> ages = np.arange(1000) % 90
+    >>> # Reproducible: for research, not for a release.
+    >>> key = jax.random.key(0)
     >>> found = quantiles.quantiles(
-    ...     jax.random.key(0), ages, 0.5, epsilon=1.0, lower=0, upper=120,
+    ...     key, ages, 0.5, epsilon=1.0, lower=0, upper=120,
     ...     adjacency='replace_one')
     >>> bool(abs(found - np.quantile(ages, 0.5)) < 3)
     True
