@@ -373,9 +373,10 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
   if (accountant == 'rdp' and adjacency is Adjacency.REPLACE_ONE
       and restating.is_poisson_sampled(event)):
     orders = orders or restating.replacing_orders(event)
-    return restating.ReplacingAccountant(orders, _composed(
-        event, Adjacency.ADD_OR_REMOVE_ONE, 'rdp',
-        restating.orders_of_pairs(orders)))
+    added = _composed(event, Adjacency.ADD_OR_REMOVE_ONE, 'rdp',
+                      restating.orders_of_pairs(orders))
+    return restating.ReplacingAccountant(
+        orders, dict(zip(added.orders, added.rdp, strict=True)))
   event = restating.with_guarantees_restated(event, adjacency)
   relation = adjacency
   free = all(isinstance(e, _RELATION_FREE) for e in restating.walk(event))

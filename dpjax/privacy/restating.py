@@ -5,7 +5,7 @@ know pure guarantees under different relations, and one of them ignores the
 count of randomised response. `accounting` applies what stands here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import functools
 import math
 
@@ -216,16 +216,14 @@ class ReplacingAccountant:
   costs; on small samples it can be loose.
   """
 
-  def __init__(self, orders: Sequence[float], ledger: RenyiAccountant):
+  def __init__(self, orders: Sequence[float], spent: Mapping[float, float]):
     """Bounds the divergences under replace-one.
 
     Args:
       orders: a, above 1.
-      ledger: what was composed under add-or-remove-one, at the orders of
-        `orders_of_pairs`.
+      spent: Renyi divergences under add-or-remove-one at `orders_of_pairs`.
     """
     self._orders = list(orders)
-    spent = dict(zip(ledger.orders, ledger.rdp, strict=True))
     self._spent = [
         (order - 0.5) / (order - 1) * spent[2 * order] + spent[2 * order - 1]
         for order in orders]

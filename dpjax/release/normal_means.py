@@ -144,8 +144,7 @@ class NormalMean(queries.Direct):
     if self.query.knows_size:
       moved, squared = 2, 4
     elif self.query.delta is None:
-      # Records that may be replaced or become absent: the two sums move by as
-      # much in opposite directions, or those of one record vanish.
+      # The two sums move by as much in opposite directions.
       moved, squared = (4, 8) if self.query.replacing else (2, 4)
     else:
       moved, squared = (4, 16) if self.query.replacing else (3, 5)

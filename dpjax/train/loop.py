@@ -127,14 +127,11 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     >>> result.state.params['dense_00']['kernel'].shape  # Of one run.
     (1, 30, 2)
   """
-  requirements.check_plans(plans, method, model)
+  records, rows = requirements.check(keys, plans, model, method, optimizer,
+                                     records, rows)
   init_keys = _init_keys(keys, init_keys)
   sharding.check(mesh, plans[0].sampler.max_batch_size)
-  requirements.check_model(model, optimizer)
-  requirements.check_keys(keys, len(plans))
-  records, rows = requirements.check_records(records, rows, plans)
-  num_runs = len(plans)
-  groups = _run_groups(num_runs, max_parallel)
+  groups = _run_groups(len(plans), max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
   saver = None
   if checkpoints is not None:
@@ -157,8 +154,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   parts = _train(program, arguments, records, lengths, saver, on_progress)
   seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
   state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
-                       num_runs, jnp.concatenate)
-  info = _concatenate([p.info for p in parts], 1, num_runs, np.concatenate)
+                       len(plans), jnp.concatenate)
+  info = _concatenate([p.info for p in parts], 1, len(plans), np.concatenate)
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
                    compiled - started, seconds)

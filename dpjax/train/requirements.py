@@ -20,6 +20,23 @@ from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Array, Batch, PRNGKey
 
 
+def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
+          method: Method, optimizer: optax.GradientTransformation,
+          records: Any, rows: Any) -> tuple[Batch, Array]:
+  """Returns (records, rows) of a fit, once all that it is given is checked.
+
+  Args: as of `fit`.
+
+  Raises:
+    TypeError: if a parameter is not a real floating number.
+    ValueError: if another of the checks below fails.
+  """
+  check_plans(plans, method, model)
+  check_model(model, optimizer)
+  check_keys(keys, len(plans))
+  return check_records(records, rows, plans)
+
+
 def check_keys(keys: PRNGKey, num_runs: int) -> None:
   """Refuses keys that would give two runs the same batches or the same noise.
 

@@ -185,7 +185,8 @@ def test_bands_reach_the_whole_width_to_either_side(adjacency):
   counts = np.array([[5000, 300, 0, 4000, 700]])
   measured = ['0.1'] * 5000 + ['0.3'] * 300 + ['0.7'] * 4000 + ['0.9'] * 700
   fine = _plan(adjacency, epsilon=_HUGE, statistic='ecdf', **_UNIT)
-  released = fine.draw(fine.measure(measured), random.Random(0).randrange)
+  released = drawing.draw(fine, fine.measure(measured),
+                          random.Random(0).randrange)
   tree = _plan(adjacency, epsilon=Fraction(1, 20), statistic='ecdf',
                **_UNIT).tree
   width, = bands.widths(tree, bands._both, .1)

@@ -165,6 +165,7 @@ def test_ranges_of_levels_by_enumeration(adjacency):
       widest, tree.level_costs, strict=True))
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_sensitivities_by_enumeration(adjacency):
   """Of every node, given any cuts around it: shares of a record count."""
