@@ -12,7 +12,9 @@ Records drawn from a column of a file, with public bounds, and a figure:
 The same command again goes on where it was interrupted. Errors are the largest
 over the orders against the quantiles of the law (value_sup, with its standard
 error), and in ranks among the records (rank_sup, rank_mean). Nothing here is a
-release: for one see `launch.estimate`.
+release: noise is simulated from --seed, and the errors of a file of one's own
+are exact figures of its records, not to be published. For a release see
+`launch.estimate`.
 
 Methods:
   emp          without privacy
@@ -82,7 +84,7 @@ _KNOTS = flags.DEFINE_integer('knots', 5, 'Of knots, at least 2.')
 _LOWER = flags.DEFINE_float('lower', None, 'Public bound; default: the law\'s.')
 _UPPER = flags.DEFINE_float('upper', None, 'Public bound; default: the law\'s.')
 _REPETITIONS = flags.DEFINE_integer('repetitions', 50, 'Data sets, 2 or more.')
-_SEED = flags.DEFINE_integer('seed', 0, 'Of data and coins.')
+_SEED = flags.DEFINE_integer('seed', 0, 'Of simulated data and noise, >= 0.')
 _OUTPUT = flags.DEFINE_string('output', None, 'CSV file of the errors.')
 _PLOT = flags.DEFINE_string('plot', None, 'Figure, .svg: value_sup against '
                             'what there is most of: n, epsilon, m or sigma.')

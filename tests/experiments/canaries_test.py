@@ -193,7 +193,8 @@ def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
     found, split = honest(config, *rest)
     return change[config.epsilon](found), split
   monkeypatch.setattr(canaries, 'draw', draw)
-  monkeypatch.setattr(run_keys, 'run_key', lambda _: jax.random.key(0))
+  for name in ('run_key', 'init_key'):
+    monkeypatch.setattr(run_keys, name, lambda _: jax.random.key(0))
   runs = training.train([
       dataclasses.replace(_CONFIG, method='sgd', num_steps=3, epsilon=epsilon,
                           batch_size=495.0, noise_seed=0)

@@ -225,7 +225,7 @@ def test_out_of_memory_names_the_flags(where, tmp_path, monkeypatch, capsys):
 
   monkeypatch.setattr(loop, where, exhausted)
   monkeypatch.setattr(errors.app, 'run', lambda main, **_: statuses.append(main(
-      flags.FLAGS(['train', *_TINY, f'--output_dir={tmp_path}']))))
+      flags.FLAGS(['train', *_TINY[1:], f'--output_dir={tmp_path}']))))
   statuses = []
   with flagsaver.flagsaver():
     errors.run_main(train.main)
