@@ -18,7 +18,7 @@ _linux = pytest.mark.skipif(not _LIMIT.exists(), reason='counts are of Linux')
 @_linux
 def test_dropped_programs_give_their_mappings_back():
   functions = [jax.jit(lambda x, shift=shift: x * shift + 1)
-               for shift in range(20)]
+               for shift in range(6)]
   before = mappings.count()
   values = [float(function(jnp.float32(2))) for function in functions]
   full = mappings.count()

@@ -9,6 +9,7 @@ import sys
 
 import jax
 import numpy as np
+import optax
 import pytest
 from scipy import stats
 
@@ -156,7 +157,7 @@ def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
       sampler=loop.steps.PoissonSampler(num_examples=60, batch_size=12,
                                         max_batch_size=9),
       num_steps=1, noise_multiplier=1., adjacency=Adjacency.REPLACE_ONE)
-  rows = jax.numpy.zeros([1, 60], jax.numpy.int32)
+  rows = jax.numpy.arange(60, dtype=jax.numpy.int32)[None]
   prepared = []
   model = model._replace(prepare=prepared.append)
   for mesh, message in (
@@ -167,7 +168,7 @@ def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
     with pytest.raises(ValueError) as caught:
       loop.fit(jax.random.split(jax.random.key(0), 1), plans=[plan],
                model=model, method=make_method('lip_dp_sgd', make_model(True)),
-               optimizer=None, records=records, rows=rows, mesh=mesh)
+               optimizer=optax.sgd(.1), records=records, rows=rows, mesh=mesh)
     assert str(caught.value) == message and not prepared
 
 
