@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dpjax import errors
 from dpjax.grads import inputs
+from dpjax.grads import isolation
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.grads.privatizer import PrivatizerState
@@ -34,7 +36,9 @@ def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
   check_plans(plans, method, model)
   check_model(model, optimizer)
   check_keys(keys, len(plans))
-  return check_records(records, rows, plans)
+  records, rows = check_records(records, rows, plans)
+  check_preparation(model, records)
+  return records, rows
 
 
 def check_keys(keys: PRNGKey, num_runs: int) -> None:
@@ -101,6 +105,35 @@ def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
           f'the init_key of run {run} counts as public, and it is a key that '
           'batches or noise are drawn of, or such a key is derived from it: '
           'take keys and init_keys from two seeds, or leave out init_keys')
+
+
+def check_preparation(model: Model, records: Batch) -> None:
+  """Refuses a `Model.prepare` that mixes records, such as standardisation.
+
+  It runs once on all records, before any is bounded: a mean of the data in it
+  would reach every gradient.
+
+  Args:
+    model: as given to `fit`.
+    records: the same, of which the shapes are read.
+
+  Raises:
+    ValueError: if what it gives for a record changes with another one.
+  """
+
+  def prepared(params: Any, x: Any) -> Array:
+    del params
+    leaves = jax.tree.leaves(model.prepare(x))
+    return jnp.concatenate([
+        jnp.reshape(leaf, (leaf.shape[0], -1)).astype(jnp.float32)
+        for leaf in leaves if leaf.ndim], 1)
+
+  try:
+    isolation.checker(prepared, lambda values, _: jnp.sum(values, 1))(
+        {}, records)
+  except ValueError as error:
+    raise ValueError('Model.prepare must take each record alone, with public '
+                     f'constants: {errors.one_line(error)}') from None
 
 
 def _are_keys(keys: Any) -> bool:

@@ -167,6 +167,15 @@ def test_initial_parameters_of_the_secret_key_would_give_noise_away():
   np.testing.assert_array_equal(published, left ^ right)
 
 
+def test_preparation_takes_each_record_alone():
+  scaled = _model()._replace(prepare=lambda x: x / 3)
+  requirements.check_preparation(scaled, RECORDS)
+  standardised = _model()._replace(
+    prepare=lambda x: x - jnp.mean(x, 0, keepdims=True))
+  with pytest.raises(ValueError, match='Model.prepare must take each record'):
+    _fit(model=standardised)
+
+
 def test_keys_of_other_generators_are_compared_too():
   for name in ('rbg', 'unsafe_rbg'):
     keys = jax.random.split(jax.random.key(0, impl=name), 3)
