@@ -100,7 +100,8 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
     logits = apply(params, batch.x)
     return logits, loss(logits, batch.y)
 
-  with jax.ensure_compile_time_eval():
+  # Compiled also under `jax.disable_jit`, with which one looks for mistakes.
+  with jax.disable_jit(False), jax.ensure_compile_time_eval():
     _check_outputs(outputs, params, batch)
 
 

@@ -100,7 +100,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
 
   Raises:
     TypeError: if a parameter is not a floating number.
-    ValueError: if two runs have one key; if rows repeat a record or are none;
+    ValueError: if two runs have one key; if an init_key is one of `keys` or
+      they are made from it; if rows repeat a record or are none;
       if the plans disagree with each other, with `rows`, with the method or
       with the mesh; if adaptive radii cost more than a plan has; if the
       network or the loss mixes records (`grads.isolation`); if the checkpoint
@@ -162,12 +163,10 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
 
 
 def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None) -> PRNGKey:
-  """Those of the initial parameters; refuses too many or too few."""
+  """Those of the initial parameters; refuses secret ones."""
   if init_keys is None:
     return jax.vmap(lambda key: states.streams(key).init)(keys)
-  if init_keys.shape != keys.shape:
-    raise ValueError(f'init_keys must be one for each of {keys.shape[0]} runs, '
-                     f'got shape {list(init_keys.shape)}')
+  requirements.check_init_keys(init_keys, keys)
   return init_keys
 
 

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dpjax import errors
 from dpjax.grads import inputs
+from dpjax.grads import isolation
 from dpjax.grads import quantiles
 from dpjax.grads.bounder import Method
 from dpjax.grads.privatizer import PrivatizerState
@@ -34,7 +36,9 @@ def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
   check_plans(plans, method, model)
   check_model(model, optimizer)
   check_keys(keys, len(plans))
-  return check_records(records, rows, plans)
+  records, rows = check_records(records, rows, plans)
+  check_preparation(model, records)
+  return records, rows
 
 
 def check_keys(keys: PRNGKey, num_runs: int) -> None:
@@ -53,18 +57,13 @@ def check_keys(keys: PRNGKey, num_runs: int) -> None:
     ValueError: if they are not L typed keys, or if any of them or of their
       streams are equal.
   """
-  if not (isinstance(keys, jax.Array) and jnp.issubdtype(
-      keys.dtype, jax.dtypes.prng_key) and keys.shape == (num_runs,)):
-    given = f'{getattr(keys, "dtype", type(keys).__name__)}'
+  if not (_are_keys(keys) and keys.shape == (num_runs,)):
     raise ValueError(
         f'keys must be typed keys [{num_runs}], one for each plan, such as '
-        f'jax.random.split(jax.random.key(seed), {num_runs}); got {given} '
-        f'{list(np.shape(keys))}')
-  streams = jax.vmap(states.streams)(keys)
-  words = np.stack([np.asarray(jax.random.key_data(each))
-                    for each in (keys, *streams)], 1)
+        f'jax.random.split(jax.random.key(seed), {num_runs}); got '
+        f'{_described(keys)}')
   first = {}
-  for run, rows in enumerate(words.reshape((num_runs, len(streams) + 1, -1))):
+  for run, rows in enumerate(_words((keys, *jax.vmap(states.streams)(keys)))):
     for row in rows:
       other = first.setdefault(row.tobytes(), run)
       if other != run:
@@ -73,6 +72,84 @@ def check_keys(keys: PRNGKey, num_runs: int) -> None:
             'derived from that of the other: they would share noise, and their '
             'difference would give exact sums of records away; give each run a '
             'key of its own, from one jax.random.split')
+
+
+def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
+  """Refuses public keys of initial parameters that tell of the secret keys.
+
+  Initial parameters are made of `init_keys`, which count as public. Whoever
+  knows a key knows all that is derived from it, so neither a key of a run nor
+  a stream of batches, noise or views may be one of them or derived from one.
+
+  Args:
+    init_keys: as given to `fit`.
+    keys: of the runs, checked.
+
+  Raises:
+    ValueError: if they are not as many typed keys as there are runs, or if one
+      of them, or what `state.streams` derives from one, is secret.
+  """
+  if not (_are_keys(init_keys) and init_keys.shape == keys.shape):
+    raise ValueError(
+        f'init_keys must be typed keys [{keys.shape[0]}], one for each run, '
+        f'got {_described(init_keys)}')
+  if jax.random.key_impl(init_keys) != jax.random.key_impl(keys):
+    return
+  secret = jax.vmap(states.streams)(keys)
+  secret = _words((keys, secret.batch, secret.noise, secret.augment))
+  public = _words((init_keys, *jax.vmap(states.streams)(init_keys)))
+  known = {row.tobytes() for rows in secret for row in rows}
+  for run, rows in enumerate(public):
+    if any(row.tobytes() in known for row in rows):
+      raise ValueError(
+          f'the init_key of run {run} counts as public, and it is a key that '
+          'batches or noise are drawn of, or such a key is derived from it: '
+          'take keys and init_keys from two seeds, or leave out init_keys')
+
+
+def check_preparation(model: Model, records: Batch) -> None:
+  """Refuses a `Model.prepare` that mixes records, such as standardisation.
+
+  It runs once on all records, before any is bounded: a mean of the data in it
+  would reach every gradient.
+
+  Args:
+    model: as given to `fit`.
+    records: the same, of which the shapes are read.
+
+  Raises:
+    ValueError: if what it gives for a record changes with another one.
+  """
+
+  def prepared(params: Any, x: Any) -> Array:
+    del params
+    leaves = jax.tree.leaves(model.prepare(x))
+    return jnp.concatenate([
+        jnp.reshape(leaf, (leaf.shape[0], -1)).astype(jnp.float32)
+        for leaf in leaves if leaf.ndim], 1)
+
+  try:
+    isolation.checker(prepared, lambda values, _: jnp.sum(values, 1))(
+        {}, records)
+  except ValueError as error:
+    raise ValueError('Model.prepare must take each record alone, with public '
+                     f'constants: {errors.one_line(error)}') from None
+
+
+def _are_keys(keys: Any) -> bool:
+  return isinstance(keys, jax.Array) and jnp.issubdtype(
+      keys.dtype, jax.dtypes.prng_key)
+
+
+def _words(keys: Sequence[PRNGKey]) -> np.ndarray:
+  """Returns the words [L, k, w] of k arrays of keys [L]."""
+  return np.stack([np.asarray(jax.random.key_data(each)) for each in keys], 1)
+
+
+def _described(keys: Any) -> str:
+  if not isinstance(keys, (jax.Array, np.ndarray)):
+    return f'a {type(keys).__name__}; jnp.stack makes an array of typed keys'
+  return f'{keys.dtype} {list(keys.shape)}'
 
 
 def check_rows(rows: Any, *, num_runs: int, num_examples: int,

@@ -153,6 +153,17 @@ def test_traced_values_and_transformations_are_no_hindrance():
       transformed(2.0, KEY)
 
 
+def test_checks_without_jit():
+  with jax.disable_jit():
+    found = per_example.clipped(
+        lambda weights, x: x @ weights, LOSS, clip_norm=1.0).sums(
+            WEIGHTS, BATCH, jnp.ones(6, jnp.bool_))
+    with pytest.raises(ValueError, match='mixes records'):
+      isolation.checker(lambda weights, x: x @ weights / jnp.max(x), LOSS)(
+          WEIGHTS, BATCH)
+  assert jnp.isfinite(found.total).all()
+
+
 def test_each_shape_is_looked_at_once(monkeypatch):
   calls = []
   monkeypatch.setattr(isolation, 'check_isolated',

@@ -246,7 +246,7 @@ def test_another_configuration_is_refused(fit, compile_once, records,
         'plans': [_plan(z, 23) for z in MULTIPLIERS[:2]]},
       'groups of runs = 1, now 2;': {'max_parallel': 2},
       'other keys;': {'keys': KEYS[::-1]},
-      'other keys; use': {'init_keys': KEYS},
+      'other keys; use': {'init_keys': jax.random.split(jax.random.key(12), 3)},
       'other rows;': {'rows': ROWS[::-1]},
       'other records;': {'records': records._replace(x=records.x + jnp.full_like(
         records.x, 1e-6))}}.items():

@@ -151,7 +151,7 @@ def test_initial_parameters_have_keys_of_their_own(fit, three, make_model,
                 _flat(found[1].state.params)).max() > 0.1
   np.testing.assert_array_equal(found[0].info.batch_size,
                                 found[1].info.batch_size)
-  with pytest.raises(ValueError, match='init_keys must be one for each of 3'):
+  with pytest.raises(ValueError, match=r'init_keys must be typed keys \[3\]'):
     fit([0, 1, 2], init_keys=own[:2])
 
 

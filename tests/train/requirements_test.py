@@ -10,6 +10,7 @@ import pytest
 from dpjax.grads import privatizer
 from dpjax.lipschitz import losses
 from dpjax.models.model import Model
+from dpjax.privacy import keys as keys_lib
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train import loop
@@ -126,11 +127,53 @@ def _chained(key):
   (_chained(KEYS[0])[::-1], 'runs 0 and 1 .* derived from'),
   (jax.random.key_data(KEYS), r'typed keys \[2\].* got uint32 \[2, 2\]'),
   (KEYS[:1], r'typed keys \[2\].* got key<fry> \[1\]'),
-  (KEYS[0], r'typed keys \[2\].* got key<fry> \[\]'), (None, 'got NoneType')])
+  (KEYS[0], r'typed keys \[2\].* got key<fry> \[\]'), (None, 'got a NoneType'),
+  (list(KEYS), 'got a list; jnp.stack makes')])
 def test_keys_are_typed_and_all_different(keys, message):
   with pytest.raises(ValueError, match=message) as caught:
     _fit(keys=keys)
   assert '\n' not in str(caught.value)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('init_keys, message', [
+  (KEYS, 'init_key of run 0 counts as public'),
+  (KEYS[::-1], 'init_key of run 0'),
+  (jnp.stack([jax.random.key(9), states.streams(KEYS[0]).noise]),
+   'init_key of run 1'),
+  (jnp.stack([jax.random.key(4)] * 2), 'init_key of run 0 .* derived from it'),
+  (list(KEYS), 'got a list; jnp.stack makes'),
+  (jax.random.key_data(KEYS), r'typed keys \[2\].* got uint32 \[2, 2\]'),
+  (jnp.zeros([2], jnp.uint32), r'typed keys \[2\].* got uint32 \[2\]')])
+def test_keys_of_initial_parameters_tell_of_no_secret(init_keys, message):
+  with pytest.raises(ValueError, match=message) as caught:
+    _fit(init_keys=init_keys)
+  assert '\n' not in str(caught.value)
+
+
+def test_keys_of_initial_parameters_may_be_public():
+  for init_keys in (jax.vmap(states.streams)(KEYS).init,
+                    jnp.stack([jax.random.key(5)] * 2),
+                    keys_lib.system_keys(2)):
+    requirements.check_init_keys(init_keys, KEYS)
+    requirements.check_init_keys(init_keys, keys_lib.system_keys(2))
+
+
+def test_initial_parameters_of_the_secret_key_would_give_noise_away():
+  """What the check is for: who reads KEYS[0] off knows the noise, too."""
+  key = jax.random.key(1234)
+  published = jax.random.bits(key, (4,))
+  left, right = jax.random.key_data(jax.random.split(key, 4)).T
+  np.testing.assert_array_equal(published, left ^ right)
+
+
+def test_preparation_takes_each_record_alone():
+  scaled = _model()._replace(prepare=lambda x: x / 3)
+  requirements.check_preparation(scaled, RECORDS)
+  standardised = _model()._replace(
+    prepare=lambda x: x - jnp.mean(x, 0, keepdims=True))
+  with pytest.raises(ValueError, match='Model.prepare must take each record'):
+    _fit(model=standardised)
 
 
 def test_keys_of_other_generators_are_compared_too():
