@@ -323,6 +323,8 @@ def _check_output(args: argparse.Namespace) -> None:
   """Refuses an output that could not be written, or only over the ledger."""
   others = [pathlib.Path(args.ledger).resolve(),
             pathlib.Path(args.input).resolve()]
+  if others[0] == others[1]:
+    raise ValueError(f'--ledger must not be --input, got {args.ledger}')
   for name in ('output', 'plot', 'synthetic_output'):
     if not getattr(args, name):
       continue

@@ -32,6 +32,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import secrets
 
 from dpjax.privacy.adjacency import Adjacency
@@ -42,6 +43,10 @@ from dpjax.release.ledger import Account, Budget, Entry, Query
 from dpjax.report import files
 
 _PRIVATE = 0o600
+# The names of secrets, and of drafts of `files.replace`: nothing else is
+# removed from the folders, which may hold files of somebody else.
+_SECRET = re.compile(r'[0-9a-f]{64}|\.[0-9a-f]{64}\.\d+')
+_DRAFT = re.compile(r'\.\d+\.json\.\d+')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,10 +130,11 @@ class Held:
     wanted = {entry.seal for entry in account.entries
               if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
-      if secret.name not in wanted:
+      if secret.name not in wanted and _SECRET.fullmatch(secret.name):
         secret.unlink()
     for draft in self._answers.glob('.*'):
-      draft.unlink()
+      if _DRAFT.fullmatch(draft.name):
+        draft.unlink()
 
   def check(self, query: Query, cost: Cost) -> None:
     """Refuses a release that needs budget which is not there.

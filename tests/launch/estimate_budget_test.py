@@ -147,6 +147,16 @@ def test_bad_input_spends_nothing(words, tmp_path, change, message):
   assert not (tmp_path / 'out.json').exists()
 
 
+def test_the_data_are_not_made_a_ledger(words, tmp_path):
+  """An empty file would be: with --header it is a file without records."""
+  empty = tmp_path / 'empty.csv'
+  empty.touch()
+  with pytest.raises(ValueError, match='--ledger must not be --input'):
+    run(words(input=empty, ledger=tmp_path / '.' / 'empty.csv',
+              header='age,kind'))
+  assert not empty.read_bytes()
+
+
 @pytest.mark.parametrize('name', ['ledger', 'people.csv'])
 def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
   run(words())
