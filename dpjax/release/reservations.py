@@ -36,6 +36,7 @@ import re
 import secrets
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import streams
 from dpjax.release.costs import Cost
@@ -146,10 +147,15 @@ class Held:
       self.account.check_budget(cost)
 
   def check_data(self, sha256: str) -> None:
-    """Refuses another file than that of the ledger, if it is for one file."""
+    """Refuses another file than that of the ledger, if it is for one file.
+
+    Raises:
+      formats.FileError: 'changed'; it depends on records.
+    """
     account = self.account
     if account.data not in (None, account.salted(sha256)):
-      raise ValueError('the ledger is for another file: its bytes differ')
+      raise formats.FileError('changed', 'the ledger is for another file: its '
+                              'bytes differ')
 
   def answer(self, query: Query) -> dict | None:
     """The answer that was given to this query on this very file, if any.

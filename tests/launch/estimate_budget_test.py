@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import registry
 from launch import estimate
@@ -57,8 +58,9 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   estimate.release(estimate.parse(words()))
   with (tmp_path / 'people.csv').open('a') as file:
     file.write('33,a\n')
-  with pytest.raises(ValueError, match='another file'):
+  with pytest.raises(formats.FileError, match='another file') as error:
     estimate.release(estimate.parse(words()))
+  assert error.value.reason == 'changed' and 'dataset' in str(error.value)
   named = {'dataset': 'people', 'ledger': tmp_path / 'named'}
   estimate.release(estimate.parse(words(**named)))
   with (tmp_path / 'people.csv').open('a') as file:
