@@ -220,7 +220,7 @@ class Held:
       The answer as it will be given again.
     """
     content = json.dumps(answer, indent=2, allow_nan=False).encode()
-    self._answers.mkdir(0o700, exist_ok=True)
+    _make_folder(self._answers)
     files.replace(self._answer_path(entry), content, _PRIVATE)
     files.sync_folder(self._answers)
     self._write({'kind': 'answered', 'number': entry.number,
@@ -254,7 +254,7 @@ class Held:
 
   def _kept(self, secret: bytes) -> str:
     """Puts a secret on disk, before the line that names it; its seal."""
-    self._secrets.mkdir(0o700, exist_ok=True)
+    _make_folder(self._secrets)
     files.replace(self._secrets / _seal(secret), secret, _PRIVATE)
     files.sync_folder(self._secrets)
     return _seal(secret)
@@ -271,6 +271,13 @@ class Held:
     account, line = ledger.with_line(self.account, body)
     files.append(self._descriptor, line)
     self.account = account
+
+
+def _make_folder(folder: pathlib.Path) -> None:
+  """Makes a private folder that outlasts a loss of power, if there is none."""
+  if not folder.exists():
+    folder.mkdir(0o700)
+    files.sync_folder(folder.absolute().parent)
 
 
 def _seal(secret: bytes) -> str:

@@ -11,6 +11,7 @@ import pytest
 from dpjax.release import ledger
 from dpjax.release import reservations
 from dpjax.release.costs import Cost
+from dpjax.report import files
 from tests.release import spending
 
 pytestmark = pytest.mark.every(1)
@@ -210,3 +211,22 @@ def test_files_of_others_in_the_folders_stay(tmp_path):
   _release(path)
   assert [file.read_text() for file in foreign] == ['kept'] * len(foreign)
   assert not any(file.exists() for file in left)
+
+
+def test_folders_are_on_disk_before_lines_that_rely_on_them(
+    tmp_path, monkeypatch):
+  """Or a loss of power leaves lines whose secret or answer is gone."""
+  path, seen = tmp_path / 'ledger', set()
+  sync = files.sync_folder
+
+  def noted(folder):
+    sync(folder)
+    if pathlib.Path(folder) == tmp_path:
+      seen.update((name, kind) for name, kind in (
+          ('secrets', b'"reserved"'), ('answers', b'"answered"'))
+                  if (tmp_path / f'ledger.{name}').is_dir()
+                  and kind not in path.read_bytes())
+
+  monkeypatch.setattr(files, 'sync_folder', noted)
+  _release(path)
+  assert {name for name, _ in seen} == {'secrets', 'answers'}
