@@ -125,7 +125,8 @@ _FLAGS = (
     ('synthetic', 'How many records to draw from a released density, of its '
      'column alone; as private as it is.'),
     ('synthetic_output', 'CSV file of them.'),
-    ('epsilon', 'Of this release, > 0, taken exactly: 0.1 is 1/10.'),
+    ('epsilon', 'Of this release, at least 1e-12, taken exactly: 0.1 is '
+     '1/10.'),
     ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP, and '
      'quantiles that share the budget by Renyi divergences. Not given: '
      'discrete Laplace noise and quantiles that are epsilon-DP.'),
