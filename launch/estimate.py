@@ -47,10 +47,10 @@ A file is released from whatever records it has, or none. It is refused, before
 anything is spent, where it cannot be read as declared: a line that is no
 record, a field that is no number, a number that is missing where --missing is
 not given. Prices such as 1.234,50 are declared by --decimal=, --thousands=. and
-missing numbers spelled -99 by --missing_tokens=-99. With --missing, and with
---unparsed=missing and --bad_lines=missing, no refusal depends on records: so
-let it be where others choose what is asked. These flags are of the file; never
-let others choose them, nor see errors.
+missing numbers spelled -99 by --missing_tokens=-99. With --missing,
+--unparsed=missing, --bad_lines=missing and --dataset, no refusal but that of a
+damaged file depends on records: so let it be where others choose what is asked.
+These flags are of the file; never let others choose them, nor see errors.
 """
 
 import argparse
@@ -125,7 +125,8 @@ _FLAGS = (
     ('synthetic', 'How many records to draw from a released density, of its '
      'column alone; as private as it is.'),
     ('synthetic_output', 'CSV file of them.'),
-    ('epsilon', 'Of this release, > 0, taken exactly: 0.1 is 1/10.'),
+    ('epsilon', 'Of this release, at least 1e-12, taken exactly: 0.1 is '
+     '1/10.'),
     ('delta', 'In [1e-12, 1): discrete Gaussian noise, accounted by zCDP, and '
      'quantiles that share the budget by Renyi divergences. Not given: '
      'discrete Laplace noise and quantiles that are epsilon-DP.'),
@@ -323,6 +324,8 @@ def _check_output(args: argparse.Namespace) -> None:
   """Refuses an output that could not be written, or only over the ledger."""
   others = [pathlib.Path(args.ledger).resolve(),
             pathlib.Path(args.input).resolve()]
+  if others[0] == others[1]:
+    raise ValueError(f'--ledger must not be --input, got {args.ledger}')
   for name in ('output', 'plot', 'synthetic_output'):
     if not getattr(args, name):
       continue

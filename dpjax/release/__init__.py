@@ -5,11 +5,11 @@ of any size, noise is drawn by `privacy.exact`, and budget is written down
 before noise is drawn. Floats and seeds are for what is made of a release, which
 is public; JAX is for the rooms beside this one.
 
-Modules, in import order: costs, ledger, streams, reservations, noise,
-combinations, meter, lattice, formats, tables, query, counts, proportions,
+Modules, in import order: costs, lattice, formats, ledger, streams,
+reservations, noise, combinations, meter, tables, query, counts, proportions,
 sample_means, moments, splitting, quantiles, supports, normal_means, grids,
-trees, bands, curves, density_bands, densities,
-calibration, classifiers, pictures, registry.
+trees, bands, curves, density_bands, densities, calibration, classifiers,
+pictures, registry.
 """
 
 __all__ = [

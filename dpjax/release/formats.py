@@ -10,8 +10,9 @@ to nobody else.
 the file is read: before anything is measured, spent or drawn, and whatever
 bounds, categories or positive value a query asks about. A declaration turns
 each of them off, except for damaged files. With `bad_lines='missing'`,
-`unparsed='missing'` and a rule for missing values no other refusal depends on
-records, and what others than the holder see of a release is its output alone.
+`unparsed='missing'`, a rule for missing values and a ledger for a named data
+set, no other refusal depends on records, and what others than the holder see of
+a release is its output alone.
 A declaration decides what is refused, so it is the holder's to make: whoever
 lets others choose it, or shows them errors, tells them of records.
 """
@@ -70,6 +71,9 @@ REFUSALS = {
     'missing': Refusal(
         'a number is missing, and no rule says what it counts as',
         'each rule answers another question', 'missing'),
+    'changed': Refusal(
+        'a byte differs from the file that the ledger is for',
+        'its budget is for that one file', 'dataset'),
     'damaged': Refusal(
         'a packed file or a Parquet file is damaged',
         'what is behind the damage cannot be read', ''),

@@ -21,6 +21,8 @@ Fraction = fractions.Fraction
 MISSING = ('absent', 'lower', 'middle', 'upper')
 _PLACES = {'lower': 'the lower bound', 'upper': 'the upper bound',
            'middle': 'the middle of the bounds'}
+# Noise of less has counts beyond 64 bits, with which no interval is computed.
+_LEAST_EPSILON = Fraction(1, 10**12)
 # Of queries, after there were ledgers.
 _LATER = ('quantile_method', 'thresholds', 'grid', 'label', 'positive',
           'groups', 'boundary', 'sigma')
@@ -33,7 +35,7 @@ class Query:
   Attributes:
     statistic: its name.
     adjacency: which data sets are neighbours.
-    epsilon: > 0, exact.
+    epsilon: at least 1e-12, exact.
     delta: None for pure noise, else in [1e-12, 1) for discrete Gaussian.
     confidence: level of the intervals, in (0, 1).
     column: its name, or None for whole records.
@@ -87,6 +89,9 @@ class Query:
     check_adjacency(self.adjacency)
     if self.epsilon <= 0:
       raise ValueError(f'epsilon must be positive, got {self.epsilon}')
+    if self.epsilon < _LEAST_EPSILON:
+      raise ValueError(f'epsilon must be at least {float(_LEAST_EPSILON):g}, '
+                       f'got {float(self.epsilon):g}')
     if self.delta is not None:
       accounting.check_delta(float(self.delta))
     if not 0 < self.confidence < 1:

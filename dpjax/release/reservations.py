@@ -32,9 +32,11 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import secrets
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import streams
 from dpjax.release.costs import Cost
@@ -42,6 +44,10 @@ from dpjax.release.ledger import Account, Budget, Entry, Query
 from dpjax.report import files
 
 _PRIVATE = 0o600
+# The names of secrets, and of drafts of `files.replace`: nothing else is
+# removed from the folders, which may hold files of somebody else.
+_SECRET = re.compile(r'[0-9a-f]{64}|\.[0-9a-f]{64}\.\d+')
+_DRAFT = re.compile(r'\.\d+\.json\.\d+')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,10 +131,11 @@ class Held:
     wanted = {entry.seal for entry in account.entries
               if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
-      if secret.name not in wanted:
+      if secret.name not in wanted and _SECRET.fullmatch(secret.name):
         secret.unlink()
     for draft in self._answers.glob('.*'):
-      draft.unlink()
+      if _DRAFT.fullmatch(draft.name):
+        draft.unlink()
 
   def check(self, query: Query, cost: Cost) -> None:
     """Refuses a release that needs budget which is not there.
@@ -140,10 +147,15 @@ class Held:
       self.account.check_budget(cost)
 
   def check_data(self, sha256: str) -> None:
-    """Refuses another file than that of the ledger, if it is for one file."""
+    """Refuses another file than that of the ledger, if it is for one file.
+
+    Raises:
+      formats.FileError: 'changed'; it depends on records.
+    """
     account = self.account
     if account.data not in (None, account.salted(sha256)):
-      raise ValueError('the ledger is for another file: its bytes differ')
+      raise formats.FileError('changed', 'the ledger is for another file: its '
+                              'bytes differ')
 
   def answer(self, query: Query) -> dict | None:
     """The answer that was given to this query on this very file, if any.
@@ -208,7 +220,7 @@ class Held:
       The answer as it will be given again.
     """
     content = json.dumps(answer, indent=2, allow_nan=False).encode()
-    self._answers.mkdir(0o700, exist_ok=True)
+    _make_folder(self._answers)
     files.replace(self._answer_path(entry), content, _PRIVATE)
     files.sync_folder(self._answers)
     self._write({'kind': 'answered', 'number': entry.number,
@@ -242,7 +254,7 @@ class Held:
 
   def _kept(self, secret: bytes) -> str:
     """Puts a secret on disk, before the line that names it; its seal."""
-    self._secrets.mkdir(0o700, exist_ok=True)
+    _make_folder(self._secrets)
     files.replace(self._secrets / _seal(secret), secret, _PRIVATE)
     files.sync_folder(self._secrets)
     return _seal(secret)
@@ -259,6 +271,13 @@ class Held:
     account, line = ledger.with_line(self.account, body)
     files.append(self._descriptor, line)
     self.account = account
+
+
+def _make_folder(folder: pathlib.Path) -> None:
+  """Makes a private folder that outlasts a loss of power, if there is none."""
+  if not folder.exists():
+    folder.mkdir(0o700)
+    files.sync_folder(folder.absolute().parent)
 
 
 def _seal(secret: bytes) -> str:

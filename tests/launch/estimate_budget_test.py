@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import registry
 from launch import estimate
@@ -57,8 +58,9 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   estimate.release(estimate.parse(words()))
   with (tmp_path / 'people.csv').open('a') as file:
     file.write('33,a\n')
-  with pytest.raises(ValueError, match='another file'):
+  with pytest.raises(formats.FileError, match='another file') as error:
     estimate.release(estimate.parse(words()))
+  assert error.value.reason == 'changed' and 'dataset' in str(error.value)
   named = {'dataset': 'people', 'ledger': tmp_path / 'named'}
   estimate.release(estimate.parse(words(**named)))
   with (tmp_path / 'people.csv').open('a') as file:
@@ -145,6 +147,16 @@ def test_bad_input_spends_nothing(words, tmp_path, change, message):
   path = tmp_path / 'ledger'
   assert not path.exists() or not path.read_bytes()
   assert not (tmp_path / 'out.json').exists()
+
+
+def test_the_data_are_not_made_a_ledger(words, tmp_path):
+  """An empty file would be: with --header it is a file without records."""
+  empty = tmp_path / 'empty.csv'
+  empty.touch()
+  with pytest.raises(ValueError, match='--ledger must not be --input'):
+    run(words(input=empty, ledger=tmp_path / '.' / 'empty.csv',
+              header='age,kind'))
+  assert not empty.read_bytes()
 
 
 @pytest.mark.parametrize('name', ['ledger', 'people.csv'])

@@ -11,6 +11,7 @@ import pytest
 from dpjax.release import ledger
 from dpjax.release import reservations
 from dpjax.release.costs import Cost
+from dpjax.report import files
 from tests.release import spending
 
 pytestmark = pytest.mark.every(1)
@@ -190,3 +191,42 @@ def _run(*words):
       cwd=_ROOT, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   assert json.loads(done.stdout) == {'wrong': [], 'done': words[1]}
+
+
+def test_files_of_others_in_the_folders_stay(tmp_path):
+  """A folder may have had its name before; what a kill left there goes."""
+  path = tmp_path / 'ledger'
+  folders = {name: tmp_path / f'ledger.{name}' for name in (
+      'answers', 'secrets')}
+  foreign = [folders['answers'] / '.gitkeep', folders['answers'] / 'a.json',
+             folders['secrets'] / 'id_rsa', folders['secrets'] / '.netrc']
+  left = [folders['answers'] / '.1.json.77', folders['secrets'] / ('0' * 64),
+          folders['secrets'] / f'.{"f" * 64}.77']
+  for folder in folders.values():
+    folder.mkdir()
+  (folders['secrets'] / 'folder').mkdir()
+  for file in foreign + left:
+    file.write_text('kept')
+  _release(path)
+  _release(path)
+  assert [file.read_text() for file in foreign] == ['kept'] * len(foreign)
+  assert not any(file.exists() for file in left)
+
+
+def test_folders_are_on_disk_before_lines_that_rely_on_them(
+    tmp_path, monkeypatch):
+  """Or a loss of power leaves lines whose secret or answer is gone."""
+  path, seen = tmp_path / 'ledger', set()
+  sync = files.sync_folder
+
+  def noted(folder):
+    sync(folder)
+    if pathlib.Path(folder) == tmp_path:
+      seen.update((name, kind) for name, kind in (
+          ('secrets', b'"reserved"'), ('answers', b'"answered"'))
+                  if (tmp_path / f'ledger.{name}').is_dir()
+                  and kind not in path.read_bytes())
+
+  monkeypatch.setattr(files, 'sync_folder', noted)
+  _release(path)
+  assert {name for name, _ in seen} == {'secrets', 'answers'}
