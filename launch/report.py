@@ -203,6 +203,8 @@ def report(root: pathlib.Path, name: str | None = None, *,
             'with git', file=sys.stderr)
   for found, folder in _find(root, name, rows_dir).items():
     experiment = registry.load(found)
+    if rows_dir:
+      experiment = registry.with_new_rows(experiment)
     if check:
       stale += check_results(experiment, folder, history)
     else:

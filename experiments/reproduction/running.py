@@ -14,6 +14,7 @@ from dpjax.report import verdicts
 from experiments import engine
 from experiments import environment
 from experiments import freshness
+from experiments import registry
 from experiments import rendering
 from experiments import selection
 from experiments.reproduction import comparison
@@ -148,7 +149,7 @@ def _report(plan: plans.Plan, folder: pathlib.Path, root: pathlib.Path,
   if table.exists():
     found.changed = comparison.changed(judged, comparison.outcomes(
         table.read_text(encoding='utf-8')))
-  rendering.write_table(plan.experiment, folder, rows)
+  rendering.write_table(registry.with_new_rows(plan.experiment), folder, rows)
   if not _is_fresh(folder / rendering.FIGURE, rows):
     rendering.write_figure(plan.experiment, folder, rows)
 

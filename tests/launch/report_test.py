@@ -181,6 +181,20 @@ def test_rows_elsewhere_leave_the_readmes_alone(call, tmp_path, capsys):
               '--check') == 0
 
 
+def test_rows_made_now_are_of_no_older_code(root, toy, call, tmp_path,
+                                            monkeypatch):
+  """What OLDER declares is of the committed rows."""
+  declared = toy._replace(older={'of old': lambda setting: True})
+  monkeypatch.setattr(registry, 'load', lambda name: declared)
+  folder = tmp_path / 'out'
+  call(sweep.main, '--experiment=toy', f'--output_dir={folder}')
+  report.report(root, 'toy')
+  report.report(root, 'toy', rows_dir=folder)
+  committed = rendering.results_dir(root, 'toy') / 'table.md'
+  assert '16 of them by older code' in committed.read_text()
+  assert 'older code' not in (folder / 'table.md').read_text()
+
+
 def test_an_experiment_may_have_no_figure(root, toy, monkeypatch):
   monkeypatch.delattr(toy.report, 'figure')
   report.report(root)
