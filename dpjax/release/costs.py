@@ -191,8 +191,8 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
   fixed before the first answer.
 
   Proof. Let L be the privacy loss of all answers, on either of two
-  neighbouring data sets, and H = E max(0, 1 - e^(budget - L)); (budget,
-  delta)-DP is H <= delta.
+  neighbouring data sets, and H = E max(0, 1 - e^(budget - L)). What is to be
+  shown, (budget, delta)-DP, is H <= delta:
     1. The first cost is chosen before any answer. If it is the only one,
        `epsilon` is a guarantee of a known mechanism. If the terms below charge
        more than `budget` for it, they do so for every longer list, because they

@@ -28,8 +28,8 @@ Either way the noise in sum (y - d) is a known combination for every d, so that
 the interval of the mean is not widened by a range of n.
 
 An interval holds m if sum (y - d), d = m less the centre, is not too large for
-  sum (x - m), normal of variance n sigma^2, plus the noise in it, plus what
-  clamping and rounding move at most.
+the sum of three parts: sum (x - m), normal of variance n sigma^2; the noise in
+it; and what clamping and rounding move at most.
 """
 
 from collections.abc import Iterable

