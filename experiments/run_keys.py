@@ -104,7 +104,7 @@ def draw(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
 
 
 def _digest(records: Batch) -> bytes:
-  """SHA-256 of all records."""
+  """Returns the SHA-256 of all features and labels of the records."""
   digest = hashlib.sha256()
   for leaf in jax.tree.leaves(records):
     value = np.ascontiguousarray(leaf)

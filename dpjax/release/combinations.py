@@ -43,7 +43,7 @@ class Grid(NamedTuple):
 
   @property
   def points(self) -> np.ndarray:
-    """The values."""
+    """Returns the values that have the probabilities `pmf`."""
     return self.step * (self.first + np.arange(len(self.pmf)))
 
 
@@ -68,7 +68,7 @@ class Combination:
 
   @property
   def deviation(self) -> float:
-    """Standard deviation."""
+    """Returns the standard deviation of the combination."""
     return math.hypot(*self._sizes) * self.law.deviation
 
   def log_moment(self, rates: np.ndarray) -> np.ndarray:

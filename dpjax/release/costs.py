@@ -1,7 +1,7 @@
 """What releases cost, as exact fractions, and what several cost together.
 
-Three kinds of mechanisms are told apart, because they compose differently: pure
-ones, known by their epsilon; exponential mechanisms, whose log-ratio varies by
+A cost distinguishes three kinds of mechanisms, because they compose
+differently: pure ones, known by their epsilon; exponential mechanisms, whose log-ratio varies by
 at most epsilon over outputs (bounded range, about a quarter of the cost where
 many compose); and discrete Gaussian noise, known by its rho of zCDP.
 
@@ -241,11 +241,11 @@ def _shares(budget: Fraction, delta: Fraction
   """Orders of a ledger, and the share of delta of each; public."""
   logs = math.log(delta)
 
-  def room(order):  # for rho of zCDP
+  def admitted_rho(order):
     overhead = math.log1p(-1 / order) - (logs + math.log(order)) / (order - 1)
     return (float(budget) - overhead) / order
 
-  main = max(_ORDERS, key=room)
+  main = max(_ORDERS, key=admitted_rho)
   each = _OTHERS / len(_FACTORS)
   if each * delta < Fraction(accounting.MIN_DELTA):
     return (main, Fraction(1)),

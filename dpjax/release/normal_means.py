@@ -271,7 +271,7 @@ class NormalMean(queries.Direct):
 
   def _told(self, sums: list[int], centre: int, number: int | None,
             stages: Stages) -> dict[str, object]:
-    """Value and intervals."""
+    """Returns the released mean and its two intervals."""
     rows = self._solution(stages.clamp)
     size, total = (float(row @ np.array(sums, float)) for row in rows)
     sizes = (max(1, number or 1),) * 2

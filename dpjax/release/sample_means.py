@@ -106,7 +106,7 @@ class NoisyMoments:
 
   @property
   def mean(self) -> float:
-    """The mean of t."""
+    """Returns the noisy mean of t, clipped to [0, 1]."""
     return min(max(self.values[0] / self.size, 0.0), 1.0)
 
   @property

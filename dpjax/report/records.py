@@ -33,7 +33,9 @@ class Row:
     n: number of private records the guarantee is about.
     epsilon_requested: what was asked for; inf when not private.
     epsilon: what the event of the run costs; inf when not private.
-    epsilon_valid: whether `epsilon` is a proven bound for what really ran.
+    epsilon_valid: whether `epsilon` is a proven bound for what really ran, if
+      nobody knows its seed. Rows of experiments have public seeds: they are
+      measurements, and not private releases.
     delta: the delta at which `epsilon` was computed.
     adjacency: which neighbours, e.g. 'add_or_remove'.
     accountant: which accountant gave `epsilon`, e.g. 'pld'.
