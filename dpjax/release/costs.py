@@ -1,9 +1,10 @@
 """What releases cost, as exact fractions, and what several cost together.
 
 A cost distinguishes three kinds of mechanisms, because they compose
-differently: pure ones, known by their epsilon; exponential mechanisms, whose log-ratio varies by
-at most epsilon over outputs (bounded range, about a quarter of the cost where
-many compose); and discrete Gaussian noise, known by its rho of zCDP.
+differently: pure ones, known by their epsilon; exponential mechanisms, whose
+log-ratio varies by at most epsilon over outputs (bounded range, about a quarter
+of the cost where many compose); and discrete Gaussian noise, known by its rho
+of zCDP.
 
 `epsilon` is for costs that were fixed before the first answer. `charged` is for
 a ledger, where each query, and what it costs, may be chosen in view of all
