@@ -82,8 +82,6 @@ SMOKE = (_expand('smoke', ('breast_cancer',), ('dp_sgd', 'lip_dp_sgd'),
          _expand('smoke', ('breast_cancer',), ('sgd',), (math.inf,), 2))
 
 # Every row.
-OLDER = {'made before the noise and the recipes of today, under which the '
-         'order of methods may be another one': lambda setting: True}
 TAGS = {
     'quick': lambda setting: (setting.dataset == 'breast_cancer'
                               and (setting.kind == 'table'
