@@ -253,3 +253,29 @@ def test_norms_are_public(kernel):
   assert np.isinf(norms[2]) and np.isinf(by_layer['w1'][2])
   with pytest.raises(ValueError, match='kernel must be one of'):
     per_example.per_example_norms(apply, loss, params, batch, kernel='fast')
+
+
+@pytest.mark.parametrize('name', ['outer', 'gram', 'table'])
+@pytest.mark.sound
+def test_what_cannot_be_measured_beside_small_numbers_is_not_used(name):
+  """Norms of what enters and of cotangents count below 1e10, and not above."""
+  apply, shape, rows = {
+    'outer': (lambda p, x: x @ p['w'], (3, 2), (3,)),
+    'gram': (lambda p, x: (x @ p['w']).reshape((-1, 400)), (200, 200),
+             (2, 200)),
+    'table': (lambda p, x: p['w'][jnp.int32(x > 0)], (3, 2), ())}[name]
+  loss_of = lambda logits, labels: logits[:, 0] * labels
+  features, cotangents = np.array([
+    (1, 1), (9.8e9, 1), (1.02e10, 1), (1, 9.8e9), (1, 1.02e10),
+    (1, np.inf), (1, np.nan), (1e-30, 1.02e10), (1.02e10, 1e-30)]).T
+  x = features.reshape((-1,) + (1,) * len(rows)) * (
+    np.eye(1, int(np.prod(rows))).reshape(rows) if rows else 1)
+  found = bookkeeping.record_gradients(
+    apply, loss_of, {'w': jnp.zeros(shape)},
+    Batch(jnp.asarray(x, jnp.float32), jnp.asarray(cotangents, jnp.float32)),
+    jnp.ones(len(x), jnp.bool_))
+  # What a table looks up is an index, of any size.
+  measured = (np.abs(cotangents) < 1e10) & (
+    (features < 1e10) | (name == 'table'))
+  np.testing.assert_array_equal(found.usable, measured)
+  assert not np.any(np.asarray(found.squares['w'])[~measured])

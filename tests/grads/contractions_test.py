@@ -64,3 +64,80 @@ def test_outer_products_are_those_of_their_factors(shape, axes):
     norms, np.linalg.norm(np.reshape(wanted, (7, -1)), axis=1), rtol=1e-5)
   np.testing.assert_allclose(contractions.outer_total(made, *factors),
                              jnp.sum(wanted, 0), rtol=1e-4, atol=1e-5)
+
+
+def _gather(shape, indices, **changed):
+  """The equation that looks rows up, but for what is changed of it."""
+  given = dict(offset_dims=(len(indices) - 1,), collapsed_slice_dims=(0,),
+               start_index_map=(0,), slice_sizes=(1, *shape[1:]),
+               mode=jax.lax.GatherScatterMode.CLIP) | changed
+  sizes, mode = given.pop('slice_sizes'), given.pop('mode')
+  look_up = lambda operand, places: jax.lax.gather(
+    operand, places, jax.lax.GatherDimensionNumbers(**given), sizes, mode=mode)
+  equation, = jax.make_jaxpr(look_up)(
+    jnp.zeros(shape), jnp.zeros(indices, jnp.int32)).jaxpr.eqns
+  return equation, look_up
+
+
+def test_what_looks_rows_up_and_what_does_not():
+  """Each gather that is refused has another gradient than a table's."""
+  assert contractions.table(_gather((9, 4), (3, 1))[0], 0) is not None
+  refused = {
+    'indices of columns': dict(start_index_map=(1,)),
+    'indices of entries': dict(start_index_map=(0, 1), indices=(3, 2)),
+    'parts of rows': dict(slice_sizes=(1, 2)),
+    'two rows at once': dict(slice_sizes=(2, 4), collapsed_slice_dims=(),
+                             offset_dims=(1, 2)),
+    'columns': dict(collapsed_slice_dims=(1,), start_index_map=(1,),
+                    slice_sizes=(9, 1)),
+    'single entries': dict(collapsed_slice_dims=(0, 1), offset_dims=(),
+                           slice_sizes=(1, 1)),
+    'rows that come first': dict(offset_dims=(0,)),
+    'an index for each row': dict(
+      start_index_map=(1,), slice_sizes=(1, 1), collapsed_slice_dims=(1,),
+      operand_batching_dims=(0,), start_indices_batching_dims=(0,),
+      offset_dims=(), indices=(9, 1)),
+    'a row for each index': dict(
+      shape=(9, 1, 4), collapsed_slice_dims=(0,), slice_sizes=(1, 1, 4),
+      operand_batching_dims=(1,), start_indices_batching_dims=(0,),
+      offset_dims=(1,), indices=(1, 1)),
+  }
+  for name, changed in refused.items():
+    changed = dict(shape=(9, 4), indices=(3, 1)) | changed
+    assert contractions.table(_gather(**changed)[0], 0) is None, name
+  # Nor is the table what is looked up, or the operation a gather.
+  assert contractions.table(_gather((9, 4), (3, 1))[0], 1) is None
+  equation, = jax.make_jaxpr(jnp.sin)(jnp.zeros([9, 4])).jaxpr.eqns
+  assert contractions.table(equation, 0) is None
+  # As many lookups as rows of gradients are dear, and not one more.
+  most = [contractions.table(_gather((10, 4), (count, 1))[0], 0)
+          for count in (19, 20)]
+  assert most[0].num_sites == 19 and most[1] is None
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('mode', [
+  'CLIP', 'FILL_OR_DROP', 'PROMISE_IN_BOUNDS'])
+def test_tables_have_the_gradients_of_lookups(mode):
+  """Rows read again, indices on both sides of the table, rows of any shape."""
+  rng = np.random.default_rng(2)
+  for shape, indices in (((9, 4), (2, 3, 1)), ((5, 2, 3), (6, 1)),
+                         ((30,), (8, 1))):
+    batch = len(indices) - 1
+    equation, look_up = _gather(
+      shape, indices, mode=getattr(jax.lax.GatherScatterMode, mode),
+      offset_dims=tuple(range(batch, batch + len(shape) - 1)))
+    made = contractions.table(equation, 0)
+    ends = (0, shape[0]) if mode == 'PROMISE_IN_BOUNDS' else (-3, shape[0] + 3)
+    places = jnp.asarray(rng.integers(*ends, (7, *indices)), jnp.int32)
+    cotangents = jnp.asarray(rng.normal(size=(
+      7, *equation.outvars[0].aval.shape)), jnp.float32)
+    single = jax.vmap(lambda i, c, s=shape, f=look_up: jax.vjp(
+      lambda operand: f(operand, i), jnp.zeros(s))[1](c)[0])(places, cotangents)
+    np.testing.assert_allclose(
+      contractions.table_squares(made, places, cotangents),
+      np.square(np.reshape(single, (7, -1))).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(
+      contractions.table_total(made, places, cotangents), single.sum(0),
+      atol=1e-5)
+    assert made.shape == shape and made.num_sites == np.prod(indices)

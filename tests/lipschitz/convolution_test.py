@@ -110,6 +110,23 @@ def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
                              rtol=1e-4, atol=1e-4)
 
 
+def test_tori_of_all_geometries_are_large_enough(operator_matrix):
+  """What all bounds rest on, without compiling: no seam, no lost phase."""
+  for number, (kernel_shape, shape) in enumerate(GEOMETRIES):
+    kernels = _kernels(kernel_shape, seed=number)[8:12]
+    matrices = operator_matrix(kernels, shape)
+    ratios = _exact(kernels, shape) / _svd(matrices)
+    assert np.all(1 <= ratios), (kernel_shape, shape)
+    if shape.padding == 'circular':
+      np.testing.assert_allclose(ratios, 1, rtol=1e-8)
+    # A pixel is in as many windows as the bound of all patches says, at most.
+    seen = np.abs(operator_matrix(np.ones(kernel_shape), shape)).sum(0)
+    most = convolution.multiplicity(kernel_shape[:2], shape.strides)
+    assert seen.max() <= most * kernel_shape[3]
+    assert matrices.shape[1] == kernel_shape[3] * np.prod(
+      shape.output_size(kernel_shape[:2]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('kernel_shape, shape', GEOMETRIES[3::5], ids=_name)
 def test_cheaper_bounds_are_above_too(operator_matrix, kernel_shape, shape):

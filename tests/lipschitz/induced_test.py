@@ -220,6 +220,21 @@ def test_conv_parameter_factors(operator_matrix, shape):
     assert induced.sign_enumeration(jacobian) <= factor(1) * size
 
 
+def test_conv_parameter_factors_are_attained():
+  """Equal pixels on a torus: all patches and all outputs are the same."""
+  shape = ConvShape((4, 3), padding='circular')
+  patches = np.full((12, 6), 1 / 12**0.5)  # [outputs, taps], ||x|| = 1
+  kernel = np.full(6, 1 / 6**0.5)
+  for order in (1, 2):
+    assert induced.conv_parameter_factor((2, 3, 1, 1), shape, order) == (
+      pytest.approx(np.linalg.norm(patches @ kernel, order), rel=1e-12))
+  # For p = inf by a patch that is the whole image.
+  assert induced.conv_parameter_factor((2, 3, 1, 5), shape, math.inf) == 1
+  # Of several channels each output has its own kernel.
+  assert induced.conv_parameter_factor((2, 3, 1, 5), shape, 1) == (
+    pytest.approx(5**0.5 * np.linalg.norm(patches @ kernel, 1), rel=1e-12))
+
+
 @pytest.mark.parametrize('order', induced.ORDERS)
 def test_dual_constant_of_the_cross_entropy(order):
   rng = np.random.default_rng(0)

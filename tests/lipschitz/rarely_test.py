@@ -81,8 +81,8 @@ def test_free_norms_are_those_that_move_no_bound(name, rule):
     assert not any(free)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('name', ['balls', 'convnet'])
+@pytest.mark.parametrize('name', [
+    'balls', pytest.param('convnet', marks=pytest.mark.slow)])
 def test_between_only_free_kernels_drift(name):
   model = MODELS[name]()
   bounder = _certified(model)

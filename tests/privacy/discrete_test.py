@@ -33,9 +33,14 @@ def gaussian(**changes):
 
 def test_wide_noise_is_a_sum_of_two_of_its_variance():
   """Z1 + k Z2 of one parameter p has p^2 (1 + k^2) for its square."""
-  for stddev in (300., 362., 1000., 60_000.):
-    width, multiplier = gaussian(noise_multiplier=stddev)._parts()
+  for stddev in (300., 362., 520., 1000., 60_000.):
+    mechanism = gaussian(noise_multiplier=stddev)
+    width, multiplier = mechanism._parts()
     assert width <= integers.LARGEST_STDDEV
+    # The tables are as wide as they can be: narrow ones leave gaps.
+    assert multiplier == 0 or stddev > integers.LARGEST_STDDEV * math.hypot(
+      1, multiplier - 1)
+    assert mechanism.total_variation < 1e-20
     assert (multiplier == 0) == (stddev == 300)
     assert width**2 * (1 + multiplier**2) == pytest.approx(stddev**2)
 

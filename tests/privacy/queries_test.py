@@ -118,12 +118,18 @@ def test_rounding_makes_no_answer_rarer_than_stated(monkeypatch, epsilon):
 
 
 def test_everybody_answers_once():
+  """A query too many, or too few people, would ask somebody again."""
   oracle = _oracle(num_queries=3, tolerance=1.0, epsilon=4.0)
   people = jnp.arange(oracle.num_examples, dtype=jnp.float32)
+  with pytest.raises(ValueError, match=f'need {people.size} people, there are '
+                     f'{people.size - 1}'):
+    oracle.init(KEY, people[1:])
   state, seen = oracle.init(KEY, people), []
   for _ in range(3):
     state, _ = oracle.ask(state, lambda x: (seen.append(np.asarray(x)), x)[1])
   np.testing.assert_array_equal(np.sort(np.concatenate(seen)), people)
+  with pytest.raises(ValueError, match='all 3 queries are answered'):
+    oracle.ask(state, lambda x: x)
 
 
 @pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)

@@ -136,6 +136,22 @@ def test_draws_follow_the_law():
   assert np.abs(found[:law.size] - np.cumsum(law)).max() < 2.7 / 500**.5
 
 
+def test_both_words_of_a_draw_count(monkeypatch):
+  """Just below and just above each step of the distribution function."""
+  law = tuning.num_trials_probs(mean=6., shape=.5)
+  for number, level in enumerate(np.cumsum(law)[:9], 1):
+    place = int(level * 2.0**64)
+    for shift, wanted in ((-2**16, number), (2**16, number + 1)):
+      monkeypatch.setattr(
+        jax.random, 'bits', lambda key, shape, dtype, word=place + shift:
+        np.array(divmod(word, 2**32), dtype))
+      assert tuning.draw_num_trials(None, mean=6., shape=.5) == wanted
+  # The last word of all is not beyond the table.
+  monkeypatch.setattr(jax.random, 'bits', lambda key, shape, dtype:
+                      np.full(shape, 2**32 - 1, dtype))
+  assert tuning.draw_num_trials(None, mean=6., shape=.5) == law.size
+
+
 @pytest.mark.parametrize('call, message', [
   (lambda e: tuning.all_trials_event(e, num_trials=0), 'num_trials must be an'),
   (lambda e: tuning.best_trial_event(e, mean=1., shape=1.), 'mean must be a num'
