@@ -103,6 +103,14 @@ def _cheaper_entry(monkeypatch):
   monkeypatch.setattr(reservations.Held, 'reserve', reserve)
 
 
+def _dearer_entry(monkeypatch):
+  """The ledger puts down more than the plan says."""
+  real = reservations.Held.reserve
+  monkeypatch.setattr(
+      reservations.Held, 'reserve', lambda self, query, cost, sha256: real(
+          self, query, cost.part(Fraction(2)), sha256))
+
+
 def _another_event(monkeypatch):
   """The event is that of another cost."""
   monkeypatch.setattr(Cost, 'event', lambda self, adjacency, n=iter(
@@ -110,12 +118,12 @@ def _another_event(monkeypatch):
                                        adjacency=adjacency))
 
 
-def _less_noise(monkeypatch):
+def _less_noise(monkeypatch, factor=2):
   """Noise is drawn for twice the epsilon that the plan says."""
   real = registry.plan
 
   def planned(query):
-    loose = real(dataclasses.replace(query, epsilon=2 * query.epsilon))
+    loose = real(dataclasses.replace(query, epsilon=factor * query.epsilon))
     kind = type('Loose', (type(loose),), {'cost': real(query).cost})
     return kind(**{field.name: getattr(loose, field.name)
                    for field in dataclasses.fields(loose)})
@@ -130,8 +138,8 @@ def _another_epsilon(monkeypatch):
 
 
 @pytest.mark.parametrize('plant, paid', [
-  (_cheaper_entry, True), (_less_noise, True), (_another_event, False),
-  (_another_epsilon, False)])
+  (_cheaper_entry, True), (_dearer_entry, True), (_less_noise, True),
+  (_another_event, False), (_another_epsilon, False)])
 def test_disagreement_is_refused_before_noise_is_drawn(
     words, monkeypatch, tmp_path, plant, paid):
   """What the plan alone shows is refused before anything is paid."""
@@ -140,6 +148,16 @@ def test_disagreement_is_refused_before_noise_is_drawn(
     estimate.release(estimate.parse(words(statistic='count')), _refusing)
   assert not list(tmp_path.glob('ledger.answers/*'))
   assert (tmp_path / 'ledger').exists() == paid
+
+
+def test_a_release_that_drew_less_than_it_paid_is_not_seen(
+    words, monkeypatch, tmp_path):
+  _less_noise(monkeypatch, Fraction(1, 2))
+  with pytest.raises(meters.CostError, match='only'):
+    estimate.release(estimate.parse(words(statistic='count')))
+  assert not list(tmp_path.glob('ledger.answers/*'))
+  assert not list(tmp_path.glob('ledger.secrets/*'))
+  assert ledger.read(tmp_path / 'ledger').spent() == Fraction(1, 2)
 
 
 @pytest.mark.parametrize('cost, delta, epsilon', [

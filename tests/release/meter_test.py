@@ -7,6 +7,7 @@ import random
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import costs
 from dpjax.release import meter as meters
 from dpjax.release import noise
 from dpjax.release import registry
@@ -46,10 +47,49 @@ def test_a_draw_beyond_what_is_reserved_is_refused_before_it_is_made():
     meter.point([(0, 2)], [0], rate=Fraction(1, 10**9), sensitivity=1)
 
 
+def test_draws_that_are_cheap_one_by_one_are_refused_together():
+  meter = meters.Meter(_ONE, random.Random(0).randrange)
+  _add(meter)
+  _add(meter)
+  meter._below = _refusing
+  with pytest.raises(meters.CostError, match='exceed'):
+    _add(meter)
+  meter.check_spent()
+
+
 def test_noise_of_another_kind_is_refused():
   meter = meters.Meter(Cost(rho=Fraction(10)), _refusing)
   with pytest.raises(meters.CostError, match='exceed'):
     _add(meter)
+
+
+def _printed(cost, delta, epsilon, adjacency=Adjacency.REPLACE_ONE):
+  return {'epsilon': str(epsilon), 'delta': str(delta),
+          'adjacency': adjacency.value, 'event': str(cost.event(adjacency))}
+
+
+def test_the_printed_epsilon_is_that_of_the_cost_to_the_last_digit():
+  tiny, delta = Fraction(1, 10**12), Fraction(1, 10**6)
+  for cost in (Cost(rho=Fraction(1, 7)), Cost(choices=(Fraction(1),) * 9)):
+    spent = costs.epsilon([cost], delta=delta,
+                          adjacency=Adjacency.REPLACE_ONE)
+    meters.check_guarantee(_printed(cost, delta, spent), cost)
+    with pytest.raises(meters.CostError, match='would be printed'):
+      meters.check_guarantee(_printed(cost, delta, spent - tiny), cost)
+  # Without delta it is no more either.
+  for epsilon in (1 - tiny, 1 + tiny):
+    with pytest.raises(meters.CostError, match='would be printed'):
+      meters.check_guarantee(_printed(_ONE, 0, epsilon), _ONE)
+
+
+def test_costs_that_differ_by_less_than_floats_do_are_refused():
+  delta, cost = Fraction(1, 10**6), Cost(rho=Fraction(1, 7))
+  other = Cost(rho=Fraction(1, 7) - Fraction(1, 10**40))
+  assert cost.event(Adjacency.REPLACE_ONE) == other.event(
+      Adjacency.REPLACE_ONE)
+  meters.check_guarantee(_printed(cost, delta, 10), cost, cost)
+  with pytest.raises(meters.CostError, match='different costs'):
+    meters.check_guarantee(_printed(cost, delta, 10), cost, other)
 
 
 def test_what_was_not_drawn_is_noticed():

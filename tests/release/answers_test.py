@@ -1,0 +1,276 @@
+"""What is said of chosen noisy answers, computed in a second way."""
+
+import decimal
+import fractions
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import bands
+from dpjax.release import density_bands
+from dpjax.release import noise
+from dpjax.release import registry
+from dpjax.release.query import Query
+from tests.release import drawing
+
+pytestmark = pytest.mark.every(1)
+
+Decimal, Fraction = decimal.Decimal, fractions.Fraction
+_AR, _RO = Adjacency
+_BOUNDS = {'column': 'x', 'lower': Decimal(-1), 'upper': Decimal(3)}
+_FINE = {**_BOUNDS, 'granularity': Decimal('.5')}
+_Z = np.arange(-400, 401)
+
+
+def _plan(statistic, adjacency, **fields):
+  return registry.plan(Query(**{
+      'statistic': statistic, 'adjacency': adjacency, 'epsilon': Fraction(1),
+      'confidence': Fraction(9, 10), **fields}))
+
+
+def _ends(interval):
+  return interval['lower'], interval['upper']
+
+
+def _pmf(law):
+  weights = (np.exp(-np.abs(_Z) / float(law.scale)) if hasattr(law, 'scale')
+             else np.exp(-_Z**2 / (2 * float(law.variance))))
+  return weights / weights.sum()
+
+
+def _width(law, miss):
+  """The least w with P(|z| > w) <= miss, by a plain sum."""
+  return next(w for w in itertools.count()
+              if _pmf(law)[np.abs(_Z) > w].sum() <= miss)
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('missing', [None, 'absent'])
+def test_released_sums_are_those_of_the_polynomials(missing, adjacency, delta):
+  """In the units of the column, of the text that a release has of them."""
+  data = [-1., 0.5, 1., 3.]
+  for statistic in ('mean', 'variance'):
+    plan = _plan(statistic, adjacency, missing=missing, delta=delta, **_FINE)
+    measured = plan.measure(map(str, data))
+    found = drawing.chosen(plan, measured, [7 + each for each in measured[1]])
+    texts = plan.facts()['noise']['sums']['a_record_adds']
+    assert list(texts) == list(found['noisy_sums'])
+    for name, text in texts.items():
+      formula = re.sub(r'(?<=[\w)]) (?=[\w(])', '*', text.replace(
+          '(upper - lower)', '4').replace('^', '**'))
+      wanted = sum(eval(formula, {'a': x + 1, 'b': 3 - x}) for x in data)  # pylint: disable=eval-used
+      assert Fraction(found['noisy_sums'][name]) == Fraction(wanted) + 7 * (
+          plan.lattice.unit**2)
+
+
+def test_a_mean_of_a_public_number_of_records_has_the_width_of_its_sum():
+  plan = _plan('mean', _RO, **_FINE)
+  found = drawing.chosen(plan, (50, [0, 0]), [8 * 160, 900])
+  # t is 160 / (8 * 50) on average, of a range of 8 steps of 1/2.
+  assert found['value'] == pytest.approx(-1 + 4 * 160 / 400)
+  width = 4 * _width(plan.noise, .1) / (50 * 64)
+  assert _ends(found['interval']) == pytest.approx(
+      (found['value'] - width, found['value'] + width), abs=1e-2 * width)
+  low, high = _ends(found['population_interval'])
+  assert -1 <= low < found['interval']['lower'] - .1
+  assert found['interval']['upper'] + .1 < high <= 3
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_a_variance_is_that_of_its_noisy_sums(adjacency, delta):
+  """Its interval: all means and means of products within their widths."""
+  plan = _plan('variance', adjacency, delta=delta, **_FINE)
+  # Sums of a W, b W and a b, of 100 records: t = .4, t (1 - t) = .2.
+  exact = np.array([40 * 64, 60 * 64, 20 * 64])
+  sums = [int(np.dot(part.factors, exact))
+          for part in plan.design.parts.values()]
+  found = drawing.chosen(plan, (100, [0] * len(sums)), sums)
+  assert found['value'] == pytest.approx(16 * (.4 * .6 - .2))
+  moments = plan.moments(sums, 100 if adjacency is _RO else None)
+  assert moments.values == pytest.approx((40, 60, 20))
+
+  def inside(ratio, centre, factors):
+    value, error = moments.combined(*factors(ratio))
+    assert value == pytest.approx(100 * (centre - ratio), abs=1e-9)
+    return abs(value) <= error.half_width(.05)
+  grid = np.arange(151) / 150
+  means = [m for m in grid if inside(m, .4, lambda m: (1 - m, -m, 0))]
+  products = [r / 4 for r in grid if inside(r / 4, .2, lambda r: (-r, -r, 1))]
+  most = [m * (1 - m) for m in means]
+  assert _ends(found['interval']) == pytest.approx((
+      16 * max(0, min(most) - max(products)),
+      16 * (max(most) - min(products))), abs=.2)
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('counts', [(7, 23), (0, 30), (34, 5)])
+def test_probabilities_are_those_that_no_tail_refuses(counts, adjacency):
+  """By plain sums over a binomial count and its noise."""
+  plan = _plan('proportion', adjacency, column='x', positive='a')
+  noisy = list(counts[:1] if adjacency is _RO else counts)
+  found = drawing.chosen(plan, [12, sum(counts) - 12], noisy)
+  least = most = sum(counts)
+  miss = .1
+  if adjacency is _AR:
+    # A tenth of what may go wrong is for the number of records.
+    width = 2 * _width(plan.noise, miss / 20)
+    least, most, miss = max(0, least - width), most + width, .9 * miss
+
+  def tail(number, p, reached):
+    pmf = np.convolve(stats.binom.pmf(np.arange(number + 1), number, p),
+                      _pmf(plan.noise))
+    return pmf[reached(np.arange(len(pmf)) + _Z[0])].sum()
+
+  low, high = _ends(found['population_interval'])
+  step = 1e-4
+  for end, number, reached in (
+      (low, most, lambda k: k >= counts[0]),
+      (high, least, lambda k: k <= counts[0])):
+    inner, outer = (step, -step) if end == low else (-step, step)
+    if 0 < end < 1:
+      assert tail(number, end + outer, reached) < miss / 2
+    assert tail(number, end + inner, reached) > miss / 2
+  assert 0 <= low < found['population_value'] < high <= 1
+
+
+def test_shares_of_a_file_of_few_records():
+  plan = _plan('proportion', _RO, column='x', positive='a',
+               epsilon=Fraction(1000))
+  for number, positive, value, ends in (
+      (0, 0, .5, (0, 1)), (1, 1, 1, (1, 1)), (1, 0, 0, (0, 0)),
+      (2, 1, .5, (.5, .5)), (1, -4, 0, (0, 0)), (2, 9, 1, (1, 1))):
+    found = drawing.chosen(plan, [positive, number - positive], [positive])
+    assert found['value'] == value and _ends(found['interval']) == ends
+  plan = _plan('proportion', _RO, column='x', positive='a')
+  width = _width(plan.noise, .1)
+  found = drawing.chosen(plan, [20, 80], [20])
+  assert _ends(found['interval']) == pytest.approx(
+      ((20 - width) / 100, (20 + width) / 100))
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_counts_are_within_the_width_of_their_noise(adjacency):
+  bins = tuple(map(Decimal, '0123'))
+  plan = _plan('histogram', adjacency, column='x', bins=bins)
+  found = drawing.chosen(plan, [5, 6, 7], [-3, 60, 1])
+  assert list(found['value'].values()) == [-3, 60, 1]
+  width = _width(plan.noise, .1 / 3)
+  for noisy, interval in zip((-3, 60, 1), found['interval'].values(),
+                             strict=True):
+    assert _ends(interval) == (max(0, noisy - width), max(0, noisy + width))
+  plan = _plan('count', adjacency, **_BOUNDS)
+  found = drawing.chosen(plan, [5], [9])
+  width = _width(plan.noise, .1)
+  assert found['value'] == 9
+  assert _ends(found['interval']) == (max(0, 9 - width), 9 + width)
+
+
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_normal_means_are_those_that_no_tail_refuses(adjacency, delta):
+  """By tails of the sum of a normal law and the noise, the grid's apart."""
+  plan = _plan('normal_mean', adjacency, column='x', lower=Decimal(-2),
+               upper=Decimal(2), sigma=Decimal(2), delta=delta)
+  unit, number = plan.lattice.unit, 400
+  cost = plan.cost if adjacency is _RO else plan.cost.part(Fraction(19, 20))
+  answers = [] if adjacency is _RO else [[number]]
+  width = 0 if adjacency is _RO else _size_law(plan).half_width(.005)
+  stages = plan.stages(int(number - width), cost,
+                       .1 if adjacency is _RO else .095)
+  assert not stages.share
+  # A sum of y of 400 times 1/2.
+  total, clamp = round(number / 2 / unit), stages.clamp
+  sums = {'from_centre': total, 'from_lower': number * clamp + total,
+          'from_upper': number * clamp - total,
+          'half_windows': number * clamp, 'twice_from_centre': 2 * total}
+  names = plan.sums([0], 0, clamp)
+  found = drawing.chosen(plan, [0] * number, *answers,
+                         [sums[name] for name in names])
+  assert found['value'] == pytest.approx(.5)
+  low, high = _ends(found['population_interval'])
+  assert low + high == pytest.approx(1, abs=1e-2 * (high - low))
+  inner = _ends(found['interval'])
+  assert sum(inner) == pytest.approx(1, abs=1e-2 * (high - low))
+  noisy = plan.error(stages, .5 / float(unit)).half_width(.1) * float(unit)
+  assert inner[1] - .5 == pytest.approx(noisy / number, rel=2e-2)
+  wanted = plan.half_width(stages, number) * float(unit)
+  # Exact where n is public; else its range has a share of what may go wrong.
+  assert high - .5 == pytest.approx(wanted, rel=2e-3 if adjacency is _RO
+                                    else .15)
+  assert adjacency is _RO or high - .5 > wanted
+
+
+def _size_law(plan):
+  """The noise of a private number of records."""
+  part = plan.cost.part(Fraction(1, 20))
+  return noise.calibrated(
+      part, l1_sensitivity=1, l2_sensitivity_squared=1)
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_the_end_of_a_uniform_law_is_scaled_by_its_rank(adjacency):
+  plan = _plan('support_max', adjacency, column='x', lower=Decimal(1),
+               upper=Decimal(8), granularity=Decimal('.001'),
+               epsilon=Fraction(4))
+  number = 500
+  answers = [] if adjacency is _RO else [[number]]
+  found = drawing.chosen(plan, [0] * number, *answers, 4000)
+  width = 0 if adjacency is _RO else _width(plan.count_law, .1 / 20)
+  rank = plan.rank(number + width)
+  assert found['rank_below_top'] == rank and found['point'] == 4
+  assert found['value'] == pytest.approx(4 * 501 / (number - rank + .5))
+  miss = .1 if adjacency is _RO else .1 * 19 / 20
+  assert _ends(found['population_interval']) == plan.interval(
+      4., rank, (number - width, number + width), miss)
+  low, high = _ends(found['population_interval'])
+  assert 4 < low < found['value'] < high < 5
+  # At most |points| e^(-rate s) of a score of s or more.
+  far = next(s for s in itertools.count() if 8001 * math.exp(
+      -float(plan.rate) * (s + 1)) <= .1)
+  assert _ends(found['interval']) == (max(0, rank - far), rank + far)
+
+
+def test_shares_of_bands_are_the_least_and_the_largest_of_all_counts():
+  generator = np.random.default_rng(0)
+  lower = generator.integers(0, 3, (2, 2, 6)).astype(float)
+  upper = lower + generator.integers(0, 4, lower.shape)
+  lower[:, 0, 0] = upper[:, 0, 0] = 0
+  low, high = bands.Bands(lower, upper).shares()
+  for place in np.ndindex(2, 6):
+    shares = [a / (a + b) if a + b else share
+              for a in np.arange(lower[0][place], upper[0][place] + 1)
+              for b in np.arange(lower[1][place], upper[1][place] + 1)
+              for share in (0, 1)]
+    assert (low[place], high[place]) == (min(shares), max(shares))
+
+
+@pytest.mark.parametrize('num_bins', [11, 61])
+def test_functions_of_a_circle_are_its_waves(num_bins):
+  """Bins of 1 + cos(2 pi k u + phase) tell its means over all intervals."""
+  functions = density_bands.Functions('fourier', num_bins)
+
+  def means(number, k, phase):
+    ends = np.sin(2 * np.pi * k * np.arange(number + 1) / number + phase)
+    return np.diff(ends) * number / (2 * np.pi * k)
+
+  for k, phase in ((1, .3), (2, 2.), (5, -1.)):
+    found = functions.partial(means(num_bins, k, phase) / num_bins)
+    for place, end in enumerate(functions.ends):
+      wanted = means(density_bands.POINTS, k, phase) * (end >= k)
+      np.testing.assert_allclose(found[place], wanted, atol=1e-9)
+
+
+def test_functions_of_an_interval_have_lines_first():
+  """Bins of 1 + c (u - 1/2) tell it, and what is added later adds nothing."""
+  functions = density_bands.Functions('spline', 21)
+  line = (np.arange(21) + .5) / 21 - .5
+  found = functions.partial(3 * line / 21)
+  wanted = 3 * ((np.arange(256) + .5) / 256 - .5)
+  np.testing.assert_allclose(found, np.tile(wanted, (len(found), 1)), atol=1e-9)

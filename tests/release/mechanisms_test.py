@@ -1,0 +1,199 @@
+"""All that a statistic learns of records, it learns from charged mechanisms.
+
+A meter that keeps what each mechanism is given, and answers in its place, shows
+it of every statistic: between neighbours each vector of sums, and each vector
+of scores, moves by the stated sensitivity at most, and records with the same
+noisy answers have the same release.
+"""
+
+import decimal
+import fractions
+import functools
+import random
+
+import numpy as np
+import pytest
+
+from dpjax.privacy import neighbours
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import costs
+from dpjax.release import meter as meters
+from dpjax.release import noise
+from dpjax.release import normal_means
+from dpjax.release import registry
+from dpjax.release.query import Query
+
+pytestmark = pytest.mark.every(1)
+
+Decimal, Fraction = decimal.Decimal, fractions.Fraction
+_BOUNDS = {'column': 'x', 'lower': Decimal(1), 'upper': Decimal(4)}
+_FINE = {**_BOUNDS, 'granularity': Decimal('.5')}
+_GRID = {**_BOUNDS, 'thresholds': 40}
+_LABELS = {**_GRID, 'thresholds': 12, 'label': 'y', 'positive': '1'}
+_SCORES = {**_LABELS, 'lower': Decimal(0), 'upper': Decimal(1)}
+# What each statistic is asked; one that is new has to be added here. Quantiles
+# that split records have their own enumeration, in splitting_test.
+_CASES = {
+  'count': [{}, _BOUNDS], 'sum': [_FINE, {**_FINE, 'lower': Decimal(-3)}],
+  'mean': [_FINE], 'variance': [_FINE],
+  'histogram': [{'column': 'x', 'categories': ('2', '9')},
+                {'column': 'x', 'bins': tuple(map(Decimal, '135'))}],
+  'quantiles': [{**_FINE, 'quantiles': (Fraction(1, 3), Fraction(1, 2)),
+                 'quantile_method': 'independent', **more}
+                for more in ({}, {'value_interval': True})],
+  'proportion': [{'column': 'x', 'positive': '2'}, _BOUNDS],
+  'support_max': [_FINE], 'normal_mean': [
+      {**_BOUNDS, 'sigma': Decimal('.1'), 'granularity': Decimal('.001')}],
+  'ecdf': [_GRID], 'density': [_FINE], 'classifier': [_LABELS],
+  'roc': [_LABELS], 'auc': [_LABELS], 'hosmer_lemeshow': [_SCORES]}
+# Below, inside, above, no number; of which one is a category, one positive.
+_NUMBERS = ('-7', '2', '3.2', '99', 'NA')
+_PAIRS = (('-7', '1'), ('-7', '0'), ('.7', '1'), ('NA', '1'), ('.3', ''))
+# Records beside those of neighbours: enough for all stages of a normal mean.
+_MANY = {'normal_mean': 300}
+
+
+class _Spent(Exception):
+  """Ends a draw whose budget is used up: what follows is post-processing."""
+
+
+class _Meter(meters.Meter):
+  """Keeps what mechanisms are given, and gives answers of an earlier draw.
+
+  Randomness that is not charged is none.
+
+  Attributes:
+    given: (numbers, what they are noised by) of each mechanism.
+    answers: of each mechanism.
+  """
+
+  def __init__(self, plan, answers=(), *, whole=True):
+    super().__init__(plan.cost, None)
+    self.given, self.answers = [], list(answers)
+    self._whole = whole
+    self._random = random.Random(7).randrange
+
+  def charged(self, cost):
+    super().charged(cost)
+    return self._random
+
+  def _answer(self, given, public, mechanism, unseen):
+    """Returns what the mechanism draws, or what it drew of other records.
+
+    Of no records, `unseen`, it is charged all the same.
+    """
+    place = len(self.given)
+    self.given.append((given, public))
+    if place == len(self.answers):
+      self.answers.append(mechanism(*given))
+    else:
+      mechanism(*unseen)
+    if not self._whole and costs.total(self._charged) == self.reserved:
+      raise _Spent
+    return self.answers[place]
+
+  def noisy(self, values, law, **sensitivities):
+    values = list(values)
+    return self._answer(
+        (values,), (law, sensitivities, len(values)), lambda numbers: super(
+            _Meter, self).noisy(numbers, law, **sensitivities), ([],))
+
+  def point(self, runs, scores, **public):
+    return self._answer((runs, scores), public, lambda *given: super(
+        _Meter, self).point(*given, **public), ([(0, 1)], [0]))
+
+
+def _plans(name, *, deltas=(None, Fraction(1, 10**6))):
+  for case in _CASES[name]:
+    takes = registry.STATISTICS[name].takes
+    for adjacency in Adjacency:
+      if not case and adjacency is Adjacency.REPLACE_ONE:
+        continue
+      for missing in (None, 'absent') if 'missing' in takes and (
+          'categories' not in case) else (None,):
+        for delta in deltas:
+          yield registry.plan(Query(
+              statistic=name, epsilon=Fraction(20), adjacency=adjacency,
+              delta=delta, missing=missing, **case))
+
+
+def test_every_statistic_has_a_case():
+  assert set(_CASES) == set(registry.STATISTICS)
+
+
+# Calibrations take longer than all else.
+_CALIBRATED = {name: functools.cache(getattr(costs, name))
+               for name in ('concentrated', 'choices')}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+  """Calibrates once, and tries few windows of a normal mean."""
+  for name, function in _CALIBRATED.items():
+    monkeypatch.setattr(costs, name, function)
+  monkeypatch.setattr(normal_means, '_CLAMPS', np.array([3., 4.]))
+
+
+def _given(plan, dataset, answers):
+  meter = _Meter(plan, answers, whole=False)
+  with pytest.raises(_Spent):
+    plan.draw(plan.measure(dataset), meter)
+  return meter
+
+
+def _domain(plan):
+  return _PAIRS if plan.reads == 'labels' else _NUMBERS
+
+
+def _check_moves(one, other):
+  """Checks what a mechanism is given of two neighbours."""
+  (given, public), (others, same) = one, other
+  assert public == same
+  if isinstance(public, dict):
+    moved = _each(*given) - _each(*others)
+    assert np.abs(moved).max() <= public['sensitivity']
+    return
+  law, stated, _ = public
+  moved = np.array(given[0], float) - np.array(others[0], float)
+  if isinstance(law, noise.LaplaceNoise):
+    assert np.abs(moved).sum() <= stated['l1_sensitivity']
+  else:
+    assert (moved**2).sum() <= stated['l2_sensitivity_squared']
+
+
+def _each(runs, scores):
+  """The score of each candidate, in increasing order."""
+  return np.array([score for (_, count), score in sorted(
+      zip(runs, scores, strict=True)) for _ in range(count)], float)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('name', registry.STATISTICS)
+def test_neighbours_move_what_is_noised_by_the_sensitivity_at_most(name):
+  for plan in _plans(name):
+    domain = _domain(plan)
+    pairs = list(neighbours.pairs(domain, range(2), plan.query.adjacency))
+    for public in ([], [domain[1]] * _MANY.get(name, 10)):
+      answers = _given(plan, public, ()).answers
+      given = {dataset: _given(plan, [*dataset, *public], answers).given
+               for pair in pairs for dataset in pair}
+      for pair in pairs:
+        for one, other in zip(*map(given.get, pair), strict=True):
+          _check_moves(one, other)
+
+
+@pytest.mark.parametrize('name', registry.STATISTICS)
+def test_a_release_is_made_of_noisy_answers_alone(name):
+  """And of the number of records where it is public."""
+  for plan in _plans(name, deltas=(None,)):
+    domain = _domain(plan)
+    first = _Meter(plan)
+    number = _MANY.get(name, 10)
+    released = plan.draw(plan.measure([domain[1]] * number), first)
+    first.check_spent()
+    others = domain * (number // 5) if plan.query.knows_size else ()
+    meter = _Meter(plan, first.answers)
+    assert plan.draw(plan.measure(others), meter) == released
+    meter.check_spent()
+    assert [public for _, public in meter.given] == [
+        public for _, public in first.given]
