@@ -23,6 +23,8 @@ def test_clips_and_scales_by_hand():
   assert dataset.x.dtype == jnp.float32 and dataset.y.dtype == jnp.int32
   assert dataset.name == 'mine' and dataset.num_classes == 3
   assert dataset.feature_names == ('x0', 'x1')
+  assert dataset.records.x is dataset.x and dataset.records.y is dataset.y
+  assert _make().name == 'user'
 
 
 def test_bounds_may_differ_by_feature():

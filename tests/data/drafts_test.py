@@ -54,7 +54,8 @@ def test_a_label_has_between_2_and_100_classes(tmp_path, number):
   rows = [f'{i},{i}' for i in range(number)]
   if number in (2, 100):
     found = _draft(tmp_path, 'x,y', rows)['columns']['y']
-    assert found == {'kind': 'label', 'classes': sorted(map(str, range(number)))}
+    assert found == {'kind': 'label',
+                     'classes': sorted(map(str, range(number)))}
   else:
     with pytest.raises(ValueError, match=f"label 'y' has {number} different"):
       _draft(tmp_path, 'x,y', rows)

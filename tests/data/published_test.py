@@ -12,7 +12,6 @@ from dpjax.data import columns
 from dpjax.data import registry
 
 
-
 def _monthly(name, lower):
   return ''.join(f'{name}{month}: {lower} 1000000 signed_log\n'
                  for month in range(1, 7))
@@ -168,4 +167,5 @@ def test_image_sets(name):
                  'the Python batches': ('', 'cifar-10-batches-py/')}.get(
                    container.title, ('',))
       assert {file.name, *file.alternatives} == {
-        f'{folder}{file.name}{end}' for folder in folders for end in ('', '.gz')}
+        f'{folder}{file.name}{end}' for folder in folders
+        for end in ('', '.gz')}
