@@ -10,6 +10,7 @@ import pytest
 
 from dpjax.data import columns
 from dpjax.data import registry
+from dpjax.data import series
 
 
 def _monthly(name, lower):
@@ -106,6 +107,14 @@ IMAGES = {
 }
 
 
+# Numbers of one column of a file: bounds, and lines that are malformed.
+SERIES = {
+  'ratings': (0, 5, 4), 'pages': (0, 7000, 4), 'earnings': (0, 1.1e6, 0),
+  'dividends': (0, 1e5, 0), 'cps_earnings': (0, 1.1e6, 0),
+  'cps_dividends': (0, 1e5, 0),
+}
+
+
 def _number(text):
   return float(text) if '.' in text else int(text)
 
@@ -143,6 +152,16 @@ def test_sizes_licences_and_archives(name):
     assert f'data set {number} (' in spec.source
   for file in spec.files:
     assert file.alternatives == (f'{file.name}.gz',)
+    assert re.fullmatch('[0-9a-f]{64}', file.sha256)
+
+
+def test_series():
+  assert {name: (spec.lower, spec.upper, spec.num_malformed)
+          for name, spec in series.SERIES.items()} == SERIES
+  for name, spec in series.SERIES.items():
+    assert spec.name == name
+    assert spec.file.alternatives == (f'{spec.file.name}.gz',)
+    assert len(spec.file.sha256) == 64 * (spec.dataset != 'cps_asec_2021')
 
 
 @pytest.mark.sound
