@@ -37,6 +37,38 @@ def test_numbers_are_refused(check, bad, allowed):
     assert str(error.value) == f'my_name must {allowed}, got {value}'
 
 
+def test_scales_have_a_square_in_float32():
+  for value in (1e-12, 1e12, 1):
+    assert errors.check_scale('x', value) is value
+  for value in (0.999e-12, 1.001e12):
+    with pytest.raises(ValueError, match=(
+        rf'^x must lie in \[1e-12, 1e\+12\], got {value}'.replace('e+', r'e\+')
+        + '; scale the loss or the features instead$')):
+      errors.check_scale('x', value)
+  for value in (0., -1., math.inf, math.nan):
+    with pytest.raises(ValueError, match='^x must be a positive number, got'):
+      errors.check_scale('x', value)
+
+
+def test_ranges():
+  errors.check_range(-1, 2)
+  for lower, upper in ((2, 2), (3, 2), (-math.inf, 2), (1, math.inf),
+                       (math.nan, 2), (1, math.nan)):
+    with pytest.raises(ValueError) as error:
+      errors.check_range(lower, upper)
+    assert str(error.value) == (
+        f'lower must be below upper, got {lower} and {upper}')
+
+
+def test_numbers_of_records():
+  errors.check_records((3,), 3)
+  for shape in ((2,), (4,), (3, 1), ()):
+    with pytest.raises(ValueError) as error:
+      errors.check_records(shape, 3)
+    assert str(error.value) == (
+        f'there must be 3 records, got an array of shape {shape}')
+
+
 def test_integers():
   assert errors.check_at_least('x', 3, 3) == 3
   for value in (2, 3.5, -1, 4., float('nan'), float('inf')):

@@ -33,18 +33,20 @@ class Coverage(NamedTuple):
   def of(self, file: str, line: int) -> list[str]:
     """Returns tests that should notice a fault in a line, best ones first.
 
-    A line that is executed by an import alone counts for the tests that run
-    anything of its file, or else for those that import it.
+    A line that is executed by an import alone, such as that of a constant,
+    counts for all tests that import its file.
     """
     tests = self.by_line.get((file, line))
     if tests is None:
       return []
-    tests = tests or self.by_file.get(file) or self.importers[file]
+    tests = tests or self.importers[file]
+    running = self.by_file.get(file, set())
     own = pathlib.Path(file).stem
-    # The module's own tests are the likeliest to fail; then the quick ones.
+    # The module's own tests are the likeliest to fail, then those that run
+    # anything of it, then the quick ones.
     return sorted(tests, key=lambda test: (
         pathlib.Path(test.split('::')[0]).stem != f'{own}_test',
-        self.seconds[test], test))
+        test not in running, self.seconds[test], test))
 
 
 def _digest(place: places.Place, test: str) -> str:

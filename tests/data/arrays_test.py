@@ -23,6 +23,8 @@ def test_clips_and_scales_by_hand():
   assert dataset.x.dtype == jnp.float32 and dataset.y.dtype == jnp.int32
   assert dataset.name == 'mine' and dataset.num_classes == 3
   assert dataset.feature_names == ('x0', 'x1')
+  assert dataset.records.x is dataset.x and dataset.records.y is dataset.y
+  assert _make().name == 'user'
 
 
 def test_bounds_may_differ_by_feature():
@@ -59,6 +61,7 @@ def test_row_does_not_depend_on_other_rows():
   ({'y': [0, np.nan, 2]}, 'got nan in row 1$'),
   ({'num_classes': 1}, 'num_classes must be an integer >= 2, got 1$'),
   ({'lower': 10.0}, 'lower must be below upper, got 10.0 and 10.0$'),
+  ({'lower': [0, 20]}, r'lower must be below upper, got \[0, 20\] and 10.0$'),
   ({'lower': [0, 0, 0]}, r'lower must be a number or 2 numbers, got shape'),
   ({'upper': np.inf}, 'upper must be finite, got inf$'),
 ])

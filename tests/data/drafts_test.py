@@ -35,6 +35,61 @@ def test_a_draft_fits_its_file_and_needs_a_review(path):
                     ('some', 0, 59, 0))
 
 
+def _draft(tmp_path, header, rows, **changes):
+  path = tmp_path / 'own.csv'
+  path.write_text('\n'.join([header, *rows]) + '\n')
+  return drafts.draft(path, **{'label': 'y', **changes})
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+  with pytest.raises(ValueError, match="has 2 columns 'a'"):
+    _draft(tmp_path, 'a,y,a', ['1,0,1', '2,1,2'])
+  with pytest.raises(ValueError, match="has 2 columns 'y'"):
+    _draft(tmp_path, 'y,a,y', ['1,0,1', '2,1,2'])
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('number', [1, 2, 100, 101])
+def test_a_label_has_between_2_and_100_classes(tmp_path, number):
+  rows = [f'{i},{i}' for i in range(number)]
+  if number in (2, 100):
+    found = _draft(tmp_path, 'x,y', rows)['columns']['y']
+    assert found == {'kind': 'label',
+                     'classes': sorted(map(str, range(number)))}
+  else:
+    with pytest.raises(ValueError, match=f"label 'y' has {number} different"):
+      _draft(tmp_path, 'x,y', rows)
+
+
+def test_kinds_of_columns_by_their_texts(tmp_path):
+  """Up to 50 texts are categories; what is missing is none; nan no number."""
+  rows = [f'a{min(i, 50)},a{min(i, 49)},{"NA" if i else "b"},?,'
+          f'{"inf" if i == 7 else 1},{i % 2}' for i in range(60)]
+  found = _draft(tmp_path, 'many|some|one|none|infinite|y',
+                 [row.replace(',', '|') for row in rows], separator='|')
+  assert found['separator'] == '|' and found['public'] is False
+  assert found['missing'] == list(schema_files.MISSING)
+  kinds = found['columns']
+  assert list(kinds) == ['some', 'one', 'infinite', 'y']
+  assert kinds['some']['categories'] == sorted(f'a{i}' for i in range(50))
+  assert kinds['one'] == {'kind': 'categorical', 'categories': ['b']}
+  assert kinds['infinite']['categories'] == ['1', 'inf']
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('low, high, lower, upper', [
+  (-3, 56, -10, 60), (0, 0.5, 0, 0.5), (0.12, 0.3, 0.1, 0.4), (7, 7, 7, 8),
+  (1234, 9876, 1000, 10_000), (-250, -20, -300, 0), (99, 100, 0, 100),
+  (0, 0, 0, 1e-9), (-5, -5, -5, -4), (0.2, 15, 0, 20)])
+def test_ranges_of_round_numbers(tmp_path, low, high, lower, upper):
+  """One digit of the largest of range and upper end."""
+  found = _draft(tmp_path, 'x,y', [f'{low},0', f'{high},1'])['columns']['x']
+  assert found['kind'] == 'numeric'
+  assert (found['lower'], found['upper']) == pytest.approx((lower, upper))
+  for bound, wanted in zip((found['lower'], found['upper']), (lower, upper)):
+    assert isinstance(bound, int) == (wanted == int(wanted))
+
+
 @pytest.mark.parametrize('label, message', [
   ('name', '\'name\' has 120 different values; it must have 2 to 100'),
   ('x', 'has no column \'x\''),

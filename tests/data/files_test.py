@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import pathlib
 import zipfile
 
 import pytest
@@ -106,6 +107,23 @@ def test_fetch_stores_verified_files(tmp_path):
   assert _read(tmp_path / 'new') == CONTENT
   stored = [path.name for path in (tmp_path / 'new' / 'toy').iterdir()]
   assert stored == ['toy.data']
+
+
+def test_fetch_renames_what_is_complete_within_its_folder(
+    tmp_path, monkeypatch):
+  url, root = _archive(tmp_path, toy=CONTENT), tmp_path / 'new'
+  renamed, replace = [], pathlib.Path.replace
+
+  def spy(path, target):
+    renamed.append((path, target, path.read_bytes()))
+    return replace(path, target)
+
+  monkeypatch.setattr(pathlib.Path, 'replace', spy)
+  files.fetch((SPEC,), 'toy', url=url, data_dir=root)
+  assert renamed == [
+    (root / 'toy' / 'toy.data.part', root / 'toy' / 'toy.data', CONTENT)]
+  # A folder that is there already is used.
+  files.fetch((SPEC,), 'toy', url=url, data_dir=root)
 
 
 @pytest.mark.parametrize('members, message', [

@@ -75,6 +75,7 @@ def test_downsample_takes_means_of_blocks():
 
 @pytest.mark.parametrize('factor, message', [
   (2, 'downsample must divide the sides 2 and 3 of toy, got 2$'),
+  (3, 'downsample must divide the sides 2 and 3 of toy, got 3$'),
   (0, 'factor must be an integer >= 1, got 0$')])
 def test_downsample_refuses(factor, message):
   with pytest.raises(ValueError, match=message):

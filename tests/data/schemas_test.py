@@ -208,6 +208,84 @@ def test_diabetes_130():
   assert 'encounter_id' not in row and 'patient_nbr' not in row
 
 
+# The groups of Table 2 of Strack et al. 2014, by their first and last codes.
+_GROUPS = {
+  'diabetes': [(250, 250)], 'circulatory': [(390, 459), (785, 785)],
+  'respiratory': [(460, 519), (786, 786)],
+  'digestive': [(520, 579), (787, 787)],
+  'genitourinary': [(580, 629), (788, 788)], 'neoplasms': [(140, 239)],
+  'musculoskeletal': [(710, 739)], 'injury': [(800, 999)]}
+
+
+def test_groups_of_all_diagnoses():
+  """ICD-9 from 1 to 999, with and without decimals, and its other chapters."""
+  column, = (c for c in registry.DATASETS['diabetes_130'].schema.columns
+             if c.name == 'diag_2')
+  assert column.groups == ('?', *_GROUPS, 'other')
+  for code in range(1001):
+    groups = [name for name, ranges in _GROUPS.items()
+              if any(first <= code <= last for first, last in ranges)]
+    for text in (str(code), f'{code:03d}.{code % 100}'):
+      assert [column.group(text)] == (groups or ['other'])
+  for text in ('V57', 'E885', 'V250', '', '-250', '25O'):
+    assert column.group(text) == 'other'
+  assert column.group('?') == '?'
+
+
+def test_groups_of_specialties_and_payers():
+  grouped = {column.name: column
+             for column in registry.DATASETS['diabetes_130'].schema.columns
+             if isinstance(column, columns.Grouped)}
+  group = grouped['medical_specialty'].group
+  assert [group(text) for text in (
+    '?', 'Surgery-Vascular', 'Pediatrics-Endocrinology', 'InternalMedicine',
+    'Orthopedics-Reconstructive', 'Podiatry')] == [
+      '?', 'Surg', 'Pediatrics', 'InternalMedicine', 'Ortho', 'other']
+  group = grouped['payer_code'].group
+  assert [group(text) for text in ('?', 'BC', 'WC', 'FR', '')] == [
+    '?', 'BC', 'WC', 'other', 'other']
+
+
+# Of coded columns, the number of codes.
+_CODES = {
+  'default_credit': {'SEX': 2, 'EDUCATION': 7, 'MARRIAGE': 4, **{
+    f'PAY_{month}': 12 for month in (0, 2, 3, 4, 5, 6)}},
+  'diabetes_130': {
+    'race': 6, 'gender': 3, 'age': 10, 'weight': 10, 'admission_type_id': 8,
+    'discharge_disposition_id': 30, 'admission_source_id': 26,
+    'max_glu_serum': 4, 'A1Cresult': 4, 'change': 2, 'diabetesMed': 2},
+  'german_credit': {
+    'checking_account': 4, 'credit_history': 5, 'purpose': 11, 'savings': 5,
+    'employment': 5, 'personal_status': 5, 'other_debtors': 3, 'property': 4,
+    'other_plans': 3, 'housing': 3, 'job': 4, 'telephone': 2,
+    'foreign_worker': 2},
+}
+
+
+@pytest.mark.parametrize('name', sorted(_CODES))
+def test_codes_are_those_of_the_documentation(name):
+  found = {column.name: column.categories
+           for column in registry.DATASETS[name].schema.columns
+           if isinstance(column, columns.Categorical)}
+  if name == 'diabetes_130':
+    assert found['age'][:2] == ('[0-10)', '[10-20)')
+    assert found['weight'][:3] == ('?', '[0-25)', '[25-50)')
+    assert found['admission_source_id'] == tuple(map(str, range(1, 27)))
+    drugs = {drug: found.pop(drug) for drug in list(found)
+             if drug not in _CODES[name]}
+    assert len(drugs) == 23
+    assert set(drugs.values()) == {('No', 'Steady', 'Up', 'Down')}
+  if name == 'german_credit':
+    # Attribute, then value: from 0 on for history and purpose.
+    firsts = [int(codes[0][-1]) for codes in found.values()]
+    assert firsts == [1, 0, 0] + [1] * 10
+    assert found['other_debtors'] == ('A101', 'A102', 'A103')
+  if name == 'default_credit':
+    assert found['PAY_3'] == tuple(map(str, range(-2, 10)))
+  assert {column: len(codes) for column, codes in found.items()} == _CODES[name]
+
+
+@pytest.mark.sound
 @pytest.mark.parametrize('name', registry.names())
 def test_specification_agrees_with_schema(name):
   spec = registry.DATASETS[name]

@@ -102,6 +102,19 @@ def _rows(root):
   return root / 'results/mutants/room.json'
 
 
+def test_a_constant_is_shown_to_all_tests_that_import_it():
+  """The module's own first, then those that run any of its lines."""
+  tests = ['tests/c_test.py::test_imports', 'tests/b_test.py::test_runs',
+           'tests/a_test.py::test_own', 'tests/c_test.py::test_slow']
+  covered = coverage.Coverage(
+      dict(zip(tests, (0.1, 2., 3., 4.), strict=True)),
+      {('p/a.py', 1): set(), ('p/a.py', 2): {tests[1]}},
+      {'p/a.py': {tests[1]}}, {'p/a.py': set(tests)}, [])
+  assert covered.of('p/a.py', 1) == [tests[2], tests[1], tests[0], tests[3]]
+  assert covered.of('p/a.py', 2) == [tests[1]]
+  assert covered.of('p/a.py', 3) == []
+
+
 def test_a_run_finds_what_no_test_notices(toy, capsys):
   before = (toy / 'toy/room/sums.py').read_text()
   assert _run(toy, '--num=1000', '--seed=1') == 1

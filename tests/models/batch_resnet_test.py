@@ -217,6 +217,59 @@ def test_replicas_do_not_see_each_other(inputs):
                    _of(after, replica)[0])
 
 
+def _windowed(x, kernel, stride):
+  """x [b, h, h, c] by a kernel [k, k, c, d], padded alike, window by window."""
+  side = len(kernel)
+  padded = np.pad(x, ((0, 0), *[(side // 2,) * 2] * 2, (0, 0)))
+  out = (x.shape[1] + 2 * (side // 2) - side) // stride + 1
+  return np.stack([np.stack([np.einsum(
+    'bijc,ijcd->bd', padded[:, i * stride:i * stride + side,
+                            j * stride:j * stride + side], kernel)
+    for j in range(out)], 1) for i in range(out)], 1)
+
+
+def _by_hand(params, statistics, x, *, train):
+  """Logits and statistics of one replica of TINY, in float64."""
+  updated = {}
+
+  def convolved(x, block, name, stride):
+    inner = params[block] if block else params
+    norm = {'conv': 'norm', 'shortcut': 'norm_shortcut'}.get(
+      name, name.replace('conv', 'norm'))
+    x = _windowed(x, np.float64(inner[name]['kernel']), stride)
+    old = statistics[f'{block}/{norm}' if block else norm]
+    mean, variance = ((x.mean((0, 1, 2)), x.var((0, 1, 2))) if train else
+                      (old['mean'], old['variance']))
+    updated[f'{block}/{norm}' if block else norm] = {
+      'mean': 0.9 * old['mean'] + 0.1 * mean if train else mean,
+      'variance': 0.9 * old['variance'] + 0.1 * variance if train else variance}
+    return (x - mean) / np.sqrt(variance + 1e-5) * inner[norm][
+      'scale'] + inner[norm]['bias']
+
+  relu = lambda x: np.maximum(x, 0)
+  x = relu(convolved((x - np.float64(TINY.mean)) / np.float64(TINY.std), '',
+                     'conv', 1))
+  for group, stride in enumerate((1, 2, 2)):
+    block = f'block_{group}_0'
+    y = relu(convolved(x, block, 'conv_0', stride))
+    y = convolved(y, block, 'conv_1', 1)
+    x = relu(y + (convolved(x, block, 'shortcut', stride) if group else x))
+  logits = x.mean((1, 2)) @ np.float64(params['dense']['kernel'])
+  return logits + params['dense']['bias'], updated
+
+
+@pytest.mark.parametrize('train', [True, False])
+def test_a_pack_computes_what_each_network_does_by_hand(inputs, train):
+  """Means and deviations of the images, normalisations, running statistics."""
+  run = _TRAIN if train else jax.jit(lambda params, statistics, x, y: (
+    None, *TINY.apply(params, statistics, x, train=False)))
+  _, logits, updated = run(*inputs)
+  for replica in range(PACK):
+    params, statistics, x, _ = _of(inputs, replica)
+    wanted = _by_hand(params, statistics, x, train=train)
+    _close((logits[replica], _of(updated, replica)), wanted)
+
+
 @pytest.mark.parametrize('side, height, stride', [
   (3, 6, 1), (3, 6, 2), (3, 7, 2), (1, 6, 2), (1, 7, 2)])
 def test_convolutions_pad_alike_on_both_sides(side, height, stride):
@@ -224,17 +277,10 @@ def test_convolutions_pad_alike_on_both_sides(side, height, stride):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(2, height, height, 2 * 3)).astype(np.float32)
   kernel = rng.normal(size=(2, side, side, 3, 4)).astype(np.float32)
-  out = (height + 2 * (side // 2) - side) // stride + 1
-  padded = np.pad(x, ((0, 0), *[(side // 2,) * 2] * 2, (0, 0)))
-  wanted = np.zeros((2, out, out, 2, 4))
-  for i in range(out):
-    for j in range(out):
-      window = padded[:, i * stride:i * stride + side,
-                      j * stride:j * stride + side].reshape(
-                        2, side, side, 2, 3)
-      wanted[:, i, j] = np.einsum('bijpc,pijcd->bpd', window, kernel)
+  wanted = np.concatenate([_windowed(part, each, stride) for part, each in zip(
+    np.split(x, 2, -1), kernel, strict=True)], -1)
   found = batch_resnet._convolve(x, kernel, stride)
-  np.testing.assert_allclose(found, wanted.reshape(2, out, out, 8), atol=1e-5)
+  np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from dpjax import tree
 from dpjax.grads import ball
 from dpjax.lipschitz import primitives
 from dpjax.models import mlp
+from dpjax.models import model as models
 
 ACTIVATIONS = {'relu': lambda x: np.maximum(x, 0), 'tanh': np.tanh,
                'sigmoid': lambda x: 1 / (1 + np.exp(-x))}
@@ -49,7 +50,6 @@ def test_parameter_count(sizes, expected):
   assert expected == sum((a + 1) * b for a, b in zip(sizes, sizes[1:]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('activation', sorted(ACTIVATIONS))
 @pytest.mark.parametrize('depth, radii', [
   (0, None), (2, None), (0, (1.2,)), (3, (1.2, 0.7, 0.7, 0.7))])
@@ -136,6 +136,30 @@ def test_prepared_records_give_the_same_logits():
     model.apply(params, ball.project_records(x, 1.5)), rtol=1e-5, atol=1e-6)
   plain = mlp.mlp(num_features=4, num_classes=3)
   assert plain.prepare(x) is x
+
+
+@pytest.mark.parametrize('weight_norm', [0.5, 1e6])
+def test_kernels_that_are_functions_of_parameters(weight_norm):
+  """Standardised columns by hand, then scaled back to the norm."""
+  plain = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5)
+  made = models.reparametrised(plain, 'standardised', weight_norm=weight_norm)
+  params = _random_params(plain)
+  weights, certificate = made.effective(params)
+  for name, layer in params.items():
+    kernel = np.float64(layer['kernel'])
+    kernel = (kernel - kernel.mean(0)) / kernel.std(0) / len(kernel)**0.5
+    norm = np.linalg.norm(kernel, 2)
+    kernel *= min(1, weight_norm / norm)
+    np.testing.assert_allclose(weights[name]['kernel'], kernel, rtol=0.02)
+    assert certificate[name] <= weight_norm * (1 + 1e-6)
+    assert np.linalg.norm(np.float64(weights[name]['kernel']), 2) <= (
+      certificate[name] * (1 + 1e-6))
+    np.testing.assert_array_equal(weights[name]['bias'], layer['bias'])
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)
+  np.testing.assert_array_equal(made.apply(params, x), plain.apply(weights, x))
+  assert made.network is plain.network
+  with pytest.raises(ValueError, match='kernel_map must be one of'):
+    models.reparametrised(plain, 'whitened', weight_norm=1.)
 
 
 def test_records_do_not_meet():

@@ -96,8 +96,12 @@ def test_a_curve_opens_as_the_curator_would_say_it_again_and_again(
   assert curve.bits == costs.collecting(scheme, 300)
   assert whole.bits == costs.answering(scheme, 16)
   assert costs.answering(scheme, 1) == servers * (4 + scheme.answer_bits)
+  same = evaluation.SecureCurve(scheme=scheme, payloads=curve.payloads,
+                                noise=curve.noise, num_rows=16)
+  np.testing.assert_array_equal(same.ask(points).totals, whole.totals)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('backend', [
     evaluation.TrustedCurator(), evaluation.AdditiveShares(num_servers=3),
     evaluation.ShamirShares(num_servers=4, num_colluding=1)], ids=repr)
@@ -116,7 +120,9 @@ def test_pointwise_evaluation_of_many_owners(backend):
       statistic(below[:, :1], [np.flatnonzero(dense[0])]),
       opened.totals[:1] / 10**4)
   servers = len(statistic.noise)
-  assert opened.bits == costs.pointwise(
+  of_owner = {'TrustedCurator': 32, 'AdditiveShares': 3 * 32,
+              'ShamirShares': 4 * 31}[type(backend).__name__]
+  assert opened.bits == 10**4 * 64 * of_owner == costs.pointwise(
       10**4, 64, num_servers=servers, bits=backend.bits_per_value // servers,
       masked=False)
 
@@ -154,6 +160,12 @@ def test_costs_are_those_of_the_corrected_model():
       schemes.AdditiveScheme(num_thresholds=64, num_servers=3), _BANK)
   assert [costs.earlier_key_bits(depth, 32) for depth in (10, 15)] == [
       5608, 8348]
+
+
+def test_masked_numbers_are_sent_once():
+  masked, shared = (costs.pointwise(100, 7, num_servers=3, bits=32,
+                                    masked=masked) for masked in (True, False))
+  assert (masked, shared) == (100 * 7 * 32, 100 * 7 * 32 * 3)
 
 
 def test_numbers_that_could_wrap_are_refused():

@@ -1,6 +1,9 @@
 """Noise by parts and joint noise: their laws, by tables and by enumeration."""
 
+import decimal
 import fractions
+import itertools
+import math
 
 import numpy as np
 import pytest
@@ -54,6 +57,72 @@ def test_what_honest_parties_draw_adds_up_to_discrete_laplace(scale, honest):
   reach = len(geometric) - 1
   np.testing.assert_allclose(_difference(geometric, reach),
                              _laplace(scale, reach), rtol=0, atol=1e-13)
+
+
+def _decimals(scale):
+  """e^(-1 / scale) to 90 digits."""
+  with decimal.localcontext(prec=90):
+    return (-decimal.Decimal(scale.denominator) / scale.numerator).exp()
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('scale', [Fraction(1, 3), Fraction(7, 2), Fraction(60)])
+@pytest.mark.parametrize('honest', [1, 3])
+def test_tables_are_right_to_the_last_bit(scale, honest):
+  """By decimals of 90 digits; what is cut off has probability 2^-70."""
+  table = noise.polya_table(scale, Fraction(1, honest))
+  with decimal.localcontext(prec=90):
+    weight, weights = decimal.Decimal(1), []
+    for x in range(len(table) + 1 + int(60 * scale)):
+      weights.append(weight)
+      weight *= _decimals(scale) * (1 + x * honest) / ((x + 1) * honest)
+    sums = list(itertools.accumulate(weights))
+    wanted = [int(part * 2**64 / sums[-1]) for part in sums[:len(table)]]
+    left_out = [1 - sums[index] / sums[-1]
+                for index in (len(table), len(table) - 5 - int(2 * scale))]
+  gaps = [abs(int(found) - right)
+          for found, right in zip(table, wanted, strict=True)]
+  assert max(gaps) <= 1
+  assert left_out[0] < 2**-70 < left_out[1]
+  assert not table.flags.writeable
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('scale', [Fraction(1, 50), Fraction(1), Fraction(40)])
+def test_thresholds_of_digits_are_right_to_the_last_bit(scale):
+  """2^w (A^g - A^B) / (1 - A^B), rounded, by decimals of 90 digits."""
+  law = joint_noise.JointNoise(scale=scale, count=1, coin_bits=62)
+  assert law.thresholds.shape == (law.num_digits, law.base - 1)
+  with decimal.localcontext(prec=90):
+    for digit, limits in enumerate(law.thresholds):
+      ratio = _decimals(scale)**(law.base**digit)
+      for power, limit in enumerate(limits, 1):
+        share = (ratio**power - ratio**law.base) / (1 - ratio**law.base)
+        assert abs(int(limit) - share * 2**62) < decimal.Decimal('0.5001')
+
+
+def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
+  """Numbers end where 2^-64 is left; a base of 32 is the largest."""
+  for scale in [Fraction(1, 50), Fraction(1, 7), *map(Fraction, range(1, 200)),
+                Fraction(2**14)]:
+    law = joint_noise.JointNoise(scale=scale, count=3)
+    end, digits, base = law.reach, law.num_digits, law.base
+    assert math.exp(-end / scale) <= 2.0**-64 < math.exp(-(end - 2) / scale)
+    assert 32**digits >= end > 32**(digits - 1)
+    assert base**digits >= end and (base == 2 or (base - 1)**digits < end)
+    assert 2 <= base <= 32 and law.num_keys == 3 * 2 * digits
+    # Half a step for each threshold of each digit, and the end.
+    assert law.total_variation == pytest.approx(
+        6 * (digits * (base - 1) * 2.0**-65 + 2.0**-64), rel=1e-12)
+
+
+def test_the_distance_of_contributions_is_that_of_their_tables():
+  """Rounding of each entry, of two numbers of each party, and the cut."""
+  law = noise.Contributions(scale=Fraction(3), num_parties=5, num_colluding=2)
+  assert law.shape == Fraction(1, 3)
+  entries = len(noise.polya_table(law.scale, law.shape)) + 1
+  assert law.total_variation == pytest.approx(
+      10 * (entries * 2.0**-64 + 2.0**-70), rel=1e-12)
 
 
 @pytest.mark.parametrize('colluding', [0, 1])

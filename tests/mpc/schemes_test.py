@@ -165,6 +165,12 @@ def test_bad_settings_and_records_are_refused():
     scheme.shares(np.array([1.0]), source=_source())
   with pytest.raises(ValueError, match='labels come with two classes'):
     scheme.shares(np.array([1]), source=_source(), labels=np.array([1]))
+  two = _scheme('comparison', 8, 2)
+  for labels in ([2], [-1]):
+    with pytest.raises(ValueError, match='labels must lie between 0 and 1'):
+      two.shares(np.array([1]), source=_source(), labels=np.array(labels))
+  with pytest.raises(ValueError, match='points must lie between 0 and 7'):
+    two.aggregate(0, np.zeros((0, 1), np.uint8), np.array([8]))
   with pytest.raises(ValueError, match='for 2 servers'):
     schemes.ComparisonScheme(num_thresholds=8, num_servers=3)
   with pytest.raises(ValueError, match='num_servers'):

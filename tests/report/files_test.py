@@ -1,5 +1,6 @@
 """Files: modes, whole appends, and a copy with the hash of its own bytes."""
 
+import fcntl
 import hashlib
 import os
 
@@ -41,3 +42,94 @@ def test_all_is_appended(tmp_path, monkeypatch):
   with files.locked(tmp_path / 'a') as descriptor:
     files.append(descriptor, b'0123456789')
   assert (tmp_path / 'a').read_bytes() == b'0123456789'
+
+
+def _open_files():
+  return set(os.listdir('/dev/fd'))
+
+
+def _while_waiting(monkeypatch, act):
+  """Calls a function between the opening of a file and its lock, once."""
+  flock, called = files.fcntl.flock, []
+
+  def act_first(descriptor, how):
+    if not called:
+      called.append(True)
+      act()
+    flock(descriptor, how)
+
+  monkeypatch.setattr(files.fcntl, 'flock', act_first)
+
+
+@pytest.mark.parametrize('act', [os.unlink, lambda path: files.replace(
+    path, b'new')])
+def test_a_lock_is_on_the_file_that_has_the_name(tmp_path, monkeypatch, act):
+  """Not on one that was removed or replaced meanwhile; nothing stays open."""
+  path, before = tmp_path / 'file', _open_files()
+  path.write_text('old')
+  _while_waiting(monkeypatch, lambda: act(path))
+  with files.locked(path) as descriptor:
+    os.write(descriptor, b'kept')
+    assert len(_open_files()) == len(before) + 1
+    with open(path, 'rb') as other, pytest.raises(BlockingIOError):
+      fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  assert path.read_bytes() == b'kept' and len(_open_files()) == len(before)
+  with open(path, 'rb') as other:
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.fixture
+def synced(monkeypatch):
+  """List of what is put on disk, each as its inode and what it holds then."""
+  calls, fsync = [], os.fsync
+
+  def note(descriptor):
+    content = ''
+    if not os.path.isdir(f'/dev/fd/{descriptor}'):
+      with open(f'/dev/fd/{descriptor}', 'rb') as file:
+        content = file.read()
+    calls.append((os.fstat(descriptor).st_ino, content))
+    fsync(descriptor)
+
+  monkeypatch.setattr(os, 'fsync', note)
+  return calls
+
+
+def test_all_is_on_disk_before_anything_returns(tmp_path, synced):
+  before = len(_open_files())
+  files.replace(tmp_path / 'a', b'content')
+  with files.locked(tmp_path / 'b') as descriptor:
+    files.append(descriptor, b'one')
+    files.append(descriptor, b'two')
+  files.sync_folder(tmp_path)
+  inode = lambda path: path.stat().st_ino
+  assert synced == [
+      (inode(tmp_path / 'a'), b'content'), (inode(tmp_path / 'b'), b'one'),
+      (inode(tmp_path / 'b'), b'onetwo'), (inode(tmp_path), '')]
+  assert len(_open_files()) == before
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_draft(
+    tmp_path, monkeypatch):
+  path = tmp_path / 'a'
+  files.replace(path, b'old')
+
+  def fail(*_):
+    raise OSError('the disk is full')
+
+  monkeypatch.setattr(os, 'fsync', fail)
+  with pytest.raises(OSError, match='the disk is full'):
+    files.replace(path, b'new')
+  assert path.read_bytes() == b'old' and os.listdir(tmp_path) == ['a']
+
+
+def test_an_open_file_is_read_from_its_first_byte_and_stays_open(tmp_path):
+  path = tmp_path / 'a'
+  path.write_bytes(b'0123')
+  with files.locked(path) as descriptor:
+    os.lseek(descriptor, 2, os.SEEK_SET)
+    before = len(_open_files())
+    assert files.read_all(descriptor) == b'0123'
+    assert len(_open_files()) == before
+    os.write(descriptor, b'4')
+  assert path.read_bytes() == b'01234'

@@ -137,3 +137,86 @@ def test_what_is_no_drawing_is_refused():
 def test_two_sections_of_one_name_are_refused():
   with pytest.raises(ValueError, match='different names'):
     page.render('x', [], [page.Section('a', 'b'), page.Section('a', 'c')])
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('text, html', [
+    ('one\ntwo `a < b`\n\nthree', '<p>one two <code>a &lt; b</code></p>\n'
+     '<p>three</p>\n'),
+    ('## Title `x`\nbelow\nand on\n', '<h4>Title <code>x</code></h4>\n'
+     '<p>below and on</p>\n'),
+    ('# Title\nbelow', '<h4>Title</h4>\n<p>below</p>\n'),
+    ('# Title #1', '<h4>Title #1</h4>\n'),
+    ('- one\n- two - three\n \n- four\nfive', '<ul><li>one</li>'
+     '<li>two - three</li></ul>\n<p>- four five</p>\n'),
+    ('Before\n| a | b c |\n|:-- | --: |\n| -1.5% | 2x |\n',
+     '<p>Before</p>\n<div class="wide"><table>\n<thead><tr><th>a</th>'
+     '<th>b c</th></tr></thead>\n<tbody>\n<tr><td class="number">-1.5%</td>'
+     '<td>2x</td></tr>\n</tbody></table></div>\n'),
+    ('| no | table |\n| a | b |', '<p>| no | table | | a | b |</p>\n'),
+    ('', '')])
+def test_markdown_block_by_block(text, html):
+  assert hypertext.markdown(text) == html
+
+
+def test_lines_of_a_table_have_classes():
+  assert hypertext.table(['`h`'], [['1'], ['&']], ['', 'a"b']) == (
+      '<div class="wide"><table>\n<thead><tr><th><code>h</code></th></tr>'
+      '</thead>\n<tbody>\n<tr><td class="number">1</td></tr>\n'
+      '<tr class="a&quot;b"><td>&amp;</td></tr>\n</tbody></table></div>\n')
+  with pytest.raises(ValueError):
+    hypertext.table(['h'], [['1'], ['2']], ['one'])
+
+
+def test_a_drawing_becomes_part_of_a_page():
+  svg = ('<?xml version="1.0"?>\n<svg width="1" viewBox="0 0 300.6 -2" '
+         'xmlns="http://x">\n<metadata>\nwho</metadata><style a="b">*{}</style>'
+         '<!-- note --><g id="a"><use xlink:href="#a"/>'
+         '<path clip-path="url(#b)" valid="c"/></g>\n</svg>\n')
+  assert hypertext.figure(svg, 'x&y') == (
+      '<svg viewBox="0 0 300.6 -2" role="img" aria-label="figure of x&amp;y" '
+      'style="width:401px">\n<g id="x&amp;y-a"><use href="#x&amp;y-a"/>'
+      '<path clip-path="url(#x&amp;y-b)" valid="c"/></g>\n</svg>\n')
+
+
+def test_a_page_from_its_title_to_its_last_section():
+  """Of two sections, one of which failed; the style is left out."""
+  verdict = verdicts.Verdict('c', '1', '2', verdicts.NOT_COMPARABLE, 'why')
+  whole = page.render('T `t`', [('what', '`is`')], [
+      page.Section('a', 'Title `a`', [('rows', '3')], [verdict], ['left'],
+                   table='below'),
+      page.Section('b', 'Title b', notes=['also'], error='why')])
+  head, style = whole.split('<style>')
+  assert head == (
+      '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+      '<meta name="viewport" content="width=device-width">\n'
+      '<title>T `t`</title>\n')
+  cells = ''.join(f'<th>{name}</th>' for name in verdicts.HEADERS)
+  assert style.split('</style>\n')[1] == (
+      '</head>\n<body>\n<h1>T <code>t</code></h1>\n<p class="tally">'
+      '<b class="agrees">0 agrees</b><b class="differs">0 differs</b>'
+      '<b class="not-comparable">1 not comparable</b>'
+      '<b class="not-run">0 not run</b></p>\n'
+      '<dl>\n<dt>what</dt><dd><code>is</code></dd>\n</dl>\n'
+      '<h2>Failed, not run, or stood in for</h2>\n<ul>\n'
+      '<li><a href="#a">a</a>: left</li>\n'
+      '<li class=error><a href="#b">b</a>: why</li>\n'
+      '<li><a href="#b">b</a>: also</li>\n</ul>\n'
+      '<h2>Contents</h2>\n<div class="wide"><table>\n<thead><tr>'
+      '<th>experiment</th><th>artefact</th><th>verdicts</th></tr></thead>\n'
+      '<tbody>\n<tr><td><a href="#a">a</a></td><td>Title <code>a</code></td>'
+      '<td>1 not comparable</td></tr>\n<tr><td><a href="#b">b</a></td>'
+      '<td>Title b</td><td><span class="error">failed</span></td></tr>\n'
+      '</tbody></table></div>\n'
+      '<section id="a">\n<h2>a</h2>\n<p>Title <code>a</code></p>\n'
+      '<dl>\n<dt>rows</dt><dd>3</dd>\n</dl>\n<p>left</p>\n'
+      f'<div class="wide"><table>\n<thead><tr>{cells}</tr></thead>\n<tbody>\n'
+      '<tr class="not-comparable"><td>c</td><td class="number">1</td>'
+      '<td class="number">2</td><td>not comparable</td><td>why</td></tr>\n'
+      '</tbody></table></div>\n<details><summary>table</summary>\n'
+      '<p>below</p>\n</details>\n</section>\n'
+      '<section id="b">\n<h2>b</h2>\n<p>Title b</p>\n<p class="error">why</p>\n'
+      '<p>also</p>\n</section>\n</body>\n</html>\n')
+  empty = page.render('T', [], [page.Section('c', 'C')])
+  assert '<dl>' not in empty and 'stood in for' not in empty
+  assert '<td>C</td><td>-</td>' in empty

@@ -109,6 +109,38 @@ def test_grid_of_axes():
   assert tuple(figure.get_size_inches()) == (6., 2.)
 
 
+def test_the_style_of_axes_and_of_what_is_drawn():
+  figure = _figure()
+  assert tuple(figure.get_size_inches()) == (4., 3.)
+  ax = figure.axes[0]
+  assert [side for side, spine in ax.spines.items() if spine.get_visible()] == [
+      'left', 'bottom']
+  grid = ax.xaxis.get_gridlines()[0]
+  assert grid.get_visible() and grid.get_alpha() == 0.3
+  assert not len(ax.get_xticks(minor=True)) and ax.get_xlabel() == 'epsilon'
+  assert ax.xaxis.label.get_fontsize() == 9.
+  line, caps, _ = ax.containers[0]
+  assert (line.get_linewidth(), line.get_markersize()) == (1.2, 4.)
+  assert [cap.get_markersize() for cap in caps] == [4., 4.]
+  assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+      'ours', 'theirs']
+
+
+def test_curves_have_200_points_and_the_style():
+  ax = plots.new()[1][0, 0]
+  plots.roc_axes(ax, least=1e-3)
+  plots.roc(ax, [0., 1.], [0., 1.], 'attack', series=8)
+  plots.roc_ceiling(ax, np.sqrt, 'DP', series=9)
+  diagonal, attack, ceiling = ax.lines
+  for line, series in ((attack, 8), (ceiling, 9)):
+    np.testing.assert_allclose(line.get_xdata(), np.geomspace(1e-3, 1, 200))
+    assert line.get_color() == plots.COLOURS[series - 7]
+  assert [line.get_linewidth() for line in ax.lines] == [0.8, 1.2, 1.]
+  assert diagonal.get_color() == '.6' and diagonal.get_zorder() == 1
+  assert (ax.get_xlabel(), ax.get_ylabel()) == (
+      'false positive rate', 'true positive rate')
+
+
 def test_the_style_does_not_leak():
   import matplotlib
   before = matplotlib.rcParams['svg.hashsalt']

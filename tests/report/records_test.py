@@ -120,7 +120,8 @@ def test_other_columns_are_refused_and_kept(tmp_path, make_row, content):
 
 @pytest.mark.parametrize('old, new, says', [
     ('0.5', 'half', 'could not convert'), ('true', 'yes', 'neither true'),
-    (',c0', ',c0,more', '20 cells'), (',cpu', '', '18 cells')])
+    (',c0', ',c0,more', '20 cells'), (',cpu', '', '18 cells'),
+    ('adult', '"adult"s', 'expected after')])
 def test_a_bad_line_is_named(tmp_path, make_row, old, new, says):
   path = tmp_path / 'rows.csv'
   records.append(path, [make_row(seed=0), make_row(seed=1)])

@@ -17,6 +17,11 @@ def test_markdown_is_aligned():
       '| long name | 22  |\n')
 
 
+def test_markdown_without_padding():
+  assert tables.markdown(('a', 'long name'), [(1, 'text')], aligned=False) == (
+      '| a   | long name |\n| --- | --- |\n| 1   | text |\n')
+
+
 def test_markdown_cells_cannot_break_the_table():
   assert '| a\\|b c |' in tables.markdown(('x',), [('a|b\nc',)])
 

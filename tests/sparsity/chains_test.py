@@ -90,6 +90,7 @@ def test_every_entry_of_a_product_is_one_path(p, q, count):
   assert some
   for chain in some:
     supports = chain.supports()
+    assert {support.dtype for support in supports} == {np.dtype(bool)}
     assert sum(map(np.sum, supports)) == chain.num_parameters
     assert [support.shape for support in supports] == [
         pair[::-1] for pair in itertools.pairwise(chain.sizes)]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import linalg
+from scipy import stats
 
 from dpjax.sparsity import deformable
 from dpjax.sparsity.chains import Chain
@@ -57,7 +58,7 @@ def _product(matrices):
   return product
 
 
-@pytest.mark.slow
+@pytest.mark.sound
 @pytest.mark.parametrize('chain', _CHAINS, ids=str)
 def test_matrix_and_product_are_those_of_dense_factors(chain):
   factors = _init(_key(), chain)
@@ -150,6 +151,32 @@ def test_kernels_of_any_shape():
   for row, column, entering, leaving in np.ndindex(2, 3, 5, 4):
     assert kernel[row, column, entering, leaving] == matrix[
         leaving, 6 * entering + 3 * row + column]
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('chain', _CHAINS, ids=str)
+@pytest.mark.parametrize('variance', [None, 0.25])
+def test_coefficients_are_scaled_so_that_variances_multiply(chain, variance):
+  """A uniform number on +-b has variance b^2 / 3, an entry that to the L."""
+  drawn = np.linspace(-1, 1, chain.num_parameters, dtype=np.float32)
+  factors = deformable.scaled(drawn, chain, variance)
+  assert tuple(factor.shape for factor in factors) == chain.shapes
+  scaled = np.concatenate([factor.ravel() for factor in factors])
+  bound = scaled[-1]
+  np.testing.assert_allclose(scaled, bound * drawn, rtol=1e-6, atol=1e-7)
+  wanted = 1 / (3 * chain.size[1]) if variance is None else variance
+  assert (bound**2 / 3)**len(factors) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_coefficients_are_uniform_on_both_sides_of_zero():
+  """Fails once in 10^4 keys by chance."""
+  chain = Chain((8, 8), (8, 8))
+  ones = deformable.scaled(np.ones(1024, np.float32), chain)
+  drawn = np.concatenate([
+      np.ravel(factor / one) for factor, one in zip(
+          _init(_key(12), chain), ones, strict=True)])
+  assert stats.kstest(drawn, stats.uniform(-1, 2).cdf).pvalue > 1e-4
+  assert np.abs(drawn).max() <= 1 + 1e-6
 
 
 @pytest.mark.slow

@@ -174,7 +174,6 @@ def test_random_layers_are_independent():
   assert stats.chisquare(counts).pvalue > ERROR_RATE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('restart', magnitude.RESTARTS)
 def test_rounds_interrupted_and_resumed(restart):
   """State through host arrays; restarts are from the best or the first."""
@@ -199,7 +198,6 @@ def test_rounds_interrupted_and_resumed(restart):
   assert int(masks.count(state.mask)) == kept + 5
 
 
-@pytest.mark.slow
 def test_rounds_of_packs():
   """By vmap each network is ranked by itself."""
   rounds = magnitude.Rounds(fraction=0.5)
@@ -211,7 +209,6 @@ def test_rounds_of_packs():
   np.testing.assert_array_equal(state.round, [1, 1])
 
 
-@pytest.mark.slow
 def test_what_is_not_a_number_goes_last():
   params = {'kernel': jnp.array([jnp.nan, jnp.inf, -5.0, jnp.nan])}
   mask = masks.ones_like(params)
@@ -220,7 +217,6 @@ def test_what_is_not_a_number_goes_last():
     np.testing.assert_array_equal(mask['kernel'], wanted)
 
 
-@pytest.mark.slow
 def test_nothing_to_prune():
   params = {'bias': jnp.ones(3), 'kernel': jnp.ones((2, 2))}
   every = masks.ones_like(params)

@@ -119,6 +119,12 @@ def test_counts_and_fractions_of_packs():
   assert int(masks.count(every)) == 13 and float(masks.fraction(every)) == 1
 
 
+def test_counts_are_of_32_bits_whatever_the_mode():
+  with jax.enable_x64(True):
+    count = masks.count({'a': jnp.ones(3, bool), 'b': jnp.ones(2, bool)})
+  assert count.dtype == jnp.int32 and int(count) == 5
+
+
 def test_nested_is_inclusion_leaf_by_leaf():
   small, large = ({'a': jnp.array([False, True]), 'b': jnp.array([kept])}
                   for kept in (False, True))

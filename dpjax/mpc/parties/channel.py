@@ -230,8 +230,8 @@ class Channel:
   @property
   def gone(self) -> bool:
     """Whether the other side has ended, as far as this one can see."""
-    self._socket.setblocking(False)
     try:
+      self._socket.setblocking(False)
       return not self._socket.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
       return False

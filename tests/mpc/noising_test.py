@@ -1,0 +1,79 @@
+"""How much noise the numbers of a study have, and how long its parts are."""
+
+import fractions
+
+import numpy as np
+import pytest
+
+from dpjax.mpc import noise
+from dpjax.mpc import prg
+from dpjax.mpc.parties import noising
+from tests.mpc.studies import parameters
+
+_STUDIES = (
+    dict(), dict(root=False), dict(num_thresholds=9),
+    dict(adjacency='add_or_remove_one'), dict(num_classes=2),
+    dict(num_classes=2, adjacency='add_or_remove_one', root=False),
+    dict(shape=(2, 3, 2)), dict(shape=(2, 5), num_classes=2),
+    dict(scheme='additive', num_servers=3, num_colluding=2),
+    dict(scheme='outer_product', num_servers=4, num_colluding=1,
+         adjacency='add_or_remove_one'),
+    dict(scheme='additive', num_servers=3, num_colluding=2, shape=(10,)))
+
+
+def _matrix(told):
+  """Numbers that are told by nodes: what one unit of each node adds."""
+  return np.stack([noising.told(told, one).ravel()
+                   for one in np.eye(noising.num_nodes(told), dtype=int)], 1)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('kwargs', _STUDIES, ids=str)
+def test_the_variance_is_that_of_the_nodes_in_a_number(kwargs):
+  told = parameters(**kwargs)
+  nodes = _matrix(told)
+  assert set(np.unique(nodes)) <= {0, 1} and nodes.any(0).all()
+  assert len(nodes) == told.num_classes * noising.num_told(told)
+  counts = nodes.sum(1).reshape(told.num_classes, -1)
+  if told.knows_total and told.num_classes == 1 and not told.shape:
+    assert counts[0, -1] == 0  # n itself
+    counts = counts[:, :-1]
+  else:
+    assert counts.all()
+  of_node = noise.variance(fractions.Fraction(4))
+  if told.noise == 'contributions':
+    of_node *= told.num_servers / (told.num_servers - told.num_colluding)
+  assert noising.told_variance(told) == pytest.approx(
+      counts.max() * of_node, rel=1e-12)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('kwargs', _STUDIES, ids=str)
+def test_distances_from_the_law_add_up_over_nodes(kwargs):
+  told = parameters(**kwargs)
+  count = _matrix(told).shape[1]
+  assert noising.num_nodes(told) == count
+  if told.noise == 'joint':
+    law = noising.joint_law(told)
+    assert (law.count, law.scale, law.value_bits) == (count, 4, 32)
+    wanted = law.total_variation
+  else:
+    law = noising.contributions(told)
+    assert (law.num_parties, law.num_colluding) == (
+        told.num_servers, told.num_colluding)
+    wanted = count * law.total_variation
+  assert noising.total_variation(told) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_epsilon_is_taken_as_it_is_written():
+  assert noising.scale(parameters(epsilon=0.1, sensitivity=3)) == 30
+
+
+@pytest.mark.parametrize('kwargs', [
+    dict(), dict(num_thresholds=4, value_bits=9)])
+def test_a_dealer_sends_keys_of_the_length_with_the_same_mark(kwargs):
+  told = parameters(**kwargs)
+  dealt = noising.deal(told, prg.Stream(bytes(32)))
+  assert [len(part) for part in dealt] == [noising.dealt_bytes(told)] * 2
+  assert dealt[0][:8] == dealt[1][:8] and dealt[0] != dealt[1]
+  assert noising.dealt_bytes(parameters(noise='contributions')) == 0

@@ -1,0 +1,268 @@
+"""What a study writes down of itself, and connections that come and go."""
+
+import json
+import socket
+import struct
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from dpjax.mpc.parties import channel
+from dpjax.mpc.parties import client
+from dpjax.mpc.parties import inbox
+from dpjax.mpc.parties import links
+from dpjax.mpc.parties import owners
+from dpjax.mpc.parties import server
+from dpjax.mpc.parties import setup
+from dpjax.mpc.parties.channel import Fault, Kind, Traffic
+from tests.mpc.studies import BINS, eventually, exact, parameters
+
+
+def _report(made, index):
+  path = made.folder / made.told.servers[index] / 'report.json'
+  return json.loads(path.read_text())
+
+
+def test_what_one_end_sends_the_other_end_receives(study):
+  """Bytes of owners, the dealer, servers and clients, by kind and in TLS."""
+  made = study(noise=None)
+  sent, dealt = made.send()['traffic'], made.deal()
+  answers = [made.ask(), made.ask(np.array([1, 2]))]
+  made.stop()
+  reports = [_report(made, index) for index in range(2)]
+  for index, name in enumerate(made.told.servers):
+    report, peer = reports[index], made.told.servers[1 - index]
+    assert (report['server'], report['refused']) == (name, [])
+    assert report['accepted'] == report['used'] == 13
+    assert set(report['seconds']) == {'collect', 'agree', 'evaluate'}
+    assert all(0 < value < 60 for value in report['seconds'].values())
+    asked = channel.total(answer.traffic[name] for answer in answers)
+    for other, theirs in (
+        ('owners0', sent[name]), ('dealer', dealt[name].to_json()),
+        ('client', asked.to_json()),
+        (peer, reports[1 - index]['traffic'][name])):
+      ours = report['traffic'][other]
+      assert ours['payload_sent'] == theirs['payload_received']
+      assert ours['payload_received'] == theirs['payload_sent']
+      # The last words of a connection may come after its end.
+      assert 0 <= theirs['wire_sent'] - ours['wire_received'] < 100
+      assert 0 <= ours['wire_sent'] - theirs['wire_received'] < 100
+      assert ours['wire_sent'] > sum(ours['payload_sent'].values()) + 50
+
+
+def test_traffic_of_several_connections_adds_up():
+  one, two = Traffic(wire_sent=5, wire_received=70), Traffic(
+      wire_sent=300, wire_received=2)
+  one.sent[Kind.ASK], two.sent[Kind.ASK], two.received[Kind.SHARES] = 4, 40, 8
+  assert channel.total([one, two]).to_json() == {
+      'payload_sent': {'ask': 44}, 'payload_received': {'shares': 8},
+      'wire_sent': 305, 'wire_received': 72}
+
+
+def test_an_error_within_a_server_ends_a_connection_and_is_written_down(
+    study, monkeypatch, capfd):
+  made = study()
+
+  def fail(link):
+    raise RuntimeError('planted\nhere')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(made.servers[0], '_serve_owners', fail)
+    link = made.call(0, 'owners0')
+    links.greet(link, made.told)
+    with pytest.raises(Fault, match='server0: closed the connection'):
+      link.expect(Kind.RECEIPT)
+    link.close()
+  (party, reason), = made.refused(0)
+  assert party == 'server0' and reason.startswith('failed: ')
+  assert 'planted' in reason and '\n' not in reason
+  assert 'RuntimeError: planted' in capfd.readouterr().err
+  made.send()
+  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+
+
+def test_connections_beyond_the_limit_are_closed_and_slots_come_back(
+    study, monkeypatch):
+  monkeypatch.setattr(server, 'MAX_CONNECTIONS', 2)
+  made = study()
+  address = made.servers[0].address
+  with socket.create_connection(address), socket.create_connection(address):
+    with socket.create_connection(address, timeout=5) as third:
+      assert third.recv(1) == b''
+  assert made.refused(0)[
+      'a stranger at 127.0.0.1', 'too many connections'] == 1
+  eventually(lambda: made.servers[0]._slots._value == 2)
+  made.send()
+  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+
+
+def test_the_last_call_of_a_server_counts_if_it_lives(study):
+  """A server that has died and called again, or has died only."""
+  made = study()
+  made.send()
+  made.servers[1].stop()
+  waiting = lambda: made.servers[0]._calls.get('server1')
+  first, second = (made.call(0, 'server1') for _ in range(2))
+  links.greet(first, made.told)
+  eventually(waiting)
+  before = waiting()
+  links.greet(second, made.told)
+  eventually(lambda: waiting() is not before)
+  eventually(lambda: first.gone)
+  assert not second.gone
+  for link in (first, second):
+    link.close()
+  eventually(lambda: waiting().gone)
+  made.servers[1] = made.start(1)
+  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+
+
+@pytest.mark.parametrize('reset', [False, True])
+def test_a_connection_is_gone_when_it_is_closed_or_reset(reset):
+  with socket.create_server(('127.0.0.1', 0)) as listener:
+    other = socket.create_connection(listener.getsockname())
+    end = channel.Channel.__new__(channel.Channel)
+    end._timeout, (end._socket, _) = 7.0, listener.accept()
+  assert not end.gone and end._socket.gettimeout() == 7.0
+  if reset:
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                     struct.pack('ii', 1, 0))
+  other.close()
+  eventually(lambda: end.gone)
+  end.close()
+  assert end.gone
+
+
+def test_a_server_that_waits_in_vain_closes_its_other_connections(study):
+  made = study(scheme='additive', num_servers=3, num_colluding=2, timeout=1.0)
+  made.send()
+  made.servers[2].stop()
+  asked = made.call(1, 'client')
+  asked._socket.settimeout(5)
+  links.greet(asked, made.told)
+  asked.send(Kind.ASK, b'null')
+  with pytest.raises(Fault, match='server2: did not call within 1 seconds'):
+    asked.expect(Kind.STATUS)
+  asked.close()
+  assert ('server2', 'did not call within 1 seconds') in made.refused(1)
+  eventually(lambda: made.servers[0]._calls['server1'].gone)
+
+
+def test_nothing_is_accepted_after_the_first_answer(study):
+  made = study()
+  late = lambda owner, entry: b'' if owner == 3 else entry
+  made.send(change=late)
+  before = made.ask().numbers
+  report = made.send()
+  assert report['refused'] == {
+      name: [(owner, inbox.CLOSED) for owner in range(13)]
+      for name in made.told.servers}
+  np.testing.assert_array_equal(made.ask().numbers, before)
+  np.testing.assert_array_equal(before[0], exact(np.delete(BINS, 3)))
+  assert made.refused(0)['owner 3', inbox.CLOSED] == 1
+
+
+def _courier(made, timeout):
+  return owners.Courier(
+      made.told, 'server0', name='owners0', folder=made.folder / 'owners0',
+      addresses=made.folder / 'addresses', timeout=timeout)
+
+
+def test_a_relay_waits_for_a_server_that_starts_late(study):
+  made = study()
+  address = made.folder / 'addresses' / 'server0'
+  text = address.read_text()
+  address.unlink()
+  start = time.monotonic()
+  with pytest.raises(Fault, match='server0: has not started'):
+    _courier(made, 0.15)._call()
+  assert 0.15 <= time.monotonic() - start < 3
+  late = threading.Timer(0.15, address.write_text, [text])
+  late.start()
+  made.send()
+  late.join()
+  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+
+
+def test_a_batch_that_did_not_go_out_is_sent_again(study):
+  made = study()
+  courier = _courier(made, 5.0)
+  courier._call().close()
+  held = setup.owners(made.folder, 'owners0')
+  scheme = made.told.build_scheme()
+  batch, _ = owners._batches(
+      scheme.shares(held['bins'], source=lambda size: bytes(range(256))[:1] *
+                    size), list(held['tokens']), 0, made.told,
+      lambda size: bytes(size), None)
+  courier.post(batch)
+  assert courier._link is None
+  assert courier.receipt(batch) == []
+  assert made.servers[0]._inbox.accepted.all()
+  # The same again, after a server that had it all along has come back.
+  courier._drop()
+  assert courier.receipt(batch) == []
+  courier.post(batch)
+  assert courier.receipt(batch) == [
+      (owner, inbox.REPEATED) for owner in range(13)]
+  traffic = courier.close()
+  assert traffic.sent[Kind.OWNERS] == 3 * len(batch) and courier._link is None
+
+
+def test_folders_of_studies(tmp_path):
+  told = parameters()
+  folder = tmp_path / 'study'
+  setup.create(folder, told, BINS, num_relays=11)
+  assert setup.relays(folder) == [f'owners{index}' for index in range(11)]
+  parts = [setup.owners(folder, name) for name in setup.relays(folder)]
+  np.testing.assert_array_equal(
+      np.concatenate([part['owners'] for part in parts]), np.arange(13))
+  np.testing.assert_array_equal(
+      np.concatenate([part['bins'] for part in parts]), BINS)
+  assert {part['tokens'].shape for part in parts} == {(2, 1, 32), (2, 2, 32)}
+  assert not any('labels' in part for part in parts)
+  assert setup.read(folder) == told
+  mode = (folder / 'owners0' / 'owners.npz').stat().st_mode
+  assert mode & 0o777 == 0o600
+  with pytest.raises(ValueError, match='holds no study'):
+    setup.remove(tmp_path)
+  assert folder.exists()
+  setup.remove(folder)
+  assert not folder.exists()
+  with pytest.raises(ValueError, match='num_relays'):
+    setup.create(folder, told, BINS, num_relays=0)
+  with pytest.raises(ValueError, match='13'):
+    setup.create(folder, told, BINS[:-1])
+  assert not folder.exists()
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('said, kwargs, reason', [
+    (b'x', {}, 'Expecting value'), (b'"a"', {}, 'a for a number of owners'),
+    (b'null', {}, 'None for a number'), (b'[' * 100_000, {}, 'recursion'),
+    (b'13', dict(adjacency='add_or_remove_one'), '13 for a number')])
+def test_a_number_of_owners_that_is_none_is_a_fault(said, kwargs, reason):
+
+  class Link:
+    peer = 'server0'
+
+    def expect(self, kind):
+      assert kind is Kind.STATUS
+      return said
+
+  with pytest.raises(Fault, match=f'server0: sent .*{reason}'):
+    client._listen(Link(), parameters(**kwargs), None)
+
+
+def test_servers_that_count_other_owners_are_named():
+  told = parameters()
+  shares = np.zeros((1, 10), np.uint64)
+  with pytest.raises(Fault, match='server0 and server1: do not agree on the '
+                     'number of owners'):
+    client._combine(told, {'server0': (12, shares), 'server1': (13, shares)},
+                    (), {})
+  made = client._combine(told, {'server0': (12, shares + 3),
+                                'server1': (12, shares)}, ('f',), {'a': 1})
+  assert (made.num_records, made.faults, made.traffic) == (12, ('f',), {'a': 1})
+  assert (made.numbers == 3).all()
