@@ -1,23 +1,26 @@
 """Each class that privacy stands on has a soundness test in every default run.
 
 A test with the mark `sound` is never thinned. These rosters name, for each
-layer, weight rule, mechanism and released statistic, the marked test that
-covers it; what is new and not covered fails here.
+layer, weight rule, mechanism, private estimator and released statistic, the
+marked tests that cover it; what is new and not covered fails here.
 """
 
 from collections.abc import Iterator
 import importlib
 import inspect
+import itertools
 import pkgutil
 
 import pytest
 
 from dpjax import lipschitz
 from dpjax import privacy
+from dpjax import stats
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz import rules
+from dpjax.privacy import accounting
 from dpjax.release import registry
 
 _LAYERS = 'lipschitz.layers_test::test_table_of_constants'
@@ -39,6 +42,58 @@ _STATISTICS = {
   'ecdf': 'release.curves_test::test_sensitivities_by_enumeration',
   'density': 'release.densities_test::test_sensitivities_by_enumeration',
 }
+_COUPLED = 'stats.coupling_test::test_releases_of_neighbours_differ_by_what_is_claimed'
+# Estimators that are not noisy numbers alone.
+_ESTIMATORS = {name: tuple(f'stats.{test}' for test in tests)
+               for name, tests in {
+    'GridQuantiles': (
+        'quantiles.grid_test::test_no_pair_tells_more_than_epsilon_and_one_tells_most',),
+    'IndependentQuantiles': (
+        'quantiles.independent_quantiles_test::test_neighbours_differ_by_epsilon',),
+    'InverseQuantiles': (
+        'quantiles.joint_test::test_epsilon_is_kept_and_attained',),
+    'JointQuantiles': (
+        'quantiles.joint_test::test_epsilon_is_kept_and_attained',),
+    'KnotQuantiles': (
+        'quantiles.knots_test::'
+        'test_answers_are_interpolated_from_those_of_the_knots',),
+    'RecursiveQuantiles': (
+        'quantiles.recursive_quantiles_test::'
+        'test_neighbours_differ_by_epsilon_at_real_costs',),
+    'SlicedQuantiles': (
+        'quantiles.slicing_test::test_no_pair_tells_more_than_the_guarantee',),
+    'Smoothed': (
+        'quantiles.smoothing_test::test_noise_in_any_order_keeps_the_guarantee',),
+    'UnboundedQuantiles': (
+        'quantiles.unbounded_test::test_noise_is_just_enough',),
+    'WindowQuantiles': (
+        'quantiles.window_test::'
+        'test_no_pair_tells_more_than_epsilon_and_one_tells_it_all',),
+    'PrefixStream': (
+        'ecdf.streams_test::'
+        'test_one_item_moves_sums_as_noise_of_the_budget_does',),
+    'TwoStages': (
+        'density.adaptive_test::'
+        'test_both_histograms_have_the_noise_that_is_paid_for',),
+    'RankedSupport': (
+        'parametric.support_ranks_test::'
+        'test_densities_of_neighbours_differ_by_epsilon_at_most',),
+    'MinimaxShare': (
+        'parametric.noisy_shares_test::'
+        'test_tables_of_noisy_counts_keep_epsilon_and_need_it',),
+    'Descent': (
+        'parametric.sgml_test::'
+        'test_last_iterates_of_neighbours_differ_by_what_is_claimed',
+        'parametric.sgml_test::test_quadratic_law'),
+    'BatchDescent': (
+        'parametric.sgml_test::'
+        'test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed',
+        'parametric.sgml_test::test_batches_are_of_records'),
+    'Subsampled': (
+        'parametric.subsampling_test::'
+        'test_neighbours_differ_by_the_level_and_no_more',)}.items()}
+# What is there to compare with: its event says that it is not private.
+_NOT_PRIVATE = {'EmpiricalShare', 'MaximumLikelihood'}
 _OTHERS = (
   'lipschitz.layers_test::test_constraint_and_certificate',
   'lipschitz.k_norm_test::test_no_gradient_exceeds_its_bound',
@@ -84,8 +139,9 @@ def _classes(package, *members: str) -> set[type]:
 
 @pytest.mark.sound
 @pytest.mark.parametrize('test', sorted({
-  _LAYERS, _RULES, _MECHANISMS, *_OTHERS, *_OWN_MECHANISMS.values(),
-  *_STATISTICS.values()}))
+  _LAYERS, _RULES, _MECHANISMS, _COUPLED, *_OTHERS,
+  *_OWN_MECHANISMS.values(), *_STATISTICS.values(),
+  *itertools.chain.from_iterable(_ESTIMATORS.values())}))
 def test_no_case_is_left_out(test):
   function = _function(test)
   module = inspect.getmodule(function)
@@ -146,6 +202,22 @@ def test_every_mechanism_is_in_the_roster():
   classes = {value.__name__ for value in _classes(
     privacy, 'adjacency', 'event', 'release', 'risk')}
   assert classes <= made | _OWN_MECHANISMS.keys()
+
+
+def test_every_private_estimator_is_in_the_roster():
+  """All of `stats` that have an event, whichever name a new one has."""
+  cases = importlib.import_module('tests.stats.coupling_test').CASES
+  assert _values(_COUPLED) == list(cases)
+  coupled = {type(case.mechanism).__name__ for case in cases.values()}
+  classes = {value.__name__ for value in _classes(stats, 'event', 'release')
+             if not inspect.isabstract(value)}
+  assert classes == coupled | _ESTIMATORS.keys() | _NOT_PRIVATE
+  assert not coupled & _ESTIMATORS.keys()
+  for kind in ('noisy_shares', 'likelihood'):
+    module = importlib.import_module(f'dpjax.stats.parametric.{kind}')
+    for name in _NOT_PRIVATE & vars(module).keys():
+      assert getattr(module, name).event.fget(None) == (
+          accounting.non_private_event())
 
 
 def test_every_released_statistic_has_its_sensitivity_enumerated():

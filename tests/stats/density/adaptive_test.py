@@ -165,6 +165,7 @@ def test_an_unknown_total_is_read_off_noisy_counts_alone(build):
       rtol=1e-9)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('kind', [stages.TwoResolutions, stages.TwoStages])
 def test_both_histograms_have_the_noise_that_is_paid_for(kind):
   """Unshrunk, coefficients of nothing are noise: of both, by precision."""

@@ -89,6 +89,7 @@ def _matrix(structure):
   return np.array([make(time, structure) for time in times])
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('name', _STREAMS)
 def test_one_item_moves_sums_as_noise_of_the_budget_does(name):
   made = _made(name)

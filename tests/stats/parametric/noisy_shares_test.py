@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpjax.privacy import draws
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
@@ -143,6 +144,35 @@ def test_the_table_of_noisy_counts_is_the_minimax_estimate():
   # Neighbours: truncated geometric counts, looked up.
   noise = noisy_shares.GeometricShare(num_examples=20, epsilon=epsilon)
   assert made.parameters.scale == noise.scale
+
+
+@pytest.mark.sound
+def test_tables_of_noisy_counts_keep_epsilon_and_need_it():
+  """By the law of what is looked up, for all counts."""
+  made = noisy_shares.MinimaxShare(num_examples=6, epsilon=0.8)
+  asked, steps = [], np.arange(-40, 41)
+
+  def noise(key, shape, scale, dtype):
+    asked.append(float(scale))
+    return jnp.asarray(np.tile(steps, 7), dtype)
+  with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
+    patch.setattr(draws, 'discrete_laplace', noise)
+    wholes = np.asarray(made.draw(
+        jax.random.key(0), jnp.repeat(jnp.arange(7, dtype=float), 81),
+        made.parameters)).reshape(7, 81)
+  assert asked == [pytest.approx(1 / 0.8)]
+  weights = stats.dlaplace(1 / asked[0]).pmf(steps)
+  laws = np.stack([[weights[np.isclose(row, value)].sum() for value in np.unique(
+      wholes)] for row in wholes])
+  np.testing.assert_allclose(laws.sum(1), 1)
+  losses = np.abs(np.diff(np.log(laws), axis=0))
+  assert losses.max() == pytest.approx(made.event.epsilon) == 0.8
+  # What the table says is the minimax estimate of that noisy count.
+  probs = np.linspace(0, 1, 501)
+  risks = np.einsum('pc,z,czp->p', stats.binom.pmf(
+      np.arange(7), 6, probs[:, None]), weights, np.square(
+          wholes[:, :, None] - probs))
+  assert risks.max() == pytest.approx(made.worst_risk(), rel=1e-3)
 
 
 def test_records_are_rounded_and_counted():

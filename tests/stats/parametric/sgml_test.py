@@ -94,6 +94,7 @@ def test_utility_is_that_of_output_perturbation():
     assert made.utility == pytest.approx(wanted)
 
 
+@pytest.mark.sound
 def test_quadratic_law():
   """Item EST-DPSGML: d = 1, no projection; variance s^2 (2 eta / (1 - g^2)) (1
   - g^(2K)) + 2 s^2 g^(2K) / lambda; mean (1 - g^K) xbar. Alarm below 1e-5.
@@ -109,6 +110,48 @@ def test_quadratic_law():
   assert found.mean() == pytest.approx(mean, abs=4.5 * math.sqrt(
       variance / 40_000))
   assert found.var() == pytest.approx(variance, rel=4.5 * math.sqrt(2 / 40_000))
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('steps', [1, 4, 30])
+def test_last_iterates_of_neighbours_differ_by_what_is_claimed(steps):
+  """Of quadratic likelihoods, whose iterates are normal: rho is exact."""
+  model = families.Model(dimension=2, radius=1e6, family=QUADRATIC)
+  made = make(model=model, num_steps=steps)
+  with jax.enable_x64(True):
+    numbers = jax.tree.map(np.asarray, made.parameters)
+  assert int(numbers.count) == steps
+  kept = 1 - float(numbers.rate)
+  iterates = kept**np.arange(steps)
+  shift = float(numbers.rate) * iterates.sum() * math.sqrt(2) / 500
+  deviation = float(numbers.noise) * math.sqrt(np.square(iterates).sum())
+  assert (shift / deviation)**2 / 2 == pytest.approx(made.rho)
+  assert made.event.noise_multiplier == pytest.approx(2 * deviation / shift)
+  # The start tells nothing, and batches are no part of it.
+  assert numbers.start == 0 and numbers.threshold == 0
+
+
+@pytest.mark.sound
+def test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed():
+  """One step from 0, over all batches of six records."""
+  made = make(sgml.BatchDescent, 6, model=families.Model(
+      dimension=1, radius=9.), batch_size=2, num_steps=1, rho=.3)
+  with jax.enable_x64(True):
+    numbers = jax.tree.map(np.asarray, made.parameters)
+  assert float(numbers.batch_size) == 2
+  assert int(numbers.threshold) / 2**32 == pytest.approx(2 / 6)
+  data = np.array([0., 1, 1, 0, 1, 1])
+  means = lambda data: np.array([
+      sum(data[i] - .5 for i in range(6) if batch >> i & 1) / 2
+      for batch in range(64)])
+  other = np.append(1 - data[0], data[1:])
+  moved = float(numbers.rate) * np.abs(means(data) - means(other))
+  # Batches with the record alone tell anything of it.
+  assert (moved > 0).sum() == 32
+  event = made.event.event
+  assert event.sampling_probability == int(numbers.threshold) / 2**32
+  # A record that is replaced moves the mean by twice the norm of one, L / m.
+  assert event.event.noise_multiplier <= 2 * float(numbers.noise) / moved.max()
 
 
 def test_printed_numbers():
@@ -141,6 +184,7 @@ def test_small_batches_are_refused_what_is_false_of_them():
       noise_multiplier=2 * small.noise_multiplier)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('replacement', [False, True])
 def test_batches_are_of_records(replacement):
   """One step without noise: mean, and variance of a batch's gradient."""

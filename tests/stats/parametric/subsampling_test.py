@@ -14,6 +14,7 @@ from dpjax.stats.parametric import support_bounds
 from dpjax.stats.parametric import supports
 
 
+@pytest.mark.sound
 def test_neighbours_differ_by_the_level_and_no_more():
   """Every subset is as likely; what is told is the subset itself."""
   made = subsampling.Subsampled(num_examples=4, level=0.5,

@@ -40,6 +40,7 @@ def _log_density(made, data):
   return inside[points > (0 if made.printed else ends[1])], heights[0]
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('fields', [{}, {'printed': True}, {'above': 1}],
                          ids=str)
 def test_densities_of_neighbours_differ_by_epsilon_at_most(fields):

@@ -57,6 +57,7 @@ def some_pairs(adjacency):
     yield first, second[adjacency is pairs.REPLACE:]
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('rule', grid.RULES)
 @pytest.mark.parametrize('adjacency', [pairs.REPLACE, pairs.ADD])
 def test_no_pair_tells_more_than_epsilon_and_one_tells_most(rule, adjacency):

@@ -113,6 +113,7 @@ def worst(prob, rate, cost, adjacency, count=1000):
       cost) for size in (3, 8) for spread in (.5, 3, 8))
 
 
+@pytest.mark.sound
 @every_cost
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 @pytest.mark.parametrize('prob', [.5, .2])

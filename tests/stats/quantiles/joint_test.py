@@ -164,6 +164,7 @@ def _worst(kind, adjacency, probs, rate, *, count=400, **kwargs):
              for size in (3, 6) for spread in (.5, 3.0, 8.0))
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('probs', [(.5,), (.25, .5), (.25, .5, .75)])
 def test_epsilon_is_kept_and_attained(probs):
   for adjacency in (_ADD, _REPLACE):

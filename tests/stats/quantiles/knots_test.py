@@ -36,7 +36,7 @@ def test_cubic_interpolation_is_that_of_scipy():
     assert np.all(np.diff(found) >= -1e-13)
 
 
-@pytest.mark.slow
+@pytest.mark.sound
 @pytest.mark.parametrize('between', knots.BETWEEN)
 def test_answers_are_interpolated_from_those_of_the_knots(between):
   data = np.random.default_rng(1).uniform(size=30)

@@ -123,6 +123,16 @@ def worst(probs, node_rates, cost, adjacency, count=1200):
 @pytest.mark.parametrize('probs', [(.5,), (.25, .5, .75), (.1, .4, .95)])
 def test_neighbours_differ_by_epsilon(probs, cost, adjacency):
   """QT-03: no more, and for even orders not much less."""
+  check_epsilon(probs, cost, adjacency)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('adjacency', [ADD, REPLACE])
+def test_neighbours_differ_by_epsilon_at_real_costs(adjacency):
+  check_epsilon((.25, .5, .75), 'real', adjacency)
+
+
+def check_epsilon(probs, cost, adjacency):
   one = make(probs, cost, 1., adjacency)
   found = worst(probs, one.parameters.rates, cost, adjacency)
   assert found <= 1 + 1e-9

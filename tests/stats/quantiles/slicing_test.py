@@ -98,11 +98,11 @@ def some_pair(rng):
   return first, second
 
 
-@pytest.mark.slow
+@pytest.mark.sound
 def test_no_pair_tells_more_than_the_guarantee():
   rng = np.random.default_rng(0)
   most, least = 0.0, 0.0
-  for _ in range(15):
+  for _ in range(6):
     both = some_pair(rng)
     ends = np.unique(np.concatenate([[0.0, 1.0], *both]))
     points, widths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
@@ -145,7 +145,6 @@ def test_slices_hold_records_around_their_ranks():
   np.testing.assert_allclose(found, want)
 
 
-@pytest.mark.slow
 def test_answers_are_near_their_ranks_or_blind():
   asked = make(probs=(0.2, 0.4, 0.6, 0.8), epsilon=2.0, num_examples=2000,
                delta=1e-5, resolution=1e-6)

@@ -83,6 +83,7 @@ def densities(noises, data, margin, asked, points):
                    for of in zip(ends, rates, strict=True)])
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', [pairs.REPLACE, pairs.ADD])
 def test_noise_in_any_order_keeps_the_guarantee(adjacency):
   rng = np.random.default_rng(8)

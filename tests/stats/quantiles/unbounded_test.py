@@ -58,6 +58,7 @@ def most_told(adjacency, prob, rate, *, seed=3):
   return np.max(both, 0)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('prob', [0.5, 0.9])
 def test_noise_is_just_enough(prob):
   rate = rates.scan(prob, epsilon=1.0, adjacency=pairs.REPLACE)

@@ -42,6 +42,7 @@ def test_costs_are_distances_to_ranks_of_the_window():
       assert got == pytest.approx(want, abs=1e-12), (data, radius, point)
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('adjacency', [pairs.REPLACE, pairs.ADD])
 def test_no_pair_tells_more_than_epsilon_and_one_tells_it_all(adjacency):
   rng = np.random.default_rng(1)

@@ -1,0 +1,142 @@
+"""Errors of linear releases, exactly: their slopes in the noise that is drawn.
+
+Of Gaussian noise, whose variance is 1 wherever a sampler is asked for it. No
+variance is read from a mechanism but the one that is tested.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density import cubes
+from dpjax.stats.density import hierarchies
+from dpjax.stats.density import histograms
+from dpjax.stats.density import laws
+from dpjax.stats.density import projections
+from dpjax.stats.density import spectral
+from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf import smooth_binary
+from dpjax.stats.ecdf import toeplitz
+from dpjax.stats.ecdf import trees
+from dpjax.stats.quantiles import factorised
+from dpjax.stats.quantiles import records
+from tests import coupling
+
+ADD, REPLACE = Adjacency
+
+
+def outputs(release, data):
+  """What is released without noise, and its slopes in standard noise."""
+  with jax.enable_x64(True):
+    coupled = coupling.Coupling(release, data)
+    assert {block.kind for block in coupled.blocks} == {'normal'}
+    return coupled.outputs(np.zeros(coupled.size), data)
+
+
+def _drawn(made):
+  return lambda key, data: made.draw(key, data, made.parameters)
+
+
+CURVES = {
+    **{estimator: lambda estimator=estimator, **public: trees.TreeEcdf(
+        shape=(2, 3, 2), shares=(0.5, 0.2, 0.3), estimator=estimator, **public)
+       for estimator in trees.ESTIMATORS},
+    'dyadic': dyadic.DyadicEcdf,
+    'dyadic, tuned': lambda **public: dyadic.DyadicEcdf(
+        accounting='tuned', **public),
+    'square root': toeplitz.SquareRootEcdf,
+    'smooth binary': lambda monotone, **public: (
+        smooth_binary.SmoothBinaryEcdf(**public))}
+
+
+@pytest.mark.parametrize('name', CURVES)
+def test_ranks_are_unbiased_and_vary_as_told(name):
+  counts = np.random.default_rng(0).integers(0, 9, 11) * 1.0
+  for adjacency in (ADD, REPLACE):
+    made = CURVES[name](num_thresholds=11, adjacency=adjacency, rho=0.3,
+                        monotone=False)
+    exact, slopes = outputs(_drawn(made), counts)
+    np.testing.assert_allclose(exact, np.cumsum(counts), atol=1e-9)
+    np.testing.assert_allclose(np.square(slopes).sum(1), made.variances(),
+                               rtol=1e-6, atol=1e-9)
+    assert made.risk(3) == pytest.approx(3 * np.mean(made.variances()))
+
+
+@pytest.mark.parametrize('make', [
+    lambda **public: histograms.Histogram(num_bins=6, **public),
+    lambda **public: histograms.Histogram(
+        num_bins=6, fix_mass=False, **public),
+    lambda **public: histograms.Polygon(num_bins=6, **public),
+    lambda **public: cubes.CubeHistogram(num_bins=9, dimension=2, **public),
+    lambda **public: spectral.SpectralHistogram(num_bins=7, **public),
+    lambda **public: spectral.SpectralHistogram(
+        num_bins=7, basis='cosine', weights=(1.0, 0.6, 0.1), **public),
+    lambda **public: hierarchies.TreeDensity(height=3, level=2, **public),
+    lambda **public: hierarchies.TreeDensity(
+        height=3, shares=(0.2, 0.5, 0.3), **public),
+    lambda **public: hierarchies.HaarDensity(
+        height=3, threshold=0.0, **public),
+    lambda **public: projections.Projection(num_functions=5, **public),
+    lambda **public: projections.Projection(
+        num_functions=5, fix_mass=False, **public),
+    lambda **public: projections.WeightedProjection(
+        coefficient_weights=(1.0, 0.4), **public),
+    lambda **public: projections.WeightedProjection(
+        coefficient_weights=(1.0, 0.4), basis='cosine', **public)])
+def test_what_noise_adds_to_the_error_of_a_density(make):
+  """Integrals of variances, of coefficients by Parseval's identity."""
+  made = make(num_records=50, rho=0.4, adjacency=REPLACE)
+  law = laws.random_phases(3)
+  statistic = made.statistic(np.linspace(0.01, 0.99, 50)[:, None][:, [0] * (
+      made.dimension if isinstance(made, cubes.CubeHistogram) else 1)].squeeze())
+  _, slopes = outputs(_drawn(made), statistic)
+  total = np.square(slopes).sum()
+  if isinstance(made, cubes.CubeHistogram):
+    # The law is on a line: noise has the same variance in every cell.
+    assert total / 9 == pytest.approx((1 - 1 / 9) * (
+        9 * made.scale / 50)**2)
+    return
+  if isinstance(made, histograms.Polygon):
+    # Lines between heights: mean squares of neighbours and their product.
+    rows = np.concatenate([slopes[:1], slopes, slopes[-1:]])
+    parts = np.full(7, 1 / 6)
+    parts[[0, -1]] = 1 / 12
+    wanted = np.sum(parts[:, None] / 3 * (
+        rows[1:]**2 + rows[:-1]**2 + rows[1:] * rows[:-1]))
+  elif made.kind == 'histogram':
+    wanted = total / slopes.shape[0]
+  else:
+    wanted = total if made.kind == 'cosine' else 2 * total
+    if made.kind == 'spectrum':
+      # The constant is there once, not with its complex conjugate.
+      wanted -= np.square(slopes[0]).sum()
+  assert wanted == pytest.approx(made.expected(law).privacy, rel=1e-6)
+
+
+@pytest.mark.parametrize('adjacency', [ADD, REPLACE])
+def test_curves_that_quantiles_are_read_off_vary_as_told(adjacency):
+  made = factorised.FactorisedQuantiles(
+      probs=(0.5,), rho=0.3, lower=0.0, upper=1.0, num_bins=6,
+      adjacency=adjacency)
+  data = (np.arange(600) + 0.5) / 600
+
+  def release(key, data):
+    return factorised.noisy_ranks(
+        key, records.of(data, 0.0, 1.0), made.parameters)
+  exact, slopes = outputs(release, data)
+  np.testing.assert_allclose(exact, 100 * np.arange(1, 7))
+  # What is left once the last rank is n: that of the errors given its own.
+  last = slopes[-1]
+  left = slopes - np.outer(slopes @ last, last) / (last @ last)
+  np.testing.assert_allclose(np.sqrt(np.square(left).sum(1)),
+                             made.stddevs()[1:], atol=1e-6)
+  np.testing.assert_allclose(slopes @ last / (last @ last),
+                             made.parameters.regression)
+  assert made.stddevs()[0] == 0
+  with jax.enable_x64(True):
+    edges, curve = map(np.asarray, made.release_curve(
+        jax.random.key(0), jnp.asarray(data)))
+  np.testing.assert_allclose(edges, np.arange(7) / 6)
+  assert curve[0] == 0 and curve[-1] == 1 and np.all(np.diff(curve) >= 0)
