@@ -100,8 +100,8 @@ def not_to_publish(configs: Sequence[configuration.TrainingConfig]) -> str:
   names = DIAGNOSTICS
   if any(config.num_canaries for config in configs):
     names += f' and {CANARIES}'
-  return (f'not to be published: {names}, which no epsilon covers and you alone '
-          'may read')
+  return (f'not to be published: {names}, which no epsilon covers and you '
+          'alone may read')
 
 
 def _privacy(result: training.TrainingResult) -> dict[str, Any]:

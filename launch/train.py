@@ -239,8 +239,8 @@ _ALLOCATION = flags.DEFINE_enum(
     'How the noise is split over the layers. Default: optimal.')
 _CHECKPOINT_SECONDS = flags.DEFINE_float(
     'checkpoint_seconds', 60., 'Least time between two checkpoints, which are '
-    'written between twentieths of a run and removed after it; 0 switches them '
-    'off. They hold the keys of the noise: not to be published.',
+    'written between twentieths of a run and removed after it; 0 writes none. '
+    'They hold the keys of the noise: not to be published.',
     lower_bound=0.)
 
 _SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')

@@ -35,6 +35,7 @@ import pathlib
 import re
 import secrets
 
+from dpjax import private_files
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import formats
 from dpjax.release import ledger
@@ -81,12 +82,17 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
   Raises:
     FileNotFoundError: if there is no ledger and no budget for one.
     ValueError: if the ledger is for something else, or damaged.
+    PermissionError: if others than its owner may have written the ledger or a
+      secret beside it. Answers are compared with their hashes in the ledger.
   """
   if budget is None and not pathlib.Path(path).exists():
     raise FileNotFoundError(f'no ledger {path}: give the budget it shall have')
   flags = os.O_RDWR | (os.O_CREAT if budget else 0)
   with files.locked(path, flags, _PRIVATE) as descriptor:
-    account, size = ledger.parse(files.read_all(descriptor), path)
+    content = files.read_all(descriptor)
+    if content:
+      private_files.check_file(path, descriptor, writable_only=True)
+    account, size = ledger.parse(content, path)
     if account is None:
       if budget is None:
         raise ValueError(f'ledger {path} is empty: give its budget')
@@ -128,6 +134,8 @@ class Held:
     self._path, self._descriptor = path, descriptor
     self._answers, self._secrets = (
         pathlib.Path(f'{path}.{name}') for name in ('answers', 'secrets'))
+    if os.path.lexists(self._secrets):
+      private_files.make_folder(self._secrets)
     wanted = {entry.seal for entry in account.entries
               if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
@@ -190,7 +198,7 @@ class Held:
       self._write({'kind': 'reserved', 'query': query, 'cost': cost.to_json(),
                    'number': len(self.account.entries) + 1, 'seal': seal})
       entry = self.account.entries[-1]
-    secret = (self._secrets / entry.seal).read_bytes()
+    secret = private_files.read(self._secrets / entry.seal)
     context = json.dumps([query, data], sort_keys=True).encode()
     return Reservation(
         entry=entry, below=streams.SecretStream(secret, context),
@@ -250,7 +258,8 @@ class Held:
 
   def _has_secret(self, entry: Entry) -> bool:
     path = self._secrets / entry.seal
-    return path.exists() and _seal(path.read_bytes()) == entry.seal
+    return (os.path.lexists(path) and
+            _seal(private_files.read(path)) == entry.seal)
 
   def _kept(self, secret: bytes) -> str:
     """Puts a secret on disk, before the line that names it; its seal."""

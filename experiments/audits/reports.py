@@ -73,8 +73,8 @@ def _plain(value: Any) -> Any:
 def write(report: Report, folder: pathlib.Path, *, seed: int) -> pathlib.Path:
   """Writes `<target>.json` and, if there are scores, `<target>.npz`.
 
-  Of a training run with canaries both say which records it was trained on: exact
-  and covered by no epsilon, so their owner alone may read them (mode 0600).
+  Of a training run with canaries both say which records it was trained on,
+  which no epsilon covers: their owner alone may read them (mode 0600).
   """
   folder.mkdir(parents=True, exist_ok=True)
   path = folder / f'{report.target}.json'
