@@ -67,6 +67,11 @@ class Reservation:
   resumed: bool
 
 
+def folders(path: files.Path) -> tuple[pathlib.Path, pathlib.Path]:
+  """Returns the folders beside a ledger: of its answers and of its secrets."""
+  return pathlib.Path(f'{path}.answers'), pathlib.Path(f'{path}.secrets')
+
+
 @contextlib.contextmanager
 def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
          budget: Budget | None) -> Iterator['Held']:
@@ -132,8 +137,7 @@ class Held:
     """Removes what interrupted releases have left and nobody needs."""
     self.account = account
     self._path, self._descriptor = path, descriptor
-    self._answers, self._secrets = (
-        pathlib.Path(f'{path}.{name}') for name in ('answers', 'secrets'))
+    self._answers, self._secrets = folders(path)
     if os.path.lexists(self._secrets):
       private_files.make_folder(self._secrets)
     wanted = {entry.seal for entry in account.entries
