@@ -49,8 +49,9 @@ record, a field that is no number, a number that is missing where --missing is
 not given. Prices such as 1.234,50 are declared by --decimal=, --thousands=. and
 missing numbers spelled -99 by --missing_tokens=-99. With --missing,
 --unparsed=missing, --bad_lines=missing and --dataset, no refusal but that of a
-damaged file depends on records: so let it be where others choose what is asked.
-These flags are of the file; never let others choose them, nor see errors.
+packed file that is damaged or unpacks to far too much depends on records: so
+let it be where others choose what is asked. These flags are of the file; never
+let others choose them, nor see errors.
 """
 
 import argparse
