@@ -105,6 +105,30 @@ def check_tree(folder: Path) -> None:
       check_file(os.path.join(above, name))
 
 
+def remove(path: Path) -> None:
+  """Overwrites a file of secrets with zeros, and removes it.
+
+  On a disk that writes in place, nothing is left of it. Solid-state disks, file
+  systems that copy on write, snapshots and backups may keep what was
+  overwritten; that is not in reach of a program, but of an encrypted disk.
+
+  Args:
+    path: of a file; a link is removed, and not what it leads to.
+
+  Raises:
+    FileNotFoundError: if it is not there.
+  """
+  status = os.lstat(path)
+  if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+      os.pwrite(descriptor, bytes(status.st_size), 0)
+      os.fsync(descriptor)
+    finally:
+      os.close(descriptor)
+  os.unlink(path)
+
+
 def _check(path: Path, status: os.stat_result, is_kind, kind: str,
            refused: int) -> None:
   reason = None

@@ -99,8 +99,8 @@ def finish(folder: pathlib.Path) -> None:
     shutil.rmtree(steps_folder(folder))
   # And drafts that a kill has left.
   for name in (_KEYS, _RUNS):
-    for path in (*folder.glob(f'.{name}.*'), folder / name):
-      path.unlink(missing_ok=True)
+    for path in (*folder.glob(f'.{name}.*'), *folder.glob(name)):
+      private_files.remove(path)
   if not any(folder.iterdir()):
     folder.rmdir()
   if folder.parent.name == FOLDER and not any(folder.parent.iterdir()):

@@ -111,3 +111,19 @@ def test_a_folder_that_does_not_keep_permissions_is_refused(tmp_path,
 def test_what_is_not_there_is_not_there(tmp_path):
   with pytest.raises(FileNotFoundError):
     private_files.read(tmp_path / 'key')
+
+
+def test_what_is_removed_is_overwritten(folder, monkeypatch):
+  """Seen by a descriptor that was open before; links lose no content."""
+  with open(folder / 'key', 'rb') as file:
+    private_files.remove(folder / 'key')
+    assert file.read() == bytes(len(b'secret'))
+  assert not list(folder.iterdir())
+  for link in (os.link, os.symlink):
+    (folder / 'other').write_bytes(b'kept')
+    link(folder / 'other', folder / 'key')
+    private_files.remove(folder / 'key')
+    assert (folder / 'other').read_bytes() == b'kept'
+    assert [path.name for path in folder.iterdir()] == ['other']
+  with pytest.raises(FileNotFoundError):
+    private_files.remove(folder / 'key')

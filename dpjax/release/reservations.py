@@ -11,7 +11,8 @@ the lock of a process that died to the next one.
   3. `reserve`: the entry is on disk, paid, and with it the seal of a secret.
   4. `drawing`: noise is drawn from the secret.
   5. `commit`: the answer is on disk, then its hash in the ledger, then the
-     secret is destroyed. Nothing is printed before.
+     secret is overwritten and removed (`private_files.remove`). Nothing is
+     printed before.
 
 A process that is killed before 3 has spent nothing. Killed between 3 and 5, it
 has spent, and told nothing. The same query then finishes the entry, at no
@@ -144,7 +145,7 @@ class Held:
               if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
       if secret.name not in wanted and _SECRET.fullmatch(secret.name):
-        secret.unlink()
+        private_files.remove(secret)
     for draft in self._answers.glob('.*'):
       if _DRAFT.fullmatch(draft.name):
         draft.unlink()
@@ -222,7 +223,7 @@ class Held:
     except (MemoryError, OSError):
       raise
     except Exception:
-      (self._secrets / entry.seal).unlink()
+      private_files.remove(self._secrets / entry.seal)
       raise
 
   def commit(self, entry: Entry, answer: dict) -> dict:
@@ -237,7 +238,7 @@ class Held:
     files.sync_folder(self._answers)
     self._write({'kind': 'answered', 'number': entry.number,
                  'answer': hashlib.sha256(content).hexdigest()})
-    (self._secrets / entry.seal).unlink()
+    private_files.remove(self._secrets / entry.seal)
     files.sync_folder(self._secrets)
     return json.loads(content)
 
