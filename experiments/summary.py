@@ -1,9 +1,13 @@
-"""What a run leaves behind: `summary.json` and `params.npz`.
+"""What a run leaves behind, in files to publish and files to keep.
 
-And `canaries.npz`, if it had canaries, with the coins that included them.
+`summary.json` and `params.npz` may be published, with the reservations that
+`falls_short` in the summary lists. `private_diagnostics.json` has exact
+statistics of the training records, and `canaries.npz`, if the run had canaries,
+has the canaries and the coins that included them: no epsilon covers either, and
+their owner alone may read them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import io
 import json
@@ -24,6 +28,7 @@ from experiments import training
 NAME = 'summary.json'
 PARAMS = 'params.npz'
 CANARIES = 'canaries.npz'
+DIAGNOSTICS = 'private_diagnostics.json'
 
 _SEEDED = ('Batches and noise come from noise_seed, which is in this file: '
            'whoever knows or guesses it takes the noise off.')
@@ -35,7 +40,8 @@ _FLOATS = ('Noise is made of floats: Gaussian draws of 2^32 outcomes on a grid '
 _K_NORM = 'K-norm noise is made of floats, whose probabilities are rounded.'
 _ROUNDING = ('Contributions and their sum are float32: their rounding is not '
              'part of the sensitivity.')
-_TIME = 'The time that training takes is not hidden.'
+_TIME = ('The time that training takes is not hidden; compile_seconds, '
+         'train_seconds and wall_seconds state it.')
 _ACCURACY = ('test_accuracy is an exact figure of held-out records, which '
              'epsilon does not cover.')
 _COINS = 'Which canaries were trained on follows from canary_seed.'
@@ -52,8 +58,8 @@ def summarize(result: training.TrainingResult,
   with a noise_seed, which somebody may know or guess; `epsilon_assumption` says
   under which assumption epsilon holds nevertheless. `falls_short` lists, in
   plain sentences, by what this run differs from the mechanism that epsilon is
-  of. Entries under `private_diagnostics` are exact statistics of the private
-  data: not covered by epsilon, not to be published.
+  of, and names the values here that epsilon does not cover. No value here reads
+  the training records but through the noise; what does is in `diagnostics`.
   """
   config, plan = result.config, result.plan
   return {
@@ -76,9 +82,26 @@ def summarize(result: training.TrainingResult,
       'device': environment.device,
       'commit': environment.commit,
       'versions': environment.versions,
-      'private_diagnostics': {'num_nonfinite': result.num_nonfinite},
       'config': dataclasses.asdict(config),
   }
+
+
+def diagnostics(result: training.TrainingResult) -> dict[str, Any]:
+  """Returns exact statistics of the training records, not to be published.
+
+  `num_nonfinite` counts records that were taken as zero, over all steps. With
+  canaries it tells how many of them the coins left out.
+  """
+  return {'num_nonfinite': result.num_nonfinite}
+
+
+def not_to_publish(configs: Sequence[configuration.TrainingConfig]) -> str:
+  """Returns the line that names the files of runs for their owner alone."""
+  names = DIAGNOSTICS
+  if any(config.num_canaries for config in configs):
+    names += f' and {CANARIES}'
+  return (f'not to be published: {names}, which no epsilon covers and you '
+          'alone may read')
 
 
 def _privacy(result: training.TrainingResult) -> dict[str, Any]:
@@ -190,23 +213,29 @@ def read(folder: pathlib.Path) -> dict[str, Any]:
 
 def write(folder: pathlib.Path, summary: dict[str, Any],
           result: training.TrainingResult) -> None:
-  """Writes arrays, then the summary: a folder with one is complete.
+  """Writes all other files, then the summary: a folder with one is complete.
 
-  `canaries.npz` has x and y of all canaries and `included`, the coins: as
-  private as the records, and readable by their owner alone.
+  `private_diagnostics.json` has `diagnostics`, and `canaries.npz` has x and y
+  of all canaries and `included`, the coins: as private as the records, so their
+  owner alone may read them (mode 0600).
   """
   folder.mkdir(parents=True, exist_ok=True)
   flat, _ = jax.tree_util.tree_flatten_with_path(result.params)
   _write_arrays(folder / PARAMS, {
       '/'.join(entry.key for entry in path): leaf for path, leaf in flat
   })
-  if result.canaries is not None:
-    with checkpoint.owner_only():
+  with checkpoint.owner_only():
+    _write_json(folder / DIAGNOSTICS, diagnostics(result))
+    if result.canaries is not None:
       _write_arrays(folder / CANARIES, {
           **result.canaries.records._asdict(),
           'included': result.canaries.included})
-  text = json.dumps(summary, indent=2, allow_nan=False) + '\n'
-  files.replace(folder / NAME, text.encode())
+  _write_json(folder / NAME, summary)
+
+
+def _write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+  text = json.dumps(values, indent=2, allow_nan=False) + '\n'
+  files.replace(path, text.encode())
 
 
 def _write_arrays(path: pathlib.Path, arrays: Mapping[str, Any]) -> None:

@@ -249,6 +249,10 @@ def _audit_scores() -> int:
       adjacency=Adjacency(_ADJACENCY.value or
                           Adjacency.ADD_OR_REMOVE_ONE.value))
   path = pathlib.Path(_SCORES.value)
+  if _OUTPUT.value:
+    errors.check_outputs(
+        {'output': pathlib.Path(_OUTPUT.value) / f'{path.stem}.npz'},
+        inputs={'scores': path})
   with _arrays(path) as arrays:
     return _finish(finished.audit(
         dict(arrays), claim, estimator=_ESTIMATOR.value, name=path.stem,

@@ -1,10 +1,11 @@
 """Runs a command line so that bad input costs one line, not a traceback."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import importlib.util
 import pathlib
 import sys
 import tempfile
+import types
 from typing import Any
 
 from absl import app
@@ -14,6 +15,8 @@ from absl.flags import argparse_flags
 
 from dpjax import errors
 from launch import flags as shared
+
+Path = str | pathlib.Path
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -46,9 +49,51 @@ def check_folder(output: str) -> None:
 
 def check_file(output: str) -> None:
   """Refuses a file that cannot be written, before work is lost."""
-  if pathlib.Path(output).is_dir():
+  path = pathlib.Path(output)
+  if path.is_dir():
     raise IsADirectoryError(f'{output} is a folder')
+  if path.exists() and not path.is_file():
+    # A file that is renamed to /dev/null would take its place.
+    raise ValueError(f'{output} is no regular file: what is written would take '
+                     'its place')
   check_folder(str(pathlib.Path(output).absolute().parent))
+
+
+def check_outputs(
+    outputs: Mapping[str, Path | None], *,
+    inputs: Mapping[str, Path | None],
+    kept: Mapping[str, Path] = types.MappingProxyType({})) -> None:
+  """Refuses outputs that would replace one another or what must stay.
+
+  For a check before the data are opened and before any budget is spent. Links
+  of both kinds are followed: what counts is which file would be written.
+
+  Args:
+    outputs: flag -> file that will be written, None where none is.
+    inputs: flag -> file that is read or goes on, None where none is.
+    kept: description -> folder whose files are not the user's to write.
+
+  Raises:
+    ValueError: one line that names the two flags, or the folder.
+  """
+  others = {f'--{name}': path for name, path in inputs.items() if path}
+  for name, given in outputs.items():
+    if not given:
+      continue
+    path = pathlib.Path(given).resolve()
+    for other, their in others.items():
+      if _same_file(path, pathlib.Path(their).resolve()):
+        raise ValueError(f'--{name} must be another file than {other}, got '
+                         f'{given}')
+    for what, folder in kept.items():
+      if path.is_relative_to(pathlib.Path(folder).resolve()):
+        raise ValueError(f'--{name} must be outside of {what}, got {given}')
+    others[f'--{name}'] = path
+
+
+def _same_file(path: pathlib.Path, other: pathlib.Path) -> bool:
+  return path == other or (path.exists() and other.exists() and
+                           path.samefile(other))
 
 
 def check_extra(module: str, extra: str, what: str) -> None:

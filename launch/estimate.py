@@ -49,8 +49,9 @@ record, a field that is no number, a number that is missing where --missing is
 not given. Prices such as 1.234,50 are declared by --decimal=, --thousands=. and
 missing numbers spelled -99 by --missing_tokens=-99. With --missing,
 --unparsed=missing, --bad_lines=missing and --dataset, no refusal but that of a
-damaged file depends on records: so let it be where others choose what is asked.
-These flags are of the file; never let others choose them, nor see errors.
+packed file that is damaged or unpacks to far too much depends on records: so
+let it be where others choose what is asked. These flags are of the file; never
+let others choose them, nor see errors.
 """
 
 import argparse
@@ -322,23 +323,21 @@ def _columns(query: Query, plan: Plan) -> tuple[str, ...]:
 
 def _check_output(args: argparse.Namespace) -> None:
   """Refuses an output that could not be written, or only over the ledger."""
-  others = [pathlib.Path(args.ledger).resolve(),
-            pathlib.Path(args.input).resolve()]
-  if others[0] == others[1]:
-    raise ValueError(f'--ledger must not be --input, got {args.ledger}')
-  for name in ('output', 'plot', 'synthetic_output'):
-    if not getattr(args, name):
+  outputs = {name: getattr(args, name)
+             for name in ('output', 'plot', 'synthetic_output')}
+  errors.check_outputs({'ledger': args.ledger}, inputs={'input': args.input})
+  errors.check_outputs(
+      outputs, inputs={'ledger': args.ledger, 'input': args.input},
+      kept={f'{folder.name}, which belongs to the ledger': folder
+            for folder in reservations.folders(args.ledger)})
+  for name, given in outputs.items():
+    if not given:
       continue
-    given = getattr(args, name)
     path = pathlib.Path(given).resolve()
     if path.is_dir() or not path.parent.is_dir():
       raise ValueError(f'--{name} must be a file in a folder that is there, '
                        f'got {given}')
     errors.check_file(given)
-    if path in others:
-      raise ValueError(f'--{name} must be neither --ledger nor --input'
-                       + (' nor another output' if others[2:] else ''))
-    others.append(path)
   if args.plot:
     pictures.check(args.statistic, args.plot)
   _num_synthetic(args)

@@ -299,6 +299,10 @@ def main(argv: Sequence[str]) -> int:
     return parties.deal(study, _TIMEOUT.value)
   if not _OUTPUT.value:
     raise ValueError('--output must be given')
+  errors.check_outputs(
+      {'output': _OUTPUT.value, 'plot': _PLOT.value},
+      inputs={'input': _INPUT.value},
+      kept={'--study': _STUDY.value} if _STUDY.value else {})
   errors.check_file(_OUTPUT.value)
   if _PLOT.value:
     errors.check_figure(_PLOT.value)

@@ -148,6 +148,9 @@ def main(argv: Sequence[str]) -> int:
   errors.check_no_arguments(argv)
   if not _OUTPUT.value:
     raise ValueError('--output must be given')
+  for law in _LAW.value:
+    errors.check_outputs({'output': _OUTPUT.value, 'plot': _PLOT.value},
+                         inputs={'law': law.rpartition(':')[0]})
   errors.check_file(_OUTPUT.value)
   if _PLOT.value:
     errors.check_figure(_PLOT.value)

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import jax
+import numpy as np
 
 from dpjax.privacy import keys as key_lib
 from dpjax.train import processes
@@ -19,6 +20,8 @@ from launch import interrupted
 
 _KINDS = {'gaussian': 'noise of floats',
           'lattice_gaussian': 'noise on a lattice'}
+# Seconds between checkpoints where none is to be written.
+_NEVER = sys.float_info.max
 _TOO_LARGE = (
     'out of memory: hold the gradients of fewer records at once by '
     '--microbatch_size (dp_sgd), or compute fewer records at once by '
@@ -36,7 +39,8 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
     groups: runs that are trained together, and a folder for their checkpoints.
     folders: of each run.
     data_dir: folder of the data sets.
-    checkpoint_seconds: least time between checkpoints; 0: none.
+    checkpoint_seconds: least time between checkpoints; 0 writes none, and goes
+      on from those that a killed run has left.
     mesh: devices that share each batch, or None.
 
   Raises:
@@ -54,29 +58,52 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
   environment = environments.current(1 if mesh is None else mesh.size)
   for group, folder in groups:
     pending = [config for config in group if config not in made]
-    batches = [pending] if pending else []
-    if checkpoint_seconds:
-      batches = processes.from_first(
-          lambda: interrupted.batches(folder, group, pending))
-    for batch in batches:
+    for batch in processes.from_first(
+        lambda: interrupted.batches(folder, group, pending)):
       progress.start_group(sum(config not in made for config in batch))
-      results = _train(batch, folder, progress, data_dir, checkpoint_seconds,
-                       mesh)
-      for config, result in zip(batch, results, strict=True):
-        if config not in made:
-          made[config] = summaries.summarize(result, environment)
-          if processes.is_first():
-            summaries.write(folders[config], made[config], result)
-          progress.finish()
-      if checkpoint_seconds and processes.is_first():
+      seconds, words = _kept(batch, folder, checkpoint_seconds)
+      before = len(made)
+      try:
+        results = _train(batch, folder, progress, data_dir, seconds, words,
+                         mesh)
+        for config, result in zip(batch, results, strict=True):
+          if config not in made:
+            summary = summaries.summarize(result, environment)
+            if processes.is_first():
+              summaries.write(folders[config], summary, result)
+            made[config] = summary
+            progress.finish()
+      except Exception:
+        if processes.is_first():
+          interrupted.failed(folder, released=len(made) > before)
+        raise
+      if processes.is_first():
         interrupted.finish(folder)
   progress.close()
   return made
 
 
+def _kept(batch: Sequence[TrainingConfig], folder: pathlib.Path,
+          checkpoint_seconds: float) -> tuple[float | None, np.ndarray | None]:
+  """Least time between checkpoints, None for none, and words of secret keys.
+
+  A killed run is finished from its checkpoints and with its keys, also if no
+  more are to be written: it is then one release, and not two of which one was
+  lost, and what is left of it is removed with the end of this one.
+  """
+  seconds = checkpoint_seconds or None
+  if not checkpoint_seconds and processes.from_first(
+      lambda: interrupted.is_begun(folder)):
+    seconds = _NEVER
+  if seconds is None or batch[0].noise_seed is not None:
+    return seconds, None
+  return seconds, processes.from_first(
+      lambda: interrupted.kept_words(folder, batch))
+
+
 def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
            progress: progress_lib.Progress, data_dir: str | None,
-           checkpoint_seconds: float,
+           checkpoint_seconds: float | None, words: np.ndarray | None,
            mesh: jax.sharding.Mesh | None) -> list[training.TrainingResult]:
   """Trains runs together, and says so if they need too much memory."""
   def say(line):
@@ -90,15 +117,14 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
 
   def on_plans(plans):
     _announce_all(plans)
-    if words is not None and processes.is_first():
-      interrupted.keep_words(folder, batch, words)
+    if checkpoints is not None and processes.is_first():
+      interrupted.prepare(folder)
+      if words is not None:
+        interrupted.keep_words(folder, batch, words)
 
   checkpoints = Checkpoints(
       folder=interrupted.steps_folder(folder), say=say,
       every_seconds=checkpoint_seconds) if checkpoint_seconds else None
-  words = None
-  if checkpoints is not None and batch[0].noise_seed is None:
-    words = processes.from_first(lambda: interrupted.kept_words(folder, batch))
   try:
     return training.train(
         batch, data_dir=data_dir, on_plans=on_plans, on_progress=on_progress,

@@ -93,7 +93,7 @@ def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
   errors.check_file(str(output))
   made = drafts.draft(path, label=label, separator=separated_by)
   output.parent.mkdir(parents=True, exist_ok=True)
-  files.replace(output, _text(made).encode())
+  files.replace(output, _text(made).encode(), mode=0o600)
   print(f'written to {output}\nwarning: it tells of the records, and is '
         'refused until you have replaced its bounds, categories and classes by '
         'public ones and set "public" to true', file=sys.stderr)

@@ -19,7 +19,10 @@ looking at it (python -m launch.schema drafts a file of them for many columns):
     --categories='sex=F|M' --epsilon=1 --output_dir=results/survey
 
 Each run writes summary.json (its epsilon is that of the event that ran, and
-can be computed again from the file alone) and params.npz. A folder that holds
+can be computed again from the file alone) and params.npz, and for their owner
+alone private_diagnostics.json and, with --num_canaries, canaries.npz: these two
+are exact, no epsilon covers them, and they must not be published. A folder that
+holds
 the run already is not run again; one that holds another run is refused. What is
 killed is resumed by the same command, from checkpoints/ in the output folder,
 and ends with the parameters and the epsilon that it would have had.
@@ -51,6 +54,7 @@ from dpjax.grads import precision
 from dpjax.report import tables
 from experiments import configuration
 from experiments import selection
+from experiments import summary as summaries
 from launch import devices
 from launch import errors
 from launch import flags as shared
@@ -235,8 +239,8 @@ _ALLOCATION = flags.DEFINE_enum(
     'How the noise is split over the layers. Default: optimal.')
 _CHECKPOINT_SECONDS = flags.DEFINE_float(
     'checkpoint_seconds', 60., 'Least time between two checkpoints, which are '
-    'written between twentieths of a run and removed after it; 0 switches them '
-    'off. They hold the keys of the noise: not to be published.',
+    'written between twentieths of a run and removed after it; 0 writes none. '
+    'They hold the keys of the noise: not to be published.',
     lower_bound=0.)
 
 _SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')
@@ -370,13 +374,14 @@ def main(argv: Sequence[str]) -> int:
   folders = _folders(configs, shared.OUTPUT_DIR.value)
   devices.start()
   with devices.first_speaks():
-    summaries = runs.run(
+    done = runs.run(
         _groups(configs, shared.OUTPUT_DIR.value),
         dict(zip(configs, folders, strict=True)),
         data_dir=shared.DATA_DIR.value, mesh=devices.mesh(),
         checkpoint_seconds=_CHECKPOINT_SECONDS.value)
-    print(_table([summaries[config] for config in configs]), end='')
+    print(_table([done[config] for config in configs]), end='')
     print(f'written to {shared.OUTPUT_DIR.value}')
+    print(summaries.not_to_publish(configs))
     if configs[0].schema is not None:
       own_data.say_what_is_public()
   return 0

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
-_BASE = {'typing', 'errors', 'floats', 'tree'}
+_BASE = {'typing', 'errors', 'floats', 'private_files', 'tree', 'unpacking'}
 _ALLOWED = {
     'privacy': set(),
     'sampling': {'privacy'},

@@ -6,7 +6,6 @@ called only on request.
 """
 
 import dataclasses
-import gzip
 import hashlib
 import io
 import os
@@ -14,6 +13,8 @@ import pathlib
 import urllib.request
 import zipfile
 import zlib
+
+from dpjax import unpacking
 
 _VARIABLE = 'DPJAX_DATA_DIR'
 _GZIP_MAGIC = b'\x1f\x8b'
@@ -74,7 +75,12 @@ def read(spec: FileSpec, dataset: str, *, source: str,
 
 
 def read_unverified(path: pathlib.Path) -> bytes:
-  """Returns a file's unpacked bytes; `ValueError` for a damaged gzip file."""
+  """Returns a file's unpacked bytes.
+
+  Raises:
+    ValueError: one line, for a gzip file that is damaged or unpacks to more
+      than `unpacking.limit`.
+  """
   return _unpack(path.read_bytes(), where=str(path))
 
 
@@ -159,6 +165,8 @@ def _unpack(content, *, where):
   if not content.startswith(_GZIP_MAGIC):
     return content
   try:
-    return gzip.decompress(content)
+    return unpacking.gunzip(io.BytesIO(content)).read()
+  except unpacking.ExpandedError as error:
+    raise ValueError(f'{where} {error}') from None
   except (EOFError, OSError, zlib.error) as error:
     raise ValueError(f'{where} is a damaged gzip file: {error}') from None

@@ -9,7 +9,8 @@ to nobody else.
 `REFUSALS` lists every refusal that depends on records. All of them happen while
 the file is read: before anything is measured, spent or drawn, and whatever
 bounds, categories or positive value a query asks about. A declaration turns
-each of them off, except for damaged files. With `bad_lines='missing'`,
+each of them off, except for packed files that are damaged or unpack to far too
+much. With `bad_lines='missing'`,
 `unparsed='missing'`, a rule for missing values and a ledger for a named data
 set, no other refusal depends on records, and what others than the holder see of
 a release is its output alone.
@@ -62,7 +63,8 @@ REFUSALS = {
         'a line has another number of fields than the header',
         'values may stand in the wrong column', 'bad_lines=missing'),
     'length': Refusal(
-        'a line has more than 2^20 characters, or a field more than 2^17',
+        'a line or a record has more than 2^20 characters, or a field more '
+        'than 2^17',
         'it is probably no table', 'bad_lines=missing'),
     'number': Refusal(
         'a field of a column of numbers is no number and not declared missing',
@@ -77,6 +79,10 @@ REFUSALS = {
     'damaged': Refusal(
         'a packed file or a Parquet file is damaged',
         'what is behind the damage cannot be read', ''),
+    'expanded': Refusal(
+        'a packed file or a Parquet file unpacks to more than 256 MiB and to '
+        'more than 100 times its size',
+        'a small file could fill memory and time; unpack it first', ''),
 }
 """Refusals that depend on records, by the reason that `FileError` has."""
 

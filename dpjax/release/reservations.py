@@ -11,7 +11,8 @@ the lock of a process that died to the next one.
   3. `reserve`: the entry is on disk, paid, and with it the seal of a secret.
   4. `drawing`: noise is drawn from the secret.
   5. `commit`: the answer is on disk, then its hash in the ledger, then the
-     secret is destroyed. Nothing is printed before.
+     secret is overwritten and removed (`private_files.remove`). Nothing is
+     printed before.
 
 A process that is killed before 3 has spent nothing. Killed between 3 and 5, it
 has spent, and told nothing. The same query then finishes the entry, at no
@@ -35,6 +36,7 @@ import pathlib
 import re
 import secrets
 
+from dpjax import private_files
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import formats
 from dpjax.release import ledger
@@ -66,6 +68,11 @@ class Reservation:
   resumed: bool
 
 
+def folders(path: files.Path) -> tuple[pathlib.Path, pathlib.Path]:
+  """Returns the folders beside a ledger: of its answers and of its secrets."""
+  return pathlib.Path(f'{path}.answers'), pathlib.Path(f'{path}.secrets')
+
+
 @contextlib.contextmanager
 def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
          budget: Budget | None) -> Iterator['Held']:
@@ -81,12 +88,17 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
   Raises:
     FileNotFoundError: if there is no ledger and no budget for one.
     ValueError: if the ledger is for something else, or damaged.
+    PermissionError: if others than its owner may have written the ledger or a
+      secret beside it. Answers are compared with their hashes in the ledger.
   """
   if budget is None and not pathlib.Path(path).exists():
     raise FileNotFoundError(f'no ledger {path}: give the budget it shall have')
   flags = os.O_RDWR | (os.O_CREAT if budget else 0)
   with files.locked(path, flags, _PRIVATE) as descriptor:
-    account, size = ledger.parse(files.read_all(descriptor), path)
+    content = files.read_all(descriptor)
+    if content:
+      private_files.check_file(path, descriptor, writable_only=True)
+    account, size = ledger.parse(content, path)
     if account is None:
       if budget is None:
         raise ValueError(f'ledger {path} is empty: give its budget')
@@ -126,13 +138,14 @@ class Held:
     """Removes what interrupted releases have left and nobody needs."""
     self.account = account
     self._path, self._descriptor = path, descriptor
-    self._answers, self._secrets = (
-        pathlib.Path(f'{path}.{name}') for name in ('answers', 'secrets'))
+    self._answers, self._secrets = folders(path)
+    if os.path.lexists(self._secrets):
+      private_files.make_folder(self._secrets)
     wanted = {entry.seal for entry in account.entries
               if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
       if secret.name not in wanted and _SECRET.fullmatch(secret.name):
-        secret.unlink()
+        private_files.remove(secret)
     for draft in self._answers.glob('.*'):
       if _DRAFT.fullmatch(draft.name):
         draft.unlink()
@@ -190,7 +203,7 @@ class Held:
       self._write({'kind': 'reserved', 'query': query, 'cost': cost.to_json(),
                    'number': len(self.account.entries) + 1, 'seal': seal})
       entry = self.account.entries[-1]
-    secret = (self._secrets / entry.seal).read_bytes()
+    secret = private_files.read(self._secrets / entry.seal)
     context = json.dumps([query, data], sort_keys=True).encode()
     return Reservation(
         entry=entry, below=streams.SecretStream(secret, context),
@@ -210,7 +223,7 @@ class Held:
     except (MemoryError, OSError):
       raise
     except Exception:
-      (self._secrets / entry.seal).unlink()
+      private_files.remove(self._secrets / entry.seal)
       raise
 
   def commit(self, entry: Entry, answer: dict) -> dict:
@@ -225,7 +238,7 @@ class Held:
     files.sync_folder(self._answers)
     self._write({'kind': 'answered', 'number': entry.number,
                  'answer': hashlib.sha256(content).hexdigest()})
-    (self._secrets / entry.seal).unlink()
+    private_files.remove(self._secrets / entry.seal)
     files.sync_folder(self._secrets)
     return json.loads(content)
 
@@ -250,7 +263,8 @@ class Held:
 
   def _has_secret(self, entry: Entry) -> bool:
     path = self._secrets / entry.seal
-    return path.exists() and _seal(path.read_bytes()) == entry.seal
+    return (os.path.lexists(path) and
+            _seal(private_files.read(path)) == entry.seal)
 
   def _kept(self, secret: bytes) -> str:
     """Puts a secret on disk, before the line that names it; its seal."""

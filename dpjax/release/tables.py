@@ -9,7 +9,6 @@ itself, none of which the readers of data frames offer.
 
 from collections.abc import Callable, Iterator, Sequence
 import csv
-import gzip
 import io
 import pathlib
 import re
@@ -17,6 +16,7 @@ from typing import BinaryIO
 import zlib
 
 from dpjax import errors
+from dpjax import unpacking
 from dpjax.release import formats
 from dpjax.release import lattice
 from dpjax.release.formats import FileError, Format
@@ -90,7 +90,7 @@ def _csv(path: str, file: BinaryIO, columns: Sequence[str],
          convert: Callable | None, form: Format) -> Iterator:
   unpacked = file
   if path.lower().endswith('.gz'):
-    unpacked = gzip.GzipFile(fileobj=file, mode='rb')
+    unpacked = unpacking.gunzip(file)
   text = io.TextIOWrapper(
       unpacked, encoding=form.encoding.replace('utf-8', 'utf-8-sig'),
       errors='surrogateescape', newline='')
@@ -110,6 +110,8 @@ def _csv(path: str, file: BinaryIO, columns: Sequence[str],
       if convert is not None:
         fields[0] = convert(fields[0], f'line {number}')
       yield _packed(fields)
+  except unpacking.ExpandedError as error:
+    raise FileError('expanded', f'{path} {error}') from None
   except (EOFError, OSError, zlib.error) as error:
     if unpacked is file:
       raise
@@ -142,18 +144,23 @@ def _lines(path: str, text: io.TextIOWrapper
 def _rows(path: str, text: io.TextIOWrapper, form: Format
           ) -> Iterator[tuple[int, list[str]]]:
   """Numbers of the last lines of rows, and their fields; a fault ends it."""
-  reached = 0
+  reached, size = 0, 0
 
   def lines():
-    nonlocal reached
+    nonlocal reached, size
     for number, line in _lines(path, text):
       reached = number
       if isinstance(line, FileError):
         raise line
+      size += len(line)
+      if size > _LONGEST_LINE:
+        raise FileError('length', f'{path} line {number} is one of a record of '
+                        f'more than {_LONGEST_LINE} characters')
       yield line
 
   try:
     for row in csv.reader(lines(), delimiter=form.separator, strict=True):
+      size = 0  # The reader takes lines only as it needs them.
       if max(map(len, row), default=0) > _LONGEST_FIELD:
         raise FileError('length', f'{path} line {reached} has a field of more '
                         f'than {_LONGEST_FIELD} characters')
@@ -223,6 +230,7 @@ def _parquet(path: str, file: BinaryIO, columns: Sequence[str],
                       'dpjax[parquet]') from error
   try:
     table = parquet.ParquetFile(file)
+    _check_expansion(table.metadata, path, file)
     if not columns:
       yield from (None for _ in range(table.metadata.num_rows))
       return
@@ -242,6 +250,23 @@ def _parquet(path: str, file: BinaryIO, columns: Sequence[str],
   except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
     raise FileError('damaged', f'{path} is no Parquet file, or a damaged one: '
                     f'{errors.one_line(error)}') from None
+
+
+def _check_expansion(metadata, path: str, file: BinaryIO) -> None:
+  """Refuses a Parquet file that says of itself that it unpacks to too much.
+
+  A record counts as a byte at least: runs of equal values take none.
+  """
+  place = file.tell()
+  file.seek(0, io.SEEK_END)
+  size = file.tell()
+  file.seek(place)
+  unpacked = sum(metadata.row_group(group).total_byte_size
+                 for group in range(metadata.num_row_groups))
+  try:
+    unpacking.check(max(unpacked, metadata.num_rows), size)
+  except unpacking.ExpandedError as error:
+    raise FileError('expanded', f'{path} {error}') from None
 
 
 def _check_type(types, column: str, kind: object, *, numeric: bool) -> None:

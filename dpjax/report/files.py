@@ -55,8 +55,10 @@ def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
   """
   path = pathlib.Path(path)
   draft = path.with_name(f'.{path.name}.{os.getpid()}')
+  # What is there has its own owner and mode, or leads somewhere else.
+  draft.unlink(missing_ok=True)
   try:
-    with open(draft, 'wb', opener=lambda name, flags: os.open(
+    with open(draft, 'xb', opener=lambda name, flags: os.open(
         name, flags, mode)) as file:
       file.write(data)
       file.flush()

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
+from dpjax import private_files
 from dpjax.train import processes
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo, TrainState
@@ -42,7 +43,9 @@ class Checkpoints:
 
   A checkpoint holds the keys of the noise and exact statistics of the records:
   it is as private as the records are, and to be removed after the run. Nobody
-  but its owner may read its folder (mode 0700) and the files in it (0600).
+  but its owner may read its folder (mode 0700) and the files in it (0600); a
+  checkpoint of which anything belongs to somebody else, is open to others or is
+  a symbolic link is refused, because its keys may be known.
 
   Attributes:
     folder: of these runs alone; made when it is not there.
@@ -73,12 +76,6 @@ def owner_only() -> Iterator[None]:
     yield
   finally:
     os.umask(before)
-
-
-def make_private(folder: pathlib.Path) -> None:
-  """Makes a folder, if it is not there, that its owner alone may enter."""
-  folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-  folder.chmod(0o700)
 
 
 class Part(NamedTuple):
@@ -152,6 +149,7 @@ class Saver:
 
     Raises:
       ValueError: if it is of another configuration; says which value differs.
+      PermissionError: if others than its owner may have written it.
     """
     self._where = checkpoints
     self._folder = pathlib.Path(checkpoints.folder).absolute()
@@ -163,6 +161,10 @@ class Saver:
   def _find(self) -> Mapping[str, Any] | None:
     """The newest usable checkpoint; the others are told of and removed."""
     say = self._where.say
+    if os.path.lexists(self._folder):
+      private_files.make_folder(self._folder)
+    for number in saved_steps(self._folder):
+      private_files.check_tree(self._folder / str(number))
     step, damaged = _newest(self._folder)
     found = None if step is None else _load(self._folder / str(step))
     if found is not None:
@@ -261,7 +263,7 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
       create=False, cleanup_tmp_directories=True,
       enable_async_checkpointing=False,
       multiprocessing_options=_alone(orbax))
-  make_private(folder)
+  private_files.make_folder(folder)
   with owner_only():
     with orbax.CheckpointManager(folder, options=options) as manager:
       manager.save(step, force=True, args=orbax.args.Composite(

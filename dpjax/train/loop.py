@@ -24,6 +24,7 @@ from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import state as states
 from dpjax.train import step as steps
+from dpjax.train import used_keys
 from dpjax.train.averaging import Averaging
 from dpjax.train.checkpoint import Checkpoints, Part, Saver
 from dpjax.train.plan import TrainingPlan
@@ -69,7 +70,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   Args:
     keys: [L] typed keys, one for each run, all different, of which batches,
       noise and views are drawn. A key is for one run ever: two fits that are
-      given one key share batches and noise. What a run guarantees, it
+      given one key share batches and noise (`used_keys` says which of them are
+      refused). What a run guarantees, it
       guarantees against whoever does not know its key: a release takes
       `keys.system_keys(L)`, which nobody can guess. `jax.random.key(seed)` is
       found by trying seeds; it is for research.
@@ -100,8 +102,10 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
 
   Raises:
     TypeError: if a parameter is not a floating number.
-    ValueError: if two runs have one key; if an init_key is one of `keys` or
-      they are made from it; if rows repeat a record or are none;
+    ValueError: if two runs have one key; if a fit without checkpoints is given
+      a secret key that another fit of this process was given; if an init_key
+      is one of `keys` or they are made from it; if rows repeat a record or are
+      none;
       if the plans disagree with each other, with `rows`, with the method or
       with the mesh; if adaptive radii cost more than a plan has; if the
       network or the loss mixes records (`grads.isolation`); if the checkpoint
@@ -135,7 +139,9 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   groups = _run_groups(len(plans), max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
   saver = None
-  if checkpoints is not None:
+  if checkpoints is None:
+    used_keys.check(keys)
+  else:
     saver = Saver(checkpoints, checkpoint.fingerprint(
         (keys, init_keys), plans=plans, method_name=method.name,
         records=records, rows=rows, allocation=allocation,
@@ -157,6 +163,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
                        len(plans), jnp.concatenate)
   info = _concatenate([p.info for p in parts], 1, len(plans), np.concatenate)
+  used_keys.add(keys)
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
                    compiled - started, seconds)

@@ -47,7 +47,8 @@ def check_keys(keys: PRNGKey, num_runs: int) -> None:
   The difference of two noisy sums that share noise and batches has no noise:
   at two noise levels it gives the exact sum away. The streams of a run, which
   are derived from its key, must differ from all keys and streams of the others
-  as well. Keys that another call of `fit` has used cannot be seen here.
+  as well. Keys that another call of `fit` has used are not seen here, see
+  `used_keys`.
 
   Args:
     keys: of the runs.

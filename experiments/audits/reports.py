@@ -71,13 +71,18 @@ def _plain(value: Any) -> Any:
 
 
 def write(report: Report, folder: pathlib.Path, *, seed: int) -> pathlib.Path:
-  """Writes `<target>.json` and, if there are scores, `<target>.npz`."""
+  """Writes `<target>.json` and, if there are scores, `<target>.npz`.
+
+  Of a training run with canaries both say which records it was trained on,
+  which no epsilon covers: their owner alone may read them (mode 0600).
+  """
   folder.mkdir(parents=True, exist_ok=True)
   path = folder / f'{report.target}.json'
+  mode = 0o600 if 'num_included' in report.details else 0o666
   if report.scores:
     kept = io.BytesIO()
     np.savez_compressed(kept, **report.scores)
-    files.replace(path.with_suffix('.npz'), kept.getvalue())
+    files.replace(path.with_suffix('.npz'), kept.getvalue(), mode)
   text = json.dumps(as_json(report, seed=seed), indent=2)
-  files.replace(path, (text + '\n').encode())
+  files.replace(path, (text + '\n').encode(), mode)
   return path

@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from dpjax import unpacking
 from dpjax.data import files
 
 CONTENT = b'1,2,3\n' * 50
@@ -164,3 +165,13 @@ def test_alternative_in_a_folder(tmp_path):
   _write(tmp_path / 'toy' / 'unpacked' / 'toy.data', CONTENT)
   assert files.find(
     spec, 'toy', data_dir=tmp_path) == tmp_path / 'toy/unpacked/toy.data'
+
+
+def test_what_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
+  monkeypatch.setattr(unpacking, 'LEAST_LIMIT', 2**16)
+  path = tmp_path / 'own.csv.gz'
+  path.write_bytes(gzip.compress(bytes(2**16)))
+  assert files.read_unverified(path) == bytes(2**16)
+  path.write_bytes(gzip.compress(bytes(2**16 + 1)))
+  with pytest.raises(ValueError, match='own.csv.gz unpacks to more than 65536'):
+    files.read_unverified(path)

@@ -304,6 +304,7 @@ def test_a_report_is_for_other_auditors(honest, tmp_path):
   report = _audit(honest, delta=1e-5)
   assert report.claim.delta == 1e-5
   path = reports.write(report, tmp_path, seed=0)
+  assert path.stat().st_mode & 0o777 == 0o600
   written = json.loads(path.read_text())
   assert written['num_canaries'] == 200 and written['canary'] == 'noise'
   with np.load(path.with_suffix('.npz')) as kept:

@@ -53,6 +53,11 @@ def test_scores_and_a_claim_that_they_cannot_reach(tmp_path):
   np.savez(path, with_canary=np.ones(50), without_canary=np.zeros(50))
   status, out, _ = _run(f'--scores={path}', '--epsilon=9')
   assert status == 3 and 'underpowered' in out
+  before = path.read_bytes()
+  status, _, err = _run(f'--scores={path}', '--epsilon=9',
+                        f'--output={tmp_path}')
+  assert status == 2 and 'another file than --scores' in err
+  assert path.read_bytes() == before
 
 
 def test_bad_input_is_one_line(mine):

@@ -153,7 +153,7 @@ def test_the_data_are_not_made_a_ledger(words, tmp_path):
   """An empty file would be: with --header it is a file without records."""
   empty = tmp_path / 'empty.csv'
   empty.touch()
-  with pytest.raises(ValueError, match='--ledger must not be --input'):
+  with pytest.raises(ValueError, match='--ledger must be another file than --input'):
     run(words(input=empty, ledger=tmp_path / '.' / 'empty.csv',
               header='age,kind'))
   assert not empty.read_bytes()
@@ -163,12 +163,39 @@ def test_the_data_are_not_made_a_ledger(words, tmp_path):
 def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
   run(words())
   before = (tmp_path / name).read_bytes()
-  with pytest.raises(ValueError, match='neither --ledger nor --input'):
+  other = {'ledger': '--ledger', 'people.csv': '--input'}[name]
+  with pytest.raises(ValueError, match=f'^--output must be another .*{other},'):
     run(words(output=tmp_path / '.' / name, upper=50))
-  with pytest.raises(ValueError, match='neither --ledger nor --input'):
+  with pytest.raises(ValueError, match=f'^--synthetic_out.* another .*{other}'):
     run(words(statistic='density', synthetic=5,
               synthetic_output=tmp_path / '.' / name))
   assert (tmp_path / name).read_bytes() == before
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('changed', [
+  {'output': 'ledger.answers/1.json'}, {'output': 'ledger.answers/new.json'},
+  {'output': 'ledger.secrets'}, {'output': 'ledger.secrets/a'},
+  {'statistic': 'ecdf', 'thresholds': 4, 'plot': 'ledger.answers/1.svg'},
+  {'statistic': 'density', 'synthetic': 5, 'granularity': 1,
+   'synthetic_output': 'ledger.answers/a.csv'},
+  {'output': '/dev/null'}])
+def test_what_belongs_to_the_ledger_is_not_written_over(words, tmp_path,
+                                                        changed):
+  """Whether or not the folders are there yet; nothing is spent for it."""
+  changed = {name: tmp_path / str(value) if name.endswith(('output', 'plot'))
+             else value for name, value in changed.items()}
+  for spent in (0, 1):
+    if spent:
+      run(words())
+      (tmp_path / 'ledger.secrets').mkdir(exist_ok=True, mode=0o700)
+    before = {path: path.read_bytes() for path in tmp_path.rglob('*')
+              if path.is_file()}
+    with pytest.raises(ValueError, match='must be outside of ledger.(answers|'
+                       'secrets), which belongs|is no regular file'):
+      run(words(upper=50, **changed))
+    assert {path: path.read_bytes() for path in tmp_path.rglob('*')
+            if path.is_file()} == before
 
 
 @pytest.mark.parametrize('text, message', [

@@ -1,6 +1,7 @@
 """Mistakes on command lines: one line, exit status 2, and nothing is done."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -59,6 +60,13 @@ _MISTAKES = (
   ('', _CURVE + f'--output={_NO_ROOM}', 'cannot write to /proc'),
   ('', 'mpc --input=OWN --column=aeg --lower=0 --upper=1 --epsilon=1 '
    '--adjacency=replace_one --output=NEW', 'did you mean \'age\'?'),
+  ('', 'mpc --input=OWN --column=age --lower=0 --upper=1 --epsilon=1 '
+   '--adjacency=replace_one --output=OWN', '--output must be another file than '
+   '--input, got OWN'),
+  ('', _CURVE + '--study=NEW --output=NEW/curve.json',
+   '--output must be outside of --study, got NEW/curve.json'),
+  ('', 'quantiles --law=OWN:age --lower=0 --upper=1 --output=OWN',
+   '--output must be another file than --law, got OWN'),
   ('cryptography', _CURVE + '--output=NEW', 'pip install dpjax[mpc]'),
   ('submitit', 'sweep --experiment=lip_tabular --smoke --output_dir=NEW '
    '--submitit=local', 'pip install "dpjax[cluster]"'),
@@ -95,3 +103,32 @@ def test_folders_and_files_that_can_be_written(tmp_path):
   assert not list(tmp_path.iterdir())
   with pytest.raises(OSError, match='is a folder$'):
     errors.check_file(str(tmp_path))
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path):
+  os.mkfifo(tmp_path / 'pipe')
+  with pytest.raises(ValueError, match='pipe is no regular file'):
+    errors.check_file(str(tmp_path / 'pipe'))
+  with pytest.raises(ValueError, match='/dev/null is no regular file'):
+    errors.check_file('/dev/null')
+
+
+def test_outputs_replace_nothing_that_is_read(tmp_path):
+  """By whatever name, link or way through the folders they are given."""
+  own, kept = tmp_path / 'own.csv', tmp_path / 'kept'
+  own.write_text('age\n1\n')
+  kept.mkdir()
+  (tmp_path / 'soft').symlink_to(own)
+  os.link(own, tmp_path / 'hard')
+  (tmp_path / 'way').symlink_to(kept)
+  check = lambda **outputs: errors.check_outputs(
+    outputs, inputs={'input': own, 'label': None}, kept={'the ledger': kept})
+  check(output=str(tmp_path / 'a'), plot=str(tmp_path / 'b'), table=None)
+  for name in ('own.csv', './own.csv', 'kept/../own.csv', 'soft', 'hard'):
+    with pytest.raises(ValueError, match='--plot must be another .* --input, '):
+      check(output=None, plot=tmp_path / name)
+  for name in ('kept', 'kept/1.json', 'kept/a/b', 'way/1.json', 'way'):
+    with pytest.raises(ValueError, match='--plot must be outside of the ledg'):
+      check(plot=tmp_path / name)
+  with pytest.raises(ValueError, match='--plot must be another .* --output, '):
+    check(output=tmp_path / 'a', plot=str(tmp_path / 'kept' / '..' / 'a'))

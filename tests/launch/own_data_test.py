@@ -74,6 +74,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
       f'--dataset={survey}', '--label=outcome', f'--output={path}'),
       schema.parse)
   assert status == 0 and 'it tells of the records' in err
+  assert path.stat().st_mode & 0o777 == 0o600
   words = (f'--dataset={survey}', f'--schema={path}', *_TINY,
            f'--output_dir={tmp_path / "run"}')
   status, _, err = _call(train.main, words)

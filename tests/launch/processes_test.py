@@ -95,7 +95,7 @@ def test_two_processes_share_the_secret_keys_of_a_release(tmp_path):
   assert summary['epsilon_valid'] and not folders[1].exists()
   assert 'travelled from the first process' in summary['falls_short'][-1]
   assert sorted(path.name for path in folders[0].iterdir()) == [
-      'params.npz', 'summary.json']
+      'params.npz', 'private_diagnostics.json', 'summary.json']
 
 
 def test_killed_and_resumed_they_give_the_same_bits(tmp_path):
@@ -128,4 +128,4 @@ def test_killed_and_resumed_they_give_the_same_bits(tmp_path):
   assert _summary(whole[0])['epsilon'] == _summary(folders[0])['epsilon']
   assert not folders[1].exists()
   assert sorted(path.name for path in folders[0].iterdir()) == [
-      'params.npz', 'summary.json']
+      'params.npz', 'private_diagnostics.json', 'summary.json']

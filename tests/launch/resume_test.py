@@ -80,7 +80,7 @@ def test_kill_nine_and_resume(tmp_path):
   assert _params(tmp_path / 'killed') == _params(tmp_path / 'whole')
   assert _claim(tmp_path / 'killed') == _claim(tmp_path / 'whole')
   assert sorted(path.name for path in (tmp_path / 'killed').iterdir()) == [
-      'params.npz', 'summary.json']
+      'params.npz', 'private_diagnostics.json', 'summary.json']
 
 
 def _call(*words):

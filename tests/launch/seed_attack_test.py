@@ -176,7 +176,8 @@ def test_a_release_leaves_no_key_behind_and_no_other_has_it(secret, tmp_path):
   told = again[-1]
   assert len(drawn) == 1 and drawn[0].shape == (1, 8)
   files = [path for path in tmp_path.rglob('*') if path.is_file()]
-  assert sorted(path.name for path in files) == ['params.npz', 'summary.json']
+  assert sorted(path.name for path in files) == [
+      'params.npz', 'private_diagnostics.json', 'summary.json']
   for words in drawn[0]:
     spelled = words.tobytes()
     for text in (told.encode(), *(path.read_bytes() for path in files)):

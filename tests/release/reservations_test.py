@@ -2,6 +2,7 @@
 
 import fractions
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -230,3 +231,39 @@ def test_folders_are_on_disk_before_lines_that_rely_on_them(
   monkeypatch.setattr(files, 'sync_folder', noted)
   _release(path)
   assert {name for name, _ in seen} == {'secrets', 'answers'}
+
+
+def _linked(path):
+  path.rename(path.with_name('theirs'))
+  path.symlink_to(path.with_name('theirs'))
+
+
+def _opened(path):
+  path.chmod(path.stat().st_mode | 0o022)
+
+
+@pytest.mark.parametrize('what', ['ledger', 'secrets', 'secret'])
+@pytest.mark.parametrize('plant', [_linked, _opened])
+def test_what_others_may_have_written_is_no_secret(what, plant, tmp_path):
+  """A release was interrupted; somebody could have put its secret there."""
+  path = tmp_path / 'ledger'
+  _interrupted(path)
+  folder = tmp_path / 'ledger.secrets'
+  secret, = folder.iterdir()
+  before = path.read_bytes()
+  plant({'ledger': path, 'secrets': folder, 'secret': secret}[what])
+  if (what, plant) == ('ledger', _linked):
+    _release(path)  # A ledger may lie elsewhere; its secrets lie beside it.
+    return
+  with pytest.raises(PermissionError, match='is not used as a private f'):
+    _release(path)
+  assert path.read_bytes() == before and len(list(folder.iterdir())) >= 1
+
+
+def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
+  path = tmp_path / 'ledger'
+  _interrupted(path)
+  user = os.geteuid()
+  monkeypatch.setattr(os, 'geteuid', lambda: user + 1)
+  with pytest.raises(PermissionError, match=f'belongs to user {user}, not'):
+    _release(path)

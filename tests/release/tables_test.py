@@ -4,9 +4,11 @@ import decimal
 import gzip
 import io
 import sys
+import tracemalloc
 
 import pytest
 
+from dpjax import unpacking
 from dpjax.release import formats
 from dpjax.release import tables
 from dpjax.release.formats import FileError, Format
@@ -179,9 +181,9 @@ def test_each_line_alone_is_one_record():
 
 
 def test_every_refusal_has_a_file_and_a_declaration_that_allows_it():
-  """All that depends on records but damage: nothing is refused any more."""
+  """All that depends on records but damage and bombs is not refused then."""
   total = {'bad_lines': 'missing', 'unparsed': 'missing'}
-  seen = {'missing', 'damaged', 'changed'}
+  seen = {'missing', 'damaged', 'expanded', 'changed'}
   for text, outcome, _ in _HOSTILE.values():
     if isinstance(outcome, str) and outcome in formats.REFUSALS:
       seen.add(outcome)
@@ -260,3 +262,66 @@ def test_parquet_needs_its_extra(monkeypatch):
   monkeypatch.setitem(sys.modules, 'pyarrow', None)
   with pytest.raises(ImportError, match='pip install'):
     _read(b'', path='a.parquet')
+
+
+def test_a_record_of_many_lines_does_not_fill_memory(monkeypatch):
+  """Every line opens a field that the next one closes: it never ends."""
+  monkeypatch.setattr(tables, '_LONGEST_LINE', 1000)
+  text = 'x,y\n1,"' + 'a\n","' * 400 + '"\n2,b\n'
+  with pytest.raises(FileError, match='line 202 is one of a record of more th'):
+    _read(text)
+  # Records of some lines, many of them, are as they were.
+  text = 'x,y\n' + '1,"a\n\nb"\n' * 400
+  assert _read(text) == ['1'] * 400
+
+
+@pytest.mark.parametrize('declared', [{}, {'bad_lines': 'missing'}])
+@pytest.mark.parametrize('line', [b'1\n', b'\n', bytes(500) + b'\n'])
+def test_what_is_packed_far_too_well_is_refused(line, declared, monkeypatch):
+  monkeypatch.setattr(unpacking, 'LEAST_LIMIT', 2**12)
+  content = b'x\n' + line * (20_000 // len(line))
+  packed = gzip.compress(content)
+  assert len(packed) < 150
+  with pytest.raises(FileError, match='a.csv.gz unpacks .* unpack it') as error:
+    _read(packed, path='a.csv.gz', numeric=False, **declared)
+  assert error.value.reason == 'expanded'
+  assert formats.REFUSALS['expanded'].instead == ''
+  # Not for what it holds: the same is read where it is not packed.
+  _read(content, numeric=False, **declared)
+
+
+def test_what_is_packed_well_is_read(monkeypatch):
+  """A table may be any number of times as large as the least limit."""
+  monkeypatch.setattr(unpacking, 'LEAST_LIMIT', 2**10)
+  values = [str(i * i) for i in range(20_000)]
+  packed = gzip.compress('\n'.join(['x', *values]).encode())
+  assert _read(packed, path='a.csv.gz') == values
+  # In several members, as some programs write them.
+  parts = gzip.compress(b'x\n1\n') + gzip.compress(b'2\n')
+  assert _read(parts, path='a.csv.gz') == ['1', '2']
+
+
+def test_a_bomb_takes_no_memory(monkeypatch):
+  """20 MiB of zeros in one line, of which 16 are unpacked, a few at a time."""
+  monkeypatch.setattr(unpacking, 'LEAST_LIMIT', 2**24)
+  packed = gzip.compress(b'x\n') + gzip.compress(bytes(2**20)) * 20
+  tracemalloc.start()
+  try:
+    with pytest.raises(FileError, match='than 16777216 bytes'):
+      _read(packed, path='a.csv.gz', numeric=False, bad_lines='missing')
+    peak = tracemalloc.get_traced_memory()[1]
+  finally:
+    tracemalloc.stop()
+  assert peak < 2**23
+
+
+def test_a_parquet_file_of_far_too_many_records_is_refused(monkeypatch):
+  packed = _parquet({'x': [1] * 200_000})
+  assert len(packed) < 2000
+  assert len(_walk(packed, 'a.parquet')) == 200_000
+  monkeypatch.setattr(unpacking, 'LEAST_LIMIT', 2**16)
+  for columns in ((), ('x',)):
+    with pytest.raises(FileError, match='a.parquet unpacks to more') as error:
+      list(tables.read('a.parquet', io.BytesIO(packed), *columns,
+                       numeric=bool(columns)))
+    assert error.value.reason == 'expanded'

@@ -1,6 +1,7 @@
 """Checkpoints on disk: what is damaged or unfinished is not used."""
 
 import math
+import os
 import shutil
 import types
 from typing import NamedTuple
@@ -72,7 +73,7 @@ _DAMAGES = {
   'cut in half': lambda path: path.write_bytes(
     path.read_bytes()[:path.stat().st_size // 2]),
   'gone': lambda path: path.unlink(),
-  'a file more': lambda path: path.with_name('more').write_text('x'),
+  'a file more': lambda path: path.with_name('more').touch(0o600),
 }
 
 
@@ -152,3 +153,29 @@ def test_saves_no_more_often_than_said(tmp_path, monkeypatch):
   assert _saver(tmp_path).seconds == 121.
   with pytest.raises(ValueError, match='every_seconds must be a number >= 0'):
     Checkpoints(folder=tmp_path, every_seconds=-1.)
+
+
+def _linked(path):
+  path.rename(path.with_name('theirs'))
+  path.symlink_to(path.with_name('theirs'))
+
+
+@pytest.mark.parametrize('name', ['.', '5', '5/checksums', '3/arrays'])
+@pytest.mark.parametrize('plant', [
+  _linked, lambda path: path.chmod(path.stat().st_mode | 0o020)])
+def test_what_others_may_have_written_is_refused(saved, plant, name, tmp_path):
+  """Its keys may be known: it is not even taken for a damaged one."""
+  folder = tmp_path / 'c'
+  shutil.copytree(saved, folder)
+  plant(folder / name)
+  before, said = sorted(tmp_path.rglob('*')), []
+  with pytest.raises(PermissionError, match='is not used as a private f'):
+    _saver(folder, said)
+  assert not said and sorted(tmp_path.rglob('*')) == before
+
+
+def test_a_checkpoint_of_another_user_is_refused(saved, monkeypatch):
+  user = os.geteuid()
+  monkeypatch.setattr(os, 'geteuid', lambda: user + 1)
+  with pytest.raises(PermissionError, match=f'belongs to user {user}, not'):
+    _saver(saved)

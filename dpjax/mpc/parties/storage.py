@@ -12,17 +12,26 @@ import pathlib
 
 import numpy as np
 
+from dpjax import private_files
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import parameters as public
 from dpjax.report import files
+
+_PRIVATE = 0o600
 
 
 class Storage:
   """Files of one server in one study."""
 
   def __init__(self, folder: pathlib.Path, parameters: public.Parameters):
-    """Opens the folder, or refuses one that was used for another study."""
+    """Opens the folder, or refuses one that was used for another study.
+
+    Raises:
+      ValueError: if it was.
+      PermissionError: if others than its owner may have written to it.
+    """
+    private_files.check_folder(folder)
     self.folder = folder
     told = folder / 'parameters.json'
     if told.exists():
@@ -55,26 +64,26 @@ class Storage:
 
   def write_dealt(self, data: bytes) -> None:
     """Keeps a dealer's keys."""
-    files.replace(self.folder / 'dealt.bin', data)
+    files.replace(self.folder / 'dealt.bin', data, _PRIVATE)
 
   def dealt(self) -> bytes | None:
     """A dealer's keys, if they came."""
     path = self.folder / 'dealt.bin'
-    return path.read_bytes() if path.exists() else None
+    return private_files.read(path) if path.exists() else None
 
   def write_noise(self, identity: str, accepted: np.ndarray,
                   noise: np.ndarray) -> None:
     """Keeps what was drawn: a share of noise, for these owners [n]."""
     buffer = io.BytesIO()
     np.savez(buffer, identity=identity, accepted=accepted, noise=noise)
-    files.replace(self.folder / 'noise.npz', buffer.getvalue())
+    files.replace(self.folder / 'noise.npz', buffer.getvalue(), _PRIVATE)
 
   def noise(self) -> tuple[str, np.ndarray, np.ndarray] | None:
     """What `write_noise` kept, if it did."""
     path = self.folder / 'noise.npz'
     if not path.exists():
       return None
-    with np.load(path) as found:
+    with np.load(io.BytesIO(private_files.read(path))) as found:
       return str(found['identity']), found['accepted'], found['noise']
 
   def mark_told(self, identity: str) -> None:
@@ -101,4 +110,4 @@ def enrolment_key(folder: pathlib.Path) -> bytes:
   path = folder / 'enrolment.key'
   if not path.exists():
     certificates.write_secret(path, os.urandom(enrolment.KEY_BYTES))
-  return path.read_bytes()
+  return private_files.read(path)
