@@ -159,8 +159,6 @@ SMOKE = tuple(dict.fromkeys([
     *_runs('breast_cancer', ('sgd',), kind='smoke', num_seeds=2)]))
 
 # Every row.
-OLDER = {'made before the noise and the recipes of today, under which the '
-         'order of methods may be another one': lambda setting: True}
 TAGS = {
     'laws': lambda setting: setting.kind in ('bounds', 'noise'),
     'quick': lambda setting: setting.kind in ('bounds', 'noise'),
