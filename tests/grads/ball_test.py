@@ -46,6 +46,30 @@ def test_records_do_not_meet():
   np.testing.assert_allclose(before, alone, rtol=1e-6)
 
 
+def test_views_are_records_of_their_own():
+  """Row i A + a is view a of record i, and as finite as that record is."""
+  rng = np.random.default_rng(5)
+  x = jnp.asarray(rng.normal(size=(3, 2, 4)), jnp.float32)
+  np.testing.assert_array_equal(ball.merge_views(x), np.reshape(x, (6, 4)))
+  projected = ball.project_records(x.at[1, 0, 2].set(jnp.nan), 0.5)
+  np.testing.assert_array_equal(projected.finite, [True, False, True])
+  merged = ball.merge_views(projected)
+  assert isinstance(merged, ball.BallRecords) and merged.radius == 0.5
+  np.testing.assert_array_equal(merged.values,
+                                np.reshape(projected.values, (6, 4)))
+  np.testing.assert_array_equal(merged.finite, [True] * 2 + [False] * 2
+                                + [True] * 2)
+
+
+def test_only_smaller_balls_are_believed():
+  x = jnp.asarray([[3.0, 4.0], [0.3, 0.4]])
+  for made, norms in ((x, (1, 0.5)), (ball.project_records(x, 1.0), (1, 0.5)),
+                      (ball.project_records(x, 0.5), (0.5, 0.5)),
+                      (ball.project_records(x, 2.0), (1, 0.5))):
+    np.testing.assert_allclose(
+      np.linalg.norm(ball.in_ball(made, 1.0), axis=1), norms, rtol=1e-6)
+
+
 def test_derivative_is_that_of_the_formula():
   rng = np.random.default_rng(4)
   # Inside, outside and far outside.

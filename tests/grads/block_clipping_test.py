@@ -148,6 +148,20 @@ def test_microbatches_change_nothing(make, network, kind, microbatch_size):
   assert int(parts.num_nonfinite) == 1
 
 
+@pytest.mark.parametrize('kind', QUICK, ids=str)
+@pytest.mark.sound
+def test_a_bad_record_is_as_a_masked_one(make, network, kind):
+  """In sums, losses and counts on either side of a radius."""
+  everybody, without = jnp.ones([13], jnp.bool_), jnp.arange(13) != 6
+  honest = make(kind).sums(network.params, network.batch, without)
+  for bad in (np.nan, np.inf, 1e38):
+    batch = network.batch._replace(x=network.batch.x.at[6, 0].set(bad))
+    found = make(kind).sums(network.params, batch, everybody)
+    assert int(found.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, found._replace(num_nonfinite=0),
+                 honest._replace(num_nonfinite=0))
+
+
 def test_bad_in_one_block_is_nothing_in_all(checks):
   """The gradient of the second layer is finite, that of the first is not."""
   apply = lambda params, x: x @ params['a']['w'] + params['b']['w'][None]

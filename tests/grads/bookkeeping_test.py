@@ -125,6 +125,9 @@ FUNCTIONS = {
   'gradients stopped': (
     lambda p, x: x @ p['w0'] + x @ jax.lax.stop_gradient(p['w1']),
     _weights((4, 3), (4, 3)), records(4), ['Layer', 'formed']),
+  'broadcast': (
+    lambda p, x: x @ jnp.broadcast_to(p['w0'][:, None], (4, 3)),
+    _weights((4,)), records(4), ['formed']),
   'not read': (
     lambda p, x: x @ p['w0'], _weights((4, 3), (2, 2)), records(4),
     ['Layer', 'formed']),
@@ -144,7 +147,7 @@ FUNCTIONS = {
 
 def _in_default_run(name):
   # Parameters that are read more than once add up; the others are many.
-  return name in ('shared', 'tied', 'dense over axes', 'one axis')
+  return name in ('shared', 'tied', 'dense over axes', 'one axis', 'broadcast')
 
 
 @pytest.mark.every(1)

@@ -66,6 +66,38 @@ def test_outer_products_are_those_of_their_factors(shape, axes):
                              jnp.sum(wanted, 0), rtol=1e-4, atol=1e-5)
 
 
+def _layer():
+  rows = lambda *one: tuple(each[None] for each in one)
+  return contractions.Layer(rows, None, None, 6, (1, 5, 4), has_windows=True)
+
+
+def test_few_records_at_a_time_are_the_same(monkeypatch):
+  """Also where what stays in a cache does not divide the batch."""
+  rng = np.random.default_rng(4)
+  x, cotangent = (jnp.asarray(rng.normal(size=(7, 6, size)), jnp.float32)
+                  for size in (5, 4))
+  squares = contractions.gram_squares(_layer(), x, cotangent)
+  products = contractions.products(_layer(), x, cotangent)
+  exact = np.einsum('btk,btn->bkn', np.float64(x), np.float64(cotangent))
+  np.testing.assert_allclose(products[:, 0], exact, atol=1e-5)
+  np.testing.assert_allclose(squares, np.square(exact).sum((1, 2)), rtol=1e-4)
+  for most in (1, 300):
+    monkeypatch.setattr(contractions, '_CACHED_VALUES', most)
+    np.testing.assert_allclose(
+      contractions.gram_squares(_layer(), x, cotangent), squares, rtol=1e-6)
+    np.testing.assert_allclose(contractions.products(_layer(), x, cotangent),
+                               products, rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_two_types_are_in_the_wider_one():
+  """Cotangents are not rounded to the type of what entered."""
+  x = jnp.ones((1, 6, 5), jnp.bfloat16)
+  cotangent = jnp.full((1, 6, 4), 1 + 2.0**-12, jnp.float32)
+  found = contractions.products(_layer(), x, cotangent)
+  assert found.dtype == jnp.float32
+  np.testing.assert_array_equal(found, 6 * (1 + 2.0**-12))
+
+
 def _gather(shape, indices, **changed):
   """The equation that looks rows up, but for what is changed of it."""
   given = dict(offset_dims=(len(indices) - 1,), collapsed_slice_dims=(0,),

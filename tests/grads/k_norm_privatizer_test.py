@@ -123,6 +123,19 @@ def test_state_counts_and_remembers_the_smallest_multiplier(order):
   assert np.all(np.isnan(mean['a']))
 
 
+@pytest.mark.sound
+@pytest.mark.parametrize('order', ORDERS)
+def test_blocks_of_one_shape_have_noise_of_their_own(order):
+  """Signs are fair coins: beyond 5.6 deviations with probability 1e-7."""
+  sums = {name: jnp.zeros(900) for name in 'abc'}
+  bounds = {name: jnp.float32(1) for name in sums}
+  transform = _transform(order)
+  mean = jax.jit(lambda state: transform.update(
+    sums, state, l2_sensitivity=bounds)[0])(transform.init(sums))
+  signs = np.sign(list(mean.values()))
+  assert np.abs(signs @ signs.T / 900 - np.eye(3)).max() < 5.6 / 30
+
+
 def test_rounding_errs_towards_more_noise(monkeypatch):
   scales = []
   monkeypatch.setattr(

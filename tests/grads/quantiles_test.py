@@ -95,6 +95,36 @@ def test_refuses_a_radius(radius):
                         learning_rate=0.2, noise_stddev=1.)
 
 
+def test_refuses_a_radius_that_may_move_out_of_range():
+  """Both ends of where it can go must lie in [1e-12, 1e12], as it must."""
+  make = lambda radius, **options: quantiles.geometric(
+    {'a': 1., 'b': radius}, target_quantile=0.5, learning_rate=0.2,
+    noise_stddev=1., **options)
+  for radius, span in ((1e-8, 1e4), (1e8, 1e4), (1e-12, 1.), (1e12, 1.)):
+    make(radius * (1 + 1e-9) if radius < 1 else radius * (1 - 1e-9), span=span)
+  for radius, options in ((0.9e-8, {}), (1.1e8, {}), (1e-6, {'span': 1.1e6}),
+                          (1e6, {'span': 1.1e6}), (0.9e-12, {'span': 1.})):
+    with pytest.raises(ValueError, match=r'^radius must lie in \[1e-12'):
+      make(radius, **options)
+
+
+def test_radii_move_as_published_and_stay_near_where_they_began():
+  """B exp(-eta (bhat - gamma)); the span is one of the first radii."""
+  adaptive = quantiles.geometric(
+    {'a': 2., 'b': .5}, target_quantile=0.7, learning_rate=0.3,
+    noise_stddev=1., span=3.)
+  means = {'a': -.5, 'b': .45}
+  radii, wanted = adaptive.init, {'a': 2., 'b': .5}
+  assert jax.tree.map(float, radii) == wanted
+  for _ in range(30):
+    radii = adaptive.update(radii, jax.tree.map(jnp.float32, means))
+    for name, first in (('a', 2.), ('b', .5)):
+      moved = wanted[name] * math.exp(-.3 * (.5 + means[name] - .7))
+      wanted[name] = min(max(moved, first / 3), first * 3)
+      assert float(radii[name]) == pytest.approx(wanted[name], rel=1e-5)
+  assert wanted == pytest.approx({'a': 6., 'b': .5 / 3})
+
+
 # One record.
 
 

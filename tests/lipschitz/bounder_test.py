@@ -231,6 +231,18 @@ def test_bad_records_are_nothing_under_every_rule(skipping, rule):
     assert moved <= float(_of(limits, path)) * (1 + 1e-5)
 
 
+def test_clipped_layers_need_no_certificate():
+  """Whatever the weights are, and whether or not a norm of them is known."""
+  network = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4).network
+  bounder = lipschitz_bounder.certified(
+    network, losses.squared_error(), weight_norm=1.0,
+    rule=rules.clipped_layers(clip_norm=0.3))
+  for certificate in ((), {}, network.fill(1e9), network.fill(float('nan'))):
+    found = bounder.l2_sensitivity(certificate)
+    assert sorted(found) == ['dense_00', 'dense_01']
+    np.testing.assert_allclose(list(found.values()), 0.3, rtol=1e-6)
+
+
 def test_bounds_follow_the_weights_and_nothing_else():
   """E32: what stands. Noise scales adapt to released weights for free."""
   network = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,

@@ -63,6 +63,7 @@ def _extreme_points(order, size):
   return np.array(list(itertools.product((-1., 1.), repeat=size)))
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize('orders', EXACT, ids=str)
 def test_closed_forms(orders):
   """NORM-02, NORM-03: against vertices, or the dual, or the SVD."""
@@ -154,7 +155,7 @@ def test_dense_norm_is_of_the_map_that_layers_compute():
   assert float(induced.dense_norm(kernel, math.inf)) == pytest.approx(7, rel=1e-5)
 
 
-@pytest.mark.every(8)
+@pytest.mark.sound
 @pytest.mark.parametrize('kernel_shape, shape, inside', [
   ((3, 3, 2, 3), ConvShape((6, 7)), True),
   ((3, 3, 2, 3), ConvShape((7, 8), (2, 2)), True),
@@ -167,7 +168,8 @@ def test_conv_norms(operator_matrix, kernel_shape, shape, inside):
   kernel = np.random.default_rng(0).normal(size=kernel_shape)
   kernel = kernel.astype(np.float32)
   matrix = operator_matrix(kernel, shape)
-  for order in induced.ORDERS:
+  # That of p = 2 is compared in `convolution_test`; here that it is the one.
+  for order in induced.ORDERS if shape == ConvShape((6, 7)) else (1, math.inf):
     truth = np.linalg.norm(matrix, order)
     found = float(induced.conv_norm(jnp.asarray(kernel), shape, order))
     assert found >= truth

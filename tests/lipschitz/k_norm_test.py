@@ -106,6 +106,25 @@ def test_the_bias_of_short_inputs_counts(order, factor):
   assert float(found['dense_00']) == pytest.approx(cotangent * factor, rel=1e-4)
 
 
+@pytest.mark.parametrize('order', ORDERS)
+def test_constants_of_activations_count(order):
+  """Steep ones lengthen what is sent back, and flat ones shorten it."""
+  for activation, constant, ceiling in (
+      (pointwise.tempered_sigmoid(2.0, 6.0, 1.0), 3.0, 1.0),
+      (pointwise.activation('sigmoid'), 0.25, 1.0)):
+    network = Network(input_shape=(4,), input_radius=2.0, root=Chain(
+      name='net', nodes=(Dense(name='a', width=9), activation,
+                         Dense(name='b', width=2))))
+    found = k_norm.certified(network, LOSS, order=order).l2_sensitivity(
+      {'a': 5.0, 'b': 0.7})
+    # Nine numbers of at most the ceiling: a length of 3, or 9 in l1.
+    cotangent, entering, first = (
+      (2, 9 * ceiling + 1, 5) if order == 1 else (math.sqrt(2), 3 * ceiling, 2))
+    assert float(found['b']) == pytest.approx(cotangent * entering, rel=1e-4)
+    assert float(found['a']) == pytest.approx(
+      cotangent * 0.7 * constant * first, rel=1e-4)
+
+
 def test_refuses_what_has_no_constant_in_the_norm():
   """E13: normalisation and balls are bounded in l2 only."""
   network = Network(input_shape=(4,), input_radius=1., root=Chain(

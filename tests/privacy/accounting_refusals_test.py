@@ -100,14 +100,36 @@ def test_events_refuse_bad_arguments(arguments, message):
     accounting.poisson_gaussian_event(**{**good, **arguments})
 
 
-@pytest.mark.slow
+def test_no_noise_multiplier_is_made_up():
+  """Where no multiplier meets the target, nearly any does, or none matters."""
+  with pytest.raises(ValueError, match=r'^no noise multiplier below 2\^40 meets'):
+    accounting._bracket(lambda multiplier: 5.0, 1.0, 2.0)
+  with pytest.raises(ValueError, match='^epsilon 2.0 needs hardly any noise'):
+    accounting._bracket(lambda multiplier: 1.0, 1.0, 2.0)
+  for seen, steps in ((.1, 1), (.19, 2)):
+    with pytest.raises(ValueError, match=f'^delta = {seen:g} is not below '
+                       f'{seen:g}, the probability that a record is used'):
+      accounting.calibrate_noise_multiplier(
+          target_epsilon=1., target_delta=seen + 1e-12, sampling_prob=.1,
+          num_steps=steps, adjacency=ADD)
+
+
+@pytest.mark.parametrize('guess', [1e-2, 1., 30.])
+@pytest.mark.sound
+def test_brackets_hold_the_target(guess):
+  for target in (.1, 1., 20.):
+    bracket = accounting._bracket(lambda m: 3 / m, guess, target)
+    assert 3 / bracket.endpoint_2 <= target < 3 / bracket.endpoint_1
+
+
 @pytest.mark.parametrize('arguments, message', [
   ({'target_epsilon': 0.}, 'epsilon must be a positive number, got 0.0'),
   ({'target_epsilon': math.inf}, 'epsilon must be a positive number, got inf'),
   ({'num_steps': 0}, 'num_steps must be an integer >= 1, got 0'),
   ({'sampling_prob': 2.}, r'sampling_prob must lie in \(0, 1\], got 2.0'),
   ({'accountant': 'moments'}, "accountant must be one of .*; got 'moments'"),
-  ({'target_epsilon': 1e9}, 'epsilon .* needs hardly any noise: refused'),
+  pytest.param({'target_epsilon': 1e9}, 'epsilon .* needs hardly any noise: '
+               'refused', marks=pytest.mark.slow),
 ])
 def test_calibration_refuses_bad_arguments(arguments, message):
   good = {'target_epsilon': 1., 'target_delta': 1e-5, 'sampling_prob': .1,

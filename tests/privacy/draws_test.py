@@ -45,6 +45,22 @@ def test_law(name):
   assert abs(neighbours) < 5 / COUNT**.5
 
 
+def test_whole_numbers_have_their_law():
+  """Weights exp(-|z| / scale), by chi-square of 1e-6, and their variance."""
+  for number, scale in enumerate((.4, 3.)):
+    values = np.asarray(draws.discrete_laplace(
+      jax.random.fold_in(KEY, number), (100_000,), scale))
+    np.testing.assert_array_equal(values, np.round(values))
+    law = stats.dlaplace(1 / scale)
+    assert draws.discrete_laplace_variance(scale) == pytest.approx(law.var())
+    reach = int(5 * scale) + 1
+    counts = np.bincount(np.int64(np.clip(values, -reach, reach)) + reach,
+                         minlength=2 * reach + 1)
+    wanted = law.pmf(np.arange(-reach, reach + 1))
+    wanted[[0, -1]] = law.cdf(-reach)
+    assert stats.chisquare(counts, wanted * values.size).pvalue > 1e-6
+
+
 def tails(count=3000):
   """Words over all scales of the 63-bit probability, with that in float64."""
   rng = np.random.default_rng(0)

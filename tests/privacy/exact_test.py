@@ -144,7 +144,7 @@ def test_the_system_is_asked_by_default():
   lambda: exact.choice([0, 0], [0, 0], Fraction(1)),
   lambda: exact.choice([-1, 2], [0, 0], Fraction(1)),
   lambda: exact.choice([], [], Fraction(1))])
-def test_bad_input(call):
+def test_bad_input_is_refused(call):
   with pytest.raises(ValueError, match='must be|at least 0'):
     call()
 

@@ -148,6 +148,21 @@ def leak_at_ten():
   return exact_delta(10 / math.sqrt(2 * math.log(1.25e5)), 10.)
 
 
+@pytest.mark.parametrize('adjacency, factor', [(ADD, 1), (REPLACE, 2)])
+def test_classical_noise_is_that_of_the_textbook(adjacency, factor):
+  """Of the sensitivity, sqrt(2 ln(1.25 / delta)) / epsilon."""
+  made = additive.classical_gaussian(record_norm=3., epsilon=.7, delta=1e-4,
+                                     adjacency=adjacency)
+  assert made.adjacency is adjacency and made.record_norm == 3
+  assert made.stddev == pytest.approx(
+    factor * 3 * math.sqrt(2 * math.log(1.25e4)) / .7)
+  for bad in (dict(record_norm=0.), dict(epsilon=0.), dict(delta=1.)):
+    with pytest.raises(ValueError, match=f'^{next(iter(bad))} must'):
+      additive.classical_gaussian(**{
+        'record_norm': 1., 'epsilon': 1., 'delta': .1, 'adjacency': adjacency,
+        **bad})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('epsilon, stddev, spent', [
   (.5, 9.68961, .3526), (1., 4.84481, .7510), (8., .60560, 7.9144),

@@ -320,6 +320,15 @@ def test_calibration_keeps_its_target(order, adjacency, accountant):
   assert spent(z) <= target < spent(z * (1 - 3e-4))
 
 
+def test_one_release_is_calibrated_to_its_epsilon():
+  """Pure, on all records: nothing to gain by a delta of 1e-12."""
+  for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
+    found = k_norm.calibrate_noise_multiplier(
+        target_epsilon=.5, target_delta=1e-12, sampling_prob=1., num_steps=1,
+        order=2, adjacency=adjacency)
+    assert factor / .5 * (1 - 1e-3) <= found <= factor / .5 * (1 + 1e-3)
+
+
 @pytest.mark.parametrize('call, message', [
   (lambda: k_norm.unit_noise(KEY, 3, order=3), 'order must be 1, 2 or inf, got'),
   (lambda: k_norm.event(noise_multiplier=0., order=2), 'noise_multiplier must '),
@@ -330,6 +339,9 @@ def test_calibration_keeps_its_target(order, adjacency, accountant):
                                  adjacency=ADD), 'record_norm must be a posi'),
   (lambda: k_norm.KNormMechanism(order=2, record_norm=1., epsilon=0.,
                                  adjacency=ADD), 'epsilon must be a positive'),
+  (lambda: k_norm.calibrate_noise_multiplier(
+      target_epsilon=1., target_delta=1e-5, sampling_prob=.1, num_steps=0,
+      order=2, adjacency=ADD), 'num_steps must be an integer >= 1, got 0'),
   (lambda: k_norm.calibrate_noise_multiplier(
       target_epsilon=0., target_delta=1e-5, sampling_prob=.1, num_steps=1,
       order=2, adjacency=ADD), 'epsilon must be a positive number'),

@@ -185,14 +185,15 @@ def test_polls():
   assert local.truth_prob_of_epsilon(0.0) == 0.5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('yes_prob', [0.25, 0.5, 0.9])
+@pytest.mark.parametrize('yes_prob', [0.25, *(
+  pytest.param(each, marks=pytest.mark.slow) for each in (0.5, 0.9))])
 def test_a_forced_yes_has_no_epsilon(yes_prob):
   """LDP-03, LDP-04: (0, 1 - q), attained at every epsilon."""
   made = local.ForcedYes(yes_prob=yes_prob)
   no, yes = made.matrix
   assert local.epsilon_of_matrix(made.matrix) == math.inf
   assert made.guarantee.epsilon == 0
+  assert made.adjacency is Adjacency.REPLACE_ONE
   for epsilon in (0.0, 1.0, 30.0):
     assert divergences.hockey_stick(no, yes, epsilon=epsilon) == (
       pytest.approx(made.guarantee.delta))
@@ -238,12 +239,19 @@ def test_truths_that_are_none_give_no_answers_of_their_own():
    'epsilon must be at most 20'),
   (lambda: local.UnaryEncoding(num_categories=2, epsilon=-1.0),
    'epsilon must be a positive'),
+  (lambda: local.UnaryEncoding(num_categories=2, epsilon=20.1),
+   'epsilon must be at most 20'),
+  (lambda: local.UnaryEncoding(num_categories=1, epsilon=1.0),
+   'num_categories must be an integer >= 2'),
+  (lambda: local.epsilon_of_matrix(np.array([[1.5, -0.5], [0.5, 0.5]])),
+   'sum to 1'),
+  (lambda: local.epsilon_of_matrix(np.ones(1)), 'sum to 1'),
   (lambda: local.ForcedYes(yes_prob=1.0), 'yes_prob must lie strictly'),
   (lambda: local.ForcedYes(yes_prob=1 - 1e-10), r'must be at most 1 - 2\^-32'),
   (lambda: local.epsilon_of_truth_prob(1.5), 'truth_prob must lie in'),
   (lambda: local.epsilon_of_matrix(np.ones((2, 2))), 'sum to 1'),
 ])
-def test_bad_input(make, message):
+def test_bad_input_is_refused(make, message):
   with pytest.raises(ValueError, match=message):
     make()
 

@@ -108,6 +108,11 @@ def test_scores_by_distance_move_as_the_function():
   assert moved(lambda d: d.count(2.0), [.5], (1,), RO) == 0
 
 
-def test_too_many_are_refused():
+def test_too_many_are_refused(monkeypatch):
   with pytest.raises(ValueError, match='too many to enumerate'):
     neighbours.datasets(range(10), 6)
+  monkeypatch.setattr(neighbours, 'MAX_DATASETS', 7)
+  assert len(neighbours.distances(('a', 'a'), 'ab', (1, 2), AR)) == 6
+  assert len(neighbours.datasets('abcdefg', 1)) == 7
+  with pytest.raises(ValueError, match='too many data sets to enumerate'):
+    neighbours.distances(('a', 'a', 'a'), 'ab', (3,), RO)

@@ -11,6 +11,7 @@ from scipy import stats
 
 from dpjax.privacy import mechanism
 from dpjax.privacy import queries
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.queries import LocalOracle
 
 KEY = jax.random.key(0)
@@ -120,6 +121,9 @@ def test_rounding_makes_no_answer_rarer_than_stated(monkeypatch, epsilon):
 def test_everybody_answers_once():
   """A query too many, or too few people, would ask somebody again."""
   oracle = _oracle(num_queries=3, tolerance=1.0, epsilon=4.0)
+  # One answer of each person is all that is said.
+  assert oracle.adjacency is Adjacency.REPLACE_ONE
+  assert mechanism.epsilon(oracle, delta=1e-9) == pytest.approx(4, abs=1e-3)
   people = jnp.arange(oracle.num_examples, dtype=jnp.float32)
   with pytest.raises(ValueError, match=f'need {people.size} people, there are '
                      f'{people.size - 1}'):
@@ -168,7 +172,7 @@ def test_bisection_holds_for_every_adversary(tolerance, adversary):
   (dict(num_queries=0), 'num_queries must be an integer >= 1'),
   (dict(randomizer='gauss'), 'randomizer must be one of'),
 ])
-def test_bad_input(changes, message):
+def test_bad_input_is_refused(changes, message):
   with pytest.raises(ValueError, match=message):
     _oracle(**changes)
 

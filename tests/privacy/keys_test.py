@@ -1,0 +1,32 @@
+"""Keys of releases: what they are bound to, and where they come from."""
+
+import itertools
+
+import jax
+
+from dpjax.privacy import keys
+
+
+def _data(*content):
+  """Words of two keys that are bound to this; of the quickest generator."""
+  bound = keys.bound_to(jax.random.split(jax.random.key(0), 2), *content)
+  assert bound.shape == (2,)
+  return jax.random.key_data(bound).tolist()
+
+
+def test_keys_belong_to_one_content_alone():
+  """Parts are told apart: where one ends and the next begins counts, too."""
+  contents = [(), (b'',), (b'ab', b'c'), (b'a', b'bc'), (b'abc',),
+              (b'c', b'ab'), (b'', b'abc'), (b'abd',)]
+  found = [_data(*content) for content in contents]
+  for one, other in itertools.combinations(found, 2):
+    assert all(a != b for a, b in itertools.product(one, other))
+  # And the keys of one content stay different, and are the same again.
+  assert all(one[0] != one[1] for one in found)
+  assert _data(*contents[2]) == found[2]
+
+
+def test_only_long_keys_are_secret():
+  assert keys.is_secret(keys.from_words(keys.system_words(3)))
+  for impl in ('threefry2x32', 'rbg'):
+    assert not keys.is_secret(jax.random.key(0, impl=impl))
