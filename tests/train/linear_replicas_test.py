@@ -11,6 +11,9 @@ from dpjax.train.replicas import Recipe, Replicas, Task
 from dpjax.typing import Batch
 
 FEATURES, CLASSES, COUNT, EPOCHS = 3, 2, 4, 4
+SIZES = set()
+"""How many images networks were given at once."""
+
 RECIPE = Recipe(num_epochs=EPOCHS, batch_size=4, momentum=.7, divisor=3.0)
 
 
@@ -24,6 +27,7 @@ class _Linear:
     return {'seen': jnp.zeros(FEATURES)}
 
   def apply(self, params, statistics, x, *, train):
+    SIZES.add(x.shape[1])
     logits = jnp.einsum('pbf,pfc->pbc', x, params['w'])
     if not train:
       return logits + statistics['seen'][:, None, :CLASSES], statistics
@@ -149,8 +153,10 @@ def test_logits_are_those_of_each_network(trained):
                              networks_.statistics['seen'][r], x)
                      for r in range(COUNT)])
   for size in (4, 2, 9, 500):
+    SIZES.clear()
     found = MADE.logits(networks_, RECORDS.x[:9], batch_size=size)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert SIZES <= {min(size, 9)}
   own = jnp.stack([RECORDS.x[r:r + 5] for r in range(COUNT)])
   np.testing.assert_allclose(
       MADE.apply(networks_, own), [wanted[r][r:r + 5] for r in range(COUNT)],
