@@ -1,12 +1,17 @@
-"""What a held ledger refuses by itself, whatever its caller has checked."""
+"""What a held ledger keeps by itself, whatever its caller has checked."""
 
+import fcntl
 import fractions
+import os
+import threading
 
 import pytest
 
 from dpjax.release import ledger
 from dpjax.release.costs import Cost
 from tests.release import spending
+
+pytestmark = pytest.mark.every(1)
 
 Fraction = fractions.Fraction
 
@@ -25,3 +30,77 @@ def test_what_was_not_checked_before_is_checked_when_it_is_reserved(tmp_path):
   assert path.read_bytes() == before
   assert not list(tmp_path.glob('ledger.secrets/*'))
   assert ledger.read(path).spent() == Fraction(19, 20)
+
+
+def _is_locked(path):
+  """Whether nobody else gets a lock, not even one that is shared."""
+  descriptor = os.open(path, os.O_RDWR)
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return True
+  finally:
+    os.close(descriptor)
+  return False
+
+
+def test_a_ledger_is_locked_until_its_answer_is_on_disk(tmp_path):
+  path = tmp_path / 'ledger'
+  with spending.held(path) as lock:
+    assert _is_locked(path)
+    found = lock.reserve({}, spending.TENTH, spending.sha256('a'))
+    assert _is_locked(path)
+    with lock.drawing(found.entry):
+      assert _is_locked(path)
+    lock.commit(found.entry, {'value': 1})
+    assert _is_locked(path)
+  assert not _is_locked(path)
+
+
+def test_who_waited_for_a_ledger_that_is_gone_makes_it_anew(
+    tmp_path, monkeypatch):
+  """One that stays empty is removed; what waits has it open already."""
+  path, waits, lock = tmp_path / 'ledger', threading.Event(), fcntl.flock
+
+  def flock(*args):
+    waits.set()
+    lock(*args)
+
+  thread = threading.Thread(target=spending.release, args=[path])
+  with spending.held(path):
+    monkeypatch.setattr(fcntl, 'flock', flock)
+    thread.start()
+    assert waits.wait(60)
+  thread.join(60)
+  assert ledger.read(path).spent() == Fraction(1, 10)
+
+
+def test_noise_is_made_of_a_secret_that_no_file_tells(tmp_path, monkeypatch):
+  """Of ledgers that are equal to the last byte but for it, too."""
+  monkeypatch.setattr(ledger.secrets, 'token_hex', lambda size: 'ab' * size)
+  secrets, drawn = set(), set()
+  for name in 'ab':
+    path = tmp_path / name
+    with spending.held(path) as lock:
+      found = lock.reserve({}, spending.TENTH, spending.sha256('a'))
+      secret = (tmp_path / f'{name}.secrets' / found.entry.seal).read_bytes()
+      drawn.add(found.below(2**200))
+    assert len(secret) == 32 and secret.hex() not in path.read_text()
+    assert secret.hex() != found.entry.seal
+    secrets.add(secret)
+  assert len(secrets) == len(drawn) == 2
+
+
+def test_lines_of_another_ledger_are_refused(tmp_path):
+  """Each is as it was written, but not after the one before it."""
+  small, large = (tmp_path / name for name in ('small', 'large'))
+  budget = ledger.Budget(epsilon=Fraction(9), delta=Fraction(0))
+  spending.spend(small)
+  spending.spend(large, budget=budget)
+  lines, others = (path.read_bytes().splitlines(keepends=True)
+                   for path in (small, large))
+  for mixed in ([others[0], *lines[1:]], [lines[0], *others[1:]],
+                [*lines[:2], others[2]]):
+    small.write_bytes(b''.join(mixed))
+    with pytest.raises(ValueError, match='is not what was written'):
+      ledger.read(small)

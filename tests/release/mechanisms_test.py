@@ -49,8 +49,10 @@ _CASES = {
 # Below, inside, above, no number; of which one is a category, one positive.
 _NUMBERS = ('-7', '2', '3.2', '99', 'NA')
 _PAIRS = (('-7', '1'), ('-7', '0'), ('.7', '1'), ('NA', '1'), ('.3', ''))
-# Records beside those of neighbours: enough for all stages of a normal mean.
-_MANY = {'normal_mean': 300}
+# Records beside those of neighbours: enough for all stages of a normal mean,
+# and for the rank of a support_max to depend on how many there are.
+_MANY = {'normal_mean': 300, 'support_max': 50}
+_EPSILON = {'support_max': Fraction(1)}
 
 
 class _Spent(Exception):
@@ -113,8 +115,8 @@ def _plans(name, *, deltas=(None, Fraction(1, 10**6))):
           'categories' not in case) else (None,):
         for delta in deltas:
           yield registry.plan(Query(
-              statistic=name, epsilon=Fraction(20), adjacency=adjacency,
-              delta=delta, missing=missing, **case))
+              statistic=name, epsilon=_EPSILON.get(name, Fraction(20)),
+              adjacency=adjacency, delta=delta, missing=missing, **case))
 
 
 def test_every_statistic_has_a_case():

@@ -8,6 +8,7 @@ import pytest
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
+from dpjax.train import bassily
 from dpjax.train import plan as plans
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -83,6 +84,12 @@ def test_refuses_an_adjacency_that_is_a_string():
 def test_max_batch_size_is_no_matter_of_privacy():
   assert _private(max_batch_size=7).noise_multiplier == (
     _private().noise_multiplier)
+  # And of all plans it is what the batches are divided by.
+  common = {'num_examples': 1000, 'batch_size': 1, 'num_steps': 1000,
+            'adjacency': ADD, 'max_batch_size': 7}
+  for plan in (_private(max_batch_size=7), plans.non_private_plan(**common),
+               bassily.bassily_plan(epsilon=1., delta=1e-4, **common)):
+    assert plan.sampler.max_batch_size == 7 == plan.sampler.part_size
 
 
 def test_non_private_is_infinite():
