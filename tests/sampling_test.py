@@ -119,6 +119,17 @@ def test_no_record_is_dropped_when_a_batch_overflows(
     np.testing.assert_array_equal(total(sampler.draw(KEY)), chosen)
 
 
+def test_numbers_of_64_bits_change_nothing():
+  sampler = PoissonSampler(num_examples=6, batch_size=3, max_batch_size=2)
+  plain = sampler.draw(KEY)
+  with jax.enable_x64(True):
+    drawn = sampler.draw(KEY)
+    total = sampler.sum_parts(one_hot_sum(6), drawn)
+  assert drawn.rows.dtype == drawn.count.dtype == jnp.int32
+  np.testing.assert_array_equal(drawn.rows, plain.rows)
+  np.testing.assert_array_equal(total, indicators(plain, 6))
+
+
 def test_padding_is_masked(monkeypatch):
   # Padded rows name record 0; unless masked they would count it.
   sampler = PoissonSampler(num_examples=6, batch_size=3, max_batch_size=4)
