@@ -88,18 +88,46 @@ def test_draw_equals_the_mask_of_the_key(max_batch_size):
       words < np.uint32(sampler.sampling_prob * 2**32))
 
 
-@pytest.mark.parametrize('max_batch_size', [1, 3, 4, 12, None])
-def test_no_record_is_dropped_when_a_batch_overflows(monkeypatch,
-                                                     max_batch_size):
+def test_parts_are_the_least_multiples_that_have_room():
+  """Of the room that was asked for, or of all records if those are fewer."""
+  for room, multiple in itertools.product(range(1, 14), range(1, 9)):
+    sampler = PoissonSampler(num_examples=10, batch_size=2, max_batch_size=room,
+                             row_multiple=multiple)
+    assert sampler.part_size == min(
+        rows for rows in range(1, 30)
+        if rows >= min(room, 10) and rows % multiple == 0)
+    plain = dataclasses.replace(sampler, row_multiple=1)
+    assert sampler.event(noise_multiplier=1., num_steps=3) == plain.event(
+        noise_multiplier=1., num_steps=3)
+  with pytest.raises(ValueError, match='^row_multiple must be an integer >= 1'):
+    PoissonSampler(num_examples=10, batch_size=2, row_multiple=0)
+
+
+@pytest.mark.parametrize('max_batch_size, row_multiple', [
+  (1, 1), (3, 4), (4, 1), (12, 5), (None, 8)])
+def test_no_record_is_dropped_when_a_batch_overflows(
+    monkeypatch, max_batch_size, row_multiple):
   size = 12
   sampler = PoissonSampler(num_examples=size, batch_size=2,
-                           max_batch_size=max_batch_size)
+                           max_batch_size=max_batch_size,
+                           row_multiple=row_multiple)
   total = jax.jit(lambda s: sampler.sum_parts(one_hot_sum(size), s))
   rng = np.random.default_rng(0)
   # From the empty batch over every size to all records at once.
   for chosen in (rng.permutation(size) < k for k in range(size + 1)):
     patch_words(monkeypatch, np.where(chosen, 0, 2**32 - 1).astype(np.uint32))
     np.testing.assert_array_equal(total(sampler.draw(KEY)), chosen)
+
+
+def test_numbers_of_64_bits_change_nothing():
+  sampler = PoissonSampler(num_examples=6, batch_size=3, max_batch_size=2)
+  plain = sampler.draw(KEY)
+  with jax.enable_x64(True):
+    drawn = sampler.draw(KEY)
+    total = sampler.sum_parts(one_hot_sum(6), drawn)
+  assert drawn.rows.dtype == drawn.count.dtype == jnp.int32
+  np.testing.assert_array_equal(drawn.rows, plain.rows)
+  np.testing.assert_array_equal(total, indicators(plain, 6))
 
 
 def test_padding_is_masked(monkeypatch):

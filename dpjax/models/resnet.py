@@ -38,6 +38,7 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   errors.check_at_least('depth', depth, 8)
   if (depth - 2) % 6:
     raise ValueError(f'depth must be 6 n + 2, got {depth}')
+  errors.check_at_least('num_classes', num_classes, 2)
   if bounding.kind == 'ball':
     raise ValueError("bounding of a resnet must be 'none' or 'normalised'")
   nodes = [_conv('conv', 16, 3, 1), *bounding.norm('norm'),

@@ -157,6 +157,14 @@ def test_mosaic_is_cut_row_by_row():
     containers.mosaic(blob, grid=(2, 3), size=4), images)
 
 
+def test_mosaics_of_cifar_have_100_rows_of_100_images():
+  labels, small = Blob('y', _npy(np.zeros(1, np.uint8))), Blob(
+    'toy', _webp(_bytes(8, 8, 3)))
+  with pytest.raises(ValueError, match='toy has 8 x 8 pixels, expected '
+                     '3200 x 3200'):
+    containers.mosaic_parts(labels, labels, small, small)
+
+
 def test_mosaic_parts():
   batches = _bytes(3, 2, 4, 4, 3)
   labels = [np.array([1, 2, 3, 4], np.uint8), np.array([5, 6], np.uint8)]

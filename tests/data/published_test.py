@@ -107,6 +107,24 @@ IMAGES = {
 }
 
 
+# First digits of the checksums of the files, in their order.
+CHECKSUMS = {
+  'adult': '5b0026 a2a904', 'android_permissions': '576468',
+  'bank_full': 'd1513e', 'breast_cancer': 'd606af', 'default_credit': '5c69a6',
+  'diabetes_130': '0689e7', 'dropout': '3ef126', 'framingham': '0ab45c',
+  'german_credit': 'b21f3d', 'nursery': '8e0389',
+  'the four IDX files of mnist': 'ba8910 65a50c 0fa789 ff7bcf',
+  'the four IDX files of fashion_mnist': 'c59f46 bad354 5b4141 0402a9',
+  'mosaics of 100 x 100 images of cifar10': (
+    'ba0e3a e110af 712c16 f83591 3a5b40 cb3fbf bde615 741efc'),
+}
+
+# Of the contents of both parts of image sets.
+DIGESTS = {
+  'cifar10': 'd59acf 899683', 'digits': 'a4b0c2 6a8044',
+  'fashion_mnist': '0c69d5 90c92c', 'mnist': '365581 634538',
+}
+
 # Numbers of one column of a file: bounds, and lines that are malformed.
 SERIES = {
   'ratings': (0, 5, 4), 'pages': (0, 7000, 4), 'earnings': (0, 1.1e6, 0),
@@ -153,6 +171,22 @@ def test_sizes_licences_and_archives(name):
   for file in spec.files:
     assert file.alternatives == (f'{file.name}.gz',)
     assert re.fullmatch('[0-9a-f]{64}', file.sha256)
+
+
+def _digits(*checksums):
+  return ' '.join(checksum[:6] for checksum in checksums)
+
+
+def test_checksums_are_those_of_the_files_in_their_order():
+  of_files = {name: spec.files for name, spec in registry.DATASETS.items()}
+  for name, spec in registry.IMAGES.items():
+    assert _digits(spec.train.sha256, spec.test.sha256) == DIGESTS[name]
+    of_files |= {f'{container.title} of {name}': container.files
+                 for container in spec.containers if len(container.files) > 1}
+  found = {name: _digits(*(file.sha256 for file in group))
+           for name, group in of_files.items()}
+  assert {name: text for name, text in found.items() if text.strip()} == (
+    CHECKSUMS)
 
 
 def test_series():

@@ -51,6 +51,13 @@ def test_names():
     registry.IMAGES['mine'] = None
 
 
+def test_names_are_sorted(monkeypatch):
+  for table, names in (('DATASETS', registry.names),
+                       ('IMAGES', registry.image_names)):
+    monkeypatch.setattr(registry, table, {'b': None, 'c': None, 'a': None})
+    assert names() == ('a', 'b', 'c')
+
+
 def test_unknown_name_lists_the_known_ones():
   with pytest.raises(ValueError) as caught:
     registry.load('iris')

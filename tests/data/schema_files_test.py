@@ -32,6 +32,12 @@ def test_columns_are_features_in_the_order_of_the_schema():
   assert label.encode('maybe') == 2
 
 
+def test_messages_name_where_a_schema_is():
+  for read in (schema_files.parse, schema_files.canonical):
+    with pytest.raises(ValueError, match='^mine is not JSON'):
+      read('{', where='mine')
+
+
 def test_a_listed_other_is_not_there_twice():
   columns = {**_COLUMNS, 'sex': {'kind': 'categorical',
                                  'categories': ['other', 'F']}}
@@ -89,6 +95,7 @@ def test_refuses_columns(column, message):
   ('{"public": true, "columns": {"a": {}, "a": {}}}', '\'a\' is there twice'),
 ])
 def test_refuses_files(text, message):
-  with pytest.raises(ValueError, match=message) as caught:
-    schema_files.parse(text)
-  assert '\n' not in str(caught.value)
+  for read in (schema_files.parse, schema_files.canonical):
+    with pytest.raises(ValueError, match=message) as caught:
+      read(text)
+    assert '\n' not in str(caught.value)

@@ -23,6 +23,7 @@ def test_parts_are_a_partition(num_examples, test_fraction, num_test):
 def test_key_decides():
   first, again, other = (
     splits.train_test_split(jax.random.key(seed), 100) for seed in (1, 1, 2))
+  assert (first.train.size, first.test.size) == (80, 20)
   np.testing.assert_array_equal(first.test, again.test)
   assert not np.array_equal(first.test, other.test)
 

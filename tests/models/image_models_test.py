@@ -165,9 +165,23 @@ def test_records_keep_the_bounds_of_small_networks(kind):
     assert worst > 1e-3, name
 
 
+_CONVNET = dict(input_shape=(8, 8, 1), num_classes=3)
+
+
+@pytest.mark.sound
 @pytest.mark.parametrize('make, message', [
   (lambda: wide_resnet.wide_resnet(depth=17), 'depth must be 6 n'),
+  (lambda: wide_resnet.wide_resnet(depth=4), 'depth must be .* >= 10'),
+  (lambda: wide_resnet.wide_resnet(widening=0), 'widening must be .* >= 1'),
+  (lambda: wide_resnet.wide_resnet(num_classes=1), 'num_classes .* >= 2'),
   (lambda: resnet.resnet(depth=16), 'depth must be 6 n'),
+  (lambda: resnet.resnet(depth=2), 'depth must be .* >= 8'),
+  (lambda: resnet.resnet(num_classes=1), 'num_classes must be .* >= 2'),
+  (lambda: convnet.convnet(**_CONVNET, channels=()), 'convolutions must be'),
+  (lambda: convnet.convnet(**_CONVNET, width=0), 'width must be .* >= 1'),
+  (lambda: convnet.convnet(**_CONVNET | {'num_classes': 1}), 'num_classes'),
+  (lambda: convnet.convnet(**_CONVNET, activation='gelu'), 'activation must'),
+  (lambda: Bounding(num_groups=0), 'num_groups must be'),
   (lambda: resnet.resnet(bounding=Bounding(kind='ball')), "'none' or 'norm"),
   (lambda: Bounding(kind='box'), 'bounding must be one of'),
   (lambda: Bounding(radius=0.), 'radius must be a positive'),

@@ -7,6 +7,7 @@ import pytest
 
 from dpjax.mpc import costs
 from dpjax.mpc import evaluation
+from dpjax.mpc import joint_noise
 from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
@@ -125,6 +126,23 @@ def test_pointwise_evaluation_of_many_owners(backend):
   assert opened.bits == 10**4 * 64 * of_owner == costs.pointwise(
       10**4, 64, num_servers=servers, bits=backend.bits_per_value // servers,
       masked=False)
+
+
+def test_what_is_not_given():
+  """32 bits, the fewest servers, one class; 64 bits of coins."""
+  assert evaluation.TrustedCurator() == evaluation.TrustedCurator(bits=32)
+  assert evaluation.AdditiveShares(num_servers=2) == evaluation.AdditiveShares(
+      num_servers=2, bits=32)
+  assert schemes.ComparisonScheme(num_thresholds=4) == schemes.ComparisonScheme(
+      num_thresholds=4, num_servers=2, num_classes=1, value_bits=32)
+  assert schemes.AdditiveScheme(num_thresholds=4, num_servers=2) == (
+      schemes.AdditiveScheme(num_thresholds=4, num_servers=2, num_classes=1,
+                             value_bits=32))
+  assert schemes.OuterProductScheme(num_thresholds=4, num_servers=3) == (
+      schemes.OuterProductScheme(num_thresholds=4, num_servers=3, num_classes=1,
+                                 num_colluding=1))
+  law = joint_noise.JointNoise(scale=fractions.Fraction(2), count=3)
+  assert (law.value_bits, law.coin_bits) == (32, 64)
 
 
 def test_statistics_of_pairs_are_those_of_the_definition():

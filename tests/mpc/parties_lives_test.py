@@ -255,6 +255,40 @@ def test_a_number_of_owners_that_is_none_is_a_fault(said, kwargs, reason):
     client._listen(Link(), parameters(**kwargs), None)
 
 
+class _Endless:
+  """A link with full frames of data."""
+  peer = 'server0'
+
+  def __init__(self):
+    self.frames = 0
+
+  def expect(self, kind):
+    self.frames += 1
+    return range(channel.MAX_PAYLOAD)  # its length is all that is looked at
+
+
+def test_data_of_several_frames_have_an_end():
+  link = _Endless()
+  with pytest.raises(Fault, match='server0: sent more than 268435456 bytes'):
+    links.receive_long(link, Kind.SHARES)
+  assert (link.frames - 1) * channel.MAX_PAYLOAD == 2**28
+
+
+@pytest.mark.parametrize('size', [0, 1, 9, 10, 11, 20])
+def test_data_are_sent_as_full_frames_and_one_that_is_not(size, monkeypatch):
+  monkeypatch.setattr(channel, 'MAX_PAYLOAD', 10)
+  sent, data = [], bytes(range(size))
+
+  class Link:
+    send = staticmethod(lambda kind, part: sent.append(part))
+    expect = staticmethod(lambda kind: sent.pop(0))
+
+  links.send_long(Link(), Kind.SHARES, data)
+  assert [len(part) for part in sent] == [10] * (size // 10) + [size % 10]
+  assert links.receive_long(Link(), Kind.SHARES, limit=size) == data
+  assert not sent
+
+
 def test_servers_that_count_other_owners_are_named():
   told = parameters()
   shares = np.zeros((1, 10), np.uint64)

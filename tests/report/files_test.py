@@ -27,11 +27,13 @@ def test_files_of_others_and_of_nobody_else(tmp_path):
   files.replace(tmp_path / 'open', b'a')
   with files.locked(tmp_path / 'locked', mode=0o600):
     pass
+  with files.locked(tmp_path / 'shared'):
+    pass
   umask = os.umask(0)
   os.umask(umask)
   modes = [(tmp_path / name).stat().st_mode & 0o777
-           for name in ('secret', 'open', 'locked')]
-  assert modes == [0o600, 0o666 & ~umask, 0o600]
+           for name in ('secret', 'open', 'locked', 'shared')]
+  assert modes == [0o600, 0o666 & ~umask, 0o600, 0o644 & ~umask]
 
 
 def test_all_is_appended(tmp_path, monkeypatch):

@@ -243,6 +243,11 @@ def test_refusals(wrong, match):
     magnitude.Rounds(**wrong)
 
 
+def test_the_schedule_of_the_thesis_is_the_default():
+  assert magnitude.Rounds() == magnitude.Rounds(
+      fraction=0.2, num_rounds=24, scope='global', restart='continue')
+
+
 def test_refuses_other_shapes_and_schedules():
   with pytest.raises(ValueError, match='a mask of parameters of shape'):
     magnitude.prune({'kernel': jnp.ones((2, 4))}, {'kernel': jnp.ones(4, bool)},

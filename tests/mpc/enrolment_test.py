@@ -1,0 +1,136 @@
+"""What is sealed, packed and kept, byte by byte."""
+
+import hashlib
+import hmac
+import json
+
+import numpy as np
+import pytest
+
+from dpjax.mpc import schemes
+from dpjax.mpc.parties import enrolment
+from dpjax.mpc.parties import parameters as public
+from dpjax.mpc.parties import storage
+from dpjax.mpc.parties import wire
+from tests.mpc.studies import parameters
+
+
+def _big(number):
+  return number.to_bytes(4, 'big')
+
+
+@pytest.mark.parametrize('owner', [0, 259, 2**32 - 1])
+def test_a_token_is_a_digest_of_the_owner_by_the_key(owner):
+  wanted = hmac.new(b'k' * 32, b'owner' + _big(owner), hashlib.sha256).digest()
+  assert enrolment.token(b'k' * 32, owner) == wanted
+
+
+def test_a_sealed_message_is_what_the_cipher_makes_of_it():
+  """AES-256-GCM under a key of token, study and server, bound to the owner."""
+  from cryptography.hazmat.primitives.ciphers import aead
+  token, digest, nonce = bytes(range(32)), b'd' * 32, b'0123456789ab'
+  named = dict(owner=7, digest=digest, server='server1')
+  sealed = enrolment.seal(token, b'message', source=lambda size: nonce[:size],
+                          **named)
+  key = hmac.new(token, digest + b'server1', hashlib.sha256).digest()
+  assert sealed[:12] == nonce
+  assert aead.AESGCM(key).decrypt(nonce, sealed[12:], _big(7)) == b'message'
+  assert len(sealed) == 7 + enrolment.SEAL_BYTES == 7 + 28
+  assert enrolment.unseal(token, sealed, **named) == b'message'
+  for change in (dict(owner=8), dict(digest=bytes(32)), dict(server='server2')):
+    with pytest.raises(ValueError, match='its seal does not hold'):
+      enrolment.unseal(token, sealed, **named | change)
+  for wrong in (b'', sealed[:20], sealed[:-1], sealed + b'x'):
+    with pytest.raises(ValueError, match='its seal does not hold'):
+      enrolment.unseal(token, wrong, **named)
+
+
+def test_entries_of_a_batch_stand_one_after_the_other():
+  batch = enrolment.entry(3, b'abc') + enrolment.entry(2**32 - 1, b'')
+  assert batch == _big(3) + _big(3) + b'abc' + b'\xff' * 4 + _big(0)
+  assert enrolment.ENTRY_BYTES == 8 and enrolment.AROUND_BYTES == 8 + 28 + 8
+  assert list(enrolment.entries(batch)) == [(3, b'abc'), (2**32 - 1, b'')]
+  assert not list(enrolment.entries(b''))
+  for end in range(1, len(batch)):
+    if end == 11:
+      assert list(enrolment.entries(batch[:end])) == [(3, b'abc')]
+      continue
+    with pytest.raises(enrolment.TornBatch, match=(
+        'message of owner 3' if 8 <= end < 11 else 'within an entry')):
+      list(enrolment.entries(batch[:end]))
+
+
+def test_numbers_in_payloads_have_as_many_bits_as_they_need():
+  assert [wire.point_bits(number) for number in (2, 3, 4, 5, 1024, 1025)] == [
+      1, 2, 2, 3, 10, 11]
+  values = np.array([[0, 9], [5, 1]])
+  data = wire.pack(values, 4)
+  assert data == bytes([0x09, 0x51])
+  np.testing.assert_array_equal(wire.unpack(data, (2, 2), 4), values)
+  np.testing.assert_array_equal(wire.unpack_points(data, 4, 10), [0, 9, 5, 1])
+  with pytest.raises(ValueError, match='threshold 9 of 9'):
+    wire.unpack_points(data, 4, 9)
+  with pytest.raises(ValueError, match='bits after the end'):
+    wire.unpack(data, (3,), 4)
+  with pytest.raises(ValueError, match='rows of 3 bytes'):
+    wire.unpack(data, (5,), 4)
+
+
+def test_shares_are_below_the_modulus():
+  scheme = schemes.OuterProductScheme(num_thresholds=4, num_servers=3)
+  for value in (0, 2**31 - 2):
+    data = wire.pack(np.array([value]), 31)
+    assert wire.unpack_shares(scheme, data, (1,)) == [value]
+  with pytest.raises(ValueError, match='not below 2147483647'):
+    wire.unpack_shares(scheme, wire.pack(np.array([2**31 - 1]), 31), (1,))
+  whole = schemes.ComparisonScheme(num_thresholds=4, value_bits=64)
+  assert wire.unpack_shares(whole, b'\xff' * 8, (1,)) == [2**64 - 1]
+
+
+def test_parameters_are_compared_as_text():
+  told = parameters(lower=0.0, shape=(2, 5))
+  assert public.from_bytes(told.to_bytes()) == told
+  assert told.digest == hashlib.sha256(told.to_bytes()).digest()
+  said = json.loads(told.to_bytes())
+  differing = lambda **fields: told.differences(json.dumps(
+      {**said, **fields}).encode())
+  assert differing() == ()
+  assert differing(lower=-0.0, root=1, more=3) == ('lower', 'more', 'root')
+  assert differing(**{'x' * 50: 1}) == ('x' * 40,)
+  assert told.differences(b'{}') == tuple(sorted(said))
+  with pytest.raises(ValueError, match='that are no JSON$'):
+    told.differences(b'{')
+  with pytest.raises(ValueError, match='that are no JSON object'):
+    told.differences(b'[]')
+  for data in (b'{}', b'[]', json.dumps({**said, 'more': 1}).encode()):
+    with pytest.raises(ValueError, match='no parameters of a study'):
+      public.from_bytes(data)
+
+
+def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
+  told = parameters()
+  kept = storage.Storage(tmp_path, told)
+  assert kept.dealt() is kept.noise() is kept.told() is None
+  kept.keep(enrolment.entry(1, b'ab'))
+  kept.write_dealt(b'keys')
+  kept.write_noise('name', np.array([True, False]), np.array([[3, 4]]))
+  kept.mark_told('name')
+  kept.write_report({'used': 3})
+  kept.close()
+  with open(tmp_path / 'inbox.log', 'ab') as log:
+    log.write(enrolment.entry(2, b'cd')[:-1])  # torn
+  again = storage.Storage(tmp_path, told)
+  for _ in range(2):
+    assert again.kept() == [(1, b'ab')]
+  again.keep(enrolment.entry(3, b'e'))
+  assert again.kept() == [(1, b'ab'), (3, b'e')]
+  assert (again.dealt(), again.told()) == (b'keys', 'name')
+  name, accepted, noise = again.noise()
+  assert (name, accepted.tolist(), noise.tolist()) == (
+      'name', [True, False], [[3, 4]])
+  assert json.loads((tmp_path / 'report.json').read_text()) == {'used': 3}
+  again.close()
+  key = storage.enrolment_key(tmp_path)
+  assert len(key) == 32 and storage.enrolment_key(tmp_path) == key
+  with pytest.raises(ValueError, match='another study: num_owners differ'):
+    storage.Storage(tmp_path, told.replaced(num_owners=12))
