@@ -51,6 +51,7 @@ CURVES = {
         smooth_binary.SmoothBinaryEcdf(**public))}
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', CURVES)
 def test_ranks_are_unbiased_and_vary_as_told(name):
   counts = np.random.default_rng(0).integers(0, 9, 11) * 1.0
@@ -64,6 +65,7 @@ def test_ranks_are_unbiased_and_vary_as_told(name):
     assert made.risk(3) == pytest.approx(3 * np.mean(made.variances()))
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make', [
     lambda **public: histograms.Histogram(num_bins=6, **public),
     lambda **public: histograms.Histogram(
