@@ -156,6 +156,29 @@ def test_what_is_offered_exists_and_keeps_the_guarantee(guarantee, names):
                             'output perturbation'])
 
 
+@pytest.mark.parametrize('guarantee', [
+    notions.PureDP(epsilon=.3), notions.PureDP(epsilon=5.),
+    notions.ZCDP(rho=.05)])
+def test_rules_rise_from_end_to_end(guarantee):
+  made = likelihood.MinimaxStatistics(model=MODEL, num_examples=80,
+                                      guarantee=guarantee)
+  rule = made.design
+  assert (np.diff(rule.places) > 0).all() and (np.diff(rule.thetas) > 0).all()
+  assert (rule.thetas[0], rule.thetas[-1]) == (-1, 1)
+  # All means of records, and what noise adds in all but rare cases.
+  low, high = special.expit([-1., 1.])
+  reach = 2 * (made.noise + math.sqrt(.25 / 80))
+  assert rule.places[0] <= low - reach and rule.places[-1] >= high + reach
+  estimates = rule.game.estimates
+  assert (np.diff(estimates) >= -2e-3).all() and estimates[-1] > .6
+  np.testing.assert_allclose(estimates, -estimates[::-1], atol=5e-3)
+  np.testing.assert_allclose(rule.places, 1 - rule.places[::-1], atol=1e-9)
+  assert np.abs(estimates).max() <= 1
+  # Its game is a lower bound of its own exact risk, and near it.
+  worst = likelihood_risks.worst_theta(made)[1] / MODEL.dimension
+  assert .8 * worst < rule.game.lower < 1.1 * worst
+
+
 def test_risks_that_are_offered_are_the_largest():
   guarantee = notions.ZCDP(rho=.02)
   upper = {each.name: each for each in STUDY.upper(
