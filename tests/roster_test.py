@@ -106,6 +106,9 @@ _OTHERS = (
   'test_certificates_are_of_the_weights_in_use',
   'release.statistics_test::'
   'test_released_law_is_private_on_neighbouring_files',
+  'stats.apis_test::test_plans_cost_what_is_asked',
+  'stats.apis_test::test_what_is_released_is_what_the_plan_releases',
+  'stats.ecdf.streams_test::test_noise_of_sums_is_that_of_the_matrix',
   'release.splitting_test::test_privacy_by_enumeration',
   'release.splitting_test::test_sensitivities_by_enumeration',
 )
@@ -218,6 +221,21 @@ def test_every_private_estimator_is_in_the_roster():
     for name in _NOT_PRIVATE & vars(module).keys():
       assert getattr(module, name).event.fget(None) == (
           accounting.non_private_event())
+
+
+def test_every_release_of_a_column_is_in_the_roster():
+  """Those of a key and a column, of all packages of `stats`."""
+  found = {f'{module.__name__}.{name}'
+           for module in _modules(stats) if module.__name__.endswith('.api')
+           for name, value in vars(module).items()
+           if inspect.isfunction(value) and value.__module__ == module.__name__
+           and 'key' in inspect.signature(value).parameters}
+  source = inspect.getsource(
+      _function('stats.apis_test::test_what_is_released_is_what_the_plan_releases'))
+  assert found == {f'dpjax.stats.{kind}.api.{kind}'
+                   for kind in ('density', 'ecdf', 'quantiles')}
+  for kind in ('density', 'ecdf', 'quantiles'):
+    assert f'{kind}_api.{kind}(' in source
 
 
 def test_every_released_statistic_has_its_sensitivity_enumerated():

@@ -277,6 +277,11 @@ CASES = {
     'parallel ROC': _roc(epsilon=0.7, adjacency=ADD),
     'parallel ROC, labels': _roc(epsilon=0.7, adjacency=REPLACE,
                                  public_labels=True),
+    'parallel ROC, replaced': counts(roc.ParallelRoc(
+        grid=grids.Grid(lower=0.0, upper=1.0, num_thresholds=3),
+        adjacency=REPLACE, curve=dyadic.DyadicEcdf(
+            num_thresholds=3, epsilon=0.35, adjacency=ADD, monotone=False)),
+                                     shape=(2, 3), attained=0.5),
     'cells': _cells(REPLACE, 'tight'),
     'cells, added': _cells(ADD, 'tight'),
     'cells, printed': _cells(REPLACE, 'paper'),

@@ -138,6 +138,22 @@ def test_trust_is_worth_a_factor_of_the_number_of_people():
   assert population == pytest.approx(4.0958e-3 + 0.9 / people, rel=1e-4)
 
 
+def test_answers_are_turned_into_frequencies():
+  """Their shares less those of lies, over what truths are likelier by."""
+  crowd = local.RandomizedResponse(num_categories=3, epsilon=1.2)
+  answers = jnp.asarray([0] * 40 + [1] * 50 + [2] * 10, jnp.int8)
+  found = frequencies.local(crowd, answers, confidence=0.9)
+  apart = crowd.truth_prob - crowd.other_prob
+  shares = np.array([0.4, 0.5, 0.1])
+  wanted = (shares - crowd.other_prob) / apart
+  np.testing.assert_allclose(found.value, wanted, atol=1e-6)
+  half = 1.6448536 * np.sqrt(shares * (1 - shares) / 100) / apart
+  np.testing.assert_allclose(found.low, np.clip(wanted - half, 0, 1),
+                             atol=1e-5)
+  np.testing.assert_allclose(found.high, np.clip(wanted + half, 0, 1),
+                             atol=1e-5)
+
+
 @pytest.mark.slow
 def test_answers_of_people_who_trust_nobody():
   """LDP-07 at K = 5, epsilon = 1, n = 3000: coverage .949 to .953, risk."""

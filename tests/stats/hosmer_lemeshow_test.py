@@ -14,6 +14,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import hosmer_lemeshow_cells
 from dpjax.stats import roc
+from dpjax.stats import roc_bands
 from dpjax.stats.ecdf.grids import Grid
 
 GRID = Grid(lower=0.0, upper=1.0, num_thresholds=32)
@@ -148,6 +149,61 @@ def test_level_and_power_with_noise():
   assert 2 <= np.sum(p_values <= 0.05) <= 16
   assert np.mean(statistics > stats.chi2.isf(0.05, 10)) > 0.15
   assert np.mean(_p_values(0.5, 20)[0] <= 0.05) > 0.8
+
+
+def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
+  """Shares of groups themselves, and the spread of Poisson counts."""
+  release = make(GRID, epsilon=1e9)
+  counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 40_000 * _weights()
+  counts[1] = counts[1]**0.9
+  ranks = np.cumsum(counts, 1)
+  found = {of: hosmer_lemeshow.calibration(
+      release, jax.random.key(3), ranks, num_groups=4, num_draws=400, of=of,
+      confidence=0.9) for of in roc_bands.OF}
+  ends = np.asarray(hosmer_lemeshow.table(ranks, PREDICTIONS,
+                                          num_groups=4).ends)
+  for low, high, *group in zip(ends, ends[1:], *jax.tree.leaves(
+      found['records'])):
+    mine = counts[:, low:high]
+    total = mine.sum()
+    predicted, share, below, above, size = group
+    assert size == pytest.approx(total)
+    assert predicted == pytest.approx(
+        mine.sum(0) @ PREDICTIONS[low:high] / total)
+    assert share == pytest.approx(mine[1].sum() / total)
+    assert below == pytest.approx(share, abs=1e-5) and above >= share - 1e-9
+    assert above == pytest.approx(share, abs=1e-5)
+  of_law = found['population'].observed
+  half = (np.asarray(of_law.high) - of_law.low) / 2
+  shares = np.asarray(of_law.value)
+  sampling = np.sqrt(shares * (1 - shares) / found['population'].records)
+  # The ratio of two Poisson counts has the variance of a binomial share.
+  np.testing.assert_allclose(half / sampling, stats.norm.ppf(0.95), rtol=0.2)
+  np.testing.assert_allclose(shares, found['records'].observed.value)
+  with pytest.raises(ValueError, match='of must be one of'):
+    hosmer_lemeshow.calibration(release, jax.random.key(0), ranks, of='all')
+
+
+def test_a_step_of_a_fit_is_newtons():
+  """Of the logistic regression on the logit: repeated, its scores vanish."""
+  rng = np.random.default_rng(2)
+  counts = rng.integers(1, 30, (2, 32)) * 1.0
+  logit = special.logit(PREDICTIONS)
+  design = np.stack([np.ones(32), logit])
+  with jax.enable_x64(True):
+    once = np.asarray(hosmer_lemeshow.recalibrated(counts, PREDICTIONS))
+  total = counts.sum(0)
+  information = design * (total * PREDICTIONS * (1 - PREDICTIONS)) @ design.T
+  step = np.linalg.solve(information, design @ (
+      counts[1] - total * PREDICTIONS))
+  np.testing.assert_allclose(special.logit(once), logit + step @ design,
+                             atol=1e-6)
+  # Of counts that fit there is no step, and none without records.
+  fitting = np.stack([1 - PREDICTIONS, PREDICTIONS]) * total
+  for data in (fitting, 0 * counts):
+    with jax.enable_x64(True):
+      same = np.asarray(hosmer_lemeshow.recalibrated(data, PREDICTIONS))
+    np.testing.assert_allclose(same, PREDICTIONS, atol=1e-6)
 
 
 @pytest.mark.slow

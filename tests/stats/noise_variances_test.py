@@ -51,6 +51,7 @@ CURVES = {
         smooth_binary.SmoothBinaryEcdf(**public))}
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', CURVES)
 def test_ranks_are_unbiased_and_vary_as_told(name):
   counts = np.random.default_rng(0).integers(0, 9, 11) * 1.0
@@ -64,11 +65,13 @@ def test_ranks_are_unbiased_and_vary_as_told(name):
     assert made.risk(3) == pytest.approx(3 * np.mean(made.variances()))
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make', [
     lambda **public: histograms.Histogram(num_bins=6, **public),
     lambda **public: histograms.Histogram(
         num_bins=6, fix_mass=False, **public),
-    lambda **public: histograms.Polygon(num_bins=6, **public),
+    lambda **public: histograms.Polygon(
+        num_bins=6, post='none', **public),
     lambda **public: cubes.CubeHistogram(num_bins=9, dimension=2, **public),
     lambda **public: spectral.SpectralHistogram(num_bins=7, **public),
     lambda **public: spectral.SpectralHistogram(
@@ -89,8 +92,10 @@ def test_what_noise_adds_to_the_error_of_a_density(make):
   """Integrals of variances, of coefficients by Parseval's identity."""
   made = make(num_records=50, rho=0.4, adjacency=REPLACE)
   law = laws.random_phases(3)
-  statistic = made.statistic(np.linspace(0.01, 0.99, 50)[:, None][:, [0] * (
-      made.dimension if isinstance(made, cubes.CubeHistogram) else 1)].squeeze())
+  data = np.linspace(0.1, 0.99, 50)**2
+  if isinstance(made, cubes.CubeHistogram):
+    data = np.stack([data, data], -1)
+  statistic = made.statistic(data)
   _, slopes = outputs(_drawn(made), statistic)
   total = np.square(slopes).sum()
   if isinstance(made, cubes.CubeHistogram):

@@ -40,6 +40,26 @@ def test_coverage_of_the_coin_flip_poll(truth, wanted, method, truth_prob):
     assert np.mean(values < 0) == pytest.approx(0.147, abs=0.01)
 
 
+@pytest.mark.parametrize('truth_prob', [0.8, 0.3])
+def test_answers_are_turned_into_a_proportion(truth_prob):
+  """The seen share is p (2 phi - 1) + 1 - phi, and so are its ends."""
+  for method in intervals.BINOMIAL:
+    found = polls.proportion(430, 1000, truth_prob=truth_prob, method=method,
+                             confidence=0.9)
+    seen = intervals.binomial(jnp.float32(0.43), 1000, confidence=0.9,
+                              method=method)
+    back = [each * (2 * truth_prob - 1) + 1 - truth_prob for each in found]
+    assert back[0] == pytest.approx(0.43, abs=1e-6)
+    np.testing.assert_allclose(np.sort(back[1:]), [seen.low, seen.high],
+                               atol=1e-5)
+    assert found.low < found.value < found.high
+  ends = polls.proportion(0, 20, truth_prob=truth_prob)
+  # Without a yes most of those who answer truly mean no.
+  assert (ends.low == 0) == (truth_prob > 0.5) != (ends.high == 1)
+  with pytest.raises(ValueError, match='truth_prob must not be 1/2'):
+    polls.proportion(3, 20, truth_prob=0.5)
+
+
 def test_golden_variances():
   """EST-01: n Var = 0.96 at phi = 0.75, p = 0.3, of which privacy is 3/4."""
   assert polls.variance(0.3, 1, truth_prob=0.75) == pytest.approx(0.96)
@@ -77,7 +97,6 @@ def test_bad_input(call, message):
     call()
 
 
-@pytest.mark.slow
 def test_all_yes_or_no():
   for count in (0, 40):
     for found in (polls.proportion(count, 40, truth_prob=0.8),

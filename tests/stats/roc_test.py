@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn import metrics
@@ -88,6 +89,28 @@ def test_noisy_curves_rise_from_0_to_1(name):
   if release.adjacency is REPLACE:  # n is public, its parts are not.
     np.testing.assert_allclose(np.asarray(ranks)[:, :, -1].sum(1), 65)
     assert np.ptp(curve.negatives) > 1
+
+
+@pytest.mark.parametrize('monotone', [False, True])
+def test_ranks_of_both_classes_add_up_to_n(monotone):
+  """Last ranks are off by as much; the others follow, and so do rates."""
+  ranks = np.array([[1.0, 4.0, 10.0], [2.0, 2.0, 5.0]])
+  with jax.enable_x64(True):
+    found = np.asarray(roc.with_total(ranks, jnp.asarray(11.0),
+                                      monotone=monotone))
+    none = np.asarray(roc.with_total(0 * ranks, jnp.asarray(11.0),
+                                     monotone=monotone))
+  np.testing.assert_allclose(found[:, -1], [8, 3])
+  wanted = (ranks * [[0.8], [0.6]] if monotone
+            else ranks - 2 * np.array([1, 2, 3]) / 3)
+  np.testing.assert_allclose(found, wanted)
+  np.testing.assert_allclose(none[:, -1], [5.5, 5.5])
+  if monotone:
+    # Not below 0, nor beyond n.
+    with jax.enable_x64(True):
+      far = np.asarray(roc.with_total(np.array([[1.0, 20.0], [0.0, 1.0]]),
+                                      jnp.asarray(5.0), monotone=True))
+    np.testing.assert_allclose(far, [[0.25, 5], [0, 0]])
 
 
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])

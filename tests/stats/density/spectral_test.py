@@ -1,6 +1,7 @@
 """Spectral histograms: exact errors, constants, and each step of the proof."""
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -157,6 +158,28 @@ def test_bins_are_the_best_of_the_bound():
       smoothness=2, lipschitz=50.0) for bins in (
           made.num_bins - 2, made.num_bins, made.num_bins + 2)]
   assert made.num_bins % 2 and min(risks) == risks[1]
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('num_records, smoothness, lipschitz', [
+    (1, 1, 0.5), (30, 2, 3.0), (5000, 1, 20.0), (10**6, 3, 2.0),
+    (10**13, 1, 300.0)])
+@pytest.mark.parametrize('taper', spectral.TAPERS)
+def test_no_other_number_of_bins_is_better(num_records, smoothness, lipschitz,
+                                           taper):
+  """Of all odd ones up to 2001, which is taken where more would be better."""
+  for budget in (dict(epsilon=0.5), dict(rho=2.0), dict(epsilon=1e-3)):
+    made = spectral.tuned(num_records, smoothness=smoothness, taper=taper,
+                          lipschitz=lipschitz, adjacency=_REPLACE, **budget)
+    risk = functools.partial(
+        spectral.worst_risk, num_records=num_records, taper=taper,
+        noise_variance=made.noise_variance, smoothness=smoothness,
+        lipschitz=lipschitz)
+    every = np.arange(3, 2002, 2)
+    assert made.num_bins == every[np.argmin(risk(every))]
+    assert len(made.weights) in (0, made.num_bins // 2)
+  if num_records == 10**13:
+    assert made.num_bins > 1000
 
 
 @pytest.mark.parametrize('smoothness', [1, 2, 3])

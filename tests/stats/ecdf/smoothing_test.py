@@ -177,3 +177,32 @@ def test_what_is_monotone_stays(function):
     found = jax.jit(function)(jnp.asarray(ranks, jnp.float64),
                               float(ranks[-1]))
   np.testing.assert_allclose(found, ranks, atol=1e-9)
+
+
+def test_levels_that_are_written_out_give_the_same(monkeypatch):
+  """Those of more nodes than `WIDTH`, in arrays of another order."""
+  (ranks, total, _), = _cases(11, 1, seed=5)
+  monkeypatch.setattr(levels, 'WIDTH', 4)
+  levels.layout.cache_clear()
+  assert len(levels.layout(11).below) == 2
+  # Not `_jitted`, which remembers the layout of before.
+  flat, absolute = (jax.jit(lambda *args, function=function: function(
+      *args, 'equal')) for function in (
+          smoothing.isotonic, flows.absolute_and_value))
+  with jax.enable_x64(True):
+    flat = np.asarray(flat(ranks, total))
+    found, least = map(np.asarray, absolute(ranks, total))
+  levels.layout.cache_clear()
+  expected = np.clip(optimize.isotonic_regression(ranks).x, 0, total)
+  np.testing.assert_allclose(flat, np.append(expected[:-1], total), atol=1e-7)
+  matrix, _ = _noise_matrix(11)
+  both = np.hstack([matrix, -matrix])
+  increments = np.eye(11) - np.eye(11, k=-1)
+  exact = optimize.linprog(
+      np.ones(both.shape[1]), -increments @ both, increments @ ranks,
+      A_eq=both[-1:], b_eq=[total - ranks[-1]]).fun
+  spent = optimize.linprog(np.ones(both.shape[1]), A_eq=both,
+                           b_eq=found - ranks).fun
+  assert least == pytest.approx(exact, abs=1e-7)
+  assert spent == pytest.approx(exact, abs=1e-6)
+  assert np.all(np.diff(found, prepend=0) >= -1e-9) and found[-1] == total

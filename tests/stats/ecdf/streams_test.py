@@ -109,6 +109,37 @@ def test_one_item_moves_sums_as_noise_of_the_budget_does(name):
   assert least * budget <= spent <= budget * (1 + 1e-9)
 
 
+@pytest.mark.sound
+@pytest.mark.parametrize('name', _STREAMS)
+def test_noise_of_sums_is_that_of_the_matrix(name, monkeypatch):
+  """Of what is released, with numbers in place of the noise of nodes."""
+  made, rng = _made(name), np.random.default_rng(4)
+  matrix, asked = _matrix(made.structure), []
+  nodes = np.round(1000 * rng.normal(size=matrix.shape[1]))
+
+  def noise(structure, words, scale, places):
+    del structure, words
+    asked.append(scale)
+    return jnp.asarray(nodes)[places]
+  monkeypatch.setattr(stream_noise, 'node_noise', noise)
+  # Not `law`, which remembers what was compiled.
+  step = stream_noise.law.__wrapped__(made.structure)
+  items = np.array([.5, 0, 1, 2, -3, np.nan, .25, 0, 0, 1, .75, .5, 1])
+  counted = np.clip(np.nan_to_num(items), 0, 1)
+  unit = 2.**made.structure.item_bits
+  with jax.enable_x64(True):
+    state = made.init(jax.random.key(0))
+    state, found = jax.jit(lambda state: jax.lax.scan(
+        functools.partial(step, jax.tree.map(jnp.asarray, made.parameters)),
+        state, jnp.asarray(items)))(state)
+    _, after = step(made.parameters, state, jnp.float64(1))
+  np.testing.assert_allclose(
+      found, np.cumsum(np.round(counted * unit) / unit) + matrix @ nodes,
+      atol=1e-2)
+  assert np.isnan(after)
+  assert made.parameters.scale == made.scale
+
+
 @pytest.mark.parametrize('name', _STREAMS)
 def test_variances_are_those_of_the_matrix(name):
   made = _made(name)

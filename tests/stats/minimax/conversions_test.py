@@ -111,6 +111,36 @@ def _sides(pair, given, wanted):
   return measured, most
 
 
+def test_rows_of_the_table_say_what_they_are():
+  """By answers: what is asked for, at the place that was asked."""
+  for (given, wanted), cell in conversions.TABLE.items():
+    known = _known('gaussian' if given is notions.GaussianPrivacy
+                   else 'response', given)
+    at = {cell.needs: _AT[cell.needs]} if cell.needs else {}
+    found = conversions.convert(known, wanted, **at)
+    assert type(found) is wanted
+    for name, value in at.items():
+      assert getattr(found, name) == value
+    assert isinstance(cell.sharp, bool) and len(cell.source) > 5
+    assert cell.needs in _AT and (cell.printed is None
+                                  or callable(cell.printed))
+
+
+_SMALL = ('response', 'three answers', 'told', 'one-sided', 'middle', 'nats')
+
+
+def test_no_small_pair_has_more_than_the_table_says():
+  """Pairs of few outcomes, of all rows; sharp rows are attained by theirs."""
+  for (given, wanted), cell in conversions.TABLE.items():
+    for pair in _SMALL:
+      sides = _sides(pair, given, wanted)
+      if sides is None:
+        continue
+      assert sides[0] <= sides[1] * (1 + 1e-6) + 1e-9, (given, wanted, pair)
+      if cell.sharp and pair == _EQUAL.get((given, wanted), _EQUAL.get(given)):
+        assert sides[0] == pytest.approx(sides[1], rel=2e-3), (given, wanted)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('given, wanted', conversions.TABLE, ids=lambda notion:
                          notion.__name__)

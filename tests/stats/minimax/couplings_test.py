@@ -61,7 +61,6 @@ def test_bits_differ_with_the_total_variation_all_at_once():
   assert _close(_differ(bits), np.abs(probs[:, None] - probs), 20000).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('seed, laws', [(3, _LAWS), (4, _TWO_OF_THREE)])
 def test_one_stream_serves_all_laws(seed, laws):
   draws = np.asarray(couplings.draw(jax.random.key(seed), laws,

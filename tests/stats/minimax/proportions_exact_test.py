@@ -110,3 +110,25 @@ def test_refuses_what_it_cannot_solve():
     proportions_exact.solve(num_examples=10**6, epsilon=1.0)
   with pytest.raises(ValueError, match='epsilon must be at least'):
     proportions_exact.solve(num_examples=10, epsilon=0.0)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('shape', [0.4, 1.0, 1.9, 2.0, 3.0, 17.0, 400.0])
+def test_atoms_stand_for_a_beta_law(shape):
+  """Moments of Beta(a, a): what bounds are near the minimax risk by."""
+  atoms, weights = proportions_exact._beta_prior(shape, 200)
+  law = stats.beta(shape, shape)
+  assert weights.sum() == pytest.approx(1) and (weights >= 0).all()
+  assert ((0 <= atoms) & (atoms <= 1)).all()
+  for power in (1, 2, 4):
+    assert weights @ atoms**power == pytest.approx(law.moment(power), rel=2e-3)
+  assert weights @ (atoms - 0.5)**2 == pytest.approx(law.var(), rel=2e-3)
+
+
+@pytest.mark.parametrize('num_examples, epsilon', [(5, 2.0), (60, 0.3),
+                                                   (900, 1.0)])
+def test_bayes_bounds_are_within_a_tenth(num_examples, epsilon):
+  known = dict(num_examples=num_examples, epsilon=epsilon)
+  bound = proportions_exact.bayes_bound(**known)
+  solved = proportions_exact.solve(**known)
+  assert 0.9 * solved.lower < bound <= solved.upper

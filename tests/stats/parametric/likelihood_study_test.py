@@ -11,6 +11,7 @@ import pytest
 from scipy import special
 from scipy import stats
 
+from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.stats.minimax import oracles
 from dpjax.stats.parametric import exponential_families as families
@@ -19,6 +20,7 @@ from dpjax.stats.parametric import likelihood
 from dpjax.stats.parametric import likelihood_risks
 from dpjax.stats.parametric import likelihood_study
 from dpjax.stats.parametric import sgml
+from tests import coupling
 
 STUDY = likelihood_study.STUDY
 MODEL = families.Model(dimension=5, radius=1.)
@@ -119,6 +121,86 @@ def test_bounds_are_in_order(size, d, b, power, kind):
       guarantee=guarantee))[1]
   for bound in lower:
     assert 0 <= bound.value <= min(d * b**2, risk) * (1 + 1e-6), bound.name
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('guarantee, names', [
+    (None, []), (notions.PureDP(epsilon=0.), []), (notions.ZCDP(rho=0.), []),
+    (notions.PureDP(epsilon=.8), ['noisy means', 'noisy means, minimax rule']),
+    (notions.ApproxDP(epsilon=.8, delta=1e-5),
+     ['noisy means', 'noisy means, minimax rule']),
+    (notions.ZCDP(rho=.1), ['noisy means', 'noisy means, minimax rule',
+                            'output perturbation', 'descent']),
+    (notions.ZCDP(rho=1e-6), ['noisy means', 'noisy means, minimax rule',
+                              'output perturbation'])])
+def test_what_is_offered_exists_and_keeps_the_guarantee(guarantee, names):
+  found = likelihood_study.estimators(MODEL, num_examples=200,
+                                      guarantee=guarantee)
+  assert list(found) == names
+  for made in found.values():
+    claimed = coupling.claim(made.event, made.adjacency)
+    match guarantee:
+      case notions.PureDP(epsilon=epsilon):
+        assert claimed == pytest.approx((epsilon, 0))
+      case notions.ZCDP(rho=rho):
+        assert claimed == pytest.approx((0, rho))
+      case notions.ApproxDP(epsilon=epsilon, delta=delta):
+        assert accounting.delta_for(
+            made.event, target_epsilon=epsilon, adjacency=made.adjacency,
+            ) == pytest.approx(delta, rel=1e-2)
+  # Where the rule of least worst risk cannot be had, means still can.
+  many = likelihood_study.estimators(MODEL, num_examples=10**9,
+                                     guarantee=guarantee)
+  assert list(many) == [name for name in names if not name.endswith('rule')
+                        ] + ['descent'] * (names[2:] == [
+                            'output perturbation'])
+
+
+@pytest.mark.parametrize('guarantee', [
+    notions.PureDP(epsilon=.3), notions.PureDP(epsilon=5.),
+    notions.ZCDP(rho=.05)])
+def test_rules_rise_from_end_to_end(guarantee):
+  made = likelihood.MinimaxStatistics(model=MODEL, num_examples=80,
+                                      guarantee=guarantee)
+  rule = made.design
+  assert (np.diff(rule.places) > 0).all() and (np.diff(rule.thetas) > 0).all()
+  assert (rule.thetas[0], rule.thetas[-1]) == (-1, 1)
+  # All means of records, and what noise adds in all but rare cases.
+  low, high = special.expit([-1., 1.])
+  reach = 2 * (made.noise + math.sqrt(.25 / 80))
+  assert rule.places[0] <= low - reach and rule.places[-1] >= high + reach
+  estimates = rule.game.estimates
+  assert (np.diff(estimates) >= -2e-3).all() and estimates[-1] > .6
+  np.testing.assert_allclose(estimates, -estimates[::-1], atol=5e-3)
+  np.testing.assert_allclose(rule.places, 1 - rule.places[::-1], atol=1e-9)
+  assert np.abs(estimates).max() <= 1
+  # Its game is a lower bound of its own exact risk, and near it.
+  worst = likelihood_risks.worst_theta(made)[1] / MODEL.dimension
+  assert .8 * worst < rule.game.lower < 1.1 * worst
+
+
+def test_risks_that_are_offered_are_the_largest():
+  guarantee = notions.ZCDP(rho=.02)
+  upper = {each.name: each for each in STUDY.upper(
+      num_examples=150, guarantee=guarantee, d=2., b=1.)}
+  model = families.Model(dimension=2, radius=1.)
+  found = likelihood_study.estimators(model, num_examples=150,
+                                      guarantee=guarantee)
+  assert upper.keys() == found.keys()
+  for name, made in found.items():
+    assert upper[name].exact == (name != 'descent')
+    if name != 'descent':
+      risks = [likelihood_risks.risk(theta, made)
+               for theta in np.linspace(0, 1, 33)]
+      assert upper[name].value == pytest.approx(max(risks), rel=1e-3)
+  plain = likelihood.MaximumLikelihood(model=model, num_examples=150)
+  means = np.array([[.2, .5], [.9, .5], [0., 1.]])
+  estimates = np.asarray(plain.estimates(jax.random.key(0), means))
+  np.testing.assert_allclose(estimates, np.clip(special.logit(np.clip(
+      means, 1e-9, 1 - 1e-9)), -1, 1), atol=1e-9)
+  free = STUDY.non_private(num_examples=150, d=2., b=1.)
+  assert upper['descent'].value == pytest.approx(
+      (math.sqrt(free) + math.sqrt(found['descent'].utility))**2)
 
 
 def test_where_nothing_can_be_learned_the_constant_is_best():

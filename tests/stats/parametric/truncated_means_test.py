@@ -248,7 +248,6 @@ def test_a_subsample_has_the_risk_of_few_records():
   assert abs(squares.mean() - exact[0]) < 4 * error
 
 
-@pytest.mark.slow
 def test_every_notion_has_its_estimators():
   known = dict(num_examples=400, dimension=2, moment=4, radius=1.0)
   names = lambda guarantee: [u.name.split(',')[-1] for u in (

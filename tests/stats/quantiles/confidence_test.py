@@ -248,3 +248,20 @@ def test_bad_input_is_one_line():
                        density_min=0.0, density_max=1.0)
   with pytest.raises(ValueError, match='min_gap'):
     bounds.single_rank_error(.05, min_gap=0.0, epsilon=1.0)
+
+
+def test_errors_of_joint_quantiles_share_out_their_failures():
+  """The best of some shares, for ranks and for the order statistics."""
+  known = dict(num_examples=4000, probs=(.3, .6))
+  population = confidence.Population()
+  found = {rate: confidence.joint_error(.05, rate=rate, **known)
+           for rate in (.2, .4)}
+  for rate, value in found.items():
+    tried = []
+    for share in np.linspace(.02, .98, 49):
+      ranks = confidence.joint_rank_error(
+          .05 * share, rate=rate, population=population, **known)
+      tried.append(confidence.value_error(
+          .05 * (1 - share), [ranks] * 2, density_min=1., **known))
+    assert min(tried) * (1 - 1e-9) <= value <= 1.1 * min(tried)
+  assert found[.4] < found[.2] < .2

@@ -38,3 +38,15 @@ def test_the_ceiling_alone_is_the_generalised_inverse():
   assert np.all((low == 0) == (probs < .2 - 1e-12))
   others = values[low[low > 0] - 1] != np.array(wanted)[low > 0]
   assert .4 < np.mean(others) < .9
+
+
+def test_errors_of_ranks_and_values():
+  values = np.sort(np.array([.1, .3, .3, .6, .9]))
+  found, probs = np.array([.05, .3, .7, .95]), np.array([.1, .4, .5, .99])
+  ordered = np.append(values, [1., 1., 1.])
+  with jax.enable_x64(True):
+    ranks = np.asarray(orders.rank_errors(found, ordered, probs, np.int32(5)))
+    far = orders.value_sup(np.stack([found, found + .1]),
+                           np.array([0., .3, .5, 1.]))
+  np.testing.assert_allclose(ranks, [.5, 1, 1.5, .05])
+  np.testing.assert_allclose(far, [.2, .3])

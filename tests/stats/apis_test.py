@@ -1,0 +1,106 @@
+"""Whole releases of columns: what they cost, and that nothing else is said."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import numbers
+from dpjax.stats.density import api as density_api
+from dpjax.stats.ecdf import api as ecdf_api
+from dpjax.stats.ecdf import grids
+from dpjax.stats.quantiles import api as quantiles_api
+from tests import coupling
+
+ADD, REPLACE = Adjacency
+KEY = jax.random.key(3)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('adjacency', [ADD, REPLACE])
+def test_plans_cost_what_is_asked(adjacency):
+  def costs(made, budget):
+    assert coupling.claim(made.event, adjacency) == pytest.approx(
+        (budget.get('epsilon', 0), budget.get('rho', 0)), rel=1e-6)
+    assert made.adjacency is adjacency
+  for method in quantiles_api.METHODS:
+    for lower, upper in ((0.0, 9.0), (0.0, math.inf), (-math.inf, 9.0)):
+      bounded = math.isfinite(upper - lower)
+      if not bounded and method not in ('auto', 'unbounded') or (
+          method == 'inverse' and adjacency is ADD):
+        continue
+      for probs in ((0.5,), (0.2, 0.5, 0.9)):
+        made = quantiles_api.plan(
+            probs, epsilon=0.4, lower=lower, upper=upper, method=method,
+            adjacency=adjacency, num_examples=5000)
+        costs(made, dict(epsilon=0.4))
+        assert made.probs == probs
+        if bounded and method != 'unbounded':
+          assert (made.lower, made.upper) == (lower, upper)
+  for budget in (dict(epsilon=0.4), dict(rho=0.1)):
+    for boundary in ('interval', 'circle'):
+      made = density_api.plan(900, adjacency=adjacency, boundary=boundary,
+                              **budget)
+      assert made.num_records == 900
+      costs(made, budget)
+    made = ecdf_api.plan(40, adjacency=adjacency, **budget)
+    assert made.num_thresholds == 40
+    costs(made, budget)
+  if adjacency is REPLACE:
+    costs(density_api.plan(900, adjacency=adjacency, boundary='circle',
+                           method='two_stages', epsilon=0.4),
+          dict(epsilon=0.4))
+  with pytest.raises(ValueError, match='one of lower and upper must be finite'):
+    quantiles_api.plan((0.5,), epsilon=0.4, lower=-math.inf, upper=math.inf,
+                       adjacency=adjacency)
+
+
+@pytest.mark.sound
+def test_what_is_released_is_what_the_plan_releases():
+  """Each value clipped and filled in by itself, and seen by the plan alone."""
+  column = [7.5, math.nan, -40.0, 3.25, 90.0, 5.0, 5.0, 0.0, 10.0, 1.0]
+  known = [7.5, 2.0, 2.0, 3.25, 8.0, 5.0, 5.0, 2.0, 8.0, 2.0]
+  public = dict(epsilon=3.0, adjacency='replace_one', missing='lower')
+  with pytest.warns(UserWarning, match='beyond the public bounds'):
+    found = quantiles_api.quantiles(
+        KEY, column, [0.9, 0.1, 0.9], lower=2.0, upper=8.0, method='histogram',
+        **public)
+  made = quantiles_api.plan((0.1, 0.9), epsilon=3.0, lower=2.0, upper=8.0,
+                            adjacency=REPLACE, method='histogram',
+                            num_examples=10)
+  wanted = made.estimate(KEY, np.array(known))
+  np.testing.assert_array_equal(found, wanted[[1, 0, 1]])
+  grid = grids.Grid(lower=2.0, upper=8.0, num_thresholds=4)
+  with pytest.warns(UserWarning, match='beyond the public bounds'):
+    curve = ecdf_api.ecdf(KEY, column, grid, **public)
+  made = ecdf_api.plan(4, epsilon=3.0, adjacency=REPLACE)
+  np.testing.assert_array_equal(curve.mechanism.estimate(
+      KEY, grid.counts(np.array(known))), made.estimate(
+          KEY, grid.counts(np.array(known))))
+  np.testing.assert_array_equal(curve.ranks, made.estimate(
+      KEY, grid.counts(np.array(known))))
+  with pytest.warns(UserWarning, match='beyond the public bounds'):
+    estimate = density_api.density(KEY, column, lower=2.0, upper=8.0, **public)
+  made = density_api.plan(10, epsilon=3.0, adjacency=REPLACE)
+  np.testing.assert_array_equal(estimate.coefficients, made.estimate(
+      KEY, (np.array(known) - 2) / 6).coefficients)
+  assert (estimate.lower, estimate.upper) == (2, 8)
+
+
+def test_columns_are_read_as_numbers():
+  read = lambda x, missing='upper', adjacency=ADD: numbers.parse(
+      x, -1.0, 4.0, missing=missing, adjacency=adjacency).tolist()
+  gaps = [1, math.nan, 9.0]
+  assert read(gaps) == [1, 4, 9] and read(gaps, 'lower') == [1, -1, 9]
+  assert read(gaps, 'omit') == [1, 9] and read([2, 3], 'refuse') == [2, 3]
+  for x, missing, adjacency, match in (
+      (gaps, 'refuse', ADD, 'missing values'), (gaps, 'omit', REPLACE, 'omit'),
+      (['a'], 'lower', ADD, 'must be numbers'), ([[1]], 'lower', ADD, 'shape'),
+      ([], 'lower', ADD, 'no numbers'), ([math.nan], 'omit', ADD, 'no numbers'),
+      (gaps, 'zero', ADD, 'missing must be')):
+    with pytest.raises(ValueError, match=match):
+      read(x, missing, adjacency)
+  with pytest.raises(ValueError, match='bounds must be numbers'):
+    numbers.parse([1], math.nan, 2.0, missing='lower', adjacency=ADD)
