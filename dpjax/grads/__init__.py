@@ -3,12 +3,12 @@
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, windows, contractions,
 bookkeeping, inputs, isolation, per_example, privatizer, k_norm_privatizer,
-lattice_privatizer.
+lattice_privatizer, placement.
 """
 
 __all__ = [
     'ball', 'bookkeeping', 'bounder', 'clipping', 'contractions',
     'convolutions', 'inputs', 'isolation', 'k_norm_privatizer',
-    'lattice_privatizer', 'microbatches', 'per_example', 'precision',
-    'privatizer', 'quantiles', 'records', 'tracing', 'windows'
+    'lattice_privatizer', 'microbatches', 'per_example', 'placement',
+    'precision', 'privatizer', 'quantiles', 'records', 'tracing', 'windows'
 ]

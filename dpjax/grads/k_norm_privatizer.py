@@ -45,7 +45,7 @@ def k_norm_privatizer(
   k_norm.check_order(order)
 
   def init(params: PyTree) -> PrivatizerState:
-    del params
+    privatizer.check_whole(params)
     return PrivatizerState(key, jnp.int32(0), jnp.float32(jnp.inf))
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,

@@ -58,7 +58,7 @@ def lattice_privatizer(
   _check_indicators(noise_multiplier, adaptive)
 
   def init(params: PyTree) -> PrivatizerState:
-    del params
+    privatizer.check_whole(params)
     return privatizer.fresh_state(key, adaptive)
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,

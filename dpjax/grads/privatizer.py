@@ -49,7 +49,8 @@ def gaussian_privatizer(
   record's contribution to block k has norm at most `l2_sensitivity[k]`, each
   update is one release of `sampler.event(noise_multiplier=...)` (rules R2, R3,
   split DP-20). What follows in an optax chain is post-processing. It must come
-  first in the chain.
+  first in the chain, or nothing is private: `placement.check_chain` refuses
+  chains in which it does not.
 
   Noise is added at every step, also when the batch was empty (erratum E5); the
   divisor is the expected batch size, never the realised one (erratum E4).
@@ -70,7 +71,8 @@ def gaussian_privatizer(
     in the `draws` of `draw_ahead`, which are the same.
 
   Raises:
-    ValueError: if the indicators alone cost as much as a step may.
+    ValueError: if the indicators alone cost as much as a step may; by its
+      `init`, if it is given a part of the parameters.
   """
   errors.check_positive('expected_batch_size', expected_batch_size)
   errors.check_choice('allocation', allocation, blocks.ALLOCATIONS)
@@ -78,7 +80,7 @@ def gaussian_privatizer(
     quantiles.check_budget(noise_multiplier, adaptive)
 
   def init(params: PyTree) -> PrivatizerState:
-    del params
+    check_whole(params)
     return fresh_state(key, adaptive)
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
@@ -102,6 +104,27 @@ def gaussian_privatizer(
         jnp.minimum(state.joint_noise_multiplier, spent), moved)
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def check_whole(params: PyTree) -> None:
+  """Refuses parameters of which some are hidden from the privatizer.
+
+  That is what `optax.masked` and `optax.partition` do. They hand on the sums of
+  the hidden parameters as they are: exact.
+
+  Raises:
+    ValueError: if a part of the parameters is an `optax.MaskedNode`.
+  """
+  hidden = [jax.tree_util.keystr(path) for path, node in
+            jax.tree_util.tree_leaves_with_path(
+                params, is_leaf=lambda node: isinstance(node, optax.MaskedNode))
+            if isinstance(node, optax.MaskedNode)]
+  if hidden:
+    raise ValueError(
+        f'the privatizer is inside of optax.masked or optax.partition, which '
+        f'hides {", ".join(hidden)} from it: sums of these would be used '
+        'without noise; put the privatizer first in optax.chain, and the mask '
+        'after it')
 
 
 def fresh_state(key: PRNGKey, adaptive: Adaptive | None) -> PrivatizerState:

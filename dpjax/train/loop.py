@@ -134,19 +134,16 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   """
   records, rows = requirements.check(keys, plans, model, method, optimizer,
                                      records, rows)
-  init_keys = _init_keys(keys, init_keys)
+  init_keys = _init_keys(keys, init_keys, checkpoints is not None)
   sharding.check(mesh, plans[0].sampler.max_batch_size)
   groups = _run_groups(len(plans), max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
-  saver = None
-  if checkpoints is None:
-    used_keys.check(keys)
-  else:
-    saver = Saver(checkpoints, checkpoint.fingerprint(
-        (keys, init_keys), plans=plans, method_name=method.name,
-        records=records, rows=rows, allocation=allocation,
-        num_groups=len(groups), chunks=lengths,
-        num_devices=1 if mesh is None else mesh.size))
+  saver = None if checkpoints is None else Saver(
+      checkpoints, checkpoint.fingerprint(
+          (keys, init_keys), plans=plans, method_name=method.name,
+          records=records, rows=rows, allocation=allocation,
+          num_groups=len(groups), chunks=lengths,
+          num_devices=1 if mesh is None else mesh.size))
   started = time.perf_counter()
   records = sharding.replicate(
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
@@ -169,8 +166,11 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
                    compiled - started, seconds)
 
 
-def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None) -> PRNGKey:
-  """Those of the initial parameters; refuses secret ones."""
+def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None,
+               resumable: bool) -> PRNGKey:
+  """Those of the initial parameters; refuses secret ones, and used keys."""
+  if not resumable:
+    used_keys.check(keys)
   if init_keys is None:
     return jax.vmap(lambda key: states.streams(key).init)(keys)
   requirements.check_init_keys(init_keys, keys)
