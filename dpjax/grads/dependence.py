@@ -44,13 +44,16 @@ class Follower:
   """Follows a traced function.
 
   Attributes:
-    first: names of operations and modules: the first operation of which an
-      entry reads more than one record though no entry before did; '' if none.
+    first: names of modules or else of an operation: the first of which an
+      entry reads more than one record though no entry that it is computed of
+      does, or of whose [b, ...] entries a row reads another record; '' if none.
   """
 
-  def __init__(self):
+  def __init__(self, num_records: int):
     self.first = ''
     self._scopes = []
+    self._own = np.left_shift(np.uint32(1), np.arange(num_records,
+                                                      dtype=np.uint32))
 
   def outputs(self, closed: core.ClosedJaxpr,
               inputs: Sequence[Entries]) -> list[Entries]:
@@ -70,8 +73,8 @@ class Follower:
       given = list(map(read, equation.invars))
       self._scopes.append(_scope(equation))
       outputs = self._equation(equation, given)
-      if not self.first and any(map(_is_mixed, outputs)) and not any(
-          map(_is_mixed, given)):
+      if not self.first and any(map(self._is_mixed, outputs)) and not any(
+          map(self._is_mixed, given)):
         self.first = '/'.join(filter(None, self._scopes)) or (
             equation.primitive.name)
       self._scopes.pop()
@@ -83,11 +86,19 @@ class Follower:
     name = equation.primitive.name
     if name in _CALLS:
       return self._closed(tracing.called(equation), inputs)
-    if name in ('cond', 'scan', 'while'):
-      return {'cond': self._cond, 'scan': self._scan,
-              'while': self._while}[name](equation, inputs)
+    if name in ('cond', 'custom_linear_solve', 'scan', 'while'):
+      return {'cond': self._cond, 'custom_linear_solve': self._solve,
+              'scan': self._scan, 'while': self._while}[name](equation, inputs)
     rule = entry_rules.rule_of(equation) or entry_indexing.rule_of(equation)
     return (rule or _tried)(equation, inputs)
+
+  def _is_mixed(self, entries: Entries) -> bool:
+    """Whether an entry reads two records, or a row one of another row."""
+    reads = entries_lib.narrowed(entries.reads) & ~UNKNOWN
+    if entries.reads.shape[:1] == self._own.shape:
+      others = ~self._own.reshape((-1,) + (1,) * (reads.ndim - 1))
+      return bool(np.any(reads & others))
+    return bool(np.any(reads & (reads - (reads != 0))))
 
   def _closed(self, function: tuple, inputs: Sequence[Entries]
               ) -> list[Entries]:
@@ -107,6 +118,14 @@ class Follower:
     return [entries_lib.combined((which, *cases), shape, 'cond')
             for shape, *cases in zip(entry_rules.shapes_of(equation), *results,
                                      strict=True)]
+
+  def _solve(self, equation, inputs) -> list[Entries]:
+    """Of a linear system, as it says that it is solved."""
+    solver = equation.params['jaxprs'].solve
+    counts = equation.params['const_lengths']
+    first = counts.matvec + counts.vecmat
+    return self._closed((solver.jaxpr, solver.consts), [
+        *inputs[first:first + counts.solve], *inputs[sum(counts):]])
 
   def _scan(self, equation, inputs) -> list[Entries]:
     params = equation.params
@@ -215,11 +234,6 @@ def _scope(equation: core.JaxprEqn) -> str:
   return str(equation.source_info.name_stack) or (
       equation.params.get('name', '') if equation.primitive.name in _CALLS
       else '')
-
-
-def _is_mixed(entries: Entries) -> bool:
-  reads = entries_lib.narrowed(entries.reads) & ~UNKNOWN
-  return bool(np.any(reads & (reads - (reads != 0))))
 
 
 def _tried(equation: core.JaxprEqn,

@@ -29,7 +29,7 @@ def _dynamic_slice(equation, inputs) -> list[Entries]:
   places, unknown = _places(starts, sizes, operand.reads.shape)
   part = _blurred(operand, unknown)
   part = entries_lib.moved(part, lambda array: array[places])
-  return [_with_indices(part, starts, shape)]
+  return [_with_indices(part, starts, shape, unknown)]
 
 
 def _dynamic_update_slice(equation, inputs) -> list[Entries]:
@@ -45,9 +45,10 @@ def _dynamic_update_slice(equation, inputs) -> list[Entries]:
   places = tuple(slice(None) if axis in unknown else place
                  for axis, place in enumerate(places))
   update = _with_indices(update, starts, update.reads.shape)
-  both = entries_lib.combined(
-      [Entries(*(each[places] for each in operand[:2])), update],
-      operand.reads[places].shape, 'update')
+  part = operand.reads[places].shape
+  both = entries_lib.spread(entries_lib.combined(
+      [Entries(*(each[places] for each in operand[:2])), update], part,
+      'update'), part, unknown)
   return [Entries(*(_assigned(old, places, new)
                     for old, new in zip(operand[:2], both[:2], strict=True)))]
 
@@ -84,12 +85,20 @@ def _blurred(entries: Entries, axes: Sequence[int]) -> Entries:
 
 
 def _with_indices(part: Entries, indices: Sequence[Entries],
-                  shape: Sequence[int]) -> Entries:
-  """Entries [shape] of what was read and where, as far as it was unknown."""
+                  shape: Sequence[int], axes: Sequence[int] = ()) -> Entries:
+  """Entries [shape] of what was read and where, as far as it was unknown.
+
+  Args:
+    part: what was read.
+    indices: that broadcast to `shape`.
+    shape: of the result.
+    axes: along which entries lie that were read from unknown places on.
+  """
   indices = [index for index in indices if index.known() is None]
   if not indices:
     return part
-  return entries_lib.combined([part, *indices], shape, 'indexed')
+  return entries_lib.spread(entries_lib.combined(
+      [part, *indices], shape, 'indexed'), shape, axes)
 
 
 def _columns(indices: Entries) -> list[Entries]:
@@ -117,7 +126,8 @@ def _gather(equation, inputs) -> list[Entries]:
   part = entries_lib.moved(operand, lambda array: _fancy(array, places, shape))
   columns = [_in_place(column, others, len(shape))
              for column in _columns(indices)]
-  return [_with_indices(part, columns, shape)]
+  return [_with_indices(part, columns, shape, [
+      offsets[axis] for axis in unknown if axis in offsets])]
 
 
 def _fancy(array: np.ndarray, places: Sequence[np.ndarray],
@@ -199,12 +209,23 @@ def _scatter(equation, inputs) -> list[Entries]:
       np.zeros_like(place) if axis in unknown else place, shape)
                  for axis, place in enumerate(places))
   written = [1 if axis in unknown else size for axis, size in enumerate(sizes)]
-  reads = np.zeros(written, np.uint32)
+  reads, codes, touched = (np.zeros(written, dtype) for dtype in (
+      np.uint32, np.uint64, bool))
   np.bitwise_or.at(reads, places, updates.reads)
-  codes = np.zeros(written, np.uint64)
   np.add.at(codes, places, updates.codes)
-  return [entries_lib.combined(
-      [Entries(*operand[:2]), Entries(reads, codes)], sizes, 'scatter')]
+  touched[places] = True
+  out = Entries(reads, codes)
+  inside = not unknown and all(
+      np.all((column.value >= 0) & (column.value < sizes[axis]))
+      for axis, column in zip(numbers.scatter_dims_to_operand_dims, columns,
+                              strict=True))
+  if (equation.primitive.name != 'scatter' or not inside
+      or equation.params['update_jaxpr'] is not None):
+    # What was there stays in some of these places, or is added to.
+    out = entries_lib.spread(entries_lib.combined(
+        [Entries(*operand[:2]), out], sizes, 'scatter'), sizes, unknown)
+  return [Entries(*(np.where(touched, new, old) for new, old in zip(
+      out[:2], operand[:2], strict=True)))]
 
 
 _RULES = {'dynamic_slice': _dynamic_slice,

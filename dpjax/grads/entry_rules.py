@@ -7,9 +7,9 @@ the value does not change.
 """
 
 from collections.abc import Callable, Sequence
-import math
 from typing import Any
 
+import jax
 from jax.extend import core
 import numpy as np
 
@@ -20,13 +20,12 @@ Rule = Callable[[core.JaxprEqn, Sequence[Entries]], list[Entries]]
 
 _ELEMENTWISE = frozenset('''
 abs acos acosh add add_any add_jaxvals and asin asinh atan atan2 atanh
-bessel_i0e bessel_i1e bitcast_convert_type cbrt ceil clamp clz complex conj
+bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
 convert_element_type cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2
 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le
 le_to lgamma log log1p logistic lt lt_to max min mul ne neg nextafter not or
-polygamma population_count pow random_clone random_fold_in random_gamma
-random_seed real reduce_precision regularized_incomplete_beta rem round rsqrt
-shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt
+polygamma population_count pow random_clone random_fold_in random_seed real
+reduce_precision regularized_incomplete_beta rem round rsqrt shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt
 square stop_gradient sub tan tanh threefry2x32 xor zeta'''.split())
 
 _IDENTITIES = frozenset('''
@@ -63,7 +62,7 @@ def rule_of(equation: core.JaxprEqn) -> Rule | None:
     return lambda equation, inputs: list(inputs)
   if name in _LAST_AXES:
     return _last_axes
-  if name.startswith(('reduce_window', 'select_and_gather')):
+  if name.startswith(('reduce_window', 'select_and_')):
     return _windows
   return _RULES.get(name)
 
@@ -89,6 +88,17 @@ def _elementwise(equation, inputs) -> list[Entries]:
     value = function(*(entries_lib.narrowed(np.asarray(part.value))
                        for part in inputs))
   return [entries_lib.with_value(outputs[0], np.asarray(value).astype(dtype))]
+
+
+def _bitcast(equation, inputs) -> list[Entries]:
+  """Of words cut into shorter ones, or joined, along a last axis."""
+  (part,), (shape,) = inputs, shapes_of(equation)
+  part = part._replace(value=None)
+  if part.reads.ndim > len(shape):
+    return [entries_lib.reduced(part, [len(shape)], 'bitcast')]
+  if part.reads.ndim < len(shape):
+    return [_widened(part, shape, range(part.reads.ndim))]
+  return [part]
 
 
 def _select(equation, inputs) -> list[Entries]:
@@ -180,6 +190,16 @@ def _iota(equation, inputs) -> list[Entries]:
   return [entries_lib.moved(constant, lambda a: np.broadcast_to(a, shape))]
 
 
+def _platform(equation, inputs) -> list[Entries]:
+  """Of `platform_index`: which of several programs is run here."""
+  del inputs
+  here = jax.default_backend()
+  names = {here, *(('cuda', 'rocm') if here == 'gpu' else ())}
+  number = next(i for i, each in enumerate(equation.params['platforms'])
+                if each is None or names & set(each))
+  return [entries_lib.of_constant(np.int32(number))]
+
+
 def _reduction(equation, inputs) -> list[Entries]:
   """Of what takes some axes away; several operands and outputs."""
   axes = equation.params.get('axes', equation.params.get('dimensions'))
@@ -237,6 +257,16 @@ def _random(equation, inputs) -> list[Entries]:
   one = entries_lib.combined(inputs, inputs[0].reads.shape,
                              equation.primitive.name)
   return [_widened(one, shape, range(inputs[0].reads.ndim))]
+
+
+def _random_gamma(equation, inputs) -> list[Entries]:
+  """Of keys and a parameter of the distribution, with new axes."""
+  shape, = shapes_of(equation)
+  key, alpha = inputs
+  new = range(key.reads.ndim, len(shape))
+  key = entries_lib.moved(key, lambda a: np.expand_dims(a, tuple(new)))
+  return [entries_lib.spread(entries_lib.combined(
+      [key, alpha], shape, 'random_gamma'), shape, new)]
 
 
 def _wrap(equation, inputs) -> list[Entries]:
@@ -317,6 +347,7 @@ def _convolution(equation, inputs) -> list[Entries]:
 
 
 _RULES: dict[str, Any] = {
+    'bitcast_convert_type': _bitcast,
     'broadcast_in_dim': _mover(_broadcast),
     'expand_dims': _mover(lambda a, params: np.expand_dims(
         a, params['dimensions'])),
@@ -326,12 +357,14 @@ _RULES: dict[str, Any] = {
     'slice': _mover(_sliced),
     'squeeze': _mover(lambda a, params: np.squeeze(
         a, tuple(map(int, params['dimensions'])))),
+    'tile': _mover(lambda a, params: np.tile(a, params['reps'])),
     'transpose': _mover(lambda a, params: np.transpose(
         a, params['permutation'])),
     'concatenate': _concatenate, 'conv_general_dilated': _convolution,
     'dot_general': _dot, 'fft': _last_axes, 'iota': _iota, 'pad': _pad,
+    'platform_index': _platform,
     'random_bits': _random, 'random_split': _random, 'random_unwrap': _random,
-    'random_wrap': _wrap, 'select_n': _select, 'split': _split,
+    'random_gamma': _random_gamma, 'random_wrap': _wrap, 'select_n': _select, 'split': _split,
 } | dict.fromkeys(
     ['argmax', 'argmin', 'reduce', 'reduce_and', 'reduce_max', 'reduce_min',
      'reduce_or', 'reduce_prod', 'reduce_sum', 'reduce_xor'], _reduction

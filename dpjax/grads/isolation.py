@@ -38,7 +38,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.grads import dependence
 from dpjax.grads import entries as entries_lib
-from dpjax.typing import Array, Batch, LossFn, Params, PRNGKey, PyTree
+from dpjax.typing import Array, Batch, LossFn, Params, PyTree
 
 # The first is even, so that statistics of pairs can be traced, too; what moves
 # rows by as many places as there are records is seen with the other.
@@ -48,6 +48,18 @@ _REMEDY = ('use group or layer normalisation, batch normalisation with frozen '
            'running statistics (in Flax use_running_average=True), attention '
            'within one record, or a loss that compares no records; what is '
            'written for one record and mapped by jax.vmap is accepted')
+
+_PLACE_REMEDY = ('draw masks such as those of dropout once for all records, of '
+                 'shape [1, ...], or not at all')
+
+_UNTRACED = (jax.errors.ConcretizationTypeError,
+             jax.errors.TracerArrayConversionError,
+             jax.errors.TracerIntegerConversionError,
+             jax.errors.NonConcreteBooleanIndexError)
+
+
+class _WrongOutput(ValueError):
+  """Of the shape of an output."""
 
 
 def checker(apply: Callable[[Params, PyTree], Array],
@@ -107,110 +119,98 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
           'sum over records, the public mean is taken after the noise')
     return logits, values
 
-  _check(outputs, params, batch, 'the network or the loss')
+  check_rows(outputs, params, batch, what='the network or the loss',
+             remedy=_REMEDY, place_remedy=_PLACE_REMEDY)
 
 
-def check_views(views: Callable[[PRNGKey, Array, PyTree], PyTree],
-                x: PyTree) -> None:
-  """Refuses views of records that mix them, or depend on their places.
+def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
+               records: PyTree, *, what: str, remedy: str,
+               place_remedy: str | None = None) -> None:
+  """Refuses (public, records) -> arrays [b, ...] that mixes records.
 
   Args:
-    views: (key, numbers [b], x) -> x, as of `GradientBounder`.
-    x: shapes of features, a tree of [b, ...].
+    function: of a batch of any size.
+    public: shapes of what it reads besides.
+    records: shapes of a batch, a tree of [b, ...].
+    what: the function, in words.
+    remedy: what to do if it is refused, in words.
+    place_remedy: what to do if outputs depend on places; `remedy` if None.
 
   Raises:
-    ValueError: if views of one record may change with another record, or with
-      its place in the batch.
-  """
-  numbers = jax.ShapeDtypeStruct(jax.tree.leaves(x)[0].shape[:1], jnp.int32)
-  key = jax.eval_shape(lambda: jax.random.key(0))
-
-  def outputs(key, records):
-    drawn = views(key, *records)
-    for leaf in jax.tree.leaves(drawn):
-      if leaf.shape[:1] != records[0].shape:
-        raise _WrongOutput(
-            'views must have one row for each record, [b, ...]; of '
-            f'{records[0].shape[0]} records they were {_described(leaf)}')
-    return drawn
-
-  _check(outputs, key, (numbers, jax.tree.map(_shape, x)), 'views')
-
-
-class _WrongOutput(ValueError):
-  """Of the shape of an output."""
-
-
-def _check(outputs: Callable, public: PyTree, records: PyTree,
-           what: str) -> None:
-  """Refuses (public, records) -> arrays [b, ...] that mix records.
-
-  Args:
-    outputs: function of a batch of any size.
-    public: shapes of what it reads besides.
-    records: shapes of a batch.
-    what: the function, in words.
+    TypeError: if the function branches on values in Python.
+    ValueError: if a row may change with another record, or with its place, or
+      if only batches of some sizes can be taken.
   """
   # Functions called by name also under `jax.disable_jit`, with which one looks
   # for mistakes.
   with jax.disable_jit(False):
     for size in _SIZES:
-      closed = _traced(outputs, public, _resized(records, size), what,
-                       lambda: jax.make_jaxpr(outputs)(public, records))
+      closed = _traced(function, public, records, size, what, remedy)
       leaves = [entries_lib.of_public(leaf.shape, number)
                 for number, leaf in enumerate(jax.tree.leaves(public))]
       leaves += [entries_lib.of_records((size, *leaf.shape[1:]),
                                         len(leaves) + number)
                  for number, leaf in enumerate(jax.tree.leaves(records))]
-      follower = dependence.Follower()
+      for leaf in closed.out_avals:
+        if leaf.shape[:1] != (size,):
+          raise _WrongOutput(
+              f'{what} must have one row for each record, [b, ...]; for {size} '
+              f'records there was {_described(leaf)}')
+      follower = dependence.Follower(size)
       with jax.ensure_compile_time_eval():
-        found = follower.outputs(closed, leaves)
-      for entries in found:
-        _check_rows(entries, what, follower.first)
+        outputs = follower.outputs(closed, leaves)
+      for entries in outputs:
+        _check_reads(entries, what, follower.first, remedy)
+        _check_places(entries, what, place_remedy or remedy)
 
 
-def _traced(outputs: Callable, public: PyTree, records: PyTree, what: str,
-            as_given: Callable) -> core.ClosedJaxpr:
-  """The function for a batch of another size, or an error in one sentence."""
+def _traced(function: Callable, public: PyTree, records: PyTree, size: int,
+            what: str, remedy: str) -> core.ClosedJaxpr:
+  """The function for a batch of this size, or an error in one sentence."""
   try:
-    return jax.make_jaxpr(outputs)(public, records)
+    return jax.make_jaxpr(function)(public, _resized(records, size))
   except _WrongOutput:
     raise
-  except jax.errors.ConcretizationTypeError as error:
+  except _UNTRACED as error:
     raise TypeError(
         f'{what} must be a function that JAX can trace: it may not branch on '
-        'values (`if x.sum() > 0`) or convert them to Python numbers; use '
-        f'jnp.where or jax.lax.cond. {errors.one_line(error)}') from error
+        'values, as `if x.sum() > 0` does, or make Python numbers or NumPy '
+        'arrays of them; use jnp.where, jax.lax.cond and jax.numpy '
+        f'({errors.one_line(error)})') from error
   except Exception as error:
     try:
-      as_given()
+      jax.eval_shape(function, public, records)
     except Exception:
-      # Wrong for any batch: that error says more.
+      # Wrong for any batch: what it says is what to mend.
       raise error from None
     raise ValueError(
-        f'{what} must take batches of any number of records, each on its own, '
-        f'and failed for {jax.tree.leaves(records)[0].shape[0]} records: '
-        f'{errors.one_line(error)}. Statistics of groups of records, such as '
-        f'ghost batch normalisation, cannot be used; {_REMEDY}') from error
+        f'{what} must take any number of records, each on its own; statistics '
+        'of groups of records, such as ghost batch normalisation, cannot be '
+        f'used: {remedy} (for {size} records it failed: '
+        f'{errors.one_line(error)})') from error
 
 
-def _check_rows(entries: entries_lib.Entries, what: str, first: str) -> None:
-  """Refuses outputs whose rows read other records, or differ by place."""
+def _check_reads(entries: entries_lib.Entries, what: str, first: str,
+                 remedy: str) -> None:
+  """Refuses outputs of which a row reads another record."""
   reads = entries_lib.narrowed(entries.reads) & ~entries_lib.UNKNOWN
   own = np.uint32(1) << np.arange(entries.reads.shape[0], dtype=np.uint32)
   if np.any(reads & ~own.reshape((-1,) + (1,) * (reads.ndim - 1))):
     where = f', first in {first}' if first else ''
     raise ValueError(
         f'{what} mixes records: what it gives for one record may change with '
-        f'another record of the batch{where}, so no record has a gradient of '
-        f'its own to bound; {_REMEDY}')
+        f'another record of the batch{where}, so no record has a contribution '
+        f'of its own to bound; {remedy}')
+
+
+def _check_places(entries: entries_lib.Entries, what: str,
+                  remedy: str) -> None:
+  """Refuses outputs whose rows differ though all records are equal."""
   codes = entries_lib.narrowed(entries.codes)
   if np.any(codes != codes[:1]):
     raise ValueError(
         f'what {what} gives for a record depends on its place in the batch, '
-        'which depends on the other records that were sampled: draw masks such '
-        'as those of dropout once for all records, of shape [1, ...], or not '
-        'at all')
+        f'which depends on the other records that were sampled: {remedy}')
 
 
 def _resized(records: PyTree, size: int) -> PyTree:
