@@ -19,6 +19,7 @@ from jax.extend import core
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax import errors
 from dpjax.grads import entries as entries_lib
 from dpjax.grads import entry_indexing
 from dpjax.grads import entry_rules
@@ -304,9 +305,16 @@ def _replaced(rng: np.random.Generator, aval: Any, part: Entries, value: Any,
 def _outputs(equation: core.JaxprEqn, values: Sequence[Any]
              ) -> list[np.ndarray]:
   """What one operation gives; keys as their words, added up."""
+  try:
+    results = tracing.bind(equation, values)
+  except Exception as error:
+    name = equation.primitive.name
+    raise ValueError(
+        f'which records the operation {name} reads is found by trying it on '
+        f'random numbers, which failed ({errors.one_line(error)}): use other '
+        'operations of JAX instead') from error
   outputs = []
-  for var, out in zip(equation.outvars, tracing.bind(equation, values),
-                      strict=True):
+  for var, out in zip(equation.outvars, results, strict=True):
     if out is None:
       out = np.zeros(var.aval.shape)
     elif jnp.issubdtype(out.dtype, jax.dtypes.prng_key):

@@ -163,20 +163,20 @@ def _run():
 
 @pytest.fixture(name='followed', scope='module')
 def _followed():
-  found = {}
+  followed = {}
   for name, function in ALL.items():
     closed = jax.make_jaxpr(function)(*_batches(np.random.default_rng(0))[0])
     with jax.ensure_compile_time_eval():
-      found[name], = dependence.Follower(B).outputs(closed, [
+      followed[name], = dependence.Follower(B).outputs(closed, [
         entries.of_records((B, T, D), 0), entries.of_records((B, T), 1)])
-  return found
+  return followed
 
 
 @pytest.fixture(name='changes', scope='module')
 def _changes(run):
   """Of each operation, bits of the records with which each entry changed."""
   rng = np.random.default_rng(0)
-  found = {}
+  changes = {}
   for _ in range(6):
     before, changed = _batches(rng)
     old = run(*before)
@@ -185,11 +185,11 @@ def _changes(run):
       for name in ALL:
         bits = np.uint32(1 << record) * (
           np.asarray(old[name]) != np.asarray(new[name]))
-        found[name] = found.get(name, np.uint32(0)) | bits
-  return found
+        changes[name] = changes.get(name, np.uint32(0)) | bits
+  return changes
 
 
-def test_what_changes_an_entry_is_read(followed, changes):
+def test_what_found_an_entry_is_read(followed, changes):
   for name in ALL:
     reads = followed[name].reads & ~entries.UNKNOWN
     assert reads.shape == changes[name].shape, name
