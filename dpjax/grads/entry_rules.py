@@ -20,13 +20,14 @@ Rule = Callable[[core.JaxprEqn, Sequence[Entries]], list[Entries]]
 
 _ELEMENTWISE = frozenset('''
 abs acos acosh add add_any add_jaxvals and asin asinh atan atan2 atanh
-bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
-convert_element_type cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2
-expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le
-le_to lgamma log log1p logistic lt lt_to max min mul ne neg nextafter not or
-polygamma population_count pow random_clone random_fold_in random_seed real
-reduce_precision regularized_incomplete_beta rem round rsqrt shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt
-square stop_gradient sub tan tanh threefry2x32 xor zeta'''.split())
+bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj convert_element_type cos
+cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
+igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p
+logistic lt lt_to max min mul ne neg nextafter not or polygamma
+population_count pow random_clone random_fold_in random_seed real
+reduce_precision regularized_incomplete_beta rem round rsqrt shift_left
+shift_right_arithmetic shift_right_logical sign sin sinh sqrt square
+stop_gradient sub tan tanh threefry2x32 xor zeta'''.split())
 
 _IDENTITIES = frozenset('''
 copy copy_p device_put layout_constraint mesh_cast name optimization_barrier
@@ -40,7 +41,8 @@ triangular_solve tridiagonal tridiagonal_solve'''.split(), 2) | {
 
 # Of integers and booleans; division is left out.
 _NUMPY = {
-    'add': np.add, 'and': np.bitwise_and, 'eq': np.equal, 'ge': np.greater_equal,
+    'add': np.add, 'and': np.bitwise_and, 'eq': np.equal,
+    'ge': np.greater_equal,
     'gt': np.greater, 'le': np.less_equal, 'lt': np.less, 'max': np.maximum,
     'min': np.minimum, 'mul': np.multiply, 'ne': np.not_equal,
     'neg': np.negative, 'not': np.invert, 'or': np.bitwise_or, 'sign': np.sign,
@@ -128,7 +130,8 @@ def _mover(move: Callable) -> Rule:
 
 
 def _broadcast(array, params):
-  shape, kept = params['shape'], [int(i) for i in params['broadcast_dimensions']]
+  shape = params['shape']
+  kept = [int(axis) for axis in params['broadcast_dimensions']]
   new = [axis for axis in range(len(shape)) if axis not in kept]
   return np.broadcast_to(np.expand_dims(array, new), shape)
 
@@ -362,9 +365,10 @@ _RULES: dict[str, Any] = {
         a, params['permutation'])),
     'concatenate': _concatenate, 'conv_general_dilated': _convolution,
     'dot_general': _dot, 'fft': _last_axes, 'iota': _iota, 'pad': _pad,
-    'platform_index': _platform,
-    'random_bits': _random, 'random_split': _random, 'random_unwrap': _random,
-    'random_gamma': _random_gamma, 'random_wrap': _wrap, 'select_n': _select, 'split': _split,
+    'platform_index': _platform, 'random_bits': _random,
+    'random_gamma': _random_gamma, 'random_split': _random,
+    'random_unwrap': _random, 'random_wrap': _wrap, 'select_n': _select,
+    'split': _split,
 } | dict.fromkeys(
     ['argmax', 'argmin', 'reduce', 'reduce_and', 'reduce_max', 'reduce_min',
      'reduce_or', 'reduce_prod', 'reduce_sum', 'reduce_xor'], _reduction

@@ -79,8 +79,8 @@ def _check_arrays(batch: Batch) -> None:
     if not hasattr(leaf, 'dtype'):
       raise ValueError(
           'features must be an array [b, ...] or a tree of them, got a tree '
-          f'with a {type(leaf).__name__} in it, such as a list of numbers; make '
-          'an array with numpy.asarray')
+          f'with a {type(leaf).__name__} in it, such as a list of numbers; '
+          'make an array with numpy.asarray')
     if not (jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             or jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
       raise ValueError('features and labels must be numbers, got an array of '

@@ -22,12 +22,13 @@ for one record and mapped with `jax.vmap` it is not.
 
 What is not seen: a network that does something else for batches of another
 size than those traced, such as one that moves rows by a multiple of 28 places;
-gradients that are not those of the outputs, of a `jax.custom_vjp` whose
-backward rule adds up over records; and what a callback remembers from one call
-to the next.
+a `jax.custom_vjp` in the network whose backward rule mixes records (those of
+the loss are followed); a dependence on places that passes through an operation
+without a rule; and what a callback remembers from one call to the next.
 """
 
 from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
@@ -100,9 +101,12 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
   Raises:
     TypeError: if the network or the loss branches on values in Python.
     ValueError: if logits or losses are not one for each record, if those of
-      one record may change with another record, or with its place in the
-      batch, or if only batches of some sizes can be taken.
+      one record or the loss's gradient in its logits may change with another
+      record, or with its place in the batch, or if only batches of some sizes
+      can be taken.
   """
+
+  given = []  # Shapes of logits and labels.
 
   def outputs(params, batch):
     size = batch.y.shape[0]
@@ -117,10 +121,19 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
           f'the loss must give one value for each record, [b]; for {size} '
           f'records it gave {_described(values)}: leave out the mean or the '
           'sum over records, the public mean is taken after the noise')
+    given[:] = map(_shape, (logits, batch.y))
     return logits, values
 
-  check_rows(outputs, params, batch, what='the network or the loss',
-             remedy=_REMEDY, place_remedy=_PLACE_REMEDY)
+  def gradients(_, given):
+    # Those of `jax.custom_vjp` need not be those of the values.
+    return jax.grad(lambda logits: jnp.sum(loss(logits, given[1])))(given[0])
+
+  check = functools.partial(check_rows, remedy=_REMEDY,
+                            place_remedy=_PLACE_REMEDY)
+  check(outputs, params, batch, what='the network or the loss')
+  if jnp.issubdtype(given[0].dtype, jnp.floating):
+    check(gradients, (), given,
+          what='the function that gives gradients of the loss')
 
 
 def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,

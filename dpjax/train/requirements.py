@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dpjax import errors
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import quantiles

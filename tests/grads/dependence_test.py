@@ -189,7 +189,7 @@ def _changes(run):
   return changes
 
 
-def test_what_found_an_entry_is_read(followed, changes):
+def test_what_changes_an_entry_is_read(followed, changes):
   for name in ALL:
     reads = followed[name].reads & ~entries.UNKNOWN
     assert reads.shape == changes[name].shape, name

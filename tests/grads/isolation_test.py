@@ -124,10 +124,20 @@ def test_batch_normalisation_is_refused_by_name_and_frozen_is_not():
     _check(*_flax(norm))
 
 
+@jax.custom_vjp
+def _scaled(z):
+  """Logits whose cotangents are divided by the norm of those of the batch."""
+  return z
+
+
+_scaled.defvjp(lambda z: (z, None), lambda _, c: (c / jnp.linalg.norm(c),))
+
+
 @pytest.mark.every(1)
 @pytest.mark.parametrize('loss, message', [
   (lambda z, y: jnp.mean(LOSS(z, y)), r'one value for each record.* shape \[\]'),
   (lambda z, y: z, r'one value for each record.* shape \[4, 3\]'),
+  (lambda z, y: LOSS(_scaled(z), y), 'gradients .* mixes records'),
   (lambda z, y: LOSS(z, y) + jnp.sum(z), 'mixes records'),
   (lambda z, y: LOSS(z, y) + jnp.sum(y).astype(jnp.float32), 'mixes records')])
 def test_refuses_losses_that_are_not_of_one_record(loss, message):
