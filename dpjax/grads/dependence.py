@@ -27,8 +27,9 @@ from dpjax.grads import tracing
 from dpjax.grads.entries import Entries, UNKNOWN
 
 _CALLS = frozenset('''
-checkpoint closed_call core_call custom_dce_call custom_jvp_call custom_lin
-custom_vjp_call custom_vjp_call_jaxpr jit pjit remat remat2'''.split())
+checkpoint closed_call composite core_call custom_dce_call custom_jvp_call
+custom_lin custom_vjp_call custom_vjp_call_jaxpr jit pjit remat
+remat2'''.split())
 
 # Loops are followed step by step up to so many operations in all, or steps
 # whose number is found as they go; of longer ones what can happen in any step

@@ -67,16 +67,16 @@ def narrowed(array: np.ndarray) -> np.ndarray:
                      for stride in array.strides)]
 
 
-def of_constant(value: Any, seed: int = 0) -> Entries:
+def of_constant(value: Any, number: int = 0) -> Entries:
   """Returns the entries of an array that is known, or traced elsewhere.
 
   Args:
     value: an array, a number or typed keys. What is traced counts as public
       and different everywhere.
-    seed: of the codes of what is traced.
+    number: of its own, if it is traced.
   """
   if isinstance(value, jax.core.Tracer):
-    return of_public(value.shape, seed)
+    return of_public(value.shape, number)
   if isinstance(value, jax.Array) and jnp.issubdtype(
       value.dtype, jax.dtypes.prng_key):
     words = of_constant(jax.random.key_data(value))
@@ -88,23 +88,32 @@ def of_constant(value: Any, seed: int = 0) -> Entries:
                  _codes_of(value), value if exact else None)
 
 
-def of_public(shape: Sequence[int], seed: int) -> Entries:
-  """Returns the entries of a parameter: no record, all different.
+def of_public(shape: Sequence[int], number: int) -> Entries:
+  """Returns the entries of a parameter: they read no record, all different.
 
-  Of a large one only those along the first axis.
+  Of a large one only those along the first axis are different.
+
+  Args:
+    shape: of it.
+    number: of its own.
   """
   shape = tuple(shape)
   distinct = shape if math.prod(shape) <= _MAX_CODES else (
       *shape[:1], *(1 for _ in shape[1:]))
   codes = _mixed(np.arange(math.prod(distinct), dtype=np.uint64)
-                 + constant('public', seed)).reshape(distinct)
+                 + constant('public', number)).reshape(distinct)
   return Entries(np.broadcast_to(np.uint32(0), shape),
                  np.broadcast_to(codes, shape))
 
 
-def of_records(shape: Sequence[int], seed: int) -> Entries:
-  """Returns the entries of features or labels [b, ...] of b equal records."""
-  one = of_public((1, *shape[1:]), seed)
+def of_records(shape: Sequence[int], number: int) -> Entries:
+  """Returns the entries of features or labels [b, ...] of b equal records.
+
+  Args:
+    shape: of them.
+    number: of their own.
+  """
+  one = of_public((1, *shape[1:]), number)
   bits = np.left_shift(np.uint32(1), np.arange(shape[0], dtype=np.uint32))
   return Entries(
       np.broadcast_to(bits.reshape((-1,) + (1,) * (len(shape) - 1)), shape),

@@ -196,17 +196,40 @@ def _scatter(equation, inputs) -> list[Entries]:
   kept = [axis for axis in range(len(sizes)) if axis not in taken]
   offsets = dict(zip(kept, windows, strict=True))
   columns = _columns(indices)
+  extents = [shape[offsets[axis]] if axis in offsets else 1
+             for axis in range(len(sizes))]
   places, unknown = _coordinates(
-      sizes, [shape[offsets[axis]] if axis in offsets else 1
-              for axis in range(len(sizes))],
-      columns, numbers.scatter_dims_to_operand_dims,
+      sizes, extents, columns, numbers.scatter_dims_to_operand_dims,
       dict(zip(numbers.operand_batching_dims,
                numbers.scatter_indices_batching_dims, strict=True)),
       offsets, others, shape)
   updates = _with_indices(Entries(*updates[:2]), [
       _in_place(column, others, len(shape)) for column in columns], shape)
+  inside = not unknown and all(
+      np.all((column.value >= 0)
+             & (column.value <= sizes[axis] - extents[axis]))
+      if column.known() is not None else extents[axis] == sizes[axis]
+      for axis, column in zip(numbers.scatter_dims_to_operand_dims, columns,
+                              strict=True))
+  replaces = (inside and equation.primitive.name == 'scatter'
+              and equation.params['update_jaxpr'] is None)
+  return [_written(operand, updates, places, unknown, replaces)]
+
+
+def _written(operand: Entries, updates: Entries, places: Sequence[np.ndarray],
+             unknown: Sequence[int], replaces: bool) -> Entries:
+  """The operand with updates in their places, anywhere along some axes.
+
+  Args:
+    operand: what was there.
+    updates: what is written.
+    places: for each axis of the operand, where updates go.
+    unknown: axes along which that is not known.
+    replaces: whether nothing of what was there stays in these places.
+  """
+  sizes = operand.reads.shape
   places = tuple(np.broadcast_to(
-      np.zeros_like(place) if axis in unknown else place, shape)
+      np.zeros_like(place) if axis in unknown else place, updates.reads.shape)
                  for axis, place in enumerate(places))
   written = [1 if axis in unknown else size for axis, size in enumerate(sizes)]
   reads, codes, touched = (np.zeros(written, dtype) for dtype in (
@@ -215,17 +238,11 @@ def _scatter(equation, inputs) -> list[Entries]:
   np.add.at(codes, places, updates.codes)
   touched[places] = True
   out = Entries(reads, codes)
-  inside = not unknown and all(
-      np.all((column.value >= 0) & (column.value < sizes[axis]))
-      for axis, column in zip(numbers.scatter_dims_to_operand_dims, columns,
-                              strict=True))
-  if (equation.primitive.name != 'scatter' or not inside
-      or equation.params['update_jaxpr'] is not None):
-    # What was there stays in some of these places, or is added to.
+  if not replaces:
     out = entries_lib.spread(entries_lib.combined(
         [Entries(*operand[:2]), out], sizes, 'scatter'), sizes, unknown)
-  return [Entries(*(np.where(touched, new, old) for new, old in zip(
-      out[:2], operand[:2], strict=True)))]
+  return Entries(*(np.where(touched, new, old) for new, old in zip(
+      out[:2], operand[:2], strict=True)))
 
 
 _RULES = {'dynamic_slice': _dynamic_slice,

@@ -216,8 +216,9 @@ def _reduction(equation, inputs) -> list[Entries]:
 def _along_axis(equation, inputs) -> list[Entries]:
   """Of sums, sorting and choosing along one axis, which stays."""
   params, name = equation.params, equation.primitive.name
-  axis = next(params[key] for key in ('dimension', 'axis',
-                                      'reduction_dimension') if key in params)
+  axis = next((params[key] for key in ('dimension', 'axis',
+                                       'reduction_dimension') if key in params),
+              -1)
   axis %= inputs[0].reads.ndim
   parts = [entries_lib.reduced(part, [axis], (name, number), keepdims=True)
            for number, part in enumerate(inputs)]

@@ -23,8 +23,9 @@ for one record and mapped with `jax.vmap` it is not.
 What is not seen: a network that does something else for batches of another
 size than those traced, such as one that moves rows by a multiple of 28 places;
 a `jax.custom_vjp` in the network whose backward rule mixes records (those of
-the loss are followed); a dependence on places that passes through an operation
-without a rule; and what a callback remembers from one call to the next.
+the loss are followed); in an operation without a rule, such as a callback, a
+dependence on places, or on other records for rare values only; and what a
+callback remembers from one call to the next.
 """
 
 from collections.abc import Callable
