@@ -2,13 +2,15 @@
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, windows, contractions,
-bookkeeping, inputs, isolation, per_example, privatizer, k_norm_privatizer,
-lattice_privatizer, placement.
+bookkeeping, inputs, entries, entry_rules, entry_indexing, dependence,
+isolation, per_example, privatizer, k_norm_privatizer, lattice_privatizer,
+placement.
 """
 
 __all__ = [
     'ball', 'bookkeeping', 'bounder', 'clipping', 'contractions',
-    'convolutions', 'inputs', 'isolation', 'k_norm_privatizer',
-    'lattice_privatizer', 'microbatches', 'per_example', 'placement',
-    'precision', 'privatizer', 'quantiles', 'records', 'tracing', 'windows'
+    'convolutions', 'dependence', 'entries', 'entry_indexing', 'entry_rules',
+    'inputs', 'isolation', 'k_norm_privatizer', 'lattice_privatizer',
+    'microbatches', 'per_example', 'placement', 'precision', 'privatizer',
+    'quantiles', 'records', 'tracing', 'windows'
 ]

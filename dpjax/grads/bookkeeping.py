@@ -142,7 +142,7 @@ def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
   for site in program.sites:
     operand = site.operands[0]
     origin = origins[site.equation.invars[operand]]
-    if origin is None or len(site.operands) > 1:
+    if origin is None or len(site.operands) > 1 or _is_complex(site):
       continue
     operation = (contractions.layer(site.equation, operand)
                  or contractions.table(site.equation, operand))
@@ -152,6 +152,15 @@ def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
           isinstance(operation, Layer) and not _is_outer(operation)
           and not gram_is_cheaper(operation))
   return found
+
+
+def _is_complex(site: Site) -> bool:
+  """Whether a site reads or gives complex numbers, as of a Fourier transform.
+
+  Contractions take products of real ones.
+  """
+  return any(jnp.issubdtype(var.aval.dtype, jnp.complexfloating)
+             for var in (*site.equation.invars, *site.equation.outvars))
 
 
 def _say_what_is_formed(program: Program, params: Params,

@@ -51,8 +51,8 @@ def as_batch(batch: Any) -> Batch:
       them, y an array [b, ...].
 
   Raises:
-    ValueError: if it is neither, or if it does not hold as many features as
-      labels.
+    ValueError: if it is neither, if features or labels are not arrays of
+      numbers, or if there are not as many features as labels.
   """
   if not isinstance(batch, (tuple, list)) or len(batch) != 2:
     given = (f'a {type(batch).__name__} of {len(batch)}' if isinstance(
@@ -60,12 +60,31 @@ def as_batch(batch: Any) -> Batch:
     raise ValueError('records must be a Batch(x, y) or a pair (x, y), got '
                      f'{given}')
   batch = Batch(*batch)
+  _check_arrays(batch)
   sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
   if len(sizes) != 1 or () in sizes:
-    shapes = [list(jnp.shape(leaf)) for leaf in jax.tree.leaves(batch)]
+    shapes = list(dict.fromkeys(
+        str(list(jnp.shape(leaf))) for leaf in jax.tree.leaves(batch)))
     raise ValueError('features and labels must have one row for each record, '
-                     f'got arrays of shapes {", ".join(map(str, shapes))}')
+                     f'got arrays of shapes {", ".join(shapes[:9])}')
   return batch
+
+
+def _check_arrays(batch: Batch) -> None:
+  """Refuses lists of numbers, labels that are no array, and arrays of text."""
+  if not hasattr(batch.y, 'shape'):
+    raise ValueError('labels must be an array [b, ...], got a '
+                     f'{type(batch.y).__name__}; make one with numpy.asarray')
+  for leaf in jax.tree.leaves(batch):
+    if not hasattr(leaf, 'dtype'):
+      raise ValueError(
+          'features must be an array [b, ...] or a tree of them, got a tree '
+          f'with a {type(leaf).__name__} in it, such as a list of numbers; '
+          'make an array with numpy.asarray')
+    if not (jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            or jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool):
+      raise ValueError('features and labels must be numbers, got an array of '
+                       f'type {leaf.dtype}')
 
 
 def finite_records(x: PyTree) -> Array:
@@ -80,6 +99,7 @@ def finite_records(x: PyTree) -> Array:
 
 
 def _finite_rows(leaf: Array) -> Array:
+  leaf = jnp.asarray(leaf)  # Of numpy it may be float64, which is cut.
   # Zeros add up to zero, and only a value that is not finite times zero is
   # none: one pass that writes nothing.
   return jnp.isfinite(jnp.sum(leaf * jnp.zeros([], leaf.dtype),

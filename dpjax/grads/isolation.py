@@ -7,16 +7,29 @@ across examples break this: the engine would differentiate them on batches of
 one record, where normalisation is a constant and only biases are trained, and
 a plain sum of gradients would have no bound at all.
 
-The check runs the network on a few records of random features, replaces one
-record and compares what comes out for the others, bit for bit on CPU. It reads
-shapes and public random numbers only. It also refuses a network whose output
-depends on the place of a record in the batch, such as dropout with one mask for
-[b, ...]: the place depends on which other records were sampled. One mask that
-all records of the batch share, of shape [1, ...], is fine.
+The check traces the network for batches of two sizes and follows which records
+each entry of each array reads (`dependence`). It computes nothing of records,
+so it sees what no comparison of outputs does: statistics of a batch in front
+of layers that saturate, outputs that are NaN, and what happens only for large
+features or rare integers. It also refuses a network whose output depends on
+the place of a record in the batch, such as dropout with one mask for [b, ...]:
+the place depends on which other records were sampled. One mask that all
+records of the batch share, of shape [1, ...], is fine.
+
+A network that reads other records to no effect, such as attention over the
+merged records of a batch with a mask between them, is refused as well; written
+for one record and mapped with `jax.vmap` it is not.
+
+What is not seen: a network that does something else for batches of another
+size than those traced, such as one that moves rows by a multiple of 28 places;
+a `jax.custom_vjp` in the network whose backward rule mixes records (those of
+the loss are followed); in an operation without a rule, such as a callback, a
+dependence on places, or on other records for rare values only; and what a
+callback remembers from one call to the next.
 """
 
-from collections.abc import Callable, Iterator
-import math
+from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
@@ -24,23 +37,31 @@ from jax.extend import core
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.grads import tracing
+from dpjax import errors
+from dpjax.grads import dependence
+from dpjax.grads import entries as entries_lib
 from dpjax.typing import Array, Batch, LossFn, Params, PyTree
 
-# Even, so that statistics of pairs of records are seen too.
-_RECORDS = 4
-_PLACES = (0, _RECORDS - 1)
-_SCALES = (1.0, 1e3)
-
-# Of the largest output: by which equal records may differ in other places of a
-# batch, where products are rounded differently. bfloat16 has 8 bits.
-_PLACE_TOLERANCE = 0.05
-# Accelerators may add in another order each time.
-_ACCELERATOR_TOLERANCE = 1e-3
+# The first is even, so that statistics of pairs can be traced, too; what moves
+# rows by as many places as there are records is seen with the other.
+_SIZES = (4, 7)
 
 _REMEDY = ('use group or layer normalisation, batch normalisation with frozen '
            'running statistics (in Flax use_running_average=True), attention '
-           'within one record')
+           'within one record, or a loss that compares no records; what is '
+           'written for one record and mapped by jax.vmap is accepted')
+
+_PLACE_REMEDY = ('draw masks such as those of dropout once for all records, of '
+                 'shape [1, ...], or not at all')
+
+_UNTRACED = (jax.errors.ConcretizationTypeError,
+             jax.errors.TracerArrayConversionError,
+             jax.errors.TracerIntegerConversionError,
+             jax.errors.NonConcreteBooleanIndexError)
+
+
+class _WrongOutput(ValueError):
+  """Of the shape of an output."""
 
 
 def checker(apply: Callable[[Params, PyTree], Array],
@@ -57,10 +78,9 @@ def checker(apply: Callable[[Params, PyTree], Array],
   seen = set()
 
   def check(params: Params, batch: Batch) -> None:
-    shapes = jax.tree.map(_shape, (params, jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((_RECORDS, *leaf.shape[1:]),
-                                          leaf.dtype), batch)))
-    leaves, structure = jax.tree.flatten(shapes)
+    shapes = jax.tree.map(_shape, (params, batch))
+    leaves, structure = jax.tree.flatten(
+        (shapes[0], _resized(shapes[1], _SIZES[0])))
     known = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
     if known not in seen:
       check_isolated(apply, loss, *shapes)
@@ -77,177 +97,140 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
     apply: (params, x [b, ...]) -> logits [b, ...].
     loss: (logits, labels) -> [b].
     params: shapes of the parameters.
-    batch: shapes of a batch of `_RECORDS` records.
+    batch: shapes of a batch of any number of records.
 
   Raises:
+    TypeError: if the network or the loss branches on values in Python.
     ValueError: if logits or losses are not one for each record, if those of
-      one record change with another record, or with its place in the batch.
+      one record or the loss's gradient in its logits may change with another
+      record, or with its place in the batch, or if only batches of some sizes
+      can be taken.
   """
-  logits = jax.eval_shape(apply, params, batch.x)
-  if getattr(logits, 'shape', ())[:1] != (_RECORDS,):
-    raise ValueError(
-        'the network must give an array of logits with one row for each '
-        f'record, [b, ...]; for {_RECORDS} records it gave {_described(logits)}'
-        )
-  values = jax.eval_shape(loss, logits, batch.y)
-  if getattr(values, 'shape', None) != (_RECORDS,):
-    raise ValueError(
-        f'the loss must give one value for each record, [b]; for {_RECORDS} '
-        f'records it gave {_described(values)}: leave out the mean or the sum '
-        'over records, the public mean is taken after the noise')
+
+  given = []  # Shapes of logits and labels.
 
   def outputs(params, batch):
+    size = batch.y.shape[0]
     logits = apply(params, batch.x)
-    return logits, loss(logits, batch.y)
+    if getattr(logits, 'shape', ())[:1] != (size,):
+      raise _WrongOutput(
+          'the network must give an array of logits with one row for each '
+          f'record, [b, ...]; for {size} records it gave {_described(logits)}')
+    values = loss(logits, batch.y)
+    if getattr(values, 'shape', None) != (size,):
+      raise _WrongOutput(
+          f'the loss must give one value for each record, [b]; for {size} '
+          f'records it gave {_described(values)}: leave out the mean or the '
+          'sum over records, the public mean is taken after the noise')
+    given[:] = map(_shape, (logits, batch.y))
+    return logits, values
 
-  # Compiled also under `jax.disable_jit`, with which one looks for mistakes.
-  with jax.disable_jit(False), jax.ensure_compile_time_eval():
-    _check_outputs(outputs, params, batch)
+  def gradients(_, given):
+    # Those of `jax.custom_vjp` need not be those of the values.
+    return jax.grad(lambda logits: jnp.sum(loss(logits, given[1])))(given[0])
 
-
-def _check_outputs(outputs: Callable, params: Params, batch: Batch) -> None:
-  """Compares what comes out for the other records, and in other places."""
-  rng = np.random.default_rng(0)
-  closed = jax.make_jaxpr(outputs)(params, batch)
-  consts = [_concrete(const, rng) for const in closed.consts]
-  run = _compiled(closed, consts, params, batch)
-  for params_scale in (1.0, 0.1):
-    drawn = _parameters(rng, params, params_scale)
-    before = _records(rng, batch, 1.0)
-    found = run(consts, drawn, before)
-    for place in _PLACES:
-      others = np.arange(_RECORDS) != place
-      for scale in _SCALES:
-        after = _replaced(before, _records(rng, batch, scale), place)
-        if not _same(found, run(consts, drawn, after), others):
-          raise ValueError(
-              'the network or the loss mixes records: what it gives for one '
-              'record changes with another record of the batch'
-              f'{_where(closed, consts, drawn, before, after, others)}, so no '
-              f'record has a gradient of its own to bound; {_REMEDY}, or a '
-              'loss that compares no records')
-    equal = jax.tree.map(lambda leaf: np.repeat(leaf[:1], _RECORDS, 0), before)
-    if not _equal_rows(run(consts, drawn, equal)):
-      raise ValueError(
-          'what the network gives for a record depends on its place in the '
-          'batch, which depends on the other records that were sampled: draw '
-          'masks such as those of dropout once for all records, of shape '
-          '[1, ...], or not at all')
+  check = functools.partial(check_rows, remedy=_REMEDY,
+                            place_remedy=_PLACE_REMEDY)
+  check(outputs, params, batch, what='the network or the loss')
+  if jnp.issubdtype(given[0].dtype, jnp.floating):
+    check(gradients, (), given,
+          what='the function that gives gradients of the loss')
 
 
-def _compiled(closed: core.ClosedJaxpr, consts: list[Any], params: Params,
-              batch: Batch) -> Callable:
-  """The function as a quickly compiled program of leaves."""
-  function = lambda consts, params, batch: core.jaxpr_as_fun(
-      core.ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves((params, batch)))
-  lowered = jax.jit(function).lower(consts, params, batch)
-  return lowered.compile({'xla_backend_optimization_level': 0}
-                         if jax.default_backend() == 'cpu' else None)
+def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
+               records: PyTree, *, what: str, remedy: str,
+               place_remedy: str | None = None) -> None:
+  """Refuses (public, records) -> arrays [b, ...] that mixes records.
+
+  Args:
+    function: of a batch of any size.
+    public: shapes of what it reads besides.
+    records: shapes of a batch, a tree of [b, ...].
+    what: the function, in words.
+    remedy: what to do if it is refused, in words.
+    place_remedy: what to do if outputs depend on places; `remedy` if None.
+
+  Raises:
+    TypeError: if the function branches on values in Python.
+    ValueError: if a row may change with another record, or with its place, or
+      if only batches of some sizes can be taken.
+  """
+  # Functions called by name also under `jax.disable_jit`, with which one looks
+  # for mistakes.
+  with jax.disable_jit(False):
+    for size in _SIZES:
+      closed = _traced(function, public, records, size, what, remedy)
+      leaves = [entries_lib.of_public(leaf.shape, number)
+                for number, leaf in enumerate(jax.tree.leaves(public))]
+      leaves += [entries_lib.of_records((size, *leaf.shape[1:]),
+                                        len(leaves) + number)
+                 for number, leaf in enumerate(jax.tree.leaves(records))]
+      for leaf in closed.out_avals:
+        if leaf.shape[:1] != (size,):
+          raise _WrongOutput(
+              f'{what} must have one row for each record, [b, ...]; for {size} '
+              f'records there was {_described(leaf)}')
+      follower = dependence.Follower(size)
+      with jax.ensure_compile_time_eval():
+        outputs = follower.outputs(closed, leaves)
+      for entries in outputs:
+        _check_reads(entries, what, follower.first, remedy)
+        _check_places(entries, what, place_remedy or remedy)
 
 
-def _same(before: list[Array], after: list[Array], others: np.ndarray) -> bool:
-  """Whether the other rows of all outputs are what they were."""
-  for old, new in zip(before, after, strict=True):
-    old, new = np.asarray(old)[others], np.asarray(new)[others]
-    if jax.default_backend() == 'cpu':
-      same = np.array_equal(old, new, equal_nan=old.dtype.kind in 'fc')
-    else:
-      same = np.allclose(old, new, rtol=_ACCELERATOR_TOLERANCE,
-                         atol=_ACCELERATOR_TOLERANCE * _largest(old),
-                         equal_nan=True)
-    if not same:
-      return False
-  return True
+def _traced(function: Callable, public: PyTree, records: PyTree, size: int,
+            what: str, remedy: str) -> core.ClosedJaxpr:
+  """The function for a batch of this size, or an error in one sentence."""
+  try:
+    return jax.make_jaxpr(function)(public, _resized(records, size))
+  except _WrongOutput:
+    raise
+  except _UNTRACED as error:
+    raise TypeError(
+        f'{what} must be a function that JAX can trace: it may not branch on '
+        'values, as `if x.sum() > 0` does, or make Python numbers or NumPy '
+        'arrays of them; use jnp.where, jax.lax.cond and jax.numpy '
+        f'({errors.one_line(error)})') from error
+  except Exception as error:
+    try:
+      jax.eval_shape(function, public, records)
+    except Exception:
+      # Wrong for any batch: what it says is what to mend.
+      raise error from None
+    raise ValueError(
+        f'{what} must take any number of records, each on its own; statistics '
+        'of groups of records, such as ghost batch normalisation, cannot be '
+        f'used: {remedy} (for {size} records it failed: '
+        f'{errors.one_line(error)})') from error
 
 
-def _equal_rows(found: list[Array]) -> bool:
-  """Whether all rows of all outputs are equal up to rounding."""
-  for leaf in found:
-    rows = np.asarray(leaf).astype(np.float64)
-    if np.isfinite(rows).all() and not np.allclose(
-        rows, rows[:1], rtol=0, atol=_PLACE_TOLERANCE * _largest(rows)):
-      return False
-  return True
+def _check_reads(entries: entries_lib.Entries, what: str, first: str,
+                 remedy: str) -> None:
+  """Refuses outputs of which a row reads another record."""
+  reads = entries_lib.narrowed(entries.reads) & ~entries_lib.UNKNOWN
+  own = np.uint32(1) << np.arange(entries.reads.shape[0], dtype=np.uint32)
+  if np.any(reads & ~own.reshape((-1,) + (1,) * (reads.ndim - 1))):
+    where = f', first in {first}' if first else ''
+    raise ValueError(
+        f'{what} mixes records: what it gives for one record may change with '
+        f'another record of the batch{where}, so no record has a contribution '
+        f'of its own to bound; {remedy}')
 
 
-def _largest(values: np.ndarray) -> float:
-  finite = np.abs(values[np.isfinite(values)])
-  return float(finite.max()) if finite.size else 0.0
+def _check_places(entries: entries_lib.Entries, what: str,
+                  remedy: str) -> None:
+  """Refuses outputs whose rows differ though all records are equal."""
+  codes = entries_lib.narrowed(entries.codes)
+  if np.any(codes != codes[:1]):
+    raise ValueError(
+        f'what {what} gives for a record depends on its place in the batch, '
+        f'which depends on the other records that were sampled: {remedy}')
 
 
-def _parameters(rng: np.random.Generator, shapes: Params,
-                scale: float) -> Params:
-  """Random parameters that keep numbers in range: no zeros, as some inits."""
-
-  def draw(leaf):
-    fan_in = math.prod(leaf.shape[:-1])
-    values = (rng.normal(size=leaf.shape) / math.sqrt(max(fan_in, 1))
-              if len(leaf.shape) > 1 else rng.uniform(0.5, 1.5, leaf.shape))
-    return (scale * values).astype(leaf.dtype)
-
-  return jax.tree.map(draw, shapes)
-
-
-def _records(rng: np.random.Generator, shapes: Batch, scale: float) -> Batch:
-  """Random records; integers are 0 or 1, which any table has."""
-
-  def draw(leaf):
-    if jnp.issubdtype(leaf.dtype, jnp.floating):
-      return (scale * rng.normal(size=leaf.shape)).astype(leaf.dtype)
-    return rng.integers(0, 2, leaf.shape).astype(leaf.dtype)
-
-  return jax.tree.map(draw, shapes)
-
-
-def _replaced(before: Batch, other: Batch, place: int) -> Batch:
-  """`before` with one record of `other`."""
-
-  def leaf(old, new):
-    joined = old.copy()
-    # 0 and 1 might be drawn again.
-    joined[place] = (1 - old[place] if old.dtype.kind in 'iu' else
-                     ~old[place] if old.dtype.kind == 'b' else new[place])
-    return joined
-
-  return jax.tree.map(leaf, before, other)
-
-
-def _concrete(const: Any, rng: np.random.Generator) -> Any:
-  """What the network closes over; numbers for values that are being traced."""
-  if not isinstance(const, jax.core.Tracer):
-    return const
-  if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
-    return jax.random.split(
-        jax.random.key(0, impl=jax.random.key_impl(const)), const.shape)
-  return rng.uniform(0.5, 1.5, const.shape).astype(const.dtype)
-
-
-def _where(closed: core.ClosedJaxpr, consts: list[Any], params: Params,
-           before: Batch, after: Batch, others: np.ndarray) -> str:
-  """Names the first operation that lets a record into the rows of others."""
-  sides = zip(*(_rows(closed, consts, params, batch, others)
-                for batch in (before, after)), strict=True)
-  for (equation, old), (_, new) in sides:
-    if not _same([old], [new], np.ones(len(old), bool)):
-      scope = str(equation.source_info.name_stack)
-      return f', first in {scope or equation.primitive.name}'
-  return ''
-
-
-def _rows(closed: core.ClosedJaxpr, consts: list[Any], params: Params,
-          batch: Batch, others: np.ndarray
-          ) -> Iterator[tuple[core.JaxprEqn, np.ndarray]]:
-  """Each operation whose output has a row for each record, with its rows."""
-  values = dict(zip((*closed.jaxpr.constvars, *closed.jaxpr.invars),
-                    (*consts, *jax.tree.leaves((params, batch))), strict=True))
-  for equation in closed.jaxpr.eqns:
-    outs = tracing.bind(equation, [tracing.value_of(values, var)
-                                   for var in equation.invars])
-    values.update(zip(equation.outvars, outs, strict=True))
-    for out in outs:
-      if jnp.shape(out)[:1] == (_RECORDS,) and not jnp.issubdtype(
-          out.dtype, jax.dtypes.prng_key):
-        yield equation, np.asarray(out)[others]
+def _resized(records: PyTree, size: int) -> PyTree:
+  """Shapes of a batch of `size` records."""
+  return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
+      (size, *leaf.shape[1:]), leaf.dtype), records)
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

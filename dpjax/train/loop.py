@@ -108,7 +108,9 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       none;
       if the plans disagree with each other, with `rows`, with the method or
       with the mesh; if adaptive radii cost more than a plan has; if the
-      network or the loss mixes records (`grads.isolation`); if the checkpoint
+      network, the loss, the preparation or views mix records
+      (`grads.isolation`); if the optimizer's first step is not finite; if the
+      network or the loss takes batches of some sizes only; if the checkpoint
       is of another fit; or if a run was noised less than planned.
 
   Examples:

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dpjax import errors
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import quantiles
-from dpjax.grads.bounder import Method
+from dpjax.grads.bounder import GradientBounder, Method
 from dpjax.grads.privatizer import PrivatizerState
 from dpjax.models.model import Model
 from dpjax.train import state as states
@@ -35,9 +34,11 @@ def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
   """
   check_plans(plans, method, model)
   check_model(model, optimizer)
+  check_optimizer(model, optimizer)
   check_keys(keys, len(plans))
   records, rows = check_records(records, rows, plans)
   check_preparation(model, records)
+  check_views(method.bounder, model, records)
   return records, rows
 
 
@@ -122,19 +123,38 @@ def check_preparation(model: Model, records: Batch) -> None:
     ValueError: if what it gives for a record changes with another one.
   """
 
-  def prepared(params: Any, x: Any) -> Array:
-    del params
-    leaves = jax.tree.leaves(model.prepare(x))
-    return jnp.concatenate([
-        jnp.reshape(leaf, (leaf.shape[0], -1)).astype(jnp.float32)
-        for leaf in leaves if leaf.ndim], 1)
+  isolation.check_rows(
+      lambda _, x: [leaf for leaf in jax.tree.leaves(model.prepare(x))
+                    if jnp.ndim(leaf)], (), records.x, what='Model.prepare',
+      remedy='Model.prepare must take each record alone, with public constants')
 
-  try:
-    isolation.checker(prepared, lambda values, _: jnp.sum(values, 1))(
-        {}, records)
-  except ValueError as error:
-    raise ValueError('Model.prepare must take each record alone, with public '
-                     f'constants: {errors.one_line(error)}') from None
+
+def check_views(bounder: GradientBounder, model: Model,
+                records: Batch) -> None:
+  """Refuses augmented views that mix records, such as averages of two.
+
+  Views may depend on the key of the step and on the number of their record,
+  not on its place in the batch.
+
+  Args:
+    bounder: of the method.
+    model: prepares the records.
+    records: of which the shapes are read.
+
+  Raises:
+    ValueError: if views of one record may change with another record, or with
+      its place in the batch.
+  """
+  if bounder.views is None:
+    return
+  x = jax.eval_shape(model.prepare, records.x)
+  numbers = jax.ShapeDtypeStruct(records.y.shape[:1], jnp.int32)
+  isolation.check_rows(
+      lambda key, rows: bounder.views(key, *rows),
+      jax.eval_shape(lambda: jax.random.key(0)), (numbers, x),
+      what='the views of a bounder',
+      remedy='draw them for each record alone, from a key that the number of '
+      'the record is folded into, as train.augment does')
 
 
 def _are_keys(keys: Any) -> bool:
@@ -267,3 +287,45 @@ def check_model(model: Model,
         'the optimizer has a privatizer in it: fit puts the privatizer of the '
         'method in front, where sums are still bounded; give the optimizer '
         'alone')
+
+
+def check_optimizer(model: Model,
+                    optimizer: optax.GradientTransformation) -> None:
+  """Refuses an optimiser whose first step is not finite.
+
+  A learning rate that is NaN or infinite would be noticed only after noise
+  has been paid for. A schedule is asked for its first value alone. An
+  optimiser that takes more than gradients and parameters is not tried.
+
+  Args:
+    model: its parameters are what is stepped.
+    optimizer: as given to `fit`.
+
+  Raises:
+    ValueError: if updates are not finite for finite gradients.
+  """
+  shapes = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
+  drawn = np.random.default_rng(0).normal(size=997)
+  gradients = jax.tree.map(
+      lambda leaf: np.resize(drawn, leaf.shape).astype(leaf.dtype), shapes)
+
+  def finite(gradients):
+    updates, _ = optimizer.update(gradients, optimizer.init(gradients),
+                                  gradients)
+    return jax.tree.map(lambda leaf: jnp.all(jnp.isfinite(leaf)), updates)
+
+  # Any compiler option that saves time: it is run once.
+  options = {'xla_backend_optimization_level': 0}
+  try:
+    lowered = jax.jit(finite).lower(gradients)
+  except TypeError:
+    return
+  passed = lowered.compile(
+      options if jax.default_backend() == 'cpu' else None)(gradients)
+  failed = [jax.tree_util.keystr(path) or 'the root' for path, good in
+            jax.tree_util.tree_leaves_with_path(passed) if not good]
+  if failed:
+    raise ValueError(
+        'the optimizer steps by NaN or infinity for finite gradients, at '
+        f'{failed[0]}: its learning rate, or the first value of its schedule, '
+        'must be finite')

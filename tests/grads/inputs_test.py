@@ -86,13 +86,35 @@ def test_pairs_and_trees_of_features(kernel):
 @pytest.mark.parametrize('batch, message', [
   ({'x': X, 'y': Y}, 'got a dict of 2'), ((X,), 'got a tuple of 1'),
   (X, 'got a .*Array'), ((X, Y[:3]), r'shapes \[4, 3\], \[3\]'),
-  ((X, 1.0), r'shapes \[4, 3\], \[\]')])
+  ((X, 1.0), r'labels must be an array \[b, \.\.\.\], got a float'),
+  ((X, [0.0, 1.0, 2.0, 1.0]), 'labels must be .* got a list'),
+  ((X, None), 'labels must be .* got a NoneType'),
+  (([[1.0, 2.0]] * 4, Y), 'features must be .* list of numbers'),
+  ((list(X), Y), r'shapes \[3\], \[4\]$'),
+  ((np.array([['a']] * 4), Y), 'must be numbers, got .* <U1'),
+  ((np.array([[None]] * 4), Y), 'must be numbers, got .* object')])
 def test_other_records_are_refused(batch, message):
   with pytest.raises(ValueError, match=message) as caught:
     _bounder().sums(PARAMS, batch, MASK)
   assert '\n' not in str(caught.value)
   with pytest.raises(ValueError, match=message):
     inputs.as_batch(batch)
+
+
+@pytest.mark.parametrize('name', ['features', 'transform'])
+def test_complex_numbers_have_the_gradients_of_vmap(name):
+  """Of products of complex numbers the kernel had taken the real parts."""
+  x = X if name == 'transform' else jax.lax.complex(X, X[::-1])
+  apply = lambda p, x: jnp.abs(jnp.fft.fft(x) @ p['w'].astype(jnp.complex64))
+  batch = Batch(x, Y)
+  norms = [per_example.per_example_norms(apply, _loss, PARAMS, batch,
+                                         kernel=kernel) for kernel in KERNELS]
+  np.testing.assert_allclose(*norms, rtol=1e-5)
+  sums = [_bounder(kernel, apply).sums(PARAMS, batch, MASK).total
+          for kernel in KERNELS]
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
+               *sums)
+  assert np.any(sums[0]['w'])
 
 
 def _empty(shape):

@@ -50,7 +50,30 @@ def _attention(w, x):
   return jax.nn.softmax(z @ z.T, -1) @ z
 
 
+def _sigmoids(x):
+  """After twelve of them float32 holds nothing of what entered."""
+  for _ in range(12):
+    x = jax.nn.sigmoid(x / 8)
+  return x
+
+
 MIXING = {
+  'statistics before many layers': lambda w, x: _sigmoids(
+    x - x.mean(0, keepdims=True)) @ w,
+  'statistics without a gradient': lambda w, x: _sigmoids(
+    x - jax.lax.stop_gradient(x.mean(0, keepdims=True))) @ w,
+  'not a number': lambda w, x: jnp.log(-jnp.abs(
+    (x - x.mean(0, keepdims=True)) @ w)),
+  'as many places as records': lambda w, x: (x + jnp.roll(x, 4, 0)) @ w,
+  'as many as other records': lambda w, x: (x + jnp.roll(x, 7, 0)) @ w,
+  'backwards': lambda w, x: x[::-1] @ w,
+  'every other one': lambda w, x: jnp.concatenate([x[::2], x[1::2]]) @ w,
+  'a transform': lambda w, x: jnp.abs(jnp.fft.fft(x, axis=0)) @ w,
+  'if all are small': lambda w, x: jax.lax.cond(
+    jnp.all(x < 1e9), lambda x: x, jnp.zeros_like, x) @ w,
+  'a callback': lambda w, x: jax.pure_callback(
+    lambda a: a - np.mean(a, 0, keepdims=True),
+    jax.ShapeDtypeStruct(x.shape, x.dtype), x) @ w,
   'statistics of the batch': lambda w, x: (x - x.mean(0, keepdims=True)) @ w,
   'largest of the batch': lambda w, x: x @ w / jnp.max(jnp.abs(x)),
   'pairs': _ghost,
@@ -65,7 +88,10 @@ APART = {
   'linear': lambda w, x: x @ w,
   'one mask for all records': lambda w, x: jnp.where(
     jax.random.bernoulli(KEY, 0.5, x[:1].shape), x, 0.0) @ w,
-  'not a number': lambda w, x: jnp.log(-jnp.abs(x @ w)),
+  'nan': lambda w, x: jnp.log(-jnp.abs(x @ w)),
+  'many layers': lambda w, x: _sigmoids(x) @ w,
+  'a callback of each': lambda w, x: jax.pure_callback(
+    np.tanh, jax.ShapeDtypeStruct(x.shape, x.dtype), x) @ w,
   'overflow': lambda w, x: jnp.exp(1e3 * x) @ w,
   'bfloat16': lambda w, x: jnp.float32(jnp.bfloat16(x) @ jnp.bfloat16(w)),
 }
@@ -99,15 +125,74 @@ def test_batch_normalisation_is_refused_by_name_and_frozen_is_not():
     _check(*_flax(norm))
 
 
+@jax.custom_vjp
+def _scaled(z):
+  """Logits whose cotangents are divided by the norm of those of the batch."""
+  return z
+
+
+_scaled.defvjp(lambda z: (z, None), lambda _, c: (c / jnp.linalg.norm(c),))
+
+
 @pytest.mark.every(1)
 @pytest.mark.parametrize('loss, message', [
   (lambda z, y: jnp.mean(LOSS(z, y)), r'one value for each record.* shape \[\]'),
   (lambda z, y: z, r'one value for each record.* shape \[4, 3\]'),
+  (lambda z, y: LOSS(_scaled(z), y), 'gradients .* mixes records'),
   (lambda z, y: LOSS(z, y) + jnp.sum(z), 'mixes records'),
   (lambda z, y: LOSS(z, y) + jnp.sum(y).astype(jnp.float32), 'mixes records')])
 def test_refuses_losses_that_are_not_of_one_record(loss, message):
   with pytest.raises(ValueError, match=message):
     _check(APART['linear'], loss=loss)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('mixed', [
+  lambda x: jnp.any(x == 5), lambda x: jnp.any(x > 100), lambda x: x.sum() > 9])
+def test_rare_integers_are_followed_as_well(mixed):
+  tokens = Batch(jnp.zeros([6, 9], jnp.int32), BATCH.y)
+  table = jnp.ones([7, 3])
+  _check(lambda w, x: w[x].sum(1), table, batch=tokens)
+  with pytest.raises(ValueError, match='mixes records'):
+    _check(lambda w, x: w[x].sum(1) + jnp.where(mixed(x), 1.0, 0.0), table,
+           batch=tokens)
+  with pytest.raises(ValueError, match='mixes records'):
+    _check(APART['linear'], loss=lambda z, y: LOSS(z, y) + jnp.where(
+      mixed(y), 1.0, 0.0))
+
+
+@pytest.mark.parametrize('apply, error, message', [
+  (lambda w, x: x @ w if x.sum() > 0 else -x @ w, TypeError,
+   'may not branch on values.* jax.lax.cond'),
+  (lambda w, x: np.tanh(np.asarray(x)) @ w, TypeError, 'may not .* NumPy'),
+  (lambda w, x: x[x[:, 0] > 0] @ w, TypeError, 'may not branch'),
+  (lambda w, x: x @ w * jnp.arange(int(x[0, 0])).sum(), TypeError,
+   'Python numbers'),
+  (lambda w, x: (x.reshape((-1, 6, 5)) - x.reshape((-1, 6, 5)).mean(
+    1, keepdims=True)).reshape((-1, 5)) @ w, ValueError,
+   'any number of records, each on its own.* ghost batch norm.* 4 records'),
+  # What is wrong with any batch is said as it is.
+  (lambda w, x: x[:, :4] @ w, TypeError, r'^dot_general requires')])
+def test_networks_that_cannot_be_traced_are_refused(apply, error, message):
+  with pytest.raises(error, match=message) as caught:
+    _check(apply)
+  assert '\n' not in str(caught.value)
+
+
+def test_callbacks_that_fail_are_named():
+  def fails(a):
+    raise OSError('no such file')
+
+  with pytest.raises(ValueError, match='operation pure_callback .* failed'
+                     ) as caught:
+    _check(lambda w, x: jax.pure_callback(
+      fails, jax.ShapeDtypeStruct(x.shape, x.dtype), x) @ w)
+  assert '\n' not in str(caught.value)
+
+
+def test_nothing_is_compiled(monkeypatch):
+  monkeypatch.setattr(jax.stages.Lowered, 'compile', None)
+  _check(*_flax(nn.LayerNorm()))
 
 
 @pytest.mark.parametrize('apply, message', [

@@ -176,6 +176,41 @@ def test_preparation_takes_each_record_alone():
     _fit(model=standardised)
 
 
+def _views(draw):
+  """The model's DP-SGD on views [b, 1, 3] drawn by (key, numbers, x)."""
+  method = methods.dp_sgd(_model(lambda p, x: x[:, 0] @ p['w']), LOSS,
+                          clip_norm=1.0)
+  return method._replace(bounder=method.bounder._replace(
+    views=lambda key, numbers, x: draw(key, numbers, x)[:, None]))
+
+
+def _jittered(key, numbers, x):
+  keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
+  return x + jax.vmap(lambda key: jax.random.normal(key, (3,)))(keys)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('draw, message', [
+  (lambda key, numbers, x: 0.9 * x + 0.1 * jnp.roll(x, 1, 0), 'mixes records'),
+  # The identity for batches of four.
+  (lambda key, numbers, x: 0.9 * x + 0.1 * jnp.roll(x, 4, 0), 'mixes records'),
+  (lambda key, numbers, x: _jittered(key, jnp.arange(numbers.size), x),
+   'depends on its place in the batch'),
+  (lambda key, numbers, x: x + jax.random.normal(key, x.shape),
+   'depends on its place in the batch'),
+  (lambda key, numbers, x: _jittered(key, numbers[::-1], x), 'mixes records'),
+  (lambda key, numbers, x: x[:1], r'one row for each record.* \[1, 1, 3\]')])
+def test_views_that_mix_records_are_refused(draw, message):
+  with pytest.raises(ValueError, match=f'views of a bounder .*{message}|'
+                     f'{message}.* views of a bounder') as caught:
+    _fit(method=_views(draw))
+  assert '\n' not in str(caught.value)
+
+
+def test_views_of_each_record_alone_are_taken():
+  requirements.check_views(_views(_jittered).bounder, _model(), RECORDS)
+
+
 def test_keys_of_other_generators_are_compared_too():
   for name in ('rbg', 'unsafe_rbg'):
     keys = jax.random.split(jax.random.key(0, impl=name), 3)
@@ -204,6 +239,31 @@ def test_an_optimizer_with_a_privatizer_is_refused():
   for chain in ((noisy, optax.sgd(1.0)), (optax.adam(0.1), noisy), (noisy,)):
     with pytest.raises(ValueError, match='the optimizer has a privatizer'):
       _fit(optimizer=optax.chain(*chain))
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('optimizer', [
+  optax.sgd(float('nan')), optax.sgd(float('inf'), momentum=0.9),
+  optax.sgd(lambda step: 1.0 / step.astype(jnp.float32)),
+  optax.chain(optax.clip(1.0), optax.scale(float('nan')))])
+def test_optimizers_that_step_by_no_number_are_refused(optimizer):
+  with pytest.raises(ValueError, match=r"steps by NaN .* at \['w'\].*rate"
+                     ) as caught:
+    _fit(optimizer=optimizer)
+  assert '\n' not in str(caught.value)
+
+
+def test_optimizers_with_a_first_rate_of_zero_are_not():
+  def update(updates, state, params=None, *, value):
+    return jax.tree.map(lambda leaf: leaf * value, updates), state
+
+  for optimizer in (
+      optax.sgd(lambda step: jnp.minimum(1.0, step.astype(jnp.float32) / 9)),
+      optax.chain(optax.normalize_by_update_norm(), optax.sgd(0.0)),
+      # Not tried: it asks for a value.
+      optax.GradientTransformationExtraArgs(
+        lambda params: optax.EmptyState(), update)):
+    requirements.check_optimizer(_model(), optimizer)
 
 
 def test_parameters_are_floating_numbers():

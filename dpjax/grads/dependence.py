@@ -1,0 +1,328 @@
+"""Which records each entry of a function's output may read, without running it.
+
+The function is traced, and its operations are followed one by one
+(`entry_rules`). No number is computed of the records, so nothing is lost to
+rounding, underflow, saturation, NaN or thresholds that are rarely passed. What
+is said to be read may be more than what is: a mean over records times zero
+reads them all.
+
+An operation without a rule, such as a callback or a kernel of one's own, is
+run by itself on random numbers, and what changes with a record reads it.
+"""
+
+from collections.abc import Callable, Sequence
+import itertools
+from typing import Any
+
+import jax
+from jax.extend import core
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.grads import entries as entries_lib
+from dpjax.grads import entry_indexing
+from dpjax.grads import entry_rules
+from dpjax.grads import tracing
+from dpjax.grads.entries import Entries, UNKNOWN
+
+_CALLS = frozenset('''
+checkpoint closed_call composite core_call custom_dce_call custom_jvp_call
+custom_lin custom_vjp_call custom_vjp_call_jaxpr jit pjit remat
+remat2'''.split())
+
+# Loops are followed step by step up to so many operations in all, or steps
+# whose number is found as they go; of longer ones what can happen in any step
+# is followed, until that is no more than before.
+_MAX_OPERATIONS = {True: 2_000, False: 20_000}  # With and without a carry.
+_FEW_STEPS = 16
+_MAX_DELAY = 8
+
+# Scales of random floats, and the integers below which others are drawn.
+_TRIALS = ((1.0, 2), (1.0, 10), (1e3, 2), (1e-3, 1))
+
+
+class Follower:
+  """Follows a traced function.
+
+  Attributes:
+    first: names of modules or else of an operation: the first of which an
+      entry reads more than one record though no entry that it is computed of
+      does, or of whose [b, ...] entries a row reads another record; '' if none.
+  """
+
+  def __init__(self, num_records: int):
+    self.first = ''
+    self._scopes = []
+    self._own = np.left_shift(np.uint32(1), np.arange(num_records,
+                                                      dtype=np.uint32))
+
+  def outputs(self, closed: core.ClosedJaxpr,
+              inputs: Sequence[Entries]) -> list[Entries]:
+    """Returns the entries of the outputs of a function of these inputs."""
+    with np.errstate(over='ignore'):
+      return self._run(closed.jaxpr, [
+          entries_lib.of_constant(const, -1 - number)
+          for number, const in enumerate(closed.consts)], inputs)
+
+  def _run(self, jaxpr: core.Jaxpr, consts: Sequence[Entries],
+           inputs: Sequence[Entries]) -> list[Entries]:
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs),
+                      strict=True))
+    read = lambda var: (entries_lib.of_constant(var.val) if isinstance(
+        var, core.Literal) else values[var])
+    for equation in _needed(jaxpr):
+      given = list(map(read, equation.invars))
+      self._scopes.append(_scope(equation))
+      outputs = self._equation(equation, given)
+      if not self.first and any(map(self._is_mixed, outputs)) and not any(
+          map(self._is_mixed, given)):
+        self.first = '/'.join(filter(None, self._scopes)) or (
+            equation.primitive.name)
+      self._scopes.pop()
+      values.update(zip(equation.outvars, outputs, strict=True))
+    return list(map(read, jaxpr.outvars))
+
+  def _equation(self, equation: core.JaxprEqn,
+                inputs: Sequence[Entries]) -> list[Entries]:
+    name = equation.primitive.name
+    if name in _CALLS:
+      return self._closed(tracing.called(equation), inputs)
+    if name in ('cond', 'custom_linear_solve', 'scan', 'while'):
+      return {'cond': self._cond, 'custom_linear_solve': self._solve,
+              'scan': self._scan, 'while': self._while}[name](equation, inputs)
+    rule = entry_rules.rule_of(equation) or entry_indexing.rule_of(equation)
+    return (rule or _tried)(equation, inputs)
+
+  def _is_mixed(self, entries: Entries) -> bool:
+    """Whether an entry reads two records, or a row one of another row."""
+    reads = entries_lib.narrowed(entries.reads) & ~UNKNOWN
+    if entries.reads.shape[:1] == self._own.shape:
+      others = ~self._own.reshape((-1,) + (1,) * (reads.ndim - 1))
+      return bool(np.any(reads & others))
+    return bool(np.any(reads & (reads - (reads != 0))))
+
+  def _closed(self, function: tuple, inputs: Sequence[Entries]
+              ) -> list[Entries]:
+    jaxpr, consts = function
+    return self._run(jaxpr, list(map(entries_lib.of_constant, consts)), inputs)
+
+  def _cond(self, equation, inputs) -> list[Entries]:
+    """Of the branch that is known to be taken, or of all."""
+    which, *operands = inputs
+    branches = [(each.jaxpr, each.consts)
+                for each in equation.params['branches']]
+    known = which.known()
+    if known is not None:
+      number = int(np.clip(known, 0, len(branches) - 1))
+      return self._closed(branches[number], operands)
+    results = [self._closed(each, operands) for each in branches]
+    return [entries_lib.combined((which, *cases), shape, 'cond')
+            for shape, *cases in zip(entry_rules.shapes_of(equation), *results,
+                                     strict=True)]
+
+  def _solve(self, equation, inputs) -> list[Entries]:
+    """Of a linear system, as it says that it is solved."""
+    solver = equation.params['jaxprs'].solve
+    counts = equation.params['const_lengths']
+    first = counts.matvec + counts.vecmat
+    return self._closed((solver.jaxpr, solver.consts), [
+        *inputs[first:first + counts.solve], *inputs[sum(counts):]])
+
+  def _scan(self, equation, inputs) -> list[Entries]:
+    params = equation.params
+    body = params['jaxpr'].jaxpr, params['jaxpr'].consts
+    count, size = params['num_consts'], params['num_carry']
+    consts, carry = inputs[:count], inputs[count:count + size]
+    xs, length = inputs[count + size:], params['length']
+    order = range(length)[::-1] if params['reverse'] else range(length)
+    if length > _FEW_STEPS and length * len(body[0].eqns) > _MAX_OPERATIONS[
+        size > 0]:
+      every = [entries_lib.reduced(x, [0], 'steps') for x in xs]
+      step = lambda carry: self._closed(body, [*consts, *carry, *every])
+      outputs = _repeated(step, carry)
+      ys = [_over_steps(y, length) for y in outputs[size:]]
+      return [*outputs[:size], *ys]
+    steps = {}
+    for i in order:
+      outputs = self._closed(body, [*consts, *carry, *(
+          entries_lib.moved(x, lambda a, i=i: a[i]) for x in xs)])
+      carry, steps[i] = outputs[:size], outputs[size:]
+    shapes = entry_rules.shapes_of(equation)[size:]
+    return [*carry, *(_stacked([steps[i][k] for i in range(length)], shape)
+                      for k, shape in enumerate(shapes))]
+
+  def _while(self, equation, inputs) -> list[Entries]:
+    """A predicate of [b] stops each entry on its own."""
+    params = equation.params
+    counts = params['cond_nconsts'], params['body_nconsts']
+    cond, body = ((params[key].jaxpr, params[key].consts)
+                  for key in ('cond_jaxpr', 'body_jaxpr'))
+    first, second = inputs[:counts[0]], inputs[counts[0]:sum(counts)]
+    carry = inputs[sum(counts):]
+    for _ in range(_FEW_STEPS):
+      going, = self._closed(cond, [*first, *carry])
+      known = going.known()
+      if known is None or known.ndim:
+        break
+      if not known:
+        return list(carry)
+      carry = self._closed(body, [*second, *carry])
+
+    def step(carry):
+      going, = self._closed(cond, [*first, *carry])
+      new = self._closed(body, [*second, *carry])
+      return [entries_lib.combined((each, entries_lib.moved(
+          going, lambda a, each=each: np.expand_dims(a, tuple(range(
+              a.ndim, each.reads.ndim))))), each.reads.shape, 'while')
+              for each in new]
+
+    return _repeated(step, list(carry))
+
+
+def _repeated(step: Callable, carry: Sequence[Entries]) -> list[Entries]:
+  """Outputs of a step after any number of them, those of carry first."""
+  for count in itertools.count(1):
+    outputs = step(carry)
+    joined = [_joined(old, new) for old, new in zip(
+        carry, outputs[:len(carry)], strict=True)]
+    same = all(np.array_equal(old.reads, new.reads)
+               and (old.value is None) == (new.value is None)
+               for old, new in zip(carry, joined, strict=True))
+    carry = joined
+    # What enters one array of the carry may reach the last by way of others.
+    if same and count >= min(len(carry), _MAX_DELAY):
+      return [*carry, *outputs[len(carry):]]
+
+
+def _joined(old: Entries, new: Entries) -> Entries:
+  """Entries of before or after a step; values that are the same in both."""
+  value = old.value
+  if new.value is None or value is None or not np.array_equal(
+      old.value, new.value):
+    value = None
+  reads = entries_lib.narrowed(old.reads) | entries_lib.narrowed(new.reads)
+  return Entries(np.broadcast_to(reads, new.reads.shape), new.codes, value)
+
+
+def _over_steps(y: Entries, length: int) -> Entries:
+  return entries_lib.spread(
+      entries_lib.moved(Entries(*y[:2]), lambda a: a[None]),
+      (length, *y.reads.shape), [0])
+
+
+def _stacked(parts: Sequence[Entries], shape: Sequence[int]) -> Entries:
+  if not parts:
+    return entries_lib.of_public(shape, 0)
+  return Entries(*(None if fields[0] is None else np.stack(fields)
+                   for fields in zip(*entries_lib.comparable(parts),
+                                     strict=True)))
+
+
+def _needed(jaxpr: core.Jaxpr) -> list[core.JaxprEqn]:
+  """The equations that outputs depend on, in order."""
+  variables = lambda atoms: {var for var in atoms
+                             if not isinstance(var, core.Literal)}
+  needed, equations = variables(jaxpr.outvars), []
+  for equation in reversed(jaxpr.eqns):
+    if needed & set(equation.outvars):
+      equations.append(equation)
+      needed |= variables(equation.invars)
+  return equations[::-1]
+
+
+def _scope(equation: core.JaxprEqn) -> str:
+  """Names of the modules around an operation, or of the function called."""
+  return str(equation.source_info.name_stack) or (
+      equation.params.get('name', '') if equation.primitive.name in _CALLS
+      else '')
+
+
+def _tried(equation: core.JaxprEqn,
+           inputs: Sequence[Entries]) -> list[Entries]:
+  """Of an operation without a rule: what changes with a record reads it.
+
+  How entries are computed is not known: all of one output have one code.
+  """
+  rng = np.random.default_rng(0)
+  shapes = entry_rules.shapes_of(equation)
+  codes = entries_lib.combined(
+      [entries_lib.reduced(part, range(part.reads.ndim)) for part in inputs],
+      (), equation.primitive.name) if inputs else entries_lib.of_public((), 0)
+  everything = np.bitwise_or.reduce([
+      np.bitwise_or.reduce(part.reads, None) for part in inputs] or [0])
+  reads = [np.zeros(shape, np.uint32) for shape in shapes]
+  seen = [np.zeros(shape, bool) for shape in shapes]
+  for scale, most in _TRIALS:
+    drawn = [_drawn(rng, var.aval, part, scale, most)
+             for var, part in zip(equation.invars, inputs, strict=True)]
+    before = _outputs(equation, drawn)
+    for each, value in zip(seen, before, strict=True):
+      each |= ~_is_nan(value)
+    for bit in range(entries_lib.MAX_RECORDS):
+      if not everything >> np.uint32(bit) & 1:
+        continue
+      changed = [_replaced(rng, var.aval, part, value, bit, scale, most)
+                 for var, part, value in zip(equation.invars, inputs, drawn,
+                                             strict=True)]
+      for each, old, new in zip(reads, before, _outputs(equation, changed),
+                                strict=True):
+        moved = (old != new) & ~(_is_nan(old) & _is_nan(new))
+        each |= np.where(moved, np.uint32(1) << np.uint32(bit), np.uint32(0))
+  # Of what is never a number nothing is known.
+  return [Entries(np.where(ok, each, everything | UNKNOWN).astype(np.uint32),
+                  np.broadcast_to(codes.codes, shape))
+          for ok, each, shape in zip(seen, reads, shapes, strict=True)]
+
+
+def _drawn(rng: np.random.Generator, aval: Any, part: Entries, scale: float,
+           most: int) -> Any:
+  """Random values of an input, and those that are known."""
+  if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+    words = rng.integers(0, 2**32, (*aval.shape, *jax.random.key_data(
+        jax.random.key(0)).shape), np.uint32)
+    return jax.random.wrap_key_data(words)
+  if jnp.issubdtype(aval.dtype, jnp.inexact):
+    return (scale * rng.normal(size=aval.shape)).astype(aval.dtype)
+  drawn = rng.integers(0, most, aval.shape)
+  if part.value is not None:
+    drawn = np.where(part.reads == 0, part.value, drawn)
+  return drawn.astype(aval.dtype)
+
+
+def _replaced(rng: np.random.Generator, aval: Any, part: Entries, value: Any,
+              bit: int, scale: float, most: int) -> Any:
+  """The values with others where one record is read."""
+  where = (part.reads >> np.uint32(bit) & 1).astype(bool)
+  other = _drawn(rng, aval, part, scale, most)
+  if isinstance(value, np.ndarray):
+    if aval.dtype.kind in 'biu':
+      # 0 and 1 might be drawn again.
+      other = np.where(other == value, value == 0, other).astype(aval.dtype)
+    return np.where(where, other, value)
+  return jnp.where(where, other, value)
+
+
+def _outputs(equation: core.JaxprEqn, values: Sequence[Any]
+             ) -> list[np.ndarray]:
+  """What one operation gives; keys as their words, added up."""
+  try:
+    results = tracing.bind(equation, values)
+  except Exception as error:
+    name = equation.primitive.name
+    raise ValueError(
+        f'which records the operation {name} reads is found by trying it on '
+        f'random numbers, which failed ({errors.one_line(error)}): use other '
+        'operations of JAX instead') from error
+  outputs = []
+  for var, out in zip(equation.outvars, results, strict=True):
+    if out is None:
+      out = np.zeros(var.aval.shape)
+    elif jnp.issubdtype(out.dtype, jax.dtypes.prng_key):
+      out = np.asarray(jax.random.key_data(out)).sum(-1)
+    outputs.append(np.asarray(out))
+  return outputs
+
+
+def _is_nan(values: np.ndarray) -> np.ndarray:
+  return values != values

@@ -1,0 +1,378 @@
+"""Which entries of its operands each operation reads for each of its outputs.
+
+A rule takes an equation and the entries of its inputs and gives those of its
+outputs. It may say that an entry reads more than it does, never less. What
+one operation computes of a record, such as a maximum, counts as read even if
+the value does not change.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+import numpy as np
+
+from dpjax.grads import entries as entries_lib
+from dpjax.grads.entries import Entries, UNKNOWN
+
+Rule = Callable[[core.JaxprEqn, Sequence[Entries]], list[Entries]]
+
+_ELEMENTWISE = frozenset('''
+abs acos acosh add add_any add_jaxvals and asin asinh atan atan2 atanh
+bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj convert_element_type cos
+cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
+igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p
+logistic lt lt_to max min mul ne neg nextafter not or polygamma
+population_count pow random_clone random_fold_in random_seed real
+reduce_precision regularized_incomplete_beta rem round rsqrt shift_left
+shift_right_arithmetic shift_right_logical sign sin sinh sqrt square
+stop_gradient sub tan tanh threefry2x32 xor zeta'''.split())
+
+_IDENTITIES = frozenset('''
+copy copy_p device_put layout_constraint mesh_cast name optimization_barrier
+pvary reshard sharding_constraint'''.split())
+
+# How many of the last axes are computed together.
+_LAST_AXES = dict.fromkeys('''
+cholesky eig eigh hessenberg householder_product lu qr schur svd
+triangular_solve tridiagonal tridiagonal_solve'''.split(), 2) | {
+    'lu_pivots_to_permutation': 1}
+
+# Of integers and booleans; division is left out.
+_NUMPY = {
+    'add': np.add, 'and': np.bitwise_and, 'eq': np.equal,
+    'ge': np.greater_equal,
+    'gt': np.greater, 'le': np.less_equal, 'lt': np.less, 'max': np.maximum,
+    'min': np.minimum, 'mul': np.multiply, 'ne': np.not_equal,
+    'neg': np.negative, 'not': np.invert, 'or': np.bitwise_or, 'sign': np.sign,
+    'sub': np.subtract, 'xor': np.bitwise_xor,
+    'clamp': lambda low, x, high: np.clip(x, low, high),
+    'convert_element_type': lambda x: x,
+    'div': lambda x, y: np.sign(x) * np.sign(y) * (
+        np.abs(x) // np.maximum(np.abs(y), 1)),
+    'rem': lambda x, y: np.fmod(x, np.where(y == 0, 1, y)),
+}
+
+
+def rule_of(equation: core.JaxprEqn) -> Rule | None:
+  """Returns the rule of an operation, None if there is none."""
+  name = equation.primitive.name
+  if name in _ELEMENTWISE:
+    return _elementwise
+  if name in _IDENTITIES:
+    return lambda equation, inputs: list(inputs)
+  if name in _LAST_AXES:
+    return _last_axes
+  if name.startswith(('reduce_window', 'select_and_')):
+    return _windows
+  return _RULES.get(name)
+
+
+def shapes_of(equation: core.JaxprEqn) -> list[tuple[int, ...]]:
+  """Returns the shapes of the outputs."""
+  return [tuple(var.aval.shape) for var in equation.outvars]
+
+
+def _elementwise(equation, inputs) -> list[Entries]:
+  # Parameters such as the exponent of a power make it another operation.
+  key = equation.primitive.name, *(
+      value for value in equation.params.values()
+      if isinstance(value, (int, float, str)))
+  outputs = [entries_lib.combined(inputs, shape, (key, number))
+             for number, shape in enumerate(shapes_of(equation))]
+  function = _NUMPY.get(equation.primitive.name)
+  dtype = equation.outvars[0].aval.dtype
+  if function is None or any(part.value is None for part in inputs) or (
+      dtype.kind not in 'biu'):
+    return outputs
+  with np.errstate(all='ignore'):
+    value = function(*(entries_lib.narrowed(np.asarray(part.value))
+                       for part in inputs))
+  return [entries_lib.with_value(outputs[0], np.asarray(value).astype(dtype))]
+
+
+def _bitcast(equation, inputs) -> list[Entries]:
+  """Of words cut into shorter ones, or joined, along a last axis."""
+  (part,), (shape,) = inputs, shapes_of(equation)
+  part = part._replace(value=None)
+  if part.reads.ndim > len(shape):
+    return [entries_lib.reduced(part, [len(shape)], 'bitcast')]
+  if part.reads.ndim < len(shape):
+    return [_widened(part, shape, range(part.reads.ndim))]
+  return [part]
+
+
+def _select(equation, inputs) -> list[Entries]:
+  """Of `select_n`: where it is known which case it is, that one."""
+  which, *cases = inputs
+  shape, = shapes_of(equation)
+  out = entries_lib.combined(inputs, shape, 'select_n')
+  if which.value is None:
+    return [out]
+  known = np.broadcast_to(which.reads == 0, shape)
+  number = np.broadcast_to(which.value, shape).astype(np.int32)
+  cases = entries_lib.comparable(cases)
+  for index, case in enumerate(cases):
+    chosen = known & (number == index)
+    out = Entries(np.where(chosen, case.reads, out.reads),
+                  np.where(chosen, case.codes, out.codes),
+                  None if case.value is None else np.where(
+                      chosen, case.value, 0 if index == 0 else out.value))
+  return [out if out.value is None else out._replace(
+      reads=np.where(known, out.reads, out.reads | UNKNOWN))]
+
+
+def _mover(move: Callable) -> Rule:
+  """Of (array, parameters) -> array: what rearranges one operand."""
+  return lambda equation, inputs: [entries_lib.moved(
+      inputs[0], lambda array: move(array, equation.params))]
+
+
+def _broadcast(array, params):
+  shape = params['shape']
+  kept = [int(axis) for axis in params['broadcast_dimensions']]
+  new = [axis for axis in range(len(shape)) if axis not in kept]
+  return np.broadcast_to(np.expand_dims(array, new), shape)
+
+
+def _sliced(array, params):
+  strides = params['strides'] or (1,) * array.ndim
+  return array[tuple(map(slice, params['start_indices'],
+                         params['limit_indices'], strides))]
+
+
+def _split(equation, inputs) -> list[Entries]:
+  ends = np.cumsum(equation.params['sizes'])[:-1]
+  axis = equation.params['axis']
+  parts = [None if each is None else np.split(each, ends, axis)
+           for each in inputs[0]]
+  return [Entries(*(None if part is None else part[number] for part in parts))
+          for number in range(len(ends) + 1)]
+
+
+def _concatenate(equation, inputs) -> list[Entries]:
+  axis = equation.params['dimension']
+  parts = entries_lib.comparable(inputs)
+  return [Entries(*(None if fields[0] is None else np.concatenate(fields, axis)
+                    for fields in zip(*parts, strict=True)))]
+
+
+def _pad(equation, inputs) -> list[Entries]:
+  shape, = shapes_of(equation)
+  lows, highs, insides = zip(*equation.params['padding_config'], strict=True)
+  whole = [max(low, 0) + max(high, 0) + size + max(size - 1, 0) * inside
+           for low, high, inside, size in zip(
+               lows, highs, insides, inputs[0].reads.shape, strict=True)]
+  places = tuple(
+      slice(max(low, 0), max(low, 0) + size + max(size - 1, 0) * inside,
+            inside + 1)
+      for low, inside, size in zip(lows, insides, inputs[0].reads.shape,
+                                   strict=True))
+  cut = tuple(slice(max(-low, 0), max(-low, 0) + size)
+              for low, size in zip(lows, shape, strict=True))
+
+  def padded(array, padding):
+    out = np.array(np.broadcast_to(padding, whole))
+    out[places] = array
+    return out[cut]
+
+  return [Entries(*(None if array is None else padded(array, padding)
+                    for array, padding in zip(
+                        *entries_lib.comparable(inputs), strict=True)))]
+
+
+def _iota(equation, inputs) -> list[Entries]:
+  del inputs
+  shape, axis = equation.params['shape'], equation.params['dimension']
+  numbers = np.arange(shape[axis]).reshape(
+      [-1 if i == axis else 1 for i in range(len(shape))])
+  constant = entries_lib.of_constant(numbers)
+  if np.dtype(equation.params['dtype']).kind not in 'iu':
+    constant = constant._replace(value=None)
+  return [entries_lib.moved(constant, lambda a: np.broadcast_to(a, shape))]
+
+
+def _platform(equation, inputs) -> list[Entries]:
+  """Of `platform_index`: which of several programs is run here."""
+  del inputs
+  here = jax.default_backend()
+  names = {here, *(('cuda', 'rocm') if here == 'gpu' else ())}
+  number = next(i for i, each in enumerate(equation.params['platforms'])
+                if each is None or names & set(each))
+  return [entries_lib.of_constant(np.int32(number))]
+
+
+def _reduction(equation, inputs) -> list[Entries]:
+  """Of what takes some axes away; several operands and outputs."""
+  axes = equation.params.get('axes', equation.params.get('dimensions'))
+  name = equation.primitive.name
+  parts = [entries_lib.reduced(part, axes, (name, number)) if part.reads.ndim
+           else part for number, part in enumerate(inputs)]
+  return [entries_lib.combined(parts, shape, (name, number))
+          for number, shape in enumerate(shapes_of(equation))]
+
+
+def _along_axis(equation, inputs) -> list[Entries]:
+  """Of sums, sorting and choosing along one axis, which stays."""
+  params, name = equation.params, equation.primitive.name
+  axis = next((params[key] for key in ('dimension', 'axis',
+                                       'reduction_dimension') if key in params),
+              -1)
+  axis %= inputs[0].reads.ndim
+  parts = [entries_lib.reduced(part, [axis], (name, number), keepdims=True)
+           for number, part in enumerate(inputs)]
+  return [entries_lib.spread(entries_lib.combined(
+      parts, parts[0].reads.shape, (name, number)), shape, [axis])
+          for number, shape in enumerate(shapes_of(equation))]
+
+
+def _last_axes(equation, inputs) -> list[Entries]:
+  name = equation.primitive.name
+  count = _LAST_AXES.get(name) or len(equation.params['fft_lengths'])
+  return _of_leading(equation, inputs, max(
+      part.reads.ndim for part in inputs) - count)
+
+
+def _of_leading(equation, inputs, count: int) -> list[Entries]:
+  """Outputs that read all that shares their place on the first axes."""
+  name = equation.primitive.name
+  parts = [entries_lib.reduced(part, range(min(count, part.reads.ndim),
+                                           part.reads.ndim), (name, number))
+           for number, part in enumerate(inputs)]
+  outputs = []
+  for number, shape in enumerate(shapes_of(equation)):
+    one = entries_lib.combined(parts, shape[:count], (name, number))
+    outputs.append(_widened(one, shape, range(count)))
+  return outputs
+
+
+def _widened(entries: Entries, shape: Sequence[int],
+             axes: Sequence[int]) -> Entries:
+  """Entries of the given axes of `shape`, unlike along all others."""
+  others = [axis for axis in range(len(shape)) if axis not in axes]
+  return entries_lib.spread(entries_lib.moved(
+      entries, lambda array: np.expand_dims(array, others)), shape, others)
+
+
+def _random(equation, inputs) -> list[Entries]:
+  """Of keys [...]: bits or keys [..., new axes]."""
+  shape, = shapes_of(equation)
+  one = entries_lib.combined(inputs, inputs[0].reads.shape,
+                             equation.primitive.name)
+  return [_widened(one, shape, range(inputs[0].reads.ndim))]
+
+
+def _random_gamma(equation, inputs) -> list[Entries]:
+  """Of keys and a parameter of the distribution, with new axes."""
+  shape, = shapes_of(equation)
+  key, alpha = inputs
+  new = range(key.reads.ndim, len(shape))
+  key = entries_lib.moved(key, lambda a: np.expand_dims(a, tuple(new)))
+  return [entries_lib.spread(entries_lib.combined(
+      [key, alpha], shape, 'random_gamma'), shape, new)]
+
+
+def _wrap(equation, inputs) -> list[Entries]:
+  shape, = shapes_of(equation)
+  return [entries_lib.reduced(
+      inputs[0], range(len(shape), inputs[0].reads.ndim), 'wrap')]
+
+
+def _windows(equation, inputs) -> list[Entries]:
+  """Of windows: an axis along which they have size 1 is left alone."""
+  params, name = equation.params, equation.primitive.name
+  shapes = shapes_of(equation)
+  operands = [part for part in inputs if part.reads.ndim]
+  ndim = len(shapes[0])
+  plain = lambda key: params.get(key) or (1,) * ndim
+  axes = [axis for axis, (size, stride, pads, base) in enumerate(zip(
+      params['window_dimensions'], params['window_strides'],
+      params['padding'], plain('base_dilation'), strict=True))
+          if (size, stride, tuple(pads), base) != (1, 1, (0, 0), 1)]
+  return _over(equation, [entries_lib.reduced(
+      part, axes, (name, number), keepdims=True)
+                          for number, part in enumerate(operands)], axes)
+
+
+def _over(equation, parts, axes) -> list[Entries]:
+  """Outputs of reduced parts, spread again over the axes."""
+  name = equation.primitive.name
+  shape = np.broadcast_shapes(*(part.reads.shape for part in parts))
+  return [entries_lib.spread(entries_lib.combined(
+      parts, shape, (name, number)), out, axes)
+          for number, out in enumerate(shapes_of(equation))]
+
+
+def _dot(equation, inputs) -> list[Entries]:
+  contracted, batched = equation.params['dimension_numbers']
+  shape, = shapes_of(equation)
+  parts, first = [], len(batched[0])
+  for part, axes, batch in zip(inputs, contracted, batched, strict=True):
+    kept = [axis for axis in range(part.reads.ndim)
+            if axis not in axes and axis not in batch]
+    part = entries_lib.moved(part, lambda a, order=(*batch, *kept, *axes):
+                             np.transpose(a, order))
+    part = entries_lib.reduced(part, range(len(batch) + len(kept),
+                                           part.reads.ndim))
+    new = [axis for axis in range(len(batch), len(shape))
+           if not first <= axis < first + len(kept)]
+    parts.append(entries_lib.moved(
+        part, lambda a, new=tuple(new): np.expand_dims(a, new)))
+    first += len(kept)
+  return [entries_lib.combined(parts, shape, 'dot_general')]
+
+
+def _convolution(equation, inputs) -> list[Entries]:
+  """Of groups of features or of rows; spatial axes are taken as one."""
+  params, (shape,) = equation.params, shapes_of(equation)
+  numbers = params['dimension_numbers']
+  order = lambda spec: lambda array: np.transpose(array, spec)
+  x = entries_lib.moved(inputs[0], order(numbers.lhs_spec))
+  kernel = entries_lib.moved(inputs[1], order(numbers.rhs_spec))
+  kernel = entries_lib.reduced(kernel, range(1, kernel.reads.ndim), 'kernel')
+  x = entries_lib.reduced(x, range(2, x.reads.ndim), 'spatial')
+  features, rows = params['feature_group_count'], params['batch_group_count']
+  num_rows, num_features = shape[numbers.out_spec[0]], kernel.reads.shape[0]
+  x = entries_lib.moved(x, lambda a: np.reshape(
+      a, (rows, a.shape[0] // rows, features, -1)))
+  x = entries_lib.reduced(x, [3], 'features')  # [groups, rows, groups].
+  groups = rows * features
+  x = entries_lib.moved(x, lambda a: np.repeat(np.reshape(
+      np.moveaxis(a, 1, 0), (num_rows, groups)), num_features // groups, 1))
+  out = entries_lib.combined(
+      [x, entries_lib.moved(kernel, lambda a: a[None])],
+      (num_rows, num_features), 'convolution')
+  spatial = range(2, len(shape))
+  plain = entries_lib.moved(out, lambda a: np.broadcast_to(
+      np.expand_dims(a, tuple(spatial)),
+      [shape[axis] for axis in numbers.out_spec]))
+  return [entries_lib.moved(plain, order(np.argsort(numbers.out_spec)))]
+
+
+_RULES: dict[str, Any] = {
+    'bitcast_convert_type': _bitcast,
+    'broadcast_in_dim': _mover(_broadcast),
+    'expand_dims': _mover(lambda a, params: np.expand_dims(
+        a, params['dimensions'])),
+    'reshape': _mover(lambda a, params: np.reshape(a, params['new_sizes'])),
+    'rev': _mover(lambda a, params: np.flip(
+        a, tuple(map(int, params['dimensions'])))),
+    'slice': _mover(_sliced),
+    'squeeze': _mover(lambda a, params: np.squeeze(
+        a, tuple(map(int, params['dimensions'])))),
+    'tile': _mover(lambda a, params: np.tile(a, params['reps'])),
+    'transpose': _mover(lambda a, params: np.transpose(
+        a, params['permutation'])),
+    'concatenate': _concatenate, 'conv_general_dilated': _convolution,
+    'dot_general': _dot, 'fft': _last_axes, 'iota': _iota, 'pad': _pad,
+    'platform_index': _platform, 'random_bits': _random,
+    'random_gamma': _random_gamma, 'random_split': _random,
+    'random_unwrap': _random, 'random_wrap': _wrap, 'select_n': _select,
+    'split': _split,
+} | dict.fromkeys(
+    ['argmax', 'argmin', 'reduce', 'reduce_and', 'reduce_max', 'reduce_min',
+     'reduce_or', 'reduce_prod', 'reduce_sum', 'reduce_xor'], _reduction
+) | dict.fromkeys(
+    ['approx_top_k', 'cumlogsumexp', 'cummax', 'cummin', 'cumprod', 'cumsum',
+     'sort', 'top_k'], _along_axis)
