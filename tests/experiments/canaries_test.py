@@ -11,6 +11,7 @@ from scipy import stats
 from dpjax.data import registry
 from dpjax.grads import bounder as bounders
 from dpjax.train import checkpoint
+from dpjax.train import requirements
 from experiments import building
 from experiments import canaries
 from experiments import configuration
@@ -195,6 +196,8 @@ def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
   monkeypatch.setattr(canaries, 'draw', draw)
   for name in ('run_key', 'init_key'):
     monkeypatch.setattr(run_keys, name, lambda _: jax.random.key(0))
+  # Equal keys, which would be refused, so that nothing else differs.
+  monkeypatch.setattr(requirements, 'check_keys', lambda *_: None)
   runs = training.train([
       dataclasses.replace(_CONFIG, method='sgd', num_steps=3, epsilon=epsilon,
                           batch_size=495.0, noise_seed=0)

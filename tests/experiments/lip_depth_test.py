@@ -139,7 +139,7 @@ def test_the_multiplier_is_a_function_of_epsilon_alone():
     config = run.config(setting)
     place = setting.num_examples, setting.epsilon
     found.setdefault(place, set()).add(dataclasses.replace(
-        config, seed=0, **{name: None for name in (
+        config, seed=0, noise_seed=0, **{name: None for name in (
             'depth', 'weight_norm', 'learning_rate', 'temperature')},
         method='dp_sgd'))
   # Nothing else differs between methods, so the plans are the same.

@@ -186,7 +186,7 @@ def test_help_shows_worked_commands():
   result = subprocess.run(
       [sys.executable, '-m', 'launch.reproduce', '--help'], cwd=_ROOT,
       capture_output=True, text=True, check=False)
-  assert result.stdout.count('python -m launch.reproduce') == 3
-  for flag in ('--paper', '--quick', '--share', '--check', '--only', '--processes', '--list',
-               '--output_dir', '--data_dir'):
+  assert result.stdout.count('python -m launch.reproduce') == 5
+  for flag in ('--paper', '--quick', '--share', '--sample', '--check', '--only',
+               '--processes', '--list', '--output_dir', '--data_dir'):
     assert flag in result.stdout
