@@ -194,8 +194,9 @@ def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
     found, split = honest(config, *rest)
     return change[config.epsilon](found), split
   monkeypatch.setattr(canaries, 'draw', draw)
-  for name in ('run_key', 'init_key'):
-    monkeypatch.setattr(run_keys, name, lambda _: jax.random.key(0))
+  for seed, name in enumerate(('run_key', 'init_key')):
+    monkeypatch.setattr(run_keys, name,
+                        lambda _, seed=seed: jax.random.key(seed))
   # Equal keys, which would be refused, so that nothing else differs.
   monkeypatch.setattr(requirements, 'check_keys', lambda *_: None)
   runs = training.train([
