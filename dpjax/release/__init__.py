@@ -6,10 +6,10 @@ before noise is drawn. Floats and seeds are for what is made of a release, which
 is public; JAX is for the rooms beside this one.
 
 Modules, in import order: costs, lattice, formats, ledger, streams,
-reservations, noise, combinations, meter, tables, query, counts, proportions,
-sample_means, moments, splitting, quantiles, supports, normal_means, grids,
-trees, bands, curves, density_bands, densities, calibration, classifiers,
-pictures, registry.
+reservations, noise, combinations, two_counts, meter, tables, query, counts,
+proportions, sample_means, moments, splitting, quantiles, supports,
+normal_means, grids, trees, bands, curves, density_bands, densities,
+calibration, classifiers, pictures, registry.
 """
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     'curves', 'densities', 'density_bands', 'formats', 'grids', 'lattice',
     'ledger', 'meter', 'moments', 'noise', 'normal_means', 'pictures',
     'proportions', 'quantiles', 'query', 'registry', 'reservations',
-    'sample_means', 'splitting', 'streams', 'supports', 'tables', 'trees'
+    'sample_means', 'splitting', 'streams', 'supports', 'tables', 'trees',
+    'two_counts'
 ]

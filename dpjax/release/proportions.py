@@ -3,8 +3,9 @@
 A record is in one of two cells. Where n is public their counts say the same, so
 that one is released; else both are, each with the whole budget, and no budget
 goes to n. Intervals of the population invert the law of what is released, a
-binomial count plus integer noise, and hold at every n: no normal law is in
-them (item EST-BERN-LAP, EXT-GEOM, EXT-BERN-SHRINK).
+binomial count plus integer noise, or two of them (`two_counts`), and hold at
+every n: no normal law is in them (item EST-BERN-LAP, EXT-GEOM,
+EXT-BERN-SHRINK).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ from dpjax.release import combinations
 from dpjax.release import lattice
 from dpjax.release import noise
 from dpjax.release import query as queries
+from dpjax.release import two_counts
 from dpjax.release.combinations import Combination
 from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
@@ -26,8 +28,6 @@ from dpjax.release.query import Query
 
 # Standard deviations of a binomial law on either side that are summed.
 _REACH = 12.0
-# Of what may go wrong, that the number of records is outside its range.
-_SIZE_MISS = 0.1
 _POPULATION = ('the probability of the value in the law that the records are '
                'independent draws from, where a missing value is another one; '
                'sampling and noise')
@@ -90,15 +90,13 @@ class Proportion(queries.Direct):
                         l2_sensitivity_squared=1)
     if self.query.replacing:
       number = sum(measured)
-      return {**self._told(noisy[0], number, (number, number), self.query.miss),
+      return {**self._told(noisy[0], number, population_interval(
+          noisy[0], number, self.noise, self.query.miss)),
               **self._of_file(noisy, number), 'num_records': number,
               'noisy_counts': {'positive': noisy[0]}}
     number = max(1, sum(noisy))
-    # Both noises are within their widths at once.
-    width = 2 * self.noise.half_width(_SIZE_MISS * self.query.miss / 2)
-    sizes = max(0, sum(noisy) - width), max(1, sum(noisy) + width)
-    return {**self._told(noisy[0], number, sizes,
-                         (1 - _SIZE_MISS) * self.query.miss),
+    return {**self._told(noisy[0], number, two_counts.interval(
+        *noisy, self.noise, self.query.miss)),
             **self._of_file(noisy, number),
             'noisy_counts': {'positive': noisy[0], 'other': noisy[1]}}
 
@@ -128,9 +126,9 @@ class Proportion(queries.Direct):
                 *ends, level=self.query.confidence, covers='the share of the '
                 'records of the file; noise only')}
 
-  def _told(self, positive: int, number: int, sizes: tuple[int, int],
-            miss: float) -> dict[str, object]:
-    """Estimate and interval of the population."""
+  def _told(self, positive: int, number: int,
+            ends: tuple[float, float]) -> dict[str, object]:
+    """Estimate of the population, and its interval with these ends."""
     shrunk, risk = shrinkage(max(1, number), self.noise.deviation)
     shrunk = shrunk if number else 0.0  # of no record nothing is known
     value = min(1.0, max(0.0, .5 + shrunk * (positive / max(1, number) - .5)))
@@ -140,8 +138,7 @@ class Proportion(queries.Direct):
             'shrinkage': shrunk, 'rule': 'towards 1/2, so that the largest '
             'expected squared error over all probabilities is least'},
         'population_interval': queries.interval(
-            *population_interval(positive, sizes, self.noise, miss),
-            level=self.query.confidence, covers=_POPULATION)}
+            *ends, level=self.query.confidence, covers=_POPULATION)}
 
 
 def shrinkage(number: int, deviation: float) -> tuple[float, float]:
@@ -162,25 +159,23 @@ def shrinkage(number: int, deviation: float) -> tuple[float, float]:
   return s, s * s * v + max((1 - s)**2, s * s / number) / 4
 
 
-def population_interval(count: int, sizes: tuple[int, int], law: noise.Noise,
+def population_interval(count: int, number: int, law: noise.Noise,
                         miss: float) -> tuple[float, float]:
   """Probabilities that a noisy count of so many records goes with.
 
   Those p for which Bin(n, p) plus noise is as large, and as small, with
-  probability miss / 2 or more (Clopper and Pearson 1934, with noise). More
-  records make it larger: the lower end is that of the largest n, and the upper
-  end of the smallest. Coverage is 1 - miss at least, at every p and n.
+  probability miss / 2 or more (Clopper and Pearson 1934, with noise). Coverage
+  is 1 - miss at least, at every p and n.
 
   Args:
     count: noisy, of positive records.
-    sizes: the smallest and the largest number of records.
+    number: of records, n; public.
     law: of the noise.
     miss: in (0, 1).
   """
-  least, most = sizes
   return (
-      _end(lambda p: _tail(count, most, p, law) <= miss / 2),
-      1 - _end(lambda q: _tail(least - count, least, q, law) <= miss / 2))
+      _end(lambda p: _tail(count, number, p, law) <= miss / 2),
+      1 - _end(lambda q: _tail(number - count, number, q, law) <= miss / 2))
 
 
 def _tail(count: int, number: int, p: float, law: noise.Noise) -> float:
