@@ -84,7 +84,10 @@ def keeps(table: str, position: int, step: int, rotation: int) -> bool:
 
   One case of `step` consecutive ones is taken, a different one by each of
   `step` consecutive rotations. The table's name shifts the choice, so that no
-  rotation takes the first cases of all tables.
+  rotation takes the first cases of all tables. From one such block to the next
+  the choice moves by the sequence of Thue and Morse, which has no period: in a
+  table of two parameters no run takes one value of a parameter alone, say one
+  adjacency in all its cases.
 
   Args:
     table: its name.
@@ -92,4 +95,5 @@ def keeps(table: str, position: int, step: int, rotation: int) -> bool:
     step: the run takes one case of this many.
     rotation: of the run.
   """
-  return (position + rotation + zlib.crc32(table.encode())) % step == 0
+  shift = (position // step).bit_count() + zlib.crc32(table.encode())
+  return (position + rotation + shift) % step == 0

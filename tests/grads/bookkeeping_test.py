@@ -258,14 +258,18 @@ def test_norms_are_public(kernel):
     per_example.per_example_norms(apply, loss, params, batch, kernel='fast')
 
 
-@pytest.mark.parametrize('name', ['outer', 'gram', 'table'])
+@pytest.mark.parametrize('name', ['outer', 'gram', 'table', 'kept'])
 @pytest.mark.sound
 def test_what_cannot_be_measured_beside_small_numbers_is_not_used(name):
-  """Norms of what enters and of cotangents count below 1e10, and not above."""
+  """Norms of what enters and of cotangents count below 1e10, and not above.
+
+  Of gradients that are formed it does not matter what they are made of.
+  """
   apply, shape, rows = {
     'outer': (lambda p, x: x @ p['w'], (3, 2), (3,)),
     'gram': (lambda p, x: (x @ p['w']).reshape((-1, 400)), (200, 200),
              (2, 200)),
+    'kept': (lambda p, x: jnp.sum(x @ p['w'], 1), (3, 2), (4, 3)),
     'table': (lambda p, x: p['w'][jnp.int32(x > 0)], (3, 2), ())}[name]
   loss_of = lambda logits, labels: logits[:, 0] * labels
   features, cotangents = np.array([
@@ -278,7 +282,8 @@ def test_what_cannot_be_measured_beside_small_numbers_is_not_used(name):
     Batch(jnp.asarray(x, jnp.float32), jnp.asarray(cotangents, jnp.float32)),
     jnp.ones(len(x), jnp.bool_))
   # What a table looks up is an index, of any size.
-  measured = (np.abs(cotangents) < 1e10) & (
-    (features < 1e10) | (name == 'table'))
+  most = 1e30 if name == 'kept' else 1e10
+  measured = (np.abs(cotangents) < most) & (
+    (features < most) | (name == 'table'))
   np.testing.assert_array_equal(found.usable, measured)
   assert not np.any(np.asarray(found.squares['w'])[~measured])

@@ -1,5 +1,6 @@
 """Shares by commit: together they are everything, and a run can be repeated."""
 
+import itertools
 import pathlib
 import subprocess
 import sys
@@ -42,6 +43,19 @@ def test_every_case_of_a_table_is_taken_by_one_of_its_rotations(step):
   # Tables are shifted against each other.
   first = {rotation.keeps(f'test_{i}', 0, 2, 0) for i in range(20)}
   assert first == {True, False}
+
+
+@pytest.mark.parametrize('step', [2, 3, 4])
+@pytest.mark.sound
+def test_no_run_takes_one_value_of_a_parameter_alone(step):
+  """Of tables with a parameter of so many values, the fastest one to change."""
+  for size, run in itertools.product((2, 3, 4, 6, 8), range(step)):
+    taken = [i for i in range(4 * step * size) if rotation.keeps(
+      'a_test.py::test_a', i, step, run)]
+    assert {i % size for i in taken} == set(range(size))
+  # Two adjacencies by two other values are enough for both.
+  taken = [i for i in range(4) if rotation.keeps('test_b', i, 2, 0)]
+  assert {i % 2 for i in taken} == {0, 1}
 
 
 @pytest.mark.parametrize('text', ['0/4', '5/4', '1/0', '4', 'rotating', '-1/4',

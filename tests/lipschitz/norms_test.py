@@ -270,6 +270,31 @@ def test_long_sums_are_split(shape):
   assert ratio[0] <= margin * (1 + 1e-5)
 
 
+def test_margin_of_what_is_not_small_by_its_formula():
+  """Schatten norms in float64, and what rounding may have taken away."""
+  rng = np.random.default_rng(0)
+  hadamard = np.ones((1, 1))
+  for _ in range(7):
+    hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
+  matrices = np.float32([hadamard, np.eye(128), rng.normal(size=(128, 128)),
+                         np.outer(rng.normal(size=128), np.ones(128))])
+  values = np.linalg.svd(np.float64(matrices), compute_uv=False)
+  schatten = values[:, 0] * np.sum(
+    (values / values[:, :1])**128, 1)**2.0**-7
+  loss = (128 + 128 + 8) * 2.0**-24 * np.sum(values**2, 1) / schatten**2
+  found = _upper(matrices)
+  assert np.all(found >= values[:, 0])
+  np.testing.assert_allclose(found, schatten / (1 - loss), rtol=3e-5)
+  assert loss[1] > 1.8e-3 and loss[3] < 2e-5
+  # Small ones have the margin of the worst spectrum; complex ones, half more.
+  for parts, made in ((1, np.eye(64)), (1.5, np.eye(64) * np.complex64(1j))):
+    margin = 64 * parts * (64 + 64 + 8) * 2.0**-24
+    found = norms.spectral_upper_bound(jnp.asarray(
+      made, np.float32 if parts == 1 else np.complex64))
+    assert float(found) == pytest.approx(64**2.0**-7 * (1 + margin), rel=3e-5)
+  assert np.isnan(norms.exact_upper_bound(np.array([[1., np.inf]])))
+
+
 @pytest.mark.slow
 def test_margin_of_large_matrices_knows_the_worst_spectrum():
   # Hadamard: all singular values equal, every sum as long as it can be.

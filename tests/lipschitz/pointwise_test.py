@@ -1,5 +1,6 @@
 """Constants of parameterless layers: NET-03, LDP-05, LIP-00, E11, E15."""
 
+import itertools
 import math
 
 import jax
@@ -82,6 +83,21 @@ def test_tempered_identities():
     np.testing.assert_allclose(
       pointwise.tempered_sigmoid(1., 1., 0.).function(grid),
       1 / (1 + np.exp(-np.float64(grid))), rtol=0, atol=1e-12)
+
+
+def test_ceilings_of_sigmoids_with_any_offset():
+  """Values lie in [-o, s - o]; whichever end is further from 0 counts."""
+  for scale, offset in itertools.product((0.5, 2.0), (-1.0, 0.0, 0.3, 1.0, 3.0)):
+    layer = pointwise.tempered_sigmoid(scale, 4.0, offset)
+    # Of nine equal numbers; records of any length, and short ones.
+    far = 3 * max(abs(offset), abs(scale - offset))
+    near = 3 * abs(scale / 2 - offset)
+    for radius, wanted in ((1e9, far), (1e-9, near)):
+      assert layer.ceiling(radius, (9,)) == pytest.approx(wanted, abs=1e-5)
+    for radius in (0.1, 1.0, 4.0):
+      ends = [scale / (1 + math.exp(-sign * 4 * radius / 3)) - offset
+              for sign in (1, -1)]
+      assert 3 * max(map(abs, ends)) <= layer.ceiling(radius, (9,))
 
 
 @pytest.mark.parametrize('layer', [

@@ -138,7 +138,8 @@ def test_plain_gradients_are_those_of_the_operation(name):
 
 IN_DEFAULT_RUN = [('dense', 'clipped_layers'), ('conv gram', 'clipped_factors'),
                   ('conv strides beyond the window', 'clipped_layers'),
-                  ('conv strided', 'normalised'), ('affine', 'clipped_layers')]
+                  ('conv strided', 'normalised'), ('affine', 'normalised'),
+                  ('affine', 'clipped_layers')]
 
 
 @pytest.mark.sound

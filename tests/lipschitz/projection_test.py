@@ -94,6 +94,28 @@ def test_fix_reaches_the_bound(fix):
       assert float(certificate[name]) == pytest.approx(0.9, rel=3e-6)
 
 
+def test_limits_by_hand():
+  """Factors, and certificates that cover rounding and are never zero."""
+  clip = projection.clip_limits(2.0, num_iterations=3)
+  fix = projection._limits(2.0, 5, True, lambda bound: 2.0 / bound)
+  for bound, clipped in ((0.5, 1.0), (2.0, 1.0), (8.0, 0.25)):
+    bound = jnp.float32(bound)
+    assert float(clip.rescale(bound)) == clipped
+    assert float(fix.rescale(bound)) == 2.0 / bound
+    for limits in (clip, fix):
+      scale = limits.rescale(bound)
+      margin = float(limits.certify(bound, scale)) / float(bound * scale)
+      assert 1 + 8e-7 < margin < 1 + 1.2e-6
+  for limits in (clip, fix):
+    assert np.isfinite(limits.rescale(jnp.float32(0)))
+    assert float(limits.certify(jnp.float32(0), jnp.float32(1))) == (
+      pytest.approx(2e-6))
+  assert (clip.num_iterations, fix.num_iterations) == (3, 5)
+  # Where least certificates do not cover what is missed, nothing is.
+  assert [projection.clip_limits(norm).any_scale for norm in (
+    0.99, 1.0, 1e4, 1.01e4)] == [True, False, False, True]
+
+
 def test_biases_are_left_alone(clip, fix):
   params = _params(4, 3.)
   for constrain in (clip, fix):

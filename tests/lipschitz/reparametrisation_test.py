@@ -95,6 +95,26 @@ def test_certificates_are_of_the_weights_in_use(kind, scale):
       np.float64(params[name]['kernel']), 2) < 3
 
 
+def test_parameters_are_free_and_their_map_is_certified():
+  """Parameters stay free, however long; gradients go through the map."""
+  plain = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5,
+                  input_radius=1., hidden_radius=1.)
+  model = models.reparametrised(plain, 'standardised', weight_norm=1.3)
+  method = methods.lip_dp_sgd(model, LOSS, weight_norm=1.3)
+  params = tree.scale(50., model.init(jax.random.key(0)))
+  kept, certificate = jax.jit(method.constraint.constrain)(params)
+  jax.tree.map(np.testing.assert_array_equal, kept, params)
+  weights, _ = model.effective(params)
+  for name, bound in certificate.items():
+    norm = np.linalg.norm(np.float64(weights[name]['kernel']), 2)
+    assert norm <= float(bound) <= 1.3 * (1 + 1e-5)
+    assert np.linalg.norm(np.float64(params[name]['kernel']), 2) > 5
+  pulled, _ = reparametrisation.pullback(lambda p: {
+    'w': p['w']**3}).update({'w': jnp.asarray([1., -2.])}, optax.EmptyState(),
+                            {'w': jnp.asarray([2., 3.])})
+  np.testing.assert_allclose(pulled['w'], [12., -54.], rtol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', sorted(reparametrisation.MAPS))
 def test_noise_is_added_in_the_weights_and_pulled_back(plain, kind):
