@@ -10,6 +10,7 @@ from scipy import stats
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
 from dpjax.release import formats
+from dpjax.release import noise
 from dpjax.release import registry
 from dpjax.release import sample_means
 from dpjax.release.costs import Cost
@@ -111,3 +112,43 @@ def test_a_file_may_have_gaps_where_a_rule_says_what_they_are():
   assert registry.gaps(Query(statistic='mean', missing='absent', **common))
   # A count of a range has a place for records without a number.
   assert registry.gaps(Query(statistic='count', **common))
+
+
+def test_one_mark_of_decimals_is_one():
+  form = formats.Format(decimal=',')
+  assert form.number('1,5') == Decimal('1.5')
+  for text in ('1,5,7', '1,,5', '1.5', ',5,'):
+    assert form.number(text) is None
+
+
+@pytest.mark.parametrize('missing, said, rule', [
+  (None, '', 'declared: no number is missing'),
+  ('absent', 'missing completely at random', 'counts as absent'),
+  ('lower', 'a missing number is the lower bound', 'as the lower bound'),
+  ('middle', 'is the middle of the bounds', 'as the middle of the bounds'),
+  ('upper', 'a missing number is the upper bound', 'as the upper bound')])
+def test_what_is_assumed_of_missing_numbers_is_said(missing, said, rule):
+  query = Query(statistic='mean', adjacency=_RO, epsilon=Fraction(1),
+                column='x', lower=Decimal(0), upper=Decimal(1), missing=missing)
+  assert said in query.missing_assumption and rule in query.missing_text
+  assert bool(query.missing_assumption) == (missing is not None)
+  assert query.knows_size == (missing != 'absent')
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
+def test_the_end_of_a_uniform_law_divides_its_budget(adjacency, delta):
+  """A twentieth is for the number of records, where that is private."""
+  plan = registry.plan(Query(
+      statistic='support_max', adjacency=adjacency, epsilon=Fraction(1),
+      delta=delta, column='x', lower=Decimal(1), upper=Decimal(4)))
+  point = Cost(choices=(2 * plan.rate,))
+  if adjacency is _RO:
+    assert plan.cost == point
+    return
+  count = plan.query.cost().part(Fraction(1, 20))
+  assert plan.cost == point + count
+  assert plan.count_law == noise.calibrated(count, l1_sensitivity=1,
+                                            l2_sensitivity_squared=1)
+  assert costs.epsilon([plan.cost], delta=delta or Fraction(0),
+                       adjacency=adjacency) <= 1
