@@ -2,6 +2,7 @@
 
 import decimal
 import fractions
+import io
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dpjax.release import formats
 from dpjax.release import noise
 from dpjax.release import registry
 from dpjax.release import sample_means
+from dpjax.release import tables
 from dpjax.release.costs import Cost
 from dpjax.release.query import Query
 
@@ -152,3 +154,10 @@ def test_the_end_of_a_uniform_law_divides_its_budget(adjacency, delta):
                                             l2_sensitivity_squared=1)
   assert costs.epsilon([plan.cost], delta=delta or Fraction(0),
                        adjacency=adjacency) <= 1
+
+
+def test_a_record_with_an_empty_field_is_a_record():
+  text = b'a,b\n,1\n2,\n,\n\n3,4\n'
+  found = list(tables.read('x.csv', io.BytesIO(text), 'a', 'b', numeric=True))
+  assert found == [(None, '1'), (Decimal(2), ''), (None, ''), (Decimal(3), '4')]
+  assert len(list(tables.read('x.csv', io.BytesIO(text), numeric=False))) == 4
