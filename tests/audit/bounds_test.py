@@ -7,6 +7,8 @@ import pytest
 
 from dpjax.audit import bounds
 
+pytestmark = pytest.mark.every(1)
+
 
 @pytest.mark.parametrize('true, false, expected',
                          [(500, 10, 3.24200), (900, 100, 1.98969)])

@@ -5,6 +5,8 @@ import pytest
 
 from dpjax.audit import inversion
 
+pytestmark = pytest.mark.every(1)
+
 QUERIES = 100_001
 
 

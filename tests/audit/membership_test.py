@@ -9,6 +9,8 @@ from scipy import stats
 
 from dpjax.audit import membership
 
+pytestmark = pytest.mark.every(1)
+
 # Scores with ties, within a kind and between kinds.
 SCORES = np.array([.1, .4, .4, .9, -2., .4, .9, 3., .1, .7, .2])
 MEMBERS = np.array([0, 1, 0, 1, 0, 1, 1, 1, 0, 0, 1], bool)

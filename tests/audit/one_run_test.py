@@ -10,6 +10,8 @@ from dpjax.audit import bounds
 from dpjax.audit import one_run
 from experiments.audits import calibration
 
+pytestmark = pytest.mark.every(1)
+
 
 @pytest.mark.parametrize('true, false, shift, epsilon', [
     (500, 10, 2.01099, 10.0650), (900, 100, 2.34710, 12.1976)])

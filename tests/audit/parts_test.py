@@ -20,6 +20,8 @@ from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 
+pytestmark = pytest.mark.every(1)
+
 _AR, _RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 
 

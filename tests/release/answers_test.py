@@ -12,6 +12,7 @@ from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import bands
+from dpjax.release import costs
 from dpjax.release import density_bands
 from dpjax.release import noise
 from dpjax.release import registry
@@ -281,3 +282,30 @@ def test_functions_of_an_interval_have_lines_first():
   found = functions.partial(3 * line / 21)
   wanted = 3 * ((np.arange(256) + .5) / 256 - .5)
   np.testing.assert_allclose(found, np.tile(wanted, (len(found), 1)), atol=1e-9)
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_scores_of_ends_are_those_of_shifted_ranks(adjacency):
+  """Counted point by point, with as many public values at either bound."""
+  order = Fraction(2, 5)
+  plan = _plan('quantiles', adjacency, quantiles=(order,), value_interval=True,
+               **_FINE)
+  values = plan.measure(['-1', '0.5', '0.5', '2', '3'])
+  for spare, shift in ((0, 0), (3, 0), (3, 6)):
+    groups = plan.groups(values, spare)
+    scores = plan.scores(groups, order, len(values), shift)
+    every = values + [plan.lattice.low, plan.lattice.high] * spare
+    for (start, size, _, _), score in zip(groups, scores, strict=True):
+      for point in range(start, start + size):
+        upto = sum(value <= point for value in every)
+        under = sum(value < point for value in every)
+        wanted = order * len(values) + shift
+        assert score == 5 * max(0, wanted - upto, under - wanted)
+
+
+def test_floats_of_costs_are_on_the_safe_side():
+  for value in (Fraction(1, 10), Fraction(1, 3), Fraction(2, 3), Fraction(7),
+                Fraction(1, 10**12), Fraction(10**30 + 1, 10**30)):
+    above, below = costs._above(value), costs._below(value)
+    assert Fraction(math.nextafter(above, 0)) < value <= Fraction(above)
+    assert Fraction(below) <= value < Fraction(math.nextafter(below, math.inf))

@@ -126,3 +126,29 @@ def test_the_null_law_of_calibration_is_chi_squared_without_noise(
   assert len(groups.ends) == 6 and len(law) == 299
   assert low < law.mean() / 6 < high
   assert low < np.quantile(law, .9) / stats.chi2.isf(.1, 6) < 1.15 * high
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_a_band_of_a_population_has_half_of_its_miss_for_noise(
+    adjacency, monkeypatch):
+  """And half for draws: Dvoretzky, Kiefer and Wolfowitz on either side."""
+  monkeypatch.setattr(bands, 'num_runs', lambda miss: 99)
+  plan = registry.plan(Query(
+      statistic='ecdf', adjacency=adjacency, epsilon=Fraction(1, 2),
+      column='x', lower=Decimal(0), upper=Decimal(1), thresholds=5,
+      confidence=Fraction(4, 5)))
+  counts = [30, 60, 5, 80, 25]
+  nodes = plan.tree.nodes(counts)
+  assert len(nodes) == 1
+  released = drawing.chosen(plan, counts, nodes[0][plan.tree._used[0]].tolist())
+  found = plan.view(released)
+  fit = bands.Fit(plan.tree, released)
+  (whole,), (half,) = fit.bands(.2), fit.bands(.1)
+  least = 200 if adjacency is _RO else half.lower[0, 0, -1]
+  far = np.sqrt(np.log(4 / .2) / (2 * least))
+  for name, band, shift in (('interval', whole, 0.0),
+                            ('population_interval', half, far)):
+    low, high = (ends[0] for ends in band.shares())
+    assert found[name]['lower'] == pytest.approx(np.clip(low - shift, 0, 1))
+    assert found[name]['upper'] == pytest.approx(np.clip(high + shift, 0, 1))
+  assert np.any(whole.lower != half.lower)

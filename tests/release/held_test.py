@@ -1,5 +1,6 @@
 """What a held ledger keeps by itself, whatever its caller has checked."""
 
+import dataclasses
 import fcntl
 import fractions
 import os
@@ -7,6 +8,7 @@ import threading
 
 import pytest
 
+from dpjax.release import costs
 from dpjax.release import ledger
 from dpjax.release.costs import Cost
 from tests.release import spending
@@ -104,3 +106,32 @@ def test_lines_of_another_ledger_are_refused(tmp_path):
     small.write_bytes(b''.join(mixed))
     with pytest.raises(ValueError, match='is not what was written'):
       ledger.read(small)
+
+
+def test_a_ledger_charges_what_may_be_chosen_in_view_of_answers(tmp_path):
+  """By orders that were fixed, not by the best one for what was asked."""
+  path = tmp_path / 'ledger'
+  budget = ledger.Budget(epsilon=Fraction(3), delta=Fraction(1, 10**6))
+  spent = [Cost(rho=Fraction(1, 100)), Cost(epsilon=Fraction(1, 2)),
+           Cost(choices=(Fraction(1, 4),) * 3)]
+  for cost in spent:
+    spending.spend(path, cost, budget=budget)
+  account = ledger.read(path)
+  common = {'delta': budget.delta, 'adjacency': account.adjacency}
+  charged = costs.charged(spent, budget=budget.epsilon, **common)
+  assert account.spent() == charged > 1.01 * costs.epsilon(spent, **common)
+  more = Cost(rho=Fraction(1, 50))
+  assert account.spent(more) == costs.charged(
+      [*spent, more], budget=budget.epsilon, **common)
+  assert account.summary() == {
+      'entry': 3, 'spent_epsilon': float(charged), 'budget_epsilon': 3.0,
+      'budget_delta': 1e-6}
+  asked = [dataclasses.replace(entry, query={'query': {
+      'statistic': 'sum', 'column': 'x'}}) for entry in account.entries]
+  lines = ledger.described(dataclasses.replace(
+      account, entries=tuple(asked))).splitlines()
+  assert lines[1:4] == [
+      '1: sum of x, rho-zCDP, rho 1/100', '2: sum of x, epsilon-DP, epsilon 1/2',
+      '3: sum of x, epsilon-DP, 3 x epsilon 1/4']
+  assert f'spent: epsilon {float(charged):.6g} of 3, at delta 1e-06; ' in (
+      lines[4]) and lines[4].endswith('chosen before the first answer')

@@ -92,6 +92,24 @@ def test_costs_that_differ_by_less_than_floats_do_are_refused():
     meters.check_guarantee(_printed(cost, delta, 10), cost, other)
 
 
+def test_each_part_of_a_cost_is_refused_beyond_what_is_reserved():
+  """Choices one by one: two small ones do not pay for a large one."""
+  reserved = Cost(choices=(Fraction(1, 4),) * 2, rho=Fraction(1, 100),
+                  epsilon=Fraction(1, 8))
+  meter = meters.Meter(reserved, _refusing)
+  for more in (Cost(choices=(Fraction(1, 2),)), Cost(rho=Fraction(1, 99)),
+               Cost(choices=(Fraction(1, 4),) * 3), Cost(epsilon=Fraction(1))):
+    with pytest.raises(meters.CostError, match='exceed'):
+      meter.charged(more)
+    assert costs.exceeds([more], reserved)
+  gaussian = noise.GaussianNoise(variance=Fraction(49))
+  with pytest.raises(meters.CostError, match='exceed'):
+    meter.noisy([1], gaussian, l1_sensitivity=1, l2_sensitivity_squared=1)
+  assert not costs.exceeds([reserved], reserved)
+  meter.charged(reserved)
+  meter.check_spent()
+
+
 def test_what_was_not_drawn_is_noticed():
   for draws in range(2):
     meter = meters.Meter(_ONE, random.Random(0).randrange)

@@ -9,8 +9,9 @@ import pytest
 
 from dpjax.grads import per_example
 from dpjax.lipschitz import losses
+from dpjax.lipschitz import reparametrisation
 from dpjax.models import mlp
-from dpjax.models.model import Model
+from dpjax.models.model import Model, reparametrised
 from dpjax.train import methods
 from dpjax.typing import Batch
 
@@ -156,3 +157,30 @@ def test_one_layer_and_allowed_faults():
     methods.bassily(model, LOSS, radius=1.0)
   with pytest.raises(ValueError, match='not differentially private'):
     methods.lip_printed(model, LOSS, weight_norm=1.0, allow_unsound=False)
+
+
+def test_reparametrised_weights_are_noised_and_pulled_back():
+  """Sums are by the weights that parameters stand for, within their norm."""
+  model = reparametrised(mlp.mlp(
+      num_features=2, num_classes=2, depth=0, input_radius=5.0,
+      hidden_radius=1.0), sorted(reparametrisation.MAPS)[0], weight_norm=0.5)
+  params = model.init(jax.random.key(0))
+  weights, certificate = model.effective(params)
+  batch = Batch(jnp.asarray([[3., -4.]]), jnp.asarray([0]))
+  method = methods.lip_dp_sgd(model, LOSS, weight_norm=0.5)
+  found = method.bounder.sums(params, batch, jnp.ones(1, bool)).total
+  plain = jax.grad(lambda w: LOSS.values(
+      model.network.apply(w, batch.x), batch.y)[0])(weights)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4),
+               found, plain)
+  kept, stated = method.constraint.constrain(params)
+  assert kept is params and method.pullback is not None
+  jax.tree.map(np.testing.assert_array_equal, stated, certificate)
+  for limit in jax.tree.leaves(stated):
+    assert float(limit) <= .5 * 1.01
+  with pytest.raises(ValueError, match='recertify_every is for free weights'):
+    methods.lip_dp_sgd(model, LOSS, weight_norm=0.5, recertify_every=2)
+  loss = methods.sgd(model, LOSS).bounder.sums(params, batch,
+                                               jnp.ones(1, bool)).loss
+  assert float(loss) == pytest.approx(float(LOSS.values(model.apply(
+      params, batch.x), batch.y)[0]), rel=1e-4)

@@ -1,0 +1,129 @@
+"""Small parts of audits, by hand counts and closed forms."""
+
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.audit import bounds
+from dpjax.audit import canary
+from dpjax.audit import curves
+from dpjax.audit import one_run
+from dpjax.audit import wrapping
+from dpjax.lipschitz import losses
+from dpjax.models.model import Model
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP
+from dpjax.sampling import PoissonSampler
+from dpjax.train import methods
+from dpjax.train.plan import TrainingPlan
+from dpjax.typing import Batch
+
+_AR, _RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+
+
+def test_least_alarms_are_the_inverse_of_the_trade_off():
+  curve = curves.of_guarantee(ApproxDP(epsilon=1.0, delta=.1))
+  for power in (.05, .1, .4, .9, 1.0):
+    wanted = max(0, (power - .1) / np.e, 1 - .1 - np.e * (1 - power))
+    found = curves.least_alarm(curve, power)
+    assert found == pytest.approx(wanted)
+    excess = curves.excesses(curve, [power], [found])[0]
+    assert excess == pytest.approx(0) if found else excess <= 1e-12
+  assert curves.least_alarm(curves.NOTHING, .9) == 0
+  # Of a Gaussian of shift 1, from below, and near it.
+  curve = curves.of_event(accounting.gaussian_event(noise_multiplier=1.0),
+                          adjacency=_AR)
+  for power in (.2, .5, .9):
+    exact = stats.norm.cdf(stats.norm.ppf(power) - 1)
+    assert .9 * exact < curves.least_alarm(curve, power) <= exact + 1e-6
+
+
+def test_events_that_are_no_keys_have_a_curve():
+  event = accounting.gaussian_event(noise_multiplier=1.0)
+  wanted = curves.at(event, delta=1e-3, adjacency=_AR)
+
+  class Unhashable(type(event)):
+    """An event that cannot be a key of a cache."""
+    __hash__ = None
+
+  other = Unhashable(1.0)
+  with pytest.raises(TypeError):
+    hash(other)
+  assert curves.at(other, delta=1e-3, adjacency=_AR) == wanted
+
+
+def test_the_largest_bound_of_a_grid_is_that_of_right_guesses():
+  delta = 1e-6
+  largest = one_run.grid_largest_bound(num_canaries=60, delta=delta)
+  scores = np.arange(60.)
+  perfect = one_run.grid_lower_bound(scores, scores >= 30, delta=delta)
+  assert largest == pytest.approx(perfect) and largest > 1
+  wrong = one_run.grid_lower_bound(scores, scores % 3 == 0, delta=delta)
+  assert wrong < .5 * largest
+  with pytest.raises(ValueError, match='num_guesses must be an integer >= 1'):
+    one_run.epsilon_lower_bound(num_canaries=5, num_guesses=0, num_correct=0,
+                                delta=0.0)
+
+
+@pytest.mark.parametrize('name, order', [
+  ('l2_sensitivity', 2), ('l1_sensitivity', 1)])
+def test_sums_are_at_the_stated_distance(name, order):
+  for pair in wrapping.neighbours_of(type('M', (), {name: 3.0}), _RO):
+    moved = np.asarray(pair.data, float) - np.asarray(pair.neighbour, float)
+    assert np.linalg.norm(moved, order) == pytest.approx(3.0, rel=1e-4)
+
+
+def test_record_norms_have_the_order_of_the_noise():
+  for given, order in (({'stddev': 1.0}, 2), ({}, 1), ({'order': 2}, 2)):
+    mechanism = type('M', (), {'record_norm': 1.5, **given})
+    for adjacency, factor in ((_AR, 1), (_RO, 2)):
+      for pair in wrapping.neighbours_of(mechanism, adjacency):
+        moved = np.asarray(pair.data, float) - np.asarray(pair.neighbour,
+                                                          float)
+        assert np.linalg.norm(moved, order) == pytest.approx(
+            1.5 * factor, rel=1e-4)
+  pairs = ((1, 2, 'stated'),)
+  assert wrapping.neighbours_of(type('M', (), {'pairs': pairs}), _AR) == pairs
+  kinds = wrapping.neighbours_of(type('M', (), {'num_categories': 3}), _RO)
+  assert len(kinds) == 3 and all(
+      pair.data.shape == pair.neighbour.shape for pair in kinds)
+
+
+def test_counts_of_a_threshold_are_of_the_second_half():
+  generator = np.random.default_rng(0)
+  inside, outside = generator.normal(2, 1, 4000), generator.normal(0, 1, 4000)
+  for epsilon, refuted in ((.5, True), (9., False)):
+    plan = types.SimpleNamespace(epsilon=lambda delta, e=epsilon: e)
+    lower, findings = canary._count_findings(plan, inside, outside)
+    cut = np.quantile(outside[:2000], .98)
+    wanted = bounds.epsilon_lower_bound(
+        true_positives=sum(value > cut for value in inside[2000:]),
+        false_positives=sum(value > cut for value in outside[2000:]),
+        num_in=2000, num_out=2000, delta=1e-5,
+        significance=canary.SIGNIFICANCE)
+    assert lower == wanted > 1 and bool(findings) == refuted
+  # Noise alone refutes nothing.
+  plan = types.SimpleNamespace(epsilon=lambda delta: .01)
+  lower, findings = canary._count_findings(plan, outside, outside[::-1])
+  assert lower == 0 and not findings
+
+
+@pytest.mark.parametrize('feature, share', [(20.0, 1.0), (0.5, None)])
+def test_the_share_that_a_canary_spends_is_its_norm_over_the_bound(feature,
+                                                                   share):
+  """Of one that is clipped all; of a shorter gradient its length."""
+  model = Model(init=lambda key: {'w': jnp.zeros((1, 2))}, network=None,
+                apply=lambda p, x: x @ p['w'])
+  plan = TrainingPlan(sampler=PoissonSampler(num_examples=4, batch_size=2),
+                      num_steps=1, noise_multiplier=1.7, adjacency=_AR)
+  game = canary.Game(
+      model=model, plan=plan, num_runs=1,
+      method=methods.dp_sgd(model, losses.cross_entropy(), clip_norm=1.0),
+      canary=Batch(jnp.full((1, 1), feature), jnp.zeros(1, jnp.int32)))
+  # The gradient of the logits is (-1/2, 1/2).
+  wanted = share or feature * np.sqrt(.5)
+  assert canary.share_spent(game) == pytest.approx(wanted, rel=1e-3)

@@ -1,0 +1,90 @@
+"""Releases that are drawn in one program, one by one, or in batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.audit import claims
+from dpjax.audit import target as targets
+from dpjax.audit.target import Pair, Target
+from dpjax.privacy.adjacency import Adjacency
+
+pytestmark = pytest.mark.every(1)
+
+_KEY = jax.random.key(5)
+
+
+def _target(release, data=(1.0, 2.0), **changes):
+  data = np.array(data, np.float32)
+  return Target(name='x', release=release, claim=claims.Claim(
+      epsilon=1.0, delta=0.0, adjacency=Adjacency.ADD_OR_REMOVE_ONE),
+      pairs=(Pair(data, 0 * data, 'data or none'),), **changes)
+
+
+def _words(key, data):
+  """What a release draws, and its data, in two leaves."""
+  return {'a': jax.random.bits(key, (2,)).astype(jnp.float32) / 2.0**32,
+          'b': jnp.sum(data)}
+
+
+def _host(key, data):
+  """The same for NumPy alone: it cannot be traced."""
+  bits = np.asarray(jax.random.bits(key, (2,)))
+  return {'a': bits.astype(np.float32) / 2.0**32, 'b': float(data.sum())}
+
+
+def test_what_can_be_traced_is_found_out():
+  assert _target(_words).traced and not _target(_host).traced
+  # Random numbers that are not of the key, as constants of the program.
+  assert not _target(lambda key, data: data + np.random.normal()).traced
+  assert not _target(lambda key, data: data + jnp.asarray(
+      np.random.normal(size=3))[:2].astype(jnp.float32)).traced
+  assert not _target(None, sample=lambda key, data, n: np.zeros(n)).traced
+
+
+def test_releases_are_rows_each_of_a_key_of_its_own():
+  for release in (_words, _host):
+    draws = _target(release).draw(_KEY, np.array([3., 4.], np.float32), 40)
+    assert draws.shape == (40, 3) and draws.dtype == np.float64
+    assert np.unique(draws[:, :2]).size == 80 and np.all(draws[:, 2] == 7)
+    assert .3 < draws[:, :2].mean() < .7
+  given = _target(None, sample=lambda key, data, n: [
+      np.full((n, 2, 2), data), np.arange(n)]).draw(_KEY, 2.5, 3)
+  assert given.tolist() == [[2.5] * 4 + [k] for k in range(3)]
+
+
+@pytest.mark.parametrize('numbers, size', [(30, 10), (9, 3), (2, 1)])
+def test_batches_hold_so_many_numbers_at_most(monkeypatch, numbers, size):
+  """And no more releases than `_BATCH`."""
+  monkeypatch.setattr(targets, '_NUMBERS', numbers)
+  monkeypatch.setattr(targets, '_BATCH', 10)
+  target = _target(_words)
+  batched, sizes = target._batched, []
+  target.__dict__['_batched'] = lambda key, data, count: sizes.append(
+      count) or batched(key, data, count)
+  draws = target.draw(_KEY, np.ones(2, np.float32), 11)
+  assert draws.shape == (11, 3) and np.unique(draws[:, :2]).size == 22
+  assert sizes == [size] * -(-11 // size)
+
+
+def test_64_bits_are_for_those_who_ask():
+  for double in (True, False):
+    target = _target(lambda key, data: data / 3, double_precision=double)
+    found = target.draw(_KEY, np.array([1.0, 2.0]), 1)[0, 0]
+    assert (found == 1 / 3) == double and found == pytest.approx(1 / 3)
+
+
+def test_data_are_arrays_of_jax():
+  found = targets.arrays([1.5, 2.5])
+  assert isinstance(found, jax.Array) and found.tolist() == [1.5, 2.5]
+  found = targets.arrays({'x': np.arange(2), 'y': 3, 'z': (True, _KEY)})
+  assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(found))
+  assert found['z'][1] is _KEY and found['x'].tolist() == [0, 1]
+
+
+def test_a_target_has_a_release_and_neighbours():
+  with pytest.raises(ValueError, match='neither release nor sample'):
+    _target(None)
+  with pytest.raises(ValueError, match='no neighbours'):
+    Target(name='x', release=_words, claim=_target(_words).claim, pairs=())

@@ -1,0 +1,100 @@
+"""Output perturbation: what it minimises, releases, costs and is fitted to."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.train import output_perturbation
+from dpjax.typing import Batch
+
+ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+SIZE, FEATURES, CLASSES = 12, 2, 3
+RNG = np.random.default_rng(7)
+DATA = Batch(jnp.asarray(RNG.normal(size=(SIZE, FEATURES)), jnp.float32),
+             jnp.asarray(RNG.integers(0, CLASSES, SIZE), jnp.int32))
+
+
+def _mechanism(**changes):
+  return output_perturbation.OutputPerturbation(**{**{
+      'num_features': FEATURES, 'num_classes': CLASSES, 'num_examples': 15,
+      'input_radius': 0.8, 'regularization': .4, 'noise_multiplier': .5,
+      'adjacency': REPLACE, 'solver_share': .05}, **changes})
+
+
+def _flat(params):
+  layer = params['dense_00']
+  return np.concatenate([np.ravel(np.asarray(layer['kernel'], float)),
+                         np.asarray(layer['bias'], float)])
+
+
+def _gradient(theta):
+  """Of F at a vector: kernel, then bias; records in the ball, n is 15."""
+  x = np.asarray(DATA.x, float)
+  x = x * np.minimum(1, .8 / np.linalg.norm(x, axis=1, keepdims=True))
+  x = np.concatenate([x, np.ones((SIZE, 1))], 1)
+  logits = x @ theta.reshape(FEATURES + 1, CLASSES)
+  probs = np.exp(logits)
+  probs /= probs.sum(1, keepdims=True)
+  probs[np.arange(SIZE), np.asarray(DATA.y)] -= 1
+  return (x.T @ probs).ravel() / 15 + .4 * theta
+
+
+def _minimiser():
+  """By plain descent: F is smooth and curved by .4."""
+  theta = np.zeros((FEATURES + 1) * CLASSES)
+  for _ in range(400):
+    theta = theta - .8 * _gradient(theta)
+  return theta
+
+
+def test_the_gradient_is_that_of_the_objective():
+  theta = RNG.normal(size=(FEATURES + 1) * CLASSES)
+  params = {'dense_00': {
+      'kernel': jnp.asarray(theta[:-CLASSES].reshape(FEATURES, CLASSES),
+                            jnp.float32),
+      'bias': jnp.asarray(theta[-CLASSES:], jnp.float32)}}
+  found = _flat(_mechanism().objective_gradient(DATA, params))
+  np.testing.assert_allclose(found, _gradient(theta), rtol=1e-3, atol=1e-5)
+
+
+def test_a_release_is_the_minimiser_and_noise_of_the_stated_size():
+  mechanism, keys = _mechanism(), jax.random.split(jax.random.key(0), 3)
+  solved = _flat(mechanism.solve(DATA))
+  assert np.linalg.norm(solved - _minimiser()) <= mechanism.solver_error
+  others = DATA._replace(y=(DATA.y + 1) % CLASSES)
+  noise = []
+  for key in keys:
+    noise.append(_flat(mechanism.release(key, DATA)) - solved)
+    # The same for other records of this key, but for its grid.
+    again = _flat(mechanism.release(key, others)) - _flat(
+        mechanism.solve(others))
+    np.testing.assert_allclose(again, noise[-1], atol=.02 * mechanism.stddev)
+  size = np.sqrt(np.mean(np.square(noise))) / mechanism.stddev
+  assert .4 < size < 1.7  # Of 27 values, at a rate of 10^-5.
+  assert mechanism.risk(9) == pytest.approx(9 * mechanism.stddev**2)
+
+
+def test_without_records_the_minimiser_is_where_the_solver_starts():
+  empty = Batch(jnp.zeros((0, FEATURES)), jnp.zeros(0, jnp.int32))
+  assert _mechanism().num_iterations(0) == 1
+  assert not _flat(_mechanism().solve(empty)).any()
+
+
+@pytest.mark.parametrize('adjacency, moved', [(ADD, 1), (REPLACE, 2)])
+def test_a_fit_spends_its_target_and_no_more(adjacency, moved):
+  fitted = output_perturbation.fit(
+      jax.random.key(1), DATA, num_classes=CLASSES, num_examples=15,
+      input_radius=.8, regularization=.4, epsilon=3.0, delta=1e-4,
+      adjacency=adjacency, solver_share=.05)
+  assert .998 * 3 <= fitted.epsilon <= 3
+  made = fitted.mechanism
+  shift = moved / made.noise_multiplier
+  assert accounting.gaussian_epsilon(
+      shift=shift, delta=1e-4) == pytest.approx(fitted.epsilon, rel=1e-3)
+  assert fitted.event == made.event and made.adjacency is adjacency
+  assert (made.num_examples, made.input_radius, made.regularization,
+          made.solver_share, made.num_features) == (15, .8, .4, .05, FEATURES)
+  assert fitted.params['dense_00']['kernel'].shape == (FEATURES, CLASSES)
