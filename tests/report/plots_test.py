@@ -43,7 +43,10 @@ def test_png_is_written_only_when_asked_for(tmp_path):
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
   assert not (tmp_path / 'a.png').exists()
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST, png=True)
-  assert (tmp_path / 'a.png').read_bytes().startswith(b'\x89PNG')
+  png = (tmp_path / 'a.png').read_bytes()
+  assert png.startswith(b'\x89PNG')
+  # 4 x 3 inches of 200 dots.
+  assert (png[16:20], png[20:24]) == ((800).to_bytes(4), (600).to_bytes(4))
 
 
 def test_a_figure_is_an_svg(tmp_path):

@@ -149,6 +149,21 @@ def test_a_full_disk_leaves_nothing_half_done(tmp_path, make_row,
   assert path.read_bytes() == before
 
 
+def test_rows_are_on_disk_before_an_append_returns(tmp_path, make_row,
+                                                   monkeypatch):
+  path, synced, fsync = tmp_path / 'rows.csv', [], os.fsync
+
+  def note(descriptor):
+    synced.append((os.fstat(descriptor).st_ino, path.read_bytes()))
+    fsync(descriptor)
+
+  monkeypatch.setattr(os, 'fsync', note)
+  for seed in range(2):
+    records.append(path, [make_row(seed=seed)])
+    assert synced == [(path.stat().st_ino, path.read_bytes())]
+    synced.clear()
+
+
 def test_sorted_files_are_the_same_bytes(tmp_path, make_row):
   rows = [make_row(seed=seed, metric=metric)
           for seed in (3, 1, 2) for metric in ('loss', 'accuracy')]
