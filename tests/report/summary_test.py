@@ -170,7 +170,7 @@ def test_holm_by_hand():
     (.04, .01, .03, .02), (.9, .9), (.5, .5, .5), (0., 1., .2), (.3, .001, .3),
     (.2, .15, .04, .9, .04)])
 def test_holm_is_the_closed_test_of_bonferroni(p_values):
-  """A hypothesis falls where all sets that have it do (Marcus et al. 1976)."""
+  """A hypothesis falls where every set of hypotheses with it does."""
   wanted = [max(min(1., len(some) * min(p_values[j] for j in some))
                 for size in range(1, len(p_values) + 1)
                 for some in itertools.combinations(range(len(p_values)), size)
