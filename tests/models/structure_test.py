@@ -263,7 +263,7 @@ _PLAIN = Bounding(
   kind='none', radius=1., adaptive=False, alpha=1., num_groups=1, affine=False)
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, needed, defaults', [
   (mlp.mlp, dict(num_features=4, num_classes=3), dict(
     depth=1, width=32, activation='tanh', use_bias=True, bias_norm=None,

@@ -237,7 +237,7 @@ def test_folders_of_studies(tmp_path):
   assert not folder.exists()
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('said, kwargs, reason', [
     (b'x', {}, 'Expecting value'), (b'"a"', {}, 'a for a number of owners'),
     (b'null', {}, 'None for a number'), (b'[' * 100_000, {}, 'recursion'),

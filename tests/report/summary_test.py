@@ -165,7 +165,7 @@ def test_holm_by_hand():
   assert summary.holm([]) == []
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('p_values', [
     (.04, .01, .03, .02), (.9, .9), (.5, .5, .5), (0., 1., .2), (.3, .001, .3),
     (.2, .15, .04, .9, .04)])
