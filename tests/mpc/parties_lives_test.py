@@ -289,6 +289,35 @@ def test_data_are_sent_as_full_frames_and_one_that_is_not(size, monkeypatch):
   assert not sent
 
 
+@pytest.mark.parametrize('name', ['server0', 'server3', 'server11'])
+def test_exchanges_follow_the_numbers_of_servers(name):
+  """The lower one of a pair speaks first, whatever order links were made in."""
+  calls = []
+
+  class Link:
+
+    def __init__(self, peer):
+      self.peer = peer
+
+    def send(self, kind, data):
+      calls.append(('send', self.peer, data))
+
+    def expect(self, kind):
+      calls.append(('expect', self.peer))
+      return b'of ' + self.peer.encode()
+
+  peers = ['server10', 'server2', 'server1']
+  mesh = links.Links(name, {peer: Link(peer) for peer in peers})
+  theirs = mesh.exchange(Kind.MASKS, {peer: peer.encode() for peer in peers})
+  assert theirs == {peer: b'of ' + peer.encode() for peer in peers}
+  wanted = []
+  for number in (1, 2, 10):
+    peer = f'server{number}'
+    both = [('send', peer, peer.encode()), ('expect', peer)]
+    wanted += both if links.number(name) < number else both[::-1]
+  assert calls == wanted
+
+
 def test_servers_that_count_other_owners_are_named():
   told = parameters()
   shares = np.zeros((1, 10), np.uint64)

@@ -118,6 +118,7 @@ def test_other_columns_are_refused_and_kept(tmp_path, make_row, content):
   assert path.read_text() == content
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('old, new, says', [
     ('0.5', 'half', 'could not convert'), ('true', 'yes', 'neither true'),
     (',c0', ',c0,more', '20 cells'), (',cpu', '', '18 cells'),
