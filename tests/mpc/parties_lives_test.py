@@ -30,6 +30,8 @@ def test_what_one_end_sends_the_other_end_receives(study):
   made = study(noise=None)
   sent, dealt = made.send()['traffic'], made.deal()
   answers = [made.ask(), made.ask(np.array([1, 2]))]
+  # Of owners, the dealer, two clients and the other server.
+  eventually(lambda: all(len(one._traffic) == 5 for one in made.servers))
   made.stop()
   reports = [_report(made, index) for index in range(2)]
   for index, name in enumerate(made.told.servers):
@@ -147,7 +149,8 @@ def test_a_server_that_waits_in_vain_closes_its_other_connections(study):
     asked.expect(Kind.STATUS)
   asked.close()
   assert ('server2', 'did not call within 1 seconds') in made.refused(1)
-  eventually(lambda: made.servers[0]._calls['server1'].gone)
+  waiting = lambda: made.servers[0]._calls.get('server1')
+  eventually(lambda: waiting() and waiting().gone)
 
 
 def test_nothing_is_accepted_after_the_first_answer(study):
