@@ -64,6 +64,16 @@ def test_series_differ_in_colour_and_marker():
   assert len(plots.COLOURS) == len(plots.MARKERS) == len(set(plots.MARKERS))
 
 
+def test_means_stand_at_their_places_with_an_error_to_each_side():
+  ax = plots.new()[1][0, 0]
+  plots.error_bars(ax, [1., 2.], [5., 9.], [.5, .25], 'ours')
+  line, _, (bars,) = ax.containers[0]
+  np.testing.assert_array_equal(line.get_xydata(), [[1, 5], [2, 9]])
+  np.testing.assert_array_equal(bars.get_segments(), [
+      [[1, 4.5], [1, 5.5]], [[2, 8.75], [2, 9.25]]])
+  assert line.get_linestyle() == '-'
+
+
 def test_epsilon_axis_is_logarithmic_with_its_values():
   ax = _figure().axes[0]
   assert ax.get_xscale() == 'log'
