@@ -3,7 +3,6 @@
 Every statistical threshold states its false-alarm probability, at most 1e-6.
 """
 
-import dataclasses
 import itertools
 import math
 
@@ -88,21 +87,6 @@ def test_draw_equals_the_mask_of_the_key(max_batch_size):
       words < np.uint32(sampler.sampling_prob * 2**32))
 
 
-def test_parts_are_the_least_multiples_that_have_room():
-  """Of the room that was asked for, or of all records if those are fewer."""
-  for room, multiple in itertools.product(range(1, 14), range(1, 9)):
-    sampler = PoissonSampler(num_examples=10, batch_size=2, max_batch_size=room,
-                             row_multiple=multiple)
-    assert sampler.part_size == min(
-        rows for rows in range(1, 30)
-        if rows >= min(room, 10) and rows % multiple == 0)
-    plain = dataclasses.replace(sampler, row_multiple=1)
-    assert sampler.event(noise_multiplier=1., num_steps=3) == plain.event(
-        noise_multiplier=1., num_steps=3)
-  with pytest.raises(ValueError, match='^row_multiple must be an integer >= 1'):
-    PoissonSampler(num_examples=10, batch_size=2, row_multiple=0)
-
-
 @pytest.mark.parametrize('max_batch_size, row_multiple', [
   (1, 1), (3, 4), (4, 1), (12, 5), (None, 8)])
 def test_no_record_is_dropped_when_a_batch_overflows(
@@ -117,17 +101,6 @@ def test_no_record_is_dropped_when_a_batch_overflows(
   for chosen in (rng.permutation(size) < k for k in range(size + 1)):
     patch_words(monkeypatch, np.where(chosen, 0, 2**32 - 1).astype(np.uint32))
     np.testing.assert_array_equal(total(sampler.draw(KEY)), chosen)
-
-
-def test_numbers_of_64_bits_change_nothing():
-  sampler = PoissonSampler(num_examples=6, batch_size=3, max_batch_size=2)
-  plain = sampler.draw(KEY)
-  with jax.enable_x64(True):
-    drawn = sampler.draw(KEY)
-    total = sampler.sum_parts(one_hot_sum(6), drawn)
-  assert drawn.rows.dtype == drawn.count.dtype == jnp.int32
-  np.testing.assert_array_equal(drawn.rows, plain.rows)
-  np.testing.assert_array_equal(total, indicators(plain, 6))
 
 
 def test_padding_is_masked(monkeypatch):
@@ -392,28 +365,3 @@ def test_event_refuses_bad_arguments():
   sampler = PoissonSampler(num_examples=10, batch_size=1)
   with pytest.raises(ValueError, match='^noise_multiplier must be a positive'):
     sampler.event(noise_multiplier=0., num_steps=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('max_batch_size', [None, 7, 50])
-def test_a_row_multiple_pads_and_draws_the_same_records(max_batch_size):
-  plain = PoissonSampler(num_examples=21, batch_size=9,
-                         max_batch_size=max_batch_size)
-  padded = dataclasses.replace(plain, row_multiple=8)
-  assert padded.part_size % 8 == 0
-  assert 0 <= padded.part_size - plain.part_size < 8
-  assert padded.event(noise_multiplier=1., num_steps=3) == plain.event(
-    noise_multiplier=1., num_steps=3)
-  for seed in range(5):
-    one, other = (jax.jit(sampler.draw)(jax.random.key(seed))
-                  for sampler in (plain, padded))
-    assert one.count == other.count > 0
-    np.testing.assert_array_equal(one.rows[:one.count],
-                                  other.rows[:one.count])
-    # Counts of every record over the parts: padding counts for nothing.
-    counts = jax.jit(lambda drawn: padded.sum_parts(
-      lambda rows, mask: jnp.zeros(21, jnp.int32).at[rows].add(
-        mask.astype(jnp.int32)), drawn))(other)
-    np.testing.assert_array_equal(np.flatnonzero(counts),
-                                  one.rows[:one.count])
-    assert counts.sum() == one.count

@@ -146,7 +146,7 @@ def _bounds(text):
            _number(default))
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', registry.names())
 def test_bounds_are_those_of_the_table(name):
   assert [(column.name, column.lower, column.upper, column.scale,
@@ -155,7 +155,7 @@ def test_bounds_are_those_of_the_table(name):
           if isinstance(column, columns.Numeric)] == list(_bounds(BOUNDS[name]))
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', registry.names())
 def test_sizes_licences_and_archives(name):
   spec = registry.DATASETS[name]
@@ -198,7 +198,7 @@ def test_series():
     assert len(spec.file.sha256) == 64 * (spec.dataset != 'cps_asec_2021')
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', registry.image_names())
 def test_image_sets(name):
   spec = registry.IMAGES[name]

@@ -285,7 +285,7 @@ def test_codes_are_those_of_the_documentation(name):
   assert {column: len(codes) for column, codes in found.items()} == _CODES[name]
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', registry.names())
 def test_specification_agrees_with_schema(name):
   spec = registry.DATASETS[name]

@@ -168,7 +168,7 @@ def test_records_keep_the_bounds_of_small_networks(kind):
 _CONVNET = dict(input_shape=(8, 8, 1), num_classes=3)
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, message', [
   (lambda: wide_resnet.wide_resnet(depth=17), 'depth must be 6 n'),
   (lambda: wide_resnet.wide_resnet(depth=4), 'depth must be .* >= 10'),

@@ -103,6 +103,16 @@ def test_layers_of_a_perceptron():
     ''')
 
 
+def test_a_plain_perceptron():
+  model = mlp.mlp(num_features=5, num_classes=3, width=4)
+  assert _listing(model) == _text('''
+    (5,) within None
+    dense_00 Dense bias None LeCun -> (4,)
+    activation_01 Fixed 1-Lipschitz -1 to -0.762 -> (4,)
+    dense_01 Dense bias None LeCun -> (3,)
+    ''')
+
+
 def test_a_perceptron_with_adaptive_balls():
   model = mlp.mlp(
     num_features=5, num_classes=3, depth=2, width=4, use_bias=False,
@@ -263,7 +273,7 @@ _PLAIN = Bounding(
   kind='none', radius=1., adaptive=False, alpha=1., num_groups=1, affine=False)
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, needed, defaults', [
   (mlp.mlp, dict(num_features=4, num_classes=3), dict(
     depth=1, width=32, activation='tanh', use_bias=True, bias_norm=None,

@@ -54,7 +54,7 @@ def test_every_certificate_is_signed_by_the_authority_of_the_study(folder):
               for made in found.values()}) == 2
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('file', ['authority.pem', 'certificate.pem'])
 def test_only_the_authority_signs_and_all_end_after_a_day(folder, file):
   from cryptography import x509

@@ -102,7 +102,7 @@ def test_a_curve_opens_as_the_curator_would_say_it_again_and_again(
   np.testing.assert_array_equal(same.ask(points).totals, whole.totals)
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('backend', [
     evaluation.TrustedCurator(), evaluation.AdditiveShares(num_servers=3),
     evaluation.ShamirShares(num_servers=4, num_colluding=1)], ids=repr)

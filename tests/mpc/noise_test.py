@@ -65,7 +65,7 @@ def _decimals(scale):
     return (-decimal.Decimal(scale.denominator) / scale.numerator).exp()
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('scale', [Fraction(1, 3), Fraction(7, 2), Fraction(60)])
 @pytest.mark.parametrize('honest', [1, 3])
 def test_tables_are_right_to_the_last_bit(scale, honest):
@@ -87,7 +87,7 @@ def test_tables_are_right_to_the_last_bit(scale, honest):
   assert not table.flags.writeable
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('scale', [Fraction(1, 50), Fraction(1), Fraction(40)])
 def test_thresholds_of_digits_are_right_to_the_last_bit(scale):
   """2^w (A^g - A^B) / (1 - A^B), rounded, by decimals of 90 digits."""

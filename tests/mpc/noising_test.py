@@ -27,7 +27,7 @@ def _matrix(told):
                    for one in np.eye(noising.num_nodes(told), dtype=int)], 1)
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('kwargs', _STUDIES, ids=str)
 def test_the_variance_is_that_of_the_nodes_in_a_number(kwargs):
   told = parameters(**kwargs)
@@ -47,7 +47,7 @@ def test_the_variance_is_that_of_the_nodes_in_a_number(kwargs):
       counts.max() * of_node, rel=1e-12)
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('kwargs', _STUDIES, ids=str)
 def test_distances_from_the_law_add_up_over_nodes(kwargs):
   told = parameters(**kwargs)

@@ -30,6 +30,8 @@ def test_what_one_end_sends_the_other_end_receives(study):
   made = study(noise=None)
   sent, dealt = made.send()['traffic'], made.deal()
   answers = [made.ask(), made.ask(np.array([1, 2]))]
+  # Of owners, the dealer, two clients and the other server.
+  eventually(lambda: all(len(one._traffic) == 5 for one in made.servers))
   made.stop()
   reports = [_report(made, index) for index in range(2)]
   for index, name in enumerate(made.told.servers):
@@ -147,7 +149,8 @@ def test_a_server_that_waits_in_vain_closes_its_other_connections(study):
     asked.expect(Kind.STATUS)
   asked.close()
   assert ('server2', 'did not call within 1 seconds') in made.refused(1)
-  eventually(lambda: made.servers[0]._calls['server1'].gone)
+  waiting = lambda: made.servers[0]._calls.get('server1')
+  eventually(lambda: waiting() and waiting().gone)
 
 
 def test_nothing_is_accepted_after_the_first_answer(study):
@@ -237,7 +240,7 @@ def test_folders_of_studies(tmp_path):
   assert not folder.exists()
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('said, kwargs, reason', [
     (b'x', {}, 'Expecting value'), (b'"a"', {}, 'a for a number of owners'),
     (b'null', {}, 'None for a number'), (b'[' * 100_000, {}, 'recursion'),
@@ -287,6 +290,35 @@ def test_data_are_sent_as_full_frames_and_one_that_is_not(size, monkeypatch):
   assert [len(part) for part in sent] == [10] * (size // 10) + [size % 10]
   assert links.receive_long(Link(), Kind.SHARES, limit=size) == data
   assert not sent
+
+
+@pytest.mark.parametrize('name', ['server0', 'server3', 'server11'])
+def test_exchanges_follow_the_numbers_of_servers(name):
+  """The lower one of a pair speaks first, whatever order links were made in."""
+  calls = []
+
+  class Link:
+
+    def __init__(self, peer):
+      self.peer = peer
+
+    def send(self, kind, data):
+      calls.append(('send', self.peer, data))
+
+    def expect(self, kind):
+      calls.append(('expect', self.peer))
+      return b'of ' + self.peer.encode()
+
+  peers = ['server10', 'server2', 'server1']
+  mesh = links.Links(name, {peer: Link(peer) for peer in peers})
+  theirs = mesh.exchange(Kind.MASKS, {peer: peer.encode() for peer in peers})
+  assert theirs == {peer: b'of ' + peer.encode() for peer in peers}
+  wanted = []
+  for number in (1, 2, 10):
+    peer = f'server{number}'
+    both = [('send', peer, peer.encode()), ('expect', peer)]
+    wanted += both if links.number(name) < number else both[::-1]
+  assert calls == wanted
 
 
 def test_servers_that_count_other_owners_are_named():

@@ -157,7 +157,7 @@ def test_messages_that_nobody_sends_are_found_by_row(name, monkeypatch):
     assert scheme.faults(last, wrong).tolist() == [False, False, True]
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', schemes.SCHEMES)
 def test_sizes_out_of_range_are_refused(name):
   made = lambda **kwargs: schemes.SCHEMES[name](**{

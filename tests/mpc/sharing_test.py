@@ -77,6 +77,16 @@ def test_seeds_stand_for_shares(bits):
   assert (shares[0] != shares[1]).any() and (rest != values).any()
 
 
+def test_a_party_counts_once():
+  shares = shamir.share(np.array([7]), degree=1, num_parties=3,
+                        source=prg.Stream(bytes(32)))
+  assert shamir.combine(shares[1:], [1, 2], degree=1) == [7]
+  for few, parties in ((shares[:2], [0, 0]), (shares[:2], [0, 0, 1]),
+                       (shares[:2], [0, 1, 1]), (shares[:1], [0])):
+    with pytest.raises(ValueError):
+      shamir.combine(few, parties, degree=1)
+
+
 @pytest.mark.parametrize('degree,parties', [(1, 3), (2, 4)])
 def test_shamir_shares_of_t_parties_tell_nothing(degree, parties):
   def share(secret, source):

@@ -139,7 +139,7 @@ def test_two_sections_of_one_name_are_refused():
     page.render('x', [], [page.Section('a', 'b'), page.Section('a', 'c')])
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('text, html', [
     ('one\ntwo `a < b`\n\nthree', '<p>one two <code>a &lt; b</code></p>\n'
      '<p>three</p>\n'),

@@ -43,7 +43,10 @@ def test_png_is_written_only_when_asked_for(tmp_path):
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
   assert not (tmp_path / 'a.png').exists()
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST, png=True)
-  assert (tmp_path / 'a.png').read_bytes().startswith(b'\x89PNG')
+  png = (tmp_path / 'a.png').read_bytes()
+  assert png.startswith(b'\x89PNG')
+  # 4 x 3 inches of 200 dots.
+  assert (png[16:20], png[20:24]) == ((800).to_bytes(4), (600).to_bytes(4))
 
 
 def test_a_figure_is_an_svg(tmp_path):
@@ -59,6 +62,16 @@ def test_series_differ_in_colour_and_marker():
   plots.error_bars(figure.axes[0], [1.], [1.], [1.], 'again', series=0)
   assert figure.axes[0].containers[-1][0].get_color() == plots.COLOURS[0]
   assert len(plots.COLOURS) == len(plots.MARKERS) == len(set(plots.MARKERS))
+
+
+def test_means_stand_at_their_places_with_an_error_to_each_side():
+  ax = plots.new()[1][0, 0]
+  plots.error_bars(ax, [1., 2.], [5., 9.], [.5, .25], 'ours')
+  line, _, (bars,) = ax.containers[0]
+  np.testing.assert_array_equal(line.get_xydata(), [[1, 5], [2, 9]])
+  np.testing.assert_array_equal(bars.get_segments(), [
+      [[1, 4.5], [1, 5.5]], [[2, 8.75], [2, 9.25]]])
+  assert line.get_linestyle() == '-'
 
 
 def test_epsilon_axis_is_logarithmic_with_its_values():

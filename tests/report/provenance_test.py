@@ -54,6 +54,15 @@ def test_the_same_run_is_kept_once_and_others_are_added(tmp_path):
   assert [run['commit'] for run in found['runs']] == ['c0', 'c1']
 
 
+def test_files_are_the_same_bytes_whatever_the_order_of_versions(tmp_path):
+  for name, names in (('a', 'xyz'), ('b', 'zyx')):
+    _write(tmp_path / name, versions={each: '1' for each in names})
+  text = (tmp_path / 'a').read_text()
+  assert (tmp_path / 'b').read_text() == text
+  assert text.startswith('{\n  "configuration": "d0",\n  "runs": [\n    {\n'
+                         '      "command"') and text.endswith('}\n')
+
+
 def test_the_order_of_runs_does_not_matter(tmp_path):
   for name, commits in (('a', 'xy'), ('b', 'yx')):
     for commit in commits:

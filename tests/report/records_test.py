@@ -118,6 +118,7 @@ def test_other_columns_are_refused_and_kept(tmp_path, make_row, content):
   assert path.read_text() == content
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('old, new, says', [
     ('0.5', 'half', 'could not convert'), ('true', 'yes', 'neither true'),
     (',c0', ',c0,more', '20 cells'), (',cpu', '', '18 cells'),
@@ -147,6 +148,21 @@ def test_a_full_disk_leaves_nothing_half_done(tmp_path, make_row,
   with pytest.raises(OSError, match='could not write'):
     records.append(path, [make_row(seed=1)])
   assert path.read_bytes() == before
+
+
+def test_rows_are_on_disk_before_an_append_returns(tmp_path, make_row,
+                                                   monkeypatch):
+  path, synced, fsync = tmp_path / 'rows.csv', [], os.fsync
+
+  def note(descriptor):
+    synced.append((os.fstat(descriptor).st_ino, path.read_bytes()))
+    fsync(descriptor)
+
+  monkeypatch.setattr(os, 'fsync', note)
+  for seed in range(2):
+    records.append(path, [make_row(seed=seed)])
+    assert synced == [(path.stat().st_ino, path.read_bytes())]
+    synced.clear()
 
 
 def test_sorted_files_are_the_same_bytes(tmp_path, make_row):

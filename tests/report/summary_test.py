@@ -165,6 +165,19 @@ def test_holm_by_hand():
   assert summary.holm([]) == []
 
 
+@pytest.mark.every(1)
+@pytest.mark.parametrize('p_values', [
+    (.04, .01, .03, .02), (.9, .9), (.5, .5, .5), (0., 1., .2), (.3, .001, .3),
+    (.2, .15, .04, .9, .04)])
+def test_holm_is_the_closed_test_of_bonferroni(p_values):
+  """A hypothesis falls where every set of hypotheses with it does."""
+  wanted = [max(min(1., len(some) * min(p_values[j] for j in some))
+                for size in range(1, len(p_values) + 1)
+                for some in itertools.combinations(range(len(p_values)), size)
+                if i in some) for i in range(len(p_values))]
+  assert summary.holm(p_values) == pytest.approx(wanted, rel=1e-12)
+
+
 def test_holm_refuses_what_is_no_p_value():
   for value in (-.1, 1.1, math.nan):
     with pytest.raises(ValueError, match='must lie in'):

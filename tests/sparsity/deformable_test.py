@@ -58,7 +58,7 @@ def _product(matrices):
   return product
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('chain', _CHAINS, ids=str)
 def test_matrix_and_product_are_those_of_dense_factors(chain):
   factors = _init(_key(), chain)
@@ -153,7 +153,7 @@ def test_kernels_of_any_shape():
         leaving, 6 * entering + 3 * row + column]
 
 
-@pytest.mark.sound
+@pytest.mark.every(1)
 @pytest.mark.parametrize('chain', _CHAINS, ids=str)
 @pytest.mark.parametrize('variance', [None, 0.25])
 def test_coefficients_are_scaled_so_that_variances_multiply(chain, variance):
