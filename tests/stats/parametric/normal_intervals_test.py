@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import special
+from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
@@ -116,6 +117,27 @@ def test_what_clipping_moves_is_as_rare_as_bounded():
   mean = np.mean(excess - 0.5, -1)
   assert np.mean(mean > shift[0]) < 1e-2
   assert np.mean(mean > 0.85 * shift[0]) > 1e-2
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('n, radius, guarantee', [
+    (100, 30.0, notions.PureDP(epsilon=0.5)), (3000, 9.0, _PURE),
+    (60, 500.0, notions.PureDP(epsilon=3.0)), (300, 40.0, _ZCDP),
+    (5000, 5.0, notions.ZCDP(rho=1e-4))])
+def test_intervals_are_as_wide_as_noise_and_sampling_need(n, radius, guarantee):
+  """Both alone miss with the error or less; clipping adds a little."""
+  made = normal_intervals.tuned(num_examples=n, radius=radius, sigma=2.0,
+                                guarantee=guarantee, confidence=0.9)
+  records = 2 / math.sqrt(n) * np.random.default_rng(0).normal(size=200_000)
+  law = (stats.laplace if isinstance(guarantee, notions.PureDP)
+         else stats.norm)(scale=made.scale)
+  missed = np.mean(law.sf(made.half - records) + law.cdf(-made.half - records))
+  assert 0.02 < missed < 0.1
+  # The noise is that of what is clipped, for the budget that is left.
+  spent = (2 * made.clip / n / made.scale, (2 * made.clip / n)**2 / (
+      2 * made.scale**2))[isinstance(guarantee, notions.ZCDP)]
+  budget, = vars(guarantee).values()
+  assert spent == pytest.approx((1 - made.share) * budget)
 
 
 def test_few_records_get_an_interval_without_a_centre():
