@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
@@ -191,3 +192,23 @@ def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
     assert error == pytest.approx(0.64 * 2 * made.scales[0]**2, rel=1e-5)
   else:
     assert error == pytest.approx(made.risk(1), rel=1e-5)
+
+
+@pytest.mark.parametrize('epsilon', [0.05, 0.9, 8.0])
+def test_variances_of_whole_noise_are_those_of_its_law(epsilon):
+  """Of levels, by sums over whole numbers; least squares weigh by them."""
+  pure = dict(epsilon=epsilon, adjacency=REPLACE)
+  for made in (
+      hierarchies.TreeDensity(num_records=50, height=3,
+                              shares=(0.2, 0.5, 0.3), **pure),
+      hierarchies.HaarDensity(num_records=50, height=3, **pure),
+      trees.TreeEcdf(num_thresholds=6, shape=(3, 2), **pure)):
+    wanted = [stats.dlaplace(1 / scale).var() for scale in made.scales]
+    np.testing.assert_allclose(made.noise_variances, wanted, rtol=1e-6)
+    assert len(wanted) in (2, 3) and min(made.scales) > 0
+  made = histograms.Histogram(num_records=50, num_bins=4, **pure)
+  assert made.noise_variance == pytest.approx(
+      stats.dlaplace(1 / made.scale).var())
+  assert histograms.Histogram(
+      num_records=50, num_bins=4, noise='laplace', **pure
+  ).noise_variance == pytest.approx(stats.laplace(scale=made.scale).var())

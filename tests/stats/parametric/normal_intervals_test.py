@@ -1,5 +1,6 @@
 """Intervals of a normal mean: widths, coverage, what their proof adds up."""
 
+import dataclasses
 import math
 
 import jax
@@ -146,11 +147,27 @@ def test_few_records_get_an_interval_without_a_centre():
   assert made.clip > 1000 and made.half > 100
 
 
-@pytest.mark.parametrize('wrong', [
-    dict(confidence=1.0), dict(radius=0.0), dict(num_examples=0),
-    dict(guarantee=notions.ApproxDP(epsilon=1.0, delta=0.1)),
-    dict(guarantee=notions.PureDP(epsilon=0.0))])
-def test_bad_input_is_refused(wrong):
-  with pytest.raises(ValueError):
-    normal_intervals.tuned(**dict(dict(
-        num_examples=10, radius=1.0, sigma=1.0, guarantee=_PURE), **wrong))
+@pytest.mark.parametrize('wrong, match', [
+    (dict(confidence=1.0), '^confidence must'),
+    (dict(radius=0.0), '^radius must'), (dict(sigma=-1.0), '^sigma must'),
+    (dict(num_examples=0), '^num_examples must'),
+    (dict(guarantee=notions.ApproxDP(epsilon=1.0, delta=0.1)),
+     '^the guarantee must be PureDP or ZCDP'),
+    (dict(guarantee=notions.PureDP(epsilon=0.0)), '^budget must')])
+def test_bad_input_is_refused(wrong, match):
+  known = dict(num_examples=10, radius=1.0, sigma=1.0, guarantee=_PURE)
+  with pytest.raises(ValueError, match=match):
+    normal_intervals.tuned(**known | wrong)
+  with pytest.raises(ValueError, match=match.replace('or ZCDP', '')):
+    normal_intervals.karwa_vadhan(**known | wrong)
+
+
+@pytest.mark.parametrize('wrong, match', [
+    (dict(finder='mode'), '^finder must be one of'),
+    (dict(clip=0.0), '^clip must'), (dict(num_examples=0), '^num_examples must')])
+def test_bad_plans_are_refused(wrong, match):
+  with pytest.raises(ValueError, match=match):
+    dataclasses.replace(_made(normal_intervals.tuned, n=200), **wrong)
+  with pytest.raises(ValueError, match='^the guarantee must be PureDP, got'):
+    normal_intervals.karwa_vadhan(num_examples=10, radius=1.0, sigma=1.0,
+                                  guarantee=_ZCDP)
