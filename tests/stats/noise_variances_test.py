@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
+from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density import cubes
 from dpjax.stats.density import hierarchies
@@ -20,6 +22,9 @@ from dpjax.stats.ecdf import dyadic
 from dpjax.stats.ecdf import smooth_binary
 from dpjax.stats.ecdf import toeplitz
 from dpjax.stats.ecdf import trees
+from dpjax.stats.parametric import noisy_shares
+from dpjax.stats.parametric import normal_means
+from dpjax.stats.parametric import truncated_means
 from dpjax.stats.quantiles import factorised
 from dpjax.stats.quantiles import records
 from tests import coupling
@@ -145,3 +150,65 @@ def test_curves_that_quantiles_are_read_off_vary_as_told(adjacency):
         jax.random.key(0), jnp.asarray(data)))
   np.testing.assert_allclose(edges, np.arange(7) / 6)
   assert curve[0] == 0 and curve[-1] == 1 and np.all(np.diff(curve) >= 0)
+
+
+DATA = np.tile([[0.3, 0.1], [-0.2, 0.4], [0.1, 2.0], [-4.0, 3.0]], (25, 1))
+PURE, ZCDP = notions.PureDP(epsilon=0.7), notions.ZCDP(rho=0.3)
+# Vectors projected on the disc of radius 1.5.
+KEPT = DATA * np.minimum(1, 1.5 / np.maximum(
+    np.linalg.norm(DATA, axis=1, keepdims=True), 1e-9))
+ESTIMATORS = {
+    **{noise: (truncated_means.TruncatedMean(
+        num_examples=100, dimension=2, threshold=1.5, guarantee=guarantee,
+        noise=noise, shrinkage=0.8), DATA, 0.8 * KEPT.mean(0))
+       for noise, guarantee in (('gaussian', ZCDP), ('l2', PURE),
+                                ('laplace', PURE))},
+    **{kind.__name__: (kind(num_examples=100, share=0.9, **budget),
+                       np.arange(100) % 4 == 1.0, [0.5 - 0.25 * 0.9])
+       for kind, budget in (
+           (noisy_shares.LaplaceShare, dict(epsilon=0.7)),
+           (noisy_shares.GaussianShare, dict(rho=0.3)))},
+    'normal mean': (normal_means.NormalMean(
+        num_examples=100, dimension=2, radius=9.0, sigma=1.0, guarantee=ZCDP,
+        rounds=(normal_means.Round(1.5, 1.0),), shrinkage=0.8, projected=True),
+                    DATA, 0.8 * KEPT.mean(0))}
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', ESTIMATORS)
+def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
+  made, data, wanted = ESTIMATORS[name]
+  with jax.enable_x64(True):
+    statistic = np.asarray(made.statistic(jnp.asarray(data, float)))
+    coupled = coupling.Coupling(_drawn(made), statistic)
+    exact, slopes = coupled.outputs(np.zeros(coupled.size), statistic)
+  np.testing.assert_allclose(exact, wanted, atol=1e-6)
+  (kind, size), = coupled.blocks
+  # Mean squares of a number of density e^-|z|, of a normal one, and of a vector
+  # of density e^-norm.
+  square = {'laplace': 2.0, 'normal': 1.0, 1.0: 2.0, 2.0: size + 1.0}[kind]
+  error = square * np.square(slopes).sum()
+  if name == 'normal mean':
+    assert error == pytest.approx(0.64 * 2 * made.scales[0]**2, rel=1e-5)
+  else:
+    assert error == pytest.approx(made.risk(1), rel=1e-5)
+
+
+@pytest.mark.parametrize('epsilon', [0.05, 0.9, 8.0])
+def test_variances_of_whole_noise_are_those_of_its_law(epsilon):
+  """Of levels, by sums over whole numbers; least squares weigh by them."""
+  pure = dict(epsilon=epsilon, adjacency=REPLACE)
+  for made in (
+      hierarchies.TreeDensity(num_records=50, height=3,
+                              shares=(0.2, 0.5, 0.3), **pure),
+      hierarchies.HaarDensity(num_records=50, height=3, **pure),
+      trees.TreeEcdf(num_thresholds=6, shape=(3, 2), **pure)):
+    wanted = [stats.dlaplace(1 / scale).var() for scale in made.scales]
+    np.testing.assert_allclose(made.noise_variances, wanted, rtol=1e-6)
+    assert len(wanted) in (2, 3) and min(made.scales) > 0
+  made = histograms.Histogram(num_records=50, num_bins=4, **pure)
+  assert made.noise_variance == pytest.approx(
+      stats.dlaplace(1 / made.scale).var())
+  assert histograms.Histogram(
+      num_records=50, num_bins=4, noise='laplace', **pure
+  ).noise_variance == pytest.approx(stats.laplace(scale=made.scale).var())

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import optimize
+from scipy import special
 
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import KullbackLeiblerPrivacy
@@ -98,6 +99,26 @@ def test_shares_go_on_where_caps_are_beyond_floats(dimension):
   # Caps of share q have a squared sine of about q^(2 / (d - 1)).
   assert far == pytest.approx(math.exp(-1e4 / (dimension - 1)), rel=0.02,
                               abs=1e-30)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('dimension', (2, 3, 5, 40, 2000))
+def test_caps_beyond_exponents_are_below_those_of_their_formula(dimension):
+  """Which still has floats there: shares q of a sphere down to e^-690."""
+  for log_ratio in (301.0, 400.0, 690.0):
+    height = special.betaincinv((dimension - 1) / 2, 0.5,
+                                2 * math.exp(-log_ratio))
+    if not height:
+      continue  # Squares of such shares are beyond floats.
+    # The mean cosine in a cap whose half-angle has this squared sine.
+    half = (dimension - 1) / 2
+    mean = math.exp(half * math.log(height) - special.betaln(half, 0.5)
+                    + log_ratio) / (2 * half)
+    found = float(spheres.caps(np.float64(log_ratio), dimension=dimension))
+    # By its first term where what is left of 1 is lost in rounding.
+    exact = 1 - mean**2 if height > 1e-6 else height * (dimension - 1) / (
+        dimension + 1)
+    assert 0.9 * exact <= found <= exact * (1 + 1e-6)
 
 
 def test_a_delta_that_explains_all_leaves_nothing():

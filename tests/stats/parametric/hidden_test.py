@@ -114,6 +114,21 @@ def test_guarantees_at_the_edge_are_answered(name):
     assert above.value <= study.trivial(**known) * (1 + 1e-9)
 
 
+def test_studies_describe_what_they_take():
+  for name, study in studies.STUDIES.items():
+    assert study.name == name and study.help and study.loss
+    for parameter, (default, text) in study.parameters.items():
+      assert isinstance(default, (int, float)) and default > 0
+      assert isinstance(text, str) and text
+      assert parameter.isidentifier()
+    defaults = {parameter: known.default
+                for parameter, known in study.parameters.items()}
+    assert 0 < study.non_private(num_examples=50, **defaults) < math.inf
+    lower = study.best_lower(num_examples=50, guarantee=None, **defaults)
+    assert 0 < lower.value <= study.trivial(**defaults)
+    assert isinstance(lower.name, str)
+
+
 @pytest.mark.parametrize('seed', range(3))
 def test_no_channel_beats_the_bounds_of_a_proportion(seed):
   """Linear programmes; proportions on a grid take off some per cent."""

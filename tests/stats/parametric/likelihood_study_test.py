@@ -210,6 +210,25 @@ def test_where_nothing_can_be_learned_the_constant_is_best():
     assert STUDY.best_upper(**at).value == pytest.approx(3, rel=1e-3)
 
 
+@pytest.mark.parametrize('centre, radius', [(0., 1.), (.6, .4), (.9, .05)])
+def test_informations_are_means_under_the_prior(centre, radius):
+  """Of density cos^2, by draws; four standard errors and the rule's own."""
+  rng = np.random.default_rng(1)
+  grid = np.linspace(-1, 1, 20_001)
+  levels = (1 + grid + np.sin(math.pi * grid) / math.pi) / 2
+  for dimension in (1, 3, 30):
+    model = families.Model(dimension=dimension, radius=1.)
+    u = np.interp(rng.random((20_000, dimension)), levels, grid)
+    prob = special.expit(centre + radius * u)
+    values = prob * (1 - prob)
+    rare = values * np.maximum(prob, 1 - prob)
+    found = likelihood_study._informations(model, centre, radius)
+    for mine, drawn in zip(found, (values.mean(1), values.max(1), rare.mean(
+        1)), strict=True):
+      assert mine == pytest.approx(drawn.mean(), rel=1e-3, abs=4 * (
+          drawn.std() / 20_000**.5))
+
+
 def test_the_private_rate_has_a_square_of_d():
   """MOD-EXPFAM, E-19: (4.6) with constants is valid, and off by d and 10^5."""
   found = {}

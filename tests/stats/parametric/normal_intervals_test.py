@@ -1,11 +1,13 @@
 """Intervals of a normal mean: widths, coverage, what their proof adds up."""
 
+import dataclasses
 import math
 
 import jax
 import numpy as np
 import pytest
 from scipy import special
+from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
@@ -118,17 +120,54 @@ def test_what_clipping_moves_is_as_rare_as_bounded():
   assert np.mean(mean > 0.85 * shift[0]) > 1e-2
 
 
+@pytest.mark.every(1)
+@pytest.mark.parametrize('n, radius, guarantee', [
+    (100, 30.0, notions.PureDP(epsilon=0.5)), (3000, 9.0, _PURE),
+    (60, 500.0, notions.PureDP(epsilon=3.0)), (300, 40.0, _ZCDP),
+    (5000, 5.0, notions.ZCDP(rho=1e-4))])
+def test_intervals_are_as_wide_as_noise_and_sampling_need(n, radius, guarantee):
+  """Both alone miss with the error or less; clipping adds a little."""
+  made = normal_intervals.tuned(num_examples=n, radius=radius, sigma=2.0,
+                                guarantee=guarantee, confidence=0.9)
+  records = 2 / math.sqrt(n) * np.random.default_rng(0).normal(size=200_000)
+  law = (stats.laplace if isinstance(guarantee, notions.PureDP)
+         else stats.norm)(scale=made.scale)
+  missed = np.mean(law.sf(made.half - records) + law.cdf(-made.half - records))
+  assert 0.02 < missed < 0.1
+  # The noise is that of what is clipped, for the budget that is left.
+  spent = (2 * made.clip / n / made.scale, (2 * made.clip / n)**2 / (
+      2 * made.scale**2))[isinstance(guarantee, notions.ZCDP)]
+  budget, = vars(guarantee).values()
+  assert spent == pytest.approx((1 - made.share) * budget)
+
+
 def test_few_records_get_an_interval_without_a_centre():
   made = _made(normal_intervals.tuned, n=200, epsilon=0.1)
   assert made.finder == 'none' and made.share == 0
   assert made.clip > 1000 and made.half > 100
 
 
-@pytest.mark.parametrize('wrong', [
-    dict(confidence=1.0), dict(radius=0.0), dict(num_examples=0),
-    dict(guarantee=notions.ApproxDP(epsilon=1.0, delta=0.1)),
-    dict(guarantee=notions.PureDP(epsilon=0.0))])
-def test_bad_input_is_refused(wrong):
-  with pytest.raises(ValueError):
-    normal_intervals.tuned(**dict(dict(
-        num_examples=10, radius=1.0, sigma=1.0, guarantee=_PURE), **wrong))
+@pytest.mark.parametrize('wrong, match', [
+    (dict(confidence=1.0), '^confidence must'),
+    (dict(radius=0.0), '^radius must'), (dict(sigma=-1.0), '^sigma must'),
+    (dict(num_examples=0), '^num_examples must'),
+    (dict(guarantee=notions.ApproxDP(epsilon=1.0, delta=0.1)),
+     '^the guarantee must be PureDP or ZCDP'),
+    (dict(guarantee=notions.PureDP(epsilon=0.0)), '^budget must')])
+def test_bad_input_is_refused(wrong, match):
+  known = dict(num_examples=10, radius=1.0, sigma=1.0, guarantee=_PURE)
+  with pytest.raises(ValueError, match=match):
+    normal_intervals.tuned(**known | wrong)
+  with pytest.raises(ValueError, match=match.replace('or ZCDP', '')):
+    normal_intervals.karwa_vadhan(**known | wrong)
+
+
+@pytest.mark.parametrize('wrong, match', [
+    (dict(finder='mode'), '^finder must be one of'),
+    (dict(clip=0.0), '^clip must'), (dict(num_examples=0), '^num_examples must')])
+def test_bad_plans_are_refused(wrong, match):
+  with pytest.raises(ValueError, match=match):
+    dataclasses.replace(_made(normal_intervals.tuned, n=200), **wrong)
+  with pytest.raises(ValueError, match='^the guarantee must be PureDP, got'):
+    normal_intervals.karwa_vadhan(num_examples=10, radius=1.0, sigma=1.0,
+                                  guarantee=_ZCDP)

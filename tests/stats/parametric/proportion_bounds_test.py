@@ -116,3 +116,41 @@ def test_without_privacy_the_minimax_risk_is_attained():
     assert proportions.STUDY.best_upper(num_examples=n, guarantee=None
                                         ).value == pytest.approx(
         proportions.STUDY.best_lower(num_examples=n, guarantee=None).value)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('guarantee, names', [
+    (None, ['mean', 'mean, shrunk']),
+    (PureDP(epsilon=0.7), ['table of noisy counts', 'geometric', 'Laplace']),
+    (ApproxDP(epsilon=0.7, delta=0.0), ['geometric', 'Laplace']),
+    (ApproxDP(epsilon=0.7, delta=1e-5), ['geometric', 'Gaussian']),
+    (ZCDP(rho=0.2), ['Gaussian', 'geometric']),
+    (KullbackLeiblerPrivacy(level=0.2), ['Gaussian']),
+    (TotalVariationPrivacy(level=0.3), ['subsample, shrunk', 'Gaussian']),
+    (TotalVariationPrivacy(level=0.01), ['Gaussian']),
+    (PureDP(epsilon=0.0), ['table of noisy counts'])])
+def test_what_is_offered_for_a_guarantee_and_how_much_it_errs(guarantee,
+                                                              names):
+  """Risks of all, the best being no more than a constant's nor less than any.
+  """
+  if guarantee == PureDP(epsilon=0.0):
+    assert proportions.made(num_examples=40, guarantee=guarantee) == ()
+    return
+  found = proportions.STUDY.upper(num_examples=40, guarantee=guarantee)
+  plain = [upper for upper in found if upper.name in names]
+  assert sorted({upper.name.removesuffix(', shrunk') for upper in found}) == (
+      sorted({name.removesuffix(', shrunk') for name in names}))
+  assert {upper.name for upper in plain} == set(names)
+  made = proportions.made(num_examples=40, guarantee=guarantee)
+  values = [each.worst_risk() for each in made]
+  assert [upper.value for upper in found[len(found) - len(made):]] == values
+  assert all(upper.exact for upper in found)
+  lower = proportions.STUDY.best_lower(num_examples=40, guarantee=guarantee)
+  assert lower.value <= min(upper.value for upper in found) * (1 + 1e-9)
+  best = {upper.name: upper.value for upper in found}
+  if 'table of noisy counts' in best:
+    # What can be had at all: within half a per cent of what cannot be beaten.
+    assert best['table of noisy counts'] < 1.005 * min(best.values())
+    assert lower.value > 0.995 * best['table of noisy counts']
+  if 'subsample, shrunk' in best:
+    assert best['subsample, shrunk'] == proportion_bounds.non_private(12)

@@ -287,3 +287,12 @@ def test_the_smooth_inverse_needs_fewer_bins():
       num_examples=10**4, interpolation=each) for each in ('smooth', 'linear'))
   for law in _FEW:
     assert _errors(smooth, law).mean() < _errors(lines, law).mean()
+
+
+def test_a_total_is_public_or_noisy_and_at_least_one():
+  data = records.padded(np.array([.2, .4, .9]), 0., 1.)
+  with jax.enable_x64(True):
+    for noisy in (-5., .3, .999, 1., 1.5, 4.):
+      told = jnp.float64(noisy)
+      assert float(curves.total(data, told, False)) == max(noisy, 1)
+      assert float(curves.total(data, told, True)) == 3

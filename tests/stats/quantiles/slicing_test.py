@@ -102,7 +102,7 @@ def some_pair(rng):
 def test_no_pair_tells_more_than_the_guarantee():
   rng = np.random.default_rng(0)
   most, least = 0.0, 0.0
-  for _ in range(6):
+  for _ in range(15):
     both = some_pair(rng)
     ends = np.unique(np.concatenate([[0.0, 1.0], *both]))
     points, widths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)

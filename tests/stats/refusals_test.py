@@ -1,0 +1,71 @@
+"""Numbers and names that no estimator takes are refused, field by field."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import roc
+from dpjax.stats.ecdf import grids
+from dpjax.stats.quantiles import records
+from tests.stats import coupling_test
+
+# One mechanism of each class.
+MADE = {type(case.mechanism).__name__: case.mechanism
+        for case in coupling_test.CASES.values()}
+# Fields that are booleans, objects, or free to be anything of their type.
+_FREE = {'lower', 'upper', 'coefficient_weights', 'weights', 'half', 'share',
+         'rounds', 'grid', 'curve', 'model', 'guarantee', 'counts', 'step',
+         'sigma', 'radius'}
+# Any factor of what was released is post-processing.
+_OPEN = {('NormalMean', 'shrinkage')}
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', MADE)
+def test_no_field_takes_what_makes_no_sense(name):
+  made, tried = MADE[name], 0
+  for field in dataclasses.fields(made):
+    value = getattr(made, field.name)
+    if field.name in _FREE or not field.init or isinstance(
+        value, bool) or value is None or isinstance(value, tuple) or (
+            (name, field.name) in _OPEN):
+      continue
+    wrong = (['unknown'] if isinstance(value, str) else
+             ['replace_one'] if isinstance(value, Adjacency) else
+             [-1, 1.5] if isinstance(value, int) else [-1.0, math.nan])
+    for bad in wrong:
+      tried += 1
+      with pytest.raises(ValueError) as error:
+        dataclasses.replace(made, **{field.name: bad})
+      assert '\n' not in str(error.value)
+  assert tried
+
+
+@pytest.mark.parametrize('name', ['LaplaceShare', 'GeometricShare',
+                                  'GaussianShare'])
+def test_shares_are_of_what_there_is(name):
+  for share in (0.0, 1.5, -0.1, math.nan):
+    with pytest.raises(ValueError, match='^share must'):
+      dataclasses.replace(MADE[name], share=share)
+
+
+def test_both_classes_are_asked_together_where_labels_may_change():
+  grid = grids.Grid(lower=0.0, upper=1.0, num_thresholds=4)
+  add, replace = Adjacency
+  kinds = {(adjacency, public): type(roc.make(
+      grid, epsilon=0.5, adjacency=adjacency, public_labels=public))
+           for adjacency, public in ((add, False), (replace, False),
+                                     (replace, True))}
+  assert kinds == {(add, False): roc.ParallelRoc, (replace, False):
+                   roc.JointRoc, (replace, True): roc.ParallelRoc}
+
+
+def test_places_that_are_filled_are_those_of_records():
+  for size in (1, 5, 32, 33):
+    data = records.padded(np.linspace(0, 1, size), 0.0, 2.0)
+    filled = np.asarray(records.filled(data))
+    assert filled.sum() == size and filled[:size].all()
+    assert (data.ordered[~filled] == 2).all()
