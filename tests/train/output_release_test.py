@@ -62,15 +62,15 @@ def test_the_gradient_is_that_of_the_objective():
 
 def test_a_release_is_the_minimiser_and_noise_of_the_stated_size():
   mechanism, keys = _mechanism(), jax.random.split(jax.random.key(0), 3)
-  solved = _flat(mechanism.solve(DATA))
+  solve, release = jax.jit(mechanism.solve), jax.jit(mechanism.release)
+  solved = _flat(solve(DATA))
   assert np.linalg.norm(solved - _minimiser()) <= mechanism.solver_error
   others = DATA._replace(y=(DATA.y + 1) % CLASSES)
   noise = []
   for key in keys:
-    noise.append(_flat(mechanism.release(key, DATA)) - solved)
+    noise.append(_flat(release(key, DATA)) - solved)
     # The same for other records of this key, but for its grid.
-    again = _flat(mechanism.release(key, others)) - _flat(
-        mechanism.solve(others))
+    again = _flat(release(key, others)) - _flat(solve(others))
     np.testing.assert_allclose(again, noise[-1], atol=.02 * mechanism.stddev)
   size = np.sqrt(np.mean(np.square(noise))) / mechanism.stddev
   assert .4 < size < 1.7  # Of 27 values, at a rate of 10^-5.
