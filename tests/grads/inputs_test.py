@@ -154,3 +154,20 @@ def test_no_images_either():
   norms = per_example.per_example_norms(
     model.apply, losses.cross_entropy().values, params, _empty((6, 6, 1)))
   assert norms.shape == (0,)
+
+
+def test_every_part_of_the_features_has_to_be_finite():
+  """A record is left out for what is bad in any leaf, and cleaned in all."""
+  x = {'a': jnp.ones([4, 2]), 'b': jnp.ones([4]), 'c': jnp.arange(4)}
+  for name, place in (('a', (1, 0)), ('b', (1,))):
+    for bad in (jnp.nan, jnp.inf, -jnp.inf):
+      given = {**x, name: x[name].at[place].set(bad)}
+      np.testing.assert_array_equal(inputs.finite_records(given),
+                                    [True, False, True, True])
+      cleaned, finite = inputs.clean_features(
+          given, jnp.asarray([True, True, False, True]))
+      np.testing.assert_array_equal(finite, [True, False, True, True])
+      for leaf, before in zip(jax.tree.leaves(cleaned), jax.tree.leaves(x),
+                              strict=True):
+        np.testing.assert_array_equal(leaf[::3], before[::3])
+        assert not np.any(leaf[1:3])

@@ -6,6 +6,7 @@ import pytest
 from dp_accounting import dp_event as dp_events
 
 from dpjax.privacy import accounting
+from dpjax.privacy import restating
 from tests.privacy.spending import (
     ADD, INTERVAL, REPLACE, poisson, random_response, spend)
 
@@ -145,3 +146,16 @@ def test_queries_refuse_bad_arguments():
     spend(event, accountant='gdp')
   with pytest.raises(ValueError, match='^target_epsilon must be a number >= 0'):
     accounting.delta_for(event, target_epsilon=-1., adjacency=ADD)
+
+
+def test_the_largest_sample_decides_which_orders_are_tried():
+  """Fractional orders are bounds whose series fails on large samples."""
+  small, large, whole = (accounting.poisson_gaussian_event(
+      sampling_prob=q, noise_multiplier=1., num_steps=2) for q in (.01, .3, 1.))
+  for events, most in (([small], .01), ([small, large], .3),
+                       ([large, whole, small], .3), ([whole], 0.)):
+    event = accounting.composed_event(events)
+    assert restating.largest_sampling_prob(event) == most
+    orders = restating.renyi_orders(event)
+    assert any(order % 1 for order in orders) == (most <= .02)
+    assert orders == sorted(orders) and orders[-1] == 1024
