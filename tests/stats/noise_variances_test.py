@@ -194,6 +194,7 @@ def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
     assert error == pytest.approx(made.risk(1), rel=1e-5)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('epsilon', [0.05, 0.9, 8.0])
 def test_variances_of_whole_noise_are_those_of_its_law(epsilon):
   """Of levels, by sums over whole numbers; least squares weigh by them."""
