@@ -13,7 +13,7 @@ of T alone, where a count A by itself would move with n.
    miss`, where w is the width of z + y (`Combination.half_width`).
 
 2. Test. For A0, B0 that were seen, N0 = A0 + B0 and fresh a, z, y let
-     g(p, n) = P_{p, n}(a + z - A0 >= p M_n),   M_n = n + z + y - N0,
+     g(p, n) = P_{p, n}(a + z - A0 >= p M_n), with M_n = n + z + y - N0,
    which is the probability that T(p) is as large as it was seen. It is at most
    alpha with probability alpha at most, if p and n are the true ones. So p is
    below the interval if g(p, n') <= alpha for all n' in the range of step 1,
