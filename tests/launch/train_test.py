@@ -204,7 +204,7 @@ def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
   assert _call(*words)[0] == 0
   found = sorted(path.parent.name for path in tmp_path.glob('*/summary.json'))
   assert len(found) == 8 and found[0] == 'epsilon=1.0,depth=0,seed=0'
-  before = {path: path.read_bytes() for path in tmp_path.glob('*/*.json')}
+  before = {path: path.read_bytes() for path in tmp_path.glob('*/summary.json')}
   (tmp_path / found[3] / 'summary.json').unlink()
   status, out, _ = _call(*words)
   assert status == 0 and '7 of 8 runs are there already' in out
