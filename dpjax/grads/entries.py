@@ -212,7 +212,7 @@ def constant(*name: Any) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)
 def _weights(name: Any, size: int) -> np.ndarray:
-  """[size] odd pseudo-random numbers."""
+  """Returns odd pseudo-random numbers [size], which tell places apart."""
   return _mixed(np.arange(size, dtype=np.uint64) + constant('weights', name)
                 ) | np.uint64(1)
 
