@@ -184,8 +184,8 @@ class LowerEnd:
     places = np.ceil((above - counts) / grid.step - 1e-9) - grid.first
     above_all = np.where(places >= len(tails), 0.0, tails[
         np.clip(places, 0, len(tails) - 1).astype(int)])
-    found = float(chances @ above_all) + 1e-12
-    return ((found + (_TAU * self.alpha if p2 > p1 else 0.0))
+    chance = float(chances @ above_all) + 1e-12
+    return ((chance + (_TAU * self.alpha if p2 > p1 else 0.0))
             / (1 - _ETA if gap else 1.0))
 
   def _noise(self, p: float, spread: float) -> tuple[Grid, np.ndarray]:
