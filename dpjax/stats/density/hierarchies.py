@@ -125,8 +125,9 @@ class TreeDensity(_Levels):
       raise ValueError(f'a tree of {self.height} levels has no level '
                        f'{self.level}')
     if self.shares is not None and (
-        len(self.shares) != self.height or min(self.shares) <= 0
-        or abs(sum(self.shares) - 1) > 1e-9):
+        len(self.shares) != self.height
+        or not all(share > 0 for share in self.shares)
+        or not abs(sum(self.shares) - 1) <= 1e-9):
       raise ValueError(f'shares of {self.height} levels must be positive and '
                        f'sum to 1, got {self.shares}')
 

@@ -131,8 +131,8 @@ class TreeMarginals(mechanism.DensityMechanism):
                           ('private', 'independent'))
     else:
       rooted(self.structure, self.num_attributes)
-    if len(self.shares) != 3 or min(self.shares) <= 0 or abs(
-        sum(self.shares) - 1) > 1e-9:
+    if (len(self.shares) != 3 or not all(share > 0 for share in self.shares)
+        or not abs(sum(self.shares) - 1) <= 1e-9):
       raise ValueError('shares must be three positive numbers that sum to 1, '
                        f'got {self.shares}')
 

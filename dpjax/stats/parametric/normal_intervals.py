@@ -89,6 +89,11 @@ class NormalInterval:
     _check(self.num_examples, self.radius, self.sigma, self.guarantee)
     errors.check_choice('finder', self.finder, FINDERS)
     errors.check_positive('clip', self.clip)
+    errors.check_positive('step', self.step)
+    errors.check_positive('half', self.half)
+    if not (0 < self.share < 1 or self.share == 0 and self.finder == 'none'):
+      raise ValueError('share must lie between 0 and 1, or be 0 without a '
+                       f'finder, got {self.share}')
 
   @property
   def adjacency(self) -> Adjacency:

@@ -106,9 +106,12 @@ class NormalMean(estimator.Estimator):
     if not isinstance(self.guarantee, NOTIONS):
       raise ValueError(f'a guarantee is needed, got {self.guarantee}')
     shares = sum(turn.share for turn in self.rounds)
-    if not 0 < shares < 1 + 1e-9 or min(self.rounds, key=min)[0] <= 0:
+    if not (0 < shares < 1 + 1e-9 and all(
+        0 < value < math.inf for turn in self.rounds for value in turn)):
       raise ValueError('rounds must have positive clips and shares of a sum of '
                        f'1, got {self.rounds}')
+    if not math.isfinite(self.shrinkage):
+      raise ValueError(f'shrinkage must be finite, got {self.shrinkage}')
 
   @property
   def scales(self) -> tuple[float, ...]:

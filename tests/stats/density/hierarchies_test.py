@@ -117,7 +117,8 @@ def test_bad_input_is_refused():
   for options, match in [
       (dict(level=4), 'has no level 4'), (dict(level=0), 'level'),
       (dict(shares=(0.5, 0.5)), 'shares'), (dict(epsilon=None), 'budget'),
-      (dict(shares=(0.5, 0.5, 0.5)), 'shares')]:
+      (dict(shares=(0.5, 0.5, 0.5)), 'shares'),
+      (dict(shares=(float('nan'), 0.5, 0.5)), 'shares')]:
     with pytest.raises(ValueError, match=match):
       tree(**(PURE | options))
   with pytest.raises(ValueError, match='replace_one'):

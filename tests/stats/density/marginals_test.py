@@ -94,6 +94,7 @@ def test_tables_are_consistent_densities(structure):
                              atol=1e-12)
 
 
+@pytest.mark.every(2)
 def test_with_much_budget_the_tree_and_its_density_are_found():
   cells = star()
   counts = cells.ravel() * 10**7
@@ -157,6 +158,7 @@ def test_trees_are_rooted_and_others_refused():
   for options, match in [
       (dict(structure='chain'), 'structure'), (dict(num_bins=1), 'num_bins'),
       (dict(epsilon=None, rho=0.1), 'epsilon'), (dict(shares=(1, 1, 1)), 'sum'),
+      (dict(shares=(float('nan'), .5, .5)), 'sum'),
       (dict(structure=((0, 1),)), 'no tree')]:
     with pytest.raises(ValueError, match=match):
       made(**options)

@@ -164,7 +164,11 @@ def test_bad_input_is_refused(wrong, match):
 
 @pytest.mark.parametrize('wrong, match', [
     (dict(finder='mode'), '^finder must be one of'),
-    (dict(clip=0.0), '^clip must'), (dict(num_examples=0), '^num_examples must')])
+    (dict(clip=0.0), '^clip must'), (dict(num_examples=0), '^num_examples must'),
+    (dict(step=0.0), '^step must'), (dict(half=-1.0), '^half must'),
+    *((dict(finder='median', share=share), '^share must')
+      for share in (0.0, -0.5, 1.0, math.nan)),
+    *((dict(finder='none', share=share), '^share must') for share in (-.5, 1.0))])
 def test_bad_plans_are_refused(wrong, match):
   with pytest.raises(ValueError, match=match):
     dataclasses.replace(_made(normal_intervals.tuned, n=200), **wrong)

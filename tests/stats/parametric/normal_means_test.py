@@ -204,3 +204,16 @@ def test_bad_input_is_refused(wrong):
     normal_means.clipped_once(**dict(dict(
         num_examples=10, dimension=2, radius=1.0, sigma=1.0, guarantee=_PURE),
                                      **wrong))
+
+
+@pytest.mark.parametrize('wrong', [
+    dict(rounds=((2.0, -0.5), (1.0, 1.5))), dict(rounds=((2.0, 0.0), (1.0, 1.0))),
+    dict(rounds=((-1.0, 1.0),)), dict(rounds=((math.nan, 1.0),)),
+    dict(rounds=((math.inf, 1.0),)), dict(rounds=((1.0, 0.7), (1.0, 0.7))),
+    dict(shrinkage=math.nan), dict(shrinkage=math.inf)])
+def test_rounds_that_spend_what_is_not_there_are_refused(wrong):
+  given = dict(num_examples=10, dimension=2, radius=1.0, sigma=1.0,
+               guarantee=_PURE, rounds=((1.0, 1.0),)) | wrong
+  given['rounds'] = tuple(normal_means.Round(*turn) for turn in given['rounds'])
+  with pytest.raises(ValueError, match='rounds must|shrinkage must'):
+    normal_means.NormalMean(**given)
