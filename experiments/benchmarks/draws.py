@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import additive
+from dpjax.privacy import chacha
 from dpjax.privacy import lattice
 from dpjax.sampling import PoissonSampler
 from dpjax.typing import Array, PRNGKey
@@ -16,7 +17,9 @@ from experiments.benchmarks.program import Program, Spec
 
 WORK = ('noise', 'poisson')
 _BATCH = 256
-_GENERATORS = {'rbg': 'rbg', 'ours_rbg': 'rbg', 'unsafe_rbg': 'unsafe_rbg'}
+_GENERATORS = {'rbg': 'rbg', 'ours_rbg': 'rbg', 'unsafe_rbg': 'unsafe_rbg',
+               'ours_chacha': chacha.GENERATOR,
+               'ours_release': chacha.GENERATOR}
 
 
 def make(spec: Spec) -> Program:
@@ -45,7 +48,7 @@ def _numpy(spec: Spec) -> Callable[[], None]:
 
 
 def _noise(name: str, size: int) -> Callable[[PRNGKey], Array]:
-  if name == 'ours_lattice':
+  if name in ('ours_lattice', 'ours_release'):
     step = lattice.spacing(1.0)
     outer = lattice.outer_multiplier(jnp.float32(1.0), step)
     return lambda key: lattice.add_noise(key, jnp.zeros([size]), step, outer)
@@ -58,7 +61,7 @@ def _poisson(name: str, size: int) -> Callable[[PRNGKey], Array]:
   """Ours, also on other generators, or what one writes without it."""
   probability = _probability(size)
   sampler = PoissonSampler(num_examples=size, batch_size=probability * size)
-  if name in ('ours', 'rbg'):
+  if name in ('ours', 'ours_chacha', 'rbg'):
     return lambda key: sampler.draw(key).rows
   return lambda key: jnp.flatnonzero(
       jax.random.bernoulli(key, probability, (size,)), size=sampler.part_size)

@@ -15,11 +15,13 @@ import optax
 from dpjax import tree
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
+from dpjax.grads import lattice_privatizer
 from dpjax.grads import per_example
 from dpjax.grads import privatizer
 from dpjax.grads.bounder import GradientBounder, WeightConstraint
 from dpjax.lipschitz import losses
 from dpjax.privacy import additive
+from dpjax.privacy import chacha
 from dpjax.train import augment
 from dpjax.train import methods as training
 from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
@@ -49,6 +51,7 @@ class Rule(NamedTuple):
       sums; None without noise.
     batch: as the method takes it.
     views: (key, batch) -> the batch that a step sums over.
+    generator: of keys.
   """
   params: Params
   certificate: PyTree
@@ -58,6 +61,7 @@ class Rule(NamedTuple):
   sensitivity: Callable[[PyTree], PyTree] | None
   batch: Batch
   views: Callable[[PRNGKey, Batch], Batch] = lambda key, batch: batch
+  generator: str = 'threefry2x32'
 
 
 def make(spec: Spec) -> Program:
@@ -72,6 +76,12 @@ def rule(spec: Spec) -> Rule:
   apply = functools.partial(jax_nets.apply, architecture)
   if name in ('lip', 'lip_rarely'):
     return _lip(spec, architecture, _RARELY if name == 'lip_rarely' else 1)
+  if name == 'ours_release':
+    return _house(
+        spec, per_example.clipped(apply, cross_entropy,
+                                  clip_norm=spec.clip_norm),
+        privatizer_of=lattice_privatizer.lattice_privatizer)._replace(
+            generator=chacha.GENERATOR)
   if name in ('ours', 'ours_per_layer', 'ours_microbatch'):
     bound = spec.clip_norm
     if name == 'ours_per_layer':
@@ -122,11 +132,12 @@ def plain(spec: Spec, sums: Callable,
 
 
 def _house(spec: Spec, bounder: GradientBounder,
-           constraint: WeightConstraint | None = None) -> Rule:
-  """A bounder with the privatizer of training."""
+           constraint: WeightConstraint | None = None, *,
+           privatizer_of: Callable = privatizer.gaussian_privatizer) -> Rule:
+  """A bounder with a privatizer of training."""
 
   def mean(key, total, certificate):
-    transform = privatizer.gaussian_privatizer(
+    transform = privatizer_of(
         key, noise_multiplier=spec.noise_multiplier,
         expected_batch_size=spec.size)
     return transform.update(
@@ -244,8 +255,8 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
         jax_nets.apply, architectures.MODELS[spec.model]), cross_entropy,
         state[0], batch)
 
-  chosen, state = step, (rule_.params, rule_.certificate, jax.random.key(2),
-                         jnp.int32(1))
+  chosen, state = step, (rule_.params, rule_.certificate,
+                         jax.random.key(2, impl=rule_.generator), jnp.int32(1))
   if spec.method.startswith('ours_norms'):
     chosen, state = norms, (rule_.params, jnp.zeros([spec.size]))
   state, batch, mask = _placed(
@@ -317,11 +328,11 @@ def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
     return {'norms': np.asarray(found.step(found.state, found.batch,
                                            found.mask)[1])}
   params = jax.tree.map(np.array, rule_.params)
-  _, draw = jax.random.split(jax.random.key(2))
+  _, draw = jax.random.split(jax.random.key(2, impl=rule_.generator))
   batch = jax.jit(rule_.views)(jax.random.fold_in(draw, 0), found.batch)
   total = jax.jit(rule_.sums)(rule_.params, batch, found.mask)
-  noise = rule_.mean(jax.random.key(3), tree.zeros_like(total),
-                     rule_.certificate)
+  noise = rule_.mean(jax.random.key(3, impl=rule_.generator),
+                     tree.zeros_like(total), rule_.certificate)
   wanted = rule_.constraint.after_step(jax.tree.map(
       lambda leaf, slope: leaf - spec.learning_rate * slope, rule_.params,
       rule_.mean(draw, total, rule_.certificate)), jnp.int32(1))[0]

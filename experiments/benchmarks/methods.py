@@ -38,6 +38,8 @@ STEPS = {
     'lip_rarely': Method('jax_steps', 'the same, norms that no sensitivity '
                          'reads every 32 steps'),
     'ours': Method('jax_steps', 'dpjax, one clip norm'),
+    'ours_release': Method('jax_steps', 'the same, as released: exact noise on '
+                           'a lattice, keys of 256 bits'),
     'ours_per_layer': Method('jax_steps', 'dpjax, a clip norm for each layer'),
     'ours_microbatch': Method('jax_steps', 'the same as ours, 1/16 of the '
                               'batch or 32 records at a time'),
@@ -72,6 +74,8 @@ DRAWS = {
     'ours': Method('draws', 'dpjax, 2^32 outcomes'),
     'ours_rbg': Method('draws', 'dpjax, 2^32 outcomes, words by rbg'),
     'ours_lattice': Method('draws', 'dpjax, exact, on a lattice'),
+    'ours_chacha': Method('draws', 'dpjax, 2^32 outcomes, words by ChaCha'),
+    'ours_release': Method('draws', 'dpjax, exact, on a lattice, by ChaCha'),
     'numpy': Method('draws', 'NumPy, PCG64'),
     'torch': Method('draws', 'PyTorch', ('torch',)),
 }
@@ -270,7 +274,7 @@ def inapplicable(suite: str, name: str, model: str,
   """Why a method is not for a model of a size, in one line; None if it is."""
   base, _ = split(name)
   if suite == 'sampling' and model == 'poisson' and base in (
-      'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'torch'):
+      'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'ours_release', 'torch'):
     return f'{base} draws noise only'
   if base == 'ours_views' and len(architectures.MODELS[model].input_shape) < 3:
     return 'ours_views is of images'

@@ -24,7 +24,8 @@ from experiments.benchmarks import program
 from experiments.benchmarks import worker
 
 _OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
-         'ours_per_layer', 'ours_microbatch', 'ours_norms', 'lip_rarely',
+         'ours_release', 'ours_per_layer', 'ours_microbatch', 'ours_norms',
+         'lip_rarely',
          'vmap', 'vmap_scaled_sum')
 
 
