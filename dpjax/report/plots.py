@@ -21,7 +21,6 @@ MARKERS = 'osD^vP*'
 _STYLE = {
     'axes.grid': True, 'axes.spines.right': False, 'axes.spines.top': False,
     'font.family': 'DejaVu Sans', 'font.size': 9., 'grid.alpha': .3,
-    'legend.fontsize': 8., 'legend.frameon': False,
     # Names inside an SVG are random unless salted.
     'svg.hashsalt': 'dpjax', 'svg.fonttype': 'path',
 }

@@ -131,7 +131,9 @@ def make_step(*, method: Method, sampler: PoissonSampler,
   Noise scales come from the certificate of the parameters and the radii of the
   state, before the batch is read; empty batches are noised and stepped like
   any other. A batch larger than the sampler's parts is accumulated part by
-  part and noised once (REG-03).
+  part and noised once (REG-03). The step trusts what it is given: that keys are
+  new, that rows are distinct, that the network, the loss and views of one
+  record do not read another is checked by `dpjax.train.loop.fit`.
 
   Args:
     method: bounder and constraint.
