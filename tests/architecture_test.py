@@ -30,6 +30,8 @@ _ALLOWED = {
 _PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
 _CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(
     (_ROOT / 'launch').rglob('*.py'))
+_KINDS = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Import,
+          ast.ImportFrom, ast.Module)
 _TESTS = sorted((_ROOT / 'tests').rglob('*.py'))
 
 
@@ -46,6 +48,22 @@ _ROOMS = [room.parent.name for room in sorted(
 
 def _name(path: pathlib.Path) -> str:
   return str(path.relative_to(_ROOT))
+
+
+@functools.cache
+def _parsed(path: pathlib.Path) -> ast.Module:
+  """The syntax tree of a file, which several tests look at."""
+  return ast.parse(path.read_text())
+
+
+@functools.cache
+def _nodes(path: pathlib.Path) -> dict[type, list[ast.AST]]:
+  """A file's definitions and imports, wherever they stand, by type."""
+  nodes = {kind: [] for kind in _KINDS}
+  for node in ast.walk(_parsed(path)):
+    if type(node) in nodes:
+      nodes[type(node)].append(node)
+  return nodes
 
 
 def _of_each(items):
@@ -72,15 +90,12 @@ def _of_each(items):
 
 def _imports(path: pathlib.Path, *, top_level_only: bool = False) -> set[str]:
   """Dotted names of everything a file imports."""
-  module = ast.parse(path.read_text())
-  nodes = module.body if top_level_only else ast.walk(module)
-  found = set()
-  for node in nodes:
-    if isinstance(node, ast.Import):
-      found |= {alias.name for alias in node.names}
-    elif isinstance(node, ast.ImportFrom):
-      found |= {f'{node.module}.{alias.name}' for alias in node.names}
-  return found
+  nodes = _nodes(path)[ast.Import] + _nodes(path)[ast.ImportFrom]
+  if top_level_only:
+    nodes = [node for node in nodes if node in _parsed(path).body]
+  return {alias.name if isinstance(node, ast.Import) else
+          f'{node.module}.{alias.name}'
+          for node in nodes for alias in node.names}
 
 
 def _room(path: pathlib.Path) -> str:
@@ -131,27 +146,24 @@ def test_the_package_knows_no_shell(path):
 
 @_of_each(_CODE + _TESTS)
 def test_sizes(path):
-  source = path.read_text()
-  assert source.count('\n') <= 400
-  for node in ast.walk(ast.parse(source)):
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-      doc = ast.get_docstring(node, clean=False) or ''
-      lines = node.end_lineno - node.lineno + 1
-      lines -= doc.count('\n') + 1 if doc else 0
-      assert lines <= 40, f'{node.name} has {lines} lines'
+  assert path.read_text().count('\n') <= 400
+  for node in _nodes(path)[ast.FunctionDef] + _nodes(path)[ast.AsyncFunctionDef]:
+    doc = ast.get_docstring(node, clean=False) or ''
+    lines = node.end_lineno - node.lineno + 1
+    lines -= doc.count('\n') + 1 if doc else 0
+    assert lines <= 40, f'{node.name} has {lines} lines'
 
 
 @_of_each(_CODE)
 def test_public_names_have_docstrings(path):
-  module = ast.parse(path.read_text())
-  assert ast.get_docstring(module), 'no module docstring'
-  for name, node in _public(module.body):
+  assert ast.get_docstring(_parsed(path)), 'no module docstring'
+  for name, node in _public(_parsed(path).body):
     assert ast.get_docstring(node), f'{name} has no docstring'
 
 
 @_of_each(_PACKAGE)
 def test_public_functions_are_annotated(path):
-  for name, node in _public(ast.parse(path.read_text()).body):
+  for name, node in _public(_parsed(path).body):
     if isinstance(node, ast.FunctionDef):
       assert node.returns is not None, f'{name} returns what?'
       given = node.args
@@ -174,14 +186,13 @@ def _public(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
 
 def test_no_key_or_seed_has_a_default():
   for path in _PACKAGE:
-    for node in ast.walk(ast.parse(path.read_text())):
-      if isinstance(node, ast.FunctionDef):
-        arguments = node.args.args + node.args.kwonlyargs
-        defaults = ([None] * (len(node.args.args) - len(node.args.defaults)) +
-                    node.args.defaults + node.args.kw_defaults)
-        for argument, default in zip(arguments, defaults, strict=True):
-          if argument.arg in ('key', 'keys', 'seed', 'adjacency'):
-            assert default is None, f'{_name(path)}: {node.name}'
+    for node in _nodes(path)[ast.FunctionDef]:
+      arguments = node.args.args + node.args.kwonlyargs
+      defaults = ([None] * (len(node.args.args) - len(node.args.defaults)) +
+                  node.args.defaults + node.args.kw_defaults)
+      for argument, default in zip(arguments, defaults, strict=True):
+        if argument.arg in ('key', 'keys', 'seed', 'adjacency'):
+          assert default is None, f'{_name(path)}: {node.name}'
 
 
 def test_importing_the_report_release_and_mpc_rooms_needs_no_jax():
@@ -220,8 +231,8 @@ def _examples() -> Iterator[tuple[str, list[str]]]:
     for cell in json.loads(path.read_text())['cells']:
       yield path.name, ''.join(cell['source']).splitlines()
   for path in _CODE:
-    for node in ast.walk(ast.parse(path.read_text())):
-      if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+    for kind in (ast.Module, ast.ClassDef, ast.FunctionDef):
+      for node in _nodes(path)[kind]:
         lines = (ast.get_docstring(node) or '').splitlines()
         yield _name(path), [line for line in map(str.strip, lines)
                             if line.startswith(('>>> ', '... '))]

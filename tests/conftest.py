@@ -1,6 +1,7 @@
 """Strict modes for every test, and which tests a run takes."""
 
 import collections
+import gc
 import os
 import pathlib
 import subprocess
@@ -41,6 +42,9 @@ jax.config.update('jax_numpy_dtype_promotion', 'strict')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 # Accelerators round the inputs of products, and tests compare to 1e-5.
 jax.config.update('jax_default_matmul_precision', 'highest')
+# Programs are many small objects that live long: looking for cycles among them
+# as often as Python does by default takes one part in twenty of the time.
+gc.set_threshold(50_000, 20, 20)
 
 _QUICK = {'experiments', 'grads', 'launch', 'models', 'sparsity', 'stats',
           'train'}
@@ -96,23 +100,25 @@ def pytest_collection_modifyitems(config, items):
   """Marks what the default run leaves out of tables of cases as slow.
 
   Of three cases or more it takes one of two, or one of as many as the mark
-  `every` says; which ones rotates. It takes all of what is marked `sound`, all
-  of a table of refusals, where each case is another check and takes an instant,
-  and a case that is asked for by its name alone. Of slow tests a share is left,
-  in an order that rotates by file: what a time limit cuts off is not always the
-  same.
+  `every` says; which ones rotates. A test of a single case with that mark is
+  taken by one of that many rotations. It takes all of what is marked `sound`,
+  all of a table of refusals, where each case is another check and takes an
+  instant, and a case that is asked for by its name. Of slow tests a share is
+  left, in an order that rotates by file: what a time limit cuts off is not
+  always the same.
   """
   option = config.option
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
+  asked = lambda item: any(each.endswith(item.nodeid) for each in config.args)
   kept = [item for item in items if item.get_closest_marker('slow') is None]
   sizes, seen = (collections.Counter(map(name, kept)), collections.Counter())
   for item in kept:
     table, every = name(item), item.get_closest_marker('every')
     step = every.args[0] if every else (
         2 if sizes[table] > 2 and 'refus' not in table.split('::')[-1] else 1)
-    sound = item.get_closest_marker('sound') or sizes[table] == 1
-    if not sound and not rotations.keeps(table, seen[table], step,
-                                         option.rotation):
+    always = item.get_closest_marker('sound') or asked(item)
+    if not always and not rotations.keeps(table, seen[table], step,
+                                          option.rotation):
       item.add_marker(pytest.mark.slow)
     seen[table] += 1
   if option.slow_share:

@@ -148,6 +148,7 @@ def test_a_guarantee_of_addition_does_not_bound_a_fixed_split():
   assert accuracy <= membership.ceiling(epsilon=2 * epsilon, delta=0.).accuracy
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency, shift', [
     (Adjacency.ADD_OR_REMOVE_ONE, .5), (Adjacency.REPLACE_ONE, 1.)])
 def test_the_ceiling_of_a_gaussian_is_sharp(adjacency, shift):

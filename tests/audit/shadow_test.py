@@ -157,6 +157,7 @@ def test_the_choice_is_made_on_the_shadow_alone(attacks):
   assert (np.asarray(best) > found.accuracy(members)).any()
 
 
+@pytest.mark.every(3)
 def test_both_ways_are_attacks_that_score_each_record_by_itself(attacks):
   # Half of the target's records are replaced and the others change places.
   features = jnp.concatenate(attacks.features)

@@ -31,6 +31,7 @@ def test_the_reference_is_refuted_by_nothing():
   assert reference.findings(reference.Trainer(), seed=0) == set()
 
 
+@pytest.mark.every(18)
 @pytest.mark.parametrize('name', mutations.MUTANTS)
 def test_every_mutant_is_caught_by_its_checks(name):
   mutant = mutations.MUTANTS[name]
@@ -58,6 +59,7 @@ def test_every_method_with_a_bound_has_a_name():
   assert named == set(configuration.METHODS) - {'sgd', 'lip_printed'}
 
 
+# Those of quantiles are refuted in `quantile_audits_test`, without sampling.
 # Those of quantiles are refuted in `quantile_audits_test`, without sampling.
 @pytest.mark.slow
 @pytest.mark.every(4)

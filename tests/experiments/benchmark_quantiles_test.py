@@ -208,7 +208,7 @@ def test_targets_and_units_are_measured_by_default():
                         models=('inverse_8',))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('model, method', [
     ('recursive_7', 'ours_repeated'), ('inverse_8', 'ours')])
 def test_ours_and_the_published_algorithms_have_one_law(model, method):

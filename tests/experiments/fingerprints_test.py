@@ -61,7 +61,7 @@ def _plant_drawn_ahead(monkeypatch):
           state._replace(step=state.step + 1), *args, **kwargs))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('plant', [
     _plant_generator, _plant_batches, _plant_cotangent_clip,
     _plant_drawn_ahead])

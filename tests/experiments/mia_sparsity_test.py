@@ -84,6 +84,7 @@ def test_networks_of_a_pair_share_no_record(study):
   assert list(study.partners) == [1, 0]
 
 
+@pytest.mark.every(4)
 def test_a_killed_study_goes_on_to_the_same_bits(study, tmp_path):
   """In the middle of the second training, and after a pruning."""
   done = []

@@ -86,6 +86,7 @@ def _params(result):
       result.params)])
 
 
+@pytest.mark.every(2)
 def test_keys_of_the_system_are_used_once_for_one_thing():
   """By configuration, by records and by draw; one start for all of them."""
   secret = run_keys.new_keys(2)

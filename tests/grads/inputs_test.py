@@ -35,6 +35,7 @@ def _bounder(kernel='bookkeeping', apply=_apply):
 PARAMS = {'scale': jnp.float32(2), 'w': jnp.ones([3, 1])}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('kernel', KERNELS)
 def test_python_floats_are_parameters(kernel):
   bounder = _bounder(kernel)
@@ -122,11 +123,13 @@ def _empty(shape):
 
 
 def _of_nothing(bounder, params, shape, radii=()):
-  found = bounder.sums(params, _empty(shape), jnp.zeros([0], jnp.bool_), *radii)
+  found = jax.jit(bounder.sums)(params, _empty(shape), jnp.zeros([0], jnp.bool_),
+                                *radii)
   assert not any(np.any(leaf) for leaf in jax.tree.leaves(found))
   assert jax.tree.map(jnp.shape, found.total) == jax.tree.map(jnp.shape, params)
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize('name', [
   'dp_sgd', 'dp_sgd_per_layer', 'sgd', 'layer_clipped', 'lip_dp_sgd',
   'lip_adaptive'])
@@ -141,6 +144,7 @@ def test_no_records_at_all_add_up_to_zero(name):
   _of_nothing(bounder, model.init(jax.random.key(0)), (3,), radii)
 
 
+@pytest.mark.every(2)
 def test_no_images_either():
   model = convnet.convnet(input_shape=(6, 6, 1), num_classes=2, channels=(2,),
                           width=3)
@@ -151,8 +155,9 @@ def test_no_images_either():
       adaptive=quantiles.geometric(1.0, target_quantile=0.5, learning_rate=0.2,
                                    noise_stddev=4.0))
     _of_nothing(bounder, params, (6, 6, 1), (jnp.float32(1),))
-  norms = per_example.per_example_norms(
-    model.apply, losses.cross_entropy().values, params, _empty((6, 6, 1)))
+  norms = jax.jit(lambda params, batch: per_example.per_example_norms(
+    model.apply, losses.cross_entropy().values, params, batch))(
+      params, _empty((6, 6, 1)))
   assert norms.shape == (0,)
 
 

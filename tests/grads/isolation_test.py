@@ -217,6 +217,7 @@ def test_the_models_of_the_package_keep_records_apart():
          batch=Batch(ball.project_records(BATCH.x, 1.0), BATCH.y))
 
 
+@pytest.mark.every(2)
 def test_traced_values_and_transformations_are_no_hindrance():
   def sums(apply):
     def run(scale, key):
@@ -238,6 +239,7 @@ def test_traced_values_and_transformations_are_no_hindrance():
       transformed(2.0, KEY)
 
 
+@pytest.mark.every(3)
 def test_checks_without_jit():
   with jax.disable_jit():
     found = per_example.clipped(
@@ -255,8 +257,9 @@ def test_each_shape_is_looked_at_once(monkeypatch):
                       lambda *args: calls.append(args))
   bounder = per_example.clipped(APART['linear'], LOSS, clip_norm=1.0)
   for size in (6, 6, 3):
-    bounder.sums(WEIGHTS, jax.tree.map(lambda leaf, n=size: leaf[:n], BATCH),
-                 jnp.ones([size], jnp.bool_))
+    jax.eval_shape(
+      bounder.sums, WEIGHTS, jax.tree.map(lambda leaf, n=size: leaf[:n], BATCH),
+      jnp.ones([size], jnp.bool_))
   assert len(calls) == 1
   bounder.sums(jnp.ones([5, 2]), BATCH, jnp.ones([6], jnp.bool_))
   assert len(calls) == 2
@@ -274,6 +277,7 @@ def test_every_bounder_refuses(make):
     make(_attention).sums(WEIGHTS, BATCH, jnp.ones([6], jnp.bool_))
 
 
+@pytest.mark.every(4)
 def test_fault_what_the_engine_would_train_of_batch_normalisation(monkeypatch):
   """Without the check: of a batch of one nothing but biases is trained."""
   monkeypatch.setattr(isolation, 'check_isolated', lambda *args: None)

@@ -42,7 +42,8 @@ def _released(sums, transform=None, step=0, **extra):
   """(mean, new state) of one update."""
   transform = transform or _transform()
   state = transform.init(sums)._replace(step=jnp.int32(step))
-  return transform.update(sums, state, l2_sensitivity=_bounds(), **extra)
+  return jax.jit(lambda sums, state, bounds: transform.update(
+    sums, state, l2_sensitivity=bounds, **extra))(sums, state, _bounds())
 
 
 def _flat(values):
@@ -236,6 +237,7 @@ def test_fault_no_rounding_in_the_sensitivity(monkeypatch):
     check_joint_multiplier(monkeypatch)
 
 
+@pytest.mark.every(3)
 def test_fault_rounding_after_the_noise(monkeypatch):
   def fault(key, values, steps, outers):
     del outers

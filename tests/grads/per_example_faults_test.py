@@ -41,6 +41,7 @@ def test_fault_no_clipping(checks, network, monkeypatch):
       _clipped(network), network.params, checks.adversarial(network), CLIP_NORM)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('factor', [1.0001, 2.])
 def test_fault_bound_too_large(checks, network, monkeypatch, factor):
   honest = clipping.flat_weights

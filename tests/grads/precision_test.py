@@ -145,7 +145,7 @@ def test_a_record_adds_its_clip_norm_at_most_and_all_of_it(
   np.testing.assert_allclose(checks.flat(found.total), terms.sum(0), atol=1e-5)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_norms_are_those_of_what_is_summed(as_users, name, kernel):

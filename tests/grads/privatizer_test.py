@@ -41,8 +41,10 @@ def _run(transform, num_steps=1, value=0.):
   sums = _sums(value)
   state = transform.init(sums)
   released = []
+  update = jax.jit(lambda sums, state, bounds: transform.update(
+    sums, state, l2_sensitivity=bounds))
   for _ in range(num_steps):
-    mean, state = transform.update(sums, state, l2_sensitivity=_bounds())
+    mean, state = update(sums, state, _bounds())
     released.append(mean)
   return released, state
 
@@ -196,15 +198,18 @@ def test_same_key_same_noise_and_steps_are_counted():
                          jax.random.key_data(jax.random.key(5)))
 
 
+@pytest.mark.every(2)
 def test_noise_drawn_ahead_is_the_same():
   released, state = _run(_transform(), num_steps=3, value=2.)
   transform, sums = _transform(), _sums(2.)
-  drawn = privatizer.draw_ahead(jax.random.key(0), jnp.int32(1), 2, sums)
+  drawn = jax.jit(lambda sums: privatizer.draw_ahead(
+    jax.random.key(0), jnp.int32(1), 2, sums))(sums)
+  update = jax.jit(lambda sums, state, draws: transform.update(
+    sums, state, l2_sensitivity=_bounds(), draws=draws))
   ahead = state._replace(step=jnp.int32(1))
   for index in range(2):
-    mean, ahead = transform.update(
-      sums, ahead, l2_sensitivity=_bounds(),
-      draws=jax.tree.map(lambda leaf, i=index: leaf[i], drawn))
+    mean, ahead = update(sums, ahead, jax.tree.map(lambda leaf: leaf[index],
+                                                   drawn))
     np.testing.assert_array_equal(_flat(mean), _flat(released[index + 1]))
   assert int(ahead.step) == 3
 
@@ -214,12 +219,14 @@ def test_smallest_multiplier_is_remembered():
   sums = _sums()
   state = transform.init(sums)
   assert float(state.joint_noise_multiplier) == np.inf
-  mean, state = transform.update(sums, state, l2_sensitivity=_bounds())
+  update = jax.jit(lambda state, bounds: transform.update(
+    sums, state, l2_sensitivity=bounds))
+  mean, state = update(state, _bounds())
   before = state._replace(joint_noise_multiplier=jnp.float32(0.5))
-  after = transform.update(sums, before, l2_sensitivity=_bounds())[1]
+  after = update(before, _bounds())[1]
   assert float(after.joint_noise_multiplier) == 0.5
   missing = dict(_bounds(), a=jnp.float32(jnp.nan))
-  broken = transform.update(sums, state, l2_sensitivity=missing)[1]
+  broken = update(state, missing)[1]
   assert np.isnan(float(broken.joint_noise_multiplier))
   assert np.all(np.isfinite(_flat(mean)))
 

@@ -60,6 +60,7 @@ def test_scores_and_a_claim_that_they_cannot_reach(tmp_path):
   assert path.read_bytes() == before
 
 
+@pytest.mark.every(2)
 def test_bad_input_is_one_line(mine):
   status, _, err = _run(*mine)
   assert status == 2 and 'come together' in err
@@ -99,6 +100,7 @@ def test_finished_runs_share_the_significance(trained, tmp_path):
   assert (tmp_path / 'seed=0.npz').exists()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('words, message', [
     (('--target=run', '--run_dir=nowhere'), 'no summary.json in or below'),
     pytest.param(('--target=run',), '--target=run and --run_dir come together',

@@ -97,7 +97,7 @@ def _run(name):
   return shown, found
 
 
-@pytest.mark.every(1)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('name', [
     pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW))
     for name in _NAMES])

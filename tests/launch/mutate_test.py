@@ -115,6 +115,7 @@ def test_a_constant_is_shown_to_all_tests_that_import_it():
   assert covered.of('p/a.py', 3) == []
 
 
+@pytest.mark.every(2)
 def test_a_run_finds_what_no_test_notices(toy, capsys):
   before = (toy / 'toy/room/sums.py').read_text()
   assert _run(toy, '--num=1000', '--seed=1') == 1
@@ -138,6 +139,7 @@ def test_a_run_finds_what_no_test_notices(toy, capsys):
   assert '`return 20`' in listed and '`return 2 * a`' not in listed
 
 
+@pytest.mark.every(3)
 def test_tests_added_later_notice_survivors(toy):
   (toy / 'tests/MUTANTS.md').write_text('# Old\n\n## aside\n\nkept\n')
   assert _run(toy, '--num=1000', '--seed=1') == 1
@@ -174,6 +176,7 @@ def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
   assert new not in found[0] and new in found[1]
 
 
+@pytest.mark.every(3)
 def test_a_loop_without_end_is_noticed(toy, tmp_path):
   (toy / 'toy/room/loops.py').write_text(
       'def loop(n):\n  while n > 0:\n    n -= 1\n  return n\n')

@@ -67,6 +67,7 @@ def test_training_resumes_and_can_be_audited(survey, tmp_path):
   assert status == errors.BAD_INPUT and 'is of another configuration' in err
 
 
+@pytest.mark.every(3)
 def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
     survey, tmp_path):
   path = tmp_path / 'schema.json'

@@ -261,7 +261,7 @@ def _known_words(monkeypatch, first):
       first, first + 8 * num, dtype=np.uint32).reshape(num, 8))
 
 
-@pytest.mark.every(1)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('words, after, file', [
     # In the third of twenty chunks, before there was a checkpoint.
     (('--checkpoint_seconds=1000',), 2, 'keys.json'),

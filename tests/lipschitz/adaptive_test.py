@@ -43,7 +43,7 @@ def test_counts_are_of_norms_before_the_projection(bounder, batch):
   params = jax.tree.map(lambda leaf: leaf + 0.1, NET.init(jax.random.key(0)))
   mask = jnp.arange(9) != 4
   radii = _radii(0.4, 0.3)
-  found = bounder.sums(params, batch, mask, radii).indicators
+  found = jax.jit(bounder.sums)(params, batch, mask, radii).indicators
   # By hand: the norms that enter each ball, with the first one projecting.
   clip = lambda v, r: v * np.minimum(1, r / np.linalg.norm(
     v, axis=1, keepdims=True).clip(1e-12))

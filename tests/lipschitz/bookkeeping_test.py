@@ -139,7 +139,7 @@ def _gradients(name):
                          for leaf in jax.tree.leaves(found)], 1)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_each_record_adds_its_clipped_gradient(name):
   _, params, batch = _case(name)
@@ -163,7 +163,7 @@ def test_each_record_adds_its_clipped_gradient(name):
   assert np.all(norms <= limits * (1 + 1e-5)) and norms.max() <= clip_norm
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_sums_are_those_of_the_reference(name):
   network, params, batch = _case(name)

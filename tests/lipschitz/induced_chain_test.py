@@ -72,6 +72,7 @@ def test_chain_excludes_the_layer_itself():
   assert [float(b) for b in bounds] == pytest.approx([30., 2.])
 
 
+@pytest.mark.every(3)
 def test_fault_kernels_the_wrong_way_round():
   """Norms of W for those of W^T: a column of tens is taken for a row."""
   weights = [jnp.eye(6), jnp.zeros([6, 3]).at[:, 1].set(10.)]

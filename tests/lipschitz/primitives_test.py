@@ -232,6 +232,7 @@ def test_gradients_that_cancel_stay_clipped(name):
   assert np.max(found) <= 0.1
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('name', ['dense', 'conv zero', 'conv gram', 'affine'])
 def test_bad_records_are_nothing_and_leave_the_others(name, rule):

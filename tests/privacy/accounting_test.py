@@ -66,7 +66,7 @@ def gaussian_delta(mu, epsilon):
           math.exp(epsilon) * special.ndtr(-mu / 2 - epsilon / mu))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(10)
 @pytest.mark.parametrize('q, z, steps, by_rdp, by_pld, by_pld_replace',
                          REFERENCE)
 def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
@@ -177,7 +177,7 @@ def mixture(prob, mean, stddev):
   return density
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('q, z, epsilon', [
   (.01, 1., .1), (.2, .8, .5), (.2, .8, 1.5), (.5, 2., .3), (1., 1.5, .7)])
 def test_one_step_is_the_mixture_in_the_worse_direction(q, z, epsilon):

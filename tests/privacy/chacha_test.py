@@ -100,6 +100,7 @@ def test_no_two_uses_of_a_key_share_an_input(monkeypatch):
   assert len(taken) > 40 and len(set(taken)) == len(taken)
 
 
+@pytest.mark.every(2)
 def test_each_of_the_256_bits_of_a_key_matters():
   """Half of the bits of what comes out change, whichever bit does."""
   flipped = np.repeat(_WORDS[None], 257, 0)
@@ -119,6 +120,7 @@ def test_each_of_the_256_bits_of_a_key_matters():
     assert np.abs(changed - 512).max() < 7.5 * 16
 
 
+@pytest.mark.every(2)
 def test_words_are_uniform_and_none_comes_twice():
   """10^4 of 2^32 collide with probability 0.012; this key's do not."""
   parts, start = [], 0
@@ -160,6 +162,7 @@ def test_keys_of_integers_show_that_they_are():
     assert data(2**40 + 3) == [3, 256] + [0] * 6
 
 
+@pytest.mark.every(2)
 def test_transformations_of_jax_change_nothing():
   ring = jax.random.split(_KEY, 3)
   use = lambda key: additive.random_words(jax.random.fold_in(key, 5), (33,))
@@ -181,6 +184,7 @@ def test_transformations_of_jax_change_nothing():
   np.testing.assert_array_equal(jax.vmap(use)(again), alone)
 
 
+@pytest.mark.every(2)
 def test_all_draws_of_jax_work():
   """Every type and shape that `jax.random` asks a generator for."""
   for dtype, shape in ((jnp.uint8, (257,)), (jnp.uint16, (3, 5)),

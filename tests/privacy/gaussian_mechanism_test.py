@@ -183,6 +183,7 @@ def test_classical_noise_is_too_much_and_then_too_little(epsilon, stddev,
   assert (exact.stddev < classical.stddev) == (epsilon < 8.42)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('rho, spent', [(.1, 1.76006), (.5, 4.37718),
                                         (2., 9.99726)])
 def test_calibration_to_zcdp(rho, spent):

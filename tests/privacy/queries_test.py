@@ -136,6 +136,7 @@ def test_everybody_answers_once():
     oracle.ask(state, lambda x: x)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)
 def test_values_outside_and_no_values_are_as_private(randomizer):
   oracle = _oracle(num_queries=1, tolerance=0.5, randomizer=randomizer)

@@ -163,6 +163,7 @@ def test_shrinkage_of_the_specification():
         wanted, abs=6e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('counts', [(5, 5), (2, 8)])
 def test_intervals_of_the_file_cover_exactly(counts):
   """All draws of both noises but rare ones are summed."""

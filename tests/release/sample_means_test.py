@@ -145,6 +145,7 @@ def _released(totals, size, law, scale):
       weights=((scale, 0.0), (-scale, 0.0), (0.0, scale)))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('number', [3, 40, 3_000])
 @pytest.mark.parametrize('mean, share', [(.02, .5), (.5, .05), (.5, .99),
                                          (.9, .2)])

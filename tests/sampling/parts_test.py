@@ -34,6 +34,7 @@ def test_parts_are_the_least_multiples_that_have_room():
     PoissonSampler(num_examples=10, batch_size=2, row_multiple=0)
 
 
+@pytest.mark.every(2)
 def test_numbers_of_64_bits_change_nothing():
   sampler = PoissonSampler(num_examples=6, batch_size=3, max_batch_size=2)
   plain = sampler.draw(KEY)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from dpjax.lipschitz import losses
 from dpjax.models import mlp
@@ -29,6 +30,7 @@ def _fit():
                     jnp.asarray(rng.integers(0, 2, 12), jnp.int32)))
 
 
+@pytest.mark.every(2)
 def test_steps_that_draw_for_themselves_give_the_same(monkeypatch):
   ahead = _fit()
   monkeypatch.setattr(loop, '_MAX_AHEAD', 0)

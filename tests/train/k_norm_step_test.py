@@ -13,6 +13,7 @@ from dpjax.sampling import PoissonSampler
 from dpjax.train import step as steps
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('order', [1, math.inf])
 def test_a_step_with_pure_noise(make_model, make_method, records, order):
   """Item LDP-03: a drop-in privatizer; bounds of the p-norm from l2."""

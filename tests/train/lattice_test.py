@@ -59,6 +59,7 @@ def test_a_fit_is_refused_if_it_releases_more_than_was_paid_for(fit):
     fit(_plan(lattice_size=25))
 
 
+@pytest.mark.every(2)
 def test_fault_less_noise_than_planned_is_an_error(fit, monkeypatch):
   honest = lattice.outer_multiplier
   monkeypatch.setattr(lattice, 'outer_multiplier', lambda stddev, step: honest(

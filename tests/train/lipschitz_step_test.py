@@ -86,6 +86,7 @@ def _flow(step, state, records):
   return _reads(jax.make_jaxpr(of)(records.x, records.y), 0)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', METHODS)
 def test_no_scale_is_computed_from_records(name):
   """LDP-10, in the program itself: whatever the values, no path leads there."""
@@ -114,7 +115,7 @@ def test_poisoned_records_leave_the_scales(name):
   assert jax.tree.structure(clean.params) == jax.tree.structure(state.params)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', METHODS)
 def test_a_poisoned_record_is_as_if_absent(name):
   """A NaN record adds exactly zero: the step is that of the others."""

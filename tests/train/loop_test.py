@@ -132,6 +132,7 @@ def test_many_runs_are_each_a_loop_of_steps(three, make_model, make_method,
     _flat(three.state.params, 1), atol=1e-5)
 
 
+@pytest.mark.every(2)
 def test_initial_parameters_have_keys_of_their_own(fit, three, make_model,
                                                    make_method):
   """Of any generator; what else is drawn does not depend on them."""
@@ -205,6 +206,7 @@ def test_lip_dp_sgd_refuses_a_model_without_bounds(make_model, make_method):
       make_method(name, make_model(False))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('factor', [0.99, jnp.nan])
 def test_fault_less_noise_than_planned(fit, monkeypatch, factor):
   honest = blocks.allocate

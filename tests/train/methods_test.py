@@ -47,7 +47,7 @@ def _gradient(x, y):
 
 
 def _contribution(method, x, y, *radii):
-  sums = method.bounder.sums(
+  sums = jax.jit(method.bounder.sums)(
       PARAMS, Batch(jnp.asarray([x], jnp.float32), jnp.asarray([y])),
       jnp.ones(1, bool), *radii)
   return sums.total
@@ -159,6 +159,7 @@ def test_one_layer_and_allowed_faults():
     methods.lip_printed(model, LOSS, weight_norm=1.0, allow_unsound=False)
 
 
+@pytest.mark.every(2)
 def test_reparametrised_weights_are_noised_and_pulled_back():
   """Sums are by the weights that parameters stand for, within their norm."""
   model = reparametrised(mlp.mlp(
@@ -168,7 +169,7 @@ def test_reparametrised_weights_are_noised_and_pulled_back():
   weights, certificate = model.effective(params)
   batch = Batch(jnp.asarray([[3., -4.]]), jnp.asarray([0]))
   method = methods.lip_dp_sgd(model, LOSS, weight_norm=0.5)
-  found = method.bounder.sums(params, batch, jnp.ones(1, bool)).total
+  found = jax.jit(method.bounder.sums)(params, batch, jnp.ones(1, bool)).total
   plain = jax.grad(lambda w: LOSS.values(
       model.network.apply(w, batch.x), batch.y)[0])(weights)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4),

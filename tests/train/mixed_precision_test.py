@@ -83,6 +83,7 @@ def test_methods_compute_in_what_they_are_told(make_model, name):
     assert ('bf16' in program) == (compute_dtype == 'bfloat16')
 
 
+@pytest.mark.every(2)
 def test_noise_is_that_of_float32(make_model, records):
   """Of records that count for nothing noise is left, in all its bits."""
   nothing = Batch(jnp.full_like(records.x, jnp.nan), records.y)

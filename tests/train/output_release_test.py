@@ -50,6 +50,7 @@ def _minimiser():
   return theta
 
 
+@pytest.mark.every(2)
 def test_the_gradient_is_that_of_the_objective():
   theta = RNG.normal(size=(FEATURES + 1) * CLASSES)
   params = {'dense_00': {
@@ -83,6 +84,7 @@ def test_without_records_the_minimiser_is_where_the_solver_starts():
   assert not _flat(_mechanism().solve(empty)).any()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency, moved', [(ADD, 1), (REPLACE, 2)])
 def test_a_fit_spends_its_target_and_no_more(adjacency, moved):
   fitted = output_perturbation.fit(

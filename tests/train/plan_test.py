@@ -54,6 +54,7 @@ def test_replacing_costs_twice_the_noise_without_subsampling():
                                                    rel=1e-3)
 
 
+@pytest.mark.every(2)
 def test_the_renyi_accountant_is_a_second_opinion_under_replace_one():
   plan = plans.private_plan(num_examples=1000, batch_size=20, num_steps=50,
                             epsilon=1.0, delta=1e-5, adjacency=REPLACE)

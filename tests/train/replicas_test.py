@@ -146,6 +146,7 @@ def test_training_is_that_of_the_rule_written_down(run, replica):
     assert np.all(after.epoch == epoch + 1)
 
 
+@pytest.mark.every(3)
 def test_epochs_use_records_once_and_leave_a_part_of_a_batch_out(run):
   _, _, views = run
   words = [word for epoch in views for _, word in epoch]

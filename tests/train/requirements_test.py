@@ -96,6 +96,7 @@ def test_rows_of_many_records_are_checked_at_once():
                             num_records=size)
 
 
+@pytest.mark.every(4)
 def test_runs_that_share_a_key_would_give_exact_sums_away(monkeypatch):
   """What the check is for: the difference of two runs has no noise in it."""
   monkeypatch.setattr(requirements, 'check_keys', lambda *args: None)
@@ -273,6 +274,7 @@ def test_parameters_are_floating_numbers():
       _fit(model)
 
 
+@pytest.mark.every(2)
 def test_python_floats_are_parameters(honest):
   scaled = lambda p, x: p['scale'] * (x @ p['w'])
   found = _fit(_model(scaled, scale=1.0))
@@ -282,6 +284,7 @@ def test_python_floats_are_parameters(honest):
   assert found.state.params['w'].shape == honest.state.params['w'].shape
 
 
+@pytest.mark.every(2)
 def test_pairs_trees_and_numpy_are_records(honest):
   _same(_fit(records=tuple(RECORDS)), honest)
   _same(_fit(records=tuple(map(np.asarray, RECORDS))), honest)

@@ -132,14 +132,17 @@ def _noised_in_shards(scale):
   return DP_SGD._replace(bounder=DP_SGD.bounder._replace(sums=sums))
 
 
-def _faults():
+# Noise in every shard: name -> its scale.
+FAULTS = {'repeated': 1.0, 'missing': 1 / 8}
+
+
+def _faulty(name):
   """What leaves the privatizer when all noise is drawn in the shards."""
   honest = additive.add_drawn_noise
   additive.add_drawn_noise = lambda draws, values, stddevs: values
-  found = {name: _fit('dp_sgd', MESH, _noised_in_shards(scale))['means']
-           for name, scale in (('repeated', 1.0), ('missing', 1 / 8))}
+  means = _fit('dp_sgd', MESH, _noised_in_shards(FAULTS[name]))['means']
   additive.add_drawn_noise = honest
-  return found
+  return means
 
 
 def _program():
@@ -159,11 +162,12 @@ def _program():
 
 
 def main(path, *cases):
-  """Runs these cases, and the faults."""
+  """Runs these cases and faults."""
   arrays = {f'{case}/{key}/{name}': value for case in cases
-            for name, mesh in (('1', None), ('8', MESH))
+            if case in CASES for name, mesh in (('1', None), ('8', MESH))
             for key, value in _fit(case, mesh).items()}
-  np.savez(path, **arrays, **_faults())
+  faults = {case: _faulty(case) for case in cases if case in FAULTS}
+  np.savez(path, **arrays, **faults)
   print(json.dumps({'program': _program(), 'devices': len(jax.devices())}))
 
 

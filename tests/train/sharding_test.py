@@ -18,8 +18,8 @@ from dpjax.train import loop
 from dpjax.train import sharding
 
 _MAIN = pathlib.Path(__file__).with_name('sharding_main.py')
-_CASES = ('dp_sgd', 'dp_sgd_adaptive')
-_SLOW_CASES = ('sgd', 'lip_dp_sgd', 'dp_sgd_per_layer', 'convolved', 'layer_clipped')
+_CASES = ('dp_sgd', 'dp_sgd_adaptive', 'sgd', 'lip_dp_sgd', 'dp_sgd_per_layer',
+          'convolved', 'layer_clipped')
 _STDDEV = 1.3 * 0.7 / 28  # of the mean, in sharding_main's dp_sgd
 _ERROR = 1e-6  # rate of each check of noise
 
@@ -28,12 +28,15 @@ _ERROR = 1e-6  # rate of each check of noise
 def _ran(request, tmp_path_factory):
   """What one device and 8 made of the same runs: arrays, and the program.
 
-  Of the cases that the selected tests ask for.
+  Of the cases and faults that the selected tests ask for.
   """
-  cases = {'dp_sgd', 'dp_sgd_adaptive'} | {
-      item.callspec.params['case'] for item in request.session.items
-      if item.path == request.path and hasattr(item, 'callspec')
-      and 'case' in item.callspec.params}
+  cases = {'dp_sgd'}
+  for item in request.session.items:
+    if item.path == request.path:
+      params = item.callspec.params if hasattr(item, 'callspec') else {}
+      cases |= {params.get('case', 'dp_sgd'), params.get('fault', 'dp_sgd')}
+      if item.originalname == 'test_indicators_are_noised_once_as_well':
+        cases.add('dp_sgd_adaptive')
   path = tmp_path_factory.mktemp('sharding') / 'arrays.npz'
   environ = {name: value for name, value in os.environ.items()
              if name != 'XLA_FLAGS'}
@@ -59,8 +62,8 @@ def test_there_are_eight_devices(ran):
   assert ran['devices'] == 8
 
 
-@pytest.mark.parametrize('case', _CASES + tuple(
-    pytest.param(case, marks=pytest.mark.slow) for case in _SLOW_CASES))
+@pytest.mark.every(7)
+@pytest.mark.parametrize('case', _CASES)
 def test_eight_devices_train_what_one_trains(ran, case):
   """The same records in every step; parameters to rounding.
 
@@ -111,6 +114,7 @@ def test_noise_is_neither_repeated_nor_missing(ran, case):
   _noise_is_drawn_once(eight, _STDDEV)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('fault', ['repeated', 'missing'])
 def test_fault_noise_in_every_shard(ran, fault):
   """Drawn before the all-reduce: 8 times the variance, or an eighth of it."""
@@ -122,6 +126,7 @@ def test_fault_noise_in_every_shard(ran, fault):
     _noise_is_drawn_once(means, _STDDEV)
 
 
+@pytest.mark.every(3)
 def test_indicators_are_noised_once_as_well(ran):
   """Radii of silent records move by the noise of their counts alone."""
   one, eight = (radii[0, :, 2:]

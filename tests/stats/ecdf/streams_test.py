@@ -151,7 +151,7 @@ def test_variances_are_those_of_the_matrix(name):
   assert made.risk(2) == pytest.approx(2 * ratio[0] * squares.mean())
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', [
     'dyadic', 'signed', 'bottom up', 'square root'])
 def test_killed_and_resumed_tells_the_same_bits(name, tmp_path):

@@ -51,7 +51,7 @@ def _law(made, data):
   return cdf, below / total, min(1.0, factor * lowest)
 
 
-@pytest.mark.every(1)
+@pytest.mark.every(3)
 @pytest.mark.parametrize('fields', [{}, {'printed': True}, {'above': 2}],
                          ids=str)
 def test_releases_have_the_law_of_ranks(fields):

@@ -264,6 +264,7 @@ def test_any_records_have_answers(values):
   assert 0 <= found[0] and found[-1] <= 1
 
 
+@pytest.mark.every(2)
 def test_large_rates_give_the_quantiles():
   values = np.sort(np.random.default_rng(4).random(200))
   made = _made(epsilon=1e4)
