@@ -1,5 +1,10 @@
-"""No key is used twice: by all releases of the room, as they are traced."""
+"""No key is used twice, and noise of floats is rounded to public grids.
 
+Of all releases of the room, as they are traced. Lowest bits of a number that is
+no multiple of anything would tell what its noise was added to.
+"""
+
+import collections
 import functools
 
 import jax
@@ -8,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.privacy import additive
 from dpjax.privacy import draws
+from dpjax.privacy import k_norm
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import risks
@@ -34,8 +41,6 @@ from tests.stats import coupling_test
 REPLACE = Adjacency.REPLACE_ONE
 KEY = jax.random.key(0)
 COUNTS = np.arange(12.0).reshape(2, 6)
-
-
 
 
 @pytest.fixture(autouse=True)
@@ -68,11 +73,32 @@ def test_a_key_that_is_used_twice_is_noticed():
       check(wrong, keys, np.zeros(keys.shape))
 
 
+# Choices by the largest of noisy numbers release none of them.
+_CHOICES = {'interval, histogram': 1}
+
+
 @pytest.mark.sound
 @pytest.mark.parametrize('name', coupling_test.CASES)
-def test_noise_of_numbers(name):
-  case = coupling_test.CASES[name]
+def test_noise_of_numbers(name, monkeypatch):
+  case, calls = coupling_test.CASES[name], collections.Counter()
+
+  def count(module, function, kind):
+    wrapped = getattr(module, function)
+
+    def counted(*args, **kwargs):
+      calls[kind] += 1
+      before = calls['noise']
+      found = wrapped(*args, **kwargs)
+      # What samplers ask of others is one draw.
+      calls['noise'] = before
+      return found
+    monkeypatch.setattr(module, function, counted)
+  for module, function in ((draws, 'standard_laplace'), (k_norm, 'unit_noise'),
+                           (additive, 'standard_normal')):
+    count(module, function, 'noise')
+  count(additive, 'grid_spacing', 'grid')
   check(case.release, KEY, case.pairs[0][0])
+  assert calls['grid'] == calls['noise'] - _CHOICES.get(name, 0)
 
 
 @functools.cache
