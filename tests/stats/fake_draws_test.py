@@ -24,8 +24,9 @@ from dpjax.stats.quantiles import mechanism as quantile_mechanism
 ADD, REPLACE = Adjacency
 KEY = jax.random.key(0)
 PREDICTIONS = (np.arange(8) + 0.5) / 8
-RANKS = np.array([[4.0, 3.0, 9.0, 12.0, 14.0, 13.0, 18.0, 20.0],
-                  [0.0, 1.0, 1.0, 5.0, 4.0, 9.0, 15.0, 22.0]])
+# They fall at every other bin.
+RANKS = np.array([[4.0, 3.0, 9.0, 7.0, 14.0, 11.0, 18.0, 15.0],
+                  [1.0, -2.0, 4.0, 2.0, 6.0, 3.0, 17.0, 16.0]])
 OTHERS = np.cumsum(np.arange(1.0, 17.0).reshape(2, 8) % 5, 1)
 
 
