@@ -256,3 +256,13 @@ def test_the_largest_value_of_a_lipschitz_density(lipschitz):
 def test_bad_input_is_named(call):
   with pytest.raises(ValueError):
     call()
+
+
+@pytest.mark.parametrize('centre', [0.1, 0.9])
+def test_spikes_that_leave_the_interval_at_either_end_are_refused(centre):
+  build = lambda half_width: packings.spike(
+      lipschitz=1.0, centre=centre, half_width=half_width)
+  assert build(0.0999).width == pytest.approx(0.1998)
+  for half_width in (0.1001, 0.5, 0.0, -0.1):
+    with pytest.raises(ValueError, match='keep to'):
+      build(half_width)

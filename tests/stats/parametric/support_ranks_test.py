@@ -254,3 +254,19 @@ def test_twice_the_mean():
       num_examples=50, epsilon=1.0).population_risk(1.0)
   with pytest.raises(ValueError, match='guarantee must be'):
     supports.MeanSupport(num_examples=5, guarantee=None)
+
+
+def test_weights_are_of_ranks_and_those_below_the_end_of_the_best_of_them():
+  """However many records lie below the lowest end; each gap by itself."""
+  made = _made(n=6, epsilon=1.3, above=2)
+  lowest, rate = math.exp(made.parameters.log_lowest), 0.65
+  for below in range(7):
+    data = np.sort(np.append(np.full(below, lowest / 3),
+                             np.linspace(0.2, 0.9, 6)[below:]))
+    density, floor = _log_density(made, data)
+    points = np.log(_POINTS[np.log(_POINTS) > made.parameters.log_lowest])
+    ranks = np.sum(np.log(data)[:, None] < points, 0)
+    # The lowest end is worth a unit of the logarithm at the best rank there.
+    best = min(abs(rank - 4) for rank in range(below + 1))
+    np.testing.assert_allclose(density - floor, rate * (
+        best - np.abs(ranks - 4)), atol=1e-9)

@@ -1,0 +1,160 @@
+"""No key is used twice, and noise of floats is rounded to public grids.
+
+Of all releases of the room, as they are traced. Lowest bits of a number that is
+no multiple of anything would tell what its noise was added to.
+"""
+
+import collections
+import functools
+
+import jax
+from jax.experimental.key_reuse import _core as key_reuse
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy import additive
+from dpjax.privacy import draws
+from dpjax.privacy import k_norm
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import hosmer_lemeshow
+from dpjax.stats import risks
+from dpjax.stats import roc
+from dpjax.stats import roc_bands
+from dpjax.stats.ecdf import grids
+from dpjax.stats.ecdf import stream_noise
+from dpjax.stats.ecdf import streams
+from dpjax.stats.quantiles import grid
+from dpjax.stats.quantiles import histogram
+from dpjax.stats.quantiles import independent
+from dpjax.stats.quantiles import joint
+from dpjax.stats.quantiles import knots
+from dpjax.stats.quantiles import records
+from dpjax.stats.quantiles import recursive
+from dpjax.stats.quantiles import slicing
+from dpjax.stats.quantiles import smoothing
+from dpjax.stats.quantiles import trees
+from dpjax.stats.quantiles import unbounded
+from dpjax.stats.quantiles import window
+from tests.stats import coupling_test
+
+REPLACE = Adjacency.REPLACE_ONE
+KEY = jax.random.key(0)
+COUNTS = np.arange(12.0).reshape(2, 6)
+
+
+@pytest.fixture(autouse=True)
+def taken(monkeypatch):
+  """Samplers of `privacy` take the words of a key, which uses it up."""
+  table = key_reuse.key_reuse_signatures
+  words = next(each for each in table if each.name == 'random_unwrap')
+  monkeypatch.setitem(table, words,
+                      key_reuse.KeyReuseSignature(key_reuse.Sink(0)))
+
+
+def check(function, *args):
+  with jax.enable_x64(True):
+    key_reuse.check_key_reuse(function, *args)
+
+
+def test_a_key_that_is_used_twice_is_noticed():
+  def drawn(key, data):
+    one, two = jax.random.split(key)
+    return draws.standard_laplace(one, ()), draws.standard_gumbel(two, ()), data
+
+  def twice(key, data):
+    return drawn(key, data), jax.random.uniform(jax.random.split(key)[1])
+
+  check(drawn, KEY, 0.0)
+  for wrong in (twice, jax.vmap(twice), lambda keys, data: jax.lax.map(
+      lambda of: twice(*of), (keys, data))):
+    keys = KEY if wrong is twice else jax.random.split(KEY, 3)
+    with pytest.raises(jax.errors.KeyReuseError):
+      check(wrong, keys, np.zeros(keys.shape))
+
+
+# Choices by the largest of noisy numbers release none of them.
+_CHOICES = {'interval, histogram': 1}
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('name', coupling_test.CASES)
+def test_noise_of_numbers(name, monkeypatch):
+  case, calls = coupling_test.CASES[name], collections.Counter()
+
+  def count(module, function, kind):
+    wrapped = getattr(module, function)
+
+    def counted(*args, **kwargs):
+      calls[kind] += 1
+      before = calls['noise']
+      found = wrapped(*args, **kwargs)
+      # What samplers ask of others is one draw.
+      calls['noise'] = before
+      return found
+    monkeypatch.setattr(module, function, counted)
+  for module, function in ((draws, 'standard_laplace'), (k_norm, 'unit_noise'),
+                           (additive, 'standard_normal')):
+    count(module, function, 'noise')
+  count(additive, 'grid_spacing', 'grid')
+  check(case.release, KEY, case.pairs[0][0])
+  assert calls['grid'] == calls['noise'] - _CHOICES.get(name, 0)
+
+
+@functools.cache
+def quantile_mechanisms():
+  """One of each law of quantiles."""
+  asked = dict(probs=(0.2, 0.5, 0.9), epsilon=1.0, lower=0.0, upper=1.0,
+               adjacency=REPLACE)
+  alone = independent.IndependentQuantiles(**asked)
+  scanned = {name: value for name, value in asked.items()
+             if name not in ('lower', 'upper')}
+  made = [*(independent.IndependentQuantiles(cost=cost, **asked)
+            for cost in independent.COSTS),
+          *(grid.GridQuantiles(candidates=(0.1, 0.4, 0.7), rule=rule, **asked)
+            for rule in grid.RULES),
+          *(unbounded.UnboundedQuantiles(bound=0.5, downwards=down, **scanned)
+            for down in (False, True)),
+          *(smoothing.Smoothed(inner=alone, kind=kind)
+            for kind in smoothing.KINDS),
+          *(kind(**asked) for kind in (
+              recursive.RecursiveQuantiles, joint.JointQuantiles,
+              joint.InverseQuantiles, window.WindowQuantiles,
+              trees.TreeQuantiles)),
+          knots.KnotQuantiles(make=joint.JointQuantiles, knots=2, **asked),
+          histogram.HistogramQuantiles(num_bins=6, **asked),
+          slicing.SlicedQuantiles(num_examples=5000, delta=1e-6,
+                                  resolution=1e-3, **asked)]
+  return made
+
+
+@pytest.mark.sound
+def test_quantiles():
+  data = records.padded(np.linspace(0, 1, 100), 0.0, 1.0)
+  for made in quantile_mechanisms():
+    check(made.draw, KEY, data, made.parameters)
+
+
+@pytest.mark.sound
+def test_streams():
+  for kind in stream_noise.KINDS:
+    made = streams.PrefixStream(horizon=8, rho=0.5, kind=kind)
+    check(made.release, KEY, np.ones(8))
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('of', roc_bands.OF)
+def test_draws_that_bands_are_made_of(of):
+  made = roc.make(grids.Grid(lower=0.0, upper=1.0, num_thresholds=6),
+                  epsilon=1.0, adjacency=REPLACE)
+  check(roc_bands.redrawn(made.draw, of, 3), KEY, COUNTS, made.parameters)
+  check(hosmer_lemeshow._test(made.draw, 2, True, 3), KEY, COUNTS,
+        np.linspace(0.1, 0.9, 6), made.parameters, np.float64(5))
+
+
+def test_repetitions():
+  def cost(estimate):
+    return jnp.square(estimate)
+  check(lambda key: risks.monte_carlo(
+      cost, lambda key, data: data + jax.random.normal(key), jax.random.normal,
+      key=key, num_repetitions=3), KEY)
