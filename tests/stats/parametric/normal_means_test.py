@@ -166,6 +166,11 @@ def test_rounds_start_as_far_from_the_mean_as_the_laws_allow():
   reach = coinpress._reach(0.3, guarantee=_PURE, **noise)
   assert np.mean(norms > reach) < prob
   assert np.mean(norms > 0.7 * reach) > prob
+  # Of so many records that noise is all: half of the failures are its own.
+  reach = coinpress._reach(0.3, guarantee=_PURE, **dict(noise, n=10**14))
+  assert stats.gamma.sf(reach / 0.3, 4) == pytest.approx(prob / 2, rel=1e-4)
+  reach = coinpress._reach(0.0, guarantee=_PURE, **noise)
+  assert stats.chi2.sf(reach**2 / (4 / 50), 4) == pytest.approx(prob / 2)
 
 
 def test_no_record_is_clipped_before_the_last_round():
