@@ -117,6 +117,7 @@ def test_noise_and_sampling_weigh_the_same_at_the_crossover():
   assert risk.privacy == pytest.approx(risk.sampling, rel=0.02)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('given, text', [
     (dict(num_records=0, variance=1.0, lipschitz=1.0), 'num_records'),
     (dict(num_records=9, variance=-1.0, lipschitz=1.0), 'variance'),
