@@ -16,6 +16,8 @@ from dpjax.stats.density import histograms
 from dpjax.stats.density import marginals
 from dpjax.stats.density import mechanism
 from dpjax.stats.density import noisy_counts
+from dpjax.stats.density import projections
+from dpjax.stats.density import sensitivities
 from dpjax.stats.density import shrinkage
 from dpjax.stats.density import sparse
 from dpjax.stats.density import stages
@@ -170,3 +172,44 @@ def test_factors_are_those_of_noise_and_sampling(kind):
   if kind == 'spline':
     wanted = 1 + wanted @ made.parameters.synthesis
   np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
+def test_tables_agree_on_the_attributes_that_they_share():
+  """Rows and columns sum to marginals, and densities to 1, under any noise."""
+  made = marginals.TreeMarginals(
+      num_attributes=3, num_bins=3, epsilon=0.4, num_records=40,
+      adjacency=REPLACE)
+  rng = np.random.default_rng(0)
+
+  def noisy(key, counts, *numbers):
+    del key, numbers
+    return counts + rng.normal(0, 3, counts.shape)
+  places = iter((1, 5))
+
+  def drawn(key, data):
+    found = made.draw(key, data, made.parameters)
+    return found, found.cells()
+  with jax.enable_x64(True), mock.patch.object(
+      noisy_counts, 'noisy', noisy), mock.patch.object(
+          sparse, 'chosen', lambda *_: jnp.int32(next(places))), (
+              mock.patch.object(jax.lax, 'scan', coupling._in_turn)):
+    found, cells = jax.tree.map(np.asarray, jax.jit(drawn)(
+        KEY, made.statistic(rng.uniform(size=(40, 3)))))
+  assert found.edges.tolist() == [[0, 1], [1, 2]]
+  for (parent, child), joint in zip(found.edges, found.joints, strict=True):
+    for axis, attribute in ((1, parent), (0, child)):
+      np.testing.assert_allclose(joint.sum(axis), found.marginals[attribute],
+                                 atol=1e-12)
+  assert np.mean(cells) == pytest.approx(1) and (cells >= 0).all()
+
+
+def test_noise_for_given_weights_is_never_worse_than_in_proportion():
+  def error(weights, noise):
+    used = np.flatnonzero(weights)
+    return np.sum(np.square(weights)[used] / np.array(noise)[used]) * (
+        sensitivities.weighted_circle(noise, adjacency=REPLACE))
+  gains = []
+  for weights in ((1.0, 0.5), (1.0, 0.1), (0.3, 0.0, 0.9)):
+    found = projections.least_noise_weights(weights)
+    gains.append(error(weights, found) / error(weights, weights))
+  assert max(gains) <= 1 and min(gains) < 0.95

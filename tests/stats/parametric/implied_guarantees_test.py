@@ -41,6 +41,12 @@ def test_weaker_guarantees_have_smaller_bounds(name):
   for guarantee in {one for pair in _IMPLIED for one in pair[:2]}:
     lower[guarantee] = study.best_lower(guarantee=guarantee, **known).value
     upper[guarantee] = study.best_upper(guarantee=guarantee, **known).value
+  if name in _KEEPING:
+    # The same estimator, by its name, under the same epsilon.
+    pure, approx = ({one.name: one.value for one in study.upper(
+        guarantee=guarantee, **known)} for guarantee in _IMPLIED[0][:2])
+    for kept in pure.keys() & approx.keys():
+      assert approx[kept] == pytest.approx(pure[kept], rel=1e-6)
   slack = 1 + 1e-6
   for strong, weak, kept in _IMPLIED:
     assert lower[weak] <= lower[strong] * slack, (strong, weak)

@@ -209,3 +209,25 @@ def test_bad_input_is_refused(wrong):
     normal_means.clipped_once(**dict(dict(
         num_examples=10, dimension=2, radius=1.0, sigma=1.0, guarantee=_PURE),
                                      **wrong))
+
+
+@pytest.mark.parametrize('guarantee', [_PURE, _ZCDP], ids=str)
+def test_the_bound_of_rounds_counts_all_their_failures(guarantee):
+  """One for all records, and one for each round but the last; see `coinpress`.
+  """
+  n, d, radius, sigma = 1000, 10, 100.0, 2.0
+  known = dict(num_examples=n, dimension=d, radius=radius, sigma=sigma,
+               guarantee=guarantee)
+  made, sampling = coinpress.tuned(**known), d * sigma**2 / n
+  many = len(made.rounds)
+  assert many > 1
+  prob = 1e-3 * sampling / (4 * radius**2 * many)
+  reach = coinpress._reach(made.scales[-2], n, d, sigma, guarantee, prob)
+  mean, square = clipped_normals.excess(made.rounds[-1].clip - reach,
+                                        dimension=d, sigma=sigma)
+  moved = square / n + mean**2 * (1 - 1 / n)
+  noise = normal_means.noise_risk(made.scales[-1], dimension=d,
+                                  guarantee=guarantee)
+  sure = (math.sqrt(sampling) + math.sqrt(moved))**2 + noise
+  assert coinpress.risk_bound(**known) - sure == pytest.approx(
+      4 * radius**2 * prob * many, rel=1e-3)
