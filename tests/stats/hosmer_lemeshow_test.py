@@ -309,6 +309,7 @@ BAD = {
                 np.zeros((2, 3)), np.zeros(3)))}
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('words', BAD)
 def test_bad_input_is_one_line(words):
   with pytest.raises(ValueError, match=words) as caught:

@@ -87,6 +87,7 @@ def test_coverage_of_the_drowning_poll(truth, other, people, others):
   assert np.mean(known.high - known.low) < np.mean(found.high - found.low)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call, message', [
   (lambda: polls.proportion(1, 2, truth_prob=0.5), 'must not be 1/2'),
   (lambda: polls.proportion(1, 2, truth_prob=1.0), 'truth_prob must lie'),

@@ -44,6 +44,7 @@ def test_no_field_takes_what_makes_no_sense(name):
   assert tried
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('name', ['LaplaceShare', 'GeometricShare',
                                   'GaussianShare'])
 def test_shares_are_of_what_there_is(name):

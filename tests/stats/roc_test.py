@@ -246,6 +246,7 @@ BAD = {
         fprs=[0.0, 0.5])}
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('words', BAD)
 def test_bad_input_is_one_line(words):
   with pytest.raises(ValueError, match=words) as caught:

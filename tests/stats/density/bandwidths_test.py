@@ -117,6 +117,7 @@ def test_noise_and_sampling_weigh_the_same_at_the_crossover():
   assert risk.privacy == pytest.approx(risk.sampling, rel=0.02)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('given, text', [
     (dict(num_records=0, variance=1.0, lipschitz=1.0), 'num_records'),
     (dict(num_records=9, variance=-1.0, lipschitz=1.0), 'variance'),
@@ -129,3 +130,20 @@ def test_bad_input_is_one_line(given, text):
 def test_a_bad_budget_is_one_line():
   with pytest.raises(ValueError, match='budget'):
     bandwidths.printed_bins(num_records=9, budget=0.0)
+
+
+def test_the_best_bins_of_a_known_density_are_the_least_of_all():
+  """Of errors that rise and fall, above a part that rises."""
+  rng = np.random.default_rng(2)
+  sizes = np.arange(1, 40)
+  best = []
+  for trial in range(40):
+    rising = np.cumsum(rng.uniform(0.01, 0.1, sizes.size))
+    rest = rng.uniform(0, 2, sizes.size) if trial > 3 else np.abs(
+        sizes - 1 - trial) * 0.5
+    total = rising + rest
+    best.append(bandwidths.oracle_bins(
+        lambda m, total=total: total[min(m, 39) - 1],
+        lambda m, rising=rising: rising[min(m, 39) - 1]))
+    assert best[-1] == np.argmin(total) + 1
+  assert {1, 2, 3} < set(best)

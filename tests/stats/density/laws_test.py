@@ -132,3 +132,25 @@ def test_densities_that_are_none_are_refused():
                lambda: laws.beta(1, 2), lambda: laws.alternating(4)):
     with pytest.raises(ValueError):
       make()
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('name', _KNOWN)
+def test_distributions_are_integrals_and_slopes_are_bounded(name):
+  """On a coarse grid, of which `blocks` has its edges: quick for all."""
+  density, energy = _KNOWN[name]
+  assert density.energy == pytest.approx(energy, rel=2e-6, abs=1e-12)
+  grid = np.linspace(0, 1, 401)
+  cdf, middles = density.cdf(grid), density.pdf((grid[1:] + grid[:-1]) / 2)
+  assert cdf[0] == pytest.approx(0, abs=1e-9) and cdf[-1] == pytest.approx(1)
+  assert middles.min() >= 0
+  rough = name in ('sobdet1', 'sobrand1')
+  np.testing.assert_allclose(np.diff(cdf) * 400, middles,
+                             atol=0.06 if rough else 0.02)
+  np.testing.assert_allclose(density.masses(400), np.diff(cdf), atol=1e-9)
+  assert density.square >= 400 * np.sum(np.diff(cdf)**2) - 1e-9
+  values = density.pdf(grid)
+  assert density.lipschitz >= 400 * np.abs(np.diff(values)).max() * (1 - 1e-9)
+  assert density.periodic == (abs(values[0] - values[-1]) < 1e-6)
+  # Norms of sines are those of slopes where there is one for all.
+  assert (name == 'blocks') == (density.lipschitz == np.inf)

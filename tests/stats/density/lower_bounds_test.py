@@ -295,6 +295,7 @@ def test_rates_of_points_without_privacy():
   assert slope(AMOUNTS, point) == pytest.approx(-2 / 3, abs=0.01)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call', [
     lambda: lower_bounds.pointwise(0.0, num_records=10),
     lambda: lower_bounds.pointwise(1.0, num_records=10, centre=1.5),

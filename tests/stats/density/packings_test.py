@@ -240,6 +240,7 @@ def test_the_largest_value_of_a_lipschitz_density(lipschitz):
   assert -solved.fun < packings.lipschitz_maximum(lipschitz, printed=True)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call', [
     lambda: packings.spike(lipschitz=2.0, centre=0.1, half_width=0.2),
     lambda: packings.spike(lipschitz=20.0, centre=0.5, half_width=0.4),

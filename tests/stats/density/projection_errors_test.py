@@ -245,3 +245,15 @@ def test_least_numbers_of_functions():
   risks = [of(mechanism, size).worst_case(2, 30.0).total for size in sizes]
   assert projections.tuned_num_functions(
       mechanism, smoothness=2, radius=30.0) == sizes[int(np.argmin(risks))]
+
+
+@pytest.mark.parametrize('radius', [0.3, 2.0])
+def test_sampling_at_worst_is_that_of_twice_the_frequency(radius):
+  """Squares of cosines: a wave of frequency 2 k, of norm L, attains it."""
+  made = projections.WeightedProjection(
+      num_records=50, rho=0.4, adjacency=REPLACE, basis='cosine',
+      coefficient_weights=(0.8,))
+  wave = laws.cosine_wave(1, radius / (math.sqrt(2) * math.pi))
+  assert wave.sobolev(1) == pytest.approx(radius)
+  assert made.worst_case(1, radius).sampling == pytest.approx(
+      made.expected(wave).sampling)

@@ -82,6 +82,7 @@ def test_printed_errors_are_those_of_ranks_and_not_of_shares():
   assert error == pytest.approx(printed / 400**2, rel=0.5)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('change, message', [
     (dict(method='square_root'), 'Gaussian'),
     (dict(epsilon=None), 'epsilon or rho'), (dict(rho=1.0), 'epsilon or rho'),

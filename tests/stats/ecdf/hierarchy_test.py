@@ -177,6 +177,7 @@ def test_tuned_budgets(known, size, printed):
   assert (2 if known else 1) * cost == pytest.approx(printed, rel=5e-4)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, message', [
     (lambda: hierarchy.check_shape((), 2), 'shape must be a tuple'),
     (lambda: hierarchy.check_shape((4, 1), 2), 'shape must be an integer >= 2'),

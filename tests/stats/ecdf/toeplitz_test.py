@@ -181,6 +181,7 @@ def test_reference_bounds():
   assert optimal.mean_lower_bound(24) < lower
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, message', [
     (lambda: toeplitz.SquareRootEcdf(num_thresholds=4, rho=-1.0,
                                      adjacency=_ADD), 'rho must be a positive'),

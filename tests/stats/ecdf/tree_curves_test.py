@@ -215,6 +215,7 @@ def test_laws_are_shared_and_noise_is_that_of_the_budget():
       23, known=True, pure=True, signed=True, bottom_up=False)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, message', [
     (lambda: _made(shape=(4, 5)), 'a tree of 20 leaves is too small'),
     (lambda: _made(estimator='half'), 'estimator must be one of'),

@@ -328,6 +328,7 @@ def test_packings_under_zcdp_are_hard_up_to_their_logarithm():
                             ) <= best
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call, message', [
     (lambda **k: hypotheses.mixture(0.1, 0.5, **k), '2 hypotheses'),
     (lambda **k: hypotheses.mixture(1.0, 1.5, **k), 'must lie in'),

@@ -179,6 +179,7 @@ def test_transport_of_a_similarity_bounds_the_best_test():
   assert product <= value + 1e-9 and value <= best + 1e-7
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call, message', [
     (lambda: oracles.testing_error(np.ones((2, 2)), num_examples=1,
                                    guarantee=None), 'sum to 1'),

@@ -78,6 +78,7 @@ def test_the_least_number_of_records():
   assert found == 54112
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call', [
     lambda: proportion_tests.best_error(3, (0.5, 0.5)),
     lambda: proportion_tests.best_error(0, (0.4, 0.5)),

@@ -135,6 +135,7 @@ def test_decoding_is_the_root_of_fanos_inequality():
   assert testing.decoding(3.0, math.log(4)) == 0
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call', [
     lambda: similarities.midpoint_anchor(np.zeros((3, 3)), PureDP(epsilon=1.)),
     lambda: similarities.le_cam(np.zeros((2, 2)), PureDP(epsilon=1.0)),

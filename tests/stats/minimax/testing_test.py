@@ -269,6 +269,7 @@ def test_quadrature_of_gaussians():
       (1 - math.exp(-0.25)) / math.sqrt(math.pi))
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('call', [
     lambda: testing.varshamov_gilbert(7, seed=0),
     lambda: testing.varshamov_gilbert(49, seed=0),

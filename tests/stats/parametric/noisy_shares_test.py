@@ -183,6 +183,7 @@ def test_records_are_rounded_and_counted():
     made.release(jax.random.key(0), data[:3])
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, match', [
     (lambda: noisy_shares.LaplaceShare(num_examples=3, epsilon=0.0),
      'epsilon must be'),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 from scipy import stats
 
 from dpjax.privacy import notions
@@ -191,3 +192,32 @@ def test_without_a_budget_there_is_the_constant_alone():
                radius=3.0, sigma=1.0)
   assert normal_bounds.STUDY.best_upper(**point) == (9.0, 'best constant', True)
   assert normal_bounds.STUDY.best_lower(**point).value == pytest.approx(9)
+
+
+def _by_integrals(n, epsilon, delta, d, radius):
+  """Means of squares, and errors of packings, for all m and some radii."""
+  squares, codes = [], []
+  for r in radius * np.geomspace(0.01, 1, 60):
+    t = special.erf(r / math.sqrt(8))
+    m = np.arange(n + 1)
+    group = delta * np.append(0.0, np.cumsum(np.exp(epsilon * m)))[:-1]
+    missed = group + stats.binom.sf(m, n, t)
+    near = np.linspace(0, r, 1500)
+    hit = np.exp(epsilon * m[:, None]) * (near / r)**d + missed[:, None]
+    squares.append(np.trapezoid(2 * near * np.maximum(0, 1 - hit), near).max())
+    c = np.geomspace(1, 300, 120)
+    error = 1 - np.exp(epsilon * m[:, None]) * c**-float(d) - missed[:, None]
+    codes.append(np.max((r / (2 * c))**2 * np.maximum(0, error)))
+  return max(squares), max(codes)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('d, n, epsilon, delta', [
+    (1, 40, 0.3, 0.0), (2, 30, 0.2, 3e-4), (5, 40, 0.8, 1e-4)])
+def test_balls_and_packings_are_integrals_of_hits(d, n, epsilon, delta):
+  """An estimate hits a ball of radius t with e^(epsilon m) (t / r)^d + ..."""
+  square, code = _by_integrals(n, epsilon, delta, d, 3.0)
+  known = dict(num_examples=n, dimension=d, radius=3.0,
+               guarantee=notions.ApproxDP(epsilon=epsilon, delta=delta))
+  assert normal_bounds.ball(**known) == pytest.approx(square, rel=0.02)
+  assert normal_bounds.packing(**known) == pytest.approx(code, rel=0.03)

@@ -166,6 +166,11 @@ def test_rounds_start_as_far_from_the_mean_as_the_laws_allow():
   reach = coinpress._reach(0.3, guarantee=_PURE, **noise)
   assert np.mean(norms > reach) < prob
   assert np.mean(norms > 0.7 * reach) > prob
+  # Of so many records that noise is all: half of the failures are its own.
+  reach = coinpress._reach(0.3, guarantee=_PURE, **dict(noise, n=10**14))
+  assert stats.gamma.sf(reach / 0.3, 4) == pytest.approx(prob / 2, rel=1e-4)
+  reach = coinpress._reach(0.0, guarantee=_PURE, **noise)
+  assert stats.chi2.sf(reach**2 / (4 / 50), 4) == pytest.approx(prob / 2)
 
 
 def test_no_record_is_clipped_before_the_last_round():
@@ -217,3 +222,25 @@ def test_rounds_that_spend_what_is_not_there_are_refused(wrong):
   given['rounds'] = tuple(normal_means.Round(*turn) for turn in given['rounds'])
   with pytest.raises(ValueError, match='rounds must|shrinkage must'):
     normal_means.NormalMean(**given)
+
+
+@pytest.mark.parametrize('guarantee', [_PURE, _ZCDP], ids=str)
+def test_the_bound_of_rounds_counts_all_their_failures(guarantee):
+  """One for all records, and one for each round but the last; see `coinpress`.
+  """
+  n, d, radius, sigma = 1000, 10, 100.0, 2.0
+  known = dict(num_examples=n, dimension=d, radius=radius, sigma=sigma,
+               guarantee=guarantee)
+  made, sampling = coinpress.tuned(**known), d * sigma**2 / n
+  many = len(made.rounds)
+  assert many > 1
+  prob = 1e-3 * sampling / (4 * radius**2 * many)
+  reach = coinpress._reach(made.scales[-2], n, d, sigma, guarantee, prob)
+  mean, square = clipped_normals.excess(made.rounds[-1].clip - reach,
+                                        dimension=d, sigma=sigma)
+  moved = square / n + mean**2 * (1 - 1 / n)
+  noise = normal_means.noise_risk(made.scales[-1], dimension=d,
+                                  guarantee=guarantee)
+  sure = (math.sqrt(sampling) + math.sqrt(moved))**2 + noise
+  assert coinpress.risk_bound(**known) - sure == pytest.approx(
+      4 * radius**2 * prob * many, rel=1e-3)

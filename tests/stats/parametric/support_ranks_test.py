@@ -6,6 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
@@ -270,3 +271,36 @@ def test_weights_are_of_ranks_and_those_below_the_end_of_the_best_of_them():
     best = min(abs(rank - 4) for rank in range(below + 1))
     np.testing.assert_allclose(density - floor, rate * (
         best - np.abs(ranks - 4)), atol=1e-9)
+
+
+def _risk_by_gaps(made, thetas, size=2**13):
+  """Mean squares without clipping, over a net of records, gap by gap."""
+  factor, n = float(made.parameters.factor), made.num_examples
+  net = qmc.Sobol(n, seed=0).random(size)
+  lowest = float(made.parameters.log_lowest)
+  risks = []
+  for theta in thetas:
+    logs = np.log(np.maximum(np.sort(net, 1) * theta, math.exp(lowest)))
+    ends = np.concatenate([np.full((size, 1), lowest), logs,
+                           np.zeros((size, 1))], 1)
+    widths = np.diff(ends)
+    weights = widths * np.exp(-float(made.parameters.rate) * np.abs(
+        np.arange(n + 1) - float(made.parameters.rank)))
+    some = np.where(widths > 1e-12, widths, 1.0)
+    first, second = (np.where(widths > 1e-12, np.diff(
+        np.exp(power * ends)) / (power * some), np.exp(power * ends[:, :-1]))
+                     for power in (1, 2))
+    squares = factor**2 * second - 2 * factor * theta * first + theta**2
+    risks.append(np.mean(np.sum(weights * squares, 1) / weights.sum(1)))
+  return np.array(risks)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('n, epsilon, above', [(12, 7.0, 1), (20, 4.0, 2)])
+def test_bounds_of_few_records_are_means_over_nets(n, epsilon, above):
+  """What lies past the largest record has its part, most of all for theta = 1.
+  """
+  made, thetas = _made(n, epsilon, above=above), np.array([0.5, 0.8, 1.0])
+  found = made.risk_bound(thetas)
+  wanted = _risk_by_gaps(made, thetas)
+  assert found == pytest.approx(wanted, rel=0.01)

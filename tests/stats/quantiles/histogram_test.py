@@ -227,6 +227,7 @@ def test_bins_by_the_rule():
   assert (made.num_bins, made.interpolation) == (9, 'smooth')
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('changes, message', [
     (dict(num_bins=1), 'num_bins must be an integer >= 2, got 1'),
     (dict(post='other'), 'post must be one of'),

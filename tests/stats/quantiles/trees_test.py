@@ -169,6 +169,7 @@ def test_curves_are_distribution_functions(kind, adjacency):
   assert np.std(found[:, 9]) > 0.1
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('make, message', [
     (lambda: _MADE['tree'](adjacency=_ADD, shape=()), 'shape must be a tuple'),
     (lambda: _MADE['tree'](adjacency=_ADD, shape=(4, 1)),
