@@ -143,15 +143,26 @@ def test_large_samples_have_the_terms_of_berry_and_esseen(
 @pytest.mark.parametrize('law', [
     noise.LaplaceNoise(scale=Fraction(3)),
     noise.GaussianNoise(variance=Fraction(49))])
-def test_one_of_many_bins_is_wrong_no_more_often_than_said(law):
-  """Of 4000 empty bins any may be the largest, by their noise alone."""
-  number, num_bins, generator = 100, 4_000, np.random.default_rng(5)
-  inner = np.diff(stats.norm.cdf([-1.5, -.5, .5, 1.5]))
-  counts = generator.multinomial(number, [*inner, 1 - inner.sum()], 4_000)
-  noisy = counts[:, :3] + law.simulated(generator, (4_000, 3))
-  reached = law.above(noisy.max(1).astype(int) + 1)
-  share = np.mean(-np.expm1((num_bins - 9) * np.log1p(-reached)))
-  assert 1e-3 < share <= normal_means.wrong_bin(number, num_bins, law)
+@pytest.mark.parametrize('number, num_bins', [(100, 4_000), (40, 3), (9, 8)])
+def test_wrong_bins_have_the_exponential_moments_of_two_counts(
+    number, num_bins, law):
+  """Of n records in either bin, and of both noises; any of many bins."""
+  z, chances = _pmf(law, 400)
+  near = stats.norm.cdf(1) - .5
+
+  def log_moment(far, rate):
+    one = math.log(1 + far * math.expm1(rate) + near * math.expm1(-rate))
+    return number * one + 2 * math.log(chances @ np.exp(rate * z))
+
+  rates = np.linspace(.001, .999 / 3 if law.deviation < 5 else 1.5, 600)
+  most, total = min(num_bins, 8), 0.0
+  for k in range(1, most + 1):
+    last = k == most
+    far = stats.norm.sf(k) - (0 if last else stats.norm.sf(k + 1))
+    least = min(log_moment(far, rate) for rate in rates)
+    total += (num_bins if last else 2) * math.exp(min(0.0, least))
+  found = normal_means.wrong_bin(number, num_bins, law)
+  assert total * (1 - 1e-6) <= found <= 1.05 * total
 
 
 @pytest.mark.parametrize('upper', [2, 400])
