@@ -63,3 +63,39 @@ def test_a_figure_has_all_views_of_a_classifier(monkeypatch, views, tmp_path):
             'guarantee': {'epsilon': 1}}
   pictures.draw(answer, str(tmp_path / 'b.svg'))
   assert drawn[-1] == ('ecdf', answer)
+
+
+def _outlines(ax):
+  """The corners of what is filled between two curves."""
+  return [{tuple(corner) for corner in path.vertices.tolist()}
+          for each in ax.collections for path in each.get_paths()]
+
+
+def test_bands_are_drawn_at_their_ends(ax):
+  """Of curves on steps, of densities, and of rates of both classes."""
+  band = {'lower': [.1, .2, .5], 'upper': [.3, .4, .9], 'level': .9}
+  found = {'thresholds': [1., 2., 3.], 'value': [.2, .3, .7], 'interval': band,
+           'parameters': {'column': 'x', 'grid': 'uniform'}}
+  pictures._ecdf(ax, found)
+  ends = [*zip((1., 2., 3.), (*band['lower'], *band['upper']))]
+  assert {*ends} <= _outlines(ax)[0]
+  # A step holds until the next threshold.
+  assert {(2., .1), (2., .3), (3., .2), (3., .4)} <= _outlines(ax)[0]
+  assert ax.lines[0].get_drawstyle() == 'steps-post'
+  assert _lines(ax)[0] == [[1, .2], [2, .3], [3, .7]]
+  ax.clear()
+  pictures._density(ax, {
+      **found, 'thresholds': [0., 1., 2., 3.], 'histogram': {'heights': [.2]},
+      'population_interval': band})
+  outline, = _outlines(ax)
+  assert outline == {*zip([.5, 1.5, 2.5] * 2, [*band['lower'],
+                                               *band['upper']])}
+  ax.clear()
+  fpr, tpr = ({'lower': [0, .2], 'upper': [.4, 1]},
+              {'lower': [0, .5], 'upper': [.7, 1]})
+  pictures._roc(ax, {'value': {'fpr': [0, 1], 'tpr': [0, 1]},
+                     'interval': {'fpr': fpr, 'tpr': tpr, 'level': .9}})
+  outline, = _outlines(ax)
+  places, low, high = pictures._outline(fpr, tpr)
+  assert outline == {*zip(places * 2, low + high)}
+  assert _lines(ax) == [[[0, 0], [1, 1]]] * 2
