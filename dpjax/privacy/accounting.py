@@ -30,7 +30,6 @@ from dpjax.privacy.notions import ApproxDP
 
 DpEvent = dp_accounting.DpEvent
 ACCOUNTANTS = ('pld', 'rdp')
-
 # Below this the discretised tails of a composed PLD are no longer meaningful.
 MIN_DELTA = 1e-12
 
@@ -86,7 +85,8 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
 def bounded_range_event(*, width: float, adjacency: Adjacency) -> DpEvent:
   """Returns the event of one exponential mechanism of guarantee `width`."""
   return restating.BoundedRangeDpEvent(
-      width=errors.check_positive('width', width), adjacency=adjacency)
+      width=errors.check_positive('width', width),
+      adjacency=check_adjacency(adjacency))
 
 
 def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:

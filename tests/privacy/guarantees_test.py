@@ -10,6 +10,7 @@ import math
 import pytest
 
 from dpjax.privacy import accounting
+from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy import tuning
 from dpjax.privacy.adjacency import Adjacency
@@ -92,6 +93,23 @@ def test_what_is_covered_costs_what_it_is_worth():
       assert spent == pytest.approx(restated, abs=4 * INTERVAL) and spent > 0
 
 
+def test_renyi_costs_at_one_order_are_those_of_the_guarantees():
+  """Of three releases together, and at an order that is asked for."""
+  for order in (1.5, 6.0, 30.0):
+    for kind, one in (
+        ('pure', renyi.renyi_from_pure(
+          notions.PureDP(epsilon=SIZE), order=order)),
+        ('range', renyi.bounded_range(
+          notions.BoundedRange(width=SIZE), order=order)),
+        ('concentrated', renyi.renyi_from_zcdp(
+          notions.ZCDP(rho=SIZE), order=order))):
+      found = accounting.epsilon(
+        accounting.repeated_event(KINDS[kind](SIZE, ADD), 3), delta=1e-3,
+        adjacency=ADD, accountant='rdp', orders=(order,))
+      wanted = renyi.approx_from_renyi(renyi.compose([one] * 3), delta=1e-3)
+      assert found == pytest.approx(wanted.epsilon, rel=1e-6)
+
+
 @pytest.mark.every(1)
 @pytest.mark.parametrize('shape', [0.0, 0.5, 1.0, 3.0])
 def test_the_best_of_trials_costs_what_the_theorem_says(shape):
@@ -105,8 +123,6 @@ def test_the_best_of_trials_costs_what_the_theorem_says(shape):
     (1 - 1 / order) * one(order) - math.log(stop) / order)
   wanted = renyi.approx_from_renyi(
     renyi.RenyiDP(order=order, divergence=divergence), delta=1e-6).epsilon
-  event = tuning.best_trial_event(
-    accounting.gaussian_event(noise_multiplier=noise), mean=mean, shape=shape)
   for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
     event = tuning.best_trial_event(accounting.gaussian_event(
       noise_multiplier=factor * noise), mean=mean, shape=shape)

@@ -287,3 +287,15 @@ def test_numbers_are_taken_up_to_their_ends_and_refused_beyond(name):
         with pytest.raises(ValueError, match=_MESSAGE):
           function(**{**usual, key: refused})
           raise AssertionError(f'{name} takes {refused} for {key}')
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('name', [
+  name for name, row in _ROWS.items() if 'adjacency' in row])
+def test_names_of_adjacencies_are_refused(name):
+  """A name equals no adjacency, and would be taken for the one that costs less."""
+  usual = {key: value.usual if isinstance(value, Range) else value
+           for key, value in _ROWS[name].items()}
+  for wrong in ('replace_one', 'add_or_remove_one', None, True):
+    with pytest.raises(ValueError, match='^adjacency must be Adjacency'):
+      MEMBERS[name](**{**usual, 'adjacency': wrong})
