@@ -29,9 +29,7 @@ from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
 
 DpEvent = dp_accounting.DpEvent
-
 ACCOUNTANTS = ('pld', 'rdp')
-
 # Below this the discretised tails of a composed PLD are no longer meaningful.
 MIN_DELTA = 1e-12
 
@@ -87,7 +85,8 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
 def bounded_range_event(*, width: float, adjacency: Adjacency) -> DpEvent:
   """Returns the event of one exponential mechanism of guarantee `width`."""
   return restating.BoundedRangeDpEvent(
-      width=errors.check_positive('width', width), adjacency=adjacency)
+      width=errors.check_positive('width', width),
+      adjacency=check_adjacency(adjacency))
 
 
 def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
@@ -118,7 +117,9 @@ def repeat_and_select_event(event: DpEvent, *, mean: float,
   For the 'rdp' accountant. The number of runs must be drawn by
   `tuning.draw_num_trials` of the same mean and shape (item DP-21).
   """
-  return dp_events.RepeatAndSelectDpEvent(event, mean, shape)
+  return dp_events.RepeatAndSelectDpEvent(
+      event, errors.check_positive('mean', mean),
+      errors.check_non_negative('shape', shape))
 
 
 def poisson_gaussian_event(*, sampling_prob: float, noise_multiplier: float,
@@ -267,9 +268,8 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                                accountant: str = 'pld') -> float:
   """A joint noise multiplier that meets the target, rounded up.
 
-  Root finding on `epsilon(poisson_gaussian_event(...))`: the result exceeds
-  the least sufficient multiplier by about a part in 10^4, and the epsilon
-  of the event that runs with it never exceeds `target_epsilon`.
+  Root finding on `epsilon(poisson_gaussian_event(...))`: the result is the
+  least multiplier that costs no more than the target, or a part in 10^4 more.
 
   This, not an asymptotic rule, is how noise is calibrated everywhere: the
   bound sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon (thesis 003, Theorem

@@ -149,7 +149,8 @@ def parallel(guarantees: Sequence[ApproxDP], *, adjacency: Adjacency,
   within = [replace_one_from_add_or_remove(g) for g in guarantees]
   return ApproxDP(
       epsilon=max((g.epsilon for g in within), default=0.0),
-      delta=max([moved.delta, *(g.delta for g in within)]))
+      # (1 + e^epsilon) delta is no less than the sum of two deltas.
+      delta=max((g.delta for g in within), default=0.0))
 
 
 def replace_one_from_add_or_remove(guarantee: ApproxDP) -> ApproxDP:

@@ -88,7 +88,7 @@ def _pair(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Both as float64 vectors, refused if they are no distributions."""
   p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
   for name, values in (('p', p), ('q', q)):
-    if np.any(values < 0) or abs(values.sum() - 1) > 1e-9:
+    if not (np.all(values >= 0) and abs(values.sum() - 1) <= 1e-9):
       raise ValueError(f'{name} must be probabilities that sum to 1, got a sum '
                        f'of {values.sum()}')
   if p.shape != q.shape:

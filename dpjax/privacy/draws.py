@@ -78,7 +78,8 @@ def discrete_laplace(key: PRNGKey, shape: tuple[int, ...],
 
 def discrete_laplace_variance(scale: float) -> float:
   """2 a / (1 - a)^2 with a = exp(-1 / scale), below 2 scale^2."""
-  return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale)**2
+  rate = 1 / errors.check_positive('scale', scale)
+  return 2 * math.exp(-rate) / math.expm1(-rate)**2
 
 
 def standard_gumbel(key: PRNGKey, shape: tuple[int, ...],

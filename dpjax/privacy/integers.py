@@ -242,6 +242,8 @@ def geometric_digits(scale: float, base: int) -> tuple[Law, Law]:
 
   The digits of a geometric number are independent, so this is no approximation.
   """
+  errors.check_positive('scale', scale)
+  errors.check_at_least('base', base, 1)
   with mpmath.workprec(_PRECISION):
     ratio = mpmath.exp(-1 / mpmath.mpf(scale))
     step = ratio**base

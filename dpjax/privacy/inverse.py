@@ -47,7 +47,7 @@ def scores_by_enumeration(
     answer = function(other)
     if answer in found:
       found[answer] = max(found[answer], -float(distance))
-  return np.array(list(found.values()))
+  return np.array([found[candidate] for candidate in candidates])
 
 
 def quantile_rank(prob: float, num_examples: int) -> int:

@@ -123,6 +123,8 @@ def total_variation(*, num_values: int, num_steps: int) -> float:
     num_values: released in each step.
     num_steps: that are released.
   """
+  errors.check_at_least('num_values', num_values, 0)
+  errors.check_at_least('num_steps', num_steps, 0)
   law = _law()
   inner = _STDDEV * math.sqrt(_INNER_SQUARE)
   value = (3 * law.total_variation + 1e-2 * _LEAST_RATIO**-4

@@ -152,7 +152,9 @@ class LocalOracle:
     a person says is as private whatever is asked.
 
     Raises:
-      ValueError: at the query number T + 1; everybody has answered.
+      ValueError: at the query number T + 1, since everybody has answered; or
+        for a query that has not one value for each person, who would answer
+        several times.
     """
     if state.num_asked >= self.num_queries:
       raise ValueError(f'all {self.num_queries} queries are answered; '
@@ -160,7 +162,11 @@ class LocalOracle:
     size = self.batch_size
     people = state.records[state.num_asked * size:][:size]
     draw, key = jax.random.split(state.key)
-    values = jnp.nan_to_num(query(people).astype(jnp.float32))
+    values = query(people)
+    if values.shape != (size,):
+      raise ValueError(f'a query must have one value for each of {size} people,'
+                       f' got an array of shape {values.shape}')
+    values = jnp.nan_to_num(values.astype(jnp.float32))
     values = jnp.clip(values, -1.0, 1.0)
     answer = jnp.mean(self.randomize(draw, values))
     return OracleState(key, state.records, state.num_asked + 1), answer

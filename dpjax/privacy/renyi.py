@@ -29,12 +29,17 @@ class RenyiDP:
 
   def __post_init__(self):
     errors.check_non_negative('divergence', self.divergence)
-    if not (math.isfinite(self.order) and self.order > 1):
-      raise ValueError(f'order must be a number > 1, got {self.order}')
+    _check_order(self.order)
+
+
+def _check_order(order: float) -> None:
+  if not (math.isfinite(order) and order > 1):
+    raise ValueError(f'order must be a number > 1, got {order}')
 
 
 def gaussian(*, noise_multiplier: float, order: float) -> RenyiDP:
   """Of one Gaussian release: order / (2 noise_multiplier^2), exact (DP-05)."""
+  _check_order(order)
   errors.check_positive('noise_multiplier', noise_multiplier)
   return RenyiDP(order=order, divergence=order / (2 * noise_multiplier**2))
 
@@ -75,6 +80,7 @@ def laplace(*, epsilon: float, order: float) -> RenyiDP:
   ln(a e^((a - 1) epsilon) + (a - 1) e^(-a epsilon)) - ln(2 a - 1), over a - 1.
   Source: Mironov 2017, Proposition 6 (item DEF-05).
   """
+  _check_order(order)
   errors.check_positive('epsilon', epsilon)
   logs = (math.log(order) + (order - 1) * epsilon,
           math.log(order - 1) - order * epsilon)
@@ -89,6 +95,7 @@ def randomized_response(*, epsilon: float, order: float,
   ln(e^(a epsilon) + e^((1 - a) epsilon) + K - 2) - ln(e^epsilon + K - 1), over
   a - 1, under replace-one (item DEF-05).
   """
+  _check_order(order)
   errors.check_positive('epsilon', epsilon)
   others = errors.check_at_least('num_categories', num_categories, 2) - 2
   above = np.logaddexp(order * epsilon, (1 - order) * epsilon)
@@ -104,6 +111,7 @@ def renyi_from_pure(guarantee: PureDP, *, order: float) -> RenyiDP:
   Binary randomised response attains it: ln(cosh((a - 1/2) epsilon) /
   cosh(epsilon / 2)) / (a - 1), written so that small epsilons lose no digits.
   """
+  _check_order(order)
   epsilon = guarantee.epsilon
   if order * epsilon < 30:
     return RenyiDP(order=order, divergence=math.log1p(
@@ -131,6 +139,7 @@ def bounded_range(guarantee: BoundedRange, *, order: float) -> RenyiDP:
 
   Source of 1 and 2: Dong, Durfee and Rogers 2020.
   """
+  _check_order(order)
   width = guarantee.width
   top, below = _log_sinhc(order * width), _log_sinhc((order - 1) * width)
   divergence = top - below + (top - _log_sinhc(width)) / (order - 1)
@@ -151,12 +160,14 @@ def renyi_from_pure_printed(guarantee: PureDP, *, order: float) -> RenyiDP:
 
   Source: thesis 000, Section 2.2.2 (item ALG-02, erratum T-E06).
   """
+  _check_order(order)
   epsilon = guarantee.epsilon
   return RenyiDP(order=order, divergence=min(epsilon, order * epsilon**2 / 2))
 
 
 def renyi_from_zcdp(guarantee: ZCDP, *, order: float) -> RenyiDP:
   """rho a, by definition."""
+  _check_order(order)
   return RenyiDP(order=order, divergence=guarantee.rho * order)
 
 

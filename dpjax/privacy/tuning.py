@@ -87,6 +87,7 @@ def draw_num_trials(key: PRNGKey, *, mean: float, shape: float) -> int:
 def expected_num_trials(*, stop_prob: float, shape: float) -> float:
   """Mean of the distribution with parameter g = `stop_prob` in (0, 1]."""
   errors.check_probability('stop_prob', stop_prob)
+  errors.check_non_negative('shape', shape)
   if stop_prob == 1:
     return 1.0
   odds = (1 - stop_prob) / stop_prob

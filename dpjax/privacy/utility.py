@@ -20,7 +20,7 @@ def laplace_sup_quantile(scale: float, size: int, *,
   The bound b ln(k / g) of thesis 000, Fact 2.3.4 and lecture 002, Proposition
   7.15 (item MECH-01) is `laplace_sup_bound`.
   """
-  return -scale * math.log(_tail(size, failure_prob))
+  return -scale * math.log(_tail(size, failure_prob, scale=scale))
 
 
 def laplace_sup_bound(scale: float, size: int, *, failure_prob: float) -> float:
@@ -29,21 +29,22 @@ def laplace_sup_bound(scale: float, size: int, *, failure_prob: float) -> float:
   The thesis prints it for the l1 norm, for which it is false: at k = 10 and
   g = 0.05 it is exceeded with probability 0.956 (erratum T-E10).
   """
-  _check(size, failure_prob)
+  _check(size, failure_prob, scale=scale)
   return scale * math.log(size / failure_prob)
 
 
 def laplace_l1_quantile(scale: float, size: int, *,
                         failure_prob: float) -> float:
   """Of the l1 norm, exact: it is a sum of `size` exponentials."""
-  _check(size, failure_prob)
+  _check(size, failure_prob, scale=scale)
   return scale * float(special.gammainccinv(size, failure_prob))
 
 
 def gaussian_sup_quantile(stddev: float, size: int, *,
                           failure_prob: float) -> float:
   """Of the largest coordinate, exact."""
-  return -stddev * float(special.ndtri(_tail(size, failure_prob) / 2))
+  return -stddev * float(special.ndtri(
+      _tail(size, failure_prob, stddev=stddev) / 2))
 
 
 def gaussian_sup_bound(stddev: float, size: int, *,
@@ -54,14 +55,14 @@ def gaussian_sup_bound(stddev: float, size: int, *,
   the l1 one and loses the root of 2: that bound is exceeded with probability
   0.194 instead of 0.05 at d = 10 (item MECH-04, erratum L-E10).
   """
-  _check(size, failure_prob)
+  _check(size, failure_prob, stddev=stddev)
   return stddev * math.sqrt(2 * math.log(size / failure_prob))
 
 
 def gaussian_l2_quantile(stddev: float, size: int, *,
                          failure_prob: float) -> float:
   """Of the l2 norm, exact, by the chi-square distribution."""
-  _check(size, failure_prob)
+  _check(size, failure_prob, stddev=stddev)
   return stddev * math.sqrt(
       2 * float(special.gammainccinv(size / 2, failure_prob)))
 
@@ -72,7 +73,7 @@ def gaussian_l2_bound(stddev: float, size: int, *,
 
   Source: Laurent and Massart 2000 (thesis 000, Fact 2.3.7; item MECH-03).
   """
-  _check(size, failure_prob)
+  _check(size, failure_prob, stddev=stddev)
   log_term = math.log(1 / failure_prob)
   return stddev * math.sqrt(
       size + 2 * math.sqrt(size * log_term) + 2 * log_term)
@@ -81,16 +82,19 @@ def gaussian_l2_bound(stddev: float, size: int, *,
 def gaussian_mean_norm(stddev: float, size: int) -> float:
   """Expected l2 norm: sigma sqrt(2) Gamma((d + 1)/2) / Gamma(d/2)."""
   errors.check_at_least('size', size, 1)
+  errors.check_positive('stddev', stddev)
   return stddev * math.sqrt(2) * math.exp(
       math.lgamma((size + 1) / 2) - math.lgamma(size / 2))
 
 
-def _tail(size: int, failure_prob: float) -> float:
+def _tail(size: int, failure_prob: float, **scale: float) -> float:
   """Of one coordinate, when one of all fails with `failure_prob`."""
-  _check(size, failure_prob)
+  _check(size, failure_prob, **scale)
   return -math.expm1(math.log1p(-failure_prob) / size)
 
 
-def _check(size: int, failure_prob: float) -> None:
+def _check(size: int, failure_prob: float, **scale: float) -> None:
+  for name, value in scale.items():
+    errors.check_positive(name, value)
   errors.check_at_least('size', size, 1)
   errors.check_open_unit('failure_prob', failure_prob)

@@ -1,8 +1,11 @@
 """Keys of releases: what they are bound to, and where they come from."""
 
+import hashlib
 import itertools
+import types
 
 import jax
+import numpy as np
 
 from dpjax.privacy import keys
 
@@ -30,3 +33,22 @@ def test_only_long_keys_are_secret():
   assert keys.is_secret(keys.from_words(keys.system_words(3)))
   for impl in ('threefry2x32', 'rbg'):
     assert not keys.is_secret(jax.random.key(0, impl=impl))
+
+
+def test_every_bit_of_a_digest_decides(monkeypatch):
+  """The whole digest is folded in: 256 digests that differ in one bit."""
+  digest = bytearray(hashlib.sha256(b'content').digest())
+  flipped = []
+  for bit in range(256):
+    flipped.append(bytearray(digest))
+    flipped[-1][bit // 8] ^= 1 << bit % 8
+  folded = []
+  monkeypatch.setattr(jax, 'vmap', lambda function, axes: (
+    lambda ring, word: folded[-1].append(int(word)) or ring))
+  for each in (digest, *flipped):
+    folded.append([])
+    monkeypatch.setattr(keys, 'hashlib', types.SimpleNamespace(
+      sha256=lambda part=b'', each=each: types.SimpleNamespace(
+        update=lambda more: None, digest=lambda: bytes(each))))
+    keys.bound_to(np.zeros(2), b'content')
+  assert len(set(map(tuple, folded))) == 257

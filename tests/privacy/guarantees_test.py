@@ -1,0 +1,131 @@
+"""Releases known by a guarantee alone: what is charged, and what is refused.
+
+Every kind of guarantee, under every adjacency, as it is, composed, repeated
+and on a Poisson sample, claimed under every adjacency by every accountant.
+"""
+
+import itertools
+import math
+
+import pytest
+
+from dpjax.privacy import accounting
+from dpjax.privacy import notions
+from dpjax.privacy import renyi
+from dpjax.privacy import tuning
+from dpjax.privacy.adjacency import Adjacency
+from tests.privacy.spending import ADD, INTERVAL, REPLACE, spend
+
+SIZE, PROB = 0.3, 0.2
+KINDS = {
+  'pure': lambda size, adjacency: accounting.pure_event(
+    epsilon=size, adjacency=adjacency),
+  'range': lambda size, adjacency: accounting.bounded_range_event(
+    width=size, adjacency=adjacency),
+  'concentrated': lambda size, adjacency: accounting.concentrated_event(
+    rho=size, adjacency=adjacency)}
+WRAPPERS = {
+  'plain': lambda event: event,
+  'composed': lambda event: accounting.composed_event(
+    [event, accounting.gaussian_event(noise_multiplier=9.0)]),
+  'repeated': lambda event: accounting.repeated_event(event, 3),
+  'sampled': lambda event: accounting.poisson_event(
+    event, sampling_prob=PROB, num_steps=2),
+  'sampled and composed': lambda event: accounting.composed_event(
+    [event, accounting.poisson_event(event, sampling_prob=PROB, num_steps=1)]),
+  'sampled twice': lambda event: accounting.poisson_event(
+    accounting.poisson_event(event, sampling_prob=PROB, num_steps=1),
+    sampling_prob=PROB, num_steps=1)}
+# What a guarantee under ADD is worth under REPLACE, and on a Poisson sample.
+GROUPS = {'pure': 2, 'range': 2, 'concentrated': 4}
+
+
+def _sampled(adjacency):
+  """Epsilon of one pure release on a sample."""
+  spent = math.log1p(PROB * math.expm1(SIZE))
+  return spent if adjacency is ADD else spent - math.log1p(
+    PROB * math.expm1(-SIZE))
+
+
+def _is_covered(kind, own, wrapper, claimed, accountant):
+  if kind == 'concentrated' and accountant == 'pld':
+    return False
+  # One of data sets of one size says nothing of samples of different sizes.
+  if 'sampled' in wrapper:
+    return kind == 'pure' and own is ADD and 'twice' not in wrapper
+  return own is claimed or own is ADD
+
+
+CASES = list(itertools.product(KINDS, Adjacency, WRAPPERS, Adjacency,
+                               accounting.ACCOUNTANTS))
+
+
+def test_all_that_is_not_covered_is_refused():
+  refused = []
+  for kind, own, wrapper, claimed, accountant in CASES:
+    if not _is_covered(kind, own, wrapper, claimed, accountant):
+      with pytest.raises(ValueError, match=f'^the {accountant} accountant '):
+        spend(WRAPPERS[wrapper](KINDS[kind](SIZE, own)), claimed, accountant)
+      refused.append(kind)
+  assert set(refused) == set(KINDS)
+
+
+def test_what_is_covered_costs_what_it_is_worth():
+  """As much as the same release with its guarantee restated by hand."""
+  for kind, own, wrapper, claimed, accountant in CASES:
+    if not _is_covered(kind, own, wrapper, claimed, accountant):
+      continue
+    made = lambda size, kind=kind, claimed=claimed: KINDS[kind](size, claimed)
+    factor = GROUPS[kind] if own is not claimed else 1
+    if wrapper == 'sampled':
+      wanted = accounting.repeated_event(made(_sampled(claimed)), 2)
+    elif wrapper == 'sampled and composed':
+      wanted = accounting.composed_event(
+        [made(factor * SIZE), made(_sampled(claimed))])
+    else:
+      wanted = WRAPPERS[wrapper](made(factor * SIZE))
+    spent, restated = (spend(event, claimed, accountant) for event in (
+      WRAPPERS[wrapper](KINDS[kind](SIZE, own)), wanted))
+    if (claimed, accountant) == (REPLACE, 'rdp') and 'sampled' in wrapper:
+      # By an inequality that holds for all samples.
+      assert restated < spent < 1.2 * restated
+    else:
+      assert spent == pytest.approx(restated, abs=4 * INTERVAL) and spent > 0
+
+
+def test_renyi_costs_at_one_order_are_those_of_the_guarantees():
+  """Of three releases together, and at an order that is asked for."""
+  for order in (1.5, 6.0, 30.0):
+    for kind, one in (
+        ('pure', renyi.renyi_from_pure(
+          notions.PureDP(epsilon=SIZE), order=order)),
+        ('range', renyi.bounded_range(
+          notions.BoundedRange(width=SIZE), order=order)),
+        ('concentrated', renyi.renyi_from_zcdp(
+          notions.ZCDP(rho=SIZE), order=order))):
+      found = accounting.epsilon(
+        accounting.repeated_event(KINDS[kind](SIZE, ADD), 3), delta=1e-3,
+        adjacency=ADD, accountant='rdp', orders=(order,))
+      wanted = renyi.approx_from_renyi(renyi.compose([one] * 3), delta=1e-3)
+      assert found == pytest.approx(wanted.epsilon, rel=1e-6)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('shape', [0.0, 0.5, 1.0, 3.0])
+def test_the_best_of_trials_costs_what_the_theorem_says(shape):
+  """Papernot and Steinke 2022, Theorem 2, written out at one order."""
+  mean, order, noise = 8.0, 6.0, 4.0
+  first, second = tuning.num_trials_probs(mean=mean, shape=shape)[:2]
+  stop = 1 - second / first * (2.0 if shape == 0 else 2 / (1 + shape))
+  one = lambda a: a / (2 * noise**2)
+  # The order of the second term is chosen among the same ones.
+  divergence = one(order) + math.log(mean) / (order - 1) + (1 + shape) * (
+    (1 - 1 / order) * one(order) - math.log(stop) / order)
+  wanted = renyi.approx_from_renyi(
+    renyi.RenyiDP(order=order, divergence=divergence), delta=1e-6).epsilon
+  for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
+    event = tuning.best_trial_event(accounting.gaussian_event(
+      noise_multiplier=factor * noise), mean=mean, shape=shape)
+    found = accounting.epsilon(event, delta=1e-6, adjacency=adjacency,
+                               accountant='rdp', orders=(order,))
+    assert found == pytest.approx(wanted, rel=1e-6)

@@ -1,0 +1,300 @@
+"""Quantities of this package that have a second way to be computed."""
+
+from fractions import Fraction
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from dpjax.privacy import accounting
+from dpjax.privacy import additive
+from dpjax.privacy import blocks
+from dpjax.privacy import discrete
+from dpjax.privacy import divergences
+from dpjax.privacy import exact
+from dpjax.privacy import integers
+from dpjax.privacy import inverse
+from dpjax.privacy import k_norm
+from dpjax.privacy import langevin
+from dpjax.privacy import lattice
+from dpjax.privacy import mechanism
+from dpjax.privacy import queries
+from dpjax.privacy import renyi
+from dpjax.privacy import smooth
+from dpjax.privacy import tradeoff
+from dpjax.privacy.notions import ApproxDP
+from tests.privacy.spending import ADD, REPLACE
+
+KEY = jax.random.key(12)
+
+
+# -- Composition.
+
+
+def test_many_small_epsilons_are_composed_on_a_fine_grid():
+  """100 responses, by the number of truths: within 2 percent."""
+  one, uses, delta = 1.05e-3, 100, 1e-3
+  truth, number = 1 / (1 + math.exp(-one)), np.arange(uses + 1)
+  ways = np.array([float(math.comb(uses, k)) for k in number])
+  p = ways * truth**number * (1 - truth)**(uses - number)
+  found = accounting.optimal_composition(
+    [ApproxDP(epsilon=one, delta=0.0)] * uses, delta=delta)
+  p /= p.sum()
+  assert divergences.hockey_stick(p, p[::-1], epsilon=found) <= delta
+  assert divergences.hockey_stick(p, p[::-1], epsilon=0.98 * found) > delta
+
+
+def test_equal_releases_count_as_often_as_they_are_made():
+  """Events are values: two of one noise are equal, and still are two."""
+  once = additive.GaussianMechanism(record_norm=1.0, noise_multiplier=4.0,
+                                    adjacency=ADD)
+  joint = accounting.gaussian_event(noise_multiplier=2.0)
+  found, wanted = (accounting.epsilon(
+    event, delta=1e-5, adjacency=ADD, accountant='rdp')
+                   for event in (mechanism.compose(*[once] * 4), joint))
+  assert found == pytest.approx(wanted)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
+def test_k_norm_noise_is_calibrated_by_the_accountant_that_is_asked(accountant):
+  """To its own answer, from above, within 3 parts in 10^3."""
+  given = dict(sampling_prob=0.1, num_steps=20)
+  noise = k_norm.calibrate_noise_multiplier(
+    target_epsilon=0.5, target_delta=1e-5, order=2, adjacency=ADD,
+    accountant=accountant, **given)
+  run = accounting.poisson_event(k_norm.event(
+    noise_multiplier=noise, order=2), **given)
+  spent = accounting.epsilon(run, delta=1e-5, adjacency=ADD,
+                             accountant=accountant)
+  assert 0.5 * (1 - 3e-3) < spent <= 0.5
+
+
+def test_curves_of_points_are_the_lines_of_each():
+  """Pure guarantees are points, too; those of delta 1 say nothing."""
+  alpha, pure = np.linspace(0, 1, 41), ApproxDP(epsilon=0.7, delta=0.0)
+  np.testing.assert_array_equal(
+    tradeoff.from_curve(alpha, [0.7, 0.1], [0.0, 1.0]),
+    tradeoff.approx(alpha, pure))
+  np.testing.assert_array_equal(tradeoff.from_curve(alpha, [0.7], [1.0]),
+                                np.zeros(41))
+
+
+def test_groups_of_gaussians_at_all_sizes():
+  """2^c steps of 3^c each, at the order a / 2^c: 1.5^c times the exact one."""
+  one = renyi.gaussian(noise_multiplier=3.0, order=32.0)
+  for doublings in range(5):
+    claim = renyi.group(one, doublings=doublings)
+    moved = renyi.gaussian(noise_multiplier=3.0 / 2**doublings,
+                           order=claim.order)
+    assert claim.divergence == pytest.approx(1.5**doublings * moved.divergence)
+
+
+# -- Blocks.
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('rule', blocks.ALLOCATIONS)
+def test_units_of_sensitivities_do_not_matter(rule):
+  """Also where squares of float32 vanish or overflow."""
+  bounds = jnp.array([1.0, 0.25, 3.0], jnp.float32)
+  split = lambda scale: np.asarray(blocks.allocate(
+    bounds * jnp.float32(scale), noise_multiplier=1.5, sizes=(4, 1, 9),
+    rule=rule), np.float64)
+  usual = split(1.0)
+  for power in (-90, 90):
+    np.testing.assert_allclose(split(2.0**power), usual * 2.0**power,
+                               rtol=1e-6)
+
+
+# -- Tables of integers.
+
+
+def _law(parts):
+  """Of a sum of multiples of draws: outcome -> probability."""
+  total = {0: Fraction(1)}
+  for law, multiplier in parts:
+    weights = [(law.first + i, Fraction(w, 2**integers.RESOLUTION))
+               for i, w in enumerate(law.weights) if w]
+    added = {}
+    for x, p in total.items():
+      for y, q in weights:
+        z = x + multiplier * y
+        added[z] = added.get(z, 0) + p * q
+    total = added
+  return total
+
+
+def _variation(total, log_weight, reach):
+  """From the law of these log-weights on -reach, ..., reach."""
+  with mpmath.workprec(200):
+    masses = {z: mpmath.exp(log_weight(mpmath.mpf(z)))
+              for z in range(-reach, reach + 1)}
+    scale = mpmath.fsum(masses.values())
+    return float(mpmath.fsum(
+      abs(masses.get(z, 0) / scale - mpmath.mpf(p.numerator) / p.denominator)
+      for z, p in ((z, total.get(z, Fraction(0)))
+                   for z in set(masses) | set(total))) / 2)
+
+
+def test_sums_of_tables_are_as_near_as_mechanisms_say(monkeypatch):
+  """Of tables that are narrow, so that sums are needed: all probabilities."""
+  monkeypatch.setattr(integers, 'LARGEST_STDDEV', 2.0)
+  for noise in (1.9, 3.0, 4.0):
+    made = discrete.DiscreteGaussianMechanism(
+      record_norm=1.0, noise_multiplier=noise, adjacency=ADD)
+    total = _law(zip(made._laws(), (1, made._parts()[1]), strict=False))
+    found = _variation(total, lambda z, s=noise: -(z / s)**2 / 2, 120)
+    assert found <= made.total_variation <= 5 * found + 1e-24
+    assert (found > 1e-16) == (noise > 2)
+
+
+def test_digits_are_as_near_as_mechanisms_say(monkeypatch):
+  """Each of the four tables is charged; their sum is two-sided geometric."""
+  monkeypatch.setattr(integers, 'LARGEST_SCALE', 0.3)
+  monkeypatch.setattr(discrete, '_DIGIT', 4)
+  made = discrete.GeometricMechanism(record_norm=1, epsilon=2.0, adjacency=ADD)
+  laws = made._laws()
+  total = _law(zip(laws, (1, 4, -1, -4), strict=True))
+  found = _variation(total, lambda z: -abs(z) * 2, 140)
+  charged = sum(law.total_variation for law in laws)
+  assert len(laws) == 4 and charged == pytest.approx(made.total_variation)
+  assert found <= charged < 1e-25
+
+
+def test_every_table_of_a_release_is_charged(monkeypatch):
+  """And every word that decides ties for a row of draws on the lattice."""
+  drawn, ties = [], []
+  monkeypatch.setattr(integers, 'draw', lambda law, key, shape, start: (
+    drawn.append(law), jnp.zeros(shape, jnp.int32))[1])
+  for epsilon in (1.0, 0.02):
+    made = discrete.GeometricMechanism(record_norm=1, epsilon=epsilon,
+                                       adjacency=REPLACE)
+    drawn.clear()
+    made.release(KEY, jnp.zeros(2, jnp.int32))
+    assert made.total_variation >= sum(law.total_variation for law in drawn)
+  monkeypatch.setattr(integers, 'draw_rows', lambda law, key, shape: (
+    ties.extend([(law, shape[1])] * shape[0]),
+    jnp.zeros(shape, jnp.int32))[1])
+  count = 10**9
+  lattice.add_noise(KEY, jnp.zeros(2), 2.0**-19, jnp.int32(3000))
+  charged = (lattice.total_variation(num_values=count, num_steps=1)
+             - count * lattice.total_variation(num_values=1, num_steps=1))
+  assert len(ties) == 3 and ties[0][1] == 2
+  assert charged >= 0.999 * sum(integers.tie_variation(law, count)
+                                for law, _ in ties)
+
+
+# -- Decisions between integers.
+
+
+def test_exponentials_lie_between_integers_that_are_near():
+  for rate, bits in itertools.product(
+      (Fraction(0), Fraction(1, 10**9), Fraction(2, 3), Fraction(1),
+       Fraction(77, 2), Fraction(10**6, 7)), (8, 128, 200)):
+    low, high = exact.exp_between(rate, bits)
+    with mpmath.workprec(1000):
+      value = mpmath.ldexp(
+        mpmath.exp(-mpmath.mpf(rate.numerator) / rate.denominator), bits)
+      assert low <= value <= high <= low + 3
+
+
+def test_a_coin_of_a_large_rate_is_one_of_many_coins(monkeypatch):
+  """Heads of all of them: their rates add up to that of the coin."""
+  for rate in (Fraction(0), Fraction(5, 2), Fraction(40), Fraction(199, 3)):
+    rates = []
+    monkeypatch.setattr(exact, '_bernoulli_exp_unit', lambda part, below: (
+      rates.append(part), True)[1])
+    assert exact.bernoulli_exp(rate)
+    assert sum(rates) == rate and max(rates) <= 1
+
+
+# -- Enumerations.
+
+
+def test_candidates_that_are_given_twice_are_scored_twice():
+  found = inverse.scores_by_enumeration(
+    max, (0, 1), domain=(0, 1, 2), candidates=(2, 0, 2), sizes=[2],
+    adjacency=REPLACE)
+  np.testing.assert_array_equal(found, [-1, -1, -1])
+
+
+def test_probabilities_that_are_none_are_refused():
+  for wrong in ([0.5, math.nan], [0.5, 0.5 + 1e-6], [0.5, 0.5 - 1e-6],
+                [1 + 1e-3, -1e-3]):
+    for pair in ((wrong, [0.5, 0.5]), ([0.5, 0.5], wrong)):
+      with pytest.raises(ValueError, match='probabilities that sum to 1'):
+        divergences.max_divergence(*pair)
+
+
+def test_a_floor_keeps_the_scale_smooth_where_one_term_is_left():
+  """Of records that are all equal, and a neighbour with one at the end."""
+  bound = jax.jit(lambda records: smooth.smooth_sensitivity(
+    jnp.asarray(records, jnp.float32), 2, lower=0.0, upper=3.0,
+    smoothing=15.0))
+  here, there = (bound(records) for records in ([0, 0, 0], [0, 0, 3]))
+  assert there == 3.0
+  assert here >= there * math.exp(-15) * (1 - 1e-6)
+
+
+# -- Descents and oracles.
+
+
+def test_a_descent_starts_on_the_set_and_takes_gradients_there():
+  """Nearly without noise, against the recursion in NumPy; a box of 1/2."""
+  gradient = lambda params, data: params**3 + 9 * params + data
+  made = langevin.LangevinDescent(
+    gradient=gradient, start=jnp.array([4.0, -3.0]), num_examples=2,
+    strong_convexity=1.0, smoothness=12.0, gradient_bound=1.0,
+    learning_rate=0.1, stddev=1e-6, num_steps=2,
+    project=langevin.project_box(0.5))
+  data, params = np.array([0.3, -0.1]), np.array([0.5, -0.5])
+  for _ in range(2):
+    params = np.clip(params - 0.1 / 2 * gradient(params, data), -0.5, 0.5)
+  found = made.release(KEY, jnp.asarray(data, jnp.float32))
+  np.testing.assert_allclose(found, params, atol=1e-5)
+
+
+def test_enough_steps_is_its_formula_and_at_least_one():
+  for strong, smooth_of, rho, count, values in itertools.product(
+      (0.1, 1.0), (1.0, 7.0), (1e-4, 0.5), (1, 10, 500), (1, 20)):
+    odds = rho * count**2 / values
+    wanted = math.ceil(2 * smooth_of / strong * math.log(odds)
+                       ) if odds > 1 else 1
+    assert langevin.enough_steps(
+      strong_convexity=strong, smoothness=smooth_of, rho=rho,
+      num_examples=count, num_values=values) == max(1, wanted)
+
+
+def test_people_are_asked_in_a_random_order_and_for_themselves():
+  """All have a chance to be asked, also those beyond the needed number."""
+  made = queries.LocalOracle(num_queries=1, tolerance=1.0, failure_prob=0.5,
+                             epsilon=4.0)
+  extra = 3 * made.num_examples
+  states = [made.init(jax.random.key(seed), jnp.arange(extra))
+            for seed in (0, 1)]
+  for state in states:
+    assert len(set(state.records.tolist())) == made.num_examples
+  assert states[0].records.tolist() != states[1].records.tolist()
+  # All of the first third, by chance: below 1e-4.
+  assert max(states[0].records.tolist()) >= made.num_examples
+  for query in (lambda x: jnp.tile(x, 2), jnp.sum, lambda x: x[None]):
+    with pytest.raises(ValueError, match='one value for each of'):
+      made.ask(states[0], query)
+
+
+def test_releases_of_k_norm_noise_lie_on_the_grid_of_a_coordinate(monkeypatch):
+  unit = jnp.asarray(np.random.default_rng(0).laplace(size=13), jnp.float32)
+  monkeypatch.setattr(k_norm, 'unit_noise', lambda key, size, order: (
+    unit if size == 13 else None))
+  data = {'a': jnp.ones((3, 4)), 'b': jnp.zeros(())}
+  for order, typical in ((1, 1.0), (2, 13**0.5), (math.inf, 13.0)):
+    noisy = k_norm.add_noise(KEY, data, 1.5, order=order)
+    flat = np.append(np.ravel(noisy['a']), noisy['b'])
+    spacing = float(additive.grid_spacing(1.5 * typical))
+    np.testing.assert_array_equal(flat / spacing, np.round(flat / spacing))
+    assert len(np.unique(flat)) > 9
