@@ -67,7 +67,8 @@ def _followed(function, shape, axis):
   x = entries.of_records((B, *shape[:axis], *shape[axis + 1:]), 0)
   x = entries.moved(x, lambda array: np.moveaxis(array, 0, axis))
   closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, jnp.float32))
-  return closed, dependence.Follower(B).outputs(closed, [x])[0]
+  with jax.ensure_compile_time_eval():
+    return closed, dependence.Follower(B).outputs(closed, [x])[0]
 
 
 @pytest.mark.parametrize('name', OPERATIONS)
@@ -116,9 +117,8 @@ def test_operations_without_a_rule():
   shape = jax.ShapeDtypeStruct(rows.shape, jnp.float32)
   chosen = lambda x: jax.pure_callback(
     lambda x, rows: np.asarray(x)[rows, 0], shape, x, rows)
-  with jax.ensure_compile_time_eval():
-    reads = _followed(chosen, (B, N), 0)[1].reads
-    nothing = _followed(lambda x: jax.pure_callback(
-      lambda: np.ones(rows.shape, np.float32), shape), (B, N), 0)[1].reads
+  reads = _followed(chosen, (B, N), 0)[1].reads
+  nothing = _followed(lambda x: jax.pure_callback(
+    lambda: np.ones(rows.shape, np.float32), shape), (B, N), 0)[1].reads
   np.testing.assert_array_equal(reads & ~entries.UNKNOWN, 1 << rows)
   assert not np.any(nothing & ~entries.UNKNOWN)
