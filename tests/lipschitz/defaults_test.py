@@ -55,6 +55,12 @@ DEFAULTS = {
     'rules.normalised': {'floor': 1e-6}},
 }
 
+MODULES = {
+  name: [importlib.import_module(f'dpjax.{name}.{each.name}')
+         for each in pkgutil.iter_modules(
+           importlib.import_module(f'dpjax.{name}').__path__)]
+  for name in DEFAULTS}
+
 
 def _defaults(function):
   """Of the arguments of a function or class, as far as they are values."""
@@ -66,12 +72,10 @@ def _defaults(function):
 
 @pytest.mark.parametrize('name', DEFAULTS)
 def test_defaults_are_as_documented(name):
-  package = importlib.import_module(f'dpjax.{name}')
   defaults = {}
-  for each in pkgutil.iter_modules(package.__path__):
-    module = importlib.import_module(f'dpjax.{name}.{each.name}')
+  for module in MODULES[name]:
     defaults |= {
-      f'{each.name}.{public}': _defaults(value)
+      f'{module.__name__.split(".")[-1]}.{public}': _defaults(value)
       for public, value in vars(module).items()
       if getattr(value, '__module__', '') == module.__name__ and callable(value)
       and not public.startswith('_') and public != 'UnknownConstant'}
