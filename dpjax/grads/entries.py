@@ -174,7 +174,7 @@ def spread(entries: Entries, shape: Sequence[int],
   """
   codes = narrowed(entries.codes)
   for axis in axes:
-    codes = codes + _along(_weights('place', shape[axis]), axis, len(shape))
+    codes = codes + _along(_weights(f'{axis}', shape[axis]), axis, len(shape))
   return Entries(np.broadcast_to(entries.reads, shape),
                  np.broadcast_to(codes, shape))
 

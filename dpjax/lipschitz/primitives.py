@@ -199,8 +199,7 @@ def _scale_shift_backward(rule, residuals, cotangent):
   def norms(x, cotangent, ceilings):
     of_scale = jnp.einsum('bhwc,bhwc->bc', x, cotangent, precision=_HIGHEST)
     of_shift = jnp.einsum('bhwc->bc', cotangent)
-    squares = (jnp.einsum('bc,bc->b', of_scale, of_scale) +
-               jnp.einsum('bc,bc->b', of_shift, of_shift))
+    squares = _squared_norms(of_scale) + _squared_norms(of_shift)
     return jnp.sqrt(squares) + 2 * sites * _UNIT_ROUNDOFF * ceilings
 
   x, cotangent, weights = _weigh(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.grads import per_example
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import pointwise
@@ -19,6 +20,7 @@ HINGE = losses.LipschitzLoss(
     0., 1. - (2 * labels - 1).astype(jnp.float32)
     * (logits[:, 1] - logits[:, 0]) / jnp.float32(np.sqrt(2))), 1.)
 MODEL = mlp.mlp(num_features=1, num_classes=2, depth=0)
+MODEL_OF_TWO = mlp.mlp(num_features=2, num_classes=2, depth=0)
 
 
 def test_needs_to_be_told_that_it_is_unsound():
@@ -70,3 +72,20 @@ def test_claims_line_5_and_one_block():
   claimed = bounder.l2_sensitivity(jax.tree.map(jnp.float32, norms))
   assert float(claimed['dense_01']) == 0.
   assert float(claimed['dense_02']) == pytest.approx(0.5 / 3**0.5)
+
+
+def test_records_without_a_gradient_do_not_count_for_the_maximum():
+  """The last record is far on its side of the margin; the others are not."""
+  loss = losses.hinge(num_classes=2)
+  bounder = printed.as_printed(MODEL_OF_TWO.network, loss, allow_unsound=True)
+  batch = Batch(jnp.array([[3., 4.], [0., 1.], [100., 0.]]),
+                jnp.zeros([3], jnp.int32))
+  sums = lambda made: made.sums(
+    {'dense_00': {'kernel': jnp.eye(2), 'bias': jnp.zeros([2])}}, batch,
+    jnp.ones([3], jnp.bool_)).total['dense_00']
+  total, plain = jax.jit(lambda: [sums(bounder), sums(
+    per_example.summed(MODEL_OF_TWO.network.apply, loss.values))])()
+  assert np.linalg.norm(plain['kernel']) > 1
+  # Everything over the largest norm that counts, which is 5.
+  jax.tree.map(lambda ours, theirs: np.testing.assert_allclose(
+    5 * ours, theirs, rtol=1e-5), total, plain)

@@ -1,0 +1,74 @@
+"""Records and batches at the edges: in one block only, or of no numbers."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import inputs
+from dpjax.grads import per_example
+from dpjax.grads import precision
+from dpjax.typing import Batch
+
+BLOCKS = ('a', 'b', 'c')
+
+
+def _apply(params, x):
+  """Blocks whose gradients are their own columns of x, times 1e30."""
+  return sum(params[name] * x[:, i, None] * 1e30
+             for i, name in enumerate(BLOCKS))
+
+
+def _loss(logits, labels):
+  del labels
+  return 1.0 + jnp.sum(logits, 1)
+
+
+@pytest.mark.parametrize('kernel', per_example.KERNELS)
+def test_bad_in_any_block_is_nothing_in_all(kernel):
+  """Sums, losses and counts, whichever block has no finite gradient.
+
+  With parameters of zero losses are finite, and with others they are not.
+  """
+  bounder = per_example.clipped(
+    _apply, _loss, clip_norm=dict.fromkeys(BLOCKS, 1.0), kernel=kernel)
+  sums = jax.jit(bounder.sums)
+  x, y = jnp.full([2, 3], 1e-25), jnp.zeros([2], jnp.int32)
+  everybody, other = jnp.array([True, True]), jnp.array([True, False])
+  for value, place in itertools.product((0.0, 1e-3), range(3)):
+    params = {name: jnp.full([1, 2], value) for name in BLOCKS}
+    bad = sums(params, Batch(x.at[1, place].set(1e30), y), everybody)
+    honest = sums(params, Batch(x, y), other)
+    assert int(bad.num_nonfinite) == 1 and int(honest.num_nonfinite) == 0
+    jax.tree.map(np.testing.assert_array_equal, bad._replace(
+      num_nonfinite=0), honest._replace(num_nonfinite=0))
+
+
+def test_features_of_no_numbers_are_finite():
+  """Of a tree of features a part may be empty, or hold integers."""
+  tree = {'empty': jnp.zeros([3, 0]), 'place': jnp.arange(3),
+          'x': jnp.array([[0.0], [jnp.inf], [jnp.nan]])}
+  np.testing.assert_array_equal(inputs.finite_records(tree),
+                                [True, False, False])
+  cleaned, finite = inputs.clean_features(tree, jnp.array([True, True, False]))
+  np.testing.assert_array_equal(finite, [True, False, False])
+  assert cleaned['empty'].shape == (3, 0) and not np.any(cleaned['x'])
+  np.testing.assert_array_equal(cleaned['place'], [0, 0, 0])
+
+
+@pytest.mark.parametrize('batch', [None, 3, 2.5, object(), {1, 2}, 'xy',
+                                   iter([1, 2]), np.zeros([2, 2])])
+def test_what_holds_no_records_is_refused_by_its_type(batch):
+  with pytest.raises(ValueError, match=f'got a {type(batch).__name__}'):
+    inputs.as_batch(batch)
+
+
+def test_short_are_floats_of_fewer_bits_than_float32():
+  lengths = {jnp.bfloat16: True, jnp.float16: True, jnp.float32: False,
+             jnp.int8: False, jnp.bool_: False, jnp.int32: False}
+  for dtype, is_short in lengths.items():
+    x = jnp.zeros([2], dtype)
+    assert precision.is_short(x) == is_short
+    assert precision.widened(x).dtype == (jnp.float32 if is_short else dtype)

@@ -1,0 +1,83 @@
+"""Defaults of this package and of `grads` are those of its documentation.
+
+They are promises: a call that leaves them out is as private, as precise and as
+fast as it was. None, which says that something is absent, and names for
+messages are left out.
+"""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+KERNEL = 'bookkeeping'
+DEFAULTS = {
+  'grads': {
+    'bounder.BoundedSums': {'indicators': ()},
+    'bounder.WeightConstraint': {'every': 1},
+    'contractions.Layer': {'has_windows': False},
+    'entries.of_constant': {'number': 0},
+    'entries.reduced': {'keepdims': False},
+    'lattice_privatizer.lattice_privatizer': {
+      'allocation': 'optimal', 'sum_error': 0.0},
+    'per_example.adaptively_clipped': {'kernel': KERNEL},
+    'per_example.clipped': {'kernel': KERNEL},
+    'per_example.normalized': {'kernel': KERNEL},
+    'per_example.per_example_norms': {'blocks': 0, 'kernel': KERNEL},
+    'privatizer.PrivatizerState': {'indicators': ()},
+    'privatizer.gaussian_privatizer': {'allocation': 'optimal'},
+    'quantiles.geometric': {'span': 1e4}},
+  'lipschitz': {
+    'convolution.ConvShape': {'strides': (1, 1), 'padding': 'zero'},
+    'convolution.drifted_bound': {'num_iterations': 2},
+    'convolution.fourier_upper_bound': {'num_iterations': 6},
+    'convolution.reshape_upper_bound': {'num_iterations': 6},
+    'induced.cross_entropy_dual_norm': {'temperature': 1.0},
+    'layers.Conv': {'kernel_size': (3, 3), 'strides': (1, 1),
+                    'padding': 'zero', 'use_bias': True, 'grid': 16},
+    'layers.Dense': {'use_bias': True},
+    'losses.cross_entropy': {'temperature': 1.0, 'convention': 'inside'},
+    'losses.hinge': {'margin': 1.0},
+    'network.Residual': {'averaged': False},
+    'node.Context': {'radii': {}},
+    'normalisation.standard': {'kappa': 1e-5},
+    'norms.spectral_upper_bound': {'num_iterations': 6, 'any_scale': True},
+    'pointwise.Ball': {'adaptive': False},
+    'pointwise.Fixed': {'elementwise': False},
+    'pooling.average_pool': {'window': (2, 2)},
+    'pooling.max_pool': {'window': (2, 2)},
+    'projection.clip_limits': {'num_iterations': 4},
+    'projection.clip_weights': {'num_iterations': 4},
+    'projection.fix_weights': {'num_iterations': 4},
+    'randomised.randomised_upper_bound': {
+      'num_starts': 16, 'turn_rounding': 1e-6},
+    'rules.normalised': {'floor': 1e-6}},
+}
+
+MODULES = {
+  name: [importlib.import_module(f'dpjax.{name}.{each.name}')
+         for each in pkgutil.iter_modules(
+           importlib.import_module(f'dpjax.{name}').__path__)]
+  for name in DEFAULTS}
+
+
+def _defaults(function):
+  """Of the arguments of a function or class, as far as they are values."""
+  return {name: argument.default for name, argument in
+          inspect.signature(function).parameters.items()
+          if name != 'name' and argument.default is not None
+          and not callable(argument.default)}
+
+
+@pytest.mark.parametrize('name', DEFAULTS)
+def test_defaults_are_as_documented(name):
+  defaults = {}
+  for module in MODULES[name]:
+    defaults |= {
+      f'{module.__name__.split(".")[-1]}.{public}': _defaults(value)
+      for public, value in vars(module).items()
+      if getattr(value, '__module__', '') == module.__name__ and callable(value)
+      and not public.startswith('_') and public != 'UnknownConstant'}
+  assert {public: each for public, each in defaults.items() if each} == (
+    DEFAULTS[name])

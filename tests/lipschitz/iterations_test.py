@@ -1,0 +1,56 @@
+"""As many iterations are made as are asked for, by everything that bounds.
+
+Of an identity of rank r the bound after t of them is r^(1/2^(t+1)) exactly.
+"""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from dpjax.lipschitz import convolution
+from dpjax.lipschitz import layers
+from dpjax.lipschitz import norms
+from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import projection
+from dpjax.lipschitz.network import Chain, Network
+
+RANK = 8
+IDENTITY = jnp.eye(RANK)
+KERNEL = IDENTITY[None, None]
+SHAPE = convolution.ConvShape((2, 3))
+NETWORK = Network(input_shape=(2, 3, RANK), root=Chain(name='root', nodes=(
+  layers.Conv(name='conv', channels=RANK, kernel_size=(1, 1)),
+  pointwise.flatten(), layers.Dense(name='dense', width=2))))
+PARAMS = {'conv': {'kernel': KERNEL, 'bias': jnp.zeros([RANK])},
+          'dense': {'kernel': jnp.eye(6 * RANK, 2), 'bias': jnp.zeros([2])}}
+
+
+def _shrunk(make, **settings):
+  """One over what a constraint divides an identity by, for weight norm 1."""
+  held, _ = make(NETWORK, weight_norm=1.0, **settings).constrain(PARAMS)
+  return 1 / held['conv']['kernel'][0, 0, 0, 0]
+
+
+# Settings -> a bound of the norm of the identity, and the default number.
+BOUNDS = {
+  'spectral': (lambda **s: norms.spectral_upper_bound(IDENTITY, **s), 6),
+  'ordinary': (lambda **s: norms.spectral_upper_bound(
+    IDENTITY, any_scale=False, **s), 6),
+  'torus': (lambda **s: convolution.fourier_upper_bound(
+    KERNEL, SHAPE, **s), 6),
+  'reshaped': (lambda **s: convolution.reshape_upper_bound(
+    KERNEL, SHAPE, **s), 6),
+  'drifted': (lambda **s: convolution.drifted_bound(
+    jnp.float32(0), 0 * KERNEL, KERNEL, SHAPE, **s), 2),
+  'clipped': (lambda **s: _shrunk(projection.clip_weights, **s), 4),
+  'fixed': (lambda **s: _shrunk(projection.fix_weights, **s), 4),
+}
+
+
+@pytest.mark.parametrize('name', BOUNDS)
+@pytest.mark.sound
+def test_bounds_are_those_of_their_iterations(name):
+  bound, default = BOUNDS[name]
+  found = jax.jit(lambda: [bound(num_iterations=1), bound()])()
+  for value, number in zip(found, (1, default), strict=True):
+    assert float(value) == pytest.approx(RANK**0.5**(number + 1), rel=1e-4)
