@@ -235,3 +235,20 @@ def test_p_values_do_not_depend_on_the_data_of_a_density():
   scores = noise.normal_scores(rng, Noise(stats.poisson(4.0)), draws)
   assert stats.kstest(scores[:, 0], 'norm').pvalue > 1e-4
   assert jax.tree.all(np.isfinite(scores).all())
+
+
+@pytest.mark.parametrize('order', [1, 2, np.inf])
+@pytest.mark.parametrize('width', [2, 3, 5])
+def test_sums_move_along_axes_and_across_with_both_signs(order, width):
+  """From zero and from afar, always by the sensitivity."""
+  pairs = wrapping.sums(0.5, order=order, width=width)
+  shifts = np.array([pair.data - pair.neighbour for pair in pairs])
+  np.testing.assert_allclose(np.linalg.norm(shifts, order, axis=1), 0.5,
+                             rtol=1e-5)
+  alone = np.count_nonzero(np.abs(shifts) > 1e-6, axis=1) == 1
+  across = shifts[~alone]
+  assert (across != 0).all() and (across.min(1) < 0).all()
+  assert (across.max(1) > 0).all() and np.ptp(np.abs(across)) < 1e-5
+  assert set(np.argmax(shifts[alone], 1)) == {0, width - 1}
+  sizes = [np.abs(pair.neighbour).max() for pair in pairs]
+  assert min(sizes) == 0 and max(sizes) >= 32

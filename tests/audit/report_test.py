@@ -129,7 +129,7 @@ def test_counts_follow_from_the_scores(reports):
 
 def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
   """On noise alone, where it is often seen more on the unlikelier side."""
-  seen, reverse = [], 0
+  seen, reverse, sides = [], 0, set()
   pairs = (Pair(np.zeros(2), np.zeros(2), 'a'), Pair(np.zeros(2), np.zeros(2),
                                                      'b'))
 
@@ -148,8 +148,21 @@ def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
     assert found.event.count(other) == found.false_positives
     np.testing.assert_array_equal(found.scores, [
         found.event.partition.score(side) for side in (likely, other)])
+    sides.add(found.event.swapped)
     reverse += found.true_positives < found.false_positives
-  assert 0 < reverse < 12  # Either has probability 2e-4.
+  assert 0 < reverse < 12 and len(sides) == 2  # Each fails with 5e-4.
+
+
+@pytest.mark.parametrize('telling', [0, 1])
+def test_one_half_of_a_pilot_makes_cells_and_the_other_chooses(telling):
+  """What tells sides apart in one half only."""
+  present = np.zeros((200, 1))
+  present[100 * telling:100 * (telling + 1)] = 5.0
+  curve = claims.curve(claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD))
+  event = blackbox.choose(curve, present, np.zeros((200, 1)), low_bits=False)
+  assert (event.score > 0) == bool(telling)
+  assert not telling or (event.count(present), event.count(0 * present)) in (
+      (100, 0), (100, 200))
 
 
 def _failed(target):
