@@ -157,7 +157,7 @@ def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
 def test_one_half_of_a_pilot_makes_cells_and_the_other_chooses(telling):
   """What tells sides apart in one half only."""
   present = np.zeros((200, 1))
-  present[100 * telling:100 * (telling + 1)] = 5.0
+  present[100 * telling:100 * (telling + 1)] = -5.0
   curve = claims.curve(claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD))
   event = blackbox.choose(curve, present, np.zeros((200, 1)), low_bits=False)
   assert (event.score > 0) == bool(telling)
