@@ -100,6 +100,7 @@ def test_a_fit_spends_its_target_and_no_more(adjacency, moved):
   assert fitted.params['dense_00']['kernel'].shape == (FEATURES, CLASSES)
 
 
+@pytest.mark.every(1)
 @pytest.mark.parametrize('changes', [
     {}, {'num_examples': 3, 'regularization': 1e-3}, {'solver_share': .5},
     {'input_radius': 7., 'num_examples': 100}])
