@@ -39,3 +39,18 @@ def test_non_private_events_refute_every_claim():
   with pytest.raises(ValueError, match='is below the inf'):
     claims.check(dataclasses.replace(
         _TRUE, event=accounting.non_private_event()))
+
+
+@pytest.mark.parametrize('noise', [1.0, 300.0])
+def test_a_claim_may_be_below_its_event_by_a_rounding_only(noise):
+  """Relative to the claim, be it large or small."""
+  claim = claims.of_event(
+      accounting.gaussian_event(noise_multiplier=noise), delta=1e-5,
+      adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  assert claims.check(claim) == claim.epsilon
+  for factor in (1 - 1e-7, 1.0, 2.0):
+    assert claims.check(dataclasses.replace(
+        claim, epsilon=factor * claim.epsilon)) == claim.epsilon
+  for factor in (0.5, 1 - 1e-3, 1 - 1e-5):
+    with pytest.raises(ValueError, match='that its event costs'):
+      claims.check(dataclasses.replace(claim, epsilon=factor * claim.epsilon))

@@ -1,5 +1,6 @@
 """Small parts of audits, by hand counts and closed forms."""
 
+import itertools
 import types
 
 import jax.numpy as jnp
@@ -127,3 +128,33 @@ def test_the_share_that_a_canary_spends_is_its_norm_over_the_bound(feature,
   # The gradient of the logits is (-1/2, 1/2).
   wanted = share or feature * np.sqrt(.5)
   assert canary.share_spent(game) == pytest.approx(wanted, rel=1e-3)
+
+
+def test_epsilons_of_shifts_solve_the_curve_of_a_gaussian():
+  """Balle and Wang 2018, Theorem 5, from tiny shifts to large ones."""
+  last = 0.0
+  for shift in (0.0, 1e-7, 1e-3, .02, .09, .5, 2.0, 9.0):
+    for delta in (1e-9, 1e-5, .01):
+      found = bounds.shift_to_epsilon(shift, delta=delta)
+      if found == 0:
+        # All that is spent is delta: the total variation is less. No lower
+        # bound is lost of shifts that nobody can measure.
+        assert shift <= 1e-6 or 2 * stats.norm.cdf(shift / 2) - 1 <= delta
+        continue
+      spent = stats.norm.cdf(shift / 2 - found / shift) - np.exp(
+          found + stats.norm.logcdf(-shift / 2 - found / shift))
+      assert spent == pytest.approx(delta, rel=1e-3)
+    assert found >= last
+    last = found
+
+
+@pytest.mark.parametrize('epsilon', [0.0, .3, 1.0, 5.0])
+def test_bets_on_guesses_are_a_fair_game(epsilon):
+  """Over all outcomes of five guesses, each right as often as is allowed."""
+  right = 1 / (1 + np.exp(-epsilon))
+  outcomes = np.array(list(itertools.product([False, True], repeat=5)))
+  chances = np.where(outcomes, right, 1 - right).prod(1)
+  wealth = np.array([one_run.wealth(outcome, epsilon=epsilon)
+                     for outcome in outcomes])
+  np.testing.assert_allclose(chances @ wealth, np.ones(5))
+  assert wealth.min() > 0 and wealth[-1, -1] == wealth.max() > 1

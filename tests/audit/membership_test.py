@@ -142,6 +142,18 @@ def test_bootstrap_draws_whole_networks():
   assert again == (value, low, high)
 
 
+def test_bootstrap_draws_are_of_all_networks_with_replacement():
+  draws = []
+  membership.bootstrap(jax.random.key(2), lambda draw: draws.append(draw) or 0.,
+                       7, num_draws=900)
+  *draws, every = draws
+  assert every.tolist() == list(range(7)) and np.shape(draws) == (900, 7)
+  counts = np.bincount(np.ravel(draws), minlength=7)
+  assert counts.size == 7 and stats.chisquare(counts).pvalue > 1e-5
+  # All seven in one draw: 7! / 7^7 is .6 percent.
+  assert sum(len(set(draw)) == 7 for draw in draws) < 25
+
+
 @pytest.mark.parametrize('scores, members, message', [
     (SCORES[:-1], MEMBERS, 'one membership for each score'),
     (SCORES, MEMBERS.astype(int), 'members must be bool'),

@@ -80,3 +80,20 @@ def test_density_is_the_mixture():
 def test_refuses_what_is_no_mixture(arguments):
   with pytest.raises(ValueError, match='a mixture must have positive'):
     mixtures.mixture(*arguments)
+
+
+@pytest.mark.parametrize('value', [0.0, 0.4, 1.5])
+def test_deltas_of_mixtures_are_integrals(value):
+  """In the order that is asked for, of laws that are not alike."""
+  one = mixtures.mixture([0.2, 0.8], [0.0, 1.5], [0.7, 1.2])
+  other = mixtures.mixture([0.5, 0.5], [-1.0, 0.5], [1.5, 0.9])
+  points = np.linspace(-20, 20, 400_001)
+  density = lambda law: sum(
+      weight * stats.norm.pdf(points, mean, stddev)
+      for weight, mean, stddev in zip(*law, strict=True))
+  wanted = [np.maximum(0, density(p) - np.exp(value) * density(q)).sum() * 1e-4
+            for p, q in ((one, other), (other, one))]
+  found = [mixtures.delta(one, other, epsilon=value),
+           mixtures.delta(other, one, epsilon=value)]
+  assert found == pytest.approx(wanted, rel=1e-4)
+  assert not value or abs(wanted[0] - wanted[1]) > 0.05 * max(wanted)

@@ -235,3 +235,70 @@ def test_p_values_do_not_depend_on_the_data_of_a_density():
   scores = noise.normal_scores(rng, Noise(stats.poisson(4.0)), draws)
   assert stats.kstest(scores[:, 0], 'norm').pvalue > 1e-4
   assert jax.tree.all(np.isfinite(scores).all())
+
+
+@pytest.mark.parametrize('order', [1, 2, np.inf])
+@pytest.mark.parametrize('width', [2, 3, 5])
+def test_sums_move_along_axes_and_across_with_both_signs(order, width):
+  """From zero and from afar, always by the sensitivity."""
+  pairs = wrapping.sums(0.5, order=order, width=width)
+  shifts = np.array([pair.data - pair.neighbour for pair in pairs])
+  np.testing.assert_allclose(np.linalg.norm(shifts, order, axis=1), 0.5,
+                             rtol=1e-5)
+  alone = np.count_nonzero(np.abs(shifts) > 1e-6, axis=1) == 1
+  across = shifts[~alone]
+  assert (across != 0).all() and (across.min(1) < 0).all()
+  assert (across.max(1) > 0).all() and np.ptp(np.abs(across)) < 1e-5
+  assert set(np.argmax(shifts[alone], 1)) == {0, width - 1}
+  sizes = [np.abs(pair.neighbour).max() for pair in pairs]
+  assert min(sizes) == 0 and max(sizes) >= 32
+
+
+@pytest.mark.parametrize('width', [1, 2, 24, 30])
+@pytest.mark.parametrize('finite', [True, False])
+def test_what_is_looked_at_in_outputs(width, finite):
+  """As the module says; the last coordinate and what is not finite, too."""
+  outputs = np.random.default_rng(6).normal(size=(2, 200, width))
+  if not finite:
+    outputs[1, 7, 0] = np.inf
+  cuts = partitions.learn(*outputs, low_bits=True)
+  kept = {*range(min(width, 24)), width - 1}
+  wanted = {f'coordinate {place}' for place in kept} | {
+      f'lowest bit of coordinate {place}' for place in range(min(width, 4))}
+  if width > 1:
+    wanted |= {'whole output', 'sum', 'size', 'means', 'likelihood'}
+  assert {cut.name for cut in cuts} - {'not finite'} == wanted
+  assert len(cuts) == len(wanted) + (not finite)
+  for cut in cuts:
+    assert cut.counts(outputs[0]).sum() == 200
+    if cut.name == f'coordinate {width - 1}':
+      np.testing.assert_array_equal(cut.score(outputs[0]), outputs[0, :, -1])
+    if cut.name == 'not finite':
+      assert cut.score(outputs[1]).sum() == 1
+
+
+@pytest.mark.parametrize('bounds', [None, (0.0, 3.0)])
+@pytest.mark.parametrize('shape', [(), (3,)])
+@pytest.mark.parametrize('adjacency', [_AR, _RO])
+def test_records_that_are_searched_are_neighbours_and_differ(adjacency, shape,
+                                                             bounds):
+  pairs = wrapping.search(adjacency, shape=shape, bounds=bounds)
+  same = lambda one, other: np.array_equal(one, other, equal_nan=True)
+  met = set()
+  for pair in pairs:
+    if adjacency is _AR:
+      assert same(pair.data[1:], pair.neighbour)
+      met.add(pair.data[0].tobytes())
+      continue
+    assert same(pair.data[1:], pair.neighbour[1:])
+    assert not same(pair.data[0], pair.neighbour[0])
+    met |= {pair.data[0].tobytes(), pair.neighbour[0].tobytes()}
+  low, high = bounds or (-1.0, 1.0)
+  extremes = [low, high]
+  if adjacency is _AR or shape or not bounds:
+    extremes.append((low + high) / 2)  # A usual record, against extremes.
+  extremes += [] if bounds else [-1e6, 1e6, np.nan, np.inf]
+  assert {np.full(shape, value, np.float32).tobytes()
+          for value in extremes} <= met
+  # Others are alike, or all different; never the record alone.
+  assert len({pair.neighbour[1:].tobytes() for pair in pairs}) == 4

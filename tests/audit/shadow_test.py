@@ -279,3 +279,24 @@ def test_refuses_bad_attacks(change, message):
 def test_members_of_another_number_are_refused(attacks):
   with pytest.raises(ValueError, match=r'^members must be \[32, 240\]'):
     attacks.found.accuracy(jnp.zeros(_ATTACKED, bool))
+
+
+def test_a_score_of_zero_is_no_member():
+  found = shadow.AttackResult(jnp.array([[[0., 1., -1., 0.]]]),
+                              jnp.zeros((1, 1)), jnp.zeros(1, jnp.int32))
+  members = jnp.array([[True, True, False, False]])
+  assert found.accuracy(members).tolist() == [.75]
+  assert found.accuracy(~members).tolist() == [.25]
+
+
+def test_what_is_held_out_and_what_is_trained_have_keys_of_their_own(
+    monkeypatch):
+  keys, fitted = [], types.SimpleNamespace(
+      logits=lambda features: jnp.zeros((1, 1, features.shape[1])))
+  monkeypatch.setattr(shadow, '_hold_out', lambda key, records, count: (
+      keys.append(key), tuple(each[:, :count] for each in records))[1:] * 2)
+  monkeypatch.setattr(discriminators, 'fit', lambda key, *_: (
+      keys.append(key), fitted)[1])
+  shadow.attack(_KEY, jnp.zeros((1, 8, 3)), jnp.zeros((1, 8), bool),
+                jnp.zeros((1, 5, 3)))
+  assert len({str(jax.random.key_data(key)) for key in (_KEY, *keys)}) == 3

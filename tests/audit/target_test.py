@@ -88,3 +88,14 @@ def test_a_target_has_a_release_and_neighbours():
     _target(None)
   with pytest.raises(ValueError, match='no neighbours'):
     Target(name='x', release=_words, claim=_target(_words).claim, pairs=())
+
+
+def test_constant_keys_may_be_part_of_a_release():
+  """They are the same in every trace, and cannot be compared as numbers."""
+  fixed = jax.random.key(9)
+  release = lambda key, data: jnp.sum(data) + jax.random.uniform(
+      jax.random.fold_in(fixed, jax.random.bits(key)))
+  target = _target(release)
+  assert target.traced
+  draws = target.draw(_KEY, np.ones(2, np.float32), 30)
+  assert np.unique(draws).size == 30 and (draws >= 2).all()

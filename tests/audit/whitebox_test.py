@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 
 from dpjax import tree
 from dpjax.audit import whitebox
@@ -72,3 +73,17 @@ def test_correlation_p_value_accepts_independence_only():
   assert whitebox.correlation_p_value(first, second) > 1e-6
   assert whitebox.correlation_p_value(first, first + 5 * second) < 1e-6
   assert whitebox.correlation_p_value(first, -first) < 1e-6
+
+
+def test_standard_errors_are_those_of_the_estimates():
+  """Of 400 estimates, each of 100 losses, around the exact delta."""
+  losses = np.random.default_rng(7).normal(0.5, 1.0, (400, 100))
+  found = [whitebox.estimate_delta(each, epsilon=0.3) for each in losses]
+  exact = stats.norm.cdf(0.2) - np.exp(0.3) * stats.norm.cdf(-0.8)
+  scores = [(each.value - exact) / each.standard_error for each in found]
+  # The deviation of 400 normal numbers is known to 3.5 percent.
+  assert np.std(scores) == pytest.approx(1, abs=0.2)
+  assert abs(np.mean(scores)) < 5 / 20 + 0.05
+  # Losses far above epsilon count as one, those below it as nothing.
+  sure = whitebox.estimate_delta(np.array([800.0, -800.0]), epsilon=1.0)
+  assert sure.value == 0.5 and sure.standard_error == 0.5

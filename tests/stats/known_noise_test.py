@@ -30,6 +30,7 @@ def released(made, data, noise):
 def half_width(stddev, scale, confidence=0.9):
   """Of 90 % of a normal part plus a Laplace part of this scale, by halving."""
   assert confidence == 0.9
+
   def tail(t):
     place, ratio = t / stddev, stddev / scale
     logs = np.array([ratio**2 / 2 - t / scale + special.log_ndtr(place - ratio),

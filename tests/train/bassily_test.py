@@ -152,3 +152,19 @@ def test_a_run_with_this_plan(records):
     jnp.ones(1, bool)).total)(hostile.x, hostile.y)
   norms = jax.vmap(optax.tree.norm)(sums)
   assert .3 * bound < float(norms.max()) <= bound
+
+
+def test_certificates_exceed_the_norms_that_rounding_leaves():
+  """Kernels of rank one with a norm about the radius: spectral is Frobenius."""
+  rng = np.random.default_rng(3)
+  constraint = bassily.project_parameters(model().network, radius=2.)
+  left, right = (rng.normal(size=(300, size, 1)) for size in (3, 2))
+  kernels = left @ right.transpose(0, 2, 1)
+  kernels *= rng.uniform(1.99, 3, (300, 1, 1)) / np.linalg.norm(
+    kernels, axis=(1, 2), keepdims=True)
+  kept, certificates = jax.vmap(constraint.constrain)({'dense_00': {
+    'kernel': jnp.asarray(kernels, jnp.float32), 'bias': jnp.zeros((300, 2))}})
+  norms = np.linalg.norm(np.float64(kept['dense_00']['kernel']), 2, axis=(1, 2))
+  stated = np.float64(certificates['dense_00'])
+  assert (norms > 2).any() and (norms < stated).all()
+  assert (stated < 2 * (1 + 1e-4)).all()

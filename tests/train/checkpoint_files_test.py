@@ -179,3 +179,12 @@ def test_a_checkpoint_of_another_user_is_refused(saved, monkeypatch):
   monkeypatch.setattr(os, 'geteuid', lambda: user + 1)
   with pytest.raises(PermissionError, match=f'belongs to user {user}, not'):
     _saver(saved)
+
+
+def test_checkpoints_are_the_folders_named_by_a_step(tmp_path):
+  """The newest first, by number and not by name."""
+  for name in ('9', '10', '100', 'x1', '7.orbax-checkpoint-tmp', '-3'):
+    (tmp_path / name).mkdir()
+  (tmp_path / '11').touch()
+  assert checkpoint.saved_steps(tmp_path) == [100, 10, 9]
+  assert checkpoint.saved_steps(tmp_path / 'none') == []

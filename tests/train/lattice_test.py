@@ -115,3 +115,23 @@ def test_calibration_leaves_room(monkeypatch):
 def test_refusals(changes, message):
   with pytest.raises(ValueError, match=f'^{message}$'):
     _plan(**changes)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('size, num_steps', [(1, 8), (40, 1), (40, 8)])
+def test_calibration_pays_for_every_value_of_every_step(size, num_steps,
+                                                        monkeypatch):
+  """Noise that differs by 5e-10 for each; as a plan says, and by hand."""
+  monkeypatch.setattr(lattice, 'total_variation',
+                      lambda num_values, num_steps: (
+                        5e-10 * num_values * num_steps))
+  plan = plans.private_plan(
+    num_examples=100, batch_size=100, num_steps=num_steps, epsilon=1.,
+    delta=1e-5, adjacency=ADD, accountant='rdp', lattice_size=size)
+  assert plan.noise_variation == pytest.approx(5e-10 * size * num_steps)
+  spent = plan.epsilon(1e-5, accountant='rdp')
+  assert .985 < spent <= 1
+  left = 1e-5 - (1 + math.exp(spent)) * plan.noise_variation
+  assert left > 0
+  assert accounting.epsilon(plan.event, delta=left, adjacency=ADD,
+                            accountant='rdp') <= spent * (1 + 1e-9)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax.grads import bounder as bounders
+from dpjax.grads import per_example
 from dpjax.sampling import PoissonSampler
 from dpjax.train import sharding
 from dpjax.typing import Batch
@@ -85,3 +86,20 @@ def test_meshes_are_of_the_first_devices():
     sharding.data_mesh(len(devices) + 1)
   with pytest.raises(ValueError, match='num_devices must be an integer >= 1'):
     sharding.data_mesh(0)
+
+
+def test_gradients_of_devices_are_bounded_one_by_one():
+  """Not first summed over devices, as those by replicated parameters are."""
+  mesh = sharding.data_mesh(2)
+  bounder = per_example.clipped(
+      lambda params, x: x @ params['w'][:, None],
+      lambda logits, labels: labels.astype(jnp.float32) * logits[:, 0],
+      clip_norm=1.9)
+  params, batch = {'w': jnp.ones(3)}, Batch(BATCH.x, jnp.arange(6) - 3)
+  found = sharding.jit(mesh, sharding.split_sums(mesh, bounder).sums)(
+      *sharding.replicate(mesh, (params, batch, MASK)))
+  gradients = np.asarray(batch.x) * np.asarray(batch.y)[:, None]
+  norms = np.linalg.norm(gradients, axis=1)
+  assert norms[norms > 0].min() < 1.9 < norms.max()
+  wanted = (gradients / np.maximum(1, norms / 1.9)[:, None])[np.asarray(MASK)].sum(0)
+  np.testing.assert_allclose(found.total['w'], wanted, rtol=1e-4)

@@ -100,3 +100,59 @@ def test_a_fit_spends_its_target_and_no_more(adjacency, moved):
   assert (made.num_examples, made.input_radius, made.regularization,
           made.solver_share, made.num_features) == (15, .8, .4, .05, FEATURES)
   assert fitted.params['dense_00']['kernel'].shape == (FEATURES, CLASSES)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('changes', [
+    {}, {'num_examples': 3, 'regularization': 1e-3}, {'solver_share': .5},
+    {'input_radius': 7., 'num_examples': 100}])
+def test_iterations_are_as_many_as_the_rate_of_convergence_needs(changes):
+  """Nesterov 2004, Theorem 2.2.3, on any number of rows; and no more."""
+  mechanism = _mechanism(**changes)
+  gamma, n = mechanism.regularization, mechanism.num_examples
+  square = mechanism.input_radius**2 + 1
+  assert mechanism.gradient_bound == pytest.approx(np.sqrt(2 * square))
+  for rows in (1, 5, 40, 1000):
+    # Of the sum of all rows over n: its gradient, and its curvature.
+    steepest = np.sqrt(2 * square) * rows / n
+    curvature = square / 2 * rows / n + gamma
+    distance = lambda steps, c=curvature, g=steepest: np.sqrt(2) * (
+        1 - np.sqrt(gamma / c))**(steps / 2) * g / gamma
+    found = mechanism.num_iterations(rows)
+    assert distance(found) <= mechanism.solver_error * (1 + 1e-9)
+    assert found == 1 or distance(found - 1) > mechanism.solver_error
+
+
+def test_the_solver_converges_where_the_objective_curves_most():
+  """All records in one place, of either label: H is nearly 1/2 there.
+
+  More rows than the public size, too: steps that are too long would diverge.
+  """
+  mechanism = _mechanism(num_classes=2, num_examples=4, regularization=.05,
+                         input_radius=3., solver_share=1e-3)
+  data = Batch(jnp.tile(jnp.asarray([[2.4, 1.8]]), (20, 1)),
+               jnp.asarray([0] * 13 + [1] * 7))
+  found = _flat(jax.jit(mechanism.solve)(data))
+  # By symmetry theta is t (x, 1) for one label and -t (x, 1) for the other.
+  point, time = np.array([2.4, 1.8, 1.0]), 0.0
+  for _ in range(100):
+    odds = 1 / (1 + np.exp(-2 * time * 10))
+    slope = (13 * (odds - 1) + 7 * odds) / 4 + .05 * time
+    time -= slope / (20 / 4 * 20 * odds * (1 - odds) + .05)
+  wanted = np.stack([time * point, -time * point], 1).ravel()
+  assert np.linalg.norm(found - wanted) <= mechanism.solver_error
+  assert np.linalg.norm(wanted) > 10 * mechanism.solver_error
+
+
+def test_labels_of_no_class_contribute_nothing():
+  theta = RNG.normal(size=(FEATURES + 1) * CLASSES).astype(np.float32)
+  params = {'dense_00': {'kernel': jnp.asarray(theta[:-CLASSES]).reshape(
+      FEATURES, CLASSES), 'bias': jnp.asarray(theta[-CLASSES:])}}
+  gradient = jax.jit(lambda y: _mechanism().objective_gradient(
+      Batch(jnp.full((4, FEATURES), .5), y), params))
+  only_norms = .4 * theta
+  for bad in (-1, -7, CLASSES, 2**30):
+    np.testing.assert_allclose(_flat(gradient(jnp.full(4, bad))), only_norms,
+                               rtol=1e-6)
+  assert np.abs(_flat(gradient(jnp.zeros(4, jnp.int32))) - only_norms
+                ).max() > .05

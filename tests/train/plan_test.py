@@ -134,3 +134,18 @@ def test_the_rule_for_tuning_is_no_guarantee(q, z, steps, figure, true):
       adjacency=ADD)
   assert said == pytest.approx(figure, abs=1e-4)
   assert said < spent == pytest.approx(true, abs=1e-3)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('num_steps', [1, 3])
+@pytest.mark.parametrize('order', [1, math.inf])
+def test_k_norm_plans_cost_amplified_pure_steps(order, num_steps):
+  """Of T steps at most T ln(1 + q (e^(1/z) - 1)); of one just that."""
+  sampler = PoissonSampler(num_examples=40, batch_size=10)
+  plan = plans.TrainingPlan(
+    sampler=sampler, num_steps=num_steps, adjacency=ADD,
+    noise_multiplier=.8, noise_order=order)
+  pure = math.log1p(.25 * math.expm1(1 / .8))
+  found = plan.epsilon(1e-12)
+  assert found <= num_steps * pure + 1e-3
+  assert found >= (.999 if num_steps == 1 else .9) * num_steps * pure

@@ -1,0 +1,123 @@
+"""Every Lipschitz method: what a record adds, its bound, what holds weights.
+
+Not the proof of a bound, which is tested with its network, but that a method is
+put together of the right parts: all of them, on hostile records.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.grads import bounder as bounders
+from dpjax.lipschitz import losses
+from dpjax.models import mlp
+from dpjax.train import methods
+from dpjax.typing import Batch
+
+LOSS = losses.cross_entropy()
+NORM, CLIP = 0.8, 0.6
+# Name -> the order of its norms, and how its weights are held.
+ORDERS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
+HELD = {'lip_dp_sgd': 'most', 'lip_normalised': 'most', 'lip_adaptive': 'most',
+        'fix_lip_dp_sgd': 'equal', 'bassily': 'most', 'lip_k_norm_1': 'most',
+        'lip_k_norm_inf': 'most'}
+
+
+def _model(depth=1, **changes):
+  return mlp.mlp(num_features=3, num_classes=2, depth=depth, width=4,
+                 **{'input_radius': 1.5, 'hidden_radius': 1.0, **changes})
+
+
+def _methods():
+  """Name -> (model, method)."""
+  model, wide = _model(), _model(adaptive=True)
+  one, norm = _model(0), {'weight_norm': NORM}
+  made = {'layer_clipped': (model, methods.layer_clipped(
+      model, LOSS, clip_norm=CLIP))}
+  for name in ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised'):
+    made[name] = model, getattr(methods, name)(model, LOSS, **norm)
+  made['lip_adaptive'] = wide, methods.lip_adaptive(wide, LOSS, **norm,
+                                                    noise_stddev=2.0)
+  made['bassily'] = one, methods.bassily(one, LOSS, radius=NORM)
+  for name, order in ORDERS.items():
+    made[name] = model, methods.lip_k_norm(model, LOSS, **norm, order=order)
+  return made
+
+
+METHODS = _methods()
+
+
+def _records():
+  """Short, long, on axes; the last two count as none."""
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(24, 3)) * np.repeat([1e-2, 1.0, 30.0], 8)[:, None]
+  x[16:19] = 1e4 * np.eye(3)
+  x[22, 1], x[23, 0] = np.nan, np.inf
+  return Batch(jnp.asarray(x, jnp.float32), jnp.asarray(
+      rng.integers(0, 2, 24), jnp.int32))
+
+
+def _looked_at(model, method):
+  """(parameters, certificate, bounds, what each record adds, its counts)."""
+  adaptive = method.bounder.adaptive
+  bounder = bounders.at_radii(method.bounder,
+                              None if adaptive is None else adaptive.init)
+  params, certificate = method.constraint.constrain(jax.tree.map(
+      lambda leaf: 3 * leaf + 0.2, model.init(jax.random.key(1))))
+  alone = jax.vmap(lambda mask: bounder.sums(params, _records(), mask))(
+      jnp.eye(24, dtype=bool))
+  return (params, certificate, bounder.l2_sensitivity(certificate),
+          alone.total, alone.indicators)
+
+
+@pytest.fixture(name='found', scope='module')
+def _found():
+  """Name -> `_looked_at`; one program."""
+  found = jax.jit(lambda: {name: _looked_at(*pair)
+                           for name, pair in METHODS.items()})()
+  return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), found)
+
+
+def _norms(block, order):
+  """Of what each record adds to a block, all of its leaves as one vector."""
+  flat = np.concatenate([leaf.reshape(24, -1)
+                         for leaf in jax.tree.leaves(block)], 1)
+  return np.linalg.norm(flat, order, axis=1)
+
+
+def test_no_record_adds_more_than_the_bound(found):
+  for name, (_, _, bounds, total, counts) in found.items():
+    order = ORDERS.get(name, 2)
+    assert METHODS[name][1].noise_order == ORDERS.get(name), name
+    parts = jax.tree.structure(bounds).flatten_up_to(total)
+    most = 0
+    for bound, part in zip(jax.tree.leaves(bounds), parts, strict=True):
+      norms = _norms(part, order)
+      assert np.all(norms <= bound * (1 + 1e-5)), name
+      assert np.all(norms[:22] > 0) and not norms[22:].any(), name
+      most = max(most, norms.max() / bound)
+    # Not so far below that a bound of another network would do.
+    assert most > 0.25, name
+    for count in jax.tree.leaves(counts):
+      np.testing.assert_array_equal(np.abs(count), [0.5] * 22 + [0.0] * 2)
+
+
+def test_a_clip_norm_bounds_all_blocks_together(found):
+  bounds = jax.tree.leaves(found['layer_clipped'][2])
+  assert math.hypot(*bounds) == pytest.approx(CLIP, rel=1e-4)
+
+
+def test_weights_are_held_at_their_norm(found):
+  """In the norm of the method, as its certificate says."""
+  for name, (params, certificate, *_) in found.items():
+    for layer, leaves in params.items():
+      norm = np.linalg.norm(leaves['kernel'], ORDERS.get(name, 2))
+      if name not in HELD:
+        assert norm > 1.1 * NORM, name  # They are free.
+        continue
+      assert norm <= certificate[layer] <= NORM * (1 + 2e-2), name
+      least = {'equal': 0.98, 'most': 0.5}[HELD[name]]
+      assert norm > least * NORM, (name, layer)
