@@ -65,8 +65,7 @@ CASES = {
 
 # What is quick to compile; the others differ in post-processing alone, of which
 # `post_processing_reads_test` looks at all.
-_QUICK = ('spectral', 'tree, rho', 'histogram', 'projection', 'weighted',
-          'weighted, cosine')
+_QUICK = ('projection', 'weighted', 'weighted, cosine')
 
 
 @pytest.mark.sound

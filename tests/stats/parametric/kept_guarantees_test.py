@@ -159,7 +159,9 @@ def _failures(made, radius, alpha):
 
 
 @pytest.mark.every(1)
-@pytest.mark.parametrize('guarantee', [_LEVEL, notions.ZCDP(rho=0.3)], ids=str)
+@pytest.mark.parametrize('guarantee', [
+    pytest.param(_LEVEL, marks=pytest.mark.slow), notions.ZCDP(rho=0.3)],
+                         ids=str)
 def test_failures_of_an_interval_add_up_to_all_that_is_allowed(guarantee):
   """Of centres, of clipping on both sides, and of noise and sampling."""
   made = normal_intervals.tuned(num_examples=400, radius=30.0, sigma=2.0,
