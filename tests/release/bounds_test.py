@@ -225,6 +225,11 @@ def test_ranks_of_the_end_of_a_uniform_law_are_off_as_proved(sizes, rank):
         assert off == _off(plan, miss, sizes, rank, above)
         found.add(off)
   assert len(found) > 3
+  # There may be fewer records than that rank.
+  assert plan.off(.3, (18, 60), 19, above=False) is None
+  assert plan.off(.3, (19, 60), 19, above=False) is not None
+  for number in (2, 9, 10, 300):
+    assert plan.rank(number) <= number // 2
 
 
 @pytest.mark.parametrize('granularity', ['.1', '.0001'])

@@ -91,6 +91,18 @@ def test_a_plan_costs_what_is_asked(name):
         .998 * query.epsilon < spent <= query.epsilon), query
 
 
+def test_each_statistic_reads_what_it_needs():
+  """Numbers are parsed by the rules of a file; texts are taken as they are."""
+  reads = {name: {plan.reads for plan in _plans(name, deltas=(None,))}
+           for name in registry.STATISTICS}
+  for name in ('classifier', 'roc', 'auc', 'hosmer_lemeshow'):
+    assert reads.pop(name) == {'labels'}
+  assert reads.pop('count') == {'records', 'numbers'}
+  for name in ('histogram', 'proportion'):
+    assert reads.pop(name) == {'texts', 'numbers'}
+  assert set(map(tuple, reads.values())) == {('numbers',)}
+
+
 def _blocks(value):
   """All parts of some facts that state a distribution of noise."""
   if isinstance(value, dict):

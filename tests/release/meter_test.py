@@ -129,3 +129,13 @@ def test_a_statistic_that_spends_double_is_refused():
   meter = meters.Meter(plan.cost, _refusing)
   with pytest.raises(meters.CostError, match='exceed'):
     loose.draw([10], meter)
+
+
+def test_the_printed_event_is_that_of_the_cost():
+  delta, cost = Fraction(1, 10**6), Cost(rho=Fraction(1, 7))
+  right = _printed(cost, delta, 10)
+  meters.check_guarantee(right, cost)
+  for event in ('', str(Cost(rho=Fraction(1, 8)).event(
+      Adjacency.REPLACE_ONE)), str(_ONE.event(Adjacency.REPLACE_ONE))):
+    with pytest.raises(meters.CostError, match='the event of'):
+      meters.check_guarantee({**right, 'event': event}, cost)

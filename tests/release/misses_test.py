@@ -153,7 +153,7 @@ def test_the_interval_of_a_normal_mean_uses_what_is_left(
 def test_the_end_of_a_uniform_law_uses_all_of_its_miss(adjacency, monkeypatch):
   """Of a private n, of ranks on either side, and of order statistics."""
   plan = _plan('support_max', adjacency, lower=Decimal(1), upper=Decimal(8))
-  used, sizes = [], []
+  used, sizes, shapes = [], [], []
 
   def width(self, miss):
     used.append(miss)
@@ -166,6 +166,7 @@ def test_the_end_of_a_uniform_law_uses_all_of_its_miss(adjacency, monkeypatch):
 
   def beta(miss, *shape):
     used.append(miss)
+    shapes.append(shape)
     return .5
 
   monkeypatch.setattr(noise.LaplaceNoise, 'half_width', width)
@@ -173,11 +174,17 @@ def test_the_end_of_a_uniform_law_uses_all_of_its_miss(adjacency, monkeypatch):
   monkeypatch.setattr(supports, 'stats', types.SimpleNamespace(
       beta=types.SimpleNamespace(isf=beta, ppf=beta)))
   answers = [] if adjacency is _RO else [[300]]
-  drawing.chosen(plan, [0] * 300, *answers, 4000)
+  rank = drawing.chosen(plan, [0] * 300, *answers, 4000)['rank_below_top']
   assert len(used) == 4 + (adjacency is _AR)
   assert sum(used) == pytest.approx(_MISS)
   far = 0 if adjacency is _RO else 5
   assert sizes == [(300 - far, 300 + far)] * 2
+  # Of ranks 3 away; more records above, fewer below.
+  assert shapes == [(300 + far - rank + 3, rank - 2),
+                    (300 - far - rank - 2, rank + 3)]
+  # Where so low a rank may not be there, nothing bounds theta from above.
+  assert plan.interval(3., 12, (15, 99), _MISS)[1] == pytest.approx(6)
+  assert plan.interval(3., 12, (14, 99), _MISS)[1] == 8
 
 
 def test_two_counts_use_all_of_their_miss(monkeypatch):

@@ -99,3 +99,49 @@ def test_bands_are_drawn_at_their_ends(ax):
   places, low, high = pictures._outline(fpr, tpr)
   assert outline == {*zip(places * 2, low + high)}
   assert _lines(ax) == [[[0, 0], [1, 1]]] * 2
+
+
+@pytest.mark.parametrize('grid, scale', [('uniform', 'linear'),
+                                         ('geometric', 'log')])
+def test_axes_say_what_they_are(ax, grid, scale):
+  """Names with signs of formulas are shown as they stand."""
+  band = {'lower': [.1, .2], 'upper': [.3, .4], 'level': .95}
+  rates = {'lower': [0, .2], 'upper': [.4, 1]}
+  group = {'predicted': .2, 'observed': .3, 'interval': band}
+  found = {'thresholds': [1., 2., 3.], 'value': [.2, .3], 'interval': band,
+           'population_interval': band, 'histogram': {'heights': [.2]},
+           'parameters': {'column': 'a$b', 'grid': grid}}
+  file, people = 'file, 0.95 at once', 'population, 0.95 at once'
+  for draw, shown, labels, legend in (
+      (pictures._ecdf, {**found, 'thresholds': [1., 2.]},
+       ('threshold', 'share at or below'), [file]),
+      (pictures._density, found, (r'a\$b', 'density'),
+       ['noisy counts', people, 'density']),
+      (pictures._roc, {'value': {'fpr': [0, 1], 'tpr': [0, 1]},
+                       'interval': {'fpr': rates, 'tpr': rates, 'level': .95}},
+       ('false positive rate', 'true positive rate'), [file]),
+      (pictures._calibration, {'groups': [group], 'value': 1.23456,
+                               'p_value': .0512}, ('predicted', 'observed'),
+       None)):
+    ax.clear()
+    draw(ax, shown)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == labels
+    texts = ax.get_legend() and [text.get_text() for text
+                                 in ax.get_legend().get_texts()]
+    assert texts == legend
+    if draw is pictures._ecdf:
+      assert ax.get_xscale() == scale
+  assert ax.get_title() == 'H 1.23, p 0.051'
+
+
+def test_what_cannot_be_drawn_is_refused(monkeypatch):
+  """Before anything is paid for."""
+  for name in pictures.DRAWN:
+    pictures.check(name, 'a.svg')
+  with pytest.raises(ValueError, match='statistic of --plot must be one of'):
+    pictures.check('mean', 'a.svg')
+  with pytest.raises(ValueError, match='--plot must end in .svg, got a.png'):
+    pictures.check('ecdf', 'a.png')
+  monkeypatch.setattr(pictures.importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(ImportError, match='figures need matplotlib'):
+    pictures.check('ecdf', 'a.svg')

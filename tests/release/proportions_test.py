@@ -224,3 +224,18 @@ def test_every_count_that_is_told_has_the_noise_it_says(adjacency, monkeypatch):
     # A sum of 60 exponential sizes, at a rate of 10^-6 on either side.
     assert stats.gamma.ppf(1e-6, 60) < sum(sizes) / scale < (
         stats.gamma.isf(1e-6, 60))
+
+
+def test_of_no_record_the_estimate_is_one_half():
+  """And an end that no probability is beyond is 0 or 1 to the last bit."""
+  plan = _plan(_RO)
+  for noisy in (-9, 0, 30):
+    found = drawing.chosen(plan, [0, 0], [noisy])
+    assert found['population_value'] == .5 and found['num_records'] == 0
+    assert found['population_risk']['shrinkage'] == 0
+  for count, number in ((0, 10), (-3, 10)):
+    low, high = proportions.population_interval(count, number, plan.noise, .1)
+    assert low == 0 < high < 1
+    low, high = proportions.population_interval(number - count, number,
+                                                plan.noise, .1)
+    assert 0 < low < 1 == high

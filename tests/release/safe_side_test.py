@@ -161,3 +161,25 @@ def test_a_record_with_an_empty_field_is_a_record():
   found = list(tables.read('x.csv', io.BytesIO(text), 'a', 'b', numeric=True))
   assert found == [(None, '1'), (Decimal(2), ''), (None, ''), (Decimal(3), '4')]
   assert len(list(tables.read('x.csv', io.BytesIO(text), numeric=False))) == 4
+
+
+def test_the_accountant_is_given_no_less_than_is_spent(monkeypatch):
+  """Of fractions that no float is: costs from above, delta from below."""
+  given = []
+  honest = costs.accounting.epsilon
+
+  def epsilon(event, *, delta, **how):
+    given.append((event, delta))
+    return honest(event, delta=delta, **how)
+
+  monkeypatch.setattr(costs.accounting, 'epsilon', epsilon)
+  for denominator in (3, 7, 11, 13, 10**5 + 3):
+    part = Fraction(1, denominator)
+    costs.epsilon([Cost(epsilon=part, rho=part, choices=(part,))],
+                  delta=part / 10**6, adjacency=_RO)
+    event, delta = given.pop()
+    assert Fraction(delta) <= part / 10**6
+    inner, = event.events
+    pure, gaussian, choice = inner.events
+    for value in (pure.epsilon, gaussian.rho, choice.width):
+      assert part <= Fraction(value) <= part * (1 + Fraction(1, 10**15))

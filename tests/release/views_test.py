@@ -106,7 +106,11 @@ def test_the_area_is_between_those_of_all_curves_in_the_band(monkeypatch):
   band = bands.Bands(lower, lower + [[[5.], [6]], [[2.], [5]]])
   fit = _fit([[3, 9, 12, 21], [2, 4, 12, 32]])
   found = plan._auc(fit, band)
-  assert found['value'] == pytest.approx(_area(*fit.shares()))
+  negatives, positives = fit.shares()
+  assert found['value'] == pytest.approx(_area(negatives, positives))
+  assert found['ties'] == pytest.approx(np.diff(negatives, prepend=0) @ np.diff(
+      positives, prepend=0)) == pytest.approx(
+          (3 * 2 + 6 * 2 + 3 * 8 + 9 * 20) / (21 * 32))
   ends = found['band_interval']
   low, high = band.shares()
   for _ in range(40):
@@ -137,6 +141,8 @@ def test_p_values_count_the_release_among_the_simulations(beyond, monkeypatch):
   assert found['p_value'] == (1 + beyond) / 40
   assert found['value'] == pytest.approx(value)
   assert found['critical_value'] == np.quantile(law, .9)
+  # Levels of whole hundredths are attained.
+  assert (calibration.RUNS + 1) % 100 == 0
 
 
 @pytest.mark.parametrize('width', [0., 3., 100.])
