@@ -58,6 +58,13 @@ def test_features_of_no_numbers_are_finite():
   np.testing.assert_array_equal(cleaned['place'], [0, 0, 0])
 
 
+def test_records_may_hold_keys_and_booleans():
+  keys = jax.random.split(jax.random.key(0), 3)
+  for x in (keys, {'key': keys, 'flag': np.array([True, False, True])}):
+    batch = inputs.as_batch((x, jnp.zeros([3], jnp.int32)))
+    assert jax.tree.structure(batch.x) == jax.tree.structure(x)
+
+
 @pytest.mark.parametrize('batch', [None, 3, 2.5, object(), {1, 2}, 'xy',
                                    iter([1, 2]), np.zeros([2, 2])])
 def test_what_holds_no_records_is_refused_by_its_type(batch):

@@ -105,3 +105,22 @@ def test_all_that_reads_no_record_is_known(followed):
                           'around records', 'slid records')
     assert bool(np.any(each.reads & ~entries.UNKNOWN)) == of_records, name
     assert of_records or each.known() is not None, name
+
+
+def test_codes_of_constants_are_equal_where_values_are():
+  """Of every type, and by rows of large arrays."""
+  values = {
+    np.bool_: [False, True, True], np.int8: [-3, 0, 4, 4, -3],
+    np.uint32: [7, 2**32 - 1, 7], np.int32: [-1, 1, -1, 2**31 - 1],
+    np.float32: [0.5, -0.5, 0.25, 0.5], jnp.bfloat16: [1.5, 2.0, 1.5],
+    np.complex64: [1j, 2j, 1j, 1 + 1j, 1, 0, 1 - 1j]}
+  for dtype, numbers in values.items():
+    each = np.array(numbers).astype(dtype)
+    codes = entries.of_constant(each).codes
+    np.testing.assert_array_equal(codes[:, None] == codes[None],
+                                  each[:, None] == each[None], str(dtype))
+    large = np.tile(each[:, None], (1, 2**15))
+    rows = entries.of_constant(large).codes
+    assert large.size > 2**15 and rows.shape == large.shape
+    np.testing.assert_array_equal(rows[:, :1] == rows[:, -1],
+                                  each[:, None] == each[None], str(dtype))

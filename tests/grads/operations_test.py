@@ -122,3 +122,52 @@ def test_operations_without_a_rule():
     lambda: np.ones(rows.shape, np.float32), shape), (B, N), 0)[1].reads
   np.testing.assert_array_equal(reads & ~entries.UNKNOWN, 1 << rows)
   assert not np.any(nothing & ~entries.UNKNOWN)
+
+
+def test_long_loops_are_followed_to_their_end():
+  """What happens in any step, and what needs many steps to arrive."""
+  long = 3000
+  every = lambda x: lax.scan(lambda c, row: (c + row, None), jnp.zeros([N]),
+                             jnp.repeat(x, long // B, 0))[0]
+  chosen = lambda x: lax.fori_loop(
+    0, long, lambda k, c: c + lax.dynamic_index_in_dim(x, k % B, 0, False),
+    jnp.zeros([N]))
+  growing = lambda x: lax.while_loop(
+    lambda c: c[0] < long, lambda c: (c[0] + 1, c[1] + x[c[0] % B]),
+    (jnp.int32(0), jnp.zeros([N])))[1]
+  for function in (every, chosen, growing):
+    assert np.all(_followed(function, (B, N), 0)[1].reads
+                  & ~entries.UNKNOWN == 2**B - 1)
+  place = jnp.arange(B, dtype=jnp.float32)[:, None]
+  delayed = lambda x: lax.fori_loop(
+    0, long, lambda k, c: (c[0] + place, c[0], c[1], c[2]),
+    (0 * x, x, x, x))[3]
+  codes = _followed(delayed, (B, N), 0)[1].codes
+  assert np.all(codes[0] != codes[1]) and np.all(codes[1] != codes[2])
+
+
+def test_windows_and_batches_along_any_axis():
+  """Axes of lookups that go together, and windows that fill an axis."""
+  own = 1 << np.arange(B)
+  paired = lambda x: lax.gather(
+    x.T[:, :, None], jnp.array([[2], [0], [1]]), lax.GatherDimensionNumbers(
+      offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,),
+      operand_batching_dims=(1,), start_indices_batching_dims=(0,)),
+    slice_sizes=(1, 1, 1))
+  added = lambda x: lax.scatter_add(
+    jnp.zeros([N, B]), jnp.array([[2], [0], [1]]), x[:, 0],
+    lax.ScatterDimensionNumbers(
+      update_window_dims=(), inserted_window_dims=(0,),
+      scatter_dims_to_operand_dims=(0,), operand_batching_dims=(1,),
+      scatter_indices_batching_dims=(0,)))
+  filled = lambda x: lax.gather(
+    x, jnp.stack([x[0, 0].astype(jnp.int32), jnp.int32(1)]),
+    lax.GatherDimensionNumbers(offset_dims=(0,), collapsed_slice_dims=(1,),
+                               start_index_map=(0, 1)), slice_sizes=(B, 1))
+  reads = [_followed(function, (B, N), 0)[1].reads & ~entries.UNKNOWN
+           for function in (paired, added, filled)]
+  np.testing.assert_array_equal(reads[0], own[:, None])
+  np.testing.assert_array_equal(reads[1], [
+    [0, 2, 0], [0, 0, 4], [1, 0, 0], [0, 0, 0]])
+  # The place comes from the first record.
+  np.testing.assert_array_equal(reads[2], own | 1)

@@ -9,6 +9,7 @@ import pytest
 
 from dpjax.lipschitz import convolution
 from dpjax.lipschitz import layers
+from dpjax.lipschitz import norms
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import projection
 from dpjax.lipschitz.network import Chain, Network, Residual
@@ -80,3 +81,32 @@ def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
     # (9 c + 1) 2^-23 of 3 times the norm of all entries, for the larger c.
     assert grown[0] == pytest.approx(
       73 * 2.0**-23 * 3 * math.sqrt(kernel.size), rel=1e-4)
+
+
+@pytest.mark.parametrize('kernel_size, strides', [
+  ((4, 1), (1, 3)), ((1, 4), (3, 1)), ((3, 2), (2, 1)), ((2, 5), (1, 2))])
+def test_gradients_of_kernels_count_the_windows_of_a_pixel(kernel_size,
+                                                           strides):
+  """Windows and strides that differ between rows and columns."""
+  size, windows = (13, 11), np.zeros((13, 11))
+  for i in range(0, size[0] - kernel_size[0] + 1, strides[0]):
+    for j in range(0, size[1] - kernel_size[1] + 1, strides[1]):
+      windows[i:i + kernel_size[0], j:j + kernel_size[1]] += 1
+  node = layers.Conv(name='x', channels=3, kernel_size=kernel_size,
+                     strides=strides, padding='valid', use_bias=False)
+  for radius in (0.5, 2.0):
+    sent, bound = node.backward(1.5, 0.7, radius, (*size, 2), None)
+    assert sent == pytest.approx(0.7 * 1.5)
+    assert bound == pytest.approx(0.7 * radius * windows.max()**0.5, rel=1e-5)
+
+
+def test_bounds_are_rounded_up():
+  """By more than a product of float32 rounds, and by less than it costs."""
+  for node, shape, _ in SHIFTED.values():
+    shift = float(node.reach(jnp.float32(0.0), 2.0, shape))
+    reach = float(node.reach(jnp.float32(3.0), 2.0, shape)) - shift
+    assert 5e-7 < reach / 6.0 - 1 < 2e-6
+  for bound in (norms.exact_upper_bound(np.diag([1.0, 3.0])),
+                convolution.exact_upper_bound(
+                  np.full([1, 1, 1, 1], 3.0), convolution.ConvShape((2, 2)))):
+    assert 5e-11 < bound / 3.0 - 1 < 1e-9
