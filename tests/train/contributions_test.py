@@ -21,9 +21,10 @@ LOSS = losses.cross_entropy()
 NORM, CLIP = 0.8, 0.6
 # Name -> the order of its norms, and how its weights are held.
 ORDERS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
-HELD = {'lip_dp_sgd': 'most', 'lip_normalised': 'most', 'lip_adaptive': 'most',
-        'fix_lip_dp_sgd': 'equal', 'bassily': 'most', 'lip_k_norm_1': 'most',
-        'lip_k_norm_inf': 'most'}
+HELD = {
+    'lip_dp_sgd': 'most', 'lip_normalised': 'most', 'lip_adaptive': 'most',
+    'lip_normalised_floor': 'most', 'fix_lip_dp_sgd': 'equal',
+    'bassily': 'most', 'lip_k_norm_1': 'most', 'lip_k_norm_inf': 'most'}
 
 
 def _model(depth=1, **changes):
@@ -39,6 +40,8 @@ def _methods():
       model, LOSS, clip_norm=CLIP))}
   for name in ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised'):
     made[name] = model, getattr(methods, name)(model, LOSS, **norm)
+  made['lip_normalised_floor'] = model, methods.lip_normalised(
+      model, LOSS, **norm, floor=2.0)
   made['lip_adaptive'] = wide, methods.lip_adaptive(wide, LOSS, **norm,
                                                     noise_stddev=2.0)
   made['bassily'] = one, methods.bassily(one, LOSS, radius=NORM)
@@ -121,3 +124,12 @@ def test_weights_are_held_at_their_norm(found):
       assert norm <= certificate[layer] <= NORM * (1 + 2e-2), name
       least = {'equal': 0.98, 'most': 0.5}[HELD[name]]
       assert norm > least * NORM, (name, layer)
+
+
+def test_a_normalised_layer_is_divided_by_the_floor_at_least(found):
+  """Inputs with their one are shorter than 2: plain gradients over 2."""
+  params, _, _, plain, _ = found['lip_dp_sgd']
+  same, _, _, divided, _ = found['lip_normalised_floor']
+  jax.tree.map(np.testing.assert_array_equal, params, same)
+  jax.tree.map(lambda one, other: np.testing.assert_allclose(
+      2 * other, one, rtol=1e-3, atol=1e-6), plain, divided)
