@@ -114,20 +114,20 @@ def test_axes_say_what_they_are(ax, grid, scale):
   file, people = 'file, 0.95 at once', 'population, 0.95 at once'
   for draw, shown, labels, legend in (
       (pictures._ecdf, {**found, 'thresholds': [1., 2.]},
-       ('threshold', 'share at or below'), [file]),
+       ('threshold', 'share at or below'), {file}),
       (pictures._density, found, (r'a\$b', 'density'),
-       ['noisy counts', people, 'density']),
+       {'noisy counts', people, 'density'}),
       (pictures._roc, {'value': {'fpr': [0, 1], 'tpr': [0, 1]},
                        'interval': {'fpr': rates, 'tpr': rates, 'level': .95}},
-       ('false positive rate', 'true positive rate'), [file]),
+       ('false positive rate', 'true positive rate'), {file}),
       (pictures._calibration, {'groups': [group], 'value': 1.23456,
                                'p_value': .0512}, ('predicted', 'observed'),
        None)):
     ax.clear()
     draw(ax, shown)
     assert (ax.get_xlabel(), ax.get_ylabel()) == labels
-    texts = ax.get_legend() and [text.get_text() for text
-                                 in ax.get_legend().get_texts()]
+    texts = ax.get_legend() and {text.get_text() for text
+                                 in ax.get_legend().get_texts()}
     assert texts == legend
     if draw is pictures._ecdf:
       assert ax.get_xscale() == scale
