@@ -143,6 +143,18 @@ def test_stages_cost_what_the_plan_says(delta):
     assert sum(found) == (plan.cost.epsilon or plan.cost.rho)
 
 
+def test_no_other_clamp_has_a_much_shorter_interval(monkeypatch):
+  """Its choice adds bounds of its two parts; the interval is exact."""
+  plan = _plan(_AR, delta=Fraction(1, 10**6), epsilon=Fraction(1, 2))
+  chosen = plan.stages(900, plan.cost, .05)
+  assert chosen.share
+  monkeypatch.setattr(normal_means, '_SHARES', (chosen.share,))
+  for clamp in normal_means._CLAMPS[::3]:
+    monkeypatch.setattr(normal_means, '_CLAMPS', (clamp,))
+    other = plan.stages(900, plan.cost, .05)
+    assert plan.half_width(chosen, 900) < 1.08 * plan.half_width(other, 900)
+
+
 @pytest.mark.parametrize('law', [
   noise.LaplaceNoise(scale=Fraction(8)),
   noise.GaussianNoise(variance=Fraction(40))])
