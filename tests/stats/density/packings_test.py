@@ -179,6 +179,18 @@ def test_anchors_of_theorem_3():
       9 / 3 * ones * 0.025**3 * (2 - 3 * ones * 0.025))
 
 
+def test_kernels_are_scaled_as_they_say():
+  """To a largest slope of 1, or to a derivative of norm 1."""
+  for kernel, lipschitz in ((packings.triangle(), True),
+                            (packings.sawtooth(), True),
+                            (packings.wave(1), False)):
+    places = np.linspace(-0.5, 0.5, 2**16 + 1)
+    slopes = np.diff(kernel.value(places)) * 2**16
+    assert kernel.lipschitz == lipschitz
+    size = np.max(np.abs(slopes)) if lipschitz else np.sqrt(np.mean(slopes**2))
+    assert size == pytest.approx(1, rel=1e-3), kernel.name
+
+
 def test_the_printed_kernel_is_no_bump():
   """Erratum E11: it is the derivative, and weighs -L h^2."""
   slope, h = 3.0, 0.1

@@ -136,6 +136,10 @@ def test_printed_noise_and_functions():
   assert found.rho == pytest.approx(1 / 16 / depth)
   assert found.scales[1] == pytest.approx(
       2 * math.sqrt(found.num_functions / found.rho))
+  # Where the number of functions is that of the noise, and not of sampling.
+  few = relaxation.printed_relaxation(epsilon=0.1, delta=0.01, **public)
+  assert few.num_functions == round(
+      (1e3 / math.sqrt(math.log(100)))**0.5) // 2 * 2 + 1 == 23
   thesis = projections.printed_projection(rho=found.rho, **public)
   assert thesis.num_functions <= found.num_functions
 

@@ -196,3 +196,7 @@ def test_what_cannot_be_had_is_refused_with_what_is_needed():
   with pytest.raises(ValueError, match='delta must lie'):
     make(probs=(0.5,), epsilon=1.0, num_examples=30, delta=0.0,
          resolution=0.1)
+  for resolution in (0.0, -0.1, math.nan, math.inf):
+    with pytest.raises(ValueError, match='resolution must be'):
+      make(probs=(0.5,), epsilon=1.0, num_examples=30, delta=1e-6,
+           resolution=resolution)
