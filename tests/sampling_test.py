@@ -54,6 +54,7 @@ def one_hot_sum(size):
 # -- Exact.
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('batch_size, max_batch_size', [
   (1, None), (1, 1), (2, 3), (1.7, 2)])
 def test_draw_is_a_threshold_on_the_words(monkeypatch, batch_size,
@@ -87,6 +88,7 @@ def test_draw_equals_the_mask_of_the_key(max_batch_size):
       words < np.uint32(sampler.sampling_prob * 2**32))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('max_batch_size, row_multiple', [
   (1, 1), (3, 4), (4, 1), (12, 5), (None, 8)])
 def test_no_record_is_dropped_when_a_batch_overflows(
@@ -122,6 +124,7 @@ def test_padding_is_masked(monkeypatch):
   assert seen == [[True, True, True, False]]
 
 
+@pytest.mark.every(2)
 def test_empty_batch_gives_zeros(monkeypatch):
   sampler = PoissonSampler(num_examples=5, batch_size=1, max_batch_size=2)
   patch_words(monkeypatch, [2**32 - 1] * 5)
@@ -242,6 +245,7 @@ def law_violations(found):
   return violations
 
 
+@pytest.mark.every(2)
 def test_inclusions_are_independent_bernoulli(flags):
   assert law_violations(flags) == []
 
@@ -297,6 +301,7 @@ def test_planted_samplers_are_told_apart(flags):
     assert symptom in law_violations(found), name
 
 
+@pytest.mark.every(2)
 def test_same_key_same_batch_and_other_keys_other_batches():
   sampler = PoissonSampler(num_examples=100, batch_size=50)
   one, two = jax.random.split(KEY)
@@ -307,6 +312,7 @@ def test_same_key_same_batch_and_other_keys_other_batches():
 # -- Shapes and tracing.
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('max_batch_size', [None, 1, 3, 10, 64])
 def test_static_shapes_compile_once(max_batch_size):
   sampler = PoissonSampler(num_examples=10, batch_size=4,

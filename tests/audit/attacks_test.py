@@ -256,6 +256,7 @@ def test_variances_of_records_count_where_they_differ():
   assert pooled + .02 < own < best + .003 and own > best - .03
 
 
+@pytest.mark.every(2)
 def test_rmia_orders_a_network_by_its_ratios_and_finds_members():
   log_odds, inclusion, _ = _pool(4, gaps=2., spread=1.5)
   best = stats.norm.cdf(2 / math.sqrt(2))
@@ -266,6 +267,7 @@ def test_rmia_orders_a_network_by_its_ratios_and_finds_members():
   assert loss + .02 < min(online, offline) and online < best + .003
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('attack', [LIRA, OWN, OFFLINE, RMIA,
                                     attacks.loss_threshold])
 def test_noise_tells_nothing(attack):
@@ -303,6 +305,7 @@ def test_the_target_knows_nothing_of_its_own_row():
       np.testing.assert_allclose(alone, found[target], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.every(2)
 def test_queries_that_are_independent_add_up():
   """A queries of gap d are one of gap d sqrt A."""
   rng = np.random.default_rng(6)
@@ -348,6 +351,7 @@ def test_many_targets_by_vmap():
     np.testing.assert_allclose(found[1], alone, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('change, message', [
     (dict(inclusion=jnp.zeros((2, 4))), 'inclusion must be bool'),
     (dict(inclusion=jnp.zeros((3, 4), bool)), r'got \(4,\), \(2, 4\) and'),

@@ -103,6 +103,7 @@ def _audit(target, num_runs=4096, seed=0):
   return auditor.audit(jax.random.key(seed), target, num_runs=num_runs)
 
 
+@pytest.mark.every(2)
 def test_an_honest_sum_is_consistent():
   report = _audit(_sum())
   assert report.verdict == auditor.CONSISTENT and not report.failed
@@ -110,6 +111,7 @@ def test_an_honest_sum_is_consistent():
   assert report.claim.epsilon < report.detectable < 1.4 * report.claim.epsilon
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('total, noise', [
     (_total, _scaled(0.5)), (_total, _scaled(0.8)), (_total, _shared),
     (_total, _one_coordinate), (_total, _one_key), (_total, _scaled_by_data),
@@ -132,6 +134,7 @@ def test_the_figure_of_another_adjacency_is_found():
   assert _audit(_sum(pairs=pairs)).verdict == auditor.VIOLATED
 
 
+@pytest.mark.every(2)
 def test_declared_noise_is_tested():
   noise = Noise(stats.norm(), value=_total)
   honest = dataclasses.replace(_sum(), noise=noise)
@@ -261,6 +264,7 @@ def test_nothing_is_claimed_and_nothing_refuted():
   assert not report.failed and report.verdict == auditor.UNDERPOWERED
 
 
+@pytest.mark.every(2)
 def test_false_alarms_are_within_the_significance():
   # 30 audits of a tight mechanism with tests of its noise, at 20 %: more than
   # 16 false alarms have probability 2e-5.

@@ -14,10 +14,12 @@ _TRUE = claims.Claim(
     event=accounting.poisson_gaussian_event(**_EVENT), num_examples=10000)
 
 
+@pytest.mark.every(2)
 def test_a_true_claim_passes():
   assert claims.check(_TRUE) == pytest.approx(1.82824, abs=1e-3)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('change', [
     dict(sampling_prob=0.02),
     dict(num_steps=2000),

@@ -43,6 +43,7 @@ def test_least_alarms_are_the_inverse_of_the_trade_off():
     assert .9 * exact < curves.least_alarm(curve, power) <= exact + 1e-6
 
 
+@pytest.mark.every(2)
 def test_events_that_are_no_keys_have_a_curve():
   event = accounting.gaussian_event(noise_multiplier=1.0)
   wanted = curves.at(event, delta=1e-3, adjacency=_AR)

@@ -99,6 +99,7 @@ def test_swapped_roles_change_little():
   assert first.threshold.side == -second.threshold.side
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('mu', [0.0, 0.5, 1.0])
 def test_the_bound_covers_and_has_power(mu):
   # It exceeds the truth in at most 5 % of audits: of 300, more than 36 have

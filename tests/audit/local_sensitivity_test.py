@@ -39,6 +39,7 @@ def _dense():
   return lambda x: 3 * jnp.tanh(x @ weights), x
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('exact', [False, True])
 def test_linear_maps_have_the_slopes_of_the_closed_form(exact):
   # 2000 records, 5 draws each: |z| of a normal z has mean sqrt(2 / pi) and
@@ -83,6 +84,7 @@ def test_the_derivative_is_that_of_the_jacobian():
                              rtol=5 * .7555 / 3000**.5)
 
 
+@pytest.mark.every(2)
 def test_draws_depend_on_the_record_and_not_on_the_batch():
   predict, x = _convolutional()
   ask = lambda x, size: local_sensitivity.respond(

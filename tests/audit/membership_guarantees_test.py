@@ -228,6 +228,7 @@ def test_any_of_the_larger_kind_may_be_paired():
     assert set(met) == {0., 10., 20., 30.}
 
 
+@pytest.mark.every(3)
 def test_one_split_shows_no_more_epsilon_than_there_is():
   """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
 

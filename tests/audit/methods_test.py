@@ -321,6 +321,7 @@ _NORM_FAULTS = [
 ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('fault', [_one_layer_clipped, _bias_not_counted])
 def test_planted_faults_of_norms_are_found(fault):
   kernels = {'bookkeeping': _with_squares(fault)}

@@ -35,6 +35,7 @@ def test_epsilon_knows_no_unit_and_no_order(scale):
   assert found(scale, 1) == found(scale, -1) > 5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('prob, sigma', [(0.1, 1.0), (0.01, 0.7)])
 def test_one_poisson_step_is_what_the_accountant_says(prob, sigma):
   event = accounting.poisson_gaussian_event(

@@ -107,6 +107,7 @@ def _margin(num_decisions):
   return 4 * .5 / num_decisions**.5
 
 
+@pytest.mark.every(3)
 def test_networks_that_memorise_are_attacked(attacks):
   assert attacks.accuracies[:, 0].mean() > .9
   assert attacks.accuracies[:, 0].min() > .8
@@ -143,6 +144,7 @@ def test_accuracy_on_held_out_records_is_not_that_of_training(attacks):
   assert held[:, 0].max(-1).mean() > .9
 
 
+@pytest.mark.every(2)
 def test_the_choice_is_made_on_the_shadow_alone(attacks):
   found, members = attacks.found, jnp.concatenate(attacks.members)
   held = np.asarray(found.held_out_accuracies)
@@ -192,6 +194,7 @@ def test_the_nine_learn_and_the_chosen_solves_a_separable_problem():
   assert np.all(fitted.losses[..., -1] < fitted.losses[..., 0])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('size, num_validation', [(60000, 1000), (64, 0)])
 def test_split_is_a_partition(size, num_validation):
   found = shadow.split(_KEY, size, num_validation)
@@ -218,6 +221,7 @@ def test_classes_are_shared_out_evenly():
       assert np.abs(counts - 1500).max() < 4 * 31.8
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('val_role, num_members', [
     ('exclude', _MEMBERS), ('member', 128)])
 def test_attacked_records_are_balanced_and_in_order(val_role, num_members):

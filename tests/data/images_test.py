@@ -94,6 +94,7 @@ def test_scale_sees_one_pixel_at_a_time():
   np.testing.assert_array_equal(alone[0], before[3])
 
 
+@pytest.mark.every(2)
 def test_records_are_the_parts_one_after_the_other():
   records = DATASET.records
   assert records.x.shape == (17, 2, 3, 1) and records.x.dtype == jnp.float32

@@ -28,6 +28,7 @@ def test_key_decides():
   assert not np.array_equal(first.test, other.test)
 
 
+@pytest.mark.every(2)
 def test_each_record_is_tested_equally_often():
   keys = jax.random.split(jax.random.key(3), 4000)
   tested = jax.vmap(
@@ -89,6 +90,7 @@ def test_errors():
     splits.official_split(key, num_train=1, num_test=0)
 
 
+@pytest.mark.every(2)
 def test_folds_validate_each_training_record_once():
   """HPO-01: the score of a search never sees the held-out part."""
   split = splits.train_test_split(jax.random.key(0), 103)

@@ -117,6 +117,7 @@ def test_find(tmp_path):
     'tiny', data_dir=tmp_path) == tmp_path / 'tiny' / '3.0.1'
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name, content', [
   ('dataset_info.json', None), ('dataset_info.json', b'{'),
   ('features.json', None), ('tiny-train.array_record-00000-of-00001', None),

@@ -41,6 +41,7 @@ def test_every_mutant_is_caught_by_its_checks(name):
                                    _LEVEL), check
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('change, name', [
     (dict(noise_multiplier=0.9), 'noise std x 0.9'),
     (dict(sampling_prob=0.02), 'rate doubled, unaccounted'),

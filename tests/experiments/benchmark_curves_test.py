@@ -27,6 +27,7 @@ def _audited(model, method, size=_SIZE):
   return spec, made, made.audit()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('method, model', [
     *solvers.SOLVERS, ('ours', 'squares'), ('ours', 'absolute')])
 def test_whoever_smooths_finds_the_least_noise(method, model):

@@ -158,6 +158,7 @@ def _scripted(times, tmp_path, monkeypatch, names=('ours',), **how):
   return _measure(settings, tmp_path, monkeypatch, _Scripted, **how)
 
 
+@pytest.mark.every(2)
 def test_ratios_are_over_the_fastest_limit_of_the_same_round(
     tmp_path, monkeypatch):
   rows, _ = _scripted({
@@ -314,6 +315,7 @@ def test_missing_peers_are_left_out_in_one_line(monkeypatch):
                    'installed: pip install dpjax[bench]']
 
 
+@pytest.mark.every(2)
 def test_defaults_hold_every_method_and_network():
   settings = sweep.settings('step')
   assert {s.model for s in settings} == {

@@ -35,6 +35,7 @@ def _draw(data=_DATA, /, **changes):
   return *canaries.draw(config, data, split), split
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind', ['held_out', 'mislabelled'])
 def test_held_out_canaries_leave_the_test_part(kind):
   found, rest, split = _draw(canary_kind=kind)
@@ -61,6 +62,7 @@ def test_wrong_labels_are_all_the_other_ones():
   assert set(shift.tolist()) == set(range(1, 10))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('dataset, low', [('breast_cancer', -1.0),
                                           ('digits', 0.0)])
 def test_made_canaries_fill_the_public_range(dataset, low):
@@ -257,6 +259,7 @@ def test_a_checkpoint_of_other_coins_is_another_one():
   assert of({})['rows'] != of(dict(canary_seed=3))['rows']
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('change, message', [
     (dict(num_canaries=-1), 'num_canaries must be an integer >= 0'),
     (dict(canary_kind='loud'), 'canary_kind must be one of blank, held_out'),

@@ -87,6 +87,7 @@ def test_bias_04_no_clipping_no_error(network):
   assert found['fraction_changed'] == 0
 
 
+@pytest.mark.every(2)
 def test_lip_dp_sgd_has_no_error_unless_cotangents_are_clipped(network):
   model = mlp.mlp(num_features=5, num_classes=3, depth=1, width=4,
                   input_radius=2.0, hidden_radius=2.0)

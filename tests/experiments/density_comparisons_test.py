@@ -120,6 +120,7 @@ def test_relaxed_noise_is_that_of_corollary_2():
   assert (signal / size)**2 == pytest.approx(0.01 / (32 * math.log(1e4)))
 
 
+@pytest.mark.every(2)
 def test_crossovers_end_to_end(smoke_rows):
   lines = smoke_rows('density_crossover')
   report = registry.load('density_crossover').report

@@ -87,6 +87,7 @@ def test_other_draws_have_another_fingerprint(present, monkeypatch):
   canonical.streams.clear_cache()
 
 
+@pytest.mark.every(2)
 def test_optimisations_of_the_compiler_do_not_count(present):
   before = jax.config.read('jax_disable_most_optimizations')
   try:

@@ -45,6 +45,7 @@ OUTCOMES = {
     'sparsity_layers': 'a a a a d a a d a a a'}
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', OUTCOMES)
 def test_kept_rows_are_the_sweep_and_give_these_verdicts(name, kept):
   lines = kept(name)

@@ -67,6 +67,7 @@ def test_equal_multipliers_are_one_release_of_the_joint_multiplier():
     assert np.sum((deltas / stddevs)**2)**-0.5 == pytest.approx(1.3, rel=1e-12)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('fault', ['batch_size', 'noise_multiplier'])
 def test_fault_noise_of_another_size_is_measured(fault, monkeypatch):
   """Half a percent is seen; so is a noise that is divided twice."""
@@ -87,6 +88,7 @@ def test_fault_noise_of_another_size_is_measured(fault, monkeypatch):
   assert found.largest_z_score > _Z_SCORE
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('depth', [0, 1, 3])
 def test_equal_multipliers_cost_k_fold_energy(depth):
   """The third law, for bounds and as measured."""

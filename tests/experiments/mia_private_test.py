@@ -246,6 +246,7 @@ def test_one_architecture_for_all_methods(name, shape, num_params):
     assert made.private == (method != 'sgd')
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('changed, message', [
     (dict(method='adam'), 'method must be'),
     (dict(epsilons=()), 'epsilons'),

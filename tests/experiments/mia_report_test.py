@@ -87,6 +87,7 @@ _SOME = {
                     pruned(12): {'defence': 80.0}}}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', _SOME)
 @pytest.mark.parametrize('roles, seeds', [(('shadow',), 1), (sweep.ROLES, 2)])
 def test_parts_of_a_sweep_are_reported(name, roles, seeds):
@@ -145,6 +146,7 @@ def test_figure_has_lines_of_both_slopes_and_floors_of_private_networks():
   assert len(curves['rmia'].get_xdata()) == len(sweep.FPR_LEVELS)
 
 
+@pytest.mark.every(2)
 def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
   """gpu and cpu; of full there are none."""
   lines, experiment = kept('mia_sparsity'), registry.load('mia_sparsity')

@@ -10,6 +10,7 @@ from experiments import points
 from experiments import registry
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('keep, metrics, factor, claim', [
     ('kind=conditional', ('found',), 16.2, 'Theorem 1: given'),
     ('method=laplace', ('found',), 1.01, 'without delta'),

@@ -49,6 +49,7 @@ def _kept():
   return _Kept()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', OUTCOMES)
 def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
   experiment = registry.load(name)

@@ -33,6 +33,7 @@ def _noise(key, data, scale):
   return scale * jax.random.normal(key, (3,), float)
 
 
+@pytest.mark.every(2)
 def test_errors_are_those_of_what_is_drawn():
   """Answers that are known, and records that can be counted."""
   law = quantile_laws.empirical('toy', series.Series(

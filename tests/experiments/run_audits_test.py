@@ -236,6 +236,7 @@ def test_caps_are_what_perfect_guesses_show():
       one_run.grid_largest_bound(num_canaries=300, delta=1e-6))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('changes, verdict', [
     (dict(epsilon=0.99), auditor.VIOLATED),
     (dict(joint_noise_multiplier=1.0), auditor.VIOLATED)])
@@ -289,6 +290,7 @@ def test_what_was_written_must_be_of_one_run(honest, tmp_path):
     run_folders.load(tmp_path)
 
 
+@pytest.mark.every(2)
 def test_what_cannot_be_reached_is_underpowered(honest):
   """The same run, if only ten of its records had been canaries."""
   run = run_folders.load(honest)
@@ -301,6 +303,7 @@ def test_what_cannot_be_reached_is_underpowered(honest):
   assert report.cap < report.claim.epsilon
 
 
+@pytest.mark.every(2)
 def test_a_report_is_for_other_auditors(honest, tmp_path):
   report = _audit(honest, delta=1e-5)
   assert report.claim.delta == 1e-5

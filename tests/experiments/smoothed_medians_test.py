@@ -113,6 +113,7 @@ def test_densities_of_neighbours():
           other, where, .5, .5), rtol=1e-4)
 
 
+@pytest.mark.every(2)
 def test_without_noise_privacy_is_that_of_the_data_set():
   """The largest ratio over cells, by enumeration; with noise it is less."""
   def ratio(other):

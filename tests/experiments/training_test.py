@@ -223,6 +223,7 @@ def test_keys_of_published_rows_stay_what_they_were():
   assert len({*map(tuple, others), tuple(key())}) == 11
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('method', configuration.IN_ANY_DTYPE)
 def test_networks_are_computed_in_what_the_configuration_says(method):
   config = configuration.resolve(

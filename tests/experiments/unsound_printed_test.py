@@ -135,6 +135,7 @@ def _steps(algorithm, runs, x, y, kernels):
           jax.random.split(jax.random.key(3), runs)), state
 
 
+@pytest.mark.every(2)
 def test_a_step_adds_noise_of_sigma_delta_over_the_realised_batch():
   runs, sigma = 4000, 3.0
   x, y = jnp.ones([5, 2]) / 2**0.5, jnp.ones([5], jnp.int32)

@@ -84,6 +84,7 @@ def test_e1_sensitivity_is_attained_and_never_exceeded():
   assert three.within.means[0] - three.without.means[0] == pytest.approx(3.97)
 
 
+@pytest.mark.every(2)
 def test_e1_is_the_gaussian_mechanism_of_that_sensitivity():
   found = exact.pair(_case('pair', 'full_10'))['epsilon_true']
   event = accounting.gaussian_event(noise_multiplier=4 / 11)

@@ -18,6 +18,7 @@ def _records(rng):
   return jnp.asarray(x, jnp.float32)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('radius', [1e-3, 1., 7.5])
 def test_norms_after_projection(radius):
   x = _records(np.random.default_rng(0))
@@ -46,6 +47,7 @@ def test_records_do_not_meet():
   np.testing.assert_allclose(before, alone, rtol=1e-6)
 
 
+@pytest.mark.every(2)
 def test_views_are_records_of_their_own():
   """Row i A + a is view a of record i, and as finite as that record is."""
   rng = np.random.default_rng(5)
@@ -70,6 +72,7 @@ def test_only_smaller_balls_are_believed():
       np.linalg.norm(ball.in_ball(made, 1.0), axis=1), norms, rtol=1e-6)
 
 
+@pytest.mark.every(2)
 def test_derivative_is_that_of_the_formula():
   rng = np.random.default_rng(4)
   # Inside, outside and far outside.
@@ -145,6 +148,7 @@ def test_refuses_a_radius_that_is_none(radius):
     ball.project_ball(jnp.ones([2, 3]), radius)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind', ['summed', 'clipped'])
 def test_bounders_leave_out_what_is_marked(network, kind):
   """Prepared or not, a NaN record contributes zero and is counted."""

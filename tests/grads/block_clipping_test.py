@@ -79,6 +79,7 @@ def _by_hand(network, kind, x, y):
   return jax.tree.unflatten(structure, parts), value, np.array(norms)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind', KINDS, ids=str)
 def test_sum_is_by_hand(make, checks, network, kind):
   mask = np.arange(13) % 4 != 1
@@ -134,6 +135,7 @@ def test_masked_bad_and_other_records(make, checks, network, kind, microbatch_si
   checks.records_are_isolated(bounder, network.params, network.batch)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind', QUICK, ids=str)
 @pytest.mark.parametrize('microbatch_size', [1, 5])
 def test_microbatches_change_nothing(make, network, kind, microbatch_size):
@@ -252,6 +254,7 @@ def check_tiny_gradients(checks):
   assert np.linalg.norm(checks.flat(total)) <= 1 + 1e-6
 
 
+@pytest.mark.every(2)
 def test_tiny_gradients_keep_the_bound(checks):
   check_tiny_gradients(checks)
 
@@ -274,6 +277,7 @@ def test_fault_clipped_by_the_norm_of_all(checks, network, hostile,
                                 np.linalg.norm(_bounds(LAYERS)))
 
 
+@pytest.mark.every(2)
 def test_fault_radius_from_the_batch(checks, network):
   """R1: a clip norm taken from this batch mixes its records."""
   honest = per_example.adaptively_clipped(

@@ -160,6 +160,7 @@ def test_functions(name):
   check_equal(apply, params, x)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', [
   'dense over axes', 'groups and sites', 'one axis', 'three axes', 'transposed',
   'depthwise', 'weights first, sites'])
@@ -218,6 +219,7 @@ def test_the_loss_must_depend_on_the_records():
       jnp.ones([SIZE], jnp.bool_))
 
 
+@pytest.mark.every(2)
 def test_what_is_slow_is_said_once(caplog):
   apply, params, x, _ = FUNCTIONS['scan over layers']
   bookkeeping._say.cache_clear()

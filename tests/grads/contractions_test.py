@@ -10,6 +10,7 @@ import pytest
 from dpjax.grads import contractions
 
 
+@pytest.mark.every(2)
 def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
   """Equal inputs, cotangents that sum to zero: rounding errors both."""
   rng = np.random.default_rng(0)

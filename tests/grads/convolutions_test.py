@@ -125,6 +125,7 @@ def _in_custom(function):
   return wrapped
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('place', [
     _in_scan, _in_cond, _in_while, _in_custom, jax.jit, jax.checkpoint,
     lambda f: _in_scan(jax.jit(_in_cond(f)))],

@@ -61,6 +61,7 @@ def test_other_parameters_are_refused_as_by_grad(kernel, value):
                                   kernel=kernel)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kernel', KERNELS)
 def test_pairs_and_trees_of_features(kernel):
   expected = _bounder(kernel).sums(PARAMS, Batch(X, Y), MASK)
@@ -102,6 +103,7 @@ def test_other_records_are_refused(batch, message):
     inputs.as_batch(batch)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['features', 'transform'])
 def test_complex_numbers_have_the_gradients_of_vmap(name):
   """Of products of complex numbers the kernel had taken the real parts."""

@@ -74,6 +74,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', LAYERS)
 def test_layers_are_taken_and_statistics_before_them_are_not(name):
   build, x = LAYERS[name]

@@ -84,6 +84,7 @@ def check_independence(order):
   assert np.abs(others).max() < stats.norm.isf(ALPHA / size**2) / RUNS**.5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('order', ORDERS)
 def test_cost_of_the_measured_noise(order):
   """Item LDP-03: the sum over blocks of D_k / s_k is epsilon."""
@@ -154,6 +155,7 @@ def test_rounding_errs_towards_more_noise(monkeypatch):
       assert EPSILON * (1 - 3e-5) < cost <= EPSILON
 
 
+@pytest.mark.every(2)
 def test_divisor_and_noise_do_not_depend_on_the_sums():
   empty, full = _many(2), _many(2, value=40.)
   for name, block in empty.items():
@@ -196,6 +198,7 @@ def test_refuses_what_is_gaussian():
 # Planted faults.
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('factor', [.93, 1 / EXPECTED_BATCH_SIZE, 1.08])
 def test_fault_noise_of_another_scale(monkeypatch, factor):
   honest = k_norm.unit_noise
@@ -214,6 +217,7 @@ def test_fault_each_block_as_if_alone(monkeypatch):
     check_cost(1)
 
 
+@pytest.mark.every(2)
 def test_fault_one_key_for_all_blocks(monkeypatch):
   # Draws of one key are the same for blocks of one size.
   monkeypatch.setitem(SHAPES, 'a', SHAPES['c'])
@@ -230,6 +234,7 @@ def test_fault_one_key_for_all_steps(monkeypatch):
     check_independence(1)
 
 
+@pytest.mark.every(2)
 def test_fault_radius_of_too_few_draws(monkeypatch):
   honest = draws.standard_gamma
   monkeypatch.setattr(draws, 'standard_gamma', lambda key, count:

@@ -117,6 +117,7 @@ def test_joint_multiplier(monkeypatch):
   check_joint_multiplier(monkeypatch)
 
 
+@pytest.mark.every(2)
 def test_releases_know_lattice_points_only():
   check_cells()
 
@@ -162,6 +163,7 @@ def test_indicators_are_noised_beside_the_gradient():
   assert MULTIPLIER <= float(state.joint_noise_multiplier) < 1.0005 * MULTIPLIER
 
 
+@pytest.mark.every(2)
 def test_steps_runs_and_leaves_have_noise_of_their_own():
   pieces = []
   for seed, step in ((0, 0), (0, 1), (1, 0)):
@@ -180,6 +182,7 @@ def test_an_error_of_the_sum_is_paid_for():
   assert np.std(paid) / np.std(plain) == pytest.approx(1 + error, rel=1e-3)
 
 
+@pytest.mark.every(2)
 def test_no_number_is_no_release_of_the_sum():
   """A sum that is no number releases noise, a bound that is none is known."""
   mean, state = _released(_sums(math.nan))
@@ -218,6 +221,7 @@ def test_refuses_noise_drawn_ahead():
 # Planted faults.
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('factor', [.9, 1.1])
 def test_fault_other_noise(monkeypatch, factor):
   honest = lattice.outer_multiplier

@@ -53,6 +53,7 @@ def _num_parts(sums, *args):
   return found[0] if found else 1
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('make', [_clipped, _plain])
 def test_convolutions_come_in_parts_on_cpu_and_nothing_else(make, monkeypatch):
   if jax.default_backend() != 'cpu':
@@ -113,6 +114,7 @@ def test_no_size_below_one():
     microbatches.added_up(_plain(_dense), _dense, params, batch, mask, 0)
 
 
+@pytest.mark.every(2)
 def test_norms_come_in_parts_too():
   """In the order of the records, without those that fill the last part."""
   params, batch, _ = _inputs()

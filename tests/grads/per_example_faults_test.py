@@ -30,6 +30,7 @@ def _with_sums(network, sums):
                                   lambda _: jnp.float32(CLIP_NORM))
 
 
+@pytest.mark.every(2)
 def test_fault_no_clipping(checks, network, monkeypatch):
   monkeypatch.setattr(clipping, 'flat_weights',
                       lambda norms, clip_norm: jnp.ones_like(norms))

@@ -38,6 +38,7 @@ def test_sensitivities_are_the_clip_norms_whatever_the_certificate(network):
                                    jax.tree.leaves(clip_norm), rtol=1e-6)
 
 
+@pytest.mark.every(2)
 def test_gradients_are_those_of_a_loop(network):
   losses, grads = jax.jit(
     lambda params, batch: per_example.per_example_gradients(
@@ -80,6 +81,7 @@ def test_sum_is_that_of_clipped_gradients_by_hand(checks, network, clip_norm):
   assert int(found.num_nonfinite) == 0
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('clip_norm', [1e-3, CLIP_NORM, 30.])
 def test_one_record_moves_the_sum_by_at_most_the_bound(checks, network, hostile,
                                                        clip_norm):
@@ -98,6 +100,7 @@ def test_one_record_moves_the_sum_by_at_most_the_bound(checks, network, hostile,
     assert moves.max() >= 1.5 * CLIP_NORM
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('microbatch_size', [None, 4])
 def test_masked_bad_and_other_records(checks, network, microbatch_size):
   bounder = _clipped(network, microbatch_size=microbatch_size)
@@ -106,6 +109,7 @@ def test_masked_bad_and_other_records(checks, network, microbatch_size):
   checks.records_are_isolated(bounder, network.params, network.batch)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('microbatch_size', [1, 5, 13, 20])
 def test_microbatches_change_nothing(network, microbatch_size):
   mask = jnp.arange(13) != 3

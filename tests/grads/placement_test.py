@@ -74,6 +74,7 @@ def test_what_is_lost_elsewhere_is_said(name):
     placement.check_chain(make(), _PARAMS)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', _MAKERS)
 def test_no_sums_are_hidden_from_a_privatizer(name):
   """Those of 'b' would be handed on as they are."""

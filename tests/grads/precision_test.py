@@ -211,6 +211,7 @@ def test_the_networks_take_all_ways_to_a_norm():
   assert isinstance(found['tokens', 'table'], contractions.Table)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 def test_parameters_may_be_short_themselves(kernel):
   """Then their gradients are; norms and sums are float32 as ever."""

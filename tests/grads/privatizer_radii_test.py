@@ -91,6 +91,7 @@ def check_joint_multiplier(released, state):
     1 + 1e-5)
 
 
+@pytest.mark.every(2)
 @pytest.fixture(name='released', scope='module')
 def _released():
   return _release()
@@ -121,6 +122,7 @@ def test_radii_do_not_change_the_gradient_of_others():
   assert jax.tree.structure(mean) == jax.tree.structure(SUMS)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('share', [0.01, 0.5, 0.99, 0.9999])
 def test_rounding_errs_towards_more_noise(share, monkeypatch):
   """However little the indicators leave; in float64, from the scales used."""

@@ -138,6 +138,7 @@ def check_divisor(transform):
 # The real privatizer.
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('allocation', blocks.ALLOCATIONS)
 def test_noise_is_as_allocated(allocation):
   transform = _transform(allocation=allocation)
@@ -145,6 +146,7 @@ def test_noise_is_as_allocated(allocation):
   check_joint_multiplier(transform)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('allocation', blocks.ALLOCATIONS)
 def test_rounding_errs_towards_more_noise(allocation, monkeypatch):
   """In float64, from the scales handed to the noise."""
@@ -180,6 +182,7 @@ def test_noise_does_not_depend_on_the_sums():
   assert np.all(np.abs(shift) <= stddevs / 200 / EXPECTED_BATCH_SIZE)
 
 
+@pytest.mark.every(2)
 def test_independent_across_steps_leaves_and_runs():
   check_independence()
 
@@ -188,6 +191,7 @@ def test_divisor_is_the_expected_batch_size():
   check_divisor(_transform())
 
 
+@pytest.mark.every(2)
 def test_same_key_same_noise_and_steps_are_counted():
   first, again, other = (_run(_transform(jax.random.key(seed)), num_steps=2)
                          for seed in (5, 5, 6))
@@ -231,6 +235,7 @@ def test_smallest_multiplier_is_remembered():
   assert np.all(np.isfinite(_flat(mean)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('optimizer', [
   optax.sgd(0.1), optax.adam(0.1), optax.chain(optax.trace(0.9),
                                                optax.scale(-0.1))])
@@ -285,6 +290,7 @@ def test_refuses_an_unknown_allocation():
 # Planted faults.
 
 
+@pytest.mark.every(2)
 def test_fault_less_noise(monkeypatch):
   honest = additive.add_gaussian_noise
   for factor in (0.9, 1 / EXPECTED_BATCH_SIZE, 0., 1.1):
@@ -301,6 +307,7 @@ def test_fault_one_key_for_all_steps(monkeypatch):
     check_independence()
 
 
+@pytest.mark.every(2)
 def test_fault_one_key_for_all_leaves(monkeypatch):
   def fault(key, values, stddevs):
     return tree.map_blocks(
@@ -312,6 +319,7 @@ def test_fault_one_key_for_all_leaves(monkeypatch):
     check_independence()
 
 
+@pytest.mark.every(2)
 def test_fault_one_key_for_all_runs(monkeypatch):
   honest = jax.random.fold_in
   monkeypatch.setattr(jax.random, 'fold_in',
@@ -354,6 +362,7 @@ def test_fault_no_noise_on_an_empty_batch(monkeypatch):
     check_stddevs(_transform(), _expected_stddevs('optimal'))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('realised', [1, 7, 12])
 def test_fault_realised_batch_size(monkeypatch, realised):
   """Erratum E4: the divisor of a mean may not be the batch's own size."""

@@ -38,6 +38,7 @@ def _convolve(how, x, kernel):
     x, kernel, dimension_numbers=NUMBERS[x.ndim], **how)
 
 
+@pytest.mark.every(3)
 @pytest.fixture(params=CASES)
 def case(request):
   """(convolution of the image, its parameters, kernel, image, cotangent)."""

@@ -42,6 +42,7 @@ def test_a_crash_at_the_draw_gives_nothing_and_is_made_good(words, tmp_path):
   assert ledger.read(tmp_path / 'ledger').spent() == Fraction(1, 2)
 
 
+@pytest.mark.every(2)
 def test_nothing_is_drawn_beyond_the_budget(words, tmp_path):
   for upper in (50, 60, 70, 80):
     estimate.release(estimate.parse(words(upper=upper)))

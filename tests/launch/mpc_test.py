@@ -197,6 +197,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.every(2)
 def test_bad_input_costs_a_line(tmp_path):
   words = [[*_STUDY[1:], f'--output={tmp_path}/o.json', *more]
            for more, _ in _BAD]

@@ -295,6 +295,7 @@ def test_an_equivalent_mutant_needs_a_reason(tmp_path):
     table.read_equivalents(path)
 
 
+@pytest.mark.every(2)
 def test_broken_tests_are_not_taken_for_killed_mutants(toy):
   (toy / 'tests/room/sums_test.py').write_text('import none\n')
   with pytest.raises(ValueError, match='no test passes without a fault'):

@@ -172,6 +172,7 @@ def test_two_shards_at_once_in_one_folder(start, tmp_path):
   assert len(runs) == 2
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('script, count', [('sweep', 3), ('report', 4)])
 def test_help_shows_some_commands(script, count):
   result = subprocess.run(

@@ -192,6 +192,7 @@ def test_a_record_adds_the_same_in_any_company(name):
     np.testing.assert_allclose(moved, before[5], atol=2e-6)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_bad_and_masked_records_are_nothing(name):
   """NaN, infinite and overflowing features; bit for bit."""
@@ -212,6 +213,7 @@ def test_bad_and_masked_records_are_nothing(name):
   assert not np.any(_flat(nothing.total))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['dense', 'convolutions', 'gram'])
 def test_huge_records_and_huge_cotangents(name):
   """Counted and zero beyond what float32 can tell, bounded below it."""
@@ -252,6 +254,7 @@ def _cancelling(size):
                 shape=(_PIXELS, _PIXELS, 3))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kind', ['conv', 'conv by gram', 'affine'])
 def test_gradients_that_cancel_stay_clipped(kind, monkeypatch):
   """Constant images of all sizes: norm and sum are rounding errors both."""

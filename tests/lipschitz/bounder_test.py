@@ -74,6 +74,7 @@ def test_dividing_by_the_batch_maximum_is_not_bounded(model, size, outlier,
   assert moved >= limit * (1 - 1e-3)
 
 
+@pytest.mark.every(2)
 @pytest.fixture(name='deep', scope='module')
 def _deep():
   """(jitted sums, params, batch) of a net with one hidden layer."""
@@ -153,6 +154,7 @@ def _of(values, path):
   return values
 
 
+@pytest.mark.every(2)
 @pytest.fixture(name='skipping', scope='module')
 def _skipping():
   """(params, batch, jitted gradients [b, ...] of the network by `vmap`)."""
@@ -192,6 +194,7 @@ def test_clipped_layers_are_those_of_materialised_gradients(skipping):
   assert clipped_some >= 5
 
 
+@pytest.mark.every(2)
 def test_rules_do_not_change_what_travels(skipping):
   """LDP-04: with every weight one, the sums are the plain gradient's."""
   params, batch, gradients = skipping
@@ -203,6 +206,7 @@ def test_rules_do_not_change_what_travels(skipping):
     a, jnp.sum(b, 0), rtol=1e-4, atol=1e-5), found, gradients)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('rule', [
   rules.normalised(), rules.clipped_factors(limit=2.),
   rules.clipped_layers(clip_norm=0.5), None],

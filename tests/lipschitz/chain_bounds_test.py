@@ -144,6 +144,7 @@ def check_tight(bound_of, attained):
       assert float(gradient) >= float(limits[layer.name]) * (1 - 1e-3)
 
 
+@pytest.mark.every(2)
 def test_formula(attained):
   for layers, norms, _ in attained:
     found = _network_bounds(layers, norms, loss_lipschitz=0.7)

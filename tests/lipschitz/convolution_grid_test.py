@@ -63,6 +63,7 @@ def test_torus_is_the_least_without_a_seam():
     assert side == blocks or not seamless(side - 1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('taps, stride, published, root', [
   (3, 1, 2.670, 3), (5, 1, 4.018, 5), (3, 2, 1.340, 2), (5, 2, 2.014, 3)])
 def test_patches(taps, stride, published, root):

@@ -253,6 +253,7 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
   assert 1 < exact / float(bound) < 1 + 1e-5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kernel_shape, shape', [
   ((3, 3, 2, 3), ConvShape((8, 8))),
   ((4, 3, 2, 2), ConvShape((8, 9), (2, 3))),

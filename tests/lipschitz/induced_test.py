@@ -138,6 +138,7 @@ def test_two_to_one_is_not_linear_time():
     induced.sign_enumeration(np.ones((15, 2)))
 
 
+@pytest.mark.every(2)
 def test_not_finite_has_no_norm():
   for bad in (np.nan, np.inf):
     matrix = jnp.ones([3, 3]).at[1, 1].set(bad)

@@ -15,6 +15,7 @@ def _gradient_norms(loss, logits, labels):
   return np.linalg.norm(np.float64(jax.jit(jax.grad(total))(logits)), axis=1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('temperature', [0.5, 1., 4.])
 @pytest.mark.parametrize('num_classes', [2, 10])
 def test_supremum_of_the_gradient_norm(temperature, num_classes):
@@ -31,6 +32,7 @@ def test_supremum_of_the_gradient_norm(temperature, num_classes):
   assert norms.max() >= loss.lipschitz * (1 - 1e-3)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('temperature', [0.5, 1., 4.])
 def test_values_and_gradient_by_hand(temperature):
   rng = np.random.default_rng(1)
@@ -48,6 +50,7 @@ def test_values_and_gradient_by_hand(temperature):
                              rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('logit_clip', [1e-3, 0.4, 1.2, 50.])
 def test_clipped_cotangents(logit_clip):
   """The bound holds and is attained; what is shorter is left alone."""

@@ -76,6 +76,7 @@ def _scalar_chain(depth, **options):
                             name='last', width=2, **options))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('weight_norm', [0.5, 1.0, 3.0])
 def test_bound_of_the_first_layer_is_a_power_of_the_norm(weight_norm):
   """LIP-03's law: Delta_1 = tau C^(K-1) sqrt(B^2 + 1); E3: not C^K."""
@@ -124,6 +125,7 @@ def test_plain_residual_sums_double_the_bound_and_averages_keep_it():
   assert sent == 262144
 
 
+@pytest.mark.every(2)
 def test_residual_bounds_are_attained():
   """E12: with identity branches and a chain product instead, unsound."""
   network = _blocks(4, False)
@@ -287,6 +289,7 @@ def _deep(name):
   return _scalar_chain({'float32': 20, 'float64': 400}[name], bias_norm=1.0)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('rule', [None, rules.normalised()],
                          ids=['plain', 'normalised'])
 @pytest.mark.parametrize('name, weight_norm', [

@@ -100,6 +100,7 @@ def test_alpha_of_the_thesis_makes_the_constant_useless():
   assert constants == pytest.approx([6272, 62720])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind, options, axes', [
   ('layer', {}, (1, 2, 3)), ('instance', {}, (1, 2))])
 def test_standard_forms_by_hand(kind, options, axes):

@@ -63,6 +63,7 @@ def test_upper_bound_is_one_and_not_too_loose(shape):
   assert ratio.max() <= rank**exponent * _margin(shape) * (1 + 3e-6)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('num_iterations', [1, 2, 3, 4, 7])
 def test_upper_bound_is_the_schatten_norm(num_iterations):
   matrices = _matrices((6, 9), count=30)
@@ -149,6 +150,7 @@ def test_exact_upper_bound_is_above_the_svd():
       assert truth <= found <= truth * (1 + 2e-10)
 
 
+@pytest.mark.every(2)
 def test_power_iteration_is_below_and_close_after_many_rounds():
   for shape in ((9, 2), (16, 16), (5, 40)):
     rng = np.random.default_rng(1)
@@ -219,6 +221,7 @@ def test_a_vector_that_is_carried_survives_bad_weights():
     np.testing.assert_allclose(kept, vector, rtol=1e-6)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [1e-20, 1e-30, 1e20, 1e30])
 def test_power_iteration_at_extreme_scales(scale):
   weights = np.float32(np.random.default_rng(0).normal(size=(6, 4)) * scale)
@@ -255,6 +258,7 @@ def test_complex_matrices(shape):
   assert ratio.max() <= rank**exponent * margin * (1 + 3e-6)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('shape', [(20000, 3), (3, 1300), (12544, 12)])
 def test_long_sums_are_split(shape):
   # Equal entries round all sums the same way.

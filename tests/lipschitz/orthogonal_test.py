@@ -61,6 +61,7 @@ def test_certificates_are_those_of_the_transposed_weights():
   assert bounds[0] == bounds[1] > 1
 
 
+@pytest.mark.every(2)
 def test_published_convergence():
   """64 x 100 Gaussian over its norm: .125 -> .187, .767, 1."""
   left, values, right = np.linalg.svd(
@@ -84,6 +85,7 @@ def test_a_small_value_needs_25_steps():
   assert _values(orthogonal.bjorck(matrix, num_iterations=25))[-1] > 0.99
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('shape', [(3, 3), (20, 6), (6, 20), (1, 5)])
 def test_guarded_iteration_at_every_scale(shape):
   rng = np.random.default_rng(0)

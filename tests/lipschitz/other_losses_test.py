@@ -71,6 +71,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', LOSSES)
 def test_constants_by_search(name):
   """LIP-01: the l2 norm of a cotangent never exceeds, and nearly attains."""
@@ -83,6 +84,7 @@ def test_constants_by_search(name):
   assert norms.max() >= loss.lipschitz * (1 - 1e-3)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('temperature, expected', [
   (0.5, (4, 2.828, 2)), (1.0, (2, 1.4142, 1)), (4.0, (0.5, 0.35355, 0.25))])
 @pytest.mark.parametrize('convention', losses.CONVENTIONS)
@@ -244,6 +246,7 @@ def test_hinge_of_other_classes_is_refused(logits):
     loss.values(jnp.zeros([1, logits]), jnp.zeros([1], jnp.int32))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['inside', 'cosine', 'hinge 5',
                                   'clipped squared', 'clipped outside'])
 def test_labels_out_of_range_stay_bounded(name):
@@ -255,6 +258,7 @@ def test_labels_out_of_range_stay_bounded(name):
     assert found.max() <= loss.lipschitz * (1 + 1e-6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['clipped', 'clipped outside',
                                   'clipped squared'])
 def test_clipping_reads_one_record(name):

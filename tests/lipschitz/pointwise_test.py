@@ -29,6 +29,7 @@ def test_activation_constant_is_the_supremum_of_the_slope(name):
   assert secants.max() <= constant * (1 + 1e-2)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', pointwise.ACTIVATIONS)
 @pytest.mark.parametrize('radius', [0.3, 1., 5.])
 def test_bounded_activation_keeps_radius_and_constant(name, radius):
@@ -100,6 +101,7 @@ def test_ceilings_of_sigmoids_with_any_offset():
       assert 3 * max(map(abs, ends)) <= layer.ceiling(radius, (9,))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('layer', [
   *(pointwise.activation(kind) for kind in pointwise.ACTIVATIONS),
   *(pointwise.bounded_activation(kind, 1.5) for kind in pointwise.ACTIVATIONS),
@@ -178,6 +180,7 @@ def test_refused(make):
     make()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('function, size, constant', [
   (jnp.abs, 1, 1.), (jax.nn.relu, 3, 1.), (jnp.tanh, 3, 1.),
   (jax.nn.sigmoid, 2, 0.25), (jnp.sin, 2, 1.)])
@@ -199,6 +202,7 @@ def test_search_from_below_finds_the_largest_singular_value(oracles):
     assert found == pytest.approx(exact, rel=1e-4) and found <= exact * 1.00001
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('layer', [
   pointwise.activation('tanh'), pointwise.bounded_activation('relu', 3.),
   pointwise.Ball(name='b', radius=1.), pointwise.tempered_sigmoid(2., 5., 1.)],

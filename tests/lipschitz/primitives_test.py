@@ -212,6 +212,7 @@ def _contribution(operation, x, kernel, bias, cotangent, rule):
                       for leaf in jax.tree.leaves(gradients)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['conv zero', 'conv circular',
                                   'conv gram of one pixel', 'affine'])
 def test_gradients_that_cancel_stay_clipped(name):
@@ -263,6 +264,7 @@ def test_bad_records_are_nothing_and_leave_the_others(name, rule):
       a, b, rtol=1e-6, atol=1e-6), both[1:], without)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('rule', RULES)
 def test_zero_cotangents_and_zero_inputs(rule):
   for name in ('dense', 'conv strided', 'conv gram', 'affine'):
@@ -276,6 +278,7 @@ def test_zero_cotangents_and_zero_inputs(rule):
     assert np.any(of_bias)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('rule', RULES)
 def test_one_record_stays_below_the_bound_at_every_scale(rule):
   """From 1e-30 to 1e18 in features and cotangents: nothing slips through."""
@@ -325,6 +328,7 @@ def test_norms_beyond_measure_are_clipped_to_nothing():
 # Planted faults of a rule: what a test above would see.
 
 
+@pytest.mark.every(2)
 def test_fault_weights_of_the_batch():
   """E1: divided by the largest norm of the batch, one record moves others."""
   by_maximum = rules.normalised()._replace(

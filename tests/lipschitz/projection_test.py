@@ -56,6 +56,7 @@ def test_norms_are_at_most_the_bound(clip, fix):
   check_norms(fix, 0.9)
 
 
+@pytest.mark.every(2)
 def test_clip_is_the_formula(clip):
   params = _params(0, 1.)
   clipped, _ = clip(params)

@@ -270,6 +270,7 @@ def test_activations_stay_within_the_forward_bounds(name):
   assert np.max(ratio[np.isfinite(limits)]) > 0.5
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', ['normalised', 'dense'])
 def test_huge_records_are_finite_inside(name):
   """Of a network without input ball, too: a finite record is no NaN."""

@@ -87,6 +87,7 @@ def _failures(failure_prob, num_starts, scale=1.0, num_keys=20000):
   return np.mean(np.float64(bound(keys)) * scale < 2)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('num_starts', [1, 3])
 def test_fails_as_often_as_it_says(num_starts):
   beta = 0.2
@@ -145,6 +146,7 @@ def test_maps_on_images():
   assert 1 <= float(found) / _svd(matrix) <= 1.03
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [1e-25, 1e-15, 1e15, 1e30])
 def test_extreme_scales(scale):
   matrix = np.random.default_rng(0).normal(size=(7, 9)) * scale

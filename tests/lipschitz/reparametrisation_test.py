@@ -19,6 +19,7 @@ from dpjax.typing import Batch
 LOSS = losses.cross_entropy()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [0.01, 0.1, 1.])
 def test_the_jacobian_of_standardisation_is_one_over_the_deviation(scale):
   """E16: what pulling back before the noise would cost."""

@@ -101,6 +101,7 @@ def _stationary_point(rule, x, y, repeats):
     jnp.zeros([1, 1]))[0, 0])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('repeats, weighted, unbiased', [
   ((1, 1), 0.9091, 0.9901), ((99, 1), 0.0917, 0.5025)])
 def test_bias_of_backward_normalisation(repeats, weighted, unbiased):
@@ -158,6 +159,7 @@ def test_scaled_gradient_of_one_record(scale):
   assert 0.4 < _climbed_ratio(scale) <= 1 + 1e-5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('rule', [
   rules.normalised(), rules.clipped_factors(limit=1.0),
   rules.clipped_layers(clip_norm=1.0)], ids=lambda rule: rule.name)

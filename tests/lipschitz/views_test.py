@@ -18,6 +18,7 @@ def _records():
   return jnp.asarray(rng.normal(size=(5, 2, 4)) * scales, jnp.float32)
 
 
+@pytest.mark.every(2)
 def test_views_are_rows_of_their_own():
   """Each view is projected by itself, prepared or not."""
   network = Network(root=ROOT, input_shape=(4,), input_radius=1.5)

@@ -50,6 +50,7 @@ def test_parameter_count(sizes, expected):
   assert expected == sum((a + 1) * b for a, b in zip(sizes, sizes[1:]))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('activation', sorted(ACTIVATIONS))
 @pytest.mark.parametrize('depth, radii', [
   (0, None), (2, None), (0, (1.2,)), (3, (1.2, 0.7, 0.7, 0.7))])
@@ -138,6 +139,7 @@ def test_prepared_records_give_the_same_logits():
   assert plain.prepare(x) is x
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('weight_norm', [0.5, 1e6])
 def test_kernels_that_are_functions_of_parameters(weight_norm):
   """Standardised columns by hand, then scaled back to the norm."""

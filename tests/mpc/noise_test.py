@@ -206,6 +206,7 @@ def test_servers_draw_joint_noise_that_neither_of_them_knows():
     law.share(0, dealt[0][1:], toss)
 
 
+@pytest.mark.every(2)
 def test_joint_noise_depends_on_the_dealer_and_on_the_toss():
   """Correlations over 400 numbers within five deviations."""
   law = joint_noise.JointNoise(scale=Fraction(2), count=400, value_bits=16)

@@ -121,6 +121,7 @@ def test_the_last_call_of_a_server_counts_if_it_lives(study):
   np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('reset', [False, True])
 def test_a_connection_is_gone_when_it_is_closed_or_reset(reset):
   with socket.create_server(('127.0.0.1', 0)) as listener:

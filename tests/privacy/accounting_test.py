@@ -200,6 +200,7 @@ def test_one_step_under_replace_one_is_two_shifted_mixtures():
   assert exact - 1e-9 <= got <= exact + 2 * INTERVAL
 
 
+@pytest.mark.every(2)
 def test_epsilon_and_delta_are_inverse():
   event = poisson(.1, 1., 10)
   epsilon = spend(event, delta=1e-4)
@@ -331,6 +332,7 @@ def test_epsilon_and_shift_of_a_gaussian_are_inverse_to_its_exact_curve(shift):
       epsilon=epsilon, delta=1e-6) == pytest.approx(shift, rel=1e-6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('z', [.7, 1., 4.])
 @pytest.mark.parametrize('epsilon', [0., .5, 3.])
 def test_delta_of_a_gaussian(z, epsilon):

@@ -60,6 +60,7 @@ def test_the_best_of_trials_costs_as_much_as_all_of_them():
   assert loss == pytest.approx(k * epsilon)  # Composition holds, just.
 
 
+@pytest.mark.every(2)
 def test_every_sequence_of_choices_is_covered():
   choices = [_event(1., 9., 4), _event(.5, 3., 4), _event(.05, .9, 40)]
   bound = _adaptive(choices, 4)

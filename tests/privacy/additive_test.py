@@ -41,6 +41,7 @@ def from_words(monkeypatch, words, function):
     return function()
 
 
+@pytest.mark.every(2)
 @pytest.fixture(scope='module')
 def normals():
   return np.asarray(additive.standard_normal(KEY, (DRAWS,)), np.float64)
@@ -77,6 +78,7 @@ def magnitudes(monkeypatch, words):
   return np.asarray(draw, np.float64)
 
 
+@pytest.mark.every(2)
 def test_normal_is_the_quantile_function_of_the_word(monkeypatch):
   rng = np.random.default_rng(0)
   words = np.unique(np.concatenate([
@@ -113,6 +115,7 @@ def test_words_of_one_key_are_all_others(impl):
     additive.random_words(key, (1,), 2**32 - 1)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_pairs_of_one_key_are_all_others(impl):
   """10^4 of 2^32 collide with probability 0.012; these do not."""
@@ -139,6 +142,7 @@ def test_noise_of_leaves_is_independent():
   assert np.abs(correlations).max() < 6 / 5000**0.5
 
 
+@pytest.mark.every(2)
 def test_noise_of_each_leaf_starts_where_the_one_before_ends():
   noise = additive.unit_noise(KEY, [jnp.zeros(3), jnp.zeros((2, 2)),
                                     jnp.zeros(2)])
@@ -233,6 +237,7 @@ def reaching(monkeypatch, value, targets, stddev):
   return (np.asarray(reached, np.float64) == targets).any(axis=0)[:count]
 
 
+@pytest.mark.every(3)
 def test_every_released_value_is_possible_for_the_neighbour(monkeypatch):
   values = jnp.full((8192,), HERE, jnp.float32)
   released = additive.add_gaussian_noise(KEY, values, STDDEV)
@@ -295,6 +300,7 @@ def test_densities_keep_the_claim(direction, epsilon, multiplier):
   assert abs(found - exact) < 5 * error
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('direction', [1, -1])
 @pytest.mark.parametrize('factor', [.9, .97, 1 / 100])
 def test_densities_flag_too_little_noise(direction, factor):
@@ -322,6 +328,7 @@ def test_each_block_has_its_own_noise():
   assert abs(pairs.mean()) < 5 / 50_000**.5
 
 
+@pytest.mark.every(2)
 def test_no_coordinate_shares_its_noise():
   noisy = additive.add_gaussian_noise(
       KEY, [jnp.zeros((64,)) for _ in range(8)], 1.)

@@ -107,6 +107,7 @@ def test_keys_decide_and_compilation_does_not(case):
   assert len(np.unique(first, axis=0)) > 1
 
 
+@pytest.mark.every(4)
 @every
 def test_double_precision_is_taken(case):
   data = case.pairs[0][0]
@@ -116,6 +117,7 @@ def test_double_precision_is_taken(case):
     assert all(leaf.dtype != np.float64 for leaf in jax.tree.leaves(released))
 
 
+@pytest.mark.every(3)
 @every
 def test_another_adjacency_is_refused(case):
   """A name is no adjacency; what holds for one is not told of another."""

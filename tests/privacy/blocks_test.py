@@ -42,6 +42,7 @@ def test_formula():
   assert joint([.1, 5., 7., 2.], [.3, 15., 21., 6.]) == pytest.approx(1.5)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('epsilon', [.25, 1.])
 def test_joint_multiplier_is_tight(epsilon):
   # One record moves both blocks by their whole bound: integrate in the plane.
@@ -137,6 +138,7 @@ def test_rules_by_name():
     split(sensitivities, .5, (3, 9), 'best')
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('rule', blocks.ALLOCATIONS)
 def test_traces_and_maps(rule):
   function = functools.partial(blocks.allocate, sizes=(4, 90, 1), rule=rule)

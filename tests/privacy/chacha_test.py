@@ -79,6 +79,7 @@ def test_every_use_of_a_key_is_the_cipher_where_it_says():
   np.testing.assert_array_equal(right, np.ravel(pairs[8:])[:20])
 
 
+@pytest.mark.every(2)
 def test_no_two_uses_of_a_key_share_an_input(monkeypatch):
   """Every (counter, nonce) that uses take, enumerated, comes once."""
   taken = []

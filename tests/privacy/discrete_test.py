@@ -31,6 +31,7 @@ def gaussian(**changes):
     'record_norm': 1., 'noise_multiplier': 2., 'adjacency': ADD, **changes})
 
 
+@pytest.mark.every(2)
 def test_wide_noise_is_a_sum_of_two_of_its_variance():
   """Z1 + k Z2 of one parameter p has p^2 (1 + k^2) for its square."""
   for stddev in (300., 362., 520., 1000., 60_000.):
@@ -122,6 +123,7 @@ def clamped_matrix(mechanism):
   return matrix
 
 
+@pytest.mark.every(2)
 def test_truncated_geometric_golden_matrix():
   """MECH-02: end points a^c / (1 + a), rows of 1, log ratio exactly 1."""
   mechanism = geometric(upper=4)
@@ -224,6 +226,7 @@ def test_both_are_mechanisms_that_compose():
   assert once < pure
 
 
+@pytest.mark.every(2)
 def test_leaves_and_laws_use_words_of_their_own():
   noise = geometric(epsilon=1 / 500).release(
     KEY, {'a': jnp.zeros(2000, jnp.int32), 'b': jnp.zeros(2000, jnp.int32)})

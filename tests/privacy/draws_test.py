@@ -35,6 +35,7 @@ def from_words(monkeypatch, function, high, low):
     return np.asarray(function(KEY, (len(high),)), np.float64)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', LAWS)
 def test_law(name):
   values = np.asarray(getattr(draws, name)(KEY, (COUNT,)), np.float64)
@@ -71,6 +72,7 @@ def tails(count=3000):
   return high, low, (whole + .5) * 2.**-64
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('side', [0, 1])
 def test_draws_are_quantiles_of_their_words(monkeypatch, side):
   high, low, tail = tails()
@@ -112,6 +114,7 @@ def test_cauchy(monkeypatch):
                              atol=2e-7)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('count', [1, 2, 7, 100])
 def test_gamma(count):
   keys = jax.random.split(KEY, 20_000)
@@ -138,6 +141,7 @@ def test_refuses_a_gamma_of_nothing():
     draws.standard_gamma(KEY, 0)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.float64])
 def test_the_largest_is_found_though_it_is_rounded_otherwise(dtype):
   with jax.enable_x64(True):

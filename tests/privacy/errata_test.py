@@ -73,6 +73,7 @@ def test_blocks_accounted_as_one_in_one_step():
 # -- E3: the product of norms from the layer itself on.
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('norms', [(.5, .5, .5), (.2, 1., .9), (2., .7, 1.)])
 def test_product_from_the_layer_itself(norms):
   """Erratum E3: norms below 1 give less noise than claimed."""
@@ -112,6 +113,7 @@ def normal_pair(size, sigma):
           for m, s in zip(means, stddevs, strict=True)]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('size, true', [(10, 12.57), (100, 10.24),
                                         (10_000, 10.00)])
 def test_realised_batch_size_without_sampling(size, true):
@@ -125,6 +127,7 @@ def test_realised_batch_size_without_sampling(size, true):
   assert found > halved - 5e-3
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('sigma, claimed, true', [(1., 1.68, 5.08),
                                                   (2., .369, 1.277)])
 def test_realised_batch_size_with_poisson_sampling(sigma, claimed, true):

@@ -112,6 +112,7 @@ def test_discrete_laplace(scale):
   assert draws.var() == pytest.approx(2 * a / (1 - a)**2, rel=0.1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('variance', [Fraction(1, 4), Fraction(1),
                                       Fraction(50, 7), Fraction(400)])
 def test_discrete_gaussian(variance):
@@ -149,6 +150,7 @@ def test_bad_input_is_refused(call):
     call()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('rate', [Fraction(0), Fraction(1, 10**9),
                                   Fraction(2, 3), Fraction(1), Fraction(77, 2)])
 @pytest.mark.parametrize('bits', [8, 128, 200])

@@ -62,6 +62,7 @@ def test_claim_is_that_of_noise_over_sensitivity(mechanism):
   assert exact - 1e-9 <= spent <= exact + 1e-3
 
 
+@pytest.mark.every(2)
 def test_release_law(mechanism):
   values = jnp.linspace(-1, 1, 200_000).reshape(1000, 200)
   noisy = mechanism.release(KEY, values)
@@ -107,6 +108,7 @@ def test_refusals(arguments, message):
     additive.GaussianMechanism(record_norm=1., noise_multiplier=1.)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('epsilon, stddev', [
   (.1, 30.7496), (.5, 7.03183), (1., 3.730632), (2., 1.99381),
   (5., .89187)])

@@ -152,6 +152,7 @@ def test_words_decide_as_the_columns_say(name):
   np.testing.assert_array_equal(found, outcomes)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', LAWS)
 def test_draws_have_the_law(name):
   """Chi-square, false alarms of 1e-6; a sign bias of 2 percent shows."""

@@ -38,6 +38,7 @@ def probs_of(mechanism):
   return lambda data: found[tuple(sorted(data))]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('prob, rank', [(.01, 1), (.5, 2), (1., 3)])
 def test_closed_form_is_the_definition(prob, rank):
   """MECH-07: scores by all ways to change records, also to middles."""
@@ -64,6 +65,7 @@ def test_pure_for_all_neighbours(epsilon):
              for one, other in neighbours.pairs(ENDS, [3], REPLACE)) > epsilon
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_scores_of_any_function_move_by_one(adjacency):
   """Also of one whose own sensitivity is the whole range: the maximum."""
@@ -100,6 +102,7 @@ def test_law_of_draws_with_ties_and_ends():
     np.sort(np.unique(np.float64(released) * 64 % 1)), [.5])
 
 
+@pytest.mark.every(2)
 def test_many_records_are_found_closely():
   data = jnp.linspace(2., 4., 1001)
   mechanism = make(lower=-5., upper=9., num_examples=1001, epsilon=1., prob=.25,

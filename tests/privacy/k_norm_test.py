@@ -137,6 +137,7 @@ def test_general_exponential_mechanism_would_waste_half():
                                adjacency=ADD).scale == 2.
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_order_one_is_the_laplace_mechanism(adjacency):
   """Item LDP-03: p = 1 equals DP-10."""
@@ -183,6 +184,7 @@ def test_releases_lie_on_a_grid_and_keep_the_tree(order):
   assert not np.any(np.ravel(other['a']) == np.ravel(plain['a']))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('order', ORDERS)
 def test_law_of_a_release(order):
   """Its distance from the value is Gamma(d) times the scale; 1e-6."""
@@ -201,6 +203,7 @@ def test_law_of_a_release(order):
                                                         rel=.03)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('order', ORDERS)
 def test_contract(order):
   mechanism = k_norm.KNormMechanism(order=order, record_norm=2., epsilon=.5,
@@ -301,6 +304,7 @@ def test_a_sampled_run_costs_no_more_than_basic_composition(order):
     assert spent == pytest.approx(by_pure, abs=1e-9)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('order, adjacency, accountant', [
   (1, ADD, 'pld'), (2, ADD, 'pld'), (math.inf, REPLACE, 'pld'),
   (2, ADD, 'rdp')])

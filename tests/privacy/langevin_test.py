@@ -95,6 +95,7 @@ def test_one_step_is_one_gaussian_release():
   assert mechanism.shift == pytest.approx(moved / mechanism.step_stddev)
 
 
+@pytest.mark.every(2)
 @pytest.fixture(name='laws', scope='module')
 def _laws():
   """Last iterates of 40000 runs on each of two neighbours."""
@@ -179,6 +180,7 @@ def bernoulli_gradient(theta, data):
   return data.shape[0] * jax.nn.sigmoid(theta) - jnp.sum(data, 0)
 
 
+@pytest.mark.every(2)
 def test_maximum_likelihood_golden():
   """Item G-12: n = 500, d = 5, rho = .5, b = 1: 1.22e-2, at most 2.49e-2."""
   size, dims, rho, radius = 500, 5, .5, 1.
@@ -208,6 +210,7 @@ def test_maximum_likelihood_golden():
   assert np.abs(found).max() <= radius + mechanism.step_stddev / 256
 
 
+@pytest.mark.every(2)
 def test_without_noise_it_descends_and_release_is_the_updates():
   data = jnp.array([[.2, -.4], [.6, .8]])
   mechanism = make(start=jnp.ones(2), num_examples=2, stddev=1e-7,

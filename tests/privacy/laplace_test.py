@@ -44,6 +44,7 @@ def test_fields_and_event(mechanism):
     mechanism.epsilon = 1.
 
 
+@pytest.mark.every(2)
 def test_release_law(mechanism):
   values = jnp.linspace(-1, 1, COUNT).reshape(1000, 300)
   noisy = np.asarray(mechanism.release(KEY, values), np.float64)
@@ -78,6 +79,7 @@ def worst_breach(scale_factor):
   return worst
 
 
+@pytest.mark.every(2)
 def test_log_ratio_is_at_most_epsilon_on_half_lines():
   """Item DP-10. 120 events: 6 errors have false alarms below 1e-6."""
   assert worst_breach(1.) < 6
@@ -150,6 +152,7 @@ def test_laplace_composes_better_than_its_epsilon():
 # -- The grid.
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [.7, 1., 1000.])
 def test_releases_lie_on_the_grid(scale):
   values = jax.random.normal(KEY, (1000,)) * scale * 3
@@ -159,6 +162,7 @@ def test_releases_lie_on_the_grid(scale):
   assert len(np.unique(units)) > 500
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('value', [0., 1., -.3337])
 def test_every_grid_point_in_reach_is_released(monkeypatch, value):
   """No number is impossible: cells within 30 scales, by words chosen."""

@@ -77,6 +77,7 @@ def moved_by(rng, size, norm):
   return np.float32(here), np.float32(here + shift)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('size', [1, 7, 400])
 def test_sensitivity_of_rounded_values(size):
   """D + sqrt(d) s, and no less: each coordinate can move by s more."""
@@ -106,6 +107,7 @@ def integers_of(values, stddev):
   return units, step
 
 
+@pytest.mark.every(2)
 def test_noise_is_added_as_integers_after_rounding():
   """Bit for bit: what is between a value and its lattice point is gone."""
   stddev = 1.
@@ -137,6 +139,7 @@ def check_law(draws):
   assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 5 / size**.5
 
 
+@pytest.mark.every(2)
 @pytest.fixture(scope='module')
 def noise():
   """Noise of two leaves and two blocks, over its standard deviation."""
@@ -254,6 +257,7 @@ def library_normals():
   return np.asarray(jnp.float32(2**.5) * jax.lax.erf_inv(uniform))
 
 
+@pytest.mark.every(2)
 def test_plain_noise_tells_neighbours_apart():
   outcomes = library_normals()
   drawn = np.asarray(jax.random.normal(KEY, (COUNT,)))
@@ -291,6 +295,7 @@ def test_reach_is_of_every_integer():
   assert sums == set(range(-3 - 15 - 90, 3 + 15 + 90 + 1))
 
 
+@pytest.mark.every(2)
 def test_no_released_value_is_impossible_for_the_neighbour():
   """All of 10^5, over 11 standard deviations on either side."""
   step, outer = scales(STDDEV)

@@ -59,6 +59,7 @@ def test_categories_are_products_of_words(categories):
   np.testing.assert_array_equal(found, words * categories // WORDS)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('categories, epsilon', CASES[:6])
 def test_answers_have_the_law_of_the_matrix(categories, epsilon):
   """Chi-square of each row; one in 10^5 of right samplers fails."""
@@ -136,6 +137,7 @@ def _mechanisms():
           local.UnaryEncoding(num_categories=5, epsilon=1.0, symmetric=True)]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('made', _mechanisms(), ids=str)
 def test_estimates_are_unbiased_of_the_stated_variance(made):
   """Means within 5 standard errors, variances within 5 of theirs."""
@@ -206,6 +208,7 @@ def test_a_forced_yes_has_no_epsilon(yes_prob):
   assert abs(share - yes_prob) < 5 * 0.5 / 300
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('yes_prob', [1e-12, 1 / 3, 0.7, 1 - 1e-9])
 def test_a_forced_yes_is_rounded_towards_privacy(yes_prob):
   """In exact arithmetic of words."""

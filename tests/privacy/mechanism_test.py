@@ -38,6 +38,7 @@ def test_adjacency_matters():
   assert replace == pytest.approx(halved, abs=2e-4)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_composition_adds_precisions(adjacency):
   multipliers = (2., 3., 6.)

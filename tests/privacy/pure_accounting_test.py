@@ -12,6 +12,7 @@ from tests.privacy.spending import (
     ADD, INTERVAL, REPLACE, poisson, random_response, spend)
 
 
+@pytest.mark.every(2)
 def test_uses_of_randomized_response_are_counted():
   once = spend(random_response(), REPLACE)
   assert spend(dp_events.SelfComposedDpEvent(random_response(), 10), REPLACE,

@@ -42,6 +42,7 @@ def test_ratios_of_what_is_said_are_within_epsilon(epsilon):
     assert float(ratio) == pytest.approx(math.exp(epsilon), rel=1e-4)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('epsilon', [0.5, 2.0])
 def test_coins_are_unbiased_and_of_the_stated_law(epsilon):
   oracle = _oracle(epsilon=epsilon)

@@ -114,6 +114,7 @@ def test_a_sample_of_everything_is_the_plain_gaussian():
   assert near == pytest.approx(7 / 18, rel=1e-9)
 
 
+@pytest.mark.every(2)
 def test_golden_conversions():
   """Item DP-07: 2.53798 as printed, 2.10137 improved, 1.82824 by PLD."""
   runs = [renyi.compose([sampled(.01, 1., order)] * 1000)

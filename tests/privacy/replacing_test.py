@@ -72,6 +72,7 @@ def test_without_sampling_it_is_that_of_twice_the_sensitivity():
   assert all_of_them < nearly < 1.15 * all_of_them
 
 
+@pytest.mark.every(2)
 def test_calibration_by_it_is_private_by_loss_distributions():
   given = dict(sampling_prob=0.05, num_steps=100, adjacency=REPLACE)
   noise = accounting.calibrate_noise_multiplier(

@@ -270,6 +270,7 @@ def test_enough_steps_is_its_formula_and_at_least_one():
       num_examples=count, num_values=values) == max(1, wanted)
 
 
+@pytest.mark.every(2)
 def test_people_are_asked_in_a_random_order_and_for_themselves():
   """All have a chance to be asked, also those beyond the needed number."""
   made = queries.LocalOracle(num_queries=1, tolerance=1.0, failure_prob=0.5,

@@ -108,6 +108,7 @@ def test_monotone_scores_need_half_the_noise(kind, epsilon):
 SCORES = jnp.array([3., 2.5, 1., 0.])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('kind, probs, gap', [
   (KINDS[0], [.4961, .3409, .1107, .0523], .54871),
   (KINDS[1], [.5712, .3074, .0834, .0381], .43471)])
@@ -209,6 +210,7 @@ def test_large_scores_keep_their_differences():
   assert float(expected.max()) == 0
 
 
+@pytest.mark.every(2)
 def test_scores_that_are_not_finite_are_never_chosen():
   scores = jnp.array([jnp.nan, 1., -jnp.inf, .5, jnp.inf])
   draws = jax.jit(jax.vmap(make().release, (0, None)))(

@@ -43,6 +43,7 @@ def bounds(rank, smoothing):
   return dict(zip(SETS, np.float64(found), strict=True))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('smoothing', [.2, 1.5])
 @pytest.mark.parametrize('rank', [1, 2, 3])
 def test_smooth_sensitivity_is_the_definition(rank, smoothing):
@@ -126,6 +127,7 @@ def test_faults_are_seen():
   assert worst_ratio(laws(lambda data: rough[data] / .5)) > 1.2
 
 
+@pytest.mark.every(3)
 def test_noise_fits_the_records():
   """Crowded around the median, it is a hundredth of the range's."""
   data = jnp.concatenate([jnp.linspace(.49, .51, 199), jnp.array([0., 1.])])

@@ -126,6 +126,7 @@ def test_geometric():
   assert tuning.expected_num_trials(stop_prob=1., shape=0.) == 1.
 
 
+@pytest.mark.every(2)
 def test_draws_follow_the_law():
   """Kolmogorov-Smirnov over 500 draws; false alarm 1e-6."""
   law = tuning.num_trials_probs(mean=6., shape=.5)

@@ -174,6 +174,7 @@ def test_random_layers_are_independent():
   assert stats.chisquare(counts).pvalue > ERROR_RATE
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('restart', magnitude.RESTARTS)
 def test_rounds_interrupted_and_resumed(restart):
   """State through host arrays; restarts are from the best or the first."""
@@ -217,6 +218,7 @@ def test_what_is_not_a_number_goes_last():
     np.testing.assert_array_equal(mask['kernel'], wanted)
 
 
+@pytest.mark.every(2)
 def test_nothing_to_prune():
   params = {'bias': jnp.ones(3), 'kernel': jnp.ones((2, 2))}
   every = masks.ones_like(params)

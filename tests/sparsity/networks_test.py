@@ -63,6 +63,7 @@ def _filled(init):
       jax.eval_shape(init, jax.random.key(0)))
 
 
+@pytest.mark.every(2)
 def test_effective_parameters():
   made = _small()
   params = _filled(made.init)

@@ -59,6 +59,7 @@ def test_p_values_count_the_release_among_its_draws():
   assert larger.statistic > larger.draws.max() and larger.p_value == 1 / 20
 
 
+@pytest.mark.every(2)
 def test_calibration_is_off_by_what_its_draws_miss():
   """They miss the share of the counts that they are drawn from."""
   for ranks in (RANKS, np.tile(np.array([[0.1], [0.2]]), 8)):

@@ -64,6 +64,7 @@ def test_golden_risks(categories, people, epsilon, raw, after):
   assert np.all(now <= before * (1 + 1e-4))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('categories', [2, 70])
 def test_counts(categories):
   data = np.random.default_rng(0).integers(-1, categories + 1, 200)
@@ -138,6 +139,7 @@ def test_trust_is_worth_a_factor_of_the_number_of_people():
   assert population == pytest.approx(4.0958e-3 + 0.9 / people, rel=1e-4)
 
 
+@pytest.mark.every(2)
 def test_answers_are_turned_into_frequencies():
   """Their shares less those of lies, over what truths are likelier by."""
   crowd = local.RandomizedResponse(num_categories=3, epsilon=1.2)

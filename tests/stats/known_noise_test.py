@@ -44,6 +44,7 @@ def half_width(stddev, scale, confidence=0.9):
   return low
 
 
+@pytest.mark.every(2)
 @pytest.fixture
 def widths(monkeypatch):
   """Widths of Laplace noise as written here: their program is compiled anew."""
@@ -77,6 +78,7 @@ def spread(value, size):
   return (inside + 1) * (3 - inside)
 
 
+@pytest.mark.every(2)
 @pytest.mark.usefixtures('widths')
 @pytest.mark.parametrize('interval', mean.INTERVALS)
 def test_means_of_a_public_number(interval):

@@ -109,6 +109,7 @@ def test_lower_bounds_are_below_what_is_attained():
                     <= coupled * (1 + 1e-12))
 
 
+@pytest.mark.every(2)
 def test_means_of_other_records():
   """MECH-09: risk sigma^2 / n + 2 ((b - a) / (n epsilon))^2, and coverage."""
   made = mean.BoundedMean(num_examples=100, lower=-2.0, upper=4.0, epsilon=0.5)
@@ -123,6 +124,7 @@ def test_means_of_other_records():
   assert found.value.dtype == jnp.float32
 
 
+@pytest.mark.every(2)
 def test_means_of_a_private_number_of_records():
   """Coverage of the normal interval; absent records; a bad middle."""
   made = mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0)

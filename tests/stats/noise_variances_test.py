@@ -125,6 +125,7 @@ def test_what_noise_adds_to_the_error_of_a_density(make):
   assert wanted == pytest.approx(made.expected(law).privacy, rel=1e-6)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_curves_that_quantiles_are_read_off_vary_as_told(adjacency):
   made = factorised.FactorisedQuantiles(

@@ -68,6 +68,7 @@ def test_golden_variances():
     pytest.approx((0.21 + growth / (growth - 1)**2) / 7))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('truth, other, people, others', [
   (0.1, 0.5, 2000, 2000), (0.3, 0.2, 1000, 5000), (0.05, 0.7, 5000, 500)])
 def test_coverage_of_the_drowning_poll(truth, other, people, others):

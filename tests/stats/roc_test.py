@@ -26,6 +26,7 @@ ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 make = functools.partial(roc.make, adjacency=REPLACE)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('positive', roc.POSITIVE)
 def test_without_noise_it_is_the_curve_of_scikit_learn(positive):
   counts = roc.counts(GRID, SCORES, LABELS)
@@ -91,6 +92,7 @@ def test_noisy_curves_rise_from_0_to_1(name):
     assert np.ptp(curve.negatives) > 1
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('monotone', [False, True])
 def test_ranks_of_both_classes_add_up_to_n(monotone):
   """Last ranks are off by as much; the others follow, and so do rates."""
@@ -113,6 +115,7 @@ def test_ranks_of_both_classes_add_up_to_n(monotone):
     np.testing.assert_allclose(far, [[0.25, 5], [0, 0]])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_classes_have_noise_of_their_own_and_the_announced_variance(adjacency):
   """400 draws: a correlation of 0 is below .2 but once in 16000."""
@@ -193,6 +196,7 @@ def test_printed_accounting_of_two_curves_is_wrong():
       4 * np.mean(tight.curve.variances()), rel=0.01)
 
 
+@pytest.mark.every(2)
 def test_what_a_release_costs():
   def epsilon(adjacency, delta=1e-6, **options):
     release = make(GRID, adjacency=adjacency, **options)

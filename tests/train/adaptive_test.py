@@ -171,6 +171,7 @@ def _indicator_draw(state):
     start=tree.count(state.params)))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('kind', ['activations'])
 def test_one_record_keeps_its_bounds(make, records, kind):
   """Of the gradient and of the counts, at radii that have moved."""
@@ -254,6 +255,7 @@ def test_refused_before_anything_is_spent(make, records):
       key=jax.random.key(0), noise_multiplier=1., allocation='optimal')
 
 
+@pytest.mark.every(2)
 def test_others_carry_no_radii(make_model, make_method, records):
   model = make_model(False)
   states, infos = _run(model, make_method('dp_sgd', model), records, 1)
@@ -265,6 +267,7 @@ def test_others_carry_no_radii(make_model, make_method, records):
 # Planted faults.
 
 
+@pytest.mark.every(3)
 def test_fault_indicators_free_of_charge(make, records, monkeypatch):
   """The loop measures the joint multiplier over all that was released."""
   model, method = make('layers')

@@ -114,6 +114,7 @@ def test_refuses_settings(task):
 # Many views.
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('make_bounder', [_clipped, per_example.summed])
 def test_identical_views_are_one(task, make_bounder):
   params, batch = task
@@ -177,10 +178,12 @@ def check_records_are_isolated(bounder, task):
   assert np.linalg.norm(_flat(before)) <= CLIP_NORM * (1 + 1e-6)
 
 
+@pytest.mark.every(2)
 def test_records_are_isolated(task):
   check_records_are_isolated(_make(), task)
 
 
+@pytest.mark.every(2)
 def test_views_differ_by_view_record_and_step(task):
   bounder = _make()
   batch = jnp.tile(task[1].x[:1], (7, 1, 1, 1))

@@ -37,6 +37,7 @@ def test_nan_logits_are_the_first_class():
   assert 0 <= float(found) <= 1
 
 
+@pytest.mark.every(2)
 def test_many_models_are_each_on_its_own_rows():
   params = {'w': jnp.asarray([1., -1., 1.])}
   rows = jnp.asarray([[0, 1], [0, 2], [2, 3]], jnp.int32)

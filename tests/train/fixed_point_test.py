@@ -39,6 +39,7 @@ def records(seed=0, count=SIZE):
                      jnp.float32)
 
 
+@pytest.mark.every(2)
 def test_consensus_operator_does_not_expand_and_a_record_moves_it_so_far():
   mechanism, data = median(), records()
   pool = records(1, 40) * 3
@@ -100,6 +101,7 @@ def test_relaxation_shrinks_step_and_noise_alike():
   assert found.std() == pytest.approx(.5, rel=5 / math.sqrt(8000))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency, doubled', [(ADD, 1), (REPLACE, 2)])
 def test_event_is_a_gaussian_at_each_step(adjacency, doubled):
   mechanism = fixed_point.FixedPointIteration(

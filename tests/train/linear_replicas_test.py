@@ -166,6 +166,7 @@ def test_logits_are_those_of_each_network(trained):
                                rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.every(2)
 def test_vectors_are_trees_and_back():
   params = MADE.initial(KEYS)
   full = np.asarray(MADE.full_mask(COUNT))

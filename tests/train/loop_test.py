@@ -77,6 +77,7 @@ def test_chunks_cover_the_run():
     assert len(set(loop.chunk_lengths(num_steps))) == 1
 
 
+@pytest.mark.every(3)
 def test_key_decides_and_neighbours_do_not(fit, three):
   others = fit([2, 1, 0], plans=[_plan(9.), _plan(MULTIPLIERS[1]), _plan(7.)])
   np.testing.assert_array_equal(_flat(others.state.params, 1),

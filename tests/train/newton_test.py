@@ -59,6 +59,7 @@ def test_a_record_moves_both_sums_by_its_norms_at_most():
     assert moved > (1.8 if bound == 2. else 1.2) * bound
 
 
+@pytest.mark.every(2)
 def test_noise_of_a_step(monkeypatch):
   """Gradient: multiplier times norm; Hessian: half of it off the diagonal."""
   seen = {}
@@ -114,6 +115,7 @@ def test_without_noise_it_converges_in_few_steps():
   np.testing.assert_allclose(found, best, atol=1e-4)
 
 
+@pytest.mark.every(2)
 def test_noise_cannot_make_a_step_explode():
   mechanism = make(hessian_multiplier=50., gradient_multiplier=1e-3,
                    least_curvature=.5, num_steps=1, regularization=0.)
@@ -122,6 +124,7 @@ def test_noise_cannot_make_a_step_explode():
   assert np.linalg.norm(found, axis=1).max() <= 2.01 / .5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency, doubled', [(ADD, 1), (REPLACE, 2)])
 def test_event_is_two_gaussians_at_each_step(adjacency, doubled):
   mechanism = make(adjacency=adjacency)

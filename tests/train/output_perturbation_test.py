@@ -46,6 +46,7 @@ def flat(params):
                          np.asarray(layer['bias'], np.float64)], -1)
 
 
+@pytest.mark.every(2)
 @pytest.fixture(name='solved', scope='module')
 def _solved():
   """Minimisers of one data set with its first record replaced by each of 200.
@@ -166,6 +167,7 @@ def test_too_few_iterations_are_not_enough(monkeypatch):
   assert distance() > mechanism.solver_error
 
 
+@pytest.mark.every(2)
 def test_bad_records_contribute_nothing():
   mechanism = make()
   data = draw(SIZE, 5)

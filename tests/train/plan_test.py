@@ -122,6 +122,7 @@ def test_refuses_noise_that_is_none(multiplier):
                        noise_multiplier=multiplier)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('q, z, steps, figure, true', [
   (.01, 4., 10_000, .9263, .9470), (.01, 1., 1000, 1.1994, 1.8282)])
 def test_the_rule_for_tuning_is_no_guarantee(q, z, steps, figure, true):

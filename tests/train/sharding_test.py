@@ -58,6 +58,7 @@ def _silent(ran, case):
   return (means[2:] for means in _pair(ran, f'{case}/means'))
 
 
+@pytest.mark.every(3)
 def test_there_are_eight_devices(ran):
   assert ran['devices'] == 8
 

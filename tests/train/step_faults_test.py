@@ -19,6 +19,7 @@ def _fails(check, *arguments):
     check(*arguments)
 
 
+@pytest.mark.every(3)
 def test_fault_no_noise(checks, faulty, records, monkeypatch):
   monkeypatch.setattr(additive, 'add_gaussian_noise',
                       lambda key, values, stddevs: values)
@@ -35,6 +36,7 @@ def test_fault_noise_divided_twice(checks, faulty, records, monkeypatch):
   _fails(checks.noise_is_fresh, faulty, records)
 
 
+@pytest.mark.every(2)
 def test_fault_same_noise_at_every_step(checks, faulty, records, monkeypatch):
   honest = privatizer.gaussian_privatizer
 
@@ -56,6 +58,7 @@ def test_fault_same_batch_at_every_step(checks, faulty, records, monkeypatch):
   _fails(checks.steps, faulty, 'dp_sgd', records)
 
 
+@pytest.mark.every(2)
 def test_fault_empty_batches_are_drawn_again(checks, faulty, records, monkeypatch):
   """Erratum E5."""
   honest = PoissonSampler.draw
@@ -69,6 +72,7 @@ def test_fault_empty_batches_are_drawn_again(checks, faulty, records, monkeypatc
   _fails(checks.empty_batches_are_stepped, faulty, 'dp_sgd', records)
 
 
+@pytest.mark.every(2)
 def test_fault_empty_batches_are_skipped(checks, faulty, records, monkeypatch):
   honest = additive.add_gaussian_noise
 
@@ -88,6 +92,7 @@ def _with_sums(checks, make_model, make_method, sums_of):
       bounder=method.bounder._replace(sums=sums_of(method.bounder.sums))))
 
 
+@pytest.mark.every(2)
 def test_fault_mask_ignored(checks, make_model, make_method, records):
   run = _with_sums(checks, make_model, make_method, lambda sums: (
     lambda params, batch, mask: sums(params, batch, jnp.ones_like(mask))))
@@ -107,6 +112,7 @@ def test_fault_realised_batch_size(checks, make_model, make_method, records):
   _fails(checks.steps, run, 'lip_dp_sgd', records)
 
 
+@pytest.mark.every(2)
 def test_fault_large_batches_are_cut(checks, faulty, records, monkeypatch):
   honest = PoissonSampler.draw
 
@@ -118,6 +124,7 @@ def test_fault_large_batches_are_cut(checks, faulty, records, monkeypatch):
   _fails(checks.steps, faulty, 'dp_sgd', records)
 
 
+@pytest.mark.every(2)
 def test_fault_product_over_the_wrong_layers(checks, faulty, records, monkeypatch):
   """Erratum E3, in the loop: sensitivities are checked, not only used."""
   honest = Network.gradient_bounds
@@ -138,6 +145,7 @@ def test_fault_blocks_noised_each_as_if_alone(checks, faulty, records, monkeypat
   _fails(checks.steps, faulty, 'lip_dp_sgd', records)
 
 
+@pytest.mark.every(2)
 def test_fault_scale_read_off_the_batch(checks, faulty, records, monkeypatch):
   """Erratum E1's family: noise that depends on the records."""
   honest = additive.add_gaussian_noise

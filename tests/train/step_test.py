@@ -39,6 +39,7 @@ def test_non_private_step_is_a_mean_gradient(checks, run, records):
   assert float(infos[0].l2_sensitivity[0]) == np.inf
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', PRIVATE)
 def test_scales_do_not_read_records(checks, run, name, records):
   checks.scales_do_not_read_records(run, name, records)
@@ -48,6 +49,7 @@ def test_empty_batches_are_stepped(checks, run, records):
   checks.empty_batches_are_stepped(run, 'dp_sgd', records)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', ['lip_dp_sgd', 'fix_lip_dp_sgd'])
 def test_norms_hold_after_every_step(run, name, records):
   """Whatever the records are, by float64 SVD."""
@@ -72,6 +74,7 @@ def test_keys_of_batch_noise_and_start_differ(run, records):
   assert state.optimizer[0].key == state.keys.noise
 
 
+@pytest.mark.every(2)
 def test_parts_of_a_batch_change_nothing(checks, run, records):
   """REG-03: a batch accumulated in parts is the batch, with one noise draw.
 

@@ -82,6 +82,7 @@ def _has_deviation(values, stddev, rate=1e-7):
   assert len(np.unique(values, axis=0)) == len(values)
 
 
+@pytest.mark.every(3)
 def test_gaussian_noise_is_that_of_the_rule():
   """Rates of 2e-7 for each of 15 checks."""
   released = _released([(_method(radii), rule, on_lattice)
@@ -119,6 +120,7 @@ def test_k_norm_noise_is_that_of_its_orders():
     assert measured.min() >= MULTIPLIER
 
 
+@pytest.mark.every(2)
 def test_a_pullback_follows_the_noise_and_public_means_have_none():
   plain, pulled, public = jax.jit(lambda key: [
       _release(key, method)[0] for method in (

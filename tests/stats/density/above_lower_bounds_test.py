@@ -30,6 +30,7 @@ def either(bound, known, **others):
   return max(bound(**part, **others).value for part in (known, {}))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('beta', [1, 2, 3])
 @pytest.mark.parametrize('pure', [True, False])
 def test_no_estimator_of_sobolev_densities_is_better(pure, beta):

@@ -131,6 +131,7 @@ def test_sums_err_as_specified():
     made.expected(density)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind', [stages.TwoResolutions, stages.TwoStages])
 def test_two_histograms_cost_their_sum_and_pay_where_a_density_is_smooth(kind):
   made = kind(num_records=10**8, epsilon=0.001, adjacency=_REPLACE)

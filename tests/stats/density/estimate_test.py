@@ -90,6 +90,7 @@ def test_steps_have_their_distribution():
   assert law.square == pytest.approx(np.mean(law.pdf(middle)**2), abs=1e-3)
 
 
+@pytest.mark.every(2)
 def test_tables_of_records_are_their_density():
   """Of next to no noise, two attributes: the counts of cells themselves."""
   rng = np.random.default_rng(1)

@@ -63,6 +63,7 @@ def test_variances_of_nodes_are_those_of_dense_least_squares():
       SHAPE, hierarchies.node_variances(variances)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('made', [
     tree(**PURE, level=2), tree(**ZCDP), haar(**PURE, threshold=0.0),
     haar(**ZCDP, threshold=0.0)])

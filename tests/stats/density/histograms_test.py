@@ -259,6 +259,7 @@ def test_gaussian_noise_is_of_the_budget(adjacency):
     assert laplace.noise_variance == pytest.approx(4 * made.noise_variance)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('epsilon, wanted', [
     (0.1, 799.83), (1, 7.835), (2, 1.841), (4, 0.362), (8, 0.038)])
 def test_variances_of_whole_noise(epsilon, wanted):

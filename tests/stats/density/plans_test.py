@@ -147,6 +147,7 @@ def _of_curve(kind, num_bins):
                                     epsilon=0.7, adjacency=REPLACE)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind', ['spline', 'cosine', 'fourier', 'sums'])
 def test_factors_are_those_of_noise_and_sampling(kind):
   """Coefficients of exact counts times `shrinkage.factors` of V g / n^2 + 1/n.

@@ -18,6 +18,7 @@ def _records(size=400):
   return np.random.default_rng(0).gamma(2.0, 1.5, size).clip(0, 10)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('method', api.METHODS)
 @pytest.mark.parametrize('adjacency', ['replace_one', 'add_or_remove_one'])
 def test_curves_are_close_monotone_and_cost_their_budget(method, adjacency):

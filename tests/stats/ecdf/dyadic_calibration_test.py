@@ -85,6 +85,7 @@ def test_table(depth):
   assert row[0] == depth
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('norm', dyadic_calibration.NORMS)
 def test_prices_are_those_of_all_pairs(norm):
   rng = np.random.default_rng(0)

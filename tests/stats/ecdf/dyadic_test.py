@@ -199,6 +199,7 @@ def test_noise_belongs_to_nodes_and_keys():
   np.testing.assert_allclose(moved - first, np.arange(12) >= 3, atol=1e-9)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('fields, end', [
     (dict(num_thresholds=6, adjacency=_ADD, rho=.02), 'free'),
     (dict(num_thresholds=6, adjacency=_REPLACE, accounting='paper',

@@ -99,6 +99,7 @@ def test_monotone_ranks_are_more_exact(adjacency):
     assert error[-1] == pytest.approx(made.variances()[-1], rel=0.3)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_costs_are_the_budget(adjacency):
   """Of a Gaussian release of mu = sqrt(2 rho), whatever the strategy."""

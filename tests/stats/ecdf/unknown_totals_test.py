@@ -35,6 +35,7 @@ def _metric(made):
   return root / made.scale
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', KINDS)
 def test_totals_are_kept_or_cut_at_nothing(name):
   """The nearest counts >= 0 whose sum is the estimate, 0 if that is less."""

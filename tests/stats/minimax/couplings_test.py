@@ -61,6 +61,7 @@ def test_bits_differ_with_the_total_variation_all_at_once():
   assert _close(_differ(bits), np.abs(probs[:, None] - probs), 20000).all()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('seed, laws', [(3, _LAWS), (4, _TWO_OF_THREE)])
 def test_one_stream_serves_all_laws(seed, laws):
   draws = np.asarray(couplings.draw(jax.random.key(seed), laws,

@@ -66,6 +66,7 @@ def test_the_minimax_risk_is_that_of_discretised_programs(num_examples, epsilon,
   assert np.max(np.linspace(0, 1, 40)**2 / 4 * share) < found.lower
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('num_examples, epsilon', [
     (1, 3.0), (7, 0.01), (60, 0.3), (1000, 0.003), (3000, 1.0), (20_000, 1e-3)])
 def test_both_sides_meet(num_examples, epsilon):

@@ -34,6 +34,7 @@ def _distances(chosen):
   return np.sum(chosen[:, None] != chosen[None], -1)
 
 
+@pytest.mark.every(2)
 def test_no_pure_test_errs_less_than_a_similarity():
   """LB-MASTER; every similarity, random tuples, all private mechanisms."""
   tight, beaten = 0, 0

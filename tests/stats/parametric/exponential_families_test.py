@@ -21,6 +21,7 @@ def moments(family, theta):
   return mean, weights @ (points - mean)**2
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('family', FAMILIES, ids=lambda family: family.name)
 def test_moments_are_those_of_the_density(family):
   model = families.Model(dimension=1, radius=9., family=family)
@@ -30,6 +31,7 @@ def test_moments_are_those_of_the_density(family):
     assert float(model.variance(theta)) == pytest.approx(variance, rel=1e-6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('family', FAMILIES, ids=lambda family: family.name)
 def test_maxima_are_where_means_meet_or_at_the_ends(family):
   model = families.Model(dimension=1, radius=2., family=family)
@@ -39,6 +41,7 @@ def test_maxima_are_where_means_meet_or_at_the_ends(family):
                              [-2, -2, 2, 2])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('family', FAMILIES, ids=lambda family: family.name)
 def test_constants_are_those_of_the_whole_box(family):
   """Item EST-DPSGML: L, beta, lambda; errors of a moved mean (EXT-OUTPERT)."""

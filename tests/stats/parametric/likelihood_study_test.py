@@ -204,6 +204,7 @@ def test_risks_that_are_offered_are_the_largest():
       (math.sqrt(free) + math.sqrt(found['descent'].utility))**2)
 
 
+@pytest.mark.every(2)
 def test_where_nothing_can_be_learned_the_constant_is_best():
   for guarantee in (notions.ZCDP(rho=1e-10), notions.PureDP(epsilon=1e-6)):
     at = dict(num_examples=100, guarantee=guarantee, d=3, b=1.)
@@ -252,6 +253,7 @@ def test_the_private_rate_has_a_square_of_d():
   assert (1.5 < slopes[1:]).all()
 
 
+@pytest.mark.every(2)
 def test_one_coordinate_has_the_constant_of_gaussian_noise():
   """8 / (n^2 rho) in the middle, as rho tends to 0 and n^2 rho grows."""
   at = dict(num_examples=10**6, guarantee=notions.ZCDP(rho=1e-8), d=1, b=1.)

@@ -25,6 +25,7 @@ def make(kind, num_examples=500, model=MODEL, **changes):
   return kind(num_examples=num_examples, model=model, **changes)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('size, radius', [(1, 1.), (2, 2.), (3, 1.), (6, .5)])
 def test_a_record_moves_the_maximum_by_what_is_charged(size, radius):
   """Item EXT-OUTPERT, by enumeration: attained, and at most 2 L / (n lambda).
@@ -81,6 +82,7 @@ def test_noise_costs_what_is_promised():
                             adjacency=none.adjacency) == math.inf
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('guarantee', [
     notions.ZCDP(rho=.05), notions.PureDP(epsilon=.4)], ids=['zcdp', 'pure'])
 def test_noisy_means_have_the_law(guarantee):

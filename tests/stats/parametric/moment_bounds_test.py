@@ -104,6 +104,7 @@ def test_golden_bounds_are_reproduced_and_beaten(dimension, num_examples,
   assert best > 5 * values[2]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('moment, num_examples, epsilon, value', [
     (2, 200, 1.0, 2.21e-3), (2, 2000, 0.1, 1.88e-3), (4, 1000, 0.5, 6.13e-5)])
 def test_golden_bounds_of_tests_are_reproduced_and_beaten(

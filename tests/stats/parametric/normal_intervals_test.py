@@ -22,6 +22,7 @@ def _made(maker, n=500, epsilon=1.0, radius=1000.0):
                guarantee=notions.PureDP(epsilon=epsilon))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('case', [(500, 1.0, 0.326, 0.110),
                                   (5000, 0.1, 0.268, 0.0575),
                                   (5000, 1.0, 0.057, 0.0288)])

@@ -79,6 +79,7 @@ def test_what_a_constant_does_takes_no_records():
     sample_sizes.too_few(easy, target_risk=-1.0, guarantee=GUARANTEE)
 
 
+@pytest.mark.every(2)
 def test_of_a_proportion_they_enclose_the_size_that_is_needed():
   known = dict(target_risk=1e-3, guarantee=GUARANTEE)
   model = studies.STUDIES['proportion']

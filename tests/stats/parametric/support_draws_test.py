@@ -106,6 +106,7 @@ class _Exact:
     return (data, asked + 1), jnp.mean(query(data))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('theta', [0.1, 0.37, 0.8, 1.0])
 def test_bisection_encloses_the_end(theta):
   data = jnp.asarray(theta * (np.arange(4000) + 0.5) / 4000, jnp.float32)
@@ -182,6 +183,7 @@ def test_upper_bounds_of_supports_are_those_of_their_estimators():
                .estimate(jnp.asarray([0.3]))) == pytest.approx(0.6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('guarantee', [PURE, ZCDP])
 def test_bounds_called_exact_are_risks_and_others_are_not_exceeded(guarantee):
   """At the worst of all means, 3000 releases; four standard errors."""

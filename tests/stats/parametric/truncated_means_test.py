@@ -40,6 +40,7 @@ def _sets(generator, num_examples=5, dimension=3):
   return first, second
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('noise', ('l2', 'laplace'))
 def test_smooth_privacy_holds_for_all_pairs(noise, x64):
   """DEF-SMOOTH: log-ratios are epsilon times a distance of data sets."""
@@ -150,6 +151,7 @@ def _three(mean, moment):
           moment_risks.risk(moment_risks.signs(1.0), **known))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('moment, dimension, n, guarantee, simulated, bound', [
     (2, 1, 500, KullbackLeiblerPrivacy(level=0.1), 1.41e-2, 2.10e-2),
     (2, 5, 1000, KullbackLeiblerPrivacy(level=0.01), 4.85e-2, 6.81e-2),
@@ -230,6 +232,7 @@ def test_no_replacement_moves_the_mean_further_than_its_sensitivity(x64):
   assert farthest > mean.l2_sensitivity * 0.999
 
 
+@pytest.mark.every(2)
 def test_a_subsample_has_the_risk_of_few_records():
   few = truncated_means.subsampled(num_examples=12, level=0.5)
   assert (few.size, few.guarantee) == (6, TotalVariationPrivacy(level=0.5))
@@ -248,6 +251,7 @@ def test_a_subsample_has_the_risk_of_few_records():
   assert abs(squares.mean() - exact[0]) < 4 * error
 
 
+@pytest.mark.every(2)
 def test_every_notion_has_its_estimators():
   known = dict(num_examples=400, dimension=2, moment=4, radius=1.0)
   names = lambda guarantee: [u.name.split(',')[-1] for u in (

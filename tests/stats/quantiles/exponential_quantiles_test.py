@@ -181,6 +181,7 @@ def test_a_mechanism_of_rho_diverges_by_it(adjacency):
   assert .95 * rho < divergence(prob, rate, adjacency) <= rho * (1 + 1e-6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('probs', [(.25, .5, .75), (.1, .5, .9)])
 def test_a_level_of_rho_diverges_by_its_part(probs):
   """Of a replacement one node has both records, or two nodes have one each."""

@@ -72,6 +72,7 @@ def test_no_pair_tells_more_than_epsilon_and_one_tells_most(rule, adjacency):
   assert found[0] > 0.9
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('rule', grid.RULES)
 def test_draws_have_the_law(rule):
   data = np.array([0.0, 0.2, 0.2, 0.2, 0.7, 1.0, 1.0])

@@ -29,6 +29,7 @@ def law(data, prob, rate, cost):
   return logs - special.logsumexp(logs)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('cost, rate, expected', [
   ('rounded', 1., (.137715, .561523, .275430, .025331)),
   ('real', 2., (.036547, .405077, .540102, .018274)),

@@ -49,6 +49,7 @@ _PRODUCT = jax.jit(lambda before, bins: paths._product(before, bins, 0))
 _TOTAL = jax.jit(paths.log_total)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('make, prob, rate, expected', [
     (joint.joint_bins, .5, .5,
      (-np.inf, -.75, .544377, 1.322689, 1.833515, 2.202176)),

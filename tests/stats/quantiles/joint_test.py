@@ -138,6 +138,7 @@ def test_laws_are_those_of_enumeration(kind, ties):
 _DRAWN = jax.jit(jax.vmap(paths.intervals, (0, None, None)))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('kind', _BINS)
 def test_draws_have_the_law(kind):
   values = np.array([.1, .25, .25, .4, .41, .9])

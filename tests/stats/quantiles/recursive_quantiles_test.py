@@ -77,6 +77,7 @@ def reference(rng, data, low, high, known, node_rates, found, span):
     reference(rng, part, *bounds, known, node_rates, found, half)
 
 
+@pytest.mark.every(2)
 def test_many_orders_are_those_of_a_recursion():
   """QT-02: Kolmogorov and Smirnov, eleven coordinates at level 1e-3 in all.
 

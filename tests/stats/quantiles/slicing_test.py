@@ -145,6 +145,7 @@ def test_slices_hold_records_around_their_ranks():
   np.testing.assert_allclose(found, want)
 
 
+@pytest.mark.every(2)
 def test_answers_are_near_their_ranks_or_blind():
   asked = make(probs=(0.2, 0.4, 0.6, 0.8), epsilon=2.0, num_examples=2000,
                delta=1e-5, resolution=1e-6)

@@ -54,6 +54,7 @@ def _seen(data):
       'noise': moved.ordered, 'bounds': (moved.lower, moved.upper)}
 
 
+@pytest.mark.every(2)
 @functools.cache
 def seen():
   """With 33 places to spare, and without."""

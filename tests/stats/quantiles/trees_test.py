@@ -45,6 +45,7 @@ def _stddevs(nodes, variance):
   return np.sqrt(np.append(0, np.abs(found)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('shape, largest', [
     ((256,), 226), ((2,) * 8, 258), ((4,) * 4, 184), ((16, 16), 155),
     ((64,), 113), ((8, 8), 106), ((32,), 80)])
@@ -95,6 +96,7 @@ def test_noise_of_nodes_is_independent():
                              atol=np.sqrt(5) * slack)
 
 
+@pytest.mark.every(2)
 def test_noise_of_a_factorisation():
   """QB-08: and with 596 for flat counts, 241 for a tree."""
   made = factorised.FactorisedQuantiles(**_GIVEN, rho=1.8e-4, num_bins=256,
@@ -140,6 +142,7 @@ def test_noise_of_a_factorisation_is_that_of_its_square_root():
                              atol=1e-6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency', [_ADD, _REPLACE])
 @pytest.mark.parametrize('kind', _MADE)
 def test_hardly_any_noise_gives_the_quantiles_of_the_grid(kind, adjacency):
