@@ -32,7 +32,7 @@ def _run(code: str, **known) -> dict:
   return names
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_the_example_of_training_prints_what_it_should(capsys):
   code = _code('import jax, optax')
   assert code.count('\n') <= 16

@@ -16,6 +16,7 @@ def flat(values):
   return np.concatenate([np.ravel(v) for v in jax.tree.leaves(values)])
 
 
+@pytest.mark.every(2)
 def test_linear_operations():
   np.testing.assert_allclose(flat(tree.add(LEFT, RIGHT)),
                              flat(LEFT) + flat(RIGHT))

@@ -152,6 +152,7 @@ def _compare(attack, loop, pool, **options):
   np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('pooling', [0., 2.5, math.inf])
 def test_lira_is_the_loop(pooling):
   _compare(attacks.lira, _loop_lira, _small(), pooling=pooling)
@@ -181,6 +182,7 @@ def test_rmia_is_the_loop():
       8, gaps=1., share=.75, num_networks=6, num_records=300)[:2], a=.4)
 
 
+@pytest.mark.every(2)
 def test_rmia_tells_ratios_that_probabilities_round_away():
   # 1 - p and p of 1e-9 and less: float32 knows only the logarithms. The first
   # is surer than its shadows, the second less sure than they are.
@@ -242,6 +244,7 @@ def test_online_beats_offline_beats_one_threshold():
   assert (.5 + moved + 2 * half) / 4 > (.5 + moved) / 2 + .05
 
 
+@pytest.mark.every(2)
 def test_variances_of_records_count_where_they_differ():
   """Half the records are 4 times as noisy: their own variances tell more."""
   rng = np.random.default_rng(3)

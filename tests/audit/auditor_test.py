@@ -111,7 +111,7 @@ def test_an_honest_sum_is_consistent():
   assert report.claim.epsilon < report.detectable < 1.4 * report.claim.epsilon
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('total, noise', [
     (_total, _scaled(0.5)), (_total, _scaled(0.8)), (_total, _shared),
     (_total, _one_coordinate), (_total, _one_key), (_total, _scaled_by_data),
@@ -181,6 +181,7 @@ def _exponential(factor=1.0, law=1.0):
       log_probs=lambda scores: jax.nn.log_softmax(law * scores / 2))
 
 
+@pytest.mark.every(2)
 def test_exact_laws_and_what_is_drawn_from_them():
   assert not _audit(_exponential()).failed
   names = lambda target: {check.name for check in _audit(target).failed}
@@ -228,6 +229,7 @@ def test_lowest_bits_count_where_it_is_claimed():
   assert _audit(target(True, 2.0**-9)).verdict == auditor.CONSISTENT
 
 
+@pytest.mark.every(2)
 def test_outputs_off_the_declared_grid_are_found():
   mechanism = additive.GaussianMechanism(record_norm=1.0, noise_multiplier=1.0,
                                          adjacency=_AR)

@@ -114,6 +114,7 @@ def test_counts_of_a_threshold_are_of_the_second_half():
   assert lower == 0 and not findings
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('feature, share', [(20.0, 1.0), (0.5, None)])
 def test_the_share_that_a_canary_spends_is_its_norm_over_the_bound(feature,
                                                                    share):

@@ -94,7 +94,7 @@ def test_training_is_that_of_a_plain_loop(problems, problem, architecture,
       logits[problem, place], discriminators.apply(expected, x), atol=5e-3)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_problems_start_apart_and_none_sees_another(problems):
   features, members, recipe, found = problems
   kernel = found.params[0][0][0]

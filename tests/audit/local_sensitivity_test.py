@@ -142,6 +142,7 @@ def test_refuses_bad_options(change, message):
     Options(**change)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('x, labels, classes, message', [
     (jnp.zeros([3, 2]), 2, 2, 'there must be 3 records'),
     (jnp.zeros([3, 2]), 3, 4, 'the network must have 4 outputs, got 2'),

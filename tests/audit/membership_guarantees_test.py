@@ -194,6 +194,7 @@ def test_figures_of_the_two_axes():
   assert membership.epsilon_shown(1., delta=.1) == math.inf
 
 
+@pytest.mark.every(2)
 def test_pairs_are_fair_coins_of_a_member_and_another():
   # Scores name the records, so that differences tell who was paired.
   inside, outside = np.arange(7.), 100 * np.arange(1., 6.)
@@ -228,7 +229,7 @@ def test_any_of_the_larger_kind_may_be_paired():
     assert set(met) == {0., 10., 20., 30.}
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_one_split_shows_no_more_epsilon_than_there_is():
   """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
 

@@ -107,7 +107,7 @@ def _margin(num_decisions):
   return 4 * .5 / num_decisions**.5
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_networks_that_memorise_are_attacked(attacks):
   assert attacks.accuracies[:, 0].mean() > .9
   assert attacks.accuracies[:, 0].min() > .8
@@ -285,6 +285,7 @@ def test_members_of_another_number_are_refused(attacks):
     attacks.found.accuracy(jnp.zeros(_ATTACKED, bool))
 
 
+@pytest.mark.every(2)
 def test_a_score_of_zero_is_no_member():
   found = shadow.AttackResult(jnp.array([[[0., 1., -1., 0.]]]),
                               jnp.zeros((1, 1)), jnp.zeros(1, jnp.int32))
@@ -293,6 +294,7 @@ def test_a_score_of_zero_is_no_member():
   assert found.accuracy(~members).tolist() == [.25]
 
 
+@pytest.mark.every(2)
 def test_what_is_held_out_and_what_is_trained_have_keys_of_their_own(
     monkeypatch):
   keys, fitted = [], types.SimpleNamespace(

@@ -23,6 +23,7 @@ def _losses(present: bool, runs: int = 100_000) -> np.ndarray:
                                  noise_multiplier=_SIGMA)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('epsilon', sorted(_REMOVE))
 def test_estimated_curve_meets_reference_figures(epsilon):
   # 5.5 standard errors: false alarm 4e-8 each.

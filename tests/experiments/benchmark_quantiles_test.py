@@ -37,6 +37,7 @@ def test_tables_have_the_normaliser_of_enumeration(costs, golden, tight):
   assert _log_normaliser(tables, doubled) == pytest.approx(golden, abs=1e-8)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('tight', [False, True])
 def test_paths_have_the_law_of_enumeration(tight):
   """Chi-square over all ten paths; a right sampler fails in 1e-5 of cases."""

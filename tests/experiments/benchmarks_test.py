@@ -334,6 +334,7 @@ def test_defaults_hold_every_method_and_network():
                  for unit in sweep.units(setting))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('arguments, message', [
     (dict(names=('adamw',)), "methods of --suite=step must be among .*'adamw'"),
     (dict(names=('ours@fast',)), "no set of XLA flags 'fast'"),

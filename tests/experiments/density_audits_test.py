@@ -105,6 +105,7 @@ def test_laplace_noise_for_the_shift_in_l2_is_refuted():
       num_records=6, num_functions=5, epsilon=1.0, adjacency=_RO))) > .5
 
 
+@pytest.mark.every(2)
 def test_a_total_without_noise_is_refuted():
   """Heights over the true n, where n is private: their mean tells it."""
   made = histograms.Histogram(num_records=6, num_bins=2, epsilon=1.0,

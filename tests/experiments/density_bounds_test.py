@@ -17,6 +17,7 @@ from experiments.density_packings import sweep
 from experiments.density_packings import words
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name, module', [
     ('density_bounds', bounds_run), ('density_packings', packings_run)])
 def test_settings_give_the_rows_that_are_kept(name, module, kept):

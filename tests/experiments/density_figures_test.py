@@ -21,6 +21,7 @@ def _changed(lines, keep, metrics, factor):
           for line in lines]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('keep, metrics, factor, claims', [
     ('part=records', ('mse', 'privacy'), lambda line: float(
         line.id.split('num_records=')[1].split(',')[0])**0.1,
@@ -45,6 +46,7 @@ def test_claims_of_histograms_can_fail(keep, metrics, factor, claims, kept):
     assert _of(found, claim) == verdicts.DIFFERS
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('method, factor, claims', [
     ('james_stein', 2.0, ('gains are in the order', 'shrinking', 'gains are s',
                           'errors are those')),

@@ -38,6 +38,7 @@ def _of(found, start):
   return verdict
 
 
+@pytest.mark.every(2)
 def test_counts_are_poisson_and_the_same_for_all():
   counts = ecdf_data.poisson_counts(rate=3.0, num_thresholds=2000,
                                     repetitions=5, seed=0)

@@ -33,7 +33,7 @@ def _ratio(target, outputs):
              for pair in target.pairs)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('name', targets.ESTIMATORS)
 def test_records_move_what_the_budget_is_for(name):
   """Records of any kind: nothing is told beyond it, and some tell it all."""
@@ -91,6 +91,7 @@ def test_records_that_are_not_bounded_are_seen():
   assert _shift(estimators.truncated(made)) > 1e3
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('noise', truncated_means.UNSOUND[:2])
 def test_printed_noise_is_refuted_by_its_event(noise):
   """E-12: what the variance of Proposition 6 costs is more than is claimed."""
@@ -137,6 +138,7 @@ def test_a_table_that_is_not_clipped_by_the_law_is_refuted():
   assert exact.outcome_p_value(draws, other.log_probs(data)) < 1e-4
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['likelihood_statistics', 'likelihood_output',
                                   'likelihood_descent'])
 def test_releases_are_traced_with_what_they_know_of_their_model(name):

@@ -15,7 +15,7 @@ _LIMIT = pathlib.Path('/proc/sys/vm/max_map_count')
 _linux = pytest.mark.skipif(not _LIMIT.exists(), reason='counts are of Linux')
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @_linux
 def test_dropped_programs_give_their_mappings_back():
   functions = [jax.jit(lambda x, shift=shift: x * shift + 1)

@@ -72,6 +72,7 @@ def test_judged(found):
   assert points.judged('c', 'p', [], None).verdict == verdicts.NOT_RUN
 
 
+@pytest.mark.every(2)
 def test_means_over_repetitions():
   setting = Setting(kind='a', size=3)
   key = simulation.key_of(setting)

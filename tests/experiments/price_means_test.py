@@ -18,6 +18,7 @@ def _field(line, name):
   return float(line.id.split(f'{name}=')[1].split(',')[0])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name, keep, metrics, factor, claims', [
     ('price_moments', 'moment=3', ('measured',), lambda line: 0.05,
      ('every measured risk',)),

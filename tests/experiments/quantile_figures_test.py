@@ -206,6 +206,7 @@ def test_shares_of_a_mixed_law():
   np.testing.assert_allclose(wanted[[20, 25, 29]], [0, .2, 0], atol=1e-12)
 
 
+@pytest.mark.every(2)
 def test_histograms(smoke_rows):
   """A smoke sweep of two laws; a wrong law is told."""
   lines = smoke_rows('quantile_distributions', lambda s: s.dataset in (

@@ -66,6 +66,7 @@ def test_quantiles_of_the_records_miss_by_less_than_a_rank():
   assert 0 < found['value_sup'] < .3
 
 
+@pytest.mark.every(2)
 def test_coins_are_those_of_the_method():
   """And data those of law and n, whatever else is measured."""
   of = quantile_trials.Asked(_noise, np.float64(1))

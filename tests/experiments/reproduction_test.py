@@ -61,6 +61,7 @@ def test_quick_and_full_settings_are_some_of_the_sweep():
                                   else experiment.settings), name
 
 
+@pytest.mark.every(2)
 def test_times_are_metrics_that_there_are(kept):
   for name in registry.EXPERIMENTS:
     if times := registry.load(name).times:
@@ -239,6 +240,7 @@ def test_rows_table_figure_and_verdicts_come_of_a_run(planned, tmp_path):
   assert (folder / 'figure.svg').stat().st_mtime_ns == drawn
 
 
+@pytest.mark.every(2)
 def test_a_failure_is_a_line_and_keeps_what_is_done(planned, tmp_path,
                                                     monkeypatch):
   monkeypatch.setenv('TOY_FAIL', 'dropout,method=lip_dp_sgd')
@@ -270,6 +272,7 @@ def test_a_data_set_that_is_not_there_costs_no_other(planned, tmp_path):
       sections.summary({'toy': found}))
 
 
+@pytest.mark.every(2)
 def test_a_package_that_is_not_there_costs_no_other_setting(planned, tmp_path):
   def run(settings, data_dir, progress):
     there = [setting for setting in settings

@@ -89,7 +89,7 @@ def _empty(tmp_path, name):
   return folder
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_a_run_that_keeps_its_claim_is_not_refuted(honest):
   report = _audit(honest)
   assert report.verdict == auditor.CONSISTENT and not report.failed
@@ -248,6 +248,7 @@ def test_a_claim_below_its_event_is_refuted_unseen(honest, changes, verdict,
   assert report.claim.epsilon <= 1
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('changes, message', [
     (dict(epsilon=1.1), 'epsilon = 1.1, the event costs 0.99'),
     (dict(epsilon=None), 'epsilon = inf, the event costs 0.99'),
@@ -276,6 +277,7 @@ def test_runs_without_canaries_name_the_flag(honest, tmp_path):
     run_folders.find(_empty(tmp_path, 'nothing'))
 
 
+@pytest.mark.every(2)
 def test_what_was_written_must_be_of_one_run(honest, tmp_path):
   summary = json.loads((honest / summaries.NAME).read_text())
   other = {**summary['config'], 'canary_seed': 5}

@@ -111,6 +111,7 @@ def test_the_design_fills_every_coordinate():
   assert 7 <= low <= 9  # half of a log scale
 
 
+@pytest.mark.every(2)
 def test_noise_and_failures_are_endured():
   """The best is chosen by what is expected, not by the luckiest draw."""
   rng = np.random.default_rng(0)

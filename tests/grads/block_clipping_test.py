@@ -179,6 +179,7 @@ def test_bad_in_one_block_is_nothing_in_all(checks):
   assert int(both.num_nonfinite) == 1
 
 
+@pytest.mark.every(2)
 def test_one_block_for_each_layer_is_flat_where_there_is_one(checks, network):
   params = {'in': network.params['in']}
   apply = lambda p, x: network.apply({**network.params, **p}, x)
@@ -189,6 +190,7 @@ def test_one_block_for_each_layer_is_flat_where_there_is_one(checks, network):
   np.testing.assert_array_equal(*map(checks.flat, sums))
 
 
+@pytest.mark.every(2)
 def test_radii_are_those_of_the_step(checks, network):
   adaptive = quantiles.geometric(LAYERS, **ADAPTIVE)
   bounder = per_example.adaptively_clipped(network.apply, network.loss,
@@ -266,6 +268,7 @@ def test_fault_norm_that_underflows(checks, monkeypatch):
     check_tiny_gradients(checks)
 
 
+@pytest.mark.every(2)
 def test_fault_clipped_by_the_norm_of_all(checks, network, hostile,
                                           monkeypatch):
   """One layer's clip norm for the whole gradient breaks the other's."""

@@ -42,6 +42,7 @@ def test_the_choice_of_norms():
   assert not choose(16, 4, 1152, 128, windows=True)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('shape, axes', [
   ((5,), ((0,), (0,))), ((2, 3), ((1, 0), (0, 1))), ((2, 3), ((0, 1), (0, 2)))])
 def test_outer_products_are_those_of_their_factors(shape, axes):
@@ -72,7 +73,7 @@ def _layer():
   return contractions.Layer(rows, None, None, 6, (1, 5, 4), has_windows=True)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_few_records_at_a_time_are_the_same(monkeypatch):
   """Also where what stays in a cache does not divide the batch."""
   rng = np.random.default_rng(4)
@@ -113,6 +114,7 @@ def _gather(shape, indices, **changed):
   return equation, look_up
 
 
+@pytest.mark.every(2)
 def test_what_looks_rows_up_and_what_does_not():
   """Each gather that is refused has another gradient than a table's."""
   assert contractions.table(_gather((9, 4), (3, 1))[0], 0) is not None

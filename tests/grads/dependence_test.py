@@ -175,7 +175,6 @@ def _followed():
   return followed
 
 
-@pytest.mark.every(2)
 @pytest.fixture(name='changes', scope='module')
 def _changes(run):
   """Of each operation, bits of the records with which each entry changed."""

@@ -26,6 +26,7 @@ def _loss(logits, labels):
   return 1.0 + jnp.sum(logits, 1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 def test_bad_in_any_block_is_nothing_in_all(kernel):
   """Sums, losses and counts, whichever block has no finite gradient.

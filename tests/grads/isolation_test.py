@@ -217,7 +217,7 @@ def test_the_models_of_the_package_keep_records_apart():
          batch=Batch(ball.project_records(BATCH.x, 1.0), BATCH.y))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_traced_values_and_transformations_are_no_hindrance():
   def sums(apply):
     def run(scale, key):

@@ -122,6 +122,7 @@ def test_releases_know_lattice_points_only():
   check_cells()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('allocation', ['optimal', 'equal', 'global'])
 @pytest.mark.parametrize('adaptive', [None, ADAPTIVE])
 def test_bounds_on_the_lattice(allocation, adaptive):

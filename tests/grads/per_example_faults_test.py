@@ -61,6 +61,7 @@ def test_fault_normalising_as_printed(checks, network, monkeypatch):
     checks.short_terms_are_untouched(network, _clipped(network, HUGE_NORM))
 
 
+@pytest.mark.every(2)
 def test_fault_clipping_the_sum(checks, network):
   def sums(params, batch, mask):
     plain = per_example.plain_sums(network.apply, network.loss, params, batch,
@@ -90,6 +91,7 @@ def test_fault_mask_ignored(checks, network):
     checks.masked_rows_are_nothing(fault, network.params, network.batch)
 
 
+@pytest.mark.every(2)
 def test_fault_batch_statistics(checks, network):
   honest = _clipped(network)
 
@@ -102,6 +104,7 @@ def test_fault_batch_statistics(checks, network):
                                 network.batch)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kernel', list(per_example.KERNELS))
 def test_fault_zero_times_infinity(checks, network, monkeypatch, kernel):
   monkeypatch.setattr(per_example, '_weighted_sum',

@@ -91,7 +91,6 @@ def check_joint_multiplier(released, state):
     1 + 1e-5)
 
 
-@pytest.mark.every(2)
 @pytest.fixture(name='released', scope='module')
 def _released():
   return _release()
@@ -189,6 +188,7 @@ def test_fault_indicators_less_noised_than_said(monkeypatch):
     check_joint_multiplier(released, state)
 
 
+@pytest.mark.every(2)
 def test_fault_indicators_free_of_charge(monkeypatch):
   """The gradient with the whole multiplier, the counts on top (R3)."""
   monkeypatch.setattr(quantiles, 'gradient_noise_multiplier',
@@ -199,6 +199,7 @@ def test_fault_indicators_free_of_charge(monkeypatch):
   assert float(state.joint_noise_multiplier) < 0.95 * MULTIPLIER
 
 
+@pytest.mark.every(2)
 def test_fault_sensitivity_not_centred(monkeypatch):
   """At sensitivity 1 instead of 1/2 the same noise is another multiplier."""
   monkeypatch.setattr(quantiles, 'INDICATOR_SENSITIVITY', 1.)

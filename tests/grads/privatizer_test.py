@@ -235,7 +235,7 @@ def test_smallest_multiplier_is_remembered():
   assert np.all(np.isfinite(_flat(mean)))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('optimizer', [
   optax.sgd(0.1), optax.adam(0.1), optax.chain(optax.trace(0.9),
                                                optax.scale(-0.1))])
@@ -341,6 +341,7 @@ def test_fault_each_block_as_if_alone(monkeypatch):
     check_joint_multiplier(_transform())
 
 
+@pytest.mark.every(2)
 def test_fault_largest_block_only(monkeypatch):
   monkeypatch.setattr(
     blocks, 'allocate', lambda bounds, *, noise_multiplier, rule, sizes:
@@ -349,6 +350,7 @@ def test_fault_largest_block_only(monkeypatch):
     check_joint_multiplier(_transform())
 
 
+@pytest.mark.every(2)
 def test_fault_no_noise_on_an_empty_batch(monkeypatch):
   honest = additive.add_gaussian_noise
 

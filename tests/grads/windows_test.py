@@ -38,7 +38,6 @@ def _convolve(how, x, kernel):
     x, kernel, dimension_numbers=NUMBERS[x.ndim], **how)
 
 
-@pytest.mark.every(3)
 @pytest.fixture(params=CASES)
 def case(request):
   """(convolution of the image, its parameters, kernel, image, cotangent)."""
@@ -83,6 +82,7 @@ def _loss(logits, labels):
   return jnp.sum(jnp.sin(logits + labels[:, None].astype(jnp.float32)), 1)
 
 
+@pytest.mark.every(2)
 def test_what_accelerators_do_gives_the_same_sums(monkeypatch):
   params = {'early': _normal((3, 3, 4, 4), 3), 'late': _normal((3, 3, 4, 6), 4)}
   batch = Batch(_normal((5, 8, 8, 4), 5), jnp.arange(5, dtype=jnp.int32))
@@ -116,6 +116,7 @@ def test_the_choice_of_norms_on_accelerators(monkeypatch):
   assert not contractions.gram_is_cheaper(layer(True))
 
 
+@pytest.mark.every(2)
 def test_gram_norms_of_pixels_that_cancel_are_no_shorter_than_their_sums():
   """A constant image, cotangents that sum to zero: rounding errors both."""
   how = {'window_strides': (1, 1), 'padding': 'VALID'}

@@ -32,7 +32,7 @@ def test_rows_table_and_provenance_are_written(tmp_path):
   assert 'ratio_high,1.0,' in (tmp_path / 'rows.csv').read_text()
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_unknown_methods_are_refused():
   done = _run('--methods=ours,adamw')
   assert done.returncode == 2

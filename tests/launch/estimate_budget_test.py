@@ -160,6 +160,7 @@ def test_the_data_are_not_made_a_ledger(words, tmp_path):
   assert not empty.read_bytes()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['ledger', 'people.csv'])
 def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
   run(words())
@@ -199,6 +200,7 @@ def test_what_belongs_to_the_ledger_is_not_written_over(words, tmp_path,
             if path.is_file()} == before
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('text, message', [
   ('', 'is empty: there is no header'), ('age,kind\n1\n', 'line 2 has 1'),
   ('age,kind\n1,a\n,a\n', "line 3, column 'age': a number is missing")])

@@ -69,6 +69,7 @@ def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
     assert len(ledger.read(tmp_path / statistic).entries) == 1
 
 
+@pytest.mark.every(2)
 def test_parquet_and_csv_are_one(words, tmp_path):
   pyarrow = pytest.importorskip('pyarrow')
   from pyarrow import parquet
@@ -94,6 +95,7 @@ def test_quantiles_by_either_method(words, tmp_path):
   assert ledger.read(tmp_path / 'ledger').spent() == Fraction(3, 2)
 
 
+@pytest.mark.every(2)
 def test_the_number_of_records_is_public_under_replace_one(words, tmp_path):
   run(words(adjacency='replace_one'))
   found = json.loads((tmp_path / 'out.json').read_text())
@@ -158,6 +160,7 @@ def test_curves_of_any_confidence_are_one_release(words, tmp_path):
   assert bands[0] != bands[1]
 
 
+@pytest.mark.every(2)
 def test_synthetic_records_of_a_density_are_free(words, tmp_path, capsys):
   asked = {'statistic': 'density', 'granularity': 1,
            'synthetic_output': tmp_path / 'drawn.csv'}

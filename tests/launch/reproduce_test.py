@@ -24,7 +24,7 @@ def _finish(process):
   return process.returncode, out, err
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_a_page_of_the_toy_and_again_without_work(start, tmp_path):
   words = (*_ALL, f'--output_dir={tmp_path}')
   status, out, err = _finish(start(*words))

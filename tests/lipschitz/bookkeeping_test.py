@@ -139,7 +139,7 @@ def _gradients(name):
                          for leaf in jax.tree.leaves(found)], 1)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_each_record_adds_its_clipped_gradient(name):
   _, params, batch = _case(name)

@@ -74,7 +74,6 @@ def test_dividing_by_the_batch_maximum_is_not_bounded(model, size, outlier,
   assert moved >= limit * (1 - 1e-3)
 
 
-@pytest.mark.every(2)
 @pytest.fixture(name='deep', scope='module')
 def _deep():
   """(jitted sums, params, batch) of a net with one hidden layer."""
@@ -154,7 +153,6 @@ def _of(values, path):
   return values
 
 
-@pytest.mark.every(2)
 @pytest.fixture(name='skipping', scope='module')
 def _skipping():
   """(params, batch, jitted gradients [b, ...] of the network by `vmap`)."""

@@ -236,6 +236,7 @@ def test_adding_a_record_moves_each_block_by_at_most_its_bound():
       assert moved <= float(limit) * (1 + 2e-5)
 
 
+@pytest.mark.every(2)
 def test_dense_layer_jacobian_counts_the_bias():
   model = mlp.mlp(num_features=3, num_classes=2, depth=0)
   params = model.init(jax.random.key(0))

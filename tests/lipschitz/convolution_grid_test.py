@@ -85,6 +85,7 @@ def test_multiplicity_is_attained_with_circular_padding():
   assert _svd(np.float64(jacobian).reshape((-1, 9))) == pytest.approx(3 * 6)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('taps, side', [(2, 3), (2, 5), (3, 6), (3, 10)])
 def test_grid_factor_is_attained(taps, side):
   """A difference whose peak lies half way between two frequencies."""
@@ -111,6 +112,7 @@ def test_grid_is_a_bound_on_every_torus():
     assert ratio.min() >= 1 and ratio.max() <= worst * (1 + 1e-3)
 
 
+@pytest.mark.every(2)
 def test_fault_grid_without_its_factor():
   kernels = np.float32(np.random.default_rng(0).normal(size=(40, 3, 3, 2, 2)))
   shape = ConvShape((64, 64))

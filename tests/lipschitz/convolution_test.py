@@ -160,6 +160,7 @@ def test_circular_is_exact(operator_matrix):
                                _svd(operator_matrix(kernels, shape)), rtol=1e-9)
 
 
+@pytest.mark.every(2)
 def test_published_norms(operator_matrix):
   """SPEC-05, NET-02: all ones, reshaped, true, circular."""
   for taps, reshaped, true, circular in ((3, 3., 8.291, 9.),

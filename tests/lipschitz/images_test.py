@@ -69,6 +69,7 @@ def test_initial_weights_are_drawn_for_each_layer():
   assert np.abs(correlations).max() < 0.9
 
 
+@pytest.mark.every(2)
 def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
   """Forward sums run over inputs and backward ones over outputs."""
   kernel = jnp.ones([3, 3, 2, 8])

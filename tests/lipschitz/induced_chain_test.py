@@ -36,6 +36,7 @@ def _deep_gradients(x, weights):
           [jnp.linalg.norm(i) for i in inputs])
 
 
+@pytest.mark.every(2)
 def test_chain_bounds_deep_networks():
   """Each order alone, and the least of them, which no order always is."""
   rng = np.random.default_rng(0)

@@ -82,6 +82,7 @@ def test_closed_forms(orders):
   assert ratio.max() <= (4**2.0**-7 if orders == (2, 2) else 1) * (1 + 1e-5)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('orders', EXACT, ids=str)
 def test_no_vector_does_more(orders):
   """NORM-03: the supremum over random vectors comes near, from below."""
@@ -321,6 +322,7 @@ def test_twenty_thousand_nets():
   assert wrong[2] == pytest.approx(1.99, abs=0.011)
 
 
+@pytest.mark.every(2)
 def test_induced_norm_of_a_gradient_is_its_l2_norm():
   """NORM-06: a scalar's Jacobian has the (2, p) norm ||g||_2 for every p."""
   row = np.random.default_rng(0).normal(size=(1, 6))

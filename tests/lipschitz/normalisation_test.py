@@ -34,6 +34,7 @@ def test_canonical_vector():
   np.testing.assert_allclose(small, np.array([-1, -1, -1, 3]) / 4, rtol=1e-6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('num_groups', [1, 2, 4])
 @pytest.mark.parametrize('alpha', [0.01, 1.0, 30.0])
 def test_lipschitz_constant_in_l2(oracles, num_groups, alpha):
@@ -73,6 +74,7 @@ def test_claim_fails_outside_l2(oracles, size, expected):
   assert np.abs(jacobian).sum(0).max() == pytest.approx(2 - 2 / size)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('make', [
   lambda: normalisation.lipschitz(num_groups=2, alpha=0.5),
   lambda: normalisation.standard('layer', kappa=0.25),

@@ -213,6 +213,7 @@ def test_warm_start_follows_weights_that_move():
   assert warm_ratio.max() <= 1 + 5e-6
 
 
+@pytest.mark.every(2)
 def test_a_vector_that_is_carried_survives_bad_weights():
   vector = jnp.asarray([0.6, 0.8])
   for bad in (jnp.zeros([3, 2]), jnp.full([3, 2], jnp.nan)):

@@ -52,6 +52,7 @@ def test_free_certificate():
   assert abs(float(beyond[0, 0])) > 1
 
 
+@pytest.mark.every(2)
 def test_certificates_are_those_of_the_transposed_weights():
   """Rounding in one step costs the smaller side, whichever that is."""
   wide = jnp.asarray(np.random.default_rng(0).normal(size=(3, 40)), jnp.float32)
@@ -136,6 +137,7 @@ def test_erratum_clipped_weights_diverge_without_the_guard():
   np.testing.assert_allclose(_values(made), [3., 3.], rtol=1e-5)
 
 
+@pytest.mark.every(2)
 def test_erratum_an_orthogonal_kernel_is_no_orthogonal_convolution():
   """E10: the matrix has norm 1, the convolution up to sqrt(9)."""
   shape = convolution.ConvShape((12, 12))
@@ -241,6 +243,7 @@ def _rescale(matrix):
   return matrix / jnp.maximum(1.0, jnp.linalg.norm(matrix, 2))
 
 
+@pytest.mark.every(2)
 def test_projection_is_firmly_non_expansive():
   project = lambda w: orthogonal.project_spectral_ball(w, 1.0)
   assert _firm_gaps(project).min() >= -1e-5

@@ -172,6 +172,7 @@ def test_squared_error_by_hand():
     model, losses.clip_cotangents(loss, 0.5), weight_norm=1.0), Method)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('floor', [0.05, 1.0, 20.0])
 def test_cosine(floor):
   """LOSS-03, E15: sin(angle) / ||z||, and 1 / floor below the floor."""
@@ -194,6 +195,7 @@ def test_cosine(floor):
   assert norms.min() == 0
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('num_classes, in_l2, in_l1', [
   (2, 0.7071, 1.0), (3, 0.8165, 1.3333), (10, 0.9487, 1.8),
   (100, 0.9950, 1.98)])

@@ -138,6 +138,7 @@ def test_ball_is_a_projection_with_a_public_radius():
   np.testing.assert_array_equal(far.apply({}, x, Context())[inside], x[inside])
 
 
+@pytest.mark.every(2)
 def test_adaptive_ball_takes_the_radius_of_now():
   """Released radii come in traced; norms are seen before the projection."""
   layer = pointwise.Ball(name='b', radius=2., adaptive=True)

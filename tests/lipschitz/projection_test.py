@@ -143,6 +143,7 @@ def test_tiny_weights(clip, fix, scale):
       assert norm <= min(0.9, float(certificate[name]))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('make', [projection.clip_weights,
                                   projection.fix_weights])
 @pytest.mark.parametrize('weight_norm', [1., 4.])

@@ -53,6 +53,7 @@ def test_gaussian_512_from_many_starts(gaussian):
   assert 1 <= ratio <= 1.065
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('size, share, published, bound', [
   (50, .05, .271, .282), (500, .01, .173, .178)])
 def test_tail_of_the_first_component(size, share, published, bound):
@@ -121,6 +122,7 @@ def test_rounding_is_covered_turn_by_turn():
     (1 - drift / component)**(-0.5 / turns), rel=1e-5)
 
 
+@pytest.mark.every(2)
 def test_many_random_maps_none_missed():
   """Turns that round, at the default and at a thousand times a float32's."""
   rng = np.random.default_rng(1)

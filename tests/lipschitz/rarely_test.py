@@ -54,6 +54,7 @@ def _free(model, bounder):
                            model.network.fill(jnp.float32(1)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('rule', [None, rules.normalised()],
                          ids=['plain', 'normalised'])
 @pytest.mark.parametrize('name', MODELS)

@@ -162,6 +162,7 @@ def test_an_image_takes_the_told_multiplications():
   assert program.out_avals[0].shape == (1, 1, 10)
 
 
+@pytest.mark.every(2)
 def test_initial_values_are_uniform_up_to_their_bound():
   layers = _flat(jax.jit(BatchResnet().init)(jax.random.key(1)))
   scaled = []
@@ -270,6 +271,7 @@ def test_a_pack_computes_what_each_network_does_by_hand(inputs, train):
     _close((logits[replica], _of(updated, replica)), wanted)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('side, height, stride', [
   (3, 6, 1), (3, 6, 2), (3, 7, 2), (1, 6, 2), (1, 7, 2)])
 def test_convolutions_pad_alike_on_both_sides(side, height, stride):

@@ -174,6 +174,7 @@ def test_records_do_not_meet():
   np.testing.assert_array_equal(first[3], other[3])
 
 
+@pytest.mark.every(2)
 def test_key_decides_the_start():
   model = mlp.mlp(num_features=4, num_classes=2)
   first, again, other = (model.init(jax.random.key(seed))

@@ -89,6 +89,7 @@ def _text(text):
   return textwrap.dedent(text).strip('\n').splitlines()
 
 
+@pytest.mark.every(2)
 def test_layers_of_a_perceptron():
   model = mlp.mlp(
     num_features=5, num_classes=3, depth=2, width=4, activation='sigmoid',

@@ -166,6 +166,7 @@ def test_digits_of_joint_noise_for_all_secrets_and_coins():
       (uniform[:, np.newaxis] < limits).sum(1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [Fraction(1, 2), Fraction(3), Fraction(40)])
 def test_joint_noise_has_the_law_of_the_curator(scale):
   """All 2^16 values of u, digit by digit; the law differs as is said."""

@@ -88,6 +88,7 @@ def test_an_owner_of_one_server_only_does_not_count(study):
                              ('owner 5', inbox.LOST): 1}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('change, reason', [
     (lambda h, p: b'X' + h[1:] + p, 'is no frame'),
     (lambda h, p: h[:6] + bytes(16) + h[22:] + p, 'another session'),

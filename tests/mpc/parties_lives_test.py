@@ -174,6 +174,7 @@ def _courier(made, timeout):
       addresses=made.folder / 'addresses', timeout=timeout)
 
 
+@pytest.mark.every(2)
 def test_a_relay_waits_for_a_server_that_starts_late(study):
   made = study()
   address = made.folder / 'addresses' / 'server0'

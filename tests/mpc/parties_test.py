@@ -17,6 +17,7 @@ from dpjax.mpc.parties.channel import Fault, Kind
 from tests.mpc.studies import BINS, LABELS, exact, parameters
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kwargs', [
     dict(), dict(adjacency='add_or_remove_one', num_classes=2),
     dict(scheme='additive', num_servers=3, num_colluding=2, value_bits=20),
@@ -48,6 +49,7 @@ def test_counts_are_exact_before_noise_and_bytes_as_by_formula(study, kwargs):
     assert traffic.wire_received > traffic.received[Kind.SHARES] + 50
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('kwargs', [
     dict(), dict(num_classes=2), dict(scheme='outer_product', num_servers=3)])
 def test_counts_of_a_tree_are_exact_before_noise(study, kwargs):

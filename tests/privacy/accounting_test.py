@@ -111,7 +111,7 @@ def test_calibration_table_by_loss_distributions(q, steps, delta, target, z):
   assert target * (1 - 1e-3) <= spent <= target
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('rdp'))
 def test_calibration_table_by_renyi_orders(q, steps, delta, target, z):
   found = accounting.calibrate_noise_multiplier(
@@ -262,6 +262,7 @@ def divergence(alpha, sigma, q):
   return moment / (alpha - 1)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('sigma, q', [(1., .01), (2., .1), (.8, .05)])
 def test_integer_orders_are_exact_and_fractional_ones_exceed(sigma, q):
   orders = [2, 3, 4, 8, 16]
@@ -295,6 +296,7 @@ def test_a_release_without_guarantee_stays_infinite(accountant, adjacency):
                                 accountant=accountant) == 1
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_sampling_everything_is_the_plain_gaussian(accountant, adjacency):
@@ -306,6 +308,7 @@ def test_sampling_everything_is_the_plain_gaussian(accountant, adjacency):
       spend(plain, adjacency, accountant), rel=1e-6)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_nothing_done_costs_nothing(accountant, adjacency):

@@ -84,7 +84,7 @@ def statistic(cells, probs):
           np.sum(kept) - 1)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @every
 def test_releases_have_the_law(case):
   """False alarm 1e-6 for each; ten per cent of a scale are seen."""

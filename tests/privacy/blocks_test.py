@@ -92,6 +92,7 @@ def test_golden_multipliers_of_each_block(num_blocks, joint_multiplier, golden):
   assert joint(bounds, stddevs) == pytest.approx(joint_multiplier, rel=1e-5)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('seed', range(8))
 def test_each_rule_reaches_the_multiplier_and_optimal_is_best(seed):
   sensitivities, sizes, z = random_blocks(seed)

@@ -101,7 +101,7 @@ def test_no_two_uses_of_a_key_share_an_input(monkeypatch):
   assert len(taken) > 40 and len(set(taken)) == len(taken)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_each_of_the_256_bits_of_a_key_matters():
   """Half of the bits of what comes out change, whichever bit does."""
   flipped = np.repeat(_WORDS[None], 257, 0)
@@ -121,7 +121,7 @@ def test_each_of_the_256_bits_of_a_key_matters():
     assert np.abs(changed - 512).max() < 7.5 * 16
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_words_are_uniform_and_none_comes_twice():
   """10^4 of 2^32 collide with probability 0.012; this key's do not."""
   parts, start = [], 0
@@ -154,6 +154,7 @@ def test_children_are_all_others():
                                 split.reshape(-1, 8)[:2])
 
 
+@pytest.mark.every(2)
 def test_keys_of_integers_show_that_they_are():
   data = lambda seed: jax.random.key_data(
       jax.random.key(seed, impl=chacha.GENERATOR)).tolist()
@@ -185,7 +186,7 @@ def test_transformations_of_jax_change_nothing():
   np.testing.assert_array_equal(jax.vmap(use)(again), alone)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_all_draws_of_jax_work():
   """Every type and shape that `jax.random` asks a generator for."""
   for dtype, shape in ((jnp.uint8, (257,)), (jnp.uint16, (3, 5)),

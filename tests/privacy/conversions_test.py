@@ -85,6 +85,7 @@ def test_pure_chain_is_ordered(epsilon):
   assert renyi.rho_of_curve(curve) >= 0.97 * tight.rho
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('rho, basic, library, exact', [
   (.01, .68861, .54581, .49698), (.1, 2.24597, 1.91425, 1.76006),
   (.5, 5.29853, 4.72851, 4.37718), (1., 7.78614, 7.07739, 6.57297),

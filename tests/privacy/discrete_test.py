@@ -169,6 +169,7 @@ def test_discrete_gaussian_is_zcdp(stddev):
         assert log_moment(less, shift, order) > bound * 1.1
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency, rho', [(ADD, 1 / 8), (REPLACE, 1 / 2)])
 def test_discrete_gaussian_event(adjacency, rho):
   mechanism = gaussian(adjacency=adjacency, record_norm=3.)
@@ -185,6 +186,7 @@ WIDE = [geometric(epsilon=1 / 500), gaussian(noise_multiplier=3000.),
         gaussian(noise_multiplier=17.), geometric(epsilon=.2)]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('mechanism', WIDE, ids=[
   'digits', 'convolution', 'gaussian', 'geometric'])
 def test_release_law(mechanism):

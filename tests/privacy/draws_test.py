@@ -101,6 +101,7 @@ def test_extreme_words(monkeypatch):
   assert np.abs(get(draws.standard_uniform)).max() <= 1
 
 
+@pytest.mark.every(2)
 def test_cauchy(monkeypatch):
   """Heavy tails: seen on the scale of angles, where it is uniform."""
   values = np.float64(draws.standard_cauchy(KEY, (COUNT,)))

@@ -70,6 +70,7 @@ def test_all_that_is_not_covered_is_refused():
   assert set(refused) == set(KINDS)
 
 
+@pytest.mark.every(2)
 def test_what_is_covered_costs_what_it_is_worth():
   """As much as the same release with its guarantee restated by hand."""
   for kind, own, wrapper, claimed, accountant in CASES:

@@ -203,7 +203,7 @@ def test_law_of_a_release(order):
                                                         rel=.03)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('order', ORDERS)
 def test_contract(order):
   mechanism = k_norm.KNormMechanism(order=order, record_norm=2., epsilon=.5,

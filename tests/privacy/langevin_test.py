@@ -95,7 +95,6 @@ def test_one_step_is_one_gaussian_release():
   assert mechanism.shift == pytest.approx(moved / mechanism.step_stddev)
 
 
-@pytest.mark.every(2)
 @pytest.fixture(name='laws', scope='module')
 def _laws():
   """Last iterates of 40000 runs on each of two neighbours."""
@@ -131,6 +130,7 @@ def transition(mechanism, gradient, grid):
   return np.diff(np.hstack([ends[0], below, ends[1]]), axis=1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('radius', [.5, 8.])
 @pytest.mark.parametrize('steps', [2, 6])
 def test_logistic_losses_on_an_interval_keep_the_curve(radius, steps):

@@ -54,6 +54,7 @@ def test_more_than_there_is_does_not_count_as_more():
   assert int(missing) <= 1 and float(lattice.real_stddev(missing, step)) < 1
 
 
+@pytest.mark.every(2)
 def test_rounding_is_exact_and_clamped():
   step = jnp.float32(2.**-20)
   values = jnp.array([0., 1., -1., 1 + 2.**-20, 2.**-21, 3 * 2.**-21, 2.**-22,
@@ -139,7 +140,6 @@ def check_law(draws):
   assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 5 / size**.5
 
 
-@pytest.mark.every(2)
 @pytest.fixture(scope='module')
 def noise():
   """Noise of two leaves and two blocks, over its standard deviation."""

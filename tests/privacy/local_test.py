@@ -259,6 +259,7 @@ def test_bad_input_is_refused(make, message):
     make()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('fault', [
   lambda key, shape: additive.random_words(key, shape) // 2,
   lambda key, shape: jnp.broadcast_to(

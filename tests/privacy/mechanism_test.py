@@ -20,6 +20,7 @@ def test_a_mechanism_is_recognised():
   assert not isinstance(object(), mechanism.Mechanism)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_epsilon_is_that_of_its_own_event(adjacency, accountant):

@@ -67,6 +67,7 @@ def test_pure_guarantees_under_the_other_relation():
         spend(event, ADD, by)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_pure_and_gaussian_releases_compose(adjacency, accountant):

@@ -33,6 +33,7 @@ def _divergence(order, prob, multiplier):
   return math.log(total) / (order - 1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('prob', [0.05, 0.3, 0.9])
 @pytest.mark.parametrize('multiplier', [1.5, 4.0])
 def test_divergences_are_above_those_by_quadrature(prob, multiplier):

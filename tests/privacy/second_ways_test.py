@@ -166,6 +166,7 @@ def test_digits_are_as_near_as_mechanisms_say(monkeypatch):
   assert found <= charged < 1e-25
 
 
+@pytest.mark.every(2)
 def test_every_table_of_a_release_is_charged(monkeypatch):
   """And every word that decides ties for a row of draws on the lattice."""
   drawn, ties = [], []

@@ -57,6 +57,7 @@ def worst_loss(mechanism, scores, adjacency):
              for a, b in neighbours(adjacency))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('epsilon', [.1, 1., 6.])
@@ -182,6 +183,7 @@ def test_bounded_range_is_worth_a_quarter_of_zcdp():
   assert spent < .6 * accounting.epsilon(pure, delta=1e-6, adjacency=REPLACE)
 
 
+@pytest.mark.every(2)
 def test_sampled_frequencies():
   """Chi-square over 200,000 draws; false alarm 1e-6."""
   mechanism, size = make(2.), 200_000

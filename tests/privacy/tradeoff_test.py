@@ -71,6 +71,7 @@ def test_golden_curves():
   assert larger == pytest.approx(.3085, abs=5e-5) and larger > 2 * found
 
 
+@pytest.mark.every(2)
 def test_the_accountant_gives_the_curve_of_the_gaussian():
   event = accounting.gaussian_event(noise_multiplier=1.0)
   epsilons = np.linspace(0, 4, 41)

@@ -34,6 +34,7 @@ def test_golden_numbers_of_all_trials(num_trials, epsilon):
   assert spend(event) == pytest.approx(epsilon, rel=4e-4)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('shape', [0., .5, 1., 3.])
 def test_a_random_number_of_trials_costs_far_less(shape):
   """Item DP-21: still more than one trial, erratum E30."""

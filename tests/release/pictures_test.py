@@ -47,6 +47,7 @@ def test_densities_are_drawn_between_their_ends(ax):
   assert _lines(ax)[0] == [[.5, .3], [1.5, .7]]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('views', [('roc',), ('roc', 'hosmer_lemeshow')])
 def test_a_figure_has_all_views_of_a_classifier(monkeypatch, views, tmp_path):
   drawn, labels = [], []

@@ -140,7 +140,7 @@ def test_every_statistic_answers_for_every_file(name, few_simulations):
     assert len(keys) == 1, (setting, keys)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('epsilon', [Fraction(1, 10**12), Fraction(10**6)])
 def test_budgets_far_from_1_have_answers(epsilon, few_simulations):
   """Much noise and none, of no record and of some."""

@@ -22,6 +22,7 @@ def _figure(shift=0.):
   return figure
 
 
+@pytest.mark.every(2)
 def test_svg_is_deterministic(tmp_path):
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
   plots.save(_figure(), tmp_path / 'b.svg', digest=DIGEST)
@@ -39,6 +40,7 @@ def test_svg_says_which_rows_it_shows(tmp_path):
   assert plots.read_digest(tmp_path / 'b.svg') is None
 
 
+@pytest.mark.every(2)
 def test_png_is_written_only_when_asked_for(tmp_path):
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
   assert not (tmp_path / 'a.png').exists()

@@ -121,6 +121,7 @@ def test_hadamard_is_exact(size):
   assert set(np.unique(factors)) == {-1, 1}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('size', [2, 64])
 def test_fourier_after_bit_reversal(size):
   factors, order = butterfly.fourier(size), butterfly.bit_reversal(size)

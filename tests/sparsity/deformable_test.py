@@ -214,6 +214,7 @@ def test_factors_and_keys_are_independent():
   assert len(np.unique(values)) == len(values) == 2 * 4 * 32
 
 
+@pytest.mark.every(2)
 def test_many_replicas_at_once():
   keys = jax.random.split(_key(11), 3)
   factors = jax.jit(jax.vmap(

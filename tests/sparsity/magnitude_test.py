@@ -64,6 +64,7 @@ def _kernels(mask):
   return {n: np.asarray(mask[n]['kernel']).ravel() for n in ('a', 'b', 'c')}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('scope', magnitude.SCOPES)
 def test_rounds_are_those_of_brute_force_for_each_of_a_pack(scope):
   """Ties, exact counts, nested masks; by jit and vmap as one at a time."""
@@ -210,6 +211,7 @@ def test_rounds_of_packs():
   np.testing.assert_array_equal(state.round, [1, 1])
 
 
+@pytest.mark.every(2)
 def test_what_is_not_a_number_goes_last():
   params = {'kernel': jnp.array([jnp.nan, jnp.inf, -5.0, jnp.nan])}
   mask = masks.ones_like(params)

@@ -63,6 +63,7 @@ def _by_hand(mask):
   return params
 
 
+@pytest.mark.every(2)
 def test_masked_weights_stay_zero_and_others_train_as_by_hand():
   """One compiled program for all masks, with momentum and weight decay."""
   optimizer, traced = _optimizer(), []

@@ -99,6 +99,7 @@ def test_sensitivities_by_enumeration():
       mechanism.epsilon(same, delta=1e-5), abs=2e-4)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('make, adjacency', [
   (lambda **f: frequencies.laplace(epsilon=0.3, **f), REPLACE),
   (lambda **f: frequencies.gaussian(rho=0.02, **f), REPLACE),

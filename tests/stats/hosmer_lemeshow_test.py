@@ -60,7 +60,7 @@ def test_exact_statistic_is_that_of_a_loop_over_groups(size, num_groups):
             stats.chi2.sf(found, degrees))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_with_little_noise_all_are_the_exact_statistic():
   predictions, labels = _records(3000, shift=0.2)
   exact = hosmer_lemeshow.exact(predictions, labels, min_expected=5.0)
@@ -152,7 +152,7 @@ def test_level_and_power_with_noise():
   assert np.mean(_p_values(0.5, 20)[0] <= 0.05) > 0.8
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
   """Shares of groups themselves, and the spread of Poisson counts."""
   release = make(GRID, epsilon=1e9)

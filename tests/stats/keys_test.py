@@ -57,6 +57,7 @@ def check(function, *args):
     key_reuse.check_key_reuse(function, *args)
 
 
+@pytest.mark.every(2)
 def test_a_key_that_is_used_twice_is_noticed():
   def drawn(key, data):
     one, two = jax.random.split(key)

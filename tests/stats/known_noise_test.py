@@ -44,7 +44,6 @@ def half_width(stddev, scale, confidence=0.9):
   return low
 
 
-@pytest.mark.every(2)
 @pytest.fixture
 def widths(monkeypatch):
   """Widths of Laplace noise as written here: their program is compiled anew."""

@@ -150,6 +150,7 @@ def _moved(release, one, other):
   return sum(np.abs(levels(a) - levels(b)).sum() for a, b in zip(one, other))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name, change, most', [
     ('joint', 'any', 2), ('two trees', 'any', 2), ('public labels', 'score', 2),
     ('parallel', 'removed', 1)])

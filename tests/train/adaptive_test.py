@@ -267,7 +267,7 @@ def test_others_carry_no_radii(make_model, make_method, records):
 # Planted faults.
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_fault_indicators_free_of_charge(make, records, monkeypatch):
   """The loop measures the joint multiplier over all that was released."""
   model, method = make('layers')

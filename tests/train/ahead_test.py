@@ -30,7 +30,7 @@ def _fit():
                     jnp.asarray(rng.integers(0, 2, 12), jnp.int32)))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_steps_that_draw_for_themselves_give_the_same(monkeypatch):
   ahead = _fit()
   monkeypatch.setattr(loop, '_MAX_AHEAD', 0)

@@ -347,6 +347,7 @@ def test_fault_records_mixed(task):
     check_records_are_isolated(honest._replace(views=mixed), task)
 
 
+@pytest.mark.every(2)
 def test_fault_views_by_place_in_the_batch(task):
   """Keys by place: who else is drawn would choose a record's views."""
   honest = _make()

@@ -91,7 +91,7 @@ def _norms(block, order):
   return np.linalg.norm(flat, order, axis=1)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_no_record_adds_more_than_the_bound(found):
   for name, (_, _, bounds, total, counts) in found.items():
     order = ORDERS.get(name, 2)

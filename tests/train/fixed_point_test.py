@@ -71,6 +71,7 @@ def test_without_noise_it_ends_at_the_geometric_median():
   np.testing.assert_allclose(jnp.mean(copies, 0), best, atol=2e-3)
 
 
+@pytest.mark.every(2)
 def test_descent_is_dp_sgd_on_all_records():
   bounder = per_example.clipped(
       lambda params, x: x @ params[:, None],

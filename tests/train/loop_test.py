@@ -77,7 +77,7 @@ def test_chunks_cover_the_run():
     assert len(set(loop.chunk_lengths(num_steps))) == 1
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_key_decides_and_neighbours_do_not(fit, three):
   others = fit([2, 1, 0], plans=[_plan(9.), _plan(MULTIPLIERS[1]), _plan(7.)])
   np.testing.assert_array_equal(_flat(others.state.params, 1),
@@ -176,6 +176,7 @@ def test_final_weights_keep_their_norms(three):
       assert norm <= min(0.9, float(three.state.certificate[name][run]))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('changes, message', [
   ({'plans': [_plan()]}, r'keys must be typed keys \[1\]'),
   ({'rows': ROWS}, r'rows must be integers \[2, 40\].* got int32 \[3, 40\]'),
@@ -207,7 +208,7 @@ def test_lip_dp_sgd_refuses_a_model_without_bounds(make_model, make_method):
       make_method(name, make_model(False))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('factor', [0.99, jnp.nan])
 def test_fault_less_noise_than_planned(fit, monkeypatch, factor):
   honest = blocks.allocate

@@ -29,6 +29,7 @@ BATCH = Batch(jnp.asarray(np.random.default_rng(0).normal(size=(6, 3)),
 MASK = jnp.asarray([True, False, True, True, True, False])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('radii', [(), (jnp.float32(.5),)])
 def test_sums_of_devices_are_those_of_one(radii):
   mesh = sharding.data_mesh(2)

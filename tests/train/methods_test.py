@@ -159,7 +159,7 @@ def test_one_layer_and_allowed_faults():
     methods.lip_printed(model, LOSS, weight_norm=1.0, allow_unsound=False)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_reparametrised_weights_are_noised_and_pulled_back():
   """Sums are by the weights that parameters stand for, within their norm."""
   model = reparametrised(mlp.mlp(

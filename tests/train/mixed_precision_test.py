@@ -70,6 +70,7 @@ def test_a_run_learns_and_is_kept_in_float32(make_model, records, name):
                                        result.state.params))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', METHODS)
 def test_methods_compute_in_what_they_are_told(make_model, name):
   model = make_model(False)
@@ -83,7 +84,7 @@ def test_methods_compute_in_what_they_are_told(make_model, name):
     assert ('bf16' in program) == (compute_dtype == 'bfloat16')
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_noise_is_that_of_float32(make_model, records):
   """Of records that count for nothing noise is left, in all its bits."""
   nothing = Batch(jnp.full_like(records.x, jnp.nan), records.y)

@@ -41,6 +41,7 @@ def draw(count, scale=1.):
                jnp.asarray(rng.choice([-1., 1.], count), jnp.float32))
 
 
+@pytest.mark.every(2)
 def test_a_record_moves_both_sums_by_its_norms_at_most():
   """All replacements of one record among 50, large and unusable ones too."""
   mechanism, data, pool = make(), draw(SIZE), draw(50, 5.)

@@ -46,7 +46,6 @@ def flat(params):
                          np.asarray(layer['bias'], np.float64)], -1)
 
 
-@pytest.mark.every(2)
 @pytest.fixture(name='solved', scope='module')
 def _solved():
   """Minimisers of one data set with its first record replaced by each of 200.
@@ -101,6 +100,7 @@ def test_adding_a_record_moves_it_by_half_of_that(solved):
   assert moved > mechanism.record_norm / 4
 
 
+@pytest.mark.every(2)
 def test_printed_sensitivity_needs_a_gradient_bound_of_one():
   """Erratum E24: 2 / (n gamma) is exceeded by records of norm 5."""
   mechanism = make(input_radius=5., regularization=2.)

@@ -50,7 +50,7 @@ def _minimiser():
   return theta
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_the_gradient_is_that_of_the_objective():
   theta = RNG.normal(size=(FEATURES + 1) * CLASSES)
   params = {'dense_00': {
@@ -78,6 +78,7 @@ def test_a_release_is_the_minimiser_and_noise_of_the_stated_size():
   assert mechanism.risk(9) == pytest.approx(9 * mechanism.stddev**2)
 
 
+@pytest.mark.every(2)
 def test_without_records_the_minimiser_is_where_the_solver_starts():
   empty = Batch(jnp.zeros((0, FEATURES)), jnp.zeros(0, jnp.int32))
   assert _mechanism().num_iterations(0) == 1
@@ -144,6 +145,7 @@ def test_the_solver_converges_where_the_objective_curves_most():
   assert np.linalg.norm(wanted) > 10 * mechanism.solver_error
 
 
+@pytest.mark.every(2)
 def test_labels_of_no_class_contribute_nothing():
   theta = RNG.normal(size=(FEATURES + 1) * CLASSES).astype(np.float32)
   params = {'dense_00': {'kernel': jnp.asarray(theta[:-CLASSES]).reshape(

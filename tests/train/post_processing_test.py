@@ -59,7 +59,7 @@ def test_regulariser_is_after_the_noise(make_model, make_method, records):
           == runs[1][1].optimizer[0].joint_noise_multiplier)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_fault_regulariser_in_the_sum(make_model, make_method, records):
   model = make_model(False)
   honest = make_method('dp_sgd', model)

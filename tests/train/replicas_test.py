@@ -146,7 +146,7 @@ def test_training_is_that_of_the_rule_written_down(run, replica):
     assert np.all(after.epoch == epoch + 1)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_epochs_use_records_once_and_leave_a_part_of_a_batch_out(run):
   _, _, views = run
   words = [word for epoch in views for _, word in epoch]
@@ -233,6 +233,7 @@ def test_stopped_and_resumed_gives_the_same_bits(run):
   jax.tree.map(np.testing.assert_array_equal, _numpy(state), states[-1])
 
 
+@pytest.mark.every(2)
 def test_what_runs_beside_does_not_matter(run):
   """Other mates and places in a pack: the same but for rounding."""
   states, infos, _ = run
@@ -307,6 +308,7 @@ def test_learning_rates_fall_where_they_should():
   assert Recipe(num_epochs=5, drops=()).rate(jnp.asarray(4)) == 1
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('arguments, message', [
   (dict(num_epochs=0), 'num_epochs must be'),
   (dict(num_epochs=3, batch_size=0), 'batch_size must be'),

@@ -284,7 +284,7 @@ def test_python_floats_are_parameters(honest):
   assert found.state.params['w'].shape == honest.state.params['w'].shape
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_pairs_trees_and_numpy_are_records(honest):
   _same(_fit(records=tuple(RECORDS)), honest)
   _same(_fit(records=tuple(map(np.asarray, RECORDS))), honest)

@@ -58,7 +58,7 @@ def _silent(ran, case):
   return (means[2:] for means in _pair(ran, f'{case}/means'))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_there_are_eight_devices(ran):
   assert ran['devices'] == 8
 
@@ -157,6 +157,7 @@ def test_rows_are_divided_and_sums_reduced_once(ran):
     assert other not in program
 
 
+@pytest.mark.every(2)
 def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
   model = make_model(True)
   plan = loop.TrainingPlan(

@@ -19,7 +19,7 @@ def _fails(check, *arguments):
     check(*arguments)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_fault_no_noise(checks, faulty, records, monkeypatch):
   monkeypatch.setattr(additive, 'add_gaussian_noise',
                       lambda key, values, stddevs: values)

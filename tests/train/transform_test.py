@@ -82,7 +82,7 @@ def _has_deviation(values, stddev, rate=1e-7):
   assert len(np.unique(values, axis=0)) == len(values)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_gaussian_noise_is_that_of_the_rule():
   """Rates of 2e-7 for each of 15 checks."""
   released = _released([(_method(radii), rule, on_lattice)

@@ -63,6 +63,7 @@ def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
   assert min(ratios) < 20
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('pure', [True, False])
 def test_estimators_err_on_the_cube_as_they_must(pure):
   """Closed forms on six densities of the bound, not worst cases."""

@@ -150,6 +150,7 @@ def test_bounds_of_squares_hold_and_are_not_loose():
     assert made.expected(tents).total < worst + 1e-12
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('budget', [dict(epsilon=0.5), dict(rho=0.2)])
 def test_simulated_errors_are_the_closed_form(budget):
   """Within four standard errors; what is off by a twentieth is seen."""

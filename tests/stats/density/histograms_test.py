@@ -287,6 +287,7 @@ def test_noise_has_its_law():
   assert stats.chi2.sf(value, seen.size - 1) > 1e-4
 
 
+@pytest.mark.every(2)
 def test_shrinkage_takes_public_noise():
   """m / n of samples and m^2 V / n^2 of noise, whatever the records say."""
   raw = histograms.Histogram(num_records=50, epsilon=0.5, num_bins=5, **_KNOWN)

@@ -80,6 +80,7 @@ def test_norms_of_derivatives_are_ellipsoids():
     assert less < 0.95 * norm
 
 
+@pytest.mark.every(2)
 def test_samples_have_the_law():
   density = laws.beta(2, 5)
   drawn = np.sort(density.sample(jax.random.key(0), 20000))

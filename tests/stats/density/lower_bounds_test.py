@@ -109,6 +109,7 @@ def test_the_printed_constant_of_rho_does_not_follow():
   assert loose == pytest.approx(0.04367, abs=2e-5)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('centre', [0.5, 0.3, 0.004, 0.0])
 def test_the_pointwise_bound_by_quadrature(centre):
   """Its h again, with distances and variations of densities on a grid."""

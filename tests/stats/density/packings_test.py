@@ -47,6 +47,7 @@ def test_densities_are_densities(found):
   assert densities.min() > 0
 
 
+@pytest.mark.every(3)
 def test_variations_and_divergences_are_below_their_bounds(found):
   packing, words, densities, weights = found
   variations = testing.variations(densities, weights)

@@ -79,6 +79,7 @@ def test_unimodal_is_the_nearest_of_all_modes():
     assert np.sum((best - heights)**2) == pytest.approx(least, rel=1e-9)
 
 
+@pytest.mark.every(2)
 def test_projections_never_increase_the_error():
   density = laws.beta(2, 2)
   raw = estimate.errors_of('histogram', _HEIGHTS, density)
@@ -93,6 +94,7 @@ def test_projections_never_increase_the_error():
   assert np.all(estimate.errors_of('histogram', shifted, density) <= raw)
 
 
+@pytest.mark.every(2)
 def test_clip_is_divided_by_what_is_left():
   raised = np.maximum(_HEIGHTS, 0)
   np.testing.assert_allclose(
@@ -100,6 +102,7 @@ def test_clip_is_divided_by_what_is_left():
   assert np.all(post_processing.clip(jnp.array([-1.0, -2.0])) == 1)
 
 
+@pytest.mark.every(2)
 def test_shrinkage_by_the_share_of_noise():
   spread = np.mean((_HEIGHTS - 1)**2, -1, keepdims=True)
   noise = float(np.median(spread))

@@ -173,6 +173,7 @@ def test_log_ratios_of_neighbours(build, budget, adjacency):
     assert spent < 0.75
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('budget, law', [
     ({'epsilon': 0.5}, stats.laplace), ({'rho': 0.5}, stats.norm)])
 @pytest.mark.parametrize('adjacency', Adjacency)

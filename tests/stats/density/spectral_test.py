@@ -34,6 +34,7 @@ def test_closed_forms_are_those_of_the_specification():
       2.485677e-3, rel=1e-6)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('given', [
     dict(), dict(noise='discrete_laplace', weights=()),
     dict(epsilon=None, rho=0.02, num_records=800),

@@ -70,6 +70,7 @@ def test_search_passes_where_a_curve_falls():
       np.minimum(np.searchsorted(monotone[0], wanted[0]) + 1, 6))
 
 
+@pytest.mark.every(2)
 def test_printed_errors_are_those_of_ranks_and_not_of_shares():
   """Theorem 6.3.1 lacks 1 / n^2 (C1): 2 (L + 1)^3 is of ranks, 40 releases."""
   records, printed = _records(), 2 * 5**3

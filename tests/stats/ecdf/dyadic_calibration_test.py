@@ -169,6 +169,7 @@ def test_blocks_take_as_many_nodes_as_the_non_adjacent_form_has_digits():
   assert len(dyadic.signed_nodes(1, 683, 1024)) == 6
 
 
+@pytest.mark.every(2)
 def test_more_rows_than_any_dense_matrix_has():
   """A level more costs a ninth of a variance, or two."""
   size = 2**18 - 2**15 + 5

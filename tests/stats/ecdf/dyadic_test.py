@@ -123,6 +123,7 @@ def _log_law(made, outputs):
   return np.array(found)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('made', [
     _made(4, _REPLACE, epsilon=.8), _made(4, _REPLACE, epsilon=.8, root=True),
     _made(4, _ADD, epsilon=.8),

@@ -106,6 +106,7 @@ def test_without_absolute_values_there_is_no_least_noise():
   assert nodes.sum() == -1
 
 
+@pytest.mark.every(2)
 def test_least_absolute_noise_is_one_of_many():
   """Curves apart by all there is, at one least sum; ours is between (C16)."""
   ranks, (matrix, _) = np.array([1.0, -1.0]), _noise_matrix(2)

@@ -50,6 +50,7 @@ def test_a_square_root_of_prefix_sums(size):
                                covariance / covariance[-1], rtol=1e-12)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('size, adjacency, squared, mse, largest', [
     (2**10, _ADD, 3.2726, 9.67, 10.71), (2**15, _ADD, 4.3758, 17.76, 19.15),
     (2**10, _REPLACE, 5.4229, 15.09, 16.17),

@@ -63,6 +63,7 @@ def test_ranks_are_unbiased_and_vary_as_told(estimator):
     assert np.all(made.variances()[exact.size:] == 0)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('budget', [dict(epsilon=0.8), dict(rho=0.1)])
 def test_noise_of_nodes_is_independent(budget):
   """Of all pairs of nodes, at 5 standard errors; with the stated variance.

@@ -25,6 +25,7 @@ def _limit(total):
   return float(special.expit(-optimize.brentq(length, 0, 200)))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('total', (0.05, 0.5, 2.0, 7.5, 30.0))
 def test_more_steps_leave_larger_errors_up_to_the_limit(total):
   d = 64

@@ -39,6 +39,7 @@ def _close(found, wanted, size):
                                                  ) + 1e-12
 
 
+@pytest.mark.every(2)
 def test_maximal_couplings_differ_with_the_total_variation():
   for p, q in itertools.product(_LAWS, _LAWS):
     joint = couplings.maximal(p, q)

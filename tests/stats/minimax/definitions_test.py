@@ -122,6 +122,7 @@ def test_given_any_event_the_range_decides():
     assert definitions.conditional_of_events(p, q) <= wanted + 1e-12
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('epsilon', [0.01, 1.0])
 def test_choices_are_half_as_telling(epsilon):
   """The exponential mechanism by programs: tanh(epsilon / 4), one-sided."""
@@ -177,6 +178,7 @@ def test_the_printed_level_says_nothing_from_the_golden_ratio_on():
   assert level(1e-4) / sharp == pytest.approx(8, rel=1e-3)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('epsilon, wanted', [(0.2, 0.0997), (1.0, 0.4621)])
 def test_posteriors_move_by_the_hyperbolic_tangent(epsilon, wanted):
   """What is believed with a record, and as if it had been replaced."""

@@ -145,6 +145,7 @@ def _largest_pull(probs, values, epsilon):
   return -found.fun / math.sqrt(probs @ values**2)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('epsilon', [1e-3, 0.3, 2.0, 6.0])
 def test_no_record_pulls_further(epsilon):
   most = disclosure.correlation(_PURE(epsilon=epsilon))

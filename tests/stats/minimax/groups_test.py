@@ -35,6 +35,7 @@ def test_excess_and_divergence_are_those_of_the_geometric_mechanism(epsilon,
         np.sum(np.maximum(here - math.exp(t) * there, 0)), abs=1e-12)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('guarantee', [
     ApproxDP(epsilon=0.5, delta=0.01), ApproxDP(epsilon=0.3, delta=0.1),
     ApproxDP(epsilon=2.0, delta=1e-3), TotalVariationPrivacy(level=0.13)])

@@ -63,6 +63,7 @@ def _cases(count):
         TotalVariationPrivacy(level=delta))[place % 3]
 
 
+@pytest.mark.every(2)
 def test_mixtures_are_as_hard_as_the_bound_says():
   """Equal to the programme but where delta is large, and never above it."""
   for many, n, weight, guarantee in _cases(24):

@@ -149,6 +149,7 @@ def _within(errors, value):
   return abs(errors.mean() - value) < 4 * spread < 0.1 * value
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('seed', range(2))
 def test_exact_risks_are_those_of_simulations(seed):
   """At hidden sizes: of proportions, histograms and means, at their worst."""

@@ -65,6 +65,7 @@ def test_the_full_batch_is_one_gaussian_release():
       - math.exp(.1) * stats.norm.cdf(-mu / 2 - .1 / mu), rel=.02)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('replacement', [False, True])
 def test_mixtures_are_those_of_all_paths(replacement):
   """Three steps, batches of 2 among 4: paths enumerated, integrals by quad."""

@@ -107,7 +107,7 @@ def test_no_lower_bound_is_above_the_linear_programme(size, epsilon, delta,
   assert upper.value >= value - (radius / 40)**2
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @settings(deadline=None, max_examples=10, derandomize=True)
 @given(size=st.integers(1, 1000), d=st.integers(1, 40), b=st.floats(.1, 3.),
        power=st.floats(-9., 1.), kind=st.integers(0, 2))
@@ -157,6 +157,7 @@ def test_what_is_offered_exists_and_keeps_the_guarantee(guarantee, names):
                             'output perturbation'])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('guarantee', [
     notions.PureDP(epsilon=.3), notions.PureDP(epsilon=5.),
     notions.ZCDP(rho=.05)])

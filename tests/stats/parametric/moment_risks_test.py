@@ -168,6 +168,7 @@ def test_pareto_laws_by_quadrature(threshold):
     moment_risks.pareto_risk(2.0, **known)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('moment, n, factor', [
     (2, 200, 2e-4), (4, 1000, 1.2e-4), (3, 20, 0.08), (math.inf, 50, 0.02),
     (2, 2, 50.0)])

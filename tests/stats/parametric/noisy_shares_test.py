@@ -86,6 +86,7 @@ def test_printed_noise_is_an_eighth_of_the_budget():
   assert shown.worst_risk() == pytest.approx(2.125e-2)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('name', ('laplace', 'gaussian', 'geometric'))
 def test_counts_of_neighbours_keep_the_budget(name):
   """Of the noise that is drawn: densities a record apart, by quadrature."""
@@ -125,6 +126,7 @@ def test_events_are_those_of_the_noise():
   assert math.isinf(mechanism.epsilon(_made(9)['mean'], delta=1e-5))
 
 
+@pytest.mark.every(2)
 def test_the_table_of_noisy_counts_is_the_minimax_estimate():
   """G-4: as good as the linear programme, which shrinkage is near to."""
   for n, epsilon, program in ((10, .5, .04758), (20, 1., .01137)):

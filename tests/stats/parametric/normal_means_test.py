@@ -99,6 +99,7 @@ def test_what_a_release_costs_is_the_guarantee():
   assert 2 * stats.norm.cdf(shift / 2) - 1 == pytest.approx(0.3)
 
 
+@pytest.mark.every(2)
 def test_a_record_moves_a_round_by_twice_the_clip_at_most():
   silent = normal_means.clipped_once(
       num_examples=4, dimension=2, radius=2.0, sigma=1.0,

@@ -51,7 +51,7 @@ def _law(made, data):
   return cdf, below / total, min(1.0, factor * lowest)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('fields', [{}, {'printed': True}, {'above': 2}],
                          ids=str)
 def test_releases_have_the_law_of_ranks(fields):
@@ -106,7 +106,7 @@ class _Exact:
     return (data, asked + 1), jnp.mean(query(data))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('theta', [0.1, 0.37, 0.8, 1.0])
 def test_bisection_encloses_the_end(theta):
   data = jnp.asarray(theta * (np.arange(4000) + 0.5) / 4000, jnp.float32)

@@ -257,6 +257,7 @@ def test_twice_the_mean():
     supports.MeanSupport(num_examples=5, guarantee=None)
 
 
+@pytest.mark.every(2)
 def test_weights_are_of_ranks_and_those_below_the_end_of_the_best_of_them():
   """However many records lie below the lowest end; each gap by itself."""
   made = _made(n=6, epsilon=1.3, above=2)

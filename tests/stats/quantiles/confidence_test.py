@@ -250,6 +250,7 @@ def test_bad_input_is_one_line():
     bounds.single_rank_error(.05, min_gap=0.0, epsilon=1.0)
 
 
+@pytest.mark.every(2)
 def test_errors_of_joint_quantiles_share_out_their_failures():
   """The best of some shares, for ranks and for the order statistics."""
   known = dict(num_examples=4000, probs=(.3, .6))

@@ -31,6 +31,7 @@ def log_probs(asked, data):
     return rule.log_probs(weights)
 
 
+@pytest.mark.every(2)
 def test_costs_are_those_of_the_definition():
   data = np.array([0.0, 0.2, 0.2, 0.2, 0.7, 1.0, 1.0])
   with jax.enable_x64(True):

@@ -126,6 +126,7 @@ def _processed(noisy, total, post):
   return inner
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('post', histogram.POSTS)
 def test_what_becomes_of_noisy_counts(post):
   rng = np.random.default_rng(2)
@@ -164,6 +165,7 @@ def test_without_n_the_sum_of_counts_is_as_good():
       made.stddevs()[1:]**2, variance * np.sum(left**2, 1), atol=1e-12)
 
 
+@pytest.mark.every(2)
 def test_n_is_not_read_where_it_is_private():
   """Counts are all that a release knows: a curve is a function of them."""
   made = _made(adjacency=_ADD, post='raw', epsilon=0.2)
@@ -174,6 +176,7 @@ def test_n_is_not_read_where_it_is_private():
   np.testing.assert_allclose(found[1:], np.cumsum(noisy) / noisy.sum())
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('values', [
     [0.4], [0.4] * 9, [0.0] * 9, [1.0] * 9, [np.nan, np.inf, -np.inf],
     np.linspace(0, 1, 30)])

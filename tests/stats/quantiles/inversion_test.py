@@ -34,6 +34,7 @@ def test_golden_of_a_curve_that_falls():
                              atol=1e-6)
 
 
+@pytest.mark.every(2)
 def test_the_inverse_is_the_least_point_that_reaches_an_order():
   rng = np.random.default_rng(0)
   edges = np.linspace(-2.0, 3.0, 8)

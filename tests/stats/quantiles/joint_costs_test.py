@@ -81,6 +81,7 @@ def test_records_at_the_lower_bound_are_in_the_first_bin():
   assert abs(found - log_total(1e-9)) > .5
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('size', [4, 5])
 def test_one_order_is_the_exponential_mechanism_of_the_real_rank(size):
   """QE-16: and of the rounded one where n p is an integer alone."""
@@ -102,6 +103,7 @@ def test_one_order_is_the_exponential_mechanism_of_the_real_rank(size):
   assert (off['rounded'] < 1e-12) == (size == 4)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('num_orders', [1, 2, 3])
 def test_both_utilities_are_near_each_other(num_orders):
   """Remark 6.1.6: within 2 (m + 1), and in fact within (3 m + 1) / 2."""

@@ -88,7 +88,7 @@ def _log_probs(data, bins, blocks):
   return jax.vmap(one)(blocks)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize('kind, adjacency, total, some', [
     ('joint', _REPLACE, -1.388979160, {
         (0, 0): .010856, (0, 1): .088528, (0, 2): .118038, (1, 2): .481290,

@@ -118,7 +118,7 @@ def worst(probs, node_rates, cost, adjacency, count=1200):
       node_rates, cost) for size, spread in ((3, 3), (6, 3), (3, 8), (6, 8)))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 @pytest.mark.parametrize('cost', independent.COSTS)
 @pytest.mark.parametrize('probs', [(.5,), (.25, .5, .75), (.1, .4, .95)])
@@ -147,6 +147,7 @@ def test_the_budget_of_addition_is_too_much_for_replacement(probs):
   assert worst(probs, node_rates, 'real', REPLACE) == pytest.approx(2, rel=.06)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('cost, adjacency, number, spent', [
   ('rounded', REPLACE, 1, .5), ('rounded', REPLACE, 3, .56),
   ('rounded', ADD, 1, 1.), ('rounded', ADD, 3, .774),

@@ -135,6 +135,7 @@ def test_ranks_are_as_far_apart_as_said():
   assert slicing.overlap_prob(ranks[:1], half=50, scale=1.0) == 0.0
 
 
+@pytest.mark.every(2)
 def test_slices_hold_records_around_their_ranks():
   with jax.enable_x64(True):
     data = records.padded(np.arange(1, 9) / 10, 0.0, 1.0)

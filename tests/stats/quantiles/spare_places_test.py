@@ -91,6 +91,7 @@ def test_scans_meet_records_alone():
         np.sum(np.maximum(away, 0)[:, None] < reach[:59], 0))
 
 
+@pytest.mark.every(2)
 def test_slices_are_answered_from_twice_their_half_apart_on():
   """And from nothing but the bounds if ranks are a record nearer."""
   made = slicing.SlicedQuantiles(
@@ -143,6 +144,7 @@ def test_outer_mechanisms_cost_what_inner_ones_do():
     assert outer.event == outer.inner.event == make(probs=(0.2, 0.8)).event
 
 
+@pytest.mark.every(2)
 def test_streams_are_as_secret_as_their_keys_and_on_public_grids():
   made = streams.PrefixStream(horizon=6, rho=0.5)
   secret = keys.from_words(np.full((1, 8), 7, np.uint32))[0]

@@ -64,6 +64,7 @@ def test_noise_of_ranks_is_what_is_known(shape, largest):
     np.testing.assert_allclose(flat.stddevs(), found, atol=1e-9)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency, moved', [(_REPLACE, 6), (_ADD, 3)])
 def test_sensitivity_of_a_tree_by_enumeration(adjacency, moved):
   shape = (2, 3, 2)
@@ -108,6 +109,7 @@ def test_noise_of_a_factorisation():
         largest, abs=0.5)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency', [_ADD, _REPLACE])
 def test_a_factorisation_costs_its_rho(adjacency):
   """The exact curve of a Gaussian of mu = sqrt(2 rho), for any factor."""

@@ -87,6 +87,7 @@ def test_draws_have_the_law_and_find_atoms():
   assert np.all((alone >= 0) & (alone <= 1))
 
 
+@pytest.mark.every(2)
 def test_radius_zero_is_the_exponential_mechanism():
   data = np.array([0.1, 0.5, 0.5, 0.9])
   with jax.enable_x64(True):
