@@ -8,6 +8,9 @@ import pytest
 from scipy import special
 from scipy import stats
 
+from dpjax.audit import attacks
+from dpjax.audit import auditor
+from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.audit import exact
 from dpjax.audit import noise
@@ -16,6 +19,7 @@ from dpjax.audit import steps
 from dpjax.audit import wrapping
 from dpjax.audit.target import Noise, Pair, Query, toggles
 from dpjax.privacy import accounting
+from dpjax.privacy import laplace
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
@@ -302,3 +306,37 @@ def test_records_that_are_searched_are_neighbours_and_differ(adjacency, shape,
           for value in extremes} <= met
   # Others are alike, or all different; never the record alone.
   assert len({pair.neighbour[1:].tobytes() for pair in pairs}) == 4
+
+
+def test_probabilities_and_their_complements_add_up_to_one():
+  """Of members from non-members, and back; close to 1, misses stay exact."""
+  hit = np.array([0.2, 0.7, 1.0], np.float32)
+  miss = np.array([0.8, 0.3, 1e-12], np.float32)
+  given = attacks._Probability(hit, miss)
+  for a in (0.3, 0.8):
+    members = attacks._members(given, a)
+    np.testing.assert_allclose(members.hit, a * hit + 1 - a, rtol=1e-6)
+    np.testing.assert_allclose(members.miss, a * miss, rtol=1e-6)
+    np.testing.assert_allclose(members.hit + members.miss, 1, rtol=1e-6)
+    others = attacks._non_members(members, a)
+    np.testing.assert_allclose(others.miss, miss, rtol=1e-6)
+
+
+def test_a_report_says_nothing_that_was_not_found():
+  claim = claims.Claim(epsilon=1.0, delta=0.0,
+                       adjacency=Adjacency.REPLACE_ONE)
+  report = auditor.Report(target='x', claim=claim, checks=(),
+                          significance=0.05)
+  assert (report.epsilon_lower, report.cap, report.detectable) == (
+      0.0, 0.0, math.inf)
+  assert report.verdict == auditor.UNDERPOWERED and not report.failed
+
+
+def test_noise_is_declared_by_mechanisms_that_add_it():
+  """Of its distribution and scale, which sharper tests use."""
+  mechanism = laplace.LaplaceMechanism(record_norm=2.0, epsilon=0.5,
+                                       adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  declared = wrapping.declared_noise(mechanism)
+  assert declared.law.std() == pytest.approx(math.sqrt(2) * mechanism.scale)
+  assert float(declared.law.stats('k')) == pytest.approx(3.0)
+  assert wrapping.declared_noise(object()) is None

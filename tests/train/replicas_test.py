@@ -306,6 +306,7 @@ def test_learning_rates_fall_where_they_should():
   late = Recipe(num_epochs=10, drops=(0.7,), divisor=2.0)
   np.testing.assert_array_equal(late.rate(jnp.arange(6, 9)), [1, 0.5, 0.5])
   assert Recipe(num_epochs=5, drops=()).rate(jnp.asarray(4)) == 1
+  assert Recipe(num_epochs=1, batch_size=1).batch_size == 1
 
 
 @pytest.mark.every(2)
