@@ -1,20 +1,24 @@
 """dpjax: private training and private statistics in JAX.
 
-Rooms, which are imported as modules, `from dpjax.privacy import accounting`:
+Packages, which are imported when they are first used:
 
-* `dpjax.privacy`: what privacy means and how it is spent
-* `dpjax.stats`: private estimates with intervals, and their risks
-* `dpjax.mpc`: statistics that several parties compute and none sees
-* `dpjax.sampling`: Poisson batches of static shape
-* `dpjax.grads`: bounded sums of per-record contributions, and their noise
+* `dpjax.privacy`: adjacency, mechanisms, noise, accounting
+* `dpjax.sampling`: Poisson batches of static shape, and what they cost
+* `dpjax.train`: private training runs; `dpjax.runs`: runs as configurations
+* `dpjax.grads`: bounded sums of per-record gradients, and their noise
 * `dpjax.lipschitz`: certified norms, weight constraints, gradient bounds
-* `dpjax.models`: small Flax networks as (init, apply) pairs
-* `dpjax.data`: real data sets with public feature bounds
-* `dpjax.sparsity`: pruned networks, and products of butterflies
-* `dpjax.train`: bound, sum, noise, step: compiled training runs
+* `dpjax.models`, `dpjax.sparsity`: small networks, pruned networks
+* `dpjax.data`: data sets with public bounds, and tables of the user
+* `dpjax.stats`: private estimates of arrays, with confidence intervals
+* `dpjax.theory`: lower bounds, and estimators that are near them
+* `dpjax.release`: private statistics with exact noise and a ledger of budget
+* `dpjax.mpc`: statistics that several parties compute and none of them sees
 * `dpjax.audit`: tests of a privacy claim against what really ran
 * `dpjax.report`: rows, tables and figures of results
-* `dpjax.release`: statistics of a file: exact noise, a ledger of budget
+
+Public are the names in the `__all__` of these packages and what their
+docstrings describe; they change with notice in a new minor version. Modules
+below them, and all names with an underscore, may change at any time.
 
 Examples here and in all modules presume `import jax`, `import numpy as np` and
 `import jax.numpy as jnp`.
@@ -28,5 +32,15 @@ Examples:
   >>> round(accounting.epsilon(steps, **claim), 2)
   1.83
 """
+
+from dpjax import lazy
+
+__all__ = [
+    'audit', 'data', 'grads', 'lipschitz', 'models', 'mpc', 'privacy',
+    'release', 'report', 'runs', 'sampling', 'sparsity', 'stats', 'theory',
+    'train'
+]
+
+__getattr__ = lazy.attributes(__name__, __all__, {})
 
 __version__ = '0.1.0'

@@ -1,7 +1,8 @@
-"""One-line checks of arguments, made before any privacy is spent.
+"""Checks of arguments, run before any privacy budget is spent.
 
-Each check returns its value, so that it can stand in an assignment, and
-raises `ValueError` with the name, the value and what is allowed.
+Each check returns its value, so that it can stand in an assignment. It raises a
+one-line `ValueError` with the name of the argument, the value that was given
+and the values that are allowed.
 """
 
 from collections.abc import Iterable
@@ -9,7 +10,8 @@ import difflib
 import math
 import operator
 
-# Of difflib: 'aeg' is near 'age', 'iris' is not near 'digits'.
+# Similarity of difflib in [0, 1] from which a choice is suggested: 'aeg'
+# suggests 'age', 'iris' does not suggest 'digits'.
 _NEAR = 0.65
 
 
@@ -30,16 +32,17 @@ def check_positive(name: str, value: float) -> float:
   return value
 
 
-# Far enough from both ends of float32 that squares, and products with one
-# another, neither vanish nor overflow.
+# Squares of numbers in this range, and products of two of them, neither
+# underflow to 0 nor overflow in float32.
 _SCALES = (1e-12, 1e12)
 
 
 def check_scale(name: str, value: float) -> float:
-  """Returns `value` if it lies in [1e-12, 1e12], where float32 has its square.
+  """Returns `value` if it lies in [1e-12, 1e12], safe to square in float32.
 
-  For clip norms, radii and noise scales: beyond, a square is 0 or infinite in
-  float32, a norm is measured as 0, and a bound that rests on it is broken.
+  For clip norms, radii and noise scales. Outside this range the square is 0 or
+  infinite in float32, so a norm would be computed as 0 and a sensitivity bound
+  that relies on it would not hold.
 
   Examples:
     >>> from dpjax import errors
@@ -80,7 +83,10 @@ def check_open_unit(name: str, value: float) -> float:
 
 
 def check_at_least(name: str, value: int, minimum: int) -> int:
-  """Returns `value` if it is an integer >= `minimum`; 3.0 is none."""
+  """Returns `value` if it is an integer >= `minimum`.
+
+  3.0 is rejected because it is a float.
+  """
   try:
     number = operator.index(value)
   except TypeError:
@@ -91,20 +97,28 @@ def check_at_least(name: str, value: int, minimum: int) -> int:
 
 
 def check_seed(name: str, value: int) -> int:
-  """Returns `value` if it is a seed that keys do not cut: below 2^32."""
+  """Returns `value` if it is an integer in [0, 2^32).
+
+  `jax.random.key` truncates larger seeds, so two runs would share their noise.
+  """
   if check_at_least(name, value, 0) >= 2**32:
     raise ValueError(f'{name} must be below 2^32, got {value}')
   return value
 
 
 def check_range(lower: float, upper: float) -> None:
-  """Refuses bounds that are not finite, or not in order."""
+  """Checks that `lower` and `upper` are finite and `lower` < `upper`."""
   if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
     raise ValueError(f'lower must be below upper, got {lower} and {upper}')
 
 
 def check_records(shape: tuple[int, ...], num_examples: int) -> None:
-  """Refuses another number of records than the public one."""
+  """Checks that an array of this shape holds `num_examples` records.
+
+  Args:
+    shape: shape of the array of records; must be (num_examples,).
+    num_examples: public number of records.
+  """
   if shape != (num_examples,):
     raise ValueError(f'there must be {num_examples} records, got an array of '
                      f'shape {shape}')
@@ -120,13 +134,13 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
 
 
 def did_you_mean(value: str, choices: Iterable[object]) -> str:
-  """Returns a question that names the nearest choice; '' if none is near."""
+  """Returns a question with the nearest choice, or '' if none is near."""
   near = difflib.get_close_matches(str(value), list(map(str, choices)), 1,
                                    _NEAR)
   return f'; did you mean {near[0]!r}?' if near else ''
 
 
 def one_line(error: BaseException) -> str:
-  """Returns the first line that another library's error says, or its type."""
+  """Returns the first line of another library's error message, or its type."""
   lines = str(error).strip().splitlines()
   return lines[0] if lines else type(error).__name__

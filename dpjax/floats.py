@@ -1,4 +1,4 @@
-"""Exact powers of two: scales that cost no rounding error."""
+"""Exact powers of two, by which scaling adds no rounding error."""
 
 import jax
 import jax.numpy as jnp
@@ -6,23 +6,26 @@ import numpy as np
 
 from dpjax.typing import Array
 
-# Of NumPy: importing must not start a backend, which many processes do later.
+# NumPy, not JAX: importing this module must not start a JAX backend, because
+# programs may choose it or fork processes later.
 _EXPONENT = np.uint32(0xFF << 23)
+# The bits of 2^126, the largest power whose inverse is a normal number.
 _LARGEST = np.uint32(253 << 23)
 
 SMALLEST_NORMAL = 2.0**-126
-"""The least positive float32 that no processor takes for 0.
+"""The least positive float32 that no processor flushes to 0.
 
-A product that is smaller may be computed as 0, so a sum of k products is too
-small by at most k times this, beside its rounding.
+A smaller product may be computed as 0. So a sum of k non-negative products is
+too small by at most k times this number, in addition to its rounding error.
 """
 
 
 def power_of_two_below(x: Array | float) -> Array:
-  """The largest power of two <= x, float32, at most 2^126.
+  """Returns the largest power of two <= x, float32, at most 2^126.
 
-  From the exponent bits, which fuses into what uses it. Zero, and what is too
-  small for a normal float32 number, gives 0; NaN gives 2^126.
+  Computed by masking the exponent bits, an elementwise operation that XLA fuses
+  with the code around it. Zero and subnormal float32 numbers give 0; NaN gives
+  2^126.
 
   Args:
     x: >= 0, any shape.
@@ -32,10 +35,14 @@ def power_of_two_below(x: Array | float) -> Array:
 
 
 def inverse_power_of_two(power: Array) -> Array:
-  """1 / power for a result of `power_of_two_below`; 2^127 for 0."""
+  """Returns 1 / power exactly, for a result of `power_of_two_below`.
+
+  Zero gives 2^127.
+  """
   bits = jax.lax.bitcast_convert_type(power, jnp.uint32)
   return _from_bits(jnp.uint32(254 << 23) - bits)
 
 
 def _from_bits(bits: Array) -> Array:
+  """Returns the float32 numbers with these uint32 bits."""
   return jax.lax.bitcast_convert_type(bits, jnp.float32)

@@ -1,15 +1,17 @@
-"""Files that hold secrets: read only if nobody else can have written them.
+"""Files that hold secrets: read only if no other user can have written them.
 
-Noise is secret as long as its key is. Whoever can write into the folder where a
-program looks for a key can put one there that they know, and subtract the noise
-from what is released. So a folder of secrets has to belong to the user who runs
-the program, a file as well, and no other user may have any permission on
-either; symbolic links are refused, because they lead to what somebody else
-chose. What is refused is named, and nothing is read from it.
+Noise is secret only as long as its key is. Anyone who can write into the folder
+where a program looks for a key can put a key there that they know, and subtract
+the noise from the released values. So a folder of secrets and each file in it
+must belong to the user who runs the program, and no other user may have any
+permission on them. Symbolic links are rejected, because they lead to a place
+that somebody else may have chosen. Errors name the rejected path; nothing is
+read from it.
 
-The check and the reading see one open file, so that it cannot be exchanged in
-between. Folders are checked by their path: the folder above must not be
-writable by users who are not trusted. The superuser can do everything.
+The check and the read use the same open file, so the file cannot be exchanged
+in between. Folders are checked by their path, so untrusted users must not be
+able to write to the parent folder. These checks do not protect against the
+superuser.
 """
 
 import os
@@ -18,40 +20,42 @@ import stat
 
 Path = str | os.PathLike
 
+# Permission bits of group and others: any permission, and write permission.
 _OTHERS = 0o077
 _WRITABLE = 0o022
 
 
 def check_folder(folder: Path) -> None:
-  """Refuses a folder of secrets that others may enter or that is not ours.
+  """Checks that a folder of secrets is ours and closed to other users.
 
   Args:
-    folder: of secrets; it must be there.
+    folder: an existing folder of secrets.
 
   Raises:
-    PermissionError: if it is no folder, belongs to another user, or if others
-      have any permission on it.
+    PermissionError: if the path is not a folder, belongs to another user, or
+      other users have any permission on it.
   """
   _check(folder, os.lstat(folder), stat.S_ISDIR, 'folder', _OTHERS)
 
 
 def make_folder(folder: Path) -> None:
-  """Makes a folder that its owner alone may enter (mode 0700).
+  """Creates a folder that only its owner can enter (mode 0700).
 
-  A folder that is there already is closed to others, if it is ours and they
-  could not write to it until now: what they could have put there, it may hold.
+  An existing folder is closed to other users, provided that it is ours. If it
+  has content, other users must not have had write permission until now, since
+  they could have placed files in it.
 
   Raises:
-    PermissionError: if a folder that is there is not to be trusted, or if its
-      file system does not keep permissions.
+    PermissionError: if an existing folder cannot be trusted, or if its file
+      system does not store permissions.
   """
   folder = pathlib.Path(folder)
   try:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
   except FileExistsError:
-    allowed = _WRITABLE if any(folder.glob('*')) else 0
-    _check(folder, os.lstat(folder), stat.S_ISDIR, 'folder', allowed)
+    refused = _WRITABLE if any(folder.glob('*')) else 0
+    _check(folder, os.lstat(folder), stat.S_ISDIR, 'folder', refused)
     folder.chmod(0o700)
   check_folder(folder)
 
@@ -60,11 +64,12 @@ def read(path: Path) -> bytes:
   """Returns the content of a file of secrets.
 
   Raises:
-    FileNotFoundError: if it is not there.
-    PermissionError: if it is no regular file, belongs to another user, or if
-      others have any permission on it.
+    FileNotFoundError: if the file does not exist.
+    PermissionError: if the path is not a regular file, belongs to another user,
+      or other users have any permission on it.
   """
-  # A link is opened by nobody, and a pipe does not wait for its writer.
+  # O_NOFOLLOW rejects a link that is placed here after the test below, and
+  # O_NONBLOCK keeps a pipe from blocking until it has a writer.
   flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
   if os.path.islink(path):
     raise PermissionError(_message(path, 'file', 'it is a symbolic link'))
@@ -76,12 +81,13 @@ def read(path: Path) -> bytes:
 
 def check_file(path: Path, descriptor: int | None = None, *,
                writable_only: bool = False) -> None:
-  """Refuses a file of secrets that is not ours, or that others may use.
+  """Checks that a file of secrets is ours and closed to other users.
 
   Args:
-    path: of the file, for messages.
-    descriptor: of the file where it is open; None looks at the path.
-    writable_only: refuse permissions of others to write, not those to read.
+    path: path of the file; used in messages.
+    descriptor: descriptor of the open file; None checks the path instead.
+    writable_only: reject write permissions of other users, allow read
+      permissions.
 
   Raises:
     PermissionError: see `read`.
@@ -92,33 +98,34 @@ def check_file(path: Path, descriptor: int | None = None, *,
 
 
 def check_tree(folder: Path) -> None:
-  """Refuses a folder of secrets if it or anything below it is refused.
+  """Checks a folder of secrets and every folder and file below it.
 
   Raises:
     PermissionError: see `check_folder` and `read`.
   """
   check_folder(folder)
-  for above, folders, names in os.walk(folder):
+  for parent, folders, names in os.walk(folder):
     for name in folders:
-      check_folder(os.path.join(above, name))
+      check_folder(os.path.join(parent, name))
     for name in names:
-      check_file(os.path.join(above, name))
+      check_file(os.path.join(parent, name))
 
 
 def remove(path: Path) -> None:
   """Overwrites a file of secrets with zeros, and removes it.
 
-  On a disk that writes in place, nothing is left of it. Solid-state disks, file
-  systems that copy on write, snapshots and backups may keep what was
-  overwritten; that is not in reach of a program, but of an encrypted disk.
+  On a disk that writes in place, no copy of the content remains. Solid-state
+  disks, copy-on-write file systems, snapshots and backups may keep the old
+  content; a program cannot prevent that, an encrypted disk can.
 
   Args:
-    path: of a file; a link is removed, and not what it leads to.
+    path: path of the file; a link is removed, its target is not.
 
   Raises:
-    FileNotFoundError: if it is not there.
+    FileNotFoundError: if the file does not exist.
   """
   status = os.lstat(path)
+  # A file with further hard links is not overwritten: they share its content.
   if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
     descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -131,6 +138,7 @@ def remove(path: Path) -> None:
 
 def _check(path: Path, status: os.stat_result, is_kind, kind: str,
            refused: int) -> None:
+  """Raises `PermissionError` for a wrong kind, owner or permission bits."""
   reason = None
   if stat.S_ISLNK(status.st_mode):
     reason = 'it is a symbolic link'
@@ -146,6 +154,7 @@ def _check(path: Path, status: os.stat_result, is_kind, kind: str,
 
 
 def _message(path: Path, kind: str, reason: str) -> str:
+  """Returns the error message for a rejected path."""
   return (f'{path} is not used as a private {kind}, since {reason}: somebody '
           'else may have written the secrets in it, or know them; remove it, '
           'or use another folder, on a file system that keeps permissions')

@@ -1,12 +1,12 @@
-"""Poisson batches of static shape, and the event they cost.
+"""Poisson sampling into batches of static shape, and its privacy event.
 
-The sampler owns the sampling probability: batches are drawn with it, the
-public divisor of the mean is computed from it and the event that is accounted
-contains it; it is a public constant, not computed from a private number of
-records (erratum E25). Empty batches stay: drawing again until a batch has a
-record changes the probability (erratum E5). A batch that is shuffled, of fixed
-size or truncated cannot be expressed here, so it cannot be accounted as Poisson
-by mistake.
+The sampler owns the sampling probability. The sampler draws batches with this
+probability, computes the public divisor of the batch mean from it, and puts it
+into the privacy event. The probability is a public constant; it is not computed
+from a private number of records (erratum E25). Empty batches are kept: drawing
+again until a batch has a record would change the probability (erratum E5). A
+shuffled, fixed-size or truncated batch cannot be expressed here, so it cannot
+be accounted for as a Poisson sample by mistake.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from dpjax.typing import Array, PRNGKey, PyTree
 
 
 class Selection(NamedTuple):
-  """The records of one batch.
+  """Records of one batch.
 
   Attributes:
     rows: [k * max_batch_size] int32; the selected record numbers come first,
       the rest is padding (0).
-    count: how many records were selected; private, never released.
+    count: number of selected records, an int32 scalar; private, never released.
   """
   rows: Array
   count: Array
@@ -37,16 +37,16 @@ class Selection(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PoissonSampler:
-  """Each record joins each batch independently with one public probability.
+  """Includes each record in each batch independently with a public probability.
 
   Attributes:
     num_examples: public number of records n.
     batch_size: expected batch size, at most n.
     max_batch_size: rows computed at once (static shape). A larger batch is
-      worked off in several parts of this size, so that no record is ever
-      dropped; `None` leaves six standard deviations of room.
-    row_multiple: of which the rows computed at once are made a multiple, by
-      padding; no effect on which records are drawn.
+      processed in several parts of this size, so that no record is ever
+      dropped. `None` uses the expected batch size plus six standard deviations.
+    row_multiple: the number of rows computed at once is padded to a multiple of
+      this; no effect on which records are drawn.
 
   Examples:
     >>> from dpjax.sampling import PoissonSampler
@@ -77,32 +77,39 @@ class PoissonSampler:
 
   @property
   def _threshold(self) -> int:
+    """Number of the 2^32 random words that include a record."""
     return round(self.batch_size / self.num_examples * 2**32)
 
   @property
   def sampling_prob(self) -> float:
-    """Probability of inclusion; exactly what `draw` realises with key bits."""
+    """Probability of inclusion, exactly the one that `draw` realises."""
     return self._threshold / 2**32
 
   @property
   def expected_batch_size(self) -> float:
-    """sampling_prob * num_examples: the public divisor of a batch sum."""
+    """Public divisor of a batch sum: sampling_prob * num_examples."""
     return self.sampling_prob * self.num_examples
 
   @property
   def part_size(self) -> int:
-    """Rows computed at once."""
-    wanted = self.max_batch_size
-    if wanted is None:
+    """Number of rows computed at once."""
+    num_rows = self.max_batch_size
+    if num_rows is None:
       expected = self.expected_batch_size
-      spread = (expected * (1 - self.sampling_prob))**0.5
-      wanted = int(expected + 6 * spread) + 1
-    wanted = min(wanted, self.num_examples)
-    return wanted + -wanted % self.row_multiple
+      stddev = (expected * (1 - self.sampling_prob))**0.5
+      num_rows = int(expected + 6 * stddev) + 1
+    num_rows = min(num_rows, self.num_examples)
+    return num_rows + -num_rows % self.row_multiple
 
   def event(self, *, noise_multiplier: float,
             num_steps: int) -> accounting.DpEvent:
-    """What `num_steps` Gaussian releases on batches of this sampler cost."""
+    """Returns the event of `num_steps` Gaussian releases on sampled batches.
+
+    Args:
+      noise_multiplier: joint noise multiplier of one step, see
+        `accounting.poisson_gaussian_event`.
+      num_steps: number of steps, each on its own batch.
+    """
     return accounting.poisson_gaussian_event(
         sampling_prob=self.sampling_prob, noise_multiplier=noise_multiplier,
         num_steps=num_steps)
@@ -110,13 +117,15 @@ class PoissonSampler:
   def draw(self, key: PRNGKey) -> Selection:
     """Draws one batch; pure and jittable."""
     size = self.num_examples
+    # At probability 1 the threshold 2^32 does not fit a 32-bit word.
     chosen = jnp.ones([size], jnp.bool_)
     if self._threshold < 2**32:
       words = additive.random_words(key, (size,))
       chosen = words < jnp.uint32(self._threshold)
     ranks = jnp.cumsum(chosen.astype(jnp.int32))
     places = -(-size // self.part_size) * self.part_size
-    # The record with the j-th chosen flag goes to row j, others nowhere.
+    # The j-th chosen record goes to row j. Records that were not chosen get the
+    # row `places`, outside the array, and mode='drop' discards them.
     rows = jnp.zeros([places], jnp.int32).at[
         jnp.where(chosen, ranks - 1, places)].set(
             jnp.arange(size, dtype=jnp.int32), mode='drop')
@@ -146,5 +155,6 @@ class PoissonSampler:
     shapes = jax.eval_shape(function, selection.rows[:size],
                             jnp.zeros([size], jnp.bool_))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    # A loop of dynamic length computes only the parts that hold records.
     return jax.lax.while_loop(lambda carry: carry[0] < selection.count,
                               add_part, (jnp.int32(0), zeros))[1]

@@ -10,7 +10,7 @@ from dpjax.typing import Array, PyTree
 
 
 def add(left: PyTree, right: PyTree) -> PyTree:
-  """Adds two trees of one structure, leaf by leaf."""
+  """Adds two trees of the same structure, leaf by leaf."""
   return jax.tree.map(jnp.add, left, right)
 
 
@@ -20,38 +20,38 @@ def scale(factor: Array | float, values: PyTree) -> PyTree:
 
 
 def zeros_like(values: PyTree) -> PyTree:
-  """Zeros of the shapes and dtypes of `values`."""
+  """Returns zeros with the shapes and dtypes of `values`."""
   return jax.tree.map(jnp.zeros_like, values)
 
 
 def squared_norm(values: PyTree) -> Array:
-  """Sum of squares over all leaves, a float32 scalar."""
+  """Returns the sum of squares over all leaves, a float32 scalar."""
   squares = [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(values)]
   return sum(squares, start=jnp.zeros((), jnp.float32))
 
 
 def global_norm(values: PyTree) -> Array:
-  """Euclidean norm of all leaves stacked into one vector."""
+  """Returns the Euclidean norm of all leaves stacked into one vector."""
   return jnp.sqrt(squared_norm(values))
 
 
 def dot(left: PyTree, right: PyTree) -> Array:
-  """Inner product of two trees of one structure."""
+  """Returns the inner product of two trees of the same structure, a scalar."""
   products = jax.tree.map(lambda a, b: jnp.sum(a * b), left, right)
   return sum(jax.tree.leaves(products), start=jnp.zeros((), jnp.float32))
 
 
 def count(values: PyTree) -> int:
-  """Number of scalars in all leaves."""
+  """Returns the number of scalars in all leaves."""
   return sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(values))
 
 
 def block_sizes(prefix: PyTree, values: PyTree) -> list[int]:
-  """Numbers of scalars under each leaf of `prefix`, in leaf order.
+  """Returns the number of scalars under each leaf of `prefix`, in leaf order.
 
   Args:
-    prefix: a tree prefix of `values`, as in the `in_axes` of `jax.vmap`.
-    values: the tree it describes.
+    prefix: a tree prefix of `values`.
+    values: pytree of arrays.
   """
   outer = jax.tree.structure(prefix)
   return [count(block) for block in outer.flatten_up_to(values)]
@@ -63,14 +63,16 @@ def map_blocks(function: Callable[..., Array], prefix: PyTree, values: PyTree,
 
   Args:
     function: called once for each leaf of `values`.
-    prefix: a tree prefix of `values`; its leaf stands for a whole block.
+    prefix: a tree prefix of `values`; each of its leaves applies to a whole
+      block (subtree) of `values`.
     values: the tree that gives the structure of the result.
-    *rest: further trees of the structure of `values`.
+    *rest: further trees with the structure of `values`.
   """
   outer = jax.tree.structure(prefix)
   blocks = zip(jax.tree.leaves(prefix), outer.flatten_up_to(values),
                *[outer.flatten_up_to(tree) for tree in rest], strict=True)
   mapped = [
+      # p=p binds this block's p; the lambda would see the last one otherwise.
       jax.tree.map(lambda *leaves, p=p: function(p, *leaves), *block)
       for p, *block in blocks
   ]

@@ -1,4 +1,4 @@
-"""Names of the types that pass between rooms."""
+"""Types that are shared by all packages of dpjax."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ Params = Any
 
 
 class Batch(NamedTuple):
-  """Records in rows; padded rows are told apart by a separate mask.
+  """Records in rows; a separate mask marks the padded rows.
 
   Attributes:
     x: features, [b, ...] float.

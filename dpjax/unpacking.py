@@ -1,10 +1,10 @@
-"""Packed files, unpacked in constant memory and up to a stated size.
+"""Unpacks compressed files in constant memory, up to a size limit.
 
-Gzip packs zeros by a factor of 1000, so that a file of a megabyte may hold a
-gigabyte. No table of distinct records comes near that: text and numbers shrink
-by a factor of 3 to 30. So a file may unpack to 256 MiB, whatever its size, and
-to 100 times its size if that is more. A table that unpacks to more is read once
-its owner has unpacked it: files that are not packed have no bound.
+Gzip compresses zeros by a factor of 1000, so a file of a megabyte may hold a
+gigabyte. Tables of distinct records compress far less: text and numbers shrink
+by a factor of 3 to 30. So a file may unpack to 256 MiB whatever its size, and
+to 100 times its size if that is more. The owner of a table that exceeds this
+limit can unpack it first: the limit does not apply to uncompressed files.
 """
 
 import gzip
@@ -18,19 +18,23 @@ _BLOCK = 2**16
 
 
 class ExpandedError(ValueError):
-  """Reports a packed file that unpacks to more than `limit` allows."""
+  """Raised for a compressed file whose content exceeds its `limit`."""
 
 
 def limit(size: int) -> int:
-  """Returns the most bytes that a packed file of `size` bytes may unpack to."""
+  """Returns how many bytes a compressed file of `size` bytes may unpack to."""
   return max(LEAST_LIMIT, RATIO_LIMIT * size)
 
 
 def check(unpacked: int, size: int) -> None:
-  """Refuses a packed file of `size` bytes that unpacks to too much.
+  """Checks that a compressed file of `size` bytes stays within its limit.
+
+  Args:
+    unpacked: bytes unpacked so far.
+    size: size of the compressed file in bytes.
 
   Raises:
-    ExpandedError: if `unpacked`, in bytes, is above the limit.
+    ExpandedError: if `unpacked` is above the limit.
   """
   if unpacked > limit(size):
     raise ExpandedError(
@@ -40,14 +44,14 @@ def check(unpacked: int, size: int) -> None:
 
 
 def gunzip(file: BinaryIO) -> io.BufferedReader:
-  """Opens the content of a gzip file, for reading from its start to its end.
+  """Opens a gzip file for reading its content from start to end.
 
   Args:
     file: open and seekable; it is left open.
 
   Returns:
-    A file that unpacks while it is read. Reading raises what `gzip` raises for
-    a damaged file, and `ExpandedError` where the content exceeds the limit.
+    A file that unpacks while it is read. Reading raises the errors of `gzip`
+    for a damaged file, and `ExpandedError` if the content exceeds the limit.
   """
   start = file.tell()
   file.seek(0, io.SEEK_END)
@@ -58,7 +62,7 @@ def gunzip(file: BinaryIO) -> io.BufferedReader:
 
 
 class _Bounded(io.RawIOBase):
-  """Bytes of a file until there are more of them than its size allows."""
+  """Raw stream that raises once its file yields more than its size allows."""
 
   def __init__(self, file: BinaryIO, size: int):
     super().__init__()

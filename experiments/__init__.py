@@ -1,1 +1,1 @@
-"""Experiments: what to run is data, and reports are functions of rows."""
+"""Experiments: settings are data, and reports are functions of rows."""

@@ -1,10 +1,10 @@
-"""Small fixed computations whose results tell random streams apart.
+"""Fixed computations whose results change when a random stream changes.
 
 `streams` draws from every generator and primitive that experiments draw from;
 `training` runs two steps of a method on eight made-up records. `fingerprints`
-hashes what they return: code that draws other bits, or computes another step
-from them, has other results. To compile them takes a few seconds for the
-streams and as many for each method.
+hashes the results: if the code draws other bits, or computes another step
+from the same bits, the results differ. Compiling `streams` takes a few
+seconds, and `training` a few seconds for each method.
 """
 
 import jax
@@ -20,20 +20,20 @@ from dpjax.privacy import draws
 from dpjax.privacy import integers
 from dpjax.privacy import lattice
 from dpjax.privacy.local import RandomizedResponse
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import run_keys
 from dpjax.sampling import PoissonSampler
 from dpjax.train import state as states
 from dpjax.train import step as steps
 from dpjax.typing import PyTree
-from experiments import building
-from experiments import configuration
-from experiments import run_keys
 
 _NUM_RECORDS, _NUM_STEPS = 8, 2
 
 
 @jax.jit
 def streams() -> PyTree:
-  """Returns draws of every generator and primitive, of fixed keys."""
+  """Returns draws of every generator and primitive, from fixed keys."""
   keys = jax.random.split(jax.random.key(7), 12)
   values = {'a': jnp.array([0.5, -1.0, 2.0]), 'b': jnp.array([[3.0]])}
   split = splits.train_test_split(keys[0], 10, test_fraction=0.2)
@@ -70,7 +70,7 @@ def streams() -> PyTree:
 
 
 def _lattice(values: PyTree) -> tuple[PyTree, PyTree]:
-  """Spacings and multipliers of lattice noise of standard deviation 1."""
+  """Returns spacings and multipliers of lattice noise of deviation 1."""
   step = lattice.spacing(jnp.float32(1.0))
   outer = lattice.outer_multiplier(jnp.float32(1.0), step)
   return (jax.tree.map(lambda _: step, values),
@@ -78,18 +78,18 @@ def _lattice(values: PyTree) -> tuple[PyTree, PyTree]:
 
 
 def training(method: str, *, on_images: bool) -> PyTree:
-  """Returns parameters and sensitivities after two steps of a method.
+  """Trains two steps; returns the parameters and the l2 sensitivities.
 
   Args:
     method: a name of `configuration.METHODS`.
-    on_images: whether a small ConvNet on images is trained; otherwise a
-      perceptron on a table.
+    on_images: True trains a small ConvNet on images; False a perceptron on a
+      table.
   """
   dataset = _images() if on_images else _table()
   config = configuration.resolve(_config(method, on_images),
                                  num_available=_NUM_RECORDS)
   model = building.make_model(config, dataset)
-  made, optimizer = (building.make_method(config, model),
+  trained_method, optimizer = (building.make_method(config, model),
                      building.make_optimizer(config))
   sampler = PoissonSampler(num_examples=_NUM_RECORDS,
                            batch_size=config.batch_size,
@@ -97,23 +97,24 @@ def training(method: str, *, on_images: bool) -> PyTree:
 
   def transform_of(key):
     return steps.make_transform(
-        made, sampler, optimizer, key=key, noise_multiplier=1.0,
+        trained_method, sampler, optimizer, key=key, noise_multiplier=1.0,
         allocation=config.allocation)
 
   def run(key, records, rows):
-    state = steps.init_state(key, model=model, method=made,
+    state = steps.init_state(key, model=model, method=trained_method,
                              transform_of=transform_of)
-    ahead = steps.draw_ahead(state, sampler, _NUM_STEPS,
-                             noise=made.noise_order is None)
-    step = steps.make_step(method=made, sampler=sampler,
+    draws = steps.draw_ahead(state, sampler, _NUM_STEPS,
+                             noise=trained_method.noise_order is None)
+    step = steps.make_step(method=trained_method, sampler=sampler,
                            transform_of=transform_of)
     records = records._replace(x=model.prepare(records.x))
     return jax.lax.scan(lambda state, drawn: step(state, records, rows, drawn),
-                        state, ahead)
+                        state, draws)
 
   state, info = jax.jit(run)(
       run_keys.run_key(config), dataset.records,
       jnp.arange(_NUM_RECORDS, dtype=jnp.int32))
+  # Fingerprints reject infinite numbers: -1 stands for no finite sensitivity.
   sensitivity = jnp.where(jnp.isfinite(info.l2_sensitivity),
                           info.l2_sensitivity, -1.0)
   return state.params, sensitivity
@@ -121,24 +122,26 @@ def training(method: str, *, on_images: bool) -> PyTree:
 
 def _config(method: str,
             on_images: bool) -> configuration.TrainingConfig:
-  """The recipe of a method, on a network and batches of the smallest size."""
+  """Returns the configuration of a method, with a tiny network and batch."""
   size = dict(channels=(8,), kernel_size=2) if on_images else {}
   return configuration.TrainingConfig(
       dataset='mnist' if on_images else 'breast_cancer', method=method,
       num_steps=_NUM_STEPS, batch_size=4.0, width=2, noise_seed=0,
       depth=0 if method == 'bassily' else 1,
-      # More noise on the counts than the smallest batches would ask for, or
-      # adaptive radii would cost more than the noise of the step allows.
+      # The default count noise for batches this small is too low: adaptive
+      # clipping radii would cost more privacy than the noise of the step has.
       count_noise=0.5, allow_unsound=method == 'lip_printed', **size)
 
 
 def _table() -> arrays.Dataset:
+  """Returns eight made-up records with three features and two classes."""
   rng = np.random.default_rng(3)
   return arrays.from_arrays(rng.uniform(-1, 1, (_NUM_RECORDS, 3)),
                             np.arange(_NUM_RECORDS) % 2, num_classes=2)
 
 
 def _images() -> images.ImageDataset:
+  """Returns eight made-up grey images of 4 x 4 pixels and two classes."""
   rng = np.random.default_rng(3)
   part = containers.Images(
       rng.integers(0, 256, (_NUM_RECORDS, 4, 4, 1), np.uint8),

@@ -1,17 +1,19 @@
-"""Densities of the studies, and closed forms of errors at all tunings at once.
+"""Densities of the studies, and closed-form errors for a grid of tunings.
 
-A linear estimator of n records errs by
+A linear estimator on n records has the mean integrated squared error
   sampling(t) / n + privacy(t) / (n alpha)^2 + bias(t)
-at a tuning t, alpha being epsilon or the square root of rho: a `Family` has the
-three for a whole grid of tunings, so that the best tuning of a density, which
-only an oracle knows, is a minimum of arrays (density: DEN-H2, P2, B2).
+at a tuning t, where alpha is epsilon (pure DP) or the square root of rho
+(zCDP). A `Family` holds the three terms for a grid of tunings. The best tuning
+for a density, which only an oracle knows, is then the minimum of an array
+(items DEN-H2, DEN-P2 and DEN-B2).
 
-Methods, of what paper 001 prints and of what is better:
+Methods printed in Lalanne, Garivier and Gribonval (2023), and better ones:
   pure_printed, zcdp_printed   Theorem 4: noise of the printed sensitivities
-  pure_exact, zcdp_exact       the same with exact ones, the mean not noised
+  pure_exact, zcdp_exact       the same with exact sensitivities; the constant
+                               coefficient gets no noise
   spectral, zcdp_spectral      coefficients of a noisy histogram, no taper
   histogram, zcdp_histogram    Theorem 1
-Noise of a pure budget is that of Laplace here, as printed.
+Noise is Laplace under pure DP, as in that paper, and Gaussian under zCDP.
 """
 
 import functools
@@ -22,20 +24,21 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density import bandwidths
-from dpjax.stats.density import laws
-from dpjax.stats.density import projections
-from dpjax.stats.density import sensitivities
+from dpjax.stats.density_methods import bandwidths
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sensitivities
 
-# Tunings up to this one are tried one by one, then in steps.
+# Every tuning up to _EACH is tried; above it, they grow by the factor _STEP.
 _EACH = 40
 _STEP = 1.03
-# Bins to an order 2 K + 1, as they are tried in table 8.2.
+# Numbers of bins tried, as multiples of the 2 K + 1 basis functions.
 RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _AMPLITUDE_4 = 0.65
-# As good as infinite.
+# Stands for infinity where a finite number is needed.
 _MANY = 10**30
-# Norm of the sensitivity; none where the printed one stands in a formula.
+# Norm of the exact sensitivity: 1 for Laplace and 2 for Gaussian noise; None
+# where `fourier` uses the formula for the printed sensitivity.
 _SENSITIVITY = {'pure_printed': None, 'zcdp_printed': None, 'pure_exact': 1,
                 'zcdp_exact': 2}
 # Variance of the noise of a count, times alpha^2.
@@ -52,27 +55,28 @@ DENSITIES = {
     **{f'sobrand{order}': functools.partial(laws.random_phases, order)
        for order in (1, 2, 3)}}
 
-# The smoothness that printed tunings are told.
+# Smoothness beta that the printed tunings are given.
 SMOOTHNESS = {name: int(name[-1]) for name in DENSITIES if 'sob' in name} | {
     'tent2': 1, 'wrapmix': 2}
 
 
 @functools.cache
 def density(name: str) -> laws.Density:
-  """A density of `DENSITIES`."""
+  """Returns a density by its name in `DENSITIES`."""
   errors.check_choice('density', name, tuple(DENSITIES))
   return DENSITIES[name]()
 
 
 class Family(NamedTuple):
-  """Errors of one method on one density at tunings t, each [T].
+  """Error terms of one method on one density at T tunings, each [T].
 
   Attributes:
-    orders: N of projections, m of histograms and noisy bins.
-    frequencies: K.
-    sampling: what n records leave, times n.
-    privacy: what the noise adds, times (n alpha)^2.
-    bias: squared.
+    orders: N, the number of basis functions, for projections; the number of
+      bins m for histograms and noisy counts.
+    frequencies: K, the number of frequencies.
+    sampling: sampling error, times n.
+    privacy: error that the noise adds, times (n alpha)^2.
+    bias: integrated squared bias.
   """
   orders: np.ndarray
   frequencies: np.ndarray
@@ -81,26 +85,29 @@ class Family(NamedTuple):
   bias: np.ndarray
 
   def risks(self, num_records: float, signal: float) -> np.ndarray:
-    """Totals [T]; either may be infinite.
+    """Returns mean integrated squared errors [T].
 
     Args:
-      num_records: n.
-      signal: n alpha.
+      num_records: n; may be infinite.
+      signal: n alpha; may be infinite.
     """
     return (self.sampling / num_records + self.privacy / signal**2
             + self.bias)
 
   def best(self, num_records: float, signal: float) -> int:
-    """The tuning an oracle takes."""
+    """Returns the index of the tuning with the least error."""
     return int(np.argmin(self.risks(num_records, signal)))
 
   def least(self, num_records: float, signal: float) -> float:
-    """The error there."""
+    """Returns the error at the oracle's tuning."""
     return float(np.min(self.risks(num_records, signal)))
 
 
 def tried(largest: int) -> tuple[int, ...]:
-  """Numbers of frequencies or bins, 1 to `largest`: each, then in steps."""
+  """Returns the numbers of frequencies or bins to try, from 1 to `largest`.
+
+  All numbers up to `_EACH` are tried, then a geometric grid.
+  """
   count = max(0, math.log(largest / _EACH, _STEP))
   steps = _EACH * _STEP**np.arange(count)
   return tuple(sorted({*range(1, min(largest, _EACH) + 1),
@@ -109,81 +116,83 @@ def tried(largest: int) -> tuple[int, ...]:
 
 @functools.cache
 def fourier(method: str, name: str, counts: tuple[int, ...]) -> Family:
-  """Sums of a Fourier basis with noise (DEN-P2).
+  """Returns errors of noisy projections on a Fourier basis (DEN-P2).
 
   Args:
-    method: one of the first four above.
-    name: of the density.
-    counts: numbers of frequencies, rising.
+    method: 'pure_printed', 'zcdp_printed', 'pure_exact' or 'zcdp_exact'.
+    name: name of the density.
+    counts: numbers of frequencies, increasing.
   """
   errors.check_choice('method', method, tuple(_SENSITIVITY))
-  found, exact = np.array(counts), _SENSITIVITY[method]
-  orders = 2 * found + 1
-  known, beyond = _energies(name, counts)
+  frequencies, exact = np.array(counts), _SENSITIVITY[method]
+  orders = 2 * frequencies + 1
+  captured, omitted = _energies(name, counts)
   if exact is None:
     privacy = 16.0 * orders**3 if method == 'pure_printed' else 4.0 * orders**2
   else:
     norms = np.array([sensitivities.trigonometric(
         int(order), order=exact, adjacency=Adjacency.REPLACE_ONE)
                       for order in orders])
-    # 2 Delta^2 / epsilon^2 or Delta^2 / (2 rho) for each coefficient.
+    # Each noised coefficient has variance 2 Delta^2 / epsilon^2 (Laplace) or
+    # Delta^2 / (2 rho) (Gaussian).
     privacy = (2.0 if exact == 1 else 0.5) * (orders - 1) * norms**2
-  return Family(orders, found, orders - 1 - known, privacy, beyond)
+  return Family(orders, frequencies, orders - 1 - captured, privacy, omitted)
 
 
 def _energies(name, counts):
-  """Energy of the first K frequencies and of the others, each [T]."""
-  known = np.cumsum(density(name).energies(counts[-1]))[np.array(counts) - 1]
-  return known, density(name).energy - known
+  """Returns energies of the first K frequencies and of the rest, each [T]."""
+  captured = np.cumsum(density(name).energies(counts[-1]))[np.array(counts) - 1]
+  return captured, density(name).energy - captured
 
 
 @functools.cache
 def spectral(method: str, name: str,
              pairs: tuple[tuple[int, int], ...]) -> Family:
-  """Coefficients of noisy counts on a circle (DEN-B2).
+  """Returns errors of Fourier coefficients of noisy counts (DEN-B2).
 
   Args:
     method: 'spectral' or 'zcdp_spectral'.
-    name: of the density.
-    pairs: of K, rising, and m.
+    name: name of the density, on a circle.
+    pairs: pairs (K, m) of frequencies and bins, K increasing.
   """
   errors.check_choice('method', method, tuple(COUNTS))
-  found, largest = [], pairs[-1][0]
+  columns, largest = [], pairs[-1][0]
   truth = density(name).fourier(largest)
-  beyond = _energies(name, tuple(range(1, largest + 1)))[1]
+  omitted = _energies(name, tuple(range(1, largest + 1)))[1]
   for top, num_bins in pairs:
     k = np.arange(1, top + 1)
-    # What the mean of y_b e^(-2 pi i k b / m) is, turned to mid-points.
+    # Expected coefficients sum_b y_b e^(-2 pi i k b / m), with the phase moved
+    # from the left ends of bins to their mid-points.
     means = np.fft.rfft(density(name).masses(num_bins))[1:top + 1] * np.exp(
         -1j * np.pi * k / num_bins)
     shrunk = np.sinc(k / num_bins)
-    found.append((
+    columns.append((
         num_bins, top, 2 * np.sum((1 - np.abs(means)**2) / shrunk**2),
         2 * num_bins * COUNTS[method] * np.sum(shrunk**-2.0),
         2 * np.sum(np.abs(means / shrunk - truth[:top])**2)
-        + beyond[top - 1]))
-  return Family(*np.array(found).T)
+        + omitted[top - 1]))
+  return Family(*np.array(columns).T)
 
 
 @functools.cache
 def histograms(method: str, name: str, bins: tuple[int, ...]) -> Family:
-  """Noisy counts of equal bins (DEN-H2).
+  """Returns errors of histograms with noisy counts (DEN-H2).
 
   Args:
     method: 'histogram' or 'zcdp_histogram'.
-    name: of the density.
-    bins: numbers of them.
+    name: name of the density.
+    bins: numbers of equal bins.
   """
   errors.check_choice('method', method, tuple(COUNTS))
-  found = np.array(bins)
+  num_bins = np.array(bins)
   squares = np.array([np.sum(density(name).masses(m)**2) for m in bins])
-  return Family(found, found // 2, found * (1 - squares),
-                COUNTS[method] * found**2.0,
-                np.maximum(density(name).square - found * squares, 0))
+  return Family(num_bins, num_bins // 2, num_bins * (1 - squares),
+                COUNTS[method] * num_bins**2.0,
+                np.maximum(density(name).square - num_bins * squares, 0))
 
 
 def family(method: str, name: str, largest: int) -> Family:
-  """All tunings of a method up to so many frequencies, or bins."""
+  """Returns all tunings of a method up to `largest` frequencies or bins."""
   if method in _SENSITIVITY:
     return fourier(method, name, tried(largest))
   if 'histogram' in method:
@@ -194,7 +203,7 @@ def family(method: str, name: str, largest: int) -> Family:
 
 
 def single(method: str, name: str, order: int) -> Family:
-  """The one tuning of an order N of a projection, or of m bins."""
+  """Returns a method at one tuning: N basis functions, or m bins."""
   if method in _SENSITIVITY:
     return fourier(method, name, (order // 2,))
   errors.check_choice('method', method, ('histogram', 'zcdp_histogram'))
@@ -202,20 +211,23 @@ def single(method: str, name: str, order: int) -> Family:
 
 
 def odd(size: float) -> int:
-  """The least odd number that is not below."""
-  found = math.ceil(size - 1e-9)
-  return found + 1 - found % 2
+  """Returns the least odd integer that is at least `size`."""
+  integer = math.ceil(size - 1e-9)
+  return integer + 1 - integer % 2
 
 
 def printed_order(method: str, smoothness: int, num_records: float,
                   signal: float) -> int:
-  """What the papers take for N, the next odd number, or m (DEN-H4, P4, P5).
+  """Returns the printed tuning: N, rounded up to be odd, or m bins.
+
+  Items DEN-H4, DEN-P4 and DEN-P5.
 
   Args:
-    method: a printed one; relaxed ones are zCDP with a signal of their own.
+    method: a printed method; for relaxed privacy, the zCDP method with the
+      signal of `relaxed_signal`.
     smoothness: beta.
     num_records: n; may be infinite.
-    signal: n alpha.
+    signal: n alpha; may be infinite.
   """
   if 'histogram' in method:
     size = min(num_records, _MANY)
@@ -227,5 +239,5 @@ def printed_order(method: str, smoothness: int, num_records: float,
 
 
 def relaxed_signal(num_records: float, epsilon: float, gamma: float) -> float:
-  """n sqrt(rho) of Corollary 2 at delta = n^-gamma (DEN-P7)."""
+  """Returns n sqrt(rho) of Corollary 2 for delta = n^-gamma (DEN-P7)."""
   return num_records * epsilon / math.sqrt(16 * gamma * math.log(num_records))

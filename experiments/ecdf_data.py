@@ -1,7 +1,7 @@
-"""Data of the curves of thesis 003, section 6.6, and curves released on them.
+"""Data sets of Barczewski (2025, section 6.6), and distribution curves of them.
 
-X_pois(lambda): every value 1..N is there as often as a Poisson variable of that
-mean says (item EC-28); n, their sum, is public.
+X_pois(lambda): each value 1..N occurs a Poisson(lambda) number of times (item
+EC-28). The number of records n, the sum of these counts, is public.
 """
 
 from collections.abc import Sequence
@@ -12,58 +12,60 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.stats.ecdf import mechanism as mechanisms
+from dpjax.stats.ecdf_methods import mechanism as mechanisms
 from dpjax.typing import PRNGKey
 
 
 def keys(seed: int, name: str, repetitions: int) -> PRNGKey:
-  """Keys [R] of what has this name, data or coins."""
+  """Returns keys [R] of the stream with this name, of data or of noise."""
   key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(name.encode()))
   return jax.random.split(key, repetitions)
 
 
 @functools.partial(jax.jit, static_argnames='size')
 def _poisson(keys, rate, size):
+  """Returns Poisson counts [R, size], one row for each key."""
   return jax.vmap(lambda key: jax.random.poisson(key, rate, (size,)))(keys)
 
 
 @functools.lru_cache(maxsize=4)
 def poisson_counts(*, rate: float, num_thresholds: int, repetitions: int,
                    seed: int) -> np.ndarray:
-  """Counts [R, N] float64 of R data sets, the same for all mechanisms.
+  """Returns counts [R, N] float64 of R data sets, the same for all mechanisms.
 
   Args:
     rate: lambda, the mean of each count.
-    num_thresholds: N.
-    repetitions: R.
-    seed: of all.
+    num_thresholds: N, the number of values.
+    repetitions: R, the number of data sets.
+    seed: seed of all draws.
   """
-  of_data = keys(seed, f'poisson/{rate!r}/{num_thresholds}', repetitions)
-  return np.asarray(_poisson(of_data, jnp.float32(rate), num_thresholds),
+  data_keys = keys(seed, f'poisson/{rate!r}/{num_thresholds}', repetitions)
+  return np.asarray(_poisson(data_keys, jnp.float32(rate), num_thresholds),
                     np.float64)
 
 
 @functools.cache
 def _over_data(draw: mechanisms.Draw):
+  """Returns a sampler compiled for many data sets at once."""
   return jax.jit(jax.vmap(draw, (0, 0, None)))
 
 
 def released(mechanism: mechanisms.EcdfMechanism, counts: np.ndarray, *,
              seed: int, coins: str) -> np.ndarray:
-  """Noisy ranks [R, N] float64 of R data sets, one release of each.
+  """Returns noisy ranks [R, N] float64, one release for each of R data sets.
 
   Args:
-    mechanism: to ask.
-    counts: [R, N].
-    seed: of all.
-    coins: name of the noise; another name, other noise.
+    mechanism: mechanism that releases the ranks.
+    counts: [R, N], the data sets.
+    seed: seed of all draws.
+    coins: name of the noise stream; different names give different noise.
   """
-  noise = keys(seed, f'coins/{coins}', len(counts))
+  noise_keys = keys(seed, f'coins/{coins}', len(counts))
   with jax.enable_x64(True):
     return np.asarray(_over_data(mechanism.draw)(
-        noise, jnp.asarray(counts, jnp.float64), mechanism.parameters))
+        noise_keys, jnp.asarray(counts, jnp.float64), mechanism.parameters))
 
 
 def standard_error(values: Sequence[float]) -> float:
-  """Of the mean of values that are independent."""
+  """Returns the standard error of the mean of independent values."""
   return float(np.std(values, ddof=1) / len(values)**0.5)

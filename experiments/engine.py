@@ -1,4 +1,4 @@
-"""Runs the settings of a sweep that have no rows yet, and keeps their rows."""
+"""Runs the settings of a sweep that have no rows yet, and stores their rows."""
 
 from collections.abc import Iterable, Sequence
 import dataclasses
@@ -9,12 +9,13 @@ import pathlib
 import time
 from typing import NamedTuple, TextIO
 
+from dpjax.report import progress as progress_lib
 from dpjax.report import provenance
 from dpjax.report import records
-from experiments import environment as environments
+from dpjax.runs import environment as environments
+from dpjax.runs import grouping
 from experiments import fingerprints
 from experiments import mappings
-from experiments import progress as progress_lib
 from experiments import registry
 from experiments import selection
 
@@ -23,16 +24,17 @@ ROWS = 'rows.csv'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """How a sweep is run.
+  """Options of a sweep.
 
   Attributes:
-    output_dir: folder of the rows.
-    data_dir: folder of the data sets; None leaves it to their reader.
-    smoke: whether the settings are those of the smoke sweep.
-    resume: whether settings that have rows are skipped; if not, a folder
-      that has some is refused.
-    append_anyway: whether to add to rows of another configuration.
-    command: how to make these rows, without the paths of a machine.
+    output_dir: folder that the rows are written to.
+    data_dir: folder of the data sets; None uses the default of the loaders.
+    smoke: True for the smoke sweep: small settings that take seconds.
+    resume: True skips settings that have rows; False rejects a folder that
+      has any rows.
+    append_anyway: True adds to rows of another configuration.
+    command: command line that makes these rows, without the paths of a
+      machine.
   """
   output_dir: str | os.PathLike
   data_dir: str | None = None
@@ -43,22 +45,22 @@ class Options:
 
   @property
   def rows_path(self) -> pathlib.Path:
-    """The file of the rows."""
+    """Path of the file of rows."""
     return pathlib.Path(self.output_dir) / ROWS
 
   @property
   def state_dir(self) -> pathlib.Path:
-    """The folder of what an experiment goes on from."""
+    """Folder of the files that an experiment resumes from."""
     return pathlib.Path(self.output_dir) / 'state'
 
   @property
   def provenance_path(self) -> pathlib.Path:
-    """The file that says where the rows come from."""
+    """Path of the file that records how the rows were made."""
     return pathlib.Path(self.output_dir) / provenance.NAME
 
 
 class Outcome(NamedTuple):
-  """Settings selected: those that had rows before, and those run now."""
+  """Numbers of settings: `skipped` had rows already, `run` were run now."""
   skipped: int
   run: int
 
@@ -66,7 +68,15 @@ class Outcome(NamedTuple):
 def select(experiment: registry.Experiment, *, smoke: bool = False,
            tag: str | None = None, only: Iterable[str] = (),
            shard: str | None = None) -> tuple[selection.Setting, ...]:
-  """Returns the settings of a sweep that a command line asks for."""
+  """Returns the settings of a sweep that a command line selects.
+
+  Args:
+    experiment: the experiment.
+    smoke: True selects from the smoke sweep.
+    tag: name of a tag of the experiment; None for all settings.
+    only: filters 'key=value[,value]'.
+    shard: 'i/n' for part i of n.
+  """
   settings = experiment.smoke if smoke else experiment.settings
   if tag:
     settings = selection.with_tag(settings, experiment.tags, tag)
@@ -77,7 +87,7 @@ def select(experiment: registry.Experiment, *, smoke: bool = False,
 
 
 def configuration(experiment: registry.Experiment, *, smoke: bool) -> str:
-  """Returns a digest of all settings of a sweep and of the columns of rows."""
+  """Returns a SHA-256 digest of the settings of a sweep and the row columns."""
   settings = experiment.smoke if smoke else experiment.settings
   ids = sorted(selection.setting_id(experiment.name, setting)
                for setting in settings)
@@ -87,7 +97,7 @@ def configuration(experiment: registry.Experiment, *, smoke: bool) -> str:
 
 def _read_finished(experiment: registry.Experiment, options: Options,
                    commit: str, out: TextIO) -> frozenset[str]:
-  """Returns the ids that have rows, or refuses the folder."""
+  """Returns the ids that have rows; raises if no rows may be added."""
   if not options.rows_path.exists():
     return frozenset()
   rows = records.read(options.rows_path)
@@ -96,12 +106,12 @@ def _read_finished(experiment: registry.Experiment, options: Options,
   if not options.resume:
     raise ValueError(f'{options.rows_path} has rows already; use another '
                      '--output_dir, or --resume')
-  ours = configuration(experiment, smoke=options.smoke)
-  theirs = provenance.read(options.provenance_path)['configuration']
-  if theirs != ours and not options.append_anyway:
+  wanted = configuration(experiment, smoke=options.smoke)
+  recorded = provenance.read(options.provenance_path)['configuration']
+  if recorded != wanted and not options.append_anyway:
     raise ValueError(
         f'{options.rows_path} has rows of another configuration '
-        f'({str(theirs)[:10]}, now {ours[:10]}); use another --output_dir, '
+        f'({str(recorded)[:10]}, now {wanted[:10]}); use another --output_dir, '
         'or --append_anyway')
   commits = {row.commit for row in rows} - {commit}
   if commits:
@@ -113,7 +123,7 @@ def _read_finished(experiment: registry.Experiment, options: Options,
 def _complete(row: records.Row, name: str, id_: str, seconds: float,
               environment: environments.Environment,
               fingerprint: str) -> records.Row:
-  """Returns a row with what the engine knows filled in."""
+  """Returns the row with id, time, environment and fingerprint filled in."""
   if row.experiment not in ('', name) or row.id not in ('', id_):
     raise ValueError(f'a row of {id_} says that it is of {row.experiment} '
                      f'{row.id}')
@@ -128,13 +138,13 @@ def _complete(row: records.Row, name: str, id_: str, seconds: float,
 
 def _check_rows(id_: str, setting: selection.Setting,
                 rows: Sequence[records.Row]) -> None:
-  """Refuses rows that are not those of this setting."""
+  """Checks that rows are of this setting, one for each metric, and raises."""
   metrics = [row.metric for row in rows]
   if not rows or len(set(metrics)) < len(rows):
     raise ValueError(f'{id_} must have rows of different metrics, got '
                      f'{", ".join(metrics) or "none"}')
   for name in ('seed', 'method', 'dataset'):
-    # A batched run that hands back its lanes in another order shows here.
+    # Catches a batched run that returns its settings in another order.
     wrong = {getattr(row, name) for row in rows} - {
         getattr(setting, name, getattr(rows[0], name))}
     if wrong:
@@ -145,7 +155,7 @@ def _run_group(experiment: registry.Experiment,
                group: Sequence[selection.Setting], options: Options,
                environment: environments.Environment,
                progress: progress_lib.Progress) -> None:
-  """Runs settings that go together; appends the rows of each as they come."""
+  """Runs settings that are batched together; appends rows as they come."""
   waiting = {selection.setting_id(experiment.name, setting)
              for setting in group}
   progress.start_group(len(group))
@@ -179,46 +189,47 @@ def pending(experiment: registry.Experiment,
   Args:
     experiment: the experiment.
     settings: some of its settings.
-    options: how.
-    out: where to tell of those that have.
-    commit: of the code that runs now; None for this process's.
+    options: options of the sweep.
+    out: stream for a note on the settings that have rows.
+    commit: commit of the code that runs now; None asks git.
 
   Raises:
-    ValueError: the folder must not be added to.
+    ValueError: no rows may be added to the folder.
   """
   finished = _read_finished(experiment, options,
                             commit or environments.commit(), out)
-  left = [setting for setting in settings
+  unfinished = [setting for setting in settings
           if selection.setting_id(experiment.name, setting) not in finished]
-  if len(left) < len(settings):
-    print(f'{len(settings) - len(left)} of {len(settings)} settings have rows '
-          'already', file=out)
-  return left
+  if len(unfinished) < len(settings):
+    print(f'{len(settings) - len(unfinished)} of {len(settings)} settings have '
+          'rows already', file=out)
+  return unfinished
 
 
 def run_sweep(experiment: registry.Experiment,
               settings: Sequence[selection.Setting], options: Options,
               out: TextIO,
               environment: environments.Environment | None = None) -> Outcome:
-  """Runs the settings that have no rows yet.
+  """Runs the settings that have no rows yet, and appends their rows.
 
-  Rows are kept as soon as a setting has them: whatever ends this early,
-  calling it again does the rest.
+  Rows are stored as soon as a setting is finished. If the process ends early,
+  call this again to run the rest.
 
   Args:
     experiment: the experiment.
     settings: some of its settings.
-    options: how.
-    out: where to show progress.
-    environment: for the rows and `provenance.json`; None for this process's.
+    options: options of the sweep.
+    out: stream for progress.
+    environment: device, versions and commit, for the rows and
+      `provenance.json`; None detects them.
 
   Raises:
     ValueError: the folder has rows of another configuration, or `run` gave
       rows that are not those of its settings.
   """
-  left = pending(experiment, settings, options, out,
+  unfinished = pending(experiment, settings, options, out,
                  environment.commit if environment else None)
-  if left:
+  if unfinished:
     environment = environment or environments.current()
     os.makedirs(options.output_dir, exist_ok=True)
     provenance.write(
@@ -226,13 +237,13 @@ def run_sweep(experiment: registry.Experiment,
         configuration=configuration(experiment, smoke=options.smoke),
         commit=environment.commit, device=environment.device,
         versions=environment.versions)
-  progress = progress_lib.Progress(len(left), out)
+  progress = progress_lib.Progress(len(unfinished), out)
   try:
-    for group in selection.groups(left, experiment.batched):
+    for group in grouping.groups(unfinished, experiment.batched):
       _run_group(experiment, group, options, environment, progress)
       mappings.drop_programs()
   finally:
     progress.close()
     if options.rows_path.exists():
       records.sort_file(options.rows_path)
-  return Outcome(len(settings) - len(left), len(left))
+  return Outcome(len(settings) - len(unfinished), len(unfinished))

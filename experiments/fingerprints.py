@@ -1,23 +1,23 @@
-"""Fingerprints of all that decides on the random streams behind a row.
+"""Fingerprints of the code that determines the random streams behind a row.
 
 A fingerprint is eight hexadecimal digits, in the last column of each row. It is
 a hash of
-  - what `canonical.streams` draws: generators, noise, batches, splits;
-  - for a setting that trains (`config` in its `run.py`): what two steps of its
-    method do to made-up records (`canonical.training`), and its resolved
-    configuration, that is with all values that a recipe fills in.
-It is computed from what code does, not from how it is written: a fingerprint
-stays what it is while code is moved, renamed or made faster, and becomes
-another one when other bits are drawn, when a step computes something else or
-when a recipe changes. Numbers are hashed by three weighted sums rounded to a
-hundredth, so that the last digits, which processors differ in, do not count.
+  - the draws of `canonical.streams`: generators, noise, batches, splits;
+  - for a setting that trains (`config` in its `run.py`): the results of two
+    steps of its method on made-up records (`canonical.training`), and its
+    resolved configuration, with all values that a recipe fills in.
+It is computed from results, not from source text. Moving, renaming or speeding
+up code keeps a fingerprint; drawing other bits, computing another step or
+changing a recipe changes it. Numbers enter the hash as three weighted sums
+rounded to a hundredth, so that last digits, which differ between processors,
+do not count.
 
-A fingerprint does not see the rest: the arithmetic of a statistic, an
-activation that no recipe uses, accounting. That is what making rows anew sees:
-`python -m launch.reproduce --sample` compares them with the committed ones.
+A fingerprint does not cover the arithmetic of a statistic, an activation that
+no recipe uses, or accounting. Changes there show when rows are made again:
+`python -m launch.reproduce --sample` compares new rows with the committed ones.
 
-A row without a fingerprint was made by code that had none, and has not been
-compared with what the present code makes since.
+A row without a fingerprint was made before fingerprints existed, and has not
+been compared with a result of the present code since.
 """
 
 import dataclasses
@@ -37,9 +37,9 @@ def of(experiment: registry.Experiment, setting: selection.Setting, *,
   """Returns the fingerprint of the present code for rows of a setting.
 
   Args:
-    experiment: of the setting.
-    setting: any.
-    num_examples: n of its rows, on which the values of recipes depend.
+    experiment: experiment that the setting belongs to.
+    setting: any setting of it.
+    num_examples: n of its rows; recipes depend on it.
   """
   config = experiment.config(setting)
   if config is None:
@@ -49,31 +49,34 @@ def of(experiment: registry.Experiment, setting: selection.Setting, *,
 
 @functools.cache
 def streams() -> str:
-  """Returns the fingerprint of rows that no training decides on."""
-  # Imported here, so that to list or to run what draws nothing needs no JAX.
+  """Returns the fingerprint of rows that involve no training."""
+  # Imported here, so that listing settings needs no JAX.
   from experiments import canonical
   return _hash(_text(canonical.streams()))
 
 
 @functools.cache
 def _training(method: str, on_images: bool) -> str:
+  """Returns the hash of two training steps of a method."""
   from experiments import canonical
   return _hash(_text(canonical.training(method, on_images=on_images)))
 
 
 def _of_training(config: Any, num_examples: int) -> list[str]:
+  """Returns the texts that the fingerprint of a training setting hashes."""
   from dpjax.data import registry as datasets
-  from experiments import configuration
+  from dpjax.runs import configuration
   resolved = configuration.resolve(config, num_available=num_examples)
   return [_training(resolved.method, resolved.dataset in datasets.IMAGES),
           _describe(resolved)]
 
 
 def _describe(config: Any) -> str:
-  """Returns the fields of a configuration in words, without seeds.
+  """Returns the fields of a configuration as text, without seeds.
 
-  Seeds stand in the ids of settings. Fields that came later count once they
-  are not at their default, as in `run_keys.run_key`.
+  The ids of settings hold the seeds. Fields added to `TrainingConfig` later
+  count only if they differ from their default, as in `run_keys.run_key`, so
+  that adding a field keeps old fingerprints.
   """
   return ','.join(
       f'{field.name}={getattr(config, field.name)!r}'
@@ -87,7 +90,7 @@ def _hash(text: str) -> str:
 
 
 def _text(results: Any) -> str:
-  """Returns the leaves of a tree in words: shapes, integers, rounded sums."""
+  """Returns the leaves of a tree as text: shapes, integers, rounded sums."""
   import jax
   import numpy as np
   words = []
@@ -102,11 +105,12 @@ def _text(results: Any) -> str:
 
 
 def _rounded_sums(values: Any) -> list[int]:
-  """Returns the scale of some numbers and three sums that tell them apart.
+  """Returns the scale of some numbers and three weighted sums of them.
 
-  The scale is a power of two, at least the largest number. Sums are in
-  hundredths of it: what differs by a few percent has other sums, what differs
-  in its last digits, by 1e-6, has the same ones but for one time in 1,000.
+  The scale is the exponent of a power of two, at least the largest number.
+  Sums are rounded to hundredths of that power: arrays that differ by a few
+  percent have different sums. Arrays that differ by 1e-6 have equal sums,
+  except about once in 1,000 times.
   """
   import numpy as np
   largest = float(np.max(np.abs(values), initial=0.0))

@@ -1,8 +1,8 @@
-"""Whether rows are of the present code, and how old ones become so again.
+"""Checks whether rows are of the present code, and confirms older rows.
 
 A row is fresh if its fingerprint is that of the present code and its commit is
-in the history. Rows may be kept that are not, where an experiment declares
-their settings in OLDER, with the reason; tables say so.
+in the git history. An experiment may keep rows that are not fresh if it
+declares their settings in OLDER, with a reason; its table then says so.
 """
 
 import collections
@@ -20,49 +20,50 @@ from experiments.reproduction import comparison
 
 def older(experiment: registry.Experiment,
           rows: Iterable[records.Row]) -> dict[str, list[str]]:
-  """Returns reason -> ids of settings with rows that may be of older code."""
-  ids, found = records.ids(rows), {}
+  """Returns reason -> ids of settings in OLDER that have rows."""
+  ids, declared = records.ids(rows), {}
   for reason, belongs in experiment.older.items():
     chosen = [id_ for id_, setting in _settings(experiment).items()
               if id_ in ids and belongs(setting)]
     if chosen:
-      found[reason] = chosen
-  return found
+      declared[reason] = chosen
+  return declared
 
 
 def stale(experiment: registry.Experiment, rows: Sequence[records.Row],
           history: frozenset[str] | None) -> list[str]:
-  """Returns a line for each kind of rows that should not be kept as they are.
+  """Returns a line for each kind of rows that must not stay as they are.
 
   Args:
-    experiment: of the rows.
-    rows: committed.
-    history: commits that rows may be of, in full; None leaves them unchecked.
+    experiment: experiment of the rows.
+    rows: committed rows.
+    history: full hashes of the commits that rows may come from; None skips
+      this check.
   """
   settings, present = _settings(experiment), _Present(experiment)
   declared = {id_ for ids in older(experiment, rows).values() for id_ in ids}
-  strange = sorted(records.ids(rows) - settings.keys())
-  others, lost, old = [], [], set()
+  unknown = sorted(records.ids(rows) - settings.keys())
+  outdated, lost, old = [], [], set()
   for row in rows:
     if row.id not in settings:
       continue
-    # What no two runs share does not depend on random streams alone.
+    # Timings differ in every run, so that no fingerprint applies to them.
     fresh = row.metric in experiment.times or (
         bool(row.fingerprint) and row.fingerprint == present.of(row))
     known = history is None or _is_in(row.commit, history)
     if row.id in declared:
       old |= set() if fresh and known else {row.id}
       continue
-    others += [] if fresh else [row]
+    outdated += [] if fresh else [row]
     lost += [] if known else [row]
   lines = []
-  if strange:
-    lines.append(f'{len(strange)} settings that are not of the sweep, '
-                 f'{strange[0]} among them; remove their rows')
-  if others:
+  if unknown:
+    lines.append(f'{len(unknown)} settings that are not of the sweep, '
+                 f'{unknown[0]} among them; remove their rows')
+  if outdated:
     lines.append(
-        f'{len(others)} rows without the fingerprint of the present code, '
-        f'{others[0].id} {others[0].metric} among them; make them anew, '
+        f'{len(outdated)} rows without the fingerprint of the present code, '
+        f'{outdated[0].id} {outdated[0].metric} among them; make them anew, '
         'confirm them by a sample, or declare their settings in OLDER')
   if lost:
     lines.append(f'{len(lost)} rows of commits that are not in the history: '
@@ -75,14 +76,14 @@ def stale(experiment: registry.Experiment, rows: Sequence[records.Row],
 
 
 class Confirmation(NamedTuple):
-  """What a sample of rows, made anew, says of the committed ones.
+  """Result of comparing a new sample of rows with the committed rows.
 
   Attributes:
-    compared: the sample beside the committed rows.
-    kinds: those of which all compared rows are equal, in words.
-    num_settings: that have the present fingerprint by this.
-    rows: the committed rows, with the fingerprints.
-    sample: what provenance says of it.
+    compared: comparison of the sample with the committed rows.
+    kinds: kinds of settings of which all compared rows are equal.
+    num_settings: number of settings that get the present fingerprint.
+    rows: the committed rows, with the new fingerprints.
+    sample: description of the sample, for the provenance file.
   """
   compared: comparison.Comparison
   kinds: tuple[str, ...]
@@ -93,16 +94,16 @@ class Confirmation(NamedTuple):
 
 def confirm(experiment: registry.Experiment, made: Sequence[records.Row],
             committed: Sequence[records.Row]) -> Confirmation:
-  """Gives the present fingerprint to rows that the present code makes again.
+  """Gives the present fingerprint to rows that the present code reproduces.
 
-  Settings that differ in numbers only, not in words such as a method or a data
-  set, are of one kind. A kind is confirmed if all rows of a sample of it are
-  equal to the committed ones; its other rows, made on the same kind of device,
-  are taken to be what the present code gives, too.
+  Settings are of one kind if they differ in numbers only, not in text such as
+  the method or the data set. A kind is confirmed if all rows of a sample of it
+  equal the committed rows. Its other rows, if made on the same type of device,
+  are then assumed to be reproducible as well.
 
   Args:
-    experiment: of the rows.
-    made: the sample, by the present code.
+    experiment: experiment of the rows.
+    made: the sample, made by the present code.
     committed: all committed rows.
 
   Raises:
@@ -123,8 +124,8 @@ def confirm(experiment: registry.Experiment, made: Sequence[records.Row],
                          []).append(row)
   equal = set()
   for key, sample in sampled.items():
-    found = compare(experiment, sample, committed)
-    if found.same and not found.different:
+    comparison_ = compare(experiment, sample, committed)
+    if comparison_.same and not comparison_.different:
       equal.add(key)
   rows, ids = [], set()
   for row in committed:
@@ -148,7 +149,7 @@ def confirm(experiment: registry.Experiment, made: Sequence[records.Row],
 
 def compare(experiment: registry.Experiment, rows: Sequence[records.Row],
             committed: Sequence[records.Row]) -> comparison.Comparison:
-  """Compares rows with committed ones, in what the experiment allows."""
+  """Compares rows with committed rows, within the experiment's tolerances."""
   settings, held_out = _settings(experiment), {}
   for id_ in records.ids(rows) & settings.keys():
     config = experiment.config(settings[id_])
@@ -158,7 +159,7 @@ def compare(experiment: registry.Experiment, rows: Sequence[records.Row],
 
 
 def _num_held_out(config: Any) -> int:
-  """Returns how many records the accuracy of a run is of."""
+  """Returns the number of test records that an accuracy is computed on."""
   from dpjax.data import registry as datasets
   if config.dataset in datasets.IMAGES:
     return datasets.IMAGES[config.dataset].test.num_examples
@@ -168,14 +169,14 @@ def _num_held_out(config: Any) -> int:
 
 def _count(settings: dict[str, selection.Setting],
            rows: Sequence[records.Row]) -> dict[str, int]:
-  """Returns kind -> how many settings have rows."""
+  """Returns kind -> number of settings that have rows."""
   kinds = [selection.kind(settings[id_]) for id_ in records.ids(rows)
            if id_ in settings]
   return dict(sorted(collections.Counter(kinds).items()))
 
 
 class _Present:
-  """Fingerprints of the present code, each computed once."""
+  """Cache of fingerprints of the present code."""
 
   def __init__(self, experiment: registry.Experiment):
     self._experiment, self._settings = experiment, _settings(experiment)
@@ -191,15 +192,20 @@ class _Present:
 
 
 def _settings(experiment: registry.Experiment) -> dict[str, selection.Setting]:
+  """Returns id -> setting, of the whole sweep and the smoke sweep."""
   return {selection.setting_id(experiment.name, setting): setting
           for setting in (*experiment.settings, *experiment.smoke)}
 
 
 def _is_in(commit: str, history: frozenset[str]) -> bool:
-  """Whether a commit, in short, is one of these; a changed copy is none."""
+  """Returns whether an abbreviated commit is in the history.
+
+  A commit marked as modified is not.
+  """
   return commit in _shortened(history, len(commit))
 
 
 @functools.cache
 def _shortened(history: frozenset[str], length: int) -> frozenset[str]:
+  """Returns the first `length` digits of all commits."""
   return frozenset(commit[:length] for commit in history)

@@ -1,9 +1,9 @@
 """Drops compiled programs before a process runs out of memory mappings.
 
 Linux gives a process 65,530 mappings by default. Each program that XLA compiles
-for a CPU takes a few and keeps them as long as its function lives; when LLVM
-gets no more it reports "Cannot allocate memory" and the process dies. Long
-sweeps, and tests, compile that many.
+for a CPU takes a few of them and keeps them as long as its function lives. When
+LLVM gets no more, it reports "Cannot allocate memory" and the process dies.
+Long sweeps and test runs compile enough programs to reach the limit.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ def drop_programs(most: int = MOST) -> bool:
   Returns:
     Whether they were dropped.
   """
-  # What has not imported JAX has compiled nothing.
+  # A process that has not imported JAX has compiled nothing.
   jax = sys.modules.get('jax')
   if jax is None or count() <= most:
     return False

@@ -1,15 +1,15 @@
-"""Numbers printed in the papers, with their place; ours are never in here."""
+"""Numbers printed in the papers, with their places; no results of ours."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Place:
-  """Where a number stands.
+  """Place of a number in a paper.
 
   Attributes:
-    source: id of the text file.
-    lines: first and last line in it.
+    source: paper, by its number in `catalogue.items.PAPERS`, or an address.
+    lines: first and last line in the text of the paper.
     item: name of the table or figure.
   """
   source: str
@@ -19,17 +19,17 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TabularAccuracy:
-  """One line of the table of test accuracies on tabular data.
+  """One line of Table 5.4, test accuracies on tabular data.
 
   Attributes:
-    dataset: our name of the data set.
+    dataset: name of the data set in this code base.
     num_examples: n as printed.
-    num_features: p as printed; it counts ids and targets in places.
-    epsilon: as printed, at delta = 1/n.
-    dp_sgd: accuracy.
-    lip_dp_sgd: accuracy.
-    fix_lip_dp_sgd: accuracy; None where the text has lost the cell.
-    best: the method in bold; None where the text has lost it.
+    num_features: p as printed, which sometimes counts ids and targets.
+    epsilon: budget as printed, at delta = 1/n.
+    dp_sgd: test accuracy in [0, 1].
+    lip_dp_sgd: test accuracy in [0, 1].
+    fix_lip_dp_sgd: test accuracy in [0, 1]; None if the text lacks the cell.
+    best: method printed in bold; None if the text lacks it.
   """
   dataset: str
   num_examples: int
@@ -42,16 +42,15 @@ class TabularAccuracy:
 
   @property
   def delta(self) -> float:
-    """1/n, as the caption says."""
+    """delta = 1/n, as in the caption."""
     return 1 / self.num_examples
 
 
 TABLE_5_4_PLACE = Place(source='003', lines=(1491, 1501), item='Table 5.4')
 
-# The last column is empty in the text. In the line of German Credit .746 is
+# The last column is empty in the text. In the line of German Credit, .746 is
 # underlined (not significantly below the best), so that the bold cell was in
-# that column; the text nevertheless calls that method inferior (line 1529).
-# Erratum E27.
+# that column; section 5.3.2 nevertheless calls that method inferior (E27).
 TABLE_5_4 = (
     TabularAccuracy(
         dataset='adult', num_examples=48842, num_features=14,
@@ -79,12 +78,12 @@ TABLE_5_4 = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClippingExample:
-  """What is printed of the linear regression whose gradients are clipped.
+  """Numbers printed for the linear regression with clipped gradients.
 
   Attributes:
-    clip_norm: C.
-    gradient_norm: of the mean clipped gradient at (a, b).
-    zero: where the mean clipped gradient is zero, minus (a, b).
+    clip_norm: C, the clipping norm.
+    gradient_norm: norm of the mean clipped gradient at (a, b).
+    zero: zero of the mean clipped gradient, minus (a, b).
   """
   clip_norm: float
   gradient_norm: float
@@ -97,25 +96,26 @@ CLIPPING_EXAMPLE_PLACE = Place(source='003', lines=(1399, 1421),
 CLIPPING_EXAMPLE = ClippingExample(clip_norm=1.0, gradient_norm=.7791,
                                    zero=(.01765, .94221))
 
-# The curves of this figure have no numbers in the text, only their trends.
+# The text gives no numbers for the curves of this figure, only their trends.
 FIGURE_5_3_3_PLACE = Place(source='003', lines=(1537, 1557),
                            item='Figure 5.3.3')
 
 
-# Likewise; the text says which is faster, and for which batches.
+# The text gives no numbers either, only which method is faster at which batch
+# sizes.
 FIGURE_5_3_2_PLACE = Place(source='003', lines=(1533, 1544),
                            item='Figure 5.3.2')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchRange:
-  """One line of the table of the hyperparameter search space.
+  """One line of Table 5.2, the hyperparameter search space.
 
   Attributes:
-    name: our name of the hyperparameter.
-    low: least value tried.
+    name: name of the hyperparameter in this code base.
+    low: smallest value tried.
     high: largest value tried.
-    unit: what the values are multiples of; '' for none.
+    unit: unit of `low` and `high`; '' for none.
   """
   name: str
   low: float
@@ -125,8 +125,8 @@ class SearchRange:
 
 TABLE_5_2_PLACE = Place(source='003', lines=(1458, 1467), item='Table 5.2')
 
-# The values that were selected are not in the text, although the captions of
-# Figures 5.3.1 and 5.3.2 refer to this table for them.
+# The captions of Figures 5.3.1 and 5.3.2 refer to this table for the selected
+# values, but the text does not give them.
 TABLE_5_2 = (
     SearchRange(name='noise_multiplier', low=.4, high=5),
     SearchRange(name='weight_norm', low=1, high=15),
@@ -137,25 +137,26 @@ TABLE_5_2 = (
     SearchRange(name='norm_alpha', low=.1, high=1, unit='1/group size'),
 )
 
-# Fewest and most parameters of the perceptrons; their widths are not given.
+# Least and largest number of parameters of the perceptrons; their widths are
+# not given.
 TABLE_5_3_PLACE = Place(source='003', lines=(1481, 1487), item='Table 5.3')
 MLP_PARAMETERS = (140, 2120)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublishedRun:
-  """One line of the results table of a public code, and its configuration.
+  """One line of the results of a public code, with its configuration.
 
   Attributes:
-    dataset: our name of the data set.
-    num_examples: training records.
-    epochs: over them.
-    accounted_batch_size: what its accountant and its noise are given.
-    drawn_batch_size: records that enter a step.
-    noise_multiplier: of its configuration: noise of a mean, times the
-      accounted batch size.
-    delta: of its configuration.
-    accuracy: as printed.
+    dataset: name of the data set in this code base.
+    num_examples: number of training records.
+    epochs: number of passes over them.
+    accounted_batch_size: batch size that its accountant and its noise use.
+    drawn_batch_size: number of records that enter a step.
+    noise_multiplier: as configured: noise of a mean, times the accounted batch
+      size.
+    delta: as configured.
+    accuracy: test accuracy as printed.
     epsilon: as printed, with a tilde.
   """
   dataset: str
@@ -173,8 +174,8 @@ PUBLISHED_CODE_PLACE = Place(
     source='https://github.com/AntoineBarczewski/lip_dp_sgd', lines=(1, 1),
     item='README, configs/*.yaml and train.py')
 
-# Every step is one batch of `drawn_batch_size` (the accumulation splits that
-# batch again), while train.py accounts `accounted_batch_size`.
+# Each step uses one batch of `drawn_batch_size` records (gradient accumulation
+# splits that batch further), while train.py accounts `accounted_batch_size`.
 PUBLISHED_CODE = (
     PublishedRun(
         dataset='mnist', num_examples=60_000, epochs=100,
@@ -191,11 +192,11 @@ PUBLISHED_CODE = (
 )
 
 
-# The points of this figure have no numbers in the text.
+# The text gives no numbers for the points of this figure.
 FIGURE_5_3_1_PLACE = Place(source='003', lines=(1505, 1523),
                            item='Figure 5.3.1')
 
-# Parameters by data set, and what line 1523 says of one network.
+# Numbers of parameters by data set, and of the WideResNet of section 5.3.2.
 IMAGE_PARAMETERS = {'mnist': 1_625_866, 'fashion_mnist': 1_625_866,
                     'cifar10': 8_944_266}
 WRN_16_4_PARAMETERS = 8_944_266
@@ -203,13 +204,13 @@ WRN_16_4_PARAMETERS = 8_944_266
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublishedCurve:
-  """Accuracies of another work against epsilon, at delta = 1e-5.
+  """Accuracies of another paper against epsilon, at delta = 1e-5.
 
   Attributes:
-    dataset: our name of the data set.
+    dataset: name of the data set in this code base.
     work: authors and year.
-    epsilons: as printed.
-    accuracies: one for each.
+    epsilons: budgets as printed.
+    accuracies: test accuracy at each budget.
   """
   dataset: str
   work: str
@@ -217,9 +218,9 @@ class PublishedCurve:
   accuracies: tuple[float, ...]
 
 
-# What the authors of 003 list of others, to draw beside their own points; 81.4
-# is also in the abstract of De et al. The list's three other points of Abadi
-# et al. are left out: they are not at the budgets of that paper.
+# Results of others that the public code of Barczewski (2025) lists to draw
+# beside its own; 81.4 is also in the abstract of De et al. Three more points
+# listed for Abadi et al. are left out: their budgets are not in that paper.
 PUBLISHED_CURVES_PLACE = Place(
     source='https://github.com/AntoineBarczewski/lip_dp_sgd', lines=(1, 4),
     item='data/sota/mnist.txt, fashion_mnist.txt, cifar10.txt')
@@ -252,9 +253,9 @@ PUBLISHED_CURVES = (
 )
 
 
-# Per cent of the parameters of ResNet-20 that are not zero, by (S, L): S
-# segments of products of L factors. 12.9 is not what the rule of the others
-# gives (erratum M-E05).
+# Percentage of non-zero parameters of ResNet-20, by (S, L): S segments of
+# products of L factors. The rule behind the others does not give 12.9 (erratum
+# M-E05).
 TABLE_1_1_PLACE = Place(source='000', lines=(788, 798), item='Table 1.1')
 TABLE_1_1 = {(1, 2): 32.3, (1, 3): 29.6, (2, 2): 15.9, (2, 3): 12.9,
              (3, 2): 11.8, (3, 3): 8.5}
@@ -263,15 +264,16 @@ RESNET_20_PARAMETERS = 272_474
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SparsityTradeOff:
-  """What is printed of sparse networks under membership inference.
+  """Numbers printed for sparse networks under membership inference.
 
   Attributes:
-    accuracy: of the dense network, on the test set.
-    slope: of the line of the figure, defence against accuracy, in points.
-    relative_gain: of defence, over the relative loss of accuracy.
-    window: shares of non-zero parameters of which that gain is printed; below
-      the second, changes of defence are called significant.
-    significant: shares above the window where they are, too.
+    accuracy: test accuracy of the dense network.
+    slope: slope of the line of the figure: percentage points of defence for
+      each point of accuracy.
+    relative_gain: relative gain of defence over relative loss of accuracy.
+    window: least and largest share of non-zero parameters for which that gain
+      is printed; up to the latter, changes of defence are significant.
+    significant: larger shares at which they are significant, too.
   """
   accuracy: float
   slope: float
@@ -281,16 +283,16 @@ class SparsityTradeOff:
 
   @property
   def defence(self) -> float:
-    """Of the dense network: what slope and gain are both true of (M-E03)."""
+    """Defence of the dense network that slope and gain imply (M-E03)."""
     return -100 * self.slope * self.accuracy / self.relative_gain
 
   @property
   def attack_accuracy(self) -> float:
-    """The same as a share of records told rightly."""
+    """The same defence as the accuracy of the attack, in [0, 1]."""
     return 1 - self.defence / 200
 
 
-# The points of this figure have no numbers in the text.
+# The text gives no numbers for the points of this figure.
 FIGURE_1_1_PLACE = Place(source='000', lines=(708, 802), item='Figure 1.1')
 SPARSITY = SparsityTradeOff(accuracy=.875, slope=-3.25, relative_gain=3.6,
                             window=(.034, .173), significant=(.414, .515))

@@ -1,31 +1,31 @@
-"""What quantile mechanisms say of data sets of a law, one answer of each."""
+"""Answers of a quantile mechanism on simulated data sets, one for each."""
 
 import jax
 import numpy as np
 
-from dpjax.stats.quantiles import mechanism as mechanisms
-from experiments import quantile_laws
+from dpjax.stats.quantile_methods import mechanism as mechanisms
+from dpjax.studies import quantile_laws
 
 
 def answers(law: quantile_laws.Law,
             mechanism: mechanisms.QuantileMechanism, *, coins: str,
             num_examples: int, repetitions: int, seed: int
             ) -> tuple[np.ndarray, np.ndarray]:
-  """Answers [R, m] and the sorted records [R, n] that they were given for.
+  """Returns private quantiles [R, m] and the sorted records [R, n] they are of.
 
-  Data sets are the same for all mechanisms and orders.
+  Data sets are the same for all mechanisms and quantile levels.
 
   Args:
-    law: of the records.
-    mechanism: to ask.
-    coins: name of the coins.
-    num_examples: n.
-    repetitions: R.
-    seed: of all.
+    law: distribution of the records.
+    mechanism: mechanism with its m quantile levels.
+    coins: name of the stream of the mechanism's noise.
+    num_examples: n, records of a data set.
+    repetitions: R, the number of data sets.
+    seed: seed of all draws.
   """
   keys = quantile_laws.keys(seed, law.name, num_examples, repetitions)
   data = quantile_laws.datasets(law, seed, num_examples, repetitions)
   with jax.enable_x64(True):
-    found = np.asarray(mechanisms.repeated(mechanism.draw)(
+    quantiles = np.asarray(mechanisms.repeated(mechanism.draw)(
         quantile_laws.method_keys(keys, coins), data, mechanism.parameters))
-  return found, data.ordered[:, :num_examples]
+  return quantiles, data.ordered[:, :num_examples]

@@ -1,25 +1,33 @@
-"""Names of the experiments; a module is imported when its name is asked for.
+"""Registry of the experiments; each is imported when it is asked for by name.
 
-An experiment is a package with
-  sweep.py   SETTINGS and SMOKE, tuples of one frozen dataclass, and PAPERS,
-             names of the papers that it is about; and, where of use, TAGS:
-             tag -> predicate or tuple of settings, BATCHED: names of the
-             fields whose settings are run together, ARTEFACT: what of which
-             paper it is about, COST: hours on which device, HEADLINES: how
-             claims begin whose verdicts belong in the README (all),
-             REPRODUCE: tag of what a computer without a GPU does in hours,
-             TIMES: names of metrics that no two runs share, ALONE: whether
-             nothing else may run meanwhile, OLDER: reason -> predicate, for
-             settings whose committed rows are kept although the present code
-             may give others, QUICK_IS_SMOKE: whether no real
-             setting takes seconds, GALLERY: what its figure shows, if it is one
-             of those in the README. The tag `quick` has settings, of SMOKE
-             then, that take seconds together, where all of them take longer.
-  run.py     run(settings, data_dir, progress) -> iterator of (setting, rows);
-             with KEEPS_STATE in sweep.py also state_dir, a folder of its own.
-             Where `training.train` is used also config(setting), the
-             `TrainingConfig` that its rows come from, or None.
-  report.py  table(rows), verdict(rows) and, where of use, figure(rows).
+An experiment is a package with three modules.
+
+sweep.py defines
+  SETTINGS, SMOKE   tuples of instances of one frozen dataclass
+  PAPERS            names of the papers that the experiment is about
+and, if needed,
+  TAGS              tag -> predicate or tuple of settings; the tag `quick` has
+                    settings (of SMOKE then) that take seconds together
+  BATCHED           names of fields whose settings run together
+  ARTEFACT          table, figure or theorem that is reproduced
+  COST              hours, and on which device
+  HEADLINES         beginnings of the claims whose verdicts are in the README;
+                    default all
+  REPRODUCE         tag of the settings that a computer without a GPU runs in
+                    hours
+  TIMES             metrics that measure time and differ in every run
+  ALONE             True if timings need an otherwise idle machine
+  OLDER             reason -> predicate, for settings whose committed rows are
+                    kept although the present code may give other rows
+  QUICK_IS_SMOKE    True if no setting of SETTINGS takes only seconds
+  GALLERY           caption of the figure, if the README shows it
+  KEEPS_STATE       True if `run` resumes from files of its own
+run.py defines
+  run(settings, data_dir, progress) -> iterator of (setting, rows); with
+                    KEEPS_STATE it also takes state_dir, a folder of its own
+  config(setting)   the `TrainingConfig` behind the rows, or None; needed where
+                    `training.train` is used
+report.py defines table(rows), verdict(rows) and, optionally, figure(rows).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,7 +99,7 @@ EXPERIMENTS = {
 
 PAPERS = {name: what for name, what in items.PAPERS.items()
           if name != 'beyond'}
-"""The papers: name -> what it is."""
+"""Number of a paper -> its citation."""
 
 Results = Iterator[tuple[selection.Setting, list[records.Row]]]
 Run = Callable[..., Results]
@@ -102,26 +110,26 @@ class Experiment(NamedTuple):
 
   Attributes:
     name: first part of its ids.
-    settings: the whole sweep.
-    smoke: the same kind of settings, done in seconds.
-    tags: name -> which settings.
-    batched: fields in which settings that are run together may differ.
-    artefact: what of which paper it is about.
-    cost: hours on which device.
-    run: (settings of one group, data_dir, progress) -> (setting, rows) of
-      each, as they are finished.
-    headlines: how the claims begin whose verdicts are in the README.
-    report: module with table, verdict and maybe figure.
-    keeps_state: whether `run` takes a folder for what it goes on from.
-    papers: names of the papers that it is about, of `PAPERS`.
-    reproduce: tag of what is run to reproduce it; None for all settings.
-    quick_is_smoke: whether the smoke sweep stands in for real settings where
-      seconds have to do.
-    times: metrics that measure time, which no two runs share.
-    alone: whether its rows are spoilt by what runs beside it.
-    gallery: what its figure shows; '' if it is not in the README.
-    config: setting -> the training that decides on its rows; None if none.
-    older: reason -> which settings have rows of older code, and may.
+    settings: settings of the whole sweep.
+    smoke: small settings of the same type, done in seconds.
+    tags: tag -> predicate or tuple of settings.
+    batched: fields in which settings that run together may differ.
+    artefact: table, figure or theorem that is reproduced, with its paper.
+    cost: hours, and on which device.
+    run: (settings of one group, data_dir, progress) -> iterator of (setting,
+      rows), each yielded when it is finished.
+    headlines: beginnings of the claims whose verdicts are in the README.
+    report: module with table, verdict and perhaps figure.
+    keeps_state: True if `run` takes a folder of files to resume from.
+    papers: names of the papers that it is about, from `PAPERS`.
+    reproduce: tag of the settings that a reproduction runs; None for all.
+    quick_is_smoke: True if a quick reproduction uses the smoke sweep.
+    times: metrics that measure time and differ in every run.
+    alone: True if timings need an otherwise idle machine.
+    gallery: caption of its figure in the README; '' if it is not there.
+    config: setting -> the training configuration behind its rows, or None.
+    older: reason -> predicate of settings whose committed rows may be of older
+      code.
   """
   name: str
   settings: tuple[selection.Setting, ...]
@@ -145,19 +153,21 @@ class Experiment(NamedTuple):
 
 
 def with_new_rows(experiment: Experiment) -> Experiment:
-  """Returns the experiment for rows of the present code: OLDER is of others."""
+  """Returns the experiment without OLDER, for rows of the present code."""
   return experiment._replace(older={})
 
 
 def _lazy_run(path: str) -> Run:
+  """Returns a `run` that imports its module when it is first called."""
   def run(settings, data_dir, progress, **state):
-    # JAX comes in here only: to list or to report needs none.
+    # This import loads JAX; listing and reporting do without it.
     module = importlib.import_module(f'{path}.run')
     return module.run(settings, data_dir, progress, **state)
   return run
 
 
 def _lazy_config(path: str) -> Callable[[selection.Setting], Any]:
+  """Returns a `config` that imports its module when it is first called."""
   def config(setting):
     module = importlib.import_module(f'{path}.run')
     return module.config(setting) if hasattr(module, 'config') else None
@@ -172,7 +182,7 @@ def _papers(name: str, papers: Sequence[str]) -> tuple[str, ...]:
 
 
 def load(name: str) -> Experiment:
-  """Imports an experiment by name.
+  """Imports an experiment by its name, and checks its sweep.
 
   Raises:
     ValueError: no experiment has this name, or its sweep is not usable.

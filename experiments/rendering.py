@@ -1,4 +1,4 @@
-"""Table and figure of an experiment, made from its rows."""
+"""Makes the table and the figure of an experiment from its rows."""
 
 from collections.abc import Sequence
 import pathlib
@@ -22,32 +22,33 @@ def results_dir(root: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def read(folder: pathlib.Path) -> list[records.Row]:
-  """Returns the rows of a folder, sorted; none if it has no file of rows."""
+  """Returns the rows of a folder, sorted; [] if it has no file of rows."""
   path = folder / engine.ROWS
   return records.sort(records.read(path)) if path.exists() else []
 
 
 def coverage(experiment: registry.Experiment,
              rows: Sequence[records.Row]) -> str:
-  """Returns how much of the sweep has rows, in words."""
-  done = records.ids(rows)
+  """Returns text that says how many settings of the sweep have rows."""
+  finished = records.ids(rows)
   known = {selection.setting_id(experiment.name, setting)
            for setting in experiment.settings}
-  text = f'{len(done & known)} of {len(known)} settings'
-  others = len(done - known)
-  text += f' and {others} not of this sweep' if others else ''
-  old = sum(len(ids) for ids in freshness.older(experiment, rows).values())
-  return text + (f', {old} of them by older code' if old else '')
+  text = f'{len(finished & known)} of {len(known)} settings'
+  num_unknown = len(finished - known)
+  text += f' and {num_unknown} not of this sweep' if num_unknown else ''
+  num_older = sum(len(ids)
+                  for ids in freshness.older(experiment, rows).values())
+  return text + (f', {num_older} of them by older code' if num_older else '')
 
 
 def names(rows: Sequence[records.Row], column: str) -> str:
-  """Returns what stands in a column, in words."""
+  """Returns the distinct values of a column as text, separated by commas."""
   return ', '.join(sorted({getattr(row, column) for row in rows})) or '-'
 
 
 def _older(experiment: registry.Experiment,
            rows: Sequence[records.Row]) -> str:
-  """Returns a note on rows that the present code may not give any more."""
+  """Returns a note on rows that the present code may not reproduce."""
   return ''.join(
       f'\nOf older code, {len(ids)} settings: {reason}.\n'
       for reason, ids in freshness.older(experiment, rows).items())
@@ -56,14 +57,14 @@ def _older(experiment: registry.Experiment,
 def render_table(experiment: registry.Experiment,
                  rows: Sequence[records.Row]) -> str:
   """Returns the text of `table.md`."""
-  found = verdicts.check(experiment.report.verdict(rows))
+  checked = verdicts.check(experiment.report.verdict(rows))
   return f'''# {experiment.artefact}
 
 {experiment.report.table(rows).strip()}
 
 ## Claims
 
-{verdicts.markdown(found)}
+{verdicts.markdown(checked)}
 Rows: {coverage(experiment, rows)}, made on {names(rows, 'device')} with
 JAX {names(rows, 'jax')} by code {names(rows, 'commit')};
 sha256 {records.digest(rows)}.
@@ -74,7 +75,7 @@ Made by `python -m launch.report --experiment={experiment.name}`.
 
 def write_table(experiment: registry.Experiment, folder: pathlib.Path,
                 rows: Sequence[records.Row]) -> str:
-  """Writes the table beside the rows; returns it."""
+  """Writes the table into the folder of the rows, and returns its text."""
   table = render_table(experiment, rows)
   files.replace(folder / TABLE, table.encode())
   return table
@@ -82,7 +83,7 @@ def write_table(experiment: registry.Experiment, folder: pathlib.Path,
 
 def write_figure(experiment: registry.Experiment, folder: pathlib.Path,
                  rows: Sequence[records.Row], *, png: bool = False) -> bool:
-  """Draws the figure beside the rows; whether the experiment has one."""
+  """Draws the figure into the folder of the rows; False if there is none."""
   if not hasattr(experiment.report, 'figure'):
     return False
   plots.save(experiment.report.figure(rows), folder / FIGURE,

@@ -1,19 +1,19 @@
-"""Rows of what most experiments measure."""
+"""Makes rows for the kinds of results that most experiments have."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from experiments import training
+from dpjax.runs import training
 
 
 def exact(setting: Any, metrics: Mapping[str, float]) -> list[records.Row]:
-  """Of something public: there are no records, and there is nothing to spend.
+  """Returns rows of public computations: n = 0 records, epsilon = 0.
 
   Args:
-    setting: has seed, method and dataset.
-    metrics: value of each.
+    setting: a setting with seed, method and dataset.
+    metrics: metric -> value.
   """
   return [
       records.Row(
@@ -28,14 +28,14 @@ def exact(setting: Any, metrics: Mapping[str, float]) -> list[records.Row]:
 def released(setting: Any, metrics: Mapping[str, float], *, n: int,
              epsilon: float, adjacency: Adjacency = Adjacency.REPLACE_ONE
              ) -> list[records.Row]:
-  """Of releases on records that are drawn again and again: no one is in them.
+  """Returns rows of releases on synthetic records, which no person is in.
 
   Args:
-    setting: has seed, method and dataset.
-    metrics: value of each.
-    n: records of one release.
-    epsilon: of one release; infinite where there is no privacy.
-    adjacency: for which epsilon holds.
+    setting: a setting with seed, method and dataset.
+    metrics: metric -> value.
+    n: number of records of one release.
+    epsilon: pure-DP budget of one release; infinite for no privacy.
+    adjacency: notion of neighbouring data sets for which epsilon holds.
   """
   return [
       records.Row(
@@ -50,13 +50,13 @@ def released(setting: Any, metrics: Mapping[str, float], *, n: int,
 def trained(setting: Any, result: training.TrainingResult,
             metrics: Mapping[str, float], *,
             epsilon: float | None = None) -> list[records.Row]:
-  """Of a finished run.
+  """Returns rows of a finished training run.
 
   Args:
-    setting: has seed, method, dataset and epsilon, the one asked for.
-    result: of the run.
-    metrics: value of each.
-    epsilon: what the metrics cost, where it is not what the run did.
+    setting: a setting with seed, method, dataset and the requested epsilon.
+    result: result of the run.
+    metrics: metric -> value.
+    epsilon: privacy cost of the metrics; None for that of the run.
   """
   private = result.plan.noise_multiplier is not None
   return [
@@ -75,7 +75,7 @@ def trained(setting: Any, result: training.TrainingResult,
 
 def of_training(setting: Any,
                 result: training.TrainingResult) -> list[records.Row]:
-  """Accuracy, the noise and what a step cost."""
+  """Returns rows of test accuracy, noise multiplier and time of a step."""
   return trained(setting, result, {
       'test_accuracy': result.test_accuracy,
       'noise_multiplier': result.plan.noise_multiplier or 0.0,

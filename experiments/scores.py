@@ -1,11 +1,13 @@
-"""Scored records: what a classifier says of each, and the true label.
+"""Predictions of a classifier for labelled records, real or simulated.
 
-The classifier of thesis 003, section 6.6: logistic regression by scikit-learn,
-one-hot and standardised features, untuned, fitted on all records and evaluated
-on the same; it counts as public. Stand-ins have the size, the share of
-positives and the area under the curve of the real ones, and need no file: z is
-standard normal, p = sigmoid(a + b z), and a label is 1 with probability p (item
-EC-29). Their labels follow from what is predicted, so they are calibrated.
+The classifier is that of Barczewski (2025, section 6.6): logistic regression by
+scikit-learn on one-hot and standardised features, untuned, fitted and evaluated
+on the same records. It counts as public.
+
+A stand-in matches the size, the share of positives and the area under the curve
+of a real data set, and needs no file (item EC-29). It draws a standard normal
+z, predicts p = sigmoid(a + b z), and sets the label to 1 with probability p, so
+that its predictions are calibrated.
 """
 
 import functools
@@ -21,10 +23,10 @@ from dpjax.data import registry
 
 
 class Scores(NamedTuple):
-  """Of n records.
+  """Predictions and labels of n records.
 
   Attributes:
-    predictions: [n] float64 in (0, 1), that the label is 1.
+    predictions: [n] float64 in (0, 1), probability that the label is 1.
     labels: [n] int64, 0 or 1.
   """
   predictions: np.ndarray
@@ -32,12 +34,12 @@ class Scores(NamedTuple):
 
 
 class Shape(NamedTuple):
-  """What a stand-in has of the data it stands for (Table 6.1 of thesis 003).
+  """Properties of real data that a stand-in copies (Table 6.1 of that work).
 
   Attributes:
-    num_examples: n.
-    positive_share: of labels, expected.
-    auc: of predictions, expected.
+    num_examples: n, the number of records.
+    positive_share: expected share of labels that are 1.
+    auc: expected area under the ROC curve.
   """
   num_examples: int
   positive_share: float
@@ -59,15 +61,17 @@ _WEIGHTS = stats.norm.pdf(_POINTS) / np.sum(stats.norm.pdf(_POINTS))
 @functools.cache
 def scores(name: str, *, data_dir: str | None = None, seed: int,
            holdout: float = 0.0) -> Scores:
-  """Scores of a name of `NAMES`, made once in a process; not to be written to.
+  """Returns the scores of a data set or stand-in, as read-only arrays.
+
+  Results are cached in the process.
 
   Args:
-    name: a data set, or its stand-in.
+    name: a name of `NAMES`.
     data_dir: folder with the files; default $DPJAX_DATA_DIR.
-    seed: of the split, or of a stand-in.
-    holdout: share of the records that the model is not fitted on, and alone
-      evaluated on; 0 evaluates on those that it is fitted on. Stand-ins have a
-      true model, so that they have no use for it.
+    seed: seed of the split, or of a stand-in.
+    holdout: share of the records held out for evaluation; 0 evaluates on the
+      records that the model is fitted on. Stand-ins ignore it, because their
+      predictions are the true probabilities.
 
   Raises:
     ValueError: for an unknown name, or a share outside [0, 1).
@@ -77,25 +81,25 @@ def scores(name: str, *, data_dir: str | None = None, seed: int,
   if not 0 <= holdout < 1:
     raise ValueError(f'holdout must lie in [0, 1), got {holdout}')
   if name in STAND_INS:
-    made = stand_in(STAND_INS[name], seed=seed)
+    scored = stand_in(STAND_INS[name], seed=seed)
   else:
     dataset = registry.load(name, data_dir=data_dir)
-    made = fitted(np.asarray(dataset.x), np.asarray(dataset.y), holdout=holdout,
-                  seed=seed)
-  for array in made:
+    scored = fitted(np.asarray(dataset.x), np.asarray(dataset.y),
+                    holdout=holdout, seed=seed)
+  for array in scored:
     array.setflags(write=False)
-  return made
+  return scored
 
 
 def fitted(x: np.ndarray, y: np.ndarray, *, seed: int,
            holdout: float = 0.0) -> Scores:
-  """Predictions of a logistic regression of y [n] on x [n, p]."""
-  # Slow to import, and needed here alone.
+  """Returns predictions of a logistic regression of y [n] on x [n, p]."""
+  # Imported here because scikit-learn is slow to import.
   from sklearn import linear_model
   from sklearn import pipeline
   from sklearn import preprocessing
-  order = np.random.default_rng(seed).permutation(len(y))
-  held_out = order[:round(holdout * len(y))]
+  permutation = np.random.default_rng(seed).permutation(len(y))
+  held_out = permutation[:round(holdout * len(y))]
   chosen = held_out if held_out.size else np.arange(len(y))
   fit_on = np.setdiff1d(np.arange(len(y)), held_out)
   model = pipeline.make_pipeline(
@@ -107,7 +111,7 @@ def fitted(x: np.ndarray, y: np.ndarray, *, seed: int,
 
 
 def stand_in(shape: Shape, *, seed: int) -> Scores:
-  """Records drawn by the closed form."""
+  """Returns scores drawn from p = sigmoid(a + b z), z standard normal."""
   generator = np.random.default_rng(seed)
   intercept, slope = coefficients(shape.positive_share, shape.auc)
   predicted = special.expit(
@@ -118,7 +122,7 @@ def stand_in(shape: Shape, *, seed: int) -> Scores:
 
 @functools.cache
 def coefficients(positive_share: float, auc: float) -> tuple[float, float]:
-  """a and b of p = sigmoid(a + b z), z standard normal.
+  """Returns a and b of p = sigmoid(a + b z), z standard normal.
 
   Raises:
     ValueError: for a share outside (0, 1) or an area outside (1/2, 1).
@@ -133,6 +137,7 @@ def coefficients(positive_share: float, auc: float) -> tuple[float, float]:
 
 
 def _intercept(positive_share: float, slope: float) -> float:
+  """Returns the a for which a share of labels is expected to be 1."""
   bound = 20.0 + 10.0 * slope
 
   def excess(intercept):
@@ -142,10 +147,13 @@ def _intercept(positive_share: float, slope: float) -> float:
 
 
 def expected(intercept: float, slope: float) -> tuple[float, float]:
-  """Share of positives and area under the curve, by quadrature over z."""
+  """Returns the share of positives and the area under the ROC curve.
+
+  Both are expected values, by quadrature over z.
+  """
   chance = special.expit(intercept + slope * _POINTS)
   positive, negative = _WEIGHTS * chance, _WEIGHTS * (1 - chance)
   share = positive.sum()
-  # A tie counts half.
+  # Chance that a negative scores below each point; a tie counts half.
   below = np.cumsum(negative) - negative / 2
   return share, (positive @ below) / (share * negative.sum())

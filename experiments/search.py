@@ -1,16 +1,17 @@
 """Gaussian-process search over hyperparameters (item HPO-01).
 
-Bayesian optimisation in the usual form: a Sobol design first, then a Gaussian
-process of Matern-5/2 covariance with a length scale for each coordinate and a
-noise term, and the point of largest expected improvement. What to try next is
-a pure function of what was tried, so that a search can be replayed, and goes
-on from its history wherever it stopped.
+Bayesian optimisation in its usual form. The first points come from a Sobol
+design. Then a Gaussian process is fitted, with Matern-5/2 covariance, a length
+scale for each coordinate and a noise term, and the point of largest expected
+improvement is tried. The next point is a pure function of the trials so far,
+so that a search can be replayed, and resumed from its history.
 
-Privacy: nothing here is private or knows of it. A search is post-processing
-of the scores that it is shown; what those cost is for the caller to say.
+Privacy: this module gives no privacy guarantee. A search post-processes the
+scores that it is given; the caller must account for the cost of these scores.
 
-Reference: thesis 003, section 5.3.1 (by BoTorch there); Jones, Schonlau and
-Welch 1998, expected improvement; Ginsbourger et al. 2010, kriging believer.
+References: Barczewski (2025, section 5.3.1), who uses BoTorch; Jones, Schonlau
+and Welch (1998) for expected improvement; Ginsbourger et al. (2010) for the
+kriging believer.
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,13 @@ from scipy.stats import qmc
 
 from dpjax import errors
 from experiments import search_space
-from experiments.search_space import Point, Space
+from experiments.search_space import Point
+from experiments.search_space import Space
 
 _NUM_GLOBAL = 1024
 _NUM_LOCAL = 512
 _NUM_PARENTS = 3
-# Steps of local moves, in units of a coordinate's range; one for each round.
+# Size of local moves relative to a coordinate's range; one for each round.
 _STEPS = (0.2, 0.05, 0.01)
 
 
@@ -41,19 +43,20 @@ class Trial(NamedTuple):
 
 def suggest(space: Space, history: Sequence[Trial], *, seed: int,
             count: int = 1, num_initial: int = 8) -> list[Point]:
-  """What to try next: a pure function of its arguments.
+  """Returns the next points to try: a pure function of the arguments.
 
   Args:
-    space: the dimensions, of different names.
-    history: what was tried, with its scores, in order.
-    seed: of the design and of the search for the best expected improvement.
-    count: how many points; those behind the first are chosen as if those
-      before them had turned out as expected.
-    num_initial: trials of the Sobol design, counting those in `history`.
+    space: the dimensions, with different names.
+    history: all trials so far, in order.
+    seed: seed of the design and of the maximisation of expected improvement.
+    count: number of points; each after the first is chosen as if the points
+      before it had scored their posterior means.
+    num_initial: number of trials of the Sobol design, counting those in
+      `history`.
 
   Returns:
-    New points inside the space: fewer than `count`, or none, when a space of
-    finitely many points is exhausted.
+    Points of the space that are not in `history`; fewer than `count`, or none,
+    when all points of a finite space have been tried.
 
   Raises:
     ValueError: one line, for an empty space or a trial outside of it.
@@ -80,9 +83,9 @@ def suggest(space: Space, history: Sequence[Trial], *, seed: int,
 
 
 def best(space: Space, history: Sequence[Trial], *, seed: int) -> int:
-  """The number of the trial of the largest posterior mean.
+  """Returns the index of the trial with the largest posterior mean.
 
-  Not of the largest score, which would favour the luckiest.
+  The trial with the largest score would be biased towards lucky noise.
   """
   units = search_space.units(space, [trial.point for trial in history])
   process = _fit(space, units, history, seed)
@@ -91,32 +94,32 @@ def best(space: Space, history: Sequence[Trial], *, seed: int) -> int:
 
 
 def _new(units: np.ndarray, tried: np.ndarray) -> np.ndarray:
-  """The places at which nothing was tried."""
+  """Returns the places at which no trial was made."""
   gaps = np.abs(units[:, None] - tried[None]).max(-1)
   return units[(gaps > 1e-9).all(1)]
 
 
 def _sobol(dimensions: int, number: int, seed) -> np.ndarray:
-  """At least `number` scrambled Sobol points, [2^m, dimensions]."""
+  """Returns at least `number` scrambled Sobol points, [2^m, dimensions]."""
   sampler = qmc.Sobol(dimensions, scramble=True, seed=seed)
   return sampler.random_base2(math.ceil(math.log2(number)))
 
 
 def _from_design(space, index: int, seed: int, tried) -> np.ndarray | None:
-  """The first place of the design, from `index` on, that is new."""
+  """Returns the first untried place of the design, from `index` on, or None."""
   design = _sobol(len(space), index + _NUM_GLOBAL, seed)[index:]
   places = _new(search_space.snap(space, design), tried)
   return places[0] if len(places) else None
 
 
 class _Process(NamedTuple):
-  """A Gaussian process of standardised scores.
+  """A Gaussian process fitted to standardised scores.
 
   Attributes:
-    kernel: of the scores without their noise.
+    kernel: covariance of the scores without noise.
     noise: variance of the noise.
-    x: [n, features] where something is known or believed.
-    y: [n] what.
+    x: [n, features], the points with a known or assumed score.
+    y: [n], their scores.
   """
   kernel: Any
   noise: float
@@ -124,7 +127,7 @@ class _Process(NamedTuple):
   y: np.ndarray
 
   def posterior(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and deviations at x, without noise."""
+    """Returns posterior means and standard deviations at x, without noise."""
     from sklearn import gaussian_process
     model = gaussian_process.GaussianProcessRegressor(
         self.kernel, alpha=self.noise, optimizer=None).fit(self.x, self.y)
@@ -134,14 +137,14 @@ class _Process(NamedTuple):
       return model.predict(x, return_std=True)
 
   def believing(self, x: np.ndarray) -> '_Process':
-    """The process once scores at x have come out as expected."""
+    """Returns the process as if the scores at x were their posterior means."""
     expected, _ = self.posterior(x)
     return self._replace(x=np.concatenate([self.x, x]),
                          y=np.concatenate([self.y, expected]))
 
 
 def _standardised(history: Sequence[Trial]) -> np.ndarray:
-  """Scores of mean 0 and variance 1; failures count as the worst seen."""
+  """Returns scores of mean 0 and variance 1; a failure gets the worst score."""
   scores = np.array([trial.score for trial in history], dtype=np.float64)
   finite = np.isfinite(scores)
   scores = np.where(finite, scores,
@@ -151,7 +154,7 @@ def _standardised(history: Sequence[Trial]) -> np.ndarray:
 
 def _fit(space, units: np.ndarray, history: Sequence[Trial],
          seed: int) -> _Process:
-  """Covariance and noise of largest marginal likelihood."""
+  """Fits covariance and noise by maximum marginal likelihood."""
   from sklearn import exceptions
   from sklearn import gaussian_process
   from sklearn.gaussian_process import kernels
@@ -161,7 +164,8 @@ def _fit(space, units: np.ndarray, history: Sequence[Trial],
           1e-2, (1e-6, 1.0))
   model = gaussian_process.GaussianProcessRegressor(kernel, random_state=seed)
   with warnings.catch_warnings():
-    # A length scale at its bound is a coordinate that does not matter.
+    # A length scale at its upper bound only means that the coordinate has no
+    # effect on the score.
     warnings.simplefilter('ignore', exceptions.ConvergenceWarning)
     model.fit(x, y)
   return _Process(model.kernel_.k1, model.kernel_.k2.noise_level, x, y)
@@ -169,13 +173,13 @@ def _fit(space, units: np.ndarray, history: Sequence[Trial],
 
 def _most_promising(space, process: _Process, tried: np.ndarray,
                     rng) -> np.ndarray | None:
-  """The new place of largest expected improvement.
+  """Returns the untried place of largest expected improvement, or None.
 
   Args:
     space: the dimensions.
-    process: fitted to the first of `tried`.
-    tried: [n, dimensions]; scores of the last of them are still to come.
-    rng: for the candidates.
+    process: process fitted to the first rows of `tried`.
+    tried: [n, dimensions]; the last rows have no scores yet.
+    rng: generator of the candidates.
   """
   pending = tried[len(process.y):]
   if len(pending):
@@ -196,19 +200,19 @@ def _most_promising(space, process: _Process, tried: np.ndarray,
 
 
 def _moves(space, parents: np.ndarray, step: float, rng) -> np.ndarray:
-  """Places near the parents: some coordinates moved, choices drawn anew."""
+  """Returns places near the parents: some numbers moved, choices redrawn."""
   shape = (_NUM_LOCAL, len(space))
   units = parents[rng.integers(len(parents), size=_NUM_LOCAL)]
-  # Reflected at the ends, so that they are not favoured.
+  # Reflecting at 0 and 1, instead of clipping, avoids a pile-up at the ends.
   shifted = 1 - np.abs(1 - np.abs(units + step * rng.normal(size=shape)))
-  drawn = np.where([isinstance(each, search_space.Choice) for each in space],
+  changed = np.where([isinstance(each, search_space.Choice) for each in space],
                    rng.random(shape), np.clip(shifted, 0, 1))
-  moved = rng.random(shape) < max(0.3, 1 / len(space))
-  return np.where(moved, drawn, units)
+  is_moved = rng.random(shape) < max(0.3, 1 / len(space))
+  return np.where(is_moved, changed, units)
 
 
 def _expected_improvement(means, deviations, incumbent: float) -> np.ndarray:
-  """E max(f - incumbent, 0) for Gaussian f."""
+  """Returns E max(f - incumbent, 0) for Gaussian f."""
   deviations = np.maximum(deviations, 1e-9)
   z = (means - incumbent) / deviations
   return deviations * (z * stats.norm.cdf(z) + stats.norm.pdf(z))

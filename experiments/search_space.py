@@ -1,9 +1,9 @@
-"""What a search may choose from: numbers, a few levels, choices.
+"""Search spaces of hyperparameters: real numbers, ordered levels, choices.
 
 A dimension maps the unit interval to its values, so that a point of a space
-has a place in the unit cube. Levels and choices stand in the middle of their
-share of it wherever a model sees them (Garrido-Merchan and Hernandez-Lobato
-2020): what cannot be told apart has equal coordinates.
+has a place in the unit cube. A level or a choice owns a part of the interval,
+and a model sees the middle of that part (Garrido-Merchan and Hernandez-Lobato
+2020): places with the same value get equal coordinates.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Point = dict[str, Any]
 class Real:
   """A number in [low, high], searched on a log scale if `log`.
 
-  Four digits are kept of it: more would mean nothing and be hard to read.
+  Values are rounded to four significant digits, to be readable.
   """
   name: str
   low: float
@@ -38,38 +38,39 @@ class Real:
                        f'and {self.high}')
 
   def value(self, unit: float) -> float:
-    """The value at a place in [0, 1]."""
+    """Returns the value at a place in [0, 1]."""
     low, high = self._ends
     value = low + unit * (high - low)
     value = math.exp(value) if self.log else value
     return self.nearest(float(f'{value:.4g}'))
 
   def unit(self, value: float) -> float:
-    """The place in [0, 1] of a value."""
+    """Returns the place in [0, 1] of a value."""
     low, high = self._ends
     return ((math.log(value) if self.log else value) - low) / (high - low)
 
   def nearest(self, value: float) -> float:
-    """The closest value that there is."""
+    """Returns the closest allowed value."""
     return float(min(max(value, self.low), self.high))
 
   def snap(self, units: np.ndarray) -> np.ndarray:
-    """Places that stand for values: all of them."""
+    """Returns the places unchanged: each stands for a value of its own."""
     return units
 
   def features(self, units: np.ndarray) -> np.ndarray:
-    """What a model sees of places [n]: [n, 1]."""
+    """Returns the features [n, 1] of places [n] for a model."""
     return units[:, None]
 
   @property
   def _ends(self) -> tuple[float, float]:
+    """Ends of the interval, on the scale that is searched."""
     ends = self.low, self.high
     return tuple(map(math.log, ends)) if self.log else ends
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Levels:
-  """One of a few numbers in increasing order, near if their ranks are."""
+  """One of a few increasing numbers; their distance is that of their ranks."""
   name: str
   values: tuple
 
@@ -79,23 +80,23 @@ class Levels:
                        f'{self.values}')
 
   def value(self, unit: float) -> Any:
-    """The value at a place in [0, 1]; each has the same share of it."""
+    """Returns the value at a place in [0, 1]; all own parts of equal length."""
     return self.values[int(self._ranks(np.array(unit)))]
 
   def unit(self, value: Any) -> float:
-    """The place in [0, 1] of a value."""
+    """Returns the place in [0, 1] of a value."""
     return (self.values.index(value) + 0.5) / len(self.values)
 
   def nearest(self, value: Any) -> Any:
-    """The closest value that there is."""
+    """Returns the closest allowed value."""
     return min(self.values, key=lambda level: abs(level - value))
 
   def snap(self, units: np.ndarray) -> np.ndarray:
-    """For each place the middle of the value's share that it lies in."""
+    """Returns for each place the middle of the part that it lies in."""
     return (self._ranks(units) + 0.5) / len(self.values)
 
   def features(self, units: np.ndarray) -> np.ndarray:
-    """What a model sees of places [n]: [n, 1]."""
+    """Returns the features [n, 1] of places [n] for a model."""
     return self.snap(units)[:, None]
 
   def _ranks(self, units: np.ndarray) -> np.ndarray:
@@ -105,7 +106,7 @@ class Levels:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choice(Levels):
-  """One of a few values without an order, all equally far apart."""
+  """One of a few values without an order, all at equal distances."""
 
   def __post_init__(self):
     if not self.values or len(set(self.values)) < len(self.values):
@@ -113,11 +114,11 @@ class Choice(Levels):
                        f'{self.values}')
 
   def nearest(self, value: Any) -> Any:
-    """The value itself, which must be there."""
+    """Returns the value itself; raises ValueError if it is not a choice."""
     return errors.check_choice(self.name, value, self.values)
 
   def features(self, units: np.ndarray) -> np.ndarray:
-    """What a model sees of places [n]: [n, number of values]."""
+    """Returns one-hot features [n, number of values] of places [n]."""
     return 0.5**0.5 * np.eye(len(self.values))[self._ranks(units)]
 
 
@@ -126,12 +127,12 @@ Space = Sequence[Dimension]
 
 
 def integers(name: str, low: int, high: int) -> Levels:
-  """All integers from `low` to `high`."""
+  """Returns a dimension of all integers from `low` to `high`."""
   return Levels(name=name, values=tuple(range(low, high + 1)))
 
 
 def check(space: Space) -> Space:
-  """Refuses a space without dimensions, or with two of one name."""
+  """Returns the space; raises ValueError if it is empty or repeats a name."""
   names = [each.name for each in space]
   if not space or len(set(names)) < len(names):
     raise ValueError('a space must have dimensions of different names, got '
@@ -140,12 +141,12 @@ def check(space: Space) -> Space:
 
 
 def nearest(space: Space, point: Point) -> Point:
-  """The point of the space that is closest, coordinate by coordinate."""
+  """Returns the closest point of the space, coordinate by coordinate."""
   return {each.name: each.nearest(point[each.name]) for each in space}
 
 
 def check_point(space: Space, point: Point) -> Point:
-  """Refuses what is not a point of the space, in one line."""
+  """Returns the point; raises ValueError if it is not in the space."""
   if set(point) != {each.name for each in space}:
     raise ValueError(f'a point must have {", ".join(e.name for e in space)}, '
                      f'got {", ".join(sorted(point))}')
@@ -157,24 +158,24 @@ def check_point(space: Space, point: Point) -> Point:
 
 
 def units(space: Space, points: Sequence[Point]) -> np.ndarray:
-  """The places of points, [n, dimensions] in [0, 1]."""
+  """Returns the places of points, [n, dimensions] in [0, 1]."""
   return np.array([[each.unit(point[each.name]) for each in space]
                    for point in points]).reshape(-1, len(space))
 
 
 def point_at(space: Space, place: np.ndarray) -> Point:
-  """The point at a place [dimensions]."""
+  """Returns the point at a place [dimensions]."""
   return {each.name: each.value(float(unit))
           for each, unit in zip(space, place, strict=True)}
 
 
 def snap(space: Space, places: np.ndarray) -> np.ndarray:
-  """The places [n, dimensions] that stand for the same points."""
+  """Returns the canonical places [n, dimensions] of the same points."""
   return np.stack([each.snap(column) for each, column
                    in zip(space, places.T, strict=True)], axis=1)
 
 
 def features(space: Space, places: np.ndarray) -> np.ndarray:
-  """What a model sees of places [n, dimensions]: [n, features]."""
+  """Returns the features [n, features] of places [n, dimensions]."""
   return np.concatenate([each.features(column) for each, column
                          in zip(space, places.T, strict=True)], axis=1)

@@ -1,14 +1,16 @@
-"""Which settings to run: ids, tags, filters, shards and groups.
+"""Selects settings to run: ids, tags, filters, shards and groups.
 
-A setting is a frozen dataclass of plain values. Order in, order out: nothing
-here depends on anything but the settings, so that any machine cuts the same
-sweep into the same shards.
+A setting is a frozen dataclass of plain values. Selections keep the order of
+the settings and depend on nothing else, so that every machine cuts a sweep
+into the same shards.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import re
 from typing import Any
+
+from dpjax.runs import grouping
 
 Setting = Any
 """An instance of a frozen dataclass of plain values."""
@@ -19,7 +21,7 @@ _PLAIN = re.compile(r'[^\s,=/]+')
 
 
 def format_value(value: Any) -> str:
-  """Returns a plain value as it stands in an id: 0.5, 8, true, none, 64x64."""
+  """Returns the text of a value in an id: 0.5, 8, true, none, 64x64."""
   if value is None or isinstance(value, bool):
     return str(value).lower()
   if isinstance(value, tuple):
@@ -34,6 +36,7 @@ def format_value(value: Any) -> str:
 
 
 def _field_values(setting: Setting) -> dict[str, str]:
+  """Returns field -> its text in an id."""
   return {field.name: format_value(getattr(setting, field.name))
           for field in dataclasses.fields(setting)}
 
@@ -45,7 +48,7 @@ def setting_id(name: str, setting: Setting) -> str:
 
 
 def kind(setting: Setting) -> str:
-  """Returns the words of a setting: 'dataset=adult,method=dp_sgd'.
+  """Returns the text fields of a setting: 'dataset=adult,method=dp_sgd'.
 
   Settings of one kind differ in numbers only.
   """
@@ -55,14 +58,14 @@ def kind(setting: Setting) -> str:
 
 
 def named(name: str, setting: Setting, rows: Iterable[Any]) -> list[Any]:
-  """Returns the rows of a setting with its experiment and its id."""
+  """Returns the rows of a setting with its experiment and id filled in."""
   id_ = setting_id(name, setting)
   return [dataclasses.replace(row, experiment=name, id=id_) for row in rows]
 
 
 def check(name: str, settings: Sequence[Setting],
           batched: Sequence[str]) -> tuple[Setting, ...]:
-  """Returns the settings of a sweep, once they are known to be usable."""
+  """Returns the settings of a sweep; raises ValueError if they are unusable."""
   kinds = {type(setting) for setting in settings}
   if len(kinds) != 1 or not dataclasses.is_dataclass(kind := kinds.pop()):
     raise ValueError(f'{name}: settings must be one or more instances of '
@@ -82,7 +85,7 @@ def check(name: str, settings: Sequence[Setting],
 
 def with_tag(settings: Sequence[Setting], tags: Mapping[str, Tag],
              tag: str) -> tuple[Setting, ...]:
-  """Returns the settings of a tag: a predicate, or a tuple of settings."""
+  """Returns the settings with a tag; raises ValueError if there are none."""
   if tag not in tags:
     raise ValueError(f'no tag {tag!r}; there is '
                      f'{", ".join(sorted(tags)) or "none"}')
@@ -95,7 +98,7 @@ def with_tag(settings: Sequence[Setting], tags: Mapping[str, Tag],
 
 
 def _same(written: str, value: str) -> bool:
-  """Whether a value given on the command line means this one: 0.50 is 0.5."""
+  """Returns whether two texts mean the same value, as 0.50 and 0.5 do."""
   if written == value:
     return True
   try:
@@ -105,6 +108,7 @@ def _same(written: str, value: str) -> bool:
 
 
 def _parse_only(only: Iterable[str]) -> dict[str, list[str]]:
+  """Returns key -> allowed values, of filters 'key=value[,value]'."""
   wanted: dict[str, list[str]] = {}
   for text in only:
     key, equals, values = text.partition('=')
@@ -131,11 +135,11 @@ def only(settings: Sequence[Setting],
     if key not in table[0]:
       raise ValueError(f'no key {key!r} to filter by; there is '
                        f'{", ".join(table[0])}')
-    there = list(dict.fromkeys(line[key] for line in table))
+    present = list(dict.fromkeys(line[key] for line in table))
     for value in wanted:
-      if not any(_same(value, other) for other in there):
+      if not any(_same(value, other) for other in present):
         raise ValueError(f'no setting has {key}={value}; there is '
-                         f'{key}={",".join(there)}')
+                         f'{key}={",".join(present)}')
     kept = [keep and any(_same(value, line[key]) for value in wanted)
             for keep, line in zip(kept, table, strict=True)]
   passed = tuple(setting for setting, keep
@@ -145,30 +149,15 @@ def only(settings: Sequence[Setting],
   return passed
 
 
-def groups(settings: Iterable[Setting],
-           batched: Sequence[str]) -> list[tuple[Setting, ...]]:
-  """Returns settings that differ in batched fields only, together.
-
-  They are run together, because a `vmap` trains them at once.
-  """
-  found: dict[tuple[Any, ...], list[Setting]] = {}
-  for setting in settings:
-    key = tuple(getattr(setting, field.name)
-                for field in dataclasses.fields(setting)
-                if field.name not in batched)
-    found.setdefault(key, []).append(setting)
-  return [tuple(group) for group in found.values()]
-
-
 def shard(settings: Sequence[Setting], batched: Sequence[str],
           text: str) -> tuple[Setting, ...]:
-  """Returns the part of one of n machines; the parts are all, each once.
+  """Returns one of n parts of the settings; the parts are disjoint.
 
-  Whole groups are dealt in turn, so that what is trained at once stays
-  together; single settings, when there are fewer groups than shards.
+  Whole groups are dealt in turn, so that settings that train together stay
+  together. If there are fewer groups than parts, single settings are dealt.
 
   Args:
-    settings: all, on each machine the same.
+    settings: all settings, the same on each machine.
     batched: fields in which the settings of a group may differ.
     text: 'i/n' with i from 1 to n.
   """
@@ -176,7 +165,7 @@ def shard(settings: Sequence[Setting], batched: Sequence[str],
   index, count = map(int, match.groups()) if match else (0, 0)
   if not 1 <= index <= count:
     raise ValueError(f'--shard must be i/n with i from 1 to n, got {text!r}')
-  parts = groups(settings, batched)
+  parts = grouping.groups(settings, batched)
   if len(parts) < count:
     parts = [(setting,) for part in parts for setting in part]
   mine = {id(setting) for part in parts[index - 1::count] for setting in part}

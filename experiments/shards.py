@@ -1,8 +1,8 @@
-"""Shards of a sweep that run on other machines: a folder each, then one.
+"""Folders for the shards of a sweep that run on other machines.
 
-Locks do not hold on every file system that machines share, so no two of them
-write to one file. Each submission has folders of its own, which start with the
-rows that there are; those that are added are brought together afterwards.
+File locks do not hold on every shared file system, so no two machines write to
+one file. Each submission has a folder for each shard, which starts with a copy
+of the existing rows; `collect` merges the new rows afterwards.
 """
 
 import dataclasses
@@ -18,19 +18,20 @@ FOLDER = 'shards'
 
 
 def collect(options: engine.Options) -> None:
-  """Adds the rows of all shards, each setting once, to the folder's own."""
+  """Merges the rows of all shards into the folder, each setting once."""
   folder = pathlib.Path(options.output_dir) / FOLDER
   for path in sorted(folder.glob(f'*/*/{engine.ROWS}')):
     records.merge(options.rows_path, path)
-    found = provenance.read(path.with_name(provenance.NAME))
-    # What is written last says of which configuration the rows are.
-    for run in sorted(found['runs'], key=lambda run: (
-        run['configuration'] == found['configuration'])):
+    recorded = provenance.read(path.with_name(provenance.NAME))
+    # The run written last sets the recorded configuration, so that runs of the
+    # shard's own configuration come last.
+    for run in sorted(recorded['runs'], key=lambda run: (
+        run['configuration'] == recorded['configuration'])):
       provenance.write(options.provenance_path, **run)
 
 
 def new_submission(options: engine.Options) -> pathlib.Path:
-  """Makes the folder of one more submission: shards/1, shards/2, ..."""
+  """Makes the folder of a new submission: shards/1, shards/2, ..."""
   root = pathlib.Path(options.output_dir) / FOLDER
   root.mkdir(parents=True, exist_ok=True)
   numbers = [int(path.name) for path in root.iterdir() if path.name.isdigit()]
@@ -41,12 +42,12 @@ def new_submission(options: engine.Options) -> pathlib.Path:
 
 def make(folder: pathlib.Path, text: str,
          options: engine.Options) -> engine.Options:
-  """Makes the folder of shard 'i/n', with the rows that there are.
+  """Makes the folder of shard 'i/n', with a copy of the existing rows.
 
   Args:
-    folder: of the submission.
-    text: which shard.
-    options: of the whole sweep.
+    folder: folder of the submission.
+    text: the shard, 'i/n'.
+    options: options of the whole sweep.
 
   Returns:
     The options of the shard.

@@ -1,4 +1,4 @@
-"""Repetitions of an estimator on fresh records, all by `vmap`."""
+"""Monte Carlo repetitions of an estimator on fresh records, by `vmap`."""
 
 from collections.abc import Callable
 import functools
@@ -10,7 +10,7 @@ import jax
 from dpjax.stats import risks
 from dpjax.typing import Array, PRNGKey, PyTree
 
-# Numbers that are drawn side by side; what is more is done in turn.
+# Numbers drawn at once, which bounds memory; more are drawn in batches.
 _AT_ONCE = 2**22
 
 
@@ -23,7 +23,7 @@ def _risk(key, cost, estimator, sampler, num_repetitions, size):
 
 
 def key_of(setting: Any) -> PRNGKey:
-  """Returns the key of a setting; others have others."""
+  """Returns the key of a setting; different settings have different keys."""
   return jax.random.fold_in(jax.random.key(setting.seed),
                             zlib.crc32(repr(setting).encode()))
 
@@ -31,15 +31,15 @@ def key_of(setting: Any) -> PRNGKey:
 def means(key: PRNGKey, costs: Callable[[PRNGKey, Array], PyTree],
           sampler: Callable[[PRNGKey], Array], *, num_repetitions: int,
           size: int) -> tuple[Array, Array]:
-  """Mean and standard error of costs over data and coins.
+  """Returns mean and standard error of costs over data and noise, each [m].
 
   Args:
-    key: of all repetitions.
-    costs: (key of the coins, data) -> [m], one for each estimate in question.
+    key: key of all repetitions.
+    costs: (key of the noise, data) -> costs [m], one for each estimate.
     sampler: key -> data.
     num_repetitions: at least 2.
-    size: numbers that one repetition draws.
+    size: how many numbers one repetition draws, for batching.
   """
-  found = _risk(key, lambda estimate: estimate, costs, sampler,
+  summary = _risk(key, lambda value: value, costs, sampler,
                 num_repetitions, size)
-  return found.mean, found.standard_error
+  return summary.mean, summary.standard_error

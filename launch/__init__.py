@@ -1,1 +1,1 @@
-"""Command lines. Each has worked commands in its `--help`."""
+"""Command-line programs; the `--help` of each shows example commands."""

@@ -1,4 +1,4 @@
-"""Flags and jobs of sweeps beyond one machine, through submitit."""
+"""Runs sweeps as cluster jobs through submitit, and the flags for it."""
 
 from collections.abc import Sequence
 import importlib.util
@@ -19,38 +19,39 @@ from experiments import shards
 
 _SUBMITIT = flags.DEFINE_enum(
     'submitit', 'none', ['none', 'local', 'slurm'], 'Run the sweep as jobs: '
-    'processes of this machine, or jobs of the Slurm cluster whose login node '
+    'processes on this machine, or jobs of the Slurm cluster whose login node '
     'this is. Needs the extra "cluster".')
 _NUM_SHARDS = flags.DEFINE_integer(
-    'num_shards', 2, 'Jobs, each with its part of the settings.')
+    'num_shards', 2, 'Number of jobs; each runs a part of the settings.')
 _WAIT = flags.DEFINE_bool(
-    'wait', True, 'Wait for the jobs and bring their rows together; with '
-    '--nowait the same command does it when they are done.')
-_PARTITION = flags.DEFINE_string('partition', None, 'Slurm: of the jobs.')
-_ACCOUNT = flags.DEFINE_string('account', None, 'Slurm: who pays.')
+    'wait', True, 'Wait for the jobs and merge their rows. With --nowait, '
+    'repeat the command when they are done to merge them.')
+_PARTITION = flags.DEFINE_string(
+    'partition', None, 'Slurm partition of the jobs.')
+_ACCOUNT = flags.DEFINE_string('account', None, 'Slurm account of the jobs.')
 _TIME = flags.DEFINE_integer(
-    'time', 24 * 60, 'Minutes after which a job is ended. Its finished '
-    'settings keep their rows.')
-_GPUS = flags.DEFINE_integer('gpus', 0, 'Of each job.')
-_CPUS = flags.DEFINE_integer('cpus', 1, 'Of each job.')
-_MEMORY = flags.DEFINE_integer('memory', None, 'Of each job, in GB.')
+    'time', 24 * 60, 'Time limit of a job in minutes. Rows of settings that '
+    'are finished by then are kept.')
+_GPUS = flags.DEFINE_integer('gpus', 0, 'GPUs of each job.')
+_CPUS = flags.DEFINE_integer('cpus', 1, 'CPU cores of each job.')
+_MEMORY = flags.DEFINE_integer('memory', None, 'Memory of each job, in GB.')
 
-_LOG_LINES = 5
+_LOG_LINES = 5  # of a failed job's stderr that are printed
 
 
 class Job(NamedTuple):
-  """A shard, 'i/n', and submitit's job of it."""
+  """A shard, 'i/n', and the submitit job that runs it."""
   shard: str
   job: Any
 
 
 def is_asked_for() -> bool:
-  """Whether the flags ask for jobs."""
+  """Returns whether the flags ask for jobs."""
   return _SUBMITIT.value != 'none'
 
 
 def _executor(name: str, folder: pathlib.Path) -> Any:
-  """submitit's executor with what the flags ask for."""
+  """Returns a submitit executor with the resources of the flags."""
   import submitit
   executor = submitit.AutoExecutor(folder, cluster=_SUBMITIT.value)
   asked = dict(
@@ -63,15 +64,16 @@ def _executor(name: str, folder: pathlib.Path) -> Any:
 
 
 def _check(shard: str | None) -> None:
+  """Raises for flags that contradict each other or cannot be satisfied."""
   if shard:
-    raise ValueError('--shard is for jobs by hand; --submitit makes '
-                     '--num_shards of them')
+    raise ValueError('--shard is for jobs started by hand; --submitit makes '
+                     '--num_shards of them: give one of the two')
   if not importlib.util.find_spec('submitit'):
     raise ImportError('submitit is not installed; '
                       'pip install "dpjax[cluster]"')
   if _SUBMITIT.value == 'slurm' and not shutil.which('srun'):
     raise ValueError('--submitit=slurm is for the login node of a Slurm '
-                     'cluster; here is no srun')
+                     'cluster; srun was not found here')
   errors.check_at_least('num_shards', _NUM_SHARDS.value, 1)
   errors.check_at_least('time', _TIME.value, 1)
   errors.check_at_least('gpus', _GPUS.value, 0)
@@ -83,7 +85,7 @@ def _check(shard: str | None) -> None:
 def _submit(experiment: registry.Experiment,
             settings: Sequence[selection.Setting], options: engine.Options,
             out: TextIO) -> list[Job]:
-  """Submits every shard in which something is left to do."""
+  """Submits every shard that has settings without rows."""
   pending = engine.pending(experiment, settings, options, out)
   if not pending:
     return []
@@ -96,7 +98,7 @@ def _submit(experiment: registry.Experiment,
     if not set(part) & set(pending):
       continue
     mine = shards.make(folder, text, options)
-    # The same program with the same words; of a flag the last one counts.
+    # The same command line with further flags: the last value of a flag counts.
     jobs.append(Job(text, executor.submit(subprocess.run, [
         sys.executable, *sys.orig_argv[1:], '--submitit=none',
         f'--shard={text}', f'--output_dir={mine.output_dir}'])))
@@ -105,7 +107,7 @@ def _submit(experiment: registry.Experiment,
 
 
 def _failure(job: Any) -> str | None:
-  """Waits for a job; why it failed, if it did."""
+  """Waits for a job; returns why it failed, or None."""
   if job.exception() is not None:
     return 'ended before it was done'
   status = job.result().returncode
@@ -115,20 +117,20 @@ def _failure(job: Any) -> str | None:
 def run(experiment: registry.Experiment,
         settings: Sequence[selection.Setting], options: engine.Options,
         shard: str | None, out: TextIO) -> int | None:
-  """Runs what has no rows yet as jobs.
+  """Runs the settings without rows as jobs.
 
-  Rows that earlier jobs left are brought together first, so that the same
-  command goes on after whatever happened to them.
+  Rows of earlier jobs are merged first, so repeating the command resumes the
+  sweep, however those jobs ended.
 
   Args:
     experiment: the experiment.
     settings: some of its settings.
-    options: how.
-    shard: of the command line, to refuse it.
-    out: where to tell of jobs.
+    options: options of the sweep.
+    shard: value of --shard, which must be empty.
+    out: stream for messages about jobs.
 
   Returns:
-    The exit status: 1 if a job failed; None if there are jobs to come.
+    The exit status: 1 if a job failed; None if jobs are still running.
   """
   _check(shard)
   shards.collect(options)

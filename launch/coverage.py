@@ -1,42 +1,43 @@
-"""Lists every item of the papers with what realises, tests and measures it.
+"""Lists every item of the papers with its code, tests and experiments.
 
-Fails, with a line for each, if something that is named is not there or an item
-is missing:
+Prints a line and fails for every missing item, and for every name in the
+catalogue that does not exist:
   python -m launch.coverage
 
-One item from the paper to the figure; items of one paper, as a CSV file:
+All about one item; or the items of one paper, as a CSV file:
   python -m launch.coverage --item=lip_dp_sgd/LDP-05
   python -m launch.coverage --paper=003 --output=items.csv
 
-`experiments/README.md` has the same items beside their verdicts, and
-`experiments/ERRATA.md` what is false in the papers: `launch.report` makes both.
+`experiments/README.md` lists the same items with their verdicts, and
+`experiments/ERRATA.md` the errors in the papers; `launch.report` writes both.
 """
 
-from collections.abc import Sequence
 import collections
+from collections.abc import Sequence
 import csv
 import pathlib
 import sys
 
 from absl import flags
 
+from dpjax.cli import errors
 from dpjax.report import tables
 from experiments.catalogue import checks
 from experiments.catalogue import items
 from experiments.catalogue import pages
-from launch import errors
 
 flags.declare_key_flag('traceback')
 _ITEM = flags.DEFINE_list(
-    'item', [], 'Show these items, as ID or GROUP/ID, with files and lines.')
+    'item', [], 'Show these items, as ID or GROUP/ID, with their files.')
 _PAPER = flags.DEFINE_enum(
-    'paper', None, list(items.PAPERS), 'List the items of this paper only.')
+    'paper', None, [*items.KEYS, *items.PAPERS],
+    'List the items of this paper only, by name or number.')
 _OUTPUT = flags.DEFINE_string(
     'output', None, 'Write the list to this CSV file instead.')
 
 
 def main(argv: Sequence[str]) -> int:
-  """Lists or shows items; 1 if something is missing."""
+  """Lists or shows items; returns 1 if something is missing."""
   errors.check_no_arguments(argv)
   groups = items.groups()
   if _ITEM.value:
@@ -44,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
                       for item in _named(groups, name)))
     return 0
   _list([line for line in pages.listing(groups)
-         if _PAPER.value in (None, line[0])])
+         if items.KEYS.get(_PAPER.value, _PAPER.value) in (None, line[0])])
   problems = checks.problems(groups)
   for problem in problems:
     print(f'missing: {problem}', file=sys.stderr)
@@ -52,14 +53,16 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _named(groups: Sequence[items.Group], name: str) -> list[items.Item]:
-  found = [item for group in groups for item in group.items
+  """Returns the items with an id; raises if there are none."""
+  named = [item for group in groups for item in group.items
            if name in (item.id, f'{group.name}/{item.id}')]
-  if not found:
+  if not named:
     raise ValueError(f'no item {name}; python -m launch.coverage lists all')
-  return found
+  return named
 
 
 def _list(lines: Sequence[Sequence[str]]) -> None:
+  """Prints the items or writes them to --output; prints their counts."""
   if _OUTPUT.value:
     with pathlib.Path(_OUTPUT.value).open('w', encoding='utf-8',
                                           newline='') as file:

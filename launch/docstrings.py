@@ -1,4 +1,4 @@
-"""Docstrings of this project as Markdown, and what the names in them mean."""
+"""Converts this project's docstrings to Markdown and resolves their names."""
 
 from collections.abc import Iterator, Mapping
 import itertools
@@ -8,17 +8,18 @@ from typing import Any
 _SECTIONS = ('Args', 'Attributes', 'Examples', 'Raises', 'Returns', 'Yields')
 _SECTION = re.compile(rf'({"|".join(_SECTIONS)}):$')
 _ITEM = re.compile(r'\s*([-+*]|\d+\.)\s')
-# What starts a list, or a heading or quotation, wherever a line begins with it.
+# A line that begins like this starts a list item, a heading or a quotation.
 _MARKER = re.compile(r'\s*(?:([-+*]|\d+\.)\s|([#>]))')
-# As the generator writes those of other sections, so that it leaves it alone.
+# The form in which pdoc writes other section headings, so it leaves this as is.
 _HEADING = '###### Examples:'
 
 
 def to_markdown(docstring: str) -> str:
-  """Formulas and sessions become blocks that are shown as they are.
+  """Turns formulas and interactive sessions into verbatim blocks.
 
-  A formula, or a table of names, is what is indented below text; below a list
-  it belongs to the item, below the name of a section to the section.
+  Lines indented below a text are a formula or a table of names. Lines indented
+  below a list item belong to the item, and those below a section heading to
+  the section.
   """
   lines, kept = docstring.splitlines(), []
   while lines:
@@ -38,10 +39,10 @@ def to_markdown(docstring: str) -> str:
 
 
 def unintended(docstring: str) -> Iterator[str]:
-  """Lines that would be shown as something else, each with what is wrong.
+  """Yields lines that would be misrendered, each with the reason.
 
-  A line in the middle of a text that starts like an item or a heading; an entry
-  that hangs over several lines; columns outside of a block.
+  These are lines in the middle of a text that start like an item or a heading,
+  entries with hanging indentation, and columns outside of a verbatim block.
   """
   before, in_block = '', False
   for line in to_markdown(docstring).splitlines():
@@ -64,17 +65,17 @@ def unintended(docstring: str) -> Iterator[str]:
 
 def resolve(dotted: str, module: str,
             modules: Mapping[str, Any]) -> tuple[str, str] | None:
-  """Which module and name in it a reference means, if it means any.
+  """Resolves a dotted reference to a module and a name in it.
 
   Args:
     dotted: such as `tuning.draw_num_trials`, where `tuning` may be a module
-      beside the one that says so, in a package around it, or imported by it.
-    module: whose docstring it is in.
-    modules: all that there are, by dotted name.
+      beside the referring one, in a package around it, or imported by it.
+    module: the module whose docstring has the reference.
+    modules: all modules by dotted name.
 
   Returns:
     The longest module that the name begins with, and the rest, which need not
-    be there; None if the name does not begin with a module.
+    exist; None if the name does not begin with a module.
   """
   first = dotted.split('.')[0]
   parents = module.split('.')
@@ -84,18 +85,19 @@ def resolve(dotted: str, module: str,
   imported = vars(modules[module].obj).get(first)
   if getattr(imported, '__name__', None) in modules:
     named.insert(0, imported.__name__ + dotted[len(first):])
-  found = [_split(name, modules) for name in named]
-  found = [pair for pair in found if pair is not None]
-  if not found:
-    found = [_split(f'{name}{dotted[len(first):]}', modules)
-             for name in modules if name.split('.')[-1] == first]
-    found = [pair for pair in found if exists(*pair, modules)]
-    return found[0] if len(found) == 1 else None
-  return next((pair for pair in found if exists(*pair, modules)), found[0])
+  candidates = [_split(name, modules) for name in named]
+  candidates = [pair for pair in candidates if pair is not None]
+  if not candidates:
+    candidates = [_split(f'{name}{dotted[len(first):]}', modules)
+                  for name in modules if name.split('.')[-1] == first]
+    candidates = [pair for pair in candidates if exists(*pair, modules)]
+    return candidates[0] if len(candidates) == 1 else None
+  return next((pair for pair in candidates if exists(*pair, modules)),
+              candidates[0])
 
 
 def exists(module: str, name: str, modules: Mapping[str, Any]) -> bool:
-  """Whether a module has what is called so, documented or not."""
+  """Returns whether a module has this name, documented or not."""
   page = modules[module]
   if not name or page.get(name) is not None:
     return True
@@ -109,6 +111,7 @@ def exists(module: str, name: str, modules: Mapping[str, Any]) -> bool:
 
 def _split(dotted: str,
            modules: Mapping[str, Any]) -> tuple[str, str] | None:
+  """Splits a name into its longest module and the rest; None without one."""
   parts = dotted.split('.')
   for size in range(len(parts), 0, -1):
     if '.'.join(parts[:size]) in modules:
@@ -117,13 +120,13 @@ def _split(dotted: str,
 
 
 def _is_block(lines: list[str]) -> bool:
-  """Whether what comes next is indented, maybe after an empty line."""
+  """Returns whether an indented block follows, maybe after an empty line."""
   return next((line for line in lines if line.strip()), '').startswith(
       '  ') and (lines[0].startswith('  ') or not lines[0].strip())
 
 
 def _indented(lines: list[str]) -> list[str]:
-  """Takes lines as long as they are indented or between such."""
+  """Removes and returns the indented lines at the start, and blanks between."""
   taken = []
   while lines and (lines[0].startswith(' ') or
                    not lines[0].strip() and _is_block(lines)):
@@ -132,14 +135,17 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _fenced(block: list[str], language: str) -> list[str]:
+  """Returns a block in code fences, without its common indentation."""
   block = '\n'.join(block).strip('\n').splitlines()
   margin = min(_margin(line) for line in block if line)
   return ['', f'```{language}', *(line[margin:] for line in block), '```', '']
 
 
 def _margin(line: str) -> int:
+  """Returns the indentation of a line."""
   return len(line) - len(line.lstrip())
 
 
 def _escape(stars: re.Match[str]) -> str:
+  """Escapes the stars of an argument such as *args, which mean emphasis."""
   return stars[1] + '\\*' * len(stars[2])

@@ -1,23 +1,25 @@
-r"""Plants small faults in one room of the package and runs its tests on each.
+r"""Mutation testing: plants small faults in a subpackage and runs its tests.
 
-Thirty faults in one room, by hand, on a machine with time to spare:
+Thirty faults in one subpackage, started by hand on a machine with time to
+spare:
   python -m launch.mutate --room=privacy --num=30
 
-Tests are run once without a fault to learn which lines each one executes; a
-fault is shown to the tests that execute its line, until one fails. Sources are
-changed in a scratch copy only. After tests have been added, those that no test
-noticed are tried again by:
+Tests are run once without a fault to learn which lines each one executes. For
+each fault, the tests that execute its line are run until one fails. Sources are
+changed in a scratch copy only. After adding tests, retry the faults that no
+test noticed:
   python -m launch.mutate --room=privacy --again
 
-Outcomes are in --mutants_dir; survivors are listed in --table. A survivor that
-changes nothing is explained in mutants.toml, beside the table:
+Outcomes are written to --mutants_dir, and survivors are listed in --table. A
+survivor that changes nothing is explained in mutants.toml, beside the table:
   [[mutant]]
   file = "dpjax/privacy/additive.py"
   before = "the line as it is"
   after = "the line with the fault"
   reason = "why no test can notice it"
 
-Ends with 1 if more than 5 % of the mutants that are not equivalent survive.
+The exit status is 1 if more than 5 % of the mutants that are not equivalent
+survive.
 """
 
 import argparse
@@ -29,7 +31,7 @@ import queue
 import sys
 from typing import Any
 
-from launch import errors
+from dpjax.cli import errors
 from launch.mutation import coverage
 from launch.mutation import drawing
 from launch.mutation import operators
@@ -40,15 +42,16 @@ from launch.mutation import table
 
 _FLAGS = (
     ('room', None, 'Subpackage, or module directly in the package, to mutate.'),
-    ('num', 30, 'How many mutants to draw, each of another line.'),
-    ('seed', 0, 'Of the drawing; another seed gives other mutants.'),
+    ('num', 30, 'Number of mutants to draw, each of another line.'),
+    ('seed', 0, 'Seed of the draw; another seed gives other mutants.'),
     ('tests', '', 'Files or folders of tests, separated by commas, to run '
      'besides tests/ROOM.'),
-    ('minutes', 5., 'A mutant survives when its tests pass for that long.'),
-    ('num_workers', 1, 'How many processes run tests at the same time.'),
-    ('mutants_dir', 'results/mutants', 'Folder for outcomes, for which test '
-     'executes which line, and for scratch copies; made when it is not there.'),
-    ('table', 'tests/MUTANTS.md', 'Table whose section of the room is '
+    ('minutes', 5., 'Minutes after which a mutant counts as surviving if no '
+     'test has failed.'),
+    ('num_workers', 1, 'Number of processes that run tests in parallel.'),
+    ('mutants_dir', 'results/mutants', 'Folder for outcomes, line coverage of '
+     'tests and scratch copies; created if missing.'),
+    ('table', 'tests/MUTANTS.md', 'Table in which the section of ROOM is '
      'replaced; empty for none.'),
     ('package', 'dpjax', 'Package to mutate.'),
     ('root', '.', 'Git repository that has the package and its tests.'))
@@ -64,13 +67,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         f'--{name}', default=default, type=type(default or ''),
         help=f'{text} Default: {default!r}.' if default else text)
   parser.add_argument(
-      '--again', action='store_true', help='Try the survivors of the last run '
-      'in --mutants_dir instead of drawing.')
+      '--again', action='store_true', help='Retry the survivors of the last '
+      'run in --mutants_dir instead of drawing mutants.')
   return parser.parse_args(list(argv[1:]))
 
 
 class _Workers:
-  """Workers that share the items of a list among them."""
+  """A pool of workers that process the items of a list."""
 
   def __init__(self, place: places.Place, folder: pathlib.Path):
     self._place, self._folder = place, folder
@@ -87,7 +90,7 @@ class _Workers:
 
   def each(self, function: Callable[[pool.Worker, Any], Any],
            items: Sequence[Any]) -> list[Any]:
-    """Returns what the function of a worker and an item returns, in order."""
+    """Calls function(worker, item) for all items; returns results in order."""
     def call(item):
       worker = self._idle.get()
       try:
@@ -100,6 +103,7 @@ class _Workers:
 
 @contextlib.contextmanager
 def _workers(place: places.Place, folder: pathlib.Path, number: int):
+  """Context with a pool of workers, which are closed at its end."""
   workers = _Workers(place, folder)
   try:
     for k in range(number):
@@ -112,7 +116,7 @@ def _workers(place: places.Place, folder: pathlib.Path, number: int):
 def _choose(place: places.Place, mutants: Sequence[operators.Mutant],
             path: pathlib.Path, args: argparse.Namespace
             ) -> tuple[list[outcomes.Outcome], list[operators.Mutant]]:
-  """Returns outcomes that stand, and the mutants to be tried."""
+  """Returns outcomes kept from the last run, and the mutants to try."""
   if not args.again:
     return [], drawing.draw(place, mutants, num=args.num, seed=args.seed)
   if not path.exists():
@@ -125,13 +129,14 @@ def _choose(place: places.Place, mutants: Sequence[operators.Mutant],
 def _examine(place: places.Place, folder: pathlib.Path,
              chosen: Sequence[operators.Mutant],
              args: argparse.Namespace) -> list[outcomes.Outcome]:
+  """Runs the tests on each mutant and returns the outcomes."""
   def examine(worker, mutant):
     outcome = outcomes.examine(worker, mutant, covered,
                                limit_s=60 * args.minutes)
     print(outcome.line(), flush=True)
     return outcome
   with _workers(place, folder, args.num_workers) as workers:
-    # Of the copy: the tree may have been edited since.
+    # Coverage is of the copy, since the tree may have been edited meanwhile.
     copied = place._replace(root=workers.all[0].root)
     covered = coverage.collect(copied, folder / 'lines', workers.each)
     for test in covered.failed:
@@ -141,7 +146,7 @@ def _examine(place: places.Place, folder: pathlib.Path,
 
 
 def _place(args: argparse.Namespace) -> places.Place:
-  """Returns the room that the flags name; refuses flags that make no sense."""
+  """Returns the subpackage and tests of the flags; raises for bad flags."""
   if not args.room:
     raise ValueError('--room must be given, e.g. --room=privacy')
   for name in ('num', 'num_workers', 'minutes'):
@@ -149,14 +154,14 @@ def _place(args: argparse.Namespace) -> places.Place:
       raise ValueError(f'--{name} must be > 0, got {getattr(args, name)}')
   place = places.Place(pathlib.Path(args.root).resolve(), args.package,
                        args.room, list(filter(None, args.tests.split(','))))
-  # What is not there is refused before anything is copied.
+  # Raises for missing sources or tests before anything is copied.
   place.sources()
   place.tests()
   return place
 
 
 def main(args: argparse.Namespace) -> int:
-  """Draws and tries mutants; 1 if too many survive."""
+  """Draws and tries mutants; returns 1 if too many survive."""
   place = _place(args)
   folder = place.root / args.mutants_dir
   listed = place.root / args.table if args.table else None
@@ -168,15 +173,15 @@ def main(args: argparse.Namespace) -> int:
   path = folder / f'{place.room}.json'
   mutants = drawing.every(place)
   standing, chosen = _choose(place, mutants, path, args)
-  found = standing + _examine(place, folder, chosen, args)
+  tried = standing + _examine(place, folder, chosen, args)
   seed = outcomes.read_seed(path) if args.again else args.seed
-  outcomes.write(path, found, seed)
-  section = table.section(place.room, found, equivalents,
+  outcomes.write(path, tried, seed)
+  section = table.section(place.room, tried, equivalents,
                           num_all=len(mutants), seed=seed)
   print(section)
   if listed:
     table.update(listed, place.room, section)
-  bad, harmful = table.survivors(found, equivalents)
+  bad, harmful = table.survivors(tried, equivalents)
   return int(bad > table.MOST_SURVIVORS * harmful)
 
 

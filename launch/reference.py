@@ -1,11 +1,11 @@
-"""Makes the reference: pages of HTML from the docstrings of all modules.
+"""Writes the reference: HTML pages from the docstrings of all modules.
 
-Fails, with a line for each, if a docstring names what is not there or would be
-shown as something else, and if a module cannot be imported:
+Prints a line and fails for every docstring that names something that does not
+exist or would be misrendered, and for modules that cannot be imported:
   python -m launch.reference --output_dir=build/docs
 
-Begin with `index.html` of that folder. `./launch/docs` installs what is needed
-first. Nothing is fetched, neither here nor by the pages.
+Begin with `index.html` of that folder. `./launch/docs` installs the
+requirements first. Neither this program nor the pages use the network.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ import warnings
 
 from absl import flags
 
+from dpjax.cli import errors
+from dpjax.cli import flags as shared
 from launch import docstrings
-from launch import errors
-from launch import flags as shared
 
 for _name in ('output_dir', 'traceback'):
   flags.declare_key_flag(_name)
 
 PACKAGE = 'dpjax'
 
-# Names with dots between backquotes, as they are in the pages.
+# Dotted names in backquotes, in the form that they have in the pages.
 _SPAN = re.compile(r'<code>((?!\d)\w+(?:\.\w+)+)(\(\))?</code>')
 
 
 def main(argv: Sequence[str]) -> int:
-  """Writes the pages; 1 if something in a docstring is wrong."""
+  """Writes the pages; returns 1 if a docstring is wrong."""
   errors.check_no_arguments(argv)
   folder = pathlib.Path(shared.OUTPUT_DIR.value or 'build/docs')
   problems = build(module_names(PACKAGE), folder)
@@ -45,26 +45,25 @@ def main(argv: Sequence[str]) -> int:
 
 
 def module_names(package: str) -> list[str]:
-  """Dotted names of a package and of all modules in it."""
+  """Returns the dotted names of a package and of all modules in it."""
   path = importlib.import_module(package).__path__
   return [package] + sorted(
-      found.name for found in pkgutil.walk_packages(path, f'{package}.'))
+      info.name for info in pkgutil.walk_packages(path, f'{package}.'))
 
 
 def build(names: Sequence[str], folder: pathlib.Path) -> list[str]:
   """Writes a page for each module below `folder`.
 
   Args:
-    names: dotted names of modules; each with the package that it is in.
-    folder: made if it is not there.
+    names: dotted names of modules; includes the packages that they are in.
+    folder: folder for the pages; created if missing.
 
   Returns:
-    What is wrong, a line each: warnings of the generator, references to what
-    is not there, and lines that would be shown as something else.
+    Problems, one line each: warnings of pdoc, references to names that do not
+    exist, and lines that would be misrendered.
 
   Raises:
-    ImportError: without pdoc (extra `docs`), or where a module cannot be
-      imported.
+    ImportError: if pdoc (extra `docs`) or a module cannot be imported.
   """
   import pdoc
   import pdoc.doc
@@ -86,7 +85,7 @@ def build(names: Sequence[str], folder: pathlib.Path) -> list[str]:
     _write(folder / 'search.js', pdoc.render.search_index(pages))
   return sorted(set(problems) | {
       ' '.join(str(warning.message).split()) for warning in caught
-      # Modules that are imported here for the first time may have their own.
+      # Only those of pdoc: modules imported here may give warnings as well.
       if pathlib.Path(pdoc.__file__).parent in
       pathlib.Path(warning.filename).parents})
 
@@ -96,12 +95,17 @@ def _version() -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
+  """Writes a file and creates its folder."""
   path.parent.mkdir(parents=True, exist_ok=True)
   path.write_text(text, encoding='utf-8')
 
 
 def _complete(page: Any, pages: Mapping[str, Any]) -> None:
-  """All modules of a package, compiled functions, no words of libraries."""
+  """Completes what pdoc finds in a module.
+
+  Adds all modules of a package and compiled functions, and removes the
+  documentation of classes and fields of other libraries.
+  """
   from pdoc import doc
 
   page.submodules = [other for name, other in pages.items()
@@ -111,7 +115,7 @@ def _complete(page: Any, pages: Mapping[str, Any]) -> None:
     if inspect.isfunction(inner):
       page.members[name] = doc.Function(
           page.modulename, name, inner, (page.modulename, name))
-    # Another name of a class of a library: its documentation is there.
+    # An alias of another library's class, which is documented there.
     elif member.kind == 'class' and not _is_ours(member.obj, page):
       page.members[name] = doc.Variable(
           page.modulename, name, docstring='', annotation=doc.empty,
@@ -124,18 +128,19 @@ def _complete(page: Any, pages: Mapping[str, Any]) -> None:
 
 
 def _is_ours(item: Any, page: Any) -> bool:
+  """Returns whether an item is defined in the page's package."""
   return item.__module__.split('.')[0] == page.modulename.split('.')[0]
 
 
 class _Filters:
-  """What turns docstrings into HTML, with references from module to module."""
+  """pdoc filters that render docstrings with links between modules."""
 
   def __init__(self, pages: Mapping[str, Any]) -> None:
     self._pages = pages
     self._problems: list[str] = []
 
   def install(self) -> list[str]:
-    """Replaces the filters of the generator; the list fills as it renders."""
+    """Replaces pdoc's filters; returns the list of problems they will fill."""
     import jinja2
     from pdoc import render
     from pdoc import render_helpers
@@ -161,18 +166,20 @@ class _Filters:
     return self._problems
 
   def _link(self, span: re.Match[str], module: str, namespace: str) -> str:
+    """Returns a dotted name with a link to its page, if it has one."""
     from pdoc import render_helpers
 
     dotted, call = span[1], span[2] or ''
-    found = docstrings.resolve(dotted, module, self._pages)
-    if found is None or dotted.split('.')[0] in self._local(module, namespace):
+    resolved = docstrings.resolve(dotted, module, self._pages)
+    if resolved is None or dotted.split('.')[0] in self._local(module,
+                                                               namespace):
       return span[0]
-    if not docstrings.exists(*found, self._pages):
+    if not docstrings.exists(*resolved, self._pages):
       self._problems.append(
           f'{module}: {namespace or "docstring"} names `{dotted}`, which is '
           'not there')
       return span[0]
-    target, name = found
+    target, name = resolved
     if name and self._pages[target].get(name) is None:
       return span[0]
     link = render_helpers.relative_link(module, target)
@@ -180,7 +187,7 @@ class _Filters:
             '</a></code>')
 
   def _local(self, module: str, namespace: str) -> set[str]:
-    """Names of arguments and fields, which may be those of modules too."""
+    """Returns names of arguments and fields, which hide those of modules."""
     page, names = self._pages[module], set()
     parts = namespace.split('.')
     for size in range(1, len(parts) + 1):

@@ -1,17 +1,17 @@
-"""Makes tables and figures from rows, and says which are out of date.
+"""Makes tables and figures from rows, and finds those that are out of date.
 
 The table and figure of one experiment, and the tables in the READMEs:
   python -m launch.report --experiment=lip_tabular
 
-The same of rows made elsewhere, written beside them and printed:
+Table and figure of rows in another folder, written there and printed:
   python -m launch.report --experiment=lip_tabular --rows_dir=results --png
 
-Whether everything committed is what the rows give, and whether the rows are
-of the present code and of commits in the history; changes nothing:
+Checks that committed tables and figures match the rows, and that the rows match
+the present code and commits of the history; changes nothing:
   python -m launch.report --check
 
-Rows that were made anew beside the committed ones; settings that differ from
-equal ones in numbers only get the fingerprint of the present code:
+Compares recomputed rows with the committed ones. If they are equal, committed
+rows of the same kind of settings get the fingerprint of the present code:
   python -m launch.reproduce --paper=all --sample=3 --seed=1 --output_dir=DIR
   python -m launch.report --experiment=polls --rows_dir=DIR/polls --confirm
 """
@@ -24,48 +24,49 @@ import sys
 
 from absl import flags
 
+from dpjax.cli import errors
 from dpjax.report import files
 from dpjax.report import plots
 from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import tables
 from dpjax.report import verdicts
+from dpjax.runs import environment
 from experiments import engine
-from experiments import environment
 from experiments import freshness
 from experiments import registry
 from experiments import rendering
 from experiments.catalogue import items
 from experiments.catalogue import pages
 from experiments.reproduction import comparison
-from launch import errors
-from launch import flags as shared
+from launch import flags as experiment_flags
 
 for _name in ('experiment', 'traceback'):
   flags.declare_key_flag(_name)
 
 _ROWS_DIR = flags.DEFINE_string(
-    'rows_dir', None, 'Folder with rows.csv; the committed results of the '
-    'experiment when not given.')
+    'rows_dir', None, 'Folder with rows.csv. Default: the committed results of '
+    'the experiment.')
 _CHECK = flags.DEFINE_bool(
     'check', False, 'Change nothing; fail if something is out of date.')
 _CONFIRM = flags.DEFINE_bool(
     'confirm', False, 'Compare the rows of --rows_dir, made by the present '
-    'code, with the committed ones. Where all are equal, committed rows of '
-    'settings that differ from theirs in numbers only get the present '
-    'fingerprint, and provenance.json says by which sample.')
+    'code, with the committed ones. If all are equal, committed rows whose '
+    'settings differ from theirs in numbers only get the fingerprint of the '
+    'present code, and provenance.json records the sample.')
 _PNG = flags.DEFINE_bool(
     'png', False, 'Write figure.png next to figure.svg.')
 
 
 def _write(path: pathlib.Path, text: str) -> None:
+  """Replaces a file and prints its path."""
   files.replace(path, text.encode())
   print(f'wrote {path}', file=sys.stderr)
 
 
 def write_results(experiment: registry.Experiment, folder: pathlib.Path, *,
                   png: bool = False) -> str:
-  """Writes table and figure beside the rows; returns the table."""
+  """Writes table and figure beside the rows and returns the table."""
   if hasattr(experiment.report, 'figure'):
     errors.check_extra('matplotlib', 'plots', 'figures')
   rows = records.sort(records.read(folder / engine.ROWS))
@@ -78,12 +79,12 @@ def write_results(experiment: registry.Experiment, folder: pathlib.Path, *,
 
 def check_results(experiment: registry.Experiment, folder: pathlib.Path,
                   history: frozenset[str] | None) -> list[str]:
-  """Returns a line for all that is not of the rows or of the present code.
+  """Returns a line for each file that does not match rows or present code.
 
   Args:
-    experiment: of the rows.
-    folder: of rows, table and figure.
-    history: commits that rows may be of; None if that is not known.
+    experiment: the experiment.
+    folder: folder with rows, table and figure.
+    history: commits that may have made rows; None if they are not known.
   """
   rows = records.sort(records.read(folder / engine.ROWS))
   stale = [f'{folder / engine.ROWS}: {line}'
@@ -95,8 +96,8 @@ def check_results(experiment: registry.Experiment, folder: pathlib.Path,
       experiment, rows):
     stale.append(f'{table}: not what the rows give')
   figure = folder / rendering.FIGURE
-  # The bytes of a figure depend on the version of matplotlib: the rows that
-  # it was drawn from do not.
+  # The bytes of a figure depend on the version of matplotlib, so its digest of
+  # the rows is compared instead.
   if hasattr(experiment.report, 'figure'):
     if not figure.exists():
       stale.append(f'{figure}: not there')
@@ -107,31 +108,31 @@ def check_results(experiment: registry.Experiment, folder: pathlib.Path,
 
 def render_indices(root: pathlib.Path
                    ) -> list[tuple[pathlib.Path, str, str]]:
-  """Returns (path, block, text) of the tables inside the READMEs."""
-  index, results, gallery, found = [], [], [], {}
+  """Returns (path, block, text) of each generated table in Markdown files."""
+  index, results, gallery, verdicts_of = [], [], [], {}
   for name in sorted(registry.EXPERIMENTS):
     experiment = registry.load(name)
     rows = rendering.read(rendering.results_dir(root, name))
-    found[name] = verdicts.check(
+    verdicts_of[name] = verdicts.check(
         experiment.report.verdict(rows)) if rows else []
     index.append((
         name, experiment.artefact,
         f'`python -m launch.sweep --experiment={name}`', experiment.cost,
         rendering.coverage(experiment, rows),
-        verdicts.tally(found[name]) or 'not run'))
+        verdicts.tally(verdicts_of[name]) or 'not run'))
     folder = f'experiments/{name}/results'
     if experiment.gallery:
       gallery.append(f'[![{experiment.gallery}]({folder}/{rendering.FIGURE})]'
                      f'({folder}/{rendering.TABLE}) {experiment.gallery}')
     link = f'[{name}]({folder}/{rendering.TABLE})'
-    results += [(link, *verdict) for verdict in found[name]
+    results += [(link, *verdict) for verdict in verdicts_of[name]
                 if verdict.claim.startswith(experiment.headlines)] or [
         (name, experiment.artefact, '-', '-', verdicts.NOT_RUN, 'no rows')]
   folder, groups = root / 'experiments', items.groups()
   return [
       (folder / 'README.md', 'index', tables.markdown(
           ('name', 'artefact', 'command', 'cost', 'rows', 'verdicts'), index)),
-      (folder / 'README.md', 'items', pages.table(groups, found)),
+      (folder / 'README.md', 'items', pages.table(groups, verdicts_of)),
       (folder / 'ERRATA.md', 'errata', pages.errata(groups)),
       (root / 'README.md', 'gallery', tables.markdown(
           ('', ''), list(itertools.zip_longest(
@@ -141,7 +142,7 @@ def render_indices(root: pathlib.Path
 
 
 def update_indices(root: pathlib.Path, *, check: bool) -> list[str]:
-  """Renews the tables in the READMEs, or says which are out of date."""
+  """Updates the tables in Markdown files, or returns those out of date."""
   stale, texts = [], {}
   for path, block, body in render_indices(root):
     text = texts.setdefault(path, path.read_text(encoding='utf-8'))
@@ -159,13 +160,13 @@ def update_indices(root: pathlib.Path, *, check: bool) -> list[str]:
 
 def _find(root: pathlib.Path, name: str | None,
           rows_dir: str | None) -> dict[str, pathlib.Path]:
-  """Returns name -> folder of what the flags ask for."""
+  """Returns the folders of the experiments that the flags name."""
   if rows_dir and not name:
     raise ValueError('--rows_dir needs --experiment')
   if name:
     folder = (pathlib.Path(rows_dir) if rows_dir
               else rendering.results_dir(root, name))
-    registry.load(name)  # an unknown name comes before a missing folder
+    registry.load(name)  # reports an unknown name before a missing folder
     if not (folder / engine.ROWS).exists():
       raise FileNotFoundError(
           f'no rows in {folder}; make some with python -m launch.sweep '
@@ -182,18 +183,18 @@ def _find(root: pathlib.Path, name: str | None,
 def report(root: pathlib.Path, name: str | None = None, *,
            rows_dir: str | os.PathLike | None = None, check: bool = False,
            png: bool = False) -> list[str]:
-  """Writes or checks what is made from rows; prints tables it writes.
+  """Writes or checks tables and figures; prints the tables it writes.
 
   Args:
     root: folder with `README.md` and `experiments`.
-    name: of one experiment; None for all that have results.
-    rows_dir: folder of its rows, then the READMEs stay as they are; None for
-      the committed results.
-    check: whether to change nothing.
-    png: whether to draw figures as PNG too.
+    name: name of an experiment; None for all that have results.
+    rows_dir: folder of its rows, in which case README files do not change; None
+      for the committed results.
+    check: True to check only and change nothing.
+    png: True to write figures as PNG too.
 
   Returns:
-    A line for each file that is out of date; none unless checking.
+    A line for each file that is out of date; empty unless `check`.
   """
   stale, history = [], None
   if check:
@@ -201,8 +202,8 @@ def report(root: pathlib.Path, name: str | None = None, *,
     if history is None:
       print('note: commits of rows are not checked, which needs a whole clone '
             'with git', file=sys.stderr)
-  for found, folder in _find(root, name, rows_dir).items():
-    experiment = registry.load(found)
+  for each, folder in _find(root, name, rows_dir).items():
+    experiment = registry.load(each)
     if rows_dir:
       experiment = registry.with_new_rows(experiment)
     if check:
@@ -215,31 +216,31 @@ def report(root: pathlib.Path, name: str | None = None, *,
 
 
 def _confirm(root: pathlib.Path, name: str, made: pathlib.Path) -> int:
-  """Confirms committed rows by others; returns the exit status."""
+  """Confirms committed rows by recomputed ones; returns the exit status."""
   _find(root, name, made)
   experiment, folder = registry.load(name), rendering.results_dir(root, name)
-  found = freshness.confirm(
+  result = freshness.confirm(
       experiment, records.read(made / engine.ROWS),
       records.read(folder / engine.ROWS))
-  print(f'{name}: {comparison.describe(found.compared)}; '
-        f'{found.num_settings} settings confirmed, of '
-        f'{"; ".join(found.kinds) or "no kind"}')
-  if found.kinds:
-    records.write_sorted(folder / engine.ROWS, found.rows)
-    provenance.confirm(folder / provenance.NAME, found.sample)
-  return 1 if found.compared.different or not found.kinds else 0
+  print(f'{name}: {comparison.describe(result.compared)}; '
+        f'{result.num_settings} settings confirmed, of '
+        f'{"; ".join(result.kinds) or "no kind"}')
+  if result.kinds:
+    records.write_sorted(folder / engine.ROWS, result.rows)
+    provenance.confirm(folder / provenance.NAME, result.sample)
+  return 1 if result.compared.different or not result.kinds else 0
 
 
 def main(argv: Sequence[str]) -> int:
-  """Does what the flags ask for; returns the exit status."""
+  """Writes, checks or confirms as the flags ask; returns the exit status."""
   errors.check_no_arguments(argv)
   if _CONFIRM.value:
     if not _ROWS_DIR.value or _CHECK.value:
       raise ValueError('--confirm needs --experiment and --rows_dir, the '
                        'folder of rows made anew, and no --check')
-    return _confirm(environment.ROOT, shared.EXPERIMENT.value,
+    return _confirm(environment.ROOT, experiment_flags.EXPERIMENT.value,
                     pathlib.Path(_ROWS_DIR.value))
-  stale = report(environment.ROOT, shared.EXPERIMENT.value,
+  stale = report(environment.ROOT, experiment_flags.EXPERIMENT.value,
                  rows_dir=_ROWS_DIR.value, check=_CHECK.value,
                  png=_PNG.value)
   for line in stale:

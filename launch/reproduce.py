@@ -1,26 +1,28 @@
-r"""Runs the experiments of a paper and gathers what comes of them in one page.
+r"""Runs the experiments of a paper and shows the results in one web page.
 
-Everything there is, by a few real settings of each experiment, without a
-download, in ten minutes on two cores:
+A few real settings of every experiment, without downloads, in ten minutes on
+two cores:
   python -m launch.reproduce --paper=all --quick --output_dir=repro
 
-Thesis 003 with all that needs no GPU, in about three hours on two cores; data
-sets are read from --data_dir, and what is not there is left out and said:
+Barczewski (2025, called 003), all that needs no GPU, in about three hours on
+two cores. Data sets are read from --data_dir; missing ones are skipped and
+reported:
   python -m launch.reproduce --paper=003 --data_dir=data --output_dir=repro
 
-A part of the quick settings, or three settings of each experiment drawn by a
-seed, compared with the committed rows; the exit status is 1 if a row differs:
+A part of the quick settings, or three random settings of each experiment,
+compared with the committed rows; the exit status is 1 if a row differs:
   python -m launch.reproduce --paper=all --quick --share=1/4 --check ...
   python -m launch.reproduce --paper=all --sample=3 --seed=7 --check ...
 
-What would be run, and what its rows took when they were made:
+What would run, and how long its rows took when they were made:
   python -m launch.reproduce --paper=004 --list
 
-Open DIR/index.html: verdicts on the claims of the papers, figures, tables, and
-whether the rows are those that are committed. A folder of DIR for each
-experiment has its rows, table, figure and log. The same command goes on where
-it was interrupted, and takes seconds when all is done. The exit status is 1 if
-an experiment failed, with --check also if a row is not the committed one.
+Open DIR/index.html: it has verdicts on the claims of the papers, figures,
+tables, and a comparison with the committed rows. DIR has a folder for each
+experiment with its rows, table, figure and log. Repeating the command resumes
+an interrupted run, and takes seconds after a finished one. The exit status is 1
+if an experiment failed, with --check also if a row differs from the committed
+one.
 """
 
 import argparse
@@ -33,8 +35,9 @@ import sys
 from absl.flags import argparse_flags
 
 from dpjax import errors as checks
-from experiments import environment
-from experiments import registry
+from dpjax.cli import errors
+from dpjax.runs import environment
+from experiments.catalogue import items
 from experiments.reproduction import comparison
 from experiments.reproduction import plans
 from experiments.reproduction import pool
@@ -42,50 +45,47 @@ from experiments.reproduction import running
 from experiments.reproduction import sections
 from experiments.reproduction import session
 from experiments.reproduction import working
-from launch import errors
 from launch import rotation
-
-_PAPERS = (*registry.PAPERS, plans.ALL)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-  """The flags of a command line."""
+  """Parses a command line."""
   parser = argparse_flags.ArgumentParser(
       description=__doc__, allow_abbrev=False, conflict_handler='resolve',
       formatter_class=argparse.RawDescriptionHelpFormatter)
   for name, text in (
-      ('paper', f'One of {", ".join(_PAPERS)}; 000 and 003 are theses, 001 and '
-       '004 papers, 002 is a lecture.'),
+      ('paper', f'One of {", ".join((*items.KEYS, plans.ALL))}; or a number '
+       'from 000 to 004, in this order.'),
       ('only', 'Run these experiments of the paper only, as name,name.'),
-      ('output_dir', 'Folder of the page; made when it is not there.'),
-      ('data_dir', 'Folder of the data sets, one folder for each; '
-       'DPJAX_DATA_DIR when not given.'),
-      ('share', 'Run one of N shares of about equal length: share I of N, as '
-       'I/N from 1/N to N/N, or the one that the commit picks, as '
+      ('output_dir', 'Folder of the page; created if missing.'),
+      ('data_dir', 'Folder with one folder for each data set. Default: the '
+       'environment variable DPJAX_DATA_DIR.'),
+      ('share', 'Run one of N parts of about equal length: part I of N, as '
+       'I/N from 1/N to N/N, or the one that the commit selects, as '
        f'{rotation.ROTATING}/N.'),
-      ('sample', 'Run so many settings of each experiment that have committed '
-       'rows, drawn at random, each trained within a minute.'),
-      ('seed', 'Of --sample; 0 when not given.'),
-      ('processes', 'Experiments at once; one for each core when not given.')):
+      ('sample', 'Run so many random settings of each experiment, out of those '
+       'with committed rows that train within a minute.'),
+      ('seed', 'Seed of --sample. Default: 0.'),
+      ('processes', 'Experiments to run at once. Default: one per core.')):
     parser.add_argument(f'--{name}', help=text)
   parser.add_argument('--quick', action='store_true', help='Run a few settings '
                       'of each experiment, those tagged "quick" or else all; '
-                      'toy ones where real ones take minutes.')
+                      'toy settings if real ones take minutes.')
   parser.add_argument('--check', action='store_true', help='Fail if a row '
-                      'differs from the committed one by more than '
-                      f'{comparison.TOLERANCE:g}, relative; of training by '
-                      f'more than {comparison.TRAINED:g} or, an accuracy, by '
-                      'more than a held-out record. Leaves toy settings out, '
+                      'differs from the committed one by a relative error '
+                      f'above {comparison.TOLERANCE:g}; for training, above '
+                      f'{comparison.TRAINED:g} or, for an accuracy, by '
+                      'more than one held-out record. Skips toy settings, '
                       'which have no committed rows.')
-  parser.add_argument('--list', action='store_true', help='Print what would be '
-                      'run and what it costs, and run none.')
-  # What the processes are told that do the work.
+  parser.add_argument('--list', action='store_true', help='Print what would '
+                      'run and how long it takes, and run nothing.')
+  # Set for the processes that do the work.
   parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
   return parser.parse_args(list(argv[1:]))
 
 
 def _command(args: argparse.Namespace) -> str:
-  """Returns what was asked for, without the paths of a machine."""
+  """Returns the command that makes these rows, without machine paths."""
   words = ['python', '-m', 'launch.reproduce', f'--paper={args.paper}']
   words += ['--quick'] if args.quick else []
   words += [f'--{name}={getattr(args, name)}'
@@ -97,10 +97,12 @@ def _command(args: argparse.Namespace) -> str:
 
 
 def _interrupt(signum, frame):
+  """Turns a signal into an interrupt."""
   raise KeyboardInterrupt
 
 
 def _print(chosen: dict[str, plans.Plan]) -> None:
+  """Prints what would run and how long it takes."""
   for name, plan in chosen.items():
     of = len(plan.experiment.settings)
     toy = 'toy ' if plan.smoke else ''
@@ -113,6 +115,7 @@ def _print(chosen: dict[str, plans.Plan]) -> None:
 
 
 def _serve(args: argparse.Namespace) -> int:
+  """Runs experiments for the main process until it is done."""
   def do(name: str) -> running.Outcome:
     return running.run(
         plans.make(name, quick=args.quick, sample=_sample(args)),
@@ -125,6 +128,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _integer(args: argparse.Namespace, name: str, least: int) -> int | None:
+  """Returns an integer flag, at least `least`; None if not given."""
   text = getattr(args, name)
   if text is None:
     return None
@@ -134,6 +138,7 @@ def _integer(args: argparse.Namespace, name: str, least: int) -> int | None:
 
 
 def _sample(args: argparse.Namespace) -> plans.Sample | None:
+  """Returns the size and seed of the sample; None without --sample."""
   size, seed = _integer(args, 'sample', 1), _integer(args, 'seed', 0)
   if size is None and seed is not None:
     raise ValueError(f'seed {seed} draws a sample; --sample must say how large')
@@ -144,13 +149,14 @@ def _sample(args: argparse.Namespace) -> plans.Sample | None:
 
 
 def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
+  """Runs experiments, prints a summary and returns the exit status."""
   signal.signal(signal.SIGTERM, _interrupt)
   try:
     outcomes = session.run(chosen, session.Options(
         output_dir=args.output_dir, command=_command(args), quick=args.quick,
         num_workers=min(_integer(args, 'processes', 1) or pool.num_cores(),
                         len(chosen)),
-        # The same program with the same words.
+        # Workers run the same command line with one more flag.
         worker=[sys.executable, *sys.orig_argv[1:], '--worker']))
   except KeyboardInterrupt:
     print('interrupted; no finished row is lost. The same command goes on:\n'
@@ -169,9 +175,11 @@ def _run(args: argparse.Namespace, chosen: dict[str, plans.Plan]) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-  """Runs or lists what the flags ask for; returns the exit status."""
+  """Runs or lists the experiments of the flags; returns the exit status."""
   if not args.paper:
-    raise ValueError(f'--paper must be one of {", ".join(_PAPERS)}')
+    raise ValueError('--paper must be one of '
+                     f'{", ".join((*items.KEYS, plans.ALL))}')
+  args.paper = items.KEYS.get(args.paper, args.paper)
   if not (args.output_dir or args.list):
     raise ValueError('--output_dir must be given')
   if args.worker:
@@ -191,7 +199,7 @@ def main(args: argparse.Namespace) -> int:
     _print(chosen)
     return 0
   if not chosen:
-    raise ValueError(f'no experiment is of {args.paper}')
+    raise ValueError(f'no experiment to run for --paper={args.paper}')
   return _run(args, chosen)
 
 

@@ -1,12 +1,11 @@
-"""Chooses the share of a long list that one run takes, by the commit.
+"""Selects by commit which share of a long list of tests a run takes.
 
-Tests and experiments that take too long for every submission are dealt into
-shares, and each run takes one of them. The commit decides which: its rotation
-is a hash of the commit's id, so that the same commit always takes the same
-share, and consecutive submissions, however many commits each of them has, take
-shares that are independent and uniform. What holds: of N shares, k submissions
-in a row miss a given test with probability (1 - 1/N)^k; rotations 0 to N - 1
-together take everything.
+Tests and experiments that take too long for every submission are divided into
+shares, and each run takes one of them. The choice is a rotation, a hash of the
+commit id. The same commit always takes the same share, and consecutive
+submissions take independent, uniform shares, however many commits each has.
+With N shares, k consecutive submissions all miss a given test with probability
+(1 - 1/N)^k. Rotations 0 to N - 1 together take everything.
 """
 
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ ROTATING = 'rotating'
 
 
 class Share(NamedTuple):
-  """One of several disjoint shares that together are everything.
+  """One of several disjoint shares whose union is everything.
 
   Attributes:
-    number: which share, from 1 to `count`.
-    count: of shares.
+    number: number of the share, from 1 to `count`.
+    count: number of shares.
   """
   number: int
   count: int
@@ -38,7 +37,7 @@ class Share(NamedTuple):
 def of_checkout(root: pathlib.Path) -> int:
   """Returns the rotation of a checkout's commit, an integer in [0, 2^32).
 
-  A copy without git has none; there the rotation is the number of the day.
+  A copy without git has no commit; its rotation is the number of the day.
   """
   try:
     commit = subprocess.run(['git', 'rev-parse', 'HEAD'], cwd=root, check=True,
@@ -49,15 +48,15 @@ def of_checkout(root: pathlib.Path) -> int:
 
 
 def parse(text: str, rotation: int) -> Share:
-  """Returns the share that a flag names.
+  """Parses a share.
 
   Args:
-    text: 'I/N', share I of N, from '1/N' to 'N/N'; or 'rotating/N', the one
-      that the rotation picks.
-    rotation: of the run.
+    text: 'I/N' for share I of N, from '1/N' to 'N/N'; or 'rotating/N' for the
+      one that the rotation selects.
+    rotation: rotation of the run.
 
   Raises:
-    ValueError: the text names no share.
+    ValueError: if the text is no share.
   """
   match = re.fullmatch(rf'([0-9]+|{ROTATING})/([0-9]+)', text)
   count = int(match[2]) if match else 0
@@ -70,30 +69,30 @@ def parse(text: str, rotation: int) -> Share:
 
 
 def takes(share: Share, name: str) -> bool:
-  """Returns whether the share has this name; by a hash, so for any names."""
+  """Returns whether a name belongs to the share, by a hash of the name."""
   return zlib.crc32(name.encode()) % share.count == share.number - 1
 
 
 def deal(share: Share, names: Sequence[str]) -> list[str]:
-  """Returns the share's part of a list that is dealt out in its order."""
+  """Returns every `count`-th name of a list, starting with the share's own."""
   return list(names[share.number - 1::share.count])
 
 
 def keeps(table: str, position: int, step: int, rotation: int) -> bool:
-  """Returns whether a run takes this case of a table of which it takes few.
+  """Returns whether a run takes this case of a table of test cases.
 
-  One case of `step` consecutive ones is taken, a different one by each of
-  `step` consecutive rotations. The table's name shifts the choice, so that no
-  rotation takes the first cases of all tables. From one such block to the next
-  the choice moves by the sequence of Thue and Morse, which has no period: in a
-  table of two parameters no run takes one value of a parameter alone, say one
-  adjacency in all its cases.
+  Of each block of `step` consecutive cases a run takes one, and `step`
+  consecutive rotations take all of them. The table's name shifts the choice, so
+  no rotation takes the first cases of all tables. From block to block the
+  choice also moves by the Thue-Morse sequence, which is not periodic. In a
+  table of two parameters a run therefore never takes only one value of a
+  parameter, say a single adjacency in all its cases.
 
   Args:
-    table: its name.
-    position: of the case, from 0.
-    step: the run takes one case of this many.
-    rotation: of the run.
+    table: name of the table.
+    position: index of the case, from 0.
+    step: size of a block.
+    rotation: rotation of the run.
   """
   shift = (position // step).bit_count() + zlib.crc32(table.encode())
   return (position + rotation + shift) % step == 0

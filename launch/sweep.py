@@ -1,23 +1,23 @@
 r"""Runs the settings of an experiment that have no rows yet.
 
-A smoke run, done in seconds:
+A smoke run of seconds:
   python -m launch.sweep --experiment=lip_tabular --smoke \
     --output_dir=results/smoke
 
-Two data sets of the whole sweep, the second of four machines; the same
-command again goes on where it was interrupted:
+Two data sets of the whole sweep, on the second of four machines; repeating the
+command resumes an interrupted run:
   python -m launch.sweep --experiment=lip_tabular --data_dir=data \
     --output_dir=results --only=dataset=adult,dropout --shard=2/4
 
-What there is to run (without --experiment: which experiments there are):
+List the settings (without --experiment: list the experiments):
   python -m launch.sweep --experiment=lip_tabular --list
 
-On a cluster, from its login node, on a file system that all its nodes share,
-in twenty jobs of at most two hours; each prints to DIR/shards/1/logs:
+Twenty cluster jobs of at most two hours, submitted from the login node, with
+DIR on a file system that all nodes share; logs are in DIR/shards/1/logs:
   ... --output_dir=DIR --submitit=slurm --num_shards=20 --partition=gpu \
     --time=120 --gpus=1 --cpus=4 --memory=16 --nowait
-The same words again, when the jobs are done, bring their rows together in DIR
-and submit what is missing. --submitit=local does it with local processes.
+When the jobs are done, the same command merges their rows in DIR and submits
+what is missing. --submitit=local uses local processes instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,37 +28,38 @@ import sys
 
 from absl import flags
 
+from dpjax.cli import errors
+from dpjax.cli import flags as shared
 from experiments import engine
 from experiments import registry
 from experiments import selection
 from launch import cluster
-from launch import errors
-from launch import flags as shared
+from launch import flags as experiment_flags
 
 flags.adopt_module_key_flags(cluster)
 for _name in ('experiment', 'output_dir', 'data_dir', 'traceback'):
   flags.declare_key_flag(_name)
 
 _SMOKE = flags.DEFINE_bool(
-    'smoke', False, 'Run the smoke sweep: toy values, seconds.')
+    'smoke', False, 'Run the smoke sweep: toy settings that take seconds.')
 _TAG = flags.DEFINE_string(
     'tag', None, 'Run only the settings with this tag of the experiment.')
 _ONLY = flags.DEFINE_multi_string(
     'only', [], 'Run only settings with one of these values, as '
-    'key=value[,value]; may be repeated, and then all keys must match.')
+    'key=value[,value]. If repeated, all keys must match.')
 _SHARD = flags.DEFINE_string(
     'shard', None, 'Run the i-th of n parts, as i/n with i from 1 to n.')
 _RESUME = flags.DEFINE_bool(
     'resume', True, 'Skip settings that have rows; with --noresume a folder '
-    'with rows is refused.')
+    'with rows is an error.')
 _APPEND_ANYWAY = flags.DEFINE_bool(
-    'append_anyway', False, 'Add to rows of another configuration.')
+    'append_anyway', False, 'Append even to rows of another configuration.')
 _LIST = flags.DEFINE_bool(
-    'list', False, 'Print the ids of the settings and run none.')
+    'list', False, 'Print the ids of the settings and run nothing.')
 
 
 def _command(name: str) -> str:
-  """Returns the command that makes these rows, on whatever machine."""
+  """Returns the command that makes these rows, without machine paths."""
   words = ['python', '-m', 'launch.sweep', f'--experiment={name}']
   words += ['--smoke'] if _SMOKE.value else []
   words += [f'--tag={_TAG.value}'] if _TAG.value else []
@@ -68,6 +69,7 @@ def _command(name: str) -> str:
 
 
 def _print_experiments() -> None:
+  """Prints a line about each experiment."""
   for name in sorted(registry.EXPERIMENTS):
     experiment = registry.load(name)
     tags = ', '.join(sorted(experiment.tags)) or 'none'
@@ -77,7 +79,7 @@ def _print_experiments() -> None:
 
 @contextlib.contextmanager
 def _interrupt_on_sigterm() -> Iterator[None]:
-  """Ends a sweep that a scheduler stops as Ctrl-C does."""
+  """Context in which SIGTERM, sent by schedulers, acts like Ctrl-C."""
   def interrupt(signum, frame):
     raise KeyboardInterrupt
   before = signal.signal(signal.SIGTERM, interrupt)
@@ -90,6 +92,7 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 def _run(experiment: registry.Experiment,
          settings: Sequence[selection.Setting],
          options: engine.Options) -> int:
+  """Runs the sweep, here or as jobs; returns the exit status."""
   status = 0
   try:
     with _interrupt_on_sigterm():
@@ -116,15 +119,15 @@ def _run(experiment: registry.Experiment,
 
 
 def main(argv: Sequence[str]) -> int:
-  """Runs or lists what the flags select; returns the exit status."""
+  """Runs or lists the settings of the flags; returns the exit status."""
   errors.check_no_arguments(argv)
-  if not shared.EXPERIMENT.value:
+  if not experiment_flags.EXPERIMENT.value:
     if _LIST.value:
       _print_experiments()
       return 0
     raise ValueError('--experiment must be one of '
                      f'{", ".join(sorted(registry.EXPERIMENTS))}')
-  experiment = registry.load(shared.EXPERIMENT.value)
+  experiment = registry.load(experiment_flags.EXPERIMENT.value)
   settings = engine.select(
       experiment, smoke=_SMOKE.value, tag=_TAG.value, only=_ONLY.value,
       shard=_SHARD.value)

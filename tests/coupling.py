@@ -29,7 +29,7 @@ from dpjax.privacy import notions
 from dpjax.privacy import restating
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density import sparse
+from dpjax.stats.density_methods import sparse
 
 Release = Callable[[Any, Any], Any]
 """(key, what a mechanism sees of the records) -> released numbers."""

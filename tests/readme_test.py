@@ -63,14 +63,21 @@ def test_a_network_of_ones_own_is_clipped():
 @pytest.mark.slow
 @pytest.mark.every(1)
 @pytest.mark.parametrize('first, result', [
-    ('from dpjax.stats import quantiles', 'quantiles'),
-    ('from dpjax.stats.ecdf import', 'curve'),
-    ('from dpjax.stats.density import', 'curve'),
+    ('stats.quantiles(key', 'stats'), ('stats.ecdf(key', 'curve'),
+    ('stats.density(key', 'curve'),
 ])
 def test_statistics_of_an_array(first, result):
   names = _run(_code(first), key=jax.random.key(0), x=np.arange(1000) % 90,
                grid=np.linspace(0, 120, 9), other_key=jax.random.key(1))
   assert names[result] is not None
+
+
+def test_a_ledger_in_python(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  names = _run(_code('sessions import Ledger'), ages=np.arange(1000) % 90)
+  assert 40 < names['released']['value'] < 50
+  assert names['ledger'].spent()['spent_epsilon'] == 1.0
+  assert 40 < names['median']['value']['1/2'] < 50
 
 
 def test_the_price_of_privacy():
@@ -94,8 +101,8 @@ def test_commands_and_flags_are_there():
               for command in block.replace('\\\n', ' ').splitlines()
               if command.startswith(('python -m launch', './launch'))]
   assert len(commands) > 15
-  defined = '\n'.join(path.read_text() for path
-                      in sorted((_ROOT / 'launch').glob('*.py')))
+  defined = '\n'.join(path.read_text() for folder in ('launch', 'dpjax/cli')
+                      for path in sorted((_ROOT / folder).glob('*.py')))
   for command in commands:
     name = re.search(r'launch[./](\w+)', command)[1]
     assert any((_ROOT / 'launch' / file).exists()

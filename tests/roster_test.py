@@ -16,6 +16,7 @@ import pytest
 from dpjax import lipschitz
 from dpjax import privacy
 from dpjax import stats
+from dpjax import theory
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
@@ -44,53 +45,53 @@ _STATISTICS = {
 }
 _COUPLED = 'stats.coupling_test::test_releases_of_neighbours_differ_by_what_is_claimed'
 # Estimators that are not noisy numbers alone.
-_ESTIMATORS = {name: tuple(f'stats.{test}' for test in tests)
+_ESTIMATORS = {name: tests
                for name, tests in {
     'GridQuantiles': (
-        'quantiles.grid_test::test_no_pair_tells_more_than_epsilon_and_one_tells_most',),
+        'stats.quantile_methods.grid_test::test_no_pair_tells_more_than_epsilon_and_one_tells_most',),
     'IndependentQuantiles': (
-        'quantiles.independent_quantiles_test::test_neighbours_differ_by_epsilon',),
+        'stats.quantile_methods.independent_quantiles_test::test_neighbours_differ_by_epsilon',),
     'InverseQuantiles': (
-        'quantiles.joint_test::test_epsilon_is_kept_and_attained',),
+        'stats.quantile_methods.joint_test::test_epsilon_is_kept_and_attained',),
     'JointQuantiles': (
-        'quantiles.joint_test::test_epsilon_is_kept_and_attained',),
+        'stats.quantile_methods.joint_test::test_epsilon_is_kept_and_attained',),
     'KnotQuantiles': (
-        'quantiles.knots_test::'
+        'stats.quantile_methods.knots_test::'
         'test_answers_are_interpolated_from_those_of_the_knots',),
     'RecursiveQuantiles': (
-        'quantiles.recursive_quantiles_test::'
+        'stats.quantile_methods.recursive_quantiles_test::'
         'test_neighbours_differ_by_epsilon_at_real_costs',),
     'SlicedQuantiles': (
-        'quantiles.slicing_test::test_no_pair_tells_more_than_the_guarantee',),
+        'stats.quantile_methods.slicing_test::test_no_pair_tells_more_than_the_guarantee',),
     'Smoothed': (
-        'quantiles.smoothing_test::test_noise_in_any_order_keeps_the_guarantee',),
+        'stats.quantile_methods.smoothing_test::test_noise_in_any_order_keeps_the_guarantee',),
     'UnboundedQuantiles': (
-        'quantiles.unbounded_test::test_noise_is_just_enough',),
+        'stats.quantile_methods.unbounded_test::test_noise_is_just_enough',),
     'WindowQuantiles': (
-        'quantiles.window_test::'
+        'stats.quantile_methods.window_test::'
         'test_no_pair_tells_more_than_epsilon_and_one_tells_it_all',),
     'PrefixStream': (
-        'ecdf.streams_test::'
+        'stats.ecdf_methods.streams_test::'
         'test_one_item_moves_sums_as_noise_of_the_budget_does',),
     'TwoStages': (
-        'density.adaptive_test::'
+        'stats.density_methods.adaptive_test::'
         'test_both_histograms_have_the_noise_that_is_paid_for',),
     'RankedSupport': (
-        'parametric.support_ranks_test::'
+        'theory.parametric.support_ranks_test::'
         'test_densities_of_neighbours_differ_by_epsilon_at_most',),
     'MinimaxShare': (
-        'parametric.noisy_shares_test::'
+        'theory.parametric.noisy_shares_test::'
         'test_tables_of_noisy_counts_keep_epsilon_and_need_it',),
     'Descent': (
-        'parametric.sgml_test::'
+        'theory.parametric.sgml_test::'
         'test_last_iterates_of_neighbours_differ_by_what_is_claimed',
-        'parametric.sgml_test::test_quadratic_law'),
+        'theory.parametric.sgml_test::test_quadratic_law'),
     'BatchDescent': (
-        'parametric.sgml_test::'
+        'theory.parametric.sgml_test::'
         'test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed',
-        'parametric.sgml_test::test_batches_are_of_records'),
+        'theory.parametric.sgml_test::test_batches_are_of_records'),
     'Subsampled': (
-        'parametric.subsampling_test::'
+        'theory.parametric.subsampling_test::'
         'test_neighbours_differ_by_the_level_and_no_more',)}.items()}
 # What is there to compare with: its event says that it is not private.
 _NOT_PRIVATE = {'EmpiricalShare', 'MaximumLikelihood'}
@@ -108,7 +109,7 @@ _OTHERS = (
   'test_released_law_is_private_on_neighbouring_files',
   'stats.apis_test::test_plans_cost_what_is_asked',
   'stats.apis_test::test_what_is_released_is_what_the_plan_releases',
-  'stats.ecdf.streams_test::test_noise_of_sums_is_that_of_the_matrix',
+  'stats.ecdf_methods.streams_test::test_noise_of_sums_is_that_of_the_matrix',
   'release.splitting_test::test_privacy_by_enumeration',
   'release.splitting_test::test_sensitivities_by_enumeration',
 )
@@ -208,16 +209,17 @@ def test_every_mechanism_is_in_the_roster():
 
 
 def test_every_private_estimator_is_in_the_roster():
-  """All of `stats` that have an event, whichever name a new one has."""
+  """All of `stats` and `theory` that have an event, whatever their names."""
   cases = importlib.import_module('tests.stats.coupling_test').CASES
   assert _values(_COUPLED) == list(cases)
   coupled = {type(case.mechanism).__name__ for case in cases.values()}
-  classes = {value.__name__ for value in _classes(stats, 'event', 'release')
+  classes = {value.__name__ for package in (stats, theory)
+             for value in _classes(package, 'event', 'release')
              if not inspect.isabstract(value)}
   assert classes == coupled | _ESTIMATORS.keys() | _NOT_PRIVATE
   assert not coupled & _ESTIMATORS.keys()
   for kind in ('noisy_shares', 'likelihood'):
-    module = importlib.import_module(f'dpjax.stats.parametric.{kind}')
+    module = importlib.import_module(f'dpjax.theory.parametric.{kind}')
     for name in _NOT_PRIVATE & vars(module).keys():
       assert getattr(module, name).event.fget(None) == (
           accounting.non_private_event())
@@ -232,8 +234,9 @@ def test_every_release_of_a_column_is_in_the_roster():
            and 'key' in inspect.signature(value).parameters}
   source = inspect.getsource(
       _function('stats.apis_test::test_what_is_released_is_what_the_plan_releases'))
-  assert found == {f'dpjax.stats.{kind}.api.{kind}'
-                   for kind in ('density', 'ecdf', 'quantiles')}
+  assert found == {
+      f'dpjax.stats.{kind.removesuffix("s")}_methods.api.{kind}'
+      for kind in ('density', 'ecdf', 'quantiles')}
   for kind in ('density', 'ecdf', 'quantiles'):
     assert f'{kind}_api.{kind}(' in source
 

@@ -6,11 +6,11 @@ Every statistical threshold states its false-alarm probability, at most 1e-6.
 import itertools
 import math
 
+from dp_accounting import dp_event as dp_events
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dp_accounting import dp_event as dp_events
 from scipy import stats
 
 from dpjax.privacy import accounting

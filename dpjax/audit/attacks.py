@@ -1,24 +1,23 @@
-"""Attacks on membership: loss threshold, LiRA and RMIA, from log-odds alone.
+"""Membership inference attacks by log-odds: loss threshold, LiRA and RMIA.
 
 An attack is a function of arrays,
 
-  (target [N], shadows [M, N], inclusion [M, N] bool) -> scores [N],
+  (target [N], shadows [M, N], inclusion [M, N] bool) -> scores [N].
 
-of the log-odds of N records under the network that is attacked and under M
-others, trained alike on sets of which it is known whether record n was in that
-of network m. Scores are high for members. What is `vmap`ped or compiled is up
-to the caller; `each_as_target` lets every network of a pool be attacked by all
-others.
+`target` holds the log-odds of N records under the attacked network, `shadows`
+those under M shadow networks trained in the same way. `inclusion[m, n]` says
+whether record n was in the training set of network m. Scores are high for
+members. Callers decide what to `vmap` or compile; `each_as_target` attacks
+every network of a pool with all others as shadows.
 
-Log-odds are all there is to know: the probability of the true class is their
-logistic function, the loss minus its logarithm. Where each record is asked
-about A times, augmented, target is [N, A] and shadows are [M, N, A]; the score
-is the mean over queries.
+Log-odds suffice: the probability of the true class is their logistic function,
+and the loss is minus its logarithm. With A augmented queries for each record,
+target is [N, A] and shadows are [M, N, A]; the score is the mean over queries.
 
-Shares of members need not be 1/2: LiRA compares two laws and RMIA weighs both
-sides of the shadows alike, however many networks are on either. Sources:
-Carlini et al. 2022 (LiRA), Zarifzadeh, Liu and Shokri 2024 (RMIA), Brannvall
-2026 (priors of variances); AUD-10.
+The fraction of members need not be 1/2: LiRA compares two distributions, and
+RMIA gives shadows with and without a record equal weight, however many there
+are. Sources: Carlini et al. (2022, LiRA), Zarifzadeh, Liu and Shokri (2024,
+RMIA), Brannvall (2026, priors of variances); AUD-10.
 """
 
 from collections.abc import Callable
@@ -36,17 +35,19 @@ from dpjax.typing import Array
 Attack = Callable[[Array, Array, Array], Array]
 """(target [N], shadows [M, N], inclusion [M, N]) -> scores [N]."""
 
-_LEAST_VARIANCE = 1e-4  # of the pooled one: three equal values tell nothing
+# Smallest variance of a record, relative to the pooled variance: a few equal
+# values do not mean that a record's variance is zero.
+_LEAST_VARIANCE = 1e-4
 
 
 class Attacked(NamedTuple):
-  """Every network of a pool in the role of the target.
+  """The scores of an attack on every network of a pool.
 
   Attributes:
     scores: [K, N] float32, high for members of the training set of network k.
-    num_in: [K, N] int32, shadows of network k that were trained on record n.
-    num_out: [K, N] int32, shadows that were not; where either is 0 the attack
-      fell back on what its docstring says.
+    num_in: [K, N] int32, number of shadows of network k trained on record n.
+    num_out: [K, N] int32, number of shadows not trained on it. Where either
+      is 0, the attack used the fallback that its docstring states.
   """
   scores: Array
   num_in: Array
@@ -54,11 +55,11 @@ class Attacked(NamedTuple):
 
 
 class _Side(NamedTuple):
-  """Shadows with each record, or those without it; counts as floats.
+  """Statistics of the shadows with each record, or of those without it.
 
   Attributes:
-    count: [N, 1].
-    mean: [N, A], 0 where there are none.
+    count: [N, 1], number of these shadows, as a float.
+    mean: [N, A], mean of their log-odds; 0 if there are none.
     squares: [N, A], sum of squared deviations from the mean.
   """
   count: Array
@@ -67,19 +68,19 @@ class _Side(NamedTuple):
 
 
 class _Probability(NamedTuple):
-  """p and 1 - p, [N, A], neither of which rounds to 0 where the other is 1."""
+  """Probabilities p and 1 - p, [N, A]; both are kept, as either may round."""
   hit: Array
   miss: Array
 
 
 def log_odds(logits: Array, labels: Array) -> Array:
-  """phi = z_y - log sum_{j != y} exp z_j, the logit of the true class.
+  """Returns the log-odds z_y - log sum_{j != y} exp z_j of the true class.
 
-  Not rounded to 0 or infinity where the softmax is to 1.
+  They stay finite and accurate where the softmax rounds to 0 or 1.
 
   Args:
-    logits: [..., c] with c >= 2.
-    labels: [...] integers below c.
+    logits: [..., c] with c >= 2 classes.
+    labels: [...] integers, the true classes, below c.
   """
   errors.check_at_least('classes', logits.shape[-1], 2)
   own = jax.nn.one_hot(labels, logits.shape[-1], dtype=bool)
@@ -88,35 +89,35 @@ def log_odds(logits: Array, labels: Array) -> Array:
 
 
 def loss_threshold(target: Array, shadows: Array, inclusion: Array) -> Array:
-  """Minus the cross-entropy: one threshold for all records, no shadows."""
+  """Returns minus the cross-entropy; this attack ignores the shadows."""
   target, _, _ = _with_queries(target, shadows, inclusion)
   return jnp.mean(jax.nn.log_sigmoid(target), axis=-1)
 
 
 def lira(target: Array, shadows: Array, inclusion: Array, *,
          pooling: float = math.inf) -> Array:
-  """Likelihood ratio of two Gaussians for each record: online LiRA.
+  """Returns online LiRA scores: a likelihood ratio of Gaussians per record.
 
-  log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out), means and
-  variances of the record's own shadows. Over queries the mean, which orders
-  records as the sum does: as if queries were independent, as published.
+  The score is log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out), with
+  means and variances of the record's own shadows, averaged over queries. This
+  treats queries as independent, as published; their sum ranks records alike.
 
-  A variance is (pooling * pooled + squares) / (pooling + count - 1), `squares`
-  the sum of squared deviations from the record's mean: a conjugate prior of
-  so many degrees of freedom. Infinity pools over all records, as advised
-  below 64 shadows; 0 leaves each record its own. Deviations are from the
-  means of records: the published code pools deviations from the mean of all
-  records, for both sides that of members.
+  A variance is (pooling * pooled + squares) / (pooling + count - 1), where
+  `squares` is the sum of squared deviations from the record's mean: a conjugate
+  prior with `pooling` degrees of freedom. Infinity pools over all records, as
+  advised below 64 shadows; 0 uses only the record's own shadows. The published
+  code pools deviations from the mean over all records instead, for both sides
+  from that of members.
 
-  Where records have no shadow on one side its mean is that of the other
-  moved by the mean gap of records that have both; a pooled variance without a
-  degree of freedom is that of the other side, or 1.
+  If a record has no shadow on one side, that side's mean is the other side's,
+  shifted by the mean gap of records with shadows on both sides. A pooled
+  variance without a degree of freedom is replaced by the other side's, or 1.
 
   Args:
-    target: [N] or [N, A] log-odds.
-    shadows: [M, N] or [M, N, A], M >= 2.
-    inclusion: [M, N] bool.
-    pooling: degrees of freedom that the pooled variance counts for, >= 0.
+    target: [N] or [N, A] log-odds under the attacked network.
+    shadows: [M, N] or [M, N, A] log-odds under M >= 2 shadow networks.
+    inclusion: [M, N] bool, True if shadow m was trained on record n.
+    pooling: degrees of freedom of the pooled variance, >= 0.
   """
   errors.check_at_least('shadows', shadows.shape[0], 2)
   target, shadows, inside = _with_queries(target, shadows, inclusion)
@@ -134,15 +135,15 @@ def lira(target: Array, shadows: Array, inclusion: Array, *,
 
 def lira_offline(target: Array, shadows: Array, inclusion: Array, *,
                  pooling: float = math.inf) -> Array:
-  """How far above its non-member law a record lies: offline LiRA.
+  """Returns offline LiRA scores (phi - mean_out) / sd_out.
 
-  (phi - mean_out) / sd_out, by shadows without the record alone. The
-  published score is Phi of it, of the same order, which float32 rounds to 1
-  where false positives are rare. Pooled, this is the difference to reference
-  networks, known as calibration by difficulty.
+  Only shadows without the record are used. The published score is Phi of this,
+  which ranks alike but rounds to 1 in float32 where false positives are rare.
+  With a pooled variance the score is the difference to reference networks,
+  known as difficulty calibration.
 
-  Where a record was in all shadows its mean is the mean over records; see
-  `lira` for arguments and variances. M >= 1.
+  If a record was in all shadows, its mean is the mean over records. See `lira`
+  for arguments and variances; M >= 1.
   """
   target, shadows, inside = _with_queries(target, shadows, inclusion)
   out = _side(shadows, ~inside)
@@ -154,24 +155,25 @@ def lira_offline(target: Array, shadows: Array, inclusion: Array, *,
 
 def rmia(target: Array, shadows: Array, inclusion: Array, *, a: float,
          gamma: float = 1.0, population: np.ndarray | None = None) -> Array:
-  """Share of the population that a record beats by `gamma`: online RMIA.
+  """Returns online RMIA scores: the fraction of the population x dominates.
 
-  The share of z with [p(x | target) / p(x)] / [p(z | target) / p(z)] >= gamma,
-  where p(x) is the mean of the means of p(x | shadow) on both sides, and p(z)
-  likewise. It rises with the record's own ratio: within one network only the
-  order of the ratios counts, up to ties, of which a small population makes
-  many. The population makes scores of many networks comparable.
+  It is the fraction of z with
+  [p(x | target) / p(x)] / [p(z | target) / p(z)] >= gamma. Here p(x) is the
+  mean of two averages of p(x | shadow), over shadows with x and without x; p(z)
+  likewise. The score rises with the record's own ratio, so within one network
+  it ranks records as the ratios do, with ties if the population is small. The
+  population makes scores of different networks comparable.
 
-  A record without shadows on one side has p_in = a p_out + 1 - a there, by
-  which offline RMIA does without any. Shares are means over queries.
+  If a record has shadows on one side only, the other side follows from
+  p_in = a p_out + 1 - a, as in offline RMIA. Scores are means over queries.
 
   Args:
-    target: [N] or [N, A] log-odds.
-    shadows: [M, N] or [M, N, A].
-    inclusion: [M, N] bool.
-    a: in (0, 1]; how much of 1 - p_out is left to members.
-    gamma: positive.
-    population: [Z] which of the N records are the z; all when None.
+    target: [N] or [N, A] log-odds under the attacked network.
+    shadows: [M, N] or [M, N, A] log-odds under the shadow networks.
+    inclusion: [M, N] bool, True if shadow m was trained on record n.
+    a: in (0, 1]; members have the miss probability a (1 - p_out).
+    gamma: factor by which a record must dominate, positive.
+    population: [Z] indices of the population among the N records; None for all.
   """
   errors.check_probability('a', a)
   target, shadows, inside = _with_queries(target, shadows, inclusion)
@@ -185,10 +187,11 @@ def rmia(target: Array, shadows: Array, inclusion: Array, *, a: float,
 def rmia_offline(target: Array, shadows: Array, inclusion: Array, *, a: float,
                  gamma: float = 1.0,
                  population: np.ndarray | None = None) -> Array:
-  """RMIA by shadows without the record: p(x) = ((1 + a) p_out + 1 - a) / 2.
+  """Returns offline RMIA scores: p(x) = ((1 + a) p_out + 1 - a) / 2.
 
-  A record that was in all shadows has p_out of the mean over records; see
-  `rmia` for arguments. `a` may be chosen on shadows as targets.
+  Only shadows without the record are used. For a record that was in all
+  shadows, p_out is the mean over records. See `rmia` for arguments. `a` may be
+  chosen by attacking shadows.
   """
   errors.check_probability('a', a)
   target, shadows, inside = _with_queries(target, shadows, inclusion)
@@ -204,15 +207,15 @@ def each_as_target(attack: Attack, log_odds: Array,
                    inclusion: Array) -> Attacked:
   """Attacks each network of a pool with the K - 1 others as its shadows.
 
-  The target's own row of `inclusion` is not among what the attack is given.
-  One compiled program for each function object `attack`, network by network:
-  memory is that of one attack. Scores of different targets share shadows and
-  are not independent.
+  The attack never sees the target's own row of `inclusion`. Networks are
+  attacked one at a time, so memory is that of one attack; each function object
+  `attack` is compiled once. Scores of different targets share shadows and are
+  not independent.
 
   Args:
-    attack: such as `functools.partial(lira, pooling=0.)`.
-    log_odds: [K, N] or [K, N, A], K >= 2.
-    inclusion: [K, N] bool.
+    attack: attack function, e.g. `functools.partial(lira, pooling=0.)`.
+    log_odds: [K, N] or [K, N, A] log-odds under K >= 2 networks.
+    inclusion: [K, N] bool, True if network k was trained on record n.
   """
   size = errors.check_at_least('networks', log_odds.shape[0], 2)
 
@@ -228,7 +231,11 @@ def each_as_target(attack: Attack, log_odds: Array,
 
 def _with_queries(target: Array, shadows: Array, inclusion: Array
                   ) -> tuple[Array, Array, Array]:
-  """target [N, A], shadows [M, N, A], inclusion [M, N, 1]."""
+  """Checks shapes and adds a query axis if there is none.
+
+  Returns:
+    target [N, A], shadows [M, N, A], inclusion [M, N, 1].
+  """
   if (inclusion.ndim != 2 or shadows.shape[:2] != inclusion.shape or
       shadows.shape[1:] != target.shape or shadows.ndim > 3):
     raise ValueError(
@@ -243,6 +250,7 @@ def _with_queries(target: Array, shadows: Array, inclusion: Array
 
 
 def _side(values: Array, chosen: Array) -> _Side:
+  """Returns the statistics of the chosen shadows of each record."""
   count = jnp.sum(chosen, axis=0, dtype=values.dtype)
   mean = _masked_mean(values, chosen)
   squares = jnp.where(chosen, jnp.square(values - mean[None]), 0)
@@ -250,31 +258,32 @@ def _side(values: Array, chosen: Array) -> _Side:
 
 
 def _masked_mean(values: Array, chosen: Array) -> Array:
-  """Over the first axis; 0 where nothing is chosen."""
+  """Returns means over the first axis; 0 where nothing is chosen."""
   count = jnp.sum(chosen, axis=0, dtype=values.dtype)
   return jnp.sum(jnp.where(chosen, values, 0), axis=0) / jnp.maximum(count, 1)
 
 
 def _mean_over_records(values: Array, known: Array) -> Array:
-  """[N, A] -> [1, A]."""
+  """Returns the mean [1, A] over known records of values [N, A]."""
   return _masked_mean(values, known)[None]
 
 
 def _pooled(side: _Side) -> Array:
-  """[1, A]; 0 without a degree of freedom."""
+  """Returns pooled variances [1, A]; 0 without a degree of freedom."""
   freedom = jnp.sum(jnp.maximum(side.count - 1, 0))
   return jnp.sum(side.squares, axis=0, keepdims=True) / jnp.maximum(freedom, 1)
 
 
 def _first_known(*variances: Array) -> Array:
-  """The first that is positive, and 1 if none is."""
-  found = jnp.ones_like(variances[0])
+  """Returns the first variance that is positive, or 1 if none is."""
+  chosen = jnp.ones_like(variances[0])
   for variance in reversed(variances):
-    found = jnp.where(variance > 0, variance, found)
-  return found
+    chosen = jnp.where(variance > 0, variance, chosen)
+  return chosen
 
 
 def _variance(side: _Side, pooled: Array, pooling: float) -> Array:
+  """Returns variances [N, A] of records, shrunk towards the pooled one."""
   if not pooling >= 0:
     raise ValueError(f'pooling must be >= 0, got {pooling}')
   if math.isinf(pooling):
@@ -286,21 +295,23 @@ def _variance(side: _Side, pooled: Array, pooling: float) -> Array:
 
 
 def _log_normal(values: Array, mean: Array, variance: Array) -> Array:
-  """Up to the constant, which ratios lose."""
+  """Returns normal log-densities up to a constant that ratios cancel."""
   return -(jnp.log(variance) + jnp.square(values - mean) / variance) / 2
 
 
 def _mean_probability(shadows: Array, chosen: Array) -> _Probability:
+  """Returns the mean probability of the true class over chosen shadows."""
   return _Probability(_masked_mean(jax.nn.sigmoid(shadows), chosen),
                       _masked_mean(jax.nn.sigmoid(-shadows), chosen))
 
 
 def _members(out: _Probability, a: float) -> _Probability:
-  """What members are taken to have where non-members have `out`."""
+  """Returns the probability assumed for members, given non-members' `out`."""
   return _Probability(a * out.hit + (1 - a), a * out.miss)
 
 
 def _non_members(in_: _Probability, a: float) -> _Probability:
+  """Inverts `_members`."""
   miss = jnp.minimum(in_.miss / a, 1)
   return _Probability(1 - miss, miss)
 
@@ -316,13 +327,17 @@ def _where(chosen: Array, one: _Probability,
 
 
 def _log(of: _Probability) -> Array:
+  """Returns ln p, accurate near p = 1 and finite at p = 0."""
   rare = jnp.log(jnp.maximum(of.hit, jnp.finfo(of.hit.dtype).tiny))
   return jnp.where(of.miss < 0.5, jnp.log1p(-of.miss), rare)
 
 
 def _beaten(target: Array, typical: _Probability, gamma: float,
             population: np.ndarray | None) -> Array:
-  """[N] shares of the population that are beaten; `typical` is p(x)."""
+  """Returns the dominated fractions [N] of the population.
+
+  `typical` is p(x), the probability under an average shadow.
+  """
   errors.check_positive('gamma', gamma)
   ratios = jax.nn.log_sigmoid(target) - _log(typical)
   others = ratios if population is None else ratios[population]

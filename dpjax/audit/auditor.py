@@ -1,10 +1,11 @@
-"""Audits a target: all checks that what is known of it allows, one report.
+"""Audits a target with every check that applies to it, and reports the verdict.
 
-First the claim against its event, before anything is sampled; then what needs
-no chance; then tests on releases, which share one significance. `violated` is
-a proof at that level. `consistent` proves nothing but that these checks, which
-had the power that is stated, found nothing. `underpowered` says that no outcome
-of so many runs could have refuted the claim.
+The order is: first the claim against its accounting event, before anything is
+sampled; then deterministic checks; then tests on sampled releases, which share
+one significance level. The verdict `violated` is a proof at that level.
+`consistent` means only that these checks, whose power is stated, refuted
+nothing. `underpowered` means that no outcome of that many runs could have
+refuted the claim.
 """
 
 import dataclasses
@@ -34,19 +35,21 @@ NUM_UNTRACED_RUNS = 2**12
 _NOISE_RUNS = 2**14
 _NOISE_PAIRS = 2
 _LOW_BIT_RUNS = 2**11
+# Standard errors from which the lowest bits count as leaking.
 _LOUD = 8.0
-_LAW, _LOSSES = 'exact law', 'privacy losses'
+_EXACT, _LOSSES = 'exact distribution', 'privacy losses'
 
 
 class Check(NamedTuple):
-  """One thing that was looked at.
+  """The outcome of one check.
 
   Attributes:
-    name: of the check.
+    name: name of the check.
     failed: whether it refutes the claim.
-    detail: what was found, in words.
-    p_value: of a test; None without chance.
-    level: significance of the test, its share; None without chance.
+    detail: the result in words.
+    p_value: p-value of a test; None for other checks.
+    level: the part of the audit's significance spent on this test; None for a
+      deterministic check.
   """
   name: str
   failed: bool
@@ -57,21 +60,21 @@ class Check(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-  """What an audit found.
+  """The result of an audit.
 
   Attributes:
-    target: its name.
-    claim: as audited.
-    checks: in the order in which they were made.
-    significance: probability of `violated` for a true claim, at most.
-    epsilon_lower: exceeds the true epsilon with probability `significance` at
-      most.
-    cap: the largest `epsilon_lower` of so many runs.
-    detectable: a true epsilon that would have been refuted every other time.
-    details: of the counted event, as plain values.
+    target: name of the target.
+    claim: the audited claim.
+    checks: all checks, in the order in which they ran.
+    significance: upper bound on the probability of `violated` for a true claim.
+    epsilon_lower: lower bound on the true epsilon; wrong with probability
+      `significance` at most.
+    cap: the largest `epsilon_lower` that so many runs can give.
+    detectable: the true epsilon at which this audit has 50 % power.
+    details: JSON-ready description of the distinguishing event.
     scores: arrays from which others can recompute the bound.
-    beyond_cap: that the verdict does not hang on the cap: other tests could
-      have refuted the claim, or it is known that there is none.
+    beyond_cap: True if the verdict does not rely on the counting bound: other
+      tests could have refuted the claim, or the target claims nothing.
   """
   target: str
   claim: claims.Claim
@@ -86,12 +89,13 @@ class Report:
 
   @property
   def verdict(self) -> str:
-    """One of `VERDICTS`."""
+    """The verdict, one of `VERDICTS`."""
     if any(check.failed for check in self.checks):
       return VIOLATED
-    # Exact laws and known privacy losses are not bounded by what counts show.
+    # Checks of exact distributions and known privacy losses can refute a claim
+    # whose epsilon is above the cap of the counting bound.
     certain = self.beyond_cap or any(
-        check.name in (_LAW, _LOSSES) for check in self.checks)
+        check.name in (_EXACT, _LOSSES) for check in self.checks)
     if not certain and not self.cap >= self.claim.epsilon:
       return UNDERPOWERED
     return CONSISTENT
@@ -104,14 +108,17 @@ class Report:
 
 def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
           num_runs: int | None = None, significance: float = 0.05) -> Report:
-  """Audits a release, or a training method by its canary.
+  """Audits a release mechanism, or a training method by its canary.
 
   Args:
-    key: decides all runs and all that tests draw.
-    target: see `Target` and `canary.Game`, which knows its number of runs.
-    num_runs: releases of each of the two data sets that are counted; None for
-      as many as are quick.
-    significance: shared by all tests.
+    key: determines all releases and all randomness of the tests.
+    target: the target to audit; a `canary.Game` has its own number of runs.
+    num_runs: number of counted releases of each of the two data sets; None
+      for 2^15, or 2^12 if JAX cannot trace the release.
+    significance: total significance level, shared by all tests, in (0, 1).
+
+  Returns:
+    The report, with the verdict.
 
   Examples:
     >>> from dpjax.audit import auditor, wrapping
@@ -140,8 +147,8 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
   black_key, noise_key = jax.random.split(key)
   tests = list(_tests(noise_key, target, min(num_runs, _NOISE_RUNS)))
   share = significance / (2 if tests else 1)
-  found = blackbox.audit(black_key, target, num_runs=num_runs,
-                         significance=share)
+  counted = blackbox.audit(black_key, target, num_runs=num_runs,
+                           significance=share)
   for name, value in tests:
     level = share / len(tests)
     checks.append(Check(name, value <= level, f'p-value {value:.2g}', value,
@@ -149,46 +156,48 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
   checks += _sampled_checks(noise_key, target)
   if not target.floating_point:
     checks.append(_low_bits(noise_key, target))
-  checks.append(_event_check(found, share))
+  checks.append(_event_check(counted, share))
   return dataclasses.replace(
-      report, checks=tuple(checks), epsilon_lower=found.epsilon_lower,
+      report, checks=tuple(checks), epsilon_lower=counted.epsilon_lower,
       cap=bounds.largest_bound(num_in=num_runs, num_out=num_runs,
                                delta=target.claim.delta, significance=share),
       detectable=blackbox.detectable_epsilon(target, num_runs=num_runs,
                                              significance=share),
-      details=_details(found, share), scores={
-          'with_canary': found.scores[0], 'without_canary': found.scores[1],
-          'edges': found.event.partition.edges,
-          'flagged': found.event.flagged})
+      details=_details(counted, share), scores={
+          'with_canary': counted.scores[0], 'without_canary': counted.scores[1],
+          'edges': counted.event.partition.edges,
+          'flagged': counted.event.flagged})
 
 
 def _claim_check(claim: claims.Claim) -> Check:
+  """Checks that the claimed epsilon is not below that of the event."""
   try:
     spent = claims.check(claim)
   except ValueError as error:
     return Check('claim', True, errors.one_line(error))
-  said = 'no event' if claim.event is None else f'its event costs {spent:.4g}'
-  return Check('claim', False, said)
+  detail = 'no event' if claim.event is None else f'its event costs {spent:.4g}'
+  return Check('claim', False, detail)
 
 
 def _certain_checks(target: Target):
-  """What is refuted or not without drawing anything."""
+  """Yields the deterministic checks, which sample nothing."""
   if target.log_probs is not None:
     worst = exact.finite_law(target.curve, target.pairs, target.log_probs)
-    yield Check(_LAW, worst.amount > 0,
-                f'{_beyond(worst.amount)} at {worst.what}')
+    yield Check(_EXACT, worst.amount > 0,
+                f'{_relative_to_claim(worst.amount)} at {worst.what}')
   if target.query is not None:
     worst = exact.largest_change(target.query, target.pairs)
     yield Check('sensitivity', worst.amount > 0,
-                f'{_beyond(worst.amount)} at {worst.what}')
+                f'{_relative_to_claim(worst.amount)} at {worst.what}')
 
 
-def _beyond(amount: float) -> str:
+def _relative_to_claim(amount: float) -> str:
+  """Describes an excess over the claim in words."""
   return f'{abs(amount):.3g} {"above" if amount > 0 else "below"} the claim'
 
 
 def _sampled_checks(key: PRNGKey, target: Target):
-  """What a few releases show for certain."""
+  """Yields checks of a few releases that refute a claim with certainty."""
   pair, declared = target.pairs[0], target.noise
   if declared is not None and declared.spacing:
     outputs = target.draw(key, pair.data, 1000)
@@ -200,15 +209,15 @@ def _sampled_checks(key: PRNGKey, target: Target):
       outputs = target.draw(jax.random.fold_in(key, number), pair.data, 1000)
       worst = exact.density_ratio(target, pair, outputs, target.claim.epsilon)
       yield Check('density ratio', worst.amount > 0,
-                  f'{_beyond(worst.amount)} at {worst.what}')
+                  f'{_relative_to_claim(worst.amount)} at {worst.what}')
 
 
 def _tests(key: PRNGKey, target: Target, num_runs: int):
-  """(name, p-value) of what a release says of its own law."""
+  """Yields (name, p-value): is the output or noise distributed as declared?"""
   if target.log_probs is not None:
     for number, pair in enumerate(target.pairs[:_NOISE_PAIRS]):
       draws = target.draw(jax.random.fold_in(key, number), pair.data, num_runs)
-      yield 'law of outcomes', exact.outcome_p_value(
+      yield 'distribution of outcomes', exact.outcome_p_value(
           draws, target.log_probs(pair.data))
   if target.noise is None:
     return
@@ -226,42 +235,49 @@ def _tests(key: PRNGKey, target: Target, num_runs: int):
         yield f'noise: {name} ({number}{"ab"[side]})', value
 
 
-def _event_check(found: blackbox.BlackBox, level: float) -> Check:
+def _event_check(counted: blackbox.BlackBox, level: float) -> Check:
+  """Checks whether the counts of the chosen event refute the claim."""
   return Check(
-      'told apart', found.excess > 0,
-      f'{found.event.partition.name}: {found.true_positives} of '
-      f'{found.num_runs} against {found.false_positives}; {found.pair.what}',
+      'distinguishing event', counted.excess > 0,
+      f'{counted.event.partition.name}: {counted.true_positives} of '
+      f'{counted.num_runs} against {counted.false_positives}; '
+      f'{counted.pair.what}',
       None, level)
 
 
 def _low_bits(key: PRNGKey, target: Target) -> Check:
-  """Said, and not counted: claims are about real numbers, releases are not."""
+  """Reports, without failing, whether lowest bits distinguish the data sets.
+
+  The claim is about real numbers, while releases are floating-point numbers.
+  """
   pilot = blackbox.both(key, target, target.pairs[0], _LOW_BIT_RUNS)
   event = blackbox.loudest(target.curve, *pilot, partitions.cut(
       *pilot, partitions.lowest_bits(pilot[0].shape[1])))
-  return Check('floating point', False, 'lowest bits of the outputs tell the '
-               'data sets apart: not counted, as the claim is about real '
-               'numbers' if event.score > _LOUD else 'nothing seen')
+  return Check('floating point', False, 'lowest bits of the outputs '
+               'distinguish the data sets: not counted, as the claim is about '
+               'real numbers' if event.score > _LOUD else 'no leak found')
 
 
-def _details(found: blackbox.BlackBox, level: float) -> dict[str, Any]:
-  event = found.event
+def _details(counted: blackbox.BlackBox, level: float) -> dict[str, Any]:
+  """Describes the counted event for the report, in JSON-ready values."""
+  event = counted.event
   return dict(
-      estimator='counts of one event (AUD-04), held against the whole curve',
-      canary=found.pair.what, event_of=event.partition.name,
-      neighbour_is_likelier=event.swapped, true_positives=found.true_positives,
-      false_positives=found.false_positives, num_in=found.num_runs,
-      num_out=found.num_runs, level=level, excess=found.excess,
+      estimator='counts of one event (AUD-04), tested against the whole curve',
+      canary=counted.pair.what, event_of=event.partition.name,
+      neighbour_is_likelier=event.swapped,
+      true_positives=counted.true_positives,
+      false_positives=counted.false_positives, num_in=counted.num_runs,
+      num_out=counted.num_runs, level=level, excess=counted.excess,
       threshold_rule='cells of largest ratio, learnt on a pilot of other runs')
 
 
 def _audit_game(key: PRNGKey, game: canary.Game | canary.LossGame,
                 significance: float) -> Report:
-  """A training method: sensitivity, noise, curve and counts."""
+  """Audits a training method: sensitivity, noise, privacy curve and counts."""
   if isinstance(game, canary.LossGame):
-    played, said = canary.judge(game.plan, *game.losses(key)), game.name
+    played, detail = canary.judge(game.plan, *game.losses(key)), game.name
   else:
-    played, said = canary.play(key, game), (
+    played, detail = canary.play(key, game), (
         f'{canary.share_spent(game):.0%} of the budget spent by the canary')
   plan, delta = game.plan, 1e-5
   report = Report(
@@ -269,19 +285,19 @@ def _audit_game(key: PRNGKey, game: canary.Game | canary.LossGame,
       claim=claims.of_event(plan.event, delta=delta, adjacency=plan.adjacency,
                             num_examples=plan.sampler.num_examples),
       checks=tuple(Check(_LOSSES, True, line) for line in played.findings) or (
-          Check(_LOSSES, False, said),), significance=significance)
+          Check(_LOSSES, False, detail),), significance=significance)
   if played.inside is None:
     return report
-  found = empirical.audit(played.inside, played.outside, delta=delta,
-                          significance=significance)
+  many_runs = empirical.audit(played.inside, played.outside, delta=delta,
+                              significance=significance)
   return dataclasses.replace(
-      report, epsilon_lower=found.epsilon_lower, cap=found.largest,
+      report, epsilon_lower=many_runs.epsilon_lower, cap=many_runs.largest,
       detectable=math.nan,
       scores={'with_canary': played.inside, 'without_canary': played.outside},
       details=dict(
           estimator='privacy losses of whole runs (AUD-09)',
-          num_in=found.num_in, num_out=found.num_out,
-          true_positives=found.true_positives,
-          false_positives=found.false_positives,
+          num_in=many_runs.num_in, num_out=many_runs.num_out,
+          true_positives=many_runs.true_positives,
+          false_positives=many_runs.false_positives,
           canary='a record that meets the claimed sensitivity',
-          threshold_rule='best of the first half of the runs'))
+          threshold_rule='best threshold on the first half of the runs'))

@@ -1,9 +1,9 @@
-"""A black box: releases of neighbours told apart by an event that was learnt.
+"""Black-box audits: learn an event that distinguishes neighbours, and count it.
 
-A pilot of runs on every pair chooses the pair and the event whose counts speak
-loudest against the claim; fresh runs count it, with Clopper-Pearson limits of
-one level. Whatever the pilot does, the count is one test, fixed before the
-runs that it is counted on.
+Pilot runs on every pair of neighbours choose the pair and the event with the
+strongest evidence against the claim. Fresh runs count that event, with
+Clopper-Pearson bounds. The count is one valid test whatever the pilot does,
+because the event is fixed before the runs on which it is counted.
 """
 
 from typing import NamedTuple
@@ -15,23 +15,26 @@ from scipy import optimize
 from dpjax.audit import bounds
 from dpjax.audit import curves
 from dpjax.audit import partitions
-from dpjax.audit.target import Pair, Target
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Target
 from dpjax.privacy import tradeoff
 from dpjax.typing import PRNGKey
 
+# The pilot has num_runs / 4 runs per side, at least min(num_runs, 4096).
 _PILOT_SHARE, _LEAST_PILOT = 4, 4096
 _LARGEST_FACTOR = 16.0
 _LARGEST_EPSILON = 600.0
 
 
 class Event(NamedTuple):
-  """A set of outputs, and which side of a pair makes it likelier.
+  """A set of outputs, and the side of the pair on which it is likelier.
 
   Attributes:
-    partition: of outputs.
-    flagged: [num_cells] bool.
-    swapped: whether the neighbour makes it likelier.
-    score: standard errors by which the pilot exceeds the claim.
+    partition: partition of the outputs into cells.
+    flagged: [num_cells] bool: cells that are in the set.
+    swapped: True if the set is likelier on `pair.neighbour` than on
+      `pair.data`.
+    score: excess of the pilot's counts over the claim, in standard errors.
   """
   partition: partitions.Partition
   flagged: np.ndarray
@@ -39,23 +42,24 @@ class Event(NamedTuple):
   score: float
 
   def count(self, outputs: np.ndarray) -> int:
-    """How many outputs [n, d] are in the set."""
+    """Returns how many of the outputs [n, d] are in the set."""
     return int(self.flagged[self.partition.cells(outputs)].sum())
 
 
 class BlackBox(NamedTuple):
-  """What the counted event says.
+  """Counts of the chosen event on fresh runs, and bounds from them.
 
   Attributes:
-    pair: that was told apart.
-    event: that was counted.
-    true_positives: of `num_runs` releases of the likelier side.
-    false_positives: of as many of the other.
-    num_runs: on each side.
-    excess: lower bound of what the event breaks the claim by; positive
-      refutes it.
-    epsilon_lower: AUD-04 bound at the delta of the claim.
-    scores: of the runs that were counted, [2, num_runs].
+    pair: the chosen neighbours.
+    event: the counted event.
+    true_positives: how many of `num_runs` releases of the likelier side are in
+      the event.
+    false_positives: the same count for the other side.
+    num_runs: number of releases of each side.
+    excess: lower bound on the event's excess over the claimed privacy curve; a
+      positive one refutes the claim.
+    epsilon_lower: lower bound on epsilon at the delta of the claim (AUD-04).
+    scores: [2, num_runs] scores of the counted runs, likelier side first.
   """
   pair: Pair
   event: Event
@@ -69,14 +73,14 @@ class BlackBox(NamedTuple):
 
 def audit(key: PRNGKey, target: Target, *, num_runs: int,
           significance: float) -> BlackBox:
-  """Chooses an event by a pilot, and counts it on fresh runs.
+  """Chooses an event with pilot runs, and counts it on fresh runs.
 
   Args:
-    key: of all runs.
-    target: under audit.
-    num_runs: on each side of the pair that is counted.
-    significance: probability that `excess` is positive for a true claim, and
-      that `epsilon_lower` is too large, at most.
+    key: randomness of all runs.
+    target: the target to audit.
+    num_runs: number of counted releases of each side of the pair.
+    significance: upper bound on the probability that `excess` is positive for
+      a true claim, and on the probability that `epsilon_lower` is too large.
   """
   pilot_key, key = jax.random.split(key)
   pilot = max(num_runs // _PILOT_SHARE, min(num_runs, _LEAST_PILOT))
@@ -85,7 +89,7 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
                low_bits=target.floating_point), pair)
        for k, pair in zip(jax.random.split(pilot_key, len(target.pairs)),
                           target.pairs, strict=True)),
-      key=lambda found: found[0].score)
+      key=lambda candidate: candidate[0].score)
   event, pair = chosen
   outputs = both(key, target, pair, num_runs)
   likely, other = outputs[::-1] if event.swapped else outputs
@@ -104,7 +108,7 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
 
 def both(key: PRNGKey, target: Target, pair: Pair,
          num_runs: int) -> tuple[np.ndarray, np.ndarray]:
-  """Releases [num_runs, d] of both sides of a pair."""
+  """Draws releases [num_runs, d] of both sides of a pair."""
   one, other = jax.random.split(key)
   return (target.draw(one, pair.data, num_runs),
           target.draw(other, pair.neighbour, num_runs))
@@ -112,12 +116,21 @@ def both(key: PRNGKey, target: Target, pair: Pair,
 
 def choose(curve: curves.PrivacyCurve, present: np.ndarray,
            absent: np.ndarray, *, low_bits: bool) -> Event:
-  """The event of a pilot [n, d] on each side that speaks loudest.
+  """Chooses the event with the strongest evidence against a claimed curve.
 
-  One half of the pilot makes partitions, the other chooses among them.
+  One half of the pilot learns partitions, the other half chooses among them.
+
+  Args:
+    curve: privacy curve of the claim.
+    present: [n, d] pilot releases of one data set.
+    absent: [n, d] pilot releases of its neighbour.
+    low_bits: whether to look at the lowest bits of the outputs.
+
+  Raises:
+    ValueError: if the two data sets release different numbers of values.
   """
   if present.shape[1] != absent.shape[1]:
-    raise ValueError('releases of neighbours must have one shape, got '
+    raise ValueError('releases of neighbours must have the same shape, got '
                      f'{present.shape[1]} numbers and {absent.shape[1]}')
   half = min(len(present), len(absent)) // 2
   return loudest(curve, present[half:], absent[half:], partitions.learn(
@@ -126,7 +139,7 @@ def choose(curve: curves.PrivacyCurve, present: np.ndarray,
 
 def loudest(curve: curves.PrivacyCurve, present: np.ndarray,
             absent: np.ndarray, cuts: list[partitions.Partition]) -> Event:
-  """The event of these partitions that speaks loudest."""
+  """Returns the event of the highest score over all given partitions."""
   best = None
   for partition in cuts:
     counts = [partition.counts(y) for y in (present, absent)]
@@ -140,7 +153,11 @@ def loudest(curve: curves.PrivacyCurve, present: np.ndarray,
 
 def _best_set(curve: curves.PrivacyCurve, likely: np.ndarray,
               other: np.ndarray) -> tuple[float, np.ndarray]:
-  """(score, cells): of sets of cells by ratio, and from either end."""
+  """Returns (score, flagged cells) of the best set of cells.
+
+  Tried are sets of the cells with the largest likelihood ratios, and sets of
+  all cells below or above a threshold.
+  """
   size = likely.size
   ratio = np.argsort((other + 0.5) / (likely + 0.5), kind='stable')
   best = (-np.inf, np.zeros(size, bool))
@@ -158,10 +175,10 @@ def _best_set(curve: curves.PrivacyCurve, likely: np.ndarray,
 
 def _standard_scores(curve: curves.PrivacyCurve, hits, num_in, alarms,
                      num_out) -> np.ndarray:
-  """Largest excess over the curve in standard errors, of each test [s].
+  """Returns each test's largest excess over the curve in standard errors, [s].
 
-  Where nothing is in excess the bound on epsilon that it promises decides, so
-  that a report on a true claim has one to show: from -1000 up.
+  A test without excess gets the epsilon that its counts suggest, minus 1000.
+  So for a true claim the test with the best lower bound on epsilon is chosen.
   """
   hit = ((hits + 0.5) / (num_in + 1))[:, None]
   alarm = ((alarms + 0.5) / (num_out + 1))[:, None]
@@ -179,10 +196,11 @@ def _standard_scores(curve: curves.PrivacyCurve, hits, num_in, alarms,
 
 def detectable_epsilon(target: Target, *, num_runs: int,
                        significance: float) -> float:
-  """The least true epsilon that such an audit would have refuted half the time.
+  """Returns the true epsilon at which such an audit has 50 % power.
 
-  Of a release whose privacy curve is the claimed one with all epsilons
-  multiplied, told apart by its best event; infinite if none would be.
+  The true privacy curve is assumed to be the claimed one with all epsilons
+  multiplied by one factor, and the audit to know the best event. Infinite if
+  no factor up to 16 is detected.
   """
   curve, alarms = target.curve, np.geomspace(1e-5, 0.999, 200)
 

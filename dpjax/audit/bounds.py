@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from counts of a distinguishing test."""
+"""Lower bounds on epsilon from the counts of a distinguishing test."""
 
 import numpy as np
 from scipy import stats
@@ -8,14 +8,15 @@ from dpjax.privacy import accounting
 
 
 def rate_upper_bound(count: int, trials: int, *, significance: float) -> float:
-  """One-sided Clopper-Pearson upper bound of a probability.
+  """Returns the one-sided Clopper-Pearson upper bound of a probability.
 
-  Exceeds the true probability except with probability `significance`.
+  The bound is below the true probability with probability `significance` at
+  most.
 
   Args:
-    count: how often the event was seen, in 0..trials.
-    trials: independent trials, at least 1.
-    significance: in (0, 1).
+    count: how often the event occurred, in 0..trials.
+    trials: number of independent trials, at least 1.
+    significance: probability of error, in (0, 1).
   """
   errors.check_at_least('trials', trials, 1)
   errors.check_open_unit('significance', significance)
@@ -24,6 +25,7 @@ def rate_upper_bound(count: int, trials: int, *, significance: float) -> float:
 
 def _rate_upper_bounds(counts: np.ndarray, trials: int,
                        significance: float) -> np.ndarray:
+  """Applies `rate_upper_bound` to an array of counts."""
   wrong = counts[(counts < 0) | (counts > trials)]
   if wrong.size:
     raise ValueError(f'count must lie in [0, {trials}], got {wrong.flat[0]}')
@@ -35,18 +37,19 @@ def _rate_upper_bounds(counts: np.ndarray, trials: int,
 def epsilon_lower_bound(*, true_positives: int, num_in: int,
                         false_positives: int, num_out: int, delta: float,
                         significance: float = 0.05) -> float:
-  """An epsilon that the audited mechanism exceeds, with confidence.
+  """Returns a lower confidence bound on the epsilon of the audited mechanism.
 
-  Every test between neighbours obeys 1 - FNR <= e^epsilon FPR + delta and the
-  same with the roles exchanged. Both rates are replaced by upper bounds of
-  level significance / 2; the two directions then hold together.
+  Under (epsilon, delta)-DP every test between neighbours obeys
+  1 - FNR <= e^epsilon FPR + delta, and the same with the roles exchanged. Both
+  rates are replaced by upper bounds of level significance / 2, so that both
+  inequalities hold together with probability 1 - significance.
 
   Args:
-    true_positives: runs with the canary that the test flagged.
-    num_in: runs with the canary.
-    false_positives: runs without the canary that the test flagged.
-    num_out: runs without the canary.
-    delta: of the claim, in [0, 1).
+    true_positives: number of runs with the canary that the test flagged.
+    num_in: number of runs with the canary.
+    false_positives: number of runs without the canary that the test flagged.
+    num_out: number of runs without the canary.
+    delta: delta of the claim, in [0, 1).
     significance: probability with which the bound may be wrong. The test's
       threshold must have been fixed on other runs.
 
@@ -72,10 +75,10 @@ def epsilon_lower_bounds(*, true_positives: np.ndarray, num_in: int,
                          false_positives: np.ndarray, num_out: int,
                          delta: float,
                          significance: float = 0.05) -> np.ndarray:
-  """`epsilon_lower_bound` of many tests of the same runs: counts [k] -> [k].
+  """Applies `epsilon_lower_bound` to k tests of the same runs: [k] -> [k].
 
-  Each bound holds with its own confidence, not all of them together: for
-  choosing a test, which is then counted on other runs.
+  Each bound holds by itself, not all of them together. Use them to choose a
+  test, which is then counted on other runs.
   """
   if not 0 <= delta < 1:
     raise ValueError(f'delta must lie in [0, 1), got {delta}')
@@ -91,9 +94,12 @@ def error_upper_bounds(*, true_positives: np.ndarray, num_in: int,
                        false_positives: np.ndarray, num_out: int,
                        significance: float = 0.05
                        ) -> tuple[np.ndarray, np.ndarray]:
-  """Upper bounds of misses and of false alarms, that hold together.
+  """Returns upper bounds on the miss and false alarm rates that hold jointly.
 
-  Each of level significance / 2; see `epsilon_lower_bound` for the arguments.
+  Each has level significance / 2; see `epsilon_lower_bound` for the arguments.
+
+  Returns:
+    (miss rates, false alarm rates), of the shape of the counts.
   """
   errors.check_open_unit('significance', significance)
   errors.check_at_least('trials', num_in, 1)
@@ -107,19 +113,19 @@ def error_upper_bounds(*, true_positives: np.ndarray, num_in: int,
 def gaussian_shift_lower_bound(*, true_positives: int, num_in: int,
                                false_positives: int, num_out: int,
                                significance: float = 0.05) -> float:
-  """A mu that a Gaussian mechanism exceeds, with confidence (AUD-05).
+  """Returns a lower confidence bound on a Gaussian mechanism's mu (AUD-05).
 
-  If the trade-off is known to be that of N(0, 1) against N(mu, 1), one point
-  of it tells mu: the quantiles of both error bounds, in the order that the
-  test was made for. 0 if the test does no better than a coin. The absolute
-  value of the difference would make a bound of a useless test: on noise alone
-  it is far above zero. Roles are not exchanged here: a test that is wrong more
-  often than right says nothing.
+  If the trade-off is known to be that of N(0, 1) against N(mu, 1), one point of
+  it determines mu = -Phi^-1(FPR) - Phi^-1(FNR). Both rates are replaced by
+  upper bounds. The bound is 0 if the test is no better than a coin flip. It
+  does not take an absolute value, which would turn a useless test into a
+  positive bound: on noise alone it is far above zero. Roles are not exchanged:
+  a test that is wrong more often than right gives 0.
 
   Returns:
     A lower bound >= 0 on mu, the sensitivity over the standard deviation. It
-    holds for Gaussian trade-offs only: not for those of subsampled or composed
-    releases, which `curves.excesses` compares with their own.
+    holds for Gaussian trade-offs only, not for subsampled or composed releases;
+    for these use `curves.excesses`.
   """
   miss, alarm = error_upper_bounds(
       true_positives=true_positives, num_in=num_in,
@@ -129,7 +135,7 @@ def gaussian_shift_lower_bound(*, true_positives: int, num_in: int,
 
 
 def shift_to_epsilon(shift: float, *, delta: float) -> float:
-  """The epsilon of a Gaussian trade-off of this mu at `delta`; 0 at mu = 0."""
+  """Returns the epsilon of a Gaussian trade-off with this mu at `delta`."""
   errors.check_non_negative('shift', shift)
   if shift < 1e-6:
     return 0.0
@@ -138,12 +144,13 @@ def shift_to_epsilon(shift: float, *, delta: float) -> float:
 
 def largest_bound(*, num_in: int, num_out: int, delta: float,
                   significance: float = 0.05) -> float:
-  """The bound that a perfect attack would give with so many runs."""
+  """Returns the bound that a perfect attack gives with so many runs."""
   return epsilon_lower_bound(
       true_positives=num_in, num_in=num_in, false_positives=0,
       num_out=num_out, delta=delta, significance=significance)
 
 
 def _log_ratios(gains: np.ndarray, costs: np.ndarray) -> np.ndarray:
+  """Returns ln(gains / costs), -inf where gains are not positive."""
   return np.where(gains > 0, np.log(np.maximum(gains, 1e-300) / costs),
                   -np.inf)

@@ -1,11 +1,11 @@
-"""A training method through the loop that users run, with a canary and without.
+"""Audits a training method in the loop that users run, by one canary.
 
-Two neighbouring data sets: records that count as zero (they are NaN), with and
-without one canary among them. At learning rate zero what is released is one
-noisy sum after another at parameters that are known, so the privacy loss of
-every run is known exactly, and its curve is held against the accountant's.
-A canary whose contribution meets the claimed sensitivity in every block makes
-the comparison tight; any other is still a valid test.
+The two neighbouring data sets hold records that contribute zero (they are NaN),
+with and without one canary. At learning rate zero the parameters stay known, so
+every release is a noisy sum with a known mean. The privacy loss of every run is
+then known exactly, and the measured privacy curve is compared with the
+accountant's. A canary that attains the claimed sensitivity in every block makes
+the comparison tight; any other canary is still a valid test.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,24 +34,28 @@ from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
 SIGNIFICANCE = 1e-6
-"""Of the bound on epsilon of a game."""
+"""Significance of the lower bound on epsilon from a game."""
 
+# Factor by which float32 norms may exceed a claimed bound.
 _TOLERANCE = 1 + 1e-5
+# A noise test with a smaller p-value refutes the method.
 _P_VALUE = 1e-7
+# Standard errors by which a measured delta may exceed the accountant's.
 _ERRORS = 5.5
+# Allowance for the accountant's discretisation of delta.
 _GRID = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Game:
-  """What is played.
+  """A training method, its plan and the canary that audits it.
 
   Attributes:
-    model: whose initial parameters the canary meets; the same for every key.
-    method: under audit; without adaptive radii.
-    plan: of each run.
-    canary: a batch of one.
-    num_runs: on each of the two data sets.
+    model: model whose initial parameters are the same for every key.
+    method: training method under audit, without adaptive radii.
+    plan: training plan of each run.
+    canary: the canary record, a batch of one.
+    num_runs: number of runs on each of the two data sets.
   """
   model: Model
   method: Method
@@ -62,12 +66,13 @@ class Game:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossGame:
-  """Runs whose privacy losses are known in another way than `privacy_losses`.
+  """A game with its own computation of privacy losses.
 
   Attributes:
-    name: of the method.
-    plan: of each run.
-    losses: key -> ([r], [r]) of runs with the canary and without.
+    name: name of the method.
+    plan: training plan of each run.
+    losses: function of a key that returns the privacy losses [r] of runs with
+      the canary and [r] of runs without it.
   """
   name: str
   plan: TrainingPlan
@@ -75,13 +80,13 @@ class LossGame:
 
 
 class Shift(NamedTuple):
-  """What the canary moves a release by, at the parameters of the start.
+  """The canary's contribution at the initial parameters, with its bounds.
 
   Attributes:
-    contribution: of the canary to the sums.
-    ratios: tree of its block norms over their claimed bounds, in the norm of
-      the noise.
-    scales: tree prefix: noise scale of each block.
+    contribution: tree of the canary's contribution to the sums.
+    ratios: tree of the contribution's block norms divided by the claimed
+      bounds, in the norm of the noise.
+    scales: noise scale of each block, a tree prefix of `contribution`.
   """
   contribution: PyTree
   ratios: PyTree
@@ -89,7 +94,7 @@ class Shift(NamedTuple):
 
 
 def shift(game: Game) -> Shift:
-  """The canary beside the bounds; a ratio above 1 refutes the method."""
+  """Returns the canary's contribution; a ratio above 1 refutes the method."""
   method, order = game.method, game.method.noise_order
 
   @jax.jit
@@ -115,20 +120,21 @@ def shift(game: Game) -> Shift:
 
 
 def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
-  """What runs release with the canary and without it.
+  """Trains with and without the canary and returns all noisy sums.
 
-  The canary is the first record: padding of batches points at it, so that a
-  mask that is not heeded shows.
+  The canary is the first record. Padding of batches points at row 0, so a
+  method that ignores the mask reveals itself.
 
   Args:
-    key: fresh for this call.
-    game: see `Game`.
+    key: fresh key for this call.
+    game: the game to play.
 
   Returns:
-    (with, without): noisy sums, leaves [num_runs, num_steps, ...].
+    The noisy sums (with, without) the canary, with leaves
+    [num_runs, num_steps, ...].
 
   Raises:
-    ValueError: by the loop, if it noised less than planned.
+    ValueError: if the loop added less noise than planned.
   """
   plan, runs = game.plan, game.num_runs
   result = loop.fit(
@@ -147,7 +153,7 @@ def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
 
 
 def neighbouring_records(canary: Batch, num_examples: int) -> Batch:
-  """Returns the canary, and `num_examples` records that count as zero."""
+  """Returns the canary and `num_examples` records that contribute zero."""
   missing = jnp.full((num_examples, *canary.x.shape[1:]), jnp.nan,
                      canary.x.dtype)
   return Batch(jnp.concatenate([canary.x, missing]),
@@ -157,8 +163,8 @@ def neighbouring_records(canary: Batch, num_examples: int) -> Batch:
 def neighbouring_rows(num_examples: int, num_runs: int) -> Array:
   """Returns rows [2 num_runs, num_examples], int32, with and without record 0.
 
-  The first `num_runs` have it in front, the others the last record in its
-  place; all other records are those of `neighbouring_records` in order.
+  The first `num_runs` rows start with record 0; the others start with the last
+  record instead. The rest are the rows of `neighbouring_records` in order.
   """
   numbers = jnp.arange(num_examples, dtype=jnp.int32)
   return jnp.tile(numbers[None], (2 * num_runs, 1)).at[num_runs:, 0].set(
@@ -166,17 +172,18 @@ def neighbouring_rows(num_examples: int, num_runs: int) -> Array:
 
 
 def _rows(part: PyTree, lead: tuple[int, ...]) -> np.ndarray:
-  """All leaves of a block as one vector for each index of `lead`."""
+  """Concatenates the leaves of a block into vectors [*lead, d]."""
   return np.concatenate([np.float64(leaf).reshape(*lead, -1)
                          for leaf in jax.tree.leaves(part)], -1)
 
 
 def _norms(vectors: np.ndarray, order: float | None) -> np.ndarray:
+  """Returns l_order norms over the last axis; None means l2."""
   return np.linalg.norm(vectors, 2 if order is None else order, -1)
 
 
 def _blocks(game: Game, moved: Shift, sums: PyTree):
-  """[(noisy vectors [runs, steps, d], canary [d], scale)] of every block."""
+  """Lists (noisy vectors [runs, steps, d], canary [d], scale) per block."""
   structure = jax.tree.structure(moved.scales)
   lead = game.num_runs, game.plan.num_steps
   return [(_rows(part, lead), _rows(total, ()), float(scale))
@@ -187,31 +194,33 @@ def _blocks(game: Game, moved: Shift, sums: PyTree):
 
 
 def privacy_losses(game: Game, moved: Shift, sums: PyTree) -> np.ndarray:
-  """[num_runs] log-likelihood ratios of what was released, canary in / out.
+  """Returns log-likelihood ratios [num_runs], canary in against out.
 
-  Exact where the noise is what `moved` says: a step adds ln(1 - q + q e^l)
-  with l the ratio of the two densities of all blocks of the step.
+  They are exact if the noise has the scales of `moved`. A step adds
+  ln(1 - q + q e^l), where l is the log-ratio of the step's two joint densities
+  over all blocks.
   """
-  order, found = game.method.noise_order, 0.0
+  order, log_ratios = game.method.noise_order, 0.0
   for values, canary, scale in _blocks(game, moved, sums):
     if order is None:
-      found += (values @ canary - canary @ canary / 2) / scale**2
+      log_ratios += (values @ canary - canary @ canary / 2) / scale**2
     else:
-      found += (_norms(values, order) - _norms(values - canary, order)) / scale
+      log_ratios += (
+          _norms(values, order) - _norms(values - canary, order)) / scale
   return empirical.subsampled_log_ratio(
-      found, sampling_prob=game.plan.sampler.sampling_prob).sum(-1)
+      log_ratios, sampling_prob=game.plan.sampler.sampling_prob).sum(-1)
 
 
 class Played(NamedTuple):
-  """What the runs of a game say.
+  """The result of a game.
 
   Attributes:
-    findings: what refutes the claim of the method; empty if nothing does.
-    epsilon_lower: of a threshold on privacy losses that was fixed on one half
-      of the runs and counted on the other, at delta 1e-5.
-    inside: [num_runs] privacy losses of runs with the canary; None if the
-      method was refuted before there was need of them.
-    outside: [num_runs] of runs without it.
+    findings: reasons that refute the method's claim; empty if there are none.
+    epsilon_lower: lower bound on epsilon at delta 1e-5, by a threshold on
+      privacy losses fixed on one half of the runs and counted on the other.
+    inside: [num_runs] privacy losses of runs with the canary; None if an
+      earlier check refuted the method.
+    outside: [num_runs] privacy losses of runs without the canary, or None.
   """
   findings: list[str]
   epsilon_lower: float = 0.0
@@ -221,48 +230,52 @@ class Played(NamedTuple):
 
 def findings(key: PRNGKey, game: Game,
              epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> list[str]:
-  """What refutes the claim of a method; see `play`."""
+  """Returns the reasons that refute a method's claim; see `play`."""
   return play(key, game, epsilons).findings
 
 
 def play(key: PRNGKey, game: Game,
          epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> Played:
-  """Looks for what refutes the claim of a method, cheapest checks first.
+  """Checks a method's claim, cheapest checks first.
 
-  Nothing is found unless a sensitivity is exceeded, noise is not what it
-  should be, or the measured privacy curve is above the accountant's. A sound
-  method fails with probability below 1e-5.
+  A method fails if a record exceeds its sensitivity, if the noise has another
+  size or is correlated, or if the measured privacy curve lies above the
+  accountant's. A sound method fails with probability below 1e-5.
 
   Args:
-    key: for the runs.
-    game: see `Game`.
-    epsilons: where curves are compared.
+    key: key for the runs.
+    game: the game to play.
+    epsilons: values of epsilon at which the privacy curves are compared.
   """
   moved = shift(game)
-  found = [f'sensitivity exceeded: {float(ratio)}'
+  reasons = [f'sensitivity exceeded: {float(ratio)}'
            for ratio in jax.tree.leaves(moved.ratios)
            if not ratio <= _TOLERANCE]
-  found += _toggle_findings(game)
-  if found:
-    return Played(found)
+  reasons += _toggle_findings(game)
+  if reasons:
+    return Played(reasons)
   present, absent = release(key, game)
-  found = _noise_findings(game, moved, absent)
-  if found:
-    return Played(found)
+  reasons = _noise_findings(game, moved, absent)
+  if reasons:
+    return Played(reasons)
   return judge(game.plan, privacy_losses(game, moved, present),
                privacy_losses(game, moved, absent), epsilons)
 
 
 def judge(plan: TrainingPlan, inside: np.ndarray, outside: np.ndarray,
           epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> Played:
-  """What privacy losses [r] of runs with a canary and without say of a plan."""
+  """Tests a plan by the privacy losses [r] of runs with and without canary."""
   lower, more = _count_findings(plan, inside, outside)
   return Played(_curve_findings(plan, inside, outside, epsilons) + more,
                 lower, inside, outside)
 
 
 def _toggle_findings(game: Game) -> list[str]:
-  """Adding the canary to a batch of half of it, which pulls the other way."""
+  """Checks how far the canary moves the sum of a batch with another record.
+
+  The other record has half the canary's features and the opposite label, so
+  its gradient points the other way.
+  """
   method, canary = game.method, game.canary
   batch = Batch(jnp.concatenate([canary.x, 0.5 * canary.x]),
                 jnp.concatenate([canary.y, 1 - canary.y]))
@@ -278,20 +291,20 @@ def _toggle_findings(game: Game) -> list[str]:
   both, bounds = sums(mask)
   changes = jax.tree.structure(bounds).flatten_up_to(jax.tree.map(
       jnp.subtract, both, sums(mask.at[0].set(False))[0]))
-  found = ['masked records are summed'] * bool(
+  reasons = ['masked records are summed'] * bool(
       tree.global_norm(sums(~mask)[0]) > 0)
   for block, limit in zip(changes, jax.tree.leaves(bounds), strict=True):
     length = float(_norms(_rows(block, ()), method.noise_order))
     if not length <= limit * _TOLERANCE:
-      found.append(f'one record moves a sum by {length}')
-  return found
+      reasons.append(f'one record moves a sum by {length}')
+  return reasons
 
 
 def _noise_findings(game: Game, moved: Shift, sums: PyTree) -> list[str]:
-  """Is what is released without the canary the claimed noise?"""
+  """Tests size and independence of the noise in runs without the canary."""
   order = game.method.noise_order
   units = [values / scale for values, _, scale in _blocks(game, moved, sums)]
-  found = [f'noise of block {number} has another size'
+  reasons = [f'noise of block {number} has another size'
            for number, unit in enumerate(units)
            if _size_p_value(unit, order) < _P_VALUE]
   first = units[0][:, :, 0]
@@ -300,16 +313,20 @@ def _noise_findings(game: Game, moved: Shift, sums: PyTree) -> list[str]:
   for number, unit in enumerate(units):
     if number or unit.shape[-1] > 1:
       pairs[f'blocks 0 and {number}'] = first, unit[:, :, -1]
-  return found + [f'noise is correlated between {what}'
+  return reasons + [f'noise is correlated between {what}'
                   for what, pair in pairs.items()
                   if whitebox.correlation_p_value(*pair) < _P_VALUE]
 
 
 def _size_p_value(unit: np.ndarray, order: float | None) -> float:
-  """Two-sided, from energies of Gaussian noise, norms of K-norm noise."""
+  """Returns a two-sided p-value that the noise has the declared scale.
+
+  It uses the energy of Gaussian noise, or the sum of norms of K-norm noise.
+  """
   if order is None:
     return whitebox.variance_p_value(unit, stddev=1.0)
-  # ||b||_p of density exp(-||b||_p) has the law Gamma(d).
+  # If b in R^d has a density proportional to exp(-||b||_p), then ||b||_p has
+  # the distribution Gamma(d).
   total = float(_norms(unit, order).sum())
   return float(2 * min(stats.gamma.cdf(total, unit.size),
                        stats.gamma.sf(total, unit.size)))
@@ -317,6 +334,7 @@ def _size_p_value(unit: np.ndarray, order: float | None) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _claimed_delta(plan: TrainingPlan, epsilon: float) -> float:
+  """Returns the accountant's delta of a plan at `epsilon`, cached."""
   return accounting.delta_for(plan.event, target_epsilon=epsilon,
                               adjacency=plan.adjacency)
 
@@ -324,22 +342,26 @@ def _claimed_delta(plan: TrainingPlan, epsilon: float) -> float:
 def _curve_findings(plan: TrainingPlan, inside: np.ndarray,
                     outside: np.ndarray,
                     epsilons: Sequence[float]) -> list[str]:
-  """Does the measured privacy curve exceed the accountant's?"""
-  found = []
+  """Lists where the measured privacy curve exceeds the accountant's."""
+  reasons = []
   for epsilon in epsilons:
     most = _claimed_delta(plan, epsilon)
     for what, losses in (('remove', inside), ('add', -outside)):
       estimate = whitebox.estimate_delta(losses, epsilon=epsilon)
       if not (estimate.value <=
               most + _ERRORS * estimate.standard_error + _GRID):
-        found.append(f'{what}: delta({epsilon}) is {estimate.value}, claimed '
+        reasons.append(f'{what}: delta({epsilon}) is {estimate.value}, claimed '
                      f'{most}')
-  return found
+  return reasons
 
 
 def _count_findings(plan: TrainingPlan, inside: np.ndarray,
                     outside: np.ndarray) -> tuple[float, list[str]]:
-  """A threshold test fixed on one half of the runs, counted on the other."""
+  """Bounds epsilon by a threshold fixed on half of the runs.
+
+  Returns:
+    The lower bound counted on the other half, and the reasons that refute.
+  """
   half, delta = inside.size // 2, 1e-5
   threshold = np.quantile(outside[:half], 0.98)
   lower = audit_bounds.epsilon_lower_bound(
@@ -352,10 +374,11 @@ def _count_findings(plan: TrainingPlan, inside: np.ndarray,
 
 
 def share_spent(game: Game) -> float:
-  """How much of the noise's budget the canary uses; 1 is a tight audit.
+  """Returns the fraction of the noise budget that the canary uses.
 
-  The canary's own multiplier over the plan's, in the measure that composes:
-  root of summed squares for Gaussian noise, sum for K-norm noise.
+  1 means a tight audit. Ratios of block norm to noise scale are joined as they
+  compose (root of summed squares for Gaussian noise, sum for K-norm noise) and
+  multiplied by the plan's noise multiplier.
   """
   moved, order = shift(game), game.method.noise_order
   structure = jax.tree.structure(moved.scales)

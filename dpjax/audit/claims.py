@@ -1,4 +1,4 @@
-"""A privacy claim as a value, checked against the event that ran."""
+"""Privacy claims, and their check against the accounting event that ran."""
 
 import dataclasses
 import math
@@ -12,15 +12,15 @@ from dpjax.privacy.notions import ApproxDP
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-  """What is said of a release or a run, and what it did.
+  """The privacy claim of a release or a run, and the event behind it.
 
   Attributes:
-    epsilon: claimed; may be infinite, which claims nothing.
-    delta: claimed, 0 for a pure claim.
+    epsilon: claimed epsilon; infinity claims nothing.
+    delta: claimed delta; 0 for pure DP.
     adjacency: which data sets are neighbours.
-    event: what ran, from which epsilon follows; None if all that is said is
-      epsilon and delta.
-    num_examples: public number of records, where there is one.
+    event: accounting event that ran and implies epsilon; None if only epsilon
+      and delta are claimed.
+    num_examples: public number of records; None if there is none.
   """
   epsilon: float
   delta: float
@@ -39,19 +39,23 @@ class Claim:
 
 def of_event(event: accounting.DpEvent, *, delta: float, adjacency: Adjacency,
              num_examples: int | None = None) -> Claim:
-  """The claim that an event makes by itself."""
+  """Returns the claim with the epsilon of an accounting event at `delta`."""
   return Claim(epsilon=_spent(event, delta, adjacency), delta=delta,
                adjacency=adjacency, event=event, num_examples=num_examples)
 
 
 def check(claim: Claim, *, tolerance: float = 1e-6) -> float:
-  """The epsilon of the claim's event; refuses a claim below it (AUD-01).
+  """Returns the epsilon of the claim's event; raises if the claim is lower.
 
-  Done before anything is sampled: a wrong rate, step count or adjacency needs
-  no attack to be found.
+  This check (AUD-01) comes before any sampling: it finds a wrong sampling rate,
+  step count or adjacency without an attack.
+
+  Args:
+    claim: the claim; without an event, its epsilon is returned.
+    tolerance: relative rounding error that is accepted.
 
   Raises:
-    ValueError: if the event costs more than is claimed.
+    ValueError: if the event costs more than the claim says.
   """
   if claim.event is None:
     return claim.epsilon
@@ -63,7 +67,7 @@ def check(claim: Claim, *, tolerance: float = 1e-6) -> float:
 
 
 def curve(claim: Claim) -> curves.PrivacyCurve:
-  """All that is claimed: the event's curve, or the one point that is said."""
+  """Returns the claimed privacy curve: the event's, or one point."""
   if claim.event is not None:
     return curves.of_event(claim.event, adjacency=claim.adjacency)
   if math.isinf(claim.epsilon):
@@ -74,6 +78,6 @@ def curve(claim: Claim) -> curves.PrivacyCurve:
 
 def _spent(event: accounting.DpEvent, delta: float,
            adjacency: Adjacency) -> float:
-  """The event's epsilon; delta 0 is 1e-12 to an accountant."""
+  """Returns the event's epsilon; accountants get delta 1e-12 instead of 0."""
   return curves.at(event, delta=max(delta, accounting.MIN_DELTA),
                    adjacency=adjacency)

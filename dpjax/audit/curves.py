@@ -1,8 +1,8 @@
-"""The whole privacy curve of a claim, and what a test between neighbours says.
+"""Privacy curves of claims, and tests of neighbours against a whole curve.
 
-A claim of one epsilon and delta holds a test against two lines; an event knows
-delta at every epsilon, and a test is held against all of them. Most faults
-that one point of the curve hides show at another.
+One claimed (epsilon, delta) constrains a test by two inequalities. An
+accounting event gives delta at every epsilon, so a test must satisfy all of
+them. Most faults that one point of the curve hides show at another point.
 """
 
 import functools
@@ -22,47 +22,47 @@ _LARGEST_EPSILON = 500.0
 
 
 class PrivacyCurve(NamedTuple):
-  """(epsilon, delta)-DP for each of these, both orders of the neighbours.
+  """A claim of (epsilon, delta)-DP for k pairs, in both orders of neighbours.
 
   Attributes:
-    epsilons: [k] float64, increasing, none if nothing is claimed.
-    deltas: [k] float64.
+    epsilons: [k] float64, increasing; empty if nothing is claimed.
+    deltas: [k] float64, the delta at each epsilon.
   """
   epsilons: np.ndarray
   deltas: np.ndarray
 
 
 NOTHING = PrivacyCurve(np.zeros([0]), np.zeros([0]))
-"""The curve of an infinite epsilon: no test breaks it."""
+"""The curve of an infinite epsilon, which no test can refute."""
 
 
 def of_guarantee(guarantee: ApproxDP) -> PrivacyCurve:
-  """The curve of a claim that says one point of it."""
+  """Returns the curve of a claim of one epsilon and delta."""
   return PrivacyCurve(np.array([guarantee.epsilon]),
                       np.array([guarantee.delta]))
 
 
 def at(event: accounting.DpEvent, *, delta: float,
        adjacency: Adjacency) -> float:
-  """The epsilon at delta, by the first accountant that covers the event."""
+  """Returns epsilon at delta by the first accountant that covers the event."""
   return _cached(_at, event, delta, adjacency)[0]
 
 
 def of_event(event: accounting.DpEvent, *,
              adjacency: Adjacency) -> PrivacyCurve:
-  """The accountant's curve, from epsilon 0 to where delta is 1e-9.
+  """Returns an accountant's curve, from epsilon 0 to where delta is 1e-9.
 
-  By the first accountant that covers the event; from above, as it rounds.
+  Uses the first accountant that covers the event, which rounds deltas up.
 
   Args:
-    event: what ran.
-    adjacency: of the claim.
+    event: accounting event that ran.
+    adjacency: adjacency of the claim.
   """
   return _cached(_of_event, event, adjacency)
 
 
 def _cached(function, event: accounting.DpEvent, *arguments):
-  """Calls again what was called with an event that cannot be a key."""
+  """Calls a cached function, without its cache if the event has no hash."""
   try:
     hash(event)
   except TypeError:
@@ -95,9 +95,10 @@ def _of_event(event, adjacency) -> PrivacyCurve:
 
 
 def least_alarm(curve: PrivacyCurve, power: float) -> float:
-  """The least false alarm rate of a test of this power, if the curve holds.
+  """Returns the least false alarm rate of a test of this power under a curve.
 
-  The inverse of 1 - f for the trade-off f of the curve; as `one_run` takes it.
+  This is the inverse of 1 - f, where f is the trade-off function of the curve:
+  the `blow_up` of `one_run.rejects_trade_off`.
   """
   growth = np.exp(curve.epsilons)
   return float(np.max([(power - curve.deltas) / growth,
@@ -106,39 +107,43 @@ def least_alarm(curve: PrivacyCurve, power: float) -> float:
 
 def excesses(curve: PrivacyCurve, hits: np.ndarray,
              alarms: np.ndarray) -> np.ndarray:
-  """By how much each test breaks the curve at most; positive refutes it.
+  """Returns each test's largest excess over a curve; positive refutes it.
 
-  max over epsilon of P(S) - e^epsilon Q(S) - delta(epsilon), and the same for
-  the complement of S with P and Q exchanged. With a lower bound of P(S) and an
-  upper bound of Q(S) in their places, it is a lower bound of the excess.
+  The excess is the maximum over epsilon of
+  P(S) - e^epsilon Q(S) - delta(epsilon), and of the same for the complement of
+  S with P and Q exchanged. It increases in P(S) and decreases in Q(S), so a
+  lower bound on P(S) and an upper bound on Q(S) give a lower bound on it.
 
   Args:
-    curve: of the claim.
+    curve: privacy curve of the claim.
     hits: [n] probabilities P(S) of the flagged event on one data set.
     alarms: [n] probabilities Q(S) on its neighbour.
 
   Returns:
-    [n]; -inf if nothing is claimed.
+    [n] excesses; -inf if nothing is claimed.
   """
   hits, alarms = (np.asarray(values, np.float64)[:, None]
                   for values in (hits, alarms))
   growth = np.exp(curve.epsilons)[None]
-  found = np.maximum(hits - growth * alarms, (1 - alarms) - growth * (1 - hits))
-  return np.max(found - curve.deltas[None], axis=1, initial=-np.inf)
+  gaps = np.maximum(hits - growth * alarms, (1 - alarms) - growth * (1 - hits))
+  return np.max(gaps - curve.deltas[None], axis=1, initial=-np.inf)
 
 
 def exact_excess(curve: PrivacyCurve, p: np.ndarray,
                  q: np.ndarray) -> tuple[float, float]:
-  """(excess, epsilon where it is largest) of two exact laws, both orders.
+  """Returns the largest excess of two exact distributions over a curve.
 
   Args:
-    curve: of the claim.
-    p: [m] probabilities of outcomes on one data set.
+    curve: privacy curve of the claim.
+    p: [m] probabilities of the outcomes on one data set.
     q: [m] probabilities on its neighbour.
+
+  Returns:
+    (excess, epsilon at which it is largest), over both orders of p and q.
   """
   worst = (-math.inf, 0.0)
   for epsilon, delta in zip(*curve, strict=True):
-    found = max(divergences.hockey_stick(p, q, epsilon=epsilon),
-                divergences.hockey_stick(q, p, epsilon=epsilon))
-    worst = max(worst, (found - delta, float(epsilon)))
+    needed = max(divergences.hockey_stick(p, q, epsilon=epsilon),
+                 divergences.hockey_stick(q, p, epsilon=epsilon))
+    worst = max(worst, (needed - delta, float(epsilon)))
   return worst

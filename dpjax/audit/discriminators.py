@@ -1,7 +1,8 @@
-"""Perceptrons that tell members from non-members by features of records.
+"""Perceptrons that separate members from non-members by record features.
 
-Three architectures at three learning rates for each problem, a pair of
-networks; those of one architecture are trained by one program: MIA-03.
+A problem is a pair of networks: a target and its shadow. Each problem has three
+architectures at three learning rates. One compiled program trains all
+discriminators of one architecture (MIA-03).
 """
 
 import dataclasses
@@ -18,17 +19,17 @@ from dpjax.typing import Array, Params, PRNGKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-  """How discriminators are trained; defaults of MIA-03.
+  """Hyperparameters for training discriminators; the defaults are MIA-03.
 
-  Adam on the mean binary cross-entropy, without weight decay; ReLU. The batch
-  size and the activation are unspecified in the source.
+  Training uses Adam on the mean binary cross-entropy, without weight decay, and
+  ReLU networks. The source specifies neither batch size nor activation.
 
   Attributes:
-    hidden_widths: of each architecture.
-    learning_rates: each architecture is trained at every one.
-    num_epochs: passes over all records, shuffled anew each time.
-    batch_size: records of a step; all of them if they are fewer. What is left
-      of an epoch after the last full batch is not seen in it.
+    hidden_widths: widths of the hidden layers, for each architecture.
+    learning_rates: every architecture is trained at every one of these.
+    num_epochs: passes over all records; each pass is shuffled anew.
+    batch_size: records per step, or all records if there are fewer. The last,
+      incomplete batch of an epoch is dropped.
   """
   hidden_widths: tuple[tuple[int, ...], ...] = ((30,), (30, 30),
                                                 (100, 100, 100))
@@ -50,20 +51,22 @@ class Recipe:
 
   @property
   def num_discriminators(self) -> int:
-    """D of each problem, 9 of the defaults."""
+    """Number D of discriminators for each problem; 9 by default."""
     return len(self.hidden_widths) * len(self.learning_rates)
 
 
 class Discriminators(NamedTuple):
-  """D trained discriminators of each of J problems.
+  """D trained discriminators for each of J problems.
 
-  Discriminator a L + l has architecture a and learning rate l of L.
+  With L learning rates, discriminator a L + l has architecture a and learning
+  rate l.
 
   Attributes:
-    mean: of the features they were trained on, [J, F].
-    scale: their standard deviation, 1 where they are constant, [J, F].
-    params: of each architecture, leaves [J, L, ...].
-    losses: mean over the batches of each epoch, [J, D, num_epochs].
+    mean: mean of the training features, [J, F].
+    scale: standard deviation of the training features, [J, F]; 1 where a
+      feature is constant.
+    params: parameters for each architecture, with leaves [J, L, ...].
+    losses: mean loss over the batches of each epoch, [J, D, num_epochs].
   """
   mean: Array
   scale: Array
@@ -71,13 +74,13 @@ class Discriminators(NamedTuple):
   losses: Array
 
   def logits(self, features: Array) -> Array:
-    """Positive for members: [J, D, m] of features [J, m, F]."""
+    """Returns logits [J, D, m] of features [J, m, F]; positive means member."""
     return _logits(self, features)
 
 
 def init(key: PRNGKey, num_features: int,
          hidden_widths: tuple[int, ...]) -> Params:
-  """Layers (kernel, bias), uniform within fan_in^-1/2 of zero."""
+  """Draws layers (kernel, bias), uniform within fan_in^-1/2 of zero."""
   sizes = (num_features, *hidden_widths, 1)
   keys = jax.random.split(key, (len(sizes) - 1, 2))
 
@@ -92,7 +95,7 @@ def init(key: PRNGKey, num_features: int,
 
 
 def apply(params: Params, features: Array) -> Array:
-  """One discriminator: features [m, F] -> logits [m]."""
+  """Returns one discriminator's logits [m] for features [m, F]."""
   *hidden, (kernel, bias) = params
   for inner, shift in hidden:
     features = jax.nn.relu(features @ inner + shift[None])
@@ -100,7 +103,7 @@ def apply(params: Params, features: Array) -> Array:
 
 
 def batches(key: PRNGKey, num_records: int, batch_size: int) -> Array:
-  """Rows of the steps of one epoch, [num_steps, b]; none comes twice."""
+  """Draws one epoch's row numbers [num_steps, b], without repetition."""
   size = min(batch_size, num_records)
   steps = num_records // size
   order = jax.random.permutation(key, num_records)
@@ -109,20 +112,21 @@ def batches(key: PRNGKey, num_records: int, batch_size: int) -> Array:
 
 def fit(key: PRNGKey, features: Array, members: Array,
         recipe: Recipe = Recipe()) -> Discriminators:
-  """Trains all discriminators of all problems: MIA-03.
+  """Trains all discriminators of all problems (MIA-03).
 
-  Features are standardised by their own mean and deviation. Discriminators of
-  one architecture and problem start alike and see the same batches. What is
-  drawn for problem j depends on the key and on j alone.
+  Features are standardised by their own mean and standard deviation. All
+  discriminators with the same architecture and problem start from the same
+  parameters and see the same batches. The random draws for problem j depend
+  only on the key and on j.
 
   Args:
-    key: of initial parameters and of batches.
-    features: [J, m, F] float32.
-    members: [J, m] bool.
-    recipe: see `Recipe`.
+    key: determines initial parameters and batches.
+    features: record features, [J, m, F] float32.
+    members: True for members, [J, m] bool.
+    recipe: hyperparameters, see `Recipe`.
 
   Raises:
-    ValueError: of shapes that do not match, or of no records.
+    ValueError: if the shapes do not match, or if there are no records.
   """
   if features.ndim != 3 or members.shape != features.shape[:2]:
     raise ValueError('features must be [J, m, F] and members [J, m], got '
@@ -140,7 +144,11 @@ def fit(key: PRNGKey, features: Array, members: Array,
 @functools.partial(jax.jit, static_argnames=('widths', 'recipe'))
 def _fit(key: PRNGKey, x: Array, labels: Array, *, widths: tuple[int, ...],
          recipe: Recipe) -> tuple[Params, Array]:
-  """Parameters, leaves [J, L, ...], and losses [J, L, num_epochs]."""
+  """Trains one architecture on all problems at all learning rates.
+
+  Returns:
+    Parameters, with leaves [J, L, ...], and losses [J, L, num_epochs].
+  """
   rates = jnp.asarray(recipe.learning_rates, jnp.float32)
 
   def of_problem(number, x, labels):
@@ -155,7 +163,7 @@ def _fit(key: PRNGKey, x: Array, labels: Array, *, widths: tuple[int, ...],
 
 def _descend(params: Params, epochs: PRNGKey, rate: Array, x: Array,
              labels: Array, batch_size: int) -> tuple[Params, Array]:
-  """One discriminator after an epoch for each key, and their losses."""
+  """Trains one discriminator, one epoch per key; returns it and its losses."""
   optimizer = optax.adam(rate)
 
   def loss(params, rows):
@@ -165,7 +173,8 @@ def _descend(params: Params, epochs: PRNGKey, rate: Array, x: Array,
   def step(state, rows):
     params, moments = state
     value, gradient = jax.value_and_grad(loss)(params, rows)
-    # Optax raises a decay, a float, to the power of an integer.
+    # Optax raises a float decay to an integer power, which strict dtype
+    # promotion forbids.
     with jax.numpy_dtype_promotion('standard'):
       change, moments = optimizer.update(gradient, moments)
     return (optax.apply_updates(params, change), moments), value
@@ -182,7 +191,7 @@ def _descend(params: Params, epochs: PRNGKey, rate: Array, x: Array,
 
 @jax.jit
 def _logits(fitted: Discriminators, features: Array) -> Array:
-  """[J, D, m] of features [J, m, F]."""
+  """Returns logits [J, D, m] for features [J, m, F]."""
 
   def of_problem(each):
     mean, scale, params, x = each
@@ -190,13 +199,14 @@ def _logits(fitted: Discriminators, features: Array) -> Array:
     return jnp.concatenate([jax.vmap(apply, (0, None))(one, x)
                             for one in params])
 
-  # One problem after the other: hidden layers of all at once would not fit.
+  # One problem at a time: the hidden layers of all problems would not fit in
+  # memory together.
   return jax.lax.map(of_problem, (*fitted[:3], features))
 
 
 @jax.jit
 def _standardise(features: Array) -> tuple[Array, Array, Array]:
-  """Mean and scale [J, F], and features [J, m, F] by them."""
+  """Returns mean and scale [J, F], and the standardised features [J, m, F]."""
   mean = jnp.mean(features, axis=1)
   deviation = jnp.std(features, axis=1)
   scale = jnp.where(deviation > 0, deviation, 1.0)

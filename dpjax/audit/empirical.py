@@ -1,11 +1,11 @@
-"""Audits by a threshold on one number per run: lower bounds from outcomes.
+"""Many-run audits: lower bounds on epsilon from one number per run.
 
-Whatever an attacker computes from the output of a run, a *statistic*, is a
-test between two neighbouring data sets once a threshold is set. `audit` takes
-the statistics of many independent runs on both, sets threshold and side on
-the first half of the runs, and counts on the other half: the bound holds for
-any statistic and any method, and asks nothing of how they were made. Source:
-audit AUD-01; Steinke, Nasr and Jagielski 2023 call this the many-run audit.
+A *statistic* is any number that an attacker computes from the output of a run.
+With a threshold it becomes a test between two neighbouring data sets. `audit`
+takes the statistics of many independent runs on both data sets. It chooses the
+threshold and its side on the first half of the runs and counts on the second
+half. The bound therefore holds for any statistic and any method. Source:
+AUD-01; Steinke, Nasr and Jagielski (2023) call this the many-run audit.
 """
 
 import math
@@ -27,32 +27,32 @@ class Threshold(NamedTuple):
   """A test: flag a run if `side * statistic > value`.
 
   Attributes:
-    value: of the threshold.
-    side: 1 flags large statistics, -1 small ones.
+    value: threshold on `side * statistic`.
+    side: 1 flags large statistics, -1 flags small ones.
   """
   value: float
   side: int
 
   def count(self, statistics: np.ndarray) -> int:
-    """How many runs are flagged."""
+    """Returns the number of flagged runs."""
     return int(np.sum(self.side * _ordered(statistics) > self.value))
 
 
 class AuditResult(NamedTuple):
-  """What runs say about a claim.
+  """The result of a many-run audit.
 
   Attributes:
-    epsilon_lower: exceeds the true epsilon with probability `significance`
-      at most; 0 when nothing is shown.
-    largest: the bound that a perfect attack would give with so many runs;
-      values near it say nothing about how much larger epsilon is.
-    area_under_curve: probability that the test orders a run with the canary
-      and one without it rightly, 1/2 by chance.
+    epsilon_lower: lower bound on epsilon; it exceeds the true epsilon with
+      probability `significance` at most, and is 0 if the runs show nothing.
+    largest: the bound that a perfect attack would give with so many runs. If
+      `epsilon_lower` is near it, the true epsilon may be much larger.
+    area_under_curve: probability that the statistic ranks a random run with
+      the canary above one without it; 1/2 by chance.
     threshold: the test.
-    true_positives: flagged runs with the canary.
-    num_in: evaluated runs with the canary.
-    false_positives: flagged runs without it.
-    num_out: evaluated runs without it.
+    true_positives: number of flagged runs with the canary.
+    num_in: number of counted runs with the canary.
+    false_positives: number of flagged runs without the canary.
+    num_out: number of counted runs without the canary.
   """
   epsilon_lower: float
   largest: float
@@ -64,26 +64,27 @@ class AuditResult(NamedTuple):
   num_out: int
 
   def refutes(self, epsilon: float) -> bool:
-    """Whether a claim of `epsilon` is refuted."""
+    """Returns whether the runs refute a claim of `epsilon`."""
     return self.epsilon_lower > epsilon
 
 
 def audit(with_canary: np.ndarray, without: np.ndarray, *, delta: float,
           significance: float = 0.05) -> AuditResult:
-  """A lower bound on epsilon from one statistic of independent runs (AUD-01).
+  """Returns a lower bound on epsilon from one statistic per run (AUD-01).
 
-  The first half of each array chooses threshold and side, the second half is
-  counted with Clopper-Pearson limits, in both roles of the data sets. NaN
-  counts as larger than every number: a run that breaks tells much.
+  The first half of each array chooses the threshold and its side. The second
+  half is counted with Clopper-Pearson limits, with either data set in the role
+  of the first. NaN counts as larger than every number, because a run that fails
+  can reveal the canary.
 
   Args:
     with_canary: [r] statistics of runs on the data set with the canary.
     without: [s] statistics of runs on its neighbour.
-    delta: of the claim, in [0, 1).
+    delta: delta of the claim, in [0, 1).
     significance: probability with which the bound may be wrong.
 
   Raises:
-    ValueError: for fewer than 2 runs of a kind.
+    ValueError: if either array has fewer than 2 runs.
   """
   with_canary, without = _ordered(with_canary), _ordered(without)
   errors.check_at_least('runs with the canary', with_canary.size, 2)
@@ -105,40 +106,41 @@ def audit(with_canary: np.ndarray, without: np.ndarray, *, delta: float,
 
 def choose_threshold(with_canary: np.ndarray, without: np.ndarray, *,
                      delta: float, significance: float = 0.05) -> Threshold:
-  """The test of the largest lower bound on these runs.
+  """Returns the threshold test with the largest lower bound on these runs.
 
-  Its own bound on these runs is optimistic: evaluate it on others.
+  Its bound on these very runs is optimistic. Count the test on other runs.
   """
   with_canary = np.sort(_ordered(with_canary))
   without = np.sort(_ordered(without))
   values = np.unique(np.concatenate([with_canary, without]))
   values = values[np.isfinite(values)]
-  # Between neighbours, where a gap is split evenly, and above the largest.
+  # Candidate thresholds: midpoints of consecutive values, and one above all.
   values = np.append((values[1:] + values[:-1]) / 2, values[-1:] + 1)
   if values.size > _MAX_CANDIDATES:
-    # Evenly spaced ranks, and every rank of both ends, where tests are sharp.
+    # Evenly spaced ranks, and every rank near both ends, where false alarms
+    # are rare and bounds are largest.
     spaced = np.linspace(0, values.size - 1, _MAX_CANDIDATES // 2)
     ends = np.arange(_MAX_CANDIDATES // 4)
     kept = np.concatenate([spaced.round().astype(int), ends, -1 - ends])
     values = values[np.unique(kept % values.size)]
   best, chosen = -math.inf, Threshold(math.inf, 1)
   for side in (1, -1):
-    found = bounds.epsilon_lower_bounds(
+    lower_bounds = bounds.epsilon_lower_bounds(
         true_positives=_flagged(with_canary, values, side),
         num_in=with_canary.size,
         false_positives=_flagged(without, values, side),
         num_out=without.size, delta=delta, significance=significance)
-    if found.size and found.max() > best:
-      best = found.max()
-      chosen = Threshold(float(side * values[found.argmax()]), side)
+    if lower_bounds.size and lower_bounds.max() > best:
+      best = lower_bounds.max()
+      chosen = Threshold(float(side * values[lower_bounds.argmax()]), side)
   return chosen
 
 
 def area_under_curve(with_canary: np.ndarray, without: np.ndarray) -> float:
-  """Probability that a run with the canary has the larger statistic.
+  """Returns how often a run with the canary has the larger statistic.
 
-  Ties count one half. A value on the wrong side of 1/2 is left there: the
-  side of a test is chosen on other runs.
+  Ties count one half. A value below 1/2 is returned as it is, because the side
+  of a test is chosen on other runs.
   """
   ranks = stats.rankdata(
       np.concatenate([_ordered(with_canary), _ordered(without)]))
@@ -149,19 +151,19 @@ def area_under_curve(with_canary: np.ndarray, without: np.ndarray) -> float:
 
 def trade_off(with_canary: np.ndarray,
               without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Errors of a threshold on the statistic, at every threshold there is.
+  """Returns the empirical error rates of every threshold on the statistic.
 
-  To be drawn beside a curve of `privacy.tradeoff`. The side is the better one
-  on these very runs, and sampling error is not taken off: a point below a
-  claimed curve refutes nothing, `audit` does.
+  Meant for plots beside a curve of `privacy.tradeoff`. The side of the test is
+  the better one on these very runs, and sampling error is not subtracted. A
+  point below a claimed curve therefore refutes nothing; use `audit` to test.
 
   Args:
     with_canary: [r] statistics of runs on the data set with the canary.
     without: [s] statistics of runs on its neighbour.
 
   Returns:
-    Shares of false alarms, falling from 1 to 0, and shares of misses, rising
-    from 0 to 1, [k] each; k - 1 values are distinct.
+    False alarm rates [k], falling from 1 to 0, and miss rates [k], rising from
+    0 to 1, for k - 1 distinct values.
   """
   present, absent = np.sort(_ordered(with_canary)), np.sort(_ordered(without))
   if area_under_curve(present, absent) < 0.5:
@@ -174,12 +176,12 @@ def trade_off(with_canary: np.ndarray,
 
 def subsampled_log_ratio(log_ratios: np.ndarray | Array, *,
                          sampling_prob: float) -> np.ndarray | Array:
-  """Log-likelihood ratios of steps in which the canary may have been.
+  """Returns log-likelihood ratios of steps that sample the canary.
 
-  For a step whose density is f with the canary in the batch and g without,
-  the neighbouring runs have densities (1 - q) g + q f and g: the best
-  statistic of a run is the sum over its steps of ln(1 - q + q e^llr),
-  llr = ln(f/g) (AUD-01).
+  Let f be the density of a step's output with the canary in the batch, and g
+  without. Two neighbouring runs have the densities (1 - q) g + q f and g. The
+  optimal statistic of a run is the sum over its steps of ln(1 - q + q e^llr)
+  with llr = ln(f/g) (AUD-01).
 
   Args:
     log_ratios: llr of each step, any shape; a JAX array stays one, so that
@@ -199,18 +201,20 @@ def subsampled_log_ratio(log_ratios: np.ndarray | Array, *,
 
 
 def _ordered(statistics: np.ndarray) -> np.ndarray:
+  """Returns the statistics flattened to float64, with NaN as infinity."""
   values = np.asarray(statistics, np.float64).ravel()
   return np.where(np.isnan(values), np.inf, values)
 
 
 def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Splits values into those that choose the test and those it counts."""
   middle = values.size // 2
   return values[:middle], values[middle:]
 
 
 def _flagged(statistics: np.ndarray, values: np.ndarray,
              side: int) -> np.ndarray:
-  """How many of the sorted statistics lie beyond each value, on one side."""
+  """Counts the sorted statistics above (side 1) or below (-1) each value."""
   if side < 0:
     return np.searchsorted(statistics, values, side='left')
   return statistics.size - np.searchsorted(statistics, values, side='right')

@@ -1,8 +1,8 @@
-"""Checks without chance: exact laws, densities, and what a record can move.
+"""Deterministic checks: exact distributions, densities and sensitivities.
 
-What a finite law or a density says is no sample: a claim that fails here is
-refuted for certain. They look at the law that a mechanism states of itself,
-which its releases are then held against.
+These checks use the distribution or density that a mechanism declares, not
+samples, so a claim that fails here is refuted with certainty. Other checks test
+whether the mechanism's releases follow the declared distribution.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,21 +14,25 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from dpjax.audit import curves
-from dpjax.audit.target import Pair, Query, Target
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Query
+from dpjax.audit.target import Target
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 
 _TOLERANCE = 1e-6
+# Allowance for float32 rounding of logarithms and sums.
 _LOG_TOLERANCE = 1e-5
+# The chi-square test pools outcomes with a smaller expected count.
 _LEAST_EXPECTED = 10
 
 
 class Worst(NamedTuple):
-  """The worst that was found over pairs.
+  """The largest excess over a claim, among all pairs of neighbours.
 
   Attributes:
-    amount: of what was looked for; above 0 refutes.
-    what: where it was found.
+    amount: the excess; a value above 0 refutes the claim.
+    what: description of the pair that attains it.
   """
   amount: float
   what: str
@@ -36,19 +40,20 @@ class Worst(NamedTuple):
 
 def finite_law(curve: curves.PrivacyCurve, pairs: Sequence[Pair],
                log_probs: Callable) -> Worst:
-  """Largest excess over a claim of the exact law of a finite release.
+  """Returns the largest excess over a claim, by exact finite distributions.
 
-  Both orders of every pair, at every epsilon of the curve.
+  It compares both orders of every pair, at every epsilon of the curve.
 
   Args:
-    curve: of the claim.
-    pairs: neighbours.
-    log_probs: data -> [m] logarithms of the probabilities of its outcomes.
+    curve: privacy curve of the claim.
+    pairs: pairs of neighbouring data sets.
+    log_probs: function of a data set that returns the logarithms [m] of the
+      probabilities of all outcomes.
   """
   worst = Worst(-math.inf, 'no pair')
   for pair in pairs:
-    laws = [_law(log_probs(data)) for data in pair[:2]]
-    excess, epsilon = curves.exact_excess(curve, *laws)
+    distributions = [_probabilities(log_probs(data)) for data in pair[:2]]
+    excess, epsilon = curves.exact_excess(curve, *distributions)
     worst = max(worst, Worst(excess - _TOLERANCE,
                              f'epsilon {epsilon:.4g}, {pair.what}'))
   return worst
@@ -57,14 +62,15 @@ def finite_law(curve: curves.PrivacyCurve, pairs: Sequence[Pair],
 def enumerated(curve: curves.PrivacyCurve, law: Callable,
                domain: Sequence[Hashable], sizes: Sequence[int],
                adjacency: Adjacency) -> Worst:
-  """`finite_law` over all neighbours of a small domain.
+  """Applies `finite_law` to all neighbouring data sets over a small domain.
 
   Args:
-    curve: of the claim.
-    law: data set, a tuple of records -> [m] probabilities.
-    domain: values of a record.
-    sizes: of the data sets.
-    adjacency: which are neighbours.
+    curve: privacy curve of the claim.
+    law: function of a data set (a tuple of records) that returns the
+      probabilities [m] of all outcomes.
+    domain: all values that a record can have.
+    sizes: sizes of the data sets.
+    adjacency: which data sets are neighbours.
   """
   pairs = [Pair(one, other, f'{one} and {other}') for one, other
            in neighbours.pairs(domain, sizes, adjacency)]
@@ -72,33 +78,34 @@ def enumerated(curve: curves.PrivacyCurve, law: Callable,
     return finite_law(curve, pairs, lambda data: np.log(law(data)))
 
 
-def _law(logs) -> np.ndarray:
-  """Probabilities that sum to 1 up to the rounding of float32."""
-  law = np.exp(np.asarray(logs, np.float64)).ravel()
-  if abs(law.sum() - 1) > 1e-4:
+def _probabilities(logs) -> np.ndarray:
+  """Returns normalised probabilities; their sum may be off by rounding."""
+  probs = np.exp(np.asarray(logs, np.float64)).ravel()
+  if abs(probs.sum() - 1) > 1e-4:
     raise ValueError(f'log_probs must be of probabilities that sum to 1, got '
-                     f'{law.sum():.6g}')
-  return law / law.sum()
+                     f'{probs.sum():.6g}')
+  return probs / probs.sum()
 
 
 def outcome_p_value(outputs: np.ndarray, logs: ArrayLike) -> float:
-  """Of integers 0..m-1 having been drawn from this law: chi-square.
+  """Returns the chi-square p-value of released integers 0..m-1.
 
-  Outcomes that are expected too rarely are taken together. An outcome that the
-  law does not have has p-value 0.
+  The hypothesis is that they are drawn with the declared probabilities.
+  Outcomes with a small expected count are pooled. An outcome of probability 0
+  gives p-value 0.
 
   Args:
     outputs: [n] or [n, 1] released integers.
-    logs: [m] logarithms of probabilities.
+    logs: [m] logarithms of the declared probabilities.
   """
-  law = _law(logs)
+  probs = _probabilities(logs)
   values = np.asarray(outputs, np.float64).ravel()
   places = np.where(np.isfinite(values), values, -1).astype(np.int64)
-  known = (places >= 0) & (places < law.size) & (places == values)
-  if not known.all() or (law[places] == 0).any():
+  known = (places >= 0) & (places < probs.size) & (places == values)
+  if not known.all() or (probs[places] == 0).any():
     return 0.0
-  counts = np.bincount(places, minlength=law.size)
-  expected = law * values.size
+  counts = np.bincount(places, minlength=probs.size)
+  expected = probs * values.size
   common = expected >= _LEAST_EXPECTED
   observed = np.append(counts[common], counts[~common].sum())
   expected = np.append(expected[common], expected[~common].sum())
@@ -111,28 +118,29 @@ def outcome_p_value(outputs: np.ndarray, logs: ArrayLike) -> float:
 
 def density_ratio(target: Target, pair: Pair, outputs: np.ndarray,
                   epsilon: float) -> Worst:
-  """By how much a stated density's log-ratio exceeds a pure epsilon.
+  """Returns by how much a declared density's log-ratio exceeds epsilon.
 
   Args:
-    target: with `log_density`.
-    pair: of neighbours.
-    outputs: [n, ...] where the densities are compared; any will do.
-    epsilon: claimed, of a pure claim.
+    target: target with a `log_density`.
+    pair: pair of neighbours.
+    outputs: [n, ...] points at which the densities are compared; any points
+      give a valid check.
+    epsilon: claimed epsilon, at delta 0.
   """
   logs = [np.asarray(target.log_density(data, outputs), np.float64)
           for data in pair[:2]]
   possible = np.isfinite(logs[0]) | np.isfinite(logs[1])
-  # One data set for which an output is impossible: an infinite ratio.
+  # An output that is possible for one data set only gives an infinite ratio.
   ratio = np.abs(logs[0][possible] - logs[1][possible]).max(initial=0.0)
   slack = _LOG_TOLERANCE * (1 + epsilon)
   return Worst(float(ratio) - epsilon - slack, pair.what)
 
 
 def largest_change(query: Query, pairs: Sequence[Pair]) -> Worst:
-  """By how much a query's change exceeds its claimed sensitivity.
+  """Returns by how much a query's change exceeds its claimed sensitivity.
 
-  A change that is no number counts as infinite: a record that makes a sum NaN
-  is seen by everybody.
+  A change of NaN counts as infinite, because a record that makes a sum NaN is
+  visible in every release.
   """
   worst = Worst(-math.inf, 'no pair')
   for pair in pairs:
@@ -151,12 +159,15 @@ def largest_change(query: Query, pairs: Sequence[Pair]) -> Worst:
 
 def isolated(contributions: Callable, records: np.ndarray,
              other: np.ndarray) -> bool:
-  """Whether each record's contribution stays, bit by bit, if another changes.
+  """Returns whether a record's contribution ignores the other records.
+
+  It replaces the first record and compares all other contributions bit by bit.
 
   Args:
-    contributions: records [n, ...] -> [n, ...] what each adds.
-    records: a data set.
-    other: a record that takes the place of the first.
+    contributions: function of records [n, ...] that returns their
+      contributions [n, ...].
+    records: a data set, [n, ...].
+    other: the record that replaces the first.
   """
   records = np.asarray(records)
   changed = np.concatenate([np.asarray(other)[None], records[1:]])

@@ -1,9 +1,9 @@
-"""Training data read off a nearest-neighbour predictor by asking it.
+"""Recovers the training data of a nearest-neighbour predictor from queries.
 
-The example of a model without privacy: black-box queries on a grid give every
-label and the borders between records, and one leaked record gives all others.
-Source: thesis 000, Section 0.1.3 (item INT-01); on a line, where the borders
-are midpoints.
+This is an example of a model without privacy. Black-box queries on a grid
+reveal every label and the borders between records; with one leaked record they
+reveal all records. Source: Lalanne (2023, section 0.1.3; INT-01), here on a
+line, where borders are midpoints of neighbouring records.
 """
 
 from collections.abc import Callable
@@ -15,38 +15,41 @@ from dpjax import errors
 
 
 class Inverted(NamedTuple):
-  """What queries gave away.
+  """Labels and borders recovered from queries.
 
   Attributes:
-    labels: [k] in the order of the records on the line.
-    borders: [k - 1] midpoints of neighbouring records, to half a cell.
+    labels: [k] labels in the order of the records on the line.
+    borders: [k - 1] midpoints of neighbouring records, accurate to half the
+      spacing of the queries.
   """
   labels: np.ndarray
   borders: np.ndarray
 
   def positions(self, first: float) -> np.ndarray:
-    """All records [k], from the first: each is mirrored at the next border.
+    """Returns all records [k], reflecting each one at the next border.
 
-    An error e of the borders becomes one of at most 2 (k - 1) e.
+    If each border has an error of at most e, the records have errors of at most
+    2 (k - 1) e.
 
     Args:
       first: the leftmost record.
     """
-    found = [first]
+    records = [first]
     for border in self.borders:
-      found.append(2 * border - found[-1])
-    return np.array(found)
+      records.append(2 * border - records[-1])
+    return np.array(records)
 
 
 def invert_nearest_neighbour(predict: Callable[[np.ndarray], np.ndarray], *,
                              num_queries: int) -> Inverted:
   """Recovers the records of a 1-nearest-neighbour regressor on [0, 1].
 
-  Records whose cell has no point of the grid are missed.
+  It misses a record if no query is closest to it.
 
   Args:
-    predict: queries [g] -> labels [g]; labels of records are distinct.
-    num_queries: g, on an even grid from 0 to 1.
+    predict: function of queries [g] that returns labels [g]; all records must
+      have distinct labels.
+    num_queries: number g >= 2 of queries, evenly spaced from 0 to 1.
   """
   errors.check_at_least('num_queries', num_queries, 2)
   queries = np.linspace(0.0, 1.0, num_queries)

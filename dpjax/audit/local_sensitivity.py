@@ -1,8 +1,8 @@
-"""What an attacker sees of a network around a record: label, output, slope.
+"""Attack features of a record: its label, the network's output and its slope.
 
-The first-order information is s(x) = (1/e) E |R(x) - R(x + e N)|, N standard
-normal, component by component: MIA-03. Overfitted networks are flatter around
-the records they were trained on.
+The slope is s(x) = (1/e) E |R(x) - R(x + e N)| with N standard normal, taken
+for each component of the output R (MIA-03). Overfitted networks are flatter
+around the records they were trained on.
 """
 
 from collections.abc import Callable
@@ -23,19 +23,22 @@ _NORMS = ('none', 'l1')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """What the published attack leaves open, erratum M-E08, and its constants.
+  """Options for attack features.
+
+  The published attack leaves some of them open (erratum M-E08).
 
   Attributes:
     output: R is the 'softmax' of the logits, or the 'logits'.
-    norm: 'none' keeps the c components of s, 'l1' their sum.
-    label: the true class is 'one_hot', or an 'integer'.
-    exact: the derivative along the draws in place of the difference quotient,
-      its limit as `step` falls to 0. `None` is the quotient on CPU and the
-      derivative elsewhere, where products are rounded too much for a quotient
-      unless asked not to (`jax.default_matmul_precision`), which is slow.
-    step: e, in units of x.
-    num_draws: of N for each record.
-    batch_size: records that are looked at together; changes no draw.
+    norm: 'none' keeps the c components of s, 'l1' uses their sum.
+    label: encoding of the true class, 'one_hot' or 'integer'.
+    exact: if True, uses the derivative along the draws, the limit of the
+      difference quotient as `step` falls to 0. None uses the quotient on CPU
+      and the derivative elsewhere: accelerators round matrix products too
+      coarsely for a quotient, unless `jax.default_matmul_precision` is raised,
+      which is slow.
+    step: step e of the quotient, in units of x.
+    num_draws: number of draws of N for each record.
+    batch_size: number of records processed together; does not change the draws.
   """
   output: str = 'softmax'
   norm: str = 'none'
@@ -54,17 +57,17 @@ class Options:
     errors.check_at_least('batch_size', self.batch_size, 1)
 
   def num_features(self, num_classes: int) -> int:
-    """F: 3 c, 30 of ten classes; 21 of them under the l1 norm."""
+    """Returns the number F of features; by default 3 c for c classes."""
     return (num_classes + (num_classes if self.label == 'one_hot' else 1) +
             (num_classes if self.norm == 'none' else 1))
 
 
 class Response(NamedTuple):
-  """What a network shows of N records.
+  """A network's outputs for N records, and their slopes.
 
   Attributes:
-    prediction: R(x), [N, c] float32.
-    sensitivity: s(x), [N, c]; [N, 1] under the l1 norm.
+    prediction: outputs R(x), [N, c] float32.
+    sensitivity: slopes s(x), [N, c], or [N, 1] for the l1 norm.
   """
   prediction: Array
   sensitivity: Array
@@ -72,21 +75,21 @@ class Response(NamedTuple):
 
 def respond(key: PRNGKey, predict: Callable[[Array], Array], x: Array,
             options: Options = Options()) -> Response:
-  """Outputs of a network and how fast they change: MIA-03.
+  """Returns a network's outputs and how fast they change (MIA-03).
 
-  Pure: to look at many networks of one kind, compile it once as a function of
-  their parameters, `jax.jit(lambda key, params, x: respond(key, lambda rows:
-  apply(params, rows), x))`.
+  The function is pure. For many networks of one architecture, compile it once
+  as a function of their parameters: `jax.jit(lambda key, params, x:
+  respond(key, lambda rows: apply(params, rows), x))`.
 
   Args:
-    key: draws of record i depend on it and on i alone.
-    predict: x [b, ...] -> logits [b, c] of one network in evaluation mode,
-      row by row.
+    key: the draws for record i depend only on it and on i.
+    predict: function of x [b, ...] that returns the logits [b, c] of one
+      network in evaluation mode, each row independent of the others.
     x: records, [N, ...] float32.
     options: see `Options`.
 
   Raises:
-    ValueError: of no records, or of x that are not float32.
+    ValueError: if there are no records, or if x is not float32.
   """
   num_records = errors.check_at_least('number of records', x.shape[0], 1)
   if x.dtype != jnp.float32:
@@ -103,29 +106,31 @@ def respond(key: PRNGKey, predict: Callable[[Array], Array], x: Array,
   size = -(-num_records // parts)
   # The last batch is padded with the last record.
   numbers = jnp.minimum(jnp.arange(parts * size), num_records - 1)
-  found = jax.lax.map(batch, numbers.reshape(parts, size))
+  responses = jax.lax.map(batch, numbers.reshape(parts, size))
   return jax.tree.map(
-      lambda leaf: leaf.reshape(-1, leaf.shape[-1])[:num_records], found)
+      lambda leaf: leaf.reshape(-1, leaf.shape[-1])[:num_records], responses)
 
 
 def features(key: PRNGKey, predict: Callable[[Array], Array], x: Array,
              y: Array, num_classes: int,
              options: Options = Options()) -> Array:
-  """What a discriminator is told of each record, [N, F] float32: MIA-03.
+  """Returns a discriminator's input for each record, [N, F] float32 (MIA-03).
 
   Args:
     key: see `respond`.
     predict: see `respond`.
     x: records, [N, ...] float32.
-    y: their classes, [N] integers below `num_classes`.
-    num_classes: c.
+    y: true classes, [N] integers below `num_classes`.
+    num_classes: number c of classes.
     options: see `Options`.
 
   Returns:
-    In this order the true class, the prediction and the sensitivity.
+    The true class, the prediction and the sensitivity, concatenated in this
+    order.
 
   Raises:
-    ValueError: of another number of labels or classes, and see `respond`.
+    ValueError: if the number of labels or of classes does not match; see also
+      `respond`.
   """
   errors.check_records(y.shape, x.shape[0])
   seen = respond(key, predict, x, options)
@@ -139,7 +144,7 @@ def features(key: PRNGKey, predict: Callable[[Array], Array], x: Array,
 
 
 def _look(predict: Callable, options: Options) -> Callable:
-  """(x [b, ...], noise [draws, b, ...]) -> Response."""
+  """Returns a function (x [b, ...], noise [draws, b, ...]) -> Response."""
   exact = options.exact
   if exact is None:
     exact = jax.default_backend() != 'cpu'
@@ -153,8 +158,8 @@ def _look(predict: Callable, options: Options) -> Callable:
       return prediction, jax.vmap(push)(noise)
     with jax.default_matmul_precision('highest'):
       prediction = output(x)
-      moved = jax.vmap(lambda n: output(x + options.step * n))(noise)
-    return prediction, (prediction[None] - moved) / options.step
+      perturbed = jax.vmap(lambda n: output(x + options.step * n))(noise)
+    return prediction, (prediction[None] - perturbed) / options.step
 
   def look(x, noise):
     prediction, change = slopes(x, noise)

@@ -1,40 +1,40 @@
-"""Who was in the training set: how well an attack tells, and may tell at all.
+"""Membership inference: how well an attack performs, and how well it can.
 
-Scores [m] are high for records that look like members, `members` [m] bool says
-which are; NumPy, float64, exact with ties. A record is called a member if its
-score is above a threshold. Rates and accuracies are shares of 1, a defence is
-in points of 100 as in thesis 000, Section 1.3 (MIA-10).
+Scores [m] are high for records that look like members; `members` [m] bool marks
+the members (NumPy, float64, exact with ties). A record with a score above the
+threshold is called a member. Rates and accuracies lie in [0, 1]; a defence is
+in points of 100, as in Lalanne (2023, section 1.3; MIA-10).
 
-**Why a guarantee bounds accuracy** (MIA-13). Let the attack see the release and
-all records, and whatever else is independent of who is a member.
+**Theorem** (MIA-13). An (epsilon, delta)-DP release bounds the expected
+balanced accuracy by c = (e^epsilon + delta) / (1 + e^epsilon), in two settings.
+The attack sees the release, all records, and anything independent of
+membership.
 
-*Fair coins.* Each record is a member by an independent fair coin. Given the
-other coins, the two data sets of a coin differ by one record: under
-ADD_OR_REMOVE_ONE the guess of it is right with probability at most
-(e^epsilon + delta) / (1 + e^epsilon) = c, whatever the others are. So is the
-mean over records. A record of share q of being a member has this bound on its
-balanced accuracy.
+*Fair coins* (ADD_OR_REMOVE_ONE): independent fair coins choose the members.
+  1. Fix all coins but one: the two possible data sets are neighbours.
+  2. The guess is post-processing, so it is right with probability at most c.
+  3. Average over the other coins and over all records.
+For membership probability q, step 2 bounds balanced accuracy instead.
 
-*A fixed split.* The members S are n of m records, all sets of that size alike.
-Then no record is independent of the others, and given all of them nothing is
-left to guess. But let S be uniform among sets with record i, j uniform outside
-of S, and S' be S with j instead of i: S' is uniform among sets without i, and
-the two are neighbours under REPLACE_ONE. The guess of i is a function of the
-release, so averages over the pair give TPR_i <= e^epsilon FPR_i + delta, and
-the three other inequalities alike; with a trade-off f, 1 - TPR_i >= f(FPR_i)
-since f is convex. As i is a member with the same probability as any other,
-expected rates over all records are plain means of TPR_i and FPR_i, and lie
-under the same concave curve: balanced accuracy is at most c, and for n = m / 2
-accuracy is balanced. An (epsilon, delta) of ADD_OR_REMOVE_ONE bounds nothing
-here but through (2 epsilon, (1 + e^epsilon) delta) of a replacement.
+*Fixed split* (REPLACE_ONE): S is uniform among the n-subsets of m records.
+  1. Fix i. Draw S uniformly among sets with i, and j uniformly outside of S.
+     Replace i in S by j: this S' is uniform among sets without i.
+  2. S and S' are neighbours, and the guess of i is post-processing. Averaging
+     over the pairs gives TPR_i <= e^epsilon FPR_i + delta and the three other
+     inequalities; for a trade-off f, 1 - TPR_i >= f(FPR_i), by convexity.
+  3. All records are members with equal probability. So expected rates are the
+     means of TPR_i and FPR_i, and obey the same convex constraints.
+  4. Thus balanced accuracy is at most c; for n = m / 2 it is the accuracy.
+A guarantee for ADD_OR_REMOVE_ONE enters only through the replacement guarantee
+(2 epsilon, (1 + e^epsilon) delta) that it implies.
 
-*Order.* In a fixed split a member and a non-member, given both and all others,
-are told apart as often as c at most: so the expected area under the curve is
-at most c too. This is below the area under the ceiling of rates.
+*Area under the curve* (fixed split). Given a member and a non-member, and all
+other members, an attack ranks the two correctly with probability at most c, so
+the expected area is at most c. This is below the area under the rates' ceiling.
 
-All of this bounds expectations over split and training. The rates of one
-network scatter about them, and a threshold that is set on the very records
-that it is counted on looks at memberships: such an accuracy is optimistic.
+These are expectations over split and training; one network's rates scatter
+around them. A threshold set on the records that it is counted on has seen their
+memberships, so its accuracy is optimistic.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,12 +60,12 @@ FPR_LEVELS = (0.001, 0.01)
 
 
 class Interval(NamedTuple):
-  """An estimate with limits of its confidence.
+  """An estimate with a confidence interval.
 
   Attributes:
     value: the estimate.
-    low: of the interval, NaN if there is none.
-    high: of the interval, NaN if there is none.
+    low: lower end of the interval; NaN if there is none.
+    high: upper end of the interval; NaN if there is none.
   """
   value: float
   low: float
@@ -73,12 +73,12 @@ class Interval(NamedTuple):
 
 
 class Roc(NamedTuple):
-  """What each threshold gives: every curve point that scores can give.
+  """The ROC curve: all points that thresholds on the scores can give.
 
   Attributes:
-    thresholds: [k] decreasing, each distinct score and minus infinity.
-    fpr: [k] share of non-members above it, from 0 to 1.
-    tpr: [k] share of members above it, from 0 to 1.
+    thresholds: [k] decreasing: each distinct score, then minus infinity.
+    fpr: [k] fraction of non-members above each threshold, from 0 to 1.
+    tpr: [k] fraction of members above each threshold, from 0 to 1.
   """
   thresholds: np.ndarray
   fpr: np.ndarray
@@ -86,26 +86,25 @@ class Roc(NamedTuple):
 
 
 class Rates(NamedTuple):
-  """How one threshold does; limits are Clopper and Pearson's.
+  """Error rates of one threshold, with Clopper-Pearson intervals.
 
-  They are for other records of one trained network and one threshold, and
-  take the records as independent given both: exact for non-members, which the
-  network never saw, an approximation for members, which made it. Between
-  networks there is more: see `t_interval`. Of a threshold that
-  `threshold_at_fpr` set on these non-members, limits still hold where no
-  scores tie: its rate has a beta law with limits inside of those of `fpr`, and
-  it never looks at the members. Of any other choice on these records they do
-  not.
+  The intervals describe other records at one trained network and threshold,
+  and treat records as independent given both. That is exact for non-members,
+  which the network never saw, and approximate for members. Networks scatter
+  more: see `t_interval`. The intervals also hold for a threshold that
+  `threshold_at_fpr` chose on these non-members, if no scores tie: its rate then
+  has a beta distribution with limits inside those of `fpr`, and the choice
+  ignores the members. They do not hold for other choices on these records.
 
   Attributes:
-    threshold: that was given.
-    tpr: share of members above it.
-    fpr: share of non-members above it.
-    accuracy: share of all records that are told rightly; the binomial law
-      makes its limits conservative, as members and others differ.
-    balanced_accuracy: mean of the shares told rightly of either kind.
-    defence: of the balanced accuracy, which is the accuracy where there are
-      as many members as others.
+    threshold: the given threshold.
+    tpr: fraction of members above the threshold.
+    fpr: fraction of non-members above the threshold.
+    accuracy: fraction of records classified correctly; its binomial interval is
+      conservative, as members and non-members have different rates.
+    balanced_accuracy: mean of both kinds' fractions classified correctly.
+    defence: defence (see `defence`) of the balanced accuracy, which is the
+      accuracy if there are as many members as non-members.
   """
   threshold: float
   tpr: Interval
@@ -116,27 +115,28 @@ class Rates(NamedTuple):
 
 
 class Ceiling(NamedTuple):
-  """What no attack exceeds in expectation.
+  """Bounds that no attack exceeds in expectation.
 
   Attributes:
-    accuracy: balanced, and the area under the curve in a fixed split.
-    defence: at least.
+    accuracy: largest balanced accuracy; in a fixed split also the largest area
+      under the curve.
+    defence: smallest defence.
   """
   accuracy: float
   defence: float
 
 
 def defence(accuracy: float) -> float:
-  """200 - 2 A for an accuracy of A percent: 100 for a coin (MIA-10)."""
+  """Returns 200 - 2 A for an accuracy of A percent; a coin has 100 (MIA-10)."""
   return 200.0 * (1 - accuracy)
 
 
 def roc(scores: np.ndarray, members: np.ndarray) -> Roc:
-  """The curve of scores [m] and members [m] bool.
+  """Returns the ROC curve of scores [m] and members [m] bool.
 
   Raises:
-    ValueError: for scores that are not finite, members that are not bool, or
-      where either kind is missing.
+    ValueError: if scores are not finite, members are not bool, or there are no
+      members or no non-members.
   """
   inside, outside = _by_kind(scores, members)
   thresholds = np.append(np.unique(np.concatenate([inside, outside]))[::-1],
@@ -148,23 +148,23 @@ def roc(scores: np.ndarray, members: np.ndarray) -> Roc:
 
 
 def area(curve: Roc) -> float:
-  """Probability that a member scores higher, ties counting one half."""
+  """Returns how often a member scores above a non-member; ties count 1/2."""
   steps = np.diff(curve.fpr) * (curve.tpr[1:] + curve.tpr[:-1])
   return float(np.sum(steps) / 2)
 
 
 def best_threshold(curve: Roc) -> float:
-  """That of the largest balanced accuracy; optimistic on these records."""
+  """Returns the threshold of `best_accuracy`; optimistic on these records."""
   return float(curve.thresholds[np.argmax(curve.tpr - curve.fpr)])
 
 
 def best_accuracy(curve: Roc) -> float:
-  """The largest balanced accuracy: optimistic, its threshold saw who is who."""
+  """Returns the largest balanced accuracy; optimistic on these records."""
   return float(0.5 + np.max(curve.tpr - curve.fpr) / 2)
 
 
 def threshold_at_fpr(curve: Roc, level: float) -> float:
-  """The lowest threshold with a false positive rate of at most `level`.
+  """Returns the lowest threshold with a false positive rate <= `level`.
 
   With fewer than 1 / level non-members it is the largest of their scores.
   """
@@ -173,7 +173,7 @@ def threshold_at_fpr(curve: Roc, level: float) -> float:
 
 def rates(scores: np.ndarray, members: np.ndarray, threshold: float, *,
           confidence: float = 0.95) -> Rates:
-  """How a threshold does on scores [m] and members [m] bool."""
+  """Returns a threshold's error rates on scores [m] and members [m] bool."""
   inside, outside = _by_kind(scores, members)
   hits = int(np.sum(inside > threshold))
   alarms = int(np.sum(outside > threshold))
@@ -189,18 +189,18 @@ def rates(scores: np.ndarray, members: np.ndarray, threshold: float, *,
 
 def measures(scores: np.ndarray, members: np.ndarray, *, threshold: float,
              levels: Sequence[float] = FPR_LEVELS) -> dict[str, float]:
-  """The figures of one attack on one network, by name.
+  """Returns the measures of one attack on one network, by name.
 
-  'auc'; 'attack_accuracy', balanced, and 'defence' at the threshold;
-  'best_attack_accuracy' and 'best_defence' at the best one, optimistic; and
-  for each level 'tpr_at_<level>', the true positive rate where the false
+  'auc'; 'attack_accuracy' (balanced) and 'defence' at the threshold;
+  'best_attack_accuracy' and 'best_defence' at the best threshold (optimistic);
+  and for each level 'tpr_at_<level>', the true positive rate where the false
   positive rate on these records is at most the level.
 
   Args:
-    scores: [m].
-    members: [m] bool.
+    scores: [m], high for records that look like members.
+    members: [m] bool, True for members.
     threshold: chosen beforehand, or on records of a shadow network.
-    levels: false positive rates.
+    levels: false positive rates, in (0, 1].
   """
   curve = roc(scores, members)
   fixed = rates(scores, members, threshold)
@@ -215,7 +215,7 @@ def measures(scores: np.ndarray, members: np.ndarray, *, threshold: float,
 
 def proportion(count: int, trials: int, *,
                confidence: float = 0.95) -> Interval:
-  """Of so many in so many, with limits of Clopper and Pearson."""
+  """Returns count / trials with its Clopper-Pearson interval."""
   errors.check_open_unit('confidence', confidence)
   high = bounds.rate_upper_bound(count, trials,
                                  significance=(1 - confidence) / 2)
@@ -226,10 +226,10 @@ def proportion(count: int, trials: int, *,
 
 def t_interval(values: Sequence[float], *,
                confidence: float = 0.95) -> Interval:
-  """The mean over networks, with Student's limits: how training scatters.
+  """Returns the mean over networks with Student's t interval.
 
-  Networks that are each other's shadows are not quite independent. No limits
-  for one network.
+  The interval treats networks as independent, which networks that serve as each
+  other's shadows are not quite. One network has no interval (NaN).
   """
   errors.check_open_unit('confidence', confidence)
   values = np.asarray(values, np.float64)
@@ -245,17 +245,17 @@ def t_interval(values: Sequence[float], *,
 def bootstrap(key: PRNGKey, statistic: Callable[[np.ndarray], float],
               num_networks: int, *, num_draws: int = 1000,
               confidence: float = 0.95) -> Interval:
-  """A statistic of many networks, with limits by drawing networks anew.
+  """Returns a statistic of many networks with a bootstrap interval.
 
-  Whole networks are drawn, with their records: percentiles, which for few
-  networks are too narrow.
+  It resamples whole networks with their records. The percentile interval is too
+  narrow for few networks.
 
   Args:
-    key: of the draws.
-    statistic: of indices [num_networks] of networks, repeated or not.
-    num_networks: at least 2.
-    num_draws: how often.
-    confidence: of the interval.
+    key: determines the draws.
+    statistic: function of network indices [num_networks], possibly repeated.
+    num_networks: number of networks, at least 2.
+    num_draws: number of bootstrap draws.
+    confidence: confidence of the interval, in (0, 1).
   """
   errors.check_at_least('num_networks', num_networks, 2)
   errors.check_open_unit('confidence', confidence)
@@ -267,12 +267,12 @@ def bootstrap(key: PRNGKey, statistic: Callable[[np.ndarray], float],
 
 
 def ceiling(*, epsilon: float, delta: float) -> Ceiling:
-  """(e^epsilon + delta) / (1 + e^epsilon), why see above (MIA-13).
+  """Returns the ceiling (e^epsilon + delta) / (1 + e^epsilon) (MIA-13).
 
   Args:
-    epsilon: infinite for no guarantee. Under ADD_OR_REMOVE_ONE where members
-      are drawn by fair coins, under REPLACE_ONE in a fixed split.
-    delta: of the guarantee.
+    epsilon: epsilon of the guarantee, infinite for none. The guarantee must be
+      under ADD_OR_REMOVE_ONE for fair coins, REPLACE_ONE for a fixed split.
+    delta: delta of the guarantee.
 
   Examples:
     >>> from dpjax.audit import membership
@@ -287,10 +287,10 @@ def ceiling(*, epsilon: float, delta: float) -> Ceiling:
 
 def ceiling_of_event(event: accounting.DpEvent, *,
                      adjacency: Adjacency) -> Ceiling:
-  """By all that is known of a release: (1 + delta(0)) / 2, never larger.
+  """Returns the ceiling (1 + delta(0)) / 2 of an event's whole privacy curve.
 
-  delta at epsilon 0 is the total variation of neighbours. For a Gaussian of
-  shift mu the accuracy is Phi(mu / 2).
+  delta(0) is the largest total variation distance between neighbours. This is
+  never above `ceiling`. A Gaussian of shift mu has accuracy Phi(mu / 2).
   """
   deltas = curves.of_event(event, adjacency=adjacency).deltas
   return _ceiling((1 + min(1.0, float(deltas[0]))) / 2 if deltas.size else 1.0)
@@ -298,26 +298,26 @@ def ceiling_of_event(event: accounting.DpEvent, *,
 
 def tpr_ceiling(fpr: np.ndarray, *, epsilon: float,
                 delta: float) -> np.ndarray:
-  """Largest expected true positive rates at false positive rates [k].
+  """Returns the largest expected true positive rates at FPRs [k].
 
-  min(1, e^epsilon FPR + delta, 1 - e^-epsilon (1 - delta - FPR)), under the
-  neighbours of `ceiling`.
+  They are min(1, e^epsilon FPR + delta, 1 - e^-epsilon (1 - delta - FPR)), for
+  the neighbours of `ceiling`.
   """
   return 1 - tradeoff.approx(fpr, ApproxDP(epsilon=epsilon, delta=delta))
 
 
 def tpr_ceiling_of_event(fpr: np.ndarray, event: accounting.DpEvent, *,
                          adjacency: Adjacency) -> np.ndarray:
-  """The same by the whole privacy curve of what ran, from above."""
+  """Returns `tpr_ceiling` by an event's whole privacy curve, rounded up."""
   return 1 - tradeoff.from_curve(fpr, *curves.of_event(event,
                                                        adjacency=adjacency))
 
 
 def epsilon_shown(accuracy: float, *, delta: float) -> float:
-  """The least epsilon that allows this expected balanced accuracy.
+  """Returns the least epsilon that allows this expected balanced accuracy.
 
-  ln((A - delta) / (1 - A)), at least 0. An accuracy that was measured shows
-  it with no confidence: see `epsilon_shown_by_split`, for fair coins
+  It is ln((A - delta) / (1 - A)), at least 0. For a measured accuracy it is no
+  confidence bound. For one use `epsilon_shown_by_split`, for fair coins
   `one_run.grid_lower_bound`, for one record in each of many runs
   `bounds.epsilon_lower_bound`.
   """
@@ -332,12 +332,12 @@ def epsilon_shown(accuracy: float, *, delta: float) -> float:
 def epsilon_shown_by_split(key: PRNGKey, scores: np.ndarray,
                            members: np.ndarray, *, delta: float,
                            significance: float = 0.05) -> float:
-  """A lower bound on the epsilon of REPLACE_ONE from one trained network.
+  """Returns a lower bound on REPLACE_ONE epsilon from one trained network.
 
-  By the guesses of `paired`, as many as pays best (AUD-06, AUD-12): wrong with
-  probability `significance` at most, for members drawn without replacement
-  and scores made without knowing them. Dependence of records through the
-  network costs no validity, unlike in limits of `Rates`.
+  It tests the guesses of `paired` on a grid of guess counts (AUD-06, AUD-12).
+  The bound is wrong with probability `significance` at most, for members drawn
+  without replacement and scores made without knowing them. Records may depend
+  on each other through the network, unlike in the intervals of `Rates`.
   """
   return one_run.grid_lower_bound(*paired(key, scores, members), delta=delta,
                                   significance=significance)
@@ -345,14 +345,14 @@ def epsilon_shown_by_split(key: PRNGKey, scores: np.ndarray,
 
 def paired(key: PRNGKey, scores: np.ndarray,
            members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """A fixed split as fair coins: (differences [n], coins [n] bool).
+  """Turns a fixed split into fair coins: (differences [n], coins [n] bool).
 
-  Members and others are matched at random, and each pair put in random order;
-  what is left over stays as it is. All splits being alike, which of a pair is
-  the member is then a fair coin, independent of the other pairs and of who is
-  paired with whom; and the data sets of a coin differ by one replacement. So
-  estimators of `one_run` hold of differences, first minus second, and coins,
-  true if the first is the member, for REPLACE_ONE.
+  Members and non-members are paired at random, in random order within a pair;
+  unpaired records stay as they are. As all splits are equally likely, a fair
+  coin decides which one of a pair is the member, independent of the pairing and
+  of the other pairs. The two data sets of a coin differ by one replacement. So
+  the estimators of `one_run` apply under REPLACE_ONE to the score differences,
+  first minus second, and the coins, True if the first is the member.
   """
   inside, outside = _by_kind(scores, members)
   generator = _generator(key)
@@ -370,7 +370,7 @@ def _place_at_fpr(curve: Roc, level: float) -> int:
 
 def _by_kind(scores: np.ndarray,
              members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Scores of members and of others, checked."""
+  """Checks the arrays; returns the scores of members and of non-members."""
   scores, members = np.asarray(scores, np.float64), np.asarray(members)
   if scores.ndim != 1 or scores.shape != members.shape:
     raise ValueError('there must be one membership for each score, got arrays '

@@ -1,9 +1,9 @@
-"""The exact privacy curve of two known mixtures of Gaussians on a line.
+"""Exact privacy curves between two known Gaussian mixtures on the line.
 
-A release whose law is known on both data sets needs no attack and no runs:
-its epsilon is an integral. Here both laws are finite mixtures of Gaussians, as
-those of a noisy sum over a random batch are. The curve of one pair of data
-sets is a lower bound on the epsilon of the mechanism that made it.
+If a release's distribution is known on both data sets, its epsilon is an
+integral and needs no attack. Here both distributions are finite mixtures of
+Gaussians, such as that of a noisy sum over a random batch. The curve of one
+pair of data sets bounds the mechanism's epsilon from below.
 """
 
 from typing import NamedTuple
@@ -16,16 +16,19 @@ from scipy import special
 from dpjax import errors
 
 _POINTS_PER_STDDEV = 100
+# The grid extends this many standard deviations beyond the outermost means.
 _REACH = 9.0
+# Components of smaller weight do not extend the integration grid.
 _NEGLIGIBLE = 1e-20
+# Points evaluated at once, to bound memory.
 _PIECE = 1024
 
 
 class GaussianMixture(NamedTuple):
-  """sum_k weights[k] N(means[k], stddevs[k]^2), float64 on the host.
+  """The mixture sum_k weights[k] N(means[k], stddevs[k]^2), host float64.
 
   Attributes:
-    weights: [k], positive, of sum 1.
+    weights: [k], positive, with sum 1.
     means: [k].
     stddevs: [k], positive.
   """
@@ -36,9 +39,9 @@ class GaussianMixture(NamedTuple):
 
 def mixture(weights: ArrayLike, means: ArrayLike,
             stddevs: ArrayLike) -> GaussianMixture:
-  """A mixture from numbers or arrays that broadcast; weights are normalised.
+  """Builds a mixture from arguments that broadcast, with weights normalised.
 
-  Components of weight zero are left out.
+  Components of weight zero are dropped.
   """
   arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(a, np.float64))
                                  for a in (weights, means, stddevs)))
@@ -51,41 +54,44 @@ def mixture(weights: ArrayLike, means: ArrayLike,
 
 
 def log_density(law: GaussianMixture, points: np.ndarray) -> np.ndarray:
-  """ln of the density at [m] points; accurate far out in the tails."""
+  """Returns the log-density at [m] points, accurate far out in the tails."""
   constants = np.log(law.weights / (law.stddevs * np.sqrt(2 * np.pi)))
-  pieces = []
-  for piece in np.array_split(points, 1 + points.size // _PIECE):
-    exponents = piece[:, None] - law.means
+  parts = []
+  for part in np.array_split(points, 1 + points.size // _PIECE):
+    exponents = part[:, None] - law.means
     exponents /= law.stddevs
     np.square(exponents, out=exponents)
     exponents *= -0.5
     exponents += constants
     largest = exponents.max(1)
     exponents -= largest[:, None]
-    pieces.append(largest + np.log(np.exp(exponents, out=exponents).sum(1)))
-  return np.concatenate(pieces)
+    parts.append(largest + np.log(np.exp(exponents, out=exponents).sum(1)))
+  return np.concatenate(parts)
 
 
 def log_tail(law: GaussianMixture, threshold: float) -> float:
-  """ln P(X > threshold); accurate where the probability underflows."""
+  """Returns ln P(X > threshold), accurate where the probability underflows."""
   tails = special.log_ndtr((law.means - threshold) / law.stddevs)
   return float(special.logsumexp(np.log(law.weights) + tails))
 
 
 def delta(first: GaussianMixture, second: GaussianMixture, *,
           epsilon: float) -> float:
-  """The hockey-stick divergence E_first[(1 - e^epsilon second/first)_+]."""
+  """Returns the hockey-stick divergence E_first[(1 - e^epsilon Q/P)_+].
+
+  P is the density of `first`, Q that of `second`.
+  """
   errors.check_non_negative('epsilon', epsilon)
   return _excess(*_losses(first, second), epsilon)
 
 
 def epsilon(first: GaussianMixture, second: GaussianMixture, *,
             delta: float) -> float:
-  """The least epsilon with P(S) <= e^epsilon Q(S) + delta, in both orders.
+  """Returns the least epsilon with P(S) <= e^epsilon Q(S) + delta, both ways.
 
   Args:
-    first: law of the release on one data set.
-    second: its law on a neighbour.
+    first: distribution of the release on one data set.
+    second: distribution of the release on a neighbour.
     delta: strictly between 0 and 1.
   """
   errors.check_open_unit('delta', delta)
@@ -94,6 +100,7 @@ def epsilon(first: GaussianMixture, second: GaussianMixture, *,
 
 
 def _one_sided(first, second, target: float) -> float:
+  """Returns the least epsilon >= 0 with divergence `target`, in one order."""
   losses, masses = _losses(first, second)
   surplus = lambda value: _excess(losses, masses, value) - target
   if surplus(0.0) <= 0:
@@ -103,11 +110,11 @@ def _one_sided(first, second, target: float) -> float:
 
 def _losses(first: GaussianMixture,
             second: GaussianMixture) -> tuple[np.ndarray, np.ndarray]:
-  """Privacy losses ln(first/second) on a grid, and their masses under first.
+  """Returns privacy losses ln(P/Q) on a grid, and their masses under P.
 
-  The trapezoid rule is exact to rounding for Gaussians at this spacing; the
-  kink of the integrand adds at most the squared spacing of losses over 8,
-  relative to the density there: 1e-5 to 1e-4 of a usual epsilon.
+  At this spacing the trapezoid rule is exact to rounding for Gaussians. The
+  integrand's kink adds at most the squared spacing of losses over 8, relative
+  to the density there: a relative error of 1e-5 to 1e-4 for a usual epsilon.
   """
   seen = first.weights > _NEGLIGIBLE
   means, stddevs = first.means[seen], first.stddevs[seen]
@@ -121,5 +128,6 @@ def _losses(first: GaussianMixture,
 
 
 def _excess(losses: np.ndarray, masses: np.ndarray, value: float) -> float:
+  """Returns E[(1 - e^(value - loss))_+], the divergence at epsilon `value`."""
   gains = -np.expm1(np.minimum(0.0, value - losses))
   return float(masses @ gains)

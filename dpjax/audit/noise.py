@@ -1,8 +1,8 @@
-"""Is the noise of a release what it says it is? Tests with exact levels.
+"""Tests whether the noise of a release has its declared distribution.
 
-Under the declared law the randomised probability transform makes every
-coordinate an independent standard normal number, whatever the law, the grid
-and the data; what is left are textbook tests of normal numbers.
+If it does, the randomised probability integral transform maps every coordinate
+to an independent standard normal number, for any distribution, grid and data.
+Standard tests of normal samples then have exact levels.
 """
 
 from collections.abc import Iterator
@@ -15,20 +15,22 @@ from scipy import stats
 from dpjax.audit import whitebox
 from dpjax.audit.target import Noise
 
+# All pairs among this many coordinates are tested for correlation.
 _PAIRS = 8
 
 
 def normal_scores(rng: np.random.Generator, noise: Noise,
                   residuals: np.ndarray) -> np.ndarray:
-  """Residuals as standard normal numbers, if their law is the declared one.
+  """Transforms residuals to standard normal scores under the declared noise.
 
-  Phi^-1 of a uniform point between the distribution function at either end of
-  what rounds to the same value.
+  A score is Phi^-1 of a uniform point between the values of the declared
+  distribution function at both ends of the interval that rounds to the
+  residual.
 
   Args:
-    rng: for the place between the ends.
-    noise: as declared.
-    residuals: outputs minus the values they are of, any shape.
+    rng: generator of the uniform points.
+    noise: the declared noise.
+    residuals: outputs minus their exact values, any shape.
   """
   if hasattr(noise.law.dist, 'pmf'):
     ends = noise.law.cdf(residuals - 1), noise.law.cdf(residuals)
@@ -39,7 +41,8 @@ def normal_scores(rng: np.random.Generator, noise: Noise,
     upper_ends = noise.law.sf(residuals - half), noise.law.sf(residuals + half)
   place = rng.random(residuals.shape)
   lower = ends[0] + place * (ends[1] - ends[0])
-  # Beyond the median from above, where the distribution function is coarse.
+  # Above the median use survival functions: there the distribution function is
+  # close to 1 and loses precision.
   upper = upper_ends[0] + place * (upper_ends[1] - upper_ends[0])
   scores = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(upper))
   return np.clip(scores, -40, 40)
@@ -47,15 +50,15 @@ def normal_scores(rng: np.random.Generator, noise: Noise,
 
 def p_values(scores: np.ndarray,
              others: np.ndarray) -> Iterator[tuple[str, float]]:
-  """(what is tested, p-value), each uniform if all scores are normal.
+  """Yields (name of the test, p-value), valid if all scores are normal.
 
-  Variance (two-sided) and law of every coordinate; mean; correlation between
-  coordinates, between calls that follow each other, and between the two data
-  sets.
+  Tests the variance (two-sided), distribution and mean of every coordinate, and
+  correlations between coordinates, between consecutive calls and between the
+  two data sets.
 
   Args:
-    scores: [n, d] of releases of one data set.
-    others: [n, d] of releases of its neighbour, drawn with other keys.
+    scores: [n, d] scores of releases of one data set.
+    others: [n, d] scores of releases of its neighbour, drawn with other keys.
   """
   size, width = scores.shape
   yield 'variance', _least(
@@ -77,7 +80,7 @@ def p_values(scores: np.ndarray,
 
 
 def correlation(first: np.ndarray, second: np.ndarray) -> float:
-  """Two-sided p-value of no correlation; exact for normal numbers [n]."""
+  """Returns the two-sided p-value of no correlation, exact for normals [n]."""
   if first.std() == 0 or second.std() == 0:
     return 0.0
   r = float(np.clip(np.corrcoef(first, second)[0, 1], -1, 1))
@@ -87,6 +90,6 @@ def correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _least(values) -> float:
-  """The p-value of the least of several, by Bonferroni; NaN counts as 0."""
+  """Returns the Bonferroni-corrected least p-value; NaN counts as 0."""
   values = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
   return float(min(1.0, values.size * values.min()))

@@ -1,13 +1,13 @@
 """Lower bounds on epsilon from one run with many canaries.
 
-Each of m canaries is in the training set by a fair coin of its own, and the
-auditor, who tossed them, guesses some of the coins from what was released. The
-coins are the only randomness that is needed: the other records are fixed, and
-the canaries may interfere, which costs power and no validity. The claim is one
-for adding or removing a canary.
+An independent fair coin decides whether each of m canaries is in the training
+set. The auditor tosses the coins, then guesses some of them from the release
+and counts correct guesses. Validity needs no other randomness: all other
+records are fixed. Canaries may interfere with each other, which costs power but
+not validity. The claim must hold for adding or removing one canary.
 
-Sources: Steinke, Nasr and Jagielski 2023 (AUD-06), Mahloujifar, Melis and
-Chaudhuri 2024 (AUD-07), Ville's inequality (AUD-08).
+Sources: Steinke, Nasr and Jagielski (2023; AUD-06), Mahloujifar, Melis and
+Chaudhuri (2024; AUD-07), Ville's inequality (AUD-08).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,9 @@ from scipy import stats
 from dpjax import errors
 
 FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5)
-"""Shares of the canaries that are guessed, a grid fixed before any audit."""
+"""Fractions of the canaries to guess: a grid fixed before any audit."""
 
+# Stakes of the bets in `wealth`, a mixture with equal weights.
 _BETS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
 _LARGEST_EPSILON = 50.0
 _LARGEST_SHIFT = 20.0
@@ -31,18 +32,18 @@ _LARGEST_LOG = 700.0
 
 def p_value(epsilon: float, *, num_canaries: int, num_guesses: int,
             num_correct: int, delta: float) -> float:
-  """Of so many right guesses, if the run is (epsilon, delta)-DP (AUD-06).
+  """Returns the p-value of the hypothesis of (epsilon, delta)-DP (AUD-06).
 
-  Each guess of a pure mechanism is right with probability expit(epsilon) at
-  most, whatever the others were; delta buys right guesses with a probability
-  of at most 2 m delta in all.
+  For delta = 0 each guess is correct with probability expit(epsilon) at most,
+  whatever the other guesses were. A delta > 0 adds
+  2 m delta max_i (P(>= v - i correct) - P(>= v correct)) / i to the p-value.
 
   Args:
-    epsilon: of the hypothesis, >= 0.
-    num_canaries: m.
-    num_guesses: r of them were guessed; on the others the auditor abstained.
-    num_correct: v of the guesses were right.
-    delta: of the hypothesis.
+    epsilon: epsilon of the hypothesis, >= 0.
+    num_canaries: number m of canaries.
+    num_guesses: number r of guesses; the auditor abstains on other canaries.
+    num_correct: number v of correct guesses.
+    delta: delta of the hypothesis, in [0, 1).
   """
   _check(num_canaries, num_guesses, num_correct)
   if not 0 <= delta < 1:
@@ -60,7 +61,7 @@ def p_value(epsilon: float, *, num_canaries: int, num_guesses: int,
 def epsilon_lower_bound(*, num_canaries: int, num_guesses: int,
                         num_correct: int, delta: float,
                         significance: float = 0.05) -> float:
-  """The largest epsilon that `p_value` rejects (AUD-06); 0 if none."""
+  """Returns the largest epsilon that `p_value` rejects (AUD-06), or 0."""
   errors.check_open_unit('significance', significance)
   return _largest_rejected(
       lambda epsilon: p_value(
@@ -70,7 +71,7 @@ def epsilon_lower_bound(*, num_canaries: int, num_guesses: int,
 
 
 def largest_bound(*, num_guesses: int, significance: float = 0.05) -> float:
-  """What guesses that are all right would give at delta 0."""
+  """Returns the bound that perfect guesses give at delta 0."""
   errors.check_at_least('num_guesses', num_guesses, 1)
   return float(max(0.0, special.logit(significance**(1 / num_guesses))))
 
@@ -78,15 +79,15 @@ def largest_bound(*, num_guesses: int, significance: float = 0.05) -> float:
 def rejects_trade_off(blow_up: Callable[[float], float], *, num_canaries: int,
                       num_guesses: int, num_correct: int,
                       significance: float = 0.05) -> bool:
-  """Whether so many right guesses refute a whole trade-off (AUD-07).
+  """Returns whether the guesses refute a whole trade-off function (AUD-07).
 
   Args:
-    blow_up: the inverse of 1 - f: the least false alarm rate at which a test
-      has this power; Phi(Phi^-1(.) - mu) of a Gaussian.
-    num_canaries: m, see `p_value`.
-    num_guesses: r.
-    num_correct: v.
-    significance: probability of a false rejection, at most.
+    blow_up: the inverse of 1 - f: maps a power to the least false alarm rate of
+      a test with that power; Phi(Phi^-1(.) - mu) for a Gaussian trade-off.
+    num_canaries: number m of canaries.
+    num_guesses: number r of guesses.
+    num_correct: number v of correct guesses.
+    significance: upper bound on the probability of a false rejection.
   """
   _check(num_canaries, num_guesses, num_correct)
   errors.check_open_unit('significance', significance)
@@ -104,9 +105,10 @@ def rejects_trade_off(blow_up: Callable[[float], float], *, num_canaries: int,
 def gaussian_shift_lower_bound(*, num_canaries: int, num_guesses: int,
                                num_correct: int,
                                significance: float = 0.05) -> float:
-  """The largest mu of a Gaussian trade-off that is refuted (AUD-07).
+  """Returns the largest refuted mu of a Gaussian trade-off (AUD-07).
 
-  As an epsilon by `bounds.shift_to_epsilon`; for Gaussian trade-offs only.
+  It holds for Gaussian trade-offs only. `bounds.shift_to_epsilon` converts it
+  to an epsilon.
   """
   def rejects(shift):
     return rejects_trade_off(
@@ -118,15 +120,15 @@ def gaussian_shift_lower_bound(*, num_canaries: int, num_guesses: int,
 
 
 def wealth(correct: np.ndarray, *, epsilon: float) -> np.ndarray:
-  """What bets on right guesses have won after each of them, [r] (AUD-08).
+  """Returns the wealth [r] after each bet on a correct guess (AUD-08).
 
-  A martingale that starts at 1 if guesses are right as often as a pure epsilon
-  allows: it ever reaches 1 / significance with probability `significance` at
-  most, so an audit may stop whenever it does.
+  The wealth starts at 1. If the run is epsilon-DP it is a nonnegative
+  supermartingale, so by Ville's inequality it ever reaches 1 / significance
+  with probability `significance` at most. An audit may stop once it does.
 
   Args:
-    correct: [r] bool, guesses in the order in which they were made.
-    epsilon: of the hypothesis; delta is 0.
+    correct: [r] bool, whether each guess is correct, in the order of guessing.
+    epsilon: epsilon of the hypothesis; delta is 0.
   """
   right = special.expit(errors.check_non_negative('epsilon', epsilon))
   gains = np.asarray(correct, np.float64) - right
@@ -137,7 +139,7 @@ def wealth(correct: np.ndarray, *, epsilon: float) -> np.ndarray:
 
 def anytime_lower_bound(correct: np.ndarray, *,
                         significance: float = 0.05) -> float:
-  """The largest pure epsilon that bets have refuted by now (AUD-08)."""
+  """Returns the largest epsilon (delta 0) refuted by the bets (AUD-08)."""
   errors.check_open_unit('significance', significance)
   return _largest_rejected(
       lambda epsilon: wealth(correct, epsilon=epsilon).max(
@@ -146,12 +148,14 @@ def anytime_lower_bound(correct: np.ndarray, *,
 
 def count_guesses(scores: np.ndarray, included: np.ndarray,
                   num_guesses: int) -> int:
-  """How many are right of so many, half of them high and half low scores.
+  """Counts correct guesses on the most extreme scores.
+
+  The lowest half of the guesses is `out`, the highest half `in`.
 
   Args:
     scores: [m], high for canaries that look included.
     included: [m] bool, the coins.
-    num_guesses: r, at most m.
+    num_guesses: number r of guesses, at most m.
   """
   scores, included = np.asarray(scores), np.asarray(included, bool)
   errors.check_at_least('num_canaries', scores.size,
@@ -164,12 +168,12 @@ def count_guesses(scores: np.ndarray, included: np.ndarray,
 
 
 class GridBound(NamedTuple):
-  """The best bound over a grid of guesses.
+  """The best bound over a grid of numbers of guesses.
 
   Attributes:
-    epsilon_lower: see `grid_bound`.
-    num_guesses: that gave it.
-    num_correct: how many of them were right.
+    epsilon_lower: lower bound on epsilon, see `grid_bound`.
+    num_guesses: number of guesses that gave the bound.
+    num_correct: number of correct guesses among them.
   """
   epsilon_lower: float
   num_guesses: int
@@ -178,31 +182,33 @@ class GridBound(NamedTuple):
 
 def grid_counts(size: int,
                 fractions: Sequence[float] = FRACTIONS) -> list[int]:
-  """These shares of so many canaries, as numbers of guesses, increasing."""
-  return sorted({max(1, round(share * size)) for share in fractions})
+  """Converts fractions of `size` canaries to increasing guess counts."""
+  return sorted({max(1, round(fraction * size)) for fraction in fractions})
 
 
 def grid_bound(scores: np.ndarray, included: np.ndarray, *, delta: float,
                significance: float = 0.05,
                fractions: Sequence[float] = FRACTIONS) -> GridBound:
-  """The best bound over shares that are guessed, paid for (AUD-12).
+  """Returns the best bound over a grid of guess counts (AUD-12).
 
-  Bonferroni over a grid that was fixed before scores were seen. To correct for
-  fewer tests than could have been chosen, such as the corners of the hull of
-  the empirical ROC, is not valid: these corners are chosen by the scores.
+  Each count is tested at significance / (number of counts), a Bonferroni
+  correction over a grid fixed before the scores were seen. Correcting only for
+  the corners of the empirical ROC's hull would be invalid, because the scores
+  choose these corners.
   """
   counts = grid_counts(len(scores), fractions)
-  found = ((count, count_guesses(scores, included, count)) for count in counts)
+  guesses = ((count, count_guesses(scores, included, count))
+             for count in counts)
   return max(GridBound(epsilon_lower_bound(
       num_canaries=len(scores), num_guesses=count, num_correct=right,
       delta=delta, significance=significance / len(counts)), count, right)
-             for count, right in found)
+             for count, right in guesses)
 
 
 def grid_lower_bound(scores: np.ndarray, included: np.ndarray, *,
                      delta: float, significance: float = 0.05,
                      fractions: Sequence[float] = FRACTIONS) -> float:
-  """The bound of `grid_bound`."""
+  """Returns the lower bound on epsilon of `grid_bound`."""
   return grid_bound(scores, included, delta=delta, significance=significance,
                     fractions=fractions).epsilon_lower
 
@@ -210,10 +216,11 @@ def grid_lower_bound(scores: np.ndarray, included: np.ndarray, *,
 def grid_largest_bound(*, num_canaries: int, delta: float,
                        significance: float = 0.05,
                        fractions: Sequence[float] = FRACTIONS) -> float:
-  """What `grid_bound` gives if all guesses are right.
+  """Returns the bound that `grid_bound` gives if all guesses are correct.
 
-  Once m delta is not far below the significance, perfect guesses show little:
-  300 canaries at 5 % an epsilon of 1.7 at delta 3e-4, of 3.3 at 1e-6.
+  Unless m delta is far below the significance, even perfect guesses show
+  little: 300 canaries at significance 5 % show an epsilon of 1.7 at delta 3e-4
+  and of 3.3 at delta 1e-6.
   """
   counts = grid_counts(num_canaries, fractions)
   return max(epsilon_lower_bound(
@@ -223,6 +230,7 @@ def grid_largest_bound(*, num_canaries: int, delta: float,
 
 
 def _check(num_canaries: int, num_guesses: int, num_correct: int) -> None:
+  """Checks that the counts are consistent, or raises."""
   errors.check_at_least('num_canaries', num_canaries, 1)
   errors.check_at_least('num_guesses', num_guesses, 1)
   errors.check_at_least('num_correct', num_correct, 0)
@@ -233,7 +241,7 @@ def _check(num_canaries: int, num_guesses: int, num_correct: int) -> None:
 
 
 def _largest_rejected(rejects: Callable[[float], bool], most: float) -> float:
-  """The supremum of what is rejected, an interval from 0; 0 if empty."""
+  """Returns the supremum of the rejected values, an interval [0, x), or 0."""
   if not rejects(0.0):
     return 0.0
   if rejects(most):

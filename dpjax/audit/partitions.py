@@ -1,9 +1,10 @@
-"""Ways to cut the outputs of a release into cells, learnt from some of them.
+"""Partitions of the outputs of a release into cells, learnt from a sample.
 
-Each partition is a function of an output into one of a few cells. Which cells
-tell two data sets apart is decided elsewhere; here is what is looked at: every
-coordinate, the direction of the means, likelihood ratios, sizes, whole outputs
-where few are possible, lowest bits, and what is not finite.
+A partition maps each output to one of a few cells, by a score and edges. The
+scores are: single coordinates, the direction between the means, likelihood
+ratios, sums and sizes, whole outputs (useful if few are possible), lowest bits,
+and the number of values that are not finite. Other modules choose the cells
+that distinguish two data sets.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 _CELLS, _IN_A_CELL = 64, 64
+# Up to so many distinct scores get a cell each.
 _EXACT = 256
 _COORDINATES = 24
 _BIT_COORDINATES = 4
@@ -20,13 +22,13 @@ _RIDGE = 1e-9
 
 
 class Partition(NamedTuple):
-  """A finite description of outputs.
+  """A partition of outputs into finitely many cells.
 
   Attributes:
-    name: of what is looked at.
-    score: outputs [n, d] -> [n] numbers.
-    edges: [k] increasing: cells are the intervals between them, and three
-      more for NaN and both infinities.
+    name: name of the score.
+    score: function of outputs [n, d] that returns numbers [n].
+    edges: [k] increasing. The cells are the k + 1 intervals between them, and
+      one cell each for infinity, minus infinity and NaN.
   """
   name: str
   score: Callable[[np.ndarray], np.ndarray]
@@ -34,11 +36,11 @@ class Partition(NamedTuple):
 
   @property
   def num_cells(self) -> int:
-    """How many there are."""
+    """Number of cells."""
     return self.edges.size + 4
 
   def cells(self, outputs: np.ndarray) -> np.ndarray:
-    """The number of the cell of each output [n, d]: [n]."""
+    """Returns the cell numbers [n] of outputs [n, d]."""
     scores = self.score(outputs)
     places = np.searchsorted(self.edges, scores, side='right')
     last = self.edges.size
@@ -47,21 +49,21 @@ class Partition(NamedTuple):
     return np.where(np.isnan(scores), last + 3, places)
 
   def counts(self, outputs: np.ndarray) -> np.ndarray:
-    """How many outputs are in each cell: [num_cells]."""
+    """Returns the number [num_cells] of outputs in each cell."""
     return np.bincount(self.cells(outputs), minlength=self.num_cells)
 
 
 def learn(present: np.ndarray, absent: np.ndarray, *,
           low_bits: bool) -> list[Partition]:
-  """Partitions that may tell two samples of outputs [n, d] apart.
+  """Learns partitions that may distinguish two samples of outputs [n, d].
 
-  What is learnt here must be judged by other outputs, or scores that were
-  fitted look better than they are.
+  Judge them on other outputs: on these, fitted scores look better than they
+  are.
 
   Args:
-    present: of one data set.
-    absent: of its neighbour.
-    low_bits: whether to look at lowest bits as well.
+    present: outputs of one data set.
+    absent: outputs of its neighbour.
+    low_bits: whether to include the lowest bits of coordinates.
   """
   fitted = list(_scores(present, absent))
   if low_bits:
@@ -72,7 +74,7 @@ def learn(present: np.ndarray, absent: np.ndarray, *,
 def cut(present: np.ndarray, absent: np.ndarray,
         scores: Iterable[tuple[str, Callable[[np.ndarray], np.ndarray]]]
         ) -> list[Partition]:
-  """Partitions by these (name, function) of outputs."""
+  """Returns one partition for each (name, score function)."""
   both = np.concatenate([present, absent])
   return [Partition(name, score, _edges(score(both)))
           for name, score in scores]
@@ -80,7 +82,7 @@ def cut(present: np.ndarray, absent: np.ndarray,
 
 def _scores(present: np.ndarray, absent: np.ndarray) -> Iterator[
     tuple[str, Callable[[np.ndarray], np.ndarray]]]:
-  """(name, function) of all that is looked at."""
+  """Yields (name, score function) for all scores but the lowest bits."""
   width = present.shape[1]
   kept = sorted({*range(min(width, _COORDINATES)), width - 1})
   for place in kept:
@@ -98,22 +100,22 @@ def _scores(present: np.ndarray, absent: np.ndarray) -> Iterator[
 
 def lowest_bits(width: int) -> list[
     tuple[str, Callable[[np.ndarray], np.ndarray]]]:
-  """(name, function) of the lowest bits of the first coordinates."""
+  """Lists (name, score function) of the first coordinates' lowest bits."""
   return [(f'lowest bit of coordinate {place}',
            lambda y, j=place: _lowest_bit(y[:, j]))
           for place in range(min(width, _BIT_COORDINATES))]
 
 
 def _finite(outputs: np.ndarray) -> np.ndarray:
+  """Clips outputs to +-1e30 and replaces those that are not finite by 0."""
   return np.where(np.isfinite(outputs), np.clip(outputs, -1e30, 1e30), 0.0)
 
 
 def _lowest_bit(values: np.ndarray) -> np.ndarray:
-  """The exponent of the largest power of two that divides each value.
+  """Returns the exponent of the largest power of two that divides each value.
 
-  Noise that is drawn in floating point and added to a number is a multiple of
-  what the number's own bits end with: which values are possible then tells
-  the number.
+  Floating-point noise added to a number is rounded to a multiple of a power of
+  two that depends on the number, so the possible sums reveal the number.
   """
   mantissa, exponent = np.frexp(_finite(values[:, None])[:, 0])
   whole = np.abs(mantissa * 2.0**53).astype(np.int64)
@@ -122,7 +124,7 @@ def _lowest_bit(values: np.ndarray) -> np.ndarray:
 
 
 def _hashes(outputs: np.ndarray) -> np.ndarray:
-  """A number for each whole output; equal ones have the same."""
+  """Hashes each whole output to a number; equal outputs get equal numbers."""
   words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
   odd = np.random.default_rng(0).integers(
       0, 2**63, size=outputs.shape[1], dtype=np.uint64) * np.uint64(2)
@@ -133,24 +135,24 @@ def _hashes(outputs: np.ndarray) -> np.ndarray:
 
 
 def _linear(present: np.ndarray, absent: np.ndarray):
-  """Fisher's direction: also along which there is next to no noise."""
+  """Returns the score along Fisher's direction, even where noise is tiny."""
   present, absent = _finite(present), _finite(absent)
   shift = present.mean(0) - absent.mean(0)
   if present.shape[1] > _LARGEST_COVARIANCE:
-    spread = present.var(0) + absent.var(0)
-    direction = shift / (spread + _RIDGE * spread.max() + 1e-300)
+    covariance = present.var(0) + absent.var(0)
+    direction = shift / (covariance + _RIDGE * covariance.max() + 1e-300)
   else:
-    spread = np.atleast_2d(np.cov(present.T) + np.cov(absent.T))
-    ridge = _RIDGE * np.trace(spread) + 1e-300
+    covariance = np.atleast_2d(np.cov(present.T) + np.cov(absent.T))
+    ridge = _RIDGE * np.trace(covariance) + 1e-300
     direction = np.linalg.solve(
-        spread + ridge * np.eye(shift.size), shift)
+        covariance + ridge * np.eye(shift.size), shift)
   length = np.linalg.norm(direction)
   direction = direction / length if length else direction
   return lambda y: _finite(y) @ direction
 
 
 def _naive(present: np.ndarray, absent: np.ndarray, places: list[int]):
-  """The sum of log-likelihood ratios of single coordinates, by histograms."""
+  """Returns the sum of single coordinates' histogram log-likelihood ratios."""
   tables = []
   for place in places:
     coordinate = lambda y, j=place: y[:, j]
@@ -163,7 +165,10 @@ def _naive(present: np.ndarray, absent: np.ndarray, places: list[int]):
 
 
 def _edges(scores: np.ndarray) -> np.ndarray:
-  """Single values where there are few; else quantiles, atoms by themselves."""
+  """Returns cell edges: all values if few; else quantiles, tails and atoms.
+
+  Each atom, a value with many scores, gets a cell of its own.
+  """
   scores = scores[np.isfinite(scores)]
   values, counts = np.unique(scores, return_counts=True)
   if values.size <= _EXACT:

@@ -1,7 +1,8 @@
-"""The attack by a shadow network: thesis 000, Figure 1.2, MIA-01 and MIA-02.
+"""The shadow-network attack of Lalanne (2023, Figure 1.2; MIA-01, MIA-02).
 
-An attacker trains a network of their own in the same way as the target, learns
-on it to tell members by features of records, and applies that to the target.
+The attacker trains a shadow network in the same way as the target, trains
+discriminators to recognise the shadow's members by their features, and applies
+the discriminators to the target.
 """
 
 import functools
@@ -15,16 +16,16 @@ from dpjax.audit import discriminators
 from dpjax.typing import Array, PRNGKey
 
 VAL_ROLES = ('exclude', 'member')
-"""What validation records count as in the attack: erratum M-E06."""
+"""Roles that validation records can have in the attack (erratum M-E06)."""
 
 
 class Half(NamedTuple):
-  """The records of one network; row numbers, int32, in random order.
+  """The records of one network, as int32 row numbers in random order.
 
   Attributes:
-    fitted: those that gradients see, [n / 4 - num_validation].
-    validation: the rest of the training set, [num_validation].
-    test: the non-members, [n / 4].
+    fitted: training records that gradients use, [n / 4 - num_validation].
+    validation: the other training records, [num_validation].
+    test: non-members, [n / 4].
   """
   fitted: Array
   validation: Array
@@ -32,33 +33,36 @@ class Half(NamedTuple):
 
   @property
   def train(self) -> Array:
-    """The members as in the source, [n / 4]."""
+    """All members, as the source defines them, [n / 4]."""
     return jnp.concatenate([self.fitted, self.validation])
 
   def attacked(self, val_role: str = 'exclude') -> tuple[Array, Array]:
-    """Rows [m] int32 in ascending order, and which are members, [m] bool.
+    """Returns the attacked rows and their memberships.
 
     Args:
-      val_role: 'exclude' leaves validation records out, and as many
-        non-members: m = n / 2 - 2 num_validation. As a 'member' each counts,
-        the literal reading, m = n / 2: an attack that is always right on what
-        was fitted is wrong on them.
+      val_role: 'exclude' drops the validation records and equally many
+        non-members, so m = n / 2 - 2 num_validation. 'member' counts validation
+        records as members, the literal reading of the source, with m = n / 2;
+        an attack that recognises all fitted records then errs on them.
+
+    Returns:
+      Row numbers [m] int32 in ascending order, and [m] bool, True for members.
     """
     errors.check_choice('val_role', val_role, VAL_ROLES)
     present = self.fitted if val_role == 'exclude' else self.train
-    # The first are a random choice, since the order is random.
+    # The order is random, so the first rows are a random choice.
     rows = jnp.concatenate([present, self.test[:present.shape[0]]])
     order = jnp.argsort(rows)
-    # In order of rows, so that places tell nothing of membership.
+    # Sorted by row number, so that positions do not reveal membership.
     return rows[order], order < present.shape[0]
 
 
 class FourWaySplit(NamedTuple):
-  """Disjoint halves of all records, MIA-01.
+  """Two disjoint halves of all records (MIA-01).
 
   Attributes:
-    target: of the network under attack.
-    shadow: of the attacker's network.
+    target: records of the attacked network.
+    shadow: records of the attacker's network.
   """
   target: Half
   shadow: Half
@@ -66,15 +70,15 @@ class FourWaySplit(NamedTuple):
 
 def split(key: PRNGKey, num_records: int = 60000,
           num_validation: int = 1000) -> FourWaySplit:
-  """A uniform partition into four sets of one size: MIA-01.
+  """Draws a uniform partition into four sets of equal size (MIA-01).
 
   Args:
-    key: of the partition, drawn once for all experiments.
-    num_records: n, a multiple of 4.
-    num_validation: of each training set, below n / 4.
+    key: determines the partition, drawn once for all experiments.
+    num_records: number n of records, a multiple of 4.
+    num_validation: validation records in each training set, below n / 4.
 
   Raises:
-    ValueError: of numbers that do not fit.
+    ValueError: if n is no multiple of 4, or num_validation is too large.
   """
   size, rest = divmod(errors.check_at_least('num_records', num_records, 4), 4)
   errors.check_at_least('num_validation', num_validation, 0)
@@ -90,14 +94,15 @@ def split(key: PRNGKey, num_records: int = 60000,
 
 
 class AttackResult(NamedTuple):
-  """What D discriminators of each of J pairs say of m records of the target.
+  """Outputs of D discriminators per pair, J pairs, on m records of the target.
 
-  The membership of these records has had no part in it.
+  The attack does not use the membership of these records.
 
   Attributes:
-    logits: [J, D, m] float32; positive for what looks like a member.
-    held_out_accuracies: [J, D], on shadow records kept from training.
-    chosen: [J] int32, the best of them there, the first if there is a tie.
+    logits: [J, D, m] float32, positive for records that look like members.
+    held_out_accuracies: [J, D], accuracies on held-out shadow records.
+    chosen: [J] int32, the discriminator with the best held-out accuracy, the
+      first one in a tie.
   """
   logits: Array
   held_out_accuracies: Array
@@ -105,21 +110,22 @@ class AttackResult(NamedTuple):
 
   @property
   def scores(self) -> Array:
-    """Of the chosen discriminators, [J, m]; a positive one says member."""
+    """Logits of the chosen discriminators, [J, m]; positive means member."""
     return _take(self.logits, self.chosen)
 
   def accuracies(self, members: Array) -> Array:
-    """Of all discriminators on the target, [J, D]; of members [J, m]."""
+    """Returns all accuracies [J, D] on the target, for members [J, m]."""
     return _accuracies(self.logits, members)
 
   def accuracy(self, members: Array) -> Array:
-    """Of the chosen discriminators on the target, [J]."""
+    """Returns the chosen discriminators' accuracies on the target, [J]."""
     return _take(self.accuracies(members), self.chosen)
 
   def oracle(self, members: Array) -> Array:
-    """Of the best on the target, [J]: more than any attacker attains, M-E07.
+    """Returns the best accuracies on the target, [J] (erratum M-E07).
 
-    The maximum of D estimates is above 1/2 even where all are guesses.
+    An attacker cannot choose these: the maximum of D estimates exceeds 1/2 even
+    if all discriminators guess.
     """
     return jnp.max(self.accuracies(members), axis=1)
 
@@ -128,24 +134,24 @@ def attack(key: PRNGKey, shadow_features: Array, shadow_members: Array,
            target_features: Array, *,
            recipe: discriminators.Recipe = discriminators.Recipe(),
            held_out: float = 0.2) -> AttackResult:
-  """Attacks the targets of J pairs at once: MIA-02, MIA-03.
+  """Attacks the targets of J pairs at once (MIA-02, MIA-03).
 
-  Which discriminator of the D is used, the source does not say (M-E07). Here
-  it is the one with the highest accuracy on a random share of the shadow's
-  records, on which none is trained. What is found of pair j depends on the
-  key, on j and on this pair alone.
+  The source does not say which of the D discriminators is used (M-E07). Here it
+  is the one with the highest accuracy on a random part of the shadow's records,
+  which is held out from training. The result for pair j depends only on the
+  key, on j and on this pair.
 
   Args:
-    key: of initial parameters, batches and the records that are held out.
-    shadow_features: [J, s, F] float32, `local_sensitivity.features`.
-    shadow_members: [J, s] bool.
-    target_features: [J, m, F] float32.
-    recipe: how discriminators are trained.
-    held_out: share of the shadow's records on which one is chosen.
+    key: determines initial parameters, batches and held-out records.
+    shadow_features: [J, s, F] float32, from `local_sensitivity.features`.
+    shadow_members: [J, s] bool, True for members of the shadow.
+    target_features: [J, m, F] float32, features of the attacked records.
+    recipe: hyperparameters of the discriminators.
+    held_out: fraction of the shadow's records held out, in (0, 1).
 
   Raises:
-    ValueError: of shapes that do not match, or of features that are not
-      finite, as those of a network whose training has diverged.
+    ValueError: if the shapes do not match, or if features are not finite, as
+      those of a network whose training has diverged.
   """
   errors.check_open_unit('held_out', held_out)
   _check_shapes(shadow_features, shadow_members, target_features)
@@ -166,16 +172,17 @@ def attack(key: PRNGKey, shadow_features: Array, shadow_members: Array,
 def attack_both_ways(
     key: PRNGKey, features: tuple[Array, Array], members: tuple[Array, Array],
     **options: Any) -> AttackResult:
-  """Attacks each network of J pairs by the other, 2 J attacks: MIA-02.
+  """Attacks each network of J pairs with the other as its shadow (MIA-02).
 
   Args:
     key: see `attack`.
-    features: of the first and of the second networks, [J, m, F] each.
-    members: of the first and of the second networks, [J, m] each.
-    **options: of `attack`.
+    features: features for the first and for the second networks, [J, m, F]
+      each.
+    members: memberships for the first and for the second networks, [J, m] each.
+    **options: keyword arguments of `attack`.
 
   Returns:
-    First the J attacks on the first networks, then those on the second.
+    2 J attacks: first those on the first networks, then those on the second.
   """
   return attack(key, jnp.concatenate(features[::-1]),
                 jnp.concatenate(members[::-1]), jnp.concatenate(features),
@@ -185,7 +192,7 @@ def attack_both_ways(
 @functools.partial(jax.jit, static_argnames='count')
 def _hold_out(key: PRNGKey, records: tuple[Array, Array], *,
               count: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-  """`count` random records [J, s, ...] of every pair, and the others."""
+  """Splits each pair's records [J, s, ...] at random: `count`, and the rest."""
   num_pairs, num_records = records[1].shape
   draw = lambda number: jax.random.permutation(
       jax.random.fold_in(key, number), num_records)
@@ -195,7 +202,7 @@ def _hold_out(key: PRNGKey, records: tuple[Array, Array], *,
 
 
 def _accuracies(logits: Array, members: Array) -> Array:
-  """Of logits [J, D, m] at threshold 0, [J, D]."""
+  """Returns accuracies [J, D] of logits [J, D, m] at threshold 0."""
   if members.shape != (logits.shape[0], logits.shape[2]):
     raise ValueError(f'members must be [{logits.shape[0]}, '
                      f'{logits.shape[2]}], got {members.shape}')
@@ -204,12 +211,13 @@ def _accuracies(logits: Array, members: Array) -> Array:
 
 
 def _take(values: Array, places: Array) -> Array:
-  """values[j, places[j]] for every j."""
+  """Returns values[j, places[j]] for every j."""
   return jax.vmap(lambda row, place: row[place])(values, places)
 
 
 def _check_shapes(shadow_features: Array, shadow_members: Array,
                   target_features: Array) -> None:
+  """Checks that shapes match and features are finite, or raises."""
   shapes = (shadow_features.shape, shadow_members.shape,
             target_features.shape)
   one, two, three = shapes

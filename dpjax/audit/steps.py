@@ -1,4 +1,4 @@
-"""Did each record join each step by a coin of its own? (AUD-03)"""
+"""Tests whether batches are Poisson samples of the records (AUD-03)."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,16 @@ from dpjax import errors
 
 def sampling_p_values(joined: np.ndarray, *,
                       sampling_prob: float) -> Iterator[tuple[str, float]]:
-  """(what is tested, p-value) of Poisson sampling, for large [t, n].
+  """Yields (name of the test, p-value) of Poisson sampling, for large t and n.
 
-  Rate; sizes of batches, whose variance is n q (1 - q) and not 0 as of
-  shuffled ones; how often each record is used, which a fixed partition makes
-  constant; and whether one step, or one record, tells of the next.
+  Tests the sampling rate; the variance n q (1 - q) of batch sizes, which is 0
+  for shuffled batches; the variance of each record's number of uses, which is 0
+  for a fixed partition; and independence of consecutive steps and of
+  consecutive records.
 
   Args:
-    joined: [t, n] bool, which records were in the batch of which step.
-    sampling_prob: q, claimed.
+    joined: [t, n] bool, True where a record was in the batch of a step.
+    sampling_prob: claimed sampling probability q.
   """
   errors.check_probability('sampling_prob', sampling_prob)
   joined = np.asarray(joined, bool)
@@ -35,16 +36,18 @@ def sampling_p_values(joined: np.ndarray, *,
 
 
 def _binomial(count: int, trials: int, prob: float) -> float:
+  """Returns the two-sided p-value of a binomial count."""
   return float(stats.binomtest(int(count), int(trials), prob).pvalue)
 
 
 def _dispersion(counts: np.ndarray, trials: int, prob: float) -> float:
-  """Two-sided, of the spread of binomial counts around their known mean.
+  """Returns the two-sided p-value of the variance of binomial counts.
 
-  Normal, with the exact variance of a square; for hundreds of counts.
+  It uses the normal approximation to the mean squared deviation from the known
+  mean, with the exact variance of a square; valid for hundreds of counts.
   """
   variance = trials * prob * (1 - prob)
   fourth = variance * (1 + 3 * (trials - 2) * prob * (1 - prob))
-  spread = np.sqrt((fourth - variance**2) / counts.size)
+  standard_error = np.sqrt((fourth - variance**2) / counts.size)
   excess = np.mean(np.square(counts - trials * prob)) - variance
-  return float(2 * stats.norm.sf(abs(excess) / spread))
+  return float(2 * stats.norm.sf(abs(excess) / standard_error))

@@ -1,9 +1,9 @@
-"""Audits of a training run that see every noisy gradient.
+"""White-box audits of training runs: the auditor sees every noisy gradient.
 
-The strongest view an attacker can have, and the only one at which a sound
-implementation is *tight*: with a canary whose contribution is known exactly,
-the privacy loss of a run can be computed from what was released, and its law
-compared with the accountant's.
+This is the strongest view an attacker can have, and the only one in which the
+audit of a sound implementation is *tight*. If the canary's contribution is
+known exactly, the privacy loss of a run can be computed from its releases, and
+the distribution of losses can be compared with the accountant's.
 """
 
 from collections.abc import Callable
@@ -19,26 +19,32 @@ from dpjax import tree
 from dpjax.audit import empirical
 from dpjax.grads import bounder as bounders
 from dpjax.grads import quantiles
-from dpjax.grads.bounder import Certificate, Method
+from dpjax.grads.bounder import Certificate
+from dpjax.grads.bounder import Method
 from dpjax.typing import Array, Batch, Params, PyTree
 
 
 class RecorderState(NamedTuple):
-  """State of `recorder`: what was observed at each step, [num_steps, ...]."""
+  """State of `recorder`.
+
+  Attributes:
+    step: number of the next step.
+    history: observations of all steps, with leaves [num_steps, ...].
+  """
   step: Array
   history: PyTree
 
 
 def recorder(observe: Callable[[PyTree], PyTree],
              num_steps: int) -> optax.GradientTransformation:
-  """An optax transform that keeps `observe(updates)` of every step.
+  """Returns an optax transform that stores `observe(updates)` of every step.
 
-  Given to `loop.fit` in front of an optimiser it sees exactly what leaves the
-  privatizer, changes nothing, and costs no privacy.
+  In front of the optimiser in `loop.fit` it sees exactly the output of the
+  privatizer. It changes nothing and has no privacy cost.
 
   Args:
-    observe: a function of the noisy mean.
-    num_steps: how many steps to keep.
+    observe: function of the noisy mean.
+    num_steps: number of steps to store.
   """
 
   def init(params: PyTree) -> RecorderState:
@@ -57,19 +63,19 @@ def recorder(observe: Callable[[PyTree], PyTree],
 
 def contribution(method: Method, params: Params, certificate: Certificate,
                  record: Batch, radii: PyTree = ()) -> tuple[PyTree, PyTree]:
-  """What one record adds to the sums, and its norm over the claimed bound.
+  """Returns one record's contribution to the sums, with its bound ratios.
 
   Args:
-    method: under audit.
-    params: parameters the record meets.
-    certificate: of these parameters.
-    record: a batch of one; in views, if the bounder takes them.
-    radii: of an adaptive bounder.
+    method: training method under audit.
+    params: parameters at which the record is evaluated.
+    certificate: certificate of these parameters.
+    record: a batch of one, with augmented views if the bounder takes them.
+    radii: current radii, for an adaptive bounder.
 
   Returns:
-    (the contribution, a tree of block norms over their l2 sensitivities); a
-    ratio above 1 refutes the sensitivity. For an adaptive bounder both are
-    pairs, of the gradient's and of the indicators'.
+    The contribution, and a tree of its block norms divided by their l2
+    sensitivities. A ratio above 1 refutes the sensitivity. For an adaptive
+    bounder both are pairs, for the gradient and for the indicators.
   """
   bounder = bounders.at_radii(method.bounder, radii)
   sums = bounder.sums(params, record, jnp.ones([1], jnp.bool_))
@@ -80,18 +86,18 @@ def contribution(method: Method, params: Params, certificate: Certificate,
       in zip(blocks, jax.tree.leaves(bounds), strict=True)])
   if method.bounder.adaptive is None:
     return sums.total, ratios
-  shares = jax.tree.map(
-      lambda moved: jnp.abs(moved) / quantiles.INDICATOR_SENSITIVITY,
+  indicator_ratios = jax.tree.map(
+      lambda change: jnp.abs(change) / quantiles.INDICATOR_SENSITIVITY,
       sums.indicators)
-  return (sums.total, sums.indicators), (ratios, shares)
+  return (sums.total, sums.indicators), (ratios, indicator_ratios)
 
 
 def matched_filter(canary: PyTree, stddevs: PyTree) -> tuple[PyTree, float]:
-  """The best linear statistic for a canary, and its signal-to-noise ratio.
+  """Returns the best linear statistic for a canary, and its signal-to-noise.
 
   Args:
-    canary: its contribution to the sums.
-    stddevs: tree prefix: noise of each block.
+    canary: the canary's contribution to the sums.
+    stddevs: standard deviation of the noise of each block, a tree prefix.
 
   Returns:
     (direction, mu): the inner product of a noisy sum with `direction` is
@@ -107,7 +113,7 @@ def matched_filter(canary: PyTree, stddevs: PyTree) -> tuple[PyTree, float]:
 
 def privacy_losses(statistics: np.ndarray, *, sampling_prob: float,
                    noise_multiplier: float) -> np.ndarray:
-  """Log-likelihood ratios, canary in against out, of whole runs.
+  """Returns log-likelihood ratios of whole runs, canary in against out.
 
   Args:
     statistics: [num_runs, num_steps] matched-filter outputs.
@@ -115,7 +121,8 @@ def privacy_losses(statistics: np.ndarray, *, sampling_prob: float,
     noise_multiplier: standard deviation of a statistic.
 
   Returns:
-    [num_runs] sums over steps of ln(1 - q + q exp((2 y - 1) / (2 sigma^2))).
+    Privacy losses [num_runs]: sums over steps of
+    ln(1 - q + q exp((2 y - 1) / (2 sigma^2))).
   """
   exponent = (2 * np.asarray(statistics, np.float64) - 1) / (
       2 * noise_multiplier**2)
@@ -124,23 +131,23 @@ def privacy_losses(statistics: np.ndarray, *, sampling_prob: float,
 
 
 class DeltaEstimate(NamedTuple):
-  """Monte Carlo estimate of the delta at one epsilon.
+  """A Monte Carlo estimate of delta at one epsilon.
 
   Attributes:
     value: mean over runs.
-    standard_error: of the mean.
+    standard_error: standard error of the mean.
   """
   value: float
   standard_error: float
 
 
 def estimate_delta(losses: np.ndarray, *, epsilon: float) -> DeltaEstimate:
-  """E[(1 - exp(epsilon - L))_+] from runs of the first hypothesis.
+  """Estimates delta = E[(1 - exp(epsilon - L))_+] from privacy losses L.
 
   Args:
-    losses: [num_runs] privacy losses ln(P/Q) drawn under P: runs with the
-      canary for the remove direction; their negatives, of runs without it, for
-      the add direction.
+    losses: [num_runs] privacy losses ln(P/Q) drawn under P. For the remove
+      direction these are the losses of runs with the canary, for the add
+      direction the negated losses of runs without it.
     epsilon: where to evaluate the privacy curve.
   """
   gains = np.maximum(0.0, -np.expm1(np.minimum(0.0, epsilon - losses)))
@@ -149,11 +156,11 @@ def estimate_delta(losses: np.ndarray, *, epsilon: float) -> DeltaEstimate:
 
 
 def variance_p_value(noise: np.ndarray, *, stddev: float) -> float:
-  """Two-sided p-value that `noise` is N(0, stddev^2), from its energy.
+  """Returns the two-sided p-value, by energy, that noise is N(0, stddev^2).
 
   Args:
     noise: independent draws, any shape.
-    stddev: claimed.
+    stddev: claimed standard deviation.
   """
   values = np.asarray(noise, np.float64).ravel() / stddev
   energy = float(np.square(values).sum())
@@ -162,7 +169,10 @@ def variance_p_value(noise: np.ndarray, *, stddev: float) -> float:
 
 
 def correlation_p_value(first: np.ndarray, second: np.ndarray) -> float:
-  """Two-sided p-value that two noise arrays of one shape are uncorrelated."""
+  """Returns the two-sided p-value that two noise arrays are uncorrelated.
+
+  Both must have the same shape.
+  """
   first = np.asarray(first, np.float64).ravel()
   second = np.asarray(second, np.float64).ravel()
   norms = np.linalg.norm(first) * np.linalg.norm(second)

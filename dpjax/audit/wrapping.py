@@ -1,9 +1,9 @@
-"""Targets from mechanisms and functions, with neighbours that they can have.
+"""Makes audit targets from mechanisms and functions, and their neighbours.
 
-What an object says of itself decides what is tried: a bound on one record of a
-sum, a bound on scores, or nothing, and then records are. A bound that is stated
-is kept; where none is, every number is a legal record, also one that is huge,
-infinite or none.
+The attributes of an object decide which neighbours are tried: sums within a
+bound on one record, scores within a sensitivity, or else data sets of records.
+Neighbours respect every bound that the object declares. Without a bound every
+number is a legal record, even a huge one, infinity or NaN.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,17 @@ from scipy import stats
 
 from dpjax import errors
 from dpjax.audit import claims
-from dpjax.audit.target import Noise, Pair, Target
+from dpjax.audit.target import Noise
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Target
 from dpjax.audit.target import toggles
 from dpjax.privacy import additive
-from dpjax.privacy.adjacency import Adjacency, sum_sensitivity
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import sum_sensitivity
 
 _WIDTH = 3
 _NUM_RECORDS = 8
+# Records without declared bounds are also tried at this size, and not finite.
 _HUGE = 1e6
 _HOSTILE = (math.nan, math.inf)
 DELTA = 1e-5
@@ -30,19 +34,20 @@ DELTA = 1e-5
 def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
                  claim: claims.Claim | None = None,
                  pairs: Sequence[Pair] | None = None, **known: Any) -> Target:
-  """The target of a `Mechanism`; whatever it says of itself is checked.
+  """Returns the audit target of a mechanism; all that it declares is checked.
 
-  Read where there is such a member: `log_probs(data)` of a finite law,
-  `log_density(data, outputs)`, `double_precision`, and what `neighbours_of`
-  reads.
+  Optional members that are read: `log_probs(data)` of a finite distribution,
+  `log_density(data, outputs)`, `double_precision`, and the members that
+  `neighbours_of` reads.
 
   Args:
-    mechanism: with `adjacency`, `event` and `release`.
-    name: for reports; its type's when not given.
-    delta: at which the event is turned into an epsilon; 0 for pure events.
-    claim: what is said of it; what its event says when not given.
-    pairs: neighbours; `neighbours_of` when not given.
-    **known: fields of `Target`, where the mechanism does not tell.
+    mechanism: object with `adjacency`, `event` and `release`.
+    name: name for reports; by default that of the mechanism's type.
+    delta: delta at which the event is converted to an epsilon; 0 for pure
+      events, by default `DELTA`.
+    claim: the audited claim; by default the event's.
+    pairs: pairs of neighbours; by default those of `neighbours_of`.
+    **known: fields of `Target` that override those of the mechanism.
   """
   event = getattr(mechanism, 'event', None)
   if claim is None:
@@ -51,17 +56,17 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
   if pairs is None:
     pairs = neighbours_of(mechanism, claim.adjacency)
   noise = declared_noise(mechanism)
-  found = dict(log_probs=getattr(mechanism, 'log_probs', None), noise=noise,
+  fields = dict(log_probs=getattr(mechanism, 'log_probs', None), noise=noise,
                floating_point=noise is not None and noise.spacing > 0,
                double_precision=bool(getattr(mechanism, 'double_precision',
                                              False)),
                log_density=getattr(mechanism, 'log_density', None)) | known
   return Target(name=name or type(mechanism).__name__, claim=claim,
-                release=mechanism.release, pairs=tuple(pairs), **found)
+                release=mechanism.release, pairs=tuple(pairs), **fields)
 
 
 def declared_noise(mechanism: Any) -> Noise | None:
-  """The noise that a mechanism of this library adds to its data, if known."""
+  """Returns the declared noise of a Gaussian or Laplace mechanism, or None."""
   spacing = lambda scale: float(additive.grid_spacing(scale))
   if isinstance(mechanism, additive.GaussianMechanism):
     return Noise(stats.norm(scale=mechanism.stddev),
@@ -73,13 +78,16 @@ def declared_noise(mechanism: Any) -> Noise | None:
 
 
 def neighbours_of(mechanism: Any, adjacency: Adjacency) -> tuple[Pair, ...]:
-  """Neighbours that a mechanism's own words allow.
+  """Returns neighbours that the attributes of a mechanism allow.
 
-  `pairs`, as they are; `record_norm` (of norm `order`; of l2 if there is a
-  `stddev`, of l1 otherwise), `l2_sensitivity`, `l1_sensitivity`: sums at that
-  distance; `sensitivity`: numbers that all change by it, one up and the others
-  down; `num_categories`: records 0..K-1; `record_shape`, and maybe
-  `record_bounds`: records, see `search`.
+  The first of these attributes that exists decides:
+    `pairs`: the pairs themselves.
+    `record_norm`: sums, in the norm `order`; by default l2 if there is a
+      `stddev`, otherwise l1.
+    `l2_sensitivity`, `l1_sensitivity`: sums at that distance.
+    `sensitivity`: scores that all change by it, one up and the others down.
+    `num_categories`: records in 0..K-1.
+    `record_shape`, optionally `record_bounds`: data sets, see `search`.
 
   Raises:
     ValueError: if there is none of these.
@@ -109,9 +117,10 @@ def neighbours_of(mechanism: Any, adjacency: Adjacency) -> tuple[Pair, ...]:
 
 def sums(sensitivity: float, *, order: float,
          width: int = _WIDTH) -> tuple[Pair, ...]:
-  """Exact sums [width] at a distance in the norm: along an axis, across all.
+  """Returns pairs of sums [width] whose distance is the sensitivity.
 
-  At zero and far from it: noise that grows with the data shows.
+  They differ along one axis or in all coordinates. Pairs near zero and far from
+  it reveal noise that grows with the data.
   """
   errors.check_positive('sensitivity', sensitivity)
   axes = [np.eye(width)[place] for place in (0, width - 1)]
@@ -127,7 +136,7 @@ def sums(sensitivity: float, *, order: float,
 
 def integer_sums(sensitivity: int, *,
                  width: int = _WIDTH) -> tuple[Pair, ...]:
-  """Those of `sums` that are integers."""
+  """Returns the pairs of `sums` that differ in one coordinate, as integers."""
   return tuple(Pair(pair.data.astype(np.int32), pair.neighbour.astype(np.int32),
                     pair.what)
                for pair in sums(sensitivity, order=1, width=width)
@@ -136,9 +145,9 @@ def integer_sums(sensitivity: int, *,
 
 def scores(sensitivity: float, *, monotone: bool = False,
            width: int = _WIDTH) -> tuple[Pair, ...]:
-  """Scores of candidates that all change, one up and the others down.
+  """Returns pairs of candidates' scores that differ by the sensitivity.
 
-  Monotone ones all change in one direction, if at all.
+  One score rises and the others fall; if `monotone`, the others stay.
   """
   errors.check_positive('sensitivity', sensitivity)
   shift = np.full(width, 0.0 if monotone else -1.0)
@@ -155,17 +164,17 @@ def scores(sensitivity: float, *, monotone: bool = False,
 def search(adjacency: Adjacency, *, shape: tuple[int, ...],
            bounds: tuple[float, float] | None = None,
            num_records: int = _NUM_RECORDS) -> tuple[Pair, ...]:
-  """Data sets of records, and extreme records that join or leave them.
+  """Returns data sets of records that differ by one extreme record.
 
-  Others are all low, all high, at zero or at random, so that a record finds
-  company that pulls the other way.
+  The other records are all low, all high, in the middle or random, so that some
+  of them pull against the extreme record.
 
   Args:
-    adjacency: which are neighbours.
-    shape: of a record; data sets are [n, *shape] float32.
-    bounds: of the numbers in a record; None if every number is legal, also
-      infinite ones and none.
-    num_records: of a data set.
+    adjacency: which data sets are neighbours.
+    shape: shape of a record; data sets are [n, *shape] float32.
+    bounds: bounds on the numbers in a record; None if every number is legal,
+      including infinity and NaN.
+    num_records: number n of records, before one joins.
   """
   low, high = (-1.0, 1.0) if bounds is None else bounds
   full = lambda value: np.full(shape, value, np.float32)
@@ -178,21 +187,21 @@ def search(adjacency: Adjacency, *, shape: tuple[int, ...],
   if bounds is None:
     extremes += [full(value) for value in (-_HUGE, _HUGE, *_HOSTILE)]
     extremes += _directions(shape, -_HUGE, _HUGE)[:1]
-  found = []
+  pairs = []
   for base in bases:
     if adjacency is Adjacency.REPLACE_ONE:
-      # Extremes against each other, and against what is usual.
-      found += toggles(base, np.stack(extremes[:2]), replace=True)
+      # Replace the extremes by each other, and by a usual record.
+      pairs += toggles(base, np.stack(extremes[:2]), replace=True)
       for record in extremes[2:]:
-        found += toggles(base, np.stack([record, usual]), replace=True)
+        pairs += toggles(base, np.stack([record, usual]), replace=True)
     else:
-      found += toggles(base, np.stack([*extremes, usual]), replace=False)
-  return tuple(found)
+      pairs += toggles(base, np.stack([*extremes, usual]), replace=False)
+  return tuple(pairs)
 
 
 def _directions(shape: tuple[int, ...], low: float,
                 high: float) -> list[np.ndarray]:
-  """Records that are extreme in one coordinate, and in all by turns."""
+  """Lists records extreme in one coordinate, or alternately in all."""
   size = int(np.prod(shape))
   if size < 2:
     return []

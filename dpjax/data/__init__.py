@@ -1,8 +1,8 @@
-"""Real data sets with public feature bounds.
+"""Loads data sets with public feature bounds.
 
-Every feature lies in [-1, 1] and is computed from its own record and from
-constants written in the code: bounds, transforms and category lists are
-public inputs, so that loading data spends no privacy.
+Every feature lies in [-1, 1]. It is computed from its own record and from
+public constants in the code or in a schema: bounds, transforms and category
+lists. So loading data costs no privacy budget.
 
 Modules, in import order: files, columns, tabular, schemas, arrays, splits,
 schema_files, user_tables, drafts, containers, pickles, tfds_records, images,

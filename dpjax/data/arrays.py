@@ -1,4 +1,4 @@
-"""The data set that training receives, and how to make one from own arrays."""
+"""The data set type for training, and its constructor from arrays."""
 
 from typing import NamedTuple
 
@@ -7,15 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpjax import errors
-from dpjax.typing import Array
-from dpjax.typing import Batch
+from dpjax.typing import Array, Batch
 
 
 class Dataset(NamedTuple):
-  """Records with public bounds.
+  """Features and classes of n records, with public bounds.
 
   Attributes:
-    name: for reports.
+    name: name for reports.
     x: features, [n, p] float32 in [-1, 1].
     y: classes, [n] int32 in [0, num_classes).
     num_classes: number of classes, public.
@@ -29,7 +28,7 @@ class Dataset(NamedTuple):
 
   @property
   def records(self) -> Batch:
-    """Features and labels, as training takes them."""
+    """Returns features and labels as the batch type of training."""
     return Batch(self.x, self.y)
 
 
@@ -38,14 +37,15 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
                 upper: ArrayLike = 1.0) -> Dataset:
   """Makes a data set from arrays: clips to public bounds, scales to [-1, 1].
 
-  Guarantee: a row of the result depends on the same row of x and y alone, if
-  the bounds are known without the data; a minimum of `x` itself would leak.
+  Guarantee: each row of the result depends on the same row of x and y alone,
+  if the bounds were chosen without the data. The minimum or maximum of `x`
+  used as a bound would leak.
 
   Args:
     x: features, [n, p], finite.
     y: classes, [n], integers in [0, num_classes).
-    num_classes: at least 2.
-    name: for reports.
+    num_classes: public number of classes, at least 2.
+    name: name for reports.
     lower: public lower bound of the features, a number or [p] numbers.
     upper: public upper bound, likewise; above `lower`.
 
@@ -53,7 +53,7 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
     The data set, with features named x0, x1, ...
 
   Raises:
-    ValueError: one line, for a wrong shape, bound, feature or label.
+    ValueError: a shape, bound, feature or label is not valid.
 
   Examples:
     >>> from dpjax.data import arrays
@@ -86,6 +86,8 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
 
 
 def _as_numbers(name, values) -> np.ndarray:
+  """Returns the values as a float64 array; raises ValueError if they are not.
+  """
   try:
     return np.asarray(values, np.float64)
   except (TypeError, ValueError):
@@ -98,7 +100,7 @@ def _check_labels(y, num_examples, *, num_classes) -> np.ndarray:
   if labels.shape != (num_examples,):
     raise ValueError(f'y must have shape ({num_examples},) as x has '
                      f'{num_examples} rows, got {labels.shape}')
-  # Written so that a NaN, which compares false, is refused too.
+  # Comparisons with NaN are false, so a NaN is not valid either.
   valid = (labels == np.floor(labels)) & (labels >= 0) & (labels < num_classes)
   if not valid.all():
     row = int(np.argmin(valid))

@@ -1,11 +1,12 @@
-"""Kinds of columns, each encoding one field of a file.
+"""Kinds of table columns; each kind encodes one field of a record.
 
-Guarantee: `encode(text)` sees a single field and the constants of its
-column, never another record. Hence a change of one record changes one row,
-and the bounds [-1, 1] hold for any data, not only for the data at hand.
+Guarantee: `encode(text)` uses a single field and the public constants of its
+column, never another record. So changing one record changes one row, and the
+bounds [-1, 1] hold for any data.
 
-Each kind has `name`, `names()` (the encoded features, in order) and
-`encode(text)`, which raises `ValueError` with what was expected and found.
+Each kind has `name`, `names()` (names of the encoded features, in order) and
+`encode(text)`. The latter raises `ValueError` with the allowed and the given
+text.
 """
 
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from dpjax import errors
 
 
 def _signed_log(value: float) -> float:
+  """Returns sign(v) log(1 + |v|)."""
   return math.copysign(math.log1p(abs(value)), value)
 
 
-# All increasing, so that clipping before or after the transform is the same.
+# All are increasing, so clipping before or after the transform is the same.
 _SCALES = {
   'linear': float,
   'log': math.log,
@@ -33,14 +35,14 @@ class Numeric:
   """A number, clipped to public bounds and scaled to [-1, 1].
 
   Attributes:
-    name: the column.
+    name: name of the column.
     lower: public lower bound, in the file's unit; mapped to -1.
     upper: public upper bound; mapped to 1.
-    scale: spacing between the bounds: 'linear', 'log' (lower > 0), 'sqrt'
-      (lower >= 0) or 'signed_log', sign(v) log(1 + |v|).
-    missing: how the file spells a missing number; '' if it may not be missing.
-    default: public number that stands for a missing one, beside which a second
-      feature is then 1, otherwise 0.
+    scale: transform between the bounds: 'linear', 'log' (needs lower > 0),
+      'sqrt' (needs lower >= 0) or 'signed_log', sign(v) log(1 + |v|).
+    missing: text of a missing number in the file; '' if none may be missing.
+      Otherwise a second feature is 1 for a missing number and 0 else.
+    default: public number that replaces a missing one.
   """
   name: str
   lower: float
@@ -62,12 +64,15 @@ class Numeric:
                        f'lower >= 0, got {self.lower}')
 
   def names(self) -> tuple[str, ...]:
-    """Returns the encoded features' names: the column, and if it is missing."""
+    """Returns the column's name, and `column=missing` if it may be missing."""
     return ((self.name, f'{self.name}={self.missing}') if self.missing
             else (self.name,))
 
   def encode(self, text: str) -> tuple[float, ...]:
-    """Returns the clipped and scaled number, in [-1, 1]."""
+    """Returns the number clipped and scaled to [-1, 1].
+
+    If it may be missing, also returns the indicator of a missing number.
+    """
     if self.missing:
       absent = text == self.missing
       return self._scaled(str(self.default) if absent else text), float(absent)
@@ -78,7 +83,7 @@ class Numeric:
       value = float(text)
     except ValueError:
       value = math.nan
-    # NaN would pass a clip silently, an infinity would hide a broken file.
+    # NaN would pass the clipping unnoticed; infinity indicates a broken file.
     if not math.isfinite(value):
       raise ValueError(f'expected a finite number, got {text!r}')
     transform = _SCALES[self.scale]
@@ -89,11 +94,11 @@ class Numeric:
 
 @dataclasses.dataclass(frozen=True)
 class Categorical:
-  """A code from a public list, one-hot with values 0 and 1.
+  """A code from a public list, encoded one-hot with values 0 and 1.
 
   Attributes:
-    name: the column.
-    categories: the published codes; any other code is an error.
+    name: name of the column.
+    categories: public codes; any other code raises ValueError.
   """
   name: str
   categories: tuple[str, ...]
@@ -116,12 +121,12 @@ class Categorical:
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-  """A code of which its group from a public list is kept, one-hot.
+  """A code that a public rule maps to a group, encoded one-hot.
 
   Attributes:
-    name: the column.
-    groups: all that `group` returns.
-    group: the rule, code to group; a public function of the field alone.
+    name: name of the column.
+    groups: public list of all groups that `group` can return.
+    group: maps a code to its group; a public function of the field alone.
   """
   name: str
   groups: tuple[str, ...]
@@ -138,7 +143,7 @@ class Grouped:
 
 @dataclasses.dataclass(frozen=True)
 class Binary:
-  """A field '0' or '1', kept as the number 0 or 1."""
+  """A field '0' or '1', encoded as the number 0 or 1."""
   name: str
 
   def names(self) -> tuple[str, ...]:
@@ -154,32 +159,32 @@ class Binary:
 
 @dataclasses.dataclass(frozen=True)
 class Skip:
-  """A column left out of the features, such as a record's number."""
+  """A column that is not a feature, such as a record number."""
   name: str
 
   def names(self) -> tuple[str, ...]:
-    """Returns no name."""
+    """Returns (): there is no feature."""
     return ()
 
   def encode(self, text: str) -> tuple[float, ...]:
-    """Returns no value, whatever the field says."""
+    """Returns (), for any field."""
     del text
     return ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-  """The class of a record.
+  """The column with the class of a record.
 
   Attributes:
-    name: the column.
-    classes: for class 0, 1, ...: the spellings that the files use for it.
+    name: name of the column.
+    classes: for each class 0, 1, ..., its spellings in the files.
   """
   name: str
   classes: tuple[tuple[str, ...], ...]
 
   def names(self) -> tuple[str, ...]:
-    """Returns no name: the label is not a feature."""
+    """Returns (): the label is not a feature."""
     return ()
 
   def encode(self, text: str) -> int:

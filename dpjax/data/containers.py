@@ -1,11 +1,12 @@
-"""Images and labels from the bytes of the formats they are published in.
+"""Readers of published image formats, from bytes to images and labels.
 
-A reader takes unpacked files and returns both official parts. None executes
-anything it reads, and none judges the content: that is `images`' part.
+A reader takes unpacked files and returns the published training and test
+parts. No reader executes anything in a file. The content is verified in
+`image_files`.
 
 Formats: IDX (http://yann.lecun.com/exdb/mnist), the binary version of CIFAR
 (https://www.cs.toronto.edu/~kriz/cifar.html), NumPy archives with the keys
-that Keras uses, and mosaics, that is large images made of small ones.
+that Keras uses, and mosaics (large images made of small ones).
 """
 
 import io
@@ -27,26 +28,26 @@ class Blob(NamedTuple):
   """A file in memory.
 
   Attributes:
-    where: its path, for messages.
-    content: its bytes, unpacked.
+    where: path of the file, for messages.
+    content: unpacked bytes of the file.
   """
   where: str
   content: bytes
 
 
 class Images(NamedTuple):
-  """Images and labels, compact, on the host.
+  """Images and labels as NumPy arrays on the host.
 
   Attributes:
-    x: [n, h, w, c] uint8.
-    y: [n] integers.
+    x: images [n, h, w, c] uint8.
+    y: labels [n], integers.
   """
   x: np.ndarray
   y: np.ndarray
 
 
 class Parts(NamedTuple):
-  """The two parts into which the publisher divided the records."""
+  """The publisher's training and test parts."""
   train: Images
   test: Images
 
@@ -55,11 +56,11 @@ def idx(blob: Blob, *, num_axes: int) -> np.ndarray:
   """Returns the array of bytes in an IDX file, [...] uint8.
 
   Raises:
-    ValueError: for another magic number, or a size other than the header's.
+    ValueError: the magic number is wrong, or the size is not the header's.
   """
   magic = bytes((0, 0, _UNSIGNED_BYTE, num_axes))
   if blob.content[:4] != magic:
-    raise ValueError(f'{blob.where} is no IDX file with {num_axes} axes of '
+    raise ValueError(f'{blob.where} is not an IDX file with {num_axes} axes of '
                      f'bytes: it starts with {blob.content[:4].hex()!r}, '
                      f'expected {magic.hex()!r}')
   start = 4 + 4 * num_axes
@@ -76,7 +77,8 @@ def idx(blob: Blob, *, num_axes: int) -> np.ndarray:
 
 def idx_parts(train_x: Blob, train_y: Blob, test_x: Blob, test_y: Blob
               ) -> Parts:
-  """Reads the four IDX files of MNIST and its successors; one channel."""
+  """Reads the four IDX files of MNIST or similar sets; images have 1 channel.
+  """
   return Parts(*(
     Images(idx(x, num_axes=3)[..., None], idx(y, num_axes=1))
     for x, y in ((train_x, train_y), (test_x, test_y))))
@@ -88,10 +90,10 @@ def cifar_images(planes: np.ndarray) -> np.ndarray:
 
 
 def cifar_binary(blob: Blob) -> Images:
-  """Reads a batch: for each record one byte for the label, 3,072 of image.
+  """Reads a binary CIFAR batch: 1 label byte and 3,072 image bytes per record.
 
   Raises:
-    ValueError: if the file does not consist of whole records.
+    ValueError: the file does not consist of whole records.
   """
   width = 1 + math.prod(_CIFAR_SHAPE)
   if not blob.content or len(blob.content) % width:
@@ -102,7 +104,7 @@ def cifar_binary(blob: Blob) -> Images:
 
 
 def cifar_binary_parts(*batches: Blob) -> Parts:
-  """Reads training batches and, last, the test batch."""
+  """Reads binary CIFAR batches; the last one is the test part."""
   return join([cifar_binary(batch) for batch in batches])
 
 
@@ -113,12 +115,12 @@ def join(batches: list[Images]) -> Parts:
 
 
 def npz_parts(blob: Blob) -> Parts:
-  """Reads an archive with x_train, y_train, x_test, y_test; no pickles.
+  """Reads an npz archive with x_train, y_train, x_test, y_test; no pickles.
 
-  Images may lack the axis of their only channel, labels may be [n, 1].
+  Images may be [n, h, w] with one channel, labels may be [n, 1].
 
   Raises:
-    ValueError: for a damaged archive, or arrays that are missing or objects.
+    ValueError: the archive is damaged, or an array is missing or has objects.
   """
   try:
     with np.load(io.BytesIO(blob.content), allow_pickle=False) as archive:
@@ -140,7 +142,11 @@ def _from_npz(x, y) -> Images:
 
 
 def npy(blob: Blob) -> np.ndarray:
-  """Returns the array of an npy file; `ValueError` if damaged or a pickle."""
+  """Returns the array of an npy file.
+
+  Raises:
+    ValueError: the file is damaged or is a pickle.
+  """
   try:
     return np.load(io.BytesIO(blob.content), allow_pickle=False)
   except (EOFError, OSError, ValueError) as error:
@@ -149,20 +155,20 @@ def npy(blob: Blob) -> np.ndarray:
 
 
 def mosaic(blob: Blob, *, grid: tuple[int, int], size: int) -> np.ndarray:
-  """Cuts a mosaic into its colour images, row by row.
+  """Splits a mosaic into its colour images, row by row.
 
   Args:
     blob: an image in a lossless format that Pillow reads.
-    grid: rows and columns of the mosaic.
-    size: height and width of each image in it.
+    grid: numbers of rows and columns of the mosaic.
+    size: height and width of each image in it, in pixels.
 
   Returns:
-    [rows * columns, size, size, 3] uint8.
+    Images [rows * columns, size, size, 3] uint8.
 
   Raises:
-    ValueError: for a file that is no image, or of another size.
+    ValueError: the file is not an image, or has another size.
   """
-  from PIL import Image  # Slow to import, and needed for mosaics alone.
+  from PIL import Image  # Slow to import; only mosaics need it.
   try:
     with Image.open(io.BytesIO(blob.content)) as image:
       pixels = np.asarray(image.convert('RGB'))
@@ -179,7 +185,7 @@ def mosaic(blob: Blob, *, grid: tuple[int, int], size: int) -> np.ndarray:
 
 def mosaic_parts(train_y: Blob, test_y: Blob, *mosaics: Blob,
                  grid: tuple[int, int] = (100, 100), size: int = 32) -> Parts:
-  """Reads training mosaics and, last, that of the test part; labels as npy."""
+  """Reads mosaics and npy labels; the last mosaic is the test part."""
   *train, test = [mosaic(blob, grid=grid, size=size) for blob in mosaics]
   return Parts(Images(np.concatenate(train), npy(train_y)),
                Images(test, npy(test_y)))

@@ -1,8 +1,8 @@
-"""Drafts of schemas, read off a file for its owner to review.
+"""Drafts of schemas, made from a file for its owner to review.
 
-NOT private: bounds, categories and classes of a draft are those of the records.
-A draft says so, and `schema_files.parse` refuses it until its owner has
-replaced them by public knowledge and has set `public` to true.
+NOT private: the bounds, categories and classes of a draft come from the
+records. A draft says so in a note. `schema_files.parse` rejects it until its
+owner has replaced them by public knowledge and has set `public` to true.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dpjax.data import user_tables
 NOTE = ('DRAFT, READ OFF THE DATA: bounds, categories and classes below are '
         'those of private records. Replace each by what is publicly known, '
         'remove columns that are no features, then set public to true.')
-"""What a draft says about itself."""
+"""The note in every draft: it is not private."""
 
 _MOST_CATEGORIES = 50
 _MOST_CLASSES = 100
@@ -24,19 +24,22 @@ _MOST_CLASSES = 100
 
 def draft(path: pathlib.Path, *, label: str,
           separator: str = ',') -> dict[str, Any]:
-  """A schema that fits a file, to be reviewed; it tells of the records.
+  """Returns a schema that fits a file, for review; it is NOT private.
 
-  Columns of numbers become numeric, those of at most 50 different texts
-  categorical; others are left out.
+  Columns of numbers become numeric. Other columns become categorical if they
+  have at most 50 different texts; the rest are left out.
 
   Args:
-    path: of a CSV file with a header.
-    label: column of the class.
-    separator: between fields.
+    path: path of a CSV file with a header.
+    label: name of the column with the class.
+    separator: character between fields.
+
+  Returns:
+    The draft, in the JSON form of `schema_files`, with `public` false.
 
   Raises:
-    ValueError: one line; for a file that cannot be read, a column that is not
-      there, or a label with one class, or with more than 100.
+    ValueError: the file cannot be read, a column does not exist or occurs
+      twice, or the label has fewer than 2 or more than 100 values.
   """
   fields = user_tables.read(path, separator)
   at = user_tables.place(label, fields.header, path=path, separator=separator)
@@ -59,7 +62,7 @@ def draft(path: pathlib.Path, *, label: str,
 
 
 def _feature(texts: Sequence[str]) -> dict[str, Any] | None:
-  """The kind of a column, or None if it is no feature."""
+  """Returns the kind of a column, or None if it is not a feature."""
   present = {text for text in texts if text not in schema_files.MISSING}
   values = _numbers(present)
   if values:
@@ -71,7 +74,7 @@ def _feature(texts: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _numbers(texts: set[str]) -> list[float]:
-  """The numbers, or nothing if one of the texts is none."""
+  """Returns the texts as numbers, or [] if a text is not a finite number."""
   try:
     values = [float(text) for text in texts]
   except ValueError:
@@ -80,7 +83,7 @@ def _numbers(texts: set[str]) -> list[float]:
 
 
 def _round_range(low: float, high: float) -> tuple[float, float]:
-  """A range of round numbers around these."""
+  """Returns a range of round numbers that contains [low, high]."""
   step = 10.0**math.floor(math.log10(max(high - low, abs(high), 1e-9)))
   lower, upper = math.floor(low / step) * step, math.ceil(high / step) * step
   return tuple(int(bound) if bound == int(bound) else bound

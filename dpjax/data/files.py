@@ -1,8 +1,7 @@
-"""Original files: where they lie, whether they are intact, how to get them.
+"""Finds, verifies and downloads the original files of data sets.
 
-A file is looked for in `<data_dir>/<dataset>/` and in `<data_dir>/`, plain
-or packed with gzip. The network is used by `fetch` alone, and `fetch` is
-called only on request.
+A file is searched in `<data_dir>/<dataset>/` and in `<data_dir>/`, plain or
+packed with gzip. Only `fetch` uses the network, and it runs only on request.
 """
 
 import dataclasses
@@ -22,13 +21,13 @@ _GZIP_MAGIC = b'\x1f\x8b'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileSpec:
-  """One original file.
+  """The name and checksum of one original file.
 
   Attributes:
-    name: its name at the publisher's.
-    sha256: hexadecimal SHA-256 of the unpacked bytes; '' where it is not
-      known, and then only `read_unverified` reads the file.
-    alternatives: other names under which it is accepted, maybe in a folder.
+    name: the publisher's file name.
+    sha256: hexadecimal SHA-256 of the unpacked bytes; '' if unknown, and then
+      only `read_unverified` reads the file.
+    alternatives: other accepted names, which may include a folder.
   """
   name: str
   sha256: str
@@ -37,14 +36,15 @@ class FileSpec:
 
 def resolve_data_dir(data_dir: str | os.PathLike | None = None
                      ) -> pathlib.Path | None:
-  """Returns `data_dir`, else $DPJAX_DATA_DIR, else None; empty is not given."""
+  """Returns `data_dir`, else $DPJAX_DATA_DIR, else None; '' counts as not set.
+  """
   chosen = data_dir or os.environ.get(_VARIABLE)
   return pathlib.Path(chosen).expanduser() if chosen else None
 
 
 def find(spec: FileSpec, dataset: str, *,
          data_dir: str | os.PathLike | None = None) -> pathlib.Path | None:
-  """Returns the first path at which the file exists, or None."""
+  """Returns the first path where the file exists, or None."""
   for folder in _folders(dataset, data_dir=data_dir):
     for name in (spec.name, *spec.alternatives):
       if (folder / name).is_file():
@@ -54,17 +54,18 @@ def find(spec: FileSpec, dataset: str, *,
 
 def read(spec: FileSpec, dataset: str, *, source: str,
          data_dir: str | os.PathLike | None = None) -> bytes:
-  """Returns the file's unpacked bytes after comparing their SHA-256.
+  """Returns the file's unpacked bytes after checking their SHA-256.
 
   Args:
-    spec: name and checksum.
-    dataset: name of the data set, also of its folder.
-    source: where the file is to be had, in words, for the message.
-    data_dir: folder of the data; default $DPJAX_DATA_DIR.
+    spec: name and checksum of the file.
+    dataset: name of the data set and of its folder.
+    source: where to get the file, in words, for the message.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
 
   Raises:
-    FileNotFoundError: one line with the folders searched and the source.
-    ValueError: one line, if the file is not the original.
+    FileNotFoundError: the file is missing; the message names the folders
+      searched and the source.
+    ValueError: the file is not the original.
   """
   path = find(spec, dataset, data_dir=data_dir)
   if path is None:
@@ -78,21 +79,21 @@ def read_unverified(path: pathlib.Path) -> bytes:
   """Returns a file's unpacked bytes.
 
   Raises:
-    ValueError: one line, for a gzip file that is damaged or unpacks to more
-      than `unpacking.limit`.
+    ValueError: a gzip file is damaged or unpacks to more than
+      `unpacking.limit`.
   """
   return _unpack(path.read_bytes(), where=str(path))
 
 
 def not_found(dataset: str, what: str, *, source: str,
               data_dir: str | os.PathLike | None = None) -> FileNotFoundError:
-  """Returns the error for a missing file, to be raised: one line.
+  """Returns the error for a missing file; the caller raises it.
 
   Args:
-    dataset: name of the data set, also of its folder.
-    what: was looked for, in words.
-    source: where it is to be had, in words.
-    data_dir: folder of the data; default $DPJAX_DATA_DIR.
+    dataset: name of the data set and of its folder.
+    what: description of the missing file.
+    source: where to get it, in words.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
   """
   folders = _folders(dataset, data_dir=data_dir)
   where = ' and '.join(str(folder) for folder in folders) or 'no folder'
@@ -103,27 +104,27 @@ def not_found(dataset: str, what: str, *, source: str,
 
 def verify(content: bytes, spec: FileSpec, *, where: str) -> None:
   """Raises `ValueError` unless `content` has the SHA-256 of `spec`."""
-  found = hashlib.sha256(content).hexdigest()
-  if found != spec.sha256:
+  digest = hashlib.sha256(content).hexdigest()
+  if digest != spec.sha256:
     raise ValueError(
       f'{where} is not the original {spec.name}: its SHA-256 is '
-      f'{found[:12]}..., expected {spec.sha256[:12]}...')
+      f'{digest[:12]}..., expected {spec.sha256[:12]}...')
 
 
 def fetch(specs: tuple[FileSpec, ...], dataset: str, *, url: str,
           data_dir: str | os.PathLike | None = None) -> None:
-  """Downloads a zip archive and stores its original files, once verified.
+  """Downloads a zip archive, verifies its files and stores them.
 
   Args:
-    specs: the files wanted, looked up in the archive by their names.
-    dataset: name of the folder made for them in the data folder.
+    specs: files to extract, found in the archive by their names.
+    dataset: name of the folder in the data folder where they are stored.
     url: address of the zip archive.
-    data_dir: folder of the data; default $DPJAX_DATA_DIR.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
 
   Raises:
-    ValueError: if no data folder is given, or for a wrong archive or file;
-      nothing is stored then.
-    OSError: if the address cannot be read.
+    ValueError: no data folder is given, or the archive or a file is not the
+      original; nothing is stored then.
+    OSError: the address cannot be read.
   """
   root = resolve_data_dir(data_dir)
   if root is None:
@@ -132,7 +133,7 @@ def fetch(specs: tuple[FileSpec, ...], dataset: str, *, url: str,
     contents = _extract(response.read(), specs, url=url)
   (root / dataset).mkdir(parents=True, exist_ok=True)
   for name, content in contents.items():
-    # Renamed when complete, so that a broken write leaves no half file.
+    # Renamed when complete, so that a broken write leaves no partial file.
     part = root / dataset / f'{name}.part'
     part.write_bytes(content)
     part.replace(root / dataset / name)
@@ -156,12 +157,13 @@ def _extract(packed, specs, *, url) -> dict[str, bytes]:
 
 
 def _folders(dataset, *, data_dir):
+  """Returns the folders to search, in order."""
   root = resolve_data_dir(data_dir)
   return () if root is None else (root / dataset, root)
 
 
 def _unpack(content, *, where):
-  """Returns the content of a gzip file; other content as it is."""
+  """Returns the content of a gzip file; other content unchanged."""
   if not content.startswith(_GZIP_MAGIC):
     return content
   try:

@@ -1,16 +1,16 @@
-"""Image data sets on disk: found in any container, verified, put in order.
+"""Finds image data sets on disk in several formats, verifies and sorts them.
 
-*What is verified.* Files whose checksum is known are compared with it. What
-every container must agree with is the content: each record, its label as one
-byte before its pixels, is hashed with SHA-256, and the hash of the sorted
-hashes is known for both parts. It does not depend on the order of the
-records, hence is one number for the original files, for a folder of TFDS,
-which shuffles, and for a mosaic; a changed pixel, a label at another image
-and a record in the other part change it. These sets are public benchmarks: to
-refuse a set that lacks one record would tell of the record in a private one.
+*Verification.* Files with a known checksum are compared with it. The content
+is verified for every format: each record (its label as one byte, then its
+pixels) is hashed with SHA-256, and the hash of the sorted hashes is known for
+both parts. It does not depend on the order of the records, so it is the same
+for the original files, for a TFDS folder (which is shuffled) and for a mosaic.
+A changed pixel, a swapped label or a record in the wrong part changes it.
+Verification is only for public benchmarks: rejecting a private data set
+because one record is missing would reveal that record.
 
-*Order.* Records are put in the order of their hashes, so that a key selects
-the same records whichever container they came from.
+*Order.* Records are sorted by their hashes, so a random key selects the same
+records for every format.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,11 @@ Parts = containers.Parts
 
 
 class Contents(NamedTuple):
-  """What a part must contain.
+  """The expected content of a part.
 
   Attributes:
     num_examples: number of records.
-    sha256: of the records in any order, see `order_and_digest`.
+    sha256: hash of the set of records, see `order_and_digest`.
   """
   num_examples: int
   sha256: str
@@ -44,12 +44,12 @@ class Contents(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Container:
-  """A form in which a data set is found.
+  """A format in which a data set may be stored.
 
   Attributes:
-    title: for messages.
-    files: all of them are needed.
-    read: from the files in memory, in this order, to the two parts.
+    title: description for messages.
+    files: the files of this format; all are needed.
+    read: maps the files in memory, in this order, to the two parts.
   """
   title: str
   files: tuple[files.FileSpec, ...]
@@ -58,19 +58,19 @@ class Container:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSpec:
-  """What is known about a data set before it is read.
+  """The public description of an image data set.
 
   Attributes:
-    name: name of its folder, and at TFDS.
+    name: name of its folder, and of the data set in TFDS.
     image_shape: height, width and channels.
-    class_names: one for each class, 256 at most.
-    train: contents of the publisher's training part.
-    test: contents of the test part.
+    class_names: one name for each class, at most 256.
+    train: expected content of the publisher's training part.
+    test: expected content of the test part.
     source: where to get the files, in words.
-    licence: of the data.
-    containers: forms in which it is looked for, in this order.
-    max_value: largest value that a pixel can take.
-    embedded: returns a copy that needs no file, if there is one.
+    licence: licence of the data.
+    containers: formats to search for, in this order.
+    max_value: largest possible pixel value.
+    embedded: function that returns a copy without files, or None.
   """
   name: str
   image_shape: tuple[int, int, int]
@@ -85,43 +85,47 @@ class ImageSpec:
 
   @property
   def num_classes(self) -> int:
-    """Number of classes."""
+    """Returns the number of classes."""
     return len(self.class_names)
 
   @property
   def num_examples(self) -> int:
-    """Records in both parts together."""
+    """Returns the number of records in both parts together."""
     return self.train.num_examples + self.test.num_examples
 
 
 def load(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None,
          download: bool = False) -> images.ImageDataset:
-  """Reads a data set from the first form in which it is found.
+  """Reads a data set from the first format in which it is found.
 
-  Looks for a folder prepared by TFDS, for the containers of `spec` in their
-  order, for an embedded copy. What is found but damaged is an error: nothing
-  else is tried in its place.
+  Searches for a folder prepared by TFDS, then for the containers of `spec` in
+  their order, then for an embedded copy. Damaged files raise an error; no
+  other format is tried instead.
 
   Args:
-    spec: what to look for.
-    data_dir: folder of the data; default $DPJAX_DATA_DIR.
-    download: whether TFDS may download and prepare what was not found; the
+    spec: description of the data set.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
+    download: whether TFDS may download and prepare a missing data set. The
       network is never used otherwise.
 
+  Returns:
+    Both parts, sorted by record hash.
+
   Raises:
-    FileNotFoundError: one line with what was looked for, where, and a source.
-    ValueError: one line, if the content is not the published one.
-    ImportError: one line, for a download without the packages it needs.
+    FileNotFoundError: the data set is missing; the message says what was
+      searched, where, and a source.
+    ValueError: the content is not the published one.
+    ImportError: a download needs packages that are not installed.
   """
-  found = _read(spec, data_dir=data_dir)
-  if found is None and download:
+  location_and_parts = _read(spec, data_dir=data_dir)
+  if location_and_parts is None and download:
     tfds_records.prepare(spec.name, data_dir=data_dir)
-    found = _read(spec, data_dir=data_dir)
-  if found is None:
+    location_and_parts = _read(spec, data_dir=data_dir)
+  if location_and_parts is None:
     raise files.not_found(
       spec.name, _wanted(spec, data_dir=data_dir), source=spec.source,
       data_dir=data_dir)
-  where, parts = found
+  where, parts = location_and_parts
   return images.ImageDataset(
     name=spec.name, class_names=spec.class_names, max_value=spec.max_value,
     train=_verify(parts.train, spec, spec.train, where=f'{where}: training'),
@@ -130,12 +134,13 @@ def load(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None,
 
 def cache(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None
           ) -> pathlib.Path:
-  """Stores a data set, decoded, as `<data_dir>/<name>/<name>.npz`.
+  """Stores a decoded data set as `<data_dir>/<name>/<name>.npz`.
 
-  For CIFAR-10, whose mosaics take seconds to decode. The file is 184 MB.
+  It is useful for CIFAR-10, whose mosaics take seconds to decode; its file has
+  184 MB.
 
   Raises:
-    ValueError: if no data folder is given, and whatever `load` raises.
+    ValueError: no data folder is given; also all errors of `load`.
   """
   root = files.resolve_data_dir(data_dir)
   if root is None:
@@ -147,19 +152,19 @@ def cache(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None
   with part.open('wb') as file:
     np.savez(file, x_train=dataset.train.x, y_train=dataset.train.y,
              x_test=dataset.test.x, y_test=dataset.test.y)
-  # Renamed when complete, so that a broken write leaves no half file.
+  # Renamed when complete, so that a broken write leaves no partial file.
   return part.replace(path)
 
 
 def order_and_digest(part: Images) -> tuple[np.ndarray, str]:
-  """Returns the order of the records by hash, and the hash of their set.
+  """Returns the order of the records by hash, and a hash of their set.
 
   Args:
     part: n records with labels in [0, 256).
 
   Returns:
-    Row numbers [n], and the hexadecimal SHA-256 of the concatenated SHA-256
-    of the records in that order.
+    Row numbers [n] in the order of the records' SHA-256, and the hexadecimal
+    SHA-256 of these hashes concatenated in that order.
   """
   rows = np.concatenate(
     [part.y.astype(np.uint8)[:, None], part.x.reshape(len(part.x), -1)], axis=1)
@@ -184,12 +189,13 @@ def _read(spec, *, data_dir) -> tuple[str, Parts] | None:
 
 
 def _missing(container, spec, *, data_dir) -> list[str]:
+  """Returns the names of the container's files that were not found."""
   return [file.name for file in container.files
           if files.find(file, spec.name, data_dir=data_dir) is None]
 
 
 def _wanted(spec, *, data_dir) -> str:
-  """Says what was looked for, and what of it is missing if not all."""
+  """Describes the formats searched for, with missing files if some exist."""
   wanted = [f'folder {spec.name}/<version> with ArrayRecord files of TFDS']
   for container in spec.containers:
     missing = _missing(container, spec, data_dir=data_dir)
@@ -200,6 +206,7 @@ def _wanted(spec, *, data_dir) -> str:
 
 
 def _blob(file, spec, *, data_dir) -> containers.Blob:
+  """Reads a file, and verifies its checksum if that is known."""
   path = files.find(file, spec.name, data_dir=data_dir)
   content = files.read_unverified(path)
   if file.sha256:
@@ -208,7 +215,7 @@ def _blob(file, spec, *, data_dir) -> containers.Blob:
 
 
 def _verify(part, spec, expected, *, where) -> Images:
-  """Returns the part in the order of its hashes, its labels as int32."""
+  """Verifies a part; returns it sorted by hash, with int32 labels."""
   x, y = part
   if x.dtype != np.uint8 or x.shape[1:] != spec.image_shape:
     raise ValueError(f'{where} images must be uint8 of shape '

@@ -1,11 +1,12 @@
-"""The image data sets: where they are found and what they must contain.
+"""Specifications of the image data sets: formats and expected contents.
 
-Checksums of MNIST and Fashion-MNIST are those of the publishers' files,
-unpacked. For the single files of CIFAR-10 none is known here. The hashes of
-its contents come from a copy in other containers, which has 60,000 distinct
-images, 5,000 and 1,000 in each class, and the channel means and deviations
-that are printed for the original with eight digits: the sum over a channel's
-51.2 million pixels agrees to within 65 grey levels. A test computes this.
+Checksums of MNIST and Fashion-MNIST are those of the publishers' unpacked
+files. For the single files of CIFAR-10 no checksum is known here. The hashes
+of its contents come from a copy in another format. That copy has 60,000
+distinct images, 5,000 (training) and 1,000 (test) in each class. Its channel
+means and deviations agree with those published for the original with eight
+digits: the sum over a channel's 51.2 million pixels agrees to within 65 grey
+levels. A test checks this.
 """
 
 import types
@@ -26,11 +27,13 @@ _IDX_NAMES = ('train-images-idx3-ubyte', 'train-labels-idx1-ubyte',
               't10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte')
 _BATCHES = (*(f'data_batch_{number}' for number in range(1, 6)), 'test_batch')
 _DIGITS = tuple(str(digit) for digit in range(10))
-# Of the 1,797 embedded digits, the last fifth is for test; a choice of ours.
+# The last fifth of the 1,797 embedded digits is our test part; the publisher
+# defines none for them.
 _NUM_DIGITS_TRAIN = 1_437
 
 
 def _file(name: str, *, sha256: str = '', folder: str = '') -> files.FileSpec:
+  """Returns a file that may also lie in `folder` or be packed with gzip."""
   names = (name, f'{folder}/{name}') if folder else (name,)
   return files.FileSpec(
     name=name, sha256=sha256,
@@ -51,7 +54,7 @@ def _idx(*sums: str) -> Container:
 
 def _digits() -> Parts:
   """Returns the 8 x 8 digits that come with scikit-learn."""
-  from sklearn import datasets  # Slow to import, and needed here alone.
+  from sklearn import datasets  # Slow to import; only this needs it.
   bunch = datasets.load_digits()
   x = bunch.images[..., None].astype(np.uint8)
   y = bunch.target

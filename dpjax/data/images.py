@@ -1,9 +1,9 @@
 """Image data sets in memory: bytes on the host, floats for training.
 
-Pixels stay bytes until `scale` maps them to [-1, 1] or [0, 1] with the
-public range of a pixel. The mean and deviation of the training images are not
-used: they are computed from private records. That they are printed for these
-sets hides the leak, it does not close it for the next set.
+Pixels stay bytes until `scale` maps them to [-1, 1] or [0, 1] with the public
+range of a pixel. The mean and deviation of the training images are not used,
+because they depend on private records. Published statistics exist for these
+data sets, but normalising a new private data set by its own mean would leak.
 """
 
 import functools
@@ -16,23 +16,22 @@ import numpy as np
 from dpjax import errors
 from dpjax.data import containers
 from dpjax.data import splits
-from dpjax.typing import Array
-from dpjax.typing import Batch
-from dpjax.typing import PRNGKey
+from dpjax.typing import Array, Batch, PRNGKey
 
 Images = containers.Images
 
 
 class ImageDataset(NamedTuple):
-  """Images in the publisher's training and test part.
+  """An image data set with the publisher's training and test parts.
 
   Attributes:
-    name: for reports.
-    train: [n, h, w, c] uint8 and [n] int32 in [0, num_classes), on the host.
+    name: name for reports.
+    train: images [n, h, w, c] uint8 and labels [n] int32 in
+      [0, num_classes), on the host.
     test: likewise, [m, h, w, c] and [m].
-    class_names: one for each class.
-    max_value: largest value of a pixel, public; the smallest is 0.
-    low: what 0 is mapped to for training, see `scale`.
+    class_names: one name for each class.
+    max_value: largest pixel value, public; the smallest is 0.
+    low: value that pixel 0 is mapped to for training, see `scale`.
   """
   name: str
   train: Images
@@ -43,24 +42,24 @@ class ImageDataset(NamedTuple):
 
   @property
   def num_classes(self) -> int:
-    """Number of classes, public."""
+    """Returns the public number of classes."""
     return len(self.class_names)
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
-    """Height, width and channels."""
+    """Returns height, width and channels."""
     return self.train.x.shape[1:]
 
   @property
   def records(self) -> Batch:
-    """All records for training: rows 0..n-1 train, n..n+m-1 test.
+    """Returns all records: rows 0..n-1 are the training part, the rest test.
 
-    `splits.official_split` gives row numbers that fit.
+    `splits.official_split` returns the matching row numbers.
     """
     return self.batch(Images(*map(np.concatenate, zip(self.train, self.test))))
 
   def batch(self, images: Images) -> Batch:
-    """Returns some of the images as training takes them, see `scale`."""
+    """Returns images as a batch for training, scaled by `scale`."""
     return Batch(scale(images.x, max_value=self.max_value, low=self.low),
                  jnp.asarray(images.y))
 
@@ -69,38 +68,39 @@ class ImageDataset(NamedTuple):
 def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
   """Maps pixels linearly from [0, max_value] to [low, 1].
 
-  Guarantee: a number of the result depends on the same pixel alone, and lies
-  in [low, 1] whatever the byte is.
+  Guarantee: each number of the result depends on its own pixel alone, and lies
+  in [low, 1] for every byte.
 
   Args:
     x: pixels, [...] uint8.
-    max_value: public, in [1, 255]; larger pixels count as this.
-    low: public, below 1; at 0 dark images have short vectors, which a ball
-      leaves alone.
+    max_value: public, in [1, 255]; larger pixels count as `max_value`.
+    low: public, below 1. With 0, dark images have small norms, which a
+      projection on a ball does not change.
 
   Returns:
     [...] float32; 0 and max_value are mapped to low and 1 exactly.
   """
-  # A table, since compiled arithmetic rounds differently on each device.
+  # A lookup table gives the same floats on every device; compiled arithmetic
+  # rounds differently.
   table = np.clip((1.0 - low) * np.arange(256) / max_value + low, low, 1.0)
   return jnp.asarray(table, jnp.float32)[x]
 
 
 def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
            num_test: int | None = None) -> ImageDataset:
-  """Keeps a uniform subsample of each part, for machines without accelerator.
+  """Returns a uniform subsample of each part, for runs without accelerator.
 
-  The parts are not mixed. Under one key, smaller subsets are contained in
-  larger ones, and any container of the data set gives the same subset.
+  The parts are not mixed. For one key, smaller subsets are contained in larger
+  ones, and every format of the data set gives the same subset.
 
   Args:
-    key: for the choice.
-    dataset: maybe itself a subset.
+    key: random key of the selection.
+    dataset: data set, which may be a subset.
     num_train: training records to keep, at least 1.
     num_test: test records to keep, at least 1; all of them if None.
 
   Raises:
-    ValueError: one line, for more records than there are.
+    ValueError: a part has fewer records than requested.
   """
   available = dataset.test.y.shape[0]
   num_test = available if num_test is None else num_test
@@ -120,15 +120,16 @@ def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
 def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
   """Replaces blocks of factor x factor pixels by their mean.
 
-  Guarantee: each record by itself. Means are rounded to the nearest byte,
-  halves up, in integers: the same on every machine.
+  Guarantee: each image depends on its own record alone. Means are rounded to
+  the nearest byte, halves up, in integer arithmetic, so they are the same on
+  every machine.
 
   Args:
-    dataset: sides are multiples of `factor`.
-    factor: at least 1.
+    dataset: images whose sides are multiples of `factor`.
+    factor: side of a block in pixels, at least 1.
 
   Raises:
-    ValueError: one line, for sides that are no multiples.
+    ValueError: a side is not a multiple of `factor`.
   """
   errors.check_at_least('factor', factor, 1)
   height, width, channels = dataset.image_shape

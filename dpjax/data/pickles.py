@@ -1,8 +1,9 @@
-"""The Python version of CIFAR, read without running what the pickle asks.
+"""Reads the Python version of CIFAR without executing its pickles.
 
-A pickle is a program. Here it may name three things of NumPy, and gets for
-each an inert recorder: no function of NumPy is called with what the file
-says. The array is then made from the recorded bytes.
+A pickle is a program that may call any function. This reader allows three
+names of NumPy only and replaces each by an inert recorder, so no NumPy function
+is called with arguments from the file. The array is then built from the
+recorded bytes.
 """
 
 import io
@@ -22,7 +23,7 @@ _WIDTH = 3 * 32 * 32
 
 
 class _Recorder:
-  """Stands for whatever the pickle makes; remembers what it was told."""
+  """Replaces every object that the pickle creates; stores its arguments."""
 
   def __init__(self, *args):
     self.args = args
@@ -43,39 +44,39 @@ class _Unpickler(pickle.Unpickler):
 def cifar_pickle(blob: containers.Blob) -> containers.Images:
   """Reads a batch of the Python version of CIFAR-10.
 
-  Guarantee: nothing that the file names is imported or called. A hostile file
-  can still exhaust memory.
+  Guarantee: no name in the file is imported or called. A hostile file can
+  still exhaust memory.
 
   Args:
     blob: a dictionary, pickled by Python 2 with protocol 2, in which b'data'
       is an array of bytes [n, 3072] and b'labels' a list of n integers.
 
   Raises:
-    ValueError: for anything else.
+    ValueError: the file has another content.
   """
   try:
-    found = _Unpickler(io.BytesIO(blob.content), encoding='bytes').load()
-  except Exception as error:  # On bad bytes the unpickler raises anything.
+    batch = _Unpickler(io.BytesIO(blob.content), encoding='bytes').load()
+  except Exception as error:  # Bad bytes can raise any type of exception.
     raise ValueError(f'{blob.where} is no batch of CIFAR: '
                      f'{errors.one_line(error)}') from None
-  if not isinstance(found, dict) or not {b'data', b'labels'} <= set(found):
-    raise ValueError(f'{blob.where} is no batch of CIFAR: no dictionary with '
-                     f'data and labels')
-  rows = _rows(found[b'data'], where=blob.where)
-  labels = found[b'labels']
+  if not isinstance(batch, dict) or not {b'data', b'labels'} <= set(batch):
+    raise ValueError(f'{blob.where} is no batch of CIFAR: it is no dictionary '
+                     f'with data and labels')
+  rows = _rows(batch[b'data'], where=blob.where)
+  labels = batch[b'labels']
   if not (isinstance(labels, list) and all(type(k) is int for k in labels)):
     raise ValueError(f'{blob.where}: labels must be a list of integers')
   return containers.Images(containers.cifar_images(rows), np.asarray(labels))
 
 
 def cifar_pickle_parts(*batches: containers.Blob) -> containers.Parts:
-  """Reads training batches and, last, the test batch."""
+  """Reads batches of the Python version; the last one is the test part."""
   return containers.join([cifar_pickle(batch) for batch in batches])
 
 
 def _rows(recorder, *, where) -> np.ndarray:
   """Returns [n, 3072] uint8 from the recorded state of an array."""
-  # The state of an array: version, shape, dtype, Fortran order?, bytes.
+  # NumPy pickles an array as (version, shape, dtype, is_fortran, bytes).
   state = recorder.state if isinstance(recorder, _Recorder) else ()
   if not (isinstance(state, tuple) and len(state) == 5):
     raise ValueError(f'{where}: data must be an array')

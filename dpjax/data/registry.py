@@ -1,4 +1,4 @@
-"""The data sets by name: files, checksums, sizes, sources, licences.
+"""Data sets by name, with files, checksums, sizes, sources and licences.
 
 Examples:
   adult = registry.load('adult', data_dir='~/data')
@@ -39,19 +39,19 @@ ImageDataset = images.ImageDataset
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
-  """What is known about a tabular data set before it is read.
+  """The public description of a tabular data set.
 
   Attributes:
-    name: key of `DATASETS`, and name of its folder.
+    name: key of `DATASETS`, and name of the folder.
     files: the original files, in the order of their records.
     schema: columns, public bounds and categories.
-    num_examples: n, records in all files together.
-    num_features: p, the encoded width.
+    num_examples: n, the number of records in all files.
+    num_features: p, the number of encoded features.
     num_classes: number of classes.
     source: where to get the files, in words.
-    licence: of the data.
+    licence: licence of the data.
     archive: address of a zip archive with the files; '' if there is none.
-    embedded: returns a copy that needs no file, if there is one.
+    embedded: function that returns a copy without files, or None.
   """
   name: str
   files: tuple[files.FileSpec, ...]
@@ -113,7 +113,7 @@ _SPECS = (
     num_examples=45_211,
     num_features=51,
     num_classes=2,
-    # No archive: there the file is in an archive within the archive.
+    # No archive: the published one has this file in an inner archive.
     source=_source(222, 'Bank Marketing', '10.24432/C5K306')),
   DatasetSpec(
     name='breast_cancer',
@@ -137,7 +137,7 @@ _SPECS = (
     num_examples=30_000,
     num_features=99,
     num_classes=2,
-    # No archive: there the table is a spreadsheet, here its CSV rendering.
+    # No archive: the published one has a spreadsheet, this is its CSV form.
     source=_source(350, 'Default of Credit Card Clients, as CSV',
                    '10.24432/C55S3H')),
   DatasetSpec(
@@ -222,24 +222,24 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
          download: bool = False) -> Dataset | ImageDataset:
   """Reads a data set from its original files and encodes it.
 
-  Guarantee: rows are encoded one by one with public constants.
+  Guarantee: each row is encoded by itself, with public constants.
 
   Args:
     name: one of `names()` or `image_names()`.
-    data_dir: folder with the files; default $DPJAX_DATA_DIR.
-    download: whether files that are missing may be downloaded to `data_dir`;
-      the network is never used otherwise.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
+    download: whether missing files may be downloaded to `data_dir`. The
+      network is never used otherwise.
 
   Returns:
     A tabular data set, x [n, p] float32 in [-1, 1] and y [n] int32, or an
-    `ImageDataset` with the publisher's parts. Both have `records`. Breast
-    cancer comes from scikit-learn's copy where the file is missing, digits
-    always.
+    `ImageDataset` with the publisher's parts. Both have `records`. 'digits'
+    always comes from scikit-learn's copy, 'breast_cancer' if its file is
+    missing.
 
   Raises:
-    ValueError: for an unknown name, or a file that is not the original.
-    FileNotFoundError: for a missing file; says where to get it.
-    ImportError: for a download of images without the packages it needs.
+    ValueError: the name is unknown, or a file is not the original.
+    FileNotFoundError: a file is missing; the message says where to get it.
+    ImportError: a download of images needs packages that are not installed.
 
   Examples:
     >>> from dpjax.data import registry

@@ -1,4 +1,4 @@
-"""Schemas of one's own tables, as JSON: all that is public about a file.
+"""Schemas of users' tables, as JSON: all that is public about a file.
 
   {"public": true,
    "separator": ",",
@@ -9,14 +9,15 @@
      "sex": {"kind": "categorical", "categories": ["F", "M"]},
      "outcome": {"kind": "label", "classes": ["0", "1"]}}}
 
-Columns are told by their names in the header; what is not named is not read.
-A numeric column is two features, the number, clipped and scaled to [-1, 1], and
-whether it is missing (then `default`, the middle of the bounds if not given,
-stands for it). A categorical one is a feature for each category and one for
-anything else, 'other'. Every record has a class from the list.
+Columns are found by their names in the header; other columns are ignored. A
+numeric column gives two features: the number, clipped and scaled to [-1, 1],
+and an indicator of a missing number. `default`, the middle of the bounds unless
+given, replaces a missing number. A categorical column gives one feature per
+category and one for all other texts, 'other'. The label of every record must
+be in the list of classes.
 
 Guarantee: features are a function of the schema and the record's own fields.
-They are private as far as the schema was made without looking at the file.
+The schema must be chosen without looking at the file, or it leaks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +31,13 @@ from dpjax.data import columns
 from dpjax.data import tabular
 
 MISSING = ('', 'NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')
-"""Spellings of a missing number, where a schema has no other list."""
+"""Spellings of a missing number, unless a schema has its own list."""
 
 OTHER = 'other'
-"""The category of all that is not in a public list, missing fields too."""
+"""The category of all texts outside a public list, and of missing fields."""
 
 ABSENT = '?'
-"""What all spellings of a missing number are read as."""
+"""The text that replaces all spellings of a missing number."""
 
 _KINDS = {
   'numeric': {'lower', 'upper', 'scale', 'default'},
@@ -48,7 +49,7 @@ _TOP = {'public', 'note', 'separator', 'missing', 'columns'}
 
 
 class UserSchema(NamedTuple):
-  """What is publicly known about a table of one's own.
+  """The public description of a user's table.
 
   Attributes:
     schema: columns in the order of the features, and the separator.
@@ -59,26 +60,26 @@ class UserSchema(NamedTuple):
 
   @property
   def num_classes(self) -> int:
-    """Number of classes of the label."""
+    """Returns the number of classes."""
     return len(self.label.classes)
 
   @property
   def label(self) -> columns.Label:
-    """The column of the classes."""
+    """Returns the column with the class."""
     return next(column for column in self.schema.columns
                 if isinstance(column, columns.Label))
 
 
 def parse(text: str, *, where: str = 'schema') -> UserSchema:
-  """Reads a schema.
+  """Reads and checks a schema.
 
   Args:
-    text: JSON.
-    where: name for messages.
+    text: the schema as JSON.
+    where: name of the schema, for messages.
 
   Raises:
-    ValueError: one line, for what is no schema; also where `public` is not
-      true, which whoever owns the file sets after a review.
+    ValueError: the text is not a valid schema, or `public` is not true. The
+      owner of the file sets `public` after a review.
   """
   value = _object(text, where)
   _check_keys(value, _TOP, {'columns'}, where)
@@ -93,20 +94,20 @@ def parse(text: str, *, where: str = 'schema') -> UserSchema:
   separator = value.get('separator', ',')
   _check(isinstance(separator, str) and len(separator) == 1,
          f'{where}: separator must be one character, got {separator!r}')
-  found = tuple(_column(name, each, where)
-                for name, each in value['columns'].items())
-  if len(found) < 2:
-    raise ValueError(f'{where} names no feature beside the label')
+  parsed = tuple(_column(name, each, where)
+                 for name, each in value['columns'].items())
+  if len(parsed) < 2:
+    raise ValueError(f'{where} has no feature besides the label')
   return UserSchema(
-    tabular.Schema(columns=found, delimiter=separator, header=True),
+    tabular.Schema(columns=parsed, delimiter=separator, header=True),
     tuple(missing))
 
 
 def canonical(text: str, *, where: str = 'schema') -> str:
-  """The same schema in one spelling, checked; notes are left out.
+  """Returns the schema in a unique spelling, checked and without notes.
 
   Raises:
-    ValueError: as `parse`.
+    ValueError: as for `parse`.
   """
   parse(text, where=where)
   value = json.loads(text)
@@ -122,17 +123,17 @@ def of_parts(*, label: str, classes: Sequence[str],
              bounds: Mapping[str, tuple[float, float]],
              categories: Mapping[str, Sequence[str]],
              separator: str = ',') -> str:
-  """A schema from its parts, in `canonical` spelling.
+  """Builds a schema from its parts, in `canonical` spelling.
 
   Args:
-    label: column of the class.
-    classes: its public values.
-    bounds: (lower, upper) of each numeric column.
+    label: name of the column with the class.
+    classes: public values of the label.
+    bounds: public (lower, upper) of each numeric column.
     categories: public values of each categorical column.
-    separator: between the fields of a line.
+    separator: character between the fields of a line.
 
   Raises:
-    ValueError: one line, for a column with two kinds, or as `parse`.
+    ValueError: a column is given two kinds; also as for `parse`.
   """
   named = [label, *bounds, *categories]
   for name in named:
@@ -149,10 +150,11 @@ def of_parts(*, label: str, classes: Sequence[str],
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
+  """Parses a JSON object; a repeated name raises ValueError."""
   def unique(pairs):
     names = [name for name, _ in pairs]
     for name in names:
-      _check(names.count(name) == 1, f'{where}: {name!r} is there twice')
+      _check(names.count(name) == 1, f'{where}: {name!r} occurs twice')
     return dict(pairs)
   try:
     value = json.loads(text, object_pairs_hook=unique)
@@ -163,6 +165,7 @@ def _object(text: str, where: str) -> dict[str, Any]:
 
 
 def _column(name: str, value: Any, where: str) -> columns.Column:
+  """Returns the column that a JSON object describes."""
   where = f'{where}, column {name!r}'
   _check(isinstance(value, dict), f'{where} must be an object with a kind')
   kind = value.get('kind')
@@ -192,7 +195,7 @@ def _numeric(name: str, value: dict[str, Any], where: str) -> columns.Numeric:
 
 
 def _group(groups: tuple[str, ...], text: str) -> str:
-  """The public rule for a field of a categorical column."""
+  """Returns a field's category, or 'other' if it is not in the public list."""
   return text if text in groups else OTHER
 
 

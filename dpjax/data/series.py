@@ -1,8 +1,8 @@
-"""Columns of public files that hold one number a record, and public bounds.
+"""Numeric columns of public files with public bounds, to test quantiles on.
 
-What quantiles are tried on. Bounds are round numbers of the domain; numbers
-beyond them stay as they are, since estimators clip. A file is looked for, and
-its checksum compared, as `dpjax.data.files` does.
+Each record has one number. Bounds are round numbers of the domain. Numbers
+outside the bounds are kept, since the estimators clip. `dpjax.data.files` finds
+a file and checks its checksum.
 """
 
 from collections.abc import Iterator
@@ -22,19 +22,19 @@ from dpjax.data import files
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeriesSpec:
-  """What is known about a column before it is read.
+  """The public description of a column.
 
   Attributes:
     name: key of `SERIES`.
-    dataset: name of its folder.
-    file: CSV with a header; without a checksum it is read as it is.
-    column: as the header has it, blanks and all.
-    lower: public bound.
-    upper: public bound.
-    num_malformed: lines that have more or fewer fields than the header; they
-      are left out.
+    dataset: name of the folder.
+    file: CSV file with a header; without a checksum it is not verified.
+    column: name in the header, including blanks.
+    lower: public lower bound.
+    upper: public upper bound.
+    num_malformed: number of lines with more or fewer fields than the header;
+      they are left out.
     source: where to get the file, in words.
-    licence: of the data.
+    licence: licence of the data.
   """
   name: str
   dataset: str
@@ -48,7 +48,13 @@ class SeriesSpec:
 
 
 class Series(NamedTuple):
-  """Numbers [n] float64 in the order of the file, and their public bounds."""
+  """A numeric column with public bounds.
+
+  Attributes:
+    values: numbers [n] float64 in the order of the file.
+    lower: public lower bound.
+    upper: public upper bound.
+  """
   values: np.ndarray
   lower: float
   upper: float
@@ -57,6 +63,7 @@ class Series(NamedTuple):
 def _of(dataset: str, name: str, sha256: str, source: str, licence: str,
         columns: dict[str, tuple[str, float, float]],
         num_malformed: int = 0) -> Iterator[SeriesSpec]:
+  """Yields the specifications of several columns of one file."""
   file = files.FileSpec(name=name, sha256=sha256,
                         alternatives=(f'{name}.gz',))
   for series, (column, lower, upper) in columns.items():
@@ -75,7 +82,7 @@ SERIES = types.MappingProxyType({spec.name: spec for spec in (
           'pages': ('  num_pages', 0.0, 7000.0)}, num_malformed=4),
     # Persons of New Mexico, Nebraska, West Virginia, Idaho, Hawaii, New
     # Hampshire, Maine, Rhode Island, Montana, Delaware, the Dakotas, Vermont
-    # and Wyoming. Losses are below 0.
+    # and Wyoming. Losses are negative, outside the bounds.
     *_of('acs_pums_2018', 'persons.csv',
          'da07d653ed1e8eb8a7180245f1a8f1f9d2e1391bf36e7f5011cf673104c0c9e3',
          'the person records csv_p<state>.zip of 14 states in the 1-year '
@@ -93,15 +100,15 @@ SERIES = types.MappingProxyType({spec.name: spec for spec in (
 
 
 def load(name: str, *, data_dir: str | os.PathLike | None = None) -> Series:
-  """Reads a series.
+  """Reads a series by name.
 
   Args:
     name: key of `SERIES`.
-    data_dir: folder with the files; default $DPJAX_DATA_DIR.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
 
   Raises:
-    ValueError: for an unknown name, or a file that is not the original.
-    FileNotFoundError: for a missing file; says where to get it.
+    ValueError: the name is unknown, or the file is not the original.
+    FileNotFoundError: the file is missing; the message says where to get it.
   """
   spec = SERIES[errors.check_choice('series', name, tuple(SERIES))]
   if spec.file.sha256:
@@ -120,7 +127,7 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None) -> Series:
 
 def read(path: str | os.PathLike, column: str, *, lower: float,
          upper: float) -> Series:
-  """A column of a file of one's own, plain or packed with gzip."""
+  """Reads a column of a user's CSV file, plain or packed with gzip."""
   errors.check_range(lower, upper)
   path = pathlib.Path(path)
   return Series(parse(files.read_unverified(path), column, file=path.name),
@@ -129,17 +136,19 @@ def read(path: str | os.PathLike, column: str, *, lower: float,
 
 def parse(content: bytes, column: str, *, file: str,
           num_malformed: int = 0) -> np.ndarray:
-  """Numbers [n] float64 of a column; fields that are blank are left out.
+  """Returns the numbers [n] float64 of a column; blank fields are left out.
 
   Args:
     content: CSV with a header, UTF-8 with or without byte order mark.
     column: name in the header.
-    file: name for messages.
-    num_malformed: lines with another number of fields than the header.
+    file: file name for messages.
+    num_malformed: expected number of lines whose number of fields is not that
+      of the header.
 
   Raises:
-    ValueError: naming file and line of what is no finite number; if so many
-      lines are not malformed, there is no such column, or no number in it.
+    ValueError: a field is not a finite number (the message names file and
+      line), the number of malformed lines is not as expected, the column does
+      not exist or occurs twice, or it has no number.
   """
   reader = csv.reader(io.StringIO(content.decode('utf-8-sig'), newline=''))
   header = next(reader, [])

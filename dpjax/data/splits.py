@@ -1,4 +1,4 @@
-"""Splits of record numbers into training and test part, in random order."""
+"""Random splits of record numbers into a training and a test part."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,15 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import errors
-from dpjax.typing import Array
-from dpjax.typing import PRNGKey
+from dpjax.typing import Array, PRNGKey
 
 
 class Split(NamedTuple):
-  """Disjoint record numbers.
+  """Disjoint record numbers for training and for test.
 
   Attributes:
-    train: [num_train] int32.
-    test: [num_test] int32.
+    train: record numbers [num_train] int32.
+    test: record numbers [num_test] int32.
   """
   train: Array
   test: Array
@@ -25,19 +24,19 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
                      test_fraction: float = 0.2) -> Split:
   """Splits the records by one random permutation.
 
-  The sizes depend on the arguments alone, hence are static under jit:
+  The sizes depend on the arguments alone, so they are static under jit:
   round(test_fraction * num_examples) records are for test.
 
   Args:
-    key: for the permutation.
-    num_examples: n, the number of records.
-    test_fraction: share of the test part, strictly between 0 and 1.
+    key: random key of the permutation.
+    num_examples: n, the number of records, at least 2.
+    test_fraction: fraction of records for test, strictly between 0 and 1.
 
   Returns:
-    Record numbers that together are 0, ..., n - 1, each once.
+    A split that contains each of 0, ..., n - 1 once.
 
   Raises:
-    ValueError: if a part would be empty.
+    ValueError: a part would be empty.
 
   Examples:
     >>> from dpjax.data import splits
@@ -59,17 +58,17 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
 
 
 def official_split(key: PRNGKey, *, num_train: int, num_test: int) -> Split:
-  """Keeps the publisher's parts, each in a random order of its own.
+  """Returns the publisher's split, with each part in random order.
 
   A prefix of a part is then a uniform subsample of it, see `take`.
 
   Args:
-    key: for the two permutations.
+    key: random key of the two permutations.
     num_train: rows 0, ..., num_train - 1 are for training.
-    num_test: the rows after them, as many, are for test.
+    num_test: the next num_test rows are for test.
 
   Raises:
-    ValueError: if a part would be empty.
+    ValueError: a part would be empty.
   """
   errors.check_at_least('num_train', num_train, 1)
   errors.check_at_least('num_test', num_test, 1)
@@ -82,15 +81,15 @@ def official_split(key: PRNGKey, *, num_train: int, num_test: int) -> Split:
 def take(split: Split, num_train: int) -> Split:
   """Keeps the first `num_train` training records and the whole test part.
 
-  Since the order is random, this is a uniform subsample; smaller ones are
-  contained in larger ones.
+  Since the order is random, this is a uniform subsample. Smaller subsamples
+  are contained in larger ones.
 
   Args:
     split: from `train_test_split` or `official_split`.
     num_train: number of training records to keep, at least 1.
 
   Raises:
-    ValueError: if there are fewer than `num_train` training records.
+    ValueError: there are fewer than `num_train` training records.
   """
   errors.check_at_least('num_train', num_train, 1)
   available = split.train.shape[0]
@@ -101,31 +100,31 @@ def take(split: Split, num_train: int) -> Split:
 
 
 def fold(split: Split, index: int, *, num_folds: int) -> Split:
-  """One fold of the training part, for choosing what to train.
+  """Returns one cross-validation split of the training part.
 
   The folds are `num_folds` equal, disjoint parts of `split.train`; fewer than
-  `num_folds` records may be left out. Each record in use is validated by
-  exactly one fold, so that the number of right answers over all folds changes
-  by at most 1 with a record, apart from what the models learned from it. No
-  record of `split.test` is in any.
+  `num_folds` records are left out. Each record is validated by exactly one
+  fold. So, for fixed models, one record changes the number of correct
+  predictions over all folds by at most 1. No fold has a record of
+  `split.test`.
 
   Args:
     split: from `train_test_split`.
-    index: which fold to validate on, from 0.
-    num_folds: at least 2.
+    index: number of the validation fold, from 0.
+    num_folds: number of folds, at least 2.
 
   Returns:
-    A split whose `test` is that fold and whose `train` all others.
+    A split whose `test` is that fold and whose `train` is all other folds.
 
   Raises:
-    ValueError: no such fold, or fewer training records than folds.
+    ValueError: there is no such fold, or fewer training records than folds.
   """
   errors.check_at_least('num_folds', num_folds, 2)
   errors.check_at_least('fold', index, 0)
   size = split.train.shape[0] // num_folds
   if index >= num_folds or not size:
-    raise ValueError(f'fold must be below num_folds, at most the number of '
-                     f'training records, got {index} of {num_folds}')
+    raise ValueError('fold must be below num_folds, and num_folds at most the '
+                     f'number of training records, got {index} of {num_folds}')
   folds = split.train[:size * num_folds].reshape(num_folds, size)
   others = jnp.concatenate([folds[:index], folds[index + 1:]])
   return Split(train=others.reshape(-1), test=folds[index])

@@ -1,8 +1,8 @@
-"""From the bytes of a tabular file to features in [-1, 1] and labels.
+"""Encodes the bytes of a tabular file as features in [-1, 1] and labels.
 
-The schema is all that is known beforehand: the columns with their public
-bounds and categories. Rows are encoded field by field, see
-`dpjax.data.columns`, so a row's encoding does not depend on other rows.
+The schema has the columns with their public bounds and categories. Rows are
+encoded field by field, see `dpjax.data.columns`, so the encoding of a row does
+not depend on other rows.
 """
 
 import csv
@@ -16,13 +16,13 @@ from dpjax.data import columns
 
 
 class Erratum(NamedTuple):
-  """A published correction of one field, found by the record's own key.
+  """A published correction of one field of one record.
 
   Attributes:
     key: first field of the record.
     column: name of the column.
-    found: what the file says; the correction is made only if it says so.
-    value: what the original says.
+    found: wrong text in the file; only this text is corrected.
+    value: text of the original.
   """
   key: str
   column: str
@@ -32,13 +32,13 @@ class Erratum(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema:
-  """What is publicly known about a file.
+  """The public description of a tabular file.
 
   Attributes:
     columns: all columns in the file's order, exactly one of them a `Label`.
     delimiter: one character between the fields.
-    header: whether the first line holds the column names.
-    comment: lines that start so are no records; '' for none.
+    header: whether the first line has the column names.
+    comment: start of lines that are comments; '' if there are none.
     errata: published corrections, see `Erratum`.
   """
   columns: tuple[columns.Column, ...]
@@ -54,15 +54,15 @@ class Schema:
 
   @property
   def feature_names(self) -> tuple[str, ...]:
-    """Names of the encoded features, one for each column of x."""
+    """Returns the names of the encoded features, one for each column of x."""
     return tuple(name for c in self.columns for name in c.names())
 
 
 class Table(NamedTuple):
-  """The fields of a file as text.
+  """The fields of a tabular file as text.
 
   Attributes:
-    file: name for messages.
+    file: file name for messages.
     lines: line number in the file of each record, from 1.
     rows: the records, each a tuple with one text per column.
   """
@@ -72,7 +72,7 @@ class Table(NamedTuple):
 
 
 class Encoded(NamedTuple):
-  """Features and labels on the host.
+  """Encoded features and labels on the host.
 
   Attributes:
     x: features, [n, p] float32 in [-1, 1].
@@ -86,15 +86,15 @@ def parse(content: bytes, schema: Schema, *, file: str) -> Table:
   """Splits a file into the text of its fields.
 
   Args:
-    content: the file, unpacked, UTF-8 with or without byte order mark.
-    schema: the columns to expect.
-    file: name for messages.
+    content: unpacked bytes, UTF-8 with or without byte order mark.
+    schema: the expected columns.
+    file: file name for messages.
 
   Returns:
     The records, without header, comments and empty lines.
 
   Raises:
-    ValueError: for a header or a number of fields other than the schema's.
+    ValueError: the header or a number of fields is not that of the schema.
   """
   text = io.StringIO(content.decode('utf-8-sig'), newline='')
   reader = csv.reader(text, delimiter=schema.delimiter, skipinitialspace=True)
@@ -127,8 +127,8 @@ def encode(table: Table, schema: Schema) -> Encoded:
     x [n, p] float32 in [-1, 1] and y [n] int32.
 
   Raises:
-    ValueError: naming file, line and column of the first field that is not
-      what the schema allows; also if there is no record at all.
+    ValueError: a field is not allowed by the schema (the message names file,
+      line and column of the first one), or there is no record.
   """
   if not table.rows:
     raise ValueError(f'{table.file} has no records')
@@ -146,8 +146,8 @@ def _encode_column(column, fields, *, table) -> np.ndarray:
   """Returns [n, width], or [n] for a label, in float64."""
   if isinstance(column, columns.Skip):
     return np.zeros((len(fields), 0))
-  # A field is encoded at its first occurrence and looked up afterwards; the
-  # code of a text is the same wherever, and beside whatever, it stands.
+  # Each distinct text is encoded once and looked up afterwards. The code of a
+  # text does not depend on its row.
   index, codes = {}, []
   for line, text in zip(table.lines, fields):
     if text in index:
@@ -168,8 +168,8 @@ def _check_header(row, schema, *, file):
   if len(row) != len(expected):
     raise ValueError(f'{file}: the header has {len(row)} names, expected '
                      f'{len(expected)}')
-  found, wanted = next(p for p in zip(row, expected) if p[0] != p[1])
-  raise ValueError(f'{file}: the header names a column {found!r} where '
+  actual, wanted = next(p for p in zip(row, expected) if p[0] != p[1])
+  raise ValueError(f'{file}: the header names a column {actual!r} where '
                    f'{wanted!r} is expected')
 
 

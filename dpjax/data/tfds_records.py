@@ -1,10 +1,11 @@
-"""Data sets that TensorFlow Datasets prepared as ArrayRecord files.
+"""Reads data sets that TensorFlow Datasets prepared as ArrayRecord files.
 
-To read them needs no TensorFlow: the records are taken undecoded, and their
-PNG images decoded by Pillow. To *prepare* one of the stock image data sets
-does need TensorFlow, and importlib_resources, which TFDS does not declare.
+Reading needs no TensorFlow: records are read undecoded, and Pillow decodes
+their PNG images. *Preparing* a standard image data set needs TensorFlow, and
+importlib_resources, which TFDS does not declare as a dependency.
 
-TFDS imports the classes that features.json names: read only own folders.
+TFDS imports the classes named in features.json, so read only folders that you
+trust.
 """
 
 import importlib.util
@@ -29,45 +30,45 @@ def find(name: str, *, data_dir: str | os.PathLike | None = None
          ) -> pathlib.Path | None:
   """Returns the prepared folder `<data_dir>/<name>/<version>`, or None.
 
-  Of several versions the last in alphabetical order is taken.
+  If there are several versions, the alphabetically last one is returned.
   """
   root = files.resolve_data_dir(data_dir)
   if root is None:
     return None
-  found = sorted(path.parent for path in (root / name).glob(_PATTERN))
-  return found[-1] if found else None
+  versions = sorted(path.parent for path in (root / name).glob(_PATTERN))
+  return versions[-1] if versions else None
 
 
 def read(folder: pathlib.Path) -> containers.Parts:
   """Reads both parts of a prepared data set with an image and a label.
 
   Args:
-    folder: holds the ArrayRecord files, dataset_info.json, features.json.
+    folder: folder with ArrayRecord files, dataset_info.json, features.json.
 
   Returns:
     The parts, in the order of the files, which is not the publisher's.
 
   Raises:
-    ValueError: one line, for a folder that TFDS cannot read.
+    ValueError: TFDS cannot read the folder.
   """
-  import tensorflow_datasets as tfds  # Slow to import, and needed here alone.
+  import tensorflow_datasets as tfds  # Slow to import; rarely needed.
   try:
     builder = tfds.builder_from_directory(folder, file_format='array_record')
     return containers.Parts(*(
       _read_part(builder.as_data_source(
         split=split, decoders={'image': tfds.decode.SkipDecoding()}))
       for split in ('train', 'test')))
-  except Exception as error:  # TFDS and the record reader raise anything.
+  except Exception as error:  # TFDS can raise any type of exception.
     raise ValueError(f'{folder} is not a readable TFDS folder: '
                      f'{errors.one_line(error)}') from None
 
 
 def prepare(name: str, *, data_dir: str | os.PathLike | None = None) -> None:
-  """Lets TFDS download a data set and prepare it as ArrayRecord files.
+  """Downloads a data set by TFDS and prepares it as ArrayRecord files.
 
   Raises:
-    ValueError: if no data folder is given.
-    ImportError: one line, before any download, if a package is missing.
+    ValueError: no data folder is given.
+    ImportError: a package is missing; raised before any download.
   """
   root = files.resolve_data_dir(data_dir)
   if root is None:
@@ -77,7 +78,7 @@ def prepare(name: str, *, data_dir: str | os.PathLike | None = None) -> None:
   if missing:
     raise ImportError(
       f'to download and prepare {name} TFDS needs {" and ".join(missing)}, '
-      f'not installed; to read it afterwards does not')
+      f'not installed; reading the prepared files does not need them')
   import tensorflow_datasets as tfds
   tfds.builder(
     name, data_dir=root, file_format='array_record').download_and_prepare()
@@ -91,7 +92,7 @@ def _read_part(source) -> containers.Images:
 
 
 def _decode(content: bytes) -> np.ndarray:
-  """Returns [h, w, c]."""
+  """Decodes an image to [h, w, c]."""
   from PIL import Image
   with Image.open(io.BytesIO(content)) as image:
     pixels = np.asarray(image)

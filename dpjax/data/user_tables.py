@@ -1,8 +1,8 @@
-"""Tables of one's own: a CSV file and a public schema, made a data set.
+"""Makes a data set from a user's CSV file and a public schema.
 
-Guarantee: a row of the result depends on the schema and the fields of its own
-record alone. How many records there are is taken as public. Errors and counts
-tell of the file: they are for whoever holds it, no private release.
+Guarantee: each row of the result depends on the schema and the fields of its
+own record alone. The number of records is public. Error messages and counts
+may reveal data; show them only to the data owner.
 """
 
 import csv
@@ -24,12 +24,12 @@ _SEPARATORS = {',': 'a comma', ';': 'a semicolon', '\t': 'a tab', '|': 'a bar'}
 
 
 class Fields(NamedTuple):
-  """The text of a file.
+  """The fields of a CSV file as text.
 
   Attributes:
     header: names of all columns.
     lines: line number in the file of each record.
-    rows: the records, each with one text for each column.
+    rows: the records, each with one text per column.
   """
   header: tuple[str, ...]
   lines: tuple[int, ...]
@@ -37,13 +37,13 @@ class Fields(NamedTuple):
 
 
 class Counts(NamedTuple):
-  """How often the public rules of a column applied; exact, hence private.
+  """Exact counts of how often a column's rules applied. NOT a private release.
 
   Attributes:
-    column: its name.
-    clipped: numbers beyond the bounds.
-    missing: numbers that are missing.
-    other: fields that are not in the public list.
+    column: name of the column.
+    clipped: how many numbers lie outside the bounds.
+    missing: how many numbers are missing.
+    other: how many fields are not in the public list.
   """
   column: str
   clipped: int
@@ -52,16 +52,16 @@ class Counts(NamedTuple):
 
 
 def is_path(name: str) -> bool:
-  """Whether a name is that of a file and not of a data set that is known."""
+  """Returns whether `name` is a file path rather than a data set name."""
   return '.' in name or '/' in name or os.sep in name
 
 
 def find(path: str, *, data_dir: str | os.PathLike | None = None
          ) -> pathlib.Path:
-  """Where the file is: the path itself, or below `data_dir`.
+  """Returns the path of the file: `path` itself, or `path` below `data_dir`.
 
   Raises:
-    FileNotFoundError: one line, if it is in neither.
+    FileNotFoundError: neither exists.
   """
   root = files.resolve_data_dir(data_dir)
   tried = [pathlib.Path(path).expanduser()]
@@ -74,23 +74,25 @@ def find(path: str, *, data_dir: str | os.PathLike | None = None
 
 
 def read(path: pathlib.Path, separator: str) -> Fields:
-  """The fields of a CSV file with a header, plain or packed with gzip.
+  """Reads the fields of a CSV file with a header, plain or packed with gzip.
 
   Args:
-    path: of the file, UTF-8, with or without byte order mark.
-    separator: between fields; within quotation marks it is none.
+    path: path of a file in UTF-8, with or without byte order mark.
+    separator: character between fields; it has no effect within quotation
+      marks.
 
   Raises:
-    ValueError: one line; for a broken or empty file, or a line that has
-      another number of fields than the header.
+    ValueError: the file is broken or empty, or a line has another number of
+      fields than the header.
   """
   content = files.read_unverified(path)
   try:
     text = content.decode('utf-8-sig')
   except UnicodeDecodeError as error:
-    # The error counts from the end of a byte order mark.
+    # error.start is an offset into error.object, which excludes a byte order
+    # mark; the mark has no line break, so the line number is right.
     line = 1 + error.object.count(b'\n', 0, error.start)
-    raise ValueError(f'{path} line {line} is no text in UTF-8; save the file '
+    raise ValueError(f'{path} line {line} is not UTF-8 text; save the file '
                      'as CSV in UTF-8') from None
   reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator,
                       skipinitialspace=True, strict=True)
@@ -119,11 +121,11 @@ def read(path: pathlib.Path, separator: str) -> Fields:
 
 def place(name: str, header: tuple[str, ...], *, path: pathlib.Path,
           separator: str) -> int:
-  """Number of the column of this name.
+  """Returns the index of the column with this name.
 
   Raises:
-    ValueError: one line, if there is none or more than one; tells of another
-      separator where that is likely.
+    ValueError: no column or more than one has this name; the message suggests
+      another separator if that is likely.
   """
   if header.count(name) == 1:
     return header.index(name)
@@ -141,10 +143,12 @@ def place(name: str, header: tuple[str, ...], *, path: pathlib.Path,
 
 
 def select(path: pathlib.Path, user: schema_files.UserSchema) -> tabular.Table:
-  """The columns of a schema, in its order; missing numbers in one spelling.
+  """Reads the columns of a schema, in its order.
+
+  All spellings of missing numbers become `schema_files.ABSENT`.
 
   Raises:
-    ValueError: one line, as `read` and `place`.
+    ValueError: as for `read` and `place`.
   """
   schema = user.schema
   fields = read(path, schema.delimiter)
@@ -160,20 +164,20 @@ def select(path: pathlib.Path, user: schema_files.UserSchema) -> tabular.Table:
 
 def load(path: str, schema: str, *, data_dir: str | os.PathLike | None = None
          ) -> arrays.Dataset:
-  """Reads and encodes a table of one's own.
+  """Reads and encodes a user's table.
 
   Args:
-    path: of a CSV file with a header, maybe in `data_dir`.
+    path: path of a CSV file with a header, absolute or below `data_dir`.
     schema: JSON, see `schema_files`; chosen without looking at the file.
-    data_dir: another folder to look in; default $DPJAX_DATA_DIR.
+    data_dir: data folder to search, too; default $DPJAX_DATA_DIR.
 
   Returns:
-    x [n, p] float32 in [-1, 1] and y [n] int32.
+    A data set with x [n, p] float32 in [-1, 1] and y [n] int32.
 
   Raises:
-    FileNotFoundError: if there is no such file.
-    ValueError: one line with file, line and column of the first field that the
-      schema does not allow, or for a schema that is none.
+    FileNotFoundError: the file does not exist.
+    ValueError: the schema is not valid, or does not allow a field; the message
+      names file, line and column of the first such field.
   """
   user = schema_files.parse(schema)
   table = select(find(path, data_dir=data_dir), user)
@@ -185,21 +189,24 @@ def load(path: str, schema: str, *, data_dir: str | os.PathLike | None = None
 
 def count(table: tabular.Table,
           schema: tabular.Schema) -> tuple[Counts, ...]:
-  """How often each rule applied, for whoever holds the file: not private.
+  """Counts how often each rule applied. NOT private: for the data owner only.
 
   Args:
-    table: as `select` returns it, of fields that the schema allows.
-    schema: the same.
+    table: table from `select`, with fields that the schema allows.
+    schema: schema of the table.
+
+  Returns:
+    Counts of each numeric and each categorical column.
   """
-  found = []
+  counts = []
   for column, fields in zip(schema.columns, zip(*table.rows, strict=True),
                             strict=True):
     if isinstance(column, columns.Numeric):
       values = [float(text) for text in fields if text != schema_files.ABSENT]
       clipped = sum(not column.lower <= value <= column.upper
                     for value in values)
-      found.append(Counts(column.name, clipped, len(fields) - len(values), 0))
+      counts.append(Counts(column.name, clipped, len(fields) - len(values), 0))
     elif isinstance(column, columns.Grouped):
       other = sum(column.group(text) == schema_files.OTHER for text in fields)
-      found.append(Counts(column.name, 0, 0, other))
-  return tuple(found)
+      counts.append(Counts(column.name, 0, 0, other))
+  return tuple(counts)

@@ -1,4 +1,8 @@
-"""Bounded sums of per-record contributions, and the noise put on them.
+"""Bounds and sums the gradients of records, and adds noise to the sums.
+
+A `bounder.GradientBounder` sums bounded contributions, one for each record of a
+batch, and states their sensitivity (`per_example.clipped` is that of DP-SGD).
+A privatizer (`privatizer.gaussian_privatizer`) adds noise scaled to it.
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, windows, contractions,

@@ -1,4 +1,4 @@
-"""Records in a public l2 ball: by projection, once, proved by a type."""
+"""Projection of records on a public l2 ball, with a type that records it."""
 
 import dataclasses
 import functools
@@ -15,15 +15,15 @@ from dpjax.typing import Array
                    data_fields=('values', 'finite'), meta_fields=('radius',))
 @dataclasses.dataclass(frozen=True)
 class BallRecords:
-  """Features that were projected; made by `project_records` only.
+  """Projected features; only `project_records` makes them.
 
-  A certified network takes these as they are and projects anything else
-  itself, so the projection can be done early but not left out.
+  A certified network uses them as they are and projects all other inputs
+  itself. So the projection can be done early, but cannot be skipped.
 
   Attributes:
     values: [b, ...] features in the ball; zeros for a non-finite record.
-    finite: [b] bool; the others must contribute nothing.
-    radius: of the ball, public.
+    finite: [b] bool; records at False must contribute zero.
+    radius: of the ball; public.
   """
   values: Array
   finite: Array
@@ -33,11 +33,12 @@ class BallRecords:
 def project_records(x: Array, radius: float) -> BallRecords:
   """Projects every record on the l2 ball, and marks the non-finite ones.
 
-  Reads each record alone, so it may run once, before training on all of them.
+  Each record is projected by itself, so this may run once, on all records,
+  before training.
 
   Args:
     x: [b, ...] features.
-    radius: public.
+    radius: of the ball, positive and public.
   """
   finite = jnp.all(jnp.isfinite(x), tuple(range(1, x.ndim)))
   clean = jnp.where(finite.reshape((-1,) + (1,) * (x.ndim - 1)), x, 0.0)
@@ -45,7 +46,7 @@ def project_records(x: Array, radius: float) -> BallRecords:
 
 
 def merge_views(x: Array | BallRecords) -> Array | BallRecords:
-  """[b, A, ...] features, or records of a ball, as b A rows."""
+  """Reshapes features [b, A, ...], of A views each, to b A rows."""
   if not isinstance(x, BallRecords):
     return x.reshape((-1,) + x.shape[2:])
   return BallRecords(x.values.reshape((-1,) + x.values.shape[2:]),
@@ -53,7 +54,7 @@ def merge_views(x: Array | BallRecords) -> Array | BallRecords:
 
 
 def in_ball(x: Array | BallRecords, radius: float) -> Array:
-  """The features [b, ...], projected unless their type says they were."""
+  """Returns the features [b, ...], projected unless they already were."""
   if not isinstance(x, BallRecords):
     return project_ball(x, radius)
   return x.values if x.radius <= radius else project_ball(x.values, radius)
@@ -62,12 +63,13 @@ def in_ball(x: Array | BallRecords, radius: float) -> Array:
 def project_ball(x: Array, radius: Array | float) -> Array:
   """Projects every record on the l2 ball: x min(1, radius / ||x||).
 
-  The metric projection on a convex set, so 1-Lipschitz; differentiable at the
-  origin too.
+  This is the metric projection on a convex set, so it is 1-Lipschitz. It is
+  differentiable at the origin too.
 
   Args:
-    x: [b, ...]; each of the b records is projected on its own.
-    radius: public; of a traced one, NaN gives NaN and not what is outside.
+    x: [b, ...]; each of the b records is projected by itself.
+    radius: positive and public. A traced radius of NaN gives NaN, never an
+      unprojected record.
   """
   if not isinstance(radius, jax.Array):
     errors.check_scale('radius', radius)
@@ -76,6 +78,7 @@ def project_ball(x: Array, radius: Array | float) -> Array:
   squares = jnp.einsum('bi,bi->b', flat, flat,
                        precision=jax.lax.Precision.HIGHEST)
   inside = squares <= radius**2
+  # The inner `where` keeps rsqrt, and its gradient, away from zero.
   scale = jnp.where(
       inside, 1.0, radius * jax.lax.rsqrt(jnp.where(inside, 1.0, squares)))
   return (flat * scale[:, None]).reshape(x.shape)

@@ -1,10 +1,11 @@
-"""Book-keeping: gradients of records at the price of an ordinary backward pass.
+"""Book-keeping: norms and clipped sums from one ordinary backward pass.
 
-One forward pass keeps what enters each operation that reads parameters, one
-backward pass gives the cotangents of what leaves it; gradients in parameters
-are not asked for. Norms come from these by contractions, and so do the sums of
-clipped gradients: no second pass, and for most layers no gradient of a record
-at all. Source: Bu et al. 2023, for any JAX function and every convolution.
+One forward pass keeps the inputs of each operation that reads parameters (a
+site, see `tracing`). One backward pass gives the cotangents of its outputs, but
+no gradients by parameters. Contractions of inputs and cotangents then give the
+norms of the records' gradients and the sums of clipped gradients. No second
+pass is needed, and most layers form no gradient of a single record. Source: Bu
+et al. (2023), extended to any JAX function and every convolution.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +21,18 @@ from dpjax import floats
 from dpjax.grads import contractions
 from dpjax.grads import precision
 from dpjax.grads import tracing
-from dpjax.grads.contractions import Layer, Table
+from dpjax.grads.contractions import Layer
+from dpjax.grads.contractions import Table
 from dpjax.grads.records import RecordGradients
-from dpjax.grads.tracing import Origin, Program, Site
+from dpjax.grads.tracing import Origin
+from dpjax.grads.tracing import Program
+from dpjax.grads.tracing import Site
 from dpjax.typing import Array, Batch, LossFn, Params
 
 _LOGGER = logging.getLogger(__name__)
 
-# Squares of what is beside norms above lose too much to underflow.
+# Norms are products of two factors. Next to a factor above this, the other one
+# may be so small that its squares underflow; such records count as unusable.
 _LARGEST_NORM = 1e10
 
 
@@ -35,24 +40,26 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
                      params: Params, batch: Batch, kept: Array, *,
                      gram_is_cheaper: Callable[[Layer], bool] | None = None
                      ) -> RecordGradients:
-  """Norms and weighted sums of the gradients of the records of a batch.
+  """Returns norms and weighted sums of the gradients of the records of a batch.
 
-  What is differentiated is the function of one record, mapped over records: a
-  layer that mixes them, such as batch normalisation, sees one at a time. A
-  dense layer, convolution or embedding whose parameter is read once costs no
-  gradient of a record, unless keeping it is cheapest. Gradients in biases,
-  scales and anything else are formed for each record, by `vmap` of the one
-  operation that reads them: right for any function, and slow for a large
-  parameter, which the log then names.
+  The function of *one* record is differentiated and mapped over records, so a
+  layer that mixes records, such as batch normalisation, sees one at a time.
+
+  For a dense layer, convolution or embedding whose parameter is read once, no
+  gradient of a record is formed, unless that is cheapest. For biases, scales
+  and all other parameters the gradient of each record is formed, by `vmap` of
+  the operation that reads the parameter. This is correct for any function, but
+  slow for a large parameter; the log then names it.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
     params: float arrays.
     batch: b records.
-    kept: [b] bool; the others have gradients of zero.
-    gram_is_cheaper: which layers of several sites have norms by Gram matrices;
-      `contractions.gram_is_cheaper` when None. Results differ by rounding.
+    kept: [b] bool; the gradients of other records count as zero.
+    gram_is_cheaper: decides for a layer of several positions whether Gram
+      matrices give its norms; None is `contractions.gram_is_cheaper`. Results
+      differ by rounding.
   """
 
   def record_loss(params, record):
@@ -91,24 +98,29 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
 
 def _sound(kept: Array, formed: Mapping[int, Array],
            lengths: Sequence[Array]) -> Array:
-  """[b] bool: whose gradients, and what they are made of, can be measured."""
+  """Returns [b] bool: True for records whose norms can be measured.
+
+  Args:
+    kept: gives the shape [b].
+    formed: gradients that are formed, [b, ...].
+    lengths: [b] norms of the factors of gradients that are not formed.
+  """
   sound = jnp.ones(kept.shape, jnp.bool_)
   for gradient in formed.values():
     sound = sound & jnp.isfinite(_norms(gradient))
   for length in lengths:
-    # Not what is NaN, either.
+    # Also False for NaN.
     sound = sound & (length < _LARGEST_NORM)
   return sound
 
 
 class _Read(NamedTuple):
-  """A parameter that one known operation reads.
+  """A parameter that a single dense layer, convolution or embedding reads.
 
   Attributes:
-    origin: of what is read.
-    operation: that reads it.
-    is_kept: whether gradients of records are formed, though there are other
-      ways.
+    origin: the parameter leaf.
+    operation: the operation that reads it.
+    is_kept: whether gradients of records are formed because that is cheapest.
   """
   origin: Origin
   operation: Layer | Table
@@ -116,18 +128,18 @@ class _Read(NamedTuple):
 
 
 class _Pass(NamedTuple):
-  """What came by a site: [b, ...] of each input and each cotangent."""
+  """Inputs and cotangents of the outputs of a site, arrays [b, ...]."""
   inputs: Sequence[Array]
   cotangents: Sequence[Array]
 
 
 class _Part(NamedTuple):
-  """One leaf.
+  """Gradients of the records by one parameter leaf.
 
   Attributes:
     squares: [b] squared norms.
-    values: [b, ...] what its sums are made of.
-    total: (weights [b], *values) -> the sum by weights.
+    values: arrays [b, ...] from which weighted sums are computed.
+    total: (weights [b], *values) -> weighted sum of the gradients.
   """
   squares: Array
   values: tuple[Array, ...]
@@ -136,9 +148,9 @@ class _Part(NamedTuple):
 
 def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
                  ) -> dict[int, _Read]:
-  """The parameter leaves that need no gradient of a record, by number."""
+  """Returns the leaves that one known operation reads, by number."""
   origins = dict(zip(program.boundary, program.origins, strict=True))
-  found = {}
+  reads = {}
   for site in program.sites:
     operand = site.operands[0]
     origin = origins[site.equation.invars[operand]]
@@ -147,17 +159,17 @@ def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
     operation = (contractions.layer(site.equation, operand)
                  or contractions.table(site.equation, operand))
     if operation is not None:
-      found[origin.leaf] = _Read(
+      reads[origin.leaf] = _Read(
           origin, operation,
           isinstance(operation, Layer) and not _is_outer(operation)
           and not gram_is_cheaper(operation))
-  return found
+  return reads
 
 
 def _is_complex(site: Site) -> bool:
-  """Whether a site reads or gives complex numbers, as of a Fourier transform.
+  """Returns whether a site reads or returns complex numbers (Fourier layers).
 
-  Contractions take products of real ones.
+  The contractions are for real numbers.
   """
   return any(jnp.issubdtype(var.aval.dtype, jnp.complexfloating)
              for var in (*site.equation.invars, *site.equation.outvars))
@@ -165,18 +177,18 @@ def _is_complex(site: Site) -> bool:
 
 def _say_what_is_formed(program: Program, params: Params,
                         known: Mapping[int, _Read]) -> None:
-  """Names the parameters that are slow, once for each model."""
+  """Logs the parameters with slow gradients, once for each model."""
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
   slow = {paths[leaf]: site.name for site in program.sites
           for leaf in site.leaves
-          # Biases and scales are as small as what they are sums of.
+          # Forming gradients of biases and scales is cheap.
           if leaf not in known and site.name not in tracing.ELEMENTWISE}
   if slow:
     _say(', '.join(f'{path} ({name})' for path, name in slow.items()))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _say(names: str) -> None:
   _LOGGER.warning('gradients are formed for every record, as by vmap, in '
                   'parameters that are shared or not read by a dense layer, '
@@ -185,10 +197,10 @@ def _say(names: str) -> None:
 
 def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
               kept: Array) -> tuple[Array, list[_Pass]]:
-  """(losses [b], what came by each site).
+  """Returns the losses [b], and inputs and cotangents of each site.
 
-  Cotangents are gradients in zeros that are added to what leaves the sites:
-  those in parameters are not asked for, and not computed.
+  Cotangents are gradients by zeros that are added to the outputs of the sites.
+  Gradients by parameters are not requested, so they are not computed.
   """
   at_sites = program.at_sites(leaves)
   record = jax.tree.leaves((batch.x, batch.y))
@@ -203,48 +215,48 @@ def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
             for tap in site.taps()] for site in program.sites]
   cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
   return losses, [
-      _Pass(*precision.settled((read, [value for value in arrived
-                                       if value is not None])))
-      for read, arrived in zip(inputs, cotangents, strict=True)]
+      _Pass(*precision.settled((site_inputs, [
+          value for value in site_cotangents if value is not None])))
+      for site_inputs, site_cotangents in zip(inputs, cotangents, strict=True)]
 
 
 def _formed_gradients(program: Program, leaves: Sequence[Array],
                       passes: Sequence[_Pass],
                       known: Mapping[int, _Read]) -> dict[int, Array]:
-  """[b, ...] gradients that are formed, by number of their leaves.
+  """Returns the gradients [b, ...] that are formed, by number of the leaf.
 
-  Of leaves that are not known, and of those whose gradients are cheapest kept:
-  these as products.
+  These are the leaves that are not in `known`, and those with `is_kept`, whose
+  gradients come in the layout of `contractions.products`.
   """
-  found = {}
+  formed = {}
   for site, each in zip(program.sites, passes, strict=True):
     if site.leaves[0] in known:
       read = known[site.leaves[0]]
       if read.is_kept:
-        found[site.leaves[0]] = contractions.products(
+        formed[site.leaves[0]] = contractions.products(
             read.operation, *each.inputs, *each.cotangents)
       continue
     gradients = jax.vmap(functools.partial(_pull_back, program, site, leaves))(
         each.inputs, each.cotangents)
     for number, gradient in zip(site.leaves, gradients, strict=True):
       gradient = gradient.astype(jnp.float32)
-      found[number] = (found[number] + gradient if number in found
-                       else gradient)
-  # What is measured is to be what is summed: a compiler might form it twice,
-  # with different rounding.
+      formed[number] = (formed[number] + gradient if number in formed
+                        else gradient)
+  # Without the barrier XLA might form a gradient twice, with different
+  # rounding: once for its norm and once for the sum.
   return {number: jax.lax.optimization_barrier(gradient)
-          for number, gradient in found.items()}
+          for number, gradient in formed.items()}
 
 
 def _is_outer(operation: Layer) -> bool:
-  """Whether a record's gradient is one outer product."""
+  """Returns whether a record's gradient is a single outer product."""
   return operation.num_sites == operation.sizes[0] == 1
 
 
 def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
                inputs: Sequence[Array],
                cotangents: Sequence[Array]) -> list[Array]:
-  """Gradients of one record in the leaves that one site depends on."""
+  """Returns one record's gradients by the leaves that a site depends on."""
   if program.is_wide(site):
     leaves, inputs, cotangents = jax.tree.map(
         precision.widened, (list(leaves), list(inputs), list(cotangents)))
@@ -260,13 +272,13 @@ def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
 
 
 def _unread(kept: Array, leaf: Array) -> _Part:
-  """Of a leaf that no record depends on."""
+  """Returns the zero gradients of a leaf that no site reads."""
   return _Part(jnp.zeros(kept.shape, jnp.float32), (),
                lambda weights: jnp.zeros(leaf.shape, jnp.float32))
 
 
 def _kept_part(gradients: Array, sound: Array) -> _Part:
-  """Of gradients [b, ...] that were formed."""
+  """Returns the part of a leaf whose gradients [b, ...] were formed."""
   return _Part(jnp.where(sound, jnp.square(_norms(gradients)), 0.0),
                (gradients,), lambda weights, each: jnp.tensordot(
                    weights, each, 1, precision=jax.lax.Precision.HIGHEST))
@@ -274,7 +286,10 @@ def _kept_part(gradients: Array, sound: Array) -> _Part:
 
 def _measured_part(operation: Layer | Table, sound: Array,
                    each: _Pass) -> _Part:
-  """Of gradients that are not formed; totals as the operation has them."""
+  """Returns the part of a leaf whose gradients are not formed.
+
+  Its totals are in the layout of the operation's input, see `_restored`.
+  """
   values = *each.inputs, *each.cotangents
   if isinstance(operation, Table):
     squares = contractions.table_squares(operation, *values)
@@ -293,20 +308,20 @@ def _measured_part(operation: Layer | Table, sound: Array,
 
 
 def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
-  """The part with totals as the leaf is laid out."""
+  """Returns the part with its totals in the layout of the leaf."""
 
   def total(weights, *values):
-    found = part.total(weights, *values)
+    gradient = part.total(weights, *values)
     if read.is_kept:
-      found = contractions.product_to_weight(read.operation, found)
-    return read.origin.restore(found, leaf)
+      gradient = contractions.product_to_weight(read.operation, gradient)
+    return read.origin.restore(gradient, leaf)
 
   return part._replace(total=total)
 
 
 def _lengths(site: Site, each: _Pass,
              known: Mapping[int, _Read]) -> list[Array]:
-  """[b] norms of what products are made of that are not formed."""
+  """Returns [b] norms of the factors of gradients that are not formed."""
   read = known.get(site.leaves[0])
   if read is None or read.is_kept:
     return []
@@ -317,10 +332,10 @@ def _lengths(site: Site, each: _Pass,
 
 
 def _total(part: _Part, weights: Array, sound: Array) -> Array:
-  """The sum of a leaf; what values of unsound records are does not matter.
+  """Returns the weighted sum of a leaf; unsound records contribute zero.
 
-  On CPU, where to copy activations takes as long as to use them, values are
-  cleaned only if there is something to clean.
+  Their values may be NaN, and 0 NaN is not 0, so they are replaced. On CPU that
+  copy takes as long as the sum, so it is made only if some record is unsound.
   """
 
   def cleaned(sound, *arrays):
@@ -329,15 +344,17 @@ def _total(part: _Part, weights: Array, sound: Array) -> Array:
   arrays = weights, *part.values
   if jax.default_backend() != 'cpu':
     return cleaned(sound, *arrays)
-  return jax.lax.cond(jnp.all(sound), lambda found, *_: found,
-                      lambda found, *arrays: cleaned(*arrays),
+  return jax.lax.cond(jnp.all(sound), lambda total, *_: total,
+                      lambda total, *arrays: cleaned(*arrays),
                       part.total(*arrays), sound, *arrays)
 
 
 def _norms(x: Array) -> Array:
-  """[b] Euclidean norms of [b, ...], in float32; never too small by underflow.
+  """Returns upper bounds [b] of the l2 norms of [b, ...], in float32.
 
-  A norm that is multiplied by a large one must not be 0 for small entries.
+  Squares of small entries may underflow, so the smallest normal number is added
+  for each entry: a norm that is 0 by underflow could not be multiplied by a
+  large one.
   """
   size = math.prod(x.shape[1:])
   flat = x.reshape((x.shape[0], size)).astype(jnp.float32)
@@ -347,8 +364,10 @@ def _norms(x: Array) -> Array:
 
 
 def _rows(values: Array, like: Array) -> Array:
+  """Reshapes [b] to [b, 1, ..., 1], with as many axes as `like`."""
   return values.reshape((-1,) + (1,) * (like.ndim - 1))
 
 
 def _only(usable: Array, x: Array) -> Array:
+  """Replaces the rows of unusable records by zero."""
   return jnp.where(_rows(usable, x), x, jnp.zeros([], x.dtype))

@@ -1,10 +1,10 @@
-"""The contract between what is summed over records and what is noised.
+"""Interfaces of gradient bounders, weight constraints and training methods.
 
-A `GradientBounder` is two pure functions. `sums` reads the batch and adds up
-one contribution for each record; `l2_sensitivity` says, block by block, how
-large one contribution can be, and reads only a certificate of the parameters.
-It cannot see the batch, so no batch statistic can enter the noise scale; that
-it changes with the parameters costs nothing, since these are released (E32).
+A `GradientBounder` is a pair of pure functions. `sums` reads the batch and adds
+one contribution per record. `l2_sensitivity` bounds one contribution, block by
+block, and reads only a certificate of the parameters. It cannot read the batch,
+so no private statistic can enter the noise scale. Its dependence on the
+parameters costs no privacy, because these are released (E32).
 """
 
 from collections.abc import Callable
@@ -17,18 +17,19 @@ from dpjax.grads.quantiles import Adaptive
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 Certificate = PyTree
-"""What a weight constraint proves of the parameters it returns."""
+"""Norm bounds that a weight constraint guarantees for its parameters."""
 
 
 class BoundedSums(NamedTuple):
-  """Sums over the records of a batch; private, to be noised before release.
+  """Exact sums over the records of a batch; PRIVATE until noise is added.
 
   Attributes:
-    total: contributions, a pytree of the structure of the parameters.
-    loss: sum of the losses; diagnostic, exact and so never to be released.
-    num_nonfinite: how many records were NaN or infinite and counted as zero.
-    indicators: of an adaptive bounder: sums of centred indicators, a pytree of
-      the structure of its radii (`quantiles.centred_indicators`).
+    total: sum of the contributions, with the structure of the parameters.
+    loss: sum of the losses; a diagnostic that must not be released.
+    num_nonfinite: number of records with NaN or infinite values, which
+      contributed zero; must not be released.
+    indicators: of an adaptive bounder, the sums of centred indicators, with the
+      structure of its radii (`quantiles.centred_indicators`).
   """
   total: PyTree
   loss: Array
@@ -37,21 +38,22 @@ class BoundedSums(NamedTuple):
 
 
 class GradientBounder(NamedTuple):
-  """Per-record contributions and the bound that holds for each of them.
+  """Sums of per-record contributions, and the bound on each contribution.
 
   Attributes:
-    sums: (params, batch, mask [b] bool) -> BoundedSums. Each record's
-      contribution depends on that record and `params` alone; masked and
-      non-finite records contribute exactly zero.
-    l2_sensitivity: certificate -> a tree prefix of the parameters whose leaves
-      are the l2 bounds of one record's contribution to each block. Under
-      replace-one a sum moves by twice that; accounting takes care of it.
-    adaptive: public radii that move from step to step (LDP-06). With it both
-      functions take the radii of this step as one more, last argument, and
-      `sums` gives the `indicators`; see `at_radii`.
-    views: (key of this step, numbers [b] of the records, x) -> x as `sums`
-      expects it: augmented views, drawn for each record from its own number
-      (REG-04). None: records come as they are.
+    sums: (params, batch, mask [b] bool) -> BoundedSums. The contribution of a
+      record depends on that record and on `params` only. Masked and non-finite
+      records contribute exactly zero.
+    l2_sensitivity: certificate -> tree prefix of the parameters. Its leaves
+      bound the l2 norm of one record's contribution to each block, which is the
+      sensitivity under add-or-remove-one. Under replace-one the sensitivity is
+      twice that; the accountant includes the factor.
+    adaptive: public radii that change from step to step (LDP-06), or None. With
+      radii, both functions take those of the step as an additional last
+      argument, and `sums` returns `indicators`; see `at_radii`.
+    views: (key of the step, numbers [b] of the records, x) -> augmented views,
+      in the form that `sums` takes. The views of a record are drawn from its
+      own number (REG-04). None: no augmentation.
   """
   sums: Callable[..., BoundedSums]
   l2_sensitivity: Callable[..., PyTree]
@@ -60,11 +62,11 @@ class GradientBounder(NamedTuple):
 
 
 def at_radii(bounder: GradientBounder, radii: PyTree) -> GradientBounder:
-  """The bounder of one step: with these radii, fixed and public.
+  """Returns the bounder of one step, with its radii fixed.
 
   Args:
-    bounder: any; one that is not adaptive is returned as it is.
-    radii: of the step, of the structure of `bounder.adaptive.init`.
+    bounder: returned as it is if it is not adaptive.
+    radii: of the step, public, with the structure of `bounder.adaptive.init`.
   """
   if bounder.adaptive is None:
     return bounder
@@ -77,14 +79,15 @@ def at_radii(bounder: GradientBounder, radii: PyTree) -> GradientBounder:
 
 
 class WeightConstraint(NamedTuple):
-  """What ends a step: a projection of the parameters, with its certificate.
+  """A projection of the parameters that ends each step.
 
   Attributes:
-    constrain: params -> (params, certificate); post-processing of noisy
-      parameters, free of privacy cost.
-    between: cheaper, in its place after steps whose number `every` does not
-      divide; its certificate is all that the sensitivity reads.
-    every: how often `constrain` is due if there is a `between`.
+    constrain: params -> (params, certificate). Post-processing of noisy
+      parameters, so it costs no privacy.
+    between: a cheaper replacement for `constrain` after steps whose number is
+      no multiple of `every`; None for none. It must certify every norm that the
+      sensitivity reads.
+    every: number of steps between calls of `constrain`, if `between` is given.
   """
   constrain: Callable[[Params], tuple[Params, Certificate]]
   between: Callable[[Params], tuple[Params, Certificate]] | None = None
@@ -92,7 +95,12 @@ class WeightConstraint(NamedTuple):
 
   def after_step(self, params: Params,
                  step: Array) -> tuple[Params, Certificate]:
-    """Parameters as step number `step`, counted from 1, leaves them."""
+    """Returns constrained parameters and certificate after a step.
+
+    Args:
+      params: after the optimiser's update.
+      step: number of the step, counted from 1.
+    """
     if self.between is None:
       return self.constrain(params)
     return jax.lax.cond(step % self.every == 0, self.constrain, self.between,
@@ -100,23 +108,23 @@ class WeightConstraint(NamedTuple):
 
 
 def no_constraint() -> WeightConstraint:
-  """Leaves the parameters as they are and certifies nothing."""
+  """Returns a constraint that changes nothing and certifies nothing."""
   return WeightConstraint(lambda params: (params, ()))
 
 
 class Method(NamedTuple):
-  """A training method: how records are bounded, how the weights are held.
+  """A training method: a gradient bounder and a weight constraint.
 
   Attributes:
     name: as in results tables.
-    bounder: sums and their sensitivity.
-    constraint: applied once to the initial parameters and after every step.
-    private: whether the sums are noised; a non-private method's epsilon is
-      infinite whatever else is configured.
-    pullback: an optax transform of noisy gradients, before the optimiser;
-      where sums are taken in a function of the parameters (REG-02).
+    bounder: sums of contributions, and their sensitivity.
+    constraint: applied to the initial parameters and after every step.
+    private: whether the sums get noise. If False, epsilon is infinite.
+    pullback: an optax transform of the noisy gradient before the optimiser,
+      for models whose gradients are taken by a function of the parameters
+      (REG-02); None for none.
     noise_order: None for Gaussian noise and l2 bounds; p in {1, 2, inf} for
-      K-norm noise and bounds of the p-norm (LDP-03).
+      K-norm noise and p-norm bounds (LDP-03).
   """
   name: str
   bounder: GradientBounder

@@ -1,12 +1,12 @@
-"""Norms of gradients that are sums of outer products, without the gradients.
+"""Norms and sums of gradients of dense layers, convolutions and embeddings.
 
-A dense layer, a convolution and an embedding give record i the gradient
-X_i^T D_i, with X_i [t, k] what entered at its t sites (windows of an image,
-places of a sequence) and D_i [t, n] the cotangents of what left. With one site
-the norm is a product of two norms. With more it is that of the product itself,
-which is kept for the sum, or the inner product of the Gram matrices of X_i and
-D_i, whichever is less work. Sources: Goodfellow 2015; Li et al. 2022 (ghost
-norms); Bu et al. 2022 (a choice for each layer) and 2023 (keeping products).
+The gradient of record i is X_i^T D_i: X_i [t, k] holds its inputs at t
+positions (windows of an image, tokens of a sequence), D_i [t, n] the cotangents
+of its outputs. If t = 1, the norm is a product of two norms. Otherwise we take
+what is less work: form X_i^T D_i and keep it for the sum, or use
+||X^T D||^2 = <X X^T, D D^T>, an inner product of two Gram matrices.
+Sources: Goodfellow (2015); Li et al. (2022; ghost norms); Bu et al. (2022; a
+choice for each layer); Bu et al. (2023; keeping products).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,35 +23,35 @@ from dpjax.typing import Array
 
 _UNIT_ROUNDOFF = 2.0**-24
 
-# Products of Gram matrices in the time in which one number of a gradient is
-# written and read again: at most so many, and fewer where gradients are small
-# and stay in a cache, one for each `_NUMBERS_PER_PRODUCT` of a gradient. For 40
-# layers and 16 and 64 records on CPU, what is so chosen took at most 1.3 of the
-# time of the better way; with one threshold for all sizes it was 4.4.
+# How many multiplications for Gram matrices take as long as writing one number
+# of a gradient and reading it again: at most the first constant, and one for
+# each `_NUMBERS_PER_PRODUCT` numbers of a gradient, since small gradients stay
+# in a cache. In 40 layers with 16 and 64 records on CPU, this choice took at
+# most 1.3 times the time of the better way (one threshold for all: 4.4 times).
 _PRODUCTS_PER_NUMBER = 100
 _NUMBERS_PER_PRODUCT = 2**10
 
-# Comparisons of two lookups in the time in which a row of a table is kept.
+# How many comparisons of two lookups take as long as keeping a row of a table.
 _PAIRS_PER_ROW = 40
 
-# Of what is formed for a few records on the way: stays in a cache of a CPU.
+# Number of intermediate values that stay in a cache of a CPU.
 _CACHED_VALUES = 2**21
 
 
 class Layer(NamedTuple):
-  """A site that is a product of what the record brings and one parameter.
+  """An operation that multiplies the record's values by one parameter.
 
   Attributes:
-    rows: what entered and the cotangent, of one record -> X [g, t, k] and
-      D [g, t, n], for g independent groups.
-    to_weight: gradient [g, k, n] -> as the parameter is laid out.
-    total: the same of many records, [b, ...] both, -> the sum of their
-      gradients, as the parameter is laid out.
-    num_sites: t.
+    rows: (input, cotangent) of one record -> X [g, t, k] and D [g, t, n], for g
+      independent groups.
+    to_weight: gradient [g, k, n] -> the layout of the parameter.
+    total: (inputs [b, ...], cotangents [b, ...]) -> the sum of the gradients,
+      in the layout of the parameter.
+    num_sites: t, the number of positions.
     sizes: (g, k, n).
-    has_windows: whether X is larger than what entered.
-    split: another way to the gradient of a record, if it is faster.
-    gram: another way from what entered to X X^T [g, t, t], likewise.
+    has_windows: whether X repeats values of the input, as windows do.
+    split: a faster way to the gradient of one record, or None.
+    gram: a faster way from the input to X X^T [g, t, t], or None.
   """
   rows: Callable[[Array, Array], tuple[Array, Array]]
   to_weight: Callable[[Array], Array]
@@ -64,7 +64,7 @@ class Layer(NamedTuple):
 
 
 def layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
-  """How this operation is a product with its parameter, or None if it is not.
+  """Returns a dense layer or convolution as a `Layer`, None for all others.
 
   Args:
     equation: of one record.
@@ -79,7 +79,7 @@ def layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
 
 
 def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
-  """A product over any axes; the axes that both share are groups."""
+  """Returns the layer of a product over any axes; batch axes are groups."""
   contracted, shared = equation.params['dimension_numbers']
   data = 1 - operand
   record, weight = (equation.invars[i].aval.shape for i in (data, operand))
@@ -109,7 +109,7 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
     x, cotangent = jax.vmap(rows)(x, cotangent)
     if groups > 1:
       return to_weight(_contract('bgtk,bgtn->gkn', x, cotangent))
-    # Of two axes, or it is transposed first.
+    # With other than two axes XLA would transpose first.
     return to_weight(_contract('sk,sn->kn', x.reshape((-1, width)),
                                cotangent.reshape((-1, out))))
 
@@ -117,7 +117,7 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
 
 
 def _convolution(equation: core.JaxprEqn) -> Layer:
-  """Any stride, padding, dilation, number of axes and of groups."""
+  """Returns the layer of a convolution with any parameters."""
   params = equation.params
   numbers, groups = params['dimension_numbers'], params['feature_group_count']
   kernel, out = (var.aval.shape for var in (equation.invars[1],
@@ -161,11 +161,13 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
 
 def _faster_split(equation: core.JaxprEqn,
                   last: Sequence[Sequence[int]]) -> windows.Split | None:
-  """On accelerators, where memory is what takes time: if it is less of it.
+  """Returns `windows.split` if it forms fewer values than windows, or None.
+
+  Only on accelerators, where access to memory takes the time.
 
   Args:
     equation: a convolution.
-    last: orders of axes in which image and cotangent have channels last.
+    last: orders of axes that put channels last, for image and for cotangent.
   """
   params = equation.params
   if jax.default_backend() == 'cpu' or params['feature_group_count'] > 1:
@@ -174,14 +176,15 @@ def _faster_split(equation: core.JaxprEqn,
       (equation.invars[0], equation.outvars[0]), last, strict=True))
   spec = params['dimension_numbers'].rhs_spec
   taps = [equation.invars[1].aval.shape[i] for i in spec[2:]]
-  made = windows.split(image, taps, params, out)
-  product = lambda x, cotangent: made.product(x.transpose(last[0]),
-                                              cotangent.transpose(last[1]))
+  split = windows.split(image, taps, params, out)
+  product = lambda x, cotangent: split.product(x.transpose(last[0]),
+                                               cotangent.transpose(last[1]))
   plain = math.prod(out[:-1]) * (math.prod(taps) * image[-1] + out[-1])
-  return made._replace(product=product) if made.num_values < plain else None
+  return split._replace(product=product) if split.num_values < plain else None
 
 
 def _convolve(x: Array, kernel: Array, params) -> Array:
+  """Convolves at the highest precision, whatever the network uses."""
   names = ('window_strides', 'padding', 'lhs_dilation', 'rhs_dilation',
            'dimension_numbers', 'feature_group_count')
   return jax.lax.conv_general_dilated(
@@ -194,13 +197,14 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def gram_is_cheaper(made: Layer) -> bool:
-  """Whether Gram matrices are less work than keeping gradients.
+  """Returns whether Gram matrices are faster than keeping gradients.
 
-  To form the gradients is what their sum costs anyway, but they are written
-  and read, k n numbers each; Gram matrices are t^2 (k + n) products more. Of
-  convolutions in groups gradients are always kept: on CPU their sum alone, by
-  the library's gradient, takes longer. So it does on accelerators, in float32,
-  with strides, where Gram matrices of pixels are no help either.
+  The sum needs as many products as the gradients. Keeping gradients also writes
+  and reads k n numbers for each record; Gram matrices take t^2 (k + n) more
+  products. Gradients of grouped convolutions are always kept: on CPU JAX's
+  gradient, which the sum would need, takes longer. The same holds of strided
+  convolutions in float32 on accelerators, where Gram matrices of pixels do not
+  help (`made.gram` is None).
   """
   groups, width, out = made.sizes
   if groups > 1 and made.has_windows:
@@ -214,20 +218,20 @@ def gram_is_cheaper(made: Layer) -> bool:
 
 
 def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
-  """[b] squared norms by Gram matrices, rounded up by what may have cancelled.
+  """Returns upper bounds [b] of squared norms, from Gram matrices.
 
-  Sites that cancel leave rounding errors in the place of a norm, and a long
-  record would not be clipped. With q the sum over sites of |x|^2 |d|^2, the
-  errors of sums that cancel were below 2^-22 q in all shapes tried, up to 256
-  sites and 2304 numbers each; four times that is added, 10^-6 of a norm whose
-  sites do not cancel. What is relative to the norm itself is covered by
-  `clipping.ROUNDING_MARGIN`. What products of small numbers lose to underflow
-  is added too: beside cotangents of 1e10 it can be a norm of 1e-8.
+  If contributions of positions cancel, rounding errors could make the norm too
+  small, and a long gradient would not be clipped. Let q be the sum over
+  positions of |x|^2 |d|^2. In all shapes tried, up to 256 positions of 2304
+  numbers, the error was below 2^-22 q; four times that is added (about 10^-6 of
+  a norm without cancellation). `clipping.ROUNDING_MARGIN` covers errors
+  relative to the norm. The loss of products to underflow is added too; next to
+  cotangents of 1e10 it can be a norm of 1e-8.
 
   Args:
     made: the layer.
-    x: [b, ...] what entered.
-    cotangent: [b, ...] of what left.
+    x: [b, ...] inputs.
+    cotangent: [b, ...] cotangents of the outputs.
   """
   def one(x, cotangent):
     rows, cotangent = made.rows(x, cotangent)
@@ -247,26 +251,31 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
 
 
 def factors(made: Layer, x: Array, cotangent: Array) -> tuple[Array, Array]:
-  """([b, k], [b, n]): of which gradients are outer products, if t = g = 1."""
+  """Returns [b, k] and [b, n], whose outer products are the gradients.
+
+  For t = g = 1.
+  """
   return tuple(each.reshape((each.shape[0], -1))
                for each in jax.vmap(made.rows)(x, cotangent))
 
 
 def outer_total(made: Layer, x: Array, cotangent: Array) -> Array:
-  """The sum of outer products of `factors`, as the parameter is laid out."""
+  """Returns the sum of outer products of `factors`, like the parameter."""
   return made.to_weight(_contract('bk,bn->kn', x, cotangent)[None])
 
 
 def products(made: Layer, x: Array, cotangent: Array) -> Array:
-  """[b, ...]: the gradient of each record, see `product_to_weight`."""
+  """Returns the gradient of each record, in the layout of the product.
+
+  `product_to_weight` converts it to the layout of the parameter.
+  """
 
   def product(*one):
     x, cotangent = made.rows(*one)
     if x.dtype != cotangent.dtype:
       return _contract('gtk,gtn->gkn', x, cotangent)
-    # In the precision of the network: what comes of it is what is measured and
-    # summed. Gram matrices are not left to it: how that rounds is not what
-    # `gram_squares` adds.
+    # In the precision of the network: the same result is measured and summed.
+    # (Gram matrices are not: `gram_squares` bounds float32 errors.)
     return jnp.einsum('gtk,gtn->gkn', x, cotangent,
                       preferred_element_type=jnp.float32)
 
@@ -278,19 +287,18 @@ def products(made: Layer, x: Array, cotangent: Array) -> Array:
 
 
 def product_to_weight(made: Layer, gradient: Array) -> Array:
-  """One of `products`, or a sum of them, as the parameter is laid out."""
+  """Converts one of `products`, or their sum, to the parameter's layout."""
   if made.split is not None:
     gradient = made.split.to_rows(gradient)[None]
   return made.to_weight(gradient)
 
 
 class Table(NamedTuple):
-  """A site that looks up rows of one parameter: an embedding.
+  """An operation that looks up rows of one parameter: an embedding.
 
   Attributes:
-    places: indices as read at the site, of one record -> (rows [t], [t] bool
-      which of them exist).
-    num_sites: t.
+    places: indices of one record -> (rows [t], [t] bool: True if it exists).
+    num_sites: t, the number of lookups.
     shape: of the table.
   """
   places: Callable[[Array], tuple[Array, Array]]
@@ -299,10 +307,10 @@ class Table(NamedTuple):
 
 
 def table(equation: core.JaxprEqn, operand: int) -> Table | None:
-  """How this operation looks rows up.
+  """Returns an embedding as a `Table`, None for all other operations.
 
-  None if it does something else, or looks up so many that gradients of the
-  table are less work.
+  None also if a record looks up so many rows that forming its gradient by the
+  table is less work.
   """
   if equation.primitive.name != 'gather' or operand != 0:
     return None
@@ -325,17 +333,17 @@ def table(equation: core.JaxprEqn, operand: int) -> Table | None:
       return jnp.clip(rows, 0, shape[0] - 1), jnp.ones(rows.shape, jnp.bool_)
     return rows, (rows >= 0) & (rows < shape[0])
 
-  made = Table(places, math.prod(indices[:-1]), shape)
-  return made if made.num_sites**2 < _PAIRS_PER_ROW * shape[0] else None
+  lookup = Table(places, math.prod(indices[:-1]), shape)
+  return lookup if lookup.num_sites**2 < _PAIRS_PER_ROW * shape[0] else None
 
 
 def table_squares(made: Table, indices: Array, cotangent: Array) -> Array:
-  """[b] squared norms: cotangents add up where a row is read again.
+  """Returns squared norms [b]; cotangents of lookups of one row add up.
 
   Args:
     made: the table.
     indices: [b, ...].
-    cotangent: [b, ...] of what was read.
+    cotangent: [b, ...] of the rows that were read.
   """
 
   def one(indices, cotangent):
@@ -352,29 +360,29 @@ def table_squares(made: Table, indices: Array, cotangent: Array) -> Array:
 
 
 def table_total(made: Table, indices: Array, cotangent: Array) -> Array:
-  """The sum of the gradients of b records, of the shape of the table."""
+  """Returns the sum of the gradients of b records, with the table's shape."""
   rows, known = jax.vmap(made.places)(indices)
   values = cotangent.reshape((*rows.shape, *made.shape[1:]))
-  # Out of range is dropped.
+  # Rows that do not exist get an index out of range, which 'drop' drops.
   rows = jnp.where(known, rows, made.shape[0])
   return jnp.zeros(made.shape, jnp.float32).at[rows].add(values, mode='drop')
 
 
 def _contract(spec: str, *operands: Array) -> Array:
-  """In float32, whatever the network computes in."""
+  """Returns `einsum` in float32, whatever type the network computes in."""
   return jnp.einsum(spec, *(each.astype(jnp.float32) for each in operands),
                     precision=jax.lax.Precision.HIGHEST)
 
 
 def _by_records(function: Callable[..., Array], made: Layer, more: int,
                 *args: Array) -> Array:
-  """`vmap`; on CPU as many records at a time as stay in a cache.
+  """Maps over records; on CPU as many at a time as fit in a cache.
 
   Args:
-    function: of X and D of one record as they come.
+    function: of the input and the cotangent of one record.
     made: the layer.
-    more: values in each group beside X and D.
-    *args: [b, ...].
+    more: number of values per group that are formed besides X and D.
+    *args: arrays [b, ...].
   """
   groups, width, out = made.sizes
   each = groups * (made.num_sites * (width + out) + more)

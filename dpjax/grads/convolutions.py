@@ -1,9 +1,9 @@
-"""Convolutions inside loops, as fast as outside of them.
+"""Makes convolutions inside of loops as fast as outside of them, on CPU.
 
-XLA's compiler for CPUs has a fast convolution for images with channels last
-and kernels with channels last. Others, such as gradients, it rearranges for
-it, but only in the outermost computation: in the body of a loop, where
-training is, they take tens of times as long.
+XLA's CPU compiler has a fast convolution for one layout: images and kernels
+with channels last. It transposes other convolutions, such as gradients, to this
+layout, but only in the outermost computation. In the body of a loop, where
+training runs, they take tens of times as long. So we transpose them ourselves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +16,21 @@ from jax.extend.core import primitives as p
 from dpjax.grads import tracing
 from dpjax.typing import Array, PyTree
 
+# Primitives that call a function once, which we can evaluate in place.
 _CALLS = (*tracing.INLINED, p.custom_jvp_call_p, p.custom_vjp_call_p)
-# Parameters of loops and branches that hold what they run.
+# Parameters of loops and branches that hold the functions they run.
 _BODIES = ('jaxpr', 'cond_jaxpr', 'body_jaxpr', 'branches')
 
 
 def fast_in_loops(function: Callable) -> Callable:
-  """The same function, its convolutions rearranged by transpositions.
+  """Returns the function with all its convolutions in XLA's fast CPU layout.
 
-  On CPU only. To be applied to what has been differentiated, such as the sums
-  of a `GradientBounder`: the gradients of a convolution are convolutions too.
+  On other backends nothing changes. Apply it after differentiation, for
+  instance to the sums of a `GradientBounder`, because the gradients of a
+  convolution are convolutions too.
 
   Args:
-    function: of arrays and trees of them, pure.
+    function: pure, of arrays and trees of arrays.
   """
 
   def rearranged(*args):
@@ -36,22 +38,23 @@ def fast_in_loops(function: Callable) -> Callable:
       return function(*args)
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     if not _has_convolution(closed.jaxpr):
-      found = core.jaxpr_as_fun(closed)(*jax.tree.leaves(args))
+      outputs = core.jaxpr_as_fun(closed)(*jax.tree.leaves(args))
     else:
-      found = _evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args))
-    return jax.tree.unflatten(jax.tree.structure(shape), found)
+      outputs = _evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args))
+    return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
   return rearranged
 
 
 def num_outputs(function: Callable, *args: PyTree) -> int:
-  """Values that leave the convolutions of a function of these arguments."""
+  """Returns the number of output values of all convolutions of a function."""
   return sum(equation.outvars[0].aval.size for equation in _convolutions(
       jax.make_jaxpr(function)(*args)))
 
 
 def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any],
               args: Sequence[Any]) -> list[Any]:
+  """Evaluates a jaxpr with its convolutions in the fast layout."""
   values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args),
                     strict=True))
   for equation in jaxpr.eqns:
@@ -69,22 +72,33 @@ def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any],
 
 
 def _channels_last(x: Array, kernel: Array, params: dict[str, Any]) -> Array:
-  """The convolution of these parameters."""
+  """Computes a convolution by transposing to and from channels last.
+
+  Args:
+    x: images, with axes as `params['dimension_numbers']` says.
+    kernel: likewise.
+    params: parameters of the convolution primitive.
+
+  Returns:
+    The output, with its axes as `params['dimension_numbers']` says.
+  """
   numbers = params['dimension_numbers']
   axes = range(x.ndim)
+  # A spec lists axis numbers as (batch, channels, *spatial); for kernels as
+  # (out, in, *spatial). Here: (batch, *spatial, channels), (*spatial, in, out).
   image = lambda spec: (spec[0], *spec[2:], spec[1])
-  found = jax.lax.conv_general_dilated(
+  output = jax.lax.conv_general_dilated(
       x.transpose(image(numbers.lhs_spec)),
       kernel.transpose((*numbers.rhs_spec[2:], *numbers.rhs_spec[1::-1])),
       **params | {'dimension_numbers': jax.lax.ConvDimensionNumbers(
           (0, axes[-1], *axes[1:-1]), (axes[-1], axes[-2], *axes[:-2]),
           (0, axes[-1], *axes[1:-1]))})
   order = image(numbers.out_spec)
-  return found.transpose([order.index(axis) for axis in axes])
+  return output.transpose([order.index(axis) for axis in axes])
 
 
 def _with_bodies(equation: core.JaxprEqn) -> core.JaxprEqn:
-  """A loop or a choice with its bodies rearranged."""
+  """Returns a loop or branch whose bodies convolve in the fast layout."""
 
   def body(closed):
     if isinstance(closed, tuple):
@@ -104,7 +118,10 @@ def _has_convolution(item) -> bool:
 
 
 def _convolutions(item) -> Iterator[core.JaxprEqn]:
-  """Those in an equation, or in what it runs; of loops each one once."""
+  """Yields the convolutions in a jaxpr, an equation, or the functions it runs.
+
+  A convolution in the body of a loop is yielded once.
+  """
   if isinstance(item, core.ClosedJaxpr):
     item = item.jaxpr
   if isinstance(item, core.JaxprEqn):

@@ -1,13 +1,12 @@
-"""Which records each entry of a function's output may read, without running it.
+"""Dependence analysis: which records each output of a function may read.
 
-The function is traced, and its operations are followed one by one
-(`entry_rules`). No number is computed of the records, so nothing is lost to
-rounding, underflow, saturation, NaN or thresholds that are rarely passed. What
-is said to be read may be more than what is: a mean over records times zero
-reads them all.
+The function is traced, and each operation is followed by a rule
+(`entry_rules`). The function is not run on records, so rounding, underflow,
+saturation, NaN or rare branches cannot hide a dependence. The analysis may
+report too much: a mean over records times zero counts as reading all of them.
 
-An operation without a rule, such as a callback or a kernel of one's own, is
-run by itself on random numbers, and what changes with a record reads it.
+An operation without a rule, such as a callback or a custom kernel, is run alone
+on random numbers. An output entry that changes with a record reads it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,42 +23,46 @@ from dpjax.grads import entries as entries_lib
 from dpjax.grads import entry_indexing
 from dpjax.grads import entry_rules
 from dpjax.grads import tracing
-from dpjax.grads.entries import Entries, UNKNOWN
+from dpjax.grads.entries import Entries
+from dpjax.grads.entries import UNKNOWN
 
 _CALLS = frozenset('''
 checkpoint closed_call composite core_call custom_dce_call custom_jvp_call
 custom_lin custom_vjp_call custom_vjp_call_jaxpr jit pjit remat
 remat2'''.split())
 
-# Loops are followed step by step up to so many operations in all, or steps
-# whose number is found as they go; of longer ones what can happen in any step
-# is followed, until that is no more than before.
-_MAX_OPERATIONS = {True: 2_000, False: 20_000}  # With and without a carry.
+# A `scan` is followed step by step if it has at most `_FEW_STEPS` steps, or at
+# most this many operations in all (with a carry: True, without: False). A
+# `while` is followed for at most `_FEW_STEPS` steps. Longer loops are followed
+# by the union of all steps, repeated until it grows no more (a fixed point).
+_MAX_OPERATIONS = {True: 2_000, False: 20_000}
 _FEW_STEPS = 16
-_MAX_DELAY = 8
+_MAX_DELAY = 8  # Repeat at least once per array of the carry, up to this.
 
-# Scales of random floats, and the integers below which others are drawn.
+# Scale of random floats, and exclusive bound of random integers, of each trial.
 _TRIALS = ((1.0, 2), (1.0, 10), (1e3, 2), (1e-3, 1))
 
 
 class Follower:
-  """Follows a traced function.
+  """Follows the equations of a traced function.
 
   Attributes:
-    first: names of modules or else of an operation: the first of which an
-      entry reads more than one record though no entry that it is computed of
-      does, or of whose [b, ...] entries a row reads another record; '' if none.
+    first: name of the first operation that mixes records, as a path of modules
+      if they have names; '' if there is none. An operation mixes records if an
+      output entry reads two records, or row i of an output [b, ...] reads
+      another record than i, and this is true of no input.
   """
 
   def __init__(self, num_records: int):
     self.first = ''
-    self._scopes = []
+    self._scopes = []  # Names of the calls around the current equation.
     self._own = np.left_shift(np.uint32(1), np.arange(num_records,
                                                       dtype=np.uint32))
 
   def outputs(self, closed: core.ClosedJaxpr,
               inputs: Sequence[Entries]) -> list[Entries]:
-    """Returns the entries of the outputs of a function of these inputs."""
+    """Returns the entries of the outputs of a function, from its inputs."""
+    # Codes are hashes modulo 2^64: they overflow on purpose.
     with np.errstate(over='ignore'):
       return self._run(closed.jaxpr, [
           entries_lib.of_constant(const, -1 - number)
@@ -67,6 +70,7 @@ class Follower:
 
   def _run(self, jaxpr: core.Jaxpr, consts: Sequence[Entries],
            inputs: Sequence[Entries]) -> list[Entries]:
+    """Follows the equations of a jaxpr in order."""
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs),
                       strict=True))
     read = lambda var: (entries_lib.of_constant(var.val) if isinstance(
@@ -85,6 +89,7 @@ class Follower:
 
   def _equation(self, equation: core.JaxprEqn,
                 inputs: Sequence[Entries]) -> list[Entries]:
+    """Follows one equation: a call, a loop, by its rule, or by trial."""
     name = equation.primitive.name
     if name in _CALLS:
       return self._closed(tracing.called(equation), inputs)
@@ -95,11 +100,12 @@ class Follower:
     return (rule or _tried)(equation, inputs)
 
   def _is_mixed(self, entries: Entries) -> bool:
-    """Whether an entry reads two records, or a row one of another row."""
+    """Returns whether an entry reads two records, or row i another than i."""
     reads = entries_lib.narrowed(entries.reads) & ~UNKNOWN
     if entries.reads.shape[:1] == self._own.shape:
       others = ~self._own.reshape((-1,) + (1,) * (reads.ndim - 1))
       return bool(np.any(reads & others))
+    # x & (x - 1) is nonzero exactly if two bits of x are set.
     return bool(np.any(reads & (reads - (reads != 0))))
 
   def _closed(self, function: tuple, inputs: Sequence[Entries]
@@ -108,7 +114,7 @@ class Follower:
     return self._run(jaxpr, list(map(entries_lib.of_constant, consts)), inputs)
 
   def _cond(self, equation, inputs) -> list[Entries]:
-    """Of the branch that is known to be taken, or of all."""
+    """Follows the branch that is known to be taken, or all branches."""
     which, *operands = inputs
     branches = [(each.jaxpr, each.consts)
                 for each in equation.params['branches']]
@@ -122,7 +128,7 @@ class Follower:
                                      strict=True)]
 
   def _solve(self, equation, inputs) -> list[Entries]:
-    """Of a linear system, as it says that it is solved."""
+    """Follows the solver that `custom_linear_solve` was given."""
     solver = equation.params['jaxprs'].solve
     counts = equation.params['const_lengths']
     first = counts.matvec + counts.vecmat
@@ -130,6 +136,7 @@ class Follower:
         *inputs[first:first + counts.solve], *inputs[sum(counts):]])
 
   def _scan(self, equation, inputs) -> list[Entries]:
+    """Follows a `scan`, step by step if it is short."""
     params = equation.params
     body = params['jaxpr'].jaxpr, params['jaxpr'].consts
     count, size = params['num_consts'], params['num_carry']
@@ -153,7 +160,10 @@ class Follower:
                       for k, shape in enumerate(shapes))]
 
   def _while(self, equation, inputs) -> list[Entries]:
-    """A predicate of [b] stops each entry on its own."""
+    """Follows a `while` loop, step by step while its predicate is known.
+
+    A batched predicate [b] stops each entry by itself.
+    """
     params = equation.params
     counts = params['cond_nconsts'], params['body_nconsts']
     cond, body = ((params[key].jaxpr, params[key].consts)
@@ -181,7 +191,12 @@ class Follower:
 
 
 def _repeated(step: Callable, carry: Sequence[Entries]) -> list[Entries]:
-  """Outputs of a step after any number of them, those of carry first."""
+  """Returns the outputs of any number of steps, as a fixed point.
+
+  Args:
+    step: carry -> [new carry, other outputs].
+    carry: before the first step.
+  """
   for count in itertools.count(1):
     outputs = step(carry)
     joined = [_joined(old, new) for old, new in zip(
@@ -190,13 +205,17 @@ def _repeated(step: Callable, carry: Sequence[Entries]) -> list[Entries]:
                and (old.value is None) == (new.value is None)
                for old, new in zip(carry, joined, strict=True))
     carry = joined
-    # What enters one array of the carry may reach the last by way of others.
+    # A record that enters one array of the carry may need a step for each array
+    # that it passes through, and `reads` may be unchanged in between.
     if same and count >= min(len(carry), _MAX_DELAY):
       return [*carry, *outputs[len(carry):]]
 
 
 def _joined(old: Entries, new: Entries) -> Entries:
-  """Entries of before or after a step; values that are the same in both."""
+  """Returns the union of entries before and after a step.
+
+  Values are kept if they are the same in both.
+  """
   value = old.value
   if new.value is None or value is None or not np.array_equal(
       old.value, new.value):
@@ -206,12 +225,14 @@ def _joined(old: Entries, new: Entries) -> Entries:
 
 
 def _over_steps(y: Entries, length: int) -> Entries:
+  """Returns entries [length, ...] that read alike in all steps."""
   return entries_lib.spread(
       entries_lib.moved(Entries(*y[:2]), lambda a: a[None]),
       (length, *y.reads.shape), [0])
 
 
 def _stacked(parts: Sequence[Entries], shape: Sequence[int]) -> Entries:
+  """Stacks the outputs of steps; `shape` is that of the result."""
   if not parts:
     return entries_lib.of_public(shape, 0)
   return Entries(*(None if fields[0] is None else np.stack(fields)
@@ -220,7 +241,7 @@ def _stacked(parts: Sequence[Entries], shape: Sequence[int]) -> Entries:
 
 
 def _needed(jaxpr: core.Jaxpr) -> list[core.JaxprEqn]:
-  """The equations that outputs depend on, in order."""
+  """Returns the equations on which outputs depend, in order."""
   variables = lambda atoms: {var for var in atoms
                              if not isinstance(var, core.Literal)}
   needed, equations = variables(jaxpr.outvars), []
@@ -232,7 +253,7 @@ def _needed(jaxpr: core.Jaxpr) -> list[core.JaxprEqn]:
 
 
 def _scope(equation: core.JaxprEqn) -> str:
-  """Names of the modules around an operation, or of the function called."""
+  """Returns the modules around an operation, or the called function's name."""
   return str(equation.source_info.name_stack) or (
       equation.params.get('name', '') if equation.primitive.name in _CALLS
       else '')
@@ -240,9 +261,10 @@ def _scope(equation: core.JaxprEqn) -> str:
 
 def _tried(equation: core.JaxprEqn,
            inputs: Sequence[Entries]) -> list[Entries]:
-  """Of an operation without a rule: what changes with a record reads it.
+  """Tries an operation without a rule: what changes with a record reads it.
 
-  How entries are computed is not known: all of one output have one code.
+  The entries of one output get the same code, since their expressions are
+  unknown.
   """
   rng = np.random.default_rng(0)
   shapes = entry_rules.shapes_of(equation)
@@ -267,9 +289,9 @@ def _tried(equation: core.JaxprEqn,
                                              strict=True)]
       for each, old, new in zip(reads, before, _outputs(equation, changed),
                                 strict=True):
-        moved = (old != new) & ~(_is_nan(old) & _is_nan(new))
-        each |= np.where(moved, np.uint32(1) << np.uint32(bit), np.uint32(0))
-  # Of what is never a number nothing is known.
+        differs = (old != new) & ~(_is_nan(old) & _is_nan(new))
+        each |= np.where(differs, np.uint32(1) << np.uint32(bit), np.uint32(0))
+  # An entry that was NaN in all trials may read everything.
   return [Entries(np.where(ok, each, everything | UNKNOWN).astype(np.uint32),
                   np.broadcast_to(codes.codes, shape))
           for ok, each, shape in zip(seen, reads, shapes, strict=True)]
@@ -277,7 +299,7 @@ def _tried(equation: core.JaxprEqn,
 
 def _drawn(rng: np.random.Generator, aval: Any, part: Entries, scale: float,
            most: int) -> Any:
-  """Random values of an input, and those that are known."""
+  """Draws random values of an input; known integers keep their value."""
   if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
     words = rng.integers(0, 2**32, (*aval.shape, *jax.random.key_data(
         jax.random.key(0)).shape), np.uint32)
@@ -292,12 +314,12 @@ def _drawn(rng: np.random.Generator, aval: Any, part: Entries, scale: float,
 
 def _replaced(rng: np.random.Generator, aval: Any, part: Entries, value: Any,
               bit: int, scale: float, most: int) -> Any:
-  """The values with others where one record is read."""
+  """Returns the values, with other random ones where record `bit` is read."""
   where = (part.reads >> np.uint32(bit) & 1).astype(bool)
   other = _drawn(rng, aval, part, scale, most)
   if isinstance(value, np.ndarray):
     if aval.dtype.kind in 'biu':
-      # 0 and 1 might be drawn again.
+      # A small integer may be drawn twice: make sure that it changes.
       other = np.where(other == value, value == 0, other).astype(aval.dtype)
     return np.where(where, other, value)
   return jnp.where(where, other, value)
@@ -305,13 +327,13 @@ def _replaced(rng: np.random.Generator, aval: Any, part: Entries, value: Any,
 
 def _outputs(equation: core.JaxprEqn, values: Sequence[Any]
              ) -> list[np.ndarray]:
-  """What one operation gives; keys as their words, added up."""
+  """Runs one operation and returns its outputs; keys as sums of their words."""
   try:
     results = tracing.bind(equation, values)
   except Exception as error:
     name = equation.primitive.name
     raise ValueError(
-        f'which records the operation {name} reads is found by trying it on '
+        f'the operation {name} has no dependence rule, so it was tried on '
         f'random numbers, which failed ({errors.one_line(error)}): use other '
         'operations of JAX instead') from error
   outputs = []

@@ -1,9 +1,9 @@
-"""What is known of the entries of an array before it is computed.
+"""Abstract arrays: for each entry, the records on which it may depend.
 
-For each entry: which records it may read, a number that stands for the
-expression that gives it, and its value where that is known. Arrays of these
-are broadcast views wherever entries are alike, so that large activations cost
-little.
+An entry also has a code, a hash of the expression that computes it, and its
+value if that is known without running the program. Where entries are alike the
+arrays are broadcast views (of stride 0), so large activations need little time
+and memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,34 +17,35 @@ import jax.numpy as jnp
 import numpy as np
 
 UNKNOWN = np.uint32(1 << 31)
-"""Bit of an entry that reads no record and whose value is not known."""
+"""Bit that marks an entry of unknown value, though it may read no record."""
 
 MAX_RECORDS = 31
+"""Most records of a batch: one bit of `Entries.reads` each."""
 
-# Entries of an array up to which each has a code of its own.
+# Largest array of which each entry has its own code.
 _MAX_CODES = 2**16
-# Of splitmix64, Steele et al. 2014.
+# Constants of the hash function splitmix64 (Steele et al., 2014).
 _STEP, _FIRST, _SECOND = (np.uint64(0x9e3779b97f4a7c15),
                           np.uint64(0xbf58476d1ce4e5b9),
                           np.uint64(0x94d049bb133111eb))
 
 
 class Entries(NamedTuple):
-  """The entries of one array.
+  """The entries of one array; all fields have the array's shape.
 
   Attributes:
-    reads: uint32, the array's shape; bit i: the entry may depend on record i.
-    codes: uint64, the array's shape; how the entry is computed if all records
-      are equal. Entries of equal codes are computed alike from the same.
-    value: integers or booleans, the array's shape, right where `reads` is 0;
-      None if no value is known.
+    reads: uint32; bit i is set if the entry may depend on record i.
+    codes: uint64; a hash of the entry's expression, for a batch of equal
+      records. Entries with equal codes are equal if all records are equal.
+    value: integers or booleans, correct where `reads` is 0; None if no value is
+      known.
   """
   reads: np.ndarray
   codes: np.ndarray
   value: np.ndarray | None = None
 
   def known(self) -> np.ndarray | None:
-    """Returns the value if that of all entries is known, else None."""
+    """Returns the values if those of all entries are known, else None."""
     if self.value is None or np.any(narrowed(self.reads)):
       return None
     return self.value
@@ -56,24 +57,24 @@ def moved(entries: Entries, move: Callable[[np.ndarray], np.ndarray]
 
   Args:
     entries: of one array.
-    move: rearranges an array of any type.
+    move: a function that rearranges an array of any type.
   """
   return Entries(*(None if each is None else move(each) for each in entries))
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-  """Returns the array with axes along which it is broadcast cut to size 1."""
+  """Returns the array with its broadcast axes (of stride 0) cut to size 1."""
   return array[tuple(slice(None, 1) if stride == 0 else slice(None)
                      for stride in array.strides)]
 
 
 def of_constant(value: Any, number: int = 0) -> Entries:
-  """Returns the entries of an array that is known, or traced elsewhere.
+  """Returns the entries of a constant, which read no record.
 
   Args:
-    value: an array, a number or typed keys. What is traced counts as public
-      and different everywhere.
-    number: of its own, if it is traced.
+    value: an array, a number or typed keys. A tracer of an outer function
+      counts as a public array of unknown, different entries.
+    number: identifies a tracer; different for each.
   """
   if isinstance(value, jax.core.Tracer):
     return of_public(value.shape, number)
@@ -82,20 +83,21 @@ def of_constant(value: Any, number: int = 0) -> Entries:
     words = of_constant(jax.random.key_data(value))
     return reduced(words, tuple(range(value.ndim, words.codes.ndim)), 'key')
   value = np.asarray(value)
-  # Of the types beyond numpy all are floating.
+  # Only integers and booleans keep a value. Types beyond NumPy's are floats.
   exact = value.dtype.kind in 'biu'
   return Entries(np.broadcast_to(np.uint32(0), value.shape),
                  _codes_of(value), value if exact else None)
 
 
 def of_public(shape: Sequence[int], number: int) -> Entries:
-  """Returns the entries of a parameter: they read no record, all different.
+  """Returns the entries of a parameter, which read no record.
 
-  Of a large one only those along the first axis are different.
+  All entries have different codes; in a large parameter, only entries at
+  different places of the first axis.
 
   Args:
-    shape: of it.
-    number: of its own.
+    shape: of the parameter.
+    number: identifies the parameter; different for each.
   """
   shape = tuple(shape)
   distinct = shape if math.prod(shape) <= _MAX_CODES else (
@@ -107,11 +109,13 @@ def of_public(shape: Sequence[int], number: int) -> Entries:
 
 
 def of_records(shape: Sequence[int], number: int) -> Entries:
-  """Returns the entries of features or labels [b, ...] of b equal records.
+  """Returns the entries of features or labels [b, ...].
+
+  Row i reads record i. The codes of all rows are equal.
 
   Args:
-    shape: of them.
-    number: of their own.
+    shape: of the array, [b, ...] with b <= MAX_RECORDS.
+    number: identifies the array; different for each.
   """
   one = of_public((1, *shape[1:]), number)
   bits = np.left_shift(np.uint32(1), np.arange(shape[0], dtype=np.uint32))
@@ -122,10 +126,10 @@ def of_records(shape: Sequence[int], number: int) -> Entries:
 
 def combined(parts: Sequence[Entries], shape: Sequence[int],
              name: Any) -> Entries:
-  """Returns entries each of which is computed of those in its place.
+  """Returns the entries of an elementwise operation.
 
   Args:
-    parts: of arrays that broadcast to `shape`, at least one.
+    parts: operands, at least one; they broadcast to `shape`.
     shape: of the result.
     name: of the operation.
   """
@@ -139,18 +143,19 @@ def combined(parts: Sequence[Entries], shape: Sequence[int],
 
 def reduced(entries: Entries, axes: Sequence[int], name: Any = 'reduce',
             keepdims: bool = False) -> Entries:
-  """Returns entries each of which is computed of all along some axes.
+  """Returns the entries of a reduction over some axes.
 
   Args:
-    entries: of one array.
-    axes: of it.
+    entries: of the operand.
+    axes: to reduce.
     name: of the operation.
-    keepdims: leave axes of size 1.
+    keepdims: whether to keep the axes, with size 1.
   """
   axes = tuple(int(axis) for axis in axes)
   reads, codes = entries.reads, entries.codes
   for axis in axes:
     size, codes = codes.shape[axis], narrowed(codes)
+    # A weighted sum of codes, modulo 2^64, hashes the codes and their order.
     weights = _weights(name, size)
     if codes.shape[axis] != size:
       weights = np.sum(weights, keepdims=True)
@@ -165,12 +170,12 @@ def reduced(entries: Entries, axes: Sequence[int], name: Any = 'reduce',
 
 def spread(entries: Entries, shape: Sequence[int],
            axes: Sequence[int]) -> Entries:
-  """Returns entries broadcast to `shape`, computed unlike along the axes.
+  """Returns entries broadcast to `shape`, with codes that differ along axes.
 
   Args:
     entries: of an array that broadcasts to `shape`.
     shape: of the result.
-    axes: along which expressions differ.
+    axes: along which the operation computes different expressions.
   """
   codes = narrowed(entries.codes)
   for axis in axes:
@@ -180,11 +185,11 @@ def spread(entries: Entries, shape: Sequence[int],
 
 
 def with_value(entries: Entries, value: np.ndarray) -> Entries:
-  """Returns the entries with a value, the same code wherever it is the same.
+  """Returns the entries with known values; equal values get equal codes.
 
   Args:
     entries: of one array.
-    value: broadcasts to it, right where no record is read.
+    value: broadcasts to the array; correct where no record is read.
   """
   codes = np.where(narrowed(entries.reads) == 0, _codes_of(value),
                    narrowed(entries.codes))
@@ -194,7 +199,10 @@ def with_value(entries: Entries, value: np.ndarray) -> Entries:
 
 
 def comparable(parts: Sequence[Entries]) -> list[Entries]:
-  """Returns all with values if one has any: zeros that are marked unknown."""
+  """Returns parts that either all have values or all have none.
+
+  If some have values, the others get zeros that are marked UNKNOWN.
+  """
   if all(part.value is None for part in parts):
     return list(parts)
   return [part if part.value is not None else Entries(
@@ -203,26 +211,27 @@ def comparable(parts: Sequence[Entries]) -> list[Entries]:
           for part in parts]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def constant(*name: Any) -> np.ndarray:
-  """Returns an odd pseudo-random number [] of this name."""
+  """Returns an odd pseudo-random uint64, a function of the name."""
   words = [zlib.crc32(f'{salt}{name}'.encode()) for salt in 'ab']
   return np.asarray(words[0] << 32 | words[1] | 1, np.uint64)
 
 
 @functools.lru_cache(maxsize=256)
 def _weights(name: Any, size: int) -> np.ndarray:
-  """Returns odd pseudo-random numbers [size], which tell places apart."""
+  """Returns odd pseudo-random numbers [size], one for each place of an axis."""
   return _mixed(np.arange(size, dtype=np.uint64) + constant('weights', name)
                 ) | np.uint64(1)
 
 
 def _along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
+  """Reshapes [n] so that it broadcasts along one axis of `ndim`."""
   return values.reshape((-1,) + (1,) * (ndim - 1 - axis))
 
 
 def _codes_of(value: np.ndarray) -> np.ndarray:
-  """Codes of values; of a large array those of slices along its first axis."""
+  """Returns hashes of values; in a large array one for each row."""
   if value.size > _MAX_CODES and value.ndim:
     rows = [zlib.crc32(np.ascontiguousarray(row).view(np.uint8))
             for row in value.reshape((value.shape[0], -1))]
@@ -238,7 +247,7 @@ def _codes_of(value: np.ndarray) -> np.ndarray:
 
 
 def _mixed(codes: np.ndarray) -> np.ndarray:
-  """The finalizer of splitmix64: other numbers far from these."""
+  """Returns hashes of numbers, by the finaliser of splitmix64."""
   codes = codes + _STEP
   codes = (codes ^ (codes >> np.uint64(30))) * _FIRST
   codes = (codes ^ (codes >> np.uint64(27))) * _SECOND

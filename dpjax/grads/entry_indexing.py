@@ -1,7 +1,7 @@
-"""Which entries gathers, scatters and slices at computed places may read.
+"""Dependence rules of gathers, scatters and dynamic slices.
 
-An index that is known says which entry is read. One that is not may be any, so
-all entries along its axis are read.
+A known index determines which entry is read. An unknown index may have any
+value, so the output may read all entries along its axis.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from jax.extend import core
 import numpy as np
 
 from dpjax.grads import entries as entries_lib
-from dpjax.grads.entries import Entries
 from dpjax.grads import entry_rules
+from dpjax.grads.entries import Entries
 
 
 def rule_of(equation: core.JaxprEqn) -> entry_rules.Rule | None:
-  """Returns the rule of an operation, None if there is none."""
+  """Returns the rule of an operation, or None if this module has none."""
   name = equation.primitive.name
   if name.startswith('scatter'):
     return _scatter
@@ -23,6 +23,7 @@ def rule_of(equation: core.JaxprEqn) -> entry_rules.Rule | None:
 
 
 def _dynamic_slice(equation, inputs) -> list[Entries]:
+  """Returns the entries of a slice whose start may be known or not."""
   operand, *starts = inputs
   sizes, (shape,) = equation.params['slice_sizes'], entry_rules.shapes_of(
       equation)
@@ -33,6 +34,7 @@ def _dynamic_slice(equation, inputs) -> list[Entries]:
 
 
 def _dynamic_update_slice(equation, inputs) -> list[Entries]:
+  """Returns the entries of an array in which a slice is overwritten."""
   operand, update, *starts = inputs
   shape = operand.reads.shape
   places, unknown = _places(starts, update.reads.shape, shape)
@@ -40,7 +42,8 @@ def _dynamic_update_slice(equation, inputs) -> list[Entries]:
     return [Entries(*(None if old is None else _assigned(old, places, new)
                       for old, new in zip(*entries_lib.comparable(
                           [operand, update]), strict=True)))]
-  # It may land anywhere along these axes.
+  # The update may land anywhere along the axes of unknown start, so every entry
+  # there is either the old one or any of the new ones.
   update = entries_lib.reduced(update, unknown, 'update', keepdims=True)
   places = tuple(slice(None) if axis in unknown else place
                  for axis, place in enumerate(places))
@@ -54,6 +57,7 @@ def _dynamic_update_slice(equation, inputs) -> list[Entries]:
 
 
 def _assigned(old: np.ndarray, places: tuple, new: np.ndarray) -> np.ndarray:
+  """Returns a copy of `old` with `new` at these places."""
   out = np.array(old)
   out[places] = new
   return out
@@ -61,12 +65,12 @@ def _assigned(old: np.ndarray, places: tuple, new: np.ndarray) -> np.ndarray:
 
 def _places(starts: Sequence[Entries], sizes: Sequence[int],
             shape: Sequence[int]) -> tuple[tuple[slice, ...], list[int]]:
-  """Slices of these sizes, and the axes whose start is not known."""
+  """Returns the slices of these sizes, and the axes with an unknown start."""
   places, unknown = [], []
   for axis, (start, size, whole) in enumerate(
       zip(starts, sizes, shape, strict=True)):
     known = start.known()
-    if size == whole:
+    if size == whole:  # Starts are clamped, so this one must be 0.
       known = 0
     if known is None:
       unknown.append(axis)
@@ -76,7 +80,7 @@ def _places(starts: Sequence[Entries], sizes: Sequence[int],
 
 
 def _blurred(entries: Entries, axes: Sequence[int]) -> Entries:
-  """Entries of the same shape that read all along the axes."""
+  """Returns entries of the same shape that each read all along the axes."""
   if not axes:
     return entries
   one = entries_lib.reduced(entries, axes, 'blurred', keepdims=True)
@@ -86,13 +90,14 @@ def _blurred(entries: Entries, axes: Sequence[int]) -> Entries:
 
 def _with_indices(part: Entries, indices: Sequence[Entries],
                   shape: Sequence[int], axes: Sequence[int] = ()) -> Entries:
-  """Entries [shape] of what was read and where, as far as it was unknown.
+  """Returns the entries that were read, which also read unknown indices.
 
   Args:
-    part: what was read.
-    indices: that broadcast to `shape`.
+    part: the entries that were read.
+    indices: broadcast to `shape`; known ones add nothing.
     shape: of the result.
-    axes: along which entries lie that were read from unknown places on.
+    axes: of the result, along which successive entries were read from an
+      unknown start.
   """
   indices = [index for index in indices if index.known() is None]
   if not indices:
@@ -102,13 +107,16 @@ def _with_indices(part: Entries, indices: Sequence[Entries],
 
 
 def _columns(indices: Entries) -> list[Entries]:
-  """Indices [..., k] as k arrays."""
+  """Splits indices [..., k] into k arrays [...]."""
   return [entries_lib.moved(indices, lambda array, i=i: array[..., i])
           for i in range(indices.reads.shape[-1])]
 
 
 def _gather(equation, inputs) -> list[Entries]:
-  """Output axes are those of windows, and the others, of the indices."""
+  """Returns the entries of a gather.
+
+  The axes of its output are either window axes or axes of the indices.
+  """
   (operand, indices), (shape,) = inputs, entry_rules.shapes_of(equation)
   numbers = equation.params['dimension_numbers']
   sizes = equation.params['slice_sizes']
@@ -132,7 +140,7 @@ def _gather(equation, inputs) -> list[Entries]:
 
 def _fancy(array: np.ndarray, places: Sequence[np.ndarray],
            shape: Sequence[int]) -> np.ndarray:
-  """array[places], without reading one entry of a broadcast view twice."""
+  """Returns array[places]; reads a broadcast axis only once."""
   narrow = entries_lib.narrowed(array)
   places = [np.zeros([1] * len(shape), int) if narrow.shape[axis] == 1 else
             place for axis, place in enumerate(places)]
@@ -140,28 +148,29 @@ def _fancy(array: np.ndarray, places: Sequence[np.ndarray],
 
 
 def _in_place(column: Entries, axes: Sequence[int], ndim: int) -> Entries:
-  """Entries [...] with their axes among those of an output."""
+  """Returns entries with new axes of size 1, their own axes at `axes`."""
   new = [axis for axis in range(ndim) if axis not in axes]
   return entries_lib.moved(column, lambda array: np.expand_dims(array, new))
 
 
 def _coordinates(sizes, windows, columns, mapped, batched, offsets, others,
                  shape) -> tuple[list[np.ndarray], list[int]]:
-  """For each axis of an operand where outputs or updates are in it.
+  """Returns, for each axis of an operand, the places of outputs or updates.
 
   Args:
     sizes: of the operand.
-    windows: of what is read or written at one index, along each axis.
-    columns: [...] indices, one for each of `mapped`.
-    mapped: axes of the operand that these count along.
-    batched: {axis of the operand: axis of `columns` that it goes with}.
-    offsets: {axis of the operand: axis of `shape` that windows lie along}.
-    others: axes of `shape` that are those of `columns`.
+    windows: size, along each axis, of the window that one index reads or
+      writes.
+    columns: arrays [...] of indices, one for each axis in `mapped`.
+    mapped: axes of the operand along which the indices count.
+    batched: {axis of the operand: batch axis of `columns`}.
+    offsets: {axis of the operand: axis of `shape` along which windows lie}.
+    others: axes of `shape` that are the axes of `columns`.
     shape: of the outputs or updates.
 
   Returns:
-    (integers that broadcast to `shape` for each axis; the axes along which
-    they are not known, where all are offsets alone).
+    (for each axis of the operand, integers that broadcast to `shape`; the axes
+    with unknown indices, whose integers are offsets within windows only).
   """
   ndim, places, unknown = len(shape), [], []
   along = lambda axis: np.arange(shape[axis]).reshape(
@@ -186,7 +195,7 @@ def _coordinates(sizes, windows, columns, mapped, batched, offsets, others,
 
 
 def _scatter(equation, inputs) -> list[Entries]:
-  """What was there and what may have been written or added there."""
+  """Returns the entries of an array after a scatter."""
   operand, indices, updates = inputs
   numbers = equation.params['dimension_numbers']
   shape, sizes = updates.reads.shape, operand.reads.shape
@@ -205,6 +214,8 @@ def _scatter(equation, inputs) -> list[Entries]:
       offsets, others, shape)
   updates = _with_indices(Entries(*updates[:2]), [
       _in_place(column, others, len(shape)) for column in columns], shape)
+  # Updates out of range are dropped or clamped; only if all are known to be in
+  # range do they surely replace the old entries.
   inside = not unknown and all(
       np.all((column.value >= 0)
              & (column.value <= sizes[axis] - extents[axis]))
@@ -218,14 +229,14 @@ def _scatter(equation, inputs) -> list[Entries]:
 
 def _written(operand: Entries, updates: Entries, places: Sequence[np.ndarray],
              unknown: Sequence[int], replaces: bool) -> Entries:
-  """The operand with updates in their places, anywhere along some axes.
+  """Returns the operand with updates at their places.
 
   Args:
-    operand: what was there.
-    updates: what is written.
-    places: for each axis of the operand, where updates go.
-    unknown: axes along which that is not known.
-    replaces: whether nothing of what was there stays in these places.
+    operand: the old entries.
+    updates: the entries to write.
+    places: for each axis of the operand, the places of the updates.
+    unknown: axes along which the place is unknown: any place may be written.
+    replaces: whether updates surely replace the old entries at their places.
   """
   sizes = operand.reads.shape
   places = tuple(np.broadcast_to(

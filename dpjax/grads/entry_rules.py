@@ -1,9 +1,9 @@
-"""Which entries of its operands each operation reads for each of its outputs.
+"""Dependence rules: which input entries each operation reads for each output.
 
-A rule takes an equation and the entries of its inputs and gives those of its
-outputs. It may say that an entry reads more than it does, never less. What
-one operation computes of a record, such as a maximum, counts as read even if
-the value does not change.
+A rule maps an equation and the entries of its inputs to the entries of its
+outputs. It must be sound: it may report that an entry reads more than it does,
+never less. An operation such as a maximum counts as reading all its operands,
+even if the result does not change with some of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,8 @@ from jax.extend import core
 import numpy as np
 
 from dpjax.grads import entries as entries_lib
-from dpjax.grads.entries import Entries, UNKNOWN
+from dpjax.grads.entries import Entries
+from dpjax.grads.entries import UNKNOWN
 
 Rule = Callable[[core.JaxprEqn, Sequence[Entries]], list[Entries]]
 
@@ -33,13 +34,14 @@ _IDENTITIES = frozenset('''
 copy copy_p device_put layout_constraint mesh_cast name optimization_barrier
 pvary reshard sharding_constraint'''.split())
 
-# How many of the last axes are computed together.
+# Operations on matrices or vectors -> the number of last axes that they mix.
 _LAST_AXES = dict.fromkeys('''
 cholesky eig eigh hessenberg householder_product lu qr schur svd
 triangular_solve tridiagonal tridiagonal_solve'''.split(), 2) | {
     'lu_pivots_to_permutation': 1}
 
-# Of integers and booleans; division is left out.
+# NumPy functions for known integers and booleans. Division by zero is avoided;
+# its value does not matter.
 _NUMPY = {
     'add': np.add, 'and': np.bitwise_and, 'eq': np.equal,
     'ge': np.greater_equal,
@@ -56,7 +58,7 @@ _NUMPY = {
 
 
 def rule_of(equation: core.JaxprEqn) -> Rule | None:
-  """Returns the rule of an operation, None if there is none."""
+  """Returns the rule of an operation, or None if this module has none."""
   name = equation.primitive.name
   if name in _ELEMENTWISE:
     return _elementwise
@@ -70,12 +72,13 @@ def rule_of(equation: core.JaxprEqn) -> Rule | None:
 
 
 def shapes_of(equation: core.JaxprEqn) -> list[tuple[int, ...]]:
-  """Returns the shapes of the outputs."""
+  """Returns the shapes of the outputs of an operation."""
   return [tuple(var.aval.shape) for var in equation.outvars]
 
 
 def _elementwise(equation, inputs) -> list[Entries]:
-  # Parameters such as the exponent of a power make it another operation.
+  """Returns the entries of an elementwise operation, with values if known."""
+  # Parameters such as an exponent belong to the name of the operation.
   key = equation.primitive.name, *(
       value for value in equation.params.values()
       if isinstance(value, (int, float, str)))
@@ -93,7 +96,7 @@ def _elementwise(equation, inputs) -> list[Entries]:
 
 
 def _bitcast(equation, inputs) -> list[Entries]:
-  """Of words cut into shorter ones, or joined, along a last axis."""
+  """Splits words into shorter ones along a new last axis, or joins them."""
   (part,), (shape,) = inputs, shapes_of(equation)
   part = part._replace(value=None)
   if part.reads.ndim > len(shape):
@@ -104,7 +107,7 @@ def _bitcast(equation, inputs) -> list[Entries]:
 
 
 def _select(equation, inputs) -> list[Entries]:
-  """Of `select_n`: where it is known which case it is, that one."""
+  """Returns the entries of `select_n`; of the chosen case where it is known."""
   which, *cases = inputs
   shape, = shapes_of(equation)
   out = entries_lib.combined(inputs, shape, 'select_n')
@@ -124,7 +127,11 @@ def _select(equation, inputs) -> list[Entries]:
 
 
 def _mover(move: Callable) -> Rule:
-  """Of (array, parameters) -> array: what rearranges one operand."""
+  """Returns the rule of an operation that only rearranges one operand.
+
+  Args:
+    move: (array, parameters of the equation) -> rearranged array.
+  """
   return lambda equation, inputs: [entries_lib.moved(
       inputs[0], lambda array: move(array, equation.params))]
 
@@ -159,8 +166,10 @@ def _concatenate(equation, inputs) -> list[Entries]:
 
 
 def _pad(equation, inputs) -> list[Entries]:
+  """Returns the entries of an array with any padding, also negative."""
   shape, = shapes_of(equation)
   lows, highs, insides = zip(*equation.params['padding_config'], strict=True)
+  # Positive padding first, then negative padding, which cuts the array.
   whole = [max(low, 0) + max(high, 0) + size + max(size - 1, 0) * inside
            for low, high, inside, size in zip(
                lows, highs, insides, inputs[0].reads.shape, strict=True)]
@@ -194,7 +203,7 @@ def _iota(equation, inputs) -> list[Entries]:
 
 
 def _platform(equation, inputs) -> list[Entries]:
-  """Of `platform_index`: which of several programs is run here."""
+  """Returns the known index of the program that runs on this platform."""
   del inputs
   here = jax.default_backend()
   names = {here, *(('cuda', 'rocm') if here == 'gpu' else ())}
@@ -204,7 +213,7 @@ def _platform(equation, inputs) -> list[Entries]:
 
 
 def _reduction(equation, inputs) -> list[Entries]:
-  """Of what takes some axes away; several operands and outputs."""
+  """Returns the entries of a reduction of one or several operands."""
   axes = equation.params.get('axes', equation.params.get('dimensions'))
   name = equation.primitive.name
   parts = [entries_lib.reduced(part, axes, (name, number)) if part.reads.ndim
@@ -214,7 +223,7 @@ def _reduction(equation, inputs) -> list[Entries]:
 
 
 def _along_axis(equation, inputs) -> list[Entries]:
-  """Of sums, sorting and choosing along one axis, which stays."""
+  """Returns the entries of scans, sorts and top-k along one axis."""
   params, name = equation.params, equation.primitive.name
   axis = next((params[key] for key in ('dimension', 'axis',
                                        'reduction_dimension') if key in params),
@@ -228,6 +237,7 @@ def _along_axis(equation, inputs) -> list[Entries]:
 
 
 def _last_axes(equation, inputs) -> list[Entries]:
+  """Returns outputs that read all entries along the last axes."""
   name = equation.primitive.name
   count = _LAST_AXES.get(name) or len(equation.params['fft_lengths'])
   return _of_leading(equation, inputs, max(
@@ -235,7 +245,7 @@ def _last_axes(equation, inputs) -> list[Entries]:
 
 
 def _of_leading(equation, inputs, count: int) -> list[Entries]:
-  """Outputs that read all that shares their place on the first axes."""
+  """Returns outputs that read all entries with the same first `count` axes."""
   name = equation.primitive.name
   parts = [entries_lib.reduced(part, range(min(count, part.reads.ndim),
                                            part.reads.ndim), (name, number))
@@ -249,14 +259,20 @@ def _of_leading(equation, inputs, count: int) -> list[Entries]:
 
 def _widened(entries: Entries, shape: Sequence[int],
              axes: Sequence[int]) -> Entries:
-  """Entries of the given axes of `shape`, unlike along all others."""
+  """Returns entries with new axes, along which all codes differ.
+
+  Args:
+    entries: with the axes `axes` of `shape`.
+    shape: of the result.
+    axes: of `shape` that `entries` already has, in order.
+  """
   others = [axis for axis in range(len(shape)) if axis not in axes]
   return entries_lib.spread(entries_lib.moved(
       entries, lambda array: np.expand_dims(array, others)), shape, others)
 
 
 def _random(equation, inputs) -> list[Entries]:
-  """Of keys [...]: bits or keys [..., new axes]."""
+  """Returns bits or keys [..., new axes], drawn from keys [...]."""
   shape, = shapes_of(equation)
   one = entries_lib.combined(inputs, inputs[0].reads.shape,
                              equation.primitive.name)
@@ -264,7 +280,7 @@ def _random(equation, inputs) -> list[Entries]:
 
 
 def _random_gamma(equation, inputs) -> list[Entries]:
-  """Of keys and a parameter of the distribution, with new axes."""
+  """Returns gamma variables, from keys and a parameter with more axes."""
   shape, = shapes_of(equation)
   key, alpha = inputs
   new = range(key.reads.ndim, len(shape))
@@ -280,7 +296,10 @@ def _wrap(equation, inputs) -> list[Entries]:
 
 
 def _windows(equation, inputs) -> list[Entries]:
-  """Of windows: an axis along which they have size 1 is left alone."""
+  """Returns the entries of a window operation, such as pooling.
+
+  Along an axis each output may read all inputs, unless windows have size 1.
+  """
   params, name = equation.params, equation.primitive.name
   shapes = shapes_of(equation)
   operands = [part for part in inputs if part.reads.ndim]
@@ -296,7 +315,7 @@ def _windows(equation, inputs) -> list[Entries]:
 
 
 def _over(equation, parts, axes) -> list[Entries]:
-  """Outputs of reduced parts, spread again over the axes."""
+  """Returns outputs that read reduced parts, with codes unlike along axes."""
   name = equation.primitive.name
   shape = np.broadcast_shapes(*(part.reads.shape for part in parts))
   return [entries_lib.spread(entries_lib.combined(
@@ -305,8 +324,10 @@ def _over(equation, parts, axes) -> list[Entries]:
 
 
 def _dot(equation, inputs) -> list[Entries]:
+  """Returns the entries of a matrix product over any axes."""
   contracted, batched = equation.params['dimension_numbers']
   shape, = shapes_of(equation)
+  # The output's axes: batch axes, free axes of the left, then of the right.
   parts, first = [], len(batched[0])
   for part, axes, batch in zip(inputs, contracted, batched, strict=True):
     kept = [axis for axis in range(part.reads.ndim)
@@ -324,7 +345,7 @@ def _dot(equation, inputs) -> list[Entries]:
 
 
 def _convolution(equation, inputs) -> list[Entries]:
-  """Of groups of features or of rows; spatial axes are taken as one."""
+  """Returns the entries of a convolution; each reads all spatial places."""
   params, (shape,) = equation.params, shapes_of(equation)
   numbers = params['dimension_numbers']
   order = lambda spec: lambda array: np.transpose(array, spec)

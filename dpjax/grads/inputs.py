@@ -1,4 +1,4 @@
-"""Checks what a gradient bounder takes: trainable parameters, and records."""
+"""Checks of the inputs of a gradient bounder: parameters and records."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ def as_parameters(params: Params) -> Params:
     params: a pytree of real floating numbers.
 
   Raises:
-    TypeError: if a leaf is not a real floating number, as of `jax.grad`. An
-      integer would be rounded after every step.
+    TypeError: if a leaf is not a real floating number, as `jax.grad` would.
+      An integer would be rounded after every step.
 
   Examples:
     >>> from dpjax.grads import inputs
@@ -47,12 +47,12 @@ def as_batch(batch: Any) -> Batch:
   """Returns (features, labels) as a `Batch`.
 
   Args:
-    batch: a `Batch`, or a pair (x, y). x is an array [b, ...] or a tree of
-      them, y an array [b, ...].
+    batch: a `Batch` or a pair (x, y); x is an array [b, ...] or a tree of
+      arrays, y an array [b, ...].
 
   Raises:
-    ValueError: if it is neither, if features or labels are not arrays of
-      numbers, or if there are not as many features as labels.
+    ValueError: if `batch` is neither, if features or labels are not arrays of
+      numbers, or if their numbers of rows differ.
   """
   if not isinstance(batch, (tuple, list)) or len(batch) != 2:
     given = (f'a {type(batch).__name__} of {len(batch)}' if isinstance(
@@ -71,7 +71,7 @@ def as_batch(batch: Any) -> Batch:
 
 
 def _check_arrays(batch: Batch) -> None:
-  """Refuses lists of numbers, labels that are no array, and arrays of text."""
+  """Rejects lists of numbers, labels that are no array, and arrays of text."""
   if not hasattr(batch.y, 'shape'):
     raise ValueError('labels must be an array [b, ...], got a '
                      f'{type(batch.y).__name__}; make one with numpy.asarray')
@@ -88,10 +88,10 @@ def _check_arrays(batch: Batch) -> None:
 
 
 def finite_records(x: PyTree) -> Array:
-  """Returns [b] bool: whose features are finite everywhere.
+  """Returns [b] bool: True for records whose features are all finite.
 
   Args:
-    x: features, a tree of arrays [b, ...]; or records of a ball.
+    x: features, a tree of arrays [b, ...] or `ball.BallRecords`.
   """
   if isinstance(x, ball.BallRecords):
     return x.finite
@@ -99,21 +99,24 @@ def finite_records(x: PyTree) -> Array:
 
 
 def _finite_rows(leaf: Array) -> Array:
-  leaf = jnp.asarray(leaf)  # Of numpy it may be float64, which is cut.
-  # Zeros add up to zero, and only a value that is not finite times zero is
-  # none: one pass that writes nothing.
+  """Returns [b] bool: True for rows of a leaf that are all finite."""
+  leaf = jnp.asarray(leaf)  # A float64 NumPy array becomes float32.
+  # x * 0 is 0 for finite x and NaN otherwise, so the sum of a row is finite
+  # exactly if all its values are. One pass, which writes no array of booleans.
   return jnp.isfinite(jnp.sum(leaf * jnp.zeros([], leaf.dtype),
                               tuple(range(1, leaf.ndim))))
 
 
 def clean_features(x: PyTree, mask: Array) -> tuple[PyTree, Array]:
-  """Returns (features that are finite everywhere, [b] bool: whose were).
-
-  Features of records that are masked or not finite become zero.
+  """Replaces features of masked and of non-finite records by zero.
 
   Args:
-    x: features, a tree of arrays [b, ...]; or records of a ball.
-    mask: [b] bool.
+    x: features, a tree of arrays [b, ...] or `ball.BallRecords`, whose
+      features are finite already.
+    mask: [b] bool, True for records that count.
+
+  Returns:
+    (clean features, [b] bool: True for records that were finite).
   """
   finite = finite_records(x)
   if isinstance(x, ball.BallRecords):

@@ -1,31 +1,33 @@
-"""Refuses networks and losses whose output for one record reads another one.
+"""Rejects networks and losses that mix the records of a batch.
 
-The bound of a gradient bounder is one on what one record adds to a sum. It
-holds only if nothing else in the sum moves with that record. Batch
-normalisation in training mode, other statistics of a batch and attention
-across examples break this: the engine would differentiate them on batches of
-one record, where normalisation is a constant and only biases are trained, and
-a plain sum of gradients would have no bound at all.
+A gradient bounder bounds the contribution of one record to a sum. The bound is
+the sensitivity only if no other contribution changes with that record. Batch
+normalisation in training mode, other batch statistics and attention across
+records violate this. Per-record gradients would treat them on batches of one
+record, where normalisation is constant and only biases are trained; a plain sum
+of gradients would have no bound at all.
 
 The check traces the network for batches of two sizes and follows which records
-each entry of each array reads (`dependence`). It computes nothing of records,
-so it sees what no comparison of outputs does: statistics of a batch in front
-of layers that saturate, outputs that are NaN, and what happens only for large
-features or rare integers. It also refuses a network whose output depends on
-the place of a record in the batch, such as dropout with one mask for [b, ...]:
-the place depends on which other records were sampled. One mask that all
-records of the batch share, of shape [1, ...], is fine.
+each entry of each array reads (`dependence`). It runs nothing on records, so it
+finds what a comparison of outputs would miss: batch statistics in front of
+saturating layers, outputs that are NaN, and effects of large features or rare
+integers only. It also rejects a network whose output depends on the position of
+a record in the batch, such as dropout with a mask [b, ...], because the
+position depends on which other records were sampled. A mask [1, ...] that all
+records share is fine.
 
-A network that reads other records to no effect, such as attention over the
-merged records of a batch with a mask between them, is refused as well; written
-for one record and mapped with `jax.vmap` it is not.
+A network that reads other records without effect is rejected too, such as
+attention over the merged records of a batch with a mask between them. Written
+for one record and mapped with `jax.vmap`, it is accepted.
 
-What is not seen: a network that does something else for batches of another
-size than those traced, such as one that moves rows by a multiple of 28 places;
-a `jax.custom_vjp` in the network whose backward rule mixes records (those of
-the loss are followed); in an operation without a rule, such as a callback, a
-dependence on places, or on other records for rare values only; and what a
-callback remembers from one call to the next.
+The check does not find:
+- a network that behaves differently for batch sizes other than those traced,
+  such as one that moves rows by a multiple of 28 places;
+- a `jax.custom_vjp` in the network whose backward rule mixes records (those in
+  the loss are followed);
+- in an operation without a rule, such as a callback: dependence on positions,
+  and dependence on other records for rare values only;
+- state that a callback keeps between calls.
 """
 
 from collections.abc import Callable
@@ -42,14 +44,15 @@ from dpjax.grads import dependence
 from dpjax.grads import entries as entries_lib
 from dpjax.typing import Array, Batch, LossFn, Params, PyTree
 
-# The first is even, so that statistics of pairs can be traced, too; what moves
-# rows by as many places as there are records is seen with the other.
+# Batch sizes to trace. The first is even, so that statistics of pairs of
+# records can be traced. Moving rows by 4 places does nothing to a batch of 4,
+# but is found with 7.
 _SIZES = (4, 7)
 
 _REMEDY = ('use group or layer normalisation, batch normalisation with frozen '
            'running statistics (in Flax use_running_average=True), attention '
-           'within one record, or a loss that compares no records; what is '
-           'written for one record and mapped by jax.vmap is accepted')
+           'within one record, or a loss that compares no records; a function '
+           'of one record, mapped by jax.vmap, is accepted')
 
 _PLACE_REMEDY = ('draw masks such as those of dropout once for all records, of '
                  'shape [1, ...], or not at all')
@@ -61,15 +64,15 @@ _UNTRACED = (jax.errors.ConcretizationTypeError,
 
 
 class _WrongOutput(ValueError):
-  """Of the shape of an output."""
+  """An output does not have one row or one value for each record."""
 
 
 def checker(apply: Callable[[Params, PyTree], Array],
             loss: LossFn) -> Callable[[Params, Batch], None]:
-  """Returns a check of (params, batch) that looks at each shape only once.
+  """Returns a function check(params, batch), which runs once for each shape.
 
-  The check reads shapes alone, so it may be called while a function is traced,
-  and records never enter it.
+  The check reads shapes only, never records, so it can be called while a
+  function is traced. It raises as `check_isolated` does.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, ...].
@@ -91,7 +94,7 @@ def checker(apply: Callable[[Params, PyTree], Array],
 
 def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
                    params: Params, batch: Batch) -> None:
-  """Refuses a network or a loss that mixes the records of a batch.
+  """Checks that a network and a loss do not mix the records of a batch.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, ...].
@@ -101,12 +104,11 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
 
   Raises:
     TypeError: if the network or the loss branches on values in Python.
-    ValueError: if logits or losses are not one for each record, if those of
-      one record or the loss's gradient in its logits may change with another
-      record, or with its place in the batch, or if only batches of some sizes
-      can be taken.
+    ValueError: if there is not one row of logits and one loss for each record;
+      if the logits of a record, its loss, or the gradient of its loss by its
+      logits may depend on another record or on the position in the batch; or if
+      only some batch sizes work.
   """
-
   given = []  # Shapes of logits and labels.
 
   def outputs(params, batch):
@@ -121,12 +123,12 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
       raise _WrongOutput(
           f'the loss must give one value for each record, [b]; for {size} '
           f'records it gave {_described(values)}: leave out the mean or the '
-          'sum over records, the public mean is taken after the noise')
+          'sum over records, which is taken after the noise')
     given[:] = map(_shape, (logits, batch.y))
     return logits, values
 
   def gradients(_, given):
-    # Those of `jax.custom_vjp` need not be those of the values.
+    # A `jax.custom_vjp` may mix records in its gradients only.
     return jax.grad(lambda logits: jnp.sum(loss(logits, given[1])))(given[0])
 
   check = functools.partial(check_rows, remedy=_REMEDY,
@@ -140,23 +142,23 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
 def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
                records: PyTree, *, what: str, remedy: str,
                place_remedy: str | None = None) -> None:
-  """Refuses (public, records) -> arrays [b, ...] that mixes records.
+  """Checks that a function (public, records) -> [b, ...] does not mix records.
 
   Args:
     function: of a batch of any size.
-    public: shapes of what it reads besides.
+    public: shapes of its public argument, such as parameters.
     records: shapes of a batch, a tree of [b, ...].
-    what: the function, in words.
-    remedy: what to do if it is refused, in words.
-    place_remedy: what to do if outputs depend on places; `remedy` if None.
+    what: name of the function in messages.
+    remedy: advice for a function that mixes records.
+    place_remedy: advice if outputs depend on positions; `remedy` if None.
 
   Raises:
     TypeError: if the function branches on values in Python.
-    ValueError: if a row may change with another record, or with its place, or
-      if only batches of some sizes can be taken.
+    ValueError: if a row may depend on another record or on its position, or if
+      only some batch sizes work.
   """
-  # Functions called by name also under `jax.disable_jit`, with which one looks
-  # for mistakes.
+  # Under `jax.disable_jit`, used for debugging, the trace would lack the names
+  # of called functions.
   with jax.disable_jit(False):
     for size in _SIZES:
       closed = _traced(function, public, records, size, what, remedy)
@@ -180,7 +182,7 @@ def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
 
 def _traced(function: Callable, public: PyTree, records: PyTree, size: int,
             what: str, remedy: str) -> core.ClosedJaxpr:
-  """The function for a batch of this size, or an error in one sentence."""
+  """Traces the function for a batch of this size, or raises in one sentence."""
   try:
     return jax.make_jaxpr(function)(public, _resized(records, size))
   except _WrongOutput:
@@ -195,7 +197,8 @@ def _traced(function: Callable, public: PyTree, records: PyTree, size: int,
     try:
       jax.eval_shape(function, public, records)
     except Exception:
-      # Wrong for any batch: what it says is what to mend.
+      # The function fails for the user's own batch size too: its own error says
+      # what to correct.
       raise error from None
     raise ValueError(
         f'{what} must take any number of records, each on its own; statistics '
@@ -206,20 +209,20 @@ def _traced(function: Callable, public: PyTree, records: PyTree, size: int,
 
 def _check_reads(entries: entries_lib.Entries, what: str, first: str,
                  remedy: str) -> None:
-  """Refuses outputs of which a row reads another record."""
+  """Raises if row i of an output may read another record than i."""
   reads = entries_lib.narrowed(entries.reads) & ~entries_lib.UNKNOWN
   own = np.uint32(1) << np.arange(entries.reads.shape[0], dtype=np.uint32)
   if np.any(reads & ~own.reshape((-1,) + (1,) * (reads.ndim - 1))):
     where = f', first in {first}' if first else ''
     raise ValueError(
-        f'{what} mixes records: what it gives for one record may change with '
-        f'another record of the batch{where}, so no record has a contribution '
-        f'of its own to bound; {remedy}')
+        f'{what} mixes records: its output for one record may change with '
+        f'another record of the batch{where}, so the contribution of a single '
+        f'record cannot be bounded; {remedy}')
 
 
 def _check_places(entries: entries_lib.Entries, what: str,
                   remedy: str) -> None:
-  """Refuses outputs whose rows differ though all records are equal."""
+  """Raises if rows differ though all records are equal."""
   codes = entries_lib.narrowed(entries.codes)
   if np.any(codes != codes[:1]):
     raise ValueError(
@@ -228,7 +231,7 @@ def _check_places(entries: entries_lib.Entries, what: str,
 
 
 def _resized(records: PyTree, size: int) -> PyTree:
-  """Shapes of a batch of `size` records."""
+  """Returns the shapes of a batch of `size` records."""
   return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
       (size, *leaf.shape[1:]), leaf.dtype), records)
 
@@ -238,6 +241,7 @@ def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def _described(value: Any) -> str:
+  """Returns the shape of an array, or the type of anything else, in words."""
   if hasattr(value, 'shape'):
     return f'an array of shape {list(value.shape)}'
   return f'a {type(value).__name__}'

@@ -1,4 +1,4 @@
-"""Sums to a noisy mean by K-norm noise: pure privacy in each step."""
+"""The K-norm privatizer: noise of pure differential privacy in each step."""
 
 import jax
 import jax.numpy as jnp
@@ -20,26 +20,26 @@ def k_norm_privatizer(
     expected_batch_size: float) -> optax.GradientTransformationExtraArgs:
   """Adds K-norm noise to bounded sums, then divides by a public constant.
 
-  Guarantee: if the sums are over a batch drawn with probability q and every
-  record's contribution to block k has p-norm at most `l2_sensitivity[k]`, a
-  step costs `k_norm.event(noise_multiplier=..., order=p)` on
-  that sample: K blocks are noised independently and their epsilons add up
-  before subsampling. A drop-in for `privatizer.gaussian_privatizer`; item
-  LDP-03. Noise is added at every step; the divisor is public.
+  Guarantee: suppose a batch contains each record with probability q and each
+  record's contribution to block k has p-norm at most `l2_sensitivity[k]`. Then
+  a step costs `k_norm.event(noise_multiplier=..., order=p)` on that sample: K
+  blocks get independent noise, and their epsilons add up before subsampling.
+  It replaces `privatizer.gaussian_privatizer` in a chain (item LDP-03). Noise
+  is added at every step; the divisor is public.
 
   Args:
-    key: used for nothing else.
-    noise_multiplier: 1 / the epsilon of one release of all blocks under
-      add-or-remove-one, before amplification.
+    key: secret, and used for nothing else.
+    noise_multiplier: 1 / epsilon of one release of all blocks under
+      add-or-remove-one, before amplification by sampling.
     order: p, one of 1, 2 and inf.
     expected_batch_size: public divisor (`PoissonSampler.expected_batch_size`).
 
   Returns:
     An optax transform whose `update(sums, state, params, l2_sensitivity=...)`
-    returns the noisy mean. `l2_sensitivity`, named as in the Gaussian one, is a
-    tree prefix of the sums with bounds *of the p-norm* (`k_norm.p_norm_bound`).
-    The state's joint multiplier is 1 / the largest epsilon of any step. Noise
-    drawn ahead is Gaussian, so `draws` is refused.
+    returns the noisy mean. Despite its name, `l2_sensitivity` holds *p-norm*
+    bounds (`k_norm.p_norm_bound`), as a tree prefix of the sums. The state's
+    joint multiplier is 1 / the largest epsilon of any step. `draws` are
+    rejected, because noise drawn ahead is Gaussian.
   """
   errors.check_positive('expected_batch_size', expected_batch_size)
   k_norm.check_order(order)
@@ -63,14 +63,15 @@ def k_norm_privatizer(
         bounds, noise_multiplier=noise_multiplier, order=order,
         sizes=tree.block_sizes(l2_sensitivity, sums))
     scales = privatizer.at_least_visible(bounds, _ROUNDING_MARGIN * scales)
+    # An independent key for each block of each step.
     keys = jax.random.split(jax.random.fold_in(state.key, state.step),
                             len(parts))
     noisy = [k_norm.add_noise(k, part, scale, order=order)
              for k, part, scale in zip(keys, parts, scales, strict=True)]
     mean = tree.scale(1 / expected_batch_size, structure.unflatten(noisy))
-    spent = k_norm.joint_noise_multiplier(bounds, scales)
+    multiplier = k_norm.joint_noise_multiplier(bounds, scales)
     return mean, PrivatizerState(
         state.key, state.step + 1,
-        jnp.minimum(state.joint_noise_multiplier, spent))
+        jnp.minimum(state.joint_noise_multiplier, multiplier))
 
   return optax.GradientTransformationExtraArgs(init, update)

@@ -1,4 +1,4 @@
-"""Sums to a noisy mean by Gaussian noise on a lattice: of an exact law."""
+"""The lattice privatizer: Gaussian noise of an exactly known distribution."""
 
 import jax
 import jax.numpy as jnp
@@ -22,35 +22,39 @@ def lattice_privatizer(
     sum_error: float = 0.0) -> optax.GradientTransformationExtraArgs:
   """Rounds bounded sums to a lattice and adds rounded Gaussian noise to them.
 
-  A drop-in for `privatizer.gaussian_privatizer`, with its guarantee and
-  arguments, that also withstands the attack on floats: what is released is a
-  function of integers whose law is that of a rounded Gaussian mechanism, up to
-  `lattice.total_variation`, which a `TrainingPlan` takes off delta. A block of
-  d_k values is bounded by D_k + sqrt(d_k) s_k, D_k as certified and s_k the
-  spacing, some 10^-6 of the noise; the noise is split by these bounds, so that
-  the joint multiplier is that of the plan or, because widths are integers, up
-  to 0.04 percent more.
+  It has the guarantee and the arguments of `privatizer.gaussian_privatizer`,
+  and also withstands attacks on the low-order bits of floating-point noise: the
+  released values are a function of integers, distributed as a rounded Gaussian
+  mechanism up to `lattice.total_variation`. A `TrainingPlan` subtracts this
+  error from delta.
 
-  Indicators are sums of halves: they lie on their lattice, so that rounding
-  moves none.
+  Rounding adds to the sensitivity: a block of d_k values has sensitivity
+  D_k + sqrt(d_k) s_k, where D_k is the certified bound and s_k the spacing of
+  the lattice, about 10^-6 of the noise; it depends on public values only. Noise
+  is scaled to these sensitivities. The joint multiplier is at least the plan's,
+  and up to 0.04 percent above it, because noise widths are rounded up to
+  integers.
+
+  Centred indicators are sums of halves, which lie on their lattice, so rounding
+  does not change them.
 
   Args:
-    key: used for nothing else.
+    key: secret, and used for nothing else.
     noise_multiplier: see `privatizer.gaussian_privatizer`.
     expected_batch_size: public divisor.
-    allocation: how noise is split over blocks.
+    allocation: how noise is split over blocks, see `blocks.allocate`.
     adaptive: see `privatizer.gaussian_privatizer`.
-    sum_error: by what share of D_k a float32 sum moves further than an exact
-      one, `lattice.sum_error` for a proven bound. By default sums are taken as
-      the exact ones of bounded contributions.
+    sum_error: additional sensitivity of a float32 sum compared with an exact
+      one, relative to D_k; `lattice.sum_error` is a proven bound. The default
+      treats sums as exact.
 
   Returns:
-    An optax transform as of `privatizer.gaussian_privatizer`; it refuses
-    `draws`, since there are none ahead.
+    An optax transform as of `privatizer.gaussian_privatizer`, but it rejects
+    `draws`: lattice noise is not drawn ahead.
 
   Raises:
-    ValueError: if the indicators alone cost as much as a step may, or are so
-      noisy that halves would be rounded.
+    ValueError: if the indicators alone use up the budget of a step, or if their
+      noise is so large that halves would be rounded.
   """
   errors.check_positive('expected_batch_size', expected_batch_size)
   errors.check_choice('allocation', allocation, blocks.ALLOCATIONS)
@@ -69,22 +73,22 @@ def lattice_privatizer(
       raise ValueError('noise on a lattice cannot use noise drawn ahead')
     split = dict(noise_multiplier=noise_multiplier, allocation=allocation,
                  adaptive=adaptive)
-    moved, steps = on_lattice(tree.scale(1 + sum_error, l2_sensitivity), sums,
-                              **split)
-    bounds, stddevs = privatizer.scales(moved, sums, **split)
-    outers = lattice.outer_multiplier(stddevs, steps)
-    prefixes = (privatizer.as_prefix(values, moved, adaptive)
-                for values in (steps, outers))
+    rounded_bounds, spacings = on_lattice(
+        tree.scale(1 + sum_error, l2_sensitivity), sums, **split)
+    bounds, stddevs = privatizer.scales(rounded_bounds, sums, **split)
+    outers = lattice.outer_multiplier(stddevs, spacings)
+    prefixes = (privatizer.as_prefix(values, rounded_bounds, adaptive)
+                for values in (spacings, outers))
     noisy = lattice.add_noise(
         jax.random.fold_in(state.key, state.step),
         sums if adaptive is None else (sums, indicators), *prefixes)
     mean = tree.scale(1 / expected_batch_size, noisy)
     mean, counts = (mean, ()) if adaptive is None else mean
-    spent = blocks.joint_noise_multiplier(
-        bounds, lattice.real_stddev(outers, steps))
+    multiplier = blocks.joint_noise_multiplier(
+        bounds, lattice.real_stddev(outers, spacings))
     return mean, PrivatizerState(
         state.key, state.step + 1,
-        jnp.minimum(state.joint_noise_multiplier, spent), counts)
+        jnp.minimum(state.joint_noise_multiplier, multiplier), counts)
 
   return optax.GradientTransformationExtraArgs(init, update)
 
@@ -92,36 +96,41 @@ def lattice_privatizer(
 def on_lattice(l2_sensitivity: PyTree, sums: PyTree, *,
                noise_multiplier: Array | float, allocation: str,
                adaptive: Adaptive | None = None) -> tuple[PyTree, Array]:
-  """How far one record moves the blocks of a lattice, and its spacings.
+  """Returns the l2 sensitivities of sums rounded to lattices, and the spacings.
+
+  Rounding moves each of d_k values by at most s_k / 2, so the difference of two
+  neighbouring sums by at most sqrt(d_k) s_k in l2.
 
   Args:
-    l2_sensitivity: D_k, a tree prefix of the sums.
+    l2_sensitivity: D_k, before rounding; a tree prefix of the sums.
     sums: give the sizes d_k of the blocks.
     noise_multiplier: see `lattice_privatizer`.
-    allocation: the same.
-    adaptive: the same.
+    allocation: see `lattice_privatizer`.
+    adaptive: see `lattice_privatizer`.
 
   Returns:
-    (D_k + sqrt(d_k) s_k, of the structure of `l2_sensitivity`; s_k of these
-    blocks, and then of the indicators).
+    (D_k + sqrt(d_k) s_k, with the structure of `l2_sensitivity`; spacings s_k,
+    an array of those of the blocks and then of the indicators).
   """
-  steps = lattice.spacing(privatizer.scales(
+  spacings = lattice.spacing(privatizer.scales(
       l2_sensitivity, sums, noise_multiplier=noise_multiplier,
       allocation=allocation, adaptive=adaptive)[1])
   leaves, structure = jax.tree.flatten(l2_sensitivity)
   sizes = tree.block_sizes(l2_sensitivity, sums)
   return structure.unflatten([
-      bound + size**0.5 * step
-      for bound, size, step in zip(leaves, sizes, steps)]), steps
+      bound + size**0.5 * spacing
+      for bound, size, spacing in zip(leaves, sizes, spacings)]), spacings
 
 
 def _check_indicators(noise_multiplier: Array | float,
                       adaptive: Adaptive | None) -> None:
+  """Raises if indicators cost too much, or would be rounded."""
   if adaptive is None:
     return
   if isinstance(noise_multiplier, (int, float)):
     quantiles.check_budget(noise_multiplier, adaptive)
-  # Up to 2^19 of it the spacing is at most 1/2.
+  # The spacing is at most 2^-19 of the noise, so at most 1/2 here: halves are
+  # on the lattice.
   if adaptive.noise_stddev >= 2.0**18:
     raise ValueError('noise_stddev of adaptive radii must be below 2^18 on a '
                      f'lattice, got {adaptive.noise_stddev}')

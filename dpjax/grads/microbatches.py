@@ -1,4 +1,4 @@
-"""Sums over the records of a batch, a few records at a time."""
+"""Microbatches: sums over a batch, computed for a few records at a time."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ from dpjax.grads import convolutions
 from dpjax.grads.bounder import BoundedSums
 from dpjax.typing import Array, Batch, Params, PyTree
 
-# Of what leaves the convolutions of a network: few enough to stay in a cache of
-# a CPU. Fewer records are too few for its products, and more never faster.
+# Number of outputs of all convolutions that stay in the cache of a CPU.
 _CACHED_VALUES = 2**19
+# Fewer records make matrix products slow; more were never faster.
 _LEAST, _MOST = 32, 64
 
 Apply = Callable[[Params, Array], Array]
@@ -22,18 +22,19 @@ Sums = Callable[[Params, Batch, Array], BoundedSums]
 
 def added_up(sums: Sums, apply: Apply, params: Params, batch: Batch,
              mask: Array, microbatch_size: int | None = None) -> BoundedSums:
-  """`sums` of the batch, in microbatches where it is asked for or faster.
+  """Returns `sums` of the batch, added up over microbatches.
 
-  Equal up to the order of a float32 sum.
+  The result equals `sums(params, batch, mask)` up to the order of float32
+  additions.
 
   Args:
-    sums: of contributions of one record each.
-    apply: the network; what has convolutions is faster in parts on CPU.
-    params: of `sums`.
-    batch: b records.
-    mask: [b] bool. Of no records at all the sums are zero.
-    microbatch_size: records at a time; None chooses: 32 to 64 where the network
-      has convolutions on CPU, else all.
+    sums: sums of one contribution per record.
+    apply: the network; on CPU its convolutions decide the default size.
+    params: argument of `sums`.
+    batch: b records; b = 0 gives zeros.
+    mask: [b] bool, True for records that count.
+    microbatch_size: number of records at a time. None chooses 32 to 64 for a
+      network with convolutions on CPU, and all records otherwise.
   """
   batch, mask = filled((batch, mask))
   size = microbatch_size
@@ -53,12 +54,12 @@ def added_up(sums: Sums, apply: Apply, params: Params, batch: Batch,
 
 def mapped(function: Callable[[Params, Batch], PyTree], apply: Apply,
            params: Params, batch: Batch) -> PyTree:
-  """`function` of the batch, leaves [b, ...], in parts where it is faster.
+  """Returns `function` of the batch, leaves [b, ...], in parts if faster.
 
   Args:
-    function: of records one by one.
+    function: (params, batch) -> leaves [b, ...], for each record by itself.
     apply: the network, see `added_up`.
-    params: of `function`.
+    params: argument of `function`.
     batch: b records.
   """
   count = batch.y.shape[0]
@@ -67,24 +68,24 @@ def mapped(function: Callable[[Params, Batch], PyTree], apply: Apply,
   if size >= batch.y.shape[0]:
     return jax.tree.map(lambda leaf: leaf[:count], function(params, batch))
   fast = convolutions.fast_in_loops(function)
-  found = jax.lax.map(lambda part: fast(params, part), _split(batch, size))
+  outputs = jax.lax.map(lambda part: fast(params, part), _split(batch, size))
   return jax.tree.map(
-      lambda leaf: leaf.reshape((-1, *leaf.shape[2:]))[:count], found)
+      lambda leaf: leaf.reshape((-1, *leaf.shape[2:]))[:count], outputs)
 
 
 def filled(arrays: PyTree) -> PyTree:
-  """Returns the rows, or if there are none one row of zeros, not in the mask.
+  """Returns the arrays, with one row of zeros if they have no rows.
 
   Args:
-    arrays: a tree of arrays [b, ...], a mask [b] bool among them if the zeros
-      must not count.
+    arrays: a tree of arrays [b, ...]. A mask [b] bool in the tree becomes
+      False for the added row, which then does not count.
   """
   return jax.tree.map(lambda leaf: leaf if leaf.shape[0] else jnp.zeros(
       (1, *leaf.shape[1:]), leaf.dtype), arrays)
 
 
 def _split(arrays: PyTree, size: int) -> PyTree:
-  """[b, ...] as [parts, size, ...], filled up with zeros."""
+  """Reshapes arrays [b, ...] to [parts, size, ...], padded with zeros."""
 
   def split(leaf):
     padding = [(0, -leaf.shape[0] % size)] + [(0, 0)] * (leaf.ndim - 1)
@@ -94,12 +95,13 @@ def _split(arrays: PyTree, size: int) -> PyTree:
 
 
 def _fastest(apply: Apply, params: Params, batch: Batch) -> int:
-  """Parts of one size, or nearly."""
+  """Returns the fastest number of records at a time, for `added_up`."""
   count = batch.y.shape[0]
   if jax.default_backend() != 'cpu' or count <= _LEAST:
     return count
   each = convolutions.num_outputs(apply, params, batch.x) // count
   if not each:
     return count
+  # Round the number of parts up, then their size, for little padding.
   parts = -(-count // min(_MOST, max(_LEAST, _CACHED_VALUES // each)))
   return -(-count // parts)

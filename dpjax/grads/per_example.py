@@ -1,4 +1,8 @@
-"""Per-record gradients by `vmap`: the reference, for any model and loss."""
+"""Gradient bounders from per-record gradients: DP-SGD and its variants.
+
+The gradients come from one of two kernels: `bookkeeping`, which is fast, and
+`vmap`, the reference for any model and loss.
+"""
 
 from collections.abc import Callable
 import functools
@@ -17,7 +21,8 @@ from dpjax.grads import isolation
 from dpjax.grads import microbatches
 from dpjax.grads import precision
 from dpjax.grads import quantiles
-from dpjax.grads.bounder import BoundedSums, GradientBounder
+from dpjax.grads.bounder import BoundedSums
+from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.quantiles import Adaptive
 from dpjax.grads.records import RecordGradients
 from dpjax.typing import Array, Batch, LossFn, Params, PyTree
@@ -26,12 +31,12 @@ from dpjax.typing import Array, Batch, LossFn, Params, PyTree
 def per_example_gradients(apply: Callable[[Params, Array], Array],
                           loss: LossFn, params: Params,
                           batch: Batch) -> tuple[Array, PyTree]:
-  """Losses [b] and gradients [b, ...] of every record on its own.
+  """Returns the losses [b] and the gradients [b, ...] of all records.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    params: what to differentiate by.
+    params: parameters to differentiate by.
     batch: b records.
   """
 
@@ -47,26 +52,28 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
             clip_norm: PyTree,
             microbatch_size: int | None = None,
             kernel: str = 'bookkeeping') -> GradientBounder:
-  """DP-SGD's bounder: each record's gradient clipped, whole or by layers.
+  """Returns the bounder of DP-SGD, which clips the gradient of each record.
 
-  Guarantee: one record contributes at most C_k in l2 to block k, so at most
-  sqrt(sum_k C_k^2) in all; one `clip_norm` makes all parameters one block.
-  Gradients are as precise as the products of the network, which accelerators
-  round unless `jax.default_matmul_precision` forbids it; they are measured and
-  summed in float32.
-  Source: DP-16, thesis 003, Algorithm 7 (whose listing prints normalisation;
-  this is clipping, as its text and Abadi et al. 2016 have it).
+  Guarantee: one record contributes at most C_k in l2 to block k, and so at most
+  sqrt(sum_k C_k^2) in all. A single number `clip_norm` makes all parameters one
+  block.
+
+  Gradients are as precise as the matrix products of the network, which
+  accelerators round unless `jax.default_matmul_precision` is 'highest'. Norms
+  and sums are computed in float32, so the bound holds in any case.
+
+  Source: DP-16; Abadi et al. (2016); Barczewski (2025, Algorithm 7), whose
+  listing prints normalisation; this is clipping, as in the text there.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    clip_norm: l2 bounds C_k in [1e-12, 1e12], a tree prefix of the
-      parameters: a number clips the whole gradient, {layer: number} each
-      layer on its own. For sums without a bound see `summed`.
-    microbatch_size: compute this many records at a time, by a scan, to save
-      memory; the result is the same up to rounding. None: all, or what is
-      fastest, see `microbatches.added_up`.
-    kernel: one of `KERNELS`: 'bookkeeping', or 'vmap', the reference.
+    clip_norm: l2 bounds C_k in [1e-12, 1e12], public; a tree prefix of the
+      parameters. A number clips the whole gradient, {layer: number} clips each
+      layer by itself. For sums without a bound see `summed`.
+    microbatch_size: number of records at a time, to save memory; the result is
+      the same up to rounding. None chooses it, see `microbatches.added_up`.
+    kernel: one of `KERNELS`: 'bookkeeping' or 'vmap'.
 
   Examples:
     >>> from dpjax.grads import per_example
@@ -91,15 +98,17 @@ def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
                clip_norm: PyTree, stabilizer: float,
                microbatch_size: int | None = None,
                kernel: str = 'bookkeeping') -> GradientBounder:
-  """Automatic clipping: C_k g / (||g|| + stabilizer) for each block (DP-16).
+  """Returns the bounder of automatic clipping (DP-16).
 
-  Guarantee: as of `clipped`: at most C_k in block k. With `stabilizer` 0 it is
-  Algorithm 7 as its listing prints it; see `clipping.normalizing_weights`.
+  A record contributes C_k g / (||g|| + stabilizer) to block k, g its gradient.
+  Guarantee: as of `clipped`, at most C_k in l2 to block k. Stabilizer 0 is the
+  printed listing of Barczewski (2025, Algorithm 7); see
+  `clipping.normalizing_weights`.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    clip_norm: public scales C_k, see `clipped`.
+    clip_norm: public bounds C_k, see `clipped`.
     stabilizer: public, >= 0, in the unit of gradient norms.
     microbatch_size: see `clipped`.
     kernel: see `clipped`.
@@ -118,17 +127,18 @@ def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
                        *, adaptive: Adaptive,
                        microbatch_size: int | None = None,
                        kernel: str = 'bookkeeping') -> GradientBounder:
-  """DP-16 with clip norms that follow private quantiles of gradient norms.
+  """Returns the bounder of DP-SGD whose clip norms follow private quantiles.
 
   Guarantee: given the public radii of the step, one record contributes at most
-  radius k to block k and at most 1/2 to each sum of centred indicators, which
-  the privatizer releases together. Source: Andrew et al. 2021; LDP-06.
+  radius k in l2 to block k, and at most 1/2 to each sum of centred indicators.
+  The privatizer releases both together. Source: DP-16; LDP-06; Andrew et al.
+  (2021).
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    adaptive: its radii are the clip norms, a tree prefix of the parameters:
-      one for the whole gradient, or {layer: radius}.
+    adaptive: its radii are the clip norms, a tree prefix of the parameters: one
+      radius for the whole gradient, or {layer: radius}.
     microbatch_size: see `clipped`.
     kernel: see `clipped`.
   """
@@ -139,7 +149,8 @@ def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
 
 def _check_clip_norms(clip_norm: PyTree) -> None:
   if not jax.tree.leaves(clip_norm):
-    raise ValueError(f'clip_norm must hold a number, got {clip_norm}')
+    raise ValueError('clip_norm must be a positive number, or a tree of them '
+                     f'such as {{layer: number}}, got {clip_norm}')
   jax.tree.map(lambda c: errors.check_scale('clip_norm', c), clip_norm)
 
 
@@ -150,27 +161,36 @@ def _clip(norms: Array, bound: Array | float) -> Array:
 def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
                kernel: str, microbatch_size: int | None,
                indicators: bool = False):
-  """(params, batch, mask, bounds) -> sums of gradients weighted by `rule`.
+  """Returns (params, batch, mask, bounds) -> sums of weighted gradients.
 
-  Blocks are the leaves of `bounds`. A record that is not finite anywhere
-  counts for nothing everywhere.
+  The leaves of `bounds` are the blocks. A record with a non-finite value in any
+  block contributes zero to all blocks.
+
+  Args:
+    apply: (params, x [b, ...]) -> logits [b, c].
+    loss: (logits, labels) -> [b].
+    rule: (norms [b] of a block, its bound) -> weights [b].
+    kernel: one of `KERNELS`.
+    microbatch_size: see `clipped`.
+    indicators: whether to sum the centred indicators of the norms too.
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
 
   def micro_sums(bounds, params, batch: Batch, mask: Array) -> BoundedSums:
-    found = gradients_of(apply, loss, params, batch,
-                         inputs.finite_records(batch.x) & mask)
-    norms = _block_norms(found, bounds)
-    usable = found.usable
+    gradients = gradients_of(apply, loss, params, batch,
+                             inputs.finite_records(batch.x) & mask)
+    norms = _block_norms(gradients, bounds)
+    # A record counts for all blocks or for none.
+    usable = gradients.usable
     for norm in jax.tree.leaves(norms):
       usable = usable & jnp.isfinite(norm)
     weights = jax.tree.map(
         lambda norm, bound: jnp.where(usable, rule(norm, bound), 0.0), norms,
         bounds)
-    total = found.weighted(tree.map_blocks(lambda weight, leaf: weight,
-                                           weights, found.squares))
+    total = gradients.weighted(tree.map_blocks(
+        lambda weight, leaf: weight, weights, gradients.squares))
     return BoundedSums(
-        total, jnp.sum(jnp.where(usable, found.losses, 0.0)),
+        total, jnp.sum(jnp.where(usable, gradients.losses, 0.0)),
         jnp.sum(mask & ~usable), quantiles.centred_indicators(
             norms, bounds, usable) if indicators else ())
 
@@ -186,19 +206,21 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
   return sums
 
 
-def _block_norms(found: RecordGradients, blocks: PyTree) -> PyTree:
-  """[b] norms of the blocks whose tree prefix is `blocks`."""
+def _block_norms(gradients: RecordGradients, blocks: PyTree) -> PyTree:
+  """Returns the gradient norms [b] of each block, as a tree like `blocks`."""
   structure = jax.tree.structure(blocks)
   return jax.tree.unflatten(structure, [
       jnp.sqrt(sum(jax.tree.leaves(block)))
-      for block in structure.flatten_up_to(found.squares)])
+      for block in structure.flatten_up_to(gradients.squares)])
 
 
 def _by_vmap(apply, loss: LossFn, params: Params, batch: Batch,
              kept: Array) -> RecordGradients:
-  """Every gradient formed: the reference."""
+  """Forms the gradient of every record; the reference kernel."""
   losses, grads = per_example_gradients(apply, loss, params, batch)
   grads = jax.tree.map(precision.widened, precision.settled(grads))
+  # Squares below the smallest normal number may be flushed to zero: adding that
+  # number for each component keeps the norm an upper bound.
   squares = jax.tree.map(
       lambda leaf: jax.vmap(tree.squared_norm)(leaf)
       + floats.SMALLEST_NORMAL * math.prod(leaf.shape[1:]), grads)
@@ -208,28 +230,29 @@ def _by_vmap(apply, loss: LossFn, params: Params, batch: Batch,
 
 
 KERNELS = {'bookkeeping': bookkeeping.record_gradients, 'vmap': _by_vmap}
-"""How gradients of records are found: fast, and the reference."""
+"""Kernels for the gradients of records: the fast one, and the reference."""
 
 
 def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
                       params: Params, batch: Batch, *, blocks: PyTree = 0,
                       kernel: str = 'bookkeeping') -> PyTree:
-  """Norms of the gradients of records, for audits and diagnostics. PRIVATE.
+  """Returns the gradient norms of all records, for diagnostics. PRIVATE.
 
-  As cheap as a gradient of the batch. Nothing of it may be released.
+  The norms are exact, so they must not be released. They take about as long as
+  the gradient of the batch.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    params: what to differentiate by.
+    params: parameters to differentiate by.
     batch: b records.
-    blocks: a tree prefix of the parameters, of any values: {layer: 0} for one
-      norm a layer. By default one for all.
+    blocks: a tree prefix of the parameters; its values do not matter. The
+      default gives one norm over all parameters, {layer: 0} one for each layer.
     kernel: one of `KERNELS`.
 
   Returns:
-    A tree of the structure of `blocks`, leaves [b]: upper bounds, exact up to
-    rounding; infinite for a record that is not finite.
+    A tree with the structure of `blocks` and leaves [b]: l2 norms, rounded up;
+    infinite for a record that is not finite.
 
   Examples:
     >>> from dpjax.grads import per_example
@@ -244,16 +267,16 @@ def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
   params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
 
   def norms(params, batch):
-    found = gradients_of(apply, loss, params, batch,
-                         inputs.finite_records(batch.x))
-    return jax.tree.map(lambda norm: jnp.where(found.usable, norm, jnp.inf),
-                        _block_norms(found, blocks))
+    gradients = gradients_of(apply, loss, params, batch,
+                             inputs.finite_records(batch.x))
+    return jax.tree.map(lambda norm: jnp.where(gradients.usable, norm, jnp.inf),
+                        _block_norms(gradients, blocks))
 
   return microbatches.mapped(norms, apply, params, batch)
 
 
 def _weighted_sum(weights: Array, leaf: Array) -> Array:
-  """sum_i weights_i leaf_i, written as a contraction.
+  """Returns sum_i weights_i leaf_i, computed as a contraction.
 
   `(weights * leaf).sum(0)` is fifty times slower on CPU with jaxlib 0.10. The
   `where` is needed because zero times infinity is not zero.
@@ -266,10 +289,14 @@ def _weighted_sum(weights: Array, leaf: Array) -> Array:
 
 def summed(apply: Callable[[Params, Array], Array],
            loss: LossFn) -> GradientBounder:
-  """The plain sum of gradients, by one ordinary backward pass: no bound.
+  """Returns the bounder of plain gradient sums, which have no bound.
 
-  The non-private baseline. Its sensitivity is infinite; a privatizer that is
-  handed it would add infinite noise.
+  It is the non-private baseline, computed by one ordinary backward pass. Its
+  sensitivity is infinite, so a privatizer would add infinite noise.
+
+  Args:
+    apply: (params, x [b, ...]) -> logits [b, c].
+    loss: (logits, labels) -> [b].
   """
   check = isolation.checker(apply, loss)
 
@@ -284,11 +311,11 @@ def summed(apply: Callable[[Params, Array], Array],
 def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
                params: Params, batch: Batch, mask: Array,
                microbatch_size: int | None = None) -> BoundedSums:
-  """Gradient of the summed loss of all finite, unmasked records.
+  """Returns the gradient of the summed loss of all finite, unmasked records.
 
-  Non-finite features are replaced before the forward pass, so that neither
-  the sum nor its gradient ever meets them. For `microbatch_size` see
-  `microbatches.added_up`; a network that mixes records needs that of all.
+  Non-finite features are replaced by zero before the forward pass, so no NaN
+  can enter the sum or its gradient. For `microbatch_size` see
+  `microbatches.added_up`; a network that mixes records needs all in one part.
   """
   return microbatches.added_up(
       lambda params, batch, mask: observed_sums(
@@ -299,10 +326,17 @@ def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
 def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
                   loss: LossFn, params: Params, batch: Batch, mask: Array
                   ) -> tuple[BoundedSums, Array, PyTree]:
-  """`plain_sums` of an `apply` that gives (logits, anything else per record).
+  """Returns `plain_sums`, and what `apply` returns besides the logits.
+
+  Args:
+    apply: (params, x [b, ...]) -> (logits [b, c], any other outputs).
+    loss: (logits, labels) -> [b].
+    params: parameters to differentiate by.
+    batch: b records.
+    mask: [b] bool, True for records that count.
 
   Returns:
-    (the sums, [b] bool: which records counted, what else there was).
+    (sums, [b] bool: True for records that counted, the other outputs).
   """
   batch, mask = microbatches.filled((batch, mask))
   x, finite = inputs.clean_features(batch.x, mask)

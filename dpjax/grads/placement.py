@@ -1,22 +1,25 @@
-"""Where a privatizer stands among the transforms of an optax chain.
+"""Checks that the privatizer comes first in an optax chain.
 
-`loop.fit` puts the privatizer in its place. Who builds a chain of their own has
-to put it first, because its noise is scaled to what a `GradientBounder` hands
-over: sums to which one record contributes no more than its bound.
+`loop.fit` puts it there. If you build your own chain, you must put it first,
+because its noise is scaled to the output of a `GradientBounder`: sums to which
+one record contributes at most its bound.
 
-A transform before it makes the guarantee void. Momentum and Adam keep exact
-sums in their state and carry a record from step to step; Adam divides by the
-size of the sums and a learning rate above 1 scales them, so that one record
-moves more than the noise is for; clipping the norm of a sum bounds the sum, and
-couples blocks whose noise is scaled to the bound of each block alone.
-The same holds of what wraps the privatizer: `optax.masked` and
-`optax.partition` let sums of the other parameters through without noise,
+A transform before the privatizer voids the guarantee:
+- Momentum and Adam keep exact sums in their state, and carry a record's
+  influence from step to step.
+- Adam divides by the size of the sums, and a learning rate above 1 multiplies
+  them, so the sensitivity exceeds the one that the noise is for.
+- Clipping the norm of a sum couples blocks, whose noise is scaled to the bound
+  of each block by itself.
+
+A transform around the privatizer voids it too: `optax.masked` and
+`optax.partition` pass on sums of the other parameters without noise.
 `optax.MultiSteps` keeps and averages exact sums, and its steps are not those
-that are accounted.
+that the accountant counts.
 
-A second privatizer costs utility alone: what the first released is public, and
-more noise is post-processing of it. So do transforms after the privatizer that
-clip, scale or average: they are post-processing, and in place there.
+A second privatizer costs utility only: the output of the first is public, and
+more noise is post-processing. Transforms that clip, scale or average are
+post-processing as well if they come after the privatizer, and belong there.
 """
 
 import collections
@@ -32,19 +35,19 @@ from dpjax.typing import Params
 
 def check_chain(transform: optax.GradientTransformation,
                 params: Params) -> None:
-  """Refuses a chain of which the privatizer is not the first transform.
+  """Checks that the first transform of a chain is the privatizer.
 
-  For chains of one's own, once, before the first step; it reads the structure
-  of the state and computes nothing. Chains in chains are followed where they
-  are first.
+  Call it once for your own chain, before the first step. It reads the structure
+  of the chain's state and computes nothing. A chain may begin with a chain.
 
   Args:
-    transform: the whole chain, as its `init` and `update` are called.
+    transform: the whole chain, whose `init` and `update` you call.
     params: parameters, or their shapes; public.
 
   Raises:
-    ValueError: if there is no privatizer, another one, something before it or
-      something around it; says what, and whether privacy or utility is lost.
+    ValueError: if there is no privatizer or more than one, or if a transform
+      comes before it or wraps it. The message names the transform, and says
+      whether privacy or utility is lost.
 
   Examples:
     >>> import optax
@@ -73,7 +76,7 @@ def check_chain(transform: optax.GradientTransformation,
     if count > 1:
       raise ValueError(f'there are {count} privatizers in the chain: that is '
                        'as private as the first of them, but noise is added, '
-                       f'and sums are divided, {count} times; leave one')
+                       f'and sums are divided, {count} times; keep one')
     return
   name = type(first).__name__
   if isinstance(first, optax.EmptyState):
@@ -91,13 +94,13 @@ def check_chain(transform: optax.GradientTransformation,
 
 
 def _nodes(state: Any) -> Iterator[Any]:
-  """States of privatizers, and all leaves beside them."""
+  """Returns the states of privatizers, and all other leaves."""
   return iter(jax.tree.leaves(
       state, is_leaf=lambda node: isinstance(node, PrivatizerState)))
 
 
 def _first(state: Any) -> Any:
-  """The state of the first transform, into chains but into nothing else."""
+  """Returns the state of the first transform, also in chains of chains."""
   while type(state) in (tuple, collections.OrderedDict) and state:
     named = isinstance(state, dict)
     state = next(iter(state.values())) if named else state[0]

@@ -1,4 +1,4 @@
-"""Networks in fewer bits, parameters and all that is summed in float32."""
+"""Mixed precision: networks in bfloat16, parameters and sums in float32."""
 
 from collections.abc import Callable
 
@@ -9,21 +9,21 @@ from dpjax import errors
 from dpjax.typing import Array, Params, PyTree
 
 COMPUTE_DTYPES = ('float32', 'bfloat16')
-"""What networks can be computed in; gradients underflow in float16."""
+"""Types that networks can be computed in. In float16 gradients underflow."""
 
 
 def computed_in(apply: Callable[[Params, PyTree], Array],
                 compute_dtype: str) -> Callable[[Params, PyTree], Array]:
-  """`apply` with its forward and backward pass in another type.
+  """Returns `apply` with its forward and backward pass in another type.
 
-  Floating parameters and features are rounded to it, logits are float32 again,
-  and so are gradients, which are those in the rounded parameters. Bounders
-  measure and sum these in float32: a record contributes at most the clip norm
-  in any type, and nothing if it overflows.
+  Floating-point parameters and features are rounded to that type; logits are
+  float32. Gradients are those at the rounded parameters, as float32. Bounders
+  measure and sum gradients in float32, so the clip norm bounds the contribution
+  of a record whatever the type. A record that overflows contributes zero.
 
   Args:
-    apply: (params, x [b, ...]) -> logits [b, c]; of any type.
-    compute_dtype: one of `COMPUTE_DTYPES`; for 'float32' it is `apply` itself.
+    apply: (params, x [b, ...]) -> logits [b, c].
+    compute_dtype: one of `COMPUTE_DTYPES`; 'float32' returns `apply` itself.
   """
   errors.check_choice('compute_dtype', compute_dtype, COMPUTE_DTYPES)
   if compute_dtype == 'float32':
@@ -35,7 +35,7 @@ def computed_in(apply: Callable[[Params, PyTree], Array],
     return leaf.astype(compute_dtype)
 
   def computed(params: Params, x: PyTree) -> Array:
-    # Gradients come back through the same barrier.
+    # The barrier of `settled` also holds for the gradients, on their way back.
     params = settled(jax.tree.map(rounded, params))
     return apply(params, jax.tree.map(rounded, x)).astype(jnp.float32)
 
@@ -43,21 +43,22 @@ def computed_in(apply: Callable[[Params, PyTree], Array],
 
 
 def is_short(x: Array) -> bool:
-  """Whether this is of a floating type of fewer bits than float32."""
+  """Returns whether x has a floating-point type of fewer than 32 bits."""
   return (jnp.issubdtype(x.dtype, jnp.floating)
           and jnp.finfo(x.dtype).bits < 32)
 
 
 def widened(x: Array) -> Array:
-  """In float32, if it is of fewer bits."""
+  """Returns x, as float32 if its type has fewer bits."""
   return x.astype(jnp.float32) if is_short(x) else x
 
 
 def settled(values: PyTree) -> PyTree:
-  """The same; numbers of few bits are the same for all who read them.
+  """Returns the values, with short types rounded once for all their uses.
 
-  A compiler may leave the rounding out for one reader and not for another, and
-  then what is measured is not what is summed.
+  Without the barrier XLA may skip the rounding in one use and not in another.
+  The gradient whose norm is measured would then differ from the gradient that
+  is summed, and the clip norm would not bound it.
   """
   return jax.tree.map(
       lambda x: jax.lax.optimization_barrier(x) if is_short(x) else x, values)

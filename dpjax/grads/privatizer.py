@@ -1,4 +1,4 @@
-"""Sums to a noisy mean: the optax transform that makes a step private."""
+"""The Gaussian privatizer, an optax transform from sums to a noisy mean."""
 
 from typing import NamedTuple
 
@@ -14,11 +14,10 @@ from dpjax.privacy import additive
 from dpjax.privacy import blocks
 from dpjax.typing import Array, PRNGKey, PyTree
 
-
 # Keeps float32 rounding of the scales on the side of more noise.
 _ROUNDING_MARGIN = 1 + 4e-6
 
-# Float32 has the grid of such noise.
+# Least noise scale for which float32 can represent the grid of the noise.
 _LEAST_STDDEV = 2.0**-100
 
 
@@ -26,12 +25,12 @@ class PrivatizerState(NamedTuple):
   """State of `gaussian_privatizer`.
 
   Attributes:
-    key: base key; the noise of step t comes from `fold_in(key, t)`.
+    key: base key; the noise of step t comes from `fold_in(key, t)`. Secret.
     step: number of releases so far.
     joint_noise_multiplier: smallest joint multiplier of any release so far,
-      from the sensitivities and standard deviations really used.
-    indicators: noisy means of the centred indicators, as last released; public.
-      Empty without adaptive radii.
+      computed from the sensitivities and standard deviations used; public.
+    indicators: noisy means of the centred indicators in the last release;
+      public. () without adaptive radii.
   """
   key: PRNGKey
   step: Array
@@ -45,34 +44,35 @@ def gaussian_privatizer(
     adaptive: Adaptive | None = None) -> optax.GradientTransformationExtraArgs:
   """Adds Gaussian noise to bounded sums, then divides by a public constant.
 
-  Guarantee: if the sums are over a batch of a `PoissonSampler` and every
-  record's contribution to block k has norm at most `l2_sensitivity[k]`, each
-  update is one release of `sampler.event(noise_multiplier=...)` (rules R2, R3,
-  split DP-20). What follows in an optax chain is post-processing. It must come
-  first in the chain, or nothing is private: `placement.check_chain` refuses
-  chains in which it does not.
+  Guarantee: suppose the sums are over a batch of a `PoissonSampler` and each
+  record's contribution to block k has l2 norm at most `l2_sensitivity[k]`.
+  Then each update costs one `sampler.event(noise_multiplier=...)` (rules R2,
+  R3, split DP-20), and all later transforms of the optax chain are
+  post-processing. The privatizer must come first in the chain, otherwise
+  nothing is private; `placement.check_chain` checks this.
 
-  Noise is added at every step, also when the batch was empty (erratum E5); the
+  Noise is added at every step, also if the batch is empty (erratum E5). The
   divisor is the expected batch size, never the realised one (erratum E4).
 
   Args:
-    key: used for nothing else.
-    noise_multiplier: the joint multiplier over all blocks.
+    key: secret, and used for nothing else.
+    noise_multiplier: joint multiplier over all blocks, see
+      `blocks.joint_noise_multiplier`.
     expected_batch_size: public divisor (`PoissonSampler.expected_batch_size`).
     allocation: how noise is split over blocks, see `blocks.allocate`.
-    adaptive: radii whose indicators are released on the same subsample with
-      their fixed noise; the gradient gets what is left of the multiplier
-      (LDP-06). The noisy means are in the new state.
+    adaptive: radii whose indicators are released in the same step with noise
+      of a fixed scale; the gradient gets the rest of the privacy budget of the
+      step (LDP-06). The new state holds the noisy means of the indicators.
 
   Returns:
-    An optax transform whose `update(sums, state, params, l2_sensitivity=...,
-    indicators=...)` returns the noisy mean; `l2_sensitivity` is a tree prefix
-    of the sums, `indicators` are given with `adaptive` only. A loop may hand
-    in the `draws` of `draw_ahead`, which are the same.
+    An optax transform. Its `update(sums, state, params, l2_sensitivity=...,
+    indicators=..., draws=...)` returns the noisy mean. `l2_sensitivity` is a
+    tree prefix of the sums; `indicators` are given only with `adaptive`;
+    `draws` may be this step's part of `draw_ahead`, which gives the same noise.
 
   Raises:
-    ValueError: if the indicators alone cost as much as a step may; by its
-      `init`, if it is given a part of the parameters.
+    ValueError: if the indicators alone use up the budget of a step. The
+      transform's `init` raises if some parameters are hidden from it.
   """
   errors.check_positive('expected_batch_size', expected_batch_size)
   errors.check_choice('allocation', allocation, blocks.ALLOCATIONS)
@@ -91,29 +91,30 @@ def gaussian_privatizer(
                              allocation, adaptive)
     prefix = as_prefix(stddevs, l2_sensitivity, adaptive)
     released = sums if adaptive is None else (sums, indicators)
+    # One key per step: the noise of two steps must be independent.
     if draws is None:
       noisy = additive.add_gaussian_noise(
           jax.random.fold_in(state.key, state.step), released, prefix)
     else:
       noisy = additive.add_drawn_noise(draws, released, prefix)
     mean = tree.scale(1 / expected_batch_size, noisy)
-    mean, moved = (mean, ()) if adaptive is None else mean
-    spent = blocks.joint_noise_multiplier(bounds, stddevs)
+    mean, indicator_means = (mean, ()) if adaptive is None else mean
+    multiplier = blocks.joint_noise_multiplier(bounds, stddevs)
     return mean, PrivatizerState(
         state.key, state.step + 1,
-        jnp.minimum(state.joint_noise_multiplier, spent), moved)
+        jnp.minimum(state.joint_noise_multiplier, multiplier), indicator_means)
 
   return optax.GradientTransformationExtraArgs(init, update)
 
 
 def check_whole(params: PyTree) -> None:
-  """Refuses parameters of which some are hidden from the privatizer.
+  """Checks that no parameter is hidden from the privatizer.
 
-  That is what `optax.masked` and `optax.partition` do. They hand on the sums of
-  the hidden parameters as they are: exact.
+  `optax.masked` and `optax.partition` hide parameters, and pass on their exact
+  sums without noise.
 
   Raises:
-    ValueError: if a part of the parameters is an `optax.MaskedNode`.
+    ValueError: if the parameters contain an `optax.MaskedNode`.
   """
   hidden = [jax.tree_util.keystr(path) for path, node in
             jax.tree_util.tree_leaves_with_path(
@@ -128,7 +129,7 @@ def check_whole(params: PyTree) -> None:
 
 
 def fresh_state(key: PRNGKey, adaptive: Adaptive | None) -> PrivatizerState:
-  """Before the first step."""
+  """Returns the state before the first step."""
   return PrivatizerState(
       key, jnp.int32(0), jnp.float32(jnp.inf),
       () if adaptive is None else tree.zeros_like(adaptive.init))
@@ -137,9 +138,10 @@ def fresh_state(key: PRNGKey, adaptive: Adaptive | None) -> PrivatizerState:
 def scales(l2_sensitivity: PyTree, sums: PyTree,
            noise_multiplier: Array | float, allocation: str,
            adaptive: Adaptive | None) -> tuple[Array, Array]:
-  """Sensitivities [K] and noise [K] of all blocks of `gaussian_privatizer`.
+  """Returns sensitivities [K] and noise standard deviations [K] of all blocks.
 
-  Gradient blocks first, then the indicators, if there are any.
+  The gradient blocks come first, then the indicators, if there are any. For
+  the arguments see `gaussian_privatizer`.
   """
   if adaptive is not None:
     noise_multiplier = quantiles.gradient_noise_multiplier(noise_multiplier,
@@ -150,6 +152,7 @@ def scales(l2_sensitivity: PyTree, sums: PyTree,
       sizes=tree.block_sizes(l2_sensitivity, sums)))
   if adaptive is None:
     return bounds, stddevs
+  # The K indicators are K more blocks, of sensitivity 1/2 and fixed noise.
   count = tree.count(adaptive.init)
   stddev = jnp.float32(_ROUNDING_MARGIN * adaptive.noise_stddev)
   return (
@@ -159,23 +162,23 @@ def scales(l2_sensitivity: PyTree, sums: PyTree,
 
 
 def at_least_visible(bounds: Array, scales: Array) -> Array:
-  """Scales of noise [K], raised to what float32 can add where it is too little.
+  """Raises noise scales [K] to the least that float32 can represent, 2^-100.
 
-  A bound of 0 keeps its scale, so that the joint multiplier says NaN and not
-  that a sum which may not be zero was noised.
+  A block of bound 0 keeps its scale. The joint multiplier then becomes NaN,
+  instead of claiming noise for a sum that may not be zero.
 
   Args:
-    bounds: [K] of what one record contributes.
-    scales: [K] of the noise for it.
+    bounds: [K] bounds on one record's contribution to each block.
+    scales: [K] scales of the noise of each block.
   """
   return jnp.where(bounds > 0, jnp.maximum(scales, _LEAST_STDDEV), scales)
 
 
 def as_prefix(values: Array, l2_sensitivity: PyTree,
               adaptive: Adaptive | None) -> PyTree:
-  """Values [K] of all blocks as a tree prefix of what is released.
+  """Returns values [K] of all blocks as a tree prefix of the released values.
 
-  That is the sums, or with adaptive radii the pair (sums, indicators).
+  Released are the sums, or with adaptive radii the pair (sums, indicators).
   """
   structure = jax.tree.structure(l2_sensitivity)
   prefix = structure.unflatten(list(values[:structure.num_leaves]))
@@ -184,14 +187,14 @@ def as_prefix(values: Array, l2_sensitivity: PyTree,
 
 def draw_ahead(key: PRNGKey, step: Array, num_steps: int,
                params: PyTree) -> PyTree:
-  """The noise draws of the next steps, [num_steps, ...], in one kernel.
+  """Draws standard normal noise [num_steps, ...] for the next steps at once.
 
   Args:
-    key: the privatizer's.
+    key: the privatizer's key.
     step: number of releases so far.
-    num_steps: how many to draw.
-    params: gives structure and shapes of what is released: the parameters, or
-      with adaptive radii the pair (parameters, radii).
+    num_steps: number of steps.
+    params: gives structure and shapes of the released values: the parameters,
+      or with adaptive radii the pair (parameters, radii).
   """
   steps = step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
@@ -200,7 +203,10 @@ def draw_ahead(key: PRNGKey, step: Array, num_steps: int,
 
 def public_mean(
     expected_batch_size: float) -> optax.GradientTransformationExtraArgs:
-  """Divides sums by the expected batch size; adds no noise, not private."""
+  """Returns a transform that divides sums by a constant; NOT private.
+
+  It adds no noise: the non-private counterpart of `gaussian_privatizer`.
+  """
   errors.check_positive('expected_batch_size', expected_batch_size)
 
   def init(params: PyTree) -> optax.EmptyState:

@@ -1,9 +1,10 @@
-"""Where parameters meet records: a function taken apart into equations.
+"""Finds the operations of a network in which parameters meet a record.
 
-The function of one record is traced once and split into what depends on
-parameters alone, on the record, and on neither. The equations that read both
-are its sites: all that a parameter does to a record goes through one. No layer
-has to be written for it, so networks of any library will do.
+The function of one record is traced once. Its equations are split by whether
+they depend on the parameters only, on the record, or on neither. An equation
+that reads both is a *site*: a parameter acts on a record only through sites.
+This works on traced equations, so it needs no special layers, and networks of
+any library can be used.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,26 +20,26 @@ from dpjax.typing import Array, PyTree
 
 Values = dict[core.Var, Any]
 
-# Their equations are taken out of them. Of `jax.checkpoint` nothing is left:
-# what it would compute again is needed to form gradients.
+# Calls that are replaced by their equations. Inlining `jax.checkpoint` undoes
+# it: its intermediate values are kept, because gradients of records need them.
 INLINED = (p.jit_p, p.closed_call_p, p.remat_p)
 
-# Rearrange the entries of one operand, or change their type.
+# Operations that only rearrange the entries of one operand, or cast them.
 _REARRANGING = ('broadcast_in_dim', 'convert_element_type', 'copy', 'copy_p',
                 'optimization_barrier', 'reshape', 'rev', 'squeeze',
                 'transpose')
 
 ELEMENTWISE = ('add', 'add_any', 'div', 'mul', 'neg', 'select_n', 'sub')
-"""What reads biases and scales."""
+"""Operations that usually read biases and scales."""
 
 
 class Site(NamedTuple):
-  """An equation that reads parameters and the record.
+  """An equation that reads both parameters and the record.
 
   Attributes:
     equation: as traced.
-    operands: which of its inputs depend on parameters and not on the record.
-    leaves: numbers of the parameter leaves that these depend on.
+    operands: numbers of its inputs that depend on parameters only.
+    leaves: numbers of the parameter leaves that these inputs depend on.
   """
   equation: core.JaxprEqn
   operands: tuple[int, ...]
@@ -46,11 +47,11 @@ class Site(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Of the operation."""
+    """Name of the operation."""
     return self.equation.primitive.name
 
   def taps(self) -> list[jax.ShapeDtypeStruct | None]:
-    """Shapes of the outputs, None for those that have no gradients."""
+    """Returns the shapes of the outputs; None for those without a gradient."""
     return [jax.ShapeDtypeStruct(out.aval.shape, out.aval.dtype)
             if jnp.issubdtype(out.aval.dtype, jnp.inexact)
             and not isinstance(out, core.DropVar) else None
@@ -58,17 +59,17 @@ class Site(NamedTuple):
 
 
 class Origin(NamedTuple):
-  """A parameter leaf, and equations that rearrange its entries.
+  """A parameter leaf, and the equations that rearrange it for a site.
 
   Attributes:
-    leaf: its number.
-    chain: from the leaf to what a site reads.
+    leaf: number of the leaf.
+    chain: equations from the leaf to the input of a site, in order.
   """
   leaf: int
   chain: Sequence[core.JaxprEqn]
 
   def restore(self, gradient: Array, leaf: Array) -> Array:
-    """A float32 gradient in what a site reads, as one in the leaf."""
+    """Converts a gradient by the site's input to one by the leaf, float32."""
 
     def rearranged(value):
       for equation in self.chain:
@@ -80,19 +81,19 @@ class Origin(NamedTuple):
 
 
 class Program(NamedTuple):
-  """A function of (parameter leaves, record leaves), taken apart.
+  """A traced function of (parameter leaves, record leaves), split into parts.
 
   Attributes:
     parameters: variables of the parameter leaves.
     record: variables of the record's leaves.
-    known: values that depend on neither.
-    weights: equations of parameters alone.
-    data: equations that depend on the record, sites among them, in order.
-    sites: of `data`, in order.
-    boundary: variables of parameters alone that sites read.
-    origins: for each variable of `boundary`, the one parameter leaf whose
-      entries it holds, each once and nowhere else read; or None.
-    output: the result.
+    known: values of variables that depend on neither.
+    weights: equations that depend on parameters only, in order.
+    data: equations that depend on the record, including sites, in order.
+    sites: the sites in `data`, in order.
+    boundary: variables that sites read and that depend on parameters only.
+    origins: for each variable of `boundary`, the parameter leaf that it is a
+      rearrangement of, if nothing else reads that leaf; otherwise None.
+    output: variable of the result.
   """
   parameters: Sequence[core.Var]
   record: Sequence[core.Var]
@@ -105,7 +106,7 @@ class Program(NamedTuple):
   output: core.Var
 
   def at_sites(self, leaves: Sequence[Array]) -> list[Array]:
-    """What sites read of these parameters: the values of `boundary`."""
+    """Returns the values of `boundary` for these parameter leaves."""
     values = self.known | dict(zip(self.parameters, leaves, strict=True))
     _evaluate(self.weights, values)
     return [values[var] for var in self.boundary]
@@ -113,13 +114,16 @@ class Program(NamedTuple):
   def run(self, at_sites: Sequence[Array], record: Sequence[Array],
           taps: Sequence[Sequence[Array | None]]
           ) -> tuple[Array, list[list[Array]]]:
-    """(result, what each site read of the record) for one record.
+    """Evaluates the function for one record.
 
     Args:
       at_sites: from `at_sites`.
-      record: leaves.
-      taps: for each site what is added to its outputs; gradients in these are
-        the cotangents of the site.
+      record: leaves of the record.
+      taps: for each site, arrays that are added to its outputs. With zeros, the
+        gradients by these arrays are the cotangents of the site.
+
+    Returns:
+      (result, for each site its inputs that depend on the record).
     """
     values = self.known | dict(zip(self.boundary, at_sites, strict=True))
     values |= dict(zip(self.record, record, strict=True))
@@ -138,18 +142,18 @@ class Program(NamedTuple):
     return values[self.output], seen
 
   def record_inputs(self, site: Site, values: Values) -> list[Array]:
-    """Of the inputs of a site, those that depend on the record."""
+    """Returns those inputs of a site that depend on the record."""
     return [values[var] for i, var in enumerate(site.equation.invars)
             if i not in site.operands and self._varies(var)]
 
   def outputs(self, site: Site, leaves: Sequence[Array],
               inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of a site with a gradient, of one record.
+    """Returns the outputs of a site for one record, those with a gradient.
 
     Args:
       site: of this program.
-      leaves: of the parameters, in float32 if the site `is_wide`.
-      inputs: as `record_inputs` gave them, or as many in float32.
+      leaves: parameter leaves, in float32 if the site `is_wide`.
+      inputs: from `record_inputs`, in float32 if the site `is_wide`.
     """
     if self.is_wide(site):
       values = dict(zip(self.parameters, leaves, strict=True))
@@ -168,10 +172,11 @@ class Program(NamedTuple):
             if tap is not None]
 
   def is_wide(self, site: Site) -> bool:
-    """Whether a site of fewer bits means the same in float32.
+    """Returns whether a site of a short type can be evaluated in float32.
 
-    Biases and scales do: what adds, multiplies or rearranges names no type, so
-    their gradients can be summed over the places that read them in float32.
+    True for biases and scales: operations that add, multiply or rearrange
+    contain no type, so the gradients of all places that read a bias can be
+    summed in float32.
     """
     return all(
         precision.is_short(out.aval) for out in site.equation.outvars) and all(
@@ -181,15 +186,15 @@ class Program(NamedTuple):
             for equation in (*self._sources(site), site.equation))
 
   def _sources(self, site: Site) -> list[core.JaxprEqn]:
-    """The equations of parameters alone that a site depends on, in order."""
+    """Returns the equations of `weights` that a site depends on, in order."""
     needed = {site.equation.invars[i] for i in site.operands}
-    found = []
+    sources = []
     for equation in reversed(self.weights):
       if needed & set(equation.outvars):
-        found.insert(0, equation)
+        sources.insert(0, equation)
         needed |= {var for var in equation.invars
                    if not isinstance(var, core.Literal)}
-    return found
+    return sources
 
   def _varies(self, var) -> bool:
     return not isinstance(var, core.Literal) and var not in self.known
@@ -197,12 +202,15 @@ class Program(NamedTuple):
 
 def trace(function: Callable[[PyTree, PyTree], Array], params: PyTree,
           record: PyTree) -> Program:
-  """Takes `function` of (params, record) -> scalar apart.
+  """Traces a function and splits its equations, see `Program`.
 
   Args:
-    function: pure; of one record.
+    function: pure, (params, one record) -> scalar.
     params: arrays or shapes.
     record: arrays or shapes of one record.
+
+  Raises:
+    ValueError: if the result does not depend on the record.
   """
   structures = jax.tree.structure(params), jax.tree.structure(record)
   leaves = jax.tree.leaves(params), jax.tree.leaves(record)
@@ -221,11 +229,13 @@ def trace(function: Callable[[PyTree, PyTree], Array], params: PyTree,
 
 
 def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
+  """Splits the equations of a function of flat arguments."""
   jaxpr = closed.jaxpr
   parameters, record = jaxpr.invars[:num_params], jaxpr.invars[num_params:]
   known = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+  # Variable of parameters only -> numbers of the leaves that it depends on.
   origins = {var: frozenset([i]) for i, var in enumerate(parameters)}
-  varying = set(record)
+  varying = set(record)  # Variables that depend on the record.
   weights, data, sites = [], [], []
   for equation in jaxpr.eqns:
     read = [var for var in equation.invars if not isinstance(var, core.Literal)]
@@ -254,7 +264,9 @@ def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
 
 
 def _origin(var, uses, parameters, weights, origins) -> 'Origin | None':
-  """Where the entries of `var` come from, if nothing else reads them."""
+  """Returns the leaf that `var` rearranges, or None, see `Program.origins`."""
+  # With several leaves, or several sites that read the leaf, there is no one
+  # site from which the gradient of the leaf could be restored.
   if sum(len(origins[var] & origins[other]) for other in uses) > 1:
     return None
   makers = {out: equation for equation in weights for out in equation.outvars}
@@ -274,12 +286,13 @@ def _origin(var, uses, parameters, weights, origins) -> 'Origin | None':
 
 
 def value_of(values: Values, var: core.Var | core.Literal) -> Any:
-  """Of a variable or a literal."""
+  """Returns the value of a variable or of a literal."""
   return var.val if isinstance(var, core.Literal) else values[var]
 
 
 def bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
-  """Outputs of one equation; of those that nothing reads, None."""
+  """Evaluates one equation; outputs that nothing reads are None."""
+  # As a jaxpr of its own, which handles calls and custom rules alike.
   variables, operands = [], []
   for var, value in zip(equation.invars, inputs, strict=True):
     if not isinstance(var, core.Literal) and var not in variables:
@@ -288,20 +301,20 @@ def bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
   read = [var for var in equation.outvars if not isinstance(var, core.DropVar)]
   alone = core.Jaxpr((), variables, read, [equation], equation.effects,
                      core.DebugInfo('jit', equation.primitive.name, None, None))
-  found = iter(core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))(*operands))
-  return [None if isinstance(var, core.DropVar) else next(found)
+  outputs = iter(core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))(*operands))
+  return [None if isinstance(var, core.DropVar) else next(outputs)
           for var in equation.outvars]
 
 
 def _bind_any(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
-  """Of an equation that names no type, or else leaves the type alone."""
+  """Evaluates an equation in the type of its inputs; casts do nothing."""
   if equation.primitive.name == 'convert_element_type':
     return list(inputs)
   return bind(equation, inputs)
 
 
 def called(equation: core.JaxprEqn) -> tuple[core.Jaxpr, Sequence[Any]]:
-  """What a call runs, and its constants."""
+  """Returns the function that a call runs, and its constants."""
   inner = equation.params.get('jaxpr', equation.params.get('call_jaxpr'))
   if isinstance(inner, core.ClosedJaxpr):
     return inner.jaxpr, inner.consts
@@ -309,7 +322,7 @@ def called(equation: core.JaxprEqn) -> tuple[core.Jaxpr, Sequence[Any]]:
 
 
 def _evaluate(equations: Sequence[core.JaxprEqn], values: Values) -> None:
-  """Adds what the equations make to `values`."""
+  """Evaluates equations and adds their outputs to `values`."""
   for equation in equations:
     outs = bind(equation, [value_of(values, var) for var in equation.invars])
     values.update(zip(equation.outvars, outs, strict=True))
@@ -317,7 +330,7 @@ def _evaluate(equations: Sequence[core.JaxprEqn], values: Values) -> None:
 
 def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any],
              args: Sequence[Any]) -> list[Any]:
-  """Evaluates with the equations of calls in the place of the calls."""
+  """Evaluates a jaxpr with the calls of `INLINED` replaced by equations."""
   values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args),
                     strict=True))
   for equation in jaxpr.eqns:

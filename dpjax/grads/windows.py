@@ -1,4 +1,8 @@
-"""What each site of a convolution meets, and its gradient of one record."""
+"""Windows of images: convolutions, their gradients and Gram matrices.
+
+A *site* is a position of the output of a convolution, a *tap* is a position of
+its kernel. The window of a site holds the pixels under the taps there.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 import math
@@ -11,13 +15,14 @@ from dpjax.typing import Array
 
 
 class Split(NamedTuple):
-  """The gradient of a record with taps of one axis on either side.
+  """A kernel gradient as one matrix product, its taps split between operands.
 
   Attributes:
-    product: image and cotangent of one record, channels last -> [rest of the
-      taps, channels, taps of the first axis, out], flat on either side.
-    to_rows: the same -> [taps, channels, out], as products of `by_slices` are.
-    num_values: that are formed on the way.
+    product: (image, cotangent) of one record, channels last -> the gradient as
+      a matrix [other taps * channels, taps of the first axis * out].
+    to_rows: that matrix -> [taps * channels, out], the layout of a product
+      with `by_slices`.
+    num_values: number of values in the two operands.
   """
   product: Callable[[Array, Array], Array]
   to_rows: Callable[[Array], Array]
@@ -26,34 +31,35 @@ class Split(NamedTuple):
 
 def by_slices(image: Array, taps: Sequence[int], params: Mapping[str, Any],
               out: Sequence[int]) -> Array:
-  """What each site meets, [batch, *out, *taps, channels].
+  """Returns the window of each site, [batch, *out, *taps, channels].
 
-  One axis after the other. The library's patches are a convolution, which is
-  slow on CPU in loops.
+  It slices one axis after the other. JAX's own patches function is a
+  convolution, which is slow on CPU in loops.
 
   Args:
     image: [batch, *size, channels].
-    taps: sizes of the kernel.
-    params: of the convolution.
-    out: sizes of what leaves it.
+    taps: spatial sizes of the kernel.
+    params: of the convolution primitive.
+    out: spatial sizes of the output.
   """
   return _along(_padded(image, params), range(len(taps)), taps, params, out)
 
 
 def split(image: Sequence[int], taps: Sequence[int], params: Mapping[str, Any],
           out: Sequence[int]) -> Split:
-  """Windows along all axes but the first, cotangents shifted along that.
+  """Returns the kernel gradient with shifted copies of image and cotangent.
 
-  A tap of the first axis meets row r of the image where the cotangent is that
-  of row r minus its place. So nine taps are three copies of the image and three
-  of the cotangent, where `by_slices` has nine of the image, which is what takes
-  the time on accelerators: written to memory and read again.
+  Windows are formed along all spatial axes but the first. Along the first axis
+  the cotangent is shifted instead: with stride 1, tap t multiplies row r of the
+  image with row r - t of the cotangent. A 3 x 3 kernel then takes three copies
+  of the image and three of the cotangent. `by_slices` takes nine copies of the
+  image, and on accelerators writing and reading these copies takes the time.
 
   Args:
-    image: [batch, *size, channels] of a record; in one group.
-    taps: sizes of the kernel.
-    params: of the convolution.
-    out: [batch, *size, channels] of what leaves it.
+    image: shape [batch, *size, channels] of one record; one feature group.
+    taps: spatial sizes of the kernel.
+    params: of the convolution primitive.
+    out: shape [batch, *size, channels] of the output.
   """
   rows = _padded_shape(image, params)[1]
   stride, step = params['window_strides'][0], params['rhs_dilation'][0]
@@ -72,8 +78,8 @@ def split(image: Sequence[int], taps: Sequence[int], params: Mapping[str, Any],
                       preferred_element_type=jnp.float32)
 
   def to_rows(gradient):
-    found = gradient.reshape((width, taps[0], out[-1]))
-    return found.transpose((1, 0, 2)).reshape((-1, out[-1]))
+    by_tap = gradient.reshape((width, taps[0], out[-1]))
+    return by_tap.transpose((1, 0, 2)).reshape((-1, out[-1]))
 
   sites = out[0] * rows * math.prod(out[2:-1])
   return Split(product, to_rows, sites * (width + taps[0] * out[-1]))
@@ -81,29 +87,33 @@ def split(image: Sequence[int], taps: Sequence[int], params: Mapping[str, Any],
 
 def gram(image: Array, taps: Sequence[int], params: Mapping[str, Any],
          out: Sequence[int]) -> Array:
-  """[sites, sites]: inner products of what sites meet, from those of pixels.
+  """Returns the inner products of the windows of all sites, [sites, sites].
+
+  The inner product of two windows is the sum, over the taps, of the inner
+  products of the pixels under them; no window is formed.
 
   Args:
-    image: [batch, *size, channels] of a record; in one group.
-    taps: sizes of the kernel.
-    params: of the convolution.
-    out: sizes of what leaves it.
+    image: [batch, *size, channels] of one record; one feature group.
+    taps: spatial sizes of the kernel.
+    params: of the convolution primitive.
+    out: spatial sizes of the output.
   """
   padded = _padded(image, params).astype(jnp.float32)
   pixels = padded.reshape((-1, padded.shape[-1]))
-  found = jnp.einsum('pc,qc->pq', pixels, pixels,
-                     precision=jax.lax.Precision.HIGHEST)
-  found = found.reshape(padded.shape[:-1] * 2)
+  products = jnp.einsum('pc,qc->pq', pixels, pixels,
+                        precision=jax.lax.Precision.HIGHEST)
+  products = products.reshape(padded.shape[:-1] * 2)
+  # Turn pixel axes into site axes, one pair of axes (rows, columns) at a time.
   for axis in range(len(taps)):
-    found = sum(_slice(_slice(found, axis + 1, axis, tap, params, out),
-                       axis + 2 + len(taps), axis, tap, params, out)
-                for tap in range(taps[axis]))
+    products = sum(_slice(_slice(products, axis + 1, axis, tap, params, out),
+                          axis + 2 + len(taps), axis, tap, params, out)
+                   for tap in range(taps[axis]))
   sites = len(image) * math.prod(out)
-  return found.reshape((sites, sites))
+  return products.reshape((sites, sites))
 
 
 def num_pixels(image: Sequence[int], params: Mapping[str, Any]) -> int:
-  """Of an image [batch, *size, channels] with what is padded."""
+  """Returns the number of pixels of a padded image [batch, *size, channels]."""
   return math.prod(_padded_shape(image, params)[:-1])
 
 
@@ -114,24 +124,35 @@ def _padded_shape(image: Sequence[int],
 
 
 def _padded(image: Array, params: Mapping[str, Any]) -> Array:
+  """Returns the image with the padding and dilation of the convolution."""
   sides = zip(params['padding'], params['lhs_dilation'], strict=True)
   return jax.lax.pad(image, jnp.zeros([], image.dtype), [(0, 0, 0), *(
       (low, high, dilation - 1) for (low, high), dilation in sides),
       (0, 0, 0)])
 
 
-def _along(found: Array, axes: Sequence[int], taps: Sequence[int],
+def _along(image: Array, axes: Sequence[int], taps: Sequence[int],
            params: Mapping[str, Any], out: Sequence[int]) -> Array:
-  """Windows of a padded image along some axes only."""
+  """Returns windows of a padded image along some spatial axes only."""
+  # In reverse order, so that each new axis goes in front of the later taps.
   for axis in reversed(axes):
-    found = jnp.stack([_slice(found, axis + 1, axis, tap, params, out)
+    image = jnp.stack([_slice(image, axis + 1, axis, tap, params, out)
                        for tap in range(taps[axis])], len(taps) + 1)
-  return found
+  return image
 
 
 def _slice(values: Array, at: int, axis: int, tap: int,
            params: Mapping[str, Any], out: Sequence[int]) -> Array:
-  """What a tap of an axis meets, of values that have this axis at `at`."""
+  """Returns the pixels under one tap of a spatial axis, at all sites.
+
+  Args:
+    values: an array whose axis number `at` is the spatial axis `axis`.
+    at: position of the axis in `values`.
+    axis: number of the spatial axis.
+    tap: position along this axis of the kernel.
+    params: of the convolution primitive.
+    out: spatial sizes of the output.
+  """
   stride, start = params['window_strides'][axis], (
       tap * params['rhs_dilation'][axis])
   return jax.lax.slice_in_dim(

@@ -1,4 +1,7 @@
-"""Bounding sensitivity by the weights instead of clipping gradients.
+"""Bounds gradients through the Lipschitz constants of layers, without clipping.
+
+Names such as NET-01 or LDP-05 are items of experiments/catalogue. Errata such
+as E1 are explained in experiments/ERRATA.md.
 
 Modules, in import order: norms, randomised, convolution, orthogonal, induced,
 rules, primitives, node, pointwise, pooling, normalisation, layers, network,

@@ -1,4 +1,4 @@
-"""Lip-DP-SGD with radii that are private quantiles of activation norms."""
+"""Lip-DP-SGD whose ball radii follow private quantiles of activation norms."""
 
 from collections.abc import Callable
 
@@ -19,30 +19,36 @@ from dpjax.typing import PyTree
 def adaptively_certified(
     network: Network, loss: LipschitzLoss, *, weight_norm: float,
     make_adaptive: Callable[[PyTree], quantiles.Adaptive]) -> GradientBounder:
-  """`bounder.certified` whose adaptive balls follow the norms they meet.
+  """Returns a certified gradient bounder that also adapts its ball radii.
 
-  Each step counts, for every adaptive ball, the records whose activation was
-  within its radius *before* the projection; the noisy counts, paid for in the
-  joint multiplier, move the radius for the next step. Source: LDP-06 on
-  LDP-05. The batch's largest norm, which thesis 003 divides by, and its mean
-  have no such price and no bound (E1).
+  For every adaptive ball, each step counts the records whose activation norm
+  was within the radius *before* the projection. Noise is added to these
+  counts, and the noisy counts set the radius of the next step. The joint
+  noise multiplier pays for them. Items LDP-05, LDP-06. Barczewski (2025,
+  Algorithm 8) divides by the batch's largest norm instead, which has no
+  sensitivity bound independent of the batch size (erratum E1).
 
-  Guarantee: given the public radii of the step, that of `certified`, and at
-  most 1/2 to each sum of centred indicators.
+  Guarantee: with the public radii of a step, one record contributes to each
+  gradient sum as in `bounder.certified`, and at most 1/2 to each sum of
+  centred indicators.
 
   Args:
-    network: with at least one ball that is `adaptive`.
-    loss: with a known Lipschitz constant.
-    weight_norm: what the weight constraint keeps.
-    make_adaptive: initial radii by name -> their `Adaptive`, such as
+    network: network with at least one ball that is `adaptive`.
+    loss: loss with a known Lipschitz constant.
+    weight_norm: public norm bound that the weight constraint keeps.
+    make_adaptive: maps the initial radii by name to their `Adaptive`, such as
       `quantiles.geometric` with its other arguments bound.
 
+  Returns:
+    A bounder with the sums, their l2 sensitivities and the rule for radii.
+
   Raises:
-    ValueError: no ball adapts, or as `certified` does.
+    ValueError: no ball is adaptive, or as `bounder.certified` raises.
   """
   balls = network.adaptive_balls()
   if not balls:
-    raise ValueError('no ball of this network is adaptive')
+    raise ValueError('no ball of this network is adaptive: set adaptive=True '
+                     'on a Ball, or use bounder.certified')
   network.check_bounds(weight_norm=weight_norm,
                        loss_lipschitz=loss.lipschitz)
   adaptive = make_adaptive({name: ball.radius for name, ball in balls.items()})
@@ -60,10 +66,11 @@ def adaptively_certified(
       context = Context(radii=radii, observe=norms.__setitem__)
       return network.apply(params, x, context), norms
 
+    # The bounds hold for float32 products; accelerators round to fewer bits.
     with jax.default_matmul_precision('highest'):
-      found, kept, norms = per_example.observed_sums(
+      batch_sums, kept, norms = per_example.observed_sums(
           apply, loss.values, params, batch, mask)
-    return found._replace(
+    return batch_sums._replace(
         indicators=quantiles.centred_indicators(norms, radii, kept))
 
   def l2_sensitivity(certificate, radii):

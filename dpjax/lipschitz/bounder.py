@@ -1,4 +1,4 @@
-"""The gradient bounders of Lip-DP-SGD: one for every rule of the layers."""
+"""Gradient bounders of Lip-DP-SGD, with or without a per-layer weight rule."""
 
 import math
 
@@ -17,35 +17,41 @@ from dpjax.lipschitz.rules import WeightRule
 
 def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
               rule: WeightRule | None = None) -> GradientBounder:
-  """Batch-sum gradients of a network whose constants are known.
+  """Returns batch-sum gradients with their certified l2 sensitivity per layer.
 
-  Guarantee: for parameters whose norms the certificate bounds, one record
-  contributes at most `network.gradient_bounds` to each layer, whatever its
-  features and label. Without a rule the sums are the plain gradients: what
-  enters every parameter layer must then be bounded, by balls (LDP-05), by
-  normalisation (LDP-08) or by propagation through bounded layers (LDP-07).
-  Nothing per record is formed: one ordinary backward pass.
+  Guarantee: if the certificate bounds the norms of the parameters, then
+  adding or removing one record changes the gradient sum of each layer by at
+  most `network.gradient_bounds` in l2, whatever its features and label.
+  Without a rule the sums are the plain gradients. The input of every
+  parameter layer must then be bounded: by balls (LDP-05), by normalisation
+  (LDP-08) or by propagation through bounded layers (LDP-07). One ordinary
+  backward pass suffices; no per-record gradient is formed.
 
-  The printed method (thesis 003, Algorithm 8) divides by the largest input
-  norm of the batch instead, which has no sensitivity bound that is independent
-  of the batch size (E1).
+  Barczewski (2025, Algorithm 8) divides by the largest input norm of the batch
+  instead, which has no sensitivity bound independent of the batch size
+  (erratum E1).
 
   Args:
-    network: states its constants.
-    loss: with a known Lipschitz constant.
-    weight_norm: what the weight constraint keeps; to refuse bounds that
-      overflow before anything runs.
-    rule: weights of the records in every layer's gradient (LDP-04, LDP-09).
+    network: network of layers with known Lipschitz constants.
+    loss: loss with a known Lipschitz constant.
+    weight_norm: public norm bound that the weight constraint keeps; used to
+      reject bounds that overflow before training starts.
+    rule: weight of each record in every layer's gradient (LDP-04, LDP-09), or
+      None for plain gradients.
+
+  Returns:
+    A bounder: the sums, and the l2 sensitivities as a function of certificate.
 
   Raises:
     UnknownConstant: a layer has no finite bound; the message names it.
-    ValueError: a bound overflows float32.
+    ValueError: a bound overflows or underflows float32, or the loss has no
+      Lipschitz constant and the bound needs one.
   """
   needs_constant = rule is None or rule.needs_certificate
   if needs_constant and math.isinf(loss.lipschitz):
     raise ValueError('this loss has no Lipschitz constant in the logits: '
-                     'shorten its cotangents (losses.clip_cotangents) or clip '
-                     'gradients')
+                     'clip its gradient there (losses.clip_cotangents) or use '
+                     'a method that clips gradients')
   network.check_bounds(weight_norm=weight_norm, rule=rule,
                        loss_lipschitz=loss.lipschitz)
   context = Context(rule=rule)
@@ -58,12 +64,13 @@ def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
   def sums(params, batch, mask):
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
-    # Bounds are for float32 products; accelerators round inputs to less.
+    # The bounds hold for float32 products; accelerators round to fewer bits.
     with jax.default_matmul_precision('highest'):
       return per_example.plain_sums(apply, loss.values, params, batch, mask)
 
   def l2_sensitivity(certificate):
     if not needs_constant:
+      # The rule's bound reads no norms, so any certificate will do.
       certificate = network.fill(1.0)
     bounds = network.gradient_bounds(certificate, rule=rule,
                                      loss_lipschitz=loss.lipschitz)

@@ -1,9 +1,9 @@
 """Spectral norms of convolutions as linear maps on images.
 
-The norm of the kernel reshaped to a matrix is no bound of the convolution: a
-pixel enters several windows. Everything here is about the map x -> y on whole
-images, at their true size, padding and stride, in float32 on channels-last
-images and [kh, kw, c_in, c_out] kernels.
+The norm of the kernel reshaped to a matrix does not bound the convolution,
+because a pixel enters several windows. All bounds here are for the map x -> y
+on whole images, at their true size, padding and stride, in float32 on
+channels-last images and [kh, kw, c_in, c_out] kernels.
 """
 
 import math
@@ -25,22 +25,22 @@ Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 class ConvShape(NamedTuple):
-  """A convolution's geometry.
+  """Image size, strides and padding of a convolution.
 
   Attributes:
-    input_size: (h, w) of what enters.
+    input_size: (h, w) of the input, in pixels.
     strides: (sh, sw).
     padding: one of `PADDINGS`, or the numbers of zeros before and after each
-      axis: ((top, bottom), (left, right)). 'zero' keeps ceil(h / sh) rows, as
-      'SAME' does, with the odd zero after. 'circular' keeps as many and needs
-      strides that divide the image.
+      axis: ((top, bottom), (left, right)). 'zero' gives ceil(h / sh) rows, as
+      'SAME' does, with the odd zero after. 'circular' gives as many and needs
+      strides that divide the image size.
   """
   input_size: tuple[int, int]
   strides: tuple[int, int] = (1, 1)
   padding: str | Pads = 'zero'
 
   def pads(self, kernel_size: tuple[int, int]) -> Pads:
-    """Pixels added before and after each axis."""
+    """Returns the numbers of pixels added before and after each axis."""
     if self.padding == 'valid':
       return ((0, 0), (0, 0))
     if self.padding == 'circular':
@@ -52,7 +52,7 @@ class ConvShape(NamedTuple):
     return self.padding
 
   def output_size(self, kernel_size: tuple[int, int]) -> tuple[int, int]:
-    """(h_out, w_out), floor((n + pads - k) / s) + 1 on each axis."""
+    """Returns (h_out, w_out), floor((n + pads - k) / s) + 1 on each axis."""
     return tuple((n + sum(pad) - k) // s + 1 for n, pad, k, s in zip(
         self.input_size, self.pads(kernel_size), kernel_size, self.strides,
         strict=True))
@@ -60,13 +60,12 @@ class ConvShape(NamedTuple):
 
 def convolve(x: Array, kernel: Array, shape: ConvShape, *,
              precision: jax.lax.Precision | None = None) -> Array:
-  """The convolution itself, [b, h, w, c_in] -> [b, h_out, w_out, c_out].
+  """Convolves images: [b, h, w, c_in] -> [b, h_out, w_out, c_out].
 
-  Cross-correlation, as everywhere in deep learning. The bounds of this module
-  are of the map in real arithmetic. What a device computes at a lower
-  precision, such as the TensorFloat-32 that GPUs use by default, can have a
-  larger norm: `as_computed` says by how much, so that speed need not be given
-  up for a certificate.
+  This is the cross-correlation of deep learning. The bounds of this module
+  are for the map in real arithmetic. At a lower precision, such as the
+  TensorFloat-32 that GPUs use by default, the computed map can have a larger
+  norm; `as_computed` enlarges a bound to cover it.
   """
   check_shape(kernel.shape, shape)
   pads = shape.pads(kernel.shape[:2])
@@ -80,9 +79,9 @@ def convolve(x: Array, kernel: Array, shape: ConvShape, *,
 
 def windows(x: Array, kernel_size: tuple[int, int],
             shape: ConvShape) -> Array:
-  """The patches that a convolution sees, [b, h_out w_out, kh kw c_in].
+  """Returns the patches U(x) of a convolution, [b, h_out w_out, kh kw c_in].
 
-  U(x) of NET-02: a convolution is a product with them.
+  The convolution is the product of U(x) and the kernel matrix. Item NET-02.
   """
   mode = 'wrap' if shape.padding == 'circular' else 'constant'
   padded = jnp.pad(x, [(0, 0), *shape.pads(kernel_size), (0, 0)], mode=mode)
@@ -95,17 +94,16 @@ def windows(x: Array, kernel_size: tuple[int, int],
 
 def kernel_gradients(x: Array, cotangent: Array, kernel_size: tuple[int, int],
                      shape: ConvShape) -> Array:
-  """The gradient in the kernel of each record, [b, kh, kw, c_in, c_out].
-
-  U(x)^T delta. On CPU a few records at a time, whose windows stay in a cache:
-  about as fast there as the sum over all records, and several times as fast as
-  the product of all windows.
+  """Returns each record's kernel gradient U(x)^T delta.
 
   Args:
-    x: [b, h, w, c_in].
-    cotangent: [b, h_out, w_out, c_out].
+    x: inputs [b, h, w, c_in].
+    cotangent: delta, loss gradients at the output [b, h_out, w_out, c_out].
     kernel_size: (kh, kw).
-    shape: of the convolution.
+    shape: geometry of the convolution.
+
+  Returns:
+    Per-record gradients [b, kh, kw, c_in, c_out].
   """
   def product(record):
     one, delta = record
@@ -115,15 +113,17 @@ def kernel_gradients(x: Array, cotangent: Array, kernel_size: tuple[int, int],
                       precision=jax.lax.Precision.HIGHEST)
 
   if jax.default_backend() == 'cpu':
-    found = jax.lax.map(product, (x, cotangent), batch_size=_CACHED_RECORDS)
+    # The windows of a few records fit into the cache: several times as fast as
+    # one product of all windows.
+    products = jax.lax.map(product, (x, cotangent), batch_size=_CACHED_RECORDS)
   else:
-    found = jax.vmap(product)((x, cotangent))
-  return found.reshape((x.shape[0], *kernel_size, x.shape[-1],
-                        cotangent.shape[-1]))
+    products = jax.vmap(product)((x, cotangent))
+  return products.reshape((x.shape[0], *kernel_size, x.shape[-1],
+                           cotangent.shape[-1]))
 
 
 def check_shape(kernel_shape: tuple[int, ...], shape: ConvShape) -> None:
-  """Refuses geometries that have no bound here, in one line."""
+  """Raises ValueError for a geometry that this module has no bound for."""
   if isinstance(shape.padding, str):
     errors.check_choice('padding', shape.padding, PADDINGS)
   if len(kernel_shape) != 4 or 0 in kernel_shape:
@@ -147,11 +147,11 @@ def check_shape(kernel_shape: tuple[int, ...], shape: ConvShape) -> None:
 
 def multiplicity(kernel_size: tuple[int, int],
                  strides: tuple[int, int]) -> int:
-  """In how many windows a pixel can be: ceil(kh / sh) ceil(kw / sw).
+  """Returns the most windows one pixel enters, ceil(kh / sh) ceil(kw / sw).
 
   sqrt(multiplicity) ||x|| bounds the norm of all patches of x together, and so
-  the Jacobian of the convolution in its kernel. Source: item NET-02, Theorem
-  5.2.1 of thesis 003, which is about stride 1: erratum E7 (iii).
+  the Jacobian of the convolution in its kernel. Barczewski (2025, Theorem
+  5.2.1) covers stride 1 only: erratum E7 (iii). Item NET-02.
   """
   return math.prod(-(-k // s) for k, s in zip(kernel_size, strides,
                                               strict=True))
@@ -159,10 +159,10 @@ def multiplicity(kernel_size: tuple[int, int],
 
 def reshape_upper_bound(kernel: Array, shape: ConvShape, *,
                         num_iterations: int = 6) -> Array:
-  """sqrt(multiplicity) times the norm of the kernel as a matrix; certified.
+  """Bounds the norm by sqrt(multiplicity) times that of the kernel matrix.
 
-  Cheap and loose: up to the root of the multiplicity above the truth. Without
-  that root it is no bound. Source: NET-02, erratum E7 (ii).
+  Certified, cheap and loose: up to sqrt(multiplicity) times the true norm.
+  Without this factor it would be no bound. Item NET-02, erratum E7 (ii).
   """
   check_shape(kernel.shape, shape)
   matrix = kernel.reshape((-1, kernel.shape[-1]))
@@ -173,21 +173,20 @@ def reshape_upper_bound(kernel: Array, shape: ConvShape, *,
 
 def drifted_bound(bound: Array, old_kernel: Array, new_kernel: Array,
                   shape: ConvShape, *, num_iterations: int = 2) -> Array:
-  """An upper bound for a kernel that has moved since `bound` was certified.
+  """Returns a certified bound for a kernel that changed since the last bound.
 
-  ||K + dK|| <= ||K|| + `reshape_upper_bound`(dK), which is never above the sum
-  with sqrt(multiplicity) ||dK||_F, and for a Gaussian dK far below. Between
-  two `fourier_upper_bound`s at a small part of their cost; it adds up over
-  steps. Source: triangle inequality.
+  By the triangle inequality ||K + dK|| <= ||K|| + `reshape_upper_bound`(dK).
+  It costs a small part of `fourier_upper_bound`, but the slack adds up over
+  steps. For a Gaussian dK it is far below ||K|| + sqrt(multiplicity) ||dK||_F.
 
   Args:
-    bound: certified for `old_kernel`.
+    bound: certified bound for `old_kernel`.
     old_kernel: [kh, kw, c_in, c_out].
-    new_kernel: of the same shape, as it will be used.
-    shape: of both.
-    num_iterations: of the norm of the difference.
+    new_kernel: kernel in use, of the same shape.
+    shape: geometry of both.
+    num_iterations: iterations for the norm of the difference.
   """
-  # The difference of two rounded numbers is rounded once, and the sum.
+  # Covers one rounding of the difference and one of the sum.
   drift = reshape_upper_bound(new_kernel - old_kernel, shape,
                               num_iterations=num_iterations)
   return (bound + (1 + 1e-5) * drift) * (1 + 2 * _UNIT_ROUNDOFF)
@@ -195,19 +194,19 @@ def drifted_bound(bound: Array, old_kernel: Array, new_kernel: Array,
 
 def as_computed(bound: Array, kernel: Array, shape: ConvShape, *,
                 input_roundoff: float) -> Array:
-  """`bound` enlarged to what rounded products and sums can attain.
+  """Enlarges a bound to cover rounded products and sums.
 
   With inputs rounded by a relative u and sums of m = kh kw c_in products in
-  float32, each output moves by at most ((1 + u)^2 (1 + (m + 1) 2^-23) - 1) of
-  the convolution of |x| with |K|, whose norm is at most
-  sqrt(multiplicity) ||K||_F. It holds for the transposed map of backward
-  passes with c_out for c_in, and for direct and implicit-product algorithms,
-  not for Winograd's.
+  float32, each output changes by at most (1 + u)^2 (1 + (m + 1) 2^-23) - 1
+  times the convolution of |x| with |K|, whose norm is at most
+  sqrt(multiplicity) ||K||_F. It also holds for the transposed map of backward
+  passes, with c_out for c_in, and for direct and implicit-product algorithms,
+  but not for Winograd's.
 
   Args:
-    bound: certified for the kernel in real arithmetic.
+    bound: certified bound in real arithmetic.
     kernel: [kh, kw, c_in, c_out].
-    shape: where it is applied.
+    shape: geometry of the convolution.
     input_roundoff: u; 2^-11 for TensorFloat-32, 2^-8 for bfloat16, 0 for
       float32.
   """
@@ -216,7 +215,7 @@ def as_computed(bound: Array, kernel: Array, shape: ConvShape, *,
   kh, kw, c_in, c_out = kernel.shape
   terms = kh * kw * max(c_in, c_out) + 1
   part = (1 + input_roundoff)**2 * (1 + terms * 2.0**-23) - 1
-  # One row: its norm is Frobenius'.
+  # The spectral norm of one row is its Frobenius norm.
   size = norms.spectral_upper_bound(kernel.reshape((1, -1)))
   root = multiplicity((kh, kw), shape.strides)**0.5
   return (bound + (1 + 1e-6) * part * root * size) * (1 + 2 * _UNIT_ROUNDOFF)
@@ -225,39 +224,34 @@ def as_computed(bound: Array, kernel: Array, shape: ConvShape, *,
 def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
                         num_iterations: int = 6,
                         grid: int | None = None) -> Array:
-  """A certified upper bound by embedding in a torus; jittable, float32.
+  """Computes a certified upper bound of the norm; jittable, float32.
 
-  A strided convolution is one of stride 1 on the stride's phases as channels;
-  zero padding is circular padding on a torus so large that no output meets
-  its own wrapped input, seen through an isometry on both sides. On the torus
-  the norm is the largest over frequencies of the c_out x (phases c_in) matrix
-  of the kernel's discrete Fourier transform. A torus of the size of the image
-  is *no* bound for zero padding. Source: SPEC-05, SPEC-06, erratum E7 (iv);
-  the torus is smaller than theirs, see `torus_size`.
+  1. With the stride's phases as channels, every convolution has stride 1.
+  2. A zero-padded convolution is the circular one on a torus so large that no
+     output reads across its seam, restricted to some inputs and outputs. So
+     its norm is no larger. (The torus of the image's size is too small.)
+  3. On the torus the norm is the largest, over frequencies, of the norms of
+     the kernel's Fourier matrices c_out x (phases c_in).
+  4. On a `grid` of N < torus frequencies an axis with k taps, let (u, v) be
+     the singular vectors at the best frequency. p(t) = Re(e^(i c) u^* K(t) v),
+     shifted by (k - 1) / 2 taps, is a real trigonometric polynomial of degree
+     d = (k - 1) / 2. From its maximum it falls no faster than cos(d t) (M.
+     Riesz), and a grid point is within pi / N, so, for each axis,
 
-  Tight: equal to the norm for circular padding, and within a few per cent of
-  it for images that are large beside the kernel, up to the factor of Gram
-  iteration.
+       max ||K|| <= max over the grid / cos(pi (k - 1) / (2 N)).
 
-  With a `grid` of N < torus frequencies an axis, the result bounds the norm on
-  every torus: with taps k on an axis and (u, v) the singular vectors at the
-  best frequency, p(t) = Re(e^(i c) u^* K(t) v), shifted by (k - 1) / 2 taps,
-  is a real trigonometric polynomial of degree d = (k - 1) / 2 in the frequency
-  of that axis. From its maximum it falls no faster than cos(d t) (M. Riesz),
-  and a grid point is within pi / N, so
-
-    max ||K|| <= max over the grid / cos(pi (k - 1) / (2 N))  for each axis.
-
-  At k = 3 and N = 8, 12, 16: 8, 4 and 2 % for each axis. On 28 x 28 images
-  that is 34, 74 and 130 frequencies, up to conjugation, in the place of 421.
+  The torus gives the norm for circular padding, and a few per cent more for
+  images that are large beside the kernel, times the factor of Gram iteration.
+  A grid adds 8, 4 and 2 % an axis for k = 3 and N = 8, 12, 16; on 28 x 28
+  images it needs 34, 74 and 130 frequencies (up to conjugation), not 421.
+  Items SPEC-05 and SPEC-06 with a smaller torus; erratum E7 (iv).
 
   Args:
     kernel: [kh, kw, c_in, c_out].
-    shape: where it is applied.
+    shape: geometry of the convolution.
     num_iterations: of `norms.spectral_upper_bound` at each frequency.
-    grid: N, or None for the torus itself, which serves too where it is no
-      larger. At least ceil(k / s); on an axis with ceil(k / s) = 2, half of it
-      gives the same factor and is what is taken.
+    grid: N >= ceil(k / s), or None for the torus, which is also used where it
+      is no larger. An axis with ceil(k / s) = 2 uses half of N at equal slack.
 
   Returns:
     A scalar, NaN or infinite if an entry of the kernel is.
@@ -265,8 +259,8 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
   check_shape(kernel.shape, shape)
   phases = phases_as_channels(kernel, shape.strides)
   sides, correction = _frequency_grid(phases.shape, kernel.shape, shape, grid)
-  # Frequencies beside which others are tiny do not matter: by Parseval the
-  # largest norm is at least the largest entry over the root of the rank.
+  # One scale serves all frequencies: by Parseval the largest norm is at least
+  # the largest entry over sqrt(rank), so no tiny frequency is the maximum.
   scale = floats.power_of_two_below(jnp.max(jnp.abs(kernel)))
   bounds = norms.spectral_upper_bound(
       _transform(phases * floats.inverse_power_of_two(scale), sides),
@@ -280,9 +274,9 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
 
 
 def exact_upper_bound(kernel: np.ndarray, shape: ConvShape) -> float:
-  """`fourier_upper_bound` by float64 SVD on the host, rounded up. SPEC-03.
+  """Computes the torus bound by float64 SVD on the host, rounded up. SPEC-03.
 
-  NaN if an entry is not finite.
+  Returns NaN if an entry is not finite.
   """
   check_shape(kernel.shape, shape)
   if not np.all(np.isfinite(kernel)):
@@ -295,17 +289,17 @@ def exact_upper_bound(kernel: np.ndarray, shape: ConvShape) -> float:
 
 def power_iteration(kernel: Array, shape: ConvShape, start: Array, *,
                     num_iterations: int) -> tuple[Array, Array]:
-  """A *lower* bound by powers of the convolution and its transpose.
+  """Computes a *lower* bound by power iteration; never use it for sensitivity.
 
   Args:
     kernel: [kh, kw, c_in, c_out].
-    shape: where it is applied.
-    start: [h, w, c_in] image, not orthogonal to the leading one; that of the
-      step before is a good one.
+    shape: geometry of the convolution.
+    start: [h, w, c_in] image, not orthogonal to the leading singular vector;
+      the vector of the previous step is a good start.
     num_iterations: at least 1.
 
   Returns:
-    (norm of the image of v, v), v of unit norm. Source: SPEC-02.
+    (norm of the convolution of v, v) with v of unit norm. Item SPEC-02.
   """
   return norms.power_iteration_of_map(
       lambda x: convolve(x[None], kernel, shape,
@@ -315,12 +309,12 @@ def power_iteration(kernel: Array, shape: ConvShape, start: Array, *,
 
 def torus_size(kernel_size: tuple[int, int],
                shape: ConvShape) -> tuple[int, int]:
-  """Sides of the torus on whose norm `fourier_upper_bound` rests.
+  """Returns the sides of the torus that `fourier_upper_bound` uses.
 
-  In blocks of one stride, output m reads the blocks m .. m + k - 1 of the
-  padded image, k = ceil(taps / stride), and the image fills first .. last.
-  Only the outputs that meet the image count: from low = max(0, first - k + 1)
-  to high. On a torus of N blocks nothing is read across the seam if
+  Count in blocks of one stride. With k = ceil(taps / stride), output m reads
+  the blocks m .. m + k - 1 of the padded image; the image fills first .. last.
+  Only outputs that read the image count: low = max(0, first - k + 1) to high.
+  No output reads across the seam of a torus of N blocks if
   N >= high + k - first and N >= last + 1 - low. For 3 taps, stride 1 and zero
   padding that is n + 1, where SPEC-05 takes n + 2.
   """
@@ -335,14 +329,14 @@ def torus_size(kernel_size: tuple[int, int],
     first = pad[0] // stride
     last = min((pad[0] + size - 1) // stride, outputs + blocks - 2)
     low, high = max(0, first - blocks + 1), min(outputs - 1, last)
-    # No fewer than the taps, or they would add up.
+    # With fewer points than taps, taps would alias and add up.
     sides.append(max(high + blocks - first, last + 1 - low, blocks))
   return tuple(sides)
 
 
 def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
                     grid: int | None) -> tuple[tuple[int, int], float]:
-  """Frequencies on each axis, and what their maximum is to be multiplied by."""
+  """Returns the frequencies of each axis and the factor for their maximum."""
   sides, correction = [], 1.0
   for taps, side in zip(phases_shape[:2], torus_size(kernel_shape[:2], shape),
                         strict=True):
@@ -350,7 +344,7 @@ def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
       side = 1
     elif grid is not None:
       errors.check_at_least('grid', grid, taps)
-      # Two taps are as far from the maximum between half as many points.
+      # Two taps on N / 2 points have the cosine of three taps on N points.
       points = max(taps, -(-grid // 2)) if taps == 2 else grid
       if points < side:
         side = points
@@ -361,9 +355,9 @@ def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
 
 def phases_as_channels(kernel: Array | np.ndarray,
                        strides: tuple[int, int]) -> Array | np.ndarray:
-  """[kh, kw, ci, co] -> [ceil(kh/sh), ceil(kw/sw), phases ci, co].
+  """Reshapes [kh, kw, ci, co] to [ceil(kh/sh), ceil(kw/sw), phases ci, co].
 
-  A stride above the taps leaves phases that no tap reads; they are left out.
+  Phases that no tap reads, under strides larger than the kernel, are dropped.
   """
   kh, kw, c_in, c_out = kernel.shape
   sh, sw = min(strides[0], kh), min(strides[1], kw)
@@ -375,10 +369,10 @@ def phases_as_channels(kernel: Array | np.ndarray,
 
 
 def _transform(kernel: Array, sides: tuple[int, int]) -> Array:
-  """The discrete Fourier transform, [frequencies, c, c_out].
+  """Computes the discrete Fourier transform, [frequencies, c, c_out].
 
-  As products with cosines and sines of the few taps; of the frequencies that
-  are conjugates of each other one is kept.
+  Kernels have few taps, so products with cosines and sines replace an FFT. One
+  frequency of each conjugate pair is kept; both have the same norm.
   """
   if sides == (1, 1):
     return kernel[0]

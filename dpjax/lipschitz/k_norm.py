@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import per_example
-from dpjax.grads.bounder import GradientBounder, WeightConstraint
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import WeightConstraint
 from dpjax.lipschitz import induced
 from dpjax.lipschitz.layers import Dense
 from dpjax.lipschitz.losses import LipschitzLoss
@@ -21,7 +22,7 @@ _ROUNDING_MARGIN = 1 + 1e-5
 
 def certified(network: Network, loss: LipschitzLoss, *,
               order: float) -> GradientBounder:
-  """Plain gradients of a perceptron, bounded in the *vector* p-norm. LDP-03.
+  """Returns perceptron gradient sums with *vector* p-norm sensitivity. LDP-03.
 
   The gradient of a dense layer is the outer product of (x, 1) and the
   cotangent delta, so its p-norm over all entries is ||(x, 1)||_p ||delta||_p,
@@ -30,19 +31,23 @@ def certified(network: Network, loss: LipschitzLoss, *,
     ||delta_k||_p <= ||W_{k+1}||_{p->p} ||delta_{k+1}||_p
 
   with the largest row sum of absolute values of a [n_in, n_out] kernel for
-  p = inf, and the largest column sum for p = 1. What noise of density
-  exp(-epsilon ||b||_p / D_p) needs; its size grows with the dimension where
-  that of Gaussian noise grows with its root, so for tiny models only. Gaussian
-  noise does not need it for any p: NORM-06. Source: thesis 003, L1353.
+  p = inf, and the largest column sum for p = 1. Noise of density proportional
+  to exp(-epsilon ||b||_p / D_p) needs this sensitivity D_p. That noise grows
+  with the dimension, Gaussian noise with its root, so use it for tiny models
+  only. Gaussian noise does not need it for any p (NORM-06). Follows Barczewski
+  (2025, section 5.2.3).
 
-  Guarantee: a record's gradient in layer k has p-norm at most
-  `l2_sensitivity(certificate)[k]`, named as in the contract.
+  Guarantee: a record's gradient in layer k has p-norm (not l2 norm) at most
+  `l2_sensitivity(certificate)[k]`; the name is that of `GradientBounder`.
 
   Args:
-    network: a chain of dense layers and elementwise activations, the input of
-      every layer in a ball.
-    loss: with a known Lipschitz constant.
+    network: a chain of dense layers and elementwise activations, in which the
+      input of every layer has a public l2 bound.
+    loss: loss with a known Lipschitz constant.
     order: p, 1 or inf.
+
+  Raises:
+    UnknownConstant: a layer is not covered, or its input has no public bound.
   """
   induced.check_order(order)
   steps = _steps(network)
@@ -52,9 +57,10 @@ def certified(network: Network, loss: LipschitzLoss, *,
     cotangent, bounds = _convert(loss.lipschitz, classes, order), {}
     for node, radius, size in reversed(steps):
       if isinstance(node, Dense):
-        reach = _convert(radius, size, order)
-        factor = (max(reach, float(node.use_bias)) if order == math.inf
-                  else (reach**order + node.use_bias)**(1 / order))
+        # The p-norm of (x, 1), or of x without a bias.
+        input_bound = _convert(radius, size, order)
+        factor = (max(input_bound, float(node.use_bias)) if order == math.inf
+                  else (input_bound**order + node.use_bias)**(1 / order))
         bounds[node.name] = cotangent * factor * _ROUNDING_MARGIN
         cotangent = cotangent * certificate[node.name]
       else:
@@ -75,7 +81,13 @@ def certified(network: Network, loss: LipschitzLoss, *,
 
 def clip_weights(network: Network, *, weight_norm: float,
                  order: float) -> WeightConstraint:
-  """Every kernel scaled back to ||W||_{p->p} <= `weight_norm`; exact, cheap."""
+  """Returns the constraint that scales each kernel to ||W||_{p->p} <= norm.
+
+  Args:
+    network: as in `certified`.
+    weight_norm: public limit of each kernel's operator norm.
+    order: p, 1 or inf; these norms are exact and cheap.
+  """
   names = [node.name for node, _, _ in _steps(network)
            if isinstance(node, Dense)]
 
@@ -94,25 +106,29 @@ def clip_weights(network: Network, *, weight_norm: float,
 
 
 def _steps(network: Network) -> list:
-  """[(node, l2 bound of what enters, its size)]; refuses other networks."""
+  """Returns (node, l2 bound of its input, input size) for each node.
+
+  Raises UnknownConstant for a network that `certified` does not cover.
+  """
   radius = network.input_radius
   radius = math.inf if radius is None else radius
-  found = []
+  steps = []
   for node, shape in zip(network.root.nodes,
                          network.root.shapes(network.input_shape)):
     if not isinstance(node, Dense) and not getattr(node, 'elementwise', False):
       raise UnknownConstant(f'layer {node.name!r} has no constant in l1 or '
-                            'l_infinity: take dense layers and elementwise '
-                            'activations')
+                            'l_infinity: use dense layers and elementwise '
+                            'activations only')
     if isinstance(node, Dense) and math.isinf(radius):
       raise UnknownConstant(f'no public radius is known for what enters layer '
-                            f'{node.name!r}')
-    found.append((node, radius, shape[0]))
+                            f'{node.name!r}: set input_radius, or a bounded '
+                            'activation before it')
+    steps.append((node, radius, shape[0]))
     radius = (math.inf if isinstance(node, Dense)
               else node.ceiling(radius, shape))
-  return found
+  return steps
 
 
 def _convert(l2_bound: Array | float, size: int, order: float):
-  """A bound of the p-norm of [size] numbers from one of the l2 norm."""
+  """Converts a bound of the l2 norm of [size] numbers to one of the p-norm."""
   return l2_bound * (size**0.5 if order == 1 else 1.0)

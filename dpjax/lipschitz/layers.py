@@ -1,4 +1,8 @@
-"""Parameter layers with their true constants: dense, convolution, affine."""
+"""Layers with parameters and their Lipschitz constants.
+
+Notation: B bounds the l2 norm of a layer's input, D that of the cotangent (the
+loss gradient at the layer's output), c is the certified norm of its map.
+"""
 
 import dataclasses
 import math
@@ -9,31 +13,34 @@ import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax.lipschitz import convolution
-from dpjax.lipschitz import norms
 from dpjax.lipschitz import node as nodes
+from dpjax.lipschitz import norms
 from dpjax.lipschitz import primitives
-from dpjax.lipschitz.node import Context, Limits, Scalar, Shape
+from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.node import Limits
+from dpjax.lipschitz.node import Scalar
+from dpjax.lipschitz.node import Shape
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
-# Rounding of the forward and backward pass in float32, for each layer.
+# Covers the rounding of one layer's forward and backward pass in float32.
 _ROUNDING_MARGIN = 1 + 1e-6
 _LECUN = nn.initializers.lecun_normal()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dense:
-  """x W + b on vectors: NET-01.
+  """A dense layer x W + b on vectors. Item NET-01.
 
-  Lipschitz constant ||W||_2; Jacobian in (W, b) of norm exactly
+  Its Lipschitz constant is ||W||_2. Its Jacobian in (W, b) has norm exactly
   sqrt(||x||^2 + 1).
 
   Attributes:
     name: key in the parameter tree.
-    width: n_out.
-    use_bias: whether there is a b.
-    bias_norm: bound on ||b||_2 that `constrain` keeps; None: not bounded, and
-      nothing is known of the norm of what leaves.
+    width: n_out, the number of outputs.
+    use_bias: whether the layer has a bias b.
+    bias_norm: public bound on ||b||_2 that `constrain` keeps; None leaves b
+      unbounded, and then the norm of the output has no bound.
     kernel_init: initialiser of W.
   """
   name: str
@@ -47,25 +54,25 @@ class Dense:
     _check_bias_norm(self)
 
   def output_shape(self, shape: Shape) -> Shape:
-    """[width]; refuses anything but vectors."""
+    """Returns [width]; raises ValueError unless records are vectors."""
     if len(shape) != 1:
       raise ValueError(f'{self.name!r} takes vectors, got records of shape '
                        f'{list(shape)}; flatten them first')
     return (self.width,)
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """{'kernel': [n_in, n_out], 'bias': [n_out]}."""
+    """Returns {'kernel': [n_in, n_out], 'bias': [n_out]}."""
     kernel = self.kernel_init(key, (shape[0], self.width), jnp.float32)
     return _with_bias(self, kernel, self.width)
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """See `primitives.dense`."""
+    """Returns x W + b; see `primitives.dense`."""
     return primitives.dense(
         x, params['kernel'], params.get('bias'), context.rule)
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:
-    """W to its limit by its certified spectral norm."""
+    """Rescales W by its certified spectral norm; see `Limits`."""
     del shape
     bound = norms.spectral_upper_bound(
         params['kernel'], num_iterations=limits.num_iterations,
@@ -73,14 +80,17 @@ class Dense:
     return _rescaled(self, params, bound, limits)
 
   def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
-    """||W|| B + ||b||."""
+    """Returns the output bound ||W|| B + ||b||."""
     del shape
     return _affine_reach(self, certificate, radius, 1.0)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """||W|| D, and D sqrt(B^2 + 1): biases count (E6)."""
+    """Returns ||W|| D and the gradient bound D sqrt(B^2 + 1).
+
+    The 1 is the bias, which Barczewski (2025) leaves out: erratum E6.
+    """
     del shape
     factor = _root(radius, 1.0, float(self.use_bias))
     return (cotangent * certificate,
@@ -89,25 +99,25 @@ class Dense:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conv:
-  """A convolution with a bias for each channel: NET-02.
+  """A convolution with one bias per channel. Item NET-02.
 
-  Lipschitz constant: the certified norm of the map on whole images, by
-  embedding in a torus (SPEC-05, SPEC-06), not that of the kernel as a matrix
-  (E7). Jacobian in (theta, b) of norm at most
+  Its Lipschitz constant is the certified norm of the map on whole images, by
+  embedding in a torus (SPEC-05, SPEC-06). The norm of the kernel as a matrix
+  is no bound (erratum E7). Its Jacobian in (theta, b) has norm at most
   sqrt(m ||x||^2 + h_out w_out), m = ceil(kh/sh) ceil(kw/sw).
 
   Attributes:
     name: key in the parameter tree.
-    channels: c_out.
+    channels: c_out, the number of output channels.
     kernel_size: (kh, kw).
     strides: (sh, sw).
     padding: one of `convolution.PADDINGS`.
-    use_bias: whether there is a b.
+    use_bias: whether the layer has a bias b.
     bias_norm: as for `Dense`, in the l2 norm over channels.
     kernel_init: initialiser of the kernel.
-    grid: frequencies an axis of the certificate, or None for all of the torus;
-      16 cost a factor of 1.04 for 3 x 3 kernels of any stride and save most of
-      the work on large images.
+    grid: frequencies per axis for the certificate, or None for the whole
+      torus; 16 frequencies enlarge the bound by a factor of 1.04 for 3 x 3
+      kernels of any stride and save most of the work on large images.
   """
   name: str
   channels: int
@@ -126,45 +136,46 @@ class Conv:
     _check_bias_norm(self)
 
   def geometry(self, shape: Shape) -> convolution.ConvShape:
-    """Where the kernel is applied; refuses images that it does not fit."""
+    """Returns the geometry; raises ValueError if the kernel does not fit."""
     _check_image(self, shape)
-    found = convolution.ConvShape(shape[:2], self.strides, self.padding)
-    convolution.check_shape((*self.kernel_size, shape[2], self.channels), found)
-    return found
+    geometry = convolution.ConvShape(shape[:2], self.strides, self.padding)
+    convolution.check_shape((*self.kernel_size, shape[2], self.channels),
+                            geometry)
+    return geometry
 
   def output_shape(self, shape: Shape) -> Shape:
-    """[h_out, w_out, c_out]."""
+    """Returns [h_out, w_out, c_out]."""
     return (*self.geometry(shape).output_size(self.kernel_size),
             self.channels)
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """{'kernel': [kh, kw, c_in, c_out], 'bias': [c_out]}."""
+    """Returns {'kernel': [kh, kw, c_in, c_out], 'bias': [c_out]}."""
     kernel = self.kernel_init(
         key, (*self.kernel_size, shape[2], self.channels), jnp.float32)
     return _with_bias(self, kernel, self.channels)
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """See `primitives.conv`."""
+    """Returns the convolved images; see `primitives.conv`."""
     return primitives.conv(
         x, params['kernel'], params.get('bias'), self.geometry(x.shape[1:]),
         context.rule)
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:
-    """The kernel to its limit by the certified norm of the convolution."""
+    """Rescales the kernel by the convolution's certified norm; see `Limits`."""
     bound = convolution.fourier_upper_bound(
         params['kernel'], self.geometry(shape),
         num_iterations=limits.num_iterations, grid=self.grid)
     return _rescaled(self, params, bound, limits)
 
   def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
-    """c B + sqrt(h_out w_out) ||b||."""
+    """Returns the output bound c B + sqrt(h_out w_out) ||b||."""
     return _affine_reach(self, certificate, radius, self.num_sites(shape)**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """c D, and D sqrt(m B^2 + h_out w_out)."""
+    """Returns c D and the gradient bound D sqrt(m B^2 + h_out w_out)."""
     factor = _root(
         radius,
         float(convolution.multiplicity(self.kernel_size, self.strides)),
@@ -173,20 +184,22 @@ class Conv:
             nodes.gradient_bound(self.name, rule, cotangent, factor))
 
   def num_sites(self, shape: Shape) -> int:
-    """h_out w_out, for what enters."""
+    """Returns h_out w_out, the number of output pixels."""
     return math.prod(self.output_shape(shape)[:2])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Affine:
-  """gamma x + beta for each channel, after a normalisation: NET-07.
+  """Scale and shift of each channel, gamma x + beta. Item NET-07.
 
-  Lipschitz constant max |gamma|; Jacobian in (gamma, beta) of norm at most
-  sqrt(channel_norm^2 + h w).
+  It stands after a normalisation. Its Lipschitz constant is max |gamma|. Its
+  Jacobian in (gamma, beta) has norm at most sqrt(channel_norm^2 + h w), where
+  channel_norm is the largest l2 norm of a channel.
 
   Attributes:
     name: key in the parameter tree.
-    bias_norm: bound on ||beta||_2, as for `Dense`.
+    bias_norm: public bound on ||beta||_2, as for `Dense`.
+    use_bias: always True.
   """
   name: str
   bias_norm: float | None = None
@@ -196,35 +209,35 @@ class Affine:
     _check_bias_norm(self)
 
   def output_shape(self, shape: Shape) -> Shape:
-    """The same; refuses anything but images."""
+    """Returns `shape`; raises ValueError unless records are images."""
     _check_image(self, shape)
     return shape
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """{'kernel': ones [c], 'bias': zeros [c]}."""
+    """Returns {'kernel': ones [c], 'bias': zeros [c]}."""
     del key
     return _with_bias(self, jnp.ones([shape[-1]], jnp.float32), shape[-1])
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """See `primitives.scale_shift`."""
+    """Returns gamma x + beta; see `primitives.scale_shift`."""
     return primitives.scale_shift(
         x, params['kernel'], params['bias'], context.rule)
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, Array]:
-    """The largest |gamma| to its limit."""
+    """Rescales gamma by its largest absolute entry; see `Limits`."""
     del shape
     return _rescaled(self, params, jnp.max(jnp.abs(params['kernel'])), limits)
 
   def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
-    """max |gamma| B + sqrt(h w) ||beta||."""
+    """Returns the output bound max |gamma| B + sqrt(h w) ||beta||."""
     return _affine_reach(self, certificate, radius,
                          math.prod(shape[:2])**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """max |gamma| D, and D sqrt(B^2 + h w)."""
+    """Returns max |gamma| D and the gradient bound D sqrt(B^2 + h w)."""
     factor = _root(radius, 1.0, float(math.prod(shape[:2])))
     return (cotangent * certificate,
             nodes.gradient_bound(self.name, rule, cotangent, factor))
@@ -249,19 +262,22 @@ def _with_bias(layer, kernel: Array, width: int) -> Params:
 
 def _rescaled(layer, params: Params, bound: Array,
               limits: Limits) -> tuple[Params, Array]:
-  """Kernel times its factor, bias projected, with the certified norm."""
+  """Rescales the kernel and projects the bias; returns the certified norm too.
+  """
   scale = limits.rescale(bound)
-  found = {**params, 'kernel': params['kernel'] * scale}
+  rescaled = {**params, 'kernel': params['kernel'] * scale}
   if layer.use_bias and layer.bias_norm is not None:
     length = jnp.sqrt(jnp.einsum('i,i->', params['bias'], params['bias'],
                                  precision=jax.lax.Precision.HIGHEST))
-    aim = layer.bias_norm / _ROUNDING_MARGIN
-    found['bias'] = params['bias'] * (aim / jnp.maximum(length, aim))
-  return found, limits.certify(bound, scale)
+    # Slightly below the bound, so that rounding does not exceed it.
+    target = layer.bias_norm / _ROUNDING_MARGIN
+    rescaled['bias'] = params['bias'] * (target / jnp.maximum(length, target))
+  return rescaled, limits.certify(bound, scale)
 
 
 def _affine_reach(layer, certificate: Array, radius: Scalar,
                   bias_factor: float) -> Scalar:
+  """Returns certificate * B + bias_factor * bias_norm, infinite if unknown."""
   if not layer.use_bias:
     shift = 0.0
   elif layer.bias_norm is None:
@@ -274,6 +290,6 @@ def _affine_reach(layer, certificate: Array, radius: Scalar,
 
 
 def _root(radius: Scalar, multiplicity: float, sites: float) -> Scalar:
-  """sqrt(multiplicity B^2 + sites), as a float where B is one."""
-  # A product of floats overflows to infinity, where a power raises.
+  """Returns sqrt(multiplicity B^2 + sites), a float if B is a float."""
+  # B * B overflows to infinity; B**2 would raise OverflowError.
   return (multiplicity * radius * radius + sites)**0.5

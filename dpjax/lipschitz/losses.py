@@ -17,13 +17,13 @@ CONVENTIONS = ('inside', 'outside')
 
 
 class LipschitzLoss(NamedTuple):
-  """A loss of logits and a bound on what it sends back to them.
+  """A loss with a bound on its gradient in the logits.
 
   Attributes:
-    values: (logits [b, c], labels [b]) -> [b].
-    lipschitz: bound on the l2 norm of one record's cotangent at the logits,
-      for all logits and labels; infinite if there is none, which the Lipschitz
-      methods refuse.
+    values: maps (logits [b, c], labels [b]) to losses [b].
+    lipschitz: bound on the l2 norm of one record's cotangent (its loss
+      gradient in the logits) for all logits and labels; infinite if there is
+      none, and then the Lipschitz methods raise an error.
   """
   values: LossFn
   lipschitz: float
@@ -32,30 +32,33 @@ class LipschitzLoss(NamedTuple):
 def cross_entropy(*, temperature: float = 1.0,
                   logit_clip: float | None = None,
                   convention: str = 'inside') -> LipschitzLoss:
-  """Softmax cross entropy at a temperature. LOSS-02, LOSS-05.
+  """Softmax cross entropy with a temperature. Items LOSS-02, LOSS-05.
 
   'inside' is the loss of logits / temperature, with gradient
   (softmax(z / temperature) - onehot) / temperature. 'outside' divides the loss
-  of the logits instead, as thesis 003 prints it (without its sign, E15): there
-  the temperature rescales gradient and sensitivity alike and is no choice at
-  all. Both gradients have norm below sqrt(2) / temperature (not attained);
-  Table 5.1.
+  of the logits instead, as in Barczewski (2025, Table 5.1; its sign is missing
+  there, erratum E15). There the temperature rescales gradient and sensitivity
+  alike, so it has no effect on the noise. Both gradients have norm below
+  sqrt(2) / temperature; this value is not attained.
 
   Args:
     temperature: positive.
-    logit_clip: shorten each record's cotangent at the logits to this norm,
-      which lowers the bound at the price of a bias for records that are badly
-      wrong. Costs nothing: no gradient per record is formed.
+    logit_clip: clip each record's gradient in the logits to this l2 norm, or
+      None. It lowers the bound, but biases the gradients of records with
+      large errors. It forms no per-record parameter gradient.
     convention: one of `CONVENTIONS`.
+
+  Returns:
+    The loss; its constant is sqrt(2) / temperature or `logit_clip` if smaller.
   """
   errors.check_scale('temperature', temperature)
   errors.check_choice('convention', convention, CONVENTIONS)
   divisor = temperature if convention == 'inside' else 1.0
 
   def values(logits, labels):
-    found = optax.softmax_cross_entropy_with_integer_labels(
+    losses = optax.softmax_cross_entropy_with_integer_labels(
         logits / jnp.float32(divisor), labels)
-    return found * jnp.float32(divisor / temperature)
+    return losses * jnp.float32(divisor / temperature)
 
   lipschitz = math.sqrt(2) / temperature
   if logit_clip is None:
@@ -69,7 +72,9 @@ def cross_entropy(*, temperature: float = 1.0,
 
 
 def squared_error() -> LipschitzLoss:
-  """||z - onehot||^2: no Lipschitz constant, so clipping methods only. LOSS-01.
+  """Squared error ||z - onehot||^2, for methods that clip gradients only.
+
+  It has no Lipschitz constant. Item LOSS-01.
   """
   return LipschitzLoss(
       lambda logits, labels: jnp.sum(jnp.square(logits - _onehot(
@@ -77,19 +82,20 @@ def squared_error() -> LipschitzLoss:
 
 
 def cosine(*, floor: float) -> LipschitzLoss:
-  """1 - z_y / max(||z||, floor), of constant 1 / floor. LOSS-03.
+  """Cosine loss 1 - z_y / max(||z||, floor), with constant 1 / floor. LOSS-03.
 
-  The printed constant is one over the smallest norm of the data (Table 5.1),
-  which is private and can be 0 (E15); a public floor takes its place.
+  The constant of Barczewski (2025, Table 5.1) is one over the smallest norm of
+  the data, which is private and can be 0 (erratum E15). A public floor takes
+  its place.
 
   Args:
-    floor: positive.
+    floor: positive and public.
   """
   errors.check_scale('floor', floor)
 
   def values(logits, labels):
     squares = jnp.sum(jnp.square(logits), -1)
-    # max before the root: a zero vector has a gradient.
+    # The maximum comes before the root, whose gradient at 0 is infinite.
     norms = jnp.sqrt(jnp.maximum(squares, floor**2))
     return 1 - jnp.sum(logits * _onehot(labels, logits), -1) / norms
 
@@ -97,15 +103,17 @@ def cosine(*, floor: float) -> LipschitzLoss:
 
 
 def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
-  """(1/c) sum over i != y of max(0, margin - z_y + z_i). LOSS-04.
+  """Multiclass hinge, (1/c) sum over i != y of max(0, margin - z_y + z_i).
 
-  With a active terms the gradient has norm sqrt(a + a^2) / c, at most
-  sqrt((c - 1) / c); the printed 1 is loose in l2 and wrong in l1, where it
-  can be 2 (c - 1) / c (E15).
+  With a active terms the gradient has l2 norm sqrt(a + a^2) / c, at most
+  sqrt((c - 1) / c). The constant 1 of Barczewski (2025, Table 5.1) is loose in
+  l2 and wrong in l1, where the norm can be 2 (c - 1) / c (erratum E15). Item
+  LOSS-04.
 
   Args:
     margin: positive.
-    num_classes: c; logits of another number are refused when traced.
+    num_classes: c, at least 2; another number of logits raises ValueError
+      when the loss is traced.
   """
   errors.check_scale('margin', margin)
   errors.check_at_least('num_classes', num_classes, 2)
@@ -113,7 +121,8 @@ def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
   def values(logits, labels):
     if logits.shape[-1] != num_classes:
       raise ValueError(f'the hinge loss of {num_classes} classes got '
-                       f'{logits.shape[-1]} logits')
+                       f'{logits.shape[-1]} logits; num_classes must be the '
+                       'number of logits')
     hit = _onehot(labels, logits)
     own = jnp.sum(logits * hit, -1, keepdims=True)
     terms = jnp.maximum(0.0, margin - own + logits) * (1 - hit)
@@ -123,11 +132,11 @@ def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
 
 
 def clip_cotangents(loss: LipschitzLoss, logit_clip: float) -> LipschitzLoss:
-  """Any loss, with each record's cotangent at the logits shortened. LOSS-05.
+  """Returns the loss with each record's logit gradient clipped. LOSS-05.
 
-  The values stay; in the backward pass a record's gradient in its logits is
-  scaled to norm at most `logit_clip`, by that record alone. A no-op where the
-  loss is that gentle already.
+  The loss values do not change. The backward pass scales each record's
+  gradient in its logits to l2 norm at most `logit_clip`; the factor depends
+  on that record alone. Gradients within the bound do not change.
   """
   errors.check_scale('logit_clip', logit_clip)
   clip = functools.partial(_clip_backward, loss.values, logit_clip)
@@ -141,9 +150,9 @@ def _clip_backward(values: Callable, bound: float, logits: Array,
 
 
 def _clip_backward_forward(values, bound, logits, labels):
-  found, pull = jax.vjp(lambda z: values(z, labels), logits)
-  gradient, = pull(jnp.ones_like(found))
-  return found, _shorten(gradient, bound)
+  losses, pull = jax.vjp(lambda z: values(z, labels), logits)
+  gradient, = pull(jnp.ones_like(losses))
+  return losses, _shorten(gradient, bound)
 
 
 def _clip_backward_backward(values, bound, gradient, cotangent):
@@ -157,12 +166,12 @@ _clip_backward.defvjp(_clip_backward_forward, _clip_backward_backward)
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _clipped_cross_entropy(logits: Array, labels: Array, temperature: float,
                            bound: float) -> Array:
-  """Cross entropies [b] whose gradients have norm at most `bound`."""
+  """Returns cross entropies [b] whose gradients are clipped to `bound`."""
   return _forward(logits, labels, temperature, bound)[0]
 
 
 def _forward(logits, labels, temperature, bound):
-  """The values, and the shortened gradients as what to remember."""
+  """Returns the values and, as residuals, the clipped gradients."""
   scaled = logits / jnp.float32(temperature)
   shifted = scaled - jnp.max(scaled, -1, keepdims=True)
   exponentials = jnp.exp(shifted)
@@ -182,6 +191,7 @@ _clipped_cross_entropy.defvjp(_forward, _backward)
 
 
 def _shorten(gradient: Array, bound: float) -> Array:
+  """Scales each row of [b, c] to l2 norm at most `bound`."""
   norms = jnp.sqrt(jnp.sum(jnp.square(gradient), -1, keepdims=True))
   # A norm below the bound needs no factor; the maximum avoids dividing by 0.
   target = bound * (1 - clipping.ROUNDING_MARGIN)

@@ -1,4 +1,4 @@
-"""Compositions of layers, and whole networks with their bounds."""
+"""Chains and residual sums of layers, and networks with gradient bounds."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -10,26 +10,34 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.grads import ball
-from dpjax.lipschitz.node import Context, Limits, Node, Scalar, Shape
+from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.node import Limits
+from dpjax.lipschitz.node import Node
+from dpjax.lipschitz.node import Scalar
+from dpjax.lipschitz.node import Shape
 from dpjax.lipschitz.node import UnknownConstant
 from dpjax.lipschitz.pointwise import Ball
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
-# Squares of such entries can still be summed in float32.
+# The squares of a record's entries up to here can still be summed in float32.
 _LARGEST_ENTRY = 1e15
+# Bounds up to here have a finite square in float32.
 _LARGEST = float(np.finfo(np.float32).max)**0.5
-# Certificates may say a millionth of each norm.
+# Smallest bound allowed with all norms at `weight_norm`. Certificates may be a
+# millionth of `weight_norm`, so real bounds can be much smaller.
 _LEAST = 1e-15
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chain:
-  """Nodes one after the other: Definition 2.6.1, NET-12.
+  """Applies nodes one after the other.
+
+  A feed-forward network of Barczewski (2025, Definition 2.6.1). Item NET-12.
 
   Attributes:
-    name: key in the parameter tree of what it is part of.
-    nodes: with different names where they have parameters.
+    name: key in the parameter tree of the parent node.
+    nodes: nodes in order; those with parameters have different names.
   """
   name: str
   nodes: tuple[Node, ...]
@@ -38,37 +46,38 @@ class Chain:
     names = [node.name for node in self.nodes
              if not _is_parameterless(node) or getattr(node, 'adaptive', False)]
     if len(set(names)) < len(names):
-      raise ValueError(f'names repeat in {self.name!r}: {names}')
+      raise ValueError('layers need different names, but names repeat in '
+                       f'{self.name!r}: {names}')
 
   def output_shape(self, shape: Shape) -> Shape:
-    """That of the last node."""
+    """Returns the output shape of the last node."""
     return self.shapes(shape)[-1]
 
   def shapes(self, shape: Shape) -> list[Shape]:
-    """What enters each node, and what leaves the last."""
-    found = [shape]
+    """Returns the input shape of each node, and the last output shape."""
+    shapes = [shape]
     for node in self.nodes:
-      found.append(node.output_shape(found[-1]))
-    return found
+      shapes.append(node.output_shape(shapes[-1]))
+    return shapes
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """Parameters of all nodes by name."""
-    found = {}
+    """Returns the initial parameters of all nodes by name."""
+    by_name = {}
     for number, (node, entering) in enumerate(self._with_shapes(shape)):
       params = node.init(jax.random.fold_in(key, number), entering)
       if params:
-        found[node.name] = params
-    return found
+        by_name[node.name] = params
+    return by_name
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """The composition."""
+    """Returns the composition of all nodes at x."""
     for node in self.nodes:
       x = node.apply(params.get(node.name, {}), x, context)
     return x
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, PyTree]:
-    """Each node by itself."""
+    """Constrains each node; returns weights and certified norms by name."""
     constrained, certificate = dict(params), {}
     for node, entering in self._with_shapes(shape):
       if node.name in params:
@@ -78,25 +87,30 @@ class Chain:
 
   def reach(self, certificate: PyTree, radius: Scalar,
             shape: Shape) -> Scalar:
-    """Forward bounds, LIP-02."""
+    """Returns the output bound, propagated through all nodes. LIP-02."""
     return self._radii(certificate, radius, shape)[-1]
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """Backward bounds, LIP-03: the product over what is strictly after (E3).
+    """Returns the bounds of the input cotangent and of parameter gradients.
+
+    A layer's gradient bound multiplies only the constants of layers strictly
+    after it: item LIP-03, erratum E3.
     """
     radii = self._radii(certificate, radius, shape)
     bounds = {}
-    for (node, entering), reach in zip(
+    for (node, entering), input_bound in zip(
         reversed(self._with_shapes(shape)), reversed(radii[:-1]), strict=True):
-      cotangent, found = node.backward(certificate.get(node.name, {}),
-                                       cotangent, reach, entering, rule)
-      if not isinstance(found, dict) or found:
-        bounds[node.name] = found
+      cotangent, node_bounds = node.backward(
+          certificate.get(node.name, {}), cotangent, input_bound, entering,
+          rule)
+      if not isinstance(node_bounds, dict) or node_bounds:
+        bounds[node.name] = node_bounds
     return cotangent, bounds
 
   def _radii(self, certificate, radius, shape) -> list[Scalar]:
+    """Returns bounds of each node's input norm, and of the last output."""
     radii = [radius]
     for node, entering in self._with_shapes(shape):
       radii.append(node.reach(certificate.get(node.name, {}), radii[-1],
@@ -109,17 +123,18 @@ class Chain:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Residual:
-  """shortcut(x) + branch(x), or half of it: Definition 2.6.4, NET-08.
+  """A residual block: shortcut(x) + branch(x), or half of this sum. NET-08.
 
-  Constant c_shortcut + c_branch, (5.2.7) of thesis 003. The gradient of a
-  parameter in the branch does not pass through the shortcut. Plain sums of
-  blocks with unit branches multiply bounds by two each, 2^18 in WRN-40-4
-  (E12), forward bounds too, which thesis 003 says grow linearly (E29);
-  averages keep them.
+  Barczewski (2025, Definition 2.6.4). The Lipschitz constant is c_shortcut +
+  c_branch (equation 5.2.7). The gradient of a parameter in the branch does not
+  pass through the shortcut. Each plain sum whose branch has constant 1 doubles
+  the bound, which gives 2^18 in WRN-40-4 (erratum E12). It doubles forward
+  bounds too; section 5.2.2 says that they grow linearly (erratum E29). With
+  `averaged` the bounds do not grow.
 
   Attributes:
     name: key in the parameter tree.
-    branch: F.
+    branch: chain of layers.
     shortcut: identity (an empty chain) or a projection.
     averaged: whether the sum is halved.
   """
@@ -131,26 +146,27 @@ class Residual:
   def __post_init__(self):
     if self.branch.name == self.shortcut.name:
       raise ValueError(f'branch and shortcut of {self.name!r} share the name '
-                       f'{self.branch.name!r}')
+                       f'{self.branch.name!r}; give them different names')
 
   def output_shape(self, shape: Shape) -> Shape:
-    """That of both sides, which must agree."""
+    """Returns the output shape of both sides; they must agree."""
     left = self.branch.output_shape(shape)
     right = self.shortcut.output_shape(shape)
     if left != right:
-      raise ValueError(f'branch and shortcut of {self.name!r} put out '
-                       f'{list(left)} and {list(right)}')
+      raise ValueError(f'branch and shortcut of {self.name!r} must have the '
+                       f'same output shape, got {list(left)} and '
+                       f'{list(right)}')
     return left
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """Parameters of both sides by name."""
+    """Returns the initial parameters of both sides by name."""
     keys = jax.random.split(key)
-    found = {side.name: side.init(k, shape)
-             for side, k in zip(self._sides, keys, strict=True)}
-    return {name: params for name, params in found.items() if params}
+    by_name = {side.name: side.init(k, shape)
+               for side, k in zip(self._sides, keys, strict=True)}
+    return {name: params for name, params in by_name.items() if params}
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """The sum or the average."""
+    """Returns the sum or the average of both sides at x."""
     left, right = (side.apply(params.get(side.name, {}), x,
                               context)
                    for side in self._sides)
@@ -158,7 +174,7 @@ class Residual:
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, PyTree]:
-    """Both sides."""
+    """Constrains both sides; returns weights and certified norms by name."""
     constrained, certificate = dict(params), {}
     for side in self._sides:
       if side.name in params:
@@ -168,7 +184,7 @@ class Residual:
 
   def reach(self, certificate: PyTree, radius: Scalar,
             shape: Shape) -> Scalar:
-    """The sum of both sides' bounds, weighted."""
+    """Returns the sum of both sides' output bounds, halved if averaged."""
     return self._weight * sum(
         side.reach(certificate.get(side.name, {}), radius, shape)
         for side in self._sides)
@@ -176,15 +192,15 @@ class Residual:
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """The sum of what both sides send back; parameters see their own side."""
+    """Returns the summed cotangent bounds and each side's gradient bounds."""
     total, bounds = 0.0, {}
     for side in self._sides:
-      sent, found = side.backward(certificate.get(side.name, {}),
-                                  cotangent * self._weight, radius, shape,
-                                  rule)
-      total = total + sent
-      if found:
-        bounds[side.name] = found
+      side_cotangent, side_bounds = side.backward(
+          certificate.get(side.name, {}), cotangent * self._weight, radius,
+          shape, rule)
+      total = total + side_cotangent
+      if side_bounds:
+        bounds[side.name] = side_bounds
     return total, bounds
 
   @property
@@ -198,14 +214,14 @@ class Residual:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
-  """A root chain on records of one shape.
+  """A chain of layers from records of one shape to logits.
 
   Attributes:
-    root: from records to logits.
-    input_shape: of one record.
-    input_radius: records are projected on this public l2 ball; None: they
-      are taken as they are, entries beyond 1e15 as 1e15, and nothing is known
-      of their norm.
+    root: chain from records to logits.
+    input_shape: shape of one record, without the batch axis.
+    input_radius: public radius of the l2 ball that records are projected on.
+      None: records are not projected, their entries are only clipped to
+      +-1e15, and their norm has no known bound.
   """
   root: Chain
   input_shape: Shape
@@ -215,26 +231,30 @@ class Network:
     if self.input_radius is not None:
       errors.check_scale('input_radius', self.input_radius)
     if len(self.root.output_shape(self.input_shape)) != 1:
-      raise ValueError('a network puts out vectors of logits, this one '
+      raise ValueError('the output of a network must be a vector of logits, '
+                       'got records of shape '
                        f'{list(self.root.output_shape(self.input_shape))}')
     self.adaptive_balls()
 
   def init(self, key: PRNGKey) -> Params:
-    """Initial parameters, nested dicts by name."""
+    """Returns the initial parameters, nested dicts by name."""
     return self.root.init(key, self.input_shape)
 
   def prepare(self, x: Array) -> Array | ball.BallRecords:
-    """What of `apply` reads no parameters, for all records once."""
+    """Projects records on the input ball once, before training.
+
+    `apply` then need not project them again in every step.
+    """
     if self.input_radius is None:
       return x
     return ball.project_records(x, self.input_radius)
 
   def apply(self, params: Params, x: Array | ball.BallRecords,
             context: Context = Context()) -> Array:
-    """Logits [b, c] of records [b, *input_shape], prepared or not.
+    """Returns logits [b, c] of records [b, *input_shape], prepared or not.
 
-    Of records in A views, [b, A, *input_shape], logits are [b, A, c]; each
-    view is a row of its own to every layer (REG-04).
+    Records with A augmented views, [b, A, *input_shape], have logits
+    [b, A, c]; every layer treats each view as a row of its own (REG-04).
     """
     values = x.values if isinstance(x, ball.BallRecords) else x
     if values.ndim == len(self.input_shape) + 2:
@@ -245,41 +265,41 @@ class Network:
     elif isinstance(x, ball.BallRecords):
       x = x.values
     else:
-      # Or a finite record overflows inside, and its NaN spoils every sum.
+      # Otherwise a huge finite record overflows, and its NaN spoils the sum.
       x = jnp.clip(x, -_LARGEST_ENTRY, _LARGEST_ENTRY)
     return self.root.apply(params, x, context)
 
   def constrain(self, params: Params,
                 limits: Limits) -> tuple[Params, PyTree]:
-    """Weights within their limits, and certified norms by name."""
+    """Returns weights within their limits, and certified norms by name."""
     return self.root.constrain(params, self.input_shape, limits)
 
   def gradient_bounds(self, certificate: PyTree, *, loss_lipschitz: Scalar,
                       rule: WeightRule | None = None,
                       radii: Mapping[str, Array] | None = None) -> PyTree:
-    """Bounds on one record's gradient, parameter layer by parameter layer.
+    """Bounds the l2 norm of one record's gradient in each parameter layer.
 
-    With D_k a bound of the cotangent at the output of layer k, by the product
-    of the constants strictly after it, and B_k one of what enters it,
+    Let D_k bound the cotangent at the output of layer k, as the product of the
+    constants strictly after it, and let B_k bound the layer's input. Then
 
       ||g_k|| <= D_k factor_k(B_k),
 
-    factor_k = sqrt(B_k^2 + 1) for a dense layer with bias. A rule changes the
-    last step. Source: thesis 003, (5.2.8)-(5.2.13), whose line 5 of Algorithm
-    8 includes the layer itself and so under-noises when ||W_k|| < 1 (E3).
-    LIP-01, LIP-03.
+    with factor_k = sqrt(B_k^2 + 1) for a dense layer with bias. A rule changes
+    the last step. Barczewski (2025, equations 5.2.8 to 5.2.13); line 5 of its
+    Algorithm 8 includes the layer itself, which adds too little noise if
+    ||W_k|| < 1 (erratum E3). Items LIP-01, LIP-03.
 
     Args:
       certificate: certified norms, from `constrain`.
       loss_lipschitz: bound of the cotangent at the logits.
-      rule: that the gradients are taken with.
-      radii: of adaptive balls at this step, by name.
+      rule: weight rule of the gradients, or None.
+      radii: public radii of the adaptive balls at this step, by name.
 
     Returns:
-      A tree prefix of the parameters, one bound for each layer.
+      A tree prefix of the parameters with one bound per layer.
 
     Raises:
-      UnknownConstant: naming a layer, where a bound is infinite.
+      UnknownConstant: a bound is infinite; the message names the layer.
     """
     radius = math.inf if self.input_radius is None else self.input_radius
     if radii:
@@ -289,13 +309,13 @@ class Network:
 
   def check_bounds(self, *, weight_norm: float, loss_lipschitz: float,
                    rule: WeightRule | None = None) -> None:
-    """Refuses, before anything runs, bounds that are unknown or overflow.
+    """Checks, before training, that all gradient bounds are usable.
 
     Raises:
-      UnknownConstant: a layer without a finite constant; it is named.
-      ValueError: a bound whose square is beyond float32, or so small that
-        noise for it is, with all norms at `weight_norm`; or a network that
-        has nothing to bound.
+      UnknownConstant: a layer has no finite constant; the message names it.
+      ValueError: with all norms at `weight_norm`, the square of a bound
+        overflows float32, or a bound is too small for noise in float32; or no
+        layer has parameters.
     """
     errors.check_scale('weight_norm', weight_norm)
     if not loss_lipschitz > 0:
@@ -317,27 +337,28 @@ class Network:
                        'or average residuals')
 
   def fill(self, value: float) -> PyTree:
-    """A certificate that says `value` of every layer."""
+    """Returns a certificate with `value` as the norm of every layer."""
     shapes = jax.eval_shape(self.init, jax.random.key(0))
     return fill_layers(shapes, float(value))
 
   def adaptive_balls(self) -> Mapping[str, Ball]:
-    """Balls whose radius is to be learnt, by name; refuses equal names."""
-    found = {}
+    """Returns the balls with an adaptive radius by name; names must differ."""
+    balls = {}
 
     def visit(node):
       if getattr(node, 'adaptive', False):
-        if node.name in found:
-          raise ValueError(f'two adaptive balls share the name {node.name!r}')
-        found[node.name] = node
+        if node.name in balls:
+          raise ValueError(f'two adaptive balls share the name {node.name!r}; '
+                           'give them different names')
+        balls[node.name] = node
 
     _walk(self.root, visit)
-    return found
+    return balls
 
 
 def _with_radii(node: Node, certificate: PyTree,
                 radii: Mapping[str, Array]) -> PyTree:
-  """The certificate with the radius of every adaptive ball in its place."""
+  """Returns the certificate with the radius of every adaptive ball added."""
   if getattr(node, 'adaptive', False):
     return radii[node.name]
   inner = (*getattr(node, 'nodes', ()), *(
@@ -345,21 +366,22 @@ def _with_radii(node: Node, certificate: PyTree,
                         getattr(node, 'shortcut', None)) if side is not None))
   if not inner:
     return certificate
-  found = {each.name: _with_radii(each, certificate.get(each.name, {}), radii)
-           for each in inner}
-  # Parameterless nodes leave no trace.
-  return {name: value for name, value in found.items()
+  by_name = {each.name: _with_radii(each, certificate.get(each.name, {}), radii)
+             for each in inner}
+  # Certificates have no entries for parameterless nodes.
+  return {name: value for name, value in by_name.items()
           if not isinstance(value, dict) or value}
 
 
 def fill_layers(params: Params, value: float) -> PyTree:
-  """`value` for every parameter layer of a tree of parameters."""
+  """Returns a tree with `value` for each parameter layer of `params`."""
   if 'kernel' in params:
     return value
   return {name: fill_layers(inner, value) for name, inner in params.items()}
 
 
 def _walk(node: Node, visit: Callable[[Node], None]) -> None:
+  """Calls `visit` on a node and on all nodes inside it."""
   visit(node)
   for inner in getattr(node, 'nodes', ()):
     _walk(inner, visit)

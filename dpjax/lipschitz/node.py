@@ -1,10 +1,11 @@
-"""What a layer of a certified network is: NET-12.
+"""The interface of layers in a network with certified gradient bounds.
 
 A network is a tree of nodes: layers, chains of nodes, residual sums of nodes.
-A node computes, bounds the norm of what it puts out (forward), and bounds the
-cotangents it sends back and the gradients of its parameters (backward). Since
-every node does both for its children, skip connections are exact. LIP-02,
-LIP-03; the constants are those of LIP-00.
+Each node computes its function, bounds the norm of its output (forward), and
+bounds the cotangent at its input and the gradients of its parameters
+(backward). A cotangent is the loss gradient at a layer's output or input.
+Chains and sums call both methods of their children, so skip connections are
+covered without slack. Items NET-12, LIP-00, LIP-02, LIP-03.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,21 +15,23 @@ from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 Shape = tuple[int, ...]
-"""Of one record, without the axis of the batch."""
+"""Shape of one record, without the batch axis."""
 
 Scalar = Array | float
-"""A traced scalar, or a float where it depends on no parameter: bounds stay
-floats as long as they can, and infinite ones are always floats."""
+"""A bound: a traced scalar, or a float if it depends on no parameter.
+
+Infinite bounds are always floats, so they can be detected while tracing."""
 
 
 class Context(NamedTuple):
-  """How a network is applied.
+  """Options of one application of a network.
 
   Attributes:
-    rule: weights of the records in the parameter gradients; None: plain.
-    radii: for the names of adaptive balls, the public radius to use now.
-    observe: called with (name, norms [b]) by adaptive balls, before they
-      project; for indicators that are noised, never for anything released.
+    rule: weight rule of the parameter gradients; None for plain gradients.
+    radii: public radius in use for each adaptive ball, by name.
+    observe: adaptive balls call it with (name, norms [b]) before they
+      project. The norms are private: use them only for indicators that are
+      noised, and never release them.
   """
   rule: WeightRule | None = None
   radii: Mapping[str, Array] = {}
@@ -38,49 +41,52 @@ class Context(NamedTuple):
 class Node(Protocol):
   """A layer or a composition of layers.
 
-  Parameters and certificates are dicts that hold the names of parameter
-  layers only; a parameterless node has {}.
+  Parameters and certificates are dicts by name of the parameter layers; a
+  parameterless node has {}.
+
+  Attributes:
+    name: key in the parameter tree, and for messages.
   """
   name: str
 
   def output_shape(self, shape: Shape) -> Shape:
-    """The shape of a record that leaves, from that of one that enters."""
+    """Returns the shape of an output record, given that of an input record."""
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """Initial parameters for records of `shape`."""
+    """Returns initial parameters for records of `shape`."""
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """The function, [b, *shape] -> [b, *output_shape(shape)]."""
+    """Maps [b, *shape] to [b, *output_shape(shape)]."""
 
   def constrain(self, params: Params, shape: Shape,
                 limits: 'Limits') -> tuple[Params, PyTree]:
-    """Weights within their limits, and the norms that they certify."""
+    """Returns weights within their limits, and their certified norms."""
 
   def reach(self, certificate: PyTree, radius: Scalar,
             shape: Shape) -> Scalar:
-    """Upper bound of ||f(x)||_2 over ||x||_2 <= radius; `bound_out`."""
+    """Returns the output bound: max of ||f(x)||_2 over ||x||_2 <= radius."""
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """(bound of the cotangent sent back, bounds of parameter gradients).
+    """Returns bounds of the input cotangent and of parameter gradients.
 
     Args:
-      certificate: from `constrain`.
-      cotangent: bounds what arrives at the output.
-      radius: bounds what enters.
-      shape: of what enters.
-      rule: as in the context that the gradients are taken with.
+      certificate: certified norms, from `constrain`.
+      cotangent: l2 bound of the cotangent at the output.
+      radius: l2 bound of the input.
+      shape: shape of an input record.
+      rule: weight rule of the gradients, as in `Context`.
     """
 
 
 class Limits(NamedTuple):
-  """What `constrain` holds weights to.
+  """The norm limits that `constrain` enforces.
 
   Attributes:
-    rescale: upper bound of a norm -> factor for the weights.
-    certify: (bound, factor) -> certified norm of the rescaled weights.
-    num_iterations: of the certified bounds.
+    rescale: maps an upper bound of a norm to a factor for the weights.
+    certify: maps (bound, factor) to a bound of the rescaled weights' norm.
+    num_iterations: iterations of the certified bounds.
     any_scale: see `norms.spectral_upper_bound`.
   """
   rescale: Callable[[Array], Array]
@@ -90,16 +96,26 @@ class Limits(NamedTuple):
 
 
 class UnknownConstant(ValueError):
-  """A layer has no finite constant here; the message names it."""
+  """Raised if a layer has no finite constant; the message names the layer."""
 
 
 def gradient_bound(name: str, rule: WeightRule | None, cotangent: Scalar,
                    factor: Scalar) -> Scalar:
-  """Bound of a parameter gradient under a rule; refuses an infinite one."""
+  """Bounds a parameter gradient's l2 norm; raises if the bound is infinite.
+
+  Args:
+    name: layer name, for the message.
+    rule: weight rule, or None for the plain gradient.
+    cotangent: bound of the cotangent at the layer's output.
+    factor: bound of the norm of the layer's Jacobian in its parameters.
+
+  Raises:
+    UnknownConstant: the bound is infinite.
+  """
   bound = cotangent * factor if rule is None else rule.bound(cotangent, factor)
   if isinstance(bound, float) and not bound < float('inf'):
     raise UnknownConstant(
         f'layer {name!r} has no finite gradient bound: there is no public '
-        'radius for what enters it, no Lipschitz constant of a layer or loss '
+        'radius for its input, no Lipschitz constant of a layer or loss '
         'after it, or the product overflows')
   return bound

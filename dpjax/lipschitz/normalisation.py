@@ -1,4 +1,4 @@
-"""Normalisation within a record: the standard forms and the Lipschitz one."""
+"""Normalisation within each record, in standard and in Lipschitz form."""
 
 import math
 
@@ -7,16 +7,24 @@ import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax.lipschitz.node import Shape
-from dpjax.lipschitz.pointwise import Fixed, minimum
+from dpjax.lipschitz.pointwise import Fixed
+from dpjax.lipschitz.pointwise import minimum
 from dpjax.typing import Array
 
 KINDS = ('layer', 'instance', 'group')
 
 
 def group_statistics(x: Array, num_groups: int) -> tuple[Array, Array]:
-  """Centred groups [b, h w, g, c/g] of [b, h, w, c], variances [b, 1, g, 1].
+  """Returns the centred channel groups of images and their variances.
 
   One group is layer normalisation, c groups are instance normalisation.
+
+  Args:
+    x: images [b, h, w, c].
+    num_groups: g, a divisor of c.
+
+  Returns:
+    Centred values [b, h w, g, c/g] and variances [b, 1, g, 1].
   """
   grouped = x.reshape((x.shape[0], -1, num_groups, x.shape[-1] // num_groups))
   centred = grouped - jnp.mean(grouped, (1, 3), keepdims=True)
@@ -25,18 +33,18 @@ def group_statistics(x: Array, num_groups: int) -> tuple[Array, Array]:
 
 def standard(kind: str, *, num_groups: int | None = None,
              kappa: float = 1e-5, name: str = 'normalisation') -> Fixed:
-  """(x - mean) / sqrt(variance + kappa) in groups of a record. NET-06, REG-01.
+  """Normalises groups of a record: (x - mean) / sqrt(variance + kappa).
 
-  Definition 2.4.4 of thesis 003 (whose sums run over j in the group). Its
-  constant is 1 / sqrt(kappa), useless as a bound; see `lipschitz`. Batch
-  normalisation couples records: no contribution of one record is bounded, so
-  no private method takes it, and it is refused.
+  Barczewski (2025, Definition 2.4.4), with sums over the entries of a group.
+  The Lipschitz constant is 1 / sqrt(kappa), too large to be useful; see
+  `lipschitz`. Batch normalisation raises ValueError: it couples records, so
+  the contribution of one record is not bounded. Items NET-06, REG-01.
 
   Args:
     kind: 'layer', 'instance' or 'group'.
-    num_groups: of 'group'.
-    kappa: positive.
-    name: for messages.
+    num_groups: number of groups for 'group'.
+    kappa: positive constant, added to the variance.
+    name: layer name, for messages.
   """
   if kind == 'batch':
     raise ValueError('batch normalisation couples the records of a batch, so '
@@ -59,26 +67,27 @@ def standard(kind: str, *, num_groups: int | None = None,
 
 def lipschitz(*, num_groups: int, alpha: float,
               name: str = 'normalisation') -> Fixed:
-  """(x - mean) / max(alpha, sd) in groups of a record. NET-07, REG-01.
+  """Normalises groups of a record: (x - mean) / max(alpha, deviation).
 
-  (5.2.1) of thesis 003 for alpha = 1. Lipschitz constant 1 / alpha in l2, and
-  only there: in l1 and l_infinity the centring alone has norm near 2, and just
-  above sd = alpha it reaches sqrt(m) / (2 alpha) (E13). What leaves has norm
-  at most sqrt(h w c), which is public and resets the bounds of earlier layers
-  (LDP-08). The thesis' range of alpha makes the constant 10^3 to 10^4 for each
-  layer (E17).
+  Barczewski (2025, equation 5.2.1), with alpha = 1 there. The Lipschitz
+  constant is 1 / alpha in l2 only: in l1 and l_infinity the centring alone has
+  norm near 2, and just above a deviation of alpha the norm reaches
+  sqrt(m) / (2 alpha) for m entries (erratum E13). The output has norm at most
+  sqrt(h w c), which is public and independent of the bounds of earlier layers
+  (LDP-08). The values of alpha in Table 5.2 give a constant of 10^3 to 10^4
+  per layer (erratum E17). Items NET-07, REG-01.
 
   Args:
-    num_groups: of channels.
-    alpha: positive.
-    name: for messages.
+    num_groups: number of channel groups.
+    alpha: positive floor of the standard deviation.
+    name: layer name, for messages.
   """
   errors.check_scale('alpha', alpha)
   errors.check_at_least('num_groups', num_groups, 1)
 
   def function(x):
     centred, variance = group_statistics(x, num_groups)
-    # max before the root: differentiable where a group is constant.
+    # The maximum comes before the root: differentiable at variance 0.
     return (centred * jax.lax.rsqrt(jnp.maximum(variance, alpha**2))
             ).reshape(x.shape)
 
@@ -88,15 +97,17 @@ def lipschitz(*, num_groups: int, alpha: float,
 
 
 def _ceiling(alpha: float):
+  """Returns the output bound min(radius / alpha, sqrt(entries))."""
   return lambda radius, shape: minimum(radius / alpha,
                                        math.sqrt(math.prod(shape)))
 
 
 def _checked(num_groups: int):
+  """Returns a `shape_of` that checks that the groups divide the channels."""
   def shape_of(shape: Shape) -> Shape:
     if len(shape) != 3 or shape[-1] % num_groups:
-      raise ValueError(f'{num_groups} groups need images [h, w, c] with a '
-                       'multiple of as many channels, got records of shape '
-                       f'{list(shape)}')
+      raise ValueError(f'{num_groups} groups need images [h, w, c] with c a '
+                       'multiple of the number of groups, got records of '
+                       f'shape {list(shape)}')
     return shape
   return shape_of

@@ -1,7 +1,7 @@
 """Spectral norms: estimates from below, certified bounds from above.
 
 Only an upper bound may enter a sensitivity. Power iteration converges from
-below, so noise scaled by it is too small; it is here to watch a run with.
+below, so noise scaled by it is too small; use it only to monitor a run.
 """
 
 from collections.abc import Callable
@@ -16,33 +16,36 @@ from dpjax import floats
 from dpjax.typing import Array
 
 _UNIT_ROUNDOFF = 2.0**-24
-# Of the squared Frobenius norm in _schatten, as a natural logarithm.
+# Largest natural logarithm of a squared Frobenius norm in _schatten; float32
+# overflows at 88.
 _LOG_RANGE = 80
-# Longer sums are split, so that their rounding does not grow with them.
+# Longer sums are split into parts, which limits their rounding error.
 _LONGEST_SUM = 512
-# Complex Gram matrices round in two parts, each of one term more.
+# Complex Gram matrices round in two parts, each with one more term.
 _COMPLEX_ROUNDING = 1.5
-# Up to here the margin of the worst spectrum serves every one.
+# Up to this relative margin, the worst case over spectra is used for all.
 _SMALL_MARGIN = 2.0**-10
 
 
 def power_iteration(weights: Array, start: Array, *,
                     num_iterations: int) -> tuple[Array, Array]:
-  """A *lower* bound of the spectral norm, and the vector that attains it.
+  """Returns a *lower* bound of the spectral norm and the vector attaining it.
+
+  From an angle a between `start` and the leading singular vector, with rho the
+  ratio of the second singular value to the first, the bound after t rounds is
+  at least ||W|| / sqrt(1 + rho^(4t) tan^2 a). Barczewski (2025, section
+  5.2.3); item SPEC-01, erratum E9.
 
   Args:
-    weights: [m, n].
-    start: [n], not orthogonal to the leading right singular vector; that of
-      the step before is a good one.
-    num_iterations: at least 1.
+    weights: W, [m, n].
+    start: [n], not orthogonal to the leading right singular vector; the
+      vector of the previous step is a good start.
+    num_iterations: t, at least 1.
 
   Returns:
-    (||W v||, v) with v a unit vector after `num_iterations` rounds of
-    v <- W^T W v / ||W^T W v||; v stays where it is if W^T W v is zero or not
-    finite, so that it can be carried on. From an angle a to the leading
-    singular vector, with rho the ratio of the second singular value to the
-    first, the norm found is at least ||W|| / sqrt(1 + rho^(4t) tan^2 a).
-    Source: thesis 003, section 5.2.3; item SPEC-01, erratum E9.
+    (||W v||, v) with v a unit vector after t rounds of
+    v <- W^T W v / ||W^T W v||. v stays unchanged if W^T W v is zero or not
+    finite, so it can always serve as the next start.
   """
   return power_iteration_of_map(
       lambda v: jnp.matmul(weights, v, precision=jax.lax.Precision.HIGHEST),
@@ -51,10 +54,10 @@ def power_iteration(weights: Array, start: Array, *,
 
 def power_iteration_of_map(apply: Callable[[Array], Array], start: Array, *,
                            num_iterations: int) -> tuple[Array, Array]:
-  """`power_iteration` of any linear map, by its transpose.
+  """Runs `power_iteration` for any linear map, by its transpose.
 
   Args:
-    apply: linear; arrays of the shape of `start` to arrays.
+    apply: linear map from arrays of the shape of `start` to arrays.
     start: not orthogonal to the leading right singular vector.
     num_iterations: at least 1.
   """
@@ -71,9 +74,9 @@ def power_iteration_of_map(apply: Callable[[Array], Array], start: Array, *,
 
 
 def unit_and_norm(x: Array) -> tuple[Array, Array]:
-  """(x / ||x||_2, ||x||_2) over all entries, at every scale; (0, 0) for zeros.
+  """Returns (x / ||x||_2, ||x||_2) over all entries; (0, 0) for zeros.
 
-  What is not finite has a norm that is not finite.
+  It works at every scale of x. The norm is not finite if an entry is not.
   """
   scale = floats.power_of_two_below(jnp.max(jnp.abs(x)))
   ordinary = x * floats.inverse_power_of_two(scale)
@@ -82,13 +85,13 @@ def unit_and_norm(x: Array) -> tuple[Array, Array]:
 
 
 def exact_upper_bound(weights: np.ndarray) -> float:
-  """The spectral norm by float64 SVD on the host, rounded up. Item SPEC-03.
+  """Returns the spectral norm by float64 SVD on the host, rounded up. SPEC-03.
 
   Args:
-    weights: [m, n]; min(m, n) up to 2048 or so is a matter of seconds.
+    weights: [m, n]; takes seconds for min(m, n) up to about 2048.
 
   Returns:
-    NaN if an entry is not finite.
+    The norm, or NaN if an entry is not finite.
   """
   matrix = np.asarray(weights, np.float64)
   if not np.all(np.isfinite(matrix)):
@@ -98,7 +101,7 @@ def exact_upper_bound(weights: np.ndarray) -> float:
 
 def spectral_upper_bound(weights: Array, *, num_iterations: int = 6,
                          any_scale: bool = True) -> Array:
-  """A certified upper bound of the spectral norm, jittable, float32.
+  """Computes a certified upper bound of the spectral norm; jittable, float32.
 
   Gram iteration (Delattre et al. 2023): with G_0 = W, G_{i+1} = G_i^* G_i, the
   bound ||G_t||_F^(1/2^t) is the Schatten norm of order 2^(t+1), so that
@@ -106,23 +109,24 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6,
     ||W||_2 <= bound <= r^(1/2^(t+1)) ||W||_2,  r = min(m, n).
 
   Two columns or rows, as in a binary classifier's last layer, have a closed
-  form. Rounding is covered: a float32 product of sums of k terms moves the
-  leading eigenvalue by at most k 2^-24 ||W||_F^2, of which the 2^i-th root is
-  taken. For large matrices that is measured by the W at hand: if the computed
-  bound b is not below the norm there is nothing to add, and if it is, then
-  ||W||_F^2 / b^2 is at least the ratio that the margin needs. Item SPEC-04,
-  whose margin, 2 k 2^-24 sqrt(r), holds for t = 1 only: the W of a Hadamard
+  form. The bound covers rounding: a float32 product with sums of k terms moves
+  the leading eigenvalue by at most k 2^-24 ||W||_F^2, of which the 2^i-th root
+  is taken. For large matrices the margin uses the W at hand. Let b be the
+  computed bound. If b >= ||W||_2, no margin is needed; otherwise
+  ||W||_F^2 / b^2 is at least the ratio that the margin needs. Item SPEC-04
+  has the margin 2 k 2^-24 sqrt(r), which holds for t = 1 only: a Hadamard
   matrix needs r.
 
   Args:
-    weights: [..., m, n], float32 or complex64; each matrix by itself.
-    num_iterations: t; 6 is at most r^(1/128), 2.7 % for r = 30.
-    any_scale: False saves a pass for weights known to be of ordinary size: the
-      result is then a bound of norms above 1e-8 only, and NaN above 1e8.
+    weights: [..., m, n], float32 or complex64; one bound for each matrix.
+    num_iterations: t; 6 exceeds the norm by a factor of at most r^(1/128),
+      2.7 % for r = 30.
+    any_scale: False saves one pass over weights of ordinary size; the result
+      then bounds norms above 1e-8 only, and is NaN above 1e8.
 
   Returns:
-    [...], NaN or infinite where an entry is: what cannot be bounded must not
-    look small. Entries below 2^-126 count as zeros.
+    Bounds [...], NaN or infinite where an entry is, so that an unknown norm
+    never looks small. Entries below 2^-126 count as zeros.
 
   Examples:
     >>> from dpjax.lipschitz import norms
@@ -136,7 +140,8 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6,
   parts = (tall.real, tall.imag) if jnp.iscomplexobj(tall) else (tall,)
   scale = None
   if any_scale:
-    # The largest entry to [1, 4), or squares of tiny or huge ones are lost.
+    # Scales the largest entry to [1, 4); otherwise squares of tiny entries
+    # underflow and those of huge entries overflow.
     largest = sum(jnp.max(jnp.abs(part), (-2, -1)) for part in parts)
     scale = floats.power_of_two_below(largest)
     inverse = floats.inverse_power_of_two(scale)[..., None, None]
@@ -146,12 +151,13 @@ def spectral_upper_bound(weights: Array, *, num_iterations: int = 6,
 
 
 def _bound_of_ordinary(parts: tuple[Array, ...], num_iterations: int) -> Array:
-  """Of tall matrices, as one real part or a real and an imaginary one."""
+  """Bounds the norms of tall matrices, given as (real,) or (real, imaginary).
+  """
   rows, rank = parts[0].shape[-2:]
   rounding = _UNIT_ROUNDOFF * (_COMPLEX_ROUNDING if len(parts) == 2 else 1)
   rounding *= _terms(rows) + _terms(rank) + 8
   if rank == 1:
-    # One sum of all squares, with no product.
+    # The norm of a vector is its Frobenius norm: no matrix product.
     return (1 + (rows + 8) * _UNIT_ROUNDOFF) * _frobenius(parts)
   gram = _gram(parts)
   if rank == 2:
@@ -159,21 +165,21 @@ def _bound_of_ordinary(parts: tuple[Array, ...], num_iterations: int) -> Array:
   bound = _schatten(gram, rank, num_iterations)
   if rank * rounding < _SMALL_MARGIN:
     return (1 + rank * rounding) * bound
-  # The last sum is over rank^2 squares, whatever the spectrum.
+  # The last Frobenius norm sums rank^2 squares; covers their rounding.
   bound = bound * (1 + rank**2 * _UNIT_ROUNDOFF / 2**num_iterations)
   energy = jnp.sum(jnp.diagonal(gram[0], axis1=-2, axis2=-1), -1)
-  # Below 1e-16 are squares of norms that any_scale=False does not see.
+  # any_scale=False promises nothing for norms below 1e-8, squares below 1e-16.
   loss = rounding * energy / jnp.maximum(jnp.square(bound), 1e-16)
   return jnp.where(loss < 1, bound / (1 - loss), jnp.inf)
 
 
 def _schatten(gram: tuple[Array, ...], rank: int,
               num_iterations: int) -> Array:
-  """||gram^(2^(t-1))||_F^(1/2^t), by squarings.
+  """Returns ||gram^(2^(t-1))||_F^(1/2^t), by repeated squaring.
 
-  Divided by its Frobenius norm over rank^(1/4), a Gram matrix has its leading
-  eigenvalue in [rank^(-1/4), rank^(1/4)]; it is done again before squarings
-  could carry that out of float32's range.
+  A Gram matrix divided by its Frobenius norm over rank^(1/4) has its leading
+  eigenvalue in [rank^(-1/4), rank^(1/4)]. The division is repeated before
+  squaring could carry the eigenvalue out of float32's range.
   """
   center = rank**0.25
   apart = max(1, int(math.log2(_LOG_RANGE / math.log(rank))) + 1)
@@ -192,7 +198,7 @@ def _schatten(gram: tuple[Array, ...], rank: int,
 
 
 def _gram(parts: tuple[Array, ...]) -> tuple[Array, ...]:
-  """A^* A: of one part symmetric, of two symmetric and antisymmetric."""
+  """Returns A^* A: (symmetric,) or, if complex, (symmetric, antisymmetric)."""
   if len(parts) == 1:
     return (_transposed_product(parts[0], parts[0]),)
   real, imaginary = parts
@@ -203,7 +209,7 @@ def _gram(parts: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _transposed_product(left: Array, right: Array) -> Array:
-  """left^T right over the last two axes, in sums of `_terms` terms."""
+  """Returns left^T right over the last two axes, in sums of `_terms` terms."""
   rows = left.shape[-2]
   if rows <= _LONGEST_SUM:
     return _product(jnp.swapaxes(left, -2, -1), right)
@@ -212,7 +218,7 @@ def _transposed_product(left: Array, right: Array) -> Array:
   size = left.shape[-2] // count
 
   def add(i, total):
-    # One after the other: as a batch they take four times as long on CPU.
+    # In sequence: as one batch the parts take four times as long on CPU.
     a, b = (jax.lax.dynamic_slice_in_dim(x, i * size, size, -2)
             for x in (left, right))
     return total + _product(jnp.swapaxes(a, -2, -1), b)
@@ -222,11 +228,12 @@ def _transposed_product(left: Array, right: Array) -> Array:
 
 
 def _padded(x: Array, rows: int) -> Array:
+  """Appends `rows` rows of zeros, which change no Gram matrix."""
   return jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, rows), (0, 0)])
 
 
 def _terms(rows: int) -> int:
-  """Additions in an entry of `_transposed_product` over `rows` rows."""
+  """Returns the number of additions in an entry of `_transposed_product`."""
   count = -(-rows // _LONGEST_SUM)
   return -(-rows // count) + (count if count > 1 else 0)
 
@@ -247,7 +254,8 @@ def _repeated_sqrt(x: Array, times: int) -> Array:
 
 
 def _largest_eigenvalue(gram: tuple[Array, ...]) -> Array:
-  """Of positive semi-definite [..., 2, 2] matrices, in closed form."""
+  """Returns the largest eigenvalues of positive semi-definite 2 x 2 matrices.
+  """
   first, second = gram[0][..., 0, 0], gram[0][..., 1, 1]
   half_gap = (first - second) / 2
   off = sum(jnp.square(part[..., 0, 1]) for part in gram)

@@ -1,7 +1,8 @@
-"""Parameterless layers with their true constants.
+"""Layers without parameters and their Lipschitz constants.
 
-Every activation, pool, normalisation and ball counts with its own Lipschitz
-constant; taking 1 for all of them is wrong (E11).
+Every activation, pool, normalisation and ball has its own Lipschitz constant.
+Taking 1 for all of them, as Algorithm 8 of Barczewski (2025) does, is wrong
+(erratum E11).
 """
 
 from collections.abc import Callable
@@ -14,27 +15,31 @@ import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax.grads import ball
-from dpjax.lipschitz.node import Context, Limits, Scalar, Shape
+from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.node import Limits
+from dpjax.lipschitz.node import Scalar
+from dpjax.lipschitz.node import Shape
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
-# Of a sigmoid in float32, absolute.
+# Absolute rounding error of a sigmoid in float32.
 _ROUNDING = 2.0**-22
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fixed:
-  """A function without parameters, each record on its own.
+  """A function without parameters that acts on each record separately.
 
   Attributes:
-    name: for messages.
-    function: [b, *shape] -> [b, *shape_of(shape)].
-    lipschitz: shape -> constant in l2; infinite if it has none or it is not
-      known, which the Lipschitz methods refuse, naming the layer.
-    ceiling: (radius, shape) -> bound of the norm of what leaves.
-    shape_of: shape -> shape of what leaves.
-    elementwise: whether it acts on each number by itself, so that the constant
-      holds in every p-norm.
+    name: layer name, for messages.
+    function: maps [b, *shape] to [b, *shape_of(shape)].
+    lipschitz: maps an input shape to the l2 Lipschitz constant; infinite if
+      there is none or it is unknown, and then the Lipschitz methods raise an
+      error that names the layer.
+    ceiling: maps (input radius, input shape) to a bound of the output norm.
+    shape_of: maps an input shape to the output shape.
+    elementwise: whether it acts on each number separately, so that the
+      constant holds in every p-norm.
   """
   name: str
   function: Callable[[Array], Array]
@@ -44,47 +49,47 @@ class Fixed:
   elementwise: bool = False
 
   def output_shape(self, shape: Shape) -> Shape:
-    """See `shape_of`."""
+    """Returns the output shape; see `shape_of`."""
     return self.shape_of(shape)
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """Nothing."""
+    """Returns {}: there are no parameters."""
     del key, shape
     return {}
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """The function."""
+    """Returns the function at x."""
     del params, context
     return self.function(x)
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, PyTree]:
-    """Nothing to hold."""
+    """Returns ({}, {}): there is nothing to constrain."""
     del params, shape, limits
     return {}, {}
 
   def reach(self, certificate: PyTree, radius: Scalar, shape: Shape) -> Scalar:
-    """See `ceiling`."""
+    """Returns the output bound; see `ceiling`."""
     del certificate
     return self.ceiling(radius, shape)
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """The constant times the cotangent; no parameters."""
+    """Returns the constant times the cotangent bound; no parameter bounds."""
     del certificate, radius, rule
     return cotangent * self.lipschitz(shape), {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ball:
-  """Projection of each record on an l2 ball: 1-Lipschitz. LDP-05, LIP-02.
+  """Projects each record on an l2 ball; 1-Lipschitz. Items LDP-05, LIP-02.
 
   Attributes:
-    name: key of its radius, if adaptive.
-    radius: public.
-    adaptive: the radius in use is a private quantile of the norms that enter,
-      released by earlier steps (LDP-06); `radius` is where it starts.
+    name: key of the radius, if adaptive.
+    radius: public radius of the ball.
+    adaptive: whether the radius in use is a private quantile of the input
+      norms, released by earlier steps (LDP-06); `radius` is then its start.
   """
   name: str
   radius: float
@@ -94,16 +99,16 @@ class Ball:
     errors.check_scale(f'radius of {self.name!r}', self.radius)
 
   def output_shape(self, shape: Shape) -> Shape:
-    """The same."""
+    """Returns `shape`."""
     return shape
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """Nothing."""
+    """Returns {}: there are no parameters."""
     del key, shape
     return {}
 
   def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """x min(1, radius / ||x||)."""
+    """Returns x min(1, radius / ||x||) for each record."""
     del params
     if self.adaptive and context.observe is not None:
       flat = x.reshape((x.shape[0], -1))
@@ -113,12 +118,15 @@ class Ball:
 
   def constrain(self, params: Params, shape: Shape,
                 limits: Limits) -> tuple[Params, PyTree]:
-    """Nothing to hold; an adaptive radius is put in by the bounder."""
+    """Returns ({}, {}); the bounder adds an adaptive radius later."""
     del params, shape, limits
     return {}, {}
 
   def reach(self, certificate: PyTree, radius: Scalar, shape: Shape) -> Scalar:
-    """min(B, radius), with the released radius if the certificate has one."""
+    """Returns min(B, radius) for inputs of norm at most B.
+
+    The certificate of an adaptive ball is the released radius in use.
+    """
     del shape
     own = certificate if self.adaptive and not isinstance(
         certificate, dict) else self.radius
@@ -127,13 +135,13 @@ class Ball:
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
-    """The cotangent itself."""
+    """Returns the cotangent bound unchanged; no parameter bounds."""
     del certificate, radius, shape, rule
     return cotangent, {}
 
 
 def minimum(left: Scalar, right: Scalar) -> Scalar:
-  """The smaller bound, a float if both are."""
+  """Returns the smaller bound, as a float if both are floats."""
   if isinstance(left, float) and isinstance(right, float):
     return min(left, right)
   if isinstance(left, float) and math.isinf(left):
@@ -142,14 +150,15 @@ def minimum(left: Scalar, right: Scalar) -> Scalar:
 
 
 def _elements(shape: Shape) -> float:
+  """Returns the square root of the number of entries of a record."""
   return math.sqrt(math.prod(shape))
 
 
 def activation(kind: str, *, name: str = 'activation') -> Fixed:
-  """relu, tanh or sigmoid: constants 1, 1 and 1/4. NET-03.
+  """Returns relu, tanh or sigmoid, with constants 1, 1 and 1/4. NET-03.
 
-  The printed 1 of the sigmoid (Table 5.1 of thesis 003) holds, four times too
-  large (E15).
+  The constant 1 for the sigmoid in Barczewski (2025, Table 5.1) is valid but
+  four times too large (erratum E15).
   """
   errors.check_choice('activation', kind, ('relu', 'tanh', 'sigmoid'))
   if kind == 'sigmoid':
@@ -166,9 +175,15 @@ def activation(kind: str, *, name: str = 'activation') -> Fixed:
 
 def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
                      name: str = 'activation') -> Fixed:
-  """s / (1 + exp(-T x)) - o, of constant s T / 4. NET-03.
+  """Returns s / (1 + exp(-T x)) - o, with constant s T / 4. NET-03.
 
-  (2, 2, 1) is tanh. Papernot et al. 2021.
+  The tempered sigmoid of Papernot et al. (2021).
+
+  Args:
+    scale: s, positive.
+    temperature: T, positive.
+    offset: o; (s, T, o) = (2, 2, 1) is tanh.
+    name: layer name, for messages.
   """
   errors.check_scale('scale', scale)
   errors.check_scale('temperature', temperature)
@@ -177,7 +192,8 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
   def ceiling(radius, shape):
     size = _elements(shape)
     most = size * max(abs(offset), abs(scale - offset))
-    # What float32 leaves of a difference that is nearly zero.
+    # The value at 0 is scale / 2 - offset; rounding is added because the
+    # difference may cancel.
     middle = abs(scale / 2 - offset) + _ROUNDING * scale
     return minimum(constant * radius + size * middle, most)
 
@@ -187,7 +203,7 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
       function=lambda x: scale * nn.sigmoid(temperature * x) - offset)
 
 
-# Forms with values in [-cap, cap] and the Lipschitz constants of NET-03.
+# Activations with values in [-cap, cap], and their Lipschitz constants.
 _CAPPED = {
     'relu': (lambda x, cap: jnp.clip(x, 0.0, cap), 1.0),
     'tanh': (lambda x, cap: cap * jnp.tanh(x / cap), 1.0),
@@ -198,17 +214,17 @@ ACTIVATIONS = tuple(_CAPPED)
 
 def bounded_activation(kind: str, radius: float, *,
                        name: str = 'activation') -> Fixed:
-  """An activation whose values lie in an l2 ball: c unit(x / c). LDP-05.
+  """Returns an activation c unit(x / c) with values in an l2 ball. LDP-05.
 
-  With c = radius / sqrt(width) no unit exceeds c, so no record the radius; the
-  Lipschitz constant is that of the activation. Elementwise, which costs
-  nothing beside the activation itself, where a projection on the ball needs
-  norms forward and inner products backward.
+  With c = radius / sqrt(width) no unit exceeds c, so no record exceeds the
+  radius. The Lipschitz constant is that of the activation. It is elementwise,
+  so it costs nothing beyond the activation; a projection on the ball needs
+  norms in the forward pass and inner products in the backward pass.
 
   Args:
     kind: one of `ACTIVATIONS`.
-    radius: public bound on the l2 norm of each record that leaves.
-    name: for messages.
+    radius: public bound on the l2 norm of each output record.
+    name: layer name, for messages.
   """
   errors.check_choice('activation', kind, ACTIVATIONS)
   errors.check_scale('radius', radius)
@@ -223,7 +239,7 @@ def bounded_activation(kind: str, radius: float, *,
 
 
 def flatten(*, name: str = 'flatten') -> Fixed:
-  """An image as a vector; an isometry."""
+  """Returns the layer that flattens images to vectors; an isometry."""
   return Fixed(name=name, function=lambda x: x.reshape((x.shape[0], -1)),
                lipschitz=lambda shape: 1.0,
                ceiling=lambda radius, shape: radius,
@@ -232,7 +248,7 @@ def flatten(*, name: str = 'flatten') -> Fixed:
 
 def opaque(function: Callable[[Array], Array], *, name: str,
            shape_of: Callable[[Shape], Shape] = lambda shape: shape) -> Fixed:
-  """A function of which nothing is known: fine for clipping methods only."""
+  """Wraps a function with no known constant, for clipping methods only."""
   return Fixed(name=name, function=function,
                lipschitz=lambda shape: math.inf,
                ceiling=lambda radius, shape: math.inf, shape_of=shape_of)

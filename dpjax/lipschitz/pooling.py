@@ -1,4 +1,5 @@
-"""Pools with their true constants, overlapping ones included."""
+"""Pooling layers and their Lipschitz constants, also for overlapping windows.
+"""
 
 from collections.abc import Callable
 import functools
@@ -16,11 +17,12 @@ Pair = tuple[int, int]
 
 
 def _overlap(window: Pair, strides: Pair) -> int:
-  """In how many windows a pixel can be."""
+  """Returns the largest number of windows that contain one pixel."""
   return math.prod(-(-k // s) for k, s in zip(window, strides, strict=True))
 
 
 def _pooled(window: Pair, strides: Pair):
+  """Returns the `shape_of` of an unpadded pool, with its checks."""
   for size, stride in zip(window, strides, strict=True):
     errors.check_at_least('window', size, 1)
     errors.check_at_least('stride', stride, 1)
@@ -44,18 +46,19 @@ def _check_image(shape: Shape) -> Shape:
 
 
 def window_maximum(x: Array, window: Pair, strides: Pair) -> Array:
-  """Maxima [b, h', w', c] over windows of images [b, h, w, c], not padded.
+  """Returns maxima [b, h', w', c] over windows of images [b, h, w, c].
 
-  Values that are equal share the gradient.
+  Images are not padded. Equal maxima of a window share the gradient.
   """
   return _over_windows(jnp.maximum, x, window, strides)
 
 
 def _over_windows(join: Callable[[Array, Array], Array], x: Array,
                   window: Pair, strides: Pair) -> Array:
-  """Of rows, then of columns, by slices.
+  """Reduces windows over rows, then over columns, by slices.
 
-  XLA for CPUs takes a `reduce_window` and its gradient one value at a time.
+  XLA on CPU computes a `reduce_window` and its gradient value by value, which
+  is slow.
   """
   for axis, (size, stride) in enumerate(zip(window, strides, strict=True), 1):
     last = (x.shape[axis] - size) // stride * stride
@@ -66,10 +69,16 @@ def _over_windows(join: Callable[[Array, Array], Array], x: Array,
 
 def max_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
              name: str = 'max_pool') -> Fixed:
-  """Window maxima without padding; constant sqrt(ceil(k/s)^2). NET-04.
+  """Returns a max pool without padding. NET-04.
 
-  Definition 2.4.2 of thesis 003; its bound takes 1 for every pool, which
-  overlapping windows exceed: 2 for 2 x 2 windows of stride 1 (E11).
+  With windows k x k and stride s the Lipschitz constant is ceil(k / s).
+  Barczewski (2025, Definition 2.4.2) takes 1 for every pool, which overlapping
+  windows exceed: 2 x 2 windows of stride 1 have 2 (erratum E11).
+
+  Args:
+    window: (kh, kw).
+    strides: (sh, sw); the window by default, so that windows do not overlap.
+    name: layer name, for messages.
   """
   strides = strides or window
   shape_of = _pooled(window, strides)
@@ -82,9 +91,11 @@ def max_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
 
 def average_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
                  name: str = 'average_pool') -> Fixed:
-  """Window means; constant sqrt(ceil(k/s)^2 / k^2). NET-05, Def. 2.4.3.
+  """Returns an average pool without padding. NET-05.
 
-  Windows that do not overlap give exactly 1/k.
+  With windows k x k and stride s the Lipschitz constant is ceil(k / s) / k,
+  exactly 1/k for windows that do not overlap. Barczewski (2025, Definition
+  2.4.3). Args as for `max_pool`.
   """
   strides = strides or window
   shape_of = _pooled(window, strides)
@@ -97,7 +108,10 @@ def average_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
 
 
 def global_average_pool(*, name: str = 'global_average_pool') -> Fixed:
-  """Mean over all pixels, [h, w, c] -> [c]; constant 1/sqrt(h w). NET-05."""
+  """Returns the mean over all pixels, [h, w, c] -> [c]. NET-05.
+
+  The Lipschitz constant is 1 / sqrt(h w).
+  """
   constant = lambda shape: 1 / math.sqrt(math.prod(shape[:2]))
   return Fixed(
       name=name, function=lambda x: jnp.mean(x, (1, 2)), lipschitz=constant,

@@ -1,8 +1,9 @@
 """Linear operations whose parameter gradients take a weight per record.
 
-Each is the ordinary operation. With a `WeightRule` its backward pass hands
-exact cotangents to its input and asks the rule how much of every record's
-gradient its own parameters receive. LDP-04, LDP-09; `vjp_weight` of NET-12.
+The forward pass is the ordinary operation. With a `WeightRule`, the backward
+pass returns the exact cotangent of the input, and multiplies each record's
+parameter gradient by the weight that the rule gives it. Items LDP-04, LDP-09,
+NET-12.
 """
 
 import functools
@@ -13,27 +14,32 @@ import jax.numpy as jnp
 
 from dpjax import floats
 from dpjax.lipschitz import convolution
-from dpjax.lipschitz.rules import RecordNorms, WeightRule
+from dpjax.lipschitz.rules import RecordNorms
+from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array
 
 _HIGHEST = jax.lax.Precision.HIGHEST
 _UNIT_ROUNDOFF = 2.0**-24
-# Squares of what is beside norms above lose too much to underflow.
+# For records with larger norms, too many squares may underflow.
 _LARGEST_NORM = 1e10
 
 
 def dense(x: Array, kernel: Array, bias: Array | None,
           rule: WeightRule | None = None) -> Array:
-  """x W + b for x [b, p]: NET-01, equation (5.2.3) of thesis 003.
+  """Returns x W + b, with optional per-record weights of the gradient. NET-01.
 
   The gradient in (W, b) of one record is the outer product of (x, 1) and the
-  cotangent, of norm sqrt(||x||^2 + 1) ||delta||.
+  cotangent, of norm sqrt(||x||^2 + 1) ||delta||. Barczewski (2025, equation
+  5.2.3).
 
   Args:
     x: [b, n_in].
-    kernel: [n_in, n_out].
+    kernel: W, [n_in, n_out].
     bias: [n_out] or None.
-    rule: weights of the records, or None for the plain gradient.
+    rule: weight rule of the gradient, or None for the plain gradient.
+
+  Returns:
+    [b, n_out].
   """
   if rule is not None:
     return _weighted_dense(x, kernel, bias, rule)
@@ -67,18 +73,21 @@ _weighted_dense.defvjp(_dense_forward, _dense_backward)
 def conv(x: Array, kernel: Array, bias: Array | None,
          shape: convolution.ConvShape,
          rule: WeightRule | None = None) -> Array:
-  """Cross-correlation with a bias for each channel: NET-02, (5.2.4)-(5.2.6).
+  """Returns the cross-correlation plus a bias per channel. NET-02.
 
   The gradient of one record has norm at most
-  sqrt(m ||x||^2 + h_out w_out) ||delta||, m the number of windows that a pixel
-  can be in.
+  sqrt(m ||x||^2 + h_out w_out) ||delta||, with m the largest number of windows
+  that contain a pixel. Barczewski (2025, equations 5.2.4 to 5.2.6).
 
   Args:
     x: [b, h, w, c_in].
     kernel: [kh, kw, c_in, c_out].
     bias: [c_out] or None.
     shape: size of x, strides and padding.
-    rule: weights of the records, or None for the plain gradient.
+    rule: weight rule of the gradient, or None for the plain gradient.
+
+  Returns:
+    [b, h_out, w_out, c_out].
   """
   if rule is not None:
     return _weighted_conv(x, kernel, bias, shape, rule)
@@ -118,28 +127,28 @@ _weighted_conv.defvjp(_conv_forward, _conv_backward)
 
 
 def gram_is_smaller(kernel_shape: tuple[int, ...], num_sites: int) -> bool:
-  """Whether two Gram matrices of sites are less than a kernel."""
+  """Returns whether two Gram matrices of sites are smaller than a kernel."""
   return 2 * num_sites**2 < math.prod(kernel_shape)
 
 
 def conv_gradient_norms(x: Array, kernel: Array, cotangent: Array,
                         ceilings: Array, shape: convolution.ConvShape,
                         has_bias: bool) -> Array:
-  """Upper bounds [b] of the gradients' norms, from the windows of each record.
+  """Returns upper bounds [b] of each record's parameter gradient norm.
 
   With U the windows [sites, k] and D the cotangents [sites, c], the squared
-  norm is that of U^T D, or the inner product of U U^T and D D^T, whichever is
-  smaller to form. Either may cancel to rounding errors of what was summed, at
-  most n 2^-24 of `ceilings` for n terms, and so may the gradient itself: that
-  much is added, for both.
+  norm is that of U^T D, or the inner product of U U^T and D D^T, whichever
+  needs smaller arrays. Both sums, and the gradient itself, may cancel down to
+  rounding errors, which are at most n 2^-24 of `ceilings` for n terms. These
+  amounts are added, so the result stays an upper bound.
 
   Args:
     x: [b, h, w, c_in].
-    kernel: of the shape of the gradients.
+    kernel: array of the shape of the gradients.
     cotangent: [b, h_out, w_out, c_out].
-    ceilings: [b] >= ||U|| ||D|| in Frobenius norms.
-    shape: of the convolution.
-    has_bias: whether the gradient in a bias is a part.
+    ceilings: [b], upper bounds of ||U|| ||D|| in Frobenius norms.
+    shape: geometry of the convolution.
+    has_bias: whether to include the gradient in a bias.
   """
   rows = cotangent.reshape((cotangent.shape[0], -1, cotangent.shape[-1]))
   sites = rows.shape[1]
@@ -163,16 +172,16 @@ def conv_gradient_norms(x: Array, kernel: Array, cotangent: Array,
 
 def scale_shift(x: Array, scale: Array, shift: Array,
                 rule: WeightRule | None = None) -> Array:
-  """gamma x + beta for each channel: the affine part of NET-07.
+  """Returns gamma x + beta for each channel. NET-07.
 
   The gradient of one record has norm at most
   sqrt(max_c ||x_c||^2 + h w) ||delta||.
 
   Args:
     x: [b, h, w, c].
-    scale: [c].
-    shift: [c].
-    rule: weights of the records, or None for the plain gradient.
+    scale: gamma, [c].
+    shift: beta, [c].
+    rule: weight rule of the gradient, or None for the plain gradient.
   """
   if rule is not None:
     return _weighted_scale_shift(x, scale, shift, rule)
@@ -212,26 +221,32 @@ _weighted_scale_shift.defvjp(_scale_shift_forward, _scale_shift_backward)
 
 
 def _weigh(rule, x, cotangent, factors, gradient_norms):
-  """(weighted x, cotangent, weights); records that overflow become zero.
+  """Returns (weighted x, cotangent, weights); overflowing records become zero.
 
-  `gradient_norms(x, cotangent, ceilings)` is None where the norm of a gradient
-  is the product of its factor and the norm of the cotangent, its ceiling.
+  Args:
+    rule: a `WeightRule`.
+    x: inputs [b, ...].
+    cotangent: cotangents at the output [b, ...].
+    factors: maps ||x||^2 [b] to bounds of the Jacobian norm [b].
+    gradient_norms: maps (x, cotangent, upper bounds [b]) to gradient norms
+      [b]; None if the norm is exactly factor times cotangent norm.
   """
   squares, energies = _squared_norms(x), _squared_norms(cotangent)
   usable = jnp.isfinite(squares) & jnp.isfinite(energies)
   x, cotangent = _only(usable, x), _only(usable, cotangent)
   squares, energies = (jnp.where(usable, v, 0.0) for v in (squares, energies))
-  # A factor that is multiplied by a large one must not be 0 for small entries.
+  # Squares of small entries underflow to 0; adding what they can lose keeps
+  # both upper bounds positive.
   factor, ceiling = factors(squares + _missed(x)), jnp.sqrt(
       energies + _missed(cotangent))
   inputs, length = jnp.sqrt(squares), jnp.sqrt(energies)
 
   def gradients():
-    found = factor * ceiling
+    bounds = factor * ceiling
     if gradient_norms is not None:
-      found = gradient_norms(x, cotangent, found)
+      bounds = gradient_norms(x, cotangent, bounds)
     known = jnp.maximum(inputs, length) < _LARGEST_NORM
-    return jnp.where(known, found, jnp.inf)
+    return jnp.where(known, bounds, jnp.inf)
 
   norms = RecordNorms(inputs=inputs, factors=factor, cotangents=length,
                       gradients=gradients)
@@ -240,10 +255,10 @@ def _weigh(rule, x, cotangent, factors, gradient_norms):
 
 
 def _missed(x: Array) -> float:
-  """What the squares of a record's entries lose to underflow, at most.
+  """Bounds what a record's sum of squares can lose to underflow, times 2^24.
 
-  Times 2^24, so that the share of a ceiling that `conv_gradient_norms` adds
-  for rounding covers what its Gram matrices lose.
+  With the factor 2^24, the 2^-24 of `ceilings` that `conv_gradient_norms` adds
+  for rounding also covers the underflow in its Gram matrices.
   """
   return math.prod(x.shape[1:]) * floats.SMALLEST_NORMAL / _UNIT_ROUNDOFF
 
@@ -254,8 +269,10 @@ def _squared_norms(x: Array) -> Array:
 
 
 def _rows(values: Array, like: Array) -> Array:
+  """Reshapes [b] to broadcast against `like` [b, ...]."""
   return values.reshape((-1,) + (1,) * (like.ndim - 1))
 
 
 def _only(usable: Array, x: Array) -> Array:
+  """Returns x with zeros in the records that are not usable."""
   return jnp.where(_rows(usable, x), x, 0.0)

@@ -1,9 +1,9 @@
-"""Algorithm 8 of thesis 003 as printed. NOT differentially private. LDP-01.
+"""Algorithm 8 of Barczewski (2025) as printed. NOT differentially private.
 
-Kept in quarantine, to be attacked: its constructor refuses to run unless it is
-told that it is unsound, and what is trained with it carries an epsilon that is
-not valid. E1 says why: dividing by the largest input norm of the batch makes
-one record's influence grow with the batch.
+It is kept only to show that it can be attacked. Its constructor needs
+`allow_unsound=True`, and the epsilon of a model trained with it is not valid:
+dividing by the largest input norm of the batch makes one record's influence
+grow with the batch (erratum E1). Item LDP-01.
 """
 
 import jax.numpy as jnp
@@ -11,22 +11,24 @@ import jax.numpy as jnp
 from dpjax.grads import per_example
 from dpjax.grads.bounder import GradientBounder
 from dpjax.lipschitz.losses import LipschitzLoss
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.node import Context
 from dpjax.lipschitz.rules import WeightRule
 
 
 def batch_maximum() -> WeightRule:
-  """Every record's gradient of a layer over the batch's largest input norm.
+  """Returns the rule that divides by the batch's largest input norm. Unsound.
 
-  Not a rule in the sense of the word: the weight of a record depends on the
-  others. Records without a cotangent (masked ones) do not count.
+  The weight of a record depends on the other records, which breaks the
+  contract of a `WeightRule`. Records with a zero cotangent (masked records)
+  are left out of the maximum.
   """
 
   def weights(norms):
-    there = norms.cotangents > 0
-    largest = jnp.max(jnp.where(there, norms.inputs, 0.0))
-    return jnp.where(there, 1 / jnp.maximum(largest, 1e-30), 0.0)
+    active = norms.cotangents > 0
+    largest = jnp.max(jnp.where(active, norms.inputs, 0.0))
+    return jnp.where(active, 1 / jnp.maximum(largest, 1e-30), 0.0)
 
   return WeightRule('batch_maximum', weights,
                     lambda cotangent, factor: cotangent,
@@ -35,31 +37,34 @@ def batch_maximum() -> WeightRule:
 
 def as_printed(network: Network, loss: LipschitzLoss, *,
                allow_unsound: bool) -> GradientBounder:
-  """The sums and the *claimed* sensitivities of Algorithm 8, line 5.
+  """Returns the sums and *claimed* sensitivities of Algorithm 8. Not private.
 
-  Delta_k = tau * product over i >= k of c_i: the layer's own norm is in (E3),
-  biases are out (E6). Stated over the root of the number of layers, so that an
-  equal split of the noise gives each layer sigma Delta_k while the accountant
-  is told of one mechanism of multiplier sigma, as printed (E2). The divisor of
-  the mean is the expected batch size, not the realised one (E4). No guarantee
-  follows from any of it.
+  Line 5 claims Delta_k = tau * product over i >= k of c_i. This includes the
+  layer's own norm (erratum E3) and ignores biases (E6). The value returned is
+  Delta_k / sqrt(number of layers): an equal split of the noise then gives each
+  layer noise sigma Delta_k, while the accountant counts one mechanism with
+  multiplier sigma, as printed (E2). Unlike the printed algorithm, the mean
+  divides by the expected batch size, not the realised one (E4). None of this
+  gives a privacy guarantee.
 
   Args:
-    network: a chain of dense layers with names in order.
-    loss: with a known Lipschitz constant.
-    allow_unsound: must be True.
+    network: a chain of dense layers whose names sort in layer order.
+    loss: loss with a known Lipschitz constant.
+    allow_unsound: must be True, to confirm that the result is not private.
 
   Raises:
-    ValueError: if it is not.
+    ValueError: `allow_unsound` is not True, or the network is no chain.
   """
   if not allow_unsound:
     raise ValueError('Algorithm 8 as printed is not differentially private; '
-                     'allow_unsound must say that you know')
+                     'set allow_unsound=True to accept this')
   if not isinstance(network.root, Chain):
-    raise ValueError('Algorithm 8 is printed for chains of layers')
+    raise ValueError('Algorithm 8 covers chains of layers only; the root of '
+                     'the network must be a Chain')
   context = Context(rule=batch_maximum())
 
   def sums(params, batch, mask):
+    # The maximum is over the whole batch, so one microbatch must hold it.
     return per_example.plain_sums(
         lambda params, x: network.apply(params, x, context), loss.values,
         params, batch, mask, microbatch_size=mask.shape[0])

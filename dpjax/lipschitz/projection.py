@@ -1,4 +1,4 @@
-"""Weight constraints that end a step, with the norms they certify."""
+"""Weight constraints applied after each step, with certified norms."""
 
 from collections.abc import Callable
 
@@ -7,41 +7,47 @@ from jax.extend import core
 import jax.numpy as jnp
 
 from dpjax import errors
-from dpjax.grads.bounder import GradientBounder, WeightConstraint
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import WeightConstraint
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.node import Limits
 from dpjax.typing import Params, PyTree
 
-# Rescaling rounds every weight once; this covers it, and with it the rounding
-# of a layer's forward and backward pass.
+# Covers the rounding of each rescaled weight, and of a layer's forward and
+# backward pass.
 _ROUNDING_MARGIN = 1 + 1e-6
+# Smallest certificate, as a fraction of `weight_norm`.
 _LEAST_CERTIFICATE = 1e-6
-# Least certificates of norms from 1 on cover what a bound without rescaling
-# does not see.
+# For weight_norm in [1, 1e4] the smallest certificate, at least 1e-6, exceeds
+# all norms that the faster bound with any_scale=False may miss.
 _LARGEST_ORDINARY = 1e4
 
 
 def clip_weights(network: Network, *, weight_norm: float,
                  num_iterations: int = 4) -> WeightConstraint:
-  """ClipWeights: every weight scaled back to operator norm <= `weight_norm`.
+  """Returns the constraint that clips each layer's norm at `weight_norm`.
 
-  theta <- theta min(1, weight_norm / U) with U a certified upper bound of the
-  norm of the layer's map. Source: thesis 003, Algorithm 8, line ClipWeights,
-  with U in the place of a power iteration, which is a lower bound (E9); layers
-  without parameters keep their own constants (E11). SPEC-09.
+  theta <- theta min(1, weight_norm / U), with U a certified upper bound of the
+  norm of the layer's map. Barczewski (2025, Algorithm 8, ClipWeights) has a
+  power iteration for U, which is a lower bound (erratum E9), and the constant
+  1 for layers without parameters (E11); here they keep their own constants.
+  Item SPEC-09.
 
   Args:
-    network: which parameters to constrain; their certificates are returned.
-    weight_norm: C, public.
-    num_iterations: of `norms.spectral_upper_bound`; a loose bound makes the
-      weights smaller than they need be, not the certificate larger.
+    network: network whose parameters are constrained.
+    weight_norm: C, positive and public.
+    num_iterations: iterations of the certified bound. A loose bound makes the
+      weights smaller than necessary, not the certificate larger.
+
+  Returns:
+    The constraint; it returns weights and certified norms by layer.
   """
   limits = clip_limits(weight_norm, num_iterations=num_iterations)
   return WeightConstraint(lambda params: network.constrain(params, limits))
 
 
 def clip_limits(weight_norm: float, *, num_iterations: int = 4) -> Limits:
-  """The limits of `clip_weights`."""
+  """Returns the norm limits of `clip_weights`."""
   any_scale = not 1 <= weight_norm <= _LARGEST_ORDINARY
   return _limits(weight_norm, num_iterations, any_scale,
                  lambda bound: jnp.minimum(1.0, weight_norm / bound))
@@ -49,12 +55,12 @@ def clip_limits(weight_norm: float, *, num_iterations: int = 4) -> Limits:
 
 def fix_weights(network: Network, *, weight_norm: float,
                 num_iterations: int = 4) -> WeightConstraint:
-  """Fix-Lip: every weight scaled so that its bound *is* `weight_norm`. LDP-02.
+  """Returns the constraint that sets each layer's norm bound to `weight_norm`.
 
-  theta <- theta weight_norm / U; a zero weight stays zero. Source: thesis 003,
-  question Q2 of section 5.3.
+  theta <- theta weight_norm / U; a zero weight stays zero. This is Fix-Lip of
+  Barczewski (2025, section 5.3). Item LDP-02. Args as for `clip_weights`.
   """
-  # Tiny weights are blown up, so their bound must not be missed.
+  # Tiny weights are scaled up, so the bound must hold at every scale.
   limits = _limits(weight_norm, num_iterations, True,
                    lambda bound: weight_norm / bound)
   return WeightConstraint(lambda params: network.constrain(params, limits))
@@ -62,21 +68,21 @@ def fix_weights(network: Network, *, weight_norm: float,
 
 def rarely(constraint: WeightConstraint, network: Network,
            bounder: GradientBounder, *, every: int) -> WeightConstraint:
-  """Norms that no sensitivity reads, at every so many steps only.
+  """Returns a constraint that certifies unused norms only now and then.
 
-  Behind a ball it does not matter how large the weights in front of it are: of
-  a perceptron with balls, the sensitivity reads all norms but the first, which
-  is of the largest matrix. Those that are read are certified after every step.
+  In a perceptron with balls, the sensitivity uses all layer norms but that of
+  the first layer, often the largest matrix. Norms that the sensitivity uses
+  are certified after every step, the others after every `every` steps.
 
-  Guarantee: of `constraint`; noise scales are the same functions of the same
-  certificates. Between, free norms are infinite in the certificate, and their
-  kernels may drift beyond the limit.
+  Guarantee: the same as of `constraint`, since the noise scales are the same
+  functions of the same certificates. Between certifications, unused norms are
+  infinite in the certificate, and their kernels may exceed the limit.
 
   Args:
-    constraint: any of this module.
-    network: what it is for.
-    bounder: whose sensitivity decides.
-    every: steps, public; 1 leaves `constraint` as it is.
+    constraint: a constraint of this module.
+    network: the network that it constrains.
+    bounder: bounder whose sensitivity decides which norms are used.
+    every: number of steps, public; 1 returns `constraint` unchanged.
   """
   errors.check_at_least('recertify_every', every, 1)
   radii = () if bounder.adaptive is None else (bounder.adaptive.init,)
@@ -87,7 +93,7 @@ def rarely(constraint: WeightConstraint, network: Network,
 
   def between(params: Params):
     held, certificate = constraint.constrain(params)
-    # What is not used of `held` is not computed.
+    # XLA drops the unused parts of `held` from the compiled program.
     return (jax.tree.map(_drifting, free, held, params),
             jax.tree.map(lambda is_free, norm: jnp.full_like(norm, jnp.inf)
                          if is_free else norm, free, certificate))
@@ -96,13 +102,15 @@ def rarely(constraint: WeightConstraint, network: Network,
 
 
 def _drifting(is_free: bool, held: Params, params: Params) -> Params:
-  """One layer: a bound of its bias may be read though its kernel is free."""
+  """Returns one layer's parameters: a free kernel stays, its bias is projected.
+  """
   return {**held, 'kernel': params['kernel']} if is_free else held
 
 
 def unread(function: Callable[[PyTree], PyTree], args: PyTree) -> PyTree:
-  """Which leaves of `args` the result cannot depend on, a tree of bools."""
+  """Returns a tree of bools: True for leaves that `function` never reads."""
   closed = jax.make_jaxpr(function)(args)
+  # The set of input leaves that each variable of the program may depend on.
   sources = {var: frozenset([i]) for i, var in enumerate(closed.jaxpr.invars)}
   of = lambda variables: frozenset().union(*(
       sources.get(var, ()) for var in variables
@@ -119,7 +127,7 @@ def _limits(weight_norm: float, num_iterations: int, any_scale: bool,
   errors.check_scale('weight_norm', weight_norm)
   return Limits(
       rescale=lambda bound: factor(jnp.maximum(bound, jnp.float32(1e-30))),
-      # Never zero: the split of the noise divides by the bounds it gives.
+      # Never zero: the split of the noise divides by the gradient bounds.
       certify=lambda bound, scale: jnp.maximum(
           bound * scale * _ROUNDING_MARGIN, _LEAST_CERTIFICATE * weight_norm),
       num_iterations=num_iterations, any_scale=any_scale)

@@ -1,9 +1,10 @@
 """Weights that are a public function of the parameters: REG-02, SPEC-08.
 
-The gradient is taken, bounded and noised in the *effective* weights, and the
-noisy one is pulled back to the parameters: post-processing, because the map
-reads parameters only. Pulling back first would multiply every sensitivity by
-the map's own constant, 1 / std for weight standardisation (E16).
+The gradient is computed, bounded and noised in the *effective* weights. The
+noisy gradient is then pulled back to the parameters, which is post-processing
+because the map reads the (public) parameters only. Pulling back before adding
+noise would multiply every sensitivity by the Lipschitz constant of the map,
+1 / std for weight standardisation (erratum E16).
 """
 
 from collections.abc import Callable
@@ -20,9 +21,10 @@ _BJORCK_STEPS = 12
 
 
 def standardise(kernel: Array) -> Array:
-  """(W - mean) / std for each output channel, over sqrt(fan_in). REG-02.
+  """Returns (W - mean) / (std sqrt(fan_in)) for each output channel. REG-02.
 
-  Qiao et al. 2019. The Jacobian of (W - mean) / std has norm 1 / std.
+  Weight standardisation of Qiao et al. (2019). The Jacobian of (W - mean) /
+  std has norm 1 / std.
 
   Args:
     kernel: [..., c_out]; a constant channel becomes zero.
@@ -36,7 +38,7 @@ def standardise(kernel: Array) -> Array:
 
 
 def orthogonalise(kernel: Array) -> Array:
-  """Bjorck's orthogonal factor of the kernel as a matrix. SPEC-08, E10."""
+  """Orthogonalises the kernel as a matrix. Item SPEC-08, erratum E10."""
   matrix = kernel.reshape((-1, kernel.shape[-1]))
   return orthogonal.bjorck(matrix, num_iterations=_BJORCK_STEPS).reshape(
       kernel.shape)
@@ -46,8 +48,9 @@ MAPS = {'standardised': standardise, 'orthogonal': orthogonalise}
 
 
 def map_kernels(function: Callable[[Array], Array], params: Params) -> Params:
-  """`function` of every kernel of a layer; scales and biases stay."""
+  """Applies `function` to the kernel of every layer; scales and biases stay."""
   if 'kernel' in params:
+    # A vector is the scale of an affine layer, not a kernel.
     if params['kernel'].ndim < 2:
       return params
     return {**params, 'kernel': function(params['kernel'])}
@@ -57,9 +60,10 @@ def map_kernels(function: Callable[[Array], Array], params: Params) -> Params:
 
 def pullback(function: Callable[[Params], Params]
              ) -> optax.GradientTransformation:
-  """Noisy gradients in function(params) -> gradients in params.
+  """Returns an optax transform that pulls noisy gradients back to `params`.
 
-  An optax transform to stand right after the privatizer.
+  It maps gradients in function(params) to gradients in params. Put it right
+  after the transform that adds noise.
   """
 
   def update(updates, state, params=None):

@@ -1,10 +1,10 @@
-"""How much of a record's gradient a layer takes: weights, and their bound.
+"""Rules that weight each record's parameter gradient, layer by layer.
 
-A layer that is linear in its parameters gives a record the gradient
-J^T delta, J the Jacobian in the parameters and delta the cotangent of the
-layer's output. A rule shortens that by a factor for each record, computed
-inside an ordinary backward pass; the cotangents that travel on to earlier
-layers stay exact. No gradient per record is formed.
+In a layer that is linear in its parameters, a record has the gradient
+J^T delta, with J the Jacobian in the parameters and delta the cotangent at the
+layer's output. A rule multiplies it by one factor per record, inside an
+ordinary backward pass. The cotangents for earlier layers stay exact, and no
+per-record gradient is formed.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,16 @@ from dpjax.typing import Array
 
 
 class RecordNorms(NamedTuple):
-  """What a layer knows of each record, [b] each.
+  """Norms that a layer computes for each record, arrays [b].
 
   Attributes:
-    inputs: ||x_i||_2 of what entered, over all its entries.
-    factors: an upper bound of the norm of the Jacobian in the parameters at
+    inputs: ||x_i||_2 of the layer's input, over all its entries.
+    factors: upper bounds of the norm of the Jacobian in the parameters at
       x_i, biases included.
     cotangents: ||delta_i||_2 at the layer's output.
-    gradients: () -> norms of the gradients J_i^T delta_i, rounded up by what
-      may have cancelled; infinite where ||x_i|| or ||delta_i|| is above 1e10,
-      which float32 cannot tell.
+    gradients: function without arguments; returns upper bounds of the norms
+      of J_i^T delta_i that cover rounding. They are infinite where ||x_i|| or
+      ||delta_i|| exceeds 1e10, where float32 is not accurate enough.
   """
   inputs: Array
   factors: Array
@@ -36,15 +36,18 @@ class RecordNorms(NamedTuple):
 
 
 class WeightRule(NamedTuple):
-  """A rule; static, so it may be a non-differentiable argument.
+  """A weight for each record's gradient in a layer, and the resulting bound.
+
+  It is static, so it can be a non-differentiable argument of a custom VJP. The
+  weight of a record must depend on that record alone.
 
   Attributes:
     name: for messages.
-    weights: RecordNorms -> [b], finite where the norms are.
-    bound: (cotangent, factor) -> bound of one record's weighted gradient,
-      where `cotangent` bounds ||delta|| and `factor` the Jacobian's norm, for
-      every record there could be; infinite if unknown.
-    needs_certificate: whether `bound` reads either.
+    weights: maps RecordNorms to weights [b], finite where the norms are.
+    bound: maps (cotangent, factor) to an l2 bound of one record's weighted
+      gradient; `cotangent` bounds ||delta|| and `factor` the Jacobian's norm
+      over all possible records. Either is infinite if unknown.
+    needs_certificate: whether `bound` uses `cotangent` or `factor`.
   """
   name: str
   weights: Callable[[RecordNorms], Array]
@@ -53,17 +56,19 @@ class WeightRule(NamedTuple):
 
 
 def normalised(*, floor: float = 1e-6) -> WeightRule:
-  """Backward-normalised layers: J^T delta / max(||J||, floor).
+  """Returns the rule that divides by the Jacobian norm of the record.
 
-  Guarantee: a record's weighted gradient has norm at most the bound of its
-  cotangent, whatever entered the layer. The descent is that of a reweighted
-  risk, with other weights in each layer: use it where the norms of activations
-  are nearly constant. Source: LDP-04, LIP-04, in the place of the division by
-  the largest norm of the batch in thesis 003, Algorithm 8, which has no
-  sensitivity bound that is independent of the batch size (E1).
+  The weighted gradient is J^T delta / max(||J||, floor).
+
+  Guarantee: a record's weighted gradient has l2 norm at most the bound of its
+  cotangent, whatever the layer's input. Training minimises a reweighted risk
+  with other weights in each layer, so use it where activation norms are
+  nearly constant. Barczewski (2025, Algorithm 8) divides by the largest norm
+  of the batch instead, which has no sensitivity bound independent of the batch
+  size (erratum E1). Items LDP-04, LIP-04.
 
   Args:
-    floor: public; inputs below it are scaled by its inverse.
+    floor: public and positive; smaller Jacobian norms are divided by it.
   """
   errors.check_scale('floor', floor)
   shrink = 1 - clipping.ROUNDING_MARGIN
@@ -73,9 +78,10 @@ def normalised(*, floor: float = 1e-6) -> WeightRule:
 
 
 def clipped_factors(*, limit: float) -> WeightRule:
-  """The clip form of `normalised`: J^T delta min(1, limit / ||J||).
+  """Returns the rule that clips the Jacobian norm of each record. LDP-04.
 
-  Unbiased for records whose Jacobian has norm at most `limit`. LDP-04.
+  The weighted gradient is J^T delta min(1, limit / ||J||). Gradients of
+  records whose Jacobian has norm at most `limit` do not change.
   """
   errors.check_scale('limit', limit)
   shrink = limit * (1 - clipping.ROUNDING_MARGIN)
@@ -92,13 +98,13 @@ def clipped_factors(*, limit: float) -> WeightRule:
 
 
 def clipped_layers(*, clip_norm: float) -> WeightRule:
-  """Layer-wise clipping in one backward pass: min(1, clip_norm / ||g_i||).
+  """Returns the rule of layer-wise clipping, min(1, clip_norm / ||g_i||).
 
-  Guarantee: a record's weighted gradient of every layer has norm at most
-  `clip_norm`, for any network. It needs no Lipschitz constant and holds no
-  gradient per record: for a dense layer the norm is that of the input times
-  that of the cotangent. Records of norms above 1e10, and what float32 cannot
-  tell from rounding, count for less or nothing. Source: LDP-09.
+  Guarantee: a record's weighted gradient in each layer has l2 norm at most
+  `clip_norm`, for any network. It needs no Lipschitz constant and stores no
+  per-record gradients, since a dense layer's gradient norm is the product of
+  the norms of input and cotangent. Records with norms above 1e10 get weight
+  0, and gradients near the rounding error get less weight. Item LDP-09.
   """
   errors.check_scale('clip_norm', clip_norm)
   return WeightRule(

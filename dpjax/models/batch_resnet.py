@@ -1,8 +1,8 @@
 """Residual networks with batch normalisation, many replicas in one program.
 
-For the study of networks that are *not* private: batch normalisation lets a
-record act on the gradients of others, so no clipping bounds what one adds.
-`resnet` is the network for private training.
+They serve to study networks that are *not* private: batch normalisation lets a
+record change the gradients of other records, so clipping does not bound the
+contribution of one record. For private training use `resnet`.
 """
 
 import dataclasses
@@ -14,39 +14,40 @@ import jax.numpy as jnp
 from dpjax import errors
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
-# PyTorch's defaults; its momentum .1 is the weight of what is new.
+# PyTorch's defaults. Its momentum 0.1 is the weight of the new value, ours that
+# of the old one.
 _MOMENTUM = 0.9
 _EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchResnet:
-  """The network of MIA-04: three groups of (depth - 2) / 6 blocks.
+  """A residual network of three groups of (depth - 2) / 6 blocks. Item MIA-04.
 
-  A block is convolution, normalisation, ReLU, convolution, normalisation
-  beside the identity or a normalised 1 x 1 convolution, then ReLU.
-  Convolutions have no biases and pad as PyTorch does. With the defaults:
-  272,474 parameters, 40.8 million multiplications an image.
+  A block adds its shortcut (the identity or a normalised 1 x 1 convolution) to
+  convolution, normalisation, ReLU, convolution, normalisation; then comes a
+  ReLU. Convolutions have no biases and pad as PyTorch does. The defaults give
+  272,474 parameters and 40.8 million multiplications per image.
 
-  Parameters of *one* replica are a tree of dicts, such as
+  The parameters of *one* replica are a tree of dicts, such as
   `params['block_1_0']['conv_0']['kernel']` [h, w, c_in, c_out]. A *pack* of P
-  replicas has leaves [P, ...] and runs as one network of P times as many
-  channels whose kernels are block-diagonal: replicas share nothing as long as
-  all are finite (zero times infinity is not zero), and convolutions are as
-  wide as matrix units like them. Sixteen ResNet-20 in packs of four are
-  trained on an accelerator as fast as one of them in batches sixteen times as
-  large, and three times as fast as under `jax.vmap`.
+  replicas has leaves [P, ...]. It runs as one network with P times as many
+  channels and block-diagonal kernels. Replicas do not interact as long as all
+  are finite (zero times infinity is not zero), and the wide convolutions suit
+  matrix units. On an accelerator, sixteen ResNet-20 in packs of four train as
+  fast as one of them with batches sixteen times as large, and three times as
+  fast as under `jax.vmap`.
 
   Attributes:
     depth: 6 n + 2.
     widths: channels of the three groups.
-    num_classes: logits.
-    input_channels: of the images.
-    mean: of the channels, or one for all; public, taken off first.
-    std: likewise; what is left is divided by it.
-    compute_dtype: 'float32' or 'bfloat16', of convolutions and what passes
-      between layers while training; parameters, normalisations and logits are
-      float32, and all is in evaluation.
+    num_classes: number of logits.
+    input_channels: channels of the images.
+    mean: public mean of each channel, or one for all; subtracted first.
+    std: public deviation of each channel, or one for all; divides the rest.
+    compute_dtype: 'float32' or 'bfloat16', the type of convolutions and
+      activations in training. Parameters, normalisations and logits are
+      float32, and in evaluation everything is.
   """
   depth: int = 20
   widths: tuple[int, int, int] = (16, 32, 64)
@@ -61,7 +62,7 @@ class BatchResnet:
     if (self.depth - 2) % 6:
       raise ValueError(f'depth must be 6 n + 2, got {self.depth}')
     if len(self.widths) != 3:
-      raise ValueError(f'widths must be three, got {len(self.widths)}')
+      raise ValueError(f'widths must be three numbers, got {len(self.widths)}')
     for width in self.widths:
       errors.check_at_least('width', width, 1)
     errors.check_at_least('input_channels', self.input_channels, 1)
@@ -72,11 +73,14 @@ class BatchResnet:
                         ('float32', 'bfloat16'))
 
   def init(self, key: PRNGKey) -> Params:
-    """Parameters of one replica, uniform within 1 / sqrt(fan-in) (T:776)."""
+    """Returns one replica's parameters, uniform within 1 / sqrt(fan-in).
+
+    Follows Lalanne (2023, section 1.3). Scales are 1 and shifts are 0.
+    """
     shapes = {path: (size, size, entering, leaving) for path, (
         size, entering, leaving, _) in self.convolutions().items()}
     shapes['dense',] = (self.widths[-1], self.num_classes)
-    # One draw for all: a draw for each leaf takes seconds to compile.
+    # One draw for all leaves: one draw per leaf takes seconds to compile.
     sizes = [math.prod(shape) for shape in shapes.values()]
     drawn = jax.random.uniform(key, (sum(sizes) + self.num_classes,),
                                minval=-1.0, maxval=1.0)
@@ -92,42 +96,47 @@ class BatchResnet:
     return params
 
   def init_statistics(self) -> PyTree:
-    """Running means and variances of one replica's normalisations."""
+    """Returns initial running means and variances of one replica."""
     return {'/'.join(_norm_of(path)): {'mean': jnp.zeros(leaving),
                                        'variance': jnp.ones(leaving)}
             for path, (_, _, leaving, _) in self.convolutions().items()}
 
   def convolutions(self) -> dict[tuple[str, ...], tuple[int, int, int, int]]:
-    """Path -> (kernel size, channels in, channels out, stride), in order."""
-    found = {('conv',): (3, self.input_channels, self.widths[0], 1)}
+    """Maps path to (kernel size, channels in, channels out, stride), in order.
+    """
+    by_path = {('conv',): (3, self.input_channels, self.widths[0], 1)}
     entering = self.widths[0]
     for group, width in enumerate(self.widths):
       for block in range((self.depth - 2) // 6):
         name = f'block_{group}_{block}'
         stride = 2 if group and not block else 1
-        found[name, 'conv_0'] = (3, entering, width, stride)
-        found[name, 'conv_1'] = (3, width, width, 1)
+        by_path[name, 'conv_0'] = (3, entering, width, stride)
+        by_path[name, 'conv_1'] = (3, width, width, 1)
         if stride > 1 or entering != width:
-          found[name, 'shortcut'] = (1, entering, width, stride)
+          by_path[name, 'shortcut'] = (1, entering, width, stride)
         entering = width
-    return found
+    return by_path
 
   def apply(self, params: Params, statistics: PyTree, x: Array, *,
             train: bool) -> tuple[Array, PyTree]:
-    """Logits [P, b, c] of a pack, and its running statistics.
+    """Returns logits of a pack and its updated running statistics.
 
     Args:
       params: leaves [P, ...].
       statistics: leaves [P, ...].
-      x: [P, b, h, w, c], every replica's own batch.
-      train: normalise by the batch, and let running statistics follow; if not,
-        normalise by running statistics, which are returned as they are.
-        Running variances are of variances that divide by b h w, as Flax's;
-        PyTorch's divide by one less.
+      x: images [P, b, h, w, c], one batch for each replica.
+      train: if True, normalise by the batch and update the running
+        statistics. If False, normalise by the running statistics and return
+        them unchanged. Batch variances divide by b h w, as in Flax; PyTorch
+        divides by one less.
+
+    Returns:
+      Logits [P, b, c] and statistics with leaves [P, ...].
     """
     dtype = jnp.dtype(self.compute_dtype) if train else jnp.float32
     size, batch = x.shape[:2]
     x = (x - _along_channels(self.mean, x)) / _along_channels(self.std, x)
+    # [P, b, h, w, c] -> [b, h, w, P c]: replicas become groups of channels.
     x = jnp.moveaxis(x, 0, 3).reshape(batch, *x.shape[2:4], -1).astype(dtype)
     convolutions, updated = self.convolutions(), {}
 
@@ -154,6 +163,7 @@ class BatchResnet:
 
 
 def _norm_of(path: tuple[str, ...]) -> tuple[str, ...]:
+  """Returns the path of the normalisation that follows a convolution."""
   name = path[-1].replace('conv', 'norm')
   return (*path[:-1], 'norm_shortcut' if name == 'shortcut' else name)
 
@@ -171,8 +181,9 @@ def _put(params: Params, path: tuple[str, ...], leaf: Params) -> None:
 
 
 def _convolve(x: Array, kernel: Array, stride: int) -> Array:
-  """x [b, h, w, P c] by kernels [P, k, k, c, d] -> [b, h', w', P d]."""
+  """Convolves x [b, h, w, P c] by [P, k, k, c, d] to [b, h', w', P d]."""
   size, side, _, entering, leaving = kernel.shape
+  # Block-diagonal over replicas: channels of different replicas do not mix.
   merged = jnp.einsum('pijcd,pq->ijpcqd', kernel,
                       jnp.eye(size, dtype=kernel.dtype))
   merged = merged.reshape(side, side, size * entering, size * leaving)
@@ -184,12 +195,13 @@ def _convolve(x: Array, kernel: Array, stride: int) -> Array:
 
 def _normalise(x: Array, params: Params, statistics: PyTree,
                train: bool) -> tuple[Array, PyTree]:
-  """Batch normalisation of [b, h, w, P c], each channel by itself."""
+  """Normalises [b, h, w, P c] per channel; returns the new statistics too."""
   wide = x.astype(jnp.float32)
   shape = statistics['mean'].shape
   if train:
     mean = jnp.mean(wide, (0, 1, 2))
     variance = jnp.mean(jnp.square(wide), (0, 1, 2)) - jnp.square(mean)
+    # E[x^2] - E[x]^2 may round below zero.
     variance = jnp.maximum(variance, 0.0)
     follow = lambda old, new: (_MOMENTUM * old +
                                (1 - _MOMENTUM) * new.reshape(shape))

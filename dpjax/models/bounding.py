@@ -1,4 +1,4 @@
-"""How a convolutional network keeps what enters its layers bounded."""
+"""Options that bound the inputs of a convolutional network's layers."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -14,17 +14,17 @@ KINDS = ('none', 'ball', 'normalised')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bounding:
-  """The choice, for every layer of a network alike.
+  """How the inputs of parameter layers are bounded, the same for all layers.
 
   Attributes:
     kind: 'none' for clipping methods and backward-normalised layers, 'ball'
-      for projections in front of parameter layers (LDP-05), 'normalised' for
-      Lipschitz group normalisation there (LDP-08).
-    radius: of the balls.
+      for projections on l2 balls before parameter layers (LDP-05),
+      'normalised' for Lipschitz group normalisation there (LDP-08).
+    radius: public radius of the balls.
     adaptive: whether the radii are learnt as private quantiles (LDP-06).
-    alpha: of the normalisation, NET-07.
-    num_groups: of the normalisation: 1 is layer normalisation.
-    affine: whether normalisations are followed by a scale and a shift.
+    alpha: floor of the normalisation's standard deviation (NET-07).
+    num_groups: channel groups of the normalisation; 1 is layer normalisation.
+    affine: whether a scale and a shift follow each normalisation.
   """
   kind: str = 'none'
   radius: float = 1.0
@@ -40,7 +40,7 @@ class Bounding:
     errors.check_at_least('num_groups', self.num_groups, 1)
 
   def before(self, name: str) -> Sequence[Node]:
-    """What stands in front of the parameter layer `name`."""
+    """Returns the nodes to put before the parameter layer `name`."""
     if self.kind == 'ball':
       return (pointwise.Ball(name=f'ball_{name}', radius=self.radius,
                              adaptive=self.adaptive),)
@@ -49,7 +49,7 @@ class Bounding:
     return ()
 
   def norm(self, name: str) -> Sequence[Node]:
-    """A normalisation: the Lipschitz form unless nothing is bounded."""
+    """Returns a normalisation: standard for kind 'none', else Lipschitz."""
     if self.kind == 'none':
       plain = normalisation.standard('group', num_groups=self.num_groups,
                                      name=name)

@@ -1,4 +1,4 @@
-"""The convolutional network of the MNIST experiments: NET-10."""
+"""The convolutional network of the MNIST experiments. Item NET-10."""
 
 import flax.linen as nn
 
@@ -6,7 +6,8 @@ from dpjax import errors
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -23,29 +24,30 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
             bias_norm: float | None = None,
             input_radius: float | None = None,
             bounding: Bounding = Bounding()) -> Model:
-  """Convolutions, a 2 x 2 pool or none, one hidden dense layer.
+  """Returns a network of convolutions, a 2 x 2 pool and one hidden dense layer.
 
-  On 28 x 28 x 1 with the defaults: 1,625,866 parameters, the count of Table
-  5.3 of thesis 003. The count does not tell the kind of pool nor where the
-  normalisations are; here nothing is normalised unless `bounding` says so.
+  With the defaults and 28 x 28 x 1 images it has 1,625,866 parameters, as in
+  Barczewski (2025, Table 5.3). That table does not give the kind of pool or
+  the places of normalisations; here `bounding` decides about normalisation.
 
-  Certified bounds of a convolution's gradient grow with the number of windows
-  that a pixel is in, and with its sites where it has a bias (NET-02): strides
-  and no biases keep them short.
+  The certified bound of a convolution's gradient grows with the number of
+  windows that contain a pixel and, if it has a bias, with the number of output
+  pixels (NET-02). Strides and no biases keep the bound small.
 
   Args:
     input_shape: (h, w, c).
-    num_classes: logits.
-    channels: of the convolutions; their number is the depth.
-    width: of the hidden dense layer.
+    num_classes: number of logits, at least 2.
+    channels: output channels of each convolution.
+    width: units of the hidden dense layer.
     kernel_size: side of the convolutions' kernels.
-    stride: of the convolutions.
+    stride: stride of the convolutions.
     activation: one of `pointwise.ACTIVATIONS`.
     pool: one of `POOLS`, after the last convolution.
-    use_bias: of all layers.
+    use_bias: whether layers have biases.
     bias_norm: l2 bound of each bias that Lipschitz methods keep, or None.
-    input_radius: records are projected on this l2 ball.
-    bounding: what keeps hidden layers bounded.
+    input_radius: public radius of the l2 ball that records are projected on,
+      or None.
+    bounding: how inputs of hidden layers are bounded.
   """
   errors.check_choice('activation', activation, pointwise.ACTIVATIONS)
   errors.check_choice('pool', pool, POOLS)

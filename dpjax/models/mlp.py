@@ -1,9 +1,10 @@
-"""The multi-layer perceptron of the tabular experiments: NET-09."""
+"""The multi-layer perceptron of the tabular experiments. Item NET-09."""
 
 from dpjax import errors
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import pointwise
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.models import model as models
 from dpjax.models.model import Model
 
@@ -12,26 +13,29 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
         width: int = 32, activation: str = 'tanh', use_bias: bool = True,
         bias_norm: float | None = None, input_radius: float | None = None,
         hidden_radius: float | None = None, adaptive: bool = False) -> Model:
-  """A perceptron with `depth` hidden layers of `width` units.
+  """Returns a perceptron with `depth` hidden layers of `width` units.
 
-  With both radii the input of every dense layer lies in a ball, which makes
-  its gradients bounded for plain sums: thesis 003, section 5.2, in the
-  sound form with activations bounded inside the network (LDP-05). With
-  `input_radius` alone, norms propagate (LDP-07) if biases are bounded or left
-  out. Without radii it is the plain perceptron of Definition 2.6.2.
+  With both radii, the input of every dense layer lies in a ball, so plain
+  gradient sums have bounded sensitivity. This is a sound form of the method of
+  Barczewski (2025, section 5.2), with activations bounded inside the network
+  (LDP-05). With `input_radius` alone, norm bounds are propagated through the
+  layers (LDP-07) if biases are bounded or absent. Without radii it is the
+  plain perceptron of Definition 2.6.2 there.
 
   Args:
-    num_features: p.
-    num_classes: c; the output is c logits.
+    num_features: p, the number of features.
+    num_classes: c, the number of logits.
     depth: hidden layers, >= 0 (0 is multinomial logistic regression).
     width: units of every hidden layer.
     activation: one of `pointwise.ACTIVATIONS`.
-    use_bias: of every layer.
+    use_bias: whether layers have biases.
     bias_norm: l2 bound of each bias that Lipschitz methods keep, or None.
-    input_radius: records are projected on this l2 ball.
-    hidden_radius: hidden activations are of the form that stays in this ball.
-    adaptive: instead they are projected on balls whose radii are learnt as
-      private quantiles from `hidden_radius` on (LDP-06).
+    input_radius: public radius of the l2 ball that records are projected on,
+      or None.
+    hidden_radius: public radius of the l2 ball that bounded hidden activations
+      stay in, or None for plain activations.
+    adaptive: if True, hidden activations are projected on balls instead, whose
+      radii start at `hidden_radius` and follow private quantiles (LDP-06).
 
   Returns:
     A model with sum over layers of (n_in + 1) n_out parameters.
@@ -53,7 +57,8 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   if hidden_radius is not None:
     errors.check_scale('hidden_radius', hidden_radius)
     if input_radius is None:
-      raise ValueError('hidden_radius bounds nothing without input_radius')
+      raise ValueError('hidden_radius bounds nothing without input_radius: '
+                       'give both')
 
   def dense(index, units):
     return layers.Dense(name=f'dense_{index:02d}', width=units,

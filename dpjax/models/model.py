@@ -1,4 +1,4 @@
-"""What a model is to the rest of the house."""
+"""The model type that the training code uses."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 
 class Model(NamedTuple):
-  """A network as pure functions, with what is known of its constants.
+  """A network as pure functions, with its Lipschitz constants if known.
 
   Attributes:
-    init: key -> params.
-    apply: (params, x [b, ...]) -> logits [b, c]; x may have been prepared.
-    network: its layers with their constants, or None if it was not built from
-      them, which the Lipschitz methods refuse.
-    prepare: x -> x, what of `apply` reads no parameters, each record alone;
-      run once before training.
-    effective: params -> (weights of `network`, their certificate), if the
-      weights are a function of the parameters.
+    init: maps a random key to parameters.
+    apply: maps (params, x [b, ...]) to logits [b, c]; x may be prepared.
+    network: layers with their constants, or None if the model was not built
+      from such layers; the Lipschitz methods then raise an error.
+    prepare: maps x to prepared x: the part of `apply` that uses no
+      parameters. It acts on each record alone and runs once before training.
+    effective: maps params to (weights of `network`, their certificate) if the
+      weights are a function of the parameters; else None.
   """
   init: Callable[[PRNGKey], Params]
   apply: Callable[[Params, Array | BallRecords], Array]
@@ -32,19 +32,21 @@ class Model(NamedTuple):
 
 
 def from_network(network: Network) -> Model:
-  """The model of a network."""
+  """Returns the model of a network."""
   return Model(network.init, network.apply, network, network.prepare)
 
 
 def reparametrised(model: Model, kernel_map: str, *,
                    weight_norm: float) -> Model:
-  """The model whose kernels are a function of its parameters. REG-02, SPEC-08.
+  """Returns a model whose kernels are a function of its parameters.
+
+  Items REG-02, SPEC-08.
 
   Args:
-    model: built from a network.
+    model: model built from a network.
     kernel_map: one of `reparametrisation.MAPS`.
-    weight_norm: mapped kernels are scaled back to this certified norm; for
-      clipping methods, where nothing needs it, take it large.
+    weight_norm: public limit of the certified norm of each mapped kernel.
+      Clipping methods do not need it; use a large value there.
   """
   errors.check_choice('kernel_map', kernel_map, reparametrisation.MAPS)
   network, function = model.network, reparametrisation.MAPS[kernel_map]

@@ -1,4 +1,4 @@
-"""Residual networks for small images, as in He et al. 2016."""
+"""Residual networks for small images, after He et al. (2016)."""
 
 import flax.linen as nn
 
@@ -6,7 +6,9 @@ from dpjax import errors
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -18,22 +20,22 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
            num_classes: int = 10, depth: int = 20, averaged: bool = False,
            input_radius: float | None = None,
            bounding: Bounding = Bounding(num_groups=8, affine=True)) -> Model:
-  """Three groups of (depth - 2) / 6 blocks of widths 16, 32, 64.
+  """Returns a network of 3 groups of (depth - 2) / 6 blocks, widths 16, 32, 64.
 
-  A block is convolution, normalisation, ReLU, convolution, normalisation
-  beside the identity or a normalised 1 x 1 convolution, then ReLU.
-  Convolutions have no biases, normalisations a scale and a shift for each
-  channel: depth 20 has 272,474 parameters. Batch normalisation, which couples
-  records, is replaced by groups of channels; the count is the same.
+  A block adds its shortcut (the identity or a normalised 1 x 1 convolution) to
+  convolution, normalisation, ReLU, convolution, normalisation; then comes a
+  ReLU. Convolutions have no biases. Normalisations have a scale and a shift
+  per channel. Depth 20 has 272,474 parameters. Group normalisation replaces
+  batch normalisation, which couples records; the count is the same.
 
   Args:
     input_shape: (h, w, c).
-    num_classes: logits.
+    num_classes: number of logits, at least 2.
     depth: 6 n + 2.
-    averaged: halve every residual sum.
-    input_radius: records are projected on this l2 ball.
-    bounding: 'ball' is not offered here: its places are those of
-      normalisations.
+    averaged: whether every residual sum is halved.
+    input_radius: public radius of the l2 ball that records are projected on,
+      or None.
+    bounding: kind 'none' or 'normalised'; 'ball' raises ValueError.
   """
   errors.check_at_least('depth', depth, 8)
   if (depth - 2) % 6:

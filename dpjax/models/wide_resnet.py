@@ -1,4 +1,4 @@
-"""Wide residual networks with pre-activation blocks: NET-11."""
+"""Wide residual networks with pre-activation blocks. Item NET-11."""
 
 import flax.linen as nn
 
@@ -6,7 +6,9 @@ from dpjax import errors
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -19,25 +21,26 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
                 widening: int = 4, use_bias: bool = True,
                 averaged: bool = False, input_radius: float | None = None,
                 bounding: Bounding = Bounding(num_groups=16)) -> Model:
-  """WRN-depth-widening: three groups of (depth - 4) / 6 blocks.
+  """Returns the WRN-depth-widening: three groups of (depth - 4) / 6 blocks.
 
-  A block is normalisation, ReLU, 3 x 3 convolution, twice, beside the identity
-  or, where shapes differ, a 1 x 1 convolution. With biases on every
-  convolution and normalisations without parameters WRN-16-4 has 2,747,530
-  parameters and WRN-40-4 has 8,944,266; thesis 003 (L1523) prints the second
-  number for the first network (E28).
+  A block is normalisation, ReLU, 3 x 3 convolution, twice, plus its shortcut:
+  the identity or, where shapes differ, a 1 x 1 convolution. With biases on
+  every convolution and normalisations without parameters, WRN-16-4 has
+  2,747,530 parameters and WRN-40-4 has 8,944,266. Barczewski (2025, section
+  5.3.2) gives the second number for the first network (erratum E28).
 
   Args:
     input_shape: (h, w, c).
-    num_classes: logits.
+    num_classes: number of logits, at least 2.
     depth: 6 n + 4.
     widening: factor of the widths 16, 32, 64.
-    use_bias: of the convolutions.
-    averaged: halve every residual sum, which keeps certified bounds from
-      doubling at every block (E12).
-    input_radius: records are projected on this l2 ball.
-    bounding: 'none' normalises by groups in the standard form, 'normalised' in
-      the Lipschitz one, 'ball' projects in the places of normalisations.
+    use_bias: whether convolutions have biases.
+    averaged: whether every residual sum is halved; otherwise certified bounds
+      double at every block (erratum E12).
+    input_radius: public radius of the l2 ball that records are projected on,
+      or None.
+    bounding: 'none' uses standard group normalisation, 'normalised' its
+      Lipschitz form, 'ball' projections on balls in their place.
   """
   errors.check_at_least('depth', depth, 10)
   if (depth - 4) % 6:

@@ -1,13 +1,14 @@
-"""Statistics that several parties compute together and none of them sees.
+"""Private statistics by secure multi-party computation: no party sees the data.
 
-Owners of records split them among servers that are trusted not to collude, send
-once and may leave; servers add and open sums with noise in them. No JAX: all is
-integers modulo 2^k or a prime, of NumPy, and randomness comes from the system.
+Data owners secret-share their records among servers that are trusted not to
+collude. Each owner sends once and may leave. The servers add up the shares and
+open only noisy sums. No JAX is used: all values are NumPy integers modulo 2^k
+or modulo a prime, and randomness comes from the operating system.
 
-Who is trusted with what: everybody follows the protocol (semi-honest), and a
-coalition of servers that is too small learns nothing but what is opened and who
-took part. How long something takes is not hidden. Source: thesis 003, chapter 4
-and section 6.4 (catalogue ecdf, EC-08, EC-13, EC-15 to EC-21).
+Trust model: all parties follow the protocol (semi-honest). A coalition of
+servers below the scheme's threshold learns only the opened values and who took
+part. Timing is not hidden. Source: Barczewski (2025, chapter 4 and section 6.4;
+items EC-08, EC-13, EC-15 to EC-21).
 
 Modules, in import order: prg, packing, additive, shamir, comparison, scheme,
 schemes, noise, joint_noise, nodes, costs, evaluation, parties.

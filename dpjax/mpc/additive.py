@@ -1,33 +1,46 @@
 """Additive secret sharing modulo 2^k: shares that add up to the secret.
 
-All parties are needed; any fewer learn nothing, whatever they can compute. In
-the shorter form all parties but the last get a seed, by the assumption of
-`prg`. Sums of shares are shares of sums. Source: thesis 003, section 4.2.1;
-item EC-16.
+All parties together recover the secret; any smaller set learns nothing, even
+with unlimited computing power. In the shorter form, `share_by_seeds`, every
+party but the last gets a seed instead of a share, and secrecy rests on the
+assumption of `prg`. Sums of shares are shares of sums. Source: Barczewski
+(2025, section 4.2.1; item EC-16).
 """
 
 import numpy as np
 
 from dpjax.mpc import prg
 
-_CHUNK = 2**20  # numbers that are expanded at once
+_CHUNK = 2**20  # numbers expanded at once; bounds memory
 
 
 def mask(value_bits: int) -> np.uint64:
-  """2^k - 1; a number modulo 2^k is what it leaves."""
+  """Returns the bit mask 2^k - 1, so that x & mask is x modulo 2^k."""
   return np.uint64((1 << value_bits) - 1)
 
 
 def share(secrets: np.ndarray, *, num_parties: int, value_bits: int,
           source: prg.Source) -> np.ndarray:
-  """Shares [parties, ...] of secrets [...], whole numbers of any sign."""
+  """Splits secrets into additive shares modulo 2^k.
+
+  Args:
+    secrets: integers [...] of any sign.
+    num_parties: how many shares to make of each secret.
+    value_bits: k, 1 to 64.
+    source: randomness; all secrecy rests on it.
+
+  Returns:
+    Shares [parties, ...] uint64 below 2^k.
+  """
+  # uint64 arithmetic wraps modulo 2^64, of which 2^k is a divisor, so masking
+  # once at the end gives the same result as reducing at each step.
   shares = prg.words(source, (num_parties - 1, *np.shape(secrets)))
   last = np.asarray(secrets).astype(np.uint64) - shares.sum(0)
   return np.concatenate([shares, last[np.newaxis]]) & mask(value_bits)
 
 
 def combine(shares: np.ndarray, *, value_bits: int) -> np.ndarray:
-  """The secrets [...] of shares [parties, ...].
+  """Returns the secrets [...] modulo 2^k from the shares [parties, ...].
 
   Examples:
     >>> import os
@@ -41,14 +54,26 @@ def combine(shares: np.ndarray, *, value_bits: int) -> np.ndarray:
 
 
 def centred(values: np.ndarray, *, value_bits: int) -> np.ndarray:
-  """The int64 from -2^(k - 1) to 2^(k - 1) - 1 that equal values mod 2^k."""
+  """Returns the signed int64 in [-2^(k-1), 2^(k-1)) equal to values mod 2^k."""
+  # The left shift moves bit k - 1 to the sign bit; the arithmetic right shift
+  # of the signed view then extends the sign.
   spare = np.uint64(64 - value_bits)
   return (values << spare).view(np.int64) >> spare.astype(np.int64)
 
 
 def share_by_seeds(secrets: np.ndarray, *, num_parties: int, value_bits: int,
                    source: prg.Source) -> tuple[np.ndarray, np.ndarray]:
-  """Seeds [parties - 1, n, 2] and the words [n, d] of the last party."""
+  """Splits secrets so that all parties but the last get a short seed.
+
+  Args:
+    secrets: integers [n, d] of any sign.
+    num_parties: how many parties hold a part.
+    value_bits: k, 1 to 64.
+    source: randomness of the seeds.
+
+  Returns:
+    Seeds [parties - 1, n, 2] uint64, and the share [n, d] of the last party.
+  """
   seeds = prg.words(source, (num_parties - 1, len(secrets), 2))
   rest = np.asarray(secrets).astype(np.uint64)
   for part in seeds:
@@ -57,7 +82,7 @@ def share_by_seeds(secrets: np.ndarray, *, num_parties: int, value_bits: int,
 
 
 def expand(seeds: np.ndarray, length: int, *, value_bits: int) -> np.ndarray:
-  """The shares [n, length] of who got seeds [n, 2]."""
+  """Expands seeds [n, 2] into the shares [n, length] that they stand for."""
   word = np.uint32 if value_bits <= 32 else np.uint64
   blocks = -(-length * np.dtype(word).itemsize // 16)
   shape = (len(seeds), blocks, 2)
@@ -69,7 +94,7 @@ def expand(seeds: np.ndarray, length: int, *, value_bits: int) -> np.ndarray:
 
 def sum_of_expanded(seeds: np.ndarray, length: int, *,
                     value_bits: int) -> np.ndarray:
-  """The sum [length] of `expand` over all seeds, some at a time."""
+  """Returns the sum [length] of `expand` over all seeds [n, 2], in chunks."""
   total = np.zeros(length, np.uint64)
   step = max(1, _CHUNK // length)
   for start in range(0, len(seeds), step):

@@ -1,16 +1,17 @@
-"""Two keys that compare with a secret number, and neither of which knows it.
+"""Function secret sharing of the comparison x < alpha between two servers.
 
 The function x -> beta if x < alpha, else 0, on 0, ..., 2^L - 1 and modulo 2^k,
-is split into two keys: what they give at x adds up to its value, and each by
-itself looks like random bits. A key is a seed, the root of a binary tree, and
-L correction words that both keys have; whoever has one walks down the tree.
-Source: Boyle, Chandran, Gilboa, Gupta, Ishai, Kumar and Rathee 2021, Figure 1;
-thesis 003, sections 4.2.1 and 6.4.2; item EC-18. Key length:
-L (128 + k + 2) + 128 + k bits.
+is split into two keys. The keys' values at any x add up to the value of the
+function; each key alone is pseudorandom and reveals neither alpha nor beta. A
+key consists of a seed, the root of a binary tree, and of L correction words,
+which both keys share. A server evaluates its key by walking down the tree.
+Key length: L (128 + k + 2) + 128 + k bits. Source: Boyle, Chandran, Gilboa,
+Gupta, Ishai, Kumar and Rathee (2021, Figure 1); Barczewski (2025, sections
+4.2.1 and 6.4.2; item EC-18).
 
-Keys of many owners are kept side by side, [n]; every step is for all of them.
-Security: two servers that do not collude, by the assumption of `prg`. What
-anybody can see is n, L and k.
+Keys of n owners are stored in arrays with an axis [n]; every step handles all
+of them at once. Secrecy holds if the two servers do not collude, under the
+assumption of `prg`. Only n, L and k are visible.
 """
 
 import dataclasses
@@ -23,22 +24,22 @@ from dpjax.mpc import prg
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _TOP = np.uint64(63)
-_CHUNK = 2**16   # seeds of the widest level that are worked on at once
-_WIDEST = 2**9   # nodes of that level
+_CHUNK = 2**16   # seeds of the widest level in memory at once
+_WIDEST = 2**9   # most nodes in that level
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Keys:
-  """Keys of n owners for one server.
+  """Comparison keys of n owners for one server.
 
   Attributes:
-    party: 0 or 1; the second server changes the sign of what it computes.
+    party: 0 or 1; server 1 negates its results.
     value_bits: k; values are modulo 2^k.
-    roots: seeds [n, 2].
-    seeds: correction words of seeds [L, n, 2].
-    values: correction words of values [L, n], below 2^k.
-    controls: correction words of control bits [L, n, 2], left and right, 0 or
-      1.
+    roots: root seeds [n, 2] uint64.
+    seeds: correction words of the seeds [L, n, 2].
+    values: correction words of the values [L, n], below 2^k.
+    controls: correction words of the control bits [L, n, 2], for the left and
+      the right child, 0 or 1.
     last: correction words of the leaves [n], below 2^k.
   """
   party: int
@@ -51,20 +52,20 @@ class Keys:
 
   @property
   def depth(self) -> int:
-    """L."""
+    """Returns L, the depth of the tree."""
     return len(self.seeds)
 
   @property
   def num_keys(self) -> int:
-    """n."""
+    """Returns n, the number of owners."""
     return len(self.roots)
 
   def to_bytes(self) -> np.ndarray:
-    """Messages [n, ceil(bits / 8)] uint8; see `key_bits`."""
+    """Packs the keys into messages [n, ceil(key_bits / 8)] uint8."""
     return packing.pack(self.fields())
 
   def fields(self) -> list[tuple[np.ndarray, int]]:
-    """What `packing.pack` takes, for messages that have more in them."""
+    """Returns (values, bits) pairs for `packing.pack`, in order of `layout`."""
     controls = 2 * self.controls[..., 0] + self.controls[..., 1]
     by_owner = np.moveaxis(self.seeds, 0, 1).reshape(
         self.num_keys, 2 * self.depth)
@@ -73,20 +74,20 @@ class Keys:
 
 
 def key_bits(depth: int, value_bits: int) -> int:
-  """Length of a key: L (lambda + k + 2) + lambda + k."""
+  """Returns the length of a key in bits: L (lambda + k + 2) + lambda + k."""
   return (depth * (prg.SEED_BITS + value_bits + 2) + prg.SEED_BITS +
           value_bits)
 
 
 def layout(depth: int, value_bits: int) -> list[tuple[int, int]]:
-  """Numbers of a key and their bits, as `packing.unpack` takes them."""
+  """Returns the fields (count, bits) of a key, for `packing.unpack`."""
   return [(2, 64), (2 * depth, 64), (depth, value_bits), (1, value_bits),
           (depth, 2)]
 
 
 def from_fields(fields: list[np.ndarray], *, party: int,
                 value_bits: int) -> Keys:
-  """Keys of the fields that `packing.unpack` found."""
+  """Builds keys from the fields returned by `packing.unpack`."""
   roots, by_owner, values, last, controls = fields
   depth = values.shape[1]
   return Keys(
@@ -101,10 +102,10 @@ def from_fields(fields: list[np.ndarray], *, party: int,
 
 def from_bytes(packed: np.ndarray, *, party: int, depth: int,
                value_bits: int) -> Keys:
-  """Keys of messages [n, bytes].
+  """Reads keys from messages [n, bytes] uint8.
 
   Raises:
-    ValueError: for messages of another length or with bits after their end.
+    ValueError: if messages have another length or nonzero padding bits.
   """
   fields, bad = packing.unpack(packed, layout(depth, value_bits))
   packing.refuse_rows(bad)
@@ -113,14 +114,17 @@ def from_bytes(packed: np.ndarray, *, party: int, depth: int,
 
 def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
              value_bits: int, source: prg.Source) -> tuple[Keys, Keys]:
-  """Both keys of each of n functions.
+  """Generates both keys of each of n comparison functions.
 
   Args:
-    alphas: [n], whole numbers from 0 to 2^depth - 1.
-    betas: [n], taken modulo 2^value_bits.
+    alphas: secret limits [n], integers from 0 to 2^depth - 1.
+    betas: secret values below the limits [n], taken modulo 2^value_bits.
     depth: L, 1 to 64.
     value_bits: k, 1 to 64.
-    source: of the roots.
+    source: randomness of the root seeds.
+
+  Returns:
+    The keys of server 0 and those of server 1.
   """
   _check_sizes(depth, value_bits)
   alphas, betas = _whole(alphas), _whole(betas)
@@ -146,7 +150,13 @@ def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
 
 
 def _generate_level(seeds, control, value, right, betas, value_bits):
-  """One correction word; seeds [2, n, 2], control [2, n], value [n]."""
+  """Returns a level's correction word and the state of the next level.
+
+  The state is seeds [2, n, 2], control masks [2, n] and the difference of both
+  servers' values so far, value [n]. `right` is the mask of owners whose alpha
+  turns right. The correction word makes both servers' states equal in the child
+  off the path of alpha, so that everything below it cancels.
+  """
   children = [prg.expand(seeds, 0), prg.expand(seeds, 1)]
   values, controls = _values_and_controls(seeds, value_bits)
   lost = np.where(right[:, np.newaxis], children[0], children[1])
@@ -167,9 +177,10 @@ def _generate_level(seeds, control, value, right, betas, value_bits):
 
 
 def _values_and_controls(seeds, value_bits):
-  """Values and control masks of both children, [..., 2] each.
+  """Returns values and control masks of both children, [..., 2] each.
 
-  Control bits are top bits of the block of values where values leave them.
+  Control bits are the top bits of the block of values if k < 64 leaves those
+  free; otherwise they come from one more block.
   """
   values = prg.expand(seeds, 2)
   top = values if value_bits < 64 else prg.expand(seeds, 3)
@@ -177,7 +188,12 @@ def _values_and_controls(seeds, value_bits):
 
 
 def evaluate(keys: Keys, points: np.ndarray) -> np.ndarray:
-  """Shares [n, m] modulo 2^k of each function at points of its own [n, m]."""
+  """Returns shares [n, m] modulo 2^k of function i at its points [i, m].
+
+  Args:
+    keys: one server's keys of n functions.
+    points: integers [n, m] from 0 to 2^L - 1; row i belongs to key i.
+  """
   points = _whole(points).T
   shape = points.shape
   seeds = np.broadcast_to(keys.roots, (*shape, 2)).copy()
@@ -200,11 +216,16 @@ def evaluate(keys: Keys, points: np.ndarray) -> np.ndarray:
 
 
 def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
-  """Shares [m] modulo 2^k of the sum over owners at public points [m].
+  """Returns shares [m] modulo 2^k of the sum over owners at public points [m].
 
-  A walk down the tree of the prefixes of all points, breadth first, for many
-  owners at once: one visit of each node, but for the few above 2^9 leaves.
-  None stands for the whole domain, which has 2^(L + 1) - 1 nodes.
+  Walks breadth first down the tree of all prefixes of the points, for many
+  owners at once. Each node is visited once, except that nodes above groups of
+  2^9 leaves are visited once per group.
+
+  Args:
+    keys: one server's keys.
+    points: integers from 0 to 2^L - 1, repeated ones allowed; None for the
+      whole domain, whose tree has 2^(L + 1) - 1 nodes.
   """
   if points is None:
     points = np.arange(2**keys.depth, dtype=np.uint64)
@@ -219,7 +240,7 @@ def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
 
 
 def _sums_at(keys: Keys, wanted: np.ndarray) -> np.ndarray:
-  """Unsigned sums at sorted points, few enough to be a level of the walk."""
+  """Returns sums, before server 1's sign, at up to 2^9 sorted points."""
   steps, order = _walk(wanted, keys.depth)
   chunk = _CHUNK // wanted.size
   total = np.zeros(wanted.size, np.uint64)
@@ -229,10 +250,12 @@ def _sums_at(keys: Keys, wanted: np.ndarray) -> np.ndarray:
 
 
 def _walk(wanted: np.ndarray, depth: int):
-  """Which nodes of each level have a left and a right child to be visited.
+  """Plans which left and right children to visit in each level.
 
-  Returns the steps, of two selections each (children come in the order left,
-  right), and the order of the leaves that sorts them.
+  Returns:
+    For each level two selections of its nodes: those whose left child, and
+    those whose right child, is visited. Children are stored left ones first.
+    Also the permutation that sorts the leaves of the last level.
   """
   steps, prefixes = [], np.zeros(1, np.uint64)
   for level in range(depth):
@@ -246,11 +269,12 @@ def _walk(wanted: np.ndarray, depth: int):
 
 
 def _sums_of(keys: Keys, part: slice, steps) -> np.ndarray:
-  """Unsigned sums over some of the owners, in the order of the walk.
+  """Returns sums over some owners, before the sign, in the order of the walk.
 
-  What a node adds is added up over owners at once, so that of each owner only
-  seeds [nodes, owners, 2] and control bits [nodes, owners, 2], kept twice, go
-  down. Bits of values beyond k are never cleared: sums are.
+  Values are summed over owners at each node, so only seeds [nodes, owners, 2]
+  and control masks [nodes, owners, 2] are carried down per owner. Each control
+  mask is stored twice, once for each word of the seed. Bits of values above k
+  are not cleared here, because the caller reduces the sums modulo 2^k.
   """
   seeds = keys.roots[part][np.newaxis]
   fill = _ALL if keys.party else np.uint64(0)
@@ -259,7 +283,7 @@ def _sums_of(keys: Keys, part: slice, steps) -> np.ndarray:
   for level, selections in enumerate(steps):
     values, controls = _values_and_controls(seeds, keys.value_bits)
     shared = (control[..., 0] & keys.values[level, part]).sum(1)
-    # One side at a time: a sum over the middle axis takes ten times as long.
+    # One side at a time: NumPy's sum over a middle axis is ten times slower.
     gains = [values[..., side].sum(1) + shared for side in (0, 1)]
     controls ^= control & _negated(keys.controls[level, part])
     word = control & keys.seeds[level, part]
@@ -278,14 +302,15 @@ def _sums_of(keys: Keys, part: slice, steps) -> np.ndarray:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-  """Whole numbers as uint64, negative ones modulo 2^64."""
+  """Returns integers as uint64, negative ones modulo 2^64."""
   values = np.asarray(values)
   if not np.issubdtype(values.dtype, np.integer):
-    raise ValueError(f'numbers must be whole, got {values.dtype}')
+    raise ValueError(f'numbers must be whole (integers), got {values.dtype}')
   return values.astype(np.uint64)
 
 
 def _check_sizes(depth: int, value_bits: int) -> None:
+  """Raises a ValueError unless both sizes are integers from 1 to 64."""
   for name, value in (('depth', depth), ('value_bits', value_bits)):
     if not 1 <= errors.check_at_least(name, value, 1) <= 64:
       raise ValueError(f'{name} must be at most 64, got {value}')
@@ -296,15 +321,15 @@ def _modulus_mask(value_bits: int) -> np.uint64:
 
 
 def _bit_mask(values: np.ndarray, place: int) -> np.ndarray:
-  """All ones where a bit is 1."""
+  """Returns a word of ones where the bit at `place` is 1, else zero."""
   return _negated((values >> np.uint64(place)) & np.uint64(1))
 
 
 def _negated(values: np.ndarray) -> np.ndarray:
-  """-values modulo 2^64; of a bit, all ones or zeros."""
+  """Returns -values modulo 2^64; a bit becomes a word of ones or zeros."""
   return ~values + np.uint64(1)
 
 
 def _signed(values: np.ndarray, negative: np.ndarray) -> np.ndarray:
-  """-values where the mask is all ones."""
+  """Returns -values where the mask is all ones, values where it is zero."""
   return (values ^ negative) - negative

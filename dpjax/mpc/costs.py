@@ -1,9 +1,10 @@
-"""Bits that a protocol sends, by formula; `evaluation` counts them.
+"""Communication costs in bits, by formula; `evaluation` counts the real bits.
 
-n owners, m servers, numbers modulo 2^k, seeds of lambda = 128 bits, |B| points
-of N = 2^L. Source: thesis 003, sections 6.4 and 6.6 (Figure 6.6.6); corrected,
-item EC-13, EC-21: keys go to every server, so that m stands with n, and with m
-on both sides there is no condition on |B| in what the thesis prints (C17).
+Notation: n owners, m servers, numbers modulo 2^k, seeds of lambda = 128 bits,
+|B| query points out of N = 2^L thresholds. Source: Barczewski (2025, sections
+6.4 and 6.6, Figure 6.6.6; items EC-13, EC-21), corrected: every server gets a
+key, so the owners' cost is proportional to n m, and |B| stands on both sides of
+the printed condition and cancels (erratum C17 of experiments/ERRATA.md).
 """
 
 import math
@@ -15,31 +16,40 @@ from dpjax.mpc.scheme import Scheme
 
 
 def value_bits(num_owners: int, noise_stddev: float) -> int:
-  """The least k for which no noisy rank wraps, within 12 deviations."""
+  """Returns the fewest bits k in which no noisy rank wraps around.
+
+  Args:
+    num_owners: n, the largest possible rank.
+    noise_stddev: standard deviation of the noise of a rank; noise of up to 12
+      standard deviations fits.
+  """
   errors.check_at_least('num_owners', num_owners, 1)
   errors.check_non_negative('noise_stddev', noise_stddev)
   return math.ceil(math.log2(num_owners + 12 * noise_stddev)) + 1
 
 
 def check_width(scheme: Scheme, num_owners: int, noise_stddev: float) -> None:
-  """Refuses a scheme whose numbers may wrap: `value_bits`."""
+  """Raises a ValueError if noisy ranks may wrap around; see `value_bits`."""
   needed = value_bits(num_owners, noise_stddev)
   if scheme.modulus.bit_length() - 1 < needed:
     raise ValueError(
-        f'{num_owners} owners and noise of deviation {noise_stddev:.6g} take '
-        f'numbers of {needed} bits, got modulus {scheme.modulus}')
+        f'{num_owners} owners and noise of standard deviation '
+        f'{noise_stddev:.6g} need numbers of {needed} bits (value_bits), got '
+        f'modulus {scheme.modulus}')
 
 
 def collecting(scheme: Scheme, num_owners: int) -> int:
-  """Bits that owners send, once: n m K for comparison keys of K bits."""
+  """Returns the bits that all owners send: n m K for comparison keys of K bits.
+  """
   return num_owners * scheme.bits_per_owner
 
 
 def answering(scheme: Scheme, num_points: int) -> int:
-  """Bits of |B| answers: |B| (m ceil(log2 N) + m k).
+  """Returns the bits of |B| answers: |B| (m ceil(log2 N) + m k).
 
-  A point goes to every server, and a number of each to whoever opens. Where one
-  server opens for the client it is as many: (m - 1) k + k.
+  The client sends each point to every server, and each server sends one number
+  back. If one server combines the shares for the client, the sum is the same:
+  (m - 1) k + k.
   """
   index = (scheme.num_thresholds - 1).bit_length()
   return num_points * scheme.num_servers * (
@@ -48,32 +58,36 @@ def answering(scheme: Scheme, num_points: int) -> int:
 
 def pointwise(num_owners: int, num_points: int, *, num_servers: int,
               bits: int, masked: bool) -> int:
-  """Bits that owners send if they are asked for every point anew.
+  """Returns the bits that owners send if they answer each point separately.
 
   Args:
     num_owners: n.
     num_points: |B|.
-    num_servers: m, to each of which a share goes.
-    bits: k, of a share.
-    masked: whether one sum of masked numbers is sent instead of m shares; what
-      owners agreed on to make masks is not counted.
+    num_servers: m; each server gets a share.
+    bits: k, length of a share.
+    masked: True if each owner sends one masked number instead of m shares. The
+      set-up of the masks is not counted.
   """
   return num_owners * num_points * bits * (1 if masked else num_servers)
 
 
 def one_shot(num_owners: int, num_points: int, *, num_servers: int,
              bits: int) -> int:
-  """Bits of shares of all |B| answers at once, from seeds but for the last."""
+  """Returns the bits that owners send for all |B| answers at once.
+
+  All servers but the last get a seed in place of the shares.
+  """
   return num_owners * (num_points * bits + (num_servers - 1) * prg.SEED_BITS)
 
 
 def break_even(depth: int, bits: int, *, against: str) -> float:
-  """Points |B| from which comparison keys of two servers send less.
+  """Returns the number of points above which two comparison keys cost less.
 
   Args:
     depth: L.
     bits: k.
-    against: 'shares', 'masked' or 'one_shot'.
+    against: the alternative for two servers: 'shares' (`pointwise`), 'masked'
+      (`pointwise` with masks) or 'one_shot'.
   """
   key = comparison.key_bits(depth, bits)
   errors.check_choice('against', against, ('shares', 'masked', 'one_shot'))
@@ -82,8 +96,9 @@ def break_even(depth: int, bits: int, *, against: str) -> float:
 
 
 def earlier_key_bits(depth: int, bits: int) -> int:
-  """Of a key as in 2016: about 4 L (lambda + 1) + L k + lambda.
+  """Returns the bits of a 2016 comparison key: 4 L (lambda + 1) + L k + lambda.
 
-  As Boyle et al. 2021 quote it; the thesis builds on this one.
+  Approximate length of the keys of Boyle, Gilboa and Ishai (2016), as quoted by
+  Boyle et al. (2021); Barczewski (2025, section 6.4.2) uses these keys.
   """
   return 4 * depth * (prg.SEED_BITS + 1) + depth * bits + prg.SEED_BITS

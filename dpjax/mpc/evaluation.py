@@ -1,10 +1,10 @@
-"""Curves and averages as parties compute them, played in one process.
+"""Secure evaluation of curves and averages, simulated in one process.
 
-What owners, servers and a client do is here line by line, and every bit that
-would be sent is counted; `costs` has the formulas. Noise is shared once, before
-anything is asked, so that the same question has the same answer, and any number
-of questions about one curve cost what the curve costs. Source: thesis 003,
-sections 6.2.1 and 6.4; item EC-01, EC-13, EC-19.
+The code runs the steps of owners, servers and client one after the other and
+counts every bit that they would send; `costs` has the formulas. Noise is shared
+once, before the first query, so equal queries get equal answers, and any number
+of queries about a curve spends the privacy budget of that curve once. Source:
+Barczewski (2025, sections 6.2.1 and 6.4; items EC-01, EC-13, EC-19).
 """
 
 import abc
@@ -24,11 +24,11 @@ from dpjax.mpc import shamir
 
 
 class Opened(NamedTuple):
-  """What everybody may see, and what it took.
+  """Opened noisy totals, public, and their communication cost.
 
   Attributes:
-    totals: opened whole numbers with their noise, int64.
-    bits: sent to answer; what was sent before is not in it.
+    totals: noisy integers, int64.
+    bits: number of bits sent to answer this query alone.
   """
   totals: np.ndarray
   bits: int
@@ -36,14 +36,15 @@ class Opened(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SecureCurve:
-  """Owners that have sent once, servers that answer; made by `collect`.
+  """A secret-shared curve that servers can evaluate; made by `collect`.
 
   Attributes:
-    scheme: how records are split.
-    payloads: what each server got, [n, bytes] for each.
-    noise: shares of the noise of dyadic nodes, [classes, M] for each server.
-    num_rows: rows that have noise.
-    root: whether they share that of one node.
+    scheme: the secret-sharing scheme.
+    payloads: for each server the owners' messages, uint8 [n, bytes].
+    noise: for each server its shares of the noise of the dyadic nodes,
+      [classes, M].
+    num_rows: number of thresholds whose ranks get noise.
+    root: whether one more dyadic node covers all of them.
   """
   scheme: schemes.Scheme
   payloads: Sequence[np.ndarray]
@@ -53,19 +54,20 @@ class SecureCurve:
 
   @property
   def bits(self) -> int:
-    """That owners sent."""
+    """Returns the number of bits that all owners sent."""
     return sum(len(payload) * self.scheme.bits(server)
                for server, payload in enumerate(self.payloads))
 
   def answer(self, server: int, points: np.ndarray) -> np.ndarray:
-    """What a server tells: its share of noisy ranks [classes, m]."""
+    """Returns a server's share of the noisy ranks [classes, m] at points [m].
+    """
     return self.scheme.add(
         self.scheme.aggregate(server, self.payloads[server], points),
         nodes.dyadic_rows(self.noise[server], points, self.num_rows,
                           root=self.root))
 
   def ask(self, points: np.ndarray) -> Opened:
-    """Noisy ranks [classes, m] at points, by all servers."""
+    """Opens the noisy ranks [classes, m] at points [m], with all servers."""
     answers = {server: self.answer(server, points)
                for server in range(self.scheme.num_servers)}
     index = (self.scheme.num_thresholds - 1).bit_length()
@@ -77,10 +79,19 @@ class SecureCurve:
 def collect(scheme: schemes.Scheme, bins: np.ndarray, noise: np.ndarray, *,
             num_rows: int, source: prg.Source, root: bool = True,
             labels: np.ndarray | None = None) -> SecureCurve:
-  """Owners send, and noise of nodes [classes, M] is shared.
+  """Shares the owners' bins and the noise among the servers.
 
-  Here one hand shares noise that is known to it; servers do with
-  `noise.Contributions`, each its part, or `joint_noise`.
+  In this simulation one party knows the noise and shares it. Real servers use
+  `noise.Contributions`, where each draws a part, or `joint_noise`.
+
+  Args:
+    scheme: the secret-sharing scheme.
+    bins: the owners' bins [n], from 0 to N - 1.
+    noise: integer noise of the dyadic nodes [classes, M].
+    num_rows: number of thresholds whose ranks get noise.
+    source: randomness of the shares.
+    root: whether one more dyadic node covers all thresholds.
+    labels: the owners' labels [n], 0 or 1, if the scheme has two classes.
   """
   return SecureCurve(
       scheme=scheme,
@@ -89,77 +100,77 @@ def collect(scheme: schemes.Scheme, bins: np.ndarray, noise: np.ndarray, *,
 
 
 class Backend(abc.ABC):
-  """Who adds up numbers of owners, in what form."""
+  """A way to add up the owners' numbers: how they are shared and combined."""
 
   @abc.abstractmethod
   def share(self, values: np.ndarray, source: prg.Source) -> np.ndarray:
-    """What each server gets of whole numbers [...]: [servers, ...]."""
+    """Returns the shares [servers, ...] of integers [...]."""
 
   @abc.abstractmethod
   def combine(self, totals: np.ndarray) -> np.ndarray:
-    """int64 [...] of what servers added up [servers, ...]."""
+    """Returns int64 totals [...] from the servers' sums [servers, ...]."""
 
   @property
   @abc.abstractmethod
   def bits_per_value(self) -> int:
-    """That an owner sends for one number."""
+    """Returns the number of bits that an owner sends for one number."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrustedCurator(Backend):
-  """One server, which sees all numbers.
+  """A single trusted server that sees all numbers.
 
   Attributes:
-    bits: of a number.
+    bits: k, length of a number; sums are modulo 2^k.
   """
   bits: int = 32
 
   def share(self, values: np.ndarray, source: prg.Source) -> np.ndarray:
-    """The values."""
+    """Returns the values themselves, as one share."""
     del source
     return values.astype(np.uint64)[np.newaxis]
 
   def combine(self, totals: np.ndarray) -> np.ndarray:
-    """Their sum."""
+    """Returns the single server's sum as signed integers."""
     return additive.centred(totals[0] & additive.mask(self.bits),
                             value_bits=self.bits)
 
   @property
   def bits_per_value(self) -> int:
-    """k."""
+    """Returns k."""
     return self.bits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdditiveShares(Backend):
-  """Servers of which all have to collude; see `additive`.
+  """Additive shares: only all servers together learn a number; see `additive`.
 
   Attributes:
     num_servers: m.
-    bits: k.
+    bits: k; shares are modulo 2^k.
   """
   num_servers: int
   bits: int = 32
 
   def share(self, values: np.ndarray, source: prg.Source) -> np.ndarray:
-    """As `additive.share`."""
+    """Returns additive shares; see `additive.share`."""
     return additive.share(values, num_parties=self.num_servers,
                           value_bits=self.bits, source=source)
 
   def combine(self, totals: np.ndarray) -> np.ndarray:
-    """As `additive.combine`."""
+    """Returns the totals of additive shares; see `additive.combine`."""
     return additive.centred(
         additive.combine(totals, value_bits=self.bits), value_bits=self.bits)
 
   @property
   def bits_per_value(self) -> int:
-    """m k."""
+    """Returns m k."""
     return self.num_servers * self.bits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShamirShares(Backend):
-  """Servers of which any t + 1 answer, and t learn nothing; see `shamir`.
+  """Shamir shares: any t + 1 servers open, any t learn nothing; see `shamir`.
 
   Attributes:
     num_servers: m.
@@ -169,33 +180,34 @@ class ShamirShares(Backend):
   num_colluding: int
 
   def share(self, values: np.ndarray, source: prg.Source) -> np.ndarray:
-    """As `shamir.share`."""
+    """Returns Shamir shares; see `shamir.share`."""
     return shamir.share(values, degree=self.num_colluding,
                         num_parties=self.num_servers, source=source)
 
   def combine(self, totals: np.ndarray) -> np.ndarray:
-    """As `shamir.combine`."""
+    """Returns the totals of Shamir shares; see `shamir.combine`."""
     return shamir.centred(shamir.combine(
         totals % np.uint64(shamir.PRIME), range(self.num_servers),
         degree=self.num_colluding))
 
   @property
   def bits_per_value(self) -> int:
-    """31 m."""
+    """Returns 31 m."""
     return self.num_servers * 31
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UStat:
-  """U + (1/n) sum of eta_i over i in I, and nothing else (section 6.2.1).
+  """Securely computes noisy averages U + (1/n) sum of eta_i over i in I.
 
-  The division by n is that of correction C5. Of order 1 and whole numbers; the
-  whole numbers are what is opened, n times the statistic.
+  U is a U-statistic of order 1 with an integer kernel phi. The servers open
+  only the integer n U + sum of eta_i; division by n follows. Source: Barczewski
+  (2025, section 6.2.1), with the factor 1/n of erratum C5.
 
   Attributes:
-    backend: who adds up.
-    noise: eta [M] as the servers hold it, [servers, M]: drawn once.
-    source: of the randomness of owners.
+    backend: how numbers are shared and added.
+    noise: the servers' shares [servers, M] of the noise eta [M], drawn once.
+    source: randomness of the owners' shares.
   """
   backend: Backend
   noise: np.ndarray
@@ -203,13 +215,13 @@ class UStat:
 
   def totals(self, values: np.ndarray,
              indices: Sequence[np.ndarray]) -> Opened:
-    """n times the statistics of values [n, m], with noise of index sets.
+    """Opens n times the noisy statistics.
 
-    Every owner takes part in every statistic (section 6.4.1).
+    Every owner takes part in every statistic (Barczewski, 2025, section 6.4.1).
 
     Args:
-      values: whole numbers, phi_j of record i.
-      indices: m index sets I.
+      values: integers [n, m], phi_j of record i.
+      indices: m index sets I into the noise.
     """
     shares = self.backend.share(values, self.source)
     eta = np.stack([self.noise[:, list(chosen)].sum(1) for chosen in indices],
@@ -219,16 +231,22 @@ class UStat:
 
   def __call__(self, values: np.ndarray,
                indices: Sequence[np.ndarray]) -> np.ndarray:
-    """The statistics [m] float64."""
+    """Returns the noisy statistics [m], float64; arguments as `totals`."""
     return self.totals(values, indices).totals / len(values)
 
 
 def u_statistic(phi: Callable[..., float], data: np.ndarray,
                 order: int) -> float:
-  """Mean of phi over all subsets of records of a size (equation 6.2.1).
+  """Returns the exact mean of phi over all subsets of `order` records.
 
-  Of a curator who sees the records. Replacing a record moves it by order / n of
-  the range of phi.
+  Not private: a curator computes it in the clear. Replacing one record changes
+  it by at most order / n times the range of phi. Source: Barczewski (2025,
+  equation 6.2.1).
+
+  Args:
+    phi: symmetric kernel, a function of `order` records.
+    data: records [n, ...].
+    order: number of arguments of phi, at least 1.
   """
   errors.check_at_least('order', order, 1)
   values = [phi(*subset) for subset in itertools.combinations(data, order)]

@@ -1,15 +1,17 @@
-"""Which noise goes into which opened number.
+"""Assignment of noise variables to the opened numbers, for two layouts.
 
-Servers hold shares of ranks and of the noise of nodes; all here is sums, done
-by each server on its shares, and by a curator on the numbers. Two ways:
+Servers hold shares of ranks and shares of the noise of nodes. All functions
+here are linear, so each server applies them to its shares, and a curator to the
+plain numbers. The two layouts are:
 
-* dyadic: rank i gets the noise of the nodes that row i lies in, one of each
-  level; any ranks may be opened, whenever (equation 6.3.1 of thesis 003).
-* tree: counts of all nodes of a tree get noise of their own and are opened
-  together; who sees them finds ranks by least squares (item EC-44).
+* dyadic: rank i gets the sum of the noise of the dyadic nodes that contain i,
+  one per level; ranks may be opened one by one (Barczewski, 2025, equation
+  6.3.1).
+* tree: the count of every node of a tree gets its own noise, and all counts are
+  opened together; ranks follow by least squares (item EC-44).
 
-Nodes are in the order of `stats.ecdf`: dyadic ones from the leaves up, those of
-a tree from the top down.
+The order of nodes is that of `stats.ecdf_methods`: dyadic nodes from the leaves
+up, tree nodes from the root down.
 """
 
 from collections.abc import Sequence
@@ -22,7 +24,15 @@ from dpjax.mpc import scheme as schemes
 
 
 def dyadic_sizes(num_rows: int, *, root: bool) -> list[int]:
-  """Nodes of each level over rows, leaves first: ceil(num_rows / 2^l)."""
+  """Returns the number of dyadic nodes per level, ceil(num_rows / 2^l).
+
+  Args:
+    num_rows: number of ranks that get noise.
+    root: whether to add a level whose only node contains all rows.
+
+  Returns:
+    Sizes of the levels, leaves (l = 0) first.
+  """
   errors.check_at_least('num_rows', num_rows, 1)
   levels = (num_rows - 1).bit_length() + root
   return [-(-num_rows // 2**level) for level in range(levels)]
@@ -30,22 +40,23 @@ def dyadic_sizes(num_rows: int, *, root: bool) -> list[int]:
 
 def dyadic_rows(noise: np.ndarray, points: np.ndarray, num_rows: int, *,
                 root: bool) -> np.ndarray:
-  """Noise [..., m] of the ranks at points [m], of that of nodes [..., M].
+  """Returns the noise [..., m] of the ranks at points [m].
 
   Args:
-    noise: of `sum(dyadic_sizes(...))` nodes; numbers or shares.
-    points: rows from 0 to num_rows - 1. Where n is public, the last rank is no
-      secret, and there are N - 1 rows.
-    num_rows: that have noise.
-    root: whether all rows share the noise of one node.
+    noise: noise of the nodes [..., M], M = `sum(dyadic_sizes(...))`; plain
+      numbers or shares.
+    points: rows [m] from 0 to num_rows - 1.
+    num_rows: number of ranks that get noise: N, or N - 1 if n is public, since
+      the last rank is n.
+    root: whether one node contains all rows.
   """
   sizes = dyadic_sizes(num_rows, root=root)
   if noise.shape[-1] != sum(sizes):
-    raise ValueError(f'there are {sum(sizes)} nodes, got noise of '
-                     f'{noise.shape[-1]}')
+    raise ValueError(f'noise must have one entry for each of {sum(sizes)} '
+                     f'nodes, got {noise.shape[-1]}')
   if points.size and not 0 <= points.min() <= points.max() < num_rows:
-    raise ValueError(f'points must lie between 0 and {num_rows - 1}: beyond '
-                     'them there is no noise')
+    raise ValueError(f'points must lie between 0 and {num_rows - 1}: for other '
+                     'points there is no noise')
   starts = np.cumsum([0, *sizes[:-1]])
   return sum(noise[..., start + (points >> level)]
              for level, start in enumerate(starts))
@@ -53,13 +64,13 @@ def dyadic_rows(noise: np.ndarray, points: np.ndarray, num_rows: int, *,
 
 def tree_counts(ranks: np.ndarray, shape: Sequence[int],
                 scheme: schemes.Scheme) -> np.ndarray:
-  """Counts of the nodes [..., M] of a tree, all levels, from ranks [..., N].
+  """Returns the counts [..., M] of all nodes of a tree, as shares.
 
   Args:
-    ranks: a server's shares at all thresholds.
-    shape: parts into which a node of each level is cut, from the root down;
-      its product is at least N, and leaves beyond N are not counted.
-    scheme: of the shares.
+    ranks: a server's shares of the ranks at all thresholds [..., N].
+    shape: number of children of a node in each level, from the root down. The
+      product must be at least N; leaves beyond N are not counted.
+    scheme: secret-sharing scheme of the shares.
   """
   num_thresholds = ranks.shape[-1]
   counts = []
@@ -73,14 +84,14 @@ def tree_counts(ranks: np.ndarray, shape: Sequence[int],
 
 
 def tree_widths(num_thresholds: int, shape: Sequence[int]) -> list[int]:
-  """Bins that a node of each level covers, top down."""
+  """Returns how many bins a node of each level covers, from the top down."""
   if math.prod(shape) < num_thresholds:
-    raise ValueError(f'a tree of {math.prod(shape)} leaves is too small for '
-                     f'{num_thresholds} thresholds')
+    raise ValueError(f'shape gives a tree of {math.prod(shape)} leaves, too '
+                     f'few for {num_thresholds} thresholds')
   return [math.prod(shape[level + 1:]) for level in range(len(shape))]
 
 
 def tree_sizes(num_thresholds: int, shape: Sequence[int]) -> list[int]:
-  """Nodes of each level that have a bin, top down."""
+  """Returns how many nodes of each level cover a bin, from the top down."""
   return [-(-num_thresholds // width)
           for width in tree_widths(num_thresholds, shape)]

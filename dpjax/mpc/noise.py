@@ -1,16 +1,16 @@
-"""Noise of integers that parties bring along: discrete Laplace, by parts.
+"""Discrete Laplace noise as a sum of parts that the parties contribute.
 
-P(z) proportional to e^(-|z| / scale) is the difference of two geometric
-numbers, and a geometric number the sum of m numbers of Polya's law (negative
-binomial of shape 1/m). Each of P parties, of which T may tell each other all
-they know, draws a difference of two such numbers with m = P - T: what the
-others drew adds up to the law of the curator, the rest is noise on top. Two
-servers that pay for neither use `joint_noise`.
+Discrete Laplace noise, P(z) proportional to e^(-|z| / scale), is the difference
+of two geometric numbers. A geometric number is the sum of m Polya numbers
+(negative binomial of shape 1/m). Of P parties, T may collude. Each party draws
+the difference of two Polya numbers with m = P - T: the parts of any P - T
+parties add up to the curator's noise, and the other T parts are extra noise.
+`joint_noise` is for two servers and has no extra noise.
 
-Numbers are drawn by 64 bits each from a table of probabilities, and differ from
-the law by `total_variation`, which counts (1 + e^epsilon) times towards delta.
-A key fixes all that is drawn: who is asked again adds the same noise. Source:
-item EC-08.
+Each number is drawn from a table of probabilities with 64 random bits. The
+distribution is within `total_variation` of the ideal one, which adds
+(1 + e^epsilon) times as much to delta. A key determines all draws, so a party
+that is asked again adds the same noise. Source: item EC-08.
 """
 
 import dataclasses
@@ -27,20 +27,21 @@ from dpjax.privacy import exact
 Fraction = fractions.Fraction
 
 LARGEST_SCALE = 2**14
-"""Tables have some fifty times as many entries."""
+"""Largest scale of the noise; tables have about fifty entries per unit of it.
+"""
 
-_WORK = 160  # bits of fixed-point weights
-_TAIL = 70   # 2^-70 of the law is cut off
+_WORK = 160  # bits of the fixed-point weights
+_TAIL = 70   # the tail cut off has probability at most 2^-70
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contributions:
-  """Noise of which each party brings a part.
+  """Noise to which each party contributes a part.
 
   Attributes:
-    scale: of the noise of all parties but `num_colluding`.
+    scale: scale of the discrete Laplace noise that any P - T parties add.
     num_parties: P.
-    num_colluding: T < P; those who know their own parts may be so many.
+    num_colluding: T < P, how many parties may pool what they know.
   """
   scale: Fraction
   num_parties: int
@@ -54,22 +55,31 @@ class Contributions:
 
   @property
   def shape(self) -> Fraction:
-    """Of a party's negative binomial numbers."""
+    """Returns the shape 1 / (P - T) of the negative binomial numbers."""
     return Fraction(1, self.num_parties - self.num_colluding)
 
   @property
   def variance(self) -> float:
-    """Of the noise of all parties: P / (P - T) times the curator's."""
+    """Returns the variance of the total noise: P / (P - T) times a curator's.
+    """
     return float(self.shape * self.num_parties) * variance(self.scale)
 
   @property
   def total_variation(self) -> float:
-    """Of all parties' noise of one number from its law, at most."""
+    """Returns a bound on the total variation from the ideal distribution.
+
+    The bound is for the noise of one number, summed over all parties.
+    """
     entries = len(polya_table(self.scale, self.shape)) + 1
     return 2 * self.num_parties * (entries * 2.0**-64 + 2.0**-_TAIL)
 
   def draw(self, key: bytes, count: int) -> np.ndarray:
-    """A party's part [count] int64, the same for the same key (32 bytes)."""
+    """Returns a party's part, int64 [count]; equal keys give equal parts.
+
+    Args:
+      key: 32 secret random bytes.
+      count: number of noise variables.
+    """
     drawn = prg.words(prg.Stream(key, label='noise'), (2, count))
     table = polya_table(self.scale, self.shape)
     first, second = np.searchsorted(table, drawn, side='right')
@@ -77,28 +87,33 @@ class Contributions:
 
 
 def check_scale(scale: Fraction) -> None:
-  """Refuses scales of noise that tables are not made for."""
+  """Raises a ValueError unless 0 < scale <= `LARGEST_SCALE`."""
   if not 0 < scale <= LARGEST_SCALE:
     raise ValueError(f'scale must lie in (0, {LARGEST_SCALE}], got {scale}')
 
 
 def variance(scale: Fraction) -> float:
-  """Of the discrete Laplace law: 2 a / (1 - a)^2 with a = e^(-1 / scale)."""
+  """Returns the variance of discrete Laplace noise, 2 a / (1 - a)^2.
+
+  Here a = e^(-1 / scale); the code uses the equal form 1 / (2 sinh^2(1 / (2
+  scale))).
+  """
   return 0.5 / math.sinh(0.5 / float(scale))**2
 
 
 @functools.lru_cache(maxsize=16)
 def polya_table(scale: Fraction, shape: Fraction) -> np.ndarray:
-  """P(X <= x) 2^64, rounded down, x = 0, 1, ..., of Polya's law; uint64.
+  """Returns P(X <= x) 2^64, rounded down, of a Polya number X; uint64.
 
   P(x) is proportional to C(shape + x - 1, x) e^(-x / scale), shape at most 1.
-  A uniform word is the number of entries that do not exceed it. Weights are
-  whole numbers and each is at most e^(-1 / scale) times the one before.
+  A uniform 64-bit word is turned into X by counting the entries not above it.
+  Weights are integers in fixed point, and each is at most e^(-1 / scale) times
+  the one before, because (shape + x) / (x + 1) <= 1.
   """
   ratio = exact.exp_between(1 / Fraction(scale), _WORK)[0]
   gap = (1 << _WORK) - ratio
   weight, sums, x = 1 << _WORK, [1 << _WORK], 0
-  # What is left out is a geometric series at most.
+  # The remaining tail is at most this geometric series.
   while weight * ratio // gap > sums[-1] >> _TAIL:
     weight = weight * ratio * (shape.numerator + x * shape.denominator) // (
         ((x + 1) * shape.denominator) << _WORK)

@@ -1,23 +1,30 @@
-"""Messages of owners: whole numbers of few bits, one after the other.
+"""Bit packing of integers into the owners' messages.
 
-A row is the message of one owner; bits that fill the last byte are zero. The
-most significant bit comes first.
+Each row is the message of one owner. Integers follow each other without gaps,
+most significant bit first. The bits that fill up the last byte are zero.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-_ROWS = 2048  # that are worked on at once
+_ROWS = 2048  # rows handled at once; bounds memory
 
 
 def num_bytes(bits: int) -> int:
-  """Bytes that hold so many bits."""
+  """Returns the number of bytes that hold this many bits."""
   return -(-bits // 8)
 
 
 def pack(fields: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
-  """Rows [n, bytes] uint8 of fields (values [n, m] uint64, bits of each)."""
+  """Packs fields into rows.
+
+  Args:
+    fields: pairs (values [n, m] uint64, number of bits of each value).
+
+  Returns:
+    Rows [n, bytes] uint8.
+  """
   unit = _unit([bits for _, bits in fields])
   rows = len(fields[0][0])
   length = num_bytes(sum(values.shape[1] * bits for values, bits in fields))
@@ -32,13 +39,17 @@ def pack(fields: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
 
 def unpack(packed: np.ndarray, layout: Sequence[tuple[int, int]]
            ) -> tuple[list[np.ndarray], np.ndarray]:
-  """The fields [n, m] uint64 of rows; layout has (m, bits) for each.
+  """Unpacks rows into fields; the inverse of `pack`.
+
+  Args:
+    packed: rows [n, bytes] uint8.
+    layout: for each field (m, number of bits of each value).
 
   Returns:
-    The fields, and which rows [n] have other than zeros after their end.
+    The fields [n, m] uint64, and which rows [n] have nonzero padding bits.
 
   Raises:
-    ValueError: for rows of another length.
+    ValueError: if rows have another length.
   """
   bits = sum(count * size for count, size in layout)
   if packed.dtype != np.uint8 or packed.shape[1:] != (num_bytes(bits),):
@@ -58,19 +69,21 @@ def unpack(packed: np.ndarray, layout: Sequence[tuple[int, int]]
 
 
 def refuse_rows(bad: np.ndarray, *, first: int = 0) -> None:
-  """Raises for the first of the rows [n] that is bad; counts from `first`."""
+  """Raises a ValueError for the first bad row, numbered from `first`."""
   if bad.any():
     raise ValueError(f'message {first + int(np.argmax(bad))} has a number out '
-                     'of range or bits after its end')
+                     'of range or nonzero padding bits after its end')
 
 
 def _unit(sizes: list[int]) -> int:
-  """Bits that are moved together: bytes where all numbers have whole ones."""
+  """Returns the unit of packing: 8 bits if all sizes are whole bytes, else 1.
+  """
   return 1 if any(size % 8 for size in sizes) else 8
 
 
 def _digits(values: np.ndarray, bits: int, unit: int) -> np.ndarray:
-  """The last bits of numbers [n, m], in units, uint8 [n, m * bits / unit]."""
+  """Returns the low bits of values [n, m] in units, uint8 [n, m bits / unit].
+  """
   digits = values.astype('>u8')[..., np.newaxis].view(np.uint8)
   if unit == 1:
     digits = np.unpackbits(digits, axis=-1)
@@ -79,6 +92,7 @@ def _digits(values: np.ndarray, bits: int, unit: int) -> np.ndarray:
 
 
 def _numbers(digits: np.ndarray, bits: int, unit: int) -> np.ndarray:
+  """Returns the uint64 values [n, m] of units; the inverse of `_digits`."""
   count = digits.shape[1] * unit // bits
   whole = np.zeros((len(digits), count, 64 // unit), np.uint8)
   whole[..., (64 - bits) // unit:] = digits.reshape(

@@ -1,17 +1,19 @@
-"""Pseudorandom bits: from the system, from a seed, from a key and a place.
+"""Random bits: from the operating system, from a seed, or from a stream key.
 
-Seeds are blocks of 128 bits, two uint64 words in the order of memory. From one
-seed come many blocks,
+A seed is a block of 128 bits, stored as two uint64 words in memory order. One
+seed expands into many blocks,
 
   expand(s, i) = AES(s xor i) xor s xor i,
 
-with AES-128 under one public key (Matyas, Meyer and Oseas 1985): a generator if
-AES under that key is as good as a random permutation, the assumption of
-Guo, Katz, Wang and Yu 2020. A distinguisher that evaluates AES q times on m
-blocks gains about q m / 2^128. One call enciphers all seeds of all owners.
+with AES-128 under one public key (Matyas, Meyer and Oseas, 1985). This is a
+pseudorandom generator if AES under that key behaves like a random permutation
+(Guo, Katz, Wang and Yu, 2020): a distinguisher that evaluates AES q times on m
+blocks has an advantage of about q m / 2^128. Because the key is fixed, one call
+encrypts all seeds of all owners.
 
-What is drawn twice the same comes from `Stream`, ChaCha20 (RFC 8439). Both are
-of the package `cryptography`. Source: thesis 003, section 4.2; item EC-15.
+Values that must be drawn again identically come from `Stream`, which is
+ChaCha20 (RFC 8439). Both ciphers come from the package `cryptography`. Source:
+Barczewski (2025, section 4.2; item EC-15).
 """
 
 from collections.abc import Callable
@@ -20,33 +22,33 @@ import os
 import numpy as np
 
 SEED_BITS = 128
-"""lambda: length of a seed, and the level of security."""
+"""lambda: length of a seed and security level, in bits."""
 
 Source = Callable[[int], bytes]
-"""number of bytes -> that many random ones: `system`, or a `Stream`."""
+"""Function n -> n random bytes: `system`, or a `Stream`."""
 
 system: Source = os.urandom
-"""Of the operating system; what secrecy rests on."""
+"""Randomness of the operating system, on which all secrecy rests."""
 
-# The first digits of pi after the point: a key with nothing up its sleeve.
+# The first fractional digits of pi: a nothing-up-my-sleeve key.
 _PUBLIC_KEY = bytes.fromhex('243f6a8885a308d313198a2e03707344')
-_SLACK = 15  # bytes that the cipher wants to have left
+_SLACK = 15  # extra bytes that `update_into` demands of its buffer
 
 
 def _ciphers():
-  """The module of ciphers, where the extra is installed."""
+  """Imports the ciphers, or says how to install them."""
   try:
     from cryptography.hazmat.primitives import ciphers
     from cryptography.hazmat.primitives.ciphers import algorithms  # noqa: F401
     from cryptography.hazmat.primitives.ciphers import modes  # noqa: F401
   except ImportError as error:
-    raise ImportError('several parties need the extra `mpc`: pip install '
-                      'dpjax[mpc]') from error
+    raise ImportError('multi-party computation needs the extra `mpc`: pip '
+                      'install dpjax[mpc]') from error
   return ciphers
 
 
 def aes_blocks(key: bytes, blocks: np.ndarray) -> np.ndarray:
-  """AES of contiguous blocks [..., 2] uint64 under a key of 16 bytes."""
+  """Encrypts contiguous blocks [..., 2] uint64 by AES with a 16-byte key."""
   buffer = np.empty(blocks.nbytes + _SLACK, np.uint8)
   ciphers = _ciphers()
   cipher = ciphers.Cipher(ciphers.algorithms.AES(key),
@@ -56,7 +58,15 @@ def aes_blocks(key: bytes, blocks: np.ndarray) -> np.ndarray:
 
 
 def expand(seeds: np.ndarray, place: int | np.ndarray) -> np.ndarray:
-  """The blocks [..., 2] of seeds [..., 2] at a place, or at one [...] each."""
+  """Expands seeds [..., 2] into their pseudorandom blocks number `place`.
+
+  Args:
+    seeds: [..., 2] uint64.
+    place: number of the block, one for all seeds or one for each [...].
+
+  Returns:
+    Blocks [..., 2] uint64.
+  """
   placed = np.array(seeds, order='C')
   placed[..., 0] ^= np.uint64(place)
   blocks = aes_blocks(_PUBLIC_KEY, placed)
@@ -65,24 +75,26 @@ def expand(seeds: np.ndarray, place: int | np.ndarray) -> np.ndarray:
 
 
 def words(source: Source, shape: tuple[int, ...]) -> np.ndarray:
-  """Uniform uint64 of this shape."""
+  """Returns uniform uint64 words of this shape."""
   count = int(np.prod(shape, dtype=np.int64))
   return np.frombuffer(source(8 * count), '<u8').astype(np.uint64).reshape(
       shape)
 
 
 class Stream:
-  """A `Source` that a key determines, for what has to be drawn twice."""
+  """A `Source` determined by a key, for values that must be drawn again."""
 
   def __init__(self, key: bytes, *, label: str = ''):
-    """Starts the stream of a key and a label; others have nothing of it.
+    """Starts the stream of a key and a label.
+
+    Streams of other keys or labels are computationally independent of it.
 
     Args:
-      key: 32 bytes, secret to all that must not know what is drawn.
-      label: what it is for, at most 12 bytes.
+      key: 32 bytes, kept secret from all who must not know the draws.
+      label: purpose of the stream, at most 12 bytes.
     """
     if len(key) != 32 or len(label.encode()) > 12:
-      raise ValueError('a stream takes a key of 32 bytes and a label of at '
+      raise ValueError('a stream needs a key of 32 bytes and a label of at '
                        f'most 12, got {len(key)} and {len(label.encode())}')
     start = bytes(4) + label.encode().ljust(12, b'\0')
     ciphers = _ciphers()
@@ -90,5 +102,5 @@ class Stream:
                                   None).encryptor()
 
   def __call__(self, length: int) -> bytes:
-    """The next bytes of the stream."""
+    """Returns the next `length` bytes of the stream."""
     return self._cipher.update(bytes(length))

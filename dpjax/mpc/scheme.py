@@ -1,13 +1,15 @@
-"""What a way to split records among servers has to say and to do.
+"""The interface of secret-sharing schemes for counting ranks.
 
-A scheme says what an owner sends to each server, what a server computes from
-what it got, and how answers of servers become ranks S_j = #{bin <= j}, with
-labels one curve for each class. Bins and points are from 0 to N - 1.
+A scheme defines what an owner sends to each server, what a server computes from
+these messages, and how the servers' answers are combined into the ranks
+S_j = #{bin <= j}. With labels there is one curve of ranks per class. Bins and
+points are integers from 0 to N - 1.
 
-Everybody is assumed to follow the protocol. Messages that no owner could have
-sent are found (`faults`), but not one that counts an owner twice: a server
-cannot see what it adds. Servers see who sent, and so the number of records.
-Source: thesis 003, section 6.4; item EC-13, EC-19, EC-20.
+All parties are assumed to follow the protocol. Messages that no honest owner
+could have sent are detected (`faults`). A message that counts its owner twice
+is not, because a server cannot see what it adds. Servers see who sent a
+message, and so the number of records. Source: Barczewski (2025, section 6.4;
+items EC-13, EC-19, EC-20).
 """
 
 import abc
@@ -20,17 +22,17 @@ from dpjax import errors
 from dpjax.mpc import packing
 from dpjax.mpc import prg
 
-_NUMBERS = 2**22  # of messages that are read or written at once
+_NUMBERS = 2**22  # numbers read or written at once; bounds memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scheme(abc.ABC):
-  """What all schemes share.
+  """Base class of the secret-sharing schemes.
 
   Attributes:
-    num_thresholds: N.
+    num_thresholds: N, at least 2.
     num_servers: m.
-    num_classes: 1, or 2 for records with labels 0 and 1, which stay hidden.
+    num_classes: 1, or 2 for records with labels 0 and 1, which stay secret.
   """
   num_thresholds: int
   num_servers: int
@@ -44,66 +46,70 @@ class Scheme(abc.ABC):
   @property
   @abc.abstractmethod
   def needed(self) -> int:
-    """Servers that an answer needs."""
+    """Returns how many servers must answer."""
 
   @property
   @abc.abstractmethod
   def colluding(self) -> int:
-    """Servers that learn nothing together: t."""
+    """Returns t, how many servers together still learn nothing."""
 
   @property
   @abc.abstractmethod
   def modulus(self) -> int:
-    """Of the numbers that are opened."""
+    """Returns the modulus of the opened numbers."""
 
   @abc.abstractmethod
   def layout(self, server: int) -> list[tuple[int, int]]:
-    """Fields (numbers, bits of each) of an owner's message to a server."""
+    """Returns the fields (count, bits of each) of a message to a server."""
 
   @abc.abstractmethod
   def _shares(self, bins, labels, source) -> list[np.ndarray]:
+    """Returns `shares` of checked int64 bins and labels [n]."""
     ...
 
   @abc.abstractmethod
   def _ranks(self, server, fields, points) -> np.ndarray:
+    """Returns a server's share of the ranks [classes, m] from fields."""
     ...
 
   @abc.abstractmethod
   def share_values(self, values: np.ndarray,
                    source: prg.Source) -> np.ndarray:
-    """Shares [m, ...] of whole numbers [...] that answers can be added to."""
+    """Returns shares [m, ...] of integers [...], to be added to answers."""
 
   @abc.abstractmethod
   def _open(self, answers: np.ndarray, servers: list[int]) -> np.ndarray:
+    """Returns signed totals [...] from answers [servers, ...]."""
     ...
 
   def bits(self, server: int) -> int:
-    """Of an owner's message to a server."""
+    """Returns the length in bits of an owner's message to a server."""
     return sum(count * size for count, size in self.layout(server))
 
   @property
   def bits_per_owner(self) -> int:
-    """To all servers."""
+    """Returns the length in bits of an owner's messages to all servers."""
     return sum(map(self.bits, range(self.num_servers)))
 
   @property
   def answer_bits(self) -> int:
-    """Of one number of a server's answer."""
+    """Returns the length in bits of one number of a server's answer."""
     return (self.modulus - 1).bit_length()
 
   def shares(self, bins: np.ndarray, *, source: prg.Source,
              labels: np.ndarray | None = None) -> list[np.ndarray]:
-    """Messages of owners to each server, uint8 [n, bytes] for each of them.
+    """Returns, for each server, the owners' messages, uint8 [n, bytes].
 
     Args:
-      bins: [n] whole numbers from 0 to N - 1.
-      source: of randomness; all secrecy is in it.
-      labels: [n] of 0 and 1 if there are two classes.
+      bins: the owners' bins [n], secret integers from 0 to N - 1.
+      source: randomness; all secrecy rests on it.
+      labels: the owners' secret labels [n], 0 or 1; required with two classes,
+        None with one.
     """
     bins = np.asarray(bins)
     _check_below('bins', bins, self.num_thresholds)
     if (labels is None) != (self.num_classes == 1):
-      raise ValueError('labels come with two classes, and only with them')
+      raise ValueError('labels must be given with two classes, and only then')
     labels = np.zeros_like(bins) if labels is None else np.asarray(labels)
     _check_below('labels', labels, 2)
     parts = [self._shares(bins[part].astype(np.int64),
@@ -112,19 +118,24 @@ class Scheme(abc.ABC):
     return [np.concatenate(each) for each in zip(*parts, strict=True)]
 
   def faults(self, server: int, payloads: np.ndarray) -> np.ndarray:
-    """Which messages [n] no owner that follows the protocol can have sent."""
+    """Returns which messages [n] no honest owner can have sent, bool."""
     return np.concatenate([self._read(server, payloads[part])[1]
                            for part in self._parts(server, len(payloads))])
 
   def aggregate(self, server: int, payloads: np.ndarray,
                 points: np.ndarray | None = None) -> np.ndarray:
-    """A server's share of ranks [classes, m] at points [m], or all points.
+    """Returns a server's share of the ranks [classes, m] at points [m].
 
-    It is opened with noise in it only.
+    The share is of exact ranks: add noise before opening it.
+
+    Args:
+      server: number of the server, from 0.
+      payloads: the owners' messages to it, uint8 [n, bytes].
+      points: integers from 0 to N - 1; None for all of them.
 
     Raises:
-      ValueError: for messages of another length, and for the first that is at
-        fault, by its row.
+      ValueError: if messages have another length or one is malformed; names
+        the first such row.
     """
     points = np.arange(self.num_thresholds) if points is None else np.asarray(
         points)
@@ -137,27 +148,29 @@ class Scheme(abc.ABC):
     return total
 
   def _parts(self, server: int, num_rows: int) -> list[slice]:
-    """Rows that are worked on at once: one part or more."""
+    """Returns the slices of rows to handle one after another, at least one."""
     numbers = sum(count for count, _ in self.layout(server))
     step = max(1, _NUMBERS // numbers)
     return [slice(start, start + step)
             for start in range(0, max(num_rows, 1), step)]
 
   def _read(self, server, payloads):
-    """Fields of messages, and which of them are at fault."""
+    """Returns the fields of messages, and which messages are malformed."""
     fields, bad = packing.unpack(payloads, self.layout(server))
     return fields, bad | self._out_of_range(fields)
 
   def _out_of_range(self, fields) -> np.ndarray:
+    """Returns which messages have numbers that are not below the modulus."""
     return np.zeros(len(fields[0]), bool)
 
   def add(self, answer: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Sums of shares, broadcast; of numbers below the modulus."""
+    """Returns sums of shares; inputs must be below the modulus; broadcasts."""
     return self._reduced(answer + noise)
 
   def subtract(self, answer: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Differences of shares."""
-    # 0 - x is 2^64 - x; what a modulus of 2^64 would be is 0 here.
+    """Returns differences of shares."""
+    # A modulus of 2^64 does not fit in uint64; it becomes 0, and 0 - x wraps
+    # around to 2^64 - x.
     return self._reduced(answer + (np.uint64(self.modulus % 2**64) - other))
 
   def _reduced(self, values: np.ndarray) -> np.ndarray:
@@ -166,19 +179,24 @@ class Scheme(abc.ABC):
     return values % np.uint64(self.modulus)
 
   def combine(self, answers: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Noisy ranks int64 [...] of answers by number of the server.
+    """Combines the servers' answers into noisy ranks, int64 [...].
+
+    Args:
+      answers: shares [...] by number of the server.
 
     Raises:
-      ValueError: for too few answers, and for some that contradict others.
+      ValueError: if there are too few answers, or they contradict each other.
     """
     servers = sorted(answers)
     if len(servers) < self.needed:
-      raise ValueError(f'{self.needed} servers have to answer, got {servers}')
+      raise ValueError(f'{self.needed} servers have to answer, got answers of '
+                       f'{servers}')
     return self._open(np.stack([answers[server] for server in servers]),
                       servers)
 
 
 def _check_below(name: str, values: np.ndarray, bound: int) -> None:
+  """Raises a ValueError unless values are a vector of 0, ..., bound - 1."""
   if not np.issubdtype(values.dtype, np.integer) or values.ndim != 1:
     raise ValueError(f'{name} must be a vector of whole numbers, got '
                      f'{values.dtype} of shape {values.shape}')

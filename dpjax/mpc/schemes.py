@@ -1,4 +1,4 @@
-"""Three ways to split a record among servers that count ranks.
+"""Three secret-sharing schemes for counting ranks.
 
 | name | servers | learn nothing | answer needs | bits of an owner |
 |---|---|---|---|---|
@@ -6,11 +6,11 @@
 | additive | m >= 2 | any m - 1 | all | N k + 128 (m - 1) |
 | outer_product | m > 2 t | any t | any 2 t + 1 | 31 m (R + C), R C >= N |
 
-Keys as short as those of comparisons, from a generator alone, are not known for
-three servers (item C17), though the thesis names them: those of
-Boyle, Gilboa and Ishai 2015 grow as sqrt(N) and exponentially in m, and add up
-by exclusive or, not modulo 2^k.
-Source: thesis 003, section 6.4; item EC-19, EC-20.
+Comparison keys are for two servers. Barczewski (2025, section 6.4.2) mentions
+keys for more servers, but none so short are known from a pseudorandom generator
+alone (erratum C17): those of Boyle, Gilboa and Ishai (2015) grow as sqrt(N) and
+exponentially in m, and combine by exclusive or, not modulo 2^k.
+Source: Barczewski (2025, section 6.4; items EC-19, EC-20).
 """
 
 import dataclasses
@@ -29,10 +29,11 @@ from dpjax.mpc import shamir
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Modular(scheme.Scheme):
-  """Schemes whose answers add up modulo 2^k.
+  """Base class of schemes whose answers add up modulo 2^k.
 
   Attributes:
-    value_bits: k, wide enough for ranks and noise: `costs.value_bits`.
+    value_bits: k, 2 to 64, large enough for noisy ranks; see
+      `costs.value_bits`.
   """
   value_bits: int = 32
 
@@ -43,22 +44,22 @@ class _Modular(scheme.Scheme):
 
   @property
   def needed(self) -> int:
-    """All of them."""
+    """Returns m: all servers must answer."""
     return self.num_servers
 
   @property
   def colluding(self) -> int:
-    """All but one."""
+    """Returns m - 1: all servers but one may collude."""
     return self.num_servers - 1
 
   @property
   def modulus(self) -> int:
-    """2^k."""
+    """Returns 2^k."""
     return 2**self.value_bits
 
   def share_values(self, values: np.ndarray,
                    source: prg.Source) -> np.ndarray:
-    """As in `scheme`; they add up modulo 2^k."""
+    """Returns additive shares [m, ...] of integers [...] modulo 2^k."""
     return additive.share(values, num_parties=self.num_servers,
                           value_bits=self.value_bits, source=source)
 
@@ -71,26 +72,27 @@ class _Modular(scheme.Scheme):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ComparisonScheme(_Modular):
-  """Two servers that hold keys of comparisons with each owner's bin.
+  """Two servers that hold comparison keys of each owner's bin.
 
-  With labels an owner sends two keys to each server, one of which compares to
-  no effect, and a share of its label. Source: thesis 003, section 6.4.2.
+  With labels, an owner sends each server two keys, one per class, and a share
+  of its label. The key of the class that the owner is not in has value 0.
+  Source: Barczewski (2025, section 6.4.2).
   """
   num_servers: int = 2
 
   def __post_init__(self):
     super().__post_init__()
     if self.num_servers != 2:
-      raise ValueError('comparison keys are for 2 servers, got '
+      raise ValueError('comparison keys are for 2 servers, got num_servers = '
                        f'{self.num_servers}')
 
   @property
   def depth(self) -> int:
-    """L = ceil(log2 N)."""
+    """Returns L = ceil(log2 N)."""
     return (self.num_thresholds - 1).bit_length()
 
   def layout(self, server: int) -> list[tuple[int, int]]:
-    """As in `scheme`."""
+    """Returns the fields of the keys and, with labels, of the label's share."""
     del server
     label = [(1, self.value_bits)] * (self.num_classes - 1)
     return self.num_classes * comparison.layout(
@@ -108,6 +110,8 @@ class ComparisonScheme(_Modular):
             for server in range(2)]
 
   def _ranks(self, server, fields, points):
+    # #{bin <= j} = n - #{j < bin}, in each class; keys give shares of the last.
+    # The number of records n is public, so server 0 alone adds it.
     totals = np.zeros((self.num_classes, 1), np.uint64)
     totals[0] = len(fields[0]) if server == 0 else 0
     if self.num_classes == 2:
@@ -122,10 +126,10 @@ class ComparisonScheme(_Modular):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdditiveScheme(_Modular):
-  """Shares of the indicator of the bin: long messages, any number of servers.
+  """Additive shares of the indicator vector of the bin, for m >= 2 servers.
 
-  All servers but the last get a seed.
-
+  The last server gets a message of N k bits (2 N k with labels); the others get
+  a seed.
   """
 
   def __post_init__(self):
@@ -133,7 +137,7 @@ class AdditiveScheme(_Modular):
     errors.check_at_least('num_servers', self.num_servers, 2)
 
   def layout(self, server: int) -> list[tuple[int, int]]:
-    """As in `scheme`."""
+    """Returns the fields of a seed or, for the last server, of N shares."""
     if server < self.num_servers - 1:
       return [(2, 64)]
     return [(self.num_classes * self.num_thresholds, self.value_bits)]
@@ -161,16 +165,18 @@ class AdditiveScheme(_Modular):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OuterProductScheme(scheme.Scheme):
-  """Shamir shares of a row and of a column of the bin: three servers or more.
+  """Shamir shares of the row and the column of a bin, for m > 2 t servers.
 
-  Bin r C + c stands in row r and column c. An owner shares the indicator of its
-  row (and class) and the steps [c' >= c]; products of both, summed over owners,
-  count its row, and sums of rows above it what lies there: one matrix product
-  has all ranks, in shares of degree 2 t. They are not random enough to be
-  opened; noise that each server shares anew makes them so. Item EC-20 (b).
+  Bins are arranged in a table: bin r C + c is in row r and column c. An owner
+  shares the indicator of its row (and class) and the step function [c' >= c].
+  The sum over owners of the products of both counts the bins up to c' within
+  each row; adding the counts of all earlier rows gives the ranks. One matrix
+  product computes them all, as shares of degree 2 t. Shares of a product are
+  not uniformly random and must not be opened as they are: the servers first add
+  fresh shares of noise, of degree 2 t. Item EC-20 (b).
 
   Attributes:
-    num_colluding: t, below half of the servers.
+    num_colluding: t, at least 1 and below half of the servers.
   """
   num_colluding: int = 1
 
@@ -182,29 +188,29 @@ class OuterProductScheme(scheme.Scheme):
 
   @property
   def needed(self) -> int:
-    """2 t + 1."""
+    """Returns 2 t + 1."""
     return 2 * self.colluding + 1
 
   @property
   def colluding(self) -> int:
-    """t."""
+    """Returns t."""
     return self.num_colluding
 
   @property
   def modulus(self) -> int:
-    """The prime of `shamir`."""
+    """Returns the prime of `shamir`."""
     return shamir.PRIME
 
   @functools.cached_property
   def shape(self) -> tuple[int, int]:
-    """(R, C), the shortest messages."""
+    """Returns the rows and columns (R, C) with the shortest messages."""
     rows = np.arange(1, self.num_thresholds + 1)
     columns = -(-self.num_thresholds // rows)
     best = int(np.argmin(self.num_classes * rows + columns))
     return int(rows[best]), int(columns[best])
 
   def layout(self, server: int) -> list[tuple[int, int]]:
-    """As in `scheme`."""
+    """Returns the fields of the shares of the row and of the column."""
     del server
     rows, columns = self.shape
     return [(self.num_classes * rows, 31), (columns, 31)]
@@ -235,7 +241,7 @@ class OuterProductScheme(scheme.Scheme):
 
   def share_values(self, values: np.ndarray,
                    source: prg.Source) -> np.ndarray:
-    """As in `scheme`; of degree 2 t, and so fit to hide answers."""
+    """Returns Shamir shares [m, ...] of degree 2 t, which hide answers."""
     return shamir.share(values, degree=2 * self.colluding,
                         num_parties=self.num_servers, source=source)
 
@@ -246,4 +252,4 @@ class OuterProductScheme(scheme.Scheme):
 
 SCHEMES = {'comparison': ComparisonScheme, 'additive': AdditiveScheme,
            'outer_product': OuterProductScheme}
-"""By name."""
+"""The schemes by name."""

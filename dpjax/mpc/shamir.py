@@ -1,11 +1,11 @@
-"""Shamir's secret sharing: values at distinct places of a random polynomial.
+"""Shamir's secret sharing: values of a random polynomial at distinct points.
 
-A secret is the constant of a polynomial of degree t over the integers modulo a
-prime q; party i, i = 0, 1, ..., has its value at i + 1. Any t + 1 parties know
-the secret, any t learn nothing, whatever they can compute. Sums of shares are
-shares of sums; the product of two shares is one of the product, of twice the
-degree. (The thesis counts who is needed, t + 1, and calls it t.) Source: Shamir
-1979; thesis 003, section 4.2.1; item EC-17.
+A secret is the constant term of a random polynomial of degree t over the
+integers modulo a prime q. Party i = 0, 1, ... holds its value at i + 1. Any
+t + 1 parties can compute the secret; any t learn nothing, even with unlimited
+computing power. Sums of shares are shares of sums. Products of shares are
+shares of products, of degree 2 t. Source: Shamir (1979); Barczewski (2025,
+section 4.2.1; item EC-17), whose t is our t + 1.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ import numpy as np
 from dpjax.mpc import prg
 
 PRIME = 2**31 - 1
-"""q; products of two numbers below it fit in 62 bits."""
+"""The prime q; products of two numbers below it fit in 62 bits."""
 
 
 def uniform(source: prg.Source, shape: tuple[int, ...], *,
             prime: int = PRIME) -> np.ndarray:
-  """Uniform uint64 below the prime: what is not below it is drawn anew."""
+  """Draws uniform uint64 numbers below the prime, by rejection."""
   spare = np.uint64(64 - prime.bit_length())
   drawn = prg.words(source, shape) >> spare
   while (wrong := drawn >= prime).any():
@@ -30,15 +30,27 @@ def uniform(source: prg.Source, shape: tuple[int, ...], *,
 
 def share(secrets: np.ndarray, *, degree: int, num_parties: int,
           source: prg.Source, prime: int = PRIME) -> np.ndarray:
-  """Shares [parties, ...] of secrets [...], whole numbers of any sign."""
+  """Splits secrets into Shamir shares.
+
+  Args:
+    secrets: integers [...] of any sign, taken modulo the prime.
+    degree: t, at least 0; t + 1 parties recover a secret.
+    num_parties: number of shares, above `degree` and below `prime`.
+    source: randomness; all secrecy rests on it.
+    prime: q.
+
+  Returns:
+    Shares [parties, ...] uint64 below the prime.
+  """
   if not 0 <= degree < num_parties < prime:
-    raise ValueError(f'a secret of {num_parties} parties takes a degree below '
-                     f'that and a larger prime, got {degree} and {prime}')
+    raise ValueError(f'sharing among {num_parties} parties needs a degree '
+                     f'below that and a larger prime, got {degree} and {prime}')
   secrets = np.mod(np.asarray(secrets), prime).astype(np.uint64)
   coefficients = uniform(source, (degree, *secrets.shape), prime=prime)
   places = np.arange(1, num_parties + 1, dtype=np.uint64).reshape(
       -1, *secrets.ndim * [1])
   values = np.zeros((num_parties, *secrets.shape), np.uint64)
+  # Horner's rule; reducing at each step keeps products below 2^64.
   for coefficient in coefficients:
     values = (values + coefficient) * places % prime
   return (values + secrets) % prime
@@ -46,32 +58,40 @@ def share(secrets: np.ndarray, *, degree: int, num_parties: int,
 
 def weights(parties: Sequence[int], *, at: int = 0,
             prime: int = PRIME) -> np.ndarray:
-  """Lagrange weights of parties: the value at `at` is the weighted sum."""
+  """Returns the parties' Lagrange weights modulo the prime, uint64.
+
+  The value of the polynomial at `at` is the sum of shares times weights.
+
+  Args:
+    parties: distinct numbers of parties, from 0.
+    at: where to evaluate; 0 gives the secret.
+    prime: q.
+  """
   places = [party + 1 for party in parties]
-  found = []
+  lagrange_weights = []
   for place in places:
     others = [other for other in places if other != place]
     numerator = denominator = 1
     for other in others:
       numerator = numerator * (at - other) % prime
       denominator = denominator * (place - other) % prime
-    found.append(numerator * pow(denominator, -1, prime) % prime)
-  return np.asarray(found, np.uint64)
+    lagrange_weights.append(numerator * pow(denominator, -1, prime) % prime)
+  return np.asarray(lagrange_weights, np.uint64)
 
 
 def combine(shares: np.ndarray, parties: Sequence[int], *, degree: int,
             prime: int = PRIME) -> np.ndarray:
-  """The secrets [...] of shares [parties, ...], as numbers below the prime.
+  """Returns the secrets [...] of shares [parties, ...], below the prime.
 
   Args:
-    shares: of at least degree + 1 parties.
-    parties: their numbers, distinct.
-    degree: of the polynomials.
+    shares: shares of at least degree + 1 parties.
+    parties: the distinct numbers of these parties, from 0.
+    degree: degree of the polynomials.
     prime: q.
 
   Raises:
-    ValueError: if there are too few parties, or more than needed that do not
-      agree.
+    ValueError: if there are too few parties, or if the shares of further
+      parties do not lie on the polynomial of the first ones.
 
   Examples:
     >>> import os
@@ -90,12 +110,13 @@ def combine(shares: np.ndarray, parties: Sequence[int], *, degree: int,
     expected = _weighted(shares, weights(known, at=extra + 1, prime=prime),
                          prime)
     if (expected != values).any():
-      raise ValueError(f'what party {extra} sent does not agree with parties '
-                       f'{known}')
+      raise ValueError(f'shares of party {extra} do not agree with those of '
+                       f'parties {known}')
   return _weighted(shares, weights(known, prime=prime), prime)
 
 
 def _weighted(shares, factors, prime):
+  """Returns the sum of factors times shares, modulo the prime."""
   total = np.zeros(shares.shape[1:], np.uint64)
   for factor, values in zip(factors, shares, strict=False):
     total = (total + factor * values) % prime
@@ -103,16 +124,24 @@ def _weighted(shares, factors, prime):
 
 
 def centred(values: np.ndarray, *, prime: int = PRIME) -> np.ndarray:
-  """The int64 nearest to 0 that equal values modulo the prime."""
+  """Returns the int64 of least absolute value equal to values modulo q."""
   whole = values.astype(np.int64)
   return np.where(whole > prime // 2, whole - prime, whole)
 
 
 def product_of_columns(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-  """left^T right modulo `PRIME`, [a, b] of [n, a] and [n, b], exact.
+  """Returns left^T right modulo `PRIME`, exactly.
 
-  By halves of 16 bits: sums of 2^20 products of them are whole in float64, and
-  a matrix product of floats is some hundred times as fast as one of integers.
+  Numbers are split into limbs of 16 bits. A sum of 2^20 products of limbs is
+  below 2^53, so float64 holds it exactly, and NumPy's matrix product of floats
+  is about a hundred times faster than that of integers.
+
+  Args:
+    left: uint64 [n, a] below the prime.
+    right: uint64 [n, b] below the prime.
+
+  Returns:
+    uint64 [a, b].
   """
   total = np.zeros((left.shape[1], right.shape[1]), np.uint64)
   for start in range(0, len(left), 2**20):
@@ -126,5 +155,6 @@ def product_of_columns(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _limbs(values):
+  """Returns (shift, limb) of the low and the high 16 bits, as float64."""
   return [(0, (values & np.uint64(0xFFFF)).astype(np.float64)),
           (16, (values >> np.uint64(16)).astype(np.float64))]

@@ -1,4 +1,4 @@
-"""What privacy means and how it is spent; no models, no files.
+"""Privacy definitions, accounting and mechanisms; no models, no files.
 
 Modules, in import order: notions, adjacency, neighbours, divergences,
 tradeoff, renyi, composition, restating, accounting, adaptive, tuning, blocks,

@@ -1,14 +1,13 @@
-"""What a release costs: a thin, guarded layer over `dp_accounting`.
+"""Privacy accounting of releases: a guarded layer over `dp_accounting`.
 
-Convention of every event made here: a noise multiplier is the standard
-deviation of the noise over the norm bound of *one record's* contribution
-(the add-or-remove-one sensitivity of the sum). `epsilon` takes care of what
-the two accountants make of that multiplier under replace-one.
+Convention of all events: a noise multiplier is the standard deviation of the
+noise over the norm bound of *one record's* contribution (the sensitivity of the
+sum under add-or-remove-one). The two accountants treat multipliers differently
+under replace-one; `epsilon` corrects for that.
 
-Accountants: 'pld' (privacy loss distributions, the default: tight, rounded
-up on its grid) and 'rdp' (Renyi orders: a looser, independent second
-opinion). Items DP-05, DP-06 (Renyi orders added up by 'rdp'), DP-17
-(subsampling as an event) and DP-19.
+Accountants: 'pld' (privacy loss distributions, the default: tight, rounded up
+on its grid) and 'rdp' (Renyi orders: looser, an independent check). Items
+DP-05, DP-06 (composition of Renyi divergences), DP-17 (subsampling), DP-19.
 """
 
 import collections
@@ -30,10 +29,10 @@ from dpjax.privacy.notions import ApproxDP
 
 DpEvent = dp_accounting.DpEvent
 ACCOUNTANTS = ('pld', 'rdp')
-# Below this the discretised tails of a composed PLD are no longer meaningful.
+# Below this delta the truncated tails of a composed PLD dominate the result.
 MIN_DELTA = 1e-12
 
-# What costs the same under every relation once multipliers are those of it.
+# Events with one cost under both relations, once multipliers are adapted.
 _RELATION_FREE = (
     dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
     dp_events.DiscreteLaplaceDpEvent, dp_events.NoOpDpEvent,
@@ -47,18 +46,18 @@ _RELATIONS = {relation: dp_accounting.NeighboringRelation[relation.name]
 
 
 def gaussian_event(*, noise_multiplier: float) -> DpEvent:
-  """One Gaussian release of a sum of bounded records."""
+  """Returns the event of one Gaussian release of a sum of bounded records."""
   return dp_accounting.GaussianDpEvent(
       errors.check_positive('noise_multiplier', noise_multiplier))
 
 
 def laplace_event(*, noise_multiplier: float) -> DpEvent:
-  """One release with Laplace noise of a sum of records bounded in l1.
+  """Returns the event of a Laplace release of a sum of l1-bounded records.
 
   Args:
-    noise_multiplier: scale of the noise over the l1 bound of one record. In
-      several coordinates the worst shift is all in one: a shift by a and by b
-      is dominated by one by a + b.
+    noise_multiplier: scale of the noise divided by the l1 bound of one record.
+      In several coordinates the worst case moves a single one, because shifts
+      by a and by b cost no more than one shift by a + b.
   """
   return dp_accounting.LaplaceDpEvent(
       errors.check_positive('noise_multiplier', noise_multiplier))
@@ -66,9 +65,10 @@ def laplace_event(*, noise_multiplier: float) -> DpEvent:
 
 def discrete_laplace_event(*, noise_parameter: float,
                            sensitivity: int) -> DpEvent:
-  """One release of integers with noise of weights exp(-noise_parameter |z|).
+  """Returns the event of an integer release with discrete Laplace noise.
 
-  `sensitivity` is the integer l1 bound of one record's contribution.
+  Noise z has weight exp(-noise_parameter |z|). `sensitivity` is the integer l1
+  bound of one record's contribution.
   """
   return dp_events.DiscreteLaplaceDpEvent(
       errors.check_positive('noise_parameter', noise_parameter),
@@ -76,21 +76,21 @@ def discrete_laplace_event(*, noise_parameter: float,
 
 
 def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
-  """One release that is epsilon-DP under `adjacency`, however it is made."""
+  """Returns the event of any release that is epsilon-DP under `adjacency`."""
   return restating.PureDpEvent(
       epsilon=errors.check_positive('epsilon', epsilon),
       adjacency=check_adjacency(adjacency))
 
 
 def bounded_range_event(*, width: float, adjacency: Adjacency) -> DpEvent:
-  """Returns the event of one exponential mechanism of guarantee `width`."""
+  """Returns the event of an exponential mechanism with guarantee `width`."""
   return restating.BoundedRangeDpEvent(
       width=errors.check_positive('width', width),
       adjacency=check_adjacency(adjacency))
 
 
 def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
-  """One release that is rho-zCDP under `adjacency`; for 'rdp'."""
+  """Returns the event of a rho-zCDP release; only 'rdp' accounts for it."""
   return restating.ConcentratedDpEvent(
       rho=errors.check_positive('rho', rho),
       adjacency=check_adjacency(adjacency))
@@ -98,11 +98,11 @@ def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
 
 def randomized_response_event(*, uniform_prob: float,
                               num_categories: int) -> DpEvent:
-  """One answer of each person by randomised response; for REPLACE_ONE.
+  """Returns the event of one randomised response each, for REPLACE_ONE.
 
   Args:
-    uniform_prob: with which an answer is drawn from all categories alike, and
-      may be the truth: not the probability of a lie.
+    uniform_prob: probability of drawing the answer uniformly from all
+      categories, the true one included; not the probability of a lie.
     num_categories: at least 2.
   """
   return dp_events.RandomizedResponseDpEvent(
@@ -112,10 +112,10 @@ def randomized_response_event(*, uniform_prob: float,
 
 def repeat_and_select_event(event: DpEvent, *, mean: float,
                             shape: float) -> DpEvent:
-  """A random number of runs of `event`, of which the best alone is released.
+  """Returns the event of the best of a random number of runs of `event`.
 
-  For the 'rdp' accountant. The number of runs must be drawn by
-  `tuning.draw_num_trials` of the same mean and shape (item DP-21).
+  Only 'rdp' accounts for it. The number of runs must be drawn by
+  `tuning.draw_num_trials` with the same mean and shape (item DP-21).
   """
   return dp_events.RepeatAndSelectDpEvent(
       event, errors.check_positive('mean', mean),
@@ -124,14 +124,14 @@ def repeat_and_select_event(event: DpEvent, *, mean: float,
 
 def poisson_gaussian_event(*, sampling_prob: float, noise_multiplier: float,
                            num_steps: int) -> DpEvent:
-  """`num_steps` Gaussian releases, each on its own Poisson subsample.
+  """Returns the event of `num_steps` Gaussian releases on Poisson samples.
 
   Args:
-    sampling_prob: probability with which each record joins each step's batch,
-      independently of all others; in (0, 1].
+    sampling_prob: probability in (0, 1] with which each record joins each
+      step's batch, independently of all others.
     noise_multiplier: the *joint* multiplier over all noised blocks of a step
       (`blocks.joint_noise_multiplier`). Several blocks noised on the same
-      subsample are one event, never several subsampled ones.
+      subsample are one event, never several subsampled events.
     num_steps: number of releases; 0 costs nothing.
   """
   return poisson_event(gaussian_event(noise_multiplier=noise_multiplier),
@@ -140,7 +140,7 @@ def poisson_gaussian_event(*, sampling_prob: float, noise_multiplier: float,
 
 def poisson_event(event: DpEvent, *, sampling_prob: float,
                   num_steps: int) -> DpEvent:
-  """`num_steps` times `event`, each on its own Poisson subsample."""
+  """Returns `num_steps` uses of `event`, each on its own Poisson sample."""
   errors.check_probability('sampling_prob', sampling_prob)
   if sampling_prob < 1:
     event = dp_accounting.PoissonSampledDpEvent(sampling_prob, event)
@@ -148,7 +148,7 @@ def poisson_event(event: DpEvent, *, sampling_prob: float,
 
 
 def repeated_event(event: DpEvent, count: int) -> DpEvent:
-  """`event` on the same data `count` times; 0 times costs nothing."""
+  """Returns `count` uses of `event` on the same data; 0 uses cost nothing."""
   errors.check_at_least('num_steps', count, 0)
   if count == 0:
     return dp_accounting.NoOpDpEvent()
@@ -156,34 +156,34 @@ def repeated_event(event: DpEvent, count: int) -> DpEvent:
 
 
 def non_private_event() -> DpEvent:
-  """A release without any guarantee; its epsilon is infinite."""
+  """Returns the event of a release without guarantee; epsilon is infinite."""
   return dp_accounting.NonPrivateDpEvent()
 
 
 def composed_event(events: list[DpEvent]) -> DpEvent:
-  """All of `events` on the same data."""
+  """Returns the event of all of `events` on the same data."""
   return dp_accounting.ComposedDpEvent(list(events))
 
 
 def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
             accountant: str = 'pld',
             orders: tuple[float, ...] | None = None) -> float:
-  """The epsilon for which `event` is (epsilon, delta)-DP; an upper bound.
+  """Returns an upper bound on epsilon: `event` is (epsilon, delta)-DP.
 
   Args:
-    event: what was done to the data, complete by itself.
+    event: the complete event of everything computed from the data.
     delta: in [1e-12, 1).
     adjacency: the neighbouring relation of the claim.
     accountant: 'pld' or 'rdp'.
-    orders: Renyi orders for 'rdp' to choose from; None for many.
+    orders: Renyi orders that 'rdp' minimises over; None for a default grid.
 
   Returns:
     epsilon >= 0, infinite for a non-private event.
 
   Raises:
-    ValueError: for delta out of range, or an event that the accountant does
-      not cover under this adjacency. 'rdp' covers Poisson samples under
-      replace-one by an inequality, see `restating.ReplacingAccountant`.
+    ValueError: if delta is out of range, or the accountant does not cover the
+      event under this adjacency. 'rdp' bounds Poisson samples under replace-one
+      by an inequality, see `restating.ReplacingAccountant`.
 
   Examples:
     >>> from dpjax.privacy import accounting
@@ -203,14 +203,14 @@ def epsilon(event: DpEvent, *, delta: float, adjacency: Adjacency,
 
 def delta_for(event: DpEvent, *, target_epsilon: float,
               adjacency: Adjacency, accountant: str = 'pld') -> float:
-  """The delta for which `event` is (target_epsilon, delta)-DP."""
+  """Returns the delta for which `event` is (target_epsilon, delta)-DP."""
   return float(delta_curve(event, epsilons=[target_epsilon],
                            adjacency=adjacency, accountant=accountant)[0])
 
 
 def delta_curve(event: DpEvent, *, epsilons: Sequence[float],
                 adjacency: Adjacency, accountant: str = 'pld') -> np.ndarray:
-  """`delta_for` of many epsilons [m], composed once: float64 [m]."""
+  """Returns `delta_for` of many epsilons [m], composed once: float64 [m]."""
   for value in epsilons:
     errors.check_non_negative('target_epsilon', value)
   composed = _composed(event, adjacency, accountant)
@@ -219,16 +219,15 @@ def delta_curve(event: DpEvent, *, epsilons: Sequence[float],
 
 def optimal_composition(guarantees: Sequence[ApproxDP], *,
                         delta: float) -> float:
-  """The least epsilon that releases known by guarantees alone have together.
+  """Returns the least epsilon of a composition of (epsilon_i, delta_i)-DP.
 
-  Kairouz, Oh and Viswanath 2015, which `composition.heterogeneous` bounds in
-  closed form; by composing the pairs that dominate (epsilon_i, delta_i), of
-  one adjacency, rounded up on a grid of a fiftieth of the smallest epsilon
-  (item ALG-10).
+  Kairouz, Oh and Viswanath (2015); `composition.heterogeneous` bounds it in
+  closed form. Composes the dominating pairs of the guarantees, all of one
+  adjacency, on a grid of at most a fiftieth of the least epsilon (ALG-10).
 
   Args:
-    guarantees: one for each release, adaptive ones too.
-    delta: in [1e-12, 1); must exceed what the deltas make without epsilon.
+    guarantees: one for each release, also of adaptively chosen ones.
+    delta: in [1e-12, 1); must exceed 1 - prod (1 - delta_i).
   """
   check_delta(delta)
   positive = [g.epsilon for g in guarantees if g.epsilon]
@@ -244,10 +243,10 @@ def optimal_composition(guarantees: Sequence[ApproxDP], *,
 
 
 def gaussian_shift(*, epsilon: float, delta: float) -> float:
-  """The largest mu = sensitivity / stddev of one Gaussian release, exact.
+  """Returns the largest mu = sensitivity / stddev that is (epsilon, delta)-DP.
 
-  Balle and Wang 2018; for every epsilon, where the classical sqrt(2 ln(1.25 /
-  delta)) / epsilon is proved below 1 only (item MECH-04).
+  Exact (Balle and Wang 2018), for every epsilon; the classical sqrt(2 ln(1.25 /
+  delta)) / epsilon is proved for epsilon < 1 only (item MECH-04).
   """
   errors.check_positive('epsilon', epsilon)
   errors.check_open_unit('delta', delta)
@@ -255,7 +254,7 @@ def gaussian_shift(*, epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(*, shift: float, delta: float) -> float:
-  """The epsilon of one Gaussian release of this mu, exact at any delta."""
+  """Returns the exact epsilon of a Gaussian release of mu = `shift`."""
   errors.check_positive('shift', shift)
   errors.check_open_unit('delta', delta)
   return float(dp_accounting.get_epsilon_gaussian(1 / shift, delta))
@@ -266,14 +265,13 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                                sampling_prob: float, num_steps: int,
                                adjacency: Adjacency,
                                accountant: str = 'pld') -> float:
-  """A joint noise multiplier that meets the target, rounded up.
+  """Returns a joint noise multiplier that meets the target, rounded up.
 
-  Root finding on `epsilon(poisson_gaussian_event(...))`: the result is the
-  least multiplier that costs no more than the target, or a part in 10^4 more.
+  Finds a root of `epsilon(poisson_gaussian_event(...))`: the result is the
+  least multiplier that meets the target, or at most a part in 10^4 more.
 
-  This, not an asymptotic rule, is how noise is calibrated everywhere: the
-  bound sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon (thesis 003, Theorem
-  3.2.4; item DP-18) leaves its constants open and calibrates nothing.
+  No asymptotic rule calibrates noise: sigma >= c_2 q sqrt(T ln(1/delta)) /
+  epsilon (Barczewski 2025, Theorem 3.2.4; DP-18) leaves constants open.
 
   Raises:
     ValueError: for a target, probability or step count out of range.
@@ -292,6 +290,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   check_adjacency(adjacency)
   errors.check_at_least('num_steps', num_steps, 1)
   errors.check_probability('sampling_prob', sampling_prob)
+  # A delta of at least this probability would not require any noise.
   ever_seen = -math.expm1(num_steps * math.log1p(-sampling_prob)
                           ) if sampling_prob < 1 else 1.0
   if target_delta >= ever_seen:
@@ -299,7 +298,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                      'the probability that a record is used at all; no noise '
                      'would be needed')
 
-  @functools.cache  # Root finders ask for the ends of a bracket again.
+  @functools.cache  # Root finders evaluate the ends of a bracket again.
   def spent(multiplier: float, by: str) -> float:
     event = poisson_gaussian_event(
         sampling_prob=sampling_prob, noise_multiplier=multiplier,
@@ -308,8 +307,8 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
     return epsilon(event, delta=target_delta, adjacency=relation,
                    accountant=by)
 
-  # The Renyi answer is cheap and near: little noise over many steps, which
-  # would need very large loss distributions, is never tried.
+  # The Renyi result is cheap and close. Starting from it avoids trying little
+  # noise over many steps, which would need very large loss distributions.
   multiplier = 1.0
   for solver in ('rdp', accountant):
     bracket = _bracket(lambda m, s=solver: spent(m, s), multiplier,
@@ -321,7 +320,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
 
 
 def _bracket(spent, guess: float, target: float):
-  """Two multipliers on either side of the target, from much noise down."""
+  """Returns two multipliers that bracket the target epsilon."""
   low = high = guess
   while spent(high) > target:
     low, high = high, high * 1.25
@@ -330,18 +329,18 @@ def _bracket(spent, guess: float, target: float):
   while low == high or spent(low) <= target:
     low /= 1.1
     if low < 2.0**-10:
-      raise ValueError(f'epsilon {target} needs hardly any noise: refused')
+      raise ValueError(f'epsilon {target} needs hardly any noise: lower it')
   return dp_accounting.ExplicitBracketInterval(low, high)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Multiplier:
-  """The 'event' of a calibration: its parameter."""
+  """Stands for the event in a calibration, and holds its multiplier."""
   value: float
 
 
 class _Spender:
-  """What `calibrate_dp_mechanism` asks of an accountant, with our guards."""
+  """Adapts a cost function to what `calibrate_dp_mechanism` calls."""
 
   ledger = dp_accounting.NoOpDpEvent()
 
@@ -349,25 +348,25 @@ class _Spender:
     self._spent, self._multiplier = spent, None
 
   def compose(self, multiplier: _Multiplier):
-    """Remembers the multiplier; a fresh instance serves each."""
+    """Stores the multiplier; each multiplier gets a fresh instance."""
     self._multiplier = multiplier.value
     return self
 
   def get_epsilon(self, target_delta: float) -> float:
-    """The epsilon of the remembered multiplier."""
+    """Returns the epsilon of the stored multiplier."""
     del target_delta
     return self._spent(self._multiplier)
 
 
 def check_delta(value: float) -> None:
-  """Refuses a delta outside [1e-12, 1): `ValueError`, one line."""
+  """Checks that delta lies in [1e-12, 1); raises `ValueError` if not."""
   if not MIN_DELTA <= value < 1:
     raise ValueError(f'delta must lie in [{MIN_DELTA:g}, 1), got {value}')
 
 
 def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
               orders: tuple[float, ...] | None = None):
-  """A fresh accountant that has consumed `event`, or a one-line refusal."""
+  """Returns an accountant that composed `event`, or raises `ValueError`."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
   check_adjacency(adjacency)
   if (accountant == 'rdp' and adjacency is Adjacency.REPLACE_ONE
@@ -383,7 +382,7 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
   if adjacency is Adjacency.REPLACE_ONE and (free or accountant == 'rdp'):
     event = restating.with_halved_multipliers(event)
   if free:
-    # Each library accountant knows the pure pair under one relation only.
+    # Each accountant of the library covers pure DP under one relation only.
     relation = (Adjacency.ADD_OR_REMOVE_ONE if accountant == 'pld' else
                 Adjacency.REPLACE_ONE)
   event = restating.with_library_events(event, adjacency, relation, accountant)

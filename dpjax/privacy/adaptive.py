@@ -1,9 +1,10 @@
-"""What releases cost that are chosen in view of those before them.
+"""Privacy cost of releases that are chosen adaptively.
 
-A search that chooses its next trial by the scores so far may choose what the
-trial costs, too: how many steps, how large a batch. To compose what happened
-to run is not a bound then. What is: at each Renyi order, the dearest of all
-releases that could have been chosen, every time (item DP-21, account (a)).
+A search that chooses its next trial by the scores so far may also choose the
+trial's cost: how many steps, how large a batch. Composing only the trials that
+happened to run is then not a valid bound. This module uses a valid one: at each
+Renyi order, every release is charged the largest divergence of all releases
+that could have been chosen (item DP-21, account (a)).
 """
 
 from collections.abc import Sequence
@@ -16,28 +17,29 @@ _ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 96, 128, 256)
 
 
 Stage = tuple[Sequence[accounting.DpEvent], int]
+"""The events that may be chosen, and how many releases choose one of them."""
 
 
 def adaptive_epsilon(stages: Sequence[Stage], *, delta: float,
                      adjacency: Adjacency) -> float:
-  """The epsilon of releases chosen one after the other; an upper bound.
+  """Returns an upper bound on the epsilon of adaptively chosen releases.
 
-  Guarantee: whatever came before it, a release adds at each order at most the
-  divergence of the dearest event of its stage; so (epsilon, delta)-DP holds
-  however the choice is made, if it is made from what was released.
+  Guarantee: whatever was released before, a release adds at each Renyi order at
+  most the largest divergence of the events of its stage. So (epsilon, delta)-DP
+  holds for every rule of choice that uses released values only.
 
   Args:
-    stages: (events, count) each, fixed in advance: so many times one of these
-      events runs, chosen anew each time.
+    stages: (events, count) pairs, fixed in advance: in each stage `count`
+      releases run, each with one of `events`, chosen anew each time.
     delta: see `accounting.epsilon`.
-    adjacency: see there.
+    adjacency: neighbouring relation of the claim.
 
   Raises:
     ValueError: one line, for a stage without events or an event that the
       accountant does not cover.
 
-  Reference: Feldman and Zrnic 2021, Individual privacy accounting via a Renyi
-  filter, of which this is the case of a budget fixed in advance.
+  Reference: Feldman and Zrnic (2021), Individual privacy accounting via a Renyi
+  filter; this is the special case of a budget fixed in advance.
   """
   for events, count in stages:
     errors.check_at_least('num_releases', count, 1)
@@ -48,11 +50,13 @@ def adaptive_epsilon(stages: Sequence[Stage], *, delta: float,
 
 def _at_order(stages, order: int, delta: float,
               adjacency: Adjacency) -> float:
+  """Returns the bound on epsilon from one Renyi order."""
   def spent(event, at=delta):
     return accounting.epsilon(event, delta=at, adjacency=adjacency,
                               accountant='rdp', orders=(order,))
 
-  # At the smallest delta no epsilon is cut off at 0, which would tie events.
+  # Events are compared at the smallest delta: at larger ones several epsilons
+  # may be truncated to 0, which would hide which event costs most.
   dearest = [max(events, key=lambda e: spent(e, accounting.MIN_DELTA))
              for events, _ in stages]
   return spent(accounting.composed_event([

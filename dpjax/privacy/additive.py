@@ -1,16 +1,21 @@
-"""Additive noise: the one place where Gaussian noise is drawn as floats.
+"""Gaussian noise in floating point, and the Gaussian mechanism.
 
-Floating point. The guarantees are those of real arithmetic. A released float32
-`value + jax.random.normal(...)` gives the mechanism away: the sampler has 2^23
-outputs, so most noisy values are impossible under a neighbour, and the low
-bits of the sum betray the value. `add_gaussian_noise` closes both doors: noise
-of 2^32 outcomes whose tails are as finely resolved as its centre, and a result
-rounded to a public power-of-two grid of 1/512 to 1/256 of the noise, on which
-every point within 5.4 standard deviations stays reachable. Rounding is
-post-processing. What is left is not an exact mechanism, as `lattice` is: a
-coordinate lies beyond 5.4 with probability 7e-8, where some points are missing
-and noise ends at 6.3; and probabilities carry float32 rounding error. All of
-it is only as secret as the key: see `keys` for those of a release.
+All Gaussian noise that is added as floats is drawn here.
+
+Floating point: the guarantees hold in real arithmetic. A released float32
+`value + jax.random.normal(...)` leaks the value: the sampler has 2^23 outputs,
+so most noisy values are impossible under a neighbour, and the low-order bits of
+the sum depend on the value. `add_gaussian_noise` prevents both. Its noise has
+2^32 outcomes, whose tails are as finely resolved as the centre, and its result
+is rounded to a public power-of-two grid of 1/512 to 1/256 of the noise's
+standard deviation, on which every point within 5.4 standard deviations remains
+possible. Rounding is post-processing.
+
+Limits: unlike `lattice`, this is not an exact mechanism. A coordinate's noise
+exceeds 5.4 standard deviations with probability 7e-8; there some grid points
+are missing, and the noise ends at 6.3. Probabilities carry float32 rounding
+errors. All of it is only as secret as the key: see `keys` for those of a
+release.
 """
 
 import dataclasses
@@ -30,10 +35,12 @@ from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.typing import Array, PRNGKey, PyTree
 
+# The grid spacing is 2^-8 of the power of two below the standard deviation.
 _GRID_BITS = 8
 
-# A centre, then coefficients from the highest power: least squares on Chebyshev
-# nodes, for w in [0, 5], and for sqrt(w) in [sqrt(5), 4.75].
+# Two polynomials of `standard_normal`: the centre of the argument, then the
+# coefficients from the highest power down. Least squares fits on Chebyshev
+# nodes, for w in [0, 5] and for sqrt(w) in [sqrt(5), 4.75].
 _CENTRAL = (2.5, 4.6426282551e-07, -4.4888174671e-06, -5.9787371356e-06,
             3.0720495852e-04, -1.7737596063e-03, -5.9057669714e-03,
             3.4880325198e-01, 2.1233131886e+00)
@@ -44,20 +51,20 @@ _OUTER = (3.493033988749895, -2.4661602220e-04, 8.0371793592e-04,
 
 def standard_normal(key: PRNGKey, shape: tuple[int, ...],
                     start: int = 0) -> Array:
-  """Standard normal draws of 2^32 outcomes, float32.
+  """Draws standard normal numbers with 2^32 outcomes, float32.
 
-  One 32-bit word for each draw: its last bit is the sign, the others choose a
-  lower-tail probability in (0, 1/2), which float32 resolves finest where it
-  is needed, in the tail. With w = -log(4 p (1 - p)) the quantile is 1 - 2 p
-  times a smooth function of w (Giles 2010), here two polynomials, accurate to
-  1e-6 up to the last outcome. Three times as fast on CPU as
+  Each draw uses one 32-bit word: its last bit is the sign, the others choose a
+  lower-tail probability p in (0, 1/2), which float32 resolves most finely where
+  this is needed, in the tail. With w = -log(4 p (1 - p)), the quantile is 1 - 2
+  p times a smooth function of w (Giles 2010); two polynomials approximate this
+  function to 1e-6 for all outcomes. On CPU this takes a third of the time of
   `jax.random.normal`.
 
   Args:
-    key: used for nothing else but draws from other places.
-    shape: of the draws.
-    start: place of the first in the key's sequence of draws, static. Draws of
-      one key are independent where their places do not overlap.
+    key: used only for draws at other places.
+    shape: shape of the draws.
+    start: place of the first draw in the key's sequence, static. Draws of one
+      key at places that do not overlap are independent.
   """
   word = random_words(key, shape, start)
   tail = (jax.lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.float32)
@@ -65,6 +72,7 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...],
   depth = -jnp.log(tail * (4 - 4 * tail))
   central = depth < 5
   place = jnp.where(central, depth - _CENTRAL[0], jnp.sqrt(depth) - _OUTER[0])
+  # Horner's scheme for both polynomials at once.
   slope = jnp.zeros(shape, jnp.float32)
   for near, far in zip(_CENTRAL[1:], _OUTER[1:], strict=True):
     slope = slope * place + jnp.where(central, jnp.float32(near),
@@ -75,16 +83,24 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...],
 
 def random_words(key: PRNGKey, shape: tuple[int, ...],
                  start: int = 0) -> Array:
-  """Returns uniform 32-bit words [*shape], others than `jax.random.bits`.
+  """Draws uniform 32-bit words [*shape], not those of `jax.random.bits`.
 
-  All words of each block of the generator are used. Of threefry that halves
-  the time of a draw: `jax.random.bits` folds two words into one, to be
-  independent of the shape. Blocks are numbered by their places, from `start`
-  on.
+  All words of each block of the generator are used. With threefry this halves
+  the time of a draw, because `jax.random.bits` combines two words into one so
+  that its results do not depend on the shape.
+
+  Args:
+    key: used only for draws at other places.
+    shape: shape of the result.
+    start: place of the first word; blocks are numbered by places, static.
+
+  Raises:
+    ValueError: for places of 2^32 or more.
   """
   size = math.prod(shape)
   if start + size >= 2**32:
-    raise ValueError(f'one key has 2^32 draws, {start + size} were asked for')
+    raise ValueError(f'one key has 2^32 draws, {start + size} were requested; '
+                     'split the key')
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     return chacha.words(jax.random.key_data(key), start, size).reshape(shape)
@@ -96,14 +112,23 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
 
 def random_pairs(key: PRNGKey, shape: tuple[int, ...],
                  start: int = 0) -> tuple[Array, Array]:
-  """Returns two uniform 32-bit words [*shape] for each place.
+  """Draws two uniform 32-bit words [*shape] for each place.
 
-  The words of `random_words` come in halves that are joined, which slows down
-  what looks something up by them. A key is for these or for those, not both.
+  `random_words` concatenates two halves, which slows down table look-ups by
+  these words; this function does not.
+
+  Args:
+    key: used only for pairs at other places, not for `random_words`.
+    shape: shape of each of the two results.
+    start: place of the first pair, static.
+
+  Raises:
+    ValueError: for places of 2^32 or more.
   """
   size = math.prod(shape)
   if start + size >= 2**32:
-    raise ValueError(f'one key has 2^32 draws, {start + size} were asked for')
+    raise ValueError(f'one key has 2^32 draws, {start + size} were requested; '
+                     'split the key')
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     left, right = chacha.pairs(jax.random.key_data(key), start, size)
@@ -119,32 +144,42 @@ def random_pairs(key: PRNGKey, shape: tuple[int, ...],
 
 
 def grid_spacing(stddev: Array | float) -> Array:
-  """The grid of a release: a power of two in (stddev/512, stddev/256]."""
+  """Returns the grid spacing, a power of two in (stddev/512, stddev/256].
+
+  Args:
+    stddev: standard deviation or scale of the noise, any shape.
+  """
   return floats.power_of_two_below(stddev) * jnp.float32(2.0**-_GRID_BITS)
 
 
 def on_grid(values: Array, stddev: Array | float) -> Array:
-  """Values rounded to the grid of a release, in their own dtype."""
+  """Returns values rounded to the grid of a release, in their own dtype.
+
+  Args:
+    values: noisy values.
+    stddev: standard deviation or scale of the noise, see `grid_spacing`.
+  """
   spacing = grid_spacing(stddev).astype(values.dtype)
   return jnp.round(values / spacing) * spacing
 
 
 def unit_noise(key: PRNGKey, values: PyTree) -> PyTree:
-  """Standard normal draws of the structure and shapes of `values`.
+  """Draws standard normal noise with the structure and shapes of `values`.
 
-  One sequence of draws serves all leaves, and each leaf has its own part of it:
-  slices of one array would be computed anew by all that use them, on CPU.
+  One sequence of draws serves all leaves, and each leaf takes its own range of
+  places. Slicing one array instead would make XLA for CPUs recompute the array
+  for each use of a slice.
   """
   leaves, structure = jax.tree.flatten(values)
-  pieces, start = [], 0
+  draws, start = [], 0
   for leaf in leaves:
-    pieces.append(standard_normal(key, leaf.shape, start))
+    draws.append(standard_normal(key, leaf.shape, start))
     start += math.prod(leaf.shape)
-  return jax.tree.unflatten(structure, pieces)
+  return jax.tree.unflatten(structure, draws)
 
 
 def add_drawn_noise(draws: PyTree, values: PyTree, stddevs: PyTree) -> PyTree:
-  """`values` plus scaled `unit_noise`, rounded to the public grid.
+  """Returns `values` plus scaled `unit_noise`, rounded to the public grid.
 
   Args:
     draws: from `unit_noise`, used for nothing else.
@@ -156,22 +191,26 @@ def add_drawn_noise(draws: PyTree, values: PyTree, stddevs: PyTree) -> PyTree:
 
 def add_gaussian_noise(key: PRNGKey, values: PyTree,
                        stddevs: PyTree) -> PyTree:
-  """`values` plus Gaussian noise, rounded to the public grid of its stddev.
+  """Returns `values` plus Gaussian noise, rounded to the public grid.
 
   Args:
     key: fresh for this call.
     values: pytree of float32 arrays.
-    stddevs: a tree prefix of `values` with positive scalars that do not depend
-      on the private data of this release; 0 leaves a block as it is.
+    stddevs: standard deviations, a tree prefix of `values` with positive
+      scalars that do not depend on the private data of this release; 0 leaves a
+      block unchanged.
   """
   return add_drawn_noise(unit_noise(key, values), values, stddevs)
 
 
 def _perturb(stddev: Array | float, value: Array, draw: Array) -> Array:
+  """Returns one leaf plus scaled noise, rounded to its grid."""
   spacing = grid_spacing(stddev)
-  # A product with a power of two is as exact as a division, and faster.
+  # Multiplying by the reciprocal of a power of two is as exact as dividing by
+  # it, and faster.
   noisy = jnp.round((value + stddev * draw) * (1 / spacing)) * spacing
-  # Only an exact zero is no noise: a scale that is NaN must not switch it off.
+  # Only an exact 0 leaves the value unchanged: a NaN scale must not disable the
+  # noise, it makes the result NaN.
   return jnp.where(stddev == 0, value, noisy)
 
 
@@ -180,15 +219,15 @@ class GaussianMechanism:
   """Releases a sum of records, each of l2 norm at most `record_norm`.
 
   Guarantee: (epsilon, delta)-DP under `adjacency` for every pair that
-  `accounting` gives for `event`; exact Gaussian curve, no epsilon < 1
-  restriction. Source: thesis 003, Algorithm 3 (item DP-11; its classical scale
-  sqrt(2 ln(1.25/delta)) is proved for epsilon < 1 only and fails above
-  epsilon = 8.4 at delta = 1e-5, erratum E23).
+  `accounting` returns for `event`: the exact Gaussian curve, for every epsilon.
+  Source: Barczewski (2025, Algorithm 3; item DP-11). The classical scale sqrt(2
+  ln(1.25/delta)) used there is proved for epsilon < 1 only, and fails above
+  epsilon = 8.4 at delta = 1e-5 (erratum E23).
 
   Attributes:
-    record_norm: bound on one record's contribution; callers must enforce it.
+    record_norm: l2 bound on one record's contribution; callers enforce it.
     noise_multiplier: standard deviation of the noise over `record_norm`.
-    adjacency: which data sets are neighbours.
+    adjacency: neighbouring relation of the guarantee.
   """
   record_norm: float
   noise_multiplier: float
@@ -201,7 +240,7 @@ class GaussianMechanism:
 
   @property
   def l2_sensitivity(self) -> float:
-    """Largest change of the sum between neighbours."""
+    """Largest l2 change of the sum between neighbouring data sets."""
     return sum_sensitivity(self.adjacency, record_norm=self.record_norm)
 
   @property
@@ -211,11 +250,11 @@ class GaussianMechanism:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs."""
+    """Privacy cost of one release."""
     return accounting.gaussian_event(noise_multiplier=self.noise_multiplier)
 
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:
-    """The noisy sum; `data` is the exact sum, a float32 pytree."""
+    """Returns the noisy sum; `data` is the exact sum, a float32 pytree."""
     return add_gaussian_noise(key, data, self.stddev)
 
   def risk(self, num_values: int) -> float:
@@ -225,7 +264,13 @@ class GaussianMechanism:
 
 def calibrated_gaussian(*, record_norm: float, epsilon: float, delta: float,
                         adjacency: Adjacency) -> GaussianMechanism:
-  """The Gaussian mechanism of least noise that is (epsilon, delta)-DP.
+  """Returns the (epsilon, delta)-DP Gaussian mechanism of least noise.
+
+  Args:
+    record_norm: l2 bound on one record's contribution; callers enforce it.
+    epsilon: of one release, positive.
+    delta: of one release, in [1e-12, 1).
+    adjacency: neighbouring relation of the guarantee.
 
   Examples:
     >>> from dpjax.privacy import additive
@@ -245,9 +290,9 @@ def calibrated_gaussian(*, record_norm: float, epsilon: float, delta: float,
 
 def zcdp_gaussian(*, record_norm: float, rho: float,
                   adjacency: Adjacency) -> GaussianMechanism:
-  """The Gaussian mechanism that is rho-zCDP: sensitivity / sqrt(2 rho).
+  """Returns the rho-zCDP Gaussian mechanism: stddev sensitivity/sqrt(2 rho).
 
-  Source: Bun and Steinke 2016 (thesis 000, Fact 2.3.6; item MECH-03).
+  Source: Bun and Steinke (2016); Lalanne (2023, Fact 2.3.6; item MECH-03).
   """
   errors.check_scale('record_norm', record_norm)
   sensitivity = sum_sensitivity(adjacency, record_norm=record_norm)
@@ -259,12 +304,13 @@ def zcdp_gaussian(*, record_norm: float, rho: float,
 
 def classical_gaussian(*, record_norm: float, epsilon: float, delta: float,
                        adjacency: Adjacency) -> GaussianMechanism:
-  """The textbook's noise, sqrt(2 ln(1.25 / delta)) sensitivity / epsilon.
+  """Returns the textbook mechanism of noise sqrt(2 ln(1.25/delta)) S/epsilon.
 
-  A baseline for `calibrated_gaussian`, which needs less noise where this is
-  proved (epsilon < 1) and more where it is false: from epsilon = 8.42 on at
-  delta = 1e-5. Its event says what it really costs. Source: lecture 002,
-  Definition 7.17, whose Proposition 7.18 claims it for all epsilon (item
+  S is the l2 sensitivity. A baseline for `calibrated_gaussian`, which needs
+  less noise where the textbook formula is proved (epsilon < 1), and more where
+  the formula is false: from epsilon = 8.42 on at delta = 1e-5. The event of the
+  result gives its true cost. Source: lecture notes (chapter 7, Definition
+  7.17), whose Proposition 7.18 claims the guarantee for all epsilon (item
   MECH-04, erratum L-E10).
   """
   errors.check_scale('record_norm', record_norm)

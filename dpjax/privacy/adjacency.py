@@ -1,26 +1,26 @@
-"""Which data sets are neighbours."""
+"""Neighbouring relations between data sets."""
 
 import enum
 
 
 class Adjacency(enum.Enum):
-  """The neighbouring relation of a claim; it never has a default.
+  """Neighbouring relation of a privacy claim; it never has a default.
 
   ADD_OR_REMOVE_ONE: one data set has one record more.
-  REPLACE_ONE: equal public size, one record differs.
+  REPLACE_ONE: both have the same public size, and one record differs.
 
-  "Differ in at most one element" (thesis 003, Definition 3.1.2) may mean either
-  (item DP-01, erratum E25).
+  "Differ in at most one element" (Barczewski 2025, Definition 3.1.2) can mean
+  either relation (item DP-01, erratum E25).
   """
   ADD_OR_REMOVE_ONE = 'add_or_remove_one'
   REPLACE_ONE = 'replace_one'
 
 
 def check_adjacency(value: Adjacency) -> Adjacency:
-  """Returns `value` if it is an `Adjacency`; strings are refused.
+  """Returns `value` if it is an `Adjacency`; strings are rejected.
 
-  A string equals no member, so code that asks `is REPLACE_ONE` would take it
-  for the other relation, which needs half the noise.
+  A string equals no member. Code that tests `is REPLACE_ONE` would then
+  silently assume the other relation, which needs half the noise.
 
   Examples:
     >>> from dpjax.privacy import adjacency
@@ -40,11 +40,16 @@ Adjacency.REPLACE_ONE, got 'replace_one'; write Adjacency('replace_one')
 
 
 def sum_sensitivity(adjacency: Adjacency, *, record_norm: float) -> float:
-  """Sensitivity of a sum whose terms have norm at most `record_norm`.
+  """Returns the sensitivity of a sum of terms of norm at most `record_norm`.
 
-  A replacement removes one term and adds another, hence twice the norm. The
-  maximum is over adjacent pairs, which thesis 003, Definition 3.1.6 leaves out
-  (item DP-09).
+  A replacement removes one term and adds another, so the sensitivity under
+  REPLACE_ONE is twice the norm. The maximum is over neighbouring data sets, a
+  restriction that is missing in Barczewski (2025, Definition 3.1.6) (item
+  DP-09).
+
+  Args:
+    adjacency: neighbouring relation of the claim.
+    record_norm: bound on the norm of each record's term, in any norm.
   """
   if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
     return 2 * record_norm

@@ -1,27 +1,28 @@
-"""ChaCha20 as a generator of JAX keys: 256 secret bits, each of which counts.
+"""ChaCha20 as a generator of JAX keys with 256 secret bits.
 
-Noise hides records for as long as nobody can search for its key. A typed key of
-this kind, `jax.random.key_data` [8] uint32, is a ChaCha20 key (Bernstein 2008;
-block function of RFC 8439, section 2.3). Every function of JAX that takes keys
-takes these, also under `jit`, `vmap` and `scan`.
+Noise protects records only as long as nobody can search for its key. A typed
+key of this generator, whose `jax.random.key_data` is [8] uint32, is a ChaCha20
+key (Bernstein 2008; block function of RFC 8439, section 2.3). Every function of
+JAX that takes keys accepts these keys, also under `jit`, `vmap` and `scan`.
 
-Why 256 bits enter. A block is state + rounds(state), and the state holds the
-eight words of the key as they are, so no two keys share a state. What is
-published are outputs of the block function under one key at different counters
-and nonces. To tell them from uniform words is to break ChaCha20 as a
-pseudorandom function; no attack on its 20 rounds is known that is faster than
-trying 2^256 keys. Children of a key (`split`, `fold_in`) are outputs too: as
-long as the function is pseudorandom they are as good as eight words of the
-system's random source, and they tell nothing of the parent or of siblings.
+Why all 256 bits count. A block is state + rounds(state), and the state contains
+the eight words of the key unchanged, so different keys have different states.
+An attacker sees outputs of the block function under one key at different
+counters and nonces. Distinguishing them from uniform words means breaking
+ChaCha20 as a pseudorandom function; no known attack on its 20 rounds is faster
+than trying 2^256 keys. Children of a key (`split`, `fold_in`) are outputs too:
+as long as the function is pseudorandom, they are as good as eight words of the
+system's random source, and they reveal nothing about their parent or siblings.
 
-Why no generator of JAX does. Keys of 'threefry2x32' hold two words, so 2^64
-guesses find any of them, and its authors claim no cryptographic strength. Keys
-of 'rbg' hold four words, but `split` and `fold_in` take each half of two words
-through threefry by itself, and the generator of XLA takes one half as its key
-and the other as where it starts to count: no secret has more than 64 bits.
+Why the generators of JAX do not suffice. Keys of 'threefry2x32' hold two words,
+so 2^64 guesses find any of them, and its authors claim no cryptographic
+strength. Keys of 'rbg' hold four words, but `split` and `fold_in` pass each
+half of two words through threefry separately, and the generator of XLA uses one
+half as its key and the other as its initial counter: no secret has more than 64
+bits.
 
-Domains. No two uses of a key share a block, because the first word of the nonce
-says what the block is for, and the rest of the input is used once for each:
+Domain separation. No two uses of a key share a block, because the first word of
+the nonce encodes the use, and each use takes every other input once:
 
   use              nonce          counter         words that are taken
   bits             (1, 0, 0)      0, 1, ...       all
@@ -30,11 +31,11 @@ says what the block is for, and the rest of the input is used once for each:
   words            (4, 0, 0)      start, ...      all
   pairs            (5, 0, 0)      start, ...      all
 
-`bits`, `split` and `words` give the same words whenever they are asked for the
-same, as all generators of JAX do: a key is used once for each. A key from an
-integer, `jax.random.key(7, impl=chacha.GENERATOR)`, is that integer in two
-words and six zeros. It has as many bits as the integer, hides nothing, and is
-for research alone. For a release: `keys.system_keys`.
+`bits`, `split` and `words` are deterministic, as in all generators of JAX: use
+a key once for each. A key from an integer, `jax.random.key(7,
+impl=chacha.GENERATOR)`, is that integer in two words followed by six zeros. It
+has no more entropy than the integer, hides nothing, and is for research only.
+For a release, use `keys.system_keys`.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ _BITS, _SPLIT, _FOLD_IN, _WORDS, _PAIRS = range(1, 6)
 
 
 def blocks(key: Array, counters: Array, nonce: Sequence[Array | int]) -> Array:
-  """The ChaCha20 block of each counter, [16, n] uint32.
+  """Returns the ChaCha20 block of each counter, [16, n] uint32.
 
   Args:
     key: [8] uint32, the words of the key.
@@ -70,16 +71,18 @@ def blocks(key: Array, counters: Array, nonce: Sequence[Array | int]) -> Array:
   state = jnp.concatenate([
       jnp.broadcast_to(fixed[:, None], (12, size)), counters[None],
       jnp.broadcast_to(last[:, None], (3, size))])
+  # Rows of the state: constants; key; key; counter and nonce.
   rows = tuple(state.reshape(4, 4, size))
-  # A loop, because compilers of CPUs compute anew, for each word, what rounds
-  # that are written out share.
+  # A loop: if the rounds were unrolled, XLA for CPUs would recompute what they
+  # share for each of the words.
   rows = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, lambda _, x: _double_round(*x),
                            rows)
+  # The rounds can be inverted; adding their input makes the function one-way.
   return jnp.concatenate(rows) + state
 
 
 def _double_round(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, ...]:
-  """A round of columns and one of diagonals, of rows [4, n] of the state."""
+  """Applies a column round and a diagonal round to rows [4, n] of the state."""
   a, b, c, d = _quarter_round(a, b, c, d)
   b, c, d = jnp.roll(b, -1, 0), jnp.roll(c, -2, 0), jnp.roll(d, -3, 0)
   a, b, c, d = _quarter_round(a, b, c, d)
@@ -88,6 +91,7 @@ def _double_round(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, ...]:
 
 def _quarter_round(a: Array, b: Array, c: Array,
                    d: Array) -> tuple[Array, ...]:
+  """Applies the quarter round of RFC 8439 to four words, elementwise."""
   for first, second in ((16, 12), (8, 7)):
     a = a + b
     d = _rotated(d ^ a, first)
@@ -97,43 +101,46 @@ def _quarter_round(a: Array, b: Array, c: Array,
 
 
 def _rotated(words: Array, count: int) -> Array:
-  """Words rotated to the left."""
+  """Returns words rotated to the left by `count` bits."""
   return (jax.lax.shift_left(words, jnp.uint32(count))
           | jax.lax.shift_right_logical(words, jnp.uint32(32 - count)))
 
 
 def _counters(start: int, size: int) -> Array:
-  """As many counters as `size` blocks need, from `start` on."""
+  """Returns counters start, start + 1, ... for `size` blocks."""
   if start + size > 2**32:
     raise ValueError(f'a key has 2^32 blocks for each use, {start + size} were '
-                     'asked for')
+                     'requested; split the key')
   return jnp.uint32(start) + jax.lax.iota(jnp.uint32, size)
 
 
 def words(key: Array, start: int, size: int) -> Array:
-  """Uniform words [size] uint32 for the places start, start + 1, ...
+  """Returns uniform words [size] uint32 for the places start, start + 1, ...
 
-  Calls whose places do not overlap share no block: a call takes at most as many
+  Calls whose places do not overlap share no block: a call uses at most as many
   blocks as it has places, and numbers them from its first place on.
 
   Args:
     key: [8] uint32.
-    start: the first place, static.
-    size: how many, static.
+    start: first place, static.
+    size: number of places, static.
   """
   counters = _counters(start, -(-size // BLOCK_WORDS))
   return blocks(key, counters, (_WORDS, 0, 0)).reshape(-1)[:size]
 
 
 def pairs(key: Array, start: int, size: int) -> tuple[Array, Array]:
-  """Two uniform words for each place; places as of `words`, other blocks."""
+  """Returns two uniform words [size] uint32 for each place.
+
+  Places are those of `words`; the blocks are different ones.
+  """
   half = BLOCK_WORDS // 2
-  made = blocks(key, _counters(start, -(-size // half)), (_PAIRS, 0, 0))
-  return made[:half].reshape(-1)[:size], made[half:].reshape(-1)[:size]
+  output = blocks(key, _counters(start, -(-size // half)), (_PAIRS, 0, 0))
+  return output[:half].reshape(-1)[:size], output[half:].reshape(-1)[:size]
 
 
 def _seed(seed: Array) -> Array:
-  """The words of an integer, then zeros."""
+  """Returns the key of an integer: its two words, then zeros."""
   low = jax.lax.convert_element_type(seed, jnp.uint32)
   high = jnp.zeros_like(low)
   if seed.dtype.itemsize == 8:
@@ -145,31 +152,32 @@ def _seed(seed: Array) -> Array:
 
 
 def _split(key: Array, shape: tuple[int, ...]) -> Array:
-  """Children [*shape, 8]: block b holds the children 2 b and 2 b + 1."""
+  """Returns children [*shape, 8]; block b holds the children 2 b, 2 b + 1."""
   size = math.prod(shape)
-  made = blocks(key, _counters(0, -(-size // 2)), (_SPLIT, 0, 0))
-  return made.T.reshape(-1, KEY_WORDS)[:size].reshape(*shape, KEY_WORDS)
+  output = blocks(key, _counters(0, -(-size // 2)), (_SPLIT, 0, 0))
+  return output.T.reshape(-1, KEY_WORDS)[:size].reshape(*shape, KEY_WORDS)
 
 
 def _fold_in(key: Array, data: Array) -> Array:
+  """Returns the child [8] of a key for the integer `data`."""
   return blocks(key, jnp.zeros([1], jnp.uint32),
                 (_FOLD_IN, data, 0))[:KEY_WORDS, 0]
 
 
 def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
-  """What `jax.random.bits` gives: integers [*shape] of so many bits."""
+  """Returns uniform integers [*shape] of `bit_width` bits, for JAX."""
   size = math.prod(shape)
   num_words = -(-size * bit_width // 32)
-  made = blocks(key, _counters(0, -(-num_words // BLOCK_WORDS)),
+  output = blocks(key, _counters(0, -(-num_words // BLOCK_WORDS)),
                 (_BITS, 0, 0)).reshape(-1)[:num_words]
   dtype = jnp.dtype(f'uint{bit_width}')
   if bit_width == 64:
-    made = made.reshape(-1, 2)
-  made = jax.lax.bitcast_convert_type(made, dtype)
-  return made.reshape(-1)[:size].reshape(shape)
+    output = output.reshape(-1, 2)
+  output = jax.lax.bitcast_convert_type(output, dtype)
+  return output.reshape(-1)[:size].reshape(shape)
 
 
 GENERATOR = random.define_prng_impl(
     key_shape=(KEY_WORDS,), seed=_seed, split=_split, random_bits=_random_bits,
     fold_in=_fold_in, name=NAME, tag=NAME)
-"""For `impl` of `jax.random.key` and `jax.random.wrap_key_data`."""
+"""The generator: pass it as `impl` to `jax.random.wrap_key_data` or `key`."""

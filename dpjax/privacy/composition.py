@@ -1,8 +1,9 @@
-"""What guarantees become under composition, in groups and on subsamples.
+"""Guarantees under composition, for groups and on subsamples.
 
-Closed forms of the literature, from a guarantee to a guarantee. They know
-nothing of the mechanism: for a release of ours `accounting` on its event says
-more. These are for planning by hand and for checking the accountant.
+Closed forms from the literature that map a guarantee to a guarantee. They do
+not use the mechanism itself; for a mechanism of dpjax, `accounting` of its
+event gives smaller costs. They serve for planning by hand and for testing the
+accountant.
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,10 @@ from dpjax.privacy.notions import ApproxDP
 
 
 def basic(guarantees: Sequence[ApproxDP]) -> ApproxDP:
-  """All releases on the same data: epsilons and deltas add.
+  """Returns the sum of all epsilons and deltas, for releases on the same data.
 
-  Holds for releases chosen after seeing earlier ones too. Source: thesis 003,
-  Theorem 3.1.2 (item DP-03).
+  Also holds for adaptively chosen releases. Source: Barczewski (2025, Theorem
+  3.1.2; item DP-03).
   """
   return ApproxDP(epsilon=math.fsum(g.epsilon for g in guarantees),
                   delta=math.fsum(g.delta for g in guarantees))
@@ -27,16 +28,17 @@ def basic(guarantees: Sequence[ApproxDP]) -> ApproxDP:
 
 def advanced(guarantee: ApproxDP, *, num_uses: int,
              slack: float) -> ApproxDP:
-  """`num_uses` releases of one guarantee; slower growth for a little delta.
+  """Returns the guarantee of `num_uses` releases by advanced composition.
 
-  epsilon' = sqrt(2 K ln(1/slack)) epsilon + K epsilon (e^epsilon - 1),
-  delta' = K delta + slack. Source: Dwork, Rothblum and Vadhan 2010 (thesis
-  003, Theorem 3.1.3; item DP-04).
+  Epsilon grows more slowly than in `basic`, for a small additional delta:
+  epsilon' = sqrt(2 K ln(1/slack)) epsilon + K epsilon (e^epsilon - 1), delta' =
+  K delta + slack. Source: Dwork, Rothblum and Vadhan (2010); Barczewski (2025,
+  Theorem 3.1.3; item DP-04).
 
   Args:
     guarantee: of each release.
     num_uses: K.
-    slack: what is added to delta, in (0, 1).
+    slack: additional delta, in (0, 1).
   """
   errors.check_at_least('num_uses', num_uses, 1)
   errors.check_open_unit('slack', slack)
@@ -48,10 +50,14 @@ def advanced(guarantee: ApproxDP, *, num_uses: int,
 
 
 def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
-  """For data sets that differ in `size` records instead of one.
+  """Returns the guarantee for data sets that differ in `size` records.
 
-  (K epsilon, delta (e^(K epsilon) - 1) / (e^epsilon - 1)): the geometric sum
-  of the K steps from one data set to the other (item DP-08).
+  (K epsilon, delta (e^(K epsilon) - 1) / (e^epsilon - 1)), the geometric sum
+  over the K steps from one data set to the other (item DP-08).
+
+  Args:
+    guarantee: for data sets that differ in one record.
+    size: K, at least 1.
   """
   errors.check_at_least('size', size, 1)
   one = guarantee.epsilon
@@ -60,9 +66,9 @@ def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
 
 
 def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
-  """The same with delta K e^(K epsilon), as printed: valid, and looser.
+  """Returns `group` with the looser delta K e^(K epsilon) of the source.
 
-  Source: thesis 003, Theorem 3.1.6 (item DP-08).
+  Valid. Source: Barczewski (2025, Theorem 3.1.6; item DP-08).
   """
   errors.check_at_least('size', size, 1)
   total = size * guarantee.epsilon
@@ -71,12 +77,12 @@ def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
 
 
 class HeterogeneousForms(NamedTuple):
-  """Three epsilons at one delta, each of them valid.
+  """Three values of epsilon at one delta, each of them valid.
 
   Attributes:
-    basic: A, their sum.
-    with_constant: B, the smaller root where the epsilons are small.
-    without_constant: C, the smaller root elsewhere.
+    basic: A, the sum of the epsilons.
+    with_constant: B, the smaller of the root forms for small epsilons.
+    without_constant: C, the smaller of the root forms for larger epsilons.
     delta: 1 - (1 - slack) prod (1 - delta_i).
   """
   basic: float
@@ -87,7 +93,7 @@ class HeterogeneousForms(NamedTuple):
 
 def heterogeneous_forms(guarantees: Sequence[ApproxDP], *,
                         slack: float) -> HeterogeneousForms:
-  """The three closed forms of which `heterogeneous` takes the least."""
+  """Returns the three closed forms; `heterogeneous` takes the smallest."""
   errors.check_open_unit('slack', slack)
   each = [g.epsilon for g in guarantees]
   mean = math.fsum(e * math.tanh(e / 2) for e in each)
@@ -100,16 +106,17 @@ def heterogeneous_forms(guarantees: Sequence[ApproxDP], *,
 
 def heterogeneous(guarantees: Sequence[ApproxDP], *,
                   slack: float) -> ApproxDP:
-  """Releases of different guarantees: the least of three closed forms.
+  """Returns a guarantee of the composition of different guarantees.
 
-  delta' = 1 - (1 - slack) prod (1 - delta_i). Valid for releases chosen after
-  seeing earlier ones; an upper bound on `accounting.optimal_composition`.
-  Source: Kairouz, Oh and Viswanath 2015, Theorem 3.5 (thesis 000, Fact 2.2.4;
-  item ALG-09, erratum T-E09: printed as min(A, B, B) and called sharp).
+  The smallest of three closed forms, at delta' = 1 - (1 - slack) prod (1 -
+  delta_i). Valid for adaptively chosen releases; an upper bound on
+  `accounting.optimal_composition`. Source: Kairouz, Oh and Viswanath (2015,
+  Theorem 3.5); Lalanne (2023, Fact 2.2.4; item ALG-09), which prints min(A, B,
+  B) and calls it sharp (erratum T-E09).
 
   Args:
     guarantees: one for each release.
-    slack: what is added to delta, in (0, 1).
+    slack: additional delta, in (0, 1).
 
   Examples:
     >>> from dpjax.privacy import composition, notions
@@ -124,52 +131,55 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
 
 def parallel(guarantees: Sequence[ApproxDP], *, adjacency: Adjacency,
              alike: bool = False) -> ApproxDP:
-  """Releases on disjoint parts of the records.
+  """Returns the guarantee of releases on disjoint parts of the records.
 
-  Each record is in one part, which it alone decides. Under add-or-remove-one
-  that part is all that changes: the largest epsilon and the largest delta.
-  Under replace-one a record may move from one part to another, so that the two
-  worst are composed, or change within the worst, which is a group of two.
-  Source: lecture 002, Exercise 7.9 (item ALG-13, erratum L-E07).
+  Each record is in one part, determined by the record alone. Under
+  add-or-remove-one only that part changes: the guarantee has the largest
+  epsilon and the largest delta. Under replace-one there are two cases. The
+  record moves to another part, which composes the two worst guarantees; or it
+  changes within a part, which is a group of two. Source: lecture notes (chapter
+  7, Exercise 7.9; item ALG-13, erratum L-E07).
 
   Args:
     guarantees: one for each part, under ADD_OR_REMOVE_ONE.
-    adjacency: of the claim.
-    alike: whether records of one part are all the same, as in a cell of a
-      table. Then nothing changes within a part.
+    adjacency: neighbouring relation of the returned guarantee.
+    alike: True if all records of a part are equal, as in a cell of a table.
+      Then nothing can change within a part.
   """
   worst = lambda values: sorted(values, reverse=True)
   epsilons = worst(g.epsilon for g in guarantees)
   deltas = worst(g.delta for g in guarantees)
   count = 1 if check_adjacency(adjacency) is Adjacency.ADD_OR_REMOVE_ONE else 2
-  moved = ApproxDP(epsilon=math.fsum(epsilons[:count]),
+  between = ApproxDP(epsilon=math.fsum(epsilons[:count]),
                    delta=math.fsum(deltas[:count]))
   if adjacency is Adjacency.ADD_OR_REMOVE_ONE or alike:
-    return moved
+    return between
   within = [replace_one_from_add_or_remove(g) for g in guarantees]
   return ApproxDP(
       epsilon=max((g.epsilon for g in within), default=0.0),
-      # (1 + e^epsilon) delta is no less than the sum of two deltas.
+      # Covers moves between parts too: 2 epsilon and (1 + e^epsilon) delta are
+      # at least the sums of two epsilons and of two deltas.
       delta=max((g.delta for g in within), default=0.0))
 
 
 def replace_one_from_add_or_remove(guarantee: ApproxDP) -> ApproxDP:
-  """Under replace-one, of a guarantee under add-or-remove-one.
+  """Returns a guarantee under replace-one from one under add-or-remove-one.
 
-  (2 epsilon, (1 + e^epsilon) delta): a group of two, and attained. Thesis 000,
-  Remark 2.2.5 prints (2 epsilon, 2 delta), which is false (item ALG-12, erratum
-  T-E08). Where the mechanism is known, account for it directly instead.
+  (2 epsilon, (1 + e^epsilon) delta): a group of two, and attained. Lalanne
+  (2023, Remark 2.2.5) prints (2 epsilon, 2 delta), which is false (item ALG-12,
+  erratum T-E08). Where the mechanism is known, account for it directly instead.
   """
   return group(guarantee, size=2)
 
 
 def sampled_without_replacement(guarantee: ApproxDP, *, sample_size: int,
                                 num_examples: int) -> ApproxDP:
-  """On a uniform subset of fixed size; for REPLACE_ONE on both sides.
+  """Returns the guarantee on a uniform subset of fixed size.
 
-  (ln(1 + (m/n) (e^epsilon - 1)), (m/n) delta). Source: thesis 003, Theorem
-  3.2.2, which the printed algorithms use for Poisson batches under
-  add-or-remove-one, where it is not the theorem (item DP-17, erratum E25).
+  For REPLACE_ONE on both sides: (ln(1 + (m/n) (e^epsilon - 1)), (m/n) delta).
+  Source: Barczewski (2025, Theorem 3.2.2). The algorithms printed there apply
+  it to Poisson batches under add-or-remove-one, which the theorem does not
+  cover (item DP-17, erratum E25).
 
   Args:
     guarantee: on the subset, under replace-one.
@@ -183,11 +193,11 @@ def sampled_without_replacement(guarantee: ApproxDP, *, sample_size: int,
 
 def sampled_poisson(guarantee: ApproxDP, *,
                     sampling_prob: float) -> ApproxDP:
-  """On a Poisson subsample; for ADD_OR_REMOVE_ONE on both sides.
+  """Returns the guarantee on a Poisson subsample.
 
-  (ln(1 + q (e^epsilon - 1)), q delta), with a public q that is not computed
-  from the private number of records (item DP-17, erratum E25). Source: Balle,
-  Barthe and Gaboardi 2018, Theorem 8.
+  For ADD_OR_REMOVE_ONE on both sides: (ln(1 + q (e^epsilon - 1)), q delta),
+  with a public q that is not computed from the private number of records (item
+  DP-17, erratum E25). Source: Balle, Barthe and Gaboardi (2018, Theorem 8).
 
   Args:
     guarantee: on the subsample, under add-or-remove-one.
@@ -198,5 +208,6 @@ def sampled_poisson(guarantee: ApproxDP, *,
 
 
 def _amplified(guarantee: ApproxDP, prob: float) -> ApproxDP:
+  """Returns the guarantee amplified by sampling with probability `prob`."""
   return ApproxDP(epsilon=math.log1p(prob * math.expm1(guarantee.epsilon)),
                   delta=prob * guarantee.delta)

@@ -1,10 +1,11 @@
-"""Mechanisms for integers, with noise whose law is known to the last bit.
+"""Mechanisms for integers, with noise of an exactly known distribution.
 
-Counts are released as integers, with integer noise (`integers`): no float is
-there to be attacked. What the tables leave out, a probability near 2^-90, is
-given by `total_variation` and to be added to delta, (1 + e^epsilon) times; pure
-guarantees hold up to it, and independence up to `integers.tie_variation`. A
-release needs a key that nobody can guess, see `keys`.
+Counts are released as integers with integer noise (`integers`), so there are no
+floating-point attacks. The noise tables omit outcomes of total probability near
+2^-90: `total_variation` gives their mass, and (1 + e^epsilon) times this mass
+must be added to delta. Pure guarantees hold up to it, and draws are independent
+up to `integers.tie_variation`. A release needs a key that nobody can guess, see
+`keys`.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.privacy.integers import Law
 from dpjax.typing import PRNGKey, PyTree
 
+# Base of the two digits in which noise of a large scale is drawn.
 _DIGIT = 1024
 _LARGEST_SCALE = 2.0**16
 
@@ -31,18 +33,18 @@ _LARGEST_SCALE = 2.0**16
 class GeometricMechanism:
   """Releases a sum of integer records, each of l1 norm at most `record_norm`.
 
-  Two-sided geometric noise, P(Z = z) proportional to exp(-|z| / scale): the
-  discrete Laplace law. Guarantee: epsilon-DP under `adjacency`, up to
+  Adds two-sided geometric (discrete Laplace) noise, P(Z = z) proportional to
+  exp(-|z| / scale). Guarantee: epsilon-DP under `adjacency`, up to
   `total_variation`; the event composes better than its epsilon alone. Source:
-  Ghosh, Roughgarden and Sundararajan 2012; item MECH-02.
+  Ghosh, Roughgarden and Sundararajan (2012); item MECH-02.
 
   Attributes:
     record_norm: integer l1 bound on one record's contribution; callers enforce
       it.
-    epsilon: of one release.
-    adjacency: which data sets are neighbours.
-    upper: None, or releases are clamped to 0, ..., upper: the truncated
-      geometric mechanism, by post-processing.
+    epsilon: of one release, positive.
+    adjacency: neighbouring relation of the guarantee.
+    upper: None, or a bound: releases are clamped to 0, ..., upper, which is
+      post-processing (the truncated geometric mechanism).
   """
   record_norm: int
   epsilon: float
@@ -61,40 +63,47 @@ class GeometricMechanism:
 
   @property
   def l1_sensitivity(self) -> int:
-    """Largest l1 change of the sum between neighbours."""
+    """Largest l1 change of the sum between neighbouring data sets."""
     return sum_sensitivity(self.adjacency, record_norm=self.record_norm)
 
   @property
   def scale(self) -> float:
-    """Of the noise: a unit more is exp(-1 / scale) times as likely."""
+    """Scale of the noise: P(Z = z + 1) / P(Z = z) = exp(-1 / scale), z >= 0."""
     return self.l1_sensitivity / self.epsilon
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs, for the 'pld' accountant."""
+    """Privacy cost of one release, for the 'pld' accountant."""
     return accounting.discrete_laplace_event(
         noise_parameter=1 / self.scale, sensitivity=self.record_norm)
 
   @property
   def total_variation(self) -> float:
-    """Of the noise of one number from the ideal law."""
+    """Distance of one number's noise from the ideal distribution."""
     return sum(law.total_variation for law in self._laws())
 
   def _laws(self) -> list[Law]:
-    """One of the noise, or two of each of two geometric numbers."""
+    """Returns the noise table, or four tables for noise of a large scale.
+
+    Large noise is a difference of two geometric numbers of two digits each.
+    """
     if self.scale <= integers.LARGEST_SCALE:
       return [integers.discrete_laplace(self.scale)]
     return 2 * [*integers.geometric_digits(self.scale, _DIGIT)]
 
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:
-    """The noisy sum; `data` is the exact sum, an int32 pytree within 2^30."""
+    """Returns the noisy sum; `data` is an int32 pytree of sums within 2^30."""
+    # One table is multiplied by 1; four are the digits of a difference.
     noisy = _add_noise(key, data, self._laws(), (1, _DIGIT, -1, -_DIGIT))
     if self.upper is None:
       return noisy
     return jax.tree.map(lambda leaf: jnp.clip(leaf, 0, self.upper), noisy)
 
   def risk(self, num_values: int) -> float | None:
-    """Expected squared l2 error; of clamped releases it hangs on the data."""
+    """Returns the expected squared l2 error of `num_values` numbers.
+
+    None if releases are clamped, because the error then depends on the data.
+    """
     if self.upper is not None:
       return None
     return num_values / (2 * math.sinh(0.5 / self.scale)**2)
@@ -105,12 +114,12 @@ class DiscreteGaussianMechanism:
   """Releases a sum of integer records, each of l2 norm at most `record_norm`.
 
   Guarantee: l2_sensitivity^2 / (2 stddev^2)-zCDP, in any number of coordinates,
-  up to `total_variation` for each. Source: Canonne, Kamath and Steinke 2020.
+  up to `total_variation` for each. Source: Canonne, Kamath and Steinke (2020).
 
   Attributes:
     record_norm: l2 bound on one record's contribution; callers enforce it.
     noise_multiplier: parameter of the noise over `record_norm`.
-    adjacency: which data sets are neighbours.
+    adjacency: neighbouring relation of the guarantee.
   """
   record_norm: float
   noise_multiplier: float
@@ -126,24 +135,24 @@ class DiscreteGaussianMechanism:
 
   @property
   def l2_sensitivity(self) -> float:
-    """Largest change of the sum between neighbours."""
+    """Largest l2 change of the sum between neighbouring data sets."""
     return sum_sensitivity(self.adjacency, record_norm=self.record_norm)
 
   @property
   def stddev(self) -> float:
-    """Parameter of the noise in every coordinate."""
+    """Parameter of the discrete Gaussian noise in every coordinate."""
     return self.noise_multiplier * self.record_norm
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs, for the 'rdp' accountant."""
+    """Privacy cost of one release, for the 'rdp' accountant."""
     return accounting.concentrated_event(
         rho=(self.l2_sensitivity / self.stddev)**2 / 2,
         adjacency=self.adjacency)
 
   @property
   def total_variation(self) -> float:
-    """Of the noise of one number from the ideal law, at most."""
+    """Bound on the distance of one number's noise from the ideal noise."""
     parameter, multiplier = self._parts()
     parts = [law.total_variation for law in self._laws()]
     if multiplier:
@@ -152,32 +161,35 @@ class DiscreteGaussianMechanism:
     return sum(parts)
 
   def _parts(self) -> tuple[float, int]:
-    """(parameter, k) of Z1 + k Z2; k = 0 where one table does."""
+    """Returns (parameter, k) of Z1 + k Z2; k = 0 if one table suffices."""
     if self.stddev <= integers.LARGEST_STDDEV:
       return self.stddev, 0
+    # The least k with parameter^2 (1 + k^2) = stddev^2 that fits the table.
     ratio = self.stddev / integers.LARGEST_STDDEV
     multiplier = math.ceil(math.sqrt(ratio**2 - 1))
     return self.stddev / math.hypot(1, multiplier), multiplier
 
   def _laws(self) -> list[Law]:
+    """Returns the noise tables of Z1 and, if it is needed, Z2."""
     parameter, multiplier = self._parts()
     return [integers.discrete_gaussian(parameter)] * (2 if multiplier else 1)
 
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:
-    """The noisy sum; `data` is the exact sum, an int32 pytree within 2^30."""
+    """Returns the noisy sum; `data` is an int32 pytree of sums within 2^30."""
     return _add_noise(key, data, self._laws(), (1, self._parts()[1]))
 
   def risk(self, num_values: int) -> float:
-    """Expected squared l2 error of `num_values` numbers, at most."""
+    """Returns a bound on the expected squared l2 error of `num_values`."""
     return num_values * self.stddev**2
 
 
 def _add_noise(key: PRNGKey, data: PyTree, laws: list[Law],
                multipliers: tuple[int, ...]) -> PyTree:
-  """Adds, to every number, draws of all laws times their multipliers."""
+  """Adds to every number one draw of each table times its multiplier."""
   values, unravel = jax.flatten_util.ravel_pytree(data)
   if values.dtype != jnp.int32:
     raise ValueError(f'integer noise is for int32 sums, got {values.dtype}')
+  # Each table uses its own places of the key, so their draws are independent.
   for number, law in enumerate(laws):
     drawn = integers.draw(law, key, values.shape,
                           number * integers.num_places(values.shape))

@@ -1,11 +1,12 @@
-"""Discrete noise without rounding, from the random source of the system.
+"""Exact discrete noise, drawn from the system's random source.
 
-For releases that have to withstand whoever gets them: every decision is between
-integers, of any size, so that the law of what is drawn is the stated one, not
-near it. Some ten thousand draws a second; simulations use `draws`. Source:
-Canonne, Kamath and Steinke 2020, Algorithms 1-3.
+For releases against a strong adversary: all decisions compare integers of
+unlimited size, so draws have exactly the stated distribution. It makes about
+ten thousand draws per second; simulations use `draws`. Source: Canonne, Kamath
+and Steinke (2020, Algorithms 1 to 3).
 
-Time is not hidden: who can measure how long a draw took learns something of it.
+Limit: running time is not hidden. Anyone who can measure how long a draw took
+learns something about it.
 """
 
 import bisect
@@ -17,16 +18,16 @@ import secrets
 
 Fraction = fractions.Fraction
 Draw = Callable[[int], int]
-"""n -> a uniform integer from 0 to n - 1."""
+"""A uniform sampler: n -> an integer from 0 to n - 1."""
 
 
 def bernoulli(prob: Fraction, below: Draw = secrets.randbelow) -> bool:
-  """True with probability `prob`, in [0, 1]."""
+  """Returns True with probability `prob`, in [0, 1]."""
   return below(prob.denominator) < prob.numerator
 
 
 def bernoulli_exp(rate: Fraction, below: Draw = secrets.randbelow) -> bool:
-  """True with probability e^-rate, rate >= 0, which is not rational."""
+  """Returns True with probability e^-rate exactly, for a rational rate >= 0."""
   if rate < 0:
     raise ValueError(f'rate must be at least 0, got {rate}')
   while rate > 1:
@@ -37,7 +38,11 @@ def bernoulli_exp(rate: Fraction, below: Draw = secrets.randbelow) -> bool:
 
 
 def _bernoulli_exp_unit(rate: Fraction, below: Draw) -> bool:
-  """The same for rates up to 1: the alternating series, term by term."""
+  """Returns True with probability e^-rate, for rate <= 1.
+
+  Coins of probability rate / k, k = 1, 2, ... are thrown until the first
+  failure. The number of successes is even with probability e^-rate.
+  """
   count = 1
   while bernoulli(rate / count, below):
     count += 1
@@ -45,10 +50,10 @@ def _bernoulli_exp_unit(rate: Fraction, below: Draw) -> bool:
 
 
 def discrete_laplace(scale: Fraction, below: Draw = secrets.randbelow) -> int:
-  """Integers of probability proportional to e^(-|z| / scale), scale > 0.
+  """Draws an integer z with probability proportional to e^(-|z| / scale).
 
-  The two-sided geometric distribution; its variance is 2 a / (1 - a)^2 with
-  a = e^(-1 / scale).
+  The two-sided geometric distribution, scale > 0. Its variance is 2 a / (1 -
+  a)^2 with a = e^(-1 / scale).
 
   Examples:
     >>> from fractions import Fraction
@@ -68,24 +73,27 @@ def discrete_laplace(scale: Fraction, below: Draw = secrets.randbelow) -> int:
     count = 0
     while bernoulli_exp(Fraction(1), below):
       count += 1
+    # The numerator is geometric of scale `whole`; division rescales it.
     magnitude = (rest + whole * count) // divisor
     negative = bool(below(2))
+    # Rejecting -0 keeps 0 from being twice as likely.
     if magnitude or not negative:
       return -magnitude if negative else magnitude
 
 
 def discrete_gaussian(variance: Fraction,
                       below: Draw = secrets.randbelow) -> int:
-  """Integers of probability proportional to e^(-z^2 / (2 variance)).
+  """Draws an integer z with weight proportional to e^(-z^2 / (2 variance)).
 
-  Added to an integer of sensitivity D it is D^2 / (2 variance)-zCDP, as the
-  continuous one is (Theorem 4 of the source), and costs no more.
+  Added to an integer of sensitivity D, it is D^2 / (2 variance)-zCDP, as the
+  continuous Gaussian is (Canonne, Kamath and Steinke 2020, Theorem 4).
   """
   if variance <= 0:
     raise ValueError(f'variance must be positive, got {variance}')
   scale = Fraction(math.isqrt(variance.numerator // variance.denominator) + 1)
   while True:
     draw = discrete_laplace(scale, below)
+    # Rejection turns a discrete Laplace draw into a discrete Gaussian one.
     gap = abs(draw) - variance / scale
     if bernoulli_exp(gap * gap / (2 * variance), below):
       return draw
@@ -93,17 +101,18 @@ def discrete_gaussian(variance: Fraction,
 
 def choice(weights: Sequence[int], scores: Sequence[int], rate: Fraction,
            below: Draw = secrets.randbelow) -> int:
-  """An index of probability proportional to weight * e^(-rate * score).
+  """Draws an index of probability proportional to weight * e^(-rate * score).
 
-  By inversion of a uniform number whose bits are drawn when they are asked
-  for: sums are known between two integers, and if those leave the answer open,
-  both are made finer. It ends with probability 1, and the law has no error.
+  Inverts a uniform number whose bits are drawn as needed. The running sums are
+  known to lie between two integers; while these leave the index undecided, more
+  bits are drawn and the sums are computed more finely. This ends with
+  probability 1, and the distribution of the index is exact.
 
   Args:
     weights: [m] integers >= 0, one of them positive.
     scores: [m] integers.
     rate: positive.
-    below: uniform draws.
+    below: uniform sampler.
   """
   if rate <= 0:
     raise ValueError(f'rate must be positive, got {rate}')
@@ -116,6 +125,8 @@ def choice(weights: Sequence[int], scores: Sequence[int], rate: Fraction,
     bits += step
     lower, upper = _cumulative(weights, scores, rate, bits)
     index = bisect.bisect_left(lower, -(-(uniform + 1) * upper[-1] >> bits))
+    # Decided if the uniform number is in the index's interval for all values
+    # of the running sums between their bounds.
     before = upper[index - 1] if index else 0
     if index < len(lower) and uniform * lower[-1] >= before << bits:
       return index
@@ -123,7 +134,10 @@ def choice(weights: Sequence[int], scores: Sequence[int], rate: Fraction,
 
 def _cumulative(weights: Sequence[int], scores: Sequence[int], rate: Fraction,
                 bits: int) -> tuple[list[int], list[int]]:
-  """Running sums of the weights times 2^bits, from below and above."""
+  """Returns integer bounds on the running sums of weights times 2^bits.
+
+  The weights are those of `choice` divided by e^(-rate * least score).
+  """
   factors, powers, last = {}, {}, None
   low = high = 1 << bits
   for score in sorted(set(scores)):
@@ -142,12 +156,13 @@ def _cumulative(weights: Sequence[int], scores: Sequence[int], rate: Fraction,
 
 
 def exp_between(rate: Fraction, bits: int) -> tuple[int, int]:
-  """Integers below and above 2^bits e^-rate, at most a few apart; rate >= 0.
+  """Returns integers that bracket 2^bits e^-rate, a few apart; rate >= 0.
 
-  Neighbouring partial sums of the alternating series for e^(-rate / 2^k), of
-  which one is too small and one too large, squared k times.
+  Two consecutive partial sums of the alternating series bracket e^(-rate /
+  2^k); both are then squared k times.
   """
   halvings = math.ceil(rate).bit_length()
+  # Guard bits: each squaring doubles the relative error and adds a rounding.
   work = bits + 2 * halvings + 8
   small = rate / 2**halvings
   total, term, count = Fraction(0), Fraction(1), 0
@@ -155,7 +170,8 @@ def exp_between(rate: Fraction, bits: int) -> tuple[int, int]:
     total += term
     count += 1
     term *= -small / count
-  # The next term is not negative: the sum so far is too small by less.
+  # The loop ends before a term that is >= 0. So the partial sum is a lower
+  # bound, and the sum with that term is an upper bound.
   low = math.floor(total * 2**work)
   high = math.ceil((total + term) * 2**work)
   for _ in range(halvings):

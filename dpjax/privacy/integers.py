@@ -1,16 +1,17 @@
-"""Integer noise whose law is known to the last bit.
+"""Integer noise of an exactly known distribution, drawn from tables.
 
-A law is a table of integer weights that add up to 2^96, made on the host from
-probabilities of 160 bits: each is rounded down, and what is left over goes to
-the mode. So the total variation from the ideal law *is* what is left over, and
-a symmetric law stays symmetric. Draws look their outcome up by Walker's alias
-method (a column, one comparison) in integer arithmetic: no float is rounded
-anywhere.
+A distribution is a table of integer weights that sum to 2^96. The host computes
+it from probabilities of 160 bits: each is rounded down, and the remaining
+weight goes to the mode. So the total variation distance from the ideal
+distribution *is* the remaining weight, and a symmetric distribution stays
+symmetric. Draws look up their outcome by Walker's alias method (one column, one
+comparison) in integer arithmetic, without any rounding of floats.
 
-A draw takes two words: the first bits name one of 2^b columns, the other 64 - b
-are compared with its threshold. A tie, of probability 2^(b - 64), is decided by
-32 bits more, of one word for all draws of a call: each draw has its law
-exactly, and they are independent up to `tie_variation`.
+A draw uses two words: the first bits select one of 2^b columns, the other 64 -
+b are compared with the column's threshold. A tie, of probability 2^(b - 64), is
+resolved by 32 more bits, from one word that all draws of a call share. So each
+draw has exactly its distribution, and the draws are independent up to
+`tie_variation`.
 """
 
 from collections.abc import Sequence
@@ -31,33 +32,34 @@ from dpjax.typing import Array, PRNGKey
 RESOLUTION = 96
 """Weights are multiples of 2^-96."""
 
+# Bits of mpmath in which probabilities are computed.
 _PRECISION = 160
 _MOST_COLUMN_BITS = 13
 _MOST_HALF_WIDTH = 2**(_MOST_COLUMN_BITS - 1) - 1
 
-# Beyond so many standard deviations of a Gaussian, and so many scales of a
-# Laplace law, lies less than 2^-96.
+# A Gaussian has less than 2^-96 of its mass beyond 11.3 standard deviations, a
+# Laplace distribution beyond 66.6 scales.
 _GAUSSIAN_REACH = 11.3
 _LAPLACE_REACH = 66.6
 
 LARGEST_STDDEV = _MOST_HALF_WIDTH / _GAUSSIAN_REACH - 1
-"""Of a Gaussian law in one table."""
+"""Largest parameter of a discrete or rounded Gaussian that fits one table."""
 
 LARGEST_SCALE = _MOST_HALF_WIDTH / _LAPLACE_REACH - 1
-"""Of a Laplace law in one table."""
+"""Largest scale of a discrete Laplace distribution that fits one table."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Law:
-  """A law on the integers, as it is drawn.
+  """Distribution on the integers, stored as tables to draw from.
 
   Attributes:
-    first: the least outcome.
+    first: smallest outcome.
     weights: of first, first + 1, ..., in units of 2^-96; 2^b of them.
-    total_variation: from the ideal law.
-    entries: [2^b] uint32: the first bits of a column's threshold, then its
-      alias in b bits.
-    middle: [2^b] uint32: 32 bits more of the thresholds.
+    total_variation: distance from the ideal distribution.
+    entries: [2^b] uint32: the first 32 - b bits of a column's threshold, then
+      its alias in b bits.
+    middle: [2^b] uint32: the next 32 bits of the thresholds.
     last: [2^b] uint32: their last 32 bits.
   """
   first: int
@@ -69,20 +71,20 @@ class Law:
 
   @property
   def column_bits(self) -> int:
-    """b."""
+    """b: number of bits that select a column."""
     return len(self.weights).bit_length() - 1
 
 
 def draw(law: Law, key: PRNGKey, shape: tuple[int, ...],
          start: int = 0) -> Array:
-  """Draws of a law, int32.
+  """Draws int32 numbers from a distribution.
 
   Args:
-    law: any.
-    key: used for nothing else but draws from other places.
-    shape: of the draws.
-    start: first of the key's places that are used, static; there are
-      `num_places(shape)`.
+    law: the distribution.
+    key: used only for draws at other places.
+    shape: shape of the draws.
+    start: first of the key's places that are used, static; `num_places(shape)`
+      places are used.
   """
   size = math.prod(shape)
   high, low = additive.random_pairs(key, (size,), start)
@@ -91,10 +93,15 @@ def draw(law: Law, key: PRNGKey, shape: tuple[int, ...],
 
 
 def draw_rows(law: Law, key: PRNGKey, shape: tuple[int, int]) -> Array:
-  """Draws [rows, size] of a law, row by row, by a loop.
+  """Draws [rows, size] numbers from a distribution, row by row in a loop.
 
-  It is compiled once, and slices of its results are not drawn anew by all that
-  use them, on CPU.
+  The loop is compiled once, and keeps XLA for CPUs from recomputing the draws
+  for each use of a slice of the result.
+
+  Args:
+    law: the distribution.
+    key: used for nothing else.
+    shape: (rows, size).
   """
   high, low = additive.random_pairs(key, shape)
   ties, _ = additive.random_pairs(key, (shape[0], 1), math.prod(shape))
@@ -102,25 +109,27 @@ def draw_rows(law: Law, key: PRNGKey, shape: tuple[int, int]) -> Array:
 
 
 def num_places(shape: tuple[int, ...]) -> int:
-  """Places of a key that `draw` uses."""
+  """Returns the number of places of a key that `draw` uses."""
   return math.prod(shape) + 1
 
 
 def tie_variation(law: Law, count: int) -> float:
-  """Total variation of `count` draws of one call from independent ones.
+  """Returns the distance of `count` draws of a call from independent draws.
 
-  Only where two of them tie does it matter that they share a word.
+  In total variation. The draws share one word, which matters only if two of
+  them tie.
   """
   return count**2 / 2 * 4.0**(law.column_bits - 64)
 
 
 def _look_up(law: Law, high: Array, low: Array, tie: Array) -> Array:
-  """The outcomes of words [size], [size] and [1]."""
+  """Returns the outcomes [size] of words [size], [size] and tie words [1]."""
   bits = law.column_bits
   column = jax.lax.shift_right_logical(high, jnp.uint32(32 - bits))
   entry, middle, last = (
       jnp.asarray(table).at[column].get(mode='promise_in_bounds')
       for table in (law.entries, law.middle, law.last))
+  # Compare the remaining bits with the threshold, from the highest part down.
   rest = high & jnp.uint32(2**(32 - bits) - 1)
   first = jax.lax.shift_right_logical(entry, jnp.uint32(bits))
   below = (rest < first) | (rest == first) & (
@@ -130,48 +139,50 @@ def _look_up(law: Law, high: Array, low: Array, tie: Array) -> Array:
 
 
 def make_law(first: int, probabilities: Sequence[Any]) -> Law:
-  """The law of these probabilities, rounded down; the mode gets the rest.
+  """Returns the table of probabilities, rounded down; the mode gets the rest.
 
   Args:
-    first: the least outcome.
+    first: smallest outcome.
     probabilities: of first, first + 1, ..., at most 1 in all; numbers of
-      mpmath, with errors below 2^-130. What they leave out lies elsewhere.
+      mpmath, with errors below 2^-130. The mass that is missing to 1 belongs to
+      omitted outcomes.
 
   Raises:
-    ValueError: for more outcomes than a table has room for.
+    ValueError: if there are more outcomes than a table can hold.
   """
   bits = max(1, (len(probabilities) - 1).bit_length())
   if bits > _MOST_COLUMN_BITS:
-    raise ValueError(f'a table has room for {2**_MOST_COLUMN_BITS} outcomes, '
-                     f'not for {len(probabilities)}')
+    raise ValueError(f'a table holds {2**_MOST_COLUMN_BITS} outcomes at most, '
+                     f'got {len(probabilities)}')
   with mpmath.workprec(_PRECISION):
     weights = [int(mpmath.floor(mpmath.ldexp(p, RESOLUTION)))
                for p in probabilities]
   left_over = 2**RESOLUTION - sum(weights)
   weights[max(range(len(weights)), key=weights.__getitem__)] += left_over
   weights += [0] * (2**bits - len(weights))
-  # One unit is more than all errors of the probabilities.
+  # One more unit covers the numerical errors of all probabilities together.
   return Law(first=first, weights=tuple(weights),
              total_variation=(left_over + 1) * 2.0**-RESOLUTION,
              **_columns(weights, bits))
 
 
 def _columns(weights: Sequence[int], bits: int) -> dict[str, np.ndarray]:
-  """Thresholds and aliases (Walker 1977, as Vose 1991 finds them)."""
-  room = 2**(RESOLUTION - bits)
+  """Returns thresholds and aliases (Walker 1977, by the method of Vose 1991).
+  """
+  capacity = 2**(RESOLUTION - bits)
   left, alias = list(weights), list(range(len(weights)))
   threshold = [0] * len(left)
-  small = [i for i, weight in enumerate(left) if weight < room]
-  large = [i for i, weight in enumerate(left) if weight > room]
-  # What fills a column needs no threshold: it is its own alias.
+  small = [i for i, weight in enumerate(left) if weight < capacity]
+  large = [i for i, weight in enumerate(left) if weight > capacity]
+  # An outcome that fills its column exactly is its own alias; no threshold.
   while small:
-    here, there = small.pop(), large[-1]
-    threshold[here], alias[here] = left[here], there
-    left[there] -= room - left[here]
-    if left[there] <= room:
+    light, heavy = small.pop(), large[-1]
+    threshold[light], alias[light] = left[light], heavy
+    left[heavy] -= capacity - left[light]
+    if left[heavy] <= capacity:
       large.pop()
-    if left[there] < room:
-      small.append(there)
+    if left[heavy] < capacity:
+      small.append(heavy)
   words = [np.array([t >> shift & 2**32 - 1 for t in threshold], np.uint32)
            for shift in (64, 32, 0)]
   entries = words[0] << np.uint32(bits) | np.array(alias, np.uint32)
@@ -180,10 +191,10 @@ def _columns(weights: Sequence[int], bits: int) -> dict[str, np.ndarray]:
 
 @functools.lru_cache(maxsize=64)
 def discrete_gaussian(stddev: float) -> Law:
-  """Probabilities proportional to exp(-x^2 / (2 stddev^2)), by the name.
+  """Returns the table of weights exp(-x^2 / (2 stddev^2)), integer x.
 
-  `stddev` is the parameter of the law; its standard deviation is smaller for
-  stddev below 1/2 or so. Source: Canonne, Kamath and Steinke 2020.
+  `stddev` is the parameter; the standard deviation is smaller for parameters
+  below about 1/2. Source: Canonne, Kamath and Steinke (2020).
   """
   _check_size('stddev', stddev, LARGEST_STDDEV)
   with mpmath.workprec(_PRECISION):
@@ -196,14 +207,14 @@ def discrete_gaussian(stddev: float) -> Law:
 
 def convolution_variation(first: float, second: float,
                           multiplier: float) -> float:
-  """Total variation of Z1 + multiplier Z2 from a discrete Gaussian, at most.
+  """Bounds the distance of Z1 + multiplier Z2 from a discrete Gaussian.
 
-  For discrete Gaussians Z1 and Z2 of parameters `first` and `second`, and one
-  of parameter sqrt(first^2 + (multiplier second)^2). The mass at x is the ideal
-  one times a sum of a Gaussian of width t = first second / that parameter over
-  shifted integers, which by Poisson summation is the same for all x up to a
-  factor 1 + h, |h| <= 2 sum_m exp(-2 (pi t m)^2). Source: Micciancio and Walter
-  2017.
+  In total variation, for discrete Gaussians Z1 and Z2 of parameters `first` and
+  `second`, and one of parameter r = sqrt(first^2 + (multiplier second)^2). The
+  mass at x is the ideal one times a sum of a Gaussian of width t = first second
+  / r over shifted integers. By Poisson summation, this sum is the same for all
+  x up to a factor 1 + h, |h| <= 2 sum_m exp(-2 (pi t m)^2). Source: Micciancio
+  and Walter (2017).
   """
   square = (first * second)**2 / (first**2 + (multiplier * second)**2)
   term = math.exp(-2 * math.pi**2 * square)
@@ -213,7 +224,10 @@ def convolution_variation(first: float, second: float,
 
 @functools.lru_cache(maxsize=64)
 def rounded_gaussian(stddev: float) -> Law:
-  """The integer next to a Gaussian draw: an exact rounding, post-processing."""
+  """Returns the table of a Gaussian rounded to the nearest integer.
+
+  Rounding is post-processing: it keeps the guarantee of the Gaussian.
+  """
   _check_size('stddev', stddev, LARGEST_STDDEV)
   with mpmath.workprec(_PRECISION):
     width = stddev * mpmath.sqrt(2)
@@ -225,7 +239,7 @@ def rounded_gaussian(stddev: float) -> Law:
 
 @functools.lru_cache(maxsize=64)
 def discrete_laplace(scale: float) -> Law:
-  """Probabilities proportional to exp(-|x| / scale): two-sided geometric.
+  """Returns the table of weights exp(-|x| / scale): two-sided geometric.
 
   Source: item MECH-02, with a = exp(-1 / scale).
   """
@@ -238,9 +252,10 @@ def discrete_laplace(scale: float) -> Law:
 
 @functools.lru_cache(maxsize=64)
 def geometric_digits(scale: float, base: int) -> tuple[Law, Law]:
-  """Laws of L and H, of which L + base H has weights exp(-x / scale), x >= 0.
+  """Returns the tables of the digits L and H of a geometric number.
 
-  The digits of a geometric number are independent, so this is no approximation.
+  L + base H has weights exp(-x / scale), x >= 0. The digits of a geometric
+  number are independent, so this is not an approximation.
   """
   errors.check_positive('scale', scale)
   errors.check_at_least('base', base, 1)
@@ -254,6 +269,7 @@ def geometric_digits(scale: float, base: int) -> tuple[Law, Law]:
 
 
 def _check_size(name: str, value: float, most: float) -> None:
+  """Checks that a positive scale is small enough for one table."""
   errors.check_positive(name, value)
   if value > most:
     raise ValueError(f'{name} must be at most {most:.5g} in one table, '
@@ -261,5 +277,5 @@ def _check_size(name: str, value: float, most: float) -> None:
 
 
 def _symmetric(half: Sequence[Any]) -> Law:
-  """The law of probabilities of 0, 1, ... and, the same, of -1, ..."""
+  """Returns the table of a symmetric distribution from masses of 0, 1, ..."""
   return make_law(1 - len(half), [*half[:0:-1], *half])

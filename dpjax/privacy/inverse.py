@@ -1,9 +1,10 @@
-"""Inverse sensitivity: candidates scored by how many records stand in the way.
+"""Inverse sensitivity mechanism: scores count the records in the way.
 
 A candidate o has the score -min{d(X, X') : f(X') = o}: minus the number of
-records that must change until o is the answer. Scores move by at most 1
-between neighbours, whatever f is, and the exponential mechanism chooses.
-Source: Asi and Duchi 2020 (thesis 000, Example 2.3.11; item MECH-07).
+records that must change until o is the answer. Scores change by at most 1
+between neighbouring data sets, whatever f is, and the exponential mechanism
+chooses a candidate. Source: Asi and Duchi (2020); Lalanne (2023, Example
+2.3.11; item MECH-07).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -29,50 +30,51 @@ def scores_by_enumeration(
     dataset: neighbours.Dataset, *, domain: Sequence[Hashable],
     candidates: Sequence[Hashable], sizes: Sequence[int],
     adjacency: Adjacency) -> np.ndarray:
-  """Scores [m] of any function on a small domain; -inf out of reach.
+  """Returns the scores [m] of any function on a small domain.
 
-  What is out of reach is so from all data sets of these sizes alike.
+  A candidate that no data set of these sizes has as its answer scores -inf, for
+  all data sets alike.
 
   Args:
     function: f, of a data set.
     dataset: X.
-    domain: values of a record.
+    domain: possible values of a record.
     candidates: [m], possible answers.
-    sizes: of the data sets on the way.
-    adjacency: what one step is.
+    sizes: sizes of the data sets on a path from X.
+    adjacency: neighbouring relation that counts as one step.
   """
-  found = dict.fromkeys(candidates, -math.inf)
-  ways = neighbours.distances(dataset, domain, sizes, adjacency)
-  for other, distance in ways.items():
+  scores = dict.fromkeys(candidates, -math.inf)
+  steps = neighbours.distances(dataset, domain, sizes, adjacency)
+  for other, distance in steps.items():
     answer = function(other)
-    if answer in found:
-      found[answer] = max(found[answer], -float(distance))
-  return np.array([found[candidate] for candidate in candidates])
+    if answer in scores:
+      scores[answer] = max(scores[answer], -float(distance))
+  return np.array([scores[candidate] for candidate in candidates])
 
 
 def quantile_rank(prob: float, num_examples: int) -> int:
-  """r = ceil(n p): which of n ordered records is the quantile; from 1."""
+  """Returns the rank r = ceil(n p), from 1, of the quantile among n records."""
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_probability('prob', prob)
-  # 100 * 0.29 is more than 29.
+  # Guards against rounding: 100 * 0.29 is slightly more than 29 in floats.
   return max(1, math.ceil(num_examples * prob - 1e-9))
 
 
 def on_lattice(data: Array, *, lower: float, upper: float,
                num_cells: int) -> Array:
-  """Records [n] as int32 from 0, `lower`, to `num_cells`, `upper`.
+  """Returns records [n] as int32 cells, 0 at `lower`, `num_cells` at `upper`.
 
-  Values beyond the bounds are clipped to them, NaN becomes `lower`: each
-  record by itself, so neighbours stay neighbours.
+  Values outside the bounds are clipped to them, NaN becomes `lower`. Each
+  record is treated by itself, so neighbouring data sets stay neighbours.
   """
-  share = (data.astype(jnp.float32) - lower) / (upper - lower)
-  share = jnp.clip(jnp.where(jnp.isnan(share), 0.0, share), 0.0, 1.0)
-  return jnp.round(share * num_cells).astype(jnp.int32)
+  position = (data.astype(jnp.float32) - lower) / (upper - lower)
+  position = jnp.clip(jnp.where(jnp.isnan(position), 0.0, position), 0.0, 1.0)
+  return jnp.round(position * num_cells).astype(jnp.int32)
 
 
 def check_quantile(lower: float, upper: float, num_examples: int, prob: float,
                    num_cells: int) -> None:
-  """Refuses what is no quantile on a public range: `ValueError`, one line."""
+  """Checks the parameters of a quantile; raises a one-line `ValueError`."""
   errors.check_range(lower, upper)
   quantile_rank(prob, num_examples)
   errors.check_at_least('num_cells', num_cells, 1)
@@ -82,23 +84,23 @@ def check_quantile(lower: float, upper: float, num_examples: int, prob: float,
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InverseSensitivityQuantile:
-  """A quantile of records on a public range, by inverse sensitivity.
+  """Releases a quantile of records on a public range.
 
-  The range is cut into cells, and the middle of one is released. With i of n
-  records below it, it is the record of rank r after r - i of them are replaced
-  if i < r, and after i - r + 1 if not; so intervals between ordered records
-  have one score each, and a draw takes time in n alone. Records are rounded to
-  ends of cells, and what is released says nothing of bits below. Guarantee:
-  epsilon-DP under REPLACE_ONE.
+  The range is divided into cells, and the midpoint of one cell is released.
+  With i of n records below it, a cell becomes the record of rank r after
+  replacing r - i records if i < r, and i - r + 1 records if not. So all cells
+  between two ordered records have the same score, and a draw takes time that
+  depends on n only. Records are rounded to ends of cells, so the release
+  reveals nothing of lower bits. Guarantee: epsilon-DP under REPLACE_ONE.
 
   Attributes:
-    lower: of the range; records below it count as it.
-    upper: of the range, likewise.
+    lower: lower end of the range, public; smaller records are clipped to it.
+    upper: upper end of the range, likewise.
     num_examples: n, public.
-    epsilon: of one release.
-    prob: p in (0, 1]; the record of rank ceil(n p) is meant, at 1/2 the lower
-      median.
-    num_cells: of the range, at most 2^20.
+    epsilon: of one release, positive.
+    prob: quantile level p in (0, 1]; the target is the record of rank ceil(n
+      p), at 1/2 the lower median.
+    num_cells: number of cells, at most 2^20.
   """
   lower: float
   upper: float
@@ -114,51 +116,54 @@ class InverseSensitivityQuantile:
 
   @property
   def adjacency(self) -> Adjacency:
-    """One record is replaced; their number is public."""
+    """Replace-one: the number of records is public."""
     return Adjacency.REPLACE_ONE
 
   @property
   def selection(self) -> ExponentialMechanism:
-    """The mechanism among cells of which this is a quick draw."""
+    """Exponential mechanism over all cells, equivalent to `release`."""
     return ExponentialMechanism(sensitivity=1.0, epsilon=self.epsilon,
                                 adjacency=self.adjacency)
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs."""
+    """Privacy cost of one release."""
     return self.selection.event
 
   def log_probs(self, data: Array) -> np.ndarray:
-    """Logarithms of the probabilities of cells [num_cells], float64."""
+    """Returns the log-probabilities of all cells [num_cells], float64."""
     ordered = ordering.sort(self._points(data))
     below = jnp.searchsorted(ordered, jnp.arange(self.num_cells), side='right')
     return self.selection.log_probs(self._scores(below))
 
   def release(self, key: PRNGKey, data: Array) -> Array:
-    """The middle of a cell, a float32 scalar, of records [n]."""
+    """Returns the midpoint of a cell, a float32 scalar, for records [n]."""
     ordered = ordering.sort(self._points(data))
     ends = jnp.concatenate([jnp.zeros([1], jnp.int32), ordered,
                             jnp.full([1], self.num_cells, jnp.int32)])
     sizes = (ends[1:] - ends[:-1]).astype(jnp.float32)
     choice, place = jax.random.split(key)
+    # Log-weights of the n + 1 gaps between records: score and number of cells.
     weights = (self._scores(jnp.arange(self.num_examples + 1))
                * self.selection.rate + jnp.log(sizes))
     noise = draws.standard_gumbel(choice, weights.shape)
     chosen = draws.place_of_largest(weights + noise)
+    # Cells between two records have one score: draw one of them uniformly.
     cell = jax.random.randint(place, (), ends[chosen], ends[chosen + 1])
     spacing = (self.upper - self.lower) / self.num_cells
     return self.lower + (cell.astype(jnp.float32) + 0.5) * spacing
 
   def risk(self, num_values: int) -> None:
-    """Unknown without the records: it depends on the gaps between them."""
+    """Returns None: the error depends on the gaps between records."""
     del num_values
 
   def _points(self, data: Array) -> Array:
+    """Returns the records as cells, int32."""
     errors.check_records(data.shape, self.num_examples)
     return on_lattice(data, lower=self.lower, upper=self.upper,
                       num_cells=self.num_cells)
 
   def _scores(self, below: Array) -> Array:
-    """Of what has so many records below it."""
+    """Returns scores of cells that have `below` records below them."""
     lead = below - quantile_rank(self.prob, self.num_examples)
     return -jnp.where(lead < 0, -lead, lead + 1).astype(jnp.float32)

@@ -1,9 +1,9 @@
-"""The Laplace mechanism, on a grid.
+"""The Laplace mechanism, with outputs on a public grid.
 
-Floating point: as in `additive`, what is released is rounded to a public grid
-of 1/512 to 1/256 of the noise's scale, which is post-processing, and every
-point of it within 38 scales stays reachable. The textbook release with float64
-noise gives the value away by which numbers can occur.
+Floating point: as in `additive`, the output is rounded to a public grid of
+1/512 to 1/256 of the noise scale. Rounding is post-processing, and every grid
+point within 38 scales remains possible. The textbook mechanism with float64
+noise leaks the exact value through the set of floats that can occur.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ from dpjax.typing import PRNGKey, PyTree
 
 
 def add_laplace_noise(key: PRNGKey, values: PyTree, scales: PyTree) -> PyTree:
-  """`values` plus independent Laplace noise, rounded to the grid.
+  """Returns `values` plus independent Laplace noise, rounded to the grid.
 
   Args:
     key: fresh for this call.
     values: pytree of float32 arrays.
-    scales: a tree prefix of `values` with positive scalars that do not depend
-      on the private data of this release.
+    scales: scales b of the noise, a tree prefix of `values` with positive
+      scalars that do not depend on the private data of this release.
   """
   leaves, structure = jax.tree.flatten(values)
   keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
@@ -42,15 +42,15 @@ def add_laplace_noise(key: PRNGKey, values: PyTree, scales: PyTree) -> PyTree:
 class LaplaceMechanism:
   """Releases a sum of records, each of l1 norm at most `record_norm`.
 
-  Guarantee: epsilon-DP under `adjacency`, for real arithmetic; the event is
-  that of Laplace noise, which composes better than its epsilon alone. Source:
-  Dwork et al. 2006 (thesis 003, Algorithm 2; item DP-10).
+  Guarantee: epsilon-DP under `adjacency`, in real arithmetic. The event is that
+  of Laplace noise, which composes better than its epsilon alone. Source: Dwork
+  et al. (2006); Barczewski (2025, Algorithm 2; item DP-10).
 
   Attributes:
     record_norm: l1 bound on one record's contribution; callers enforce it.
-    epsilon: of one release, positive (Theorem 3.1.7 admits 0, for which there
-      is no noise scale; erratum E23).
-    adjacency: which data sets are neighbours.
+    epsilon: of one release, positive. (Barczewski 2025, Theorem 3.1.7 allows 0,
+      for which no noise scale exists; erratum E23.)
+    adjacency: neighbouring relation of the guarantee.
 
   Examples:
     >>> from dpjax.privacy import keys
@@ -76,7 +76,7 @@ class LaplaceMechanism:
 
   @property
   def l1_sensitivity(self) -> float:
-    """Largest l1 change of the sum between neighbours."""
+    """Largest l1 change of the sum between neighbouring data sets."""
     return sum_sensitivity(self.adjacency, record_norm=self.record_norm)
 
   @property
@@ -86,12 +86,12 @@ class LaplaceMechanism:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs."""
+    """Privacy cost of one release."""
     return accounting.laplace_event(
         noise_multiplier=self.scale / self.record_norm)
 
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:
-    """The noisy sum; `data` is the exact sum, a float32 pytree."""
+    """Returns the noisy sum; `data` is the exact sum, a float32 pytree."""
     return add_laplace_noise(key, data, self.scale)
 
   def risk(self, num_values: int) -> float:

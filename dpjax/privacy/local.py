@@ -1,13 +1,14 @@
-"""Local privacy: answers that are noisy before they leave a person.
+"""Local differential privacy: each person's answer is randomised at the source.
 
-Every person randomises one answer by themselves, and whatever is computed from
-the answers is post-processing. What is epsilon-LDP for all pairs of values is
-epsilon-DP for data sets of n persons under REPLACE_ONE; under add-or-remove-one
-it is not, since the number of answers can be seen. Source: lecture 002,
-Definitions 7.27-7.32 and Proposition 7.31 (item LDP-01, LDP-06, erratum L-E11).
+Every person randomises one answer themselves, and all computations on the
+answers are post-processing. A randomiser that is epsilon-LDP for all pairs of
+values is epsilon-DP for data sets of n persons under REPLACE_ONE; not under
+add-or-remove-one, since the number of answers is visible. Source: lecture notes
+(chapter 7, Definitions 7.27 to 7.32 and Proposition 7.31; item LDP-01, LDP-06,
+erratum L-E11).
 
-Probabilities are multiples of 2^-32, realised exactly by comparing random
-words and rounded so that no ratio exceeds e^epsilon.
+Probabilities are multiples of 2^-32. They are realised exactly by comparing
+random words, and rounded so that no ratio exceeds e^epsilon.
 """
 
 import dataclasses
@@ -28,12 +29,12 @@ from dpjax.typing import Array, PRNGKey
 _WORDS = 2**32
 _MAX_CATEGORIES = 2**16
 
-# Above what float64 makes of products below 2^32, in words.
+# More than the float64 rounding error of products below 2^32, in words.
 _SLACK = 1e-5
 
 
 def epsilon_of_matrix(matrix: np.ndarray) -> float:
-  """The least epsilon for which a randomiser is epsilon-LDP (LDP-01).
+  """Returns the least epsilon for which a randomiser is epsilon-LDP (LDP-01).
 
   Args:
     matrix: [inputs, outputs] probabilities, rows that sum to 1.
@@ -55,12 +56,13 @@ def epsilon_of_matrix(matrix: np.ndarray) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RandomizedResponse:
-  """Each person tells their category, or one of all K at random.
+  """Each person reports their category, or at random one of all K.
 
-  The truth comes out with probability e^epsilon p, any other category with p,
-  p = 1 / (e^epsilon + K - 1). Guarantee: epsilon-LDP, so epsilon-DP under
-  REPLACE_ONE. Source: lecture 002, Definition 7.32 and Proposition 7.33 (item
-  LDP-05); with K = 2 the poll by coin flips (LDP-02).
+  The answer is the true category with probability e^epsilon p, and each other
+  category with p, p = 1 / (e^epsilon + K - 1). Guarantee: epsilon-LDP, so
+  epsilon-DP under REPLACE_ONE. Source: lecture notes (chapter 7, Definition
+  7.32 and Proposition 7.33; item LDP-05); with K = 2 the poll by coin flips
+  (LDP-02).
 
   Attributes:
     num_categories: K, from 2 to 65536.
@@ -89,95 +91,102 @@ class RandomizedResponse:
     errors.check_positive('epsilon', self.epsilon)
     if self.epsilon > 20:
       raise ValueError(f'epsilon must be at most 20, got {self.epsilon}: '
-                       'answers would be told as they are')
+                       'above, nearly all answers would be true')
 
   @property
   def adjacency(self) -> Adjacency:
-    """One person answers for another."""
+    """Replace-one: one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one answer of everybody costs."""
+    """Privacy cost of one answer of each person."""
     return accounting.randomized_response_event(
         uniform_prob=self.num_categories * self.other_prob,
         num_categories=self.num_categories)
 
   @property
   def other_prob(self) -> float:
-    """Of each category that is not the truth."""
+    """Probability of each category that is not the true one."""
     return 1 / (math.exp(self.epsilon) + self.num_categories - 1)
 
   @property
   def truth_prob(self) -> float:
-    """Of the truth."""
+    """Probability of the true category."""
     return math.exp(self.epsilon) * self.other_prob
 
   @property
   def matrix(self) -> np.ndarray:
-    """[K, K] probabilities of answers (columns) given truths (rows)."""
+    """[K, K] probabilities of answers (columns) given true categories (rows).
+    """
     matrix = np.full((self.num_categories,) * 2, self.other_prob)
     np.fill_diagonal(matrix, self.truth_prob)
     return matrix
 
   @functools.cached_property
   def forced_words(self) -> int:
-    """Of 2^32 words, those that force the truth; rounded towards privacy.
+    """Number T of 2^32 words that force the truth, rounded towards privacy.
 
-    A category is what at least floor(2^32 / K) words stand for, so ratios are
-    at most 1 + T 2^32 / ((2^32 - T) floor(2^32 / K)).
+    Each category corresponds to at least floor(2^32 / K) words, so ratios of
+    probabilities are at most 1 + T 2^32 / ((2^32 - T) floor(2^32 / K)).
     """
     least = _WORDS // self.num_categories
     odds = math.expm1(self.epsilon) * least / _WORDS
     return math.floor(_WORDS * odds / (1 + odds) - _SLACK)
 
   def release(self, key: PRNGKey, data: Array) -> Array:
-    """Answers [n] int32 to truths [n] of integers from 0 to K - 1.
+    """Returns answers [n] int32 to true categories [n] from 0 to K - 1.
 
-    Others are clipped to these: no truth may be an answer that nobody else can
-    give.
+    Other integers are clipped to this range, so that no answer is possible for
+    one person only.
     """
     forced, other = additive.random_words(key, (2, *data.shape))
-    known = jnp.clip(data.astype(jnp.int32), 0, self.num_categories - 1)
-    return jnp.where(forced < jnp.uint32(self.forced_words), known,
+    truths = jnp.clip(data.astype(jnp.int32), 0, self.num_categories - 1)
+    # An answer that is not forced is uniform over all K categories.
+    return jnp.where(forced < jnp.uint32(self.forced_words), truths,
                      _category(other, self.num_categories))
 
   def risk(self, num_values: int) -> None:
-    """No squared error: answers are categories; see `variance`."""
+    """Returns None: answers are categories, see `variance`."""
     del num_values
 
   def frequencies(self, answers: Array) -> Array:
-    """Unbiased estimate [K] of the frequencies of truths; may leave [0, 1].
+    """Returns unbiased estimates [K] of true frequencies; may leave [0, 1].
 
-    Source: lecture 002, Example 7.34 (item LDP-07).
+    Source: lecture notes (chapter 7, Example 7.34; item LDP-07).
     """
     counts = jnp.bincount(answers, length=self.num_categories)
-    share = counts.astype(jnp.float32) / answers.size
-    return (share - self.other_prob) / (self.truth_prob - self.other_prob)
+    observed = counts.astype(jnp.float32) / answers.size
+    return (observed - self.other_prob) / (self.truth_prob - self.other_prob)
 
   def variance(self, frequency: float, num_examples: int) -> float:
-    """Exact variance of one estimated frequency, given the truths (LDP-07).
+    """Returns the exact variance of one estimated frequency (LDP-07).
 
-    The bound of Example 7.34 is twice as large at K = 5 and epsilon = 1.
+    The variance is conditional on the true categories. The bound of Example
+    7.34 is twice as large at K = 5 and epsilon = 1.
 
     Args:
-      frequency: of truths in this category, in [0, 1].
+      frequency: true frequency of this category, in [0, 1].
       num_examples: n.
     """
     growth = math.expm1(self.epsilon)
-    spread = (self.num_categories - 1 + growth
+    numerator = (self.num_categories - 1 + growth
               + frequency * (self.num_categories - 2) * growth)
-    return spread / (num_examples * growth**2)
+    return numerator / (num_examples * growth**2)
 
   def variance_printed(self, num_examples: int) -> float:
-    """The bound on it of Example 7.34: valid, and looser."""
+    """Returns the bound on `variance` of the lecture notes: valid, and looser.
+
+    Source: lecture notes (chapter 7, Example 7.34).
+    """
     p = self.other_prob
     return (1 - p) * math.exp(self.epsilon) / (
         num_examples * p * math.expm1(self.epsilon)**2)
 
 
 def _category(word: Array, num_categories: int) -> Array:
-  """floor(word K / 2^32), int32, without numbers above 2^32."""
+  """Returns floor(word K / 2^32), int32, without numbers above 2^32."""
+  # Long multiplication in two halves of 16 bits.
   high = jax.lax.shift_right_logical(word, jnp.uint32(16))
   low = word & jnp.uint32(0xffff)
   count = jnp.uint32(num_categories)
@@ -188,16 +197,17 @@ def _category(word: Array, num_categories: int) -> Array:
 
 
 def truth_prob_of_epsilon(epsilon: float) -> float:
-  """With which a binary answer is true in an epsilon-LDP poll (EST-03)."""
+  """Returns the truth probability of an epsilon-LDP binary poll (EST-03)."""
   return 1 / (1 + math.exp(-errors.check_non_negative('epsilon', epsilon)))
 
 
 def epsilon_of_truth_prob(truth_prob: float) -> float:
-  """|ln(phi / (1 - phi))|: of a poll that is true with probability phi.
+  """Returns |ln(phi / (1 - phi))|, the epsilon of a poll true with prob. phi.
 
-  0 at phi = 1/2, where answers tell nothing; infinite at 0 and 1, which are
-  equally non-private. Source: lecture 002, Exercise 7.30 (item LDP-02, EST-03,
-  erratum L-E01: privacy is monotone in |phi - 1/2|, not in phi).
+  It is 0 at phi = 1/2, where answers carry no information, and infinite at 0
+  and 1, which are equally non-private. Source: lecture notes (chapter 7,
+  Exercise 7.30; item LDP-02, EST-03, erratum L-E01: privacy is monotone in |phi
+  - 1/2|, not in phi).
   """
   if not 0 <= truth_prob <= 1:
     raise ValueError(f'truth_prob must lie in [0, 1], got {truth_prob}')
@@ -208,16 +218,16 @@ def epsilon_of_truth_prob(truth_prob: float) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForcedYes:
-  """Some say yes whatever the truth is; a no is the truth, and known to be.
+  """Some people say yes whatever the truth is; a no is always true.
 
-  Z = max(X, Y) with Y Bernoulli: two heads of a coin (footnote 2 of lecture
-  002, LDP-03), or one of two questions (the drowning poll, LDP-04). There is
-  no epsilon: whoever says no has said that X = 0. What holds is (0, 1 -
-  yes_prob)-DP under REPLACE_ONE, no more, and of a yes alone a log-ratio of at
-  most ln(1 / yes_prob).
+  Z = max(X, Y) with Y Bernoulli: two heads of a coin (lecture notes, chapter 7,
+  footnote 2; LDP-03), or one of two questions (the drowning poll, LDP-04). No
+  epsilon holds: a no reveals that X = 0. The guarantee is (0, 1 - yes_prob)-DP
+  under REPLACE_ONE and no more; for a yes alone the log-ratio is at most ln(1 /
+  yes_prob).
 
   Attributes:
-    yes_prob: with which yes is said in any case, in (0, 1 - 2^-32].
+    yes_prob: probability of a forced yes, in (0, 1 - 2^-32].
   """
   yes_prob: float
 
@@ -229,31 +239,32 @@ class ForcedYes:
 
   @property
   def adjacency(self) -> Adjacency:
-    """One person answers for another."""
+    """Replace-one: one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
   def guarantee(self) -> ApproxDP:
-    """Attained, at every epsilon."""
+    """Guarantee (0, 1 - yes_prob), whose delta is attained at every epsilon."""
     return ApproxDP(epsilon=0.0, delta=1 - self.yes_prob)
 
   @property
   def forced_words(self) -> int:
-    """Of 2^32 words, those that force a yes; rounded towards privacy."""
+    """Number of the 2^32 words that force a yes; rounded towards privacy."""
     return math.ceil(self.yes_prob * _WORDS)
 
   @property
   def epsilon_of_yes(self) -> float:
-    """Largest log-ratio of those who say yes."""
+    """Largest log-ratio for people who say yes."""
     return -math.log(self.yes_prob)
 
   @property
   def matrix(self) -> np.ndarray:
-    """[2, 2] probabilities of no and yes given no and yes."""
+    """[2, 2] probabilities of no and yes (columns) given no and yes (rows)."""
     return np.array([[1 - self.yes_prob, self.yes_prob], [0.0, 1.0]])
 
   def release(self, key: PRNGKey, data: Array) -> Array:
-    """Answers [n] int32 of 0 and 1 to truths [n]; what is not 0 is a yes."""
+    """Returns answers [n] int32 of 0 and 1 to truths [n]; non-zero means yes.
+    """
     words = additive.random_words(key, data.shape)
     forced = words < jnp.uint32(self.forced_words)
     return (forced | (data != 0)).astype(jnp.int32)
@@ -261,20 +272,20 @@ class ForcedYes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnaryEncoding:
-  """K bits for each person, one for each category, each randomised.
+  """Each person sends K randomised bits, one for each category.
 
-  The bit of the truth comes as 1 with probability p, every other one with q.
+  The bit of the true category is 1 with probability p, each other bit with q.
   Guarantee: epsilon-LDP for ln(p (1 - q) / (q (1 - p))) <= epsilon, so
   epsilon-DP under REPLACE_ONE. Symmetric: p = 1 - q = expit(epsilon / 2), the
-  basic RAPPOR of Erlingsson et al. 2014. Optimised: p = 1/2, q = 1 /
-  (e^epsilon + 1), of Wang et al. 2017, of least variance for rare categories,
-  which does not grow with K: better than `RandomizedResponse` once
-  K > 3 e^epsilon + 2.
+  basic RAPPOR of Erlingsson et al. (2014). Optimised: p = 1/2, q = 1 /
+  (e^epsilon + 1) of Wang et al. (2017), which has the least variance for rare
+  categories. This variance does not grow with K, so it is below that of
+  `RandomizedResponse` once K > 3 e^epsilon + 2.
 
   Attributes:
-    num_categories: K.
-    epsilon: of all bits of one person.
-    symmetric: whether both values of a bit are treated alike.
+    num_categories: K, at least 2.
+    epsilon: of all bits of one person, in (0, 20].
+    symmetric: True for the symmetric, False for the optimised probabilities.
   """
   num_categories: int
   epsilon: float
@@ -288,18 +299,18 @@ class UnaryEncoding:
 
   @property
   def adjacency(self) -> Adjacency:
-    """One person answers for another."""
+    """Replace-one: one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What the bits of everybody cost."""
+    """Privacy cost of all persons' bits."""
     return accounting.pure_event(epsilon=self.epsilon,
                                  adjacency=self.adjacency)
 
   @property
   def threshold_words(self) -> tuple[int, int]:
-    """Of 2^32 words, those that make (the bit of the truth, others) a 1."""
+    """Numbers of 2^32 words that set the bit of the truth, and other bits."""
     if self.symmetric:
       # p and 1 - q are one number of words.
       own = math.floor(_WORDS * truth_prob_of_epsilon(self.epsilon / 2)
@@ -310,28 +321,35 @@ class UnaryEncoding:
 
   @property
   def probs(self) -> tuple[float, float]:
-    """(p, q), as realised."""
+    """Probabilities (p, q) as realised."""
     own, other = self.threshold_words
     return own / _WORDS, other / _WORDS
 
   def release(self, key: PRNGKey, data: Array) -> Array:
-    """Bits [n, K] bool of truths [n] of integers from 0 to K - 1."""
+    """Returns bits [n, K] bool of true categories [n] from 0 to K - 1."""
     own, other = map(jnp.uint32, self.threshold_words)
     words = additive.random_words(key, (*data.shape, self.num_categories))
     is_own = data[:, None] == jnp.arange(self.num_categories)[None]
     return words < jnp.where(is_own, own, other)
 
   def risk(self, num_values: int) -> None:
-    """No squared error: answers are bits; see `variance`."""
+    """Returns None: answers are bits, see `variance`."""
     del num_values
 
   def frequencies(self, bits: Array) -> Array:
-    """Unbiased estimate [K] of the frequencies of truths; may leave [0, 1]."""
+    """Returns unbiased estimates [K] of true frequencies; may leave [0, 1]."""
     p, q = self.probs
     return (jnp.mean(bits.astype(jnp.float32), 0) - q) / (p - q)
 
   def variance(self, frequency: float, num_examples: int) -> float:
-    """Exact variance of one estimated frequency, given the truths."""
+    """Returns the exact variance of one estimated frequency.
+
+    The variance is conditional on the true categories.
+
+    Args:
+      frequency: true frequency of this category, in [0, 1].
+      num_examples: n.
+    """
     p, q = self.probs
-    spread = frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)
-    return spread / (num_examples * (p - q)**2)
+    bit_variance = frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)
+    return bit_variance / (num_examples * (p - q)**2)

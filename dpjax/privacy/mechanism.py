@@ -1,4 +1,4 @@
-"""The contract of everything private that dpjax releases."""
+"""The interface that every private mechanism of dpjax implements."""
 
 from typing import Protocol, runtime_checkable
 
@@ -9,43 +9,57 @@ from dpjax.typing import PRNGKey, PyTree
 
 @runtime_checkable
 class Mechanism(Protocol):
-  """A private release: a frozen value with these members.
+  """Private mechanism: a frozen value with these members.
 
   Attributes:
-    adjacency: which data sets are neighbours.
-    event: what the release costs, complete by itself.
+    adjacency: neighbouring relation of the guarantee.
+    event: complete privacy cost of one release.
   """
 
   @property
   def adjacency(self) -> Adjacency:
-    """Which data sets are neighbours."""
+    """Neighbouring relation of the guarantee."""
     ...
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs."""
+    """Privacy cost of one release."""
     ...
 
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:
-    """Draws the release; pure, jittable, the only place noise is drawn."""
+    """Draws one release; pure, jittable, the only method that draws noise.
+
+    Args:
+      key: secret key, fresh for this release (see `keys`).
+      data: exact values before noise; PRIVATE.
+    """
 
   def risk(self, num_values: int) -> float | None:
-    """Expected squared error of `num_values` numbers, where known."""
+    """Returns the expected squared error of `num_values` released numbers.
+
+    None if it is unknown or depends on the data.
+    """
 
 
 def epsilon(mechanism: Mechanism, *, delta: float,
             accountant: str = 'pld') -> float:
-  """The epsilon of one release of `mechanism`, from its own event."""
+  """Returns the epsilon of one release of `mechanism` at this delta.
+
+  Args:
+    mechanism: the mechanism; its event and adjacency are used.
+    delta: in [1e-12, 1).
+    accountant: 'pld' or 'rdp', see `accounting`.
+  """
   return accounting.epsilon(mechanism.event, delta=delta,
                             adjacency=mechanism.adjacency,
                             accountant=accountant)
 
 
 def compose(*mechanisms: Mechanism) -> accounting.DpEvent:
-  """The event of releasing all of `mechanisms` on the same data.
+  """Returns the event of releasing all of `mechanisms` on the same data.
 
   Raises:
-    ValueError: if they do not share one adjacency.
+    ValueError: if the mechanisms have different adjacencies.
   """
   if len({mechanism.adjacency for mechanism in mechanisms}) > 1:
     names = ', '.join(m.adjacency.value for m in mechanisms)

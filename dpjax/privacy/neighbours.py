@@ -1,7 +1,7 @@
-"""All data sets of a small domain, and which of them are neighbours.
+"""Enumerates all data sets of a small domain, and their neighbours.
 
-For exact answers by enumeration: sensitivities, and privacy of mechanisms whose
-law can be written down. What is enumerated grows as |domain|^size.
+For exact results: sensitivities, and the privacy of mechanisms with known
+output distributions. The number of data sets grows as |domain|^size.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -18,10 +18,10 @@ MAX_DATASETS = 10**5
 
 
 def datasets(domain: Sequence[Hashable], size: int) -> list[Dataset]:
-  """All ordered data sets of this size (item DEF-01).
+  """Returns all ordered data sets of this size (item DEF-01).
 
   Raises:
-    ValueError: if they are over 10^5.
+    ValueError: if there are more than 10^5.
   """
   errors.check_at_least('size', size, 0)
   if len(domain)**size > MAX_DATASETS:
@@ -32,10 +32,15 @@ def datasets(domain: Sequence[Hashable], size: int) -> list[Dataset]:
 
 def neighbours(dataset: Dataset, domain: Sequence[Hashable],
                adjacency: Adjacency) -> Iterator[Dataset]:
-  """The neighbours of a data set, each at least once.
+  """Yields the neighbours of a data set, each at least once.
 
-  Under add-or-remove-one those with one record more at any place, and those
-  with one less.
+  Under add-or-remove-one: the data sets with one more record at any place, and
+  those with one less.
+
+  Args:
+    dataset: tuple of records.
+    domain: possible values of a record.
+    adjacency: neighbouring relation.
   """
   check_adjacency(adjacency)
   for place in range(len(dataset)):
@@ -54,7 +59,7 @@ def neighbours(dataset: Dataset, domain: Sequence[Hashable],
 
 def pairs(domain: Sequence[Hashable], sizes: Sequence[int],
           adjacency: Adjacency) -> Iterator[tuple[Dataset, Dataset]]:
-  """All ordered pairs of neighbours, both of one of these sizes."""
+  """Yields all ordered pairs of neighbours whose sizes are among `sizes`."""
   for size in sizes:
     for dataset in datasets(domain, size):
       for other in dict.fromkeys(neighbours(dataset, domain, adjacency)):
@@ -65,19 +70,20 @@ def pairs(domain: Sequence[Hashable], sizes: Sequence[int],
 def sensitivity(function: Callable[[Dataset], np.ndarray | float],
                 domain: Sequence[Hashable], sizes: Sequence[int],
                 adjacency: Adjacency, *, order: float = 1.0) -> float:
-  """The largest change of a function between neighbours, by enumeration.
+  """Returns the largest change of a function between neighbours.
 
-  Source: thesis 000, Definition 2.3.1; lecture 002, Definitions 7.11 and 7.16
-  (item DEF-02).
+  Found by enumeration. Source: Lalanne (2023, Definition 2.3.1); lecture notes
+  (chapter 7, Definitions 7.11 and 7.16; item DEF-02).
 
   Args:
-    function: of a data set; its values are of one shape.
-    domain: values of a record.
-    sizes: of the data sets that are tried; of some queries the largest change
-      is at small ones.
-    adjacency: which are neighbours.
+    function: of a data set; its values all have the same shape.
+    domain: possible values of a record.
+    sizes: sizes of the enumerated data sets; some queries change most on small
+      ones.
+    adjacency: neighbouring relation.
     order: of the norm, 1, 2 or infinity.
   """
+  # Each data set occurs in many pairs, so its value is computed once.
   values: dict[Dataset, np.ndarray] = {}
 
   def value(dataset):
@@ -92,19 +98,25 @@ def sensitivity(function: Callable[[Dataset], np.ndarray | float],
 def distances(start: Dataset, domain: Sequence[Hashable],
               sizes: Sequence[int], adjacency: Adjacency
               ) -> dict[Dataset, int]:
-  """How many steps from neighbour to neighbour each data set is away.
+  """Returns the number of neighbour steps from `start` to each data set.
 
-  Breadth-first, through data sets of these sizes (item DEF-01, MECH-07).
+  Breadth-first search through data sets of these sizes (item DEF-01, MECH-07).
+
+  Args:
+    start: data set at distance 0.
+    domain: possible values of a record.
+    sizes: allowed sizes of data sets on a path.
+    adjacency: neighbouring relation that counts as one step.
   """
-  found, reached = {start: 0}, [start]
-  while reached:
-    following = []
-    for dataset in reached:
+  steps, frontier = {start: 0}, [start]
+  while frontier:
+    next_frontier = []
+    for dataset in frontier:
       for other in neighbours(dataset, domain, adjacency):
-        if len(other) in sizes and other not in found:
-          found[other] = found[dataset] + 1
-          following.append(other)
-    reached = following
-    if len(found) > MAX_DATASETS:
+        if len(other) in sizes and other not in steps:
+          steps[other] = steps[dataset] + 1
+          next_frontier.append(other)
+    frontier = next_frontier
+    if len(steps) > MAX_DATASETS:
       raise ValueError('too many data sets to enumerate')
-  return found
+  return steps

@@ -1,8 +1,8 @@
-"""Privacy guarantees as values, and the conversions between them.
+"""Privacy guarantees as values, and conversions between them.
 
-Every conversion is an implication: a mechanism that has the first guarantee
-has the returned one, for the same adjacency. None can be reversed at the same
-parameters.
+Every conversion is an implication: a mechanism with the first guarantee also
+has the returned one, for the same adjacency. No conversion can be reversed at
+the same parameters.
 """
 
 import dataclasses
@@ -13,7 +13,11 @@ from dpjax import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PureDP:
-  """epsilon-DP: log-ratio of output densities at most `epsilon`."""
+  """epsilon-DP: the log-ratio of output densities is at most `epsilon`.
+
+  Attributes:
+    epsilon: bound on the log-ratio, >= 0.
+  """
   epsilon: float
 
   def __post_init__(self):
@@ -22,11 +26,16 @@ class PureDP:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApproxDP:
-  """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta, both orders.
+  """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta, and P, Q exchanged.
 
-  Source: thesis 003, Definition 3.1.3 (item DP-01). Not the same as epsilon-DP
-  with probability 1 - delta, which implies it. A delta of 1/n is no privacy:
-  publishing one random record is (0, 1/n)-DP under replace-one (erratum E26).
+  Source: Barczewski (2025, Definition 3.1.3; item DP-01). It is not the same as
+  epsilon-DP with probability 1 - delta, which implies it. A delta of 1/n is no
+  privacy: publishing one random record is (0, 1/n)-DP under replace-one
+  (erratum E26).
+
+  Attributes:
+    epsilon: >= 0.
+    delta: in [0, 1).
   """
   epsilon: float
   delta: float
@@ -39,7 +48,11 @@ class ApproxDP:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZCDP:
-  """rho-zCDP: Renyi divergence of order a at most rho * a, for all a > 1."""
+  """rho-zCDP: Renyi divergence of order a at most rho * a, for all a > 1.
+
+  Attributes:
+    rho: >= 0.
+  """
   rho: float
 
   def __post_init__(self):
@@ -48,11 +61,14 @@ class ZCDP:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TotalVariationPrivacy:
-  """Neighbours' laws differ by at most `level` in total variation.
+  """Distributions under neighbours are `level`-close in total variation.
 
-  The same as (0, level)-DP. No promise that anybody should rely on: publishing
-  a record drawn at random has it with a level of 1/n under replace-one. Source:
-  paper 004, Definition 4.
+  The same as (0, level)-DP. Nobody should rely on this guarantee: publishing
+  one random record has it with level 1/n under replace-one. Source: Barber and
+  Duchi (2014, Definition 4).
+
+  Attributes:
+    level: bound on the total variation distance, >= 0.
   """
   level: float
 
@@ -62,10 +78,13 @@ class TotalVariationPrivacy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KullbackLeiblerPrivacy:
-  """Neighbours' laws have a Kullback-Leibler divergence of at most `level`.
+  """Neighbours' distributions have KL divergence of at most `level`.
 
-  Implied by zCDP of rho = level, and not the reverse. Source: paper 004,
-  Definition 5.
+  Implied by zCDP with rho = level; the reverse does not hold. Source: Barber
+  and Duchi (2014, Definition 5).
+
+  Attributes:
+    level: bound on the divergence, >= 0.
   """
   level: float
 
@@ -75,7 +94,11 @@ class KullbackLeiblerPrivacy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChiSquarePrivacy:
-  """Neighbours' laws have a chi-square divergence of at most `level`."""
+  """Neighbours' distributions have chi-square divergence of at most `level`.
+
+  Attributes:
+    level: bound on the divergence, >= 0.
+  """
   level: float
 
   def __post_init__(self):
@@ -84,10 +107,15 @@ class ChiSquarePrivacy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoundedRange:
-  """The log-ratio of neighbours' laws varies by at most `width` over outputs.
+  """Log-ratio of neighbours' distributions varies by at most `width`.
 
-  `width`-DP, half of it at best. The exponential mechanism has it with its
-  epsilon. Source: Dong, Durfee and Rogers 2020.
+  The log-ratio, as a function of the output, lies in an interval of length
+  `width`. This implies `width`-DP, and (width / 2)-DP if the interval is
+  symmetric about 0. The exponential mechanism has bounded range with width
+  equal to its epsilon. Source: Dong, Durfee and Rogers (2020).
+
+  Attributes:
+    width: length of the interval, >= 0.
   """
   width: float
 
@@ -97,7 +125,11 @@ class BoundedRange:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GaussianPrivacy:
-  """Neighbours are as hard to tell apart as N(0, 1) and N(shift, 1)."""
+  """Neighbours are as hard to distinguish as N(0, 1) and N(shift, 1).
+
+  Attributes:
+    shift: mu, >= 0.
+  """
   shift: float
 
   def __post_init__(self):
@@ -106,11 +138,16 @@ class GaussianPrivacy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConditionalTesting:
-  """Given any event of probability `mass` or more, variation at most `level`.
+  """Total variation at most `level` given any event of probability >= `mass`.
 
-  Of neighbours' laws and all that is computed from them: the event, and what is
-  tested in it, may be of a post-processed output, or else nothing is inherited.
-  Source: paper 004, Definition 8 and Theorem 1.
+  The bound concerns neighbours' distributions and all post-processing: both the
+  conditioning event and the tested event may be those of a post-processed
+  output. Without this, post-processing would not preserve the guarantee.
+  Source: Barber and Duchi (2014, Definition 8 and Theorem 1).
+
+  Attributes:
+    level: bound on the conditional total variation distance, >= 0.
+    mass: least probability of the conditioning event, in [0, 1].
   """
   level: float
   mass: float = 0.0
@@ -122,25 +159,25 @@ class ConditionalTesting:
 
 
 def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
-  """The tight zCDP guarantee of any pure mechanism: epsilon tanh(epsilon/2).
+  """Returns the tight zCDP of any pure mechanism: epsilon tanh(epsilon/2).
 
-  Never worse than the textbook epsilon^2 / 2; attained by binary randomised
-  response as the order tends to 1.
+  Never worse than the textbook epsilon^2 / 2. Binary randomised response
+  attains it as the Renyi order tends to 1.
   """
   epsilon = guarantee.epsilon
   return ZCDP(rho=epsilon * math.tanh(epsilon / 2))
 
 
 def zcdp_from_pure_printed(guarantee: PureDP) -> ZCDP:
-  """The closed form epsilon^2 / 2: valid, and looser.
+  """Returns the closed form epsilon^2 / 2: valid, and looser.
 
-  Source: thesis 000, Section 2.2.2 (item ALG-02, erratum T-E06).
+  Source: Lalanne (2023, section 2.2.2; item ALG-02, erratum T-E06).
   """
   return ZCDP(rho=guarantee.epsilon**2 / 2)
 
 
 def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
-  """The epsilon that is left when a delta is allowed; tight.
+  """Returns the tight epsilon that remains when a delta is allowed.
 
   ln(max(e^epsilon - delta (1 + e^epsilon), 1)), attained by binary randomised
   response (item DEF-03).
@@ -154,7 +191,7 @@ def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
 
 
 def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
-  """The closed form rho + 2 sqrt(rho ln(1/delta)) at a given delta.
+  """Returns epsilon = rho + 2 sqrt(rho ln(1/delta)) at a given delta.
 
   Valid for every mechanism, and looser than accounting for the event itself
   (`accounting.epsilon`).
@@ -172,24 +209,28 @@ def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
 
 
 def zcdp_from_approx_target(guarantee: ApproxDP) -> ZCDP:
-  """The largest rho for which `approx_from_zcdp` meets `guarantee`.
+  """Returns the largest rho for which `approx_from_zcdp` meets `guarantee`.
 
-  A calibration, not an implication: spend this rho and the target holds.
+  This is a calibration, not an implication: a mechanism that spends this rho
+  meets the target.
   """
   errors.check_open_unit('delta', guarantee.delta)
+  # sqrt(rho) is the positive root of x^2 + 2 x sqrt(ln(1/delta)) = epsilon.
   log_term = math.log(1 / guarantee.delta)
   root = math.sqrt(log_term + guarantee.epsilon) - math.sqrt(log_term)
   return ZCDP(rho=root**2)
 
 
 def zcdp_from_mechanism(guarantee: PureDP, mechanism: str) -> ZCDP:
-  """The tight zCDP guarantee of a mechanism that is known, from its epsilon.
+  """Returns the tight zCDP of a known mechanism, from its epsilon.
 
-  'laplace', one number: epsilon + e^-epsilon - 1. 'geometric', of sensitivity
-  1: that of any, epsilon tanh(epsilon / 2). 'exponential', and whatever else
-  has bounded range: epsilon / (e^epsilon - 1) - 1 - ln(epsilon / (e^epsilon -
-  1)), at most epsilon^2 / 8. Sources: item ALG-02, MECH-05; Dong, Durfee and
-  Rogers 2020.
+  * 'laplace' (one number): epsilon + e^-epsilon - 1.
+  * 'geometric' (sensitivity 1): epsilon tanh(epsilon / 2), as for any pure
+    mechanism.
+  * 'exponential' (anything of bounded range): epsilon / (e^epsilon - 1) - 1 -
+    ln(epsilon / (e^epsilon - 1)), at most epsilon^2 / 8.
+
+  Sources: items ALG-02, MECH-05; Dong, Durfee and Rogers (2020).
   """
   epsilon = guarantee.epsilon
   errors.check_choice('mechanism', mechanism,
@@ -197,7 +238,7 @@ def zcdp_from_mechanism(guarantee: PureDP, mechanism: str) -> ZCDP:
   if mechanism == 'geometric' or not epsilon:
     return zcdp_from_pure(guarantee)
   if mechanism == 'laplace':
-    # Small epsilons: the series, for what the difference would lose.
+    # The difference cancels for small epsilons; their series is used instead.
     exact = epsilon + math.expm1(-epsilon)
     return ZCDP(rho=exact if epsilon > 1e-4 else epsilon**2 / 2)
   ratio = epsilon / math.expm1(epsilon)
@@ -206,10 +247,10 @@ def zcdp_from_mechanism(guarantee: PureDP, mechanism: str) -> ZCDP:
 
 
 def zcdp_from_response(guarantee: PureDP, num_categories: int) -> ZCDP:
-  """The tight zCDP guarantee of randomised response among 2 to 6 categories.
+  """Returns the tight zCDP of randomised response among 2 to 6 categories.
 
-  epsilon (e^epsilon - 1) / (e^epsilon + K - 1), the limit of order 1; for more
-  categories the supremum may lie elsewhere (item ALG-02).
+  epsilon (e^epsilon - 1) / (e^epsilon + K - 1), the limit at Renyi order 1.
+  With more categories the supremum may lie at another order (item ALG-02).
   """
   if not 2 <= errors.check_at_least('num_categories', num_categories, 2) <= 6:
     raise ValueError('num_categories must be an integer from 2 to 6, got '
@@ -219,8 +260,8 @@ def zcdp_from_response(guarantee: PureDP, num_categories: int) -> ZCDP:
 
 
 def zcdp_of_group(guarantee: ZCDP, *, size: int) -> ZCDP:
-  """For data sets that differ in `size` records: size^2 rho.
+  """Returns the zCDP for data sets that differ in `size` records: size^2 rho.
 
-  Exact for Gaussian releases. Source: thesis 000, Fact 2.2.3 (item ALG-06).
+  Exact for Gaussian releases. Source: Lalanne (2023, Fact 2.2.3; item ALG-06).
   """
   return ZCDP(rho=errors.check_at_least('size', size, 1)**2 * guarantee.rho)

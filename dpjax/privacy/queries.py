@@ -1,10 +1,11 @@
-"""Statistical queries, and answers to them by people who trust nobody.
+"""Statistical queries, answered by people under local privacy.
 
 An SQ oracle answers with the mean of a query over a population, within a
-tolerance, and may choose any such answer. A crowd with local privacy can stand
-in for it: every person answers one query, once, so that each of many adaptive
-queries costs as much as one. Source: lecture 002, Proposition 7.35, whose
-sample size misses a logarithm and constants (item SQ-01..03, erratum L-E14).
+tolerance, and may choose any such answer. People with local privacy can replace
+it: every person answers one query, once, so many adaptive queries together cost
+no more than one answer. Source: lecture notes (chapter 7, Proposition 7.35),
+whose sample size misses a logarithm and constants (item SQ-01..03, erratum
+L-E14).
 """
 
 from collections.abc import Callable
@@ -23,49 +24,50 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
 
 Query = Callable[[Array], Array]
-"""Records [m, ...] -> values [m] in [-1, 1], record by record."""
+"""A query: records [m, ...] -> values [m] in [-1, 1], record by record."""
 
 Ask = Callable[[Query], float]
-"""An oracle in use: a query -> its answer."""
+"""An oracle: query -> answer."""
 
 RANDOMIZERS = ('bernoulli', 'laplace')
 _WORDS = 2**32
-# What float64 may make too much of a product below 2^32, in words.
+# More than the float64 rounding error of a product below 2^32, in words.
 _SLACK = 1e-5
 
 
 def exact_oracle(mean: Callable[[Query], float], *, tolerance: float,
                  perturbation: Callable[[int], float] = lambda number: 0.0
                  ) -> Ask:
-  """A STAT(tolerance) oracle of a known population (SQ-01).
+  """Returns a STAT(tolerance) oracle for a known population (SQ-01).
 
   Args:
-    mean: the expectation of a query.
+    mean: returns the expectation of a query over the population.
     tolerance: tau > 0.
-    perturbation: number of the query, from 0 -> in [-1, 1], the share of the
-      tolerance by which the answer is off: an adversary. Constant 1 and -1, or
-      signs drawn beforehand, are the usual ones.
+    perturbation: maps the number of the query, from 0, to the answer's error as
+      a fraction of the tolerance, in [-1, 1]: the adversary. Common choices are
+      constant 1 or -1, or signs drawn beforehand.
   """
   errors.check_positive('tolerance', tolerance)
   asked = []
 
   def ask(query: Query) -> float:
-    share = perturbation(len(asked))
-    if not -1 <= share <= 1:
-      raise ValueError(f'an answer may be off by the tolerance, not by {share} '
-                       'times it')
+    fraction = perturbation(len(asked))
+    if not -1 <= fraction <= 1:
+      raise ValueError(f'perturbation must lie in [-1, 1], got {fraction}: it '
+                       'is a fraction of the tolerance')
     asked.append(query)
-    return float(mean(query)) + share * tolerance
+    return float(mean(query)) + fraction * tolerance
 
   return ask
 
 
 class OracleState(NamedTuple):
-  """How far an oracle is.
+  """State of an oracle between two queries.
 
   Attributes:
-    key: for the answers to come.
-    records: [n, ...] of the people, in the order in which they are asked.
+    key: key of the remaining answers.
+    records: [n, ...] records of the people, in the order in which they are
+      asked.
     num_asked: queries so far, a plain integer.
   """
   key: PRNGKey
@@ -75,20 +77,21 @@ class OracleState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalOracle:
-  """Answers T adaptive queries, each by a batch of people of its own.
+  """Answers T adaptive queries, each by its own group of people.
 
-  Guarantee: epsilon-DP under REPLACE_ONE of everything that is said, in the
-  sequentially interactive local model: a person's one answer may depend on what
-  others said before. With probability 1 - `failure_prob` over people drawn from
-  the population and their coins, all T answers are within `tolerance`.
+  Guarantee: all answers together are epsilon-DP under REPLACE_ONE, in the
+  sequentially interactive local model: each person answers once, and the answer
+  may depend on earlier answers of others. With probability 1 - `failure_prob`
+  over people drawn from the population and their random answers, all T answers
+  are within `tolerance`.
 
   Attributes:
     num_queries: T.
     tolerance: tau, in (0, 1].
     failure_prob: beta, in (0, 1).
     epsilon: of one person's answer, in (0, 20].
-    randomizer: 'bernoulli' answers one of two numbers, and needs 4 to 17 times
-      fewer people than 'laplace', which adds noise.
+    randomizer: 'bernoulli' answers with one of two numbers, and needs 4 to 17
+      times fewer people than 'laplace', which adds noise.
   """
   num_queries: int
   tolerance: float
@@ -107,18 +110,18 @@ class LocalOracle:
 
   @property
   def adjacency(self) -> Adjacency:
-    """One person answers for another."""
+    """Replace-one: one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What all answers together cost: each person gives one."""
+    """Privacy cost of all answers together, as each person gives one."""
     return accounting.pure_event(epsilon=self.epsilon,
                                  adjacency=self.adjacency)
 
   @property
   def batch_size(self) -> int:
-    """m: people asked for one answer (SQ-02); by Hoeffding's inequality."""
+    """Number m of people for each query, by Hoeffding's inequality (SQ-02)."""
     if self.randomizer == 'bernoulli':
       return math.ceil(2 * (_size(self.epsilon) / self.tolerance)**2
                        * math.log(2 * self.num_queries / self.failure_prob))
@@ -127,16 +130,16 @@ class LocalOracle:
 
   @property
   def num_examples(self) -> int:
-    """n = T m: people needed."""
+    """Number n = T m of people needed."""
     return self.num_queries * self.batch_size
 
   def init(self, key: PRNGKey, records: Array) -> OracleState:
-    """Before the first query.
+    """Returns the state before the first query.
 
     Args:
-      key: of all answers.
-      records: [n, ...], at least `num_examples`; they are asked in an order
-        drawn at random.
+      key: key of all answers.
+      records: [n, ...], at least `num_examples`; people are asked in random
+        order.
     """
     if records.shape[0] < self.num_examples:
       raise ValueError(f'{self.num_queries} queries need {self.num_examples} '
@@ -146,15 +149,15 @@ class LocalOracle:
     return OracleState(key, records[chosen[:self.num_examples]], 0)
 
   def ask(self, state: OracleState, query: Query) -> tuple[OracleState, Array]:
-    """(the state after it, the answer).
+    """Returns the next state and the answer to a query, a float32 scalar.
 
-    Values of the query are clipped to [-1, 1], what is not a number is 0: what
-    a person says is as private whatever is asked.
+    Values of the query are clipped to [-1, 1], and NaN becomes 0, so each
+    person's answer is private for every query.
 
     Raises:
-      ValueError: at the query number T + 1, since everybody has answered; or
-        for a query that has not one value for each person, who would answer
-        several times.
+      ValueError: at query number T + 1, when everybody has answered; or for a
+        query that does not return one value for each person, since people would
+        then answer several times.
     """
     if state.num_asked >= self.num_queries:
       raise ValueError(f'all {self.num_queries} queries are answered; '
@@ -166,49 +169,55 @@ class LocalOracle:
     if values.shape != (size,):
       raise ValueError(f'a query must have one value for each of {size} people,'
                        f' got an array of shape {values.shape}')
+    # Clipping alone would keep NaN, and a NaN answer would reveal itself.
     values = jnp.nan_to_num(values.astype(jnp.float32))
     values = jnp.clip(values, -1.0, 1.0)
     answer = jnp.mean(self.randomize(draw, values))
     return OracleState(key, state.records, state.num_asked + 1), answer
 
   def randomize(self, key: PRNGKey, values: Array) -> Array:
-    """What people say whose values [m] are in [-1, 1]; unbiased, float32."""
+    """Returns unbiased private answers [m] to values [m] in [-1, 1], float32.
+    """
     if self.randomizer == 'laplace':
       return laplace.add_laplace_noise(key, values, 2 / self.epsilon)
     size = _size(self.epsilon)
     least = self.least_words
+    # The answer is +size with probability 1/2 + value / (2 size), else -size.
     wanted = (0.5 + values / (2 * size)) * jnp.float32(_WORDS)
     # The largest float32 number below 2^32, which would overflow.
     most = min(_WORDS - least, _WORDS - 256)
     words = jnp.clip(wanted, jnp.float32(least),
                      jnp.float32(most)).astype(jnp.uint32)
-    # Rounding to float32 may leave the range again.
+    # The ends of the range, rounded to float32, may lie outside of it.
     words = jnp.clip(words, jnp.uint32(least), jnp.uint32(_WORDS - least))
-    said = additive.random_words(key, values.shape) < words
-    return jnp.where(said, jnp.float32(size), jnp.float32(-size))
+    positive = additive.random_words(key, values.shape) < words
+    return jnp.where(positive, jnp.float32(size), jnp.float32(-size))
 
   @property
   def least_words(self) -> int:
-    """Of 2^32 words, those that make the rarer answer, for any value."""
+    """Number of 2^32 words that give the rarer answer, for any value."""
     return math.ceil(_WORDS / (math.exp(self.epsilon) + 1) + _SLACK)
 
 
 def _size(epsilon: float) -> float:
-  """Of the two numbers that are said: (e^epsilon + 1) / (e^epsilon - 1)."""
+  """Returns (e^epsilon + 1) / (e^epsilon - 1), the magnitude of an answer."""
   return 1 / math.tanh(epsilon / 2)
 
 
 def bisect_support(ask: Ask, *, num_queries: int, tolerance: float) -> float:
-  """The upper end theta of a uniform distribution on [0, theta], theta <= 1.
+  """Estimates theta of a uniform distribution on [0, theta], theta <= 1.
 
-  By queries 1{x >= u}. For every oracle within the tolerance the error lies in
-  [-2 tolerance theta - 2^-(T + 1), 2^-(T + 1)]. Source: lecture 002, Exercise
-  7.36 (item SQ-03).
+  Asks the queries 1{x >= u}. For every oracle within the tolerance, the error
+  lies in [-2 tolerance theta - 2^-(T + 1), 2^-(T + 1)]. Source: lecture notes
+  (chapter 7, Exercise 7.36; item SQ-03).
 
   Args:
     ask: the oracle.
     num_queries: T.
     tolerance: tau, of the oracle.
+
+  Returns:
+    An estimate of theta in (0, 1).
   """
   errors.check_at_least('num_queries', num_queries, 1)
   errors.check_positive('tolerance', tolerance)

@@ -1,7 +1,7 @@
-"""Renyi differential privacy at one order, and what it implies.
+"""Renyi differential privacy at one order, and its conversions.
 
 For whole runs use `accounting.epsilon(..., accountant='rdp')`, which does the
-same over many orders; this module states the steps.
+same over many orders; this module provides the single steps.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,13 @@ from dpjax.privacy.notions import ZCDP
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RenyiDP:
-  """Renyi divergence of order `order` at most `divergence`, both ways.
+  """Renyi divergence of order `order` at most `divergence`, in both directions.
 
-  Source: Mironov 2017 (thesis 003, Definition 3.1.5; item DP-05).
+  Source: Mironov (2017); Barczewski (2025, Definition 3.1.5; item DP-05).
+
+  Attributes:
+    order: a, finite and > 1.
+    divergence: bound on the Renyi divergence, >= 0.
   """
   order: float
   divergence: float
@@ -33,12 +37,16 @@ class RenyiDP:
 
 
 def _check_order(order: float) -> None:
+  """Checks that a Renyi order is a finite number > 1."""
   if not (math.isfinite(order) and order > 1):
     raise ValueError(f'order must be a number > 1, got {order}')
 
 
 def gaussian(*, noise_multiplier: float, order: float) -> RenyiDP:
-  """Of one Gaussian release: order / (2 noise_multiplier^2), exact (DP-05)."""
+  """Returns the RDP of one Gaussian release, exact (DP-05).
+
+  The divergence is order / (2 noise_multiplier^2).
+  """
   _check_order(order)
   errors.check_positive('noise_multiplier', noise_multiplier)
   return RenyiDP(order=order, divergence=order / (2 * noise_multiplier**2))
@@ -46,13 +54,13 @@ def gaussian(*, noise_multiplier: float, order: float) -> RenyiDP:
 
 def sampled_gaussian(*, noise_multiplier: float, sampling_prob: float,
                      order: int) -> RenyiDP:
-  """Of one Gaussian release on a Poisson subsample, exact at whole orders.
+  """Returns the RDP of a Gaussian release on a Poisson sample, exact.
 
-  ln sum_j C(a, j) (1-q)^(a-j) q^j e^(j (j-1) / (2 z^2)) / (a - 1), of the
-  mixture against the plain noise; the other direction is smaller. For
-  ADD_OR_REMOVE_ONE. Source: thesis 000, Section 2.3.4, for orders above 1
-  where "any a > 0" is printed (item OPT-03, erratum T-E13); Mironov, Talwar
-  and Zhang 2019.
+  ln sum_j C(a, j) (1-q)^(a-j) q^j e^(j (j-1) / (2 z^2)) / (a - 1), the
+  divergence of the mixture from plain noise; the other direction is smaller.
+  For ADD_OR_REMOVE_ONE and integer orders. Source: Lalanne (2023, section
+  2.3.4) for orders above 1, where "any a > 0" is printed (item OPT-03, erratum
+  T-E13); Mironov, Talwar and Zhang (2019).
 
   Args:
     noise_multiplier: z.
@@ -65,6 +73,7 @@ def sampled_gaussian(*, noise_multiplier: float, sampling_prob: float,
   if sampling_prob == 1:
     return gaussian(noise_multiplier=noise_multiplier, order=order)
   drawn = np.arange(order + 1)
+  # Logarithms of the terms of the binomial sum, which would overflow.
   logs = (special.gammaln(order + 1) - special.gammaln(drawn + 1) -
           special.gammaln(order - drawn + 1) +
           (order - drawn) * math.log1p(-sampling_prob) +
@@ -75,10 +84,11 @@ def sampled_gaussian(*, noise_multiplier: float, sampling_prob: float,
 
 
 def laplace(*, epsilon: float, order: float) -> RenyiDP:
-  """Of one number with Laplace noise of scale sensitivity / epsilon, exact.
+  """Returns the RDP of one number with Laplace noise, exact.
 
-  ln(a e^((a - 1) epsilon) + (a - 1) e^(-a epsilon)) - ln(2 a - 1), over a - 1.
-  Source: Mironov 2017, Proposition 6 (item DEF-05).
+  The noise scale is sensitivity / epsilon. The divergence is ln(a e^((a - 1)
+  epsilon) + (a - 1) e^(-a epsilon)) - ln(2 a - 1), over a - 1. Source: Mironov
+  (2017, Proposition 6; item DEF-05).
   """
   _check_order(order)
   errors.check_positive('epsilon', epsilon)
@@ -90,7 +100,7 @@ def laplace(*, epsilon: float, order: float) -> RenyiDP:
 
 def randomized_response(*, epsilon: float, order: float,
                         num_categories: int = 2) -> RenyiDP:
-  """Of one answer by randomised response among K categories, exact.
+  """Returns the RDP of one randomised response among K categories, exact.
 
   ln(e^(a epsilon) + e^((1 - a) epsilon) + K - 2) - ln(e^epsilon + K - 1), over
   a - 1, under replace-one (item DEF-05).
@@ -106,7 +116,7 @@ def randomized_response(*, epsilon: float, order: float,
 
 
 def renyi_from_pure(guarantee: PureDP, *, order: float) -> RenyiDP:
-  """Returns what epsilon-DP implies at one order; tight.
+  """Returns the tight RDP of any epsilon-DP mechanism at one order.
 
   Binary randomised response attains it: ln(cosh((a - 1/2) epsilon) /
   cosh(epsilon / 2)) / (a - 1), written so that small epsilons lose no digits.
@@ -117,27 +127,31 @@ def renyi_from_pure(guarantee: PureDP, *, order: float) -> RenyiDP:
     return RenyiDP(order=order, divergence=math.log1p(
         2 * math.sinh(order * epsilon / 2) * math.sinh(
             (order - 1) * epsilon / 2) / math.cosh(epsilon / 2)) / (order - 1))
+  # For large arguments sinh would overflow: factor the exponentials out.
   rest = (math.log1p(math.exp((1 - 2 * order) * epsilon)) -
           math.log1p(math.exp(-epsilon)))
   return RenyiDP(order=order, divergence=epsilon + rest / (order - 1))
 
 
 def bounded_range(guarantee: BoundedRange, *, order: float) -> RenyiDP:
-  """Returns what a bounded range implies at one order; tight.
+  """Returns the tight RDP of any mechanism of bounded range at one order.
 
   Statement. If ln(P/Q) lies in [t - w, t] for some t, as it does for the
   exponential mechanism of guarantee w, then the Renyi divergence of order a of
   P from Q is at most s(a w) - s((a - 1) w) + (s(a w) - s(w)) / (a - 1), with
   s(u) = ln(sinh(u / 2) / (u / 2)).
 
-  Proof. 1. X = P/Q lies in [x e^-w, x], x = e^t, and has mean 1 under Q. 2. A
-  convex function is below its chord, so E X^a is at most that of the law on
-  the two ends with mean 1: x^(a - 1) (1 - b^a + x (b^a - b)) / (1 - b), with
-  b = e^-w. 3. Its derivative in x vanishes only at x = (a - 1) (1 - b^a) / (a
-  (b - b^a)), where it is largest. 4. Its logarithm there, over a - 1, is the
-  bound, by 1 - e^-u = u e^(-u / 2) e^s(u).
+  Proof.
+  1. X = P/Q lies in [x e^-w, x], x = e^t, and has mean 1 under Q.
+  2. A convex function is below its chord. So E X^a is at most that of the
+    distribution of mean 1 on the two end points, x^(a - 1) (1 - b^a + x (b^a -
+    b)) / (1 - b) with b = e^-w.
+  3. The derivative in x vanishes only at x = (a - 1) (1 - b^a) / (a (b - b^a)),
+    the maximum.
+  4. The logarithm of the maximum, over a - 1, is the bound, by 1 - e^-u = u
+    e^(-u / 2) e^s(u).
 
-  Source of 1 and 2: Dong, Durfee and Rogers 2020.
+  Source of 1 and 2: Dong, Durfee and Rogers (2020).
   """
   _check_order(order)
   width = guarantee.width
@@ -147,7 +161,7 @@ def bounded_range(guarantee: BoundedRange, *, order: float) -> RenyiDP:
 
 
 def _log_sinhc(u: float) -> float:
-  """ln(sinh(u / 2) / (u / 2)) for u >= 0, to nearly all digits."""
+  """Returns ln(sinh(u / 2) / (u / 2)) for u >= 0, to nearly all digits."""
   if u < 0.1:  # The next term of the series is below 1e-15 of the first.
     square = u * u
     return square / 24 * (1 - square / 120 * (1 - square / 63 * (
@@ -156,9 +170,9 @@ def _log_sinhc(u: float) -> float:
 
 
 def renyi_from_pure_printed(guarantee: PureDP, *, order: float) -> RenyiDP:
-  """The closed form min(epsilon, a epsilon^2 / 2): valid, and looser.
+  """Returns the closed form min(epsilon, a epsilon^2 / 2): valid, looser.
 
-  Source: thesis 000, Section 2.2.2 (item ALG-02, erratum T-E06).
+  Source: Lalanne (2023, section 2.2.2; item ALG-02, erratum T-E06).
   """
   _check_order(order)
   epsilon = guarantee.epsilon
@@ -166,24 +180,29 @@ def renyi_from_pure_printed(guarantee: PureDP, *, order: float) -> RenyiDP:
 
 
 def renyi_from_zcdp(guarantee: ZCDP, *, order: float) -> RenyiDP:
-  """rho a, by definition."""
+  """Returns the RDP of rho-zCDP at one order: rho a, by definition."""
   _check_order(order)
   return RenyiDP(order=order, divergence=guarantee.rho * order)
 
 
 def rho_of_curve(guarantees: Sequence[RenyiDP]) -> float:
-  """The largest divergence / order of some orders.
+  """Returns the largest divergence / order of the given orders.
 
-  At most the rho of zCDP, which is over all orders above 1: no guarantee (item
-  DEF-06). One order alone implies no zCDP at all (thesis 000, Section 2.2.2).
+  This is at most the rho of zCDP, which is over all orders above 1, so it is no
+  guarantee (item DEF-06). One order alone implies no zCDP at all (Lalanne 2023,
+  section 2.2.2).
   """
   return max(g.divergence / g.order for g in guarantees)
 
 
 def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:
-  """Releases on the same data, also adaptive: divergences of one order add.
+  """Returns the RDP of several releases on the same data: divergences add.
 
-  Source: thesis 003, Theorem 3.1.4 (item DP-06).
+  Releases may be chosen adaptively. Source: Barczewski (2025, Theorem 3.1.4;
+  item DP-06).
+
+  Raises:
+    ValueError: if the guarantees are not all of one order.
   """
   orders = {guarantee.order for guarantee in guarantees}
   if len(orders) != 1:
@@ -194,10 +213,11 @@ def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:
 
 
 def group(guarantee: RenyiDP, *, doublings: int) -> RenyiDP:
-  """What holds for data sets 2^c records apart, at order a / 2^c.
+  """Returns the RDP of data sets 2^c records apart, at order a / 2^c.
 
-  3^c times the divergence, by a chain of triangle inequalities; of Gaussians it
-  is 2^c times. Source: Mironov 2017, Proposition 2 (item ALG-06).
+  The divergence is 3^c times as large, by a chain of triangle inequalities; for
+  Gaussians the factor is 2^c. Source: Mironov (2017, Proposition 2; item
+  ALG-06).
 
   Args:
     guarantee: of neighbours, at an order a of at least 2^(c + 1).
@@ -215,10 +235,10 @@ def group(guarantee: RenyiDP, *, doublings: int) -> RenyiDP:
 
 
 def approx_from_renyi(guarantee: RenyiDP, *, delta: float) -> ApproxDP:
-  """The (epsilon, delta)-DP that one order implies; the tighter conversion.
+  """Returns the (epsilon, delta)-DP that one order implies; tighter form.
 
   epsilon = divergence + ln((a - 1) / a) - ln(delta a) / (a - 1): Canonne,
-  Kamath and Steinke 2020, Proposition 12, as `dp_accounting` has it (DP-07).
+  Kamath and Steinke (2020, Proposition 12), as in `dp_accounting` (DP-07).
   """
   errors.check_open_unit('delta', delta)
   order = guarantee.order
@@ -229,9 +249,10 @@ def approx_from_renyi(guarantee: RenyiDP, *, delta: float) -> ApproxDP:
 
 def approx_from_renyi_printed(guarantee: RenyiDP, *,
                               delta: float) -> ApproxDP:
-  """The conversion divergence + ln(1/delta) / (a - 1): valid, and looser.
+  """Returns epsilon = divergence + ln(1/delta) / (a - 1): valid, looser.
 
-  Source: Mironov 2017, Proposition 3 (thesis 003, Theorem 3.1.5; DP-07).
+  Source: Mironov (2017, Proposition 3); Barczewski (2025, Theorem 3.1.5;
+  DP-07).
   """
   errors.check_open_unit('delta', delta)
   return ApproxDP(epsilon=guarantee.divergence - math.log(delta) /

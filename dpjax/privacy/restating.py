@@ -1,8 +1,9 @@
-"""Events restated so that the accountants of the library mean what ours mean.
+"""Rewrites privacy events so that the library's accountants read them right.
 
-The two accountants differ in what they make of a multiplier under replace-one,
-know pure guarantees under different relations, and one of them ignores the
-count of randomised response. `accounting` applies what stands here.
+The two accountants of `dp_accounting` treat noise multipliers differently under
+replace-one, cover pure guarantees under different relations, and one of them
+ignores the repetition count of randomised response. `accounting` applies the
+functions of this module before it calls them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,19 +27,24 @@ DpEvent = dp_accounting.DpEvent
 _INTEGER_ORDERS = list(range(2, 64)) + [
     72, 80, 96, 128, 192, 256, 384, 512, 768, 1024
 ]
-# Fractional orders of the subsampled Gaussian are upper bounds whose series
-# does not converge at large sampling rates, where integers are fine enough.
+# For the subsampled Gaussian, the library bounds fractional orders by a series
+# that does not converge at large sampling rates; integers suffice there.
 _FRACTIONAL_ORDERS = [1 + x / 10 for x in range(1, 100) if x % 10]
 _MAX_FRACTIONAL_PROB = 0.02
 
 
 @attrs.frozen(kw_only=True)
 class PureDpEvent(DpEvent):
-  """A release known by its guarantee alone: epsilon-DP under `adjacency`.
+  """Release of which only the guarantee is known: epsilon-DP.
 
-  Accounted by the pair that dominates every pure release, binary randomised
-  response. A guarantee under add-or-remove-one is twice the epsilon under
-  replace-one; one under replace-one says nothing of the other, and is refused.
+  Accounted for by binary randomised response, the pair that dominates every
+  pure release. A guarantee under add-or-remove-one gives twice the epsilon
+  under replace-one. A guarantee under replace-one implies none under
+  add-or-remove-one; accountants reject it.
+
+  Attributes:
+    epsilon: of the release.
+    adjacency: neighbouring relation of the guarantee.
   """
   epsilon: float
   adjacency: Adjacency
@@ -46,11 +52,16 @@ class PureDpEvent(DpEvent):
 
 @attrs.frozen(kw_only=True)
 class ConcentratedDpEvent(DpEvent):
-  """A release known by its guarantee alone: rho-zCDP under `adjacency`.
+  """Release of which only the guarantee is known: rho-zCDP.
 
-  For the 'rdp' accountant: no pair of laws dominates all such releases. Under
-  replace-one a guarantee under add-or-remove-one is 4 rho, that of a group of
-  two; one under replace-one says nothing of the other, and is refused.
+  For the 'rdp' accountant only: no pair of distributions dominates all such
+  releases. A guarantee under add-or-remove-one gives 4 rho under replace-one,
+  as for a group of two. A guarantee under replace-one implies none under
+  add-or-remove-one; accountants reject it.
+
+  Attributes:
+    rho: of the release.
+    adjacency: neighbouring relation of the guarantee.
   """
   rho: float
   adjacency: Adjacency
@@ -58,12 +69,16 @@ class ConcentratedDpEvent(DpEvent):
 
 @attrs.frozen(kw_only=True)
 class BoundedRangeDpEvent(DpEvent):
-  """A release whose log-ratio varies by at most `width` over outputs.
+  """Release whose log-ratio varies by at most `width` over outputs.
 
-  The exponential mechanism of guarantee `width`. Under replace-one a guarantee
-  under add-or-remove-one has twice the width; one under replace-one says
-  nothing of the other, and is refused. For 'pld' it is a pure guarantee of
-  `width`, which it implies.
+  For example the exponential mechanism of guarantee `width`. A guarantee under
+  add-or-remove-one gives twice the width under replace-one. A guarantee under
+  replace-one implies none under add-or-remove-one; accountants reject it. 'pld'
+  accounts for the implied `width`-DP.
+
+  Attributes:
+    width: length of the interval of log-ratios.
+    adjacency: neighbouring relation of the guarantee.
   """
   width: float
   adjacency: Adjacency
@@ -73,19 +88,20 @@ _Known = PureDpEvent | BoundedRangeDpEvent
 
 
 class RenyiAccountant(rdp.RdpAccountant):
-  """Adds up Renyi divergences, also of what is known by its guarantee alone.
+  """Adds up Renyi divergences, also of pure and bounded-range guarantees.
 
-  Divergences of pure guarantees and of bounded ranges are tight and rounded up.
+  The divergences of these guarantees are tight and rounded up.
   """
 
   def __init__(self, orders: Sequence[float],
                relation: dp_accounting.NeighboringRelation,
                adjacency: Adjacency):
-    """Starts at nothing; guarantees are covered that are under `adjacency`."""
+    """Starts with no cost; covers guarantees that are under `adjacency`."""
     super().__init__(orders, relation)
     self._adjacency = adjacency
 
   def _maybe_compose(self, event, count, do_compose):
+    """Composes known guarantees here, and all other events in the library."""
     if not isinstance(event, _Known) or event.adjacency is not self._adjacency:
       return super()._maybe_compose(event, count, do_compose)
     if do_compose:
@@ -96,7 +112,7 @@ class RenyiAccountant(rdp.RdpAccountant):
 
 @functools.lru_cache(maxsize=4096)
 def _divergences(event: _Known, orders: tuple[float, ...]) -> np.ndarray:
-  """Renyi divergences of one guarantee at these orders, rounded up."""
+  """Returns the Renyi divergences of one guarantee, rounded up."""
   if isinstance(event, PureDpEvent):
     size = event.epsilon
     known = [renyi.renyi_from_pure(PureDP(epsilon=size), order=order)
@@ -105,17 +121,19 @@ def _divergences(event: _Known, orders: tuple[float, ...]) -> np.ndarray:
     size = event.width
     known = [renyi.bounded_range(BoundedRange(width=size), order=order)
              for order in orders]
-  # What floats lose: a relative part, and the last digits of what cancels.
+  # Covers float64 errors: a relative one, and an absolute one by cancellation.
   return np.array([
       guarantee.divergence * (1 + 1e-9) + 1e-15 * (1 + guarantee.order * size)
       for guarantee in known])
 
 
 def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
-  """Guarantees, pure ones also of Poisson samples, as ones under `adjacency`.
+  """Returns `event` with its guarantees restated under `adjacency`.
 
-  With r the density without the record, a sample that holds it with
-  probability q has 1 - q + q p/r, and p/r lies in [e^-epsilon, e^epsilon].
+  Also restates Poisson samples of pure guarantees. Let p and r be the output
+  densities with and without the record. A sample that holds the record with
+  probability q has density ratio 1 - q + q p/r, and p/r lies in [e^-epsilon,
+  e^epsilon].
   """
   replacing = adjacency is Adjacency.REPLACE_ONE
   if isinstance(event, PureDpEvent):
@@ -124,7 +142,7 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
       event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
     return event
   if isinstance(event, BoundedRangeDpEvent):
-    # The log-ratio over a chain of two neighbours is a sum of two.
+    # A replacement is two steps, and the log-ratios of the two steps add.
     if replacing and event.adjacency is not adjacency:
       event = BoundedRangeDpEvent(width=2 * event.width, adjacency=adjacency)
     return event
@@ -145,32 +163,41 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
 
 def with_library_events(event: DpEvent, adjacency: Adjacency,
                         relation: Adjacency, accountant: str) -> DpEvent:
-  """Guarantees under `adjacency` as events of the library.
+  """Returns `event` with guarantees as equivalent events of the library.
 
-  The discrete Laplace mechanism of sensitivity 1 has just the two losses of
-  randomised response.
+  The discrete Laplace mechanism of sensitivity 1 has exactly the two privacy
+  losses of randomised response, so it represents pure DP.
+
+  Args:
+    event: its guarantees are replaced if they are under `adjacency`.
+    adjacency: neighbouring relation of the claim.
+    relation: relation that the library's accountant works under.
+    accountant: 'pld' or 'rdp'.
   """
   if not isinstance(event, (_Known, ConcentratedDpEvent)):
     return _map_inner(event, lambda e: with_library_events(
         e, adjacency, relation, accountant))
   if event.adjacency is not adjacency:
-    return event  # Which no accountant covers.
+    return event  # No accountant covers it, so it is rejected later.
   if isinstance(event, ConcentratedDpEvent):
     return (dp_events.ZCDpEvent(event.rho) if accountant == 'rdp' else event)
   if accountant == 'rdp':
     return event  # `RenyiAccountant` knows it.
   epsilon = getattr(event, 'width', None) or event.epsilon
   if relation is Adjacency.REPLACE_ONE:
+    # A binary answer that is wrong with odds e^-epsilon; the event takes the
+    # probability of a uniform answer, which is twice that of a wrong one.
     odds = math.exp(-epsilon)
     return dp_events.RandomizedResponseDpEvent(2 * odds / (1 + odds), 2)
   return dp_events.DiscreteLaplaceDpEvent(epsilon, 1)
 
 
 def with_halved_multipliers(event: DpEvent) -> DpEvent:
-  """Under replace-one a sum moves by twice a record's norm.
+  """Returns `event` with halved noise multipliers, for replace-one.
 
-  The PLD accountant doubles the sensitivity of a `GaussianDpEvent` by itself;
-  the RDP accountant never looks at the adjacency of additive noise.
+  Under replace-one a sum changes by up to twice a record's norm. The PLD
+  accountant doubles the sensitivity of a `GaussianDpEvent` itself; the RDP
+  accountant ignores the relation for additive noise.
   """
   if isinstance(event, (dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent)):
     return type(event)(event.noise_multiplier / 2)
@@ -180,9 +207,10 @@ def with_halved_multipliers(event: DpEvent) -> DpEvent:
 
 
 def with_unrolled_responses(event: DpEvent) -> DpEvent:
-  """Writes repeated randomised response out, one event for each use.
+  """Returns `event` with repeated randomised response as single events.
 
-  The PLD accountant ignores the count of a `RandomizedResponseDpEvent`.
+  The PLD accountant ignores the repetition count of a
+  `RandomizedResponseDpEvent`.
   """
   if (isinstance(event, dp_events.SelfComposedDpEvent) and
       _has_randomized_response(event)):
@@ -192,28 +220,30 @@ def with_unrolled_responses(event: DpEvent) -> DpEvent:
 
 
 def _has_randomized_response(event: DpEvent) -> bool:
+  """Returns whether any part of the event is a randomised response."""
   return any(isinstance(e, dp_events.RandomizedResponseDpEvent)
              for e in walk(event))
 
 
 def largest_sampling_prob(event: DpEvent) -> float:
-  """Of the Poisson samples in the event that leave records out; or 0."""
+  """Returns the largest sampling probability below 1 in the event; or 0."""
   probs = [getattr(e, 'sampling_probability', 0.0) for e in walk(event)]
   return max(p for p in probs if p < 1) if min(probs) < 1 else 0.0
 
 
 class ReplacingAccountant:
-  """Renyi accounting under replace-one of what is known when a record is added.
+  """Renyi accounting under replace-one from that under add-or-remove-one.
 
   The library has Renyi divergences of Poisson samples under add-or-remove-one
-  only. With R what a run puts out without the record, and P and Q with either
-  of its values, Hoelder's inequality gives (Mironov 2017, Proposition 11)
+  only. Let R be the output distribution without the record, and P and Q those
+  with either of its values. Hoelder's inequality (Mironov 2017, Proposition 11)
+  gives
 
     D_a(P || Q) <= (a - 1/2) / (a - 1) D_2a(P || R) + D_(2a-1)(R || Q),
 
-  and both divergences on the right are under add-or-remove-one. Where no record
-  is left out this is, up to lower orders in a, what twice the sensitivity
-  costs; on small samples it can be loose.
+  and both divergences on the right are under add-or-remove-one. Without
+  sampling this equals, up to lower orders in a, the cost of twice the
+  sensitivity; for small sampling probabilities it can be loose.
   """
 
   def __init__(self, orders: Sequence[float], spent: Mapping[float, float]):
@@ -229,41 +259,41 @@ class ReplacingAccountant:
         for order in orders]
 
   def get_epsilon(self, delta: float) -> float:
-    """Returns the least epsilon of any order."""
+    """Returns the least epsilon over all orders."""
     return rdp_privacy_accountant.compute_epsilon(
         self._orders, self._spent, delta)[0]
 
   def get_delta(self, epsilon: float) -> float:
-    """Returns the least delta of any order."""
+    """Returns the least delta over all orders."""
     return rdp_privacy_accountant.compute_delta(
         self._orders, self._spent, epsilon)[0]
 
 
 def renyi_orders(event: DpEvent) -> list[float]:
-  """Returns the Renyi orders to choose from for this event."""
+  """Returns the Renyi orders to minimise over for this event."""
   fine = largest_sampling_prob(event) <= _MAX_FRACTIONAL_PROB
   return sorted(_INTEGER_ORDERS + (_FRACTIONAL_ORDERS if fine else []))
 
 
 def replacing_orders(event: DpEvent) -> tuple[float, ...]:
-  """Returns orders for `ReplacingAccountant` to choose from for this event."""
+  """Returns the orders of `ReplacingAccountant` for this event."""
   return tuple((order + 1) / 2 for order in renyi_orders(event))
 
 
 def orders_of_pairs(orders: Sequence[float]) -> tuple[float, ...]:
-  """Returns the orders that `ReplacingAccountant` reads for these orders."""
+  """Returns the orders 2 a - 1 and 2 a that `ReplacingAccountant` reads."""
   return tuple(sorted({value for order in orders
                        for value in (2 * order - 1, 2 * order)}))
 
 
 def is_poisson_sampled(event: DpEvent) -> bool:
-  """Whether any part of the event is on a Poisson sample."""
+  """Returns whether any part of the event uses a Poisson sample."""
   return any(isinstance(e, dp_events.PoissonSampledDpEvent)
              for e in walk(event))
 
 
 def walk(event: DpEvent) -> Iterator[DpEvent]:
-  """The event and all events inside it."""
+  """Yields the event and all events inside it."""
   yield event
   for inner in getattr(event, 'events', None) or [getattr(event, 'event', 0)]:
     if isinstance(inner, DpEvent):
@@ -271,7 +301,7 @@ def walk(event: DpEvent) -> Iterator[DpEvent]:
 
 
 def _map_inner(event: DpEvent, function) -> DpEvent:
-  """`event` with `function` applied to the events it is composed of."""
+  """Returns `event` with `function` applied to the events inside it."""
   if isinstance(event, dp_events.ComposedDpEvent):
     return dp_accounting.ComposedDpEvent([function(e) for e in event.events])
   if hasattr(event, 'event'):

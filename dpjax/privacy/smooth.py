@@ -1,17 +1,24 @@
-"""Smooth sensitivity: noise that fits the records, and hides how well it fits.
+"""Smooth sensitivity: noise scaled to the data, with a private scale.
 
-Noise scaled to the local sensitivity gives the records away by its scale: of
-two neighbours one may have no noise at all. A beta-smooth bound S on it, with
-S(X) <= e^beta S(X') for neighbours, can be used with noise whose density
-changes little under shifts and dilations alike. Source: Nissim, Raskhodnikova
-and Smith 2007 (named in thesis 000, section 2.3; item MECH-08).
+Noise scaled to the local sensitivity leaks the records by its scale: for one of
+two neighbours it may be 0. A beta-smooth upper bound S on the local
+sensitivity, with S(X) <= e^beta S(X') for neighbours, can be used with noise
+whose density changes little under shifts and dilations. Source: Nissim,
+Raskhodnikova and Smith (2007; named in Lalanne 2023, section 2.3; item
+MECH-08).
 
-Cauchy noise, density 1 / (pi (1 + z^2)), keeps pure privacy. The slope of
-ln(1 + z^2) is at most 1, so a shift by a changes its logarithm by at most a. As
-a function of ln z it lies in [0, 2], and the density of e^l z gains e^l: a
-dilation by e^l changes the logarithm by l - [0, 2] l, at most |l|. With noise
-S(X) / a Z neighbours differ by a shift of at most a and a dilation of at most
-e^beta: (a + beta)-DP.
+Statement. Adding S(X) / a times Cauchy noise Z, of density 1 / (pi (1 + z^2)),
+is (a + beta)-DP.
+
+Proof.
+1. In units of the scale S(X) / a, the outputs for neighbours differ by a shift
+  of at most a and a dilation e^l with |l| <= beta.
+2. Shift: the slope of ln(1 + z^2) is at most 1, so a shift by at most a changes
+  the log-density by at most a.
+3. Dilation: the slope of ln(1 + z^2) in ln z lies in [0, 2], and the density of
+  e^l z gains the factor e^l. So the log-density changes by l minus a number
+  between 0 and 2 l, hence by at most |l| <= beta.
+4. Together the log-density changes by at most a + beta.
 """
 
 import dataclasses
@@ -27,20 +34,21 @@ from dpjax.privacy import ordering
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
 
+# Terms below this fraction of the range are replaced by it.
 _LEAST = 2.0**-20
 
 
 def local_sensitivity(ordered: Array, rank: int, *, lower: float,
                       upper: float) -> Array:
-  """How far the record of a rank moves when one record is replaced.
+  """Returns how far one rank's record moves if one record is replaced.
 
-  Not to scale noise by: see the module.
+  Do not scale noise by it: that would leak the records, see the module.
 
   Args:
-    ordered: records [n] in [lower, upper], in order.
-    rank: from 1.
-    lower: of the range.
-    upper: of the range.
+    ordered: records [n] in [lower, upper], in increasing order.
+    rank: rank of the record, from 1.
+    lower: lower end of the range.
+    upper: upper end of the range.
   """
   return smooth_sensitivity(ordered, rank, lower=lower, upper=upper,
                             smoothing=math.inf)
@@ -48,30 +56,32 @@ def local_sensitivity(ordered: Array, rank: int, *, lower: float,
 
 def smooth_sensitivity(ordered: Array, rank: int, *, lower: float,
                        upper: float, smoothing: float) -> Array:
-  """The least beta-smooth bound on the local sensitivity of one rank.
+  """Returns the least beta-smooth bound on the local sensitivity of a rank.
 
   After k replacements the record of rank r moves by at most the largest gap
-  between records l - j = k + 1 ranks apart with j <= r <= l, where beyond the
-  first and the last stand the ends of the range: the maximum over k of e^(-k
-  beta) times that. Terms below 2^-20 of the range are replaced by that, which
-  keeps it smooth and of (20 ln 2 / beta)^2 steps at most.
+  between records l - j = k + 1 ranks apart with j <= r <= l, where the ends of
+  the range stand before the first and after the last record. The bound is the
+  maximum over k of e^(-k beta) times this gap. Terms below 2^-20 of the range
+  are replaced by that value, which keeps the bound smooth and limits the work
+  to (20 ln 2 / beta)^2 steps.
 
   Args:
-    ordered: records [n] in [lower, upper], in order.
+    ordered: records [n] in [lower, upper], in increasing order.
     rank: r, from 1.
-    lower: of the range.
-    upper: of the range.
+    lower: lower end of the range.
+    upper: upper end of the range.
     smoothing: beta > 0.
   """
   num_terms = max(1, min(ordered.shape[0] + 1,
                          math.ceil(-math.log(_LEAST) / smoothing)))
-  beyond = jnp.ones([num_terms])
-  padded = jnp.concatenate([lower * beyond, ordered, upper * beyond])
-  # The record of rank i stands at num_terms + i - 1.
+  padding = jnp.ones([num_terms])
+  padded = jnp.concatenate([lower * padding, ordered, upper * padding])
+  # The record of rank i is at index num_terms + i - 1 of `padded`.
   low = jnp.flip(padded[rank - 1:rank + num_terms])
   high = padded[rank + num_terms - 1:rank + 2 * num_terms]
   steps = jnp.arange(num_terms + 1)
   replaced = jnp.maximum(steps[:, None] + steps[None] - 1, 0)
+  # The cap keeps an infinite smoothing from making NaN of inf * 0.
   weights = jnp.where(replaced < num_terms, jnp.exp(
       -min(smoothing, 100.0) * replaced.astype(jnp.float32)), 0.0)
   least = (upper - lower) * math.exp(-smoothing * num_terms)
@@ -80,21 +90,21 @@ def smooth_sensitivity(ordered: Array, rank: int, *, lower: float,
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SmoothSensitivityQuantile:
-  """A quantile of records on a public range, with Cauchy noise that fits.
+  """Releases a quantile with Cauchy noise scaled to the records.
 
-  Guarantee: epsilon-DP under REPLACE_ONE, for real arithmetic; what is released
-  is clipped to the range and rounded to a public grid on it.
+  Guarantee: epsilon-DP under REPLACE_ONE, in real arithmetic; the release is
+  clipped to the range and rounded to a public grid on it.
 
   Attributes:
-    lower: of the range; records below it count as it.
-    upper: of the range, likewise.
+    lower: lower end of the range, public; smaller records are clipped to it.
+    upper: upper end of the range, likewise.
     num_examples: n, public.
-    epsilon: of one release.
-    smoothing: beta, the part of epsilon that hides the scale; the rest hides
-      the value.
-    prob: p in (0, 1]; the record of rank ceil(n p) is meant, at 1/2 the lower
-      median.
-    num_cells: of the grid, at most 2^20.
+    epsilon: of one release, positive.
+    smoothing: beta, below epsilon: the part of epsilon that protects the noise
+      scale; the rest protects the value.
+    prob: quantile level p in (0, 1]; the target is the record of rank ceil(n
+      p), at 1/2 the lower median.
+    num_cells: number of cells of the grid, at most 2^20.
   """
   lower: float
   upper: float
@@ -115,17 +125,17 @@ class SmoothSensitivityQuantile:
 
   @property
   def adjacency(self) -> Adjacency:
-    """One record is replaced; their number is public."""
+    """Replace-one: the number of records is public."""
     return Adjacency.REPLACE_ONE
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs."""
+    """Privacy cost of one release."""
     return accounting.pure_event(epsilon=self.epsilon,
                                  adjacency=self.adjacency)
 
   def law(self, data: Array) -> tuple[Array, Array]:
-    """(centre, scale) of the Cauchy distribution before rounding; private."""
+    """Returns (centre, scale) of the Cauchy noise before rounding; PRIVATE."""
     errors.check_records(data.shape, self.num_examples)
     spacing = (self.upper - self.lower) / self.num_cells
     points = ordering.sort(inverse.on_lattice(
@@ -138,7 +148,7 @@ class SmoothSensitivityQuantile:
     return centre, bound * (spacing / (self.epsilon - self.smoothing))
 
   def release(self, key: PRNGKey, data: Array) -> Array:
-    """The noisy quantile, a float32 scalar, of records [n]."""
+    """Returns the noisy quantile, a float32 scalar, of records [n]."""
     centre, scale = self.law(data)
     noisy = centre + scale * draws.standard_cauchy(key, ())
     cell = inverse.on_lattice(noisy, lower=self.lower, upper=self.upper,
@@ -147,5 +157,5 @@ class SmoothSensitivityQuantile:
     return self.lower + cell.astype(jnp.float32) * spacing
 
   def risk(self, num_values: int) -> None:
-    """Unknown without the records, as their gaps decide the scale."""
+    """Returns None: the noise scale depends on the gaps between records."""
     del num_values

@@ -1,9 +1,9 @@
-"""The generator of JAX, written out.
+"""Threefry-2x32, the default generator of JAX, with its rounds unrolled.
 
-The library's own lowering for CPUs keeps the rounds in a loop whose state is
-copied in each of them. Written out, a compiler makes one kernel of all rounds
-and of what becomes of the words: half the time of a draw of Gaussian noise, the
-same bits, and no more to compile.
+JAX's own lowering for CPUs keeps the rounds in a loop that copies its state in
+every iteration. With unrolled rounds, XLA makes one kernel of all rounds and of
+the code that uses the words. This halves the time of a draw of Gaussian noise,
+with the same bits and no longer compilation.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,18 @@ _GROUPS_OF_ROUNDS = 5
 
 def threefry_2x32(key: tuple[Array, Array],
                   blocks: tuple[Array, Array]) -> tuple[Array, Array]:
-  """Threefry-2x32 of 20 rounds (Salmon et al. 2011) of each block of two words.
+  """Returns Threefry-2x32 with 20 rounds of each block of two words.
+
+  Source: Salmon et al. (2011).
 
   Args:
     key: two uint32 scalars.
     blocks: two uint32 arrays of one shape.
+
+  Returns:
+    Two uint32 arrays of that shape.
   """
+  # The key schedule is added before the first and after every fourth round.
   schedule = (*key, key[0] ^ key[1] ^ jnp.uint32(_PARITY))
   left, right = blocks[0] + schedule[0], blocks[1] + schedule[1]
   for group in range(1, _GROUPS_OF_ROUNDS + 1):
@@ -37,6 +43,7 @@ def threefry_2x32(key: tuple[Array, Array],
 
 def _rounds(left: Array, right: Array,
             rotations: Sequence[int]) -> tuple[Array, Array]:
+  """Applies four rounds with these rotations."""
   for rotation in rotations:
     left = left + right
     right = left ^ (
@@ -46,15 +53,15 @@ def _rounds(left: Array, right: Array,
 
 
 def words(key: tuple[Array, Array], start: int, size: int) -> Array:
-  """Words `jax.extend.random.threefry_2x32` makes of start, start + 1, ...
+  """Returns the words of `jax.extend.random.threefry_2x32` from `start` on.
 
-  It pairs the first half of these counts with the second, and an odd one with
-  zero.
+  The input counts are start, start + 1, ...; JAX pairs their first half with
+  their second half, and an odd one with zero.
 
   Args:
     key: two uint32 scalars.
-    start: the first count, static.
-    size: how many words, static.
+    start: first count, static.
+    size: number of words, static.
   """
   half = -(-size // 2)
   places = jax.lax.iota(jnp.uint32, half)

@@ -1,10 +1,11 @@
-"""Trade-offs between the two errors of whoever tests for a record.
+"""Trade-off functions: the two errors of a test for one record.
 
-A test of one data set against a neighbour, from the release, errs with
-probability alpha under the one and with at least f(alpha) under the other. f
-says all that is known of a release: (epsilon, delta) for every epsilon is the
-same by convex duality. Source: thesis 000, Section 2.1 (the formula is not
-given there); Dong, Roth and Su 2022 (item DEF-07, INT-02).
+Consider a test, from the release, of one data set against a neighbour. If its
+first error probability is alpha, its second one is at least f(alpha). The
+trade-off function f contains all that is known of a release: by convex duality
+it is equivalent to (epsilon, delta) for every epsilon. Source: Lalanne (2023,
+section 2.1), without the formula; Dong, Roth and Su (2022; item DEF-07,
+INT-02).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +19,13 @@ from dpjax.privacy.notions import ApproxDP
 
 
 def approx(alpha: np.ndarray, guarantee: ApproxDP) -> np.ndarray:
-  """Least second error under (epsilon, delta)-DP: two lines, at least 0.
+  """Returns the least second error under (epsilon, delta)-DP.
+
+  The maximum of two lines and 0.
 
   Args:
     alpha: first errors in [0, 1].
-    guarantee: what is known of the release.
+    guarantee: guarantee of the release.
   """
   alpha = _checked(alpha)
   epsilon, left = guarantee.epsilon, 1 - guarantee.delta
@@ -31,7 +34,9 @@ def approx(alpha: np.ndarray, guarantee: ApproxDP) -> np.ndarray:
 
 
 def gaussian(alpha: np.ndarray, *, shift: float) -> np.ndarray:
-  """Of a Gaussian release: Phi(Phi^-1(1 - alpha) - mu), exact.
+  """Returns the trade-off of a Gaussian release, exact.
+
+  Phi(Phi^-1(1 - alpha) - mu).
 
   Args:
     alpha: first errors in [0, 1].
@@ -43,9 +48,10 @@ def gaussian(alpha: np.ndarray, *, shift: float) -> np.ndarray:
 
 def gaussian_delta(epsilon: np.ndarray | float, *,
                    shift: float) -> np.ndarray:
-  """The same curve as delta of epsilon: what an accountant rounds up.
+  """Returns delta as a function of epsilon of a Gaussian release, exact.
 
-  Phi(mu/2 - t/mu) - e^t Phi(-mu/2 - t/mu) (item DEF-03).
+  The same curve as `gaussian`, which accountants round up: Phi(mu/2 - t/mu) -
+  e^t Phi(-mu/2 - t/mu) (item DEF-03).
 
   Args:
     epsilon: t, any shape.
@@ -58,7 +64,12 @@ def gaussian_delta(epsilon: np.ndarray | float, *,
 
 
 def laplace(alpha: np.ndarray, *, epsilon: float) -> np.ndarray:
-  """Of one number with Laplace noise of scale sensitivity / epsilon, exact."""
+  """Returns the trade-off of one number with Laplace noise, exact.
+
+  Args:
+    alpha: first errors in [0, 1].
+    epsilon: sensitivity over the scale of the noise.
+  """
   errors.check_non_negative('epsilon', epsilon)
   alpha = _checked(alpha)
   least = math.exp(-epsilon)
@@ -70,10 +81,15 @@ def laplace(alpha: np.ndarray, *, epsilon: float) -> np.ndarray:
 
 def from_curve(alpha: np.ndarray, epsilons: Sequence[float],
                deltas: Sequence[float]) -> np.ndarray:
-  """Of a release that is (epsilon_i, delta_i)-DP for all i: the largest f.
+  """Returns the trade-off of a release that is (epsilon_i, delta_i)-DP, all i.
 
-  So it is obtained for whatever an accountant covers, from its deltas on a
-  grid; from below, and from no epsilon but those.
+  This gives a lower bound on the trade-off for everything that an accountant
+  covers, from its deltas at these epsilons.
+
+  Args:
+    alpha: first errors in [0, 1].
+    epsilons: [m], each >= 0.
+    deltas: [m], one for each epsilon.
   """
   return np.max([approx(alpha, ApproxDP(epsilon=epsilon, delta=delta))
                  for epsilon, delta in zip(epsilons, deltas, strict=True)
@@ -82,17 +98,18 @@ def from_curve(alpha: np.ndarray, epsilons: Sequence[float],
 
 def delta_of(epsilon: float,
              tradeoff: Callable[[np.ndarray], np.ndarray]) -> float:
-  """sup over alpha of 1 - f(alpha) - e^epsilon alpha, by narrowing down.
+  """Returns delta = sup over alpha of 1 - f(alpha) - e^epsilon alpha.
 
   Args:
     epsilon: at least 0.
-    tradeoff: f, convex, of alphas.
+    tradeoff: f, convex, maps arrays of alphas to arrays.
   """
   errors.check_non_negative('epsilon', epsilon)
   low, high, best = 0.0, 1.0, 0.0
   for _ in range(11):  # Each leaves a fiftieth: to the end of float64.
     alpha = np.linspace(low, high, 101)
     gain = 1 - tradeoff(alpha) - math.exp(epsilon) * alpha
+    # The gain is concave, so its maximum is next to the best grid point.
     place = int(np.argmax(gain))
     best = max(best, float(gain[place]))
     low, high = alpha[max(place - 1, 0)], alpha[min(place + 1, 100)]
@@ -100,7 +117,7 @@ def delta_of(epsilon: float,
 
 
 def best_accuracy(guarantee: ApproxDP) -> float:
-  """Of any test that guesses between two neighbours, each as likely.
+  """Returns the best accuracy of guessing one of two equally likely neighbours.
 
   (e^epsilon + delta) / (1 + e^epsilon); attained by binary randomised response.
   """
@@ -109,11 +126,15 @@ def best_accuracy(guarantee: ApproxDP) -> float:
 
 
 def total_variation(guarantee: ApproxDP) -> float:
-  """Largest distance of two neighbours' laws: 2 `best_accuracy` - 1."""
+  """Returns the largest total variation distance between neighbours.
+
+  Equal to 2 `best_accuracy` - 1.
+  """
   return 2 * best_accuracy(guarantee) - 1
 
 
 def _checked(alpha: np.ndarray) -> np.ndarray:
+  """Returns alpha as float64; raises if it leaves [0, 1]."""
   alpha = np.asarray(alpha, np.float64)
   if not ((alpha >= 0) & (alpha <= 1)).all():
     raise ValueError('alpha must lie in [0, 1]')

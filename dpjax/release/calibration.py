@@ -1,9 +1,10 @@
-"""Whether predicted probabilities are those of labels, from released counts.
+"""A test whether predicted probabilities are calibrated, from noisy counts.
 
-The statistic of Hosmer and Lemeshow compares, in groups of like predictions,
-numbers of labels with expected ones. Noise makes it larger, so that chi-squared
-is not its law: here the null law is simulated, labels and noise alike (item
-EC-24, EC-26; thesis 003, section 6.5.2).
+The statistic of Hosmer and Lemeshow compares observed and expected numbers of
+positive labels in groups of similar predictions. Noise makes it larger, so it
+does not have a chi-squared distribution. Its null distribution is simulated
+instead, labels and noise alike (Barczewski 2025, section 6.5.2; items EC-24,
+EC-26).
 """
 
 from typing import NamedTuple
@@ -13,19 +14,20 @@ import numpy as np
 from dpjax.release.trees import Tree
 
 LEAST = 5.0
-"""Groups that expect fewer labels of either kind join the next."""
+"""Groups that expect fewer labels of either class join the next group."""
 
 RUNS = 499
+"""Number of simulations of the null distribution."""
 
 
 class Groups(NamedTuple):
-  """Consecutive bins with like predictions; G groups.
+  """G groups of consecutive bins, with similar predictions.
 
   Attributes:
-    ends: [G] last bin of each.
-    records: [G] of both classes.
-    observed: [G] positive ones.
-    expected: [G] the same, by the predictions.
+    ends: [G] last bin of each group.
+    records: [G] numbers of records of both classes.
+    observed: [G] numbers of positive records.
+    expected: [G] sums of predicted probabilities.
   """
   ends: np.ndarray
   records: np.ndarray
@@ -34,19 +36,20 @@ class Groups(NamedTuple):
 
   @property
   def statistic(self) -> float:
-    """H: squared distances over expected numbers, of both classes."""
+    """Returns the Hosmer-Lemeshow statistic, with denominators >= `LEAST`."""
     rest = np.maximum(self.records - self.expected, LEAST)
     return float(np.sum((self.observed - self.expected)**2 * (
         1 / np.maximum(self.expected, LEAST) + 1 / rest)))
 
 
 def grouped(counts: np.ndarray, centres: np.ndarray, number: int) -> Groups:
-  """Groups that end where shares q / number of all records are reached.
+  """Returns groups of nearly equal numbers of records.
 
   Args:
-    counts: [2, N] >= 0, of negative and positive records by prediction.
+    counts: [2, N] counts >= 0 of negative and positive records in each bin.
     centres: [N] predicted probability of each bin.
-    number: of groups, before those that expect too few join others.
+    number: number of groups, before those that expect too few labels are
+      merged.
   """
   records = counts.sum(0)
   ranks = np.cumsum(records)
@@ -63,7 +66,7 @@ def grouped(counts: np.ndarray, centres: np.ndarray, number: int) -> Groups:
       kept.append(end)
       sums.append(last)
       last = np.zeros(3)
-  if not kept or last.any():  # what is left joins the last group, if any
+  if not kept or last.any():  # The rest joins the last group, if there is one.
     sums[-1:] = [sum(sums[-1:], last)]
   kept[-1:] = [ends[-1]]
   return Groups(np.array(kept), *np.array(sums).T)
@@ -71,23 +74,23 @@ def grouped(counts: np.ndarray, centres: np.ndarray, number: int) -> Groups:
 
 def null_law(tree: Tree, counts: np.ndarray, centres: np.ndarray, number: int,
              generator: np.random.Generator) -> np.ndarray:
-  """Statistics [RUNS] of well calibrated labels, released by the same tree.
+  """Returns simulated statistics [RUNS] under perfect calibration.
 
   Args:
-    tree: of the release, whose noise law is public.
-    counts: [2, N] as released; the records of each bin are taken from them.
-    centres: [N] as `grouped`.
-    number: of groups.
-    generator: of what is public.
+    tree: tree of the release, whose noise is simulated.
+    counts: [2, N] released counts; they give the number of records in each bin.
+    centres: [N] predicted probability of each bin.
+    number: number of groups.
+    generator: source of randomness; all inputs are public.
   """
   records = np.rint(counts.sum(0)).astype(np.int64)
   total = int(records.sum()) if tree.known else None
-  found = np.zeros(RUNS)
+  statistics = np.zeros(RUNS)
   for run in range(RUNS):
     labels = generator.binomial(records, centres)
     nodes = tree.nodes(np.concatenate([records - labels, labels]))
     noisy = [node + z for node, z in zip(nodes, tree.simulated(generator),
                                          strict=True)]
-    found[run] = grouped(tree.nonnegative(noisy, total), centres,
+    statistics[run] = grouped(tree.nonnegative(noisy, total), centres,
                          number).statistic
-  return found
+  return statistics

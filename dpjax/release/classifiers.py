@@ -1,10 +1,11 @@
-"""How well a score tells two classes apart, and whether it is calibrated.
+"""ROC curve, area and calibration of a score for two classes.
 
 One release serves all: numbers of records by class and by bin of the score, in
-one tree, at the whole budget. A record is in one bin of one class, so curves of
-both classes need not share the budget; where a record may be replaced its label
-may change as well (item EC-22, EC-26, corrections C6 to C10). The ledger keeps
-the release, and curve, area, calibration and test are views of it.
+one tree, with the whole budget. A record is in one bin of one class, so curves
+of both classes need not share the budget; replacing a record may change its
+label, too (Barczewski 2025, section 6.5; items EC-22, EC-26, corrections C6 to
+C10 of experiments/ERRATA.md). The ledger keeps the release; curve, area,
+calibration and test are post-processing of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,8 @@ from dpjax.release import curves
 from dpjax.release import grids
 from dpjax.release import lattice
 from dpjax.release import query as queries
-from dpjax.release.bands import Bands, Fit
+from dpjax.release.bands import Bands
+from dpjax.release.bands import Fit
 from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
 from dpjax.release.query import Query
@@ -34,8 +36,8 @@ class Classifier:
   """Counts of both classes over the bins of a grid, and views of them.
 
   Attributes:
-    query: what is asked.
-    thresholds: public, of the score.
+    query: public parameters of the release.
+    thresholds: public thresholds of the score.
   """
   query: Query
   thresholds: grids.Thresholds
@@ -44,7 +46,7 @@ class Classifier:
 
   @property
   def asked(self) -> Query:
-    """The release that all views share."""
+    """Returns the query of the release that all views share."""
     bounds = {} if self.query.bins else {'lower': self.thresholds.lower,
                                          'upper': self.thresholds.upper}
     return dataclasses.replace(
@@ -53,18 +55,18 @@ class Classifier:
 
   @functools.cached_property
   def tree(self) -> Tree:
-    """Of the bins of negatives, then positives."""
+    """Returns the tree over the bins of negatives, then of positives."""
     return Tree(num_bins=len(self.thresholds.points), num_classes=2,
                 cost=self.query.cost(), replacing=self.query.replacing,
                 known=self.query.knows_size)
 
   @property
   def cost(self) -> Cost:
-    """Of all nodes."""
+    """Returns the cost of the noise of all nodes."""
     return self.tree.spent
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: rules for values and labels, tree and noise."""
     return {'clamping': 'scores outside the public bounds are clamped to them',
             'missing': self.query.missing_text,
             'labels': f'{self.query.positive.strip()!r} is positive, whatever '
@@ -73,7 +75,7 @@ class Classifier:
             **self.tree.facts()}
 
   def measure(self, fields: Iterable[tuple[object, object]]) -> list[int]:
-    """The exact counts of bins, of negatives and then of positives."""
+    """Returns the exact counts of bins, of negatives and then of positives."""
     size = self.tree.num_bins
     counts = [0] * (2 * size)
     for value, label in self.query.labelled(fields, self.thresholds.lower,
@@ -83,26 +85,26 @@ class Classifier:
     return counts
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """Noisy counts of nodes."""
+    """Returns noisy counts of all nodes, and n if it is public."""
     return curves.drawn(self.tree, measured, meter)
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
-    """What was asked for."""
+    """Returns the view that the query asks for, with its bands."""
     fit = Fit(self.tree, released)
     band, = fit.bands(self.query.miss)
     views = {'roc': self._roc, 'auc': self._auc,
              'hosmer_lemeshow': self._hosmer_lemeshow}
     name = self.query.statistic
     if name != 'classifier':
-      found = views[name](fit, band)
+      results = views[name](fit, band)
     else:
       names = list(views)[:3 if _are_probabilities(self.thresholds) else 2]
-      found = {name: views[name](fit, band) for name in names}
-    return {**found, **self._classes(fit, band),
+      results = {name: views[name](fit, band) for name in names}
+    return {**results, **self._classes(fit, band),
             'simulations': curves.simulations(self.query.miss)}
 
   def _classes(self, fit: Fit, band: Bands) -> dict[str, object]:
-    """How many records there are of each class."""
+    """Returns the numbers of records of each class, with intervals."""
     return {name: {
         'value': float(fit.ranks[row, -1]), 'interval': queries.interval(
             band.lower[0, row, -1], band.upper[0, row, -1],
@@ -111,7 +113,7 @@ class Classifier:
             for row, name in enumerate(('negatives', 'positives'))}
 
   def _roc(self, fit: Fit, band: Bands) -> dict[str, object]:
-    """Points from (0, 0) to (1, 1), and bands of their coordinates."""
+    """Returns the ROC curve from (0, 0) to (1, 1), with simultaneous bands."""
     lower, upper = band.shares()
     return {
         'thresholds': [*self.thresholds.floats[::-1], None],
@@ -126,9 +128,9 @@ class Classifier:
         'rule': 'a score above the threshold is predicted positive; null: all'}
 
   def _auc(self, fit: Fit, band: Bands) -> dict[str, object]:
-    """The area, an interval, and one that follows from the band."""
+    """Returns the area, its intervals, and the one implied by the band."""
     lower, upper = band.shares()
-    # Noisy counts decide whether a class counts as empty.
+    # The noisy, not the exact counts decide whether a class counts as empty.
     empty = min(fit.ranks[:, -1]) < 1
     value = 0.5 if empty else _area(*fit.shares())
     near, far = [(0.0, 1.0)] * 2 if empty else _area_intervals(
@@ -156,7 +158,7 @@ class Classifier:
                     'bin, which count half'}
 
   def _hosmer_lemeshow(self, fit: Fit, band: Bands) -> dict[str, object]:
-    """The statistic, its p-value, and a table of groups."""
+    """Returns the Hosmer-Lemeshow statistic, its p-value and the groups."""
     del band
     edges = [float(self.thresholds.lower), *self.thresholds.floats]
     centres = (np.array(edges[1:]) + np.array(edges[:-1])) / 2
@@ -177,7 +179,7 @@ class Classifier:
 
   def _table(self, groups: calibration.Groups,
              fit: Fit) -> list[dict[str, object]]:
-    """Observed and predicted shares of positives, group by group."""
+    """Returns observed and predicted proportions of positives, by group."""
     ends = [float(self.thresholds.lower),
             *(self.thresholds.floats[end] for end in groups.ends)]
     starts = np.append(0, groups.ends[:-1] + 1)
@@ -185,10 +187,10 @@ class Classifier:
     def sums(counts):
       return np.add.reduceat(counts, starts, 1)
 
-    found = sums(fit.linear)
+    estimates = sums(fit.linear)
     width, = bands.widths(fit.tree, sums, self.query.miss)
     released = sums(fit.counts)
-    low, high = (np.maximum(found - width, 0), found + width)
+    low, high = (np.maximum(estimates - width, 0), estimates + width)
     low, high = np.minimum(low, released), np.maximum(high, released)
     return [{
         'above': ends[place], 'up_to': ends[place + 1],
@@ -206,16 +208,18 @@ class Classifier:
 
 
 def _share(part: float, rest: float, empty: float) -> float:
+  """Returns part / (part + rest), or `empty` if the sum is not positive."""
   return float(part / (part + rest)) if part + rest > 0 else empty
 
 
 def _rates(shares: np.ndarray) -> list[float]:
-  """Shares above thresholds, from the last to the first, and above none."""
+  """Returns proportions above the thresholds, highest first, and then 1."""
   return [0.0, *(1 - shares[-2::-1]).tolist(), 1.0]
 
 
 def _area(negatives: np.ndarray, positives: np.ndarray) -> float:
-  """Under the curve, of shares [N] up to each threshold; ties count half."""
+  """Returns the area of proportions [N] up to each threshold; ties count 1/2.
+  """
   negatives, positives = (np.append(shares[:-1], 1.0)
                           for shares in (negatives, positives))
   middle = positives - np.diff(positives, prepend=0.0) / 2
@@ -223,16 +227,17 @@ def _area(negatives: np.ndarray, positives: np.ndarray) -> float:
 
 
 def _wins(counts: np.ndarray) -> float:
-  """Pairs of which the positive record is ahead, a tie half, of [2, N]."""
+  """Returns how many pairs of [2, N] the score orders rightly; ties count 1/2.
+  """
   return float(counts[1] @ (np.cumsum(counts[0]) - counts[0] / 2))
 
 
 def _area_intervals(fit: Fit, value: float,
                     miss: float) -> list[tuple[float, float]]:
-  """For the file, and for what its records come from.
+  """Returns intervals for the area of the file and of the population.
 
-  What is simulated is by how much wins differ from the area times pairs, which
-  is 0 without noise: no quotient of noisy numbers is.
+  The simulated pivot is the number of rightly ordered pairs minus the area
+  times all pairs. It is 0 without noise, unlike a quotient of noisy numbers.
   """
   generator = np.random.default_rng(bands.SEED)
   number = bands.num_runs(miss)
@@ -260,10 +265,10 @@ def _are_probabilities(thresholds: grids.Thresholds) -> bool:
 
 
 def classifier(query: Query) -> Classifier:
-  """All views of a score and a label, or one of them.
+  """Returns the plan of all views of a score and a label, or of one of them.
 
   Raises:
-    ValueError: for a label that is the score, or probabilities beyond 0 and 1.
+    ValueError: if the label is the score, or probabilities are not in [0, 1].
   """
   bands.check_confidence(query)
   probabilities = query.statistic == 'hosmer_lemeshow'
@@ -273,7 +278,7 @@ def classifier(query: Query) -> Classifier:
                                 upper=lattice.Decimal(1))
   thresholds = grids.of_query(query)
   if probabilities and not _are_probabilities(thresholds):
-    raise ValueError('hosmer_lemeshow is of probabilities: bounds must lie in '
+    raise ValueError('hosmer_lemeshow needs probabilities: bounds must lie in '
                      f'[0, 1], got {thresholds.lower} and {thresholds.upper}')
   if query.label == query.column:
     raise ValueError(f'label must be another column than {query.column!r}')

@@ -1,8 +1,8 @@
 """The distribution of a linear combination of independent draws of one noise.
 
-An estimate from several noisy sums has such an error. Its distribution is
+The error of an estimate from several noisy sums has such a distribution. It is
 computed on a grid on which every term is rounded up, so that tails, moments of
-increasing functions and widths are never too small.
+increasing functions and interval widths are never too small.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from scipy import special
 
 from dpjax.release.noise import Noise
 
-# Noise goes farther with a probability that float64 does not see beside 1.
+# The probability of noise beyond the grid; 1 - 1e-15 is 1 in float64.
 _NEVER = 1e-15
-# Cells of a grid: of one standard deviation, and of one side of all.
+# Cells of a grid per standard deviation, and at most on one side of 0.
 _FINE = 400
 _MOST = 20_000
 
@@ -28,22 +28,22 @@ class Grid(NamedTuple):
   """A distribution on the multiples of a step.
 
   Attributes:
-    first: the least multiple.
-    step: > 0.
-    pmf: probabilities of the multiples from `first` on.
+    first: the least multiple, in steps.
+    step: spacing, > 0.
+    pmf: [N] probabilities of the multiples first, first + 1, ...
   """
   first: int
   step: float
   pmf: np.ndarray
 
   def plus(self, other: 'Grid') -> 'Grid':
-    """The distribution of an independent sum; both have the same step."""
+    """Returns the distribution of an independent sum; steps must be equal."""
     pmf = signal.fftconvolve(self.pmf, other.pmf)
     return Grid(self.first + other.first, self.step, np.maximum(pmf, 0.0))
 
   @property
   def points(self) -> np.ndarray:
-    """Returns the values that have the probabilities `pmf`."""
+    """Returns the values [N] that have the probabilities `pmf`."""
     return self.step * (self.first + np.arange(len(self.pmf)))
 
 
@@ -54,15 +54,15 @@ class Combination:
   Noise is symmetric about 0, so only sizes of coefficients matter.
 
   Attributes:
-    law: of every z_j.
-    coefficients: of z_1, z_2, ...; real.
+    law: distribution of every z_j.
+    coefficients: real coefficients of z_1, z_2, ...
   """
   law: Noise
   coefficients: tuple[float, ...]
 
   @functools.cached_property
   def _sizes(self) -> list[float]:
-    """Sizes of the coefficients that matter in float64."""
+    """Returns the sizes of coefficients that are not negligible in float64."""
     sizes = [abs(float(c)) for c in self.coefficients]
     return [size for size in sizes if size > 1e-12 * max(sizes)]
 
@@ -72,37 +72,37 @@ class Combination:
     return math.hypot(*self._sizes) * self.law.deviation
 
   def log_moment(self, rates: np.ndarray) -> np.ndarray:
-    """ln E e^(rate * sum), at most; infinite where it may be."""
+    """Returns an upper bound of ln E e^(rate * sum); may be infinite."""
     return sum((self.law.log_moment(size * rates) for size in self._sizes),
                np.zeros(len(rates)))
 
   def step(self, other: float = 0.0) -> float:
-    """A step that is fine enough for the grid of the sum.
+    """Returns a step that is fine enough for the grid of the sum.
 
     Args:
-      other: standard deviation of what will be added to the sum.
+      other: standard deviation of a variable that will be added to the sum.
     """
-    reach = sum(self._sizes) * self.law.half_width(_NEVER)
-    return max(math.hypot(self.deviation, other) / _FINE, reach / _MOST)
+    most = sum(self._sizes) * self.law.half_width(_NEVER)
+    return max(math.hypot(self.deviation, other) / _FINE, most / _MOST)
 
   def grid(self, step: float) -> Grid:
-    """The distribution, with every term rounded up to a multiple of `step`."""
+    """Returns the distribution with terms rounded up to multiples of `step`."""
     total = Grid(0, step, np.ones(1))
     for size in self._sizes:
-      reach = math.ceil(size * self.law.half_width(_NEVER) / step) + 1
-      edges = np.arange(-reach, reach + 1)
+      last = math.ceil(size * self.law.half_width(_NEVER) / step) + 1
+      edges = np.arange(-last, last + 1)
       above = self.law.above(np.floor(edges * (step / size)) + 1)
-      above[0], above[-1] = 1.0, 0.0  # what is beyond goes to the last cell
-      total = total.plus(Grid(1 - reach, step, -np.diff(above)))
+      above[0], above[-1] = 1.0, 0.0  # The last cell holds the rest of a tail.
+      total = total.plus(Grid(1 - last, step, -np.diff(above)))
     return total
 
   def normal_tail(self, excess: float,
                   deviations: tuple[float, float]) -> float:
-    """P(N(0, s^2) + sum >= excess), at most, for all s in a range.
+    """Returns an upper bound of P(N(0, s^2) + sum >= excess), s in a range.
 
     Args:
       excess: any number.
-      deviations: the least s and the largest one, > 0.
+      deviations: the least and the largest s; the largest is positive.
     """
     least, most = deviations
     grid = self.grid(self.step(most))
@@ -111,28 +111,28 @@ class Combination:
         least, 1e-300))))
 
   def half_width(self, miss: float) -> float:
-    """A width w with P(|sum| > w) <= miss; the least one for one term."""
+    """Returns a w with P(|sum| > w) <= miss; the least one for one term."""
     if not self._sizes or not self.law.half_width(_NEVER):
       return 0.0
     if len(self._sizes) == 1:
       return self._sizes[0] * self.law.half_width(miss)
     grid = self.grid(self.step())
-    beyond = np.cumsum(grid.pmf[::-1])[::-1] - grid.pmf + 1e-12
-    return float(grid.points[np.argmax(beyond <= miss / 2)])
+    tails = np.cumsum(grid.pmf[::-1])[::-1] - grid.pmf + 1e-12
+    return float(grid.points[np.argmax(tails <= miss / 2)])
 
 
 def farthest(accepted: Callable[[float], bool], start: float,
              end: float) -> float:
   """Returns the farthest accepted point on the way from `start` to `end`.
 
-  It looks from the end inwards at points that become closer towards the start,
-  and halves the step between the first accepted point and the one beyond it.
-  The returned point is the rejected one of the last two, so that an interval
-  that ends there holds every accepted point, as far as the points tell.
+  It tests points from the end inwards, spaced more closely near the start. Then
+  it bisects between the first accepted point and the rejected one before it. It
+  returns the last rejected point, so that the interval from `start` contains
+  every accepted point, as far as the tested points show.
 
   Args:
-    accepted: whether a point is accepted; `start` counts as accepted.
-    start: inner end.
+    accepted: tells whether a point is accepted; `start` counts as accepted.
+    start: inner end of the search.
     end: outer end, on either side of the start.
   """
   if accepted(end):
@@ -155,19 +155,23 @@ def farthest(accepted: Callable[[float], bool], start: float,
 def ratio_interval(
     error: Callable[[float], tuple[float, Combination]], estimate: float,
     ends: tuple[float, float], miss: float) -> tuple[float, float]:
-  """Returns an interval for a ratio of two sums, whose noise is not too far.
+  """Returns a confidence interval for a ratio of two sums; noise only.
 
-  Statement. A ratio r of exact sums solves A - r B = 0. If noisy sums stand for
-  A and B, then A - r B is a combination of the noise alone, whose distribution
-  is known for every r. The interval holds all r for which it lies within its
-  1 - miss width, so it covers the exact ratio with probability 1 - miss at
-  least, with no bound of the denominator (Fieller 1940 for normal noise).
+  Statement. The interval covers the exact ratio with probability at least
+  1 - miss, without any bound on the denominator (Fieller 1940, for normal
+  noise).
+
+  Proof. The exact ratio r of sums A and B solves A - r B = 0. With noisy sums,
+  A - r B is a combination of the noise alone, whose distribution is known for
+  every r. The interval contains all r for which the noisy A - r B lies within
+  the 1 - miss width of that combination, and so the exact ratio with
+  probability at least 1 - miss.
 
   Args:
-    error: r -> the noisy A - r B, and the combination that it then is.
-    estimate: where the search starts.
-    ends: the least and the largest ratio that is possible.
-    miss: in (0, 1).
+    error: maps r to the noisy A - r B and to the combination of its noise.
+    estimate: ratio where the search starts.
+    ends: the least and the largest possible ratio.
+    miss: probability of missing the ratio, in (0, 1).
   """
   def accepted(ratio):
     value, combination = error(ratio)

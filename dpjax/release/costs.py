@@ -1,14 +1,14 @@
-"""What releases cost, as exact fractions, and what several cost together.
+"""Privacy costs of releases as exact fractions, and their composition.
 
-A cost distinguishes three kinds of mechanisms, because they compose
-differently: pure ones, known by their epsilon; exponential mechanisms, whose
-log-ratio varies by at most epsilon over outputs (bounded range, about a quarter
-of the cost where many compose); and discrete Gaussian noise, known by its rho
-of zCDP.
+A cost has three kinds of parts, because they compose differently: pure
+mechanisms, given by their epsilon; exponential mechanisms, whose log-ratio of
+probabilities varies by at most epsilon over the outputs (bounded range, which
+costs about a quarter where many compose); and discrete Gaussian noise, given by
+its rho of zCDP.
 
 `epsilon` is for costs that were fixed before the first answer. `charged` is for
-a ledger, where each query, and what it costs, may be chosen in view of all
-answers before it.
+a ledger, where each query and its cost may be chosen after seeing all earlier
+answers.
 """
 
 import collections
@@ -27,25 +27,26 @@ from dpjax.privacy.adjacency import Adjacency
 Fraction = fractions.Fraction
 
 SIZE_SHARE = Fraction(1, 20)
-"""Of a budget, for a number of records that is private and hardly matters."""
+"""Share of the budget spent on a private number of records that helps little.
+"""
 
-# From nearly 1 to a million: small budgets need orders beyond the usual ones.
+# From nearly 1 to a million: small budgets need Renyi orders beyond the usual.
 _ORDERS = tuple(1 + 10**(k / 40) for k in range(-80, 241))
 
-# Of the delta of a ledger: what its main Renyi order leaves to all others.
+# Share of the delta of a ledger that all Renyi orders but the main one get.
 _OTHERS = Fraction(1, 10)
-# Other orders lie above the main one by these factors of (order - 1).
+# The other orders exceed 1 by these multiples of (main order - 1).
 _FACTORS = (2, 4, 8, 16, 32, 64)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cost:
-  """What some mechanisms cost together: the sum of the parts that are given.
+  """The privacy cost of one or several mechanisms: the sum of its parts.
 
   Attributes:
-    epsilon: of mechanisms known to be epsilon-DP and no more, in all.
-    rho: of mechanisms known to be rho-zCDP, in all.
-    choices: the epsilon of each exponential mechanism, in increasing order.
+    epsilon: sum of the epsilons of mechanisms known only to be epsilon-DP.
+    rho: sum of the rhos of mechanisms known only to be rho-zCDP.
+    choices: epsilon of each exponential mechanism, in increasing order.
   """
   epsilon: Fraction | None = None
   rho: Fraction | None = None
@@ -56,7 +57,7 @@ class Cost:
     given = [part for part in (self.epsilon, self.rho, *self.choices)
              if part is not None]
     if not given:
-      raise ValueError('a cost has an epsilon, a rho or choices')
+      raise ValueError('a cost needs an epsilon, a rho or choices')
     if min(given) <= 0:
       raise ValueError(f'a cost must be positive, got {self}')
 
@@ -68,20 +69,20 @@ class Cost:
 
   @property
   def pure(self) -> Fraction | None:
-    """The epsilon of all parts without any delta; None if rho is one."""
+    """Returns the epsilon at delta 0 of all parts; None if rho is one."""
     if self.rho is not None:
       return None
     return sum(self.choices, self.epsilon or Fraction(0))
 
   @property
   def notion(self) -> str:
-    """'epsilon-DP', 'rho-zCDP', or 'Renyi-DP' for rho with other parts."""
+    """Returns 'epsilon-DP', 'rho-zCDP', or 'Renyi-DP' for rho beside others."""
     if self.rho is None:
       return 'epsilon-DP'
     return 'rho-zCDP' if self == Cost(rho=self.rho) else 'Renyi-DP'
 
   def event(self, adjacency: Adjacency) -> accounting.DpEvent:
-    """The event, for the accountant."""
+    """Returns the cost as an event for the accountant, rounded up."""
     events = []
     if self.epsilon is not None:
       events.append(accounting.pure_event(epsilon=_above(self.epsilon),
@@ -97,24 +98,25 @@ class Cost:
     return events[0] if len(events) == 1 else accounting.composed_event(events)
 
   def divided(self, parts: int) -> 'Cost':
-    """The cost of each of `parts` equal releases that make up this one."""
+    """Returns the cost of each of `parts` equal releases that sum to this."""
     return self.part(Fraction(1, parts))
 
   def part(self, share: Fraction) -> 'Cost':
-    """The cost of a release that is to take a share of this one."""
+    """Returns the cost of a release that takes a share of this cost."""
     scaled = lambda value: None if value is None else value * share
     return Cost(epsilon=scaled(self.epsilon), rho=scaled(self.rho),
                 choices=tuple(map(scaled, self.choices)))
 
   def to_json(self) -> dict[str, str | list[str]]:
-    """{'epsilon': '1/2'}, {'rho': '1/8', 'choices': ['1/4']} and so on."""
+    """Returns JSON: {'epsilon': '1/2'}, {'rho': '1/8', 'choices': ['1/4']} etc.
+    """
     return {name: [str(part) for part in value] if isinstance(value, tuple)
             else str(value) for name, value in vars(self).items()
             if value not in (None, ())}
 
   @classmethod
   def from_json(cls, value: dict[str, str | list[str]]) -> 'Cost':
-    """The inverse of `to_json`."""
+    """Returns the cost that `to_json` has written."""
     return cls(**{name: Fraction(given) if isinstance(given, str) else
                   tuple(map(Fraction, given)) for name, given in value.items()})
 
@@ -129,7 +131,7 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 
 def exceeds(costs: Sequence[Cost], reserved: Cost) -> bool:
-  """Whether costs together have a part that is larger than was reserved."""
+  """Whether any part of the summed costs is larger than was reserved."""
   drawn = total(costs)
   return ((drawn.epsilon or 0) > (reserved.epsilon or 0) or
           (drawn.rho or 0) > (reserved.rho or 0) or
@@ -138,13 +140,13 @@ def exceeds(costs: Sequence[Cost], reserved: Cost) -> bool:
 
 
 def _above(value: Fraction) -> float:
-  """The least float64 that is not below `value`."""
+  """Returns the least float64 that is at least `value`."""
   nearest = float(value)
   return nearest if nearest >= value else math.nextafter(nearest, math.inf)
 
 
 def _below(value: Fraction) -> float:
-  """The largest float64 that is not above `value`."""
+  """Returns the largest float64 that is at most `value`."""
   nearest = float(value)
   return nearest if nearest <= value else math.nextafter(nearest, 0.0)
 
@@ -153,10 +155,10 @@ def epsilon(costs: Sequence[Cost], *, delta: Fraction,
             adjacency: Adjacency) -> Fraction | float:
   """Returns the epsilon of releases whose costs were fixed in advance.
 
-  The sum of epsilons, exactly, or at `delta` > 0 what the sum of Renyi
-  divergences implies at the best order, rounded up, if that is less. The
-  mechanisms may depend on earlier answers, their costs may not. Infinite for
-  zCDP at delta 0.
+  At delta 0 this is the exact sum of the epsilons, infinite if a cost has a
+  rho. At `delta` > 0 it is the smaller of that sum and of the conversion of
+  summed Renyi divergences at the best order, rounded up. Mechanisms may depend
+  on earlier answers; their costs may not.
 
   Examples:
     >>> from fractions import Fraction
@@ -182,51 +184,52 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
             adjacency: Adjacency) -> Fraction | float:
   """Returns the epsilon that a ledger of `budget` and `delta` charges.
 
-  Statement. An analyst asks queries one after the other, and chooses each, with
-  its cost, in view of all answers so far. If a query is answered only where
-  `charged` of all costs, its own included, is at most `budget`, then all
+  Statement. An analyst asks queries one after the other, and chooses each query
+  and its cost after seeing all earlier answers. If a query is answered only if
+  `charged` of all costs so far, its own included, is at most `budget`, then all
   answers together are (budget, delta)-DP.
 
   Assumptions. A cost holds for its mechanism given all earlier answers.
-  `budget`, `delta`, and so orders a_j and shares w_j of delta, of sum 1, are
-  fixed before the first answer.
+  `budget` and `delta` are fixed before the first answer, and so are the Renyi
+  orders a_j and their shares w_j of delta, which sum to 1.
 
-  Proof. Let L be the privacy loss of all answers, on either of two
-  neighbouring data sets, and H = E max(0, 1 - e^(budget - L)). What is to be
-  shown, (budget, delta)-DP, is H <= delta:
+  Proof. For two neighbouring data sets in either order, let L be the privacy
+  loss of all answers and H = E max(0, 1 - e^(budget - L)). The claim is
+  H <= delta. The terms are the sum of pure epsilons and, for each a_j, the
+  epsilon of the Renyi divergences of order a_j; `charged` is their minimum.
     1. The first cost is chosen before any answer. If it is the only one,
-       `epsilon` is a guarantee of a known mechanism. If the terms below charge
-       more than `budget` for it, they do so for every longer list, because they
-       grow with each cost: nothing else is ever answered, and H <= delta.
-    2. Otherwise a term below is at most `budget` at the end of each course of
-       answers. Where it is the sum of pure epsilons, L <= budget and the course
-       adds nothing to H.
-    3. Let the term of order a_j be at most `budget` at the end of some
-       courses. Since it grows with each cost, it is so at each step of them.
-       An analyst who stops just before it would be larger sees the same in
-       these courses, so that what they add to H is at most H of that analyst.
+       `epsilon` is the guarantee of a fixed mechanism. If all terms exceed
+       `budget` for the first cost, they do so for every longer list, because
+       they grow with each cost: no other query is answered, and H <= delta.
+    2. Otherwise, at the end of each transcript of answers some term is at most
+       `budget`. If it is the sum of pure epsilons, then L <= budget, and the
+       transcript adds nothing to H.
+    3. Consider the transcripts at whose end the term of order a_j is at most
+       `budget`. The term grows with each cost, so this holds at each step.
+       An analyst who stops just before the term would exceed `budget` sees the
+       same transcripts, so they add at most the H of that analyst.
     4. That analyst's Renyi divergences of order a_j sum to at most a constant
-       R in every course, which converts to (budget, w_j delta). Such a sum is
-       a filter (Feldman and Zrnic 2021; Lecuyer 2021): e^((a_j - 1) (L - sum))
-       is a supermartingale, so that all answers together have divergence R at
-       most, and H <= w_j delta.
+       R in every transcript, and R converts to (budget, w_j delta). Such a sum
+       is a filter (Feldman and Zrnic 2021; Lecuyer 2021): since
+       e^((a_j - 1) (L - sum)) is a supermartingale, all answers together have
+       divergence at most R, and H <= w_j delta.
     5. The sum over j is delta.
 
-  To take the best order at all of delta instead would be wrong: the analyst
-  may steer lucky answers to one order and unlucky ones to another, and each
-  may use up delta (`costs_test.py` has an example). Nor is exact accounting of
-  all that was asked a filter ("Privacy filters are captured by residues", arXiv
-  2602.15815, 2026). The main order is that at which many small queries, or
-  Gaussian noise of any size, use up the budget; it has 9/10 of delta. The
-  others are for few large pure queries.
+  Taking the best order at all of delta would be wrong: the analyst may steer
+  lucky answers to one order and unlucky ones to another, and each may use up
+  delta (`costs_test.py` has an example). Exact accounting of all that was asked
+  is no filter either ("Privacy filters are captured by residues", arXiv
+  2602.15815, 2026). The main order, which has 9/10 of delta, is the one at
+  which many small queries or Gaussian noise use up the budget. The others serve
+  few large pure queries.
 
   Sums of pure epsilons are a filter by themselves (Rogers et al. 2016).
 
   Args:
-    costs: of all releases, in order.
+    costs: costs of all releases, in order.
     budget: epsilon of the ledger.
-    delta: of the ledger.
-    adjacency: of all costs.
+    delta: delta of the ledger; 0 for pure releases only.
+    adjacency: adjacency of all costs.
   """
   if len(costs) < 2 or not delta:
     return epsilon(costs, delta=delta, adjacency=adjacency)
@@ -239,7 +242,7 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
 @functools.lru_cache(maxsize=64)
 def _shares(budget: Fraction, delta: Fraction
             ) -> tuple[tuple[float, Fraction], ...]:
-  """Orders of a ledger, and the share of delta of each; public."""
+  """Returns the Renyi orders of a ledger and their shares of delta; public."""
   logs = math.log(delta)
 
   def admitted_rho(order):
@@ -256,19 +259,20 @@ def _shares(budget: Fraction, delta: Fraction
 
 def _at_orders(costs: Sequence[Cost], orders: tuple[float, ...],
                delta: Fraction, adjacency: Adjacency) -> Fraction | float:
-  """The epsilon of the sums of Renyi divergences of these orders."""
-  # Each epsilon by itself: two pure mechanisms cost less than one of their sum.
+  """Returns the epsilon of summed Renyi divergences, the best of the orders."""
+  # One event per cost: two pure mechanisms cost less than one of their sum.
   events = [cost.event(adjacency) for cost in costs]
-  found = accounting.epsilon(
+  spent = accounting.epsilon(
       accounting.composed_event(events), delta=_below(delta),
       adjacency=adjacency, accountant='rdp', orders=orders)
-  return Fraction(found) * (1 + Fraction(1, 2**40)) if math.isfinite(
-      found) else found
+  return Fraction(spent) * (1 + Fraction(1, 2**40)) if math.isfinite(
+      spent) else spent
 
 
 def concentrated(*, epsilon: Fraction, delta: Fraction,
                  adjacency: Adjacency) -> Cost:
-  """The largest rho, nearly, that is (epsilon, delta)-DP by the accountant."""
+  """Returns nearly the largest rho that the accountant converts to the target.
+  """
   low = notions.zcdp_from_approx_target(notions.ApproxDP(
       epsilon=float(epsilon), delta=float(delta))).rho / 2
   return _largest(lambda rho: Cost(rho=rho), low, epsilon, delta, adjacency)
@@ -276,17 +280,18 @@ def concentrated(*, epsilon: Fraction, delta: Fraction,
 
 def choices(*, epsilon: Fraction, delta: Fraction | None, count: int,
             adjacency: Adjacency, beside: Cost | None = None) -> Cost:
-  """Returns equal exponential mechanisms that meet a target, nearly.
+  """Returns the cost of equal exponential mechanisms that use up a target.
 
   Args:
-    epsilon: of all together, and of `beside`.
-    delta: None for the sum of epsilons.
-    count: how many.
-    adjacency: of the costs.
-    beside: what else the release costs, less than the target.
+    epsilon: target of these mechanisms and of `beside` together.
+    delta: target delta; None for the sum of epsilons.
+    count: number of exponential mechanisms.
+    adjacency: adjacency of the target.
+    beside: cost of the other parts of the release, less than the target.
 
   Returns:
-    The cost of the `count` mechanisms alone.
+    The cost of the `count` mechanisms without `beside`; below the largest
+    possible one only by the tolerance of a bisection.
   """
   if delta is None:
     left = epsilon - (beside.pure if beside else 0)
@@ -303,7 +308,10 @@ def choices(*, epsilon: Fraction, delta: Fraction | None, count: int,
 
 def _largest(cost, low: float, epsilon_: Fraction, delta: Fraction,
              adjacency: Adjacency) -> Cost:
-  """The cost of the largest number, nearly, that meets a target."""
+  """Returns `cost` of nearly the largest argument that meets the target.
+
+  It doubles from `low`, then bisects; the result always meets the target.
+  """
   errors.check_positive('epsilon', float(epsilon_))
   accounting.check_delta(float(delta))
 

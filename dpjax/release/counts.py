@@ -1,7 +1,7 @@
-"""How many records: in all, in a range, in each cell."""
+"""Numbers of records: in all, in a range, and in each cell of a histogram."""
 
-from collections.abc import Iterable
 import bisect
+from collections.abc import Iterable
 import dataclasses
 
 from dpjax.release import lattice
@@ -16,15 +16,15 @@ OTHER = '(other)'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counts(queries.Direct):
-  """Counts of disjoint cells, each with noise of its own.
+  """Counts of disjoint cells, each with independent noise.
 
-  A record is in one cell at most: one added or removed moves one count by 1,
-  one replaced moves two, or the only one by 1.
+  A record is in at most one cell. Adding or removing it changes one count by 1;
+  replacing it changes two counts by 1, or one if there is only one cell.
 
   Attributes:
-    query: what is asked.
-    cells: their names.
-    reads: see `query.Plan`.
+    query: public parameters of the release.
+    cells: names of the cells.
+    reads: fields that `measure` takes, see `query.Plan`.
   """
   query: Query
   cells: tuple[str, ...]
@@ -32,23 +32,24 @@ class Counts(queries.Direct):
 
   @property
   def sensitivity(self) -> int:
-    """l1 sensitivity, and square of the l2 sensitivity, of all counts."""
+    """Returns the l1 sensitivity of all counts, and the square of the l2 one.
+    """
     return 2 if self.query.replacing and len(self.cells) > 1 else 1
 
   @property
   def noise(self) -> noise.Noise:
-    """Of each count."""
+    """Returns the noise of each count."""
     return noise.calibrated(self.query.cost(), l1_sensitivity=self.sensitivity,
                             l2_sensitivity_squared=self.sensitivity)
 
   @property
   def cost(self) -> Cost:
-    """Of all counts together."""
+    """Returns the cost of all counts together."""
     return self.noise.cost(l1_sensitivity=self.sensitivity,
                            l2_sensitivity_squared=self.sensitivity)
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: unit, rules for values, sensitivity and noise."""
     rules = {}
     if self.query.statistic == 'histogram':
       rules = {'clamping': 'values outside the bins count in the first or last',
@@ -63,20 +64,20 @@ class Counts(queries.Direct):
         **self.noise.to_json()}}}
 
   def measure(self, fields: Iterable[object]) -> list[int]:
-    """The exact counts."""
+    """Returns the exact, private counts."""
     counts = [0] * len(self.cells)
     for cell in self._cells(fields):
       counts[cell] += 1
     return counts
 
   def _cells(self, fields: Iterable[object]) -> Iterable[int]:
-    """The cell of each record that is in one."""
+    """Yields the index of the cell of each record that is in one."""
     query = self.query
     if self.reads == 'records':
       return (0 for _ in fields)
     if self.reads == 'texts':
       places = {name: place for place, name in enumerate(query.categories)}
-      # A null of a Parquet file is no category, not even one named None.
+      # A null of a Parquet file is no category, even if one is named 'None'.
       return (len(places) if field is None else
               places.get(str(field).strip(), len(places)) for field in fields)
     if query.bins:
@@ -87,7 +88,7 @@ class Counts(queries.Direct):
             if value is not None and query.lower <= value <= query.upper)
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """Noisy counts; those of a histogram have intervals for all at once."""
+    """Returns noisy counts with simultaneous intervals (Bonferroni)."""
     law, level = self.noise, self.query.confidence
     width = law.half_width(self.query.miss / len(self.cells))
     noisy = meter.noisy(measured, law, l1_sensitivity=self.sensitivity,
@@ -105,7 +106,7 @@ class Counts(queries.Direct):
 
 
 def count(query: Query) -> Counts:
-  """Of all records, or of those whose number lies between the bounds."""
+  """Returns the plan of a count of all records, or of those in a range."""
   bounds = (query.column, query.lower, query.upper)
   if None in bounds and any(bound is not None for bound in bounds):
     raise ValueError('count needs column, lower and upper, for the records '
@@ -118,7 +119,10 @@ def count(query: Query) -> Counts:
 
 
 def histogram(query: Query) -> Counts:
-  """Over public categories and a cell for all others, or over public bins."""
+  """Returns the plan of a histogram over public categories or public bins.
+
+  With categories, one more cell counts all other values.
+  """
   if bool(query.categories) == bool(query.bins):
     raise ValueError('histogram needs either categories or bins')
   names = query.categories
@@ -126,7 +130,8 @@ def histogram(query: Query) -> Counts:
     if len(set(names)) < len(names) or OTHER in names:
       raise ValueError(f'categories must differ, also from {OTHER!r}')
     if query.missing is not None:
-      raise ValueError(f'missing is for bins: what is no category is {OTHER}')
+      raise ValueError('missing is for bins: with categories, a missing value '
+                       f'counts as {OTHER}')
     return Counts(query=query, cells=(*names, OTHER), reads='texts')
   edges = query.bins
   if len(edges) < 2 or any(a >= b for a, b in zip(edges, edges[1:])):

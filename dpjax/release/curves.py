@@ -1,4 +1,4 @@
-"""The distribution function of a column, at all thresholds of a public grid."""
+"""The distribution function of a column at all thresholds of a public grid."""
 
 from collections.abc import Iterable, Mapping
 import dataclasses
@@ -19,7 +19,8 @@ BINS = 'bin j holds what is above threshold j - 1 and up to threshold j'
 
 
 def grid_query(query: Query, thresholds: grids.Thresholds) -> Query:
-  """The query with what it leaves open told: equal releases are one."""
+  """Returns the query with defaults filled in, so equal releases compare equal.
+  """
   grid = {} if query.bins else {'thresholds': len(thresholds.points),
                                 'grid': query.grid or 'uniform'}
   return dataclasses.replace(query, confidence=Query.confidence,
@@ -28,11 +29,11 @@ def grid_query(query: Query, thresholds: grids.Thresholds) -> Query:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Curve:
-  """Counts of the bins of a grid in a tree, and what is read off them.
+  """Counts of the bins of a grid in a tree, and the curve they determine.
 
   Attributes:
-    query: what is asked.
-    thresholds: public.
+    query: public parameters of the release.
+    thresholds: public thresholds of the curve.
   """
   query: Query
   thresholds: grids.Thresholds
@@ -41,29 +42,29 @@ class Curve:
 
   @property
   def asked(self) -> Query:
-    """Of any confidence."""
+    """Returns the query that curves of all confidences share."""
     return grid_query(self.query, self.thresholds)
 
   @functools.cached_property
   def tree(self) -> Tree:
-    """Of the bins."""
+    """Returns the tree over the bins."""
     return Tree(num_bins=len(self.thresholds.points), num_classes=1,
                 cost=self.query.cost(), replacing=self.query.replacing,
                 known=self.query.knows_size)
 
   @property
   def cost(self) -> Cost:
-    """Of all nodes."""
+    """Returns the cost of the noise of all nodes."""
     return self.tree.spent
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: rules for values, bins, tree and noise."""
     return {'clamping': 'values outside the public bounds are clamped to them',
             'missing': self.query.missing_text, 'bins': BINS,
             **self.tree.facts()}
 
   def measure(self, fields: Iterable[object]) -> list[int]:
-    """The exact counts of bins."""
+    """Returns the exact, private counts of the bins."""
     counts = [0] * self.tree.num_bins
     for value in self.query.numbers(fields, self.thresholds.lower,
                                     self.thresholds.upper):
@@ -71,16 +72,17 @@ class Curve:
     return counts
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """Noisy counts of nodes."""
+    """Returns noisy counts of all nodes, and n if it is public."""
     return drawn(self.tree, measured, meter)
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
-    """The curve, in shares and in numbers, with bands for the file."""
+    """Returns the curve as proportions and counts, with simultaneous bands."""
     fit, miss = bands.Fit(self.tree, released), self.query.miss
     band, inner = fit.bands(miss, miss / 2)
-    # Of no record the curve says nothing: shares that are off by 1 at most.
+    # From fewer than one record nothing follows: any proportion is possible.
     least = inner.lower[0, 0, -1] if fit.total is None else fit.total
-    # Dvoretzky, Kiefer and Wolfowitz 1956; the constant: Massart 1990.
+    # Dvoretzky, Kiefer and Wolfowitz (1956), with the constant of Massart
+    # (1990); half of the miss is for noise, half for sampling.
     far = math.sqrt(math.log(4 / miss) / (2 * least)) if least >= 1 else 1.0
     ends = zip(inner.shares(), (-far, far), strict=True)
     level = float(self.query.confidence)
@@ -110,25 +112,26 @@ class Curve:
 
 
 def simulations(miss: float) -> dict[str, object]:
-  """What a release says of the simulations of its bands."""
+  """Returns how the widths of bands were simulated, for the release JSON."""
   return {'number': bands.num_runs(miss), 'seed': bands.SEED,
           'of': 'the law of the noise, which is public, for widths of bands'}
 
 
 def drawn(tree: Tree, measured: list[int],
           meter: Meter) -> dict[str, object]:
-  """The release of a tree: noisy counts, and n where it is public."""
+  """Returns noisy counts of the nodes of a tree, and n if it is public."""
   noisy = {'noisy_counts': tree.draw(measured, meter)}
   return {**noisy, 'num_records': sum(measured)} if tree.known else noisy
 
 
 def _ends(ends: Iterable[np.ndarray]) -> dict[str, list[float]]:
+  """Returns the two ends of a band as lists, for JSON."""
   lower, upper = ends
   return {'lower': lower.tolist(), 'upper': upper.tolist()}
 
 
 def ecdf(query: Query) -> Curve:
-  """The share of values at or below each threshold."""
+  """Returns the plan of the proportions of values up to each threshold."""
   bands.check_confidence(query)
   return Curve(query=query, thresholds=grids.of_query(query))
 

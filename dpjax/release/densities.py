@@ -1,17 +1,18 @@
 """The density of a column, from noisy counts of equal bins.
 
-Private are the counts alone; their number M follows from n and the noise, both
-public: n is under replace-one, and under add-or-remove-one a twentieth of the
-budget buys a noisy n first, for which M may be chosen (composition, whatever
-the answer). All else is post-processing, that of `stats.density.adaptive`:
-coefficients of splines, or of waves on a circle, shrunk by their own size, and
-the nearest density.
+Only the counts use the data. Their number M depends on n and on the noise. n is
+public under replace-one. Under add-or-remove-one a twentieth of the budget buys
+a noisy n first, and M may depend on it by adaptive composition. The rest is
+post-processing (`density_methods.adaptive`): coefficients of splines, or of
+Fourier series on a circle, are shrunk by their own size, and the nearest
+density is taken.
 
-Numbers often come rounded, ages to years, and bins that hold three years here
-and four there would make a comb of them. So a record counts as spread evenly
-over the cell [v, v + granularity) of its number v: by the share of the cell
-that a bin has. Shares are whole numbers of 1 / D, of which a record has D: one
-that is replaced moves 2 D of them, and nothing is rounded.
+Numbers often come rounded, such as ages to years. Bins that hold three years
+here and four there would give a density like a comb. So a record with the
+number v counts as spread evenly over the cell [v, v + granularity): each bin
+gets the fraction of the cell inside it. Fractions are integers in units of
+1 / D, and a record has D of them. Replacing it changes the counts by at most
+2 D in l1, and nothing is rounded.
 """
 
 import collections
@@ -33,7 +34,7 @@ from dpjax.release import query as queries
 from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
 from dpjax.release.query import Query
-from dpjax.stats.density import bases
+from dpjax.stats.density_methods import bases
 
 Fraction = fractions.Fraction
 
@@ -53,32 +54,36 @@ _COUNT_SHARE = Fraction(1, 20)
 
 def bin_shares(cells: Mapping[int, int], num_cells: int, num_bins: int
                ) -> tuple[list[int], int]:
-  """Records of cells spread over bins: M numbers, in units of 1 / D, and D.
+  """Returns M bin counts in units of 1 / D, with records spread over cells.
 
   Args:
-    cells: how many records are in a cell, of equal ones.
-    num_cells: C, of all.
-    num_bins: M, equal too, at most C: a cell is in two bins at most.
+    cells: number of records in each cell of equal width.
+    num_cells: C, the number of cells.
+    num_bins: M, the number of equal bins, at most C, so that a cell meets at
+      most two bins.
+
+  Returns:
+    The M counts in units of 1 / D, and D.
   """
   common = math.gcd(num_cells, num_bins)
   width, size = num_cells // common, num_bins // common  # of a bin, of a cell
-  found = [0] * num_bins
+  counts = [0] * num_bins
   for cell, count in cells.items():
     place, offset = divmod(cell * size, width)
     inside = min(size, width - offset)
-    found[place] += count * inside
+    counts[place] += count * inside
     if inside < size:
-      found[place + 1] += count * (size - inside)
-  return found, size
+      counts[place + 1] += count * (size - inside)
+  return counts, size
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Density:
-  """Noisy counts of bins, and the curve that they tell of.
+  """Noisy counts of bins, and the density curve that they determine.
 
   Attributes:
-    query: what is asked.
-    num_cells: C, of the lattice between the bounds.
+    query: public parameters of the release.
+    num_cells: C, the number of cells between the bounds.
   """
   query: Query
   num_cells: int
@@ -87,37 +92,37 @@ class Density:
 
   @property
   def asked(self) -> Query:
-    """Of any confidence and boundary: the counts are the same."""
+    """Returns the query that all confidences and boundaries share."""
     return dataclasses.replace(
         self.query, confidence=Query.confidence, boundary=None)
 
   @property
   def basis(self) -> str:
-    """Of the curve, one of `bases.BASES`."""
+    """Returns the basis of the curve, one of `bases.BASES`."""
     return bases.BOUNDARIES[self.query.boundary or 'interval']
 
   @functools.cached_property
   def noise_of_records(self) -> noise.Noise | None:
-    """Of n, where it is private."""
+    """Returns the noise of n, or None if n is public."""
     return None if self.query.knows_size else noise.calibrated(
         _share(self.query.cost(), _COUNT_SHARE), l1_sensitivity=1,
         l2_sensitivity_squared=1)
 
   def noise_of_bins(self, parts: int) -> noise.Noise:
-    """Of each bin, in units of 1 / D; `parts` is D."""
+    """Returns the noise of each bin in units of 1 / D; `parts` is D."""
     left = self.query.cost()
     if not self.query.knows_size:
       left = _share(left, 1 - _COUNT_SHARE)
     return noise.calibrated(left, **self._sensitivities(parts))
 
   def _sensitivities(self, parts: int) -> dict[str, int]:
-    moved = 1 + self.query.replacing
-    return {'l1_sensitivity': moved * parts,
-            'l2_sensitivity_squared': moved * parts**2}
+    changed = 1 + self.query.replacing
+    return {'l1_sensitivity': changed * parts,
+            'l2_sensitivity_squared': changed * parts**2}
 
   @property
   def cost(self) -> Cost:
-    """Of all counts; the same for any number of bins."""
+    """Returns the cost of all counts; it does not depend on M."""
     spent = self.noise_of_bins(1).cost(**self._sensitivities(1))
     if self.query.knows_size:
       return spent
@@ -127,7 +132,7 @@ class Density:
                    for name in spent.to_json()})
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: rules for values, and their rounding."""
     return {
         'clamping': 'values outside the public bounds are clamped to them',
         'missing': self.query.missing_text,
@@ -136,27 +141,27 @@ class Density:
                     'the cell that lies there'}
 
   def measure(self, fields: Iterable[object]) -> collections.Counter[int]:
-    """The exact numbers of records of cells."""
+    """Returns the exact, private numbers of records of the cells."""
     query = self.query
     low, high = Fraction(query.lower), Fraction(query.upper)
     rate = self.num_cells / (high - low)
-    found = collections.Counter(query.numbers(fields, query.lower,
+    value_counts = collections.Counter(query.numbers(fields, query.lower,
                                               query.upper))
     cells = collections.Counter()
-    for value, count in found.items():
+    for value, count in value_counts.items():
       if value >= query.upper:
         cells[self.num_cells - 1] += count
       elif value <= query.lower:
         cells[0] += count
       else:
-        # Tiny numbers may have exponents whose power of ten fits nowhere.
+        # Shortcut: for a tiny number, 10 to its exponent would not fit memory.
         near = Fraction(value) if value.adjusted() > -_DIGITS else Fraction(0)
         cells[max(0, math.floor((near - low) * rate))] += count
     return cells
 
   def draw(self, measured: Mapping[int, int],
            meter: Meter) -> dict[str, object]:
-    """Noisy counts of bins, and n: noisy, or exact where it is public."""
+    """Returns noisy counts of bins, and n: noisy, or exact if it is public."""
     number, known = sum(measured.values()), {}
     if self.query.knows_size:
       known = {'num_records': number}
@@ -166,26 +171,28 @@ class Density:
       known = {'noisy_records': number}
     num_bins = bases.adaptive_bins(
         max(number, 1), self.noise_of_bins(1).deviation**2,
-        # Odd, for a circle.
+        # An odd number of bins, which the Fourier basis needs.
         most=min(_MOST_BINS, self.num_cells - 1 + self.num_cells % 2))
     shares, parts = bin_shares(measured, self.num_cells, num_bins)
     law = self.noise_of_bins(parts)
     return {'noisy_counts': meter.noisy(shares, law,
                                         **self._sensitivities(parts)),
-            **known, 'noise': self._told(law, parts)}
+            **known, 'noise': self._noise_facts(law, parts)}
 
-  def _told(self, law: noise.Noise, parts: int) -> dict[str, object]:
+  def _noise_facts(self, law: noise.Noise, parts: int) -> dict[str, object]:
+    """Returns the noise of bins, and of a private n, for the release JSON."""
     moved = str(1 + self.query.replacing)
-    told = {'bins': {'unit': str(Fraction(1, parts)), 'l1_sensitivity': moved,
-                     'l2_sensitivity_squared': moved, **law.to_json()}}
+    noise_facts = {'bins': {
+        'unit': str(Fraction(1, parts)), 'l1_sensitivity': moved,
+        'l2_sensitivity_squared': moved, **law.to_json()}}
     if not self.query.knows_size:
-      told['records'] = {'unit': '1', 'l1_sensitivity': '1',
-                         'l2_sensitivity_squared': '1',
-                         **self.noise_of_records.to_json()}
-    return told
+      noise_facts['records'] = {
+          'unit': '1', 'l1_sensitivity': '1', 'l2_sensitivity_squared': '1',
+          **self.noise_of_records.to_json()}
+    return noise_facts
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
-    """The curve, with bands for the file and for the population."""
+    """Returns the curve, with bands for the file and for the population."""
     fit = self._fit(released)
     low, width = float(self.query.lower), float(
         Fraction(self.query.upper) - Fraction(self.query.lower))
@@ -227,23 +234,23 @@ class Density:
 
   def synthetic(self, released: Mapping[str, object],
                 number: int) -> list[str]:
-    """Numbers drawn from the curve, by a fixed seed; as private as it is.
+    """Returns numbers drawn from the curve with a fixed seed; costs nothing.
 
-    Each is the lower end of its cell, as are numbers that were rounded.
+    Each number is the lower end of a cell, like rounded numbers of the file.
     """
     generator = np.random.default_rng(bands.SEED)
     ends = np.append(0.0, np.cumsum(self._fit(released).value))
     places = np.interp(ends[-1] * generator.random(number), ends,
                        np.linspace(0, 1, len(ends)))
     cells = np.minimum(places * self.num_cells, self.num_cells - 1)
-    with decimal.localcontext(prec=200):  # exact: public and of few digits
+    with decimal.localcontext(prec=200):  # exact: bounds have few digits
       step = (self.query.upper - self.query.lower) / self.num_cells
       return [f'{(self.query.lower + int(cell) * step).normalize():f}'
               for cell in cells]
 
 
 def density(query: Query) -> Density:
-  """The density between public bounds."""
+  """Returns the plan of the density between public bounds."""
   bands.check_confidence(query)
   if query.boundary is not None:
     errors.check_choice('boundary', query.boundary, tuple(bases.BOUNDARIES))

@@ -1,21 +1,22 @@
-"""How a file is written: what its owner declares, and what is refused.
+"""File formats: what the data owner declares, and which files are refused.
 
-A field of a column of numbers is one of three things: a number, a missing value
-that is declared to be one, or something else. The first two are data; the third
-is a fault of the file, and so is a line that is no record. A fault tells of
-records, so it is reported to whoever holds the file and runs the command, and
-to nobody else.
+A field of a numeric column is a number, a missing value that is declared as
+such, or something else. The first two are data. The third is a fault of the
+file, and so is a line that cannot be parsed as a record. The error message of a
+fault depends on records, so only the data owner who runs the command may see
+it.
 
 `REFUSALS` lists every refusal that depends on records. All of them happen while
-the file is read: before anything is measured, spent or drawn, and whatever
-bounds, categories or positive value a query asks about. A declaration turns
-each of them off, except for packed files that are damaged or unpack to far too
-much. With `bad_lines='missing'`,
+the file is read, before anything is measured, spent or drawn, and they do not
+depend on the bounds, categories or positive value of the query. The owner can
+turn off each of them by a declaration, except for compressed files that are
+damaged or far too large once unpacked. With `bad_lines='missing'`,
 `unparsed='missing'`, a rule for missing values and a ledger for a named data
-set, no other refusal depends on records, and what others than the holder see of
-a release is its output alone.
-A declaration decides what is refused, so it is the holder's to make: whoever
-lets others choose it, or shows them errors, tells them of records.
+set, no other refusal depends on records, and only the output of a release
+reaches others.
+
+Declarations decide what is refused, so they are up to the data owner. Letting
+others choose them, or see error messages, reveals information about records.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from dpjax import errors
 from dpjax.release import lattice
 
 MISSING_TOKENS = ('NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')
-"""Spellings of a missing number, where no others are declared."""
+"""Default spellings of a missing number."""
 
 ENCODINGS = ('utf-8', 'latin-1', 'cp1252')
 RULES = ('refuse', 'missing')
@@ -42,9 +43,9 @@ class Refusal(NamedTuple):
   """One refusal that depends on records.
 
   Attributes:
-    when: what is wrong with the file.
-    why: why it is refused by default.
-    instead: the declaration under which it is not refused; '' if there is none.
+    when: fault of the file.
+    why: reason why it is refused by default.
+    instead: declaration that turns the refusal off; '' if there is none.
   """
   when: str
   why: str
@@ -84,15 +85,15 @@ REFUSALS = {
         'more than 100 times its size',
         'a small file could fill memory and time; unpack it first', ''),
 }
-"""Refusals that depend on records, by the reason that `FileError` has."""
+"""Refusals that depend on records, by `FileError.reason`."""
 
 
 class FileError(ValueError):
-  """Reports a fault of a file to whoever holds it; it tells of records.
+  """Raised for a fault of a file; only the data owner may see the message.
 
   Attributes:
     reason: a key of `REFUSALS`.
-    fault: what is wrong, without the declaration that would allow it.
+    fault: the fault, without the declaration that would allow it.
   """
 
   def __init__(self, reason: str, message: str):
@@ -100,7 +101,7 @@ class FileError(ValueError):
 
     Args:
       reason: a key of `REFUSALS`.
-      message: one line that says where the fault is.
+      message: one line that says what is wrong and where.
     """
     instead = REFUSALS[reason].instead
     super().__init__(message + (f' (or declare {instead})' if instead else ''))
@@ -109,23 +110,24 @@ class FileError(ValueError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Format:
-  """What the owner of a file declares about the way it is written.
+  """The data owner's declarations of how a file is written.
 
-  All of it is public, and chosen without a view of single records.
+  All of them are public, and must not be chosen by looking at single records.
 
   Attributes:
-    separator: between fields of a CSV file.
-    encoding: of its text, one of `ENCODINGS`.
-    header: names of the columns of a file whose first line is a record; ()
-      where the first line has the names.
-    decimal: mark in front of decimals, '.' or ','.
+    separator: character between fields of a CSV file.
+    encoding: encoding of the text, one of `ENCODINGS`.
+    header: names of the columns, for a file whose first line is a record; ()
+      if the first line has the names.
+    decimal: decimal mark, '.' or ','.
     thousands: mark between groups of three digits: '' for none, '.', ',', ' '
       or an apostrophe.
-    missing_tokens: spellings of a missing number, beside the empty field.
-    unparsed: 'refuse' the file for a field that is neither a number nor
-      missing, or take it as 'missing'.
-    bad_lines: 'refuse' the file for a line that is no record, or let each line
-      by itself be a record, whose fields are all 'missing' if it has faults.
+    missing_tokens: spellings of a missing number; an empty field is missing,
+      too.
+    unparsed: 'refuse' a file with a field that is neither a number nor missing,
+      or treat the field as 'missing'.
+    bad_lines: 'refuse' a file with a faulty line, or read each line as one
+      record, and all fields of a faulty line as 'missing'.
   """
   separator: str = ','
   encoding: str = 'utf-8'
@@ -153,13 +155,13 @@ class Format:
       errors.check_choice(name, getattr(self, name), RULES)
 
   def number(self, text: str) -> lattice.Decimal | None:
-    """Returns a field as a number; None if it is none in this format."""
+    """Returns a field as a number; None if it is not one in this format."""
     if self.thousands:
       mark = _THOUSANDS[self.thousands]
-      found = re.match(f'([+-]?)([0-9]{{1,3}}(?:{mark}[0-9]{{3}})+)(?![0-9])',
+      match = re.match(f'([+-]?)([0-9]{{1,3}}(?:{mark}[0-9]{{3}})+)(?![0-9])',
                        text)
-      if found:
-        text = found[1] + re.sub(mark, '', found[2]) + text[found.end():]
+      if match:
+        text = match[1] + re.sub(mark, '', match[2]) + text[match.end():]
     if self.decimal != '.':
       if '.' in text:
         return None
@@ -167,11 +169,11 @@ class Format:
     return lattice.number(text)
 
   def is_missing(self, text: str) -> bool:
-    """Whether a field is declared to be a missing number."""
+    """Returns whether a field is declared to be a missing number."""
     return not text or text in self.missing_tokens
 
   def to_json(self) -> dict[str, object]:
-    """Returns the separator, and all else that was declared."""
+    """Returns the separator and all declarations that differ from defaults."""
     plain = Format()
     return {
         field.name: list(value) if isinstance(value, tuple) else value
@@ -181,16 +183,16 @@ class Format:
 
 
 def shown(text: str) -> str:
-  """Returns a field as an error shows it: quoted, and not all of a long one."""
+  """Returns a field as error messages show it: quoted, long ones cut off."""
   return repr(text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...')
 
 
 def advice(text: str) -> str:
-  """Returns what to do about a field that is no number; '' if nobody knows."""
+  """Returns advice for a field that is not a number; '' if there is none."""
   if _DATE.fullmatch(text):
-    return '; of a date make a number first, say of days'
+    return '; convert a date to a number first, such as days'
   if _GROUPED.fullmatch(text):
-    return '; are there other marks of decimals or thousands?'
+    return '; does the file use other decimal or thousands marks?'
   if re.search(r'\d', text):
     return '; remove units and currency signs'
   return ''

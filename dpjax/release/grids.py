@@ -1,4 +1,4 @@
-"""Public thresholds, and which of them a number is at or below first.
+"""Public thresholds of a curve, and the bin that a number falls into.
 
 Thresholds are decimal numbers, and records are compared with them exactly.
 """
@@ -10,7 +10,7 @@ import functools
 from dpjax import errors
 from dpjax.release import lattice
 from dpjax.release.query import Query
-from dpjax.stats.ecdf import grids
+from dpjax.stats.ecdf_methods import grids
 
 Decimal = lattice.Decimal
 
@@ -20,14 +20,14 @@ _MOST = 2**14
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Thresholds:
-  """Thresholds t_1 < ... < t_N; bin j holds (t_(j-1), t_j].
+  """Thresholds t_1 < ... < t_N; bin j holds the interval (t_(j-1), t_j].
 
-  What lies beyond the bounds counts as they do: the first bin has no lower end,
-  and the last no upper one.
+  Values beyond the bounds are clamped: the first bin has no lower end, and the
+  last bin no upper end.
 
   Attributes:
-    lower: public; that of the first bin.
-    points: [N].
+    lower: public lower bound of the first bin.
+    points: [N] public thresholds.
   """
   lower: Decimal
   points: tuple[Decimal, ...]
@@ -37,28 +37,28 @@ class Thresholds:
       raise ValueError(f'there must be 2 to {_MOST} thresholds, got '
                        f'{len(self.points)}')
     if any(a >= b for a, b in zip(self.points, self.points[1:])):
-      raise ValueError('thresholds must increase, by what 15 digits can tell')
+      raise ValueError('thresholds must increase, when rounded to 15 digits')
 
   @property
   def upper(self) -> Decimal:
-    """The last threshold."""
+    """Returns the last threshold."""
     return self.points[-1]
 
   def bin(self, value: Decimal) -> int:
-    """Of a number, from 0 to N - 1."""
+    """Returns the bin of a number, from 0 to N - 1."""
     return min(bisect.bisect_left(self.points, value), len(self.points) - 1)
 
   @functools.cached_property
   def floats(self) -> list[float]:
-    """[N] thresholds, for JSON."""
+    """Returns the [N] thresholds as floats, for JSON."""
     return [float(point) for point in self.points]
 
 
 def of_query(query: Query) -> Thresholds:
-  """Thresholds that are given as bins, or a grid between the bounds.
+  """Returns the thresholds given as bins, or a grid between the bounds.
 
   Raises:
-    ValueError: if there is both, or neither, or a grid is too fine.
+    ValueError: if both or neither are given, or if the grid is too fine.
   """
   given = (query.lower, query.upper, query.thresholds, query.grid)
   if query.bins:
@@ -73,8 +73,8 @@ def of_query(query: Query) -> Thresholds:
     raise ValueError(f'thresholds must be 2 to {_MOST}, got {number}')
   kind = query.grid or grids.KINDS[0]
   errors.check_choice('grid', kind, grids.KINDS)
-  found = grids.Grid(lower=float(query.lower), upper=float(query.upper),
+  grid = grids.Grid(lower=float(query.lower), upper=float(query.upper),
                      num_thresholds=number, kind=kind)
   # 15 digits: 0.3, not 0.30000000000000004.
-  points = [Decimal(f'{point:.15g}') for point in found.thresholds[:-1]]
+  points = [Decimal(f'{point:.15g}') for point in grid.thresholds[:-1]]
   return Thresholds(lower=query.lower, points=(*points, query.upper))

@@ -1,7 +1,7 @@
-"""Numbers of records on a public lattice, by exact arithmetic.
+"""Exact arithmetic for numbers of records on a public lattice.
 
-Every function of a record here is total and quick: a number may have any number
-of digits and any exponent, and none makes arithmetic slow or fail.
+Every function of a record here is total and fast: a number may have any number
+of digits and any exponent, and cannot make the arithmetic slow or fail.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ Fraction = fractions.Fraction
 _MAX_EXPONENT = 60
 _CELLS = 10**6
 _DIGITS = 200
-# Digits beyond the first 200 are dropped: to make integers of digits takes time
-# that grows with the square of how many there are. Exponents stay far within
-# those that `decimal` computes with.
+# Digits after the first 200 are dropped, because parsing digits to an integer
+# takes time quadratic in their number. Exponents of 17 digits stay within the
+# range of `decimal`.
 _EXPONENT_DIGITS = 17
 _CONTEXT = decimal.Context(
     prec=_DIGITS, rounding=decimal.ROUND_DOWN, Emin=decimal.MIN_EMIN,
@@ -32,12 +32,12 @@ _NUMBER = re.compile(
 
 
 def number(value: object) -> Decimal | None:
-  """Returns a field as a decimal number; None for NaN and what is no number.
+  """Returns a field as a decimal number; None for NaN and non-numbers.
 
-  Text is a number if it is decimal digits, maybe with a sign, a point and an
-  exponent, or an infinity. Floats are taken as the binary fraction that they
-  are. Digits beyond the first 200 are dropped, and an exponent of more than 17
-  digits counts as one of 17 nines: both are functions of the field alone.
+  Text is a number if it has decimal digits with an optional sign, point and
+  exponent, or if it is an infinity. Floats are converted exactly. Digits after
+  the first 200 are dropped, and an exponent of more than 17 digits counts as 17
+  nines: both depend on the field alone.
 
   Examples:
     >>> from dpjax.release import lattice
@@ -54,6 +54,7 @@ def number(value: object) -> Decimal | None:
 
 
 def _of_text(text: str) -> Decimal | None:
+  """Returns text as a number; None if it is not one."""
   match = _NUMBER.fullmatch(text)
   if match is None:
     return None
@@ -66,20 +67,20 @@ def _of_text(text: str) -> Decimal | None:
 
 
 def same(field: object, value: str) -> bool:
-  """Whether a field is a public value: the same text, or the same number."""
+  """Whether a field equals a public value, as text or as a number."""
   value = value.strip()
   if str(field).strip() == value:
     return field is not None
-  found = number(field)
-  return found is not None and found == number(value)
+  parsed = number(field)
+  return parsed is not None and parsed == number(value)
 
 
 def public_number(name: str, text: str) -> Decimal:
-  """Returns a public parameter as a number, finite and of an ordinary size.
+  """Returns a public parameter as a finite number of ordinary size.
 
   Raises:
-    ValueError: for what is no number, or has too many digits or too large an
-      exponent.
+    ValueError: if the text is not a number, or if it has too many digits or
+      too large an exponent.
   """
   shown = text if len(text) <= 40 else f'{text[:40]}...'
   value = number(text)
@@ -93,7 +94,8 @@ def public_number(name: str, text: str) -> Decimal:
 
 
 def default_granularity(lower: Decimal, upper: Decimal) -> Decimal:
-  """The largest power of ten that is a millionth of the range, or less."""
+  """Returns the largest power of ten that is at most a millionth of the range.
+  """
   width = Fraction(upper) - Fraction(lower)
   power = 2 - _MAX_EXPONENT
   while Fraction(10)**(power + 1) * _CELLS <= width:
@@ -105,14 +107,14 @@ def default_granularity(lower: Decimal, upper: Decimal) -> Decimal:
 class Lattice:
   """Multiples of a public granularity between public bounds.
 
-  A value is clamped to the bounds, then rounded to the nearest multiple: what
-  becomes of it depends on it and on public numbers alone. What is summed are
-  the multiples, integers from `low` to `high`.
+  A value is clamped to the bounds, then rounded to the nearest multiple. Its
+  index depends on the value and on public numbers alone, and sums are over
+  these indices, which are integers from `low` to `high`.
 
   Attributes:
-    lower: clamps from below.
-    upper: clamps from above.
-    granularity: spacing, at most `upper - lower`.
+    lower: public lower bound; smaller values are clamped to it.
+    upper: public upper bound; larger values are clamped to it.
+    granularity: spacing, > 0 and at most `upper - lower`.
   """
   lower: Decimal
   upper: Decimal
@@ -127,27 +129,27 @@ class Lattice:
 
   @functools.cached_property
   def low(self) -> int:
-    """The multiple of `lower`."""
+    """Returns the index of `lower`: lower / granularity, rounded."""
     return self._nearest(self.lower)
 
   @functools.cached_property
   def high(self) -> int:
-    """The multiple of `upper`."""
+    """Returns the index of `upper`: upper / granularity, rounded."""
     return self._nearest(self.upper)
 
   @functools.cached_property
   def unit(self) -> Fraction:
-    """The granularity as a fraction."""
+    """Returns the granularity as an exact fraction."""
     return Fraction(self.granularity)
 
   def index(self, value: Decimal) -> int:
-    """The multiple of a number, from `low` to `high`."""
+    """Returns the index of a number, from `low` to `high`."""
     if value >= self.upper:
       return self.high
     return self.low if value <= self.lower else self._nearest(value)
 
   def _nearest(self, value: Decimal) -> int:
-    # Tiny numbers may have exponents whose power of ten fits nowhere.
+    # Shortcut to 0: for a tiny number, 10 to its exponent would not fit memory.
     if not value or value.adjusted() < self.granularity.adjusted() - 1:
       return 0
     top, bottom = value.as_integer_ratio()

@@ -1,15 +1,17 @@
-"""The lines of a ledger: what was spent on a data set, and on what.
+"""The ledger of a data set: which releases were paid for, and their cost.
 
-JSON lines. The first is the header: the data set, the adjacency and the total
-budget. 'reserved' is a release, on disk before its noise is drawn: from then
-on it is paid. 'answered' holds the SHA-256 of its answer, which lies in
-PATH.answers. Each line carries a digest of itself and of the line before, so
-that a changed, lost or moved line is seen, and a changed answer; cutting off
-the last lines is not, and who can write the file can make another: it is a
-record, no seal.
+A ledger is a file of JSON lines. The first line is the header: the data set,
+the adjacency and the total budget. A 'reserved' line pays for one release; it
+is on disk before noise is drawn. An 'answered' line holds the SHA-256 of the
+answer, which lies in the folder PATH.answers.
 
-The file belongs to whoever keeps the data. It holds a salted hash of them,
-which is not for publication. `reservations` writes it.
+Each line has a digest of itself and of the line before, so that a changed, lost
+or moved line is detected, and so is a changed answer. Cutting off the last
+lines is not detected, and whoever can write the file can forge another: a
+ledger is a record, not a protection against its owner.
+
+The file belongs to the data owner. It holds a salted hash of the data and must
+not be published. `reservations` writes it.
 """
 
 import collections
@@ -30,16 +32,16 @@ from dpjax.report import files
 
 Fraction = fractions.Fraction
 Query = Mapping[str, object]
-"""Public parameters of a release, of JSON types."""
+"""Public parameters of a release, as JSON types."""
 
 VERSION = 2
-# How a header begins: nothing else is ever repaired.
+# First bytes of a header. Only a file that starts so is repaired after a crash.
 _START = b'{"adjacency": "'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget:
-  """At most (epsilon, delta)-DP in all; delta 0 admits pure releases only."""
+  """Total budget: (epsilon, delta)-DP; delta 0 admits pure releases only."""
   epsilon: Fraction
   delta: Fraction
 
@@ -55,11 +57,11 @@ class Entry:
   """One release that was paid for.
 
   Attributes:
-    number: counts from 1.
-    cost: of the release.
-    query: what was asked.
-    seal: SHA-256 of the secret that its noise is made of.
-    answer: SHA-256 of its answer, None until there is one.
+    number: position in the ledger, from 1.
+    cost: privacy cost of the release.
+    query: public parameters of the release.
+    seal: SHA-256 of the secret that determines the noise.
+    answer: SHA-256 of the answer, None until the answer is on disk.
   """
   number: int
   cost: Cost
@@ -70,16 +72,17 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Account:
-  """What a ledger says.
+  """The content of a ledger.
 
   Attributes:
-    dataset: name of a data set in all its versions, None for one file.
+    dataset: name of a data set, for a ledger of all its versions; None for a
+      ledger of one file.
     data: salted hash of that one file, else None.
-    salt: of hashes of files.
-    adjacency: of all guarantees.
-    budget: of all entries together.
-    entries: in order.
-    digest: of the last line, '' before there is one.
+    salt: salt of the hashes of files.
+    adjacency: adjacency of all guarantees.
+    budget: total budget of all entries.
+    entries: releases in the order in which they were paid.
+    digest: digest of the last line, '' for a ledger without lines.
   """
   dataset: str | None
   data: str | None
@@ -90,20 +93,20 @@ class Account:
   digest: str = ''
 
   def spent(self, *more: Cost) -> Fraction | float:
-    """The epsilon that all entries, and `more`, take of the budget."""
+    """Returns the epsilon of the budget that all entries and `more` spend."""
     return costs.charged(
         [entry.cost for entry in self.entries] + list(more),
         budget=self.budget.epsilon, delta=self.budget.delta,
         adjacency=self.adjacency)
 
   def summary(self) -> dict[str, object]:
-    """Returns what a release says of its ledger: nothing that hashes data."""
+    """Returns the lines on the ledger in a release; none hashes the data."""
     return {'entry': len(self.entries), 'spent_epsilon': float(self.spent()),
             'budget_epsilon': float(self.budget.epsilon),
             'budget_delta': float(self.budget.delta)}
 
   def check_budget(self, cost: Cost) -> None:
-    """Refuses a cost that, with all others, exceeds the budget."""
+    """Raises ValueError if the entries and this cost exceed the budget."""
     after, budget = self.spent(cost), self.budget
     if after <= budget.epsilon:
       return
@@ -115,18 +118,18 @@ class Account:
         f'{float(budget.epsilon):.6g} is the budget')
 
   def salted(self, sha256: str) -> str:
-    """What identifies a file to who has it and the ledger, and to nobody else.
+    """Returns a hash that identifies a file to holders of file and ledger.
 
     Args:
-      sha256: of the bytes of the file.
+      sha256: SHA-256 of the bytes of the file, as hexadecimal digits.
     """
     return hashlib.sha256(f'{self.salt} {sha256}'.encode()).hexdigest()
 
   def extended(self, body: dict[str, object]) -> 'Account':
-    """The account after a line, without its digest.
+    """Returns the account after one more line, with the digest unchanged.
 
     Raises:
-      ValueError, KeyError: if the line cannot be the next.
+      ValueError, KeyError: if the line cannot follow those before it.
     """
     kind, number = body['kind'], body['number']
     if kind == 'reserved':
@@ -147,17 +150,18 @@ class Account:
 
 def fresh(*, dataset: str | None, adjacency: Adjacency,
           budget: Budget) -> Account:
-  """An account without a line; for one file if there is no name."""
+  """Returns an account without lines; it is for one file if `dataset` is None.
+  """
   return Account(dataset=dataset, data=None, salt=secrets.token_hex(16),
                  adjacency=adjacency, budget=budget)
 
 
 def read(path: files.Path) -> Account:
-  """Reads and verifies a ledger; a torn last line was never written whole.
+  """Reads and verifies a ledger; ignores an incomplete last line.
 
   Raises:
-    FileNotFoundError: if there is none.
-    ValueError: if a line is not what was written.
+    FileNotFoundError: if there is no such file.
+    ValueError: if a line was changed, or if the file has no complete header.
   """
   account, _ = parse(pathlib.Path(path).read_bytes(), path)
   if account is None:
@@ -167,7 +171,7 @@ def read(path: files.Path) -> Account:
 
 
 def described(account: Account) -> str:
-  """What a ledger says, in lines, for whoever keeps it."""
+  """Returns the content of a ledger as text, for the data owner."""
   lines = [f'data set {account.dataset or "without a name: one file"}, '
            f'{account.adjacency.value}']
   for entry in account.entries:
@@ -193,14 +197,14 @@ def described(account: Account) -> str:
 
 def with_line(account: Account, body: dict[str, object]
               ) -> tuple[Account, bytes]:
-  """The account after one more line, and the line."""
+  """Returns the account after one more line, and the line itself."""
   account = account.extended(body)
   digest, line = _chained(body, account.digest)
   return dataclasses.replace(account, digest=digest), line
 
 
 def with_header(account: Account) -> tuple[Account, bytes]:
-  """A fresh account after its header, and the header."""
+  """Returns a fresh account with its header written, and the header line."""
   body = {'version': VERSION, 'dataset': account.dataset, 'salt': account.salt,
           'data': account.data, 'adjacency': account.adjacency.value,
           'epsilon': str(account.budget.epsilon),
@@ -210,14 +214,14 @@ def with_header(account: Account) -> tuple[Account, bytes]:
 
 
 def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
-  """The account, None without a header, and the length of its whole lines.
+  """Returns the account (None without a header) and the bytes of whole lines.
 
   Raises:
-    ValueError: if a line is not what was written, or the file is no ledger.
+    ValueError: if a line was changed, or if the file is not a ledger.
   """
   *lines, torn = content.split(b'\n')
   if not lines:
-    # What a crash left of a header is written anew; other files are not.
+    # A header that a crash left incomplete is rewritten; other files are not.
     size = min(len(torn), len(_START))
     if torn[:size] != _START[:size]:
       raise ValueError(f'{path} is no ledger: give --ledger a new file')
@@ -243,14 +247,14 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
 
 
 class VersionError(ValueError):
-  """Reports a ledger whose format is that of another version of dpjax."""
+  """Raised for a ledger in the format of another version of dpjax."""
 
 
 def _check_version(version: int, path: files.Path) -> None:
   if version != VERSION:
     raise VersionError(
         f'{path} is a ledger of format {version}, this version of dpjax writes '
-        f'format {VERSION}: go on with the version that made it')
+        f'format {VERSION}: use the version of dpjax that made it')
 
 
 def _account(body: dict[str, object]) -> Account:
@@ -261,7 +265,8 @@ def _account(body: dict[str, object]) -> Account:
 
 
 def _chained(body: dict[str, object], previous: str) -> tuple[str, bytes]:
-  """The digest of a line, and the line."""
+  """Returns the digest of a line, which covers the line before, and the line.
+  """
   text = json.dumps(body, sort_keys=True)
   digest = hashlib.sha256(f'{previous}{text}'.encode()).hexdigest()
   return digest, json.dumps({**body, 'digest': digest},

@@ -1,12 +1,12 @@
 """Draws noise for a release and charges each draw before it is made.
 
-A plan says what a release costs; the ledger reserves that cost; the meter is
-the only source of noise while the release is made. A draw that would cost more
+A plan states the cost of a release and the ledger reserves it. While the
+release is made, the meter is the only source of noise. A draw that costs more
 than is left is refused before it is made, and a release that drew less than it
-paid for is refused before it is seen. `check_guarantee` ties the cost to the
-guarantee that is printed. So the epsilon that is printed, the entry of the
-ledger and the noise that was drawn cannot differ, whatever a statistic says of
-itself.
+paid for is refused before anybody sees it. `check_guarantee` compares the cost
+with the guarantee that is printed. So the printed epsilon, the entry of the
+ledger and the noise that was drawn agree, even if the code of a statistic is
+wrong.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,20 +20,20 @@ from dpjax.release.noise import Noise
 
 
 class CostError(RuntimeError):
-  """Reports noise that costs more, or less, than was reserved for it.
+  """Raised if noise costs more, or less, than was reserved for it.
 
-  It tells of a fault in the code of a statistic, not of the data: which draws
-  a statistic makes is decided by public numbers and by noisy ones.
+  It reports a bug of a statistic, and reveals nothing about the data: which
+  draws a statistic makes depends on public and on noisy numbers alone.
   """
 
 
 def check_guarantee(guarantee: Mapping[str, object], *costs_: Cost) -> None:
-  """Checks that a guarantee, as it will be printed, is that of its costs.
+  """Checks that the guarantee to be printed is that of each cost.
 
   Args:
-    guarantee: 'epsilon', 'adjacency', 'event' and, where there is one, 'delta',
-      as the release JSON has them.
-    *costs_: of the plan and of the entry of the ledger: each must be this one.
+    guarantee: 'epsilon', 'adjacency', 'event' and, for approximate DP, 'delta',
+      as in the release JSON.
+    *costs_: costs of the plan and of the ledger's entry, which must be equal.
 
   Raises:
     CostError: if they differ; no noise may be drawn then.
@@ -53,18 +53,19 @@ def check_guarantee(guarantee: Mapping[str, object], *costs_: Cost) -> None:
 
 
 class Meter:
-  """The noise of one release, of a reserved cost.
+  """The noise of one release, drawn at exactly the reserved cost.
 
   Attributes:
-    reserved: what all draws together may cost, and must.
+    reserved: cost that all draws together must have.
   """
 
   def __init__(self, reserved: Cost, below: exact.Draw):
     """Starts a release.
 
     Args:
-      reserved: what the ledger has put down for it.
-      below: n -> a uniform integer from 0 to n - 1; the only randomness.
+      reserved: cost that the ledger has recorded for the release.
+      below: maps n to a uniform integer in {0, ..., n - 1}; all randomness
+        comes from it.
     """
     self.reserved = reserved
     self._below = below
@@ -73,14 +74,14 @@ class Meter:
   def charged(self, cost: Cost) -> exact.Draw:
     """Charges a mechanism and returns the randomness it may draw from.
 
-    For mechanisms that compose their draws in a way of their own; the two
-    methods below charge what they draw by themselves.
+    For mechanisms that compose several draws themselves; `noisy` and `point`
+    charge their own draws.
 
     Args:
-      cost: of the whole mechanism, computed from the noise it will draw.
+      cost: cost of the whole mechanism, from the noise it will draw.
 
     Raises:
-      CostError: if that is more than is left; nothing is drawn then.
+      CostError: if it exceeds what is left; nothing is drawn then.
     """
     if costs.exceeds([*self._charged, cost], self.reserved):
       raise CostError(
@@ -94,10 +95,11 @@ class Meter:
     """Adds independent noise to each integer of one vector.
 
     Args:
-      values: exact integers.
-      law: distribution of the noise of each.
-      l1_sensitivity: most that the vector moves between neighbours, in l1.
-      l2_sensitivity_squared: the same in l2, squared.
+      values: exact, private integers.
+      law: distribution of the noise of each integer.
+      l1_sensitivity: largest l1 distance of the vectors of neighbouring data
+        sets.
+      l2_sensitivity_squared: largest squared l2 distance of these vectors.
     """
     below = self.charged(law.cost(
         l1_sensitivity=l1_sensitivity,
@@ -109,11 +111,11 @@ class Meter:
     """Draws one integer by the exponential mechanism.
 
     Args:
-      runs: (first, how many) of the candidates, in runs of equal scores.
-      scores: of each run; candidates have probability proportional to
-        exp(-rate * score).
-      rate: > 0.
-      sensitivity: most that any score moves between neighbours.
+      runs: candidates as (first, count) pairs, in runs of equal scores.
+      scores: score of each run, lower is better; candidates are drawn with
+        probability proportional to exp(-rate * score).
+      rate: factor of the scores, > 0.
+      sensitivity: largest change of any score between neighbouring data sets.
     """
     below = self.charged(Cost(choices=(2 * rate * sensitivity,)))
     start, size = runs[exact.choice([count for _, count in runs], scores, rate,
@@ -121,10 +123,10 @@ class Meter:
     return start + below(size)
 
   def check_spent(self) -> None:
-    """Checks that all that was reserved was drawn.
+    """Checks that the draws cost all that was reserved.
 
     Raises:
-      CostError: if less was; the release must not be used then.
+      CostError: if they cost less; the release must not be used then.
     """
     if not self._charged or costs.total(self._charged) != self.reserved:
       raise CostError(f'{self.reserved} is reserved, and only '

@@ -1,40 +1,46 @@
 r"""Sum, mean and variance, from noisy integer sums.
 
 A sum is one number, released with the whole budget. Mean and variance come from
-a few sums that are released together, each with the noise of the whole budget.
-With a = x - lower and b = upper - x in units of the granularity, integers of
-sum W, the sums are those of a W, b W and a b, or combinations of them: they
-tell n, the mean m of t = a / W and the mean of t (1 - t), and so the variance,
-m (1 - m) less that. In units of W^2, sensitivities are these, each attained.
+two or three sums that are released together; their joint sensitivity is such
+that each has the noise of a release with the whole budget, or nearly so.
+
+With a = x - lower and b = upper - x in units of the granularity, integers with
+a + b = W, the sums are those of a W, b W and a b, or linear combinations of
+them. They determine n, the mean m of t = a / W and the mean q of t (1 - t),
+and so the variance of t, m (1 - m) - q. The following sensitivities are in
+units of W^2; each is attained.
 
 Add-or-remove-one, pure. A record adds the Bernstein polynomials t^2,
 2 t (1 - t), (1 - t)^2, which are nonnegative and sum to 1: the l1 sensitivity
-of all three sums is 1. The mean errs as (sum t - m n) / n does, of variance
-((1 - m)^2 + (1/2 - m)^2 + m^2) 2 / (n epsilon)^2. Half the budget for a count
-and half for a centred sum have (1/4 + (1/2 - m)^2) 8 / (n epsilon)^2: twice as
-much at m = 1/2, 1.6 times as much at the bounds. Sums of t and 1 - t alone,
-whose noise is that of the K-norm mechanism on the hull of all contributions,
-have as much as the three at m = 1/2, and 0.8 times as much at the bounds.
+of all three sums is 1. The error of the mean is that of (sum t - m n) / n, with
+variance ((1 - m)^2 + (1/2 - m)^2 + m^2) 2 / (n epsilon)^2. Half of the budget
+for a count and half for a centred sum give (1/4 + (1/2 - m)^2) 8 / (n
+epsilon)^2: twice as much at m = 1/2, 1.6 times as much at the bounds. Sums of t
+and 1 - t alone, with the noise of the K-norm mechanism on the hull of all
+contributions, give as much as the three sums at m = 1/2, and 0.8 times as much
+at the bounds.
 
 Add-or-remove-one, Gaussian. A record adds t, 1 - t and (14 / 5) t (1 - t). With
 r = t (1 - t) <= 1/4 the squared l2 norm is 1 - 2 r + 7.84 r^2 <= 1: the third
-sum is free. (Sums of t and 1 - t are a rotation of a count and a centred sum.)
+sum costs nothing. (Sums of t and 1 - t are a rotation of a count and a centred
+sum.)
 
-Replace-one. n is public, and a record adds t and w t (1 - t). One that moves
-by d = |t - t'| moves the second by w d |1 - t - t'| <= w d (1 - d), with
-equality from t' = 0. The l1 norm, d + w d (1 - d), is 1 at most for w = 1: the
-mean has the noise of a sum that is released alone, and the second sum is free.
-For the variance w = 3, and the norm is 4/3: its error is then below that of two
-halves of a budget at every mean. The squared l2 norm, d^2 (1 + w^2 (1 - d)^2),
-is 1 at most for w = 3, or 9 d^2 (1 - d) <= 1 + d: the left side is 4/3 at most,
-which is enough from d = 1/3 on, and below 1 before. So that is free, too.
+Replace-one. n is public, and a record adds t and w t (1 - t). A change of t by
+d = |t - t'| changes the second by w d |1 - t - t'| <= w d (1 - d); equality
+holds for t' = 0. The l1 norm, d + w d (1 - d), is at most 1 for w = 1: the mean
+has the noise of a sum that is released alone, and the second sum costs nothing.
+For the variance w = 3, with l1 norm 4/3: its error is then below that of two
+halves of the budget at every mean. The squared l2 norm, d^2 (1 + w^2 (1 -
+d)^2), is at most 1 for w = 3, which for d < 1 is 9 d^2 (1 - d) <= 1 + d: the
+left side is at most 4/3, which is enough for d >= 1/3, and below 1 for smaller
+d. So the second sum costs nothing here, too.
 
-Replace-one, records with missing numbers absent. How many are left is private,
-so the sums are those of add-or-remove-one. A record may become absent or take
-another value: v goes to 0 or to v'. All entries of v and v' are nonnegative, so
-|v - v'|_1 <= |v|_1 + |v'|_1 and |v - v'|_2^2 <= |v|_2^2 + |v'|_2^2: both
-sensitivities, the second one squared, double, and t = 0 against t = 1 attains
-both.
+Replace-one, records with missing numbers absent. The number of remaining
+records is private, so the sums are those of add-or-remove-one. A record may
+become absent or change its value: its contribution v becomes 0 or v'. All
+entries of v and v' are nonnegative, so |v - v'|_1 <= |v|_1 + |v'|_1 and
+|v - v'|_2^2 <= |v|_2^2 + |v'|_2^2: the l1 and the squared l2 sensitivity
+double, and t = 0 against t = 1 attains both.
 """
 
 from collections.abc import Iterable
@@ -63,8 +69,8 @@ class Sum(queries.Direct):
   """A noisy sum of multiples of the granularity.
 
   Attributes:
-    query: what is asked.
-    lattice: of the column.
+    query: public parameters of the release.
+    lattice: lattice of the column.
   """
   query: Query
   lattice: Lattice
@@ -73,35 +79,35 @@ class Sum(queries.Direct):
 
   @property
   def sensitivity(self) -> int:
-    """Largest change of the sum between neighbours, an integer."""
+    """Returns the largest change of the sum between neighbours, in units."""
     low, high = self.lattice.low, self.lattice.high
     if not self.query.replacing:
       return max(abs(low), abs(high))
-    # A record whose number is missing may be absent, and then adds 0.
+    # A record without a number may be absent; it then adds 0.
     absent = () if self.query.knows_size else (0,)
     return max((high, *absent)) - min((low, *absent))
 
   @functools.cached_property
   def noise(self) -> noise.Noise:
-    """The noise of the sum."""
+    """Returns the noise of the sum, in units of the granularity."""
     return noise.calibrated(self.query.cost(), l1_sensitivity=self.sensitivity,
                             l2_sensitivity_squared=self.sensitivity**2)
 
   @property
   def cost(self) -> Cost:
-    """What the noise of the sum costs."""
+    """Returns the cost of the noise of the sum."""
     return self.noise.cost(l1_sensitivity=self.sensitivity,
                            l2_sensitivity_squared=self.sensitivity**2)
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: rules for values, unit, sensitivity and noise."""
     unit = self.lattice.unit
     return {**_rules(self.query, self.lattice), 'noise': {'sum': {
         'unit': str(unit), 'l1_sensitivity': str(self.sensitivity * unit),
         **self.noise.to_json()}}}
 
   def measure(self, fields: Iterable[object]) -> tuple[int, int]:
-    """The number of records, and the exact sum."""
+    """Returns the number of records and the exact, private sum."""
     number, total = 0, 0
     for value in self.query.numbers(fields, self.lattice.lower,
                                     self.lattice.upper):
@@ -109,7 +115,7 @@ class Sum(queries.Direct):
     return number, total
 
   def draw(self, measured: tuple[int, int], meter: Meter) -> dict[str, object]:
-    """The noisy sum and its interval."""
+    """Returns the noisy sum and its confidence interval."""
     number, total = measured
     noisy, = meter.noisy([total], self.noise, l1_sensitivity=self.sensitivity,
                          l2_sensitivity_squared=self.sensitivity**2)
@@ -123,12 +129,12 @@ class Sum(queries.Direct):
 
 
 class Part(NamedTuple):
-  """One of the sums of a release of moments.
+  """One of the sums that are released for mean and variance.
 
   A record adds a polynomial of a = x - lower and b = upper - x.
 
   Attributes:
-    text: the polynomial, for the reader of the release.
+    text: the polynomial, for the release JSON.
     factors: integers (f, g, h) of f a W + g b W + h a b, where W = a + b.
   """
   text: str
@@ -139,17 +145,16 @@ class Design(NamedTuple):
   """The sums that are released together.
 
   Attributes:
-    parts: by name.
-    solution: rows of coefficients of the parts, that give the sums of a W, b W
-      and a b; if n is public that of b W is n W^2 less the
-      first.
+    parts: the sums by name.
+    solution: three rows of coefficients of the parts, which give the sums of
+      a W, b W and a b. If n is public, n W^2 is to be added to the second.
   """
   parts: dict[str, Part]
   solution: tuple[tuple[Fraction, ...], ...]
 
 
 def _design(*, knows_size: bool, pure: bool, ratio: int) -> Design:
-  """The sums of a release, see above; `ratio` is w, where n is public."""
+  """Returns the sums of the module docstring; `ratio` is w of replace-one."""
   if knows_size:
     parts = {'from_lower': Part('a (upper - lower)', (1, 0, 0)),
              'products': Part(f'{ratio} a b', (0, 0, ratio))}
@@ -171,12 +176,12 @@ def _design(*, knows_size: bool, pure: bool, ratio: int) -> Design:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Moments(queries.Direct):
-  """Noisy sums that tell the mean and the variance.
+  """Noisy sums that determine the mean and the variance.
 
   Attributes:
-    query: what is asked.
-    lattice: of the column.
-    design: the sums.
+    query: public parameters of the release.
+    lattice: lattice of the column.
+    design: the sums that are released.
   """
   query: Query
   lattice: Lattice
@@ -186,20 +191,23 @@ class Moments(queries.Direct):
 
   @property
   def width(self) -> int:
-    """W, the range of the values in units of the granularity."""
+    """Returns W, the range of the values in units of the granularity."""
     return self.lattice.high - self.lattice.low
 
   def _norm(self, power: int) -> int:
-    """The largest change of all sums, in l1 or in squared l2, an integer.
+    """Returns the largest change of all sums, an integer.
 
-    A polynomial of one integer: an end of its range is the worst or, in l1, one
-    of the two integers beside the vertex of a parabola.
+    The change is a polynomial of one integer, which is largest at an end of its
+    range or, for l1, at one of the two integers beside a parabola's vertex.
+
+    Args:
+      power: 1 for the l1 norm, 2 for the squared l2 norm.
     """
     width, middle = self.width, self.width // 2
     factors = [part.factors for part in self.design.parts.values()]
     factor = 1
     if not self.query.knows_size:
-      factor += self.query.replacing
+      factor += self.query.replacing  # doubles where a record is replaced
 
       def change(a):
         return [f * a * width + g * (width - a) * width + h * a * (width - a)
@@ -216,22 +224,22 @@ class Moments(queries.Direct):
 
   @functools.cached_property
   def sensitivity(self) -> dict[str, int]:
-    """Both sensitivities of the vector of all sums, as the meter takes them."""
+    """Returns both sensitivities of the vector of all sums, for the meter."""
     return {'l1_sensitivity': self._norm(1),
             'l2_sensitivity_squared': self._norm(2)}
 
   @functools.cached_property
   def noise(self) -> noise.Noise:
-    """The noise of every sum."""
+    """Returns the noise of every sum."""
     return noise.calibrated(self.query.cost(), **self.sensitivity)
 
   @property
   def cost(self) -> Cost:
-    """What the noise of all sums costs together."""
+    """Returns the cost of the noise of all sums together."""
     return self.noise.cost(**self.sensitivity)
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: rules for values, sums, sensitivity and noise."""
     unit = self.lattice.unit**2
     return {**_rules(self.query, self.lattice), 'noise': {'sums': {
         'a_record_adds': {name: part.text
@@ -245,7 +253,7 @@ class Moments(queries.Direct):
         **self.noise.to_json()}}}
 
   def measure(self, fields: Iterable[object]) -> tuple[int, list[int]]:
-    """The number of records, and the exact sums of all parts."""
+    """Returns the number of records and the exact sums of all parts."""
     low, width = self.lattice.low, self.width
     number, total, products = 0, 0, 0
     for value in self.query.numbers(fields, self.lattice.lower,
@@ -259,7 +267,7 @@ class Moments(queries.Direct):
 
   def draw(self, measured: tuple[int, list[int]],
            meter: Meter) -> dict[str, object]:
-    """The statistic and its intervals, from noisy sums alone."""
+    """Returns the statistic and its intervals, from noisy sums alone."""
     number, sums = measured
     noisy = meter.noisy(sums, self.noise, **self.sensitivity)
     known = number if self.query.knows_size else None
@@ -273,11 +281,11 @@ class Moments(queries.Direct):
 
   def moments(self, noisy: list[int],
               number: int | None) -> sample_means.NoisyMoments:
-    """Noisy sums of t, 1 - t and t (1 - t), in units of records.
+    """Returns noisy sums of t, 1 - t and t (1 - t), and their noise.
 
     Args:
-      noisy: the sums.
-      number: n, if it is public.
+      noisy: noisy sums of the design's parts.
+      number: n if it is public, else None.
     """
     square = self.width**2
     values = [sum(map(Fraction.__mul__, row, map(Fraction, noisy))) / square
@@ -290,6 +298,7 @@ class Moments(queries.Direct):
                       for row in self.design.solution))
 
   def _mean(self, moments: sample_means.NoisyMoments) -> dict[str, object]:
+    """Returns the mean in units of the column, with its two intervals."""
     level, miss = self.query.confidence, self.query.miss
     return {
         'value': self._value(moments.mean),
@@ -302,6 +311,7 @@ class Moments(queries.Direct):
             covers=_POPULATION + self.query.missing_assumption)}
 
   def _variance(self, moments: sample_means.NoisyMoments) -> dict[str, object]:
+    """Returns the variance in squared units of the column, with interval."""
     unit = float(self.width * self.lattice.unit)**2
     low, high = sample_means.file_variance(moments, self.query.miss)
     return {'value': unit * moments.variance, 'divisor': 'number of records',
@@ -310,12 +320,13 @@ class Moments(queries.Direct):
                 covers=_COVERS.format('variance'))}
 
   def _value(self, mean: float) -> float:
-    """A mean of t as one of the column."""
+    """Converts a mean of t to the unit of the column."""
     return float((self.lattice.low + Fraction(mean) * self.width)
                  * self.lattice.unit)
 
 
 def _rules(query: Query, points: Lattice) -> dict[str, str]:
+  """Returns the public rules by which values are clamped and rounded."""
   return {
       'clamping': 'values outside the public bounds are clamped to them',
       'missing': query.missing_text,
@@ -324,17 +335,17 @@ def _rules(query: Query, points: Lattice) -> dict[str, str]:
 
 
 def sums(query: Query) -> Sum:
-  """The sum of the column."""
+  """Returns the plan of the sum of a column."""
   return Sum(query=query, lattice=query.lattice())
 
 
 def mean(query: Query) -> Moments:
-  """The mean; n is public, or a noisy sum tells it, too."""
+  """Returns the plan of the mean; n is public, or a noisy sum estimates it."""
   return _plan(query, ratio=1 if query.delta is None else 3)
 
 
 def variance(query: Query) -> Moments:
-  """The mean squared distance from the mean."""
+  """Returns the plan of the variance, the mean squared distance to the mean."""
   return _plan(query, ratio=3)
 
 

@@ -1,4 +1,4 @@
-"""Discrete noise on integers: what is drawn, and how far it goes."""
+"""Discrete noise on integers: exact draws, privacy cost, tails and widths."""
 
 import dataclasses
 import fractions
@@ -15,20 +15,20 @@ Fraction = fractions.Fraction
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LaplaceNoise:
-  """Integers z of probability proportional to e^(-|z| / scale)."""
+  """Discrete Laplace noise: integers z with P(z) ~ e^(-|z| / scale)."""
   scale: Fraction
 
   def cost(self, *, l1_sensitivity: int, l2_sensitivity_squared: int) -> Cost:
-    """What this noise on every integer of a vector of integers costs."""
+    """Returns the cost of this noise on every integer of a vector."""
     del l2_sensitivity_squared
     return Cost(epsilon=l1_sensitivity / self.scale)
 
   def draw(self, below: exact.Draw) -> int:
-    """One draw."""
+    """Returns one exact draw."""
     return exact.discrete_laplace(self.scale, below)
 
   def half_width(self, miss: float) -> int:
-    """The least w with P(|z| > w) <= miss."""
+    """Returns the least w with P(|z| > w) <= miss."""
     ratio = math.exp(-1 / float(self.scale))
 
     def tail(w):
@@ -39,13 +39,13 @@ class LaplaceNoise:
     return width if tail(width) <= miss else width + 1
 
   def above(self, z: np.ndarray) -> np.ndarray:
-    """P(noise >= z) for integers z."""
+    """Returns P(noise >= z) for an array of integers z."""
     rate = 1 / float(self.scale)
     least = np.exp(-rate * np.maximum(z, 1 - z)) / (1 + math.exp(-rate))
     return np.where(z > 0, least, 1 - least)
 
   def log_moment(self, rates: np.ndarray) -> np.ndarray:
-    """ln E e^(rate z); infinite from 1 / scale on."""
+    """Returns ln E e^(rate z) for rates >= 0; infinite from 1 / scale on."""
     a = math.exp(-1 / float(self.scale))
     rest = 1 - a * np.exp(rates)
     with np.errstate(divide='ignore', invalid='ignore'):
@@ -54,20 +54,22 @@ class LaplaceNoise:
 
   @property
   def deviation(self) -> float:
-    """Standard deviation: sqrt(2 a) / (1 - a), a = e^(-1 / scale)."""
+    """Returns the standard deviation sqrt(2 a) / (1 - a), a = e^(-1 / scale).
+    """
     rate = 1 / float(self.scale)
     return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
 
   def simulated(self, generator: np.random.Generator,
                 shape: tuple[int, ...]) -> np.ndarray:
-    """Draws of the law in floats: to say how far noise goes, not to hide."""
+    """Returns float samples, for interval widths only; never added to data."""
     scale = float(self.scale)
+    # The difference of two geometric variables is discrete Laplace.
     one, other = (np.floor(scale * generator.standard_exponential(shape))
                   for _ in range(2))
     return one - other
 
   def to_json(self) -> dict[str, str | float]:
-    """The law, for who reads the release."""
+    """Returns the description of the noise in the release JSON."""
     return {'law': 'discrete Laplace: integers z, probability proportional to '
                    'exp(-|z| / scale), times the unit',
             'scale': str(self.scale)}
@@ -75,76 +77,78 @@ class LaplaceNoise:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GaussianNoise:
-  """Integers z of probability proportional to e^(-z^2 / (2 variance))."""
+  """Discrete Gaussian noise: integers z with P(z) ~ e^(-z^2 / (2 variance))."""
   variance: Fraction
 
   def cost(self, *, l1_sensitivity: int, l2_sensitivity_squared: int) -> Cost:
-    """What this noise on every integer of a vector of integers costs."""
+    """Returns the cost of this noise on every integer of a vector."""
     del l1_sensitivity
     return Cost(rho=l2_sensitivity_squared / (2 * self.variance))
 
   def draw(self, below: exact.Draw) -> int:
-    """One draw."""
+    """Returns one exact draw."""
     return exact.discrete_gaussian(self.variance, below)
 
   def half_width(self, miss: float) -> int:
-    """The least w with P(|z| > w) <= miss; one more if the variance is large.
+    """Returns the least w with P(|z| > w) <= miss, or nearly so.
 
-    Beyond a standard deviation of 1000 by P(z >= w + 1) <= P(N >= w) for the
-    continuous Gaussian N (Canonne, Kamath and Steinke 2020, Proposition 25).
+    For a standard deviation above 1000 it may be one too large: it uses
+    P(z >= w + 1) <= P(N >= w) for the continuous Gaussian N of this variance
+    (Canonne, Kamath and Steinke 2020, Proposition 25).
     """
     deviation = math.sqrt(self.variance)
     if deviation > 1000:
       return math.ceil(deviation * stats.norm.isf(miss / 2))
     z = np.arange(math.ceil(40 * deviation) + 2, dtype=np.float64)
     weights = np.exp(-z * z / (2 * float(self.variance)))
-    beyond = np.cumsum(weights[::-1])[::-1]  # of z and what is larger
-    tails = 2 * beyond[1:] / (2 * beyond[0] - 1)
+    tail_sums = np.cumsum(weights[::-1])[::-1]  # of weights of z or more
+    tails = 2 * tail_sums[1:] / (2 * tail_sums[0] - 1)
     return int(np.argmax(tails <= miss))
 
   def above(self, z: np.ndarray) -> np.ndarray:
-    """P(noise >= z) for integers z; more by 1e-7 if the deviation is large.
+    """Returns P(noise >= z) for an array of integers z, or 1e-7 more.
 
-    Beyond a standard deviation of 1000 the sum of the density at integers is
-    off its integral by a 24th of that of its absolute second derivative.
+    The 1e-7 is added for a standard deviation above 1000, where a normal tail
+    is used: a sum of the density over integers differs from its integral by a
+    24th of the integral of its absolute second derivative.
     """
     points, weights = self._weights()
     if not len(points):
       return np.minimum(1.0, 1e-7 + stats.norm.sf(
           (z - 0.5) / math.sqrt(self.variance)))
-    beyond = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
-    return beyond[np.clip(z - points[0], 0, len(points)).astype(int)]
+    tails = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+    return tails[np.clip(z - points[0], 0, len(points)).astype(int)]
 
   def log_moment(self, rates: np.ndarray) -> np.ndarray:
-    """ln E e^(rate z), at most: that of the continuous law of this variance."""
+    """Returns an upper bound of ln E e^(rate z): that of N(0, variance)."""
     return float(self.variance) / 2 * np.square(rates)
 
   @property
   def deviation(self) -> float:
-    """Standard deviation; that of the continuous law, if it is above 1000."""
+    """Returns the standard deviation; sqrt(variance) if that is above 1000."""
     z, weights = self._weights()
     return math.sqrt(weights @ z**2) if len(z) else math.sqrt(self.variance)
 
   def simulated(self, generator: np.random.Generator,
                 shape: tuple[int, ...]) -> np.ndarray:
-    """Draws of the law in floats: to say how far noise goes, not to hide."""
+    """Returns float samples, for interval widths only; never added to data."""
     z, weights = self._weights()
     if len(z):
       return generator.choice(z, shape, p=weights)
     return np.rint(generator.normal(0.0, math.sqrt(self.variance), shape))
 
   def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-    """Integers and their probabilities; none if the deviation is large."""
+    """Returns integers and their probabilities; none if sigma > 1000."""
     deviation = math.sqrt(self.variance)
     if deviation > 1000:
       return np.zeros(0), np.zeros(0)
-    reach = math.ceil(12 * deviation) + 1
-    z = np.arange(-reach, reach + 1.0)
+    last = math.ceil(12 * deviation) + 1
+    z = np.arange(-last, last + 1.0)
     weights = np.exp(-z * z / (2 * float(self.variance)))
     return z, weights / weights.sum()
 
   def to_json(self) -> dict[str, str | float]:
-    """The law, for who reads the release."""
+    """Returns the description of the noise in the release JSON."""
     return {'law': 'discrete Gaussian: integers z, probability proportional to '
                    'exp(-z^2 / (2 variance)), times the unit',
             'variance': str(self.variance)}
@@ -155,10 +159,10 @@ Noise = LaplaceNoise | GaussianNoise
 
 def calibrated(cost: Cost, *, l1_sensitivity: int,
                l2_sensitivity_squared: int) -> Noise:
-  """The noise of every integer of a vector that is released at this cost.
+  """Returns the noise for every integer of a vector released at this cost.
 
-  Exactly epsilon-DP by the l1, exactly rho-zCDP by the l2 sensitivity
-  (Canonne, Kamath and Steinke 2020, Theorem 4).
+  It is exactly epsilon-DP by the l1 sensitivity, or exactly rho-zCDP by the l2
+  sensitivity (Canonne, Kamath and Steinke 2020, Theorem 4).
   """
   if cost.epsilon is not None:
     return LaplaceNoise(scale=l1_sensitivity / cost.epsilon)

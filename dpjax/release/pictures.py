@@ -1,4 +1,4 @@
-"""Figures of released curves, with their bands."""
+"""Figures of released curves with their bands."""
 
 from collections.abc import Mapping
 import hashlib
@@ -14,7 +14,7 @@ DRAWN = ('ecdf', 'density', 'roc', 'hosmer_lemeshow', 'classifier')
 
 
 def check(statistic: str, path: str) -> None:
-  """Refuses what has no figure, or could not be saved."""
+  """Raises if a statistic has no figure, or if it could not be saved."""
   errors.check_choice('statistic of --plot', statistic, DRAWN)
   if pathlib.Path(path).suffix != '.svg':
     raise ValueError(f'--plot must end in .svg, got {path}')
@@ -23,14 +23,14 @@ def check(statistic: str, path: str) -> None:
 
 
 def draw(answer: Mapping[str, Any], path: str) -> None:
-  """Writes the figure of an answer, which is public."""
+  """Writes the figure of an answer, which is public, to an SVG file."""
   name = answer['statistic']
   views = {view: answer[view] for view in ('roc', 'hosmer_lemeshow')
            if view in answer} or {name: answer}
   figure, axes = plots.new(1, len(views), height=3.4)
-  for ax, (view, found) in zip(axes[0], views.items(), strict=True):
+  for ax, (view, view_data) in zip(axes[0], views.items(), strict=True):
     {'ecdf': _ecdf, 'density': _density, 'roc': _roc,
-     'hosmer_lemeshow': _calibration}[view](ax, found)
+     'hosmer_lemeshow': _calibration}[view](ax, view_data)
   axes[0][0].set_title(f'{_plain(answer["parameters"]["column"])}, epsilon '
                        f'{answer["guarantee"]["epsilon"]}')
   plots.save(figure, path, digest=hashlib.sha256(
@@ -38,11 +38,12 @@ def draw(answer: Mapping[str, Any], path: str) -> None:
 
 
 def _plain(name: str) -> str:
-  """The name of a column as it stands: dollar signs are no formulas."""
+  """Returns a column name for matplotlib: dollar signs are no formulas."""
   return name.replace('$', r'\$')
 
 
 def _ecdf(ax: Any, found: Mapping[str, Any]) -> None:
+  """Draws a distribution function with its band."""
   points, band = found['thresholds'], found['interval']
   ax.fill_between(points, band['lower'], band['upper'], step='post', alpha=.3,
                   linewidth=0, color=plots.COLOURS[0],
@@ -56,6 +57,7 @@ def _ecdf(ax: Any, found: Mapping[str, Any]) -> None:
 
 
 def _density(ax: Any, found: Mapping[str, Any]) -> None:
+  """Draws a density with its band and the histogram."""
   ends, band = found['thresholds'], found['population_interval']
   heights = found['histogram']['heights']
   ax.bar([ends[0] + (ends[-1] - ends[0]) * (k + .5) / len(heights)
@@ -74,9 +76,10 @@ def _density(ax: Any, found: Mapping[str, Any]) -> None:
 
 
 def _roc(ax: Any, found: Mapping[str, Any]) -> None:
+  """Draws a ROC curve with the region that its bands allow."""
   value, band = found['value'], found['interval']
   fpr, tpr = band['fpr'], band['tpr']
-  # The outline of all boxes: both coordinates are known up to a band.
+  # The outline of all boxes, as both coordinates have bands.
   ax.fill_between(*_outline(fpr, tpr), alpha=.3, linewidth=0,
                   color=plots.COLOURS[0],
                   label=f'file, {band["level"]:g} at once')
@@ -89,7 +92,7 @@ def _roc(ax: Any, found: Mapping[str, Any]) -> None:
 
 def _outline(fpr: Mapping[str, list[float]], tpr: Mapping[str, list[float]]
              ) -> tuple[list[float], list[float], list[float]]:
-  """False positive rates, and the least and largest true ones there."""
+  """Returns false positive rates, and the range of true ones at each."""
   places = sorted({*fpr['lower'], *fpr['upper']})
   low, high = [], []
   for place in places:
@@ -101,6 +104,7 @@ def _outline(fpr: Mapping[str, list[float]], tpr: Mapping[str, list[float]]
 
 
 def _calibration(ax: Any, found: Mapping[str, Any]) -> None:
+  """Draws observed against predicted proportions, with intervals."""
   for group in found['groups']:
     ends = group['interval']
     ax.plot([group['predicted']] * 2, [ends['lower'], ends['upper']],

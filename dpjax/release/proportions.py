@@ -1,11 +1,11 @@
-"""The share of records with a value, or with a number between bounds.
+"""The proportion of records with a value, or with a number between bounds.
 
-A record is in one of two cells. Where n is public their counts say the same, so
-that one is released; else both are, each with the whole budget, and no budget
-goes to n. Intervals of the population invert the law of what is released, a
-binomial count plus integer noise, or two of them (`two_counts`), and hold at
-every n: no normal law is in them (item EST-BERN-LAP, EXT-GEOM,
-EXT-BERN-SHRINK).
+A record is in one of two cells, positive or other. If n is public, either count
+determines the other, so only one is released. Else both are released, each with
+the whole budget, and no budget is spent on n. Intervals for the population
+invert the exact distribution of the release, a binomial count plus integer
+noise, or two such counts (`two_counts`). They hold at every n and use no normal
+approximation (items EST-BERN-LAP, EXT-GEOM, EXT-BERN-SHRINK).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
-# Standard deviations of a binomial law on either side that are summed.
+# Half-width, in standard deviations, of the binomial counts that are summed.
 _REACH = 12.0
 _POPULATION = ('the probability of the value in the law that the records are '
                'independent draws from, where a missing value is another one; '
@@ -35,75 +35,78 @@ _POPULATION = ('the probability of the value in the law that the records are '
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proportion(queries.Direct):
-  """A noisy count, and one of all other records where n is private.
+  """A noisy count, and a noisy count of other records if n is private.
 
   Attributes:
-    query: what is asked.
-    reads: see `query.Plan`.
+    query: public parameters of the release.
+    reads: fields that `measure` takes, see `query.Plan`.
   """
   query: Query
   reads: str
 
-  # Of both counts together: a record is in one cell, or in one if n is public.
+  # Sensitivity of all released counts: a record is in one cell; if n is public,
+  # replacing a record changes the one released count by at most 1.
   sensitivity = 1
 
   @functools.cached_property
   def noise(self) -> noise.Noise:
-    """Of each count."""
+    """Returns the noise of each count."""
     return noise.calibrated(self.query.cost(), l1_sensitivity=1,
                             l2_sensitivity_squared=1)
 
   @property
   def cost(self) -> Cost:
-    """Of all that is released."""
+    """Returns the cost of the release."""
     return self.noise.cost(l1_sensitivity=1, l2_sensitivity_squared=1)
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: unit, rule for missing values and noise."""
     return {'unit': '1', 'missing': 'a record without a value is not positive',
             'noise': {'counts': {
                 'l1_sensitivity': '1', 'l2_sensitivity_squared': '1',
                 **self.noise.to_json()}}}
 
   def measure(self, fields: Iterable[object]) -> list[int]:
-    """The exact counts: positive ones, and all others."""
-    found = [0, 0]
+    """Returns the exact counts [2]: positive records, and all others."""
+    counts = [0, 0]
     for positive in self._positive(fields):
-      found[not positive] += 1
-    return found
+      counts[not positive] += 1
+    return counts
 
   def _positive(self, fields: Iterable[object]) -> Iterator[bool]:
+    """Yields whether each record is positive."""
     query = self.query
     if query.positive is not None:
       return (lattice.same(field, query.positive) for field in fields)
     return self._between(fields)
 
   def _between(self, fields: Iterable[object]) -> Iterator[bool]:
+    """Yields whether each field is a number between the bounds."""
     for field in fields:
       value = lattice.number(field)
       yield value is not None and self.query.lower <= value <= self.query.upper
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """The share of the file, and that of the population."""
+    """Returns the proportions of the file and of the population."""
     released = measured[:1] if self.query.replacing else measured
     noisy = meter.noisy(released, self.noise, l1_sensitivity=1,
                         l2_sensitivity_squared=1)
     if self.query.replacing:
       number = sum(measured)
-      return {**self._told(noisy[0], number, population_interval(
+      return {**self._of_population(noisy[0], number, population_interval(
           noisy[0], number, self.noise, self.query.miss)),
               **self._of_file(noisy, number), 'num_records': number,
               'noisy_counts': {'positive': noisy[0]}}
     number = max(1, sum(noisy))
-    return {**self._told(noisy[0], number, two_counts.interval(
+    return {**self._of_population(noisy[0], number, two_counts.interval(
         *noisy, self.noise, self.query.miss)),
             **self._of_file(noisy, number),
             'noisy_counts': {'positive': noisy[0], 'other': noisy[1]}}
 
   def _of_file(self, noisy: list[int], number: int) -> dict[str, object]:
-    """The share of the file and its interval; noise only.
+    """Returns the proportion of the file with its interval; noise only.
 
-    Of no record there is no share: its interval is [0, 1].
+    A file without records has no proportion: its interval is [0, 1].
     """
     if number < 1:
       return {'value': 0.5, 'interval': queries.interval(
@@ -115,7 +118,8 @@ class Proportion(queries.Direct):
       ends = [min(1.0, max(0, noisy[0] + side * width) / number)
               for side in (-1, 1)]
     else:
-      # The positive less a share of all is noise alone, of a known combination.
+      # (1 - p) A - p B is noise alone for the file's proportion p: a known
+      # combination of the noise of the two counts.
       ends = combinations.ratio_interval(
           lambda share: ((1 - share) * noisy[0] - share * noisy[1],
                          Combination(law=self.noise,
@@ -126,11 +130,11 @@ class Proportion(queries.Direct):
                 *ends, level=self.query.confidence, covers='the share of the '
                 'records of the file; noise only')}
 
-  def _told(self, positive: int, number: int,
+  def _of_population(self, positive: int, number: int,
             ends: tuple[float, float]) -> dict[str, object]:
-    """Estimate of the population, and its interval with these ends."""
+    """Returns the estimate for the population with the given interval."""
     shrunk, risk = shrinkage(max(1, number), self.noise.deviation)
-    shrunk = shrunk if number else 0.0  # of no record nothing is known
+    shrunk = shrunk if number else 0.0  # Without records nothing is known.
     value = min(1.0, max(0.0, .5 + shrunk * (positive / max(1, number) - .5)))
     return {
         'population_value': value, 'population_risk': {
@@ -142,17 +146,18 @@ class Proportion(queries.Direct):
 
 
 def shrinkage(number: int, deviation: float) -> tuple[float, float]:
-  """How far a noisy share goes towards 1/2 for the least worst-case risk.
+  """Returns the factor that shrinks a noisy proportion towards 1/2.
 
-  With variance v of the noise of the share, s times the share has a risk of
+  It minimises the largest mean squared error over all p. With variance v of the
+  noise of the proportion, the factor s has the error
   s^2 (v + p (1 - p) / n) + (1 - s)^2 (p - 1/2)^2, largest at p = 1/2 or 0.
 
   Args:
-    number: n.
-    deviation: of the noise of the count.
+    number: n, public or noisy, at least 1.
+    deviation: standard deviation of the noise of the count.
 
   Returns:
-    s, and the largest expected squared error, before clipping, which lowers it.
+    s, and the largest mean squared error before clipping, which lowers it.
   """
   v = (deviation / number)**2
   s = min(math.sqrt(number) / (1 + math.sqrt(number)), .25 / (v + .25))
@@ -161,17 +166,17 @@ def shrinkage(number: int, deviation: float) -> tuple[float, float]:
 
 def population_interval(count: int, number: int, law: noise.Noise,
                         miss: float) -> tuple[float, float]:
-  """Probabilities that a noisy count of so many records goes with.
+  """Returns the confidence interval for p of a noisy count of n records.
 
-  Those p for which Bin(n, p) plus noise is as large, and as small, with
-  probability miss / 2 or more (Clopper and Pearson 1934, with noise). Coverage
-  is 1 - miss at least, at every p and n.
+  It contains all p for which Bin(n, p) plus noise is as large as the count with
+  probability at least miss / 2, and as small likewise (Clopper and Pearson
+  1934, with noise). The coverage is at least 1 - miss, at every p and n.
 
   Args:
-    count: noisy, of positive records.
-    number: of records, n; public.
-    law: of the noise.
-    miss: in (0, 1).
+    count: noisy number of positive records.
+    number: n, the public number of records.
+    law: distribution of the noise.
+    miss: probability of missing p, in (0, 1).
   """
   return (
       _end(lambda p: _tail(count, number, p, law) <= miss / 2),
@@ -179,9 +184,10 @@ def population_interval(count: int, number: int, law: noise.Noise,
 
 
 def _tail(count: int, number: int, p: float, law: noise.Noise) -> float:
-  """P(Bin(n, p) + z >= count), rounded up.
+  """Returns P(Bin(n, p) + z >= count), rounded up.
 
-  Of n - Bin(n, p) - z, of the law of Bin(n, 1 - p) + z, it is the other tail.
+  The lower tail follows by symmetry: n - Bin(n, p) - z has the distribution of
+  Bin(n, 1 - p) + z.
   """
   middle, reach = number * p, _REACH * math.sqrt(number * p * (1 - p)) + 50
   successes = np.arange(max(0, math.floor(middle - reach)),
@@ -191,7 +197,7 @@ def _tail(count: int, number: int, p: float, law: noise.Noise) -> float:
 
 
 def _end(refused: Callable[[float], bool]) -> float:
-  """The largest p that is refused, nearly; 0 if none is."""
+  """Returns nearly the largest p that is refused; 0 if p = 0 is not."""
   if not refused(0.0):
     return 0.0
   if refused(1.0):
@@ -204,7 +210,7 @@ def _end(refused: Callable[[float], bool]) -> float:
 
 
 def proportion(query: Query) -> Proportion:
-  """Of a value of a column, or of the numbers between bounds."""
+  """Returns the plan of a proportion: of a value, or of a range of numbers."""
   bounds = query.lower, query.upper
   if (query.positive is None) == (None in bounds) or (
       query.positive is not None and bounds != (None, None)):

@@ -1,8 +1,9 @@
 """Quantiles by the exponential mechanism over the points of a lattice.
 
-Each order by itself, at a share of the budget; or by splitting records and
-orders, `splitting`, which costs as much as log2(m + 1) of m orders. Which of
-them is promised to be nearer is public.
+'independent' draws a point for each quantile level with an equal part of the
+budget. 'recursive' splits records and levels (`splitting`); m levels cost as
+much as ceil(log2(m + 1)) exponential mechanisms. Both have public bounds of
+their rank errors, so the method with the smaller one can be chosen for free.
 """
 
 import collections
@@ -27,47 +28,48 @@ METHODS = ('independent', 'recursive', 'auto')
 
 def runs(values: list[int], lattice: Lattice, spare: int = 0
          ) -> list[tuple[int, int, int, int]]:
-  """Returns runs of points of equal ranks: first, how many, # below, # up to.
+  """Returns runs of points of equal ranks: (first, count, # below, # up to).
 
   Args:
-    values: multiples.
-    lattice: of the points.
-    spare: how many public values more there are at either bound; counted and
-      not listed, since there are many where noise is.
+    values: indices of the records' values on the lattice.
+    lattice: lattice of the points.
+    spare: number of public values added at each bound; they are counted, not
+      listed, because there are many of them where the noise is large.
   """
   counts = collections.Counter(values)
   if spare:
     counts.update({lattice.low: spare})
     counts.update({lattice.high: spare})
-  found, start, rank = [], lattice.low, 0
+  rank_runs, start, rank = [], lattice.low, 0
   for value, count in sorted(counts.items()):
     if value > start:
-      found.append((start, value - start, rank, rank))
+      rank_runs.append((start, value - start, rank, rank))
     upto = rank + count
-    found.append((value, 1, rank, upto))
+    rank_runs.append((value, 1, rank, upto))
     start, rank = value + 1, upto
   if start <= lattice.high:
-    found.append((start, lattice.high + 1 - start, rank, rank))
-  return found
+    rank_runs.append((start, lattice.high + 1 - start, rank, rank))
+  return rank_runs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Quantiles(queries.Direct):
-  """Points o of probability proportional to e^(-rate score(o)), one an order.
+  """Points o drawn with probability ~ e^(-rate score(o)), one for each level.
 
-  The score of a point for order a/b is how far a n lies from b times the number
-  of records at or below it and below it: max(0, a n - b #{x <= o},
-  b #{x < o} - a n), an integer, 0 for a true quantile. One record more moves it
-  by max(a, b - a), one replaced by b. Budget is divided evenly.
+  The score of a point for the quantile level a/b measures the distance of a n
+  from b times the numbers of records at or below and strictly below the point:
+  max(0, a n - b #{x <= o}, b #{x < o} - a n). It is an integer, and 0 for a
+  sample quantile. One more record changes it by at most max(a, b - a), one
+  replaced record by at most b. The budget is divided evenly.
 
-  With `value_interval` two more points of each order are drawn, for ranks that
-  lie `spare` below and above, by which a draw misses its rank hardly ever. So
-  that there are such ranks, the records stand between as many public ones at
-  either bound.
+  With `value_interval` two more points are drawn for each level, at ranks that
+  lie `spare` below and above. A draw misses its rank by more than `spare` only
+  with small probability. So that these ranks exist, `spare` public values are
+  added to the records at either bound.
 
   Attributes:
-    query: what is asked.
-    lattice: the candidates.
+    query: public parameters of the release.
+    lattice: the candidate points.
   """
   query: Query
   lattice: Lattice
@@ -77,18 +79,18 @@ class Quantiles(queries.Direct):
   limits = 'noise only'
 
   def sensitivity(self, order: Fraction) -> int:
-    """Largest change of any score between neighbours."""
+    """Returns the largest change of any score between neighbours."""
     a, b = order.numerator, order.denominator
     return b if self.query.replacing else max(a, b - a)
 
   def rate(self, order: Fraction) -> Fraction:
-    """What a score of 1 costs in log-probability."""
+    """Returns the factor of the score in the log-probability."""
     each, *_ = self.budget.choices
     return each / (2 * self.sensitivity(order))
 
   @functools.cached_property
   def budget(self) -> Cost:
-    """The target, divided evenly among all points that are drawn."""
+    """Returns the budget, divided evenly among all points that are drawn."""
     parts = 3 if self.query.value_interval else 1
     return self.query.choices(parts * len(self.query.quantiles))
 
@@ -100,7 +102,7 @@ class Quantiles(queries.Direct):
                               for order in self.query.quantiles) * parts)
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: rules for values, method and noise."""
     return {
         'clamping': 'values outside the public bounds are clamped to them',
         'missing': self.query.missing_text,
@@ -109,7 +111,7 @@ class Quantiles(queries.Direct):
         'method': self.method, 'noise': self._noise()}
 
   def _noise(self) -> dict[str, object]:
-    """What is drawn for each order."""
+    """Returns the distribution of the point of each level."""
     return {str(order): {
         'law': 'multiples of the granularity between the bounds, '
                'probability proportional to exp(-rate * score)',
@@ -119,7 +121,7 @@ class Quantiles(queries.Direct):
         'rate': str(self.rate(order))} for order in self.query.quantiles}
 
   def measure(self, fields: Iterable[object]) -> list[int]:
-    """All values as multiples, sorted."""
+    """Returns the indices of all values on the lattice, sorted."""
     return sorted(map(self.lattice.index, self.query.numbers(
         fields, self.lattice.lower, self.lattice.upper)))
 
@@ -130,7 +132,7 @@ class Quantiles(queries.Direct):
 
   def scores(self, groups: list[tuple[int, int, int, int]], order: Fraction,
              number: int, shift: int = 0) -> list[int]:
-    """The score of each run, for so many ranks more than order * number."""
+    """Returns the score of each run, for the rank order * number + shift."""
     b = order.denominator
     wanted = order.numerator * number + b * shift
     return [max(0, wanted - b * upto, b * rank - wanted)
@@ -138,6 +140,7 @@ class Quantiles(queries.Direct):
 
   def _point(self, values: list[int], order: Fraction, number: int,
              meter: Meter, spare: int = 0, shift: int = 0) -> int:
+    """Draws one point; see `scores` for `shift` and `runs` for `spare`."""
     groups = self.groups(values, spare)
     return meter.point([group[:2] for group in groups],
                        self.scores(groups, order, number, shift),
@@ -145,33 +148,34 @@ class Quantiles(queries.Direct):
                        sensitivity=self.sensitivity(order))
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """One point for each order, in increasing order, and how far it may be."""
+    """Returns one point for each level, increasing, and their rank errors."""
     number = len(measured)
     values = [float(point * self.lattice.unit)
               for point in self._points(measured, meter)]
-    found = {'value': dict(zip(map(str, self.query.quantiles), values,
+    released = {'value': dict(zip(map(str, self.query.quantiles), values,
                                strict=True))}
     if self.query.knows_size:
-      found['num_records'] = number
+      released['num_records'] = number
     if self.query.value_interval:
-      found['value_interval'] = self._between(measured, meter)
-    return {**found, 'interval': self._ranks(
+      released['value_interval'] = self._between(measured, meter)
+    return {**released, 'interval': self._ranks(
         number if self.query.knows_size else None)}
 
   def _points(self, measured: list[int], meter: Meter) -> list[int]:
-    """One for each order, sorted."""
-    # Post-processing: ranks that were near their orders stay so.
+    """Returns one point for each level, sorted."""
+    # Sorting is post-processing, and does not increase the largest rank error.
     return sorted(self._point(measured, order, len(measured), meter)
                   for order in self.query.quantiles)
 
   def spare(self, order: Fraction) -> int:
-    """Ranks by which an end of an interval misses its own hardly ever."""
+    """Returns how far an end of an interval may miss its rank, nearly always.
+    """
     miss = self.query.miss / (2 * len(self.query.quantiles))
     return math.ceil(self._rank_error(order, miss))
 
   def _between(self, measured: list[int],
                meter: Meter) -> dict[str, object]:
-    """For each order two points, of ranks too low and too high."""
+    """Returns two points for each level, which bracket the sample quantile."""
     ends = {}
     for order in self.query.quantiles:
       spare = self.spare(order)
@@ -183,49 +187,50 @@ class Quantiles(queries.Direct):
                       'values of the file'}
 
   def _rank_error(self, order: Fraction, miss: float) -> float:
-    """By the law: P(score >= s) <= |points| e^(-rate s)."""
+    """Returns a bound of the rank error: P(score >= s) <= |points| e^(-rate s).
+    """
     size = self.lattice.high + 1 - self.lattice.low
     return math.log(size / miss) / float(self.rate(order)) / order.denominator
 
   def errors(self, number: int | None = None) -> list[float]:
-    """Ranks [m] by which orders are off at most, all but `query.miss`.
+    """Returns bounds [m] of the rank errors; all hold but with `query.miss`.
 
     Args:
-      number: n, where it is public.
+      number: n if it is public, else None.
     """
     del number
     miss = self.query.miss / len(self.query.quantiles)
-    # The largest for all orders: what is sorted may change its order.
+    # The largest for all levels, because sorting may exchange points.
     return [max(self._rank_error(order, miss)
                 for order in self.query.quantiles)] * len(self.query.quantiles)
 
   def _ranks(self, number: int | None) -> dict[str, object]:
-    """How far in ranks."""
-    far = self.errors(number)
-    found = {
-        'rank_error': max(far), 'level': float(self.query.confidence),
+    """Returns the bound of the rank errors for the release JSON."""
+    rank_errors = self.errors(number)
+    ranks = {
+        'rank_error': max(rank_errors), 'level': float(self.query.confidence),
         'covers': 'for all orders p at once: at least p n - rank_error of the '
                   'clamped values of the file are at or below the released '
                   f'one, and at most p n + rank_error below it; {self.limits}'}
     if number is not None:
       number = max(1, number)
-      found['orders'] = {str(p): [max(0.0, float(p) - error / number),
+      ranks['orders'] = {str(p): [max(0.0, float(p) - error / number),
                                   min(1.0, float(p) + error / number)]
-                         for p, error in zip(self.query.quantiles, far,
+                         for p, error in zip(self.query.quantiles, rank_errors,
                                              strict=True)}
-    return found
+    return ranks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecursiveQuantiles(Quantiles):
-  """Points that split records and orders, level by level; see `splitting`."""
+  """Quantiles by recursive splitting of records and levels; see `splitting`."""
 
   method = 'recursive'
   limits = f'noise only; for files of at most {splitting.PARTS} records'
 
   @functools.cached_property
   def tree(self) -> splitting.Splitting:
-    """Of all orders."""
+    """Returns the tree of the quantile levels."""
     levels = len(self.query.quantiles).bit_length()
     return splitting.Splitting(
         orders=self.query.quantiles, epsilon=self.query.choices(levels).pure,
@@ -242,10 +247,11 @@ class RecursiveQuantiles(Quantiles):
     return Cost(choices=self.tree.level_costs)
 
   def errors(self, number: int | None = None) -> list[float]:
-    """As promised by the tree."""
+    """Returns bounds [m] of the rank errors, from the tree."""
     return self.tree.errors(self.query.miss, number)
 
   def _noise(self) -> dict[str, object]:
+    """Returns the distribution of the cut of each node."""
     names = ['lower', *map(str, self.query.quantiles), 'upper']
     return {names[node.place]: {
         'law': 'cuts between parts of multiples of the granularity, '
@@ -266,10 +272,11 @@ class RecursiveQuantiles(Quantiles):
 
 
 def quantiles(query: Query) -> Quantiles:
-  """Quantiles of the given orders, by the method asked for or promised nearer.
+  """Returns the plan of sample quantiles at given levels.
 
-  What is promised is public: `errors` of the orders, the budget, the lattice
-  and the adjacency. Intervals of values are for orders by themselves.
+  Without `quantile_method` it is the method whose bound of the rank errors is
+  smaller; the bounds depend on public numbers alone. `value_interval` exists
+  for the independent method only.
   """
   orders = query.quantiles
   if (not all(0 < order < 1 for order in orders) or
@@ -279,8 +286,8 @@ def quantiles(query: Query) -> Quantiles:
   errors.check_choice('quantile_method', method, METHODS)
   if query.value_interval and method == 'recursive':
     raise ValueError('value_interval needs quantile_method=independent')
-  plans = [made(query=query, lattice=query.lattice())
-           for made in (Quantiles, RecursiveQuantiles)]
+  plans = [plan_class(query=query, lattice=query.lattice())
+           for plan_class in (Quantiles, RecursiveQuantiles)]
   if query.value_interval:
     return plans[0]
   if method != 'auto':

@@ -1,4 +1,4 @@
-"""What is asked: public parameters, and how a statistic answers."""
+"""Queries: the public parameters of a release, and how it is answered."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 import dataclasses
@@ -21,46 +21,50 @@ Fraction = fractions.Fraction
 MISSING = ('absent', 'lower', 'middle', 'upper')
 _PLACES = {'lower': 'the lower bound', 'upper': 'the upper bound',
            'middle': 'the middle of the bounds'}
-# Noise of less has counts beyond 64 bits, with which no interval is computed.
+# Below this, noisy counts exceed 64 bits and intervals cannot be computed.
 _LEAST_EPSILON = Fraction(1, 10**12)
-# Of queries, after there were ledgers.
+# Parameters added after the first ledgers were written. They are left out of
+# the JSON where they are None, so that entries of old ledgers still match.
 _LATER = ('quantile_method', 'thresholds', 'grid', 'label', 'positive',
           'groups', 'boundary', 'sigma')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Query:
-  """One release as asked for. All of it is public.
+  """The parameters of one release. All of them are public.
 
   Attributes:
-    statistic: its name.
+    statistic: name of the statistic, a key of `registry.STATISTICS`.
     adjacency: which data sets are neighbours.
-    epsilon: at least 1e-12, exact.
-    delta: None for pure noise, else in [1e-12, 1) for discrete Gaussian.
-    confidence: level of the intervals, in (0, 1).
-    column: its name, or None for whole records.
-    lower: public bound.
-    upper: public bound, > lower.
-    granularity: of the lattice; None for a millionth of the range or less.
-    missing: what a record without a number counts as, one of `MISSING`: as
-      absent, so that the statistic is of the other records, whose number is
-      then private under either adjacency; or as a number. None declares that
-      no number is missing.
+    epsilon: exact privacy parameter, at least 1e-12.
+    delta: None for pure epsilon-DP, else in [1e-12, 1) for (epsilon, delta)-DP
+      with discrete Gaussian noise.
+    confidence: level of the confidence intervals, in (0, 1).
+    column: name of the column, or None for a statistic of whole records.
+    lower: public lower bound, in the unit of the column.
+    upper: public upper bound, > lower.
+    granularity: spacing of the lattice that values are rounded to; None for
+      at most a millionth of the range.
+    missing: how a record without a number is treated, one of `MISSING`. If
+      'absent' it is left out, so that the number of records that remain is
+      private under either adjacency; else its value is a bound or the middle
+      of the bounds. None declares that no number is missing.
     categories: public values of a histogram.
-    bins: public edges of a histogram, increasing.
-    quantiles: orders in (0, 1), increasing.
-    value_interval: True for two more points of each order, between which the
-      quantile of the file lies; None for what follows of one.
-    quantile_method: 'independent' or 'recursive'; None for the one that
-      promises the smaller error.
-    thresholds: how many of a public grid.
-    grid: 'uniform' or 'geometric'.
-    label: column of the label of a score.
-    positive: the value of the label, or of the column of a proportion, that is
-      positive; all others are not.
-    groups: how many of a calibration table.
-    boundary: of a density, 'interval', or 'circle' whose bounds are one point.
-    sigma: public standard deviation of a normal law.
+    bins: public edges of a histogram or thresholds of a curve, increasing.
+    quantiles: quantile levels in (0, 1), increasing.
+    value_interval: True to release also a lower and an upper end that bracket
+      each sample quantile; None to state the error in ranks only.
+    quantile_method: 'independent' or 'recursive'; None for the method with
+      the smaller guaranteed rank error.
+    thresholds: number of thresholds of a public grid.
+    grid: 'uniform' or 'geometric' spacing of the thresholds.
+    label: column with the label of a record whose score is in `column`.
+    positive: value of the label, or of the column of a proportion, that is
+      positive; every other value is negative.
+    groups: number of groups of a calibration table.
+    boundary: for a density, 'interval', or 'circle' if both bounds are the
+      same point.
+    sigma: public standard deviation of a normal distribution.
   """
   statistic: str
   adjacency: Adjacency
@@ -104,26 +108,26 @@ class Query:
 
   @property
   def replacing(self) -> bool:
-    """Whether neighbours have one record replaced; else one more."""
+    """Whether neighbours replace one record, instead of adding one."""
     return self.adjacency is Adjacency.REPLACE_ONE
 
   @property
   def knows_size(self) -> bool:
-    """Whether the number of records that the statistic is of is public.
+    """Whether the number of records that enter the statistic is public.
 
-    It is under replace-one, unless records with missing numbers are absent: a
-    record that is replaced may then be one of those that count or not.
+    It is public under replace-one, unless records without a number are absent:
+    replacing a record may then change how many records enter.
     """
     return self.replacing and self.missing != 'absent'
 
   @property
   def miss(self) -> float:
-    """1 - confidence."""
+    """Returns the probability that an interval may miss, 1 - confidence."""
     return float(1 - self.confidence)
 
   @property
   def missing_text(self) -> str:
-    """What a missing number counts as, in words."""
+    """Returns a sentence on how missing numbers are treated."""
     if self.missing is None:
       return 'declared: no number is missing'
     place = _PLACES.get(self.missing, 'absent')
@@ -131,7 +135,7 @@ class Query:
 
   @property
   def missing_assumption(self) -> str:
-    """What a statement about a population assumes of missing numbers."""
+    """Returns the assumption of population intervals on missing numbers."""
     if self.missing is None:
       return ''
     if self.missing == 'absent':
@@ -141,30 +145,30 @@ class Query:
             f'{_PLACES[self.missing]}')
 
   def cost(self) -> Cost:
-    """What the release may cost in all."""
+    """Returns the largest cost that the release may have in all."""
     if self.delta is None:
       return Cost(epsilon=self.epsilon)
     return costs.concentrated(epsilon=self.epsilon, delta=self.delta,
                               adjacency=self.adjacency)
 
   def choices(self, count: int, beside: Cost | None = None) -> Cost:
-    """What equal exponential mechanisms may cost, with `beside` in all.
+    """Returns the cost of equal exponential mechanisms within the budget.
 
     Args:
-      count: how many.
-      beside: what else is drawn; less than `cost`.
+      count: number of exponential mechanisms.
+      beside: cost of the other draws of the release, less than `cost()`.
     """
     return costs.choices(epsilon=self.epsilon, delta=self.delta, count=count,
                          adjacency=self.adjacency, beside=beside)
 
   def lattice(self) -> lattice.Lattice:
-    """The lattice of the column."""
+    """Returns the lattice that values of the column are rounded to."""
     return lattice.Lattice(
         lower=self.lower, upper=self.upper,
         granularity=self.spacing(self.lower, self.upper))
 
   def spacing(self, lower: Decimal, upper: Decimal) -> Decimal:
-    """The granularity: as given, or a millionth of a range, or less."""
+    """Returns the granularity; by default at most a millionth of the range."""
     if self.granularity is None:
       return lattice.default_granularity(lower, upper)
     if self.granularity <= 0:
@@ -173,21 +177,21 @@ class Query:
 
   def numbers(self, fields: Iterable[object], lower: Decimal,
               upper: Decimal) -> Iterator[Decimal]:
-    """Yields fields as numbers, by the rule for those that are none.
+    """Yields fields as numbers; the rule `missing` replaces all others.
 
-    Never raises, whatever the fields are: which records a file has decides on
-    nothing that others see. Where `missing` is None a file with missing numbers
-    has been refused by whoever read it; here they count as the middle where
-    the number of records is public and as absent otherwise, so that privacy
-    does not rely on the reader.
+    Never raises, whatever the fields are, so that no record can change what
+    others see. Where `missing` is None, the reader of the file has refused a
+    file with missing numbers. Here they count as the middle of the bounds under
+    replace-one and as absent under add-or-remove-one, so that privacy does not
+    rely on the reader.
     """
     return (value for value, _ in self.labelled(
         ((field, None) for field in fields), lower, upper))
 
   def labelled(self, fields: Iterable[tuple[object, object]], lower: Decimal,
                upper: Decimal) -> Iterator[tuple[Decimal, object]]:
-    """Yields the same of fields that have a label each, with their labels."""
-    with decimal.localcontext(prec=200):  # exact: public and of few digits
+    """Yields (number, label) pairs by the same rule as `numbers`."""
+    with decimal.localcontext(prec=200):  # exact: bounds have few digits
       middle = (lower + upper) / 2
     rule = self.missing or ('middle' if self.replacing else 'absent')
     instead = {'absent': None, 'lower': lower, 'upper': upper,
@@ -199,9 +203,9 @@ class Query:
         yield value, label
 
   def to_json(self) -> dict[str, object]:
-    """All of it, in a form of which equal queries have one.
+    """Returns all parameters in a canonical form: equal queries, equal JSON.
 
-    What came after there were ledgers is left out where it is not given.
+    Parameters of `_LATER` are left out where they are None.
     """
     def text(value):
       if isinstance(value, tuple):
@@ -217,70 +221,70 @@ class Query:
 
 
 class Plan(Protocol):
-  """How a query will be answered; made without seeing the data.
+  """How a query will be answered; made from public parameters alone.
 
   Attributes:
-    reads: 'numbers' or 'texts' of the column, 'labels' for pairs of a number
-      and its label, or 'records' alone.
-    asked: the query that the ledger keeps the answer of. Where several have
-      one release in common, their views of it are free.
-    cost: what it costs, from the noise that it will draw.
+    reads: fields that `measure` takes: 'numbers' or 'texts' of the column,
+      'labels' for (number, label) pairs, or 'records' for a count of them.
+    asked: the query under which the ledger stores the answer. Queries that
+      share one release are views of it, and cost nothing more.
+    cost: privacy cost of the release, from the noise that it will draw.
   """
   reads: str
 
   @property
   def asked(self) -> Query:
-    """The query whose answer the ledger keeps."""
+    """Returns the query under which the ledger stores the answer."""
 
   @property
   def cost(self) -> Cost:
-    """What the noise that will be drawn costs."""
+    """Returns the cost of the noise that will be drawn."""
 
   def facts(self) -> dict[str, object]:
-    """What is public of it: sensitivity, noise, unit, rules."""
+    """Returns public facts: sensitivity, noise, unit and rules for values."""
 
   def measure(self, fields: Iterable[object]) -> object:
-    """Returns what is exact and private, of the fields of all records.
+    """Returns the exact, private statistics of the fields of all records.
 
-    A total function: it has a value for any fields, also for none at all.
+    It is total: it returns a value for any fields, and for none at all.
     """
 
   def draw(self, measured: object, meter: Meter) -> dict[str, object]:
-    """Returns what is released; its noise is the meter's, at `cost` in all.
+    """Returns the release; all noise comes from `meter` and costs `cost`.
 
-    A total function of what `measure` returns. What it decides on, and which
-    keys it returns, follows from public and from noisy numbers alone.
+    It is total on the values of `measure`. Its branches and the keys that it
+    returns depend on public and on noisy numbers alone.
     """
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
-    """What else is said, of what was released and public alone."""
+    """Returns post-processing of a release, from public numbers alone."""
 
 
 class Direct:
-  """Base of plans whose release is their answer."""
+  """Base class of plans whose release is their answer."""
   query: Query
 
   @property
   def asked(self) -> Query:
-    """The query."""
+    """Returns the query itself."""
     return self.query
 
   def view(self, released: Mapping[str, object]) -> dict[str, object]:
-    """Nothing more."""
+    """Returns no post-processing."""
     del released
     return {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Statistic:
-  """Something that can be released.
+  """A statistic that can be released.
 
   Attributes:
-    name: of the statistic.
-    help: what it is, in a line.
-    needs: parameters of the query that must be given.
-    takes: parameters that may be.
-    plan: makes the plan of a query, or refuses it.
+    name: name of the statistic.
+    help: one line that describes it.
+    needs: names of parameters of the query that must be given.
+    takes: names of parameters that may be given.
+    plan: returns the plan of a query, or raises ValueError.
   """
   name: str
   help: str
@@ -291,6 +295,6 @@ class Statistic:
 
 def interval(lower: Fraction | float, upper: Fraction | float, *,
              level: Fraction | float, covers: str) -> dict[str, object]:
-  """An interval of a release as it is written."""
+  """Returns a confidence interval in the form that the release JSON has."""
   return {'lower': float(lower), 'upper': float(upper), 'level': float(level),
           'covers': covers}

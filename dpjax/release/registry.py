@@ -1,4 +1,4 @@
-"""The statistics there are, by name."""
+"""All statistics that can be released, by name."""
 
 from dpjax import errors
 from dpjax.release import classifiers
@@ -10,20 +10,22 @@ from dpjax.release import normal_means
 from dpjax.release import proportions
 from dpjax.release import quantiles
 from dpjax.release import supports
-from dpjax.release.query import Plan, Query, Statistic
+from dpjax.release.query import Plan
+from dpjax.release.query import Query
+from dpjax.release.query import Statistic
 
 STATISTICS: dict[str, Statistic] = {
     statistic.name: statistic
-    for room in (counts, proportions, moments, quantiles, supports,
+    for module in (counts, proportions, moments, quantiles, supports,
                  normal_means, curves, densities, classifiers)
-    for statistic in room.STATISTICS}
+    for statistic in module.STATISTICS}
 
 _PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
                'categories', 'bins', 'quantiles', 'value_interval',
                'quantile_method', 'thresholds', 'grid', 'label', 'positive',
                'groups', 'boundary', 'sigma')
 
-# Names that others use, and what they are here.
+# Names of statistics in other libraries, and the equivalent here.
 _KNOWN_AS = {
     'median': 'quantiles with quantiles=0.5',
     'percentile': 'quantiles', 'percentiles': 'quantiles',
@@ -34,11 +36,12 @@ _KNOWN_AS = {
 
 
 def plan(query: Query) -> Plan:
-  """How a query will be answered.
+  """Returns the plan that answers a query.
 
   Raises:
-    ValueError: for an unknown statistic, a parameter that it needs and has
-      not, or has and does not take, or a value out of range.
+    ValueError: if the statistic is unknown, if a parameter that it needs is
+      not given, if a parameter is given that it does not take, or if a value
+      is out of range.
 
   Examples:
     >>> from fractions import Fraction
@@ -66,10 +69,10 @@ def plan(query: Query) -> Plan:
 
 
 def gaps(query: Query) -> bool:
-  """Returns whether a file may have missing numbers.
+  """Returns whether the file may have missing numbers.
 
-  It may where `missing` says what they count as, and where no number has to
-  stand for them: a count of a range has a place for records without a number.
+  It may if `missing` says how they are treated, or if the statistic needs no
+  rule for them: a count of a range leaves out records without a number.
   """
   return query.missing is not None or 'missing' not in STATISTICS[
       query.statistic].takes

@@ -1,29 +1,31 @@
-"""One release at a time on a ledger: budget first, then data, then noise.
+"""Releases under the lock of a ledger: pay first, then read data, then noise.
 
-`held` locks the ledger from before the data are opened until the answer is on
-disk. Of two processes with the same query the second waits, for as long as the
-first reads the file and draws, and gets the recorded answer; the system gives
-the lock of a process that died to the next one.
+`held` locks the ledger before the data are opened and until the answer is on
+disk. If two processes ask the same query, the second waits until the first has
+drawn its noise, and then gets the recorded answer. If a process dies, the
+operating system hands its lock to the next one.
 
-  1. `check`: the budget, from public numbers alone, before the file is opened.
-  2. `check_data`, `answer`: whether it is the file of the ledger, and whether
-     the query was answered on it.
-  3. `reserve`: the entry is on disk, paid, and with it the seal of a secret.
+  1. `check`: checks the budget from public numbers, before the file is opened.
+  2. `check_data`, `answer`: check that the file is that of the ledger, and
+     whether the query was answered on it.
+  3. `reserve`: writes the entry, which is now paid, with the seal (hash) of a
+     secret.
   4. `drawing`: noise is drawn from the secret.
-  5. `commit`: the answer is on disk, then its hash in the ledger, then the
-     secret is overwritten and removed (`private_files.remove`). Nothing is
-     printed before.
+  5. `commit`: writes the answer, then its hash in the ledger; then overwrites
+     and removes the secret (`private_files.remove`). Nothing is printed before.
 
-A process that is killed before 3 has spent nothing. Killed between 3 and 5, it
-has spent, and told nothing. The same query then finishes the entry, at no
-further cost: with the same noise, and so the same answer, if the file is the
-same. Noise is made of the secret and of the hash of the file, so that another
-version of a named data set has other noise: equal noise on two versions would
-tell their difference. Both look alike to who sees the release: the cost, the
-number of the entry, the lines of the ledger and all messages are the same,
-because whether the data have changed is private. Killed after 5, the same query
-gets the recorded answer where the ledger is for one file; a named data set pays
-again, because an answer given again would tell that nothing changed.
+A process killed before step 3 has spent nothing. One killed between steps 3 and
+5 has spent its cost and released nothing. The same query then finishes the
+entry at no further cost. If the file is the same, so are noise and answer.
+
+Noise depends on the secret and on the hash of the file: equal noise on two
+versions of a named data set would reveal their difference. Whether the data
+have changed is private, so the cost, the number of the entry, the lines of the
+ledger and all messages are the same in both cases.
+
+After step 5 the same query gets the recorded answer if the ledger is for one
+file. On a named data set it pays again, because a repeated answer would reveal
+that the data have not changed.
 """
 
 from collections.abc import Iterator
@@ -42,12 +44,15 @@ from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import streams
 from dpjax.release.costs import Cost
-from dpjax.release.ledger import Account, Budget, Entry, Query
+from dpjax.release.ledger import Account
+from dpjax.release.ledger import Budget
+from dpjax.release.ledger import Entry
+from dpjax.release.ledger import Query
 from dpjax.report import files
 
 _PRIVATE = 0o600
-# The names of secrets, and of drafts of `files.replace`: nothing else is
-# removed from the folders, which may hold files of somebody else.
+# Names of secrets and of temporary files of `files.replace`. Nothing else is
+# removed from the folders, which may hold files of other programs.
 _SECRET = re.compile(r'[0-9a-f]{64}|\.[0-9a-f]{64}\.\d+')
 _DRAFT = re.compile(r'\.\d+\.json\.\d+')
 
@@ -57,10 +62,10 @@ class Reservation:
   """A release that is paid for, and the randomness of its noise.
 
   Attributes:
-    entry: of the ledger.
-    account: the ledger as it was with this entry as the last.
-    below: draws uniform integers from the secret.
-    resumed: whether an interrupted release is finished: nothing is spent.
+    entry: the entry of the ledger.
+    account: the ledger with this entry as its last.
+    below: draws uniform integers that the secret determines.
+    resumed: whether an interrupted release is finished, at no cost.
   """
   entry: Entry
   account: Account
@@ -69,7 +74,7 @@ class Reservation:
 
 
 def folders(path: files.Path) -> tuple[pathlib.Path, pathlib.Path]:
-  """Returns the folders beside a ledger: of its answers and of its secrets."""
+  """Returns the folders of answers and of secrets that belong to a ledger."""
   return pathlib.Path(f'{path}.answers'), pathlib.Path(f'{path}.secrets')
 
 
@@ -79,17 +84,19 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
   """Locks a ledger for one release.
 
   Args:
-    path: of the ledger.
-    dataset: the name of the data set, if its ledger is for all versions.
-    adjacency: of the guarantee.
-    budget: makes the ledger if there is none, and must else be that of the
-      ledger. None for that of the ledger.
+    path: path of the ledger.
+    dataset: name of the data set, for a ledger of all its versions; None for
+      a ledger of one file.
+    adjacency: adjacency of the guarantee.
+    budget: total budget. It creates the ledger if there is none, and must
+      otherwise equal the budget of the ledger. None uses that of the ledger.
 
   Raises:
-    FileNotFoundError: if there is no ledger and no budget for one.
-    ValueError: if the ledger is for something else, or damaged.
-    PermissionError: if others than its owner may have written the ledger or a
-      secret beside it. Answers are compared with their hashes in the ledger.
+    FileNotFoundError: if there is no ledger and no budget is given.
+    ValueError: if the ledger is for another data set, adjacency or budget, or
+      is damaged.
+    PermissionError: if users other than the owner may have written the ledger
+      or a secret. (Answers are compared with their hashes in the ledger.)
   """
   if budget is None and not pathlib.Path(path).exists():
     raise FileNotFoundError(f'no ledger {path}: give the budget it shall have')
@@ -106,8 +113,8 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
                              budget=budget)
     _check(account, dataset, adjacency, budget)
     if os.fstat(descriptor).st_mode & 0o077:
-      os.fchmod(descriptor, _PRIVATE)  # It holds hashes of the data.
-    # What a crash left of a line goes: nothing was done after it.
+      os.fchmod(descriptor, _PRIVATE)  # The ledger holds hashes of the data.
+    # Cut an incomplete last line: the program did nothing after it crashed.
     os.ftruncate(descriptor, size)
     os.lseek(descriptor, size, os.SEEK_SET)
     try:
@@ -119,7 +126,7 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
 
 def _check(account: Account, dataset: str | None, adjacency: Adjacency,
            budget: Budget | None) -> None:
-  """Refuses a ledger that is for something else, by what is public."""
+  """Raises ValueError if the ledger's public parameters differ from these."""
   if account.dataset != dataset:
     raise ValueError(f'the ledger is for data set {account.dataset!r}, not '
                      f'{dataset!r}')
@@ -132,10 +139,10 @@ def _check(account: Account, dataset: str | None, adjacency: Adjacency,
 
 
 class Held:
-  """A ledger that this process holds the lock of; see `held`."""
+  """A ledger whose lock this process holds; see `held`."""
 
   def __init__(self, path: pathlib.Path, descriptor: int, account: Account):
-    """Removes what interrupted releases have left and nobody needs."""
+    """Removes secrets and temporary files of interrupted releases."""
     self.account = account
     self._path, self._descriptor = path, descriptor
     self._answers, self._secrets = folders(path)
@@ -151,19 +158,19 @@ class Held:
         draft.unlink()
 
   def check(self, query: Query, cost: Cost) -> None:
-    """Refuses a release that needs budget which is not there.
+    """Raises ValueError if the release needs more budget than is left.
 
-    It sees public numbers only: what it does, and how long it takes, is the
+    It uses public numbers only, so its result and its running time are the
     same for all data.
     """
     if not self._interrupted(query, cost) and not self._answered(query):
       self.account.check_budget(cost)
 
   def check_data(self, sha256: str) -> None:
-    """Refuses another file than that of the ledger, if it is for one file.
+    """Checks that the file is that of the ledger, if it is for one file.
 
     Raises:
-      formats.FileError: 'changed'; it depends on records.
+      formats.FileError: 'changed'; this refusal depends on records.
     """
     account = self.account
     if account.data not in (None, account.salted(sha256)):
@@ -171,10 +178,10 @@ class Held:
                               'bytes differ')
 
   def answer(self, query: Query) -> dict | None:
-    """The answer that was given to this query on this very file, if any.
+    """Returns the recorded answer to this query on this file, or None.
 
     Raises:
-      ValueError: if its file is not what was written.
+      ValueError: if the file of the answer was changed.
     """
     entry = self._answered(query)
     if entry is None:
@@ -186,12 +193,12 @@ class Held:
     return json.loads(content)
 
   def reserve(self, query: Query, cost: Cost, sha256: str) -> Reservation:
-    """Pays for a release, or finds that it is paid; noise may be drawn then.
+    """Pays for a release, or finds one that is paid; noise may follow.
 
     Args:
-      query: what is asked.
-      cost: of all noise that will be drawn.
-      sha256: of the file that was measured.
+      query: public parameters of the release.
+      cost: cost of all noise that will be drawn.
+      sha256: SHA-256 of the file that was measured.
     """
     entry = self._interrupted(query, cost)
     data, resumed = self.account.salted(sha256), entry is not None
@@ -212,11 +219,12 @@ class Held:
 
   @contextlib.contextmanager
   def drawing(self, entry: Entry) -> Iterator[None]:
-    """Gives an entry up if making its answer fails; what was paid stays paid.
+    """Gives up an entry whose answer fails; its cost stays spent.
 
-    What failed tells of the noise, so the entry is not to be drawn for again on
-    other data; and the same noise would fail again on the same. What the
-    machine lacks, memory or room on the disk, tells nothing of it.
+    The failure may depend on the noise, so the secret must not be used again:
+    it would fail again on the same data, and on other data it would reveal
+    something. Lack of memory or of disk space says nothing about the noise;
+    the entry then stays open.
     """
     try:
       yield
@@ -227,10 +235,10 @@ class Held:
       raise
 
   def commit(self, entry: Entry, answer: dict) -> dict:
-    """Puts an answer on disk and destroys the secret of its noise.
+    """Writes an answer to disk and destroys the secret of its noise.
 
     Returns:
-      The answer as it will be given again.
+      The answer as later queries will read it.
     """
     content = json.dumps(answer, indent=2, allow_nan=False).encode()
     _make_folder(self._answers)
@@ -246,7 +254,10 @@ class Held:
     return self._answers / f'{entry.number}.json'
 
   def _answered(self, query: Query) -> Entry | None:
-    """The entry whose answer is given again; none for all versions."""
+    """Returns the entry whose answer can be repeated, or None.
+
+    A ledger for all versions of a data set repeats no answer.
+    """
     for entry in () if self.account.dataset else reversed(self.account.entries):
       if (entry.query == query and entry.answer is not None and
           self._answer_path(entry).exists()):
@@ -254,7 +265,7 @@ class Held:
     return None
 
   def _interrupted(self, query: Query, cost: Cost) -> Entry | None:
-    """An entry that is paid and not answered, and whose secret is here."""
+    """Returns a paid entry without an answer whose secret exists, or None."""
     for entry in self.account.entries:
       if (entry.query == query and entry.cost == cost and
           entry.answer is None and self._has_secret(entry)):
@@ -263,18 +274,20 @@ class Held:
 
   def _has_secret(self, entry: Entry) -> bool:
     path = self._secrets / entry.seal
+    # A file whose content does not match its name is no secret of ours.
     return (os.path.lexists(path) and
             _seal(private_files.read(path)) == entry.seal)
 
   def _kept(self, secret: bytes) -> str:
-    """Puts a secret on disk, before the line that names it; its seal."""
+    """Writes a secret before the ledger line that names it; returns its seal.
+    """
     _make_folder(self._secrets)
     files.replace(self._secrets / _seal(secret), secret, _PRIVATE)
     files.sync_folder(self._secrets)
     return _seal(secret)
 
   def _start(self, data: str) -> None:
-    """Writes the header of a new ledger."""
+    """Writes the header line of a new ledger."""
     if not self.account.dataset:
       self.account = dataclasses.replace(self.account, data=data)
     self.account, line = ledger.with_header(self.account)
@@ -288,12 +301,12 @@ class Held:
 
 
 def _make_folder(folder: pathlib.Path) -> None:
-  """Makes a private folder that outlasts a loss of power, if there is none."""
+  """Makes a private folder if there is none, and syncs it to disk."""
   if not folder.exists():
     folder.mkdir(0o700)
     files.sync_folder(folder.absolute().parent)
 
 
 def _seal(secret: bytes) -> str:
-  """What names a secret and does not tell it."""
+  """Returns the hash that names a secret without revealing it."""
   return hashlib.sha256(b'seal' + secret).hexdigest()

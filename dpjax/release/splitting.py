@@ -1,33 +1,36 @@
-"""Several quantiles by splitting records and orders in two, level by level.
+"""Several quantiles by recursive splitting of records and quantile levels.
 
-The middle order cuts the records in two; the lower orders are then sought among
-those below the cut, the upper ones above it. A record is in one part of each
-level, so that m orders cost as much as ceil(log2(m + 1)). Source: Kaplan,
-Schnapp and Stemmer 2022; thesis 000, section 6.1.5 (item QF-08, QB-02).
+The middle level cuts the records in two; lower levels are then sought among the
+records below the cut, higher ones above it. A record is in one node of each
+tree level, so that m quantile levels cost as much as ceil(log2(m + 1)). Source:
+Kaplan, Schnapp and Stemmer (2022); Lalanne (2023, section 6.1.5) (items QF-08,
+QB-02).
 
-On a lattice many records are equal, and all of them on one side of a cut would
-mislead every order beyond it. So a record counts as spread evenly over `parts`
-parts of its point, and cuts lie between parts. What a part of the tree holds of
-a record is then a share of it, and the shares of a level sum to 1.
+On a lattice many records are equal. If all of them were on one side of a cut,
+every level beyond it would be biased. So a record counts as spread evenly over
+`parts` parts of its point, and cuts lie between parts. A node then holds a
+share of a record, and the shares of a record in one tree level sum to 1.
 
-Privacy. A node between two cuts holds mass M, in records, and seeks its order's
-relative place p = a/b there. A cut with mass C on its left has the score
-|C - p M|. If a share w of a record joins the node, C grows by at most w, M by
-w: the score moves by w max(p, 1 - p). If a share w is replaced by v it moves by
-at most (v + w) max(p, 1 - p), and at the root, where M stays, by 1. A choice of
-probability proportional to e^(-rate score) moves in log-probability by twice
-rate times that, the normaliser included. With
+Privacy. Let L be the number of tree levels. A node between two cuts holds mass
+M, in records, and seeks the relative quantile level p = a/b there.
+  1. A cut with mass C on its left has the score |C - p M|. If a share w of a
+     record joins the node, C grows by at most w and M by w: the score changes
+     by at most w max(p, 1 - p).
+  2. If a share w is replaced by a share v, the score changes by at most
+     (v + w) max(p, 1 - p), and at the root, where M is fixed, by at most 1.
+  3. With probability proportional to e^(-rate score), the log-probability
+     changes by at most 2 rate times that, including the normaliser.
+  4. With
+       rate = epsilon / (2 L max(p, 1 - p)) under add-or-remove-one, and
+       rate = epsilon / (4 L max(p, 1 - p)), at the root epsilon / (2 L), under
+         replace-one,
+     a tree level costs, given the cuts above, epsilon / L times the sum of the
+     shares, 1, or times half the sum of v + w, 2: that is epsilon / L.
+  5. The L tree levels cost epsilon.
 
-  rate = epsilon / (2 L max(p, 1 - p)) under add-or-remove-one, and
-  rate = epsilon / (4 L max(p, 1 - p)), at the root epsilon / (2 L), under
-    replace-one,
-
-the nodes of a level cost epsilon / L times the sum of shares, 1, or half the
-sum of v and w, 2: epsilon / L, given the cuts above. L levels cost epsilon.
-
-Ranks. If the cuts l and r around a node miss their ranks by E_l and E_r, and
-its own by e, then the rank of its cut is n p_l + E_l + p (n (p_r - p_l) + E_r -
-E_l) + e, which is off by (1 - p) E_l + p E_r + e: errors of ancestors shrink.
+Ranks. Let the cuts l and r around a node have rank errors E_l and E_r, and its
+own choice the error e. Its cut has rank n p_l + E_l + p (n (p_r - p_l) + E_r -
+E_l) + e, so its error is (1 - p) E_l + p E_r + e: errors of ancestors shrink.
 """
 
 import bisect
@@ -44,17 +47,18 @@ from dpjax.privacy import exact
 Fraction = fractions.Fraction
 
 PARTS = 2**24
+"""Default number of parts of a lattice point."""
 
 
 class Node(NamedTuple):
-  """One choice.
+  """One node of the tree: the choice of one cut.
 
   Attributes:
-    place: of its order, from 1.
-    left: place of the order of the cut below, 0 for the lower bound.
-    right: of the cut above, m + 1 for the upper bound.
-    share: p, the order's relative place between the two.
-    level: from 0.
+    place: index of its quantile level, from 1.
+    left: index of the level of the cut below, 0 for the lower bound.
+    right: index of the level of the cut above, m + 1 for the upper bound.
+    share: p, the relative quantile level between the two cuts.
+    level: level in the tree, from 0.
   """
   place: int
   left: int
@@ -64,7 +68,7 @@ class Node(NamedTuple):
 
 
 class Run(NamedTuple):
-  """Cuts start, start + step, ... of scores score, score + slope, ..."""
+  """Cuts start, start + step, ... with scores score, score + slope, ..."""
   start: int
   step: int
   count: int
@@ -74,16 +78,16 @@ class Run(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Splitting:
-  """The tree of the orders, its noise, and how far it may be off.
+  """The tree of the quantile levels, its noise, and its rank errors.
 
-  Scores are whole: masses are counted in parts, and multiplied by b.
+  Scores are integers: masses are counted in parts, and multiplied by b.
 
   Attributes:
-    orders: [m] in (0, 1), increasing.
-    epsilon: of all orders together.
-    replacing: whether a neighbour has a record replaced; else one more.
-    size: points of the lattice, 0 to size - 1.
-    parts: of a point.
+    orders: [m] quantile levels in (0, 1), increasing.
+    epsilon: privacy cost of all quantiles together.
+    replacing: whether neighbours replace one record, instead of adding one.
+    size: number of points of the lattice, which are 0 to size - 1.
+    parts: number of parts of a point.
   """
   orders: tuple[Fraction, ...]
   epsilon: Fraction
@@ -93,28 +97,28 @@ class Splitting:
 
   @functools.cached_property
   def nodes(self) -> tuple[Node, ...]:
-    """One for each order, parents first."""
+    """Returns one node for each quantile level, parents first."""
     ends = [Fraction(0), *self.orders, Fraction(1)]
-    found, level = [], [(0, len(self.orders) + 1)]
+    nodes, level = [], [(0, len(self.orders) + 1)]
     for number in range(self.num_levels):
       for left, right in level:
         place = (left + right) // 2
         share = (ends[place] - ends[left]) / (ends[right] - ends[left])
-        found.append(Node(place, left, right, share, number))
-      level = [pair for node in found if node.level == number for pair in (
+        nodes.append(Node(place, left, right, share, number))
+      level = [pair for node in nodes if node.level == number for pair in (
           (node.left, node.place), (node.place, node.right))
                if pair[1] - pair[0] > 1]
-    return tuple(found)
+    return tuple(nodes)
 
   @property
   def num_levels(self) -> int:
-    """L = ceil(log2(m + 1))."""
+    """Returns the number of tree levels, L = ceil(log2(m + 1))."""
     return len(self.orders).bit_length()
 
   def sensitivity(self, node: Node) -> int:
-    """Most that shares which sum to 1 move the node's score by.
+    """Returns the largest change of the node's score by one whole record.
 
-    To 2 under replace-one: of the record that leaves and of the one that comes.
+    Under replace-one these are two records: the old one and the new one.
     """
     a, b = node.share.numerator, node.share.denominator
     if self.replacing and not node.level:
@@ -122,18 +126,18 @@ class Splitting:
     return (1 + self.replacing) * max(a, b - a) * self.parts
 
   def rate(self, node: Node) -> Fraction:
-    """What a score of 1 costs in log-probability."""
+    """Returns the factor of the score in the log-probability."""
     return self.epsilon / (2 * self.num_levels * self.sensitivity(node))
 
   @property
   def level_costs(self) -> tuple[Fraction, ...]:
-    """Returns what each level costs, from the rates of its nodes."""
+    """Returns the cost of each tree level, from the rates of its nodes."""
     return tuple(max(2 * self.sensitivity(node) * self.rate(node)
                      for node in self.nodes if node.level == level)
                  for level in range(self.num_levels))
 
   def draw(self, values: Sequence[int], below: exact.Draw) -> list[int]:
-    """Points [m] of the lattice for sorted records [n], in order."""
+    """Draws one point [m] for each quantile level, from sorted records [n]."""
     counts = [(value, sum(1 for _ in same))
               for value, same in itertools.groupby(values)]
     cuts = {0: 0, len(self.orders) + 1: self.size * self.parts}
@@ -141,43 +145,43 @@ class Splitting:
       cuts[node.place] = choose(
           self.runs(counts, cuts[node.left], cuts[node.right], node.share),
           self.rate(node), below)
-    # A cut at the very end is above the last point.
+    # A cut at the upper end would be one above the last point.
     return [min(cuts[place] // self.parts, self.size - 1)
             for place in range(1, len(self.orders) + 1)]
 
   def runs(self, counts: Sequence[tuple[int, int]], left: int, right: int,
            share: Fraction) -> list[Run]:
-    """All cuts from `left` to `right`, both included, with their scores.
+    """Returns all cuts from `left` to `right`, both included, with scores.
 
     Args:
-      counts: (point, number of records there), sorted.
-      left: cut below.
-      right: cut above.
-      share: of the node.
+      counts: sorted (point, number of records there) pairs.
+      left: the cut below.
+      right: the cut above.
+      share: relative quantile level of the node.
     """
     a, b = share.numerator, share.denominator
     segments = list(self._segments(counts, left, right))
     wanted = a * sum(count * slope for _, count, slope in segments)
-    found, mass = [], 0
+    cut_runs, mass = [], 0
     for start, count, slope in segments:
       lead = b * mass - wanted
       mass += count * slope
       if not slope:
-        found.append(Run(start, 1, count, abs(lead), 0))
+        cut_runs.append(Run(start, 1, count, abs(lead), 0))
         continue
-      # So many cuts have mass at most p M; the last is the best of them.
+      # The first `low` cuts have mass at most p M; the last has the best score.
       low = min(max(-lead // (b * slope) + 1, 0), count)
       if low:
-        found.append(Run(start + low - 1, -1, low,
+        cut_runs.append(Run(start + low - 1, -1, low,
                          -(lead + (low - 1) * b * slope), b * slope))
       if low < count:
-        found.append(Run(start + low, 1, count - low, lead + low * b * slope,
+        cut_runs.append(Run(start + low, 1, count - low, lead + low * b * slope,
                          b * slope))
-    return found
+    return cut_runs
 
   def _segments(self, counts: Sequence[tuple[int, int]], left: int,
                 right: int) -> Iterator[tuple[int, int, int]]:
-    """(first cut, how many, mass from one cut to the next)."""
+    """Yields (first cut, number of cuts, mass between successive cuts)."""
     position = left
     first = bisect.bisect_left(counts, (left // self.parts,))
     for value, count in counts[first:]:
@@ -192,33 +196,34 @@ class Splitting:
     yield position, right - position + 1, 0
 
   def errors(self, miss: float, number: int | None = None) -> list[float]:
-    """By how many ranks each of [m] orders is off, but with probability `miss`.
+    """Returns bounds [m] of the rank errors; they hold except with `miss`.
 
-    Mass grows by at most n parts from a cut to the next, so parts / n cuts of a
-    node, or all, are within one rank of what it seeks: the others are k ranks
-    farther with probability (size parts + 1) n / parts e^(-rate k) at most.
+    Mass grows by at most n parts from a cut to the next, so at least parts / n
+    cuts of a node, or all, are within one rank of its target. The probability
+    of a cut k ranks farther away is at most
+    (size parts + 1) n / parts e^(-rate k).
 
     Args:
-      miss: for all orders together.
-      number: n, if it is public; else it is at most `parts`.
+      miss: probability for all quantile levels together.
+      number: n if it is public; else n is assumed to be at most `parts`.
     """
     near = max(1, self.parts // (number or self.parts))
     odds = math.log((self.size * self.parts + 1) / near)
     odds += math.log(len(self.orders) / miss)
-    found = {0: 0.0, len(self.orders) + 1: 0.0}
+    errors = {0: 0.0, len(self.orders) + 1: 0.0}
     for node in self.nodes:
       ranks = float(self.rate(node) * node.share.denominator * self.parts)
       share = float(node.share)
-      found[node.place] = (
-          (1 - share) * found[node.left] + share * found[node.right]
+      errors[node.place] = (
+          (1 - share) * errors[node.left] + share * errors[node.right]
           + max(1.0, (number or 0) / self.parts) + odds / ranks)
-    return [found[place] for place in range(1, len(self.orders) + 1)]
+    return [errors[place] for place in range(1, len(self.orders) + 1)]
 
 
 def pieces(run: Run, rate: Fraction) -> Iterator[Run]:
-  """The run in pieces, so that log-weights fall little where they are large.
+  """Yields parts of a run, shorter where its weights are larger.
 
-  The first falls by 1 at most, and each is as long as all before it.
+  The first part falls by at most 1; each later part is as long as all before.
   """
   done, length = 0, run.count
   if run.slope:
@@ -232,16 +237,17 @@ def pieces(run: Run, rate: Fraction) -> Iterator[Run]:
 
 
 def choose(runs: Sequence[Run], rate: Fraction, below: exact.Draw) -> int:
-  """A cut of probability proportional to e^(-rate score), exactly.
+  """Draws a cut with probability proportional to e^(-rate score), exactly.
 
-  A piece is proposed as if all of its cuts had the score of the first, one of
-  them evenly, and accepted with what it has less: every other time or oftener.
+  Rejection sampling: a part is proposed as if all of its cuts had the score of
+  its first, with a uniform cut in it, which is accepted with the ratio of its
+  weights. The acceptance probability is about 1/2 or more.
   """
-  found = [piece for run in runs for piece in pieces(run, rate)]
-  counts, scores = [each.count for each in found], [each.score
-                                                    for each in found]
+  proposals = [piece for run in runs for piece in pieces(run, rate)]
+  counts, scores = [each.count for each in proposals], [each.score
+                                                    for each in proposals]
   while True:
-    piece = found[exact.choice(counts, scores, rate, below)]
+    piece = proposals[exact.choice(counts, scores, rate, below)]
     steps = below(piece.count)
     if exact.bernoulli_exp(rate * piece.slope * steps, below):
       return piece.start + piece.step * steps

@@ -1,8 +1,8 @@
-"""Uniform integers that a secret determines, for noise that can be drawn again.
+"""Uniform integers from a secret, so that noise can be drawn a second time.
 
-A release that was interrupted is finished with the noise that it would have
-had, so that nobody gets a second draw by interrupting it. Whoever has the
-secret can take the noise off: it is destroyed when the answer is on disk.
+An interrupted release is finished with the same noise, so that nobody gets a
+second draw by interrupting it. Whoever has the secret can subtract the noise,
+so the secret is destroyed when the answer is on disk.
 """
 
 import hashlib
@@ -12,13 +12,13 @@ _BLOCK = 2**13
 
 
 class SecretStream:
-  """Draws uniform integers, always the same ones for a secret and a context.
+  """Draws uniform integers that depend on a secret and a context alone.
 
-  Block i of the stream is SHAKE-256(secret, SHA-256(context), i): of fixed
-  lengths, so that no two inputs are alike, and as random as the secret for all
-  who do not have it (SHAKE-256 as a pseudo-random function; FIPS 202). Integers
-  come from it by rejection: the least number of bits, drawn again while they
-  are too large.
+  Block i of the stream is SHAKE-256(secret, SHA-256(context), i). The inputs
+  have fixed lengths, so no two of them coincide. For everybody without the
+  secret the stream is as good as random (SHAKE-256 as a pseudo-random function;
+  FIPS 202). Integers are drawn by rejection: as many bits as n - 1 has, drawn
+  again while their value is n or more.
 
   Examples:
     >>> from dpjax.release import streams
@@ -31,8 +31,8 @@ class SecretStream:
     """Starts at the first block.
 
     Args:
-      secret: 32 bytes from the random source of the system.
-      context: what the integers are for; another context has other integers.
+      secret: 32 bytes from the random source of the operating system.
+      context: purpose of the integers; other contexts give other integers.
     """
     if len(secret) != SECRET_BYTES:
       raise ValueError(f'a secret has {SECRET_BYTES} bytes, got {len(secret)}')
@@ -51,7 +51,7 @@ class SecretStream:
         return value
 
   def _take(self, size: int) -> bytes:
-    """The next bytes of the stream."""
+    """Returns the next `size` bytes of the stream."""
     while len(self._left) < size:
       self._left += hashlib.shake_256(
           self._key + self._blocks.to_bytes(8)).digest(_BLOCK)

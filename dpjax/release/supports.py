@@ -1,22 +1,24 @@
-"""The upper end of a uniform law, from a rank near the top.
+"""The upper end of a uniform distribution, from a rank near the top.
 
-The largest value tells of one record. So a point is drawn by the exponential
-mechanism around the rank j below the top, far enough that the empty range above
-all values is hardly ever chosen, and scaled by what that rank falls short.
-Source: item EXT-UNIF-EXP; the law of the rank, and the interval, are ours.
+The largest value depends on one record. So the exponential mechanism draws a
+point near the rank j below the top. j is large enough that the empty range
+above all values is hardly ever chosen, and the point is scaled up to theta.
+Source: the exponential mechanism of ranks (Smith 2011; item EXT-UNIF-EXP); the
+distribution of the rank and the interval are derived here.
 
-Let q = e^-rate, so that a gap between values k ranks from the wanted one weighs
-its length times q^|k|. Gaps of n uniform values are G_k / sum G with G_k
-independent and exponential, so that a gap k away is chosen with probability
+Let q = e^-rate, so that a gap between values, k ranks from the wanted one, has
+a weight of its length times q^|k|. Gaps of n uniform values are G_k / sum G
+with independent exponential G_k, so a gap k ranks away is chosen with
+probability
 
   E G_k q^|k| / sum_i G_i q^|i| = int_0^oo q^|k| / (1 + s q^|k|)
                                   prod_i 1 / (1 + s q^|i|) ds.
 
-Leaving gaps out of the denominator, the chance of r ranks or more is at most
-I_r sum_{k >= r} q^k, I_r the integral of the product over |i| < r; the range
-above theta adds (n + 1) (upper / theta - 1) q^j, and rounding to cells of width
-u adds (n + 1) (u / theta) q^r, each times I_r. Between r ranks below and above,
-order statistics of a uniform law have beta laws.
+Leaving gaps out of the denominator, the probability of r ranks or more is at
+most I_r sum_{k >= r} q^k, with I_r the integral of the product over |i| < r.
+The range above theta adds (n + 1) (upper / theta - 1) q^j, and rounding to
+cells of width u adds (n + 1) (u / theta) q^r, each times I_r. The order
+statistics r ranks below and above have beta distributions.
 """
 
 from collections.abc import Iterable
@@ -40,11 +42,12 @@ from dpjax.release.query import Query
 
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 
-# Of a millionth of the range: cells so small that hardly any hold two values.
+# Default cells, as a multiple of a millionth of the range: they are so small
+# that hardly any cell holds two values.
 _FINER = Decimal('1e-6')
-# Gaps of the denominator on either side, at most.
+# Largest number of gaps on either side that the denominator includes.
 _WINDOW = 1_000
-# Of what may go wrong: the number of records.
+# Share of `miss` for a private number of records.
 _SIZE_MISS = 1 / 20
 _POPULATION = ('the upper end theta, between the bounds, of the uniform law on '
                '[0, theta] that the records are independent draws from; '
@@ -55,12 +58,12 @@ _POPULATION = ('the upper end theta, between the bounds, of the uniform law on '
 class SupportMax(queries.Direct):
   """A point of the lattice near the rank j below the top.
 
-  The score of a point is how far j lies from the numbers of values above it and
-  not below it: one record more, or another, moves it by 1 at most.
+  The score of a point is the distance of j from the numbers of values above it
+  and at or above it. One more or one replaced record changes it by at most 1.
 
   Attributes:
-    query: what is asked; its bounds are those of theta.
-    lattice: of the values, from 0 to the upper bound.
+    query: public parameters of the release; its bounds are those of theta.
+    lattice: lattice of the values, from 0 to the upper bound.
   """
   query: Query
   lattice: lattices.Lattice
@@ -69,27 +72,27 @@ class SupportMax(queries.Direct):
 
   @property
   def cost(self) -> Cost:
-    """Of the number of records, if it is private, and of the point."""
+    """Returns the cost of the point, and of a private number of records."""
     point = Cost(choices=(2 * self.rate,))
     return point if self.query.knows_size else point + self.count_law.cost(
         l1_sensitivity=1, l2_sensitivity_squared=1)
 
   @functools.cached_property
   def count_law(self) -> noise.Noise:
-    """The noise of the number of records, where it is private."""
+    """Returns the noise of the number of records, if it is private."""
     return noise.calibrated(self.query.cost().part(costs.SIZE_SHARE),
                             l1_sensitivity=1, l2_sensitivity_squared=1)
 
   @functools.cached_property
   def rate(self) -> Fraction:
-    """What a score of 1 costs in log-probability."""
+    """Returns the factor of the score in the log-probability."""
     beside = None if self.query.knows_size else self.count_law.cost(
         l1_sensitivity=1, l2_sensitivity_squared=1)
     point, = self.query.choices(1, beside).choices
     return point / 2
 
   def facts(self) -> dict[str, object]:
-    """What is public."""
+    """Returns public facts: rules for values and noise of the point."""
     return {
         'clamping': 'values are clamped between 0 and the upper bound',
         'missing': self.query.missing_text,
@@ -103,13 +106,13 @@ class SupportMax(queries.Direct):
             'score_sensitivity': '1', 'rate': str(self.rate)}}}
 
   def measure(self, fields: Iterable[object]) -> list[int]:
-    """All values as multiples, sorted."""
+    """Returns the indices of all values on the lattice, sorted."""
     return sorted(map(self.lattice.index, self.query.numbers(
         fields, self.query.lower, self.query.upper)))
 
   def scores(self, values: list[int], rank: int
              ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Runs of points, first and how many, and the score of each run."""
+    """Returns runs of points as (first, count), and the score of each run."""
     runs = quantiles.runs(values, self.lattice)
     top = len(values) - rank
     return ([run[:2] for run in runs],
@@ -117,15 +120,15 @@ class SupportMax(queries.Direct):
 
   def draw(self, measured: list[int],
            meter: Meter) -> dict[str, object]:
-    """The point, and what it says of theta."""
-    number, width, told, miss = len(measured), 0, {}, self.query.miss
+    """Returns the point, with an estimate and an interval for theta."""
+    number, width, stages, miss = len(measured), 0, {}, self.query.miss
     if not self.query.knows_size:
       law = self.count_law
       noisy, = meter.noisy([number], law, l1_sensitivity=1,
                            l2_sensitivity_squared=1)
       number = max(1, noisy)
       width, miss = law.half_width(_SIZE_MISS * miss), (1 - _SIZE_MISS) * miss
-      told['number'] = {'noisy_count': number, **law.to_json()}
+      stages['number'] = {'noisy_count': number, **law.to_json()}
     sizes = max(0, number - width), number + width
     rank = self.rank(sizes[1])
     runs, scores = self.scores(measured, rank)
@@ -140,13 +143,14 @@ class SupportMax(queries.Direct):
                     covers=_POPULATION + self.query.missing_assumption)}
     if self.query.knows_size:
       return {**released, 'num_records': number}
-    return {**released, 'stages': told}
+    return {**released, 'stages': stages}
 
   def _inside(self, value: float) -> float:
+    """Clamps a value to the bounds of theta."""
     return min(max(value, float(self.query.lower)), float(self.query.upper))
 
   def _ranks(self, rank: int) -> dict[str, object]:
-    """P(score >= s) <= |points| e^(-rate s), whatever the values."""
+    """Returns the rank interval: P(score >= s) <= |points| e^(-rate s)."""
     far = math.floor(math.log((self.lattice.high + 1) / self.query.miss)
                      / float(self.rate))
     return queries.interval(
@@ -155,9 +159,9 @@ class SupportMax(queries.Direct):
                'point, and at or above it; noise only')
 
   def rank(self, number: int) -> int:
-    """j: the least that makes the range above theta as rare as need be.
+    """Returns j, the least rank for which the range above theta is rare enough.
 
-    Half of the records at most.
+    It is at most half of the number of records.
     """
     wanted = self.query.miss / 8
     most = max(1, number // 2)
@@ -173,13 +177,14 @@ class SupportMax(queries.Direct):
     return most
 
   def _excess(self, number: int) -> float:
-    """(n + 1) (upper / theta - 1), at most."""
+    """Returns a bound of (n + 1) (upper / theta - 1)."""
     return (number + 1) * float(self.query.upper / self.query.lower - 1)
 
   def _inverse(self, r: int, left: int, right: int) -> float:
-    """I_r, of gaps within r ranks, and no more on either side than there are.
+    """Returns I_r, over the existing gaps within r ranks of the wanted one.
 
-    The integral in ln s; its integrand is smooth and falls off at both ends.
+    It integrates over ln s, where the integrand is smooth and falls off at both
+    ends, so that equal weights are accurate.
     """
     rate, most = float(self.rate), min(r, _WINDOW)
     sides = [np.arange(1, min(most - 1, side) + 1) for side in (left, right)]
@@ -192,16 +197,17 @@ class SupportMax(queries.Direct):
 
   def off(self, miss: float, sizes: tuple[int, int], rank: int, *, above: bool
           ) -> int | None:
-    """Ranks by which the point lies too high, or too low, but with `miss`.
+    """Returns a bound of how many ranks the point lies too high, or too low.
 
-    None if the law does not say, as where there may be fewer records than j:
-    the point is then anywhere between the bounds.
+    It holds except with probability `miss`. It is None if there is no bound,
+    such as where there may be fewer records than j: the point may then be
+    anywhere between the bounds.
 
     Args:
-      miss: of this side.
+      miss: probability of missing on this side.
       sizes: the least and the largest number of records.
       rank: j.
-      above: which side.
+      above: True for too high, False for too low.
     """
     rate, (least, number) = float(self.rate), sizes
     cells = (number + 1) * float(self.lattice.unit / Fraction(self.query.lower))
@@ -223,20 +229,20 @@ class SupportMax(queries.Direct):
 
   def interval(self, point: float, rank: int, sizes: tuple[int, int],
                miss: float) -> tuple[float, float]:
-    """Ends of theta that a point goes with.
+    """Returns the confidence interval for theta from the released point.
 
     Args:
-      point: as drawn.
+      point: the released point, in the unit of the column.
       rank: j.
       sizes: the least and the largest number of records.
-      miss: of both ends.
+      miss: probability of missing theta, for both ends together.
     """
     least, most = sizes
     half = float(self.lattice.unit) / 2
     up = self.off(miss / 4, sizes, rank, above=True)
     down = self.off(miss / 4, sizes, rank, above=False)
     low, high = float(self.query.lower), float(self.query.upper)
-    # So many values are above the order statistics on either side.
+    # The point lies between these order statistics, counted from the top.
     if up is not None:
       low = (point - half) / stats.beta.isf(miss / 4, most - rank + up,
                                             rank - up + 1)
@@ -247,10 +253,11 @@ class SupportMax(queries.Direct):
 
 
 def support_max(query: Query) -> SupportMax:
-  """Of a uniform law from 0 on, whose end is between the bounds."""
+  """Returns the plan of the upper end of a uniform distribution on [0, theta].
+  """
   if query.lower <= 0:
-    raise ValueError('lower must be positive: theta, the end of a law from 0 '
-                     f'on, lies between the bounds, got {query.lower}')
+    raise ValueError('lower must be positive: it bounds theta, the upper end '
+                     f'of a distribution on [0, theta], got {query.lower}')
   granularity = query.spacing(0 * query.upper, query.upper)
   if query.granularity is None:
     granularity *= _FINER
@@ -260,7 +267,7 @@ def support_max(query: Query) -> SupportMax:
 
 STATISTICS = (
     queries.Statistic(
-        name='support_max', help='upper end of a uniform law from 0 on, itself '
-        'between the bounds', needs=('column', 'lower', 'upper'),
+        name='support_max', help='upper end, between the bounds, of a uniform '
+        'distribution from 0', needs=('column', 'lower', 'upper'),
         takes=('granularity', 'missing'), plan=support_max),
 )

@@ -1,13 +1,13 @@
-"""Columns of a CSV or Parquet file, record by record.
+"""Reads columns of a CSV or Parquet file, record by record.
 
-Fields of a column of numbers are exact decimal numbers, or None where a value
-is missing; `formats` says which fields are which, and lists what is refused.
-CSV is read by `csv` of the standard library: fields stay text until they are
-exact decimal numbers, errors know their lines, and a line can be read by
-itself, none of which the readers of data frames offer.
+Fields of a numeric column become exact decimal numbers, or None where a value
+is missing; `formats` says which fields are which, and lists all refusals.
+CSV is read by `csv` of the standard library, because data frame readers lack
+three things: fields stay text until they are exact decimal numbers, errors
+state line numbers, and each line can be read by itself.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import csv
 import io
 import pathlib
@@ -19,33 +19,33 @@ from dpjax import errors
 from dpjax import unpacking
 from dpjax.release import formats
 from dpjax.release import lattice
-from dpjax.release.formats import FileError, Format
+from dpjax.release.formats import FileError
+from dpjax.release.formats import Format
 
 FORMATS = ('.csv', '.csv.gz', '.parquet')
 
 _LONGEST_LINE = 2**20
 _LONGEST_FIELD = 2**17
-# What a decoder makes of bytes that are no text.
+# Surrogates: the decoder's replacement for bytes that are not valid text.
 _NO_TEXT = re.compile('[\ud800-\udfff]')
 
 
 def read(path: str, file: BinaryIO, *columns: str, numeric: bool,
          form: Format = Format(), gaps: bool = True) -> Iterator[object]:
-  """Returns the fields of a column, in order, or tuples of those of several.
+  """Yields the fields of a column, in order, or tuples for several columns.
 
   Args:
-    path: its end tells the kind of file.
-    file: open at its start.
-    *columns: names in the header; without any there is None for each record.
-    numeric: whether the first column is of numbers: its fields are then
-      decimal numbers, and None where one is missing. Fields of other columns
-      are text of a CSV file and values of a Parquet file, None for a null.
-    form: what is declared of the file. Blank lines of a CSV file are no
-      records.
+    path: name of the file; its extension gives the format.
+    file: the file, open in binary mode at its start.
+    *columns: names in the header; without any, None is yielded per record.
+    numeric: whether the first column is numeric: its fields are then decimal
+      numbers, or None if missing. Fields of other columns are the text of a CSV
+      file or the values of a Parquet file, None for a null.
+    form: the owner's declarations. Blank lines of a CSV file are no records.
     gaps: whether a number may be missing.
 
   Raises:
-    ValueError: for another kind of file, an unknown column, no header.
+    ValueError: for an unknown extension, an unknown column or a missing header.
     FileError: for a fault of the file, see `formats.REFUSALS`.
   """
   name = pathlib.Path(path).name.lower()
@@ -66,28 +66,53 @@ def read(path: str, file: BinaryIO, *columns: str, numeric: bool,
   return _csv(path, file, columns, convert, form)
 
 
+def of_rows(rows: Iterable[Sequence[object]], *, numeric: bool,
+            form: Format = Format(), gaps: bool = True) -> Iterator[object]:
+  """Returns the fields of records in memory, as `read` does those of a file.
+
+  Args:
+    rows: the fields of each record.
+    numeric: whether the first field is a number; see `read`.
+    form: how text that stands for a number is written.
+    gaps: whether a number may be missing.
+
+  Raises:
+    FileError: for a field that is no number, see `formats.REFUSALS`.
+  """
+  for place, row in enumerate(rows, 1):
+    fields = list(row)
+    if numeric and fields:
+      try:
+        fields[0] = _number(fields[0], form, gaps)
+      except FileError as error:
+        raise FileError(error.reason, f'record {place}: {error.fault}'
+                        ) from None
+    yield _packed(fields)
+
+
 def _number(field: object, form: Format,
             gaps: bool) -> lattice.Decimal | None:
-  """A field as a number; None if it is missing, and that is allowed."""
+  """Returns a field as a number; None if it is missing and that is allowed."""
   value = None
   missing = field is None
   if isinstance(field, str):
     missing = form.is_missing(field)
     value = None if missing else form.number(field)
-  elif field is not None:  # NaN is how tables of floats spell a missing number
+  elif field is not None:  # Tables of floats spell a missing number as NaN.
     value = lattice.number(field)
     missing = value is None
   if value is None and not missing and form.unparsed == 'refuse':
     raise FileError('number', f'{formats.shown(field)} is no number'
                     f'{formats.advice(field)}')
   if value is None and not gaps:
-    raise FileError('missing', 'a number is missing, and nothing says what it '
-                    'counts as')
+    raise FileError('missing', 'a number is missing, and no rule says how it '
+                    'is treated')
   return value
 
 
 def _csv(path: str, file: BinaryIO, columns: Sequence[str],
          convert: Callable | None, form: Format) -> Iterator:
+  """Yields the fields of a CSV file; see `read`."""
   unpacked = file
   if path.lower().endswith('.gz'):
     unpacked = unpacking.gunzip(file)
@@ -118,12 +143,12 @@ def _csv(path: str, file: BinaryIO, columns: Sequence[str],
     raise FileError('damaged', f'{path} is a damaged gzip file: '
                     f'{errors.one_line(error)}') from None
   finally:
-    text.detach()  # leaves the file open for who opened it
+    text.detach()  # leaves the file open for the caller
 
 
 def _lines(path: str, text: io.TextIOWrapper
            ) -> Iterator[tuple[int, str | FileError]]:
-  """Numbers of lines, from 1, and the lines, or what is wrong with them."""
+  """Yields (line number from 1, line), or the fault of the line instead."""
   number = 0
   while line := text.readline(_LONGEST_LINE):
     number += 1
@@ -143,7 +168,7 @@ def _lines(path: str, text: io.TextIOWrapper
 
 def _rows(path: str, text: io.TextIOWrapper, form: Format
           ) -> Iterator[tuple[int, list[str]]]:
-  """Numbers of the last lines of rows, and their fields; a fault ends it."""
+  """Yields (last line number of a row, its fields); raises at a fault."""
   reached, size = 0, 0
 
   def lines():
@@ -173,10 +198,10 @@ def _rows(path: str, text: io.TextIOWrapper, form: Format
 
 def _lines_alone(path: str, text: io.TextIOWrapper, form: Format
                  ) -> Iterator[tuple[int, list[str] | FileError]]:
-  """Numbers of lines, and the fields of each line by itself, or its fault.
+  """Yields (line number, fields) of each line by itself, or its fault.
 
-  A change of one line changes one record: a quotation mark that is not closed
-  ends with its line, else it would take all others with it.
+  A change of one line changes one record: an open quotation mark ends with its
+  line, and cannot swallow the lines that follow.
   """
   for number, line in _lines(path, text):
     if isinstance(line, FileError):
@@ -191,11 +216,11 @@ def _lines_alone(path: str, text: io.TextIOWrapper, form: Format
 
 def _header(path: str, rows: Iterator[tuple[int, list[str] | FileError]]
             ) -> tuple[str, ...]:
-  """The names of columns in the first line."""
+  """Returns the names of the columns, from the first line."""
   _, row = next(rows, (0, None))
   if row is None:
     raise ValueError(f'{path} is empty: there is no header with the columns; '
-                     'of a file without one declare their names')
+                     'for a file without a header, declare their names')
   if isinstance(row, FileError):
     raise row
   names = tuple(name.strip() for name in row)
@@ -205,11 +230,12 @@ def _header(path: str, rows: Iterator[tuple[int, list[str] | FileError]]
 
 
 def _packed(fields: Sequence[object]) -> object:
-  """None for no field, the only one, or all of several."""
+  """Returns None for no field, a single field as it is, or else a tuple."""
   return tuple(fields) if len(fields) > 1 else next(iter(fields), None)
 
 
 def _place(path: str, column: str, names: Sequence[str]) -> int:
+  """Returns the index of a column, which must be unique."""
   if names.count(column) != 1:
     what = 'several columns' if column in names else 'no column'
     near = errors.did_you_mean(column, set(names) - {column})
@@ -222,6 +248,7 @@ def _place(path: str, column: str, names: Sequence[str]) -> int:
 
 def _parquet(path: str, file: BinaryIO, columns: Sequence[str],
              convert: Callable | None) -> Iterator:
+  """Yields the fields of a Parquet file; see `read`."""
   try:
     import pyarrow
     from pyarrow import parquet
@@ -236,8 +263,8 @@ def _parquet(path: str, file: BinaryIO, columns: Sequence[str],
       return
     names = table.schema_arrow.names
     for place, column in enumerate(columns):
-      found = table.schema_arrow.field(_place(path, column, names)).type
-      _check_type(pyarrow.types, column, found,
+      column_type = table.schema_arrow.field(_place(path, column, names)).type
+      _check_type(pyarrow.types, column, column_type,
                   numeric=convert is not None and not place)
     number = 0
     for batch in table.iter_batches(columns=list(columns)):
@@ -253,9 +280,9 @@ def _parquet(path: str, file: BinaryIO, columns: Sequence[str],
 
 
 def _check_expansion(metadata, path: str, file: BinaryIO) -> None:
-  """Refuses a Parquet file that says of itself that it unpacks to too much.
+  """Refuses a Parquet file whose metadata declare too large an unpacked size.
 
-  A record counts as a byte at least: runs of equal values take none.
+  A record counts as one byte or more, since runs of equal values take no space.
   """
   place = file.tell()
   file.seek(0, io.SEEK_END)
@@ -270,7 +297,7 @@ def _check_expansion(metadata, path: str, file: BinaryIO) -> None:
 
 
 def _check_type(types, column: str, kind: object, *, numeric: bool) -> None:
-  """Refuses a type, which is public, whose values are no numbers or texts."""
+  """Refuses a column whose public type is neither numeric nor text."""
   while types.is_dictionary(kind):
     kind = kind.value_type
   if (types.is_integer(kind) or types.is_floating(kind) or

@@ -1,46 +1,47 @@
 r"""An interval for a probability p, from noisy counts of both outcomes.
 
-a of n records are positive, a is binomial (n, p), and n is private. Released
-are A = a + z and B = n - a + y, with independent noise z and y. The interval
-holds p with probability 1 - miss at least, for every n and p: nothing is
-asymptotic.
+Statement. Of n records a are positive, where a is binomial (n, p) and n is
+private. A = a + z and B = n - a + y are released, with independent noise z and
+y. The interval contains p with probability at least 1 - miss, for every n and
+p: nothing is asymptotic.
 
-A probability p is tested by T(p) = (1 - p) A - p B = A - p (A + B), whose
-expectation is 0 whatever n is: that n is not known exactly changes the variance
-of T alone, where a count A by itself would move with n.
+A probability p is tested by T(p) = (1 - p) A - p B = A - p (A + B). Its
+expectation is 0 whatever n is, so that not knowing n affects the variance of T
+only; the expectation of A alone would depend on n.
 
-1. Range of n. With N = A + B, n is within w of N but with probability `size
-   miss`, where w is the width of z + y (`Combination.half_width`).
+1. Range of n. Let N = A + B. Then |n - N| <= w except with probability
+   `size miss`, where w is the half-width of z + y (`Combination.half_width`).
 
-2. Test. For A0, B0 that were seen, N0 = A0 + B0 and fresh a, z, y let
+2. Test. For the released values A0, B0, N0 = A0 + B0 and fresh a, z, y let
      g(p, n) = P_{p, n}(a + z - A0 >= p M_n), with M_n = n + z + y - N0,
-   which is the probability that T(p) is as large as it was seen. It is at most
-   alpha with probability alpha at most, if p and n are the true ones. So p is
-   below the interval if g(p, n') <= alpha for all n' in the range of step 1,
-   and this is wrong with probability `size miss` + alpha at most, the first
-   part being shared with the upper end. With a share of `miss` for n and half
-   of the rest for alpha, both ends are right with probability 1 - miss.
+   the probability that T(p) is at least its released value. For the true p and
+   n, g(p, n) is at most alpha with probability at most alpha. So p is below the
+   interval if g(p, n') <= alpha for all n' in the range of step 1. This is
+   wrong with probability at most `size miss` + alpha, and the upper end shares
+   the first part. With a share of `miss` for n and half of the rest for alpha,
+   both ends are right with probability at least 1 - miss.
 
 3. Blocks of n. For n <= m in one block, a_m = a_n + r with r binomial
    (m - n, p), and a_m - p M_m = a_n - p M_n + r - p (m - n). By Hoeffding's
-   inequality r - p (m - n) >= -d with probability 1 - eta at least, where
+   inequality r - p (m - n) >= -d with probability at least 1 - eta, where
    d = sqrt((m - n) ln(1 / eta) / 2); r is independent of the rest. So
      g(p, n) <= P(a_m + z - A0 >= p M_m - d) / (1 - eta):
-   one evaluation, at the largest n of the block, serves all of it.
+   one evaluation at the largest n of the block bounds g in all of it.
 
 4. Brackets of p. For p in [p1, p2] a binomial (m, p) is at most a binomial
    (m, p2) in a coupling, and p M >= p1 M - (p2 - p1) max(0, -M). With h the
-   width of z + y for a probability tau, -M_m <= c = max(0, N0 - m + h) but with
-   probability tau. So for all p in the bracket
+   half-width of z + y for a probability tau, -M_m <= c = max(0, N0 - m + h)
+   except with probability tau. So for all p in the bracket
      P(a_m + z - A0 >= p M_m - d)
        <= P(a_m' + z - A0 >= p1 M_m - (p2 - p1) c - d) + tau,
-   a_m' binomial (m, p2). What stands there on the right is the tail of a
-   binomial number plus (1 - p1) z - p1 y, and is summed, with the noise rounded
+   with a_m' binomial (m, p2). The right side is a tail of a binomial variable
+   plus (1 - p1) z - p1 y. It is computed by summation, with the noise rounded
    up to a grid (`Combination.grid`).
 
-5. Search. Brackets are refused one after the other from 0 on, and the lower end
-   is where the refused ones end: every p below it is refused, without any
-   assumption that g rises. The upper end is one less the lower end for B and A.
+5. Search. Brackets are rejected one after the other from p = 0 on, and the
+   lower end is where the rejected ones end. Every p below it is rejected, and
+   monotonicity of g is not assumed. The upper end is 1 minus the lower end for
+   (B, A) in place of (A, B).
 """
 
 import dataclasses
@@ -50,24 +51,25 @@ import math
 import numpy as np
 from scipy import stats
 
-from dpjax.release.combinations import Combination, Grid
+from dpjax.release.combinations import Combination
+from dpjax.release.combinations import Grid
 from dpjax.release.noise import Noise
 
-# Of what may go wrong: that n is outside its range; of a side, that z + y is
-# beyond h; and eta.
+# Share of `miss` for the range of n; share of alpha for tau; and eta.
 _SIZE_MISS = 0.1
 _TAU = 1e-3
 _ETA = 0.03
-# Largest d, in standard deviations of T, and most blocks; the first gives way.
+# Blocks of n: largest d in standard deviations of T, unless there would be more
+# blocks than this.
 _SHIFT = 0.03
 _BLOCKS = 160
-# Standard deviations of a binomial law on either side that are summed.
+# Half-width, in standard deviations, of the binomial counts that are summed.
 _REACH = 12.0
-# Most cells in which they are summed; one is 0.006 of their standard deviations
-# at most, or this share of that of T.
+# Largest number of cells of this sum, so that a cell has at most 0.006 of the
+# standard deviation of the counts, or this fraction of that of T.
 _CELLS = 4000
 _CELL = 0.003
-# An end is found to this share of its distance from the estimate.
+# An end is computed to this fraction of its distance from the estimate.
 _CLOSE = 2e-3
 
 
@@ -76,20 +78,20 @@ def interval(positive: int, other: int, law: Noise,
              miss: float) -> tuple[float, float]:
   """Returns the interval for the probability of a positive record.
 
-  See the proof above.
+  The module docstring has the proof.
 
   Args:
     positive: noisy count A.
     other: noisy count B of all other records.
     law: distribution of the noise of each.
-    miss: in (0, 1), of both ends together.
+    miss: probability of missing p, in (0, 1).
   """
   both = Combination(law=law, coefficients=(1.0, 1.0))
   width = math.ceil(both.half_width(_SIZE_MISS * miss))
   number = positive + other
   sizes = max(0, number - width), max(0, number + width)
   if sizes[1] < 1:
-    return 0.0, 1.0  # Of no record nothing follows.
+    return 0.0, 1.0  # Without records nothing follows.
   alpha = (1 - _SIZE_MISS) * miss / 2
   reach = both.half_width(_TAU * alpha)
 
@@ -102,13 +104,13 @@ def interval(positive: int, other: int, law: Noise,
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LowerEnd:
-  """The test of steps 2 to 4, from the side of small p.
+  """The test of steps 2 to 4, for the lower end of the interval.
 
   Attributes:
-    seen: A0 and B0.
-    sizes: least and largest n.
+    seen: released values A0 and B0.
+    sizes: the least and the largest n.
     law: distribution of z and of y.
-    alpha: most that g may be where p is refused.
+    alpha: p is rejected if g is at most this for all n.
     reach: h of step 4.
   """
   seen: tuple[int, int]
@@ -119,7 +121,7 @@ class LowerEnd:
 
   @functools.cached_property
   def estimate(self) -> float:
-    """Returns the noisy share, clipped to [0, 1]."""
+    """Returns the noisy proportion, clipped to [0, 1]."""
     return min(max(self.seen[0] / max(1, sum(self.seen)), 0.0), 1.0)
 
   @functools.cached_property
@@ -140,7 +142,7 @@ class LowerEnd:
             for top in range(most, least - 1, -size)]
 
   def search(self) -> float:
-    """Returns the largest p below which all were refused, nearly: step 5."""
+    """Returns nearly the largest p such that all below are rejected: step 5."""
     target = self._first_guess()
     close = _CLOSE * (self.estimate - target)
     low, size = 0.0, target
@@ -153,7 +155,7 @@ class LowerEnd:
     return low
 
   def _first_guess(self) -> float:
-    """Where g of the likeliest n falls to alpha; it is checked afterwards."""
+    """Returns where g at the likeliest n equals alpha; not a proven bound."""
     number = min(max(sum(self.seen), *self.sizes[:1]), self.sizes[1])
     low, high = 0.0, self.estimate
     for _ in range(20):
@@ -165,7 +167,7 @@ class LowerEnd:
     return low
 
   def refused(self, p1: float, p2: float) -> bool:
-    """Whether g(p, n) <= alpha for all p in [p1, p2] and all n."""
+    """Returns whether g(p, n) <= alpha for all p in [p1, p2] and all n."""
     return all(self.tail(p1, p2, *block) <= self.alpha
                for block in self.blocks)
 
@@ -189,15 +191,16 @@ class LowerEnd:
             / (1 - _ETA if gap else 1.0))
 
   def _noise(self, p: float, spread: float) -> tuple[Grid, np.ndarray]:
-    """The distribution of (1 - p) z - p y, and its upper tails."""
+    """Returns the distribution of (1 - p) z - p y and its upper tails."""
     return _grid(self.law, p, 2.0**round(math.log2(max(spread, 1e-3))))
 
 
 def _binomial(number: int, p: float, first: int, last: int,
               size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns counts from first to last, and the chance of each.
+  """Returns counts from first to last, and the probability of each.
 
-  So many go together, or more if there are many, and count as the largest.
+  Each `size` counts, or more if there are too many, form one cell, in which all
+  count as the largest.
   """
   size = max(1, size, -(-(last - first + 1) // _CELLS))
   counts = np.arange(first, last + size, size, dtype=np.float64) + (size - 1)
@@ -209,6 +212,7 @@ def _binomial(number: int, p: float, first: int, last: int,
 
 @functools.lru_cache(maxsize=8)
 def _grid(law: Noise, p: float, spread: float) -> tuple[Grid, np.ndarray]:
+  """Returns the distribution of (1 - p) z - p y on a grid, and its tails."""
   combination = Combination(law=law, coefficients=(1 - p, -p))
   grid = combination.grid(combination.step(spread) or 1.0)
   return grid, np.cumsum(grid.pmf[::-1])[::-1]

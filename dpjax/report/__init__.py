@@ -1,5 +1,5 @@
-"""Rows, tables and figures of results: everything here is made from rows.
+"""Result rows, and the tables, figures and pages that are made from them.
 
-No module here imports JAX, and `plots` imports matplotlib inside its
-functions only, so that results can be read on any machine.
+No module here imports JAX, and `plots` imports matplotlib only inside its
+functions, so results can be read on any machine.
 """

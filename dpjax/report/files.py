@@ -1,17 +1,18 @@
-"""Files that several processes write to, and that a kill leaves whole."""
+"""File operations that are safe against concurrent writers and crashes."""
 
 from collections.abc import Iterator
 import contextlib
-import fcntl
 import hashlib
 import os
 import pathlib
 import tempfile
 from typing import BinaryIO
 
+import portalocker
+
 Path = str | os.PathLike
 
-# A snapshot up to this size stays in memory.
+# A snapshot of up to this many bytes stays in memory.
 _IN_MEMORY = 2**26
 _BLOCK = 2**20
 
@@ -21,19 +22,19 @@ def locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT,
            mode: int = 0o644) -> Iterator[int]:
   """Opens a file under an exclusive lock; yields its descriptor.
 
-  The system gives the lock back when its process ends, however it ends.
+  The operating system releases the lock when the process ends, even if killed.
 
   Args:
     path: the file.
-    flags: of `os.open`.
-    mode: permissions of a file that is made.
+    flags: flags of `os.open`.
+    mode: permissions of the file if it is created.
   """
   while True:
     descriptor = os.open(path, flags, mode)
     try:
-      fcntl.flock(descriptor, fcntl.LOCK_EX)
+      portalocker.lock(descriptor, portalocker.LockFlags.EXCLUSIVE)
       # Another process may have renamed a new file over this one while we
-      # waited: what we hold is then the old file, and writes would be lost.
+      # waited. We would then hold the old file, and writes would be lost.
       try:
         fresh = os.path.samestat(os.fstat(descriptor), os.stat(path))
       except FileNotFoundError:
@@ -46,16 +47,16 @@ def locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT,
 
 
 def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
-  """Writes a whole file by renaming: a reader sees the old or the new.
+  """Replaces a file atomically: a reader sees the old content or the new.
 
   Args:
     path: the file.
-    data: its content.
-    mode: permissions of the file, less those that the umask takes.
+    data: its new content.
+    mode: permissions of the file, before the umask is applied.
   """
   path = pathlib.Path(path)
   draft = path.with_name(f'.{path.name}.{os.getpid()}')
-  # What is there has its own owner and mode, or leads somewhere else.
+  # A leftover draft may have another owner or mode, or be a link elsewhere.
   draft.unlink(missing_ok=True)
   try:
     with open(draft, 'xb', opener=lambda name, flags: os.open(
@@ -69,7 +70,7 @@ def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-  """Puts on disk which files a folder has, for what was made or renamed."""
+  """Flushes a folder to disk, so that created and renamed files survive."""
   descriptor = os.open(folder, os.O_RDONLY)
   try:
     os.fsync(descriptor)
@@ -78,7 +79,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def append(descriptor: int, data: bytes) -> None:
-  """Writes all of `data` where the file stands; on disk when this returns."""
+  """Writes `data` at the current position and flushes it to disk."""
   while data:
     data = data[os.write(descriptor, data):]
   os.fsync(descriptor)
@@ -86,10 +87,10 @@ def append(descriptor: int, data: bytes) -> None:
 
 @contextlib.contextmanager
 def snapshot(path: Path) -> Iterator[tuple[BinaryIO, str]]:
-  """Yields a copy of a file, and the SHA-256 of the very bytes of the copy.
+  """Yields a copy of a file and the SHA-256 digest of exactly these bytes.
 
-  The file is read once, so that whoever changes it meanwhile changes neither.
-  The copy has no name: it is gone when its process ends.
+  The file is read once, so later changes affect neither copy nor digest. The
+  copy has no name and disappears when the process ends.
   """
   digest = hashlib.sha256()
   with tempfile.SpooledTemporaryFile(_IN_MEMORY) as copy:

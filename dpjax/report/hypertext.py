@@ -1,7 +1,7 @@
-"""Pieces of a web page that holds all it shows: text, tables, drawings.
+"""Parts of a self-contained web page: text, tables, figures.
 
-Nothing here refers to anything outside: drawings become part of the page, and
-what they say of namespaces and of where they come from is left out.
+The page refers to no other file. SVG figures are embedded, without their
+metadata, style sheets and comments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ _SVG = re.compile(r'<svg\b([^>]*)>(.*)</svg>', re.DOTALL)
 _BOX = re.compile(r'\bviewBox="([-\d. ]+)"')
 _LEFT_OUT = re.compile(
     r'<metadata>.*?</metadata>|<style\b.*?</style>|<!--.*?-->', re.DOTALL)
-# All that an SVG names things by; a page has one name space for all of them.
+# All places where an SVG defines or uses an id; ids are shared by a whole page.
 _NAME = re.compile(r'\b(id=")|(\bhref="#)|(url\(#)')
 _RULE = re.compile(r'\|[ :|-]+\|')
 _CELL = re.compile(r'(?<!\\)\|')
@@ -20,23 +20,23 @@ _CODE = re.compile(r'`([^`]+)`')
 
 
 def escape(text: object) -> str:
-  """Returns any text as a page shows it."""
+  """Returns a text with HTML's special characters escaped."""
   return html.escape(str(text))
 
 
 def inline(text: str) -> str:
-  """Returns a line of Markdown: `code` is set apart, all else is as it is."""
+  """Returns a line of text as HTML, in which only `code` is marked up."""
   return _CODE.sub(r'<code>\1</code>', escape(text))
 
 
 def table(headers: Sequence[str], lines: Sequence[Sequence[str]],
           classes: Sequence[str] = ()) -> str:
-  """Returns a table that scrolls by itself where it is too wide.
+  """Returns an HTML table that scrolls horizontally if it is too wide.
 
   Args:
-    headers: of the columns, in the Markdown of `inline`.
-    lines: likewise, the cells of each line.
-    classes: of each line, none for lines without.
+    headers: headers of the columns, in the Markdown of `inline`.
+    lines: cells of each line, in the same Markdown.
+    classes: CSS class of each line, '' for none; empty if no line has one.
   """
   classes = classes or [''] * len(lines)
   head = ''.join(f'<th>{inline(text)}</th>' for text in headers)
@@ -49,39 +49,40 @@ def table(headers: Sequence[str], lines: Sequence[Sequence[str]],
 
 
 def markdown(text: str) -> str:
-  """Returns what reports write, paragraphs, headings and tables, as HTML."""
+  """Returns the Markdown of reports as HTML: paragraphs, headings, tables."""
   return ''.join(_block(lines) for lines in _blocks(text))
 
 
 def figure(svg: str, name: str) -> str:
-  """Returns a drawing as a part of a page.
+  """Returns an SVG figure as a part of a page.
 
   Args:
-    svg: text of the file.
-    name: unique in the page, a word; begins every id of the drawing.
+    svg: text of the SVG file.
+    name: a word, unique in the page; the prefix of all ids of the figure.
 
   Raises:
-    ValueError: the text is no drawing with a viewBox.
+    ValueError: if the text is no SVG with a viewBox.
   """
-  found = _SVG.search(svg)
-  box = found and _BOX.search(found.group(1))
+  element = _SVG.search(svg)
+  box = element and _BOX.search(element.group(1))
   if not box:
     raise ValueError(f'{name}: not an SVG with a viewBox')
   width = float(box.group(1).split()[2])
-  inside = _LEFT_OUT.sub('', found.group(2)).replace('xlink:href', 'href')
+  inside = _LEFT_OUT.sub('', element.group(2)).replace('xlink:href', 'href')
   inside = _NAME.sub(lambda match: f'{match.group(0)}{escape(name)}-', inside)
-  # Points of a drawing are pixels of a page; it shrinks with the window.
+  # A figure's size is in points, of 4/3 CSS pixels; it shrinks with the window.
   return (f'<svg viewBox="{box.group(1)}" role="img" '
           f'aria-label="figure of {escape(name)}" '
           f'style="width:{width * 4 / 3:.0f}px">{inside}</svg>\n')
 
 
 def _class(name: str) -> str:
+  """Returns the class attribute of an element; '' without a class."""
   return f' class="{escape(name)}"' if name else ''
 
 
 def _align(text: str) -> str:
-  """Numbers stand to the right, so that digits are below each other."""
+  """Returns the class of cells with numbers, which are aligned to the right."""
   try:
     float(text.removesuffix('%'))
   except ValueError:
@@ -90,10 +91,10 @@ def _align(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-  """Lines that belong together: those between blank ones."""
+  """Yields blocks of lines, which blank lines or the start of a table end."""
   for block in re.split(r'\n\s*\n', text.strip()):
     lines = [line.strip() for line in block.splitlines() if line.strip()]
-    # A paragraph may go before its table without a blank line.
+    # A table may follow its paragraph without a blank line.
     start = next((index for index, line in enumerate(lines)
                   if line.startswith('|')), len(lines))
     for part in (lines[:start], lines[start:]):
@@ -102,6 +103,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 
 def _block(lines: list[str]) -> str:
+  """Returns a heading, table, list or paragraph as HTML."""
   if lines[0].startswith('#'):
     rest = f'<p>{inline(" ".join(lines[1:]))}</p>\n' if lines[1:] else ''
     return f'<h4>{inline(lines[0].lstrip("# "))}</h4>\n{rest}'
@@ -114,5 +116,6 @@ def _block(lines: list[str]) -> str:
 
 
 def _cells(line: str) -> list[str]:
+  """Returns the cells of a line of a Markdown table."""
   return [cell.strip().replace(r'\|', '|')
           for cell in _CELL.split(line.strip()[1:-1])]

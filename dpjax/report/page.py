@@ -1,4 +1,4 @@
-"""One web page of the results of many experiments, which opens offline."""
+"""A self-contained web page with the results of many experiments."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -47,18 +47,18 @@ details summary { cursor: pointer; color: var(--link); }
 
 
 class Section(NamedTuple):
-  """What the page shows of one experiment.
+  """The section of the page about one experiment.
 
   Attributes:
-    name: of the experiment, a word; unique.
-    title: what of which paper it is about.
-    facts: (what, text) of each line above the tables; text in the Markdown of
-      `hypertext.inline`.
-    verdicts: on the claims.
-    notes: of what is left out or stands in for something, a line each.
-    error: in a line why it failed; '' if it did not.
-    table: Markdown of its table; '' without one.
-    figure: SVG of its figure; '' without one.
+    name: name of the experiment, one word; unique.
+    title: the artefact that it reproduces and the paper.
+    facts: pairs (term, text) shown above the tables; texts are in the Markdown
+      of `hypertext.inline`.
+    verdicts: verdicts on the paper's claims.
+    notes: one line each on what was left out or replaced.
+    error: reason of a failure in one line; '' if there is none.
+    table: Markdown of the table; '' without one.
+    figure: SVG of the figure; '' without one.
   """
   name: str
   title: str
@@ -72,18 +72,18 @@ class Section(NamedTuple):
 
 def render(title: str, facts: Sequence[tuple[str, str]],
            sections: Sequence[Section]) -> str:
-  """Returns a whole HTML document.
+  """Returns a complete HTML document, which refers to no other file.
 
-  It refers to nothing outside itself. Ids of a figure begin with the name of
-  its section, hence drawings do not clip each other.
+  The ids of a figure are prefixed with the name of its section, so that figures
+  do not use each other's clip paths.
 
   Args:
-    title: of the page.
-    facts: (what, text) of each line at the top.
-    sections: in the order of the page.
+    title: title of the page.
+    facts: pairs (term, text) shown at the top.
+    sections: the sections in order.
 
   Raises:
-    ValueError: two sections have the same name, or a figure is no SVG.
+    ValueError: if two sections have the same name or a figure is no SVG.
   """
   names = [section.name for section in sections]
   if len(set(names)) < len(names):
@@ -99,6 +99,7 @@ def render(title: str, facts: Sequence[tuple[str, str]],
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
+  """Returns pairs (term, text) as a description list."""
   lines = ''.join(f'<dt>{hypertext.escape(what)}</dt>'
                   f'<dd>{hypertext.inline(text)}</dd>\n'
                   for what, text in facts)
@@ -106,18 +107,21 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def _outcome(outcome: str) -> str:
+  """Returns the CSS class of an outcome."""
   return outcome.replace(' ', '-')
 
 
 def _tally(sections: Sequence[Section]) -> str:
-  found = [verdict.verdict for section in sections
-           for verdict in section.verdicts]
-  words = ''.join(f'<b class="{_outcome(outcome)}">{found.count(outcome)} '
+  """Returns a paragraph with the number of verdicts of each outcome."""
+  outcomes = [verdict.verdict for section in sections
+              for verdict in section.verdicts]
+  words = ''.join(f'<b class="{_outcome(outcome)}">{outcomes.count(outcome)} '
                   f'{outcome}</b>' for outcome in verdicts_lib.OUTCOMES)
   return f'<p class="tally">{words}</p>\n'
 
 
 def _left_out(sections: Sequence[Section]) -> str:
+  """Returns a list of all errors and notes, with links to their sections."""
   lines = [
       f'<li{" class=error" if section.error == text else ""}>'
       f'<a href="#{section.name}">{section.name}</a>: '
@@ -132,6 +136,7 @@ def _left_out(sections: Sequence[Section]) -> str:
 
 
 def _contents(sections: Sequence[Section]) -> str:
+  """Returns the table of contents."""
   lines = ''.join(
       f'<tr><td><a href="#{section.name}">{section.name}</a></td>'
       f'<td>{hypertext.inline(section.title)}</td>'
@@ -142,12 +147,14 @@ def _contents(sections: Sequence[Section]) -> str:
 
 
 def _brief(section: Section) -> str:
+  """Returns the verdicts of a section in a few words."""
   if section.error:
     return '<span class="error">failed</span>'
   return hypertext.escape(verdicts_lib.tally(section.verdicts) or '-')
 
 
 def _section(section: Section) -> str:
+  """Returns a section as HTML."""
   parts = [f'<section id="{section.name}">\n<h2>{section.name}</h2>\n'
            f'<p>{hypertext.inline(section.title)}</p>\n',
            _facts(section.facts)]

@@ -1,8 +1,8 @@
-"""Figures in one style, the same bytes for the same rows.
+"""Figures in a common style; equal rows give byte-identical files.
 
-matplotlib is imported inside the functions: it is an extra, and nothing else
-needs it. Colours are those of Okabe and Ito, told apart by colour-blind
-readers, and each series has its own marker as well.
+matplotlib is an optional dependency and imported inside the functions. The
+colours are those of Okabe and Ito, which colour-blind readers can distinguish;
+each series also has its own marker.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,16 +21,19 @@ MARKERS = 'osD^vP*'
 _STYLE = {
     'axes.grid': True, 'axes.spines.right': False, 'axes.spines.top': False,
     'font.family': 'DejaVu Sans', 'font.size': 9., 'grid.alpha': .3,
-    # Names inside an SVG are random unless salted.
+    # A fixed salt makes the ids inside an SVG reproducible.
     'svg.hashsalt': 'dpjax', 'svg.fonttype': 'path',
 }
 _DIGEST = re.compile(r'rows sha256: ([0-9a-f]{64})')
 
 
 def _matplotlib() -> Any:
+  """Imports matplotlib, or says how to install it."""
   try:
     import matplotlib
-    import matplotlib.figure  # no pyplot: a figure here needs no window
+
+    # pyplot is not imported, because it would look for a display.
+    import matplotlib.figure  # noqa: F401
   except ImportError as error:
     raise ImportError('figures need matplotlib: pip install '
                       'dpjax[plots]') from error
@@ -39,13 +42,13 @@ def _matplotlib() -> Any:
 
 def new(num_rows: int = 1, num_columns: int = 1, *, width: float = 4.,
         height: float = 3.) -> tuple[Any, Any]:
-  """Returns a figure in the style, and its axes.
+  """Creates a figure in the common style, and its axes.
 
   Args:
     num_rows: rows of axes.
     num_columns: columns of axes.
-    width: of one axes, in inches.
-    height: of one axes, in inches.
+    width: width of one axes, in inches.
+    height: height of one axes, in inches.
 
   Returns:
     The figure, and an array of axes, [num_rows, num_columns].
@@ -61,15 +64,15 @@ def new(num_rows: int = 1, num_columns: int = 1, *, width: float = 4.,
 def error_bars(ax: Any, xs: Sequence[float], means: Sequence[float],
                ses: Sequence[float], label: str, *,
                series: int | None = None) -> None:
-  """Draws means with one standard error to each side, joined by a line.
+  """Draws means with bars of +- one standard error, joined by a line.
 
   Args:
     ax: the axes.
-    xs: where, [k].
-    means: [k].
-    ses: standard errors, [k]; no bar where NaN.
-    label: of the series, in the legend.
-    series: its colour and marker; the next unused one when None.
+    xs: x coordinates [k].
+    means: means [k].
+    ses: standard errors [k]; no bar where NaN.
+    label: name of the series in the legend.
+    series: index of its colour and marker; the next unused one if None.
   """
   index = len(ax.containers) if series is None else series
   ax.errorbar(xs, means, yerr=ses, label=label, capsize=2., linewidth=1.2,
@@ -78,7 +81,7 @@ def error_bars(ax: Any, xs: Sequence[float], means: Sequence[float],
 
 
 def epsilon_axis(ax: Any, epsilons: Sequence[float]) -> None:
-  """Makes x a logarithmic epsilon axis with the finite values written out."""
+  """Makes x a logarithmic epsilon axis with ticks at the finite values."""
   values = sorted({float(epsilon) for epsilon in epsilons
                    if math.isfinite(epsilon)})
   ax.set_xscale('log')
@@ -88,7 +91,7 @@ def epsilon_axis(ax: Any, epsilons: Sequence[float]) -> None:
 
 
 def roc_axes(ax: Any, *, least: float) -> None:
-  """Makes both axes logarithmic rates from `least` to 1, with the diagonal."""
+  """Sets up logarithmic axes of rates from `least` to 1, with the diagonal."""
   ax.set_xscale('log')
   ax.set_yscale('log')
   ax.set_xlim(least, 1.)
@@ -100,17 +103,18 @@ def roc_axes(ax: Any, *, least: float) -> None:
 
 def roc(ax: Any, fpr: Sequence[float], tpr: Sequence[float], label: str, *,
         series: int) -> None:
-  """Draws an empirical ROC: what is attained at a false positive rate at most.
+  """Draws an empirical ROC curve as a step function.
 
-  At 200 rates evenly spaced by the axis, so that files stay small. No point is
-  drawn where no member is found.
+  The curve shows the true positive rate attained within each false positive
+  rate, at 200 rates evenly spaced on the axis, so that files stay small.
+  Nothing is drawn where the true positive rate is 0.
 
   Args:
-    ax: see `roc_axes`, which comes first.
-    fpr: rates of thresholds from the highest down, increasing from 0, [k].
-    tpr: likewise.
-    label: of the attack, in the legend.
-    series: its colour.
+    ax: axes prepared by `roc_axes`.
+    fpr: false positive rates [k], increasing from 0, for falling thresholds.
+    tpr: true positive rates [k] at the same thresholds.
+    label: name of the attack in the legend.
+    series: index of its colour.
   """
   grid = np.geomspace(ax.get_xlim()[0], 1., 200)
   attained = np.asarray(tpr)[np.searchsorted(fpr, grid, side='right') - 1]
@@ -121,7 +125,7 @@ def roc(ax: Any, fpr: Sequence[float], tpr: Sequence[float], label: str, *,
 
 def roc_ceiling(ax: Any, ceiling: Callable[[np.ndarray], np.ndarray],
                 label: str, *, series: int) -> None:
-  """Draws, dashed, the largest true positive rate at each false one."""
+  """Draws, dashed, a bound on the true positive rate at each false one."""
   grid = np.geomspace(ax.get_xlim()[0], 1., 200)
   ax.plot(grid, ceiling(grid), label=label, linestyle='--', linewidth=1.,
           color=COLOURS[series % len(COLOURS)])
@@ -129,13 +133,16 @@ def roc_ceiling(ax: Any, ceiling: Callable[[np.ndarray], np.ndarray],
 
 def save(figure: Any, path: str | os.PathLike, *, digest: str,
          png: bool = False) -> None:
-  """Writes an SVG that says which rows it was drawn from.
+  """Writes an SVG file that contains the digest of its rows.
 
   Args:
     figure: the figure.
-    path: ends in '.svg'.
-    digest: of the rows, see `records.digest`.
-    png: whether to write a PNG next to it too.
+    path: file to write, ending in '.svg'.
+    digest: digest of the rows; see `records.digest`.
+    png: True to write also a PNG file next to it.
+
+  Raises:
+    ValueError: if `path` does not end in '.svg'.
   """
   path = pathlib.Path(path)
   if path.suffix != '.svg':
@@ -150,6 +157,6 @@ def save(figure: Any, path: str | os.PathLike, *, digest: str,
 
 
 def read_digest(path: str | os.PathLike) -> str | None:
-  """Returns the digest of the rows an SVG was drawn from, None if unknown."""
-  found = _DIGEST.search(pathlib.Path(path).read_text(encoding='utf-8'))
-  return found and found.group(1)
+  """Returns the digest of the rows an SVG was drawn from; None if unknown."""
+  match = _DIGEST.search(pathlib.Path(path).read_text(encoding='utf-8'))
+  return match and match.group(1)

@@ -1,4 +1,4 @@
-"""From rows to numbers: means over seeds, and paired tests between methods."""
+"""Statistics of rows: means over seeds and paired tests between methods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import math
@@ -13,13 +13,13 @@ Key = tuple
 
 
 class Summary(NamedTuple):
-  """Values over seeds.
+  """Summary statistics of values over seeds.
 
   Attributes:
-    mean: their mean.
-    standard_error: of the mean, with ddof=1; NaN for a single value.
-    median: their median.
-    count: how many.
+    mean: mean of the values.
+    standard_error: standard error of the mean (ddof=1); NaN for a single value.
+    median: median of the values.
+    count: number of values.
   """
   mean: float
   standard_error: float
@@ -28,23 +28,24 @@ class Summary(NamedTuple):
 
 
 class Cost(NamedTuple):
-  """What runs with the same columns cost.
+  """Privacy cost and run time of runs with equal columns.
 
   Attributes:
-    epsilon: the largest that one of them spent.
-    seconds: of one, on average.
+    epsilon: largest epsilon spent by one of the runs.
+    seconds: mean run time.
   """
   epsilon: float
   seconds: float
 
 
 class SignedRank(NamedTuple):
-  """Wilcoxon's signed-rank test, two-sided and exact.
+  """Result of Wilcoxon's signed-rank test, two-sided and exact.
 
   Attributes:
     statistic: the smaller of the two rank sums.
-    p_value: probability of a statistic at most as large by chance.
-    count: differences that are not zero; zeros are dropped.
+    p_value: probability under the null hypothesis of a statistic at most as
+      large.
+    count: number of nonzero differences; zeros are dropped.
   """
   statistic: float
   p_value: float
@@ -71,19 +72,19 @@ def summarise(values: Iterable[float]) -> Summary:
 
 def group(rows: Iterable[records.Row], keys: Sequence[str], *,
           metric: str) -> dict[Key, dict[int, float]]:
-  """Returns values of a metric by seed, for each combination of columns.
+  """Groups the values of a metric by columns and seed.
 
   Args:
     rows: the rows.
-    keys: columns to tell groups apart by, e.g. ('dataset', 'method').
-    metric: rows of other metrics are left out.
+    keys: columns that define the groups, e.g. ('dataset', 'method').
+    metric: name of the metric; other rows are ignored.
 
   Returns:
-    (column values) -> seed -> value, sorted.
+    Dictionary (column values) -> seed -> value, sorted.
 
   Raises:
-    ValueError: a seed is there twice in a group, so that a mean would mix
-      settings that `keys` does not tell apart.
+    ValueError: if a group has two values for a seed, because a mean would mix
+      settings that `keys` does not distinguish.
   """
   unknown = sorted(set(keys) - set(records.COLUMNS))
   if unknown:
@@ -104,39 +105,42 @@ def group(rows: Iterable[records.Row], keys: Sequence[str], *,
 
 def over_seeds(rows: Iterable[records.Row], keys: Sequence[str], *,
                metric: str) -> dict[Key, Summary]:
-  """Returns the summary of a metric for each combination of columns."""
+  """Returns the summary over seeds of a metric for each group of `group`."""
   groups = group(rows, keys, metric=metric)
   return {key: summarise(values.values()) for key, values in groups.items()}
 
 
 def costs(rows: Iterable[records.Row], keys: Sequence[str], *,
           metric: str) -> dict[Key, Cost]:
-  """Returns the cost for each combination of columns.
+  """Returns privacy cost and run time for each combination of columns.
 
   Args:
-    rows: of any metrics.
-    keys: names of the columns.
-    metric: one that each run has one row of.
+    rows: rows of any metrics.
+    keys: columns that define the groups.
+    metric: a metric of which each run has exactly one row.
   """
-  found: dict[Key, list[records.Row]] = {}
+  groups: dict[Key, list[records.Row]] = {}
   for row in rows:
     if row.metric == metric:
       key = tuple(getattr(row, name) for name in keys)
-      found.setdefault(key, []).append(row)
+      groups.setdefault(key, []).append(row)
   return {key: Cost(max(row.epsilon for row in runs),
                     float(np.mean([row.wall_s for row in runs])))
-          for key, runs in found.items()}
+          for key, runs in groups.items()}
 
 
 def differences(first: Mapping[int, float],
                 second: Mapping[int, float]) -> list[float]:
-  """Returns first - second for each seed that both have, by seed."""
+  """Returns first - second for each common seed, in the order of seeds."""
   return [first[seed] - second[seed]
           for seed in sorted(first.keys() & second.keys())]
 
 
 def _rank_sum_counts(doubled_ranks: Sequence[int]) -> list[int]:
-  """Returns how many sign vectors give each doubled sum of positive ranks."""
+  """Counts the sign vectors with each doubled sum of positive ranks.
+
+  Ranks are doubled to be integers, since mid-ranks of ties are half-integers.
+  """
   counts = [1]
   for rank in doubled_ranks:
     padding = [0] * rank
@@ -148,17 +152,18 @@ def _rank_sum_counts(doubled_ranks: Sequence[int]) -> list[int]:
 def wilcoxon(differences_: Iterable[float]) -> SignedRank:
   """Tests whether paired differences are symmetric about zero (STAT-01).
 
-  The null distribution counts all sign vectors at the mid-ranks that were
-  observed. Without ties it is that of `scipy.stats.wilcoxon(...,
-  method='exact')`; with ties, which small test sets give, that one is not
-  exact and this one is. Ten differences reject at 5 % if and only if the
-  statistic is at most 8 (p = .0488; 9 gives .0645); their least p is 1/512.
+  The null distribution is uniform over all signs of the observed mid-ranks.
+  Without ties the result equals `scipy.stats.wilcoxon(..., method='exact')`.
+  With ties, which small test sets cause, SciPy's is not exact and this one is.
+  Ten differences without ties reject at 5 % if and only if the statistic is at
+  most 8 (p = .0488; 9 gives .0645); their smallest p-value is 1/512.
 
   Raises:
-    ValueError: a difference is not finite.
+    ValueError: if a difference is not finite.
 
-  Reference: Wilcoxon 1945; thesis 003, section 5.3.2, ten accuracies for each
-  data set, without correction over the seven data sets: see `holm`.
+  Reference: Wilcoxon (1945). Barczewski (2025, section 5.3.2) uses it with ten
+  accuracies per data set and no correction over the seven data sets; `holm`
+  gives one.
   """
   values = np.asarray(list(differences_), dtype=np.float64)
   if not np.isfinite(values).all():
@@ -166,14 +171,15 @@ def wilcoxon(differences_: Iterable[float]) -> SignedRank:
   values = values[values != 0]
   if not values.size:
     return SignedRank(0., 1., 0)
-  # Equal differences of accuracies, .9 - .8 and .8 - .7, are equal only up to
-  # rounding, and must still tie.
+  # Differences such as .9 - .8 and .8 - .7 differ by floating-point rounding
+  # but must tie, hence the rounding to 12 digits.
   sizes = np.abs(values)
   ranks = stats.rankdata(np.round(sizes / sizes.max(), 12))
   positive = ranks[values > 0].sum()
   statistic = float(min(positive, ranks.sum() - positive))
   counts = _rank_sum_counts([round(2 * rank) for rank in ranks])
-  # Both tails are equal: the sum of the other signs is the total minus this.
+  # Flipping all signs turns the sum into the total minus it, so both tails are
+  # equal.
   tail = sum(counts[:round(2 * statistic) + 1])
   return SignedRank(statistic, min(1., 2 * tail / 2**values.size),
                     values.size)
@@ -181,12 +187,12 @@ def wilcoxon(differences_: Iterable[float]) -> SignedRank:
 
 def spreads_are_disjoint(values: Iterable[float],
                          others: Iterable[float]) -> bool:
-  """Whether mean +/- standard deviation of two sets do not meet.
+  """Returns whether the intervals mean +- standard deviation are disjoint.
 
-  The rule of significance of thesis 000, Section 1.3 (MIA-11). With three
-  values on either side of equal spread it is a t test of level .070, without
-  correction for being made many times: for comparison with what is printed
-  there, not for decisions.
+  This is the significance rule of Lalanne (2023, section 1.3; MIA-11). For two
+  sets of three values with equal standard deviations it is a t test of level
+  .070, without correction for multiple tests. Use it to compare with the
+  printed results only, not to decide.
   """
   values, others = (np.asarray(list(each), np.float64)
                     for each in (values, others))
@@ -195,12 +201,12 @@ def spreads_are_disjoint(values: Iterable[float],
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-  """Returns p-values adjusted for being a family, in the order given.
+  """Returns Holm-adjusted p-values of a family of tests, in the given order.
 
-  Rejecting those at most alpha keeps the probability of any false rejection
-  in the family at most alpha.
+  Rejecting the hypotheses with adjusted p-values at most alpha keeps the
+  probability of any false rejection in the family at most alpha.
 
-  Reference: Holm 1979, A simple sequentially rejective multiple test
+  Reference: Holm (1979), A simple sequentially rejective multiple test
   procedure.
   """
   if not all(0 <= p_value <= 1 for p_value in p_values):

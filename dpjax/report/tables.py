@@ -1,4 +1,4 @@
-"""Tables as text: aligned, and the same bytes for the same rows."""
+"""Markdown and LaTeX tables; equal rows give identical text."""
 
 from collections.abc import Sequence
 import math
@@ -11,14 +11,14 @@ _LATEX = {'\\': r'\textbackslash{}', '&': r'\&', '%': r'\%', '$': r'\$',
 
 
 def number(value: float | None, *, digits: int = 3) -> str:
-  """Returns a number with fixed decimals; '-' when there is none."""
+  """Returns a number with `digits` decimals; '-' for None or NaN."""
   if value is None or math.isnan(value):
     return '-'
   return f'{value:.{digits}f}'
 
 
 def cell(ours: summary.Summary | None, *, digits: int = 3) -> str:
-  """Returns 'mean +- standard error'; '-' when not measured."""
+  """Returns 'mean +- standard error'; '-' if `ours` is None."""
   if ours is None:
     return '-'
   mean = number(ours.mean, digits=digits)
@@ -29,6 +29,7 @@ def cell(ours: summary.Summary | None, *, digits: int = 3) -> str:
 
 def _check(headers: Sequence[str],
            lines: Sequence[Sequence[object]]) -> list[list[str]]:
+  """Returns the cells as text; raises unless lines match the headers."""
   for line in lines:
     if len(line) != len(headers):
       raise ValueError(f'{len(headers)} headers but {len(line)} cells in '
@@ -38,12 +39,13 @@ def _check(headers: Sequence[str],
 
 def markdown(headers: Sequence[str], lines: Sequence[Sequence[object]], *,
              aligned: bool = True) -> str:
-  """Returns a Markdown table, ending in a line end.
+  """Returns a Markdown table, ending with a newline.
 
   Args:
-    headers: of the columns.
-    lines: their cells.
-    aligned: whether columns are padded; long ones are read as pages only.
+    headers: headers of the columns.
+    lines: cells of each line.
+    aligned: True to pad the columns; False for long cells, where padding does
+      not help a reader.
 
   Examples:
     >>> from dpjax.report import tables
@@ -66,7 +68,7 @@ def markdown(headers: Sequence[str], lines: Sequence[Sequence[object]], *,
 
 
 def latex(headers: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
-  """Returns the same table as a LaTeX tabular with booktabs rules."""
+  """Returns a LaTeX tabular with booktabs rules; arguments as `markdown`."""
   table = [' & '.join(''.join(_LATEX.get(sign, sign) for sign in text)
                       for text in line) + r' \\' + '\n'
            for line in [list(headers), *_check(headers, lines)]]
@@ -75,12 +77,12 @@ def latex(headers: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
 
 
 def replace_block(text: str, name: str, body: str) -> str:
-  """Returns a text with what stands between two markers replaced.
+  """Replaces the part of a text between two markers.
 
   The markers are `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
 
   Raises:
-    ValueError: the markers are not there once each and in this order.
+    ValueError: unless each marker occurs once, in this order.
   """
   begin, end = f'<!-- begin: {name} -->', f'<!-- end: {name} -->'
   start, stop = text.find(begin), text.find(end)

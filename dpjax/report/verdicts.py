@@ -1,4 +1,4 @@
-"""What is said of a printed claim after trying it."""
+"""Verdicts on the printed claims of papers after reproduction."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -14,15 +14,15 @@ OUTCOMES = (AGREES, DIFFERS, NOT_COMPARABLE, NOT_RUN)
 
 
 class Verdict(NamedTuple):
-  """One claim of a paper beside ours.
+  """A claim of a paper beside our result.
 
   Attributes:
-    claim: what is claimed, in a few words.
+    claim: the claim in a few words.
     printed: the number in the paper, as text.
     ours: our number, as text.
     verdict: one of OUTCOMES.
-    reason: the band it agrees within, by how much and why it differs, or why
-      it cannot be compared.
+    reason: the tolerance within which both agree, by how much and why they
+      differ, or why they cannot be compared.
   """
   claim: str
   printed: str
@@ -35,7 +35,11 @@ HEADERS = Verdict._fields
 
 
 def check(verdicts: Iterable[Sequence[str]]) -> list[Verdict]:
-  """Returns verdicts given as tuples, once they are known to be complete."""
+  """Checks verdicts given as tuples and returns them as `Verdict`s.
+
+  Raises:
+    ValueError: if an outcome is unknown or a reason is missing.
+  """
   checked = [Verdict(*verdict) for verdict in verdicts]
   for verdict in checked:
     errors.check_choice('verdict', verdict.verdict, OUTCOMES)
@@ -45,10 +49,10 @@ def check(verdicts: Iterable[Sequence[str]]) -> list[Verdict]:
 
 
 def tally(verdicts: Iterable[Verdict]) -> str:
-  """Returns e.g. '2 agrees, 1 not comparable'."""
-  found = [verdict.verdict for verdict in verdicts]
-  return ', '.join(f'{found.count(outcome)} {outcome}'
-                   for outcome in OUTCOMES if outcome in found)
+  """Counts verdicts by outcome, e.g. '2 agrees, 1 not comparable'."""
+  outcomes = [verdict.verdict for verdict in verdicts]
+  return ', '.join(f'{outcomes.count(outcome)} {outcome}'
+                   for outcome in OUTCOMES if outcome in outcomes)
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:

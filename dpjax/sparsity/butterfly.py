@@ -1,13 +1,13 @@
-"""Square matrices with a butterfly factorisation: thesis 000, section 1.2.2.
+"""Square butterfly-factorised matrices, Lalanne (2023, section 1.2.2).
 
-W = X_1 X_2 ... X_L of size N = 2^L, where the support of X_l is I_(2^(l-1)) (x)
-[[1, 1], [1, 1]] (x) I_(N / 2^l) (Figure 1.3). Every entry of W is one product
-of L entries, 2 N log2 N numbers say all of W, and a product with W takes
-O(N log N) (MIA-07).
+W = X_1 X_2 ... X_L has size N = 2^L, and the support of X_l is I_(2^(l-1)) (x)
+[[1, 1], [1, 1]] (x) I_(N / 2^l) (Figure 1.3 there). Every entry of W is one
+product of L entries. 2 N log2 N numbers determine W, and a product with W takes
+O(N log N) operations. Item MIA-07.
 
-Factors are an array [L, N/2, 2, 2]. Block number a N/2^l + c of X_l, for a <
-2^(l-1) and c < N/2^l, holds the entries in rows (a, i, c) and columns (a, j, c)
-of an index split as [2^(l-1), 2, N/2^l].
+Factors are stored as an array [L, N/2, 2, 2]. Split an index as
+[2^(l-1), 2, N/2^l]. Block number a N/2^l + c of X_l, for a < 2^(l-1) and
+c < N/2^l, holds the entries in rows (a, i, c) and columns (a, j, c).
 """
 
 import math
@@ -19,18 +19,18 @@ import numpy as np
 from dpjax import errors
 from dpjax.typing import Array, PRNGKey
 
-# Factors multiplied together before they meet x, at most. Four make blocks of
-# 16 x 16: twice the arithmetic of one factor after the other, a quarter of the
-# passes over memory, and products of matrices. Gradients are such products too:
-# these took a ninth of the time on CPU and a seventh on a GPU.
+# Most factors multiplied together before they are applied to x. Four factors
+# make blocks of 16 x 16: twice the arithmetic of one factor after the other,
+# but a quarter of the passes over memory, in matrix products. Gradients then
+# took a ninth of the time on a CPU and a seventh on a GPU.
 _MERGED = 4
 
 
 def num_factors(size: int) -> int:
-  """L of a size N = 2^L.
+  """Returns L for a size N = 2^L.
 
   Raises:
-    ValueError: N is no power of two, or below 2.
+    ValueError: N is not a power of two, or below 2.
   """
   errors.check_at_least('size', size, 2)
   if size & (size - 1):
@@ -39,23 +39,25 @@ def num_factors(size: int) -> int:
 
 
 def init(key: PRNGKey, size: int, *, variance: float | None = None) -> Array:
-  """Random factors whose product has entries of a given variance.
+  """Returns random factors whose product has entries of a given variance.
 
-  An entry of the product is a product of L independent entries, so each has
-  variance^(1/L), uniform about 0. The scale of each factor by its own two
-  inputs would be too small by 3^((L-1)/2) (M-E09).
+  An entry of the product is a product of L independent entries. Each of them
+  is uniform about 0 with variance variance^(1/L). Scaling each factor by its
+  own two inputs would make entries of the product too small, by a factor of
+  3^((L-1)/2) (erratum M-E09).
 
   Args:
-    key: used for nothing else.
+    key: random key, used for nothing else.
     size: N, a power of two.
-    variance: of entries of the product; 1/(3 N) when not given, that of
-      (-1/sqrt N, 1/sqrt N), from which the dense layers of the thesis start.
+    variance: variance of the product's entries. The default 1/(3 N) is that of
+      the uniform distribution on (-1/sqrt N, 1/sqrt N), which Lalanne (2023,
+      section 1.3) uses for dense layers.
 
   Returns:
     Factors [L, N/2, 2, 2], float32.
 
   Raises:
-    ValueError: the size is no power of two, or the variance not positive.
+    ValueError: the size is not a power of two, or the variance not positive.
   """
   count = num_factors(size)
   variance = 1 / (3 * size) if variance is None else variance
@@ -66,17 +68,17 @@ def init(key: PRNGKey, size: int, *, variance: float | None = None) -> Array:
 
 
 def apply(factors: Array, x: Array) -> Array:
-  """W x, without W.
+  """Returns W x without forming W.
 
   Args:
     factors: [L, N/2, 2, 2].
-    x: [..., N], of the dtype of the factors.
+    x: vectors [..., N], of the dtype of the factors.
 
   Returns:
-    [..., N].
+    Vectors [..., N].
 
   Raises:
-    ValueError: shapes do not fit.
+    ValueError: the shapes do not match.
   """
   count, size = _check(factors)
   if x.shape[-1:] != (size,):
@@ -93,19 +95,20 @@ def apply(factors: Array, x: Array) -> Array:
 
 
 def dense(factors: Array) -> Array:
-  """W, [N, N]; `apply` is x @ W.T.
+  """Returns the matrix W, [N, N]; `apply` is x @ W.T.
 
   Raises:
-    ValueError: there are no such factors.
+    ValueError: the factors have a wrong shape.
   """
   count, _ = _check(factors)
   return _merged(factors, 0, count)[0, 0]
 
 
 def supports(size: int) -> np.ndarray:
-  """Where X_1 ... X_L may be other than zero: [L, N, N] bool, Figure 1.3.
+  """Returns the supports of X_1 ... X_L, bools [L, N, N].
 
-  Two entries of each row and column; the product of all has no zero.
+  Each row and column has two entries; the product of all supports is full.
+  Lalanne (2023, Figure 1.3).
   """
   return np.stack([
       np.kron(np.kron(np.eye(2**level), np.ones((2, 2))),
@@ -114,14 +117,14 @@ def supports(size: int) -> np.ndarray:
 
 
 def hadamard(size: int) -> Array:
-  """Factors of the Hadamard matrix of Sylvester, entries +-1; float32."""
+  """Returns factors of Sylvester's Hadamard matrix, entries +-1; float32."""
   count = num_factors(size)
   block = jnp.array([[1, 1], [1, -1]], jnp.float32)
   return jnp.broadcast_to(block, (count, size // 2, 2, 2))
 
 
 def fourier(size: int) -> Array:
-  """Factors of the discrete Fourier transform after `bit_reversal`; complex64.
+  """Returns factors of the discrete Fourier transform; complex64.
 
   `apply(fourier(N), x[..., bit_reversal(N)])` is `jnp.fft.fft(x)`.
   """
@@ -136,13 +139,13 @@ def fourier(size: int) -> Array:
 
 
 def bit_reversal(size: int) -> np.ndarray:
-  """The permutation of N = 2^L indices that reverses their L bits, [N]."""
+  """Returns the permutation [N] of N = 2^L indices that reverses their bits."""
   count = num_factors(size)
   return np.arange(size).reshape((2,) * count).transpose().ravel()
 
 
 def _check(factors: Array) -> tuple[int, int]:
-  """(L, N) of factors."""
+  """Returns (L, N) of factors; raises ValueError for a wrong shape."""
   if factors.ndim != 4 or factors.shape[1:] != (
       2**factors.shape[0] // 2, 2, 2) or not factors.shape[0]:
     raise ValueError('factors must have shape [L, 2^(L-1), 2, 2], got '
@@ -151,18 +154,19 @@ def _check(factors: Array) -> tuple[int, int]:
 
 
 def _merged(factors: Array, first: int, last: int) -> Array:
-  """The product of factors first, ..., last - 1, counted from 0, as blocks.
+  """Returns the product of factors first, ..., last - 1 (from 0) as blocks.
 
   Returns:
-    [2^first, N/2^last, r, r] with r = 2^(last - first): entry (a, c, i, j) is
-    in row (a, i, c) and column (a, j, c) of an index split likewise.
+    [2^first, N/2^last, r, r] with r = 2^(last - first). Entry (a, c, i, j) is
+    in row (a, i, c) and column (a, j, c) of an index split as
+    [2^first, r, N/2^last].
   """
   inner = 2 * factors.shape[1] >> last
   blocks = factors[last - 1].reshape(-1, inner, 2, 2)
   for level in reversed(range(first, last - 1)):
     width = blocks.shape[-1]
-    # The right one leads from (a, j, q, c) to (a, j, p, c), the left one on to
-    # (a, i, p, c).
+    # The right factor maps index (a, j, q, c) to (a, j, p, c); the left factor
+    # maps that to (a, i, p, c).
     left = factors[level].reshape(-1, width, inner, 2, 2)
     right = blocks.reshape(-1, 2, inner, width, width)
     blocks = jnp.einsum('apcij,ajcpq->acipjq', left, right).reshape(

@@ -1,25 +1,27 @@
 """Chains of sparse factors whose product is a full rectangular matrix.
 
-A p x q matrix W = X_L ... X_1 (MIA-08; X_1 acts first) is told by numbers
-r_1, ..., r_L of product p and s_1, ..., s_L of product q. With
+A chain for p x q matrices W = X_L ... X_1 (item MIA-08; X_1 acts first) is
+given by numbers r_1, ..., r_L of product p and s_1, ..., s_L of product q. With
 t_i = r_1 ... r_{i-1} and a_i = s_{i+1} ... s_L the support of X_i is
 
   I_{a_i} (x) 1_{r_i x s_i} (x) I_{t_i},
 
-of a_i r_i t_i rows and a_i s_i t_i columns. Sizes fit, because
-a_i r_i t_i = a_{i+1} s_{i+1} t_{i+1}. All r_i = s_i = 2 is the square butterfly
-(MIA-07).
+with a_i r_i t_i rows and a_i s_i t_i columns. Sizes match, because
+a_i r_i t_i = a_{i+1} s_{i+1} t_{i+1}. The square butterfly (item MIA-07) has
+all r_i = s_i = 2.
 
-Every entry of the product is one path. Write a column of W in digits
-c_L ... c_1 with c_i < s_i and c_1 the lowest, a row in digits d_L ... d_1 with
-d_i < r_i. X_i leads from c_L ... c_{i+1} c_i d_{i-1} ... d_1 to
-c_L ... c_{i+1} d_i d_{i-1} ... d_1 and nowhere else: it changes the digit i, to
-whatever it likes, and no other. So of the paths from a column c to a row d
-there is exactly one, which turns the digits of c into those of d from the
-lowest on.
+Statement: every entry of the product is one product of L coefficients.
+1. Write a column of W in digits c_L ... c_1 with c_i < s_i and c_1 the lowest,
+   and a row in digits d_L ... d_1 with d_i < r_i.
+2. X_i connects c_L ... c_{i+1} c_i d_{i-1} ... d_1 with the indices
+   c_L ... c_{i+1} d_i d_{i-1} ... d_1 only: it changes digit i, to any value,
+   and no other digit.
+3. So exactly one path leads from column c to row d: it replaces the digits of c
+   by those of d, from the lowest on.
 
-A chain is monotone if the sizes q, p_1, ..., p_L = p never rise, or never fall;
-p_i / p_{i-1} = r_i / s_i, so all r_i <= s_i or all r_i >= s_i.
+A chain is monotone if the sizes q, p_1, ..., p_L = p never increase or never
+decrease. Since p_i / p_{i-1} = r_i / s_i, then all r_i <= s_i or all
+r_i >= s_i.
 """
 
 from collections.abc import Iterator
@@ -35,56 +37,58 @@ from dpjax import errors
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-  """Supports of the factors of a matrix, the one that acts first in front.
+  """The supports of a matrix's factors; the factor that acts first comes first.
 
   Attributes:
     rows: r_i, whose product is the number of rows of the matrix.
     columns: s_i, whose product is the number of its columns.
 
   Raises:
-    ValueError: not as many rows as columns, none, or one below 1.
+    ValueError: `rows` and `columns` differ in length, are empty or have an
+      entry below 1.
   """
   rows: tuple[int, ...]
   columns: tuple[int, ...]
 
   def __post_init__(self):
     if not 0 < len(self.rows) == len(self.columns):
-      raise ValueError('a chain must have as many rows as columns, and one at '
-                       f'least; got {self.rows} and {self.columns}')
+      raise ValueError('a chain must have equally many rows and columns, at '
+                       f'least one, got {self.rows} and {self.columns}')
     for number in (*self.rows, *self.columns):
       errors.check_at_least('rows and columns of a chain', number, 1)
 
   @property
   def size(self) -> tuple[int, int]:
-    """Rows p and columns q of the product."""
+    """Returns the numbers of rows p and columns q of the product."""
     return math.prod(self.rows), math.prod(self.columns)
 
   @property
   def shapes(self) -> tuple[tuple[int, int, int, int], ...]:
-    """(a_i, r_i, s_i, t_i) of each factor: the shape of its non-zeros."""
+    """Returns (a_i, r_i, s_i, t_i) of each factor, the shape of its non-zeros.
+    """
     return tuple(
         (math.prod(self.columns[i + 1:]), r, s, math.prod(self.rows[:i]))
         for i, (r, s) in enumerate(zip(self.rows, self.columns)))
 
   @property
   def sizes(self) -> tuple[int, ...]:
-    """Of what enters the first factor and leaves each: q, p_1, ..., p."""
+    """Returns the input size and the output size of each factor: q, ..., p."""
     return (self.size[1], *(a * r * t for a, r, _, t in self.shapes))
 
   @property
   def num_parameters(self) -> int:
-    """Non-zeros of all factors."""
+    """Returns the number of non-zeros of all factors."""
     return sum(map(math.prod, self.shapes))
 
   @property
   def monotone(self) -> bool:
-    """Whether the sizes never rise or never fall."""
+    """Returns whether the sizes never increase or never decrease."""
     steps = list(itertools.pairwise(self.sizes))
     return (all(before >= after for before, after in steps)
             or all(before <= after for before, after in steps))
 
   def supports(self) -> tuple[np.ndarray, ...]:
-    """Where factors may be other than zero, [p_i, p_{i-1}] bools of each."""
+    """Returns the support of each factor, bools [p_i, p_{i-1}]."""
     return tuple(
         np.kron(np.kron(np.eye(a, dtype=bool), np.ones((r, s), bool)),
                 np.eye(t, dtype=bool)) for a, r, s, t in self.shapes)
@@ -92,16 +96,16 @@ class Chain:
 
 def monotone_chains(num_rows: int, num_columns: int, *,
                     num_factors: int) -> list[Chain]:
-  """Every monotone chain of a matrix whose r_i and s_i are 2 at least.
+  """Returns every monotone chain with all r_i >= 2 and s_i >= 2.
 
   Args:
-    num_rows: p of the matrix.
-    num_columns: q of the matrix.
+    num_rows: p, rows of the matrix.
+    num_columns: q, columns of the matrix.
     num_factors: L.
 
   Returns:
-    Those of few parameters first; of equally many, by `rows`, then `columns`,
-    as tuples are ordered. Maybe none.
+    Chains sorted by the number of parameters, then by `rows`, then by
+    `columns`; the list may be empty.
   """
   _check(num_rows, num_columns, num_factors)
   wide = num_rows <= num_columns
@@ -121,19 +125,20 @@ def monotone_chains(num_rows: int, num_columns: int, *,
 
 def smallest_chain(num_rows: int, num_columns: int, *,
                    num_factors: int) -> Chain:
-  """The first of `monotone_chains`, without trying them all.
+  """Returns the first of `monotone_chains` without enumerating them all.
 
-  What follows a factor is a chain of what is left of the matrix, with all its
-  supports r_1 times as large: the least number of parameters obeys
+  The factors after the first form a chain for a p / r_1 x q / s_1 matrix, with
+  supports r_1 times as large. So the least number of parameters satisfies
   c(p, q) = min over r and s of r (q + c(p / r, q / s)).
 
   Args:
-    num_rows: p of the matrix.
-    num_columns: q of the matrix.
+    num_rows: p, rows of the matrix.
+    num_columns: q, columns of the matrix.
     num_factors: L.
 
   Raises:
-    ValueError: there is no monotone chain, as of primes and two factors.
+    ValueError: there is no monotone chain, for example if p and q are primes
+      and L = 2.
 
   Examples:
     >>> from dpjax.sparsity import chains
@@ -147,17 +152,18 @@ def smallest_chain(num_rows: int, num_columns: int, *,
   def best(count, p, q):
     if count == 1:
       return (p * q, (p,), (q,)) if _keeps(p, q, wide) else None
-    found = [(r * (q + rest[0]), (r, *rest[1]), (s, *rest[2]))
-             for r, s in _steps(p, q, wide)
-             if (rest := best(count - 1, p // r, q // s))]
-    return min(found, default=None)
+    # Tuples compare by number of parameters, then rows, then columns.
+    candidates = [(r * (q + rest[0]), (r, *rest[1]), (s, *rest[2]))
+                  for r, s in _steps(p, q, wide)
+                  if (rest := best(count - 1, p // r, q // s))]
+    return min(candidates, default=None)
 
-  found = best(num_factors, num_rows, num_columns)
-  if found is None:
+  smallest = best(num_factors, num_rows, num_columns)
+  if smallest is None:
     raise ValueError(
         f'a {num_rows} x {num_columns} matrix has no monotone chain of '
         f'{num_factors} factors with rows and columns >= 2')
-  return Chain(*found[1:])
+  return Chain(*smallest[1:])
 
 
 def _check(num_rows: int, num_columns: int, num_factors: int) -> None:
@@ -167,7 +173,7 @@ def _check(num_rows: int, num_columns: int, num_factors: int) -> None:
 
 
 def _steps(p: int, q: int, wide: bool) -> Iterator[tuple[int, int]]:
-  """Pairs (r, s) that divide p and q and that a monotone chain may have."""
+  """Yields the pairs (r, s) dividing p and q that a monotone chain allows."""
   return ((r, s) for r in range(2, p + 1) if p % r == 0
           for s in range(2, q + 1) if q % s == 0 and _keeps(r, s, wide))
 

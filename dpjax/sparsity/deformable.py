@@ -1,9 +1,8 @@
 """Rectangular butterfly layers: matrices that are products of sparse factors.
 
-Factors are kept as their non-zeros, [a_i, r_i, s_i, t_i] of each as in
-`chains.Chain.shapes`, and those are the parameters: what is outside of a
-support is not there to be trained (MIA-08; thesis 000, section 1.2.2). The
-shapes tell the chain.
+The parameters are the non-zeros of each factor, [a_i, r_i, s_i, t_i] as in
+`chains.Chain.shapes`; entries outside of a support do not exist. The shapes
+determine the chain. Lalanne (2023, section 1.2.2), item MIA-08.
 """
 
 import math
@@ -16,24 +15,25 @@ from dpjax.sparsity.chains import Chain
 from dpjax.typing import Array, PRNGKey
 
 Factors = tuple[Array, ...]
-"""Non-zeros of each factor, [a_i, r_i, s_i, t_i]; the first acts first."""
+"""Non-zeros of each factor, [a_i, r_i, s_i, t_i], in order of application."""
 
 
 def init(key: PRNGKey, chain: Chain,
          variance: float | None = None) -> Factors:
-  """Uniform factors whose product has entries of a given variance.
+  """Returns uniform factors whose product has entries of a given variance.
 
   An entry is a product of L independent coefficients of mean zero, one of each
-  factor: variances multiply, so each factor has the L-th root. The thesis does
-  not say; bounds 1 / sqrt(s_i) of each factor alone, as a layer of s_i inputs
-  has them, make the variance 3^(L-1) times too small (M-E09). Entries of the
-  product are uncorrelated, neither independent nor uniform.
+  factor. Variances multiply, so each factor has the L-th root of the variance.
+  Lalanne (2023, section 1.3) does not give the initialisation. Bounds of
+  1 / sqrt(s_i) for each factor, as for a layer of s_i inputs, would make the
+  variance 3^(L-1) times too small (erratum M-E09). Entries of the product are
+  uncorrelated, but neither independent nor uniform.
 
   Args:
-    key: of this layer.
-    chain: of its matrix.
-    variance: of an entry of the product; that of a dense layer of n inputs by
-      default, uniform between +- 1 / sqrt(n), which is 1 / (3 n).
+    key: random key of this layer.
+    chain: chain of the matrix.
+    variance: variance of an entry of the product. The default 1 / (3 n) is
+      that of a dense layer of n inputs, uniform between +- 1 / sqrt(n).
 
   Raises:
     ValueError: the variance is not positive.
@@ -44,9 +44,14 @@ def init(key: PRNGKey, chain: Chain,
 
 def scaled(drawn: Array, chain: Chain,
            variance: float | None = None) -> Factors:
-  """As `init`, of numbers [num_parameters] uniform between -1 and 1.
+  """Returns the factors of `init` from numbers uniform between -1 and 1.
 
-  Layers can share one draw so: draws are what takes long to compile.
+  Several layers can then share one random draw, which compiles faster.
+
+  Args:
+    drawn: [num_parameters], uniform between -1 and 1.
+    chain: chain of the matrix.
+    variance: as for `init`.
   """
   if variance is None:
     variance = 1 / (3 * chain.size[1])
@@ -58,12 +63,12 @@ def scaled(drawn: Array, chain: Chain,
 
 
 def apply(factors: Factors, x: Array) -> Array:
-  """Multiplies vectors [..., q] by the matrix, [..., p], factor by factor.
+  """Multiplies vectors [..., q] by the matrix, factor by factor, to [..., p].
 
-  A vector costs as many multiplications as there are parameters.
+  Each vector costs as many multiplications as there are parameters.
 
   Raises:
-    ValueError: the vectors have another length than q.
+    ValueError: the vectors do not have length q.
   """
   if x.shape[-1] != _size(factors)[1]:
     raise ValueError(f'x must have {_size(factors)[1]} entries in its last '
@@ -77,12 +82,12 @@ def apply(factors: Factors, x: Array) -> Array:
 
 
 def dense(factors: Factors) -> Array:
-  """The matrix [p, q].
+  """Returns the matrix [p, q].
 
-  There is one path per entry, so nothing is summed: the first i factors are
-  a_i blocks of t_{i+1} rows and s_1 ... s_i columns, whose entries are those
-  of the first i - 1 times one coefficient each. The last of these products
-  costs p q multiplications, those before it together less.
+  Each entry is one product, without a sum. The product of the first i factors
+  consists of a_i blocks of t_{i+1} rows and s_1 ... s_i columns; its entries
+  are those of the first i - 1 factors times one coefficient each. The last
+  step costs p q multiplications, all earlier steps together less.
   """
   product = jnp.ones((_size(factors)[1], 1, 1), factors[0].dtype)
   for factor in factors:
@@ -94,10 +99,10 @@ def dense(factors: Factors) -> Array:
 
 
 def kernel(factors: Factors, shape: tuple[int, int, int, int]) -> Array:
-  """The matrix as the kernel of a convolution, [kh, kw, c_in, c_out].
+  """Returns the matrix as a convolution kernel, [kh, kw, c_in, c_out].
 
-  Rows are channels that leave; columns are (c_in, kh, kw), the last of them
-  fastest, as kernels of shape [c_out, c_in, kh, kw] are flattened.
+  Rows are output channels. Columns are (c_in, kh, kw), the last index fastest,
+  as in a flattened kernel of shape [c_out, c_in, kh, kw].
 
   Raises:
     ValueError: the matrix is not c_out x (c_in kh kw).
@@ -111,6 +116,7 @@ def kernel(factors: Factors, shape: tuple[int, int, int, int]) -> Array:
 
 
 def _size(factors: Factors) -> tuple[int, int]:
+  """Returns (p, q), the size of the product."""
   _, r, _, t = factors[-1].shape
   a, _, s, _ = factors[0].shape
   return r * t, a * s

@@ -1,7 +1,7 @@
-"""Iterative magnitude pruning: thesis 000, sections 1.2.1 and 1.3 (MIA-06).
+"""Iterative magnitude pruning, Lalanne (2023, sections 1.2.1 and 1.3). MIA-06.
 
-Functions of one network, under `jax.jit`; packs of networks by `jax.vmap`,
-`Rounds.init` and `Rounds.update` included.
+All functions act on one network and work under `jax.jit`. For packs of
+networks use `jax.vmap`, also for `Rounds.init` and `Rounds.update`.
 """
 
 import dataclasses
@@ -22,10 +22,11 @@ _MOST_PARTS = 10_000
 
 
 def prunable(params: Params) -> PyTree:
-  """True for leaves named 'kernel': no biases, no normalisations.
+  """Returns a tree that is True for leaves named 'kernel'.
 
-  Of a dense ResNet-20 270896 of 272474 parameters. Leaves are Python booleans,
-  so the tree is static.
+  Biases and normalisations are not pruned. A dense ResNet-20 has 270,896
+  prunable parameters of 272,474. Leaves are Python booleans, so the tree is
+  static.
   """
   def named(path, leaf):
     del leaf
@@ -36,27 +37,28 @@ def prunable(params: Params) -> PyTree:
 
 def prune(params: Params, mask: PyTree, *, fraction: float,
           scope: Scope = 'global', selected: PyTree | None = None) -> PyTree:
-  """Masks a fraction of what remains, of smallest magnitude.
+  """Masks a fraction of the remaining parameters, those of least magnitude.
 
-  Of m remaining selected parameters exactly floor(fraction m) are removed, in
-  whole numbers: `fraction` is read as the nearest ratio of integers up to
-  10^4, so a fifth of 10 is 2. Equal magnitudes go by position, in the order of
-  leaves and then of rows; NaN goes last.
+  Of m remaining selected parameters, exactly floor(fraction m) are removed. The
+  floor is computed in integers: `fraction` is read as the nearest ratio with a
+  denominator up to 10^4, so a fifth of 10 is 2. Equal magnitudes are removed
+  in the order of leaves and then of rows; NaN is removed last.
 
   Args:
-    params: of one network; what is masked already is not looked at.
-    mask: which of them remain.
-    fraction: of those to remove, in [0, 1).
-    scope: 'global' ranks all layers together, 'layer' each leaf by itself,
-      with a floor of its own. The thesis does not say which (M-E08).
-    selected: tree of Python booleans, of the structure of `params`;
-      `prunable(params)` when not given.
+    params: parameters of one network; masked values are not used.
+    mask: True for parameters that remain.
+    fraction: fraction of the remaining parameters to remove, in [0, 1).
+    scope: 'global' ranks all layers together; 'layer' ranks each leaf by
+      itself, with its own floor. Lalanne (2023, section 1.3) does not say
+      which is meant (erratum M-E08).
+    selected: tree of Python booleans with the structure of `params`; default
+      `prunable(params)`.
 
   Returns:
-    The new mask, nested in the old one.
+    The new mask; it keeps a subset of the old one.
 
   Raises:
-    ValueError: the fraction, scope or mask is none.
+    ValueError: the fraction, the scope or the mask is not valid.
 
   Examples:
     >>> from dpjax.sparsity import magnitude, masks
@@ -74,20 +76,21 @@ def prune(params: Params, mask: PyTree, *, fraction: float,
 def random_prune(key: PRNGKey, params: Params, mask: PyTree, *,
                  fraction: float, scope: Scope = 'global',
                  selected: PyTree | None = None) -> PyTree:
-  """Masks as many as `prune`, uniformly at random: the control of MIA-12 (c).
+  """Masks as many parameters as `prune`, uniformly at random.
 
-  Scores are words of 32 bits; of two equal ones the first goes.
+  This is a control for magnitude pruning, item MIA-12 (c). Parameters get
+  random scores of 32 bits; of two equal scores the first is removed.
 
   Args:
-    key: used for nothing else.
-    params: shapes only.
-    mask: which of them remain.
-    fraction: of those to remove, in [0, 1).
+    key: random key, used for nothing else.
+    params: only shapes are used.
+    mask: True for parameters that remain.
+    fraction: fraction of the remaining parameters to remove, in [0, 1).
     scope: as in `prune`.
     selected: as in `prune`.
 
   Raises:
-    ValueError: the fraction, scope or mask is none.
+    ValueError: the fraction, the scope or the mask is not valid.
   """
   leaves, structure = jax.tree.flatten(params)
   keys = jax.random.split(key, len(leaves))
@@ -100,7 +103,7 @@ def random_prune(key: PRNGKey, params: Params, mask: PyTree, *,
 
 def _without_lowest(scores: PyTree, mask: PyTree, fraction: float,
                     scope: Scope, selected: PyTree) -> PyTree:
-  """The mask without the lowest scores of the selected leaves."""
+  """Returns the mask without the lowest scores of the selected leaves."""
   ratio = _ratio(fraction)
   errors.check_choice('scope', scope, SCOPES)
   masks.check(scores, mask)
@@ -121,7 +124,8 @@ def _without_lowest(scores: PyTree, mask: PyTree, fraction: float,
 
 
 def _kept(scores: Array, remaining: Array, ratio: fractions.Fraction) -> Array:
-  """Which remain [n] after the lowest are removed; sorting is stable."""
+  """Returns a mask [n] of the parameters that stay after the lowest go."""
+  # Remaining parameters come first, by score; the sort is stable.
   order = jnp.lexsort((scores, ~remaining))
   removed = _floor(jnp.sum(remaining, dtype=jnp.int32), ratio)
   kept = jnp.arange(scores.size, dtype=jnp.int32) >= removed
@@ -130,22 +134,24 @@ def _kept(scores: Array, remaining: Array, ratio: fractions.Fraction) -> Array:
 
 
 def _floor(count: int | Array, ratio: fractions.Fraction) -> int | Array:
-  """floor(ratio count) in int32, where the product itself may overflow."""
+  """Returns floor(ratio count) in int32, even if the product overflows."""
+  # count = whole * denominator + rest, and whole * numerator is an integer.
   whole, rest = count // ratio.denominator, count % ratio.denominator
   return whole * ratio.numerator + rest * ratio.numerator // ratio.denominator
 
 
 def _ratio(fraction: float) -> fractions.Fraction:
+  """Returns the nearest ratio of integers with denominator up to 10^4."""
   if not 0 <= fraction < 1:
     raise ValueError(f'fraction must lie in [0, 1), got {fraction}')
   return fractions.Fraction(fraction).limit_denominator(_MOST_PARTS)
 
 
 def remaining(num_prunable: int, fraction: float, num_rounds: int) -> int:
-  """How many of them `prune` leaves after so many rounds, exactly.
+  """Returns exactly how many parameters `prune` leaves after `num_rounds`.
 
-  Floors remove a little less than (1 - fraction)^num_rounds says: fewer than
-  1 / fraction parameters in all of one ranking.
+  Because of the floors, a few more remain than (1 - fraction)^num_rounds of
+  them: fewer than 1 / fraction parameters in one ranking.
   """
   ratio = _ratio(fraction)
   for _ in range(num_rounds):
@@ -155,42 +161,44 @@ def remaining(num_prunable: int, fraction: float, num_rounds: int) -> int:
 
 def nonzero_fraction(num_prunable: int, num_params: int, fraction: float,
                      num_rounds: int) -> float:
-  """(others + prunable (1 - fraction)^rounds) / all, without floors (MIA-06).
+  """Returns (others + prunable (1 - fraction)^rounds) / all, without floors.
 
-  Table 1.1 of thesis 000 prints (1 - fraction)^rounds, without the others:
-  for ResNet-20 `nonzero_fraction(270896, 272474, 0.2, 24)` is 1.05 % and not
-  0.47 % (M-E04).
+  Lalanne (2023, Table 1.1) gives (1 - fraction)^rounds, without the parameters
+  that are never pruned: for ResNet-20
+  `nonzero_fraction(270896, 272474, 0.2, 24)` is 1.05 %, not 0.47 % (erratum
+  M-E04). Item MIA-06.
   """
   kept = (1 - fraction)**num_rounds
   return (num_params - num_prunable + num_prunable * kept) / num_params
 
 
 def continued(trained: Params, initial: Params, mask: PyTree) -> Params:
-  """Training goes on from the trained parameters, those removed at 0.
+  """Returns the trained parameters with removed ones at 0, to continue from.
 
-  The rule of thesis 000, section 1.3: `trained` is the checkpoint of best
-  validation accuracy of the last round; "rewound" there means to that epoch.
+  This is the rule of Lalanne (2023, section 1.3), where "rewound" means back
+  to the epoch of best validation accuracy of the last round: `trained` is the
+  checkpoint of that epoch.
   """
   del initial
   return masks.apply(trained, mask)
 
 
 def rewound(trained: Params, initial: Params, mask: PyTree) -> Params:
-  """All parameters go back to where they were, those removed to 0.
+  """Returns the initial parameters with removed ones at 0, to restart from.
 
   `initial` is the initialisation (Frankle and Carbin 2019) or a checkpoint of
-  early training (Frankle et al. 2020). Not what the thesis does.
+  early training (Frankle et al. 2020). Lalanne (2023) does not do this.
   """
   del trained
   return masks.apply(initial, mask)
 
 
 class PruneState(NamedTuple):
-  """Between two rounds; arrays only, so checkpoints can hold it.
+  """The state between two rounds; arrays only, so checkpoints can hold it.
 
   Attributes:
-    round: prunings done, int32.
-    mask: what remains.
+    round: number of prunings done, int32.
+    mask: True for parameters that remain.
     initial: parameters to rewind to.
   """
   round: Array
@@ -200,16 +208,16 @@ class PruneState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rounds:
-  """A schedule of prunings: train, `update`, train again from what it returns.
+  """A pruning schedule: train, `update`, train again from its result.
 
-  Training starts anew every time: step sizes from the first one, momentum from
-  0 (the thesis does not say; MIA-06).
+  Each training restarts its step-size schedule, with momentum 0. Lalanne (2023,
+  section 1.3) does not say so; item MIA-06.
 
   Attributes:
-    fraction: of the remaining prunable parameters, removed each time.
-    num_rounds: prunings; training happens once more.
-    scope: of the ranking.
-    restart: 'continue' from the trained parameters as the thesis does, or
+    fraction: fraction of the remaining prunable parameters removed each time.
+    num_rounds: number of prunings; the number of trainings is one more.
+    scope: scope of the ranking, as in `prune`.
+    restart: 'continue' from the trained parameters, as in Lalanne (2023), or
       'rewind' to the initial ones.
   """
   fraction: float = 0.2
@@ -224,10 +232,10 @@ class Rounds:
     errors.check_choice('restart', self.restart, RESTARTS)
 
   def init(self, initial: Params) -> PruneState:
-    """Nothing is pruned yet.
+    """Returns the state before the first pruning.
 
     Args:
-      initial: what training starts from, or the early checkpoint to rewind to.
+      initial: initial parameters, or the early checkpoint to rewind to.
     """
     return PruneState(jnp.int32(0), masks.ones_like(initial), initial)
 
@@ -236,12 +244,12 @@ class Rounds:
     """Prunes once.
 
     Args:
-      state: before the pruning.
-      trained: the best parameters of the round, by validation; what is masked
-        in them is not looked at.
+      state: state before the pruning.
+      trained: parameters of the round with the best validation accuracy;
+        masked values are not used.
 
     Returns:
-      The state after it, and the parameters that training starts from.
+      The new state, and the parameters that the next training starts from.
     """
     mask = prune(trained, state.mask, fraction=self.fraction, scope=self.scope)
     start = rewound if self.restart == 'rewind' else continued

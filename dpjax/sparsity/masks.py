@@ -1,8 +1,8 @@
-"""Which parameters of a network may be other than zero.
+"""Masks of network parameters: True where a parameter may be non-zero.
 
-A mask is a pytree of booleans, of the structure and shapes of the parameters:
-True where a parameter is free. It is an argument of compiled programs and no
-constant of theirs, so that one program serves all masks.
+A mask is a pytree of booleans with the structure and shapes of the parameters.
+It is an argument of compiled programs, not a constant in them, so that one
+program serves all masks.
 """
 
 import jax
@@ -14,12 +14,12 @@ from dpjax.typing import Array, Params, PyTree
 
 
 def ones_like(params: Params) -> PyTree:
-  """The mask that keeps every parameter."""
+  """Returns the mask that keeps every parameter."""
   return jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), params)
 
 
 def check(params: Params, mask: PyTree) -> None:
-  """Refuses a mask that is no mask of these parameters.
+  """Checks that a mask fits these parameters, and raises otherwise.
 
   Raises:
     ValueError: structures or shapes differ, or a leaf is not boolean.
@@ -34,10 +34,12 @@ def check(params: Params, mask: PyTree) -> None:
 
 
 def apply(params: Params, mask: PyTree) -> Params:
-  """Exact zeros (never -0 or NaN) where the mask is False.
+  """Returns the parameters with exact zeros where the mask is False.
+
+  The zeros are never -0 or NaN.
 
   Raises:
-    ValueError: it is no mask of these parameters.
+    ValueError: the mask does not fit these parameters.
   """
   check(params, mask)
   return jax.tree.map(
@@ -46,38 +48,38 @@ def apply(params: Params, mask: PyTree) -> Params:
 
 
 def count(mask: PyTree) -> Array:
-  """Number of parameters that are kept, int32; of packs use `jax.vmap`."""
+  """Returns the number of kept parameters, int32; for packs use `jax.vmap`."""
   return sum((jnp.sum(leaf, dtype=jnp.int32) for leaf in jax.tree.leaves(mask)),
              start=jnp.int32(0))
 
 
 def fraction(mask: PyTree) -> Array:
-  """Kept parameters over all of them, a float32 scalar.
+  """Returns the fraction of parameters that are kept, a float32 scalar.
 
-  Biases and normalisations count on both sides; thesis 000, Table 1.1 leaves
-  them out (MIA-06, M-E04).
+  Biases and normalisations count on both sides; Lalanne (2023, Table 1.1)
+  leaves them out (item MIA-06, erratum M-E04).
   """
   return count(mask).astype(jnp.float32) / tree.count(mask)
 
 
 def nested(inner: PyTree, outer: PyTree) -> Array:
-  """Whether all that `inner` keeps is kept by `outer`, a boolean scalar."""
+  """Returns whether `outer` keeps every parameter that `inner` keeps."""
   within = jax.tree.map(lambda a, b: jnp.all(b | ~a), inner, outer)
   return jnp.all(jnp.stack(jax.tree.leaves(within)))
 
 
 def frozen() -> optax.GradientTransformationExtraArgs:
-  """Updates without what is masked; the last transform of a chain.
+  """Returns an optax transform that sets updates of masked parameters to 0.
 
-  Its `update(updates, state, params, mask=mask)` sets updates of masked
-  parameters to 0, whatever momentum, weight decay or noise came before. So
-  parameters that were masked once at the start (`apply`) stay exactly 0. What
-  comes before still sees gradients of masked parameters: a transform that
-  looks across parameters, such as clipping by a global norm, wants another
-  `frozen` in front of it.
+  Put it last in a chain: `update(updates, state, params, mask=mask)` removes
+  the effects of momentum, weight decay and noise on masked parameters. So
+  parameters that were masked once at the start (`apply`) stay exactly 0.
+  Earlier transforms still see gradients of masked parameters. A transform that
+  combines parameters, such as clipping by a global norm, needs another
+  `frozen` before it.
 
   Returns:
-    A transform without state, for `optax.chain`, which hands the mask on.
+    A transform without state; `optax.chain` passes the mask to it.
   """
   def update(updates: PyTree, state: optax.EmptyState, params: Params = None,
              *, mask: PyTree, **extra) -> tuple[PyTree, optax.EmptyState]:

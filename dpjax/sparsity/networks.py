@@ -1,8 +1,8 @@
-"""Parametrisations: the dense parameters of a network as functions of fewer.
+"""Parametrisations: a network's dense parameters as functions of fewer ones.
 
-A network is a dict of layers. Its residual blocks are `block_g_i`, the block i
-of the segment g, whose convolutions 3 x 3 are `conv_0` and `conv_1`, each a
-dict with a `kernel` [kh, kw, c_in, c_out]; all else stays as it is.
+A network is a dict of layers. Block i of segment g is named `block_g_i`. Its
+3 x 3 convolutions are `conv_0` and `conv_1`, each a dict with a `kernel`
+[kh, kw, c_in, c_out]. All other layers stay unchanged.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,14 +24,14 @@ _CONVOLUTIONS = ('conv_0', 'conv_1')
 
 @dataclasses.dataclass(frozen=True)
 class Parametrisation:
-  """What is trained, and the network that it stands for.
+  """Trained parameters, and their map to the network's dense parameters.
 
   Attributes:
-    init: key -> parameters that are trained, of one network.
-    effective: these -> the dense parameters of the network; differentiable,
-      and of many networks under `jax.vmap`.
-    num_parameters: how many are trained.
-    num_dense: how many the network has.
+    init: maps a key to the trained parameters of one network.
+    effective: maps trained to dense parameters; differentiable, and works for
+      many networks under `jax.vmap`.
+    num_parameters: number of trained parameters.
+    num_dense: number of dense parameters of the network.
   """
   init: Callable[[PRNGKey], Params]
   effective: Callable[[Params], Params]
@@ -40,7 +40,7 @@ class Parametrisation:
 
 
 def dense(init: Callable[[PRNGKey], Params]) -> Parametrisation:
-  """All parameters of the network, as `init` makes them."""
+  """Returns the parametrisation that trains all parameters directly."""
   size = tree.count(_shapes(init))
   return Parametrisation(init=init, effective=lambda params: params,
                          num_parameters=size, num_dense=size)
@@ -48,19 +48,19 @@ def dense(init: Callable[[PRNGKey], Params]) -> Parametrisation:
 
 def butterfly(init: Callable[[PRNGKey], Params], *, segments: int,
               num_factors: int) -> Parametrisation:
-  """Butterflies in the last segments (MIA-08; thesis 000, Table 1.1).
+  """Returns the parametrisation with butterfly factors in the last segments.
 
-  The convolutions 3 x 3 of their blocks get the monotone chain of fewest
-  parameters; they are parameters {'factors': ...} in the place of
-  {'kernel': ...}.
+  The 3 x 3 convolutions of their blocks use the monotone chain with the fewest
+  parameters; {'factors': ...} replaces {'kernel': ...}. Lalanne (2023, Table
+  1.1), item MIA-08.
 
   Args:
-    init: key -> dense parameters of one network.
-    segments: S, how many of the last segments.
-    num_factors: L, of each matrix.
+    init: maps a key to the dense parameters of one network.
+    segments: S, the number of last segments to factorise.
+    num_factors: L, the number of factors of each matrix.
 
   Raises:
-    ValueError: the network has fewer segments, or a kernel no such chain.
+    ValueError: the network has fewer segments, or a kernel has no such chain.
   """
   shapes = _shapes(init)
   kernels = {place: shapes[place[0]][place[1]]['kernel'].shape
@@ -93,25 +93,26 @@ def butterfly(init: Callable[[PRNGKey], Params], *, segments: int,
 
 
 def _shapes(init: Callable[[PRNGKey], Params]) -> PyTree:
+  """Returns the shapes of the parameters without computing them."""
   return jax.eval_shape(lambda: init(jax.random.key(0)))
 
 
 def _places(shapes: PyTree, segments: int) -> list[tuple[str, str]]:
-  """(block, layer) of the convolutions of the last segments."""
-  found = {name: int(match[1]) for name in sorted(shapes)
-           if (match := _BLOCK.fullmatch(name))}
-  total = len(set(found.values()))
+  """Returns (block, layer) of the convolutions of the last segments."""
+  segment_of = {name: int(match[1]) for name in sorted(shapes)
+                if (match := _BLOCK.fullmatch(name))}
+  total = len(set(segment_of.values()))
   errors.check_at_least('segments', segments, 1)
   if segments > total:
     raise ValueError(f'segments must be at most the {total} of the network, '
                      f'got {segments}')
-  return [(block, name) for block, segment in found.items()
+  return [(block, name) for block, segment in segment_of.items()
           if segment >= total - segments for name in _CONVOLUTIONS]
 
 
 def _replace(params: Params,
              layers: Mapping[tuple[str, str], PyTree]) -> Params:
-  """The parameters with other (block, layer) entries; a copy."""
+  """Returns a copy of the parameters with new (block, layer) entries."""
   blocks = {block: dict(params[block]) for block, _ in layers}
   for (block, name), layer in layers.items():
     blocks[block][name] = layer

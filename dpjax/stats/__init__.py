@@ -1,17 +1,43 @@
-"""Private statistics: estimates with intervals, and what they risk.
+"""Private estimates as functions of arrays, each with a confidence interval.
 
-Noise is as secret as its key: what others are to see takes a key of
-`dpjax.privacy.keys.system_keys`, which nobody can guess, and uses it once.
-`jax.random.key(seed)` is for research.
+  from dpjax import stats
+  stats.mean(key, x, epsilon=1.0, lower=0, upper=120, adjacency='replace_one')
+  stats.quantiles(key, x, [0.25, 0.5, 0.75], epsilon=1.0, lower=0, upper=120,
+                  adjacency='replace_one')
 
-Modules, in import order: precision, numbers, intervals, risks, mean,
-frequencies, polls, minimax, ecdf, quantiles, density, parametric, roc,
-roc_bands, hosmer_lemeshow, hosmer_lemeshow_cells.
+`mean`, `proportion`, `quantiles`, `ecdf`, `density`, `roc` and the modules in
+`__all__` are public; what is beneath these may change without notice.
+
+Noise protects only as long as its key is secret. To publish a result, use a key
+of `dpjax.privacy.keys.system_keys`, which nobody can guess, and use it once.
+`jax.random.key(seed)` is for research only.
+
+Modules, in import order: precision, numbers, intervals, risks, means,
+frequencies, polls, ecdf_methods, quantile_methods, density_methods,
+roc_curves, roc_bands, hosmer_lemeshow, hosmer_lemeshow_cells, estimates.
 """
 
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.stats.density_methods.api import density as density
+  from dpjax.stats.ecdf_methods.api import ecdf as ecdf
+  from dpjax.stats.ecdf_methods.grids import Grid as Grid
+  from dpjax.stats.estimates import mean as mean
+  from dpjax.stats.estimates import proportion as proportion
+  from dpjax.stats.estimates import roc as roc
+  from dpjax.stats.quantile_methods.api import quantiles as quantiles
+
 __all__ = [
-    'density', 'ecdf', 'frequencies', 'hosmer_lemeshow',
-    'hosmer_lemeshow_cells', 'intervals', 'mean', 'minimax', 'numbers',
-    'parametric', 'polls', 'precision', 'quantiles', 'risks', 'roc',
-    'roc_bands'
+    'Grid', 'density', 'density_methods', 'ecdf', 'ecdf_methods', 'frequencies',
+    'hosmer_lemeshow', 'mean', 'means', 'polls', 'proportion',
+    'quantile_methods', 'quantiles', 'risks', 'roc', 'roc_curves'
 ]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'Grid': 'ecdf_methods.grids', 'density': 'density_methods.api',
+    'ecdf': 'ecdf_methods.api', 'mean': 'estimates',
+    'proportion': 'estimates', 'quantiles': 'quantile_methods.api',
+    'roc': 'estimates'})

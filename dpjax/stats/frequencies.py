@@ -1,10 +1,11 @@
-"""Frequencies of K categories: noisy counts of a curator, or noisy answers.
+"""Frequencies of K categories, from noisy counts or from randomised answers.
 
-Of n public records, under REPLACE_ONE, counts move by 2 in l1 and by sqrt(2) in
-l2; under ADD_OR_REMOVE_ONE by 1 in both, and n, which is private then, is the
-sum of the noisy counts. Source: thesis 000, Example 2.3.5 and equations
-(2.3)-(2.7); lecture 002, Example 7.34 (item MECH-10, LDP-07, LDP-08, errata
-T-E12, L-E13).
+Central model: noisy counts of n records. Under REPLACE_ONE n is public, and one
+record moves the counts by 2 in l1 and by sqrt(2) in l2. Under ADD_OR_REMOVE_ONE
+one record moves them by 1 in both norms; n is private, and the sum of the noisy
+counts stands in for it. Local model: people randomise their own answers.
+Source: Lalanne (2023, Example 2.3.5 and equations (2.3)-(2.7)); lecture notes,
+chapter 7, Example 7.34 (items MECH-10, LDP-07, LDP-08, errata T-E12, L-E13).
 """
 
 import dataclasses
@@ -29,15 +30,15 @@ from dpjax.typing import Array, PRNGKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frequencies:
-  """Noisy counts as frequencies; made by `laplace` and `gaussian`.
+  """Frequencies from noisy counts; `laplace` and `gaussian` build it.
 
-  Guarantee: that of `counts`, for a histogram.
+  Guarantee: that of the mechanism `counts`, applied to a histogram.
 
   Attributes:
     num_categories: K.
     num_examples: n under REPLACE_ONE, None under ADD_OR_REMOVE_ONE.
-    counts: the mechanism of the counts, by their sensitivity.
-    confidence: of the interval of each frequency by itself.
+    counts: mechanism that releases the counts; it fixes their sensitivity.
+    confidence: of each category's interval by itself, not of all jointly.
   """
   num_categories: int
   num_examples: int | None
@@ -62,15 +63,15 @@ class Frequencies:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What one release costs."""
+    """Privacy event of one release, for the accountants."""
     return self.counts.event
 
   def release(self, key: PRNGKey, data: Array) -> Estimate:
-    """Frequencies [K] of records [n] of integers from 0 to K - 1.
+    """Returns frequencies [K] with intervals, from records [n] in 0 .. K - 1.
 
-    Values are unbiased under REPLACE_ONE: they may be negative and need not sum
-    to 1; see `project_on_simplex`. Other integers are counted nowhere. The
-    intervals are for the population.
+    Under REPLACE_ONE the values are unbiased, so they may be negative and need
+    not sum to 1; see `project_on_simplex`. Records outside 0 .. K - 1 are
+    counted in no category. The intervals are for the population frequencies.
     """
     if self.num_examples is not None:
       errors.check_records(data.shape, self.num_examples)
@@ -78,15 +79,18 @@ class Frequencies:
     total = (jnp.float32(self.num_examples) if self.num_examples is not None
              else jnp.maximum(jnp.sum(noisy), 1.0))
     share = noisy / total
+    # Keeps the sampling variance positive where a noisy share is near 0 or 1.
     inner = jnp.clip(share, 1 / (total + 1), 1 - 1 / (total + 1))
     return intervals.clipped(self._with_interval(
         share, inner * (1 - inner) / total, total), 0.0, 1.0)
 
   def _with_interval(self, share: Array, variance: Array,
                      total: Array) -> Estimate:
+    """Returns intervals for sampling error and noise together."""
     noise = self.counts.risk(1) / jnp.square(total)
     if self.num_examples is None:
-      # Of Z_k - f sum(Z), where the sum is that of the noise on the total.
+      # Variance of Z_k - f sum(Z): the total is the sum of the noisy counts,
+      # so their noise enters the quotient twice.
       noise = noise * (1 - 2 * share
                        + self.num_categories * jnp.square(share))
     elif isinstance(self.counts, LaplaceMechanism):
@@ -98,27 +102,31 @@ class Frequencies:
                           confidence=self.confidence)
 
   def risk(self, num_values: int) -> float | None:
-    """Expected squared error of `num_values` frequencies of these records.
+    """Returns the expected squared error of `num_values` sample frequencies.
 
-    None under ADD_OR_REMOVE_ONE, where it depends on how many there are; over
-    the true n it would be `counts.risk(num_values) / n^2`.
+    None under ADD_OR_REMOVE_ONE, where the error depends on the private n;
+    given the true n it would be `counts.risk(num_values) / n^2`.
     """
     if self.num_examples is None:
       return None
     return self.counts.risk(num_values) / self.num_examples**2
 
   def population_risk(self, probs: np.ndarray) -> float:
-    """Of all K, as estimates of what the records are drawn from (2.6).
+    """Returns the expected squared error of the K population frequencies.
 
-    sum p (1 - p) / n + 8 K / (n epsilon)^2 with Laplace noise, which is free
-    where epsilon is above sqrt(8 K / n). Under REPLACE_ONE only.
+    sum p (1 - p) / n + 8 K / (n epsilon)^2 with Laplace noise (Lalanne 2023,
+    equation (2.6)): the noise is negligible if epsilon is above sqrt(8 K / n).
 
     Args:
-      probs: [K], of the population.
+      probs: [K] population frequencies.
+
+    Raises:
+      ValueError: under ADD_OR_REMOVE_ONE.
     """
     noise = self.risk(self.num_categories)
     if noise is None:
-      raise ValueError('no closed form under add_or_remove_one')
+      raise ValueError('population_risk has no closed form under '
+                       'add_or_remove_one; use replace_one')
     probs = np.asarray(probs, np.float64)
     return float(np.sum(probs * (1 - probs))) / self.num_examples + noise
 
@@ -126,7 +134,7 @@ class Frequencies:
 def laplace(*, num_categories: int, epsilon: float, adjacency: Adjacency,
             num_examples: int | None = None,
             confidence: float = 0.95) -> Frequencies:
-  """With Laplace noise: epsilon-DP. See `Frequencies`."""
+  """Returns `Frequencies` with Laplace noise, which is epsilon-DP."""
   return Frequencies(
       num_categories=num_categories, num_examples=num_examples,
       counts=LaplaceMechanism(record_norm=1.0, epsilon=epsilon,
@@ -136,10 +144,12 @@ def laplace(*, num_categories: int, epsilon: float, adjacency: Adjacency,
 def gaussian(*, num_categories: int, rho: float, adjacency: Adjacency,
              num_examples: int | None = None,
              confidence: float = 0.95) -> Frequencies:
-  """With Gaussian noise: rho-zCDP, of variance sensitivity^2 / (2 rho).
+  """Returns `Frequencies` with Gaussian noise, which is rho-zCDP.
 
-  Under REPLACE_ONE two counts move by 1, sqrt(2) in l2 and not twice the norm
-  of a record: half of that stands for the norm. See `Frequencies`.
+  The noise has variance sensitivity^2 / (2 rho). Under REPLACE_ONE two counts
+  change by 1 each, so the l2 sensitivity is sqrt(2), not twice the norm 1 of a
+  record. The mechanism doubles the record norm, so that sqrt(2) / 2 is passed
+  to it.
   """
   replacing = check_adjacency(adjacency) is Adjacency.REPLACE_ONE
   return Frequencies(
@@ -150,48 +160,58 @@ def gaussian(*, num_categories: int, rho: float, adjacency: Adjacency,
 
 
 def count(data: Array, num_categories: int) -> Array:
-  """How many of the records [n] are of each category, float32 [K]."""
+  """Returns the number of records [n] in each category, float32 [K]."""
+  # Records outside the categories go to an extra bin, which is dropped.
   known = (data >= 0) & (data < num_categories)
   return jnp.bincount(jnp.where(known, data, num_categories),
                       length=num_categories + 1)[:-1].astype(jnp.float32)
 
 
 def project_on_simplex(values: Array) -> Array:
-  """The nearest vector [K] of probabilities; post-processing.
+  """Returns the nearest probability vector [K] in l2; post-processing.
 
-  Never farther from any vector of probabilities than `values` are. Source:
+  It is never farther from any probability vector than `values` is. Source:
   Duchi et al. 2008, Figure 1 (item MECH-10).
   """
   ordered = jnp.flip(jnp.sort(values))
   ranks = jnp.arange(1, values.shape[0] + 1, dtype=values.dtype)
   thresholds = (jnp.cumsum(ordered) - 1) / ranks
-  # The largest is that of the last rank whose value stays positive.
+  # The threshold of the simplex projection is the largest of these: they grow
+  # up to the last rank whose value stays positive.
   return jax.nn.relu(values - jnp.max(thresholds))
 
 
 def local(mechanism: RandomizedResponse, answers: Array, *,
           confidence: float = 0.95) -> Estimate:
-  """Frequencies [K] from the answers [n] of people who trust nobody.
+  """Returns frequencies [K] with intervals from n randomised answers.
 
-  Unbiased; the interval is for the population, by the spread of the answers.
-  Source: lecture 002, Example 7.34 (item LDP-07).
+  The values are unbiased. The intervals are for the population and use the
+  binomial variance of the answers. Source: lecture notes, chapter 7, Example
+  7.34 (item LDP-07).
+
+  Args:
+    mechanism: randomised response that each person used.
+    answers: [n] categories that were reported.
+    confidence: of each category's interval by itself.
   """
   num_examples = answers.shape[0]
   share = count(answers, mechanism.num_categories) / num_examples
-  seen = intervals.binomial(share, num_examples, confidence=confidence,
-                            method='wald')
+  answer_interval = intervals.binomial(
+      share, num_examples, confidence=confidence, method='wald')
+  # An answer frequency is other_prob + slope * f, which is inverted below.
   slope = mechanism.truth_prob - mechanism.other_prob
   return intervals.clipped(Estimate(*(
-      (each - mechanism.other_prob) / slope for each in seen)), 0.0, 1.0)
+      (end - mechanism.other_prob) / slope
+      for end in answer_interval)), 0.0, 1.0)
 
 
 def local_risk(mechanism: RandomizedResponse, shares: np.ndarray,
                num_examples: int) -> float:
-  """Expected squared error of all K frequencies of these records, exact.
+  """Returns the exact expected squared error of the K sample frequencies.
 
   Args:
-    mechanism: what people answer by.
-    shares: [K], frequencies of the truths.
+    mechanism: randomised response that each person used.
+    shares: [K] true frequencies of the sample.
     num_examples: n.
   """
   return math.fsum(mechanism.variance(float(share), num_examples)
@@ -200,13 +220,14 @@ def local_risk(mechanism: RandomizedResponse, shares: np.ndarray,
 
 def local_population_risk(mechanism: RandomizedResponse, probs: np.ndarray,
                           num_examples: int) -> float:
-  """The same, as estimates of what the records are drawn from.
+  """Returns the expected squared error of the K population frequencies.
 
   Args:
-    mechanism: what people answer by.
-    probs: [K], of the population.
+    mechanism: randomised response that each person used.
+    probs: [K] population frequencies.
     num_examples: n.
   """
   slope = mechanism.truth_prob - mechanism.other_prob
-  seen = mechanism.other_prob + slope * np.asarray(probs, np.float64)
-  return float(np.sum(seen * (1 - seen))) / (num_examples * slope**2)
+  answer_probs = mechanism.other_prob + slope * np.asarray(probs, np.float64)
+  return float(np.sum(answer_probs * (1 - answer_probs))) / (
+      num_examples * slope**2)

@@ -1,16 +1,17 @@
 """Calibration of predicted probabilities: tables, Hosmer-Lemeshow statistics.
 
-Records are grouped by what is predicted; in each of Q groups the positives that
-were observed are compared with those that were expected. A private release of
-ranks of both classes (`roc`) on a grid of predictions has all it takes: groups
-are quantiles of the summed curve, observed positives are differences of ranks,
-and expected ones are sums over bins of records times the prediction in their
-middle, which is off by half a bin at most. So nothing here spends a budget.
-Source: thesis 003, section 6.5.2 (item EC-24, EC-26); its own algorithm, which
-asks for each cell, is in `hosmer_lemeshow_cells`.
+Records are grouped by their prediction; each of Q groups compares observed with
+expected positives. All of it is post-processing of one private release of ranks
+of both classes (`roc`) on a grid of predictions, so it costs no extra budget:
+groups are quantiles of the summed curve, observed positives are differences of
+ranks, and expected positives are sums over bins of records times the bin's
+middle prediction, which is off by at most half a bin. Source: Barczewski (2025,
+section 6.5.2; items EC-24, EC-26). Its own algorithm, which releases each cell,
+is in `hosmer_lemeshow_cells`.
 
-With noise the statistic is not chi squared: at moderate epsilon it is far
-above. It is compared with draws from a calibrated model, with the same noise.
+With privacy noise the statistic is not chi squared; at moderate epsilon it is
+far larger. So it is compared with draws from a calibrated model that have the
+same noise.
 """
 
 import functools
@@ -24,21 +25,21 @@ from scipy import special
 from dpjax import errors
 from dpjax.stats import intervals
 from dpjax.stats import precision
-from dpjax.stats import roc
 from dpjax.stats import roc_bands
-from dpjax.stats.ecdf.grids import Grid
-from dpjax.stats.roc import RocMechanism
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods.grids import Grid
+from dpjax.stats.roc_curves import RocMechanism
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
 class Table(NamedTuple):
-  """Records by group of prediction, lowest first; groups may be empty.
+  """Records by group of predictions, lowest first; groups may be empty.
 
   Attributes:
-    ends: [Q + 1] bins; group q has those from ends[q] to ends[q + 1] - 1.
-    records: [Q] in each.
-    observed: [Q] positives.
-    expected: [Q] positives that the predictions expect.
+    ends: [Q + 1] bins; group q has the bins ends[q] .. ends[q + 1] - 1.
+    records: [Q] number of records.
+    observed: [Q] number of positives.
+    expected: [Q] number of positives that the predictions expect.
   """
   ends: Array
   records: Array
@@ -47,13 +48,13 @@ class Table(NamedTuple):
 
 
 class Test(NamedTuple):
-  """Of the hypothesis that predictions are calibrated.
+  """A test of the hypothesis that the predictions are calibrated.
 
   Attributes:
-    statistic: H.
-    p_value: share of draws under the hypothesis that are as large; valid, never
-      0.
-    draws: [B] of H under it.
+    statistic: H of the release.
+    p_value: (1 + number of draws at least as large) / (1 + B): a valid p-value,
+      never 0.
+    draws: [B] values of H under the hypothesis.
   """
   statistic: Array
   p_value: Array
@@ -61,12 +62,12 @@ class Test(NamedTuple):
 
 
 class Calibration(NamedTuple):
-  """A calibration curve.
+  """A calibration curve: observed shares against predictions, by group.
 
   Attributes:
-    predicted: [Q] mean prediction of a group; NaN-free, 0 where it is empty.
+    predicted: [Q] mean prediction of each group; 0 if the group is empty.
     observed: [Q] share of positives, with an interval for each group.
-    records: [Q] in each group.
+    records: [Q] number of records.
   """
   predicted: Array
   observed: intervals.Estimate
@@ -74,25 +75,26 @@ class Calibration(NamedTuple):
 
 
 def chances(grid: Grid) -> np.ndarray:
-  """Predictions [N] in the middle of the bins of a grid within [0, 1].
+  """Returns the predictions [N] in the middle of each bin of a grid in [0, 1].
 
   Raises:
-    ValueError: for another grid, or a geometric one, whose first bin starts
-      anywhere below `lower`.
+    ValueError: if the grid leaves [0, 1] or is geometric; the first bin of a
+      geometric grid has no definite lower end.
   """
   if grid.lower < 0 or grid.upper > 1 or grid.kind != 'uniform':
-    raise ValueError('predictions are probabilities: their grid must be uniform'
-                     f' and within [0, 1], got {grid.kind} from {grid.lower} '
+    raise ValueError('predictions are probabilities: grid must be uniform and '
+                     f'within [0, 1], got a {grid.kind} one from {grid.lower} '
                      f'to {grid.upper}')
   edges = np.append(grid.lower, grid.thresholds)
   return (edges[1:] + edges[:-1]) / 2
 
 
 def first_reaching(ranks: Array, wanted: Array) -> Array:
-  """The first bins [m], from 0, up to which ranks [N] reach wanted ones [m].
+  """Returns the first bins [m], from 0, whose ranks [N] reach `wanted` [m].
 
-  By halving, as Algorithm 9 of thesis 003: on a curve that falls in places it
-  is one place where it passes; the last bin if it never does.
+  Bisection, as in Algorithm 9 of Barczewski (2025). On a curve that is not
+  monotone it returns one bin where the curve crosses the wanted rank, and the
+  last bin if the curve never reaches it.
   """
   low = jnp.zeros(wanted.shape, jnp.int32)
   high = jnp.full(wanted.shape, ranks.size - 1, jnp.int32)
@@ -105,7 +107,7 @@ def first_reaching(ranks: Array, wanted: Array) -> Array:
 
 
 def group_ends(ranks: Array, total: Array, num_groups: int) -> Array:
-  """Ends [Q + 1] of groups of as many records each, by ranks [N]; in order."""
+  """Returns increasing ends [Q + 1] of groups of equal size, by ranks [N]."""
   shares = np.arange(1, num_groups) / num_groups
   inner = jnp.sort(first_reaching(ranks, shares * total)) + 1
   return jnp.concatenate([jnp.zeros([1], inner.dtype), inner,
@@ -115,13 +117,13 @@ def group_ends(ranks: Array, total: Array, num_groups: int) -> Array:
 @precision.in_float64
 def table(ranks: Array, predictions: Array, *, num_groups: int = 10,
           ends: Array | None = None) -> Table:
-  """Groups of ranks [2, N] of negatives and positives.
+  """Returns the table of groups from ranks [2, N] of negatives and positives.
 
   Args:
     ranks: of one release, or exact ones.
     predictions: [N] of the bins, see `chances`.
     num_groups: Q.
-    ends: of given groups; None for quantiles of the predictions.
+    ends: [Q + 1] of given groups; None for quantiles of the predictions.
   """
   summed = ranks[0] + ranks[1]
   if ends is None:
@@ -133,73 +135,75 @@ def table(ranks: Array, predictions: Array, *, num_groups: int = 10,
 
 
 def _between(sums: Array, ends: Array) -> Array:
-  """Sums [Q] over the bins between ends, of sums [N] up to each bin."""
+  """Returns sums [Q] over the bins of each group, from cumulated sums [N]."""
   return jnp.diff(jnp.concatenate([jnp.zeros_like(sums[:1]), sums])[ends])
 
 
 @precision.in_float64
 def statistic(groups: Table, *, min_expected: float = 5.0) -> Array:
-  """H, equation 6.5.1.
+  """Returns H, equation 6.5.1 of Barczewski (2025).
 
   Args:
     groups: a table.
-    min_expected: public; where fewer positives or negatives are expected, so
-      many divide. An empty group adds nothing.
+    min_expected: public floor of the denominators, the expected positives and
+      negatives. An empty group adds nothing.
   """
-  missed = jnp.square(groups.observed - groups.expected)
+  squared = jnp.square(groups.observed - groups.expected)
   return jnp.sum(
-      missed / jnp.maximum(groups.expected, min_expected)
-      + missed / jnp.maximum(groups.records - groups.expected, min_expected))
+      squared / jnp.maximum(groups.expected, min_expected)
+      + squared / jnp.maximum(groups.records - groups.expected, min_expected))
 
 
 def exact(predictions: np.ndarray, labels: np.ndarray, *, num_groups: int = 10,
           min_expected: float = 0.0) -> float:
-  """H of records, not private: groups (t_(q-1), t_q] of quantiles.
+  """Returns the exact H of records (not private), by groups (t_(q-1), t_q].
 
-  t_q is the ceil(q n / Q)-th smallest prediction; records that tie are in one
-  group. To be compared with chi squared, of Q - 2 degrees of freedom where the
-  model was fitted on these records, of Q on others.
+  t_q is the ceil(q n / Q)-th smallest prediction, so that tied records share a
+  group. Compare it with chi squared, with Q - 2 degrees of freedom if the model
+  was fitted on these records and Q otherwise.
 
   Args:
     predictions: [n] in [0, 1].
     labels: [n], 0 or 1.
     num_groups: Q.
-    min_expected: as of `statistic`; 0 divides by whatever is expected.
+    min_expected: floor of the denominators; 0 for none.
   """
   errors.check_at_least('num_groups', num_groups, 2)
   ordered = np.sort(predictions)
-  # In whole numbers: 9 / 11 * 77 is more than 63.
+  # Integer arithmetic: in floats 9 / 11 * 77 exceeds 63, and the ceiling is 64.
   ranks = -(-np.arange(1, num_groups) * ordered.size // num_groups)
   group = np.searchsorted(ordered[ranks - 1], predictions)
   records, observed, expected = (
       np.bincount(group, weights, num_groups)
       for weights in (np.ones(group.size), labels, predictions))
-  missed = np.square(observed - expected)
-  kept = missed > 0
-  return float(sum(np.sum(missed[kept] / np.maximum(part[kept], min_expected))
-                   for part in (expected, records - expected)))
+  squared = np.square(observed - expected)
+  # Skips 0 / 0, as in empty groups.
+  kept = squared > 0
+  return float(sum(
+      np.sum(squared[kept] / np.maximum(part[kept], min_expected))
+      for part in (expected, records - expected)))
 
 
 def chi_squared_tail(value: float, *, num_groups: int = 10,
                      fitted: bool = False) -> float:
-  """P-value of an exact statistic; with noise use `test`."""
+  """Returns the p-value of an exact statistic; for noisy ones use `test`."""
   degrees = num_groups - (2 if fitted else 0)
   return float(special.chdtrc(errors.check_at_least('degrees', degrees, 1),
                               value))
 
 
 def recalibrated(counts: Array, predictions: Array) -> Array:
-  """Predictions [N] after a step of a fit of two parameters to counts [2, N].
+  """Returns predictions [N] after one refitting step to counts [2, N].
 
-  The fit is that of intercept and slope of the logit, by one Newton step; what
-  a model that was fitted on the records has done to them.
+  It fits intercept and slope of the logit by one Newton step, to imitate a
+  model that was fitted on the records.
   """
   logit = jnp.log(predictions) - jnp.log1p(-predictions)
   design = jnp.stack([jnp.ones_like(logit), logit])
   total = counts[0] + counts[1]
   weights = total * predictions * (1 - predictions)
   score = design @ (counts[1] - total * predictions)
-  # Without records there is nothing to fit.
+  # The small ridge keeps the system solvable when there are no records.
   information = (design * weights[None]) @ design.T + 1e-9 * jnp.eye(2)
   step = jnp.linalg.solve(information, score)
   return jax.nn.sigmoid(logit + step @ design)
@@ -207,12 +211,13 @@ def recalibrated(counts: Array, predictions: Array) -> Array:
 
 @functools.cache
 def _test(draw: roc.Draw, num_groups: int, fitted: bool, num_draws: int):
-  def found(ranks: Array, predictions: Array, min_expected: Array) -> Array:
+  """Returns the compiled Monte Carlo test of `test`."""
+  def compute(ranks: Array, predictions: Array, min_expected: Array) -> Array:
     return statistic(table(ranks, predictions, num_groups=num_groups),
                      min_expected=min_expected)
 
-  def drawn(key: PRNGKey, expected: Array, predictions: Array,
-            parameters: PyTree, min_expected: Array) -> Array:
+  def draw_statistic(key: PRNGKey, expected: Array, predictions: Array,
+                     parameters: PyTree, min_expected: Array) -> Array:
     noise_key, records_key = jax.random.split(key)
     # Given their sum, Poisson positives are binomial.
     counts = roc_bands.poisson(
@@ -220,39 +225,41 @@ def _test(draw: roc.Draw, num_groups: int, fitted: bool, num_draws: int):
     ranks = draw(noise_key, counts, parameters)
     if fitted:
       predictions = recalibrated(counts, predictions)
-    return found(ranks, predictions, min_expected)
+    return compute(ranks, predictions, min_expected)
 
-  def law(key: PRNGKey, ranks: Array, predictions: Array, parameters: PyTree,
+  def run(key: PRNGKey, ranks: Array, predictions: Array, parameters: PyTree,
           min_expected: Array) -> Test:
-    value = found(ranks, predictions, min_expected)
-    draws = jax.vmap(drawn, (0, None, None, None, None))(
+    value = compute(ranks, predictions, min_expected)
+    draws = jax.vmap(draw_statistic, (0, None, None, None, None))(
         jax.random.split(key, num_draws), jnp.sum(roc_bands.cells(ranks), 0),
         predictions, parameters, min_expected)
+    # Counting the release among the draws makes the p-value valid.
     larger = jnp.sum((draws >= value).astype(draws.dtype))
     return Test(value, (1 + larger) / (1 + num_draws), draws)
-  return jax.jit(law)
+  return jax.jit(run)
 
 
 @precision.in_float64
 def test(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
          num_groups: int = 10, min_expected: float = 5.0,
          fitted: bool = False, num_draws: int = 199) -> Test:
-  """H of a release, and how large it is if predictions are calibrated.
+  """Tests calibration: H of a release against its distribution if calibrated.
 
-  Under the hypothesis labels are drawn by the prediction in the middle of each
-  bin, for as many records as were released there, and go through the same
-  release. That is the law of H but for the width of bins and the noise that is
-  in the numbers of records.
+  Under the hypothesis, labels are drawn with the prediction in the middle of
+  each bin, for as many records as were released there, and pass through the
+  same release. This is the distribution of H, except for the bin width and the
+  noise in the numbers of records.
 
   Args:
-    mechanism: what released; its grid is of predictions within [0, 1].
-    key: for the draws; not that of the release.
+    mechanism: the mechanism that released the ranks; its grid is of predictions
+      within [0, 1].
+    key: for the draws; not the key of the release.
     ranks: [2, N] of `release_ranks` or `estimate`.
-    num_groups: Q.
-    min_expected: as of `statistic`.
-    fitted: whether the model was fitted on these records; then the draws are
-      refitted, in two parameters, or H would be too small for them.
-    num_draws: B.
+    num_groups: Q, at least 2.
+    min_expected: see `statistic`.
+    fitted: whether the model was fitted on these records. If so, intercept and
+      slope are refitted to each draw, because fitting makes H smaller.
+    num_draws: B, at least 19.
 
   Raises:
     ValueError: for values outside their range.
@@ -261,42 +268,48 @@ def test(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   errors.check_at_least('num_groups', num_groups, 2)
   errors.check_at_least('num_draws', num_draws, 19)
   errors.check_positive('min_expected', min_expected)
-  law = _test(mechanism.draw, num_groups, fitted, num_draws)
-  return jax.tree.map(np.asarray, law(
+  run = _test(mechanism.draw, num_groups, fitted, num_draws)
+  return jax.tree.map(np.asarray, run(
       key, precision.double(ranks), predictions, mechanism.parameters,
       np.float64(min_expected)))
 
 
 @functools.cache
 def _calibration(draw: roc.Draw, num_groups: int, of: str, num_draws: int):
-  def law(key: PRNGKey, ranks: Array, predictions: Array, parameters: PyTree,
+  """Returns the compiled bootstrap of `calibration`."""
+  def run(key: PRNGKey, ranks: Array, predictions: Array, parameters: PyTree,
           confidence: Array) -> Calibration:
-    found = table(ranks, predictions, num_groups=num_groups)
-    start = roc_bands.cells(ranks)
-    again = roc_bands.redrawn(draw, of, num_draws)(key, start, parameters)
-    # From the share of the cells that were drawn from, in the same groups.
-    centre = _share(jnp.cumsum(start, 1), found.ends)
-    misses = jax.vmap(_share, (0, None))(again, found.ends) - centre[None]
-    observed = roc_bands.separate(_share(ranks, found.ends), misses, confidence)
-    return Calibration(found.expected / jnp.maximum(found.records, 1),
-                       intervals.clipped(observed, 0.0, 1.0), found.records)
-  return jax.jit(law)
+    groups = table(ranks, predictions, num_groups=num_groups)
+    cell_counts = roc_bands.cells(ranks)
+    redrawn_ranks = roc_bands.redrawn(draw, of, num_draws)(
+        key, cell_counts, parameters)
+    # Errors are relative to the share in the counts that were drawn from, in
+    # the same groups.
+    centre = _share(jnp.cumsum(cell_counts, 1), groups.ends)
+    misses = (jax.vmap(_share, (0, None))(redrawn_ranks, groups.ends)
+              - centre[None])
+    observed = roc_bands.separate(_share(ranks, groups.ends), misses,
+                                  confidence)
+    return Calibration(groups.expected / jnp.maximum(groups.records, 1),
+                       intervals.clipped(observed, 0.0, 1.0), groups.records)
+  return jax.jit(run)
 
 
 @precision.in_float64
 def calibration(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
                 num_groups: int = 10, confidence: float = 0.95,
                 of: str = 'population', num_draws: int = 400) -> Calibration:
-  """Observed against predicted shares, by group.
+  """Returns observed against predicted shares of positives, by group.
 
-  Groups are those of the release. Intervals are for one group each, of these
+  The groups are those of the release. Each interval is for one group, of these
   records or of their population, see `roc_bands`.
 
   Args:
-    mechanism: what released; its grid is of predictions within [0, 1].
-    key: for the draws; not that of the release.
+    mechanism: the mechanism that released the ranks; its grid is of predictions
+      within [0, 1].
+    key: for the draws; not the key of the release.
     ranks: [2, N] of `release_ranks` or `estimate`.
-    num_groups: Q.
+    num_groups: Q, at least 2.
     confidence: of each interval.
     of: 'records' or 'population'.
     num_draws: B.
@@ -305,13 +318,14 @@ def calibration(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   errors.check_at_least('num_groups', num_groups, 2)
   errors.check_open_unit('confidence', confidence)
   errors.check_choice('of', of, roc_bands.OF)
-  law = _calibration(mechanism.draw, num_groups, of, num_draws)
-  return jax.tree.map(np.asarray, law(
+  run = _calibration(mechanism.draw, num_groups, of, num_draws)
+  return jax.tree.map(np.asarray, run(
       key, precision.double(ranks), predictions, mechanism.parameters,
       np.float64(confidence)))
 
 
 def _share(ranks: Array, ends: Array) -> Array:
-  """Of positives [Q] among records between ends; at least one divides."""
+  """Returns the share of positives [Q] between ends; the denominator is >= 1.
+  """
   return _between(ranks[1], ends) / jnp.maximum(
       _between(ranks[0] + ranks[1], ends), 1)

@@ -1,10 +1,10 @@
-"""The Hosmer-Lemeshow statistic by asking for each cell: Algorithm 10.
+"""The Hosmer-Lemeshow statistic from one noisy release per cell: Algorithm 10.
 
-A private curve of predictions gives groups; in each, the numbers of observed
-and expected positives and negatives are asked for anew. Kept to compare: one
-release of both classes (`hosmer_lemeshow`) has all that at no further cost, and
-errs less. Source: thesis 003, Algorithm 10 and Theorem 6.5.1 (item EC-25,
-corrections C8 to C10).
+A private curve of predictions gives groups; then the observed and expected
+numbers of positives and negatives of each group are released with fresh noise.
+Kept for comparison: one release of both classes (`hosmer_lemeshow`) yields all
+of that at no further cost and with a smaller error. Source: Barczewski (2025,
+Algorithm 10 and Theorem 6.5.1; item EC-25, corrections C8 to C10).
 """
 
 from collections.abc import Callable
@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-# A field is called so too.
+
+# Under another name, because a dataclass field is called `accounting`.
 from dpjax.privacy import accounting as events
 from dpjax.privacy import additive
 from dpjax.privacy import draws
@@ -26,33 +27,33 @@ from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import precision
-from dpjax.stats import roc
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import dyadic_calibration
-from dpjax.stats.ecdf import mechanism
-from dpjax.stats.ecdf.grids import Grid
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import dyadic_calibration
+from dpjax.stats.ecdf_methods import mechanism
+from dpjax.stats.ecdf_methods.grids import Grid
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
 class Bins(NamedTuple):
-  """All that the algorithm asks of records, by bin of what is predicted.
+  """The statistics of the records that the algorithm needs, by prediction bin.
 
   Attributes:
     counts: [2, N] negatives and positives.
-    sums: [N] of predictions, clipped to [0, 1], of both.
+    sums: [N] sums of predictions, clipped to [0, 1], over both classes.
   """
   counts: Array
   sums: Array
 
 
 class Cells(NamedTuple):
-  """What is released: the curve, and of Q groups the cells.
+  """A release: the curve of predictions, and noisy cells of Q groups.
 
   Attributes:
-    ranks: [N] of predictions.
-    ends: [Q + 1] bins, as of `hosmer_lemeshow.Table`.
-    observed: [2, Q] negatives and positives, noisy.
-    expected: [2, Q] as predicted, noisy.
+    ranks: [N] noisy ranks of predictions.
+    ends: [Q + 1] bins, see `hosmer_lemeshow.Table`.
+    observed: [2, Q] noisy numbers of negatives and positives.
+    expected: [2, Q] noisy numbers that the predictions expect.
   """
   ranks: Array
   ends: Array
@@ -61,10 +62,10 @@ class Cells(NamedTuple):
 
 
 class Parameters(NamedTuple):
-  """Of the law.
+  """Parameters of the sampler.
 
   Attributes:
-    curve: parameters of the curve.
+    curve: parameters of the curve's sampler.
     scale: of the Laplace noise of a cell.
   """
   curve: PyTree
@@ -72,34 +73,47 @@ class Parameters(NamedTuple):
 
 
 def bins(grid: Grid, predictions: np.ndarray, labels: np.ndarray) -> Bins:
-  """Of records; errors as `roc.counts`."""
+  """Returns the statistics of records by bin; raises as `roc.counts` does."""
   counts = roc.counts(grid, predictions, labels)
   return Bins(counts, np.bincount(
       grid.bins(predictions), np.clip(predictions, 0, 1), grid.num_thresholds))
 
 
 @functools.cache
-def _law(curve: mechanism.Draw, num_groups: int, derived: bool, shared: bool):
-  def law(key: PRNGKey, data: Bins, parameters: Parameters) -> Cells:
+def _sampler(curve: mechanism.Draw, num_groups: int, derived: bool,
+             shared: bool):
+  """Returns the sampler (key, bins, parameters) -> cells.
+
+  Args:
+    curve: sampler of the curve.
+    num_groups: Q.
+    derived: whether expected negatives are computed from the other cells.
+    shared: whether observed and expected cells share their noise (unsound).
+  """
+  def sample(key: PRNGKey, data: Bins, parameters: Parameters) -> Cells:
     curve_key, cells_key = jax.random.split(key)
     counts = jnp.sum(data.counts, 0)
     ranks = curve(curve_key, counts, parameters.curve)
     ends = hosmer_lemeshow.group_ends(ranks, ranks[-1], num_groups)
     observed = _between(data.counts, ends)
     expected = _between(jnp.stack([counts - data.sums, data.sums]), ends)
+    # Noisy values are rounded to a public grid of powers of two, so that their
+    # low-order bits carry no information.
     noise = parameters.scale * draws.standard_laplace(
         cells_key, (2, *observed.shape), jnp.float64)
     grid = additive.grid_spacing(parameters.scale).astype(jnp.float64)
     observed, expected = (
         jnp.round((exact + noise[place]) / grid) * grid for exact, place in (
             (observed, 0), (expected, 0 if shared else 1)))
+    # O0 + O1 = E0 + E1 holds exactly, so E0 need not be released.
     if derived:
       expected = jnp.stack([jnp.sum(observed, 0) - expected[1], expected[1]])
     return Cells(ranks, ends, observed, expected)
-  return law
+  return sample
 
 
 def _between(values: Array, ends: Array) -> Array:
+  """Returns sums [K, Q] over the bins of each group, of values [K, N]."""
   sums = jnp.cumsum(values, 1)
   before = jnp.concatenate([jnp.zeros_like(sums[:, :1]), sums], 1)
   return jnp.diff(before[:, ends], axis=1)
@@ -107,36 +121,37 @@ def _between(values: Array, ends: Array) -> Array:
 
 @precision.in_float64
 def statistic(cells: Cells, *, min_expected: float = 5.0) -> Array:
-  """H; where fewer are expected, `min_expected` divide."""
+  """Returns H; `min_expected` is a public floor of the denominators."""
   return jnp.sum(jnp.square(cells.observed - cells.expected)
                  / jnp.maximum(cells.expected, min_expected))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CellwiseHosmerLemeshow:
-  """Algorithm 10, mended; cells have Laplace noise of their own.
+  """Algorithm 10 of Barczewski (2025), corrected: each cell has fresh noise.
 
-  Groups are half-open, so that a record on a threshold is in one, thresholds
-  are put in order, and each class is counted apart; printed are closed groups,
-  and cells that do not depend on the class (C9). What is printed of the noise
-  of cells is one variable for an observed and an expected number: then their
-  difference is released as it is (C8), `shared_noise`.
+  Corrections (C9): groups are half-open, so that a record on a threshold is in
+  one group only; thresholds are sorted; each class is counted separately. The
+  published groups are closed, and its cells do not depend on the class. The
+  published algorithm also uses one noise variable for an observed and an
+  expected number, so that their difference is released exactly (C8);
+  `shared_noise` reproduces that.
 
   Guarantee: epsilon-DP under `adjacency`; none with `shared_noise`.
 
   Attributes:
     grid: public, of predictions within [0, 1].
-    epsilon: of all together.
+    epsilon: budget of the whole release.
     adjacency: which data sets are neighbours.
     num_groups: Q.
-    accounting: 'paper': nodes of the curve and all 4 Q cells have noise of
-      scale (L + 9) / epsilon. 'tight': the curve is exactly calibrated; of
-      cells a record moves one observed number by 1 and an expected one by a
-      probability, of which 3 Q are asked for and E0 = O0 + O1 - E1, at
-      4 / epsilon_C where a record is replaced and 2 / epsilon_C elsewhere.
+    accounting: 'paper': the curve's nodes and all 4 Q cells have noise of scale
+      (L + 9) / epsilon. 'tight': the curve is calibrated exactly. A record
+      changes one observed cell by 1 and an expected one by a probability; 3 Q
+      cells are released and E0 = O0 + O1 - E1 is computed. Their noise has
+      scale 4 / epsilon_C if a record is replaced, else 2 / epsilon_C.
     cells_share: epsilon_C / epsilon of 'tight'.
-    shared_noise: as printed; refused without `allow_unsound`.
-    allow_unsound: to show what is printed.
+    shared_noise: whether to share noise as published; needs `allow_unsound`.
+    allow_unsound: permits `shared_noise`, to demonstrate the leak.
   """
   grid: Grid
   epsilon: float
@@ -156,15 +171,16 @@ class CellwiseHosmerLemeshow:
     hosmer_lemeshow.chances(self.grid)
     if self.accounting == 'paper' and (
         self.adjacency is not Adjacency.REPLACE_ONE):
-      raise ValueError("accounting='paper' is under REPLACE_ONE")
+      raise ValueError("accounting='paper' needs adjacency REPLACE_ONE")
     if self.shared_noise and not (
         self.allow_unsound and self.accounting == 'paper'):
-      raise ValueError('cells that share their noise release observed less '
-                       "expected numbers as they are: accounting='paper' and "
-                       'allow_unsound=True show that')
+      raise ValueError('shared_noise=True releases observed minus expected '
+                       "numbers without noise; it needs accounting='paper' and "
+                       'allow_unsound=True')
 
   @property
   def _cells_epsilon(self) -> float:
+    """Part of epsilon that the cells spend."""
     if self.accounting == 'tight':
       return self.epsilon * self.cells_share
     # L + 1 of L + 9 parts are for the curve.
@@ -173,7 +189,7 @@ class CellwiseHosmerLemeshow:
 
   @property
   def curve(self) -> dyadic.DyadicEcdf:
-    """Of predictions."""
+    """The mechanism that releases the curve of predictions."""
     return dyadic.DyadicEcdf(
         num_thresholds=self.grid.num_thresholds, adjacency=self.adjacency,
         epsilon=self.epsilon - self._cells_epsilon, monotone=False,
@@ -181,45 +197,46 @@ class CellwiseHosmerLemeshow:
 
   @property
   def scale(self) -> float:
-    """Of the noise of a cell."""
+    """Laplace scale of the noise of a cell."""
     if self.accounting == 'paper':
       return 8 / self._cells_epsilon
     return sum_sensitivity(self.adjacency, record_norm=2) / self._cells_epsilon
 
   @property
   def event(self) -> events.DpEvent:
-    """What a release costs."""
+    """Privacy event of one release, for the accountants."""
     if self.shared_noise:
       return events.non_private_event()
     return events.pure_event(epsilon=self.epsilon, adjacency=self.adjacency)
 
   @property
   def draw(self) -> Callable[[PRNGKey, Bins, Parameters], Cells]:
-    """(key, bins, parameters) -> cells; one function for equal options."""
-    return _law(self.curve.draw, self.num_groups, self.accounting == 'tight',
-                self.shared_noise)
+    """Jittable sampler (key, bins, parameters) -> cells."""
+    return _sampler(self.curve.draw, self.num_groups,
+                    self.accounting == 'tight', self.shared_noise)
 
   @property
   def parameters(self) -> Parameters:
-    """Of the law."""
+    """Float64 NumPy arrays that `draw` takes as parameters."""
     return Parameters(self.curve.parameters, np.float64(self.scale))
 
   def _check(self, data: Bins) -> None:
+    """Raises unless counts and sums have the shape of the grid."""
     size = self.grid.num_thresholds
     if data.counts.shape != (2, size) or data.sums.shape != (size,):
-      raise ValueError(f'there must be counts and sums of {size} bins, got '
+      raise ValueError(f'data must be counts and sums of {size} bins, got '
                        f'arrays of shapes {data.counts.shape} and '
                        f'{data.sums.shape}')
 
   @precision.in_float64
   def release(self, key: PRNGKey, data: Bins) -> Cells:
-    """Groups and noisy cells of records."""
+    """Releases the groups and noisy cells of records."""
     self._check(data)
     return self.draw(key, Bins(*map(precision.double, data)), self.parameters)
 
   @precision.in_float64
   def estimate(self, key: PRNGKey, data: Bins) -> Cells:
-    """The same on the host, compiled once for each grid."""
+    """Same as `release`, on the host, compiled once for each grid."""
     self._check(data)
     return jax.tree.map(np.asarray, mechanism.compiled(self.draw)(
         key, Bins(*map(precision.double, data)), self.parameters))

@@ -1,4 +1,4 @@
-"""Confidence intervals for what is noisy twice, by sampling and by design.
+"""Confidence intervals for estimates with sampling error and privacy noise.
 
 Post-processing: nothing here sees records. Arrays are float32 and broadcast;
 `confidence` is a Python number in (0, 1).
@@ -16,17 +16,17 @@ from dpjax.typing import Array
 
 BINOMIAL = ('wald', 'wilson')
 _STEPS = 30
-# Beyond this many noise scales to a standard deviation the law is normal, to a
-# thousandth of a tail, and the exact one a difference of large numbers.
+# If the standard deviation exceeds this many noise scales, the sum is normal up
+# to a thousandth of the tail; the exact formula would subtract large numbers.
 _NORMAL_FROM = 20.0
 
 
 class Estimate(NamedTuple):
-  """A number with a confidence interval, of any shape.
+  """An estimate with a confidence interval; the three arrays share one shape.
 
   Attributes:
-    value: unbiased or nearly so where that is possible, so it may leave the
-      range of what is estimated: clip it to report it, not before averaging.
+    value: unbiased or nearly so where possible, so it may leave the range of
+      the estimated quantity. Clip it for a report, but not before averaging.
     low: lower end, within the range.
     high: upper end, within the range.
   """
@@ -36,32 +36,33 @@ class Estimate(NamedTuple):
 
 
 def clipped(estimate: Estimate, lower: float, upper: float) -> Estimate:
-  """The interval cut to a range that holds the truth; the value is kept."""
+  """Clips the interval to a range that contains the truth; keeps the value."""
   return Estimate(estimate.value, jnp.clip(estimate.low, lower, upper),
                   jnp.clip(estimate.high, lower, upper))
 
 
 def normal_quantile(confidence: float) -> float:
-  """z, with P(|N(0, 1)| <= z) = confidence."""
+  """Returns z with P(|N(0, 1)| <= z) = confidence."""
   errors.check_open_unit('confidence', confidence)
   return -float(special.ndtri((1 - confidence) / 2))
 
 
 def symmetric(value: Array, half: Array) -> Estimate:
-  """value -+ half."""
+  """Returns the interval value - half .. value + half."""
   return Estimate(value, value - half, value + half)
 
 
 def wald(value: Array, stddev: Array, *, confidence: float) -> Estimate:
-  """value -+ z stddev, for an error that is normal or nearly so."""
+  """Returns value +- z stddev, for an error that is nearly normal."""
   return symmetric(value, normal_quantile(confidence) * stddev)
 
 
 def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
-  """t with P(|X| <= t) = confidence, X normal plus independent Laplace noise.
+  """Returns t with P(|X| <= t) = confidence, for X normal plus Laplace noise.
 
-  By bisection of P(X > t) = Q(t/s) + e^(s^2 / 2b^2) [e^(-t/b) Phi(t/s - s/b) -
-  e^(t/b) Phi(-t/s - s/b)] / 2 (item INT-03).
+  The two parts of X are independent. Bisection solves P(X > t) = Q(t/s) +
+  e^(s^2 / 2b^2) [e^(-t/b) Phi(t/s - s/b) - e^(t/b) Phi(-t/s - s/b)] / 2 (item
+  INT-03).
 
   Args:
     stddev: s > 0 of the normal part.
@@ -71,7 +72,8 @@ def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
   errors.check_open_unit('confidence', confidence)
   ratio = jnp.minimum(stddev / scale, _NORMAL_FROM)
   tail = (1 - confidence) / 2
-  # In scales; the normal part or the Laplace part exceeds its share.
+  # In units of b. An upper end for the bisection: if X exceeds the sum of two
+  # quantiles, one part exceeds its own, by a union bound.
   high = (-float(special.ndtri(tail / 2)) * ratio
           - math.log(tail)) * jnp.ones_like(ratio)
 
@@ -82,6 +84,7 @@ def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
     return jnp.where(over, middle, low), jnp.where(over, high, middle)
 
   low, high = jax.lax.fori_loop(0, _STEPS, halve, (jnp.zeros_like(high), high))
+  # Laplace noise of scale b has variance 2 b^2.
   normal = normal_quantile(confidence) * jnp.sqrt(
       jnp.square(stddev) + 2 * jnp.square(scale))
   return jnp.where(stddev >= _NORMAL_FROM * scale, normal, high * scale)
@@ -90,6 +93,7 @@ def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
 def _upper_tail(t: Array, ratio: Array) -> Array:
   """P(X > t) for a normal part of standard deviation `ratio` and b = 1."""
   log_ndtr = jax.scipy.special.log_ndtr
+  # Exponents are summed before exp: the factor e^(ratio^2 / 2) overflows alone.
   shift, place = jnp.square(ratio) / 2, t / ratio
   return (jax.scipy.special.ndtr(-place)
           + (jnp.exp(shift - t + log_ndtr(place - ratio))
@@ -98,14 +102,14 @@ def _upper_tail(t: Array, ratio: Array) -> Array:
 
 def binomial(share: Array, num_examples: int, *, confidence: float,
              method: str = 'wilson') -> Estimate:
-  """For a proportion that is seen in a share of n.
+  """Returns a confidence interval for a proportion, from a share of n records.
 
   Args:
-    share: in [0, 1].
+    share: observed share, in [0, 1].
     num_examples: n >= 1.
     confidence: in (0, 1).
-    method: 'wald' is for large counts; 'wilson' has about the confidence for
-      all.
+    method: 'wald' is for large counts; 'wilson' has about the stated confidence
+      for all counts.
 
   Examples:
     >>> from dpjax.stats import intervals
@@ -118,6 +122,7 @@ def binomial(share: Array, num_examples: int, *, confidence: float,
   spread = share * (1 - share)
   if method == 'wald':
     return wald(share, jnp.sqrt(spread / num_examples), confidence=confidence)
+  # Wilson's interval: the proportions p with |share - p| <= z sd(p).
   weight = normal_quantile(confidence)**2 / num_examples
   centre = (share + weight / 2) / (1 + weight)
   half = jnp.sqrt(weight * (spread + weight / 4)) / (1 + weight)

@@ -1,4 +1,4 @@
-"""Records from what callers have: arrays, lists, columns with gaps."""
+"""Parses records given as arrays, lists or columns with missing values."""
 
 import math
 from typing import Any
@@ -14,23 +14,25 @@ MISSING = ('refuse', 'lower', 'upper', 'omit')
 
 def parse(x: Any, lower: float, upper: float, *, missing: str,
           adjacency: Adjacency) -> np.ndarray:
-  """The records [n] float64; not clamped.
+  """Returns the records [n] as float64, not clamped to the bounds.
 
   Args:
     x: a sequence of numbers.
     lower: public bound.
     upper: public bound.
-    missing: what NaN counts as: one of `MISSING`.
+    missing: treatment of NaN, one of `MISSING`: raise an error, use a bound, or
+      drop the record.
     adjacency: which data sets are neighbours.
 
   Raises:
-    ValueError: for what are no numbers, or none at all.
+    ValueError: if x holds no numbers, something else than numbers, or NaN that
+      `missing` does not allow.
   """
   errors.check_choice('missing', missing, MISSING)
   if (check_adjacency(adjacency) is Adjacency.REPLACE_ONE
       and missing == 'omit'):
     raise ValueError("missing='omit' would change the public number of records "
-                     'under replace_one: lower or upper')
+                     'under replace_one; use lower or upper')
   if math.isnan(lower) or math.isnan(upper):
     raise ValueError(f'bounds must be numbers, got {lower} and {upper}')
   try:
@@ -43,7 +45,7 @@ def parse(x: Any, lower: float, upper: float, *, missing: str,
   absent = np.isnan(values)
   if absent.any():
     if missing == 'refuse':
-      raise ValueError('x has missing values: say what they count as, '
+      raise ValueError('x has missing values; choose how to treat them with '
                        'missing=lower, upper or omit')
     values = (values[~absent] if missing == 'omit' else np.where(
         absent, lower if missing == 'lower' else upper, values))

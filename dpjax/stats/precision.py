@@ -1,7 +1,8 @@
-"""Double precision for functions of a room, whatever the caller's mode.
+"""Runs functions in double precision, whatever mode the caller uses.
 
-Log-weights reach -10^5, records collide in float32, and noise that separates
-ties vanishes there: the laws of this room hold in float64 alone.
+The mechanisms of this package need float64: log-weights reach -10^5, distinct
+records collide in float32, and the noise that separates ties would be lost in
+rounding.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,10 @@ from dpjax.typing import Array, PyTree
 
 
 def in_float64(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-  """The function, run with 64-bit types.
+  """Returns the function, wrapped so that it runs with 64-bit types.
 
-  Called as it is, it needs nothing. Inside `jit` or `vmap` the outermost call
-  decides on precision: `with jax.enable_x64(True):` around that.
+  A direct call needs nothing else. Inside `jit` or `vmap` the outermost call
+  decides the precision: put `with jax.enable_x64(True):` around that.
 
   Raises:
     ValueError: when traced without 64-bit types.
@@ -37,5 +38,5 @@ def in_float64(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 
 def double(values: Array) -> Array:
-  """As float64; under `in_float64` only."""
+  """Returns the values as float64; only valid under `in_float64`."""
   return jnp.asarray(values, jnp.float64)

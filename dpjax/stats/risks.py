@@ -1,6 +1,6 @@
-"""Risks by repetition, and the gap between what was seen and what will be.
+"""Risks by Monte Carlo, and bounds on the gap between true and empirical risk.
 
-Source: thesis 000, section 0.3 (item INT-05).
+Source: Lalanne (2023, section 0.3; item INT-05).
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from dpjax.typing import Array, PRNGKey, PyTree
 
 
 class Risk(NamedTuple):
-  """A mean over independent repetitions.
+  """The mean of a cost over independent repetitions, with its standard error.
 
   Attributes:
-    mean: of the cost.
-    standard_error: of that mean, as estimated from the same repetitions.
+    mean: mean cost.
+    standard_error: of that mean, estimated from the same repetitions.
   """
   mean: Array
   standard_error: Array
@@ -29,21 +29,23 @@ def monte_carlo(cost: Callable[[PyTree], Array],
                 estimator: Callable[[PRNGKey, Array], PyTree],
                 sampler: Callable[[PRNGKey], Array], *, key: PRNGKey,
                 num_repetitions: int, batch_size: int = 256) -> Risk:
-  """The risk of an estimator: its mean cost over data and coins; jittable.
+  """Estimates the mean cost of an estimator over data and its noise; jittable.
 
   Args:
-    cost: of an estimate; a scalar, or an array of costs that are averaged each.
+    cost: maps an estimate to a scalar, or to an array of costs that are
+      averaged separately.
     estimator: (key, data) -> an estimate.
     sampler: key -> data.
     key: of all repetitions.
     num_repetitions: at least 2.
-    batch_size: how many are computed side by side.
+    batch_size: number of repetitions computed at once.
   """
   errors.check_at_least('num_repetitions', num_repetitions, 2)
 
   def once(key: PRNGKey) -> Array:
-    data, coins = jax.random.split(key)
-    return jnp.asarray(cost(estimator(coins, sampler(data))), jnp.float32)
+    data_key, estimator_key = jax.random.split(key)
+    return jnp.asarray(cost(estimator(estimator_key, sampler(data_key))),
+                       jnp.float32)
 
   keys = jax.random.split(key, num_repetitions)
   costs = jax.lax.map(once, keys, batch_size=min(batch_size, num_repetitions))
@@ -53,15 +55,16 @@ def monte_carlo(cost: Callable[[PyTree], Array],
 
 def empirical_risk(loss: Callable[[PyTree, Array], Array], prediction: PyTree,
                    data: Array) -> Array:
-  """R_n: the mean of `loss(prediction, record)` over records [n, ...]."""
+  """Returns R_n, the mean of `loss(prediction, record)` over records [n, ...].
+  """
   return jnp.mean(jax.vmap(lambda record: loss(prediction, record))(data))
 
 
 def gap_bound(*, epsilon: float, delta: float = 0.0) -> float:
-  """How much a private learner's risk exceeds its empirical one, on average.
+  """Bounds the mean of a private learner's risk minus its empirical risk.
 
   e^epsilon - 1 + delta, for losses in [0, 1] and a learner that is (epsilon,
-  delta)-DP under REPLACE_ONE: E R <= e^epsilon E R_n + delta.
+  delta)-DP under REPLACE_ONE: E R <= e^epsilon E R_n + delta, and E R_n <= 1.
   """
   errors.check_non_negative('epsilon', epsilon)
   if not 0 <= delta < 1:

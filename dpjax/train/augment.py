@@ -1,4 +1,4 @@
-"""Augmentation multiplicity: a record's gradient is the mean over its views."""
+"""Augmentation multiplicity: average a record's gradient over random views."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from dpjax.grads.bounder import GradientBounder
 from dpjax.typing import Array, LossFn, Params, PRNGKey
 
 Augmentation = Callable[[PRNGKey, Array], Array]
-"""(key, features [...] of one record) -> features of the same shape."""
+"""Draws one view: (key, features [...] of one record) -> same shape."""
 
 _PAD_MODES = {'reflect': 'reflect', 'zero': 'constant'}
 
@@ -20,25 +20,26 @@ def augmented(make_bounder: Callable[[Callable, LossFn], GradientBounder],
               apply: Callable[[Params, Array], Array], loss: LossFn, *,
               augmentation: Augmentation,
               multiplicity: int) -> GradientBounder:
-  """A bounder whose records contribute h(z) = mean_a h(augmentation_a(z)).
+  """Returns a bounder whose records contribute h(z) = mean_a h(view_a(z)).
 
-  Realised as the loss (1/A) sum_a loss(view a) of one record: the average is
-  taken before anything is clipped, and for a bounder of plain batch sums it is
-  a batch of b A rows of weight 1/A. Source: REG-04; De et al. 2022, section 3.
+  The loss of a record becomes (1/A) sum_a loss(view a), so gradients are
+  averaged over views before they are clipped. A bounder of plain batch sums
+  sees a batch of b A rows with weight 1/A each. Source: REG-04; De et al.
+  (2022, section 3).
 
-  Guarantee: that of the bounder. A view is a function of one record and of a
-  key made from that record's number, so no record enters another's
-  contribution. `make_bounder` must bound a *record*, whose cotangents at the
-  logits are 1/A of a row's: true of clipped whole gradients and of bounds
-  proved from the cotangents; not of a layer that clips each row by itself,
-  whose records then contribute A times as much.
+  Guarantee: the bounder's own. A view is a function of one record and of a key
+  made from that record's number, so no record enters the contribution of
+  another one. `make_bounder` must bound a *record*, whose cotangents at the
+  logits are 1/A of those of one row. Clipping whole gradients does so, and so
+  do bounds proved from the cotangents. A layer that clips each *row* does not:
+  a record would contribute A times as much.
 
   Args:
     make_bounder: (apply, loss) -> bounder, such as `per_example.clipped`.
     apply: (params, x [b, ...]) -> logits [b, c].
-    loss: (logits, labels) -> [b].
+    loss: (logits [b, c], labels [b]) -> [b].
     augmentation: draws one view; `crop_and_flip` or any other.
-    multiplicity: views A of each record in each step.
+    multiplicity: A >= 1, the number of views of each record in each step.
 
   Examples:
     augmented(lambda a, l: per_example.clipped(a, l, clip_norm=1.0), apply,
@@ -70,23 +71,23 @@ def augmented(make_bounder: Callable[[Callable, LossFn], GradientBounder],
 
 def _draw_views(key: PRNGKey, record: Array, augmentation: Augmentation,
                 multiplicity: int) -> Array:
-  """[A, ...] views of one record; all NaN if it is not finite anywhere."""
+  """Returns A views [A, ...] of a record; all NaN if the record has a NaN."""
   keys = jax.random.split(key, multiplicity)
   drawn = jax.vmap(augmentation, (0, None))(keys, record)
-  # A crop may leave the bad pixel out, and the record must still count for
-  # nothing.
+  # A crop may leave a NaN or infinite pixel out, but the record must still
+  # contribute zero.
   return jnp.where(jnp.all(jnp.isfinite(record)), drawn, jnp.nan)
 
 
 def crop_and_flip(*, padding: int, mode: str = 'reflect',
                   flip: bool = True) -> Augmentation:
-  """Random crop of a padded image [h, w, c], then a fair coin's mirror image.
+  """Returns an augmentation: a random crop of a padded image, then a flip.
 
   Args:
-    padding: pixels on each side, >= 0 and below h and w for 'reflect'; a crop
-      is shifted by up to as many.
-    mode: 'reflect' or 'zero', what is beyond the border.
-    flip: mirror left and right with probability 1/2.
+    padding: pixels added on each side of an image [h, w, c], >= 0, and below h
+      and w for 'reflect'. A crop is shifted by at most this many pixels.
+    mode: how to fill the padding, 'reflect' or 'zero'.
+    flip: whether to mirror left and right with probability 1/2.
   """
   errors.check_at_least('padding', padding, 0)
   errors.check_choice('mode', mode, _PAD_MODES)

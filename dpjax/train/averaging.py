@@ -1,4 +1,4 @@
-"""Averages of the parameters over steps: post-processing, free of cost."""
+"""Averages of the parameters over steps; post-processing, no privacy cost."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,20 +11,21 @@ from dpjax.typing import Array, Params
 
 
 class AverageState(NamedTuple):
-  """What an average has seen.
+  """The running average of the parameters.
 
   Attributes:
-    mean: averaged parameters, to be evaluated beside the last ones.
-    count: number of updates, int32.
+    mean: averaged parameters; a model to evaluate next to the last iterate.
+    count: number of updates so far, int32.
   """
   mean: Params
   count: Array
 
 
 class Averaging(NamedTuple):
-  """An average of the noisy iterates, as an init/update pair (REG-05).
+  """An average of the noisy iterates, as a pair of functions (REG-05).
 
-  Guarantee: a function of released parameters only, so post-processing.
+  Guarantee: the average is a function of released parameters only, so it is
+  post-processing and costs no privacy.
 
   Attributes:
     init: initial params -> AverageState.
@@ -35,40 +36,41 @@ class Averaging(NamedTuple):
 
 
 def ema(decay: float = 0.9999, *, warm_up: bool = True) -> Averaging:
-  """Exponential moving average, mean <- d mean + (1 - d) params.
+  """Returns the exponential moving average, mean <- d mean + (1 - d) params.
 
-  With `warm_up` d = min(decay, (1 + t) / (10 + t)) after t updates, so that the
-  initial parameters are soon forgotten. Source: De et al. 2022, section 3.
+  With `warm_up`, d = min(decay, (1 + t) / (10 + t)) after t updates, so the
+  weight of the initial parameters decays fast. Source: De et al. (2022,
+  section 3).
 
   Args:
-    decay: in (0, 1).
-    warm_up: let the decay grow from 1/10.
+    decay: d, in (0, 1).
+    warm_up: let d grow from 1/10 to `decay`.
   """
   errors.check_open_unit('decay', decay)
 
-  def share(count: Array) -> Array:
+  def weight_of_new(count: Array) -> Array:
     if not warm_up:
       return jnp.float32(1 - decay)
-    # 1 - (1 + t) / (10 + t) without cancellation.
+    # 9 / (10 + t) = 1 - (1 + t) / (10 + t), without cancellation.
     steps = count.astype(jnp.float32)
     return jnp.maximum(jnp.float32(1 - decay), 9 / (10 + steps))
 
-  return _averaging(share)
+  return _averaging(weight_of_new)
 
 
 def polyak() -> Averaging:
-  """The plain mean of the parameters after each step (Polyak and Juditsky).
+  """Returns the plain mean of all iterates (Polyak and Juditsky, 1992).
 
-  The initial parameters are not part of it.
+  The initial parameters are left out.
   """
   return _averaging(lambda count: 1 / (1 + count.astype(jnp.float32)))
 
 
-def _averaging(share: Callable[[Array], Array]) -> Averaging:
-  """mean <- mean + share(t) (params - mean) after t updates."""
+def _averaging(weight_of_new: Callable[[Array], Array]) -> Averaging:
+  """Returns mean <- mean + w(t) (params - mean), t the updates before."""
 
   def update(state: AverageState, params: Params) -> AverageState:
-    weight = share(state.count)
+    weight = weight_of_new(state.count)
     mean = jax.tree.map(lambda old, new: old + weight * (new - old),
                         state.mean, params)
     return AverageState(mean, state.count + 1)

@@ -1,12 +1,13 @@
-"""DP-SGD as Bassily et al. 2014 noise it, with the epsilon it really has.
+"""DP-SGD with the noise of Bassily et al. (2014), and its true epsilon.
 
-Thesis 003, Algorithm 6: noise of standard deviation 16 L sqrt(T ln(2/delta)
-ln(2.5 T/(delta n))) / (n epsilon), a Lipschitz loss, parameters projected on a
-convex set. The formula is for *one* sampled record per step, for about n steps
-or more and epsilon of about 1 or less; Theorem 3.2.3 states none of this and
-the algorithm is printed for batches (item DP-15, erratum E22). Here the noise
-on the sum is multiplied by the expected batch size, and a plan whose epsilon by
-the accountant exceeds the target is refused.
+Barczewski (2025, Algorithm 6): a Lipschitz loss, parameters projected on a
+convex set, and noise of standard deviation
+16 L sqrt(T ln(2/delta) ln(2.5 T/(delta n))) / (n epsilon).
+This formula is for *one* sampled record per step, about n steps or more, and
+epsilon of about 1 or less. Theorem 3.2.3 of Barczewski (2025) states none of
+these conditions, and Algorithm 6 is printed for batches (item DP-15, erratum
+E22). Here the noise on the sum is multiplied by the expected batch size, and a
+plan is rejected if its epsilon by the accountant exceeds the target.
 """
 
 import math
@@ -23,16 +24,23 @@ from dpjax.sampling import PoissonSampler
 from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Params
 
+# The certified norm exceeds the radius by this factor: float32 rounding.
 _ROUNDING_MARGIN = 1 + 1e-5
 
 
 def printed_noise_multiplier(*, num_examples: int, num_steps: int,
                              epsilon: float, delta: float) -> float:
-  """sigma / L of Algorithm 6 as printed; no guarantee by itself.
+  """Returns sigma / L of Algorithm 6 as printed; no guarantee by itself.
+
+  Args:
+    num_examples: n, public number of training records.
+    num_steps: T.
+    epsilon: target, positive.
+    delta: target, in (0, 1).
 
   Raises:
-    ValueError: where the formula has no value: its second logarithm is negative
-      for num_steps < delta num_examples / 2.5.
+    ValueError: if num_steps <= delta num_examples / 2.5, where the second
+      logarithm of the formula is not positive.
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_at_least('num_steps', num_steps, 1)
@@ -49,13 +57,13 @@ def printed_noise_multiplier(*, num_examples: int, num_steps: int,
 def bassily_plan(*, num_examples: int, batch_size: float, num_steps: int,
                  epsilon: float, delta: float, adjacency: Adjacency,
                  max_batch_size: int | None = None) -> TrainingPlan:
-  """A plan with the printed multiplier times the expected batch size.
+  """Returns a plan with the printed multiplier times the expected batch size.
 
-  `plan.epsilon(delta)` is what is delivered, usually far below the target.
+  The epsilon that holds is `plan.epsilon(delta)`, usually far below the target.
 
   Args:
     num_examples: public number of training records.
-    batch_size: expected batch size.
+    batch_size: expected batch size, in records.
     num_steps: number of steps that will run.
     epsilon: target, positive.
     delta: target, in [1e-12, 1).
@@ -63,7 +71,7 @@ def bassily_plan(*, num_examples: int, batch_size: float, num_steps: int,
     max_batch_size: see `PoissonSampler`; no effect on privacy.
 
   Raises:
-    ValueError: if the delivered epsilon exceeds the target.
+    ValueError: if the accountant's epsilon of the plan exceeds the target.
   """
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
                            max_batch_size=max_batch_size)
@@ -72,30 +80,33 @@ def bassily_plan(*, num_examples: int, batch_size: float, num_steps: int,
   plan = TrainingPlan(
       sampler=sampler, num_steps=num_steps, adjacency=adjacency,
       noise_multiplier=printed * sampler.expected_batch_size)
-  delivered = plan.epsilon(delta)
-  if delivered > epsilon:
+  spent = plan.epsilon(delta)
+  if spent > epsilon:
     raise ValueError(
-        f'the noise of Bassily et al. gives epsilon {delivered:.4g} at delta = '
+        f'the noise of Bassily et al. gives epsilon {spent:.4g} at delta = '
         f'{delta:g}, more than the target {epsilon:g}: use more steps')
   return plan
 
 
 def project_parameters(network: Network, *,
                        radius: float) -> WeightConstraint:
-  """All parameters as one vector, projected on the l2 ball of `radius`.
+  """Returns a constraint: project all parameters, one vector, on an l2 ball.
 
-  The Euclidean projection of Algorithm 6; convex, so that the utility theorem
-  applies to a model of one layer. Certifies `radius` for the spectral norm of
-  every layer, which no matrix inside the ball exceeds.
+  This is the Euclidean projection of Algorithm 6. The ball is convex, so the
+  utility theorem applies to a model of one layer. The certificate bounds the
+  spectral norm of every layer by `radius`: a matrix's spectral norm is at most
+  its Frobenius norm, which is at most the norm of all parameters.
 
   Args:
-    network: whose layers' norms to certify; matrices only.
-    radius: public.
+    network: the network whose layer norms are certified; its parameters must
+      be matrices.
+    radius: of the ball, positive and public.
   """
   errors.check_scale('radius', radius)
 
   def constrain(params: Params):
     norm = tree.global_norm(params)
+    # max(norm, radius) avoids 0 / 0 at the origin.
     scale = jnp.minimum(1.0, radius / jnp.maximum(norm, radius))
     certificate = jax.tree.map(
         jnp.float32, network.fill(radius * _ROUNDING_MARGIN))

@@ -1,8 +1,8 @@
-"""Runs saved between chunks, so that a killed one goes on as if it were not.
+"""Checkpoints: a killed run resumes and gives the same bits.
 
 Orbax writes the arrays and commits a checkpoint by renaming its folder. The
-checksums of all of its files are written last: a checkpoint that was not
-finished, or was changed since, is not used, and the one before it is.
+checksums of all its files are written last. A checkpoint that is unfinished or
+was changed later is not used; the one before it is used instead.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +24,11 @@ from dpjax import errors
 from dpjax import private_files
 from dpjax.train import processes
 from dpjax.train.plan import TrainingPlan
-from dpjax.train.state import StepInfo, TrainState
+from dpjax.train.state import StepInfo
+from dpjax.train.state import TrainState
 from dpjax.typing import Array, Batch, PyTree
 
-KEPT = 2
+KEPT = 2  # Checkpoints that stay in a folder.
 
 _CHECKSUMS = 'checksums'
 _CHECKED_BY_DIGEST = ('keys', 'rows', 'records')
@@ -39,22 +40,23 @@ def _to_stderr(line: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoints:
-  """Where and how often a fit is saved; the last two are kept.
+  """Where and how often a fit is saved; the last two checkpoints are kept.
 
-  A checkpoint holds the keys of the noise and exact statistics of the records:
-  it is as private as the records are, and to be removed after the run. Nobody
-  but its owner may read its folder (mode 0700) and the files in it (0600); a
-  checkpoint of which anything belongs to somebody else, is open to others or is
-  a symbolic link is refused, because its keys may be known.
+  A checkpoint holds the keys of the noise and exact statistics of the records.
+  It is as private as the records, and should be removed after the run. Its
+  folder has mode 0700 and its files have mode 0600. A checkpoint is rejected if
+  any part of it belongs to another user, is accessible to others or is a
+  symbolic link, because its keys may be known.
 
   Attributes:
-    folder: of these runs alone; made when it is not there.
-    every_seconds: least time from one to the next. Runs are saved between
-      chunks, while training waits; 0 saves after each chunk.
-    description: name -> value of what makes the runs what they are and hides
-      inside of functions: clip norm, learning rate, depth. A checkpoint of
-      another description is refused.
-    say: is told in one line what is resumed and what is not used.
+    folder: used for these runs only; created if it does not exist.
+    every_seconds: least time between two checkpoints, >= 0. Runs are saved
+      between chunks of steps, while training waits; 0 saves after each chunk.
+    description: name -> value of settings that are hidden inside functions,
+      such as clip norm, learning rate and depth. A checkpoint with another
+      description is rejected.
+    say: called with one line of text when a fit is resumed and when a
+      checkpoint is not used; prints to stderr by default.
   """
   folder: str | os.PathLike
   every_seconds: float = 60.0
@@ -67,43 +69,44 @@ class Checkpoints:
 
 @contextlib.contextmanager
 def owner_only() -> Iterator[None]:
-  """Makes new files and folders of this process for their owner alone.
+  """Lets only the owner access files and folders created in this context.
 
-  The mask is one for all threads: it is for short pieces of work.
+  The umask is shared by all threads, so keep the context short.
   """
-  before = os.umask(0o077)
+  umask_before = os.umask(0o077)
   try:
     yield
   finally:
-    os.umask(before)
+    os.umask(umask_before)
 
 
 class Part(NamedTuple):
-  """How far one group of runs is.
+  """The progress of one group of runs.
 
   Attributes:
-    state: after the last step, every leaf with a leading axis of runs.
-    infos: of the chunks so far, leaves [steps, runs, ...] in NumPy.
+    state: after the last step; every leaf has a leading axis of runs.
+    infos: of each finished chunk, leaves [steps, runs, ...] in NumPy.
   """
   state: TrainState
   infos: tuple[StepInfo, ...]
 
   @property
   def info(self) -> StepInfo:
-    """Of all steps so far."""
+    """Diagnostics of all steps so far, leaves [steps, runs, ...]."""
     return jax.tree.map(lambda *parts: np.concatenate(parts), *self.infos)
 
   @property
   def num_steps(self) -> int:
-    """Steps that ran."""
+    """Number of steps that have run."""
     return sum(info.batch_size.shape[0] for info in self.infos)
 
 
 def describe(values: Sequence) -> dict[str, str]:
-  """Field -> its value in dataclasses of one kind; all of them if they differ.
+  """Returns the fields of dataclasses as text, name -> value.
 
   Args:
-    values: one for each run.
+    values: dataclasses of one type, one for each run. Where they differ in a
+      field, its text lists the value of every run.
   """
   described = {}
   for field in dataclasses.fields(values[0]):
@@ -116,10 +119,11 @@ def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
                 method_name: str, records: Batch, rows: Array, allocation: str,
                 num_groups: int, chunks: Sequence[int],
                 num_devices: int = 1) -> dict[str, str]:
-  """Name -> value of all that decides on the bits of a fit and can be seen.
+  """Returns name -> value of every visible setting that decides a fit's bits.
 
-  Keys, rows and records are there by a checksum. Whoever sees it can try seeds
-  and guesses of records against it, so it stays in the checkpoint.
+  Keys, rows and records enter by a checksum. Whoever sees a checksum can test
+  guesses of the seed and of the records against it, so it must stay in the
+  checkpoint.
   """
   return {
       'runs': str(len(plans)), 'method': method_name, **describe(plans),
@@ -132,24 +136,25 @@ def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
 
 
 class Saver:
-  """Saves one fit now and then, and finds what was saved of it before.
+  """Saves one fit from time to time, and restores its newest checkpoint.
 
-  Of many processes the first one reads and writes.
+  If there are several processes, only the first one reads and writes.
 
   Attributes:
-    seconds: that training took before this process, as saved.
+    seconds: training time before this process, from the checkpoint.
   """
 
   def __init__(self, checkpoints: Checkpoints, values: Mapping[str, str]):
     """Looks for the newest usable checkpoint.
 
     Args:
-      checkpoints: where and how often.
+      checkpoints: where and how often to save.
       values: the `fingerprint` of the fit.
 
     Raises:
-      ValueError: if it is of another configuration; says which value differs.
-      PermissionError: if others than its owner may have written it.
+      ValueError: if the checkpoint is of another configuration; the message
+        names a value that differs.
+      PermissionError: if somebody else may have read or written it.
     """
     self._where = checkpoints
     self._folder = pathlib.Path(checkpoints.folder).absolute()
@@ -159,17 +164,20 @@ class Saver:
     self.seconds = self._found['meta']['seconds'] if self._found else 0.0
 
   def _find(self) -> Mapping[str, Any] | None:
-    """The newest usable checkpoint; the others are told of and removed."""
+    """Returns the newest usable checkpoint; reports and removes damaged ones.
+
+    Returns None if there is no usable one.
+    """
     say = self._where.say
     if os.path.lexists(self._folder):
       private_files.make_folder(self._folder)
     for number in saved_steps(self._folder):
       private_files.check_tree(self._folder / str(number))
     step, damaged = _newest(self._folder)
-    found = None if step is None else _load(self._folder / str(step))
-    if found is not None:
-      self._refuse(found['meta']['values'], self._values)
-    # Not before a checkpoint of something else is refused.
+    content = None if step is None else _load(self._folder / str(step))
+    if content is not None:
+      self._refuse(content['meta']['values'], self._values)
+    # Remove nothing before the check above: the folder may be another fit's.
     for number in damaged:
       shutil.rmtree(self._folder / str(number))
       if step is None or number > step:
@@ -179,17 +187,18 @@ class Saver:
       say(f'resuming at step {step}, from {self._folder / str(step)}')
     elif damaged:
       say('no checkpoint is usable: starting from the beginning')
-    return found
+    return content
 
   def restore(self, like: TrainState, structure: Any) -> list[Part]:
-    """The groups of runs as they were saved; none if there is no checkpoint.
+    """Returns the saved groups of runs; [] if there is no checkpoint.
 
     Args:
-      like: state of a group before its first step: gives key types, devices.
+      like: state of a group before its first step; restored arrays get its key
+        types and its devices.
       structure: the treedef of (state, info).
 
     Raises:
-      ValueError: if the states that were saved are not of this form.
+      ValueError: if the saved states have other leaves, types or shapes.
     """
     self._last = time.monotonic()
     if self._found is None:
@@ -207,15 +216,15 @@ class Saver:
 
   def after_chunk(self, steps: int, parts: Sequence[Part],
                   seconds: float) -> None:
-    """Saves if it is time.
+    """Saves the fit if `every_seconds` have passed since the last checkpoint.
 
     Args:
-      steps: done by now, summed over groups.
-      parts: groups that are finished, and the one that is not.
-      seconds: that training took in this process.
+      steps: number of steps done, summed over groups.
+      parts: the finished groups, and the one that is running.
+      seconds: training time in this process.
     """
-    waited = time.monotonic() - self._last
-    if waited < self._where.every_seconds or not processes.is_first():
+    elapsed = time.monotonic() - self._last
+    if elapsed < self._where.every_seconds or not processes.is_first():
       return
     _save(self._folder, steps, parts, meta={
         'values': self._values, 'state': _form(parts[0].state),
@@ -224,26 +233,30 @@ class Saver:
 
   def _refuse(self, theirs: Mapping[str, str],
               ours: Mapping[str, str]) -> None:
+    """Raises if a value of the checkpoint differs from that of this fit."""
     for name in {**ours, **theirs}:
-      found, now = theirs.get(name, 'none'), ours.get(name, 'none')
-      if found == now:
+      saved, now = theirs.get(name, 'none'), ours.get(name, 'none')
+      if saved == now:
         continue
-      # Who reads a digest can try keys and records against it.
+      # Digests are not printed: guesses of keys and records could be tested.
       differs = (f'other {name}' if name in _CHECKED_BY_DIGEST else
-                 f'{name} = {found}, now {now}')
+                 f'{name} = {saved}, now {now}')
       raise ValueError(
           f'the checkpoint in {self._folder} is of another configuration: '
           f'{differs}; use another folder, or remove it')
 
 
 def saved_steps(folder: str | os.PathLike) -> list[int]:
-  """Steps of the checkpoints in a folder, usable or not, newest first."""
+  """Returns the steps of all checkpoints in a folder, newest first.
+
+  Damaged checkpoints are listed too.
+  """
   return sorted((int(path.name) for path in pathlib.Path(folder).glob('*')
                  if path.name.isdecimal() and path.is_dir()), reverse=True)
 
 
 def _newest(folder: pathlib.Path) -> tuple[int | None, list[int]]:
-  """The newest step that is whole, and all steps that are not."""
+  """Returns the newest undamaged step, or None, and all damaged steps."""
   steps = saved_steps(folder)
   damaged = [step for step in steps if not _is_whole(folder / str(step))]
   return next((s for s in steps if s not in damaged), None), damaged
@@ -254,10 +267,11 @@ def _newest(folder: pathlib.Path) -> tuple[int | None, list[int]]:
 
 def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
           meta) -> None:
+  """Writes a checkpoint, its checksums last."""
   from orbax import checkpoint as orbax
   leaves = jax.tree.leaves([(part.state, part.info) for part in parts])
   arrays = {f'{i:06d}': _to_host(leaf) for i, leaf in enumerate(leaves)}
-  # Without threads; removes what a kill left of a write.
+  # No threads; `cleanup` removes the unfinished folder of a killed write.
   options = orbax.CheckpointManagerOptions(
       preservation_policy=orbax.checkpoint_managers.LatestN(KEPT),
       create=False, cleanup_tmp_directories=True,
@@ -274,25 +288,26 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
 
 
 def _load(path: pathlib.Path):
+  """Returns the content of one checkpoint: {'arrays': ..., 'meta': ...}."""
   from orbax import checkpoint as orbax
-  # No manager: it would read the damaged ones beside this one.
+  # No CheckpointManager: it would also read damaged checkpoints next to it.
   with orbax.Checkpointer(
       orbax.CompositeCheckpointHandler(),
       multiprocessing_options=_alone(orbax)) as checkpointer:
-    found = checkpointer.restore(path, args=orbax.args.Composite(
+    content = checkpointer.restore(path, args=orbax.args.Composite(
         arrays=orbax.args.StandardRestore(), meta=orbax.args.JsonRestore()))
-  # Its own type cannot be pickled, for other processes.
-  return {name: found[name] for name in ('arrays', 'meta')}
+  # A plain dict: Orbax's type cannot be pickled for the other processes.
+  return {name: content[name] for name in ('arrays', 'meta')}
 
 
 def _alone(orbax):
-  """Waits for no other process: the others neither read nor write."""
+  """Returns options not to wait for other processes, which do no I/O here."""
   return orbax.options.MultiprocessingOptions(
       primary_host=0, active_processes={0}, barrier_sync_key_prefix='first')
 
 
 def _checksums(path: pathlib.Path) -> str:
-  """One line for each file of a checkpoint."""
+  """Returns one line 'SHA-256  path' for each file of a checkpoint."""
   lines = []
   for file in sorted(path.rglob('*')):
     if file.is_file() and file.name != _CHECKSUMS:
@@ -303,6 +318,7 @@ def _checksums(path: pathlib.Path) -> str:
 
 
 def _is_whole(path: pathlib.Path) -> bool:
+  """Returns whether the files of a checkpoint match its checksums."""
   try:
     return (path / _CHECKSUMS).read_bytes() == _checksums(path).encode()
   except OSError:
@@ -314,13 +330,15 @@ def _is_key(leaf) -> bool:
 
 
 def _to_host(leaf) -> np.ndarray:
+  """Returns a leaf as a NumPy array; keys as their data."""
+  # A replicated array: any local copy holds all of it.
   if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
     leaf = leaf.addressable_data(0)
   return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
 def _to_device(leaf: np.ndarray, like: jax.Array) -> jax.Array:
-  """The same bits where `like` is, as a key if it is one."""
+  """Puts a leaf on the devices of `like`; as a typed key if `like` is one."""
   leaf = jax.device_put(leaf, like.sharding)
   if not _is_key(like):
     return leaf
@@ -328,13 +346,14 @@ def _to_device(leaf: np.ndarray, like: jax.Array) -> jax.Array:
 
 
 def _form(tree: PyTree) -> dict[str, str]:
-  """Path -> type and shape of every leaf."""
+  """Returns path -> 'type[shape]' of every leaf."""
   return {f'state{jax.tree_util.keystr(path)}':
           f'{leaf.dtype}{list(leaf.shape)}'
           for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def _digest(tree: PyTree) -> str:
+  """Returns 16 hexadecimal digits of the SHA-256 of all leaves."""
   digest = hashlib.sha256()
   for leaf in jax.tree.leaves(tree):
     value = _to_host(leaf)

@@ -1,4 +1,4 @@
-"""How good a trained model is, on records it was not trained on."""
+"""Accuracy of trained models on held-out records."""
 
 from collections.abc import Callable
 
@@ -7,33 +7,42 @@ import jax.numpy as jnp
 
 from dpjax.typing import Array, Batch, Params
 
-
-# Records whose activations are held at once.
+# Records evaluated at a time, which bounds the memory of activations.
 _PART = 500
 
 
 def accuracy(apply: Callable[[Params, Array], Array], params: Params,
              records: Batch, rows: Array) -> Array:
-  """Share of `rows` whose label has the largest logit.
+  """Returns the fraction of the records `rows` that the model classifies right.
 
-  Exact, so private if the rows are: fine for a held-out set that is not
-  protected, never to be released for the training set.
+  The value is exact (no noise), so it is as private as the records: report it
+  for a held-out set that needs no protection, never for the training set.
 
   Args:
-    apply: (params, x) -> logits.
+    apply: (params, x [b, ...]) -> logits [b, c].
     params: one model's parameters.
     records: all records.
-    rows: [m] numbers of the records to look at.
+    rows: [m] numbers of the records to evaluate.
+
+  Returns:
+    A float32 scalar in [0, 1].
   """
-  hit = jax.lax.map(
+  correct = jax.lax.map(
       lambda row: jnp.argmax(apply(params, jax.tree.map(
           lambda leaf: leaf[row][None], records.x))[0], -1)
       == records.y[row], rows, batch_size=_PART)
-  return jnp.mean(hit, dtype=jnp.float32)
+  return jnp.mean(correct, dtype=jnp.float32)
 
 
 def accuracies(apply: Callable[[Params, Array], Array], params: Params,
                records: Batch, rows: Array) -> Array:
-  """`accuracy` of many models [L] at once, each on its own rows [L, m]."""
+  """Returns the `accuracy` [L] of L models, each on its own rows.
+
+  Args:
+    apply: (params, x) -> logits.
+    params: parameters of L models, leaves [L, ...].
+    records: all records.
+    rows: [L, m] numbers of the records to evaluate.
+  """
   return jax.jit(jax.vmap(lambda p, r: accuracy(apply, p, records, r)))(
       params, rows)

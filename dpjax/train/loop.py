@@ -1,4 +1,4 @@
-"""Whole runs, many at once, compiled once."""
+"""Training loop: many whole runs at once, in one compiled program."""
 
 from collections.abc import Callable, Sequence
 import functools
@@ -26,28 +26,31 @@ from dpjax.train import state as states
 from dpjax.train import step as steps
 from dpjax.train import used_keys
 from dpjax.train.averaging import Averaging
-from dpjax.train.checkpoint import Checkpoints, Part, Saver
+from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.checkpoint import Part
+from dpjax.train.checkpoint import Saver
 from dpjax.train.plan import TrainingPlan
-from dpjax.train.state import StepInfo, TrainState
+from dpjax.train.state import StepInfo
+from dpjax.train.state import TrainState
 from dpjax.typing import Array, Batch, PRNGKey
 
-
-# Values drawn ahead of a chunk by one run, 4 bytes each: 16 MiB.
+# Most random values, of 4 bytes, that one run draws before a chunk: 16 MiB.
 _MAX_AHEAD = 2**22
 
 
 class FitResult(NamedTuple):
-  """L finished runs.
+  """The result of L finished runs.
 
   Attributes:
-    state: final state, every leaf with a leading axis [L].
-    info: of every step, leaves [num_steps, L, ...]; see `StepInfo` for which
-      fields are private.
-    events: what each run cost, from what ran.
-    joint_noise_multipliers: [L] smallest joint multiplier of any step, as
-      measured from the scales and sensitivities really used.
-    compile_seconds: tracing and compiling.
-    train_seconds: running all L runs; before they were resumed as well.
+    state: final state; every leaf has a leading axis [L].
+    info: diagnostics of every step, leaves [num_steps, L, ...]. Some fields are
+      PRIVATE, see `StepInfo`.
+    events: the event of each run, for an accountant.
+    joint_noise_multipliers: [L] smallest joint multiplier of any step, measured
+      from the noise scales and sensitivities that were used.
+    compile_seconds: time for tracing and compiling.
+    train_seconds: time for running all L runs, including the time before a
+      resume.
   """
   state: TrainState
   info: StepInfo
@@ -65,53 +68,56 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         averaging: Averaging | None = None,
         mesh: jax.sharding.Mesh | None = None,
         checkpoints: Checkpoints | None = None) -> FitResult:
-  """Trains L models: seeds, splits and noise levels, one compiled program.
+  """Trains L models in one compiled program.
+
+  The runs may differ in their keys, records and noise multipliers. Guarantee of
+  a private method: run r is (epsilon, delta)-DP with epsilon =
+  `plans[r].epsilon(delta)` under the adjacency of its plan. It covers the
+  parameters of every step, `state.average` and the public fields of `info`.
 
   Args:
-    keys: [L] typed keys, one for each run, all different, of which batches,
-      noise and views are drawn. A key is for one run ever: two fits that are
-      given one key share batches and noise (`used_keys` says which of them are
-      refused). What a run guarantees, it
-      guarantees against whoever does not know its key: a release takes
-      `keys.system_keys(L)`, which nobody can guess. `jax.random.key(seed)` is
-      found by trying seeds; it is for research.
-    plans: [L] plans that differ in their noise multiplier at most.
-    model: initialised anew for each run, see `init_keys`; its parameters are
-      floating numbers.
-    method: see `methods`.
+    keys: [L] typed keys, one for each run, all different; batches, noise and
+      views are drawn from them. Use a key for one fit only: two fits with one
+      key share batches and noise (`used_keys` says which fits are rejected).
+      The guarantee holds against an adversary who does not know the key. For a
+      release take `keys.system_keys(L)`, which nobody can guess.
+      `jax.random.key(seed)` is for research: trying all seeds finds it.
+    plans: [L] plans; they may differ in their noise multiplier only.
+    model: initialised separately for each run, see `init_keys`; its parameters
+      must be floating-point.
+    method: one of `methods`.
     optimizer: any optax optimiser; it sees noisy means only.
-    records: all records, shared by the runs: a `Batch` or a pair (x, y), x an
-      array or a tree of them.
-    rows: [L, n] integers; which records each run trains on, each once, n the
-      `num_examples` of the plans.
-    init_keys: [L] typed keys of the initial parameters, which count as public:
-      of any generator, and not to be made from `keys`. None: parts of `keys`
-      that nothing else is drawn from.
-    allocation: split of the noise over blocks, see `privacy.blocks`.
-    max_parallel: how many runs to advance at once; all by default. The
-      results do not depend on it.
+    records: all records, shared by the runs: a `Batch` or a pair (x, y), where
+      x is an array or a tree of arrays.
+    rows: [L, n] integers, the numbers of the records that each run trains on,
+      without repeats; n is the `num_examples` of the plans.
+    init_keys: [L] typed keys of the initial parameters, of any generator. They
+      count as public, so they must not be derived from `keys`. None uses
+      parts of `keys` from which nothing else is drawn.
+    allocation: how noise is split over blocks, see `privacy.blocks`.
+    max_parallel: number of runs to advance at once; None for all. The results
+      do not depend on it.
     on_progress: called between chunks with (steps done, steps in all), summed
-      over the batches of runs.
-    averaging: also keep this average of the parameters (REG-05), in the
-      field `average.mean` of the state; evaluate it like its `params`.
-    mesh: divide each batch over these devices (`sharding.data_mesh`); every
-      process calls `fit` with the same arguments. None: one device.
-    checkpoints: save the runs now and then, and resume them if they were. A
-      resumed fit gives the bits that it would have given in one go. Of many
-      processes the first one reads and writes them.
+      over the groups of runs.
+    averaging: also keep this average of the parameters (REG-05), in
+      `state.average.mean`; evaluate it like `state.params`.
+    mesh: divides each batch over these devices (`sharding.data_mesh`); every
+      process calls `fit` with the same arguments. None for one device.
+    checkpoints: save the runs from time to time, and resume them if a
+      checkpoint exists. A resumed fit gives the same bits as an uninterrupted
+      one. With several processes only the first one reads and writes.
 
   Raises:
-    TypeError: if a parameter is not a floating number.
-    ValueError: if two runs have one key; if a fit without checkpoints is given
-      a secret key that another fit of this process was given; if an init_key
-      is one of `keys` or they are made from it; if rows repeat a record or are
-      none;
-      if the plans disagree with each other, with `rows`, with the method or
-      with the mesh; if adaptive radii cost more than a plan has; if the
+    TypeError: if a parameter is not floating-point.
+    ValueError: if keys are unsafe (two runs share a key; a fit without
+      checkpoints gets a secret key that this process has used; an init_key is
+      one of `keys`, or keys are derived from it); if `rows` are empty or repeat
+      a record; if the plans disagree with each other, with `rows`, the method
+      or the mesh; if adaptive radii cost more than a plan allows; if the
       network, the loss, the preparation or views mix records
-      (`grads.isolation`); if the optimizer's first step is not finite; if the
-      network or the loss takes batches of some sizes only; if the checkpoint
-      is of another fit; or if a run was noised less than planned.
+      (`grads.isolation`) or work for some batch sizes only; if the optimizer's
+      first step is not finite; if the checkpoint is of another fit; or if a run
+      got less noise than planned.
 
   Examples:
     >>> import optax
@@ -170,7 +176,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
 
 def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None,
                resumable: bool) -> PRNGKey:
-  """Those of the initial parameters; refuses secret ones, and used keys."""
+  """Returns the keys of the initial parameters; raises if keys are unsafe."""
   if not resumable:
     used_keys.check(keys)
   if init_keys is None:
@@ -181,7 +187,16 @@ def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None,
 
 def _train(program: '_Program', arguments, records: Batch, lengths: list[int],
            saver: Saver | None, on_progress) -> list[Part]:
-  """Runs every group to its end, from where it was saved."""
+  """Runs every group of runs to its end, from its checkpoint if there is one.
+
+  Args:
+    program: the compiled functions.
+    arguments: (pairs of keys, multipliers, rows) of each group.
+    records: all records.
+    lengths: numbers of steps of the chunks, in order.
+    saver: restores and saves; None without checkpoints.
+    on_progress: see `fit`.
+  """
   started = time.perf_counter()
   parts = []
   if saver is not None:
@@ -191,6 +206,7 @@ def _train(program: '_Program', arguments, records: Batch, lengths: list[int],
   for number, group in enumerate(arguments):
     if number == len(parts):
       parts.append(Part(program.init(*group[:2]), ()))
+    # Checkpoints are written between chunks, so a group resumes at an end.
     ends = list(itertools.accumulate(lengths, initial=0))
     for length in lengths[ends.index(parts[number].num_steps):]:
       state, infos = parts[number]
@@ -205,7 +221,7 @@ def _train(program: '_Program', arguments, records: Batch, lengths: list[int],
 
 
 class _Program(NamedTuple):
-  """Compiled for one number of runs: their start, and chunks by length."""
+  """Compiled functions for one number of runs: start, and chunks by length."""
   init: Callable
   chunks: dict[int, Callable]
 
@@ -214,11 +230,11 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
              optimizer, records: Batch, allocation: str,
              averaging: Averaging | None,
              mesh: jax.sharding.Mesh | None) -> _Program:
-  """Compiles everything a group of runs shaped like `example` needs."""
-  keys, multipliers, rows = example  # Pairs of keys, see `init`.
+  """Compiles all functions for groups of runs with the shapes of `example`."""
+  keys, multipliers, rows = example  # Pairs (key, init_key), see `init`.
   sampler = sharding.split_sampler(mesh, plan.sampler)
-  method = _divided(method, mesh)
-  moved = functools.partial(_moved, plan, method, allocation)
+  method = _split_sums(method, mesh)
+  noised = functools.partial(_noised_sensitivity, plan, method, allocation)
 
   def transform_with(multiplier):
     return lambda key: steps.make_transform(
@@ -236,14 +252,14 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
     def run(state, multiplier, run_rows, records):
       step = steps.make_step(method=method, sampler=sampler,
                              transform_of=transform_with(multiplier),
-                             averaging=averaging, moved=moved(multiplier))
+                             averaging=averaging, moved=noised(multiplier))
       gaussian = method.noise_order is None and plan.lattice_size is None
       ahead = _draw_ahead(state, sampler, length, gaussian)
       return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
                           state, ahead, length=length)
 
+    # The state is donated, so that only one copy of it is held.
     return sharding.jit(mesh, _over_runs(run), donate_argnums=0)
-
   start = sharding.jit(mesh, jax.vmap(init))
   state = jax.eval_shape(start, keys, multipliers)
   return _Program(start.lower(keys, multipliers).compile(), {
@@ -254,17 +270,21 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
 
 def _draw_ahead(state: TrainState, sampler: PoissonSampler, length: int,
                 gaussian: bool):
-  """See `step.draw_ahead`; None, each step draws, where it takes too much."""
+  """Returns `step.draw_ahead`, or None if that would take too much memory.
+
+  With None each step draws its own randomness; the values are the same.
+  """
   if length * (sampler.num_examples + tree.count(state.params)) > _MAX_AHEAD:
     return None
   return steps.draw_ahead(state, sampler, length, noise=gaussian)
 
 
-def _moved(plan: TrainingPlan, method: Method, allocation: str,
-           multiplier: Array) -> Callable | None:
-  """(sensitivity, sums) -> how far a record moves what is noised, for `info`.
+def _noised_sensitivity(plan: TrainingPlan, method: Method, allocation: str,
+                        multiplier: Array) -> Callable | None:
+  """Returns (sensitivity, sums) -> sensitivity of the noised values, or None.
 
-  None where that is the bounder's sensitivity.
+  Rounding sums to a lattice adds to the sensitivity; `info` reports the total.
+  None means that the bounder's sensitivity is already that.
   """
   if plan.lattice_size is None:
     return None
@@ -273,19 +293,20 @@ def _moved(plan: TrainingPlan, method: Method, allocation: str,
       adaptive=method.bounder.adaptive)[0]
 
 
-def _divided(method: Method, mesh: jax.sharding.Mesh | None) -> Method:
-  """The method with its sums over the devices, as fast as they are alone."""
+def _split_sums(method: Method, mesh: jax.sharding.Mesh | None) -> Method:
+  """Returns the method with its sums divided over the devices of the mesh."""
+  # Convolutions first: `fast_in_loops` does not rewrite inside of shard_map.
   bounder = method.bounder._replace(
       sums=convolutions.fast_in_loops(method.bounder.sums))
   return method._replace(bounder=sharding.split_sums(mesh, bounder))
 
 
 def _over_runs(run: Callable) -> Callable:
-  """`run` for [L] states, multipliers and rows; infos are [num_steps, L].
+  """Returns `run` for L states, multipliers and rows; infos [num_steps, L].
 
-  Side by side on an accelerator. On CPU one after the other, which is faster:
-  batched products of small matrices, and fusions that compute a nonlinearity
-  once for each of its uses, cost more than they save.
+  An accelerator runs them side by side. A CPU runs them one after the other,
+  which is faster there: batched products of small matrices are slow, and fused
+  code computes a nonlinearity again for each of its uses.
   """
 
   def all_runs(states, multipliers, rows, records):
@@ -301,7 +322,11 @@ def _over_runs(run: Callable) -> Callable:
 
 
 def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:
-  """Run numbers in groups of one size; the last repeats its last run."""
+  """Splits run numbers into groups of equal size.
+
+  The last group is filled up by repeating the last run, so that one program
+  serves all groups.
+  """
   count = -(-num_runs // errors.check_at_least(
       'max_parallel', max_parallel or num_runs, 1))
   size = -(-num_runs // count)
@@ -310,7 +335,7 @@ def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:
 
 
 def _concatenate(trees, axis: int, num_runs: int, join):
-  """Joins groups along the axis of runs and drops the repeated ones."""
+  """Joins groups along the axis of runs and drops the repeated runs."""
 
   def leaf(*parts):
     joined = join(parts, axis)
@@ -320,10 +345,15 @@ def _concatenate(trees, axis: int, num_runs: int, join):
 
 
 def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
-  """Splits a run into chunks of one compiled length, and a rest if needed.
+  """Returns the lengths of at most `most` chunks that make up a run.
 
-  Between chunks the host sees progress. A divisor that gives between `most`/2
-  and `most` chunks needs no second program for the rest.
+  The host sees progress between chunks. If a number of chunks between `most`/2
+  and `most` divides num_steps, then all lengths are equal and one program is
+  compiled; otherwise the last chunk is shorter and needs a second program.
+
+  Args:
+    num_steps: of the run.
+    most: largest number of chunks.
   """
   if num_steps <= most:
     return [num_steps]
@@ -336,10 +366,15 @@ def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
 
 
 def _measured_multipliers(info: StepInfo, plans, method) -> np.ndarray:
-  """What really ran; a shortfall against the plan is an error, not a note."""
+  """Returns the smallest joint noise multiplier [L] that each run had.
+
+  Raises:
+    ValueError: if one is below its plan's; the result must not be released.
+  """
   measured = np.min(info.joint_noise_multiplier, axis=0)
   if method.private:
     for value, plan in zip(measured, plans, strict=True):
+      # Not `value < ...`, which a NaN would pass; 1e-6 is float32 rounding.
       if not value >= plan.noise_multiplier * (1 - 1e-6):
         raise ValueError(f'a run was noised with joint multiplier {value}, '
                          f'less than the planned {plan.noise_multiplier}')

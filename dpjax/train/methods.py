@@ -1,15 +1,19 @@
-"""The training methods: a gradient bounder and a weight constraint each.
+"""The training methods: each is a gradient bounder and a weight constraint.
 
-All are fed the same batches, noised by the same privatizer and followed by the
-same optimiser. Guarantee of the private ones: with the noise of a
-`TrainingPlan`, the run is (epsilon, delta)-DP for every pair that
-`accounting.epsilon(plan.event)` gives, for any data whatever.
+All methods get the same batches, the same kind of privatizer and the same
+optimiser. Guarantee of the private ones: with the noise of a `TrainingPlan`,
+the run is (epsilon, delta)-DP for every pair that `plan.epsilon(delta)`
+returns, whatever the data.
 
-Which Lipschitz method a `lip_dp_sgd` is depends on its network: activations in
-balls (LDP-05), norms propagated through bounded layers (LDP-07), normalisation
-in front of parameter layers (LDP-08). Its step is LDP-10: certified norms,
-bounds, noise scales, plain batch gradient, noise, public mean, optimiser,
-ClipWeights.
+The network decides how `lip_dp_sgd` bounds gradients: activations projected on
+balls (LDP-05), norms propagated through bounded layers (LDP-07), or
+normalisation in front of parameter layers (LDP-08). A step (LDP-10) computes
+in this order: certified norms, sensitivities, noise scales, the plain batch
+gradient, noise, division by the public batch size, optimiser, ClipWeights
+(the projection of the weights).
+
+Losses and networks are those of `dpjax.lipschitz`; a method that does not use
+the Lipschitz constant of the loss takes any loss.
 """
 
 from collections.abc import Callable
@@ -22,7 +26,8 @@ from dpjax.grads import clipping
 from dpjax.grads import per_example
 from dpjax.grads import precision
 from dpjax.grads import quantiles
-from dpjax.grads.bounder import GradientBounder, Method
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
 from dpjax.lipschitz import adaptive
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import k_norm
@@ -38,11 +43,13 @@ from dpjax.train import bassily as bassily_lib
 
 def sgd(model: Model, loss: LipschitzLoss, *,
         compute_dtype: str = 'float32') -> Method:
-  """Non-private stochastic gradient descent: Algorithm 1 of 003, DP-14.
+  """Returns non-private stochastic gradient descent (DP-14).
+
+  Source: Barczewski (2025, Algorithm 1).
 
   Args:
-    model: any.
-    loss: any.
+    model: any model.
+    loss: any loss.
     compute_dtype: see `dp_sgd`.
   """
   apply = _computed_in(model, compute_dtype)
@@ -53,17 +60,20 @@ def sgd(model: Model, loss: LipschitzLoss, *,
 def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
            microbatch_size: int | None = None, kernel: str = 'bookkeeping',
            compute_dtype: str = 'float32') -> Method:
-  """DP-SGD with flat clipping: Algorithm 7, Abadi et al. 2016, DP-16.
+  """Returns DP-SGD with flat clipping (DP-16).
+
+  Source: Abadi et al. (2016); Barczewski (2025, Algorithm 7).
 
   Args:
-    model: any.
-    loss: any.
-    clip_norm: bound on a record's gradient.
-    microbatch_size: records that are worked on at once.
-    kernel: how gradients of records are found, one of `per_example.KERNELS`.
-    compute_dtype: what the network is computed in, forward and backward, one
-      of `precision.COMPUTE_DTYPES`. Parameters, norms, sums and noise are
-      float32 in any case, and the guarantee is the same.
+    model: any model.
+    loss: any loss.
+    clip_norm: l2 bound on a record's whole gradient; public.
+    microbatch_size: records whose gradients are held at once; None chooses it.
+    kernel: how the gradients of records are computed, one of
+      `per_example.KERNELS`.
+    compute_dtype: type of the network's forward and backward pass, one of
+      `precision.COMPUTE_DTYPES`. Parameters, norms, sums and noise are always
+      float32, and the guarantee is the same.
   """
   bounder = per_example.clipped(
       _computed_in(model, compute_dtype), loss.values, clip_norm=clip_norm,
@@ -74,7 +84,13 @@ def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                      microbatch_size: int | None = None,
                      compute_dtype: str = 'float32') -> Method:
-  """DP-SGD with every layer clipped by itself, to clip_norm in all. DP-16."""
+  """Returns DP-SGD that clips each layer's gradient by itself (DP-16).
+
+  Each of the K layers is clipped to clip_norm / sqrt(K), so that the whole
+  gradient has an l2 norm of at most `clip_norm`.
+
+  Args: as of `dp_sgd`.
+  """
   names = sorted(jax.eval_shape(model.init, jax.random.key(0)))
   bounder = per_example.clipped(
       _computed_in(model, compute_dtype), loss.values,
@@ -87,7 +103,13 @@ def dp_sgd_automatic(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                      stabilizer: float = 0.01,
                      microbatch_size: int | None = None,
                      compute_dtype: str = 'float32') -> Method:
-  """DP-SGD with gradients g / (||g|| + stabilizer): Bu et al. 2023. DP-16."""
+  """Returns DP-SGD with automatic clipping (Bu et al., 2023; DP-16).
+
+  A record contributes clip_norm g / (||g|| + stabilizer), g its gradient.
+
+  Args: as of `dp_sgd`, and
+    stabilizer: public, >= 0, in the unit of gradient norms.
+  """
   bounder = per_example.normalized(
       _computed_in(model, compute_dtype), loss.values, clip_norm=clip_norm,
       stabilizer=stabilizer, microbatch_size=microbatch_size)
@@ -99,16 +121,19 @@ def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                     learning_rate: float = 0.2,
                     microbatch_size: int | None = None,
                     compute_dtype: str = 'float32') -> Method:
-  """DP-SGD whose clip norm follows a private quantile. DP-16, LDP-06.
+  """Returns DP-SGD whose clip norm follows a private quantile (DP-16, LDP-06).
+
+  Each step also releases a noisy count of the gradients shorter than the clip
+  norm, and moves the clip norm geometrically towards the target quantile.
 
   Args:
-    model: any.
-    loss: any.
-    clip_norm: where it starts.
-    noise_stddev: of the count of shorter gradients, in records.
-    target_quantile: share of gradients that should be left alone.
+    model: any model.
+    loss: any loss.
+    clip_norm: initial clip norm.
+    noise_stddev: standard deviation of the noise on the count, in records.
+    target_quantile: fraction of gradients that should stay unclipped.
     learning_rate: of the geometric update.
-    microbatch_size: records that are worked on at once.
+    microbatch_size: see `dp_sgd`.
     compute_dtype: see `dp_sgd`.
   """
   bounder = per_example.adaptively_clipped(
@@ -122,11 +147,17 @@ def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 
 def layer_clipped(model: Model, loss: LipschitzLoss, *,
                   clip_norm: float) -> Method:
-  """Layer-wise clipping in one backward pass, no constraint. LDP-09.
+  """Returns layer-wise clipping in one backward pass, unconstrained (LDP-09).
 
-  The gradients of DP-SGD with per-layer clipping, at the price of ordinary
-  ones; the baseline that separates "no gradient per record is formed" from
-  "the network is Lipschitz". `clip_norm` bounds all layers together.
+  It computes the gradients of DP-SGD with per-layer clipping for the time of
+  an ordinary batch gradient. As a baseline it separates two effects of the
+  Lipschitz methods: no gradient per record is formed, and the network is
+  Lipschitz.
+
+  Args:
+    model: a model that states its layers.
+    loss: any loss.
+    clip_norm: l2 bound on a record's gradient over all layers together.
   """
   network = _network(model)
   num_layers = len(jax.tree.leaves(network.fill(1.0)))
@@ -137,27 +168,32 @@ def layer_clipped(model: Model, loss: LipschitzLoss, *,
 
 def lip_dp_sgd(model: Model, loss: LipschitzLoss, *, weight_norm: float,
                recertify_every: int = 1) -> Method:
-  """Lip-DP-SGD, sound: plain gradients of a bounded network, norms <= C.
+  """Returns Lip-DP-SGD: plain gradients of a network with weight norms <= C.
 
-  The idea of thesis 003, Algorithm 8, without its division by the largest
-  activation of the batch. A model with reparametrised weights is bounded and
-  noised in its weights, and the noisy gradient is pulled back.
+  This is a sound form of Barczewski (2025, Algorithm 8): it leaves out the
+  division by the largest activation of the batch, which reads other records.
+  If the model reparametrises its weights, the gradient by the *weights* is
+  bounded and noised, and then pulled back to the parameters.
 
   Args:
-    model: a network.
+    model: a model that states its layers.
     loss: with a known Lipschitz constant.
-    weight_norm: C.
-    recertify_every: steps between ClipWeights of layers whose norm no
-      sensitivity reads, see `projection.rarely`; saves most of the time that
-      norms of a wide first layer take.
+    weight_norm: C, the bound on each layer's norm; positive, public.
+    recertify_every: number of steps between projections of those layers whose
+      norm enters no sensitivity, see `projection.rarely`. A value above 1 saves
+      most of the time for the norm of a wide first layer.
+
+  Raises:
+    ValueError: if the model does not state its layers, or if its weights are
+      reparametrised and recertify_every is not 1.
   """
   bounder = lipschitz_bounder.certified(_network(model), loss,
                                         weight_norm=weight_norm)
   method = _lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
   if model.effective is not None:
     if recertify_every != 1:
-      raise ValueError('recertify_every is for free weights: reparametrised '
-                       'ones are what they are at every step')
+      raise ValueError('recertify_every must be 1 for a model with '
+                       'reparametrised weights, which are never projected')
     return method
   return method._replace(constraint=projection.rarely(
       method.constraint, model.network, bounder, every=recertify_every))
@@ -165,7 +201,12 @@ def lip_dp_sgd(model: Model, loss: LipschitzLoss, *, weight_norm: float,
 
 def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
                    weight_norm: float) -> Method:
-  """Fix-Lip-DP-SGD on the same sound base: weight norms = C. LDP-02."""
+  """Returns Fix-Lip-DP-SGD: `lip_dp_sgd` with weight norms = C (LDP-02).
+
+  Source: Barczewski (2025, section 5.3.1).
+
+  Args: as of `lip_dp_sgd`.
+  """
   bounder = lipschitz_bounder.certified(_network(model), loss,
                                         weight_norm=weight_norm)
   constraint = projection.fix_weights(model.network, weight_norm=weight_norm)
@@ -174,10 +215,17 @@ def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
 
 def lip_normalised(model: Model, loss: LipschitzLoss, *, weight_norm: float,
                    floor: float = 1e-2) -> Method:
-  """Lip-DP-SGD with backward-normalised layers. LDP-04.
+  """Returns Lip-DP-SGD with backward-normalised layers (LDP-04).
 
-  Each record's gradient of a layer is divided by a bound of what entered that
-  layer: Algorithm 8's division, per record. Activations need no bound.
+  A record's gradient of a layer is divided by a bound on that record's input to
+  the layer. This is the division of Barczewski (2025, Algorithm 8), done per
+  record; activations then need no bound.
+
+  Args:
+    model: a model that states its layers.
+    loss: with a known Lipschitz constant.
+    weight_norm: C, the bound on each layer's norm; positive, public.
+    floor: smallest divisor, positive.
   """
   bounder = lipschitz_bounder.certified(
       _network(model), loss, weight_norm=weight_norm,
@@ -188,15 +236,18 @@ def lip_normalised(model: Model, loss: LipschitzLoss, *, weight_norm: float,
 def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
                  noise_stddev: float, target_quantile: float = 0.9,
                  learning_rate: float = 0.2) -> Method:
-  """Lip-DP-SGD whose balls follow private quantiles. LDP-05 with LDP-06.
+  """Returns Lip-DP-SGD whose ball radii follow private quantiles.
+
+  Activations are projected on balls (LDP-05) whose radii adapt (LDP-06).
 
   Args:
-    model: with adaptive balls.
+    model: a model with adaptive balls.
     loss: with a known Lipschitz constant.
-    weight_norm: C.
-    noise_stddev: of each count of activations within their radius.
-    target_quantile: share of activations that should be within.
-    learning_rate: of the geometric update.
+    weight_norm: C, the bound on each layer's norm; positive, public.
+    noise_stddev: standard deviation of the noise on each count of activations
+      within their radius, in records.
+    target_quantile: fraction of activations that should lie within.
+    learning_rate: of the geometric update of a radius.
   """
   bounder = adaptive.adaptively_certified(
       _network(model), loss, weight_norm=weight_norm,
@@ -208,7 +259,17 @@ def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
 
 def lip_printed(model: Model, loss: LipschitzLoss, *, weight_norm: float,
                 allow_unsound: bool) -> Method:
-  """Algorithm 8 as printed: NOT private, for attacks only. LDP-01."""
+  """Returns Algorithm 8 of Barczewski (2025) as printed; NOT private (LDP-01).
+
+  It exists so that attacks can show the leak.
+
+  Args:
+    model: a model that states its layers.
+    loss: with a known Lipschitz constant.
+    weight_norm: C, the bound on each layer's norm; positive, public.
+    allow_unsound: must be True: confirms that you accept that it is not
+      private.
+  """
   bounder = printed.as_printed(_network(model), loss,
                                allow_unsound=allow_unsound)
   return _lipschitz_method('lip_printed', model, bounder, weight_norm)
@@ -216,12 +277,12 @@ def lip_printed(model: Model, loss: LipschitzLoss, *, weight_norm: float,
 
 def lip_k_norm(model: Model, loss: LipschitzLoss, *, weight_norm: float,
                order: float) -> Method:
-  """Lip-DP-SGD with K-norm noise, for p = 1 or infinity. LDP-03.
+  """Returns Lip-DP-SGD with K-norm noise, for p = 1 or infinity (LDP-03).
 
   Args:
-    model: a perceptron with the inputs of its layers in balls.
+    model: a perceptron whose layer inputs are projected on balls.
     loss: with a known Lipschitz constant.
-    weight_norm: C, of ||W||_{p->p}.
+    weight_norm: C, the bound on each operator norm ||W||_{p->p}; public.
     order: p.
   """
   return Method(
@@ -231,13 +292,19 @@ def lip_k_norm(model: Model, loss: LipschitzLoss, *, weight_norm: float,
 
 
 def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
-  """DP-SGD of Bassily et al.: gradients bounded by a Lipschitz loss. DP-15.
+  """Returns the DP-SGD of Bassily et al. (2014), for convex models (DP-15).
 
-  Algorithm 6 of thesis 003; all parameters projected on one ball; noise as in
-  `bassily.bassily_plan`.
+  The Lipschitz constant of the loss bounds the gradients, and all parameters
+  are projected on one ball (Barczewski, 2025, Algorithm 6). Use it with the
+  noise of `bassily.bassily_plan`.
+
+  Args:
+    model: a model of one layer.
+    loss: with a known Lipschitz constant.
+    radius: of the ball, positive and public.
 
   Raises:
-    ValueError: more than one layer, where nothing is convex.
+    ValueError: if the model has more than one layer; it is not convex then.
   """
   num_layers = len(jax.tree.leaves(_network(model).fill(1.0)))
   if num_layers != 1:
@@ -250,7 +317,7 @@ def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
 
 
 def _computed_in(model: Model, compute_dtype: str) -> Callable:
-  """The model's `apply` in this type; maps of its weights stay in float32."""
+  """Returns the model's `apply` in this type; weight maps stay in float32."""
   if model.effective is None:
     return precision.computed_in(model.apply, compute_dtype)
   network = precision.computed_in(_network(model).apply, compute_dtype)
@@ -263,7 +330,11 @@ def _clipping_method(name: str, bounder: GradientBounder) -> Method:
 
 def _lipschitz_method(name: str, model: Model, bounder: GradientBounder,
                       weight_norm: float) -> Method:
-  """ClipWeights, or the weights that the parameters stand for."""
+  """Returns the method with ClipWeights, or with reparametrised weights.
+
+  With reparametrised weights the bounder sees the weights that the parameters
+  map to. That map certifies their norms, so nothing is projected.
+  """
   if model.effective is None:
     return Method(name, bounder, projection.clip_weights(
         model.network, weight_norm=weight_norm), private=True)
@@ -278,6 +349,6 @@ def _lipschitz_method(name: str, model: Model, bounder: GradientBounder,
 
 def _network(model: Model) -> Network:
   if model.network is None:
-    raise ValueError('the Lipschitz methods need a model that states its '
-                     'layers; this one is opaque')
+    raise ValueError('this method needs a model that states its layers as a '
+                     'network; Model.network is None')
   return model.network

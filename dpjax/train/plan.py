@@ -1,4 +1,4 @@
-"""A training run's privacy, decided before it starts."""
+"""Training plans: the privacy of a run, fixed before the run starts."""
 
 import dataclasses
 import functools
@@ -15,23 +15,26 @@ from dpjax.sampling import PoissonSampler
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-  """How a run samples, for how long, and with how much noise.
+  """The sampler, the number of steps and the noise multiplier of a run.
 
-  The loop draws batches from this sampler, noises with this multiplier and
-  runs this many steps; `event` describes just that. There is no second place
-  where any of it could be said differently.
+  Both the training loop and the accountant (through `event`) read these values
+  here, so the run and its accounting cannot disagree.
 
   Attributes:
-    sampler: draws the batches.
-    num_steps: fixed before the run; steps, where Algorithm 8 of thesis 003
-      counts epochs in one line and steps in another (E31).
-    noise_multiplier: joint multiplier over all noised blocks of a step, or
-      None for a non-private run.
+    sampler: Poisson sampler that draws the batches.
+    num_steps: number of steps (not epochs), >= 1. Algorithm 8 of Barczewski
+      (2025) counts epochs in one line and steps in another (erratum E31).
+    noise_multiplier: joint multiplier (sum_k (D_k / s_k)^2)^(-1/2) of the
+      blocks of a step, of sensitivity D_k and noise s_k; None: non-private.
     adjacency: which data sets are neighbours.
-    noise_order: None for Gaussian noise; p for K-norm noise, whose multiplier
-      is 1 / the epsilon of a step before amplification (LDP-03).
-    lattice_size: None for noise of floats; or how many values a step releases
-      with Gaussian noise on a lattice (`privacy.lattice`).
+    noise_order: None for Gaussian noise; p for K-norm noise of the p-norm,
+      whose multiplier is 1 / epsilon of one step before amplification (LDP-03).
+    lattice_size: None for floating-point noise; otherwise the number of values
+      that a step releases with Gaussian noise on a lattice (`privacy.lattice`).
+
+  Raises:
+    ValueError: if a value is out of range, or if lattice noise is asked for
+      together with K-norm noise or without noise.
   """
   sampler: PoissonSampler
   num_steps: int
@@ -46,13 +49,14 @@ class TrainingPlan:
     if self.lattice_size is not None:
       errors.check_at_least('lattice_size', self.lattice_size, 1)
       if self.noise_multiplier is None or self.noise_order is not None:
-        raise ValueError('noise on a lattice is Gaussian')
+        raise ValueError('noise on a lattice is Gaussian: lattice_size needs a '
+                         'noise_multiplier and noise_order = None')
     if self.noise_multiplier is not None:
       errors.check_scale('noise_multiplier', self.noise_multiplier)
 
   @property
   def event(self) -> accounting.DpEvent:
-    """What the whole run costs."""
+    """The event of the whole run, for an accountant (dp_accounting)."""
     if self.noise_multiplier is None:
       return accounting.non_private_event()
     if self.noise_order is not None:
@@ -65,9 +69,10 @@ class TrainingPlan:
 
   @property
   def noise_variation(self) -> float:
-    """Total variation of the noise of the run from that of the event.
+    """Bound on the total variation between the noise drawn and ideal noise.
 
-    0 also for noise of floats, where it is not known.
+    It covers all steps together. Floating-point noise has no such bound; for it
+    the value is 0.
     """
     if self.lattice_size is None:
       return 0.0
@@ -75,42 +80,53 @@ class TrainingPlan:
                                    num_steps=self.num_steps)
 
   def epsilon(self, delta: float, *, accountant: str = 'pld') -> float:
-    """The epsilon of the whole run at `delta`; infinite if non-private.
+    """Returns the epsilon of the whole run at `delta`; infinite if non-private.
 
-    A run whose noise is within t of that of the event is (epsilon, delta + (1 +
-    e^epsilon) t)-DP if the event is (epsilon, delta)-DP.
+    If the event is (epsilon, delta)-DP and the noise drawn is within total
+    variation t of the event's noise, then the run is
+    (epsilon, delta + (1 + e^epsilon) t)-DP. For noise on a lattice, epsilon is
+    therefore computed at delta - (1 + e^epsilon) t.
+
+    Args:
+      delta: in [1e-12, 1).
+      accountant: 'pld' or 'rdp'.
+
+    Raises:
+      ValueError: if delta is too small for the error of the lattice noise.
     """
-    spent = functools.partial(accounting.epsilon, self.event,
-                              accountant=accountant, adjacency=self.adjacency)
-    found = spent(delta=delta)
-    if self.lattice_size is None or math.isinf(found):
-      return found
-    paid = spent(delta=_delta_left(delta, found, self.noise_variation))
-    if paid > found + _ROOM:
-      raise ValueError(_no_room(delta, found))
-    return paid
+    epsilon_at = functools.partial(
+        accounting.epsilon, self.event, accountant=accountant,
+        adjacency=self.adjacency)
+    ideal = epsilon_at(delta=delta)
+    if self.lattice_size is None or math.isinf(ideal):
+      return ideal
+    epsilon = epsilon_at(delta=_delta_left(delta, ideal, self.noise_variation))
+    # `_delta_left` used e^(ideal + slack): valid only up to that epsilon.
+    if epsilon > ideal + _EPSILON_SLACK:
+      raise ValueError(_delta_too_small(delta, ideal))
+    return epsilon
 
 
-# By which the epsilon at what is left of delta may exceed that at delta.
-_ROOM = 0.01
+# How much epsilon may grow when the lattice error is taken out of delta.
+_EPSILON_SLACK = 0.01
 
 
 def _delta_left(delta: float, epsilon: float, variation: float) -> float:
-  """What noise this far from that of an event leaves of delta.
+  """Returns delta minus the part that the lattice noise's error uses up.
 
   Raises:
-    ValueError: nothing that an accountant could work with.
+    ValueError: if less than `accounting.MIN_DELTA` is left.
   """
-  left = delta - (1 + math.exp(min(epsilon + _ROOM, 700))) * variation
+  left = delta - (1 + math.exp(min(epsilon + _EPSILON_SLACK, 700))) * variation
   if not left >= accounting.MIN_DELTA:
-    raise ValueError(_no_room(delta, epsilon))
+    raise ValueError(_delta_too_small(delta, epsilon))
   return left
 
 
-def _no_room(delta: float, epsilon: float) -> str:
-  return (f'delta = {delta:g} has no room for what noise on a lattice differs '
-          f'from Gaussian noise at epsilon {epsilon:.4g}: use a larger delta, '
-          'or noise of floats (gaussian)')
+def _delta_too_small(delta: float, epsilon: float) -> str:
+  return (f'delta = {delta:g} is too small to cover the difference between '
+          f'noise on a lattice and Gaussian noise at epsilon {epsilon:.4g}: '
+          'use a larger delta, or floating-point noise (gaussian)')
 
 
 @functools.lru_cache(maxsize=1024)
@@ -119,21 +135,24 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                  accountant: str = 'pld', max_batch_size: int | None = None,
                  noise_order: float | None = None,
                  lattice_size: int | None = None) -> TrainingPlan:
-  """The plan of least noise that is (epsilon, delta)-DP.
+  """Returns the (epsilon, delta)-DP plan with the least noise.
 
-  Remembered: seeds and methods of a sweep ask for the same ones.
+  Plans are cached, because the runs of a sweep share their plans.
 
   Args:
     num_examples: public number of training records.
-    batch_size: expected batch size.
+    batch_size: expected batch size, in records.
     num_steps: number of steps that will run.
-    epsilon: target, positive.
-    delta: target, in [1e-12, 1).
+    epsilon: target of the whole run, positive.
+    delta: target of the whole run, in [1e-12, 1).
     adjacency: which data sets are neighbours.
     accountant: 'pld' or 'rdp'.
     max_batch_size: see `PoissonSampler`; no effect on privacy.
     noise_order: see `TrainingPlan`.
     lattice_size: see `TrainingPlan`.
+
+  Returns:
+    A plan with `plan.epsilon(delta) <= epsilon`.
 
   Examples:
     >>> from dpjax.privacy.adjacency import Adjacency
@@ -165,7 +184,12 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
 def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                      adjacency: Adjacency,
                      max_batch_size: int | None = None) -> TrainingPlan:
-  """The same sampling without noise: the baseline, epsilon infinite."""
+  """Returns a plan that samples as a private one does, without noise.
+
+  It is the non-private baseline; its epsilon is infinite.
+
+  Args: as of `private_plan`.
+  """
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
                            max_batch_size=max_batch_size)
   return TrainingPlan(sampler=sampler, num_steps=num_steps,
@@ -174,15 +198,17 @@ def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,
 
 def heuristic_rho(*, sampling_prob: float, noise_multiplier: float,
                   num_steps: int) -> float:
-  """q^2 T / (2 z^2): runs of one value behave alike; NOT a guarantee.
+  """Returns q^2 T / (2 z^2), a rule of thumb for tuning; NOT a guarantee.
 
-  A rule of thumb for tuning at a smaller batch and less noise: each step as a
-  Gaussian release of shift q, once z >= 2 or so. What it says of privacy is too
-  little, by half of the true epsilon at z = 1. Source: Sander, Stock and
-  Sablayrolles 2023 (thesis 000, Section 2.3.4; item OPT-07).
+  Runs with equal values behave alike, so hyperparameters can be tuned with
+  smaller batches and less noise. The rule treats each step as a Gaussian
+  mechanism of sensitivity q, which is accurate once z >= 2 or so. As an
+  estimate of privacy it is too small: at z = 1 by half of the true epsilon.
+  Source: Sander, Stock and Sablayrolles (2023), see Lalanne (2023, section
+  2.3.4; item OPT-07).
 
   Args:
-    sampling_prob: q.
+    sampling_prob: q, the probability that a batch contains a given record.
     noise_multiplier: z.
     num_steps: T.
   """

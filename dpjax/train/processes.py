@@ -1,4 +1,4 @@
-"""Many processes that run one program, and what only the first one sees."""
+"""Helpers for several processes that run one program together."""
 
 from collections.abc import Callable
 import pickle
@@ -10,30 +10,34 @@ import numpy as np
 
 
 def is_first() -> bool:
-  """Whether this process is the one that prints and writes."""
+  """Returns whether this process is the one that prints and writes files."""
   return jax.process_index() == 0
 
 
 def from_first(function: Callable[[], Any]) -> Any:
-  """What `function` gives in the first process, known to all of them.
+  """Calls `function` in the first process and returns its value in all.
 
-  Files may be seen by the first one only, and all must do the same. Every
-  process calls this at the same place of the program.
+  Only the first process may be able to read the files, while all processes must
+  act alike. Every process must call this at the same place of the program.
 
   Args:
-    function: is called in the first process alone, and gives what can be
-      pickled; what it raises is raised by all, as a ValueError by the others.
+    function: called in the first process only; its value must be picklable.
+
+  Raises:
+    Exception: whatever `function` raises, in the first process; the other
+      processes raise a ValueError with the same text.
   """
   if jax.process_count() == 1:
     return function()
-  told: tuple[str, Any] = ('value', None)
+  message: tuple[str, Any] = ('value', None)
   failure = None
   if is_first():
     try:
-      told = 'value', function()
+      message = 'value', function()
     except Exception as error:  # Or the others would wait for ever.
-      told, failure = ('error', str(error)), error
-  content = np.frombuffer(pickle.dumps(told), np.uint8)
+      message, failure = ('error', str(error)), error
+  content = np.frombuffer(pickle.dumps(message), np.uint8)
+  # Broadcasts need equal shapes in all processes: first the size, then bytes.
   size = int(multihost_utils.broadcast_one_to_all(np.int32(content.size)))
   padded = np.zeros(size, np.uint8)
   padded[:content.size] = content[:size]

@@ -1,11 +1,11 @@
-"""Many networks trained at once, each on its own records. NOT private.
+"""Trains many networks at once, each on its own records. NOT private.
 
-The target and shadow networks of membership inference: R replicas of one
-architecture with their own records, keys, masks and learning rates. They run
-in packs (`models.batch_resnet`), packs one after the other, an epoch in one
-compiled program that serves all epochs, prunings and restarts.
+These are the target and shadow networks of membership inference: R replicas of
+one architecture, each with its own records, key, mask and learning rate.
+Replicas run in packs (`models.batch_resnet`), one pack after the other. One
+compiled program runs an epoch, and serves all epochs, prunings and restarts.
 
-Source: MIA-05; thesis 000, section 1.3 (T:776-780).
+Source: MIA-05; Lalanne (2023, section 1.3).
 """
 
 from collections.abc import Callable, Sequence
@@ -29,15 +29,16 @@ from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-  """What all replicas share (MIA-05).
+  """Training settings that all replicas share (MIA-05).
 
   Attributes:
-    num_epochs: E.
-    batch_size: records of a step; what is left of an epoch is left out.
-    momentum: of the heavy ball, not Nesterov's.
-    drops: shares of the epochs after which the learning rate is divided.
-    divisor: by which.
-    augmentation: one view of a record in each epoch, or None.
+    num_epochs: E, >= 1.
+    batch_size: records of a step; the last, incomplete batch of an epoch is
+      dropped.
+    momentum: heavy-ball momentum (not Nesterov), >= 0.
+    drops: fractions of the epochs after which the learning rate is divided.
+    divisor: the learning rate is divided by it at each drop.
+    augmentation: draws one view of each record in each epoch; None for none.
   """
   num_epochs: int
   batch_size: int = 256
@@ -50,29 +51,30 @@ class Recipe:
     errors.check_at_least('num_epochs', self.num_epochs, 1)
     errors.check_at_least('batch_size', self.batch_size, 1)
     errors.check_non_negative('momentum', self.momentum)
-    for share in self.drops:
-      errors.check_probability('drops', share)
+    for drop in self.drops:
+      errors.check_probability('drops', drop)
     errors.check_positive('divisor', self.divisor)
 
   def rate(self, epoch: Array) -> Array:
-    """Factors of the learning rate in epochs counted from 0."""
+    """Returns the factor of the learning rate in an epoch, counted from 0."""
     epoch = epoch.astype(jnp.float32)
-    passed = sum(((epoch >= share * self.num_epochs).astype(jnp.float32)
-                  for share in self.drops), jnp.zeros_like(epoch))
-    return self.divisor**-passed
+    num_drops = sum(((epoch >= drop * self.num_epochs).astype(jnp.float32)
+                     for drop in self.drops), jnp.zeros_like(epoch))
+    return self.divisor**-num_drops
 
 
 class Task(NamedTuple):
-  """What is a replica's own; leaves have a leading axis [R].
+  """Settings of each replica; leaves have a leading axis [R].
 
   Attributes:
-    key: of its batches and views.
-    rows: [R, n] int32, numbers of its training records.
-    validation: [R, v] int32, of records by which the epoch is chosen.
+    key: [R] typed keys of the batches and views.
+    rows: [R, n] int32, numbers of the training records.
+    validation: [R, v] int32, numbers of the records on which the best epoch is
+      chosen.
     learning_rate: [R].
-    weight_decay: [R], of all parameters, added to the gradient (as PyTorch).
-    mask: [R, d] bool, see `Replicas`; what is False stays as it is, so zero
-      where training started at zero.
+    weight_decay: [R], on all parameters, added to the gradient as in PyTorch.
+    mask: [R, d] bool, see `Replicas`. Parameters at False keep their value, so
+      those that start at zero stay zero.
   """
   key: PRNGKey
   rows: Array
@@ -83,21 +85,21 @@ class Task(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-  """A network as it can be used: vectors [R, d] and running statistics."""
+  """Networks that can be applied: vectors [R, d] and running statistics."""
   params: Array
   statistics: PyTree
 
 
 class State(NamedTuple):
-  """What the next epoch needs; leaves have a leading axis [R].
+  """Training state between epochs; leaves have a leading axis [R].
 
   Attributes:
-    last: the network after `epoch` epochs.
-    optimizer: what optax remembers.
-    epoch: [R] int32, epochs done.
-    best: the network after the epoch of best validation accuracy, the first
-      of equals.
-    best_accuracy: [R] of it; -1 before the first epoch.
+    last: the networks after `epoch` epochs.
+    optimizer: state of the optax optimiser.
+    epoch: [R] int32, number of epochs done.
+    best: the networks after the epoch of best validation accuracy; the first
+      such epoch if there are several.
+    best_accuracy: [R] validation accuracy of `best`; -1 before the first epoch.
   """
   last: Snapshot
   optimizer: PyTree
@@ -107,13 +109,13 @@ class State(NamedTuple):
 
 
 class EpochInfo(NamedTuple):
-  """Of one epoch: [R] mean loss of its steps, validation accuracy."""
+  """Mean training loss [R] of an epoch, and validation accuracy [R] after."""
   loss: Array
   accuracy: Array
 
 
 class _Layout(NamedTuple):
-  """Parameters of one replica as a vector, and back."""
+  """Conversion of a replica's parameters to a vector [size], and back."""
   size: int
   ravel: Callable[[Params], Array]
   unravel: Callable[[Array], Params]
@@ -122,17 +124,17 @@ class _Layout(NamedTuple):
 class Replicas:
   """Compiled training of R replicas.
 
-  Parameters are vectors [R, d] of what the parametrisation trains, filled up
-  with zeros to one length d where parametrisations differ.
+  Parameters are vectors [R, d] of the values that a parametrisation trains. If
+  parametrisations differ in size, shorter vectors end with zeros.
 
   Args:
-    network: of all replicas.
-    parametrisations: of the replicas of a pack, in order; replica r has number
-      r modulo their count. One stands for packs of any size.
-    recipe: of the training.
-    records: images [N, h, w, c], labels [N] int32, shared.
-    pack_size: P, a multiple of the number of parametrisations; replicas that
-      run as one network of P times as many channels.
+    network: architecture of all replicas.
+    parametrisations: replica r uses parametrisation number r modulo their
+      count.
+    recipe: shared training settings.
+    records: images [N, h, w, c] and labels [N] int32, shared by the replicas.
+    pack_size: P, the number of replicas that run as one network with P times as
+      many channels; a multiple of the number of parametrisations.
   """
 
   def __init__(self, network: BatchResnet, *,
@@ -142,7 +144,7 @@ class Replicas:
     if pack_size % len(parametrisations):
       raise ValueError(f'a pack of {pack_size} cannot hold '
                        f'{len(parametrisations)} parametrisations equally '
-                       'often')
+                       'often; pack_size must be a multiple')
     self.network, self.recipe, self.records = network, recipe, records
     self.pack_size = pack_size
     self.parametrisations = tuple(parametrisations)
@@ -153,30 +155,30 @@ class Replicas:
     self._logits = jax.jit(self._all_logits)
 
   def init(self, keys: PRNGKey) -> State:
-    """The start of R replicas from their keys [R]."""
+    """Returns the training state of R new replicas, from their keys [R]."""
     return self.restart(self.initial(keys))
 
   def initial(self, keys: PRNGKey) -> Array:
-    """Initial parameters [R, d]."""
+    """Draws initial parameters [R, d] from keys [R]."""
     self._check(keys.shape[0])
     return self._initial(keys)
 
   def restart(self, params: Array) -> State:
-    """Training from these parameters [R, d], all else anew."""
+    """Returns a fresh training state with these parameters [R, d]."""
     count = params.shape[0]
     self._check(count)
     statistics = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)),
         self.network.init_statistics())
     start = Snapshot(params, statistics)
-    # An epoch gives its state up, so all leaves are the state's own.
+    # An epoch donates its state, so no leaf may be shared.
     last, best = jax.tree.map(jnp.copy, (start, start))
-    memory = self._optimizer(*jnp.zeros((2, count))).init(params)
-    return State(last, memory, jnp.zeros(count, jnp.int32), best,
+    opt_state = self._optimizer(*jnp.zeros((2, count))).init(params)
+    return State(last, opt_state, jnp.zeros(count, jnp.int32), best,
                  jnp.full(count, -1.0, jnp.float32))
 
   def run_epoch(self, state: State, task: Task) -> tuple[State, EpochInfo]:
-    """One epoch of every replica; `state` is given up."""
+    """Runs one epoch of every replica; donates `state`: do not use it again."""
     if task.rows.shape[1] < self.recipe.batch_size:
       raise ValueError(f'a batch of {self.recipe.batch_size} needs as many '
                        f'training records, got {task.rows.shape[1]}')
@@ -190,20 +192,20 @@ class Replicas:
   def fit(self, state: State, task: Task,
           on_epoch: Callable[[State, EpochInfo], None] | None = None
           ) -> tuple[State, EpochInfo]:
-    """The epochs that are left; infos are [epochs left, R].
+    """Runs the remaining epochs; infos are [remaining epochs, R].
 
     Args:
-      state: of `init`, `restart` or `run_epoch`; it is given up.
+      state: donated: do not use it again.
       task: see `Task`.
-      on_epoch: called after each epoch; the next one gives up the state, so
-        what it keeps must be a copy.
+      on_epoch: called with (state, info) after each epoch. The next epoch
+        donates this state, so copy what must be kept.
 
     Raises:
-      ValueError: a task is of other replicas, or of records that are not there.
+      ValueError: if the task has another number of replicas or wrong rows.
     """
     count = self.records.y.shape[0]
     for rows in (task.rows, task.validation):
-      # Numbers beyond the last would be taken for the last.
+      # JAX would read a number beyond the last record as the last record.
       if not bool(jnp.all((rows >= 0) & (rows < count))):
         raise ValueError(f'rows must be numbers of the {count} records')
     infos = [EpochInfo(*np.zeros((2, 0, state.epoch.shape[0]), np.float32))]
@@ -215,18 +217,18 @@ class Replicas:
     return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *infos)
 
   def full_mask(self, num_replicas: int) -> Array:
-    """[R, d] bool, True for all that a parametrisation trains."""
+    """Returns [R, d] bool: True for all trained values, False for padding."""
     sizes = [self._layouts[r % len(self._layouts)].size
              for r in range(num_replicas)]
     return jnp.arange(self.num_params)[None] < jnp.asarray(sizes)[:, None]
 
   def tree(self, params: Array, number: int) -> Params:
-    """Parameters of replica `number` as a tree, from its vector [d]."""
+    """Returns the parameters of replica `number` as a tree, from [d]."""
     layout = self._layouts[number % len(self._layouts)]
     return layout.unravel(params[:layout.size])
 
   def vector(self, params: Params, number: int) -> Array:
-    """[d], the inverse of `tree`; also of trees of bools."""
+    """Returns the vector [d] of a tree of numbers or bools; inverts `tree`."""
     layout = self._layouts[number % len(self._layouts)]
     flat = layout.ravel(params)
     if flat.size != layout.size:
@@ -235,10 +237,7 @@ class Replicas:
     return self._pad(flat)
 
   def apply(self, networks: Snapshot, x: Array) -> Array:
-    """Logits [R, b, c] of images [R, b, ...], each network's own.
-
-    In evaluation mode, in float32; not compiled.
-    """
+    """Returns evaluation logits [R, b, c] of images [R, b, ...], uncompiled."""
     self._check(networks.params.shape[0])
     return self._in_packs(lambda networks, x: self.network.apply(
         self._dense(networks.params), networks.statistics, x, train=False)[0],
@@ -246,7 +245,7 @@ class Replicas:
 
   def logits(self, networks: Snapshot, x: Array, *,
              batch_size: int = 500) -> Array:
-    """[R, m, c] of images [m, ...] that all networks see; see `apply`."""
+    """Returns logits [R, m, c] of all networks on the same images [m, ...]."""
     size = min(batch_size, x.shape[0])
     rows = -(-x.shape[0] // size) * size
     padded = jnp.concatenate([x, jnp.zeros((rows - x.shape[0], *x.shape[1:]),
@@ -255,7 +254,7 @@ class Replicas:
     return self._logits(networks, parts)[:, :x.shape[0]]
 
   def dense(self, params: Array) -> Params:
-    """The dense trees [R, ...] of parameters [R, d]."""
+    """Returns the dense weights, trees [R, ...], of parameters [R, d]."""
     self._check(params.shape[0])
     packs = params.reshape(-1, self.pack_size, self.num_params)
     trees = jax.vmap(self._dense)(packs)
@@ -270,20 +269,21 @@ class Replicas:
     return jnp.pad(vector, (0, self.num_params - vector.size))
 
   def _dense(self, params: Array) -> Params:
-    """Dense trees of a pack, leaves [P, ...], from [P, d]."""
+    """Returns the dense weights of a pack, leaves [P, ...], from [P, d]."""
     count = len(self._layouts)
-    made = [jax.vmap(lambda flat, i=i: self.parametrisations[i].effective(
+    # One vmap per parametrisation; stacking on axis 1 restores the order r.
+    weights = [jax.vmap(lambda flat, i=i: self.parametrisations[i].effective(
         self.tree(flat, i)))(params[i::count]) for i in range(count)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves, 1).reshape(
-        self.pack_size, *leaves[0].shape[1:]), *made)
+        self.pack_size, *leaves[0].shape[1:]), *weights)
 
   def _in_packs(self, function, *trees):
-    """`function` of packs, one after the other; leaves [R, ...]."""
+    """Applies `function` to one pack after the other; leaves are [R, ...]."""
     split = lambda leaf: leaf.reshape(-1, self.pack_size, *leaf.shape[1:])
     join = lambda leaf: leaf.reshape(-1, *leaf.shape[2:])
-    found = jax.lax.map(lambda packs: function(*packs),
-                        jax.tree.map(split, trees))
-    return jax.tree.map(join, found)
+    outputs = jax.lax.map(lambda packs: function(*packs),
+                          jax.tree.map(split, trees))
+    return jax.tree.map(join, outputs)
 
   def _all_initial(self, keys):
     count = len(self._layouts)
@@ -297,15 +297,15 @@ class Replicas:
                           task)
 
   def _all_logits(self, networks, parts):
-    """[R, m, c], part by part."""
+    """Returns logits [R, m, c] of parts [k, m / k, ...], part by part."""
     shared = lambda x: jnp.broadcast_to(
         x, (networks.params.shape[0], *x.shape))
-    found = jax.lax.map(lambda x: self.apply(networks, shared(x)), parts)
-    found = jnp.moveaxis(found, 0, 1)
-    return found.reshape(found.shape[0], -1, found.shape[-1])
+    logits = jax.lax.map(lambda x: self.apply(networks, shared(x)), parts)
+    logits = jnp.moveaxis(logits, 0, 1)
+    return logits.reshape(logits.shape[0], -1, logits.shape[-1])
 
   def _pack_epoch(self, records: Batch, state: State, task: Task):
-    """One epoch of a pack."""
+    """Runs one epoch of a pack."""
     size, num_rows = self.recipe.batch_size, task.rows.shape[1]
     steps = num_rows // size
     keys = jax.vmap(jax.random.fold_in)(task.key, state.epoch)
@@ -316,7 +316,7 @@ class Replicas:
     view_keys = jnp.moveaxis(jax.vmap(
         lambda key: jax.random.split(key, steps))(keys[:, 1]), 1, 0)
     rate = self.recipe.rate(state.epoch) * task.learning_rate
-    (last, memory), losses = jax.lax.scan(
+    (last, opt_state), losses = jax.lax.scan(
         functools.partial(self._step, records, task, rate),
         (state.last, state.optimizer), (orders, view_keys))
     accuracy = self._accuracy(last, task.validation, records)
@@ -324,12 +324,12 @@ class Replicas:
     best = jax.tree.map(lambda new, old: jnp.where(
         better.reshape((-1,) + (1,) * (new.ndim - 1)), new, old),
                         last, state.best)
-    state = State(last, memory, state.epoch + 1, best,
+    state = State(last, opt_state, state.epoch + 1, best,
                   jnp.maximum(accuracy, state.best_accuracy))
     return state, EpochInfo(jnp.mean(losses, 0), accuracy)
 
   def _step(self, records, task, rate, carry, drawn):
-    network, memory = carry
+    network, opt_state = carry
     rows, keys = drawn
     x, y = records.x[rows], records.y[rows]
     if self.recipe.augmentation is not None:
@@ -339,13 +339,13 @@ class Replicas:
     grad = convolutions.fast_in_loops(jax.grad(self._loss, has_aux=True))
     gradient, (losses, statistics) = grad(network.params, network.statistics,
                                           x, y)
-    updates, memory = self._optimizer(task.weight_decay, rate).update(
-        gradient, memory, network.params, mask=task.mask)
+    updates, opt_state = self._optimizer(task.weight_decay, rate).update(
+        gradient, opt_state, network.params, mask=task.mask)
     params = optax.apply_updates(network.params, updates)
-    return (Snapshot(params, statistics), memory), losses
+    return (Snapshot(params, statistics), opt_state), losses
 
   def _optimizer(self, weight_decay: Array, rate: Array):
-    """PyTorch's: decay, then the heavy ball, then the learning rate."""
+    """Returns SGD as in PyTorch: decay, heavy ball, then learning rate."""
     return optax.chain(
         optax.add_decayed_weights(weight_decay[:, None]),
         optax.trace(self.recipe.momentum),
@@ -353,7 +353,7 @@ class Replicas:
         masks.frozen())
 
   def _loss(self, params, statistics, x, y):
-    """Sum over the pack of each replica's mean loss."""
+    """Returns the sum over the pack of each replica's mean loss."""
     logits, statistics = self.network.apply(self._dense(params), statistics, x,
                                             train=True)
     losses = jnp.mean(optax.softmax_cross_entropy_with_integer_labels(
@@ -361,26 +361,27 @@ class Replicas:
     return jnp.sum(losses), (losses, statistics)
 
   def _accuracy(self, network: Snapshot, rows: Array, records: Batch):
-    """[P] of each replica on its own rows [P, v]."""
+    """Returns the accuracies [P] of the replicas on their own rows [P, v]."""
     size = min(self.recipe.batch_size, rows.shape[1])
     parts = -(-rows.shape[1] // size)
-    known = jnp.arange(parts * size) < rows.shape[1]
+    real = jnp.arange(parts * size) < rows.shape[1]  # False for padding.
     padded = jnp.pad(rows, ((0, 0), (0, parts * size - rows.shape[1])))
     padded = jnp.moveaxis(padded.reshape(-1, parts, size), 1, 0)
     params = self._dense(network.params)
 
-    def hits(part):
-      rows, known = part
+    def num_correct(part):
+      rows, real = part
       logits, _ = self.network.apply(params, network.statistics,
                                      records.x[rows], train=False)
-      right = (jnp.argmax(logits, -1) == records.y[rows]) & known[None]
+      right = (jnp.argmax(logits, -1) == records.y[rows]) & real[None]
       return jnp.sum(right, 1, dtype=jnp.float32)
 
-    found = jax.lax.map(hits, (padded, known.reshape(parts, size)))
-    return jnp.sum(found, 0) / rows.shape[1]
+    counts = jax.lax.map(num_correct, (padded, real.reshape(parts, size)))
+    return jnp.sum(counts, 0) / rows.shape[1]
 
 
 def _layout(parametrisation: Parametrisation) -> _Layout:
+  """Returns the conversion for the parameters of this parametrisation."""
   example = jax.eval_shape(parametrisation.init, jax.random.key(0))
   leaves, structure = jax.tree.flatten(example)
   sizes = [leaf.size for leaf in leaves]

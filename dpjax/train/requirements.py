@@ -1,4 +1,8 @@
-"""Refuses what a fit would otherwise take on trust, before it trains."""
+"""Checks of the arguments of `fit`, made before training starts.
+
+Each check rejects an argument that would break the privacy guarantee or waste
+the privacy budget.
+"""
 
 from collections.abc import Sequence
 import dataclasses
@@ -12,7 +16,8 @@ import optax
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import quantiles
-from dpjax.grads.bounder import GradientBounder, Method
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
 from dpjax.grads.privatizer import PrivatizerState
 from dpjax.models.model import Model
 from dpjax.train import state as states
@@ -24,13 +29,16 @@ from dpjax.typing import Array, Batch, PRNGKey
 def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
           method: Method, optimizer: optax.GradientTransformation,
           records: Any, rows: Any) -> tuple[Batch, Array]:
-  """Returns (records, rows) of a fit, once all that it is given is checked.
+  """Checks all arguments of a fit, and returns its (records, rows).
 
   Args: as of `fit`.
 
+  Returns:
+    (records as a `Batch`, rows [L, n] int32).
+
   Raises:
-    TypeError: if a parameter is not a real floating number.
-    ValueError: if another of the checks below fails.
+    TypeError: if a parameter is not a real floating-point array.
+    ValueError: if any other check of this module fails.
   """
   check_plans(plans, method, model)
   check_model(model, optimizer)
@@ -43,58 +51,59 @@ def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
 
 
 def check_keys(keys: PRNGKey, num_runs: int) -> None:
-  """Refuses keys that would give two runs the same batches or the same noise.
+  """Checks that no two runs would draw the same batches or the same noise.
 
-  The difference of two noisy sums that share noise and batches has no noise:
-  at two noise levels it gives the exact sum away. The streams of a run, which
-  are derived from its key, must differ from all keys and streams of the others
-  as well. Keys that another call of `fit` has used are not seen here, see
-  `used_keys`.
+  The difference of two noisy sums that share batches and noise has no noise; if
+  the noise levels differ, it reveals the exact sum. The keys that a run derives
+  from its key (`state.streams`) must also differ from all keys and derived
+  keys of the other runs. `used_keys` checks keys of earlier calls of `fit`.
 
   Args:
     keys: of the runs.
     num_runs: L.
 
   Raises:
-    ValueError: if they are not L typed keys, or if any of them or of their
-      streams are equal.
+    ValueError: if `keys` are not L typed keys, or if two runs have an equal key
+      or derived key.
   """
   if not (_are_keys(keys) and keys.shape == (num_runs,)):
     raise ValueError(
         f'keys must be typed keys [{num_runs}], one for each plan, such as '
         f'jax.random.split(jax.random.key(seed), {num_runs}); got '
         f'{_described(keys)}')
-  first = {}
+  first_run = {}  # Bytes of a key -> the first run that has it.
   for run, rows in enumerate(_words((keys, *jax.vmap(states.streams)(keys)))):
     for row in rows:
-      other = first.setdefault(row.tobytes(), run)
+      other = first_run.setdefault(row.tobytes(), run)
       if other != run:
         raise ValueError(
             f'runs {other} and {run} have equal keys, or a key of one is '
             'derived from that of the other: they would share noise, and their '
-            'difference would give exact sums of records away; give each run a '
-            'key of its own, from one jax.random.split')
+            'difference would reveal exact sums of records; give each run its '
+            'own key, from one jax.random.split')
 
 
 def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
-  """Refuses public keys of initial parameters that tell of the secret keys.
+  """Checks that the public `init_keys` reveal no secret key.
 
-  Initial parameters are made of `init_keys`, which count as public. Whoever
-  knows a key knows all that is derived from it, so neither a key of a run nor
-  a stream of batches, noise or views may be one of them or derived from one.
+  `init_keys` count as public. Whoever knows a key knows every key derived from
+  it. So the key of a run, and its keys for batches, noise and views, must not
+  be an init key or be derived from one.
 
   Args:
     init_keys: as given to `fit`.
-    keys: of the runs, checked.
+    keys: of the runs, already checked.
 
   Raises:
-    ValueError: if they are not as many typed keys as there are runs, or if one
-      of them, or what `state.streams` derives from one, is secret.
+    ValueError: if `init_keys` are not as many typed keys as there are runs, or
+      if one of them, or of the keys derived from it (`state.streams`), is
+      secret.
   """
   if not (_are_keys(init_keys) and init_keys.shape == keys.shape):
     raise ValueError(
         f'init_keys must be typed keys [{keys.shape[0]}], one for each run, '
         f'got {_described(init_keys)}')
+  # Keys of another generator give other random bits, even if their words agree.
   if jax.random.key_impl(init_keys) != jax.random.key_impl(keys):
     return
   secret = jax.vmap(states.streams)(keys)
@@ -104,25 +113,24 @@ def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
   for run, rows in enumerate(public):
     if any(row.tobytes() in known for row in rows):
       raise ValueError(
-          f'the init_key of run {run} counts as public, and it is a key that '
-          'batches or noise are drawn of, or such a key is derived from it: '
-          'take keys and init_keys from two seeds, or leave out init_keys')
+          f'the init_key of run {run} counts as public, but batches or noise '
+          'are drawn from it, or from a key that is derived from it: take keys '
+          'and init_keys from two seeds, or leave out init_keys')
 
 
 def check_preparation(model: Model, records: Batch) -> None:
-  """Refuses a `Model.prepare` that mixes records, such as standardisation.
+  """Checks that `Model.prepare` does not mix records, as standardisation does.
 
-  It runs once on all records, before any is bounded: a mean of the data in it
-  would reach every gradient.
+  It runs once on all records, before any contribution is bounded. A mean of the
+  data in it would enter the gradient of every record.
 
   Args:
     model: as given to `fit`.
-    records: the same, of which the shapes are read.
+    records: as given to `fit`; only their shapes are read.
 
   Raises:
-    ValueError: if what it gives for a record changes with another one.
+    ValueError: if the output for one record may depend on another record.
   """
-
   isolation.check_rows(
       lambda _, x: [leaf for leaf in jax.tree.leaves(model.prepare(x))
                     if jnp.ndim(leaf)], (), records.x, what='Model.prepare',
@@ -131,19 +139,19 @@ def check_preparation(model: Model, records: Batch) -> None:
 
 def check_views(bounder: GradientBounder, model: Model,
                 records: Batch) -> None:
-  """Refuses augmented views that mix records, such as averages of two.
+  """Checks that augmented views do not mix records, as averages of two would.
 
-  Views may depend on the key of the step and on the number of their record,
-  not on its place in the batch.
+  Views may depend on the key of the step and on the number of their record, not
+  on its position in the batch.
 
   Args:
-    bounder: of the method.
+    bounder: of the method; nothing is checked if it has no views.
     model: prepares the records.
-    records: of which the shapes are read.
+    records: as given to `fit`; only their shapes are read.
 
   Raises:
-    ValueError: if views of one record may change with another record, or with
-      its place in the batch.
+    ValueError: if views of a record may depend on another record, or on the
+      position in the batch.
   """
   if bounder.views is None:
     return
@@ -163,11 +171,12 @@ def _are_keys(keys: Any) -> bool:
 
 
 def _words(keys: Sequence[PRNGKey]) -> np.ndarray:
-  """Returns the words [L, k, w] of k arrays of keys [L]."""
+  """Returns the uint32 words [L, k, w] of k arrays of keys [L]."""
   return np.stack([np.asarray(jax.random.key_data(each)) for each in keys], 1)
 
 
 def _described(keys: Any) -> str:
+  """Returns type and shape of an argument that is not as expected."""
   if not isinstance(keys, (jax.Array, np.ndarray)):
     return f'a {type(keys).__name__}; jnp.stack makes an array of typed keys'
   return f'{keys.dtype} {list(keys.shape)}'
@@ -175,26 +184,26 @@ def _described(keys: Any) -> str:
 
 def check_rows(rows: Any, *, num_runs: int, num_examples: int,
                num_records: int) -> np.ndarray:
-  """Returns rows [L, n] int32, each run's distinct and all among the records.
+  """Checks the rows of the runs, and returns them as [L, n] int32.
 
-  A record that is listed twice moves a sum twice as far as the noise is for,
-  and a number that is no record's would be taken for that of the last one.
+  A record that a run lists twice would change a sum by twice the sensitivity.
+  JAX would read a number beyond the last record as the last record.
 
   Args:
     rows: as given to `fit`.
     num_runs: L.
     num_examples: n, of the plans.
-    num_records: N.
+    num_records: N, the number of all records.
 
   Raises:
-    ValueError: if they are not integers [L, n], if one is not in [0, N), or
-      if one is listed twice for one run.
+    ValueError: if `rows` are not integers [L, n], if one is not in [0, N), or
+      if a run lists one twice.
   """
   rows = np.asarray(rows)
   if rows.shape != (num_runs, num_examples) or rows.dtype.kind not in 'iu':
     raise ValueError(
         f'rows must be integers [{num_runs}, {num_examples}]: for each plan '
-        'the numbers of as many records as it samples from; got '
+        'the numbers of the num_examples records that it samples from; got '
         f'{rows.dtype} {list(rows.shape)}')
   for run, numbers in enumerate(rows):
     least, most = int(numbers.min()), int(numbers.max())
@@ -207,19 +216,19 @@ def check_rows(rows: Any, *, num_runs: int, num_examples: int,
       record = int(counts.argmax())
       raise ValueError(
           f'rows must list a record once; run {run} has record {record} '
-          f'{counts[record]} times, which would move a sum that much further '
-          'than the noise is for. For slots without a record add records of '
-          'NaN features, one for each slot')
+          f'{counts[record]} times, which would multiply the sensitivity by '
+          'as much. To fill up rows, add one record of NaN features for each '
+          'free place')
   return rows.astype(np.int32)
 
 
 def check_records(records: Any, rows: Any, plans: Sequence[TrainingPlan]
                   ) -> tuple[Batch, Array]:
-  """Returns the records as a `Batch`, and the rows of the runs, [L, n] int32.
+  """Checks records and rows, and returns them as (`Batch`, [L, n] int32).
 
   Args:
     records: as given to `fit`.
-    rows: the same, see `check_rows`.
+    rows: as given to `fit`, see `check_rows`.
     plans: of the runs.
   """
   records = inputs.as_batch(records)
@@ -230,17 +239,18 @@ def check_records(records: Any, rows: Any, plans: Sequence[TrainingPlan]
 
 def check_plans(plans: Sequence[TrainingPlan], method: Method,
                 model: Model) -> None:
-  """Refuses plans that disagree with each other or with the method.
+  """Checks that plans agree with each other and with the method.
 
   Args:
     plans: of the runs.
     method: as given to `fit`.
-    model: the same.
+    model: as given to `fit`.
 
   Raises:
-    ValueError: if there is none, if they differ in more than the noise
-      multiplier, if the method needs other noise, or if adaptive radii cost
-      more than a plan has.
+    ValueError: if there is no plan, if plans differ in more than the noise
+      multiplier, if the method needs another kind of noise, if adaptive radii
+      cost more than a plan allows, or if a plan with noise on a lattice is for
+      another number of values than a step releases.
   """
   if not plans:
     raise ValueError('plans must hold at least one plan, got none')
@@ -249,9 +259,9 @@ def check_plans(plans: Sequence[TrainingPlan], method: Method,
     if dataclasses.replace(
         plan, noise_multiplier=first.noise_multiplier) != first:
       raise ValueError('plans of runs trained together may differ in their '
-                       'noise multiplier only')
+                       'noise multiplier only; train the others in another fit')
     if method.noise_order != plan.noise_order:
-      raise ValueError(f'{method.name} needs noise of order '
+      raise ValueError(f'{method.name} needs a plan with noise_order '
                        f'{method.noise_order}, the plan has '
                        f'{plan.noise_order}')
     if method.private != (plan.noise_multiplier is not None):
@@ -268,41 +278,41 @@ def check_plans(plans: Sequence[TrainingPlan], method: Method,
 
 def check_model(model: Model,
                 optimizer: optax.GradientTransformation) -> None:
-  """Refuses parameters that are no numbers, and noise that is added twice.
+  """Checks the types of parameters, and that noise is not added twice.
 
   Args:
     model: as given to `fit`.
-    optimizer: the same.
+    optimizer: as given to `fit`.
 
   Raises:
-    TypeError: if a parameter is not a real floating number.
-    ValueError: if the optimiser has a privatizer of its own.
+    TypeError: if a parameter is not a real floating-point array.
+    ValueError: if the optimiser contains a privatizer.
   """
   params = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
   state = jax.eval_shape(optimizer.init, params)
-  found = jax.tree.leaves(
+  nodes = jax.tree.leaves(
       state, is_leaf=lambda node: isinstance(node, PrivatizerState))
-  if any(isinstance(node, PrivatizerState) for node in found):
+  if any(isinstance(node, PrivatizerState) for node in nodes):
     raise ValueError(
-        'the optimizer has a privatizer in it: fit puts the privatizer of the '
-        'method in front, where sums are still bounded; give the optimizer '
+        'the optimizer has a privatizer in it, but fit adds the privatizer of '
+        'the method itself, in front of the optimizer; give the optimizer '
         'alone')
 
 
 def check_optimizer(model: Model,
                     optimizer: optax.GradientTransformation) -> None:
-  """Refuses an optimiser whose first step is not finite.
+  """Checks that the optimiser's first step is finite.
 
-  A learning rate that is NaN or infinite would be noticed only after noise
-  has been paid for. A schedule is asked for its first value alone. An
-  optimiser that takes more than gradients and parameters is not tried.
+  Otherwise a learning rate of NaN or infinity would be noticed only after the
+  privacy budget is spent. Of a schedule only the first value is checked. An
+  optimiser whose update needs more than gradients and parameters is not tried.
 
   Args:
-    model: its parameters are what is stepped.
+    model: gives the shapes of the parameters.
     optimizer: as given to `fit`.
 
   Raises:
-    ValueError: if updates are not finite for finite gradients.
+    ValueError: if the updates for finite gradients are not finite.
   """
   shapes = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
   drawn = np.random.default_rng(0).normal(size=997)
@@ -314,7 +324,7 @@ def check_optimizer(model: Model,
                                   gradients)
     return jax.tree.map(lambda leaf: jnp.all(jnp.isfinite(leaf)), updates)
 
-  # Any compiler option that saves time: it is run once.
+  # Compile fast, not well: the function runs once.
   options = {'xla_backend_optimization_level': 0}
   try:
     lowered = jax.jit(finite).lower(gradients)

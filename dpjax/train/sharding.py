@@ -1,13 +1,14 @@
-"""Data-parallel steps: the rows of a batch over devices, the noise once.
+"""Data-parallel steps: devices share the rows of a batch; noise is added once.
 
-A step stays one program, the same on every device: key, batch, noise, optimiser
-and constraint are computed from replicated values, and so is the result. Only
-`GradientBounder.sums` is divided: every device adds up its rows of a part, and
-one all-reduce adds up the devices. Records are bounded one by one, whichever
-device they are on, so the sensitivity of the sums is what it was; noise is
-drawn after the all-reduce, so it is neither repeated nor missing.
+Every device runs the same program. Keys, batch selection, noise, optimiser and
+constraint are replicated. Only `GradientBounder.sums` is divided: each device
+sums the contributions of its rows, and one all-reduce adds these sums.
 
-Results equal those of one device up to the order of a float32 sum.
+Privacy: each record is bounded by itself on whichever device has it, so the
+sensitivity of the sums does not change. Noise is added after the all-reduce,
+from a replicated key, so it enters exactly once.
+
+Results equal those of one device up to the order of float32 additions.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,9 @@ import functools
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
 import numpy as np
 
 from dpjax import errors
@@ -29,21 +32,21 @@ AXIS = 'data'
 
 def data_mesh(num_devices: int | None = None, *,
               devices: Sequence[jax.Device] | None = None) -> Mesh:
-  """A mesh of one axis, 'data', over these devices.
+  """Returns a mesh with one axis, 'data', over the first `num_devices`.
 
   Args:
-    num_devices: how many, the first ones; None for all.
-    devices: to choose from; None for all of all processes.
+    num_devices: number of devices; None for all.
+    devices: to choose from; None for the devices of all processes.
 
   Raises:
-    ValueError: if there are not so many, or if a process is left without one.
+    ValueError: if there are fewer devices, or if this process has none of them.
   """
   devices = list(jax.devices() if devices is None else devices)
   if num_devices is not None:
     errors.check_at_least('num_devices', num_devices, 1)
     if num_devices > len(devices):
       raise ValueError(f'num_devices must be at most {len(devices)}, the '
-                       f'devices there are, got {num_devices}')
+                       f'number of devices, got {num_devices}')
     devices = devices[:num_devices]
   processes = {device.process_index for device in devices}
   if jax.process_index() not in processes:
@@ -53,14 +56,18 @@ def data_mesh(num_devices: int | None = None, *,
 
 
 def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
-  """Refuses a mesh over which the rows that are asked for do not divide.
+  """Checks that the rows of a batch divide evenly over a mesh.
 
-  What a batch has in expectation need not divide: its rows are padded, and a
-  sampler without `max_batch_size` chooses them so that they do.
+  The expected batch size need not divide, because batches are padded. A sampler
+  without `max_batch_size` chooses a number of rows that divides.
 
   Args:
-    mesh: None is one device, over which everything divides.
-    max_batch_size: of the sampler.
+    mesh: None for one device, which passes.
+    max_batch_size: of the sampler; None passes.
+
+  Raises:
+    ValueError: if the mesh has other axes than 'data', or if its size does not
+      divide `max_batch_size`.
   """
   if mesh is None:
     return
@@ -75,27 +82,31 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
 
 
 def split_sampler(mesh: Mesh | None, sampler: PoissonSampler) -> PoissonSampler:
-  """The same batches in parts that divide; what fills them up is masked."""
+  """Returns a sampler of the same batches in parts that the mesh divides.
+
+  Rows that fill up a part are masked.
+  """
   if mesh is None:
     return sampler
   return dataclasses.replace(sampler, row_multiple=mesh.size)
 
 
 def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
-  """The bounder whose `sums` are computed by all devices together.
+  """Returns a bounder whose `sums` are computed by all devices together.
 
   Args:
-    mesh: None leaves the bounder as it is.
-    bounder: any that keeps the contract, sums of contributions of one record
-      each, so not `lip_printed`; its rows must divide by the devices.
+    mesh: None returns the bounder as it is.
+    bounder: its sums must add one contribution per record, each from that
+      record only (which is false of `lip_printed`). The number of rows must be
+      a multiple of the number of devices.
   """
   if mesh is None:
     return bounder
 
   def sums(params, batch, mask, *radii):
     whole, rows = PartitionSpec(), PartitionSpec(AXIS)
-    # Not check_vma: it would sum each record's gradient by the replicated
-    # parameters over the devices, before the record is bounded.
+    # check_vma=True would all-reduce the gradients by the replicated
+    # parameters inside `bounder.sums`, that is before records are bounded.
     return jax.shard_map(
         lambda *local: jax.lax.psum(bounder.sums(*local), AXIS), mesh=mesh,
         in_specs=(whole, rows, rows, *[whole] * len(radii)), out_specs=whole,
@@ -105,7 +116,7 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
 
 
 def jit(mesh: Mesh | None, function: Callable, **options: Any) -> Callable:
-  """`jax.jit` of a function whose arguments and results are replicated."""
+  """Returns `jax.jit` of a function of replicated arguments and results."""
   if mesh is not None:
     whole = NamedSharding(mesh, PartitionSpec())
     options |= dict(in_shardings=whole, out_shardings=whole)
@@ -113,13 +124,14 @@ def jit(mesh: Mesh | None, function: Callable, **options: Any) -> Callable:
 
 
 def replicate(mesh: Mesh | None, values: PyTree) -> PyTree:
-  """Puts values, the same in all processes, on every device of the mesh."""
+  """Copies values, equal in all processes, to every device of the mesh."""
   if mesh is None:
     return values
   put = functools.partial(jax.device_put,
                           device=NamedSharding(mesh, PartitionSpec()))
 
   def leaf(value):
+    # Typed keys are placed by their words.
     if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
       return put(value)
     return jax.random.wrap_key_data(put(jax.random.key_data(value)),
@@ -129,7 +141,7 @@ def replicate(mesh: Mesh | None, values: PyTree) -> PyTree:
 
 
 def local(mesh: Mesh | None, values: PyTree) -> PyTree:
-  """Replicated values as ordinary arrays on a device of this process."""
+  """Returns replicated values as arrays on one device of this process."""
   if mesh is None:
     return values
   return jax.tree.map(lambda leaf: leaf.addressable_data(0), values)

@@ -1,4 +1,4 @@
-"""What a run needs next, and what one may look at."""
+"""State of a training run, and the diagnostics of a step."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,13 @@ from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 
 class Streams(NamedTuple):
-  """Independent key streams of one run, derived once.
+  """Independent random keys of one run, one for each purpose.
 
-  All but `init` are secret. `init` may be public and of another generator.
+  Attributes:
+    init: for the initial parameters; may be public and of another generator.
+    batch: for the sampled batches; secret.
+    noise: for the noise; secret.
+    augment: for augmented views; secret.
   """
   init: PRNGKey
   batch: PRNGKey
@@ -21,24 +25,23 @@ class Streams(NamedTuple):
 
 
 def streams(key: PRNGKey) -> Streams:
-  """Splits a run's key by purpose.
-
-  Streams that came later are folded in: a longer split would change all.
-  """
+  """Derives the keys of a run from its key, one for each purpose."""
+  # `augment` is folded in, because a longer split would change the other keys.
   return Streams(*jax.random.split(key, 3), augment=jax.random.fold_in(key, 3))
 
 
 class TrainState(NamedTuple):
-  """What the next step needs.
+  """Everything that the next step reads.
 
   Attributes:
-    params: parameters, already constrained.
-    certificate: what the weight constraint proves of `params`.
-    optimizer: state of privatizer and optimiser.
-    step: how many steps have run.
-    keys: the run's key streams.
-    radii: of an adaptive bounder, for the next step; public.
-    average: averaged parameters, see `averaging`; public.
+    params: parameters; they satisfy the weight constraint.
+    certificate: norm bounds on `params` that the weight constraint guarantees.
+    optimizer: state of the privatizer and of the optimiser.
+    step: number of steps that have run, int32.
+    keys: the run's keys; secret but for `init`.
+    radii: clip norms or ball radii of an adaptive bounder for the next step;
+      public. () if nothing adapts.
+    average: averaged parameters, see `averaging`; public. () if none is kept.
   """
   params: Params
   certificate: Certificate
@@ -50,16 +53,17 @@ class TrainState(NamedTuple):
 
 
 class StepInfo(NamedTuple):
-  """What one may look at after a step; fields are private unless said so.
+  """Diagnostics of one step; PRIVATE fields must not be released.
 
   Attributes:
-    l2_sensitivity: [K] bounds of the blocks; public.
-    joint_noise_multiplier: smallest so far; public (infinite: no noise).
+    l2_sensitivity: [K] l2 sensitivities of the noised blocks; public.
+    joint_noise_multiplier: smallest of all steps so far; public. Infinite for
+      a run without noise.
     mean_loss: exact sum of losses over the expected batch size. PRIVATE.
-    batch_size: realised. PRIVATE.
-    num_nonfinite: records that counted as zero. PRIVATE.
-    radii: what the step's contributions were bounded with, if that adapts;
-      public.
+    batch_size: number of records in the sampled batch. PRIVATE.
+    num_nonfinite: records whose contribution was not finite and was replaced
+      by zero. PRIVATE.
+    radii: bounds used in this step if they adapt, else (); public.
   """
   l2_sensitivity: Array
   joint_noise_multiplier: Array

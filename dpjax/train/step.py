@@ -1,4 +1,4 @@
-"""One training step: draw, bound and sum, noise, step, constrain."""
+"""One training step: sample, bound and sum, add noise, optimise, constrain."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,12 +13,15 @@ from dpjax.grads import inputs
 from dpjax.grads import k_norm_privatizer
 from dpjax.grads import lattice_privatizer
 from dpjax.grads import privatizer
-from dpjax.grads.bounder import GradientBounder, Method
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
-from dpjax.sampling import PoissonSampler, Selection
+from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Selection
 from dpjax.train import state as states
 from dpjax.train.averaging import Averaging
-from dpjax.train.state import StepInfo, TrainState
+from dpjax.train.state import StepInfo
+from dpjax.train.state import TrainState
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
 
@@ -27,16 +30,26 @@ def make_transform(method: Method, sampler: PoissonSampler,
                    key: PRNGKey, noise_multiplier: Array | float,
                    allocation: str, on_lattice: bool = False
                    ) -> optax.GradientTransformationExtraArgs:
-  """The privatizer of `method` followed by the optimiser.
+  """Returns the privatizer of `method` followed by the optimiser.
 
-  Whatever comes second sees noisy means and public parameters only, so it is
-  post-processing: Adam (REG-06), and a regulariser gamma psi(params), whose
-  gradient reads no data and belongs after the noise, never into the sum that
-  is clipped (LIP-0E): `optax.chain(optax.add_decayed_weights(gamma), ...)`.
+  The optimiser sees noisy means and public parameters only, so it is
+  post-processing. This holds for Adam (REG-06) and for a regulariser gamma
+  psi(params), whose gradient reads no data. Put a regulariser after the noise,
+  as in `optax.chain(optax.add_decayed_weights(gamma), ...)`, never into the sum
+  that is clipped (LIP-0E).
+
+  Args:
+    method: decides the kind of noise; `privatizer.public_mean` if non-private.
+    sampler: its expected batch size is the public divisor.
+    optimizer: any optax optimiser.
+    key: of the noise; secret.
+    noise_multiplier: joint multiplier of all noised blocks of a step.
+    allocation: how noise is split over blocks, see `privacy.blocks`.
+    on_lattice: use Gaussian noise on a lattice, not floating-point noise.
 
   Raises:
-    ValueError: if a private method is given no noise, if a method that is not
-      private has adaptive radii, or if these cost more than there is.
+    ValueError: if a private method gets no noise, if a non-private method has
+      adaptive radii, or if these cost more than the noise multiplier allows.
   """
   adaptive = method.bounder.adaptive
   if method.private and method.noise_order is not None:
@@ -60,16 +73,16 @@ def make_transform(method: Method, sampler: PoissonSampler,
 def init_state(key: PRNGKey, *, model: Model, method: Method,
                transform_of: Callable, averaging: Averaging | None = None,
                init_key: PRNGKey | None = None) -> TrainState:
-  """The state before the first step.
+  """Returns the state before the first step.
 
   Args:
-    key: the run's key, of batches, noise and views.
-    model: gives the initial parameters.
-    method: its constraint is applied to them.
+    key: the run's key, from which the keys of batches, noise and views derive.
+    model: initialises the parameters.
+    method: its weight constraint is applied to the initial parameters.
     transform_of: noise key -> the transform of `make_transform`.
-    averaging: keep this average of the parameters.
-    init_key: of the initial parameters, of any generator; None for the stream
-      of `key` that is for them.
+    averaging: keep this average of the parameters; None for none.
+    init_key: for the initial parameters, of any generator; None derives it
+      from `key`.
   """
   keys = states.streams(key)
   if init_key is not None:
@@ -77,6 +90,7 @@ def init_state(key: PRNGKey, *, model: Model, method: Method,
   params, certificate = method.constraint.constrain(
       inputs.as_parameters(model.init(keys.init)))
   adaptive = method.bounder.adaptive
+  # The initial parameters are constrained too: step 1 needs a certificate.
   return TrainState(params, certificate, transform_of(keys.noise).init(params),
                     jnp.int32(0), keys,
                     () if adaptive is None else adaptive.init,
@@ -84,24 +98,30 @@ def init_state(key: PRNGKey, *, model: Model, method: Method,
 
 
 class Ahead(NamedTuple):
-  """Randomness of steps, drawn ahead: the batch and the unit noise."""
+  """Randomness of many steps, drawn before them.
+
+  Attributes:
+    selection: the sampled batches.
+    draws: standard normal noise, or None if each step draws its own.
+  """
   selection: Selection
   draws: PyTree
 
 
 def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
                *, noise: bool = True) -> Ahead:
-  """What the next steps would draw, leaves [num_steps, ...].
+  """Draws the randomness of the next steps at once, leaves [num_steps, ...].
 
-  The same keys, so the same values; many steps at once cost little more than
-  one. Takes (num_examples + parameters) * num_steps values of memory.
+  The values equal those that the steps would draw, because the keys are the
+  same. Drawing for many steps takes little longer than for one. It needs memory
+  for (num_examples + parameters) * num_steps values.
 
   Args:
-    state: before the first of them.
-    sampler: of the batches.
-    num_steps: how many.
-    noise: False where the noise is not Gaussian, or on a lattice, and drawn in
-      its step.
+    state: before the first of these steps.
+    sampler: draws the batches.
+    num_steps: number of steps.
+    noise: whether to draw noise too; False if the noise is not Gaussian or is
+      on a lattice, because the steps draw it then.
   """
   steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
@@ -116,7 +136,10 @@ def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
 
 
 def num_released(model: Model, method: Method) -> int:
-  """How many values a step noises: the parameters, and radii that adapt."""
+  """Returns the number of noised values of a step: parameters and radii.
+
+  Radii count only if they adapt.
+  """
   adaptive = method.bounder.adaptive
   return tree.count((jax.eval_shape(model.init, jax.random.key(0)),
                      () if adaptive is None else adaptive.init))
@@ -126,32 +149,36 @@ def make_step(*, method: Method, sampler: PoissonSampler,
               transform_of: Callable,
               averaging: Averaging | None = None,
               moved: Callable | None = None) -> Callable:
-  """Builds `step(state, records, rows, ahead)`; pure, not jitted.
+  """Returns the function `step(state, records, rows, ahead)`; pure, not jitted.
 
   Noise scales come from the certificate of the parameters and the radii of the
-  state, before the batch is read; empty batches are noised and stepped like
-  any other. A batch larger than the sampler's parts is accumulated part by
-  part and noised once (REG-03). The step trusts what it is given: that keys are
-  new, that rows are distinct, that the network, the loss and views of one
-  record do not read another is checked by `dpjax.train.loop.fit`.
+  state, not from the batch. An empty batch gets noise and an optimiser step
+  like any other, because skipping it would reveal that it is empty. A batch
+  larger than the sampler's parts is summed part by part and noised once
+  (REG-03).
+
+  The step does not check its arguments; `dpjax.train.loop.fit` does. Keys must
+  be fresh, rows distinct, and the network, the loss and the views must not mix
+  records.
 
   Args:
-    method: bounder and constraint.
+    method: bounder and weight constraint.
     sampler: draws the batch with the key of this step.
     transform_of: noise key -> the transform of `make_transform`.
     averaging: as given to `init_state`.
-    moved: (sensitivity, sums) -> sensitivity as the privatizer takes it, to be
-      reported; None where that is the bounder's.
+    moved: (sensitivity, sums) -> sensitivity of the noised values, for the
+      `info`; None if the bounder's sensitivity is that.
 
   Returns:
-    A function of the state, all records as a `Batch`, the numbers [n] of the
-    training records among them, and maybe what `draw_ahead` drew for this
-    step; it gives (state, info).
+    (state, records, rows, ahead=None) -> (state, info), where `records` are all
+    records as a `Batch`, `rows` [n] the numbers of the training records, and
+    `ahead` is this step's part of `draw_ahead`; with None the step draws.
   """
 
   def step(state: TrainState, records: Batch, rows: Array,
            ahead: Ahead | None = None):
     bounder = bounders.at_radii(method.bounder, state.radii)
+    # From public values only, and before the batch is drawn.
     sensitivity = bounder.l2_sensitivity(state.certificate)
     selection, draws = ahead or (sampler.draw(
         jax.random.fold_in(state.keys.batch, state.step)), None)
@@ -161,6 +188,7 @@ def make_step(*, method: Method, sampler: PoissonSampler,
       return bounder.sums(state.params, part, mask)
 
     sums = sampler.sum_parts(part_sums, selection)
+    # The noise key is folded with the privatizer's own count of steps.
     updates, optimizer = transform_of(state.keys.noise).update(
         sums.total, state.optimizer, state.params, l2_sensitivity=sensitivity,
         indicators=sums.indicators, draws=draws)
@@ -185,10 +213,10 @@ def make_step(*, method: Method, sampler: PoissonSampler,
 
 def _gather(bounder: GradientBounder, state: TrainState, records: Batch,
             rows: Array, positions: Array) -> Batch:
-  """The records at these positions of the training set, as views if asked.
+  """Returns the records at these positions of the training set.
 
-  Views are drawn with the key of the step and the record's own position, so
-  that they do not depend on who else is in the batch.
+  If the bounder augments, returns views of them. A view's key depends on the
+  step and on the record's own position, not on the rest of the batch.
   """
   numbers = rows[positions]
   part = jax.tree.map(lambda leaf: leaf[numbers], records)
@@ -199,7 +227,7 @@ def _gather(bounder: GradientBounder, state: TrainState, records: Batch,
 
 
 def _next_radii(method: Method, radii: PyTree, optimizer: PyTree) -> PyTree:
-  """Moves adaptive radii by what the privatizer released, nothing else."""
+  """Returns the next adaptive radii, from noisy counts only."""
   if method.bounder.adaptive is None:
     return radii
   return method.bounder.adaptive.update(radii, optimizer[0].indicators)

@@ -1,12 +1,14 @@
-"""Secret keys that this process has used: each is for one fit.
+"""Rejects secret keys that this process has already used for a fit.
 
 Two fits with one key draw the same batches and the same noise. If anything else
-differs, a learning rate say, the difference of what they release has no noise
-on it. Keys of `keys.system_keys` are new at each call, so that a second fit
-with one of them is a mistake, and is refused. Seen is what happens in one
-process, and nothing of a key is kept but its SHA-256 digest. Not seen are: keys
-that another process has used, keys of seeds, which research uses again and
-again, and fits with checkpoints, which have the same key when they are resumed.
+differs, such as the learning rate, the difference of their releases carries no
+noise. Keys of `keys.system_keys` are fresh at each call, so using one twice is
+a mistake, and the second fit is rejected.
+
+Only the SHA-256 digest of a key is kept. The check does not see:
+- keys that another process used;
+- keys made from seeds, which research uses again on purpose;
+- fits with checkpoints, which have the same key when they are resumed.
 """
 
 import hashlib
@@ -22,32 +24,35 @@ _USED: set[bytes] = set()
 
 
 def check(keys: PRNGKey) -> None:
-  """Refuses secret keys of which one, or a stream of one, was used before.
+  """Checks that no secret key was used before, and raises if one was.
 
   Args:
-    keys: [L] typed keys of a fit; of seeds, they pass.
+    keys: [L] typed keys of a fit; keys made from seeds always pass.
 
   Raises:
-    ValueError: if a fit of this process was given one of them.
+    ValueError: if an earlier fit of this process used one of the keys, or of
+      the keys derived from them (`state.streams`).
   """
   if not _USED.isdisjoint(_digests(keys)):
     raise ValueError(
-        'keys were used by another fit of this process: both would have the '
-        'same batches and noise, and the difference of their results no noise '
-        'at all; take new keys of keys.system_keys for each fit')
+        'keys were used by another fit of this process: both fits would draw '
+        'the same batches and noise, so the difference of their results would '
+        'carry no noise; take new keys from keys.system_keys for each fit')
 
 
 def add(keys: PRNGKey) -> None:
-  """Remembers the keys of a fit that has a result.
+  """Records the keys of a fit that has finished.
+
+  A fit that failed has no result, so it may use its keys again.
 
   Args:
-    keys: [L] typed keys; those of seeds are not remembered.
+    keys: [L] typed keys; keys made from seeds are not recorded.
   """
   _USED.update(_digests(keys))
 
 
 def _digests(keys: PRNGKey) -> set[bytes]:
-  """Returns the SHA-256 of each secret key and of the streams of each."""
+  """Returns SHA-256 digests of the secret keys and of their derived keys."""
   if not key_lib.is_secret(keys):
     return set()
   return {hashlib.sha256(row.tobytes()).digest()

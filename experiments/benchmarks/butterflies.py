@@ -17,7 +17,8 @@ import scipy.fft
 from dpjax.sparsity import butterfly
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 BATCH = 64
 _TOLERANCE = 1e-5

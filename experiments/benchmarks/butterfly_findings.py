@@ -6,7 +6,8 @@ import numpy as np
 
 from dpjax.report import tables
 from experiments.benchmarks import values as collected
-from experiments.benchmarks.values import Metrics, Values
+from experiments.benchmarks.values import Metrics
+from experiments.benchmarks.values import Values
 
 _LEAST_SIZE = 2**10
 """Below, calls cost more than what they do."""

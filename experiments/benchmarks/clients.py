@@ -10,10 +10,11 @@ import tempfile
 import time
 from typing import Any
 
-from experiments import environment
+from dpjax.runs import environment
 from experiments.benchmarks import methods
 from experiments.benchmarks import worker
-from experiments.benchmarks.program import Sample, Spec
+from experiments.benchmarks.program import Sample
+from experiments.benchmarks.program import Spec
 
 _KEPT_MEMORY = {'MALLOC_MMAP_THRESHOLD_': str(2**36),
                 'MALLOC_TRIM_THRESHOLD_': str(2**36)}

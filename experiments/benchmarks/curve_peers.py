@@ -12,11 +12,12 @@ from scipy import sparse
 
 from dpjax.mpc import comparison
 from dpjax.mpc import prg
-from dpjax.stats.ecdf import toeplitz
-from dpjax.stats.ecdf import trees
+from dpjax.stats.ecdf_methods import toeplitz
+from dpjax.stats.ecdf_methods import trees
 from experiments.benchmarks import curve_work as work
 from experiments.benchmarks import methods
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 Release = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 """(generator, counts [N]) -> ranks [N]."""

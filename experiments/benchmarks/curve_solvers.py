@@ -1,4 +1,4 @@
-"""Peers of smoothing: solvers of the program that thesis 003 writes.
+"""Peers of smoothing: solvers of the program that Barczewski (2025) writes.
 
 Equation 6.3.6: least noise nu of nodes such that increments w = g + B nu of
 ranks are nonnegative and sum up to n. Rows are differences of those of the
@@ -14,7 +14,8 @@ from scipy import sparse
 
 from experiments.benchmarks import curve_work as work
 from experiments.benchmarks import methods
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 _TOLERANCE = 1e-4
 """Of OSQP, which is then a record or two off; the others keep their own."""

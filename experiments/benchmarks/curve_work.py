@@ -12,9 +12,9 @@ import numpy as np
 from dpjax.mpc import comparison
 from dpjax.mpc import prg
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.ecdf import mechanism
-from dpjax.stats.ecdf import toeplitz
-from dpjax.stats.ecdf import trees
+from dpjax.stats.ecdf_methods import mechanism
+from dpjax.stats.ecdf_methods import toeplitz
+from dpjax.stats.ecdf_methods import trees
 
 EPSILON = 0.5
 RHO = EPSILON**2 / 2
@@ -52,7 +52,7 @@ def nodes(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def noisy_ranks(size: int) -> tuple[np.ndarray, float]:
-  """(ranks [N] with the noise of thesis 003, equation 6.3.1, n)."""
+  """(ranks [N] with the noise of Barczewski (2025), equation 6.3.1, n)."""
   rng, levels = np.random.default_rng(1), nodes(size)
   ranks = np.cumsum(counts(size))
   total = float(ranks[-1])

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.mpc import comparison
-from dpjax.stats.ecdf import flows
-from dpjax.stats.ecdf import mechanism
-from dpjax.stats.ecdf import smoothing
+from dpjax.stats.ecdf_methods import flows
+from dpjax.stats.ecdf_methods import mechanism
+from dpjax.stats.ecdf_methods import smoothing
 from experiments.benchmarks import curve_work as work
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 
 def make(spec: Spec) -> Program:

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.stats.density import estimate
-from dpjax.stats.density import mechanism
+from dpjax.stats.density_methods import estimate
+from dpjax.stats.density_methods import mechanism
 from experiments.benchmarks import density_work as work
 from experiments.benchmarks import program as programs
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 
 def make(spec: Spec) -> Program:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpjax.stats.density import estimate
+from dpjax.stats.density_methods import estimate
 from experiments.benchmarks import density_peers as peers
 from experiments.benchmarks import density_work as work
 from experiments.benchmarks import methods

@@ -14,11 +14,12 @@ from scipy import fft
 from scipy import optimize
 
 from dpjax.privacy import draws
-from dpjax.stats.density import bases
-from dpjax.stats.density import estimate
+from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import estimate
 from experiments.benchmarks import density_work as work
 from experiments.benchmarks import methods
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 Law = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 """(generator, counts [R, m]) -> coefficients [R, c]."""

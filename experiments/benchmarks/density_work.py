@@ -12,17 +12,17 @@ from typing import NamedTuple
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density import adaptive
-from dpjax.stats.density import hierarchies
-from dpjax.stats.density import histograms
-from dpjax.stats.density import laws
-from dpjax.stats.density import mechanism
-from dpjax.stats.density import merging
-from dpjax.stats.density import projections
-from dpjax.stats.density import sparse
-from dpjax.stats.density import spectral
-from dpjax.stats.density import stages
-from dpjax.stats.density import weighted
+from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import hierarchies
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import mechanism
+from dpjax.stats.density_methods import merging
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sparse
+from dpjax.stats.density_methods import spectral
+from dpjax.stats.density_methods import stages
+from dpjax.stats.density_methods import weighted
 from experiments.benchmarks import methods
 
 REPETITIONS = 10_000

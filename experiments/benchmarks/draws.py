@@ -13,7 +13,8 @@ from dpjax.sampling import PoissonSampler
 from dpjax.typing import Array, PRNGKey
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 WORK = ('noise', 'poisson')
 _BATCH = 256

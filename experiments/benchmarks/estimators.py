@@ -16,14 +16,15 @@ from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
-from dpjax.stats import mean
+from dpjax.stats import means as mean
 from dpjax.stats import polls
-from dpjax.stats.parametric import proportions
-from dpjax.stats.parametric import support_queries
-from dpjax.stats.parametric import supports
+from dpjax.theory.parametric import proportions
+from dpjax.theory.parametric import support_queries
+from dpjax.theory.parametric import supports
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 _EPSILON = 0.5
 _CELLS = 10

@@ -8,7 +8,10 @@ from experiments.benchmarks import methods
 from experiments.benchmarks import quantile_findings
 from experiments.benchmarks import targets
 from experiments.benchmarks import values as collected
-from experiments.benchmarks.values import Line, Lines, Metrics, Values
+from experiments.benchmarks.values import Line
+from experiments.benchmarks.values import Lines
+from experiments.benchmarks.values import Metrics
+from experiments.benchmarks.values import Values
 
 _SCALED = 'vmap_scaled_sum'
 

@@ -9,7 +9,9 @@ from dpjax.lipschitz import layers as certified_layers
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.models import model as models
 from dpjax.models.model import Model
 from dpjax.typing import Array, Batch, Params, PRNGKey

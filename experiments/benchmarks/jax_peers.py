@@ -9,7 +9,8 @@ from experiments.benchmarks import architectures
 from experiments.benchmarks import jax_nets
 from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 
 def make(spec: Spec) -> Program:

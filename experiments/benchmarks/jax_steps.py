@@ -18,7 +18,8 @@ from dpjax.grads import clipping
 from dpjax.grads import lattice_privatizer
 from dpjax.grads import per_example
 from dpjax.grads import privatizer
-from dpjax.grads.bounder import GradientBounder, WeightConstraint
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import WeightConstraint
 from dpjax.lipschitz import losses
 from dpjax.privacy import additive
 from dpjax.privacy import chacha
@@ -28,7 +29,8 @@ from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 from experiments.benchmarks import architectures
 from experiments.benchmarks import jax_nets
 from experiments.benchmarks import methods
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 _COMPILED = '/jax/core/compile/backend_compile_duration'
 _WEIGHT_NORM = 1.0

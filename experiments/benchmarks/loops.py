@@ -15,15 +15,16 @@ import numpy as np
 
 from dpjax.data import arrays
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import recipes
 from dpjax.sampling import PoissonSampler
 from dpjax.train import loop
 from dpjax.train.plan import TrainingPlan
-from experiments import building
-from experiments import configuration
-from experiments import recipes
 from experiments.benchmarks import methods
 from experiments.benchmarks import sweep
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 
 class _Fit(NamedTuple):

@@ -20,7 +20,8 @@ from dpjax.grads.records import RecordGradients
 from dpjax.typing import Array, Batch
 from experiments.benchmarks import layers
 from experiments.benchmarks import methods
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 _FORCED = {'gram': True, 'kept': False}
 _TOLERANCE = 5e-5

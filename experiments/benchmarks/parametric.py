@@ -15,16 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import notions
-from dpjax.stats.parametric import estimator
-from dpjax.stats.parametric import exponential_families
-from dpjax.stats.parametric import likelihood
-from dpjax.stats.parametric import noisy_shares
-from dpjax.stats.parametric import supports
-from dpjax.stats.parametric import truncated_means
+from dpjax.theory.parametric import estimator
+from dpjax.theory.parametric import exponential_families
+from dpjax.theory.parametric import likelihood
+from dpjax.theory.parametric import noisy_shares
+from dpjax.theory.parametric import supports
+from dpjax.theory.parametric import truncated_means
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks import quantile_checks
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 REPETITIONS = 10**5
 """In a step."""

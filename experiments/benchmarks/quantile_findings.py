@@ -3,7 +3,9 @@
 from dpjax.report import tables
 from experiments.benchmarks import methods
 from experiments.benchmarks import values as collected
-from experiments.benchmarks.values import Line, Metrics, Values
+from experiments.benchmarks.values import Line
+from experiments.benchmarks.values import Metrics
+from experiments.benchmarks.values import Values
 
 _MANY_ORDERS = 5
 """From which JointExp should nowhere be slower than with FFTs."""

@@ -2,10 +2,11 @@
 
 The published algorithms, written from their descriptions: exponential
 mechanisms of one order; JointExp by tables of FFT convolutions (Gillenwater,
-Joseph, Kulesza 2021, Algorithm 1; thesis 000, section 6.1.6, for the inverse
-sensitivity); the recursion over orders (Kaplan, Schnapp, Stemmer 2022). All
-under replace-one, at the rates of `dpjax.stats.quantiles`, so that their laws
-are those of dpjax. A library is asked as one asks it.
+Joseph, Kulesza 2021, Algorithm 1; Lalanne (2023), section 6.1.6, for the
+inverse sensitivity); the recursion over orders (Kaplan, Schnapp, Stemmer 2022).
+All under replace-one, at the rates of `dpjax.stats.quantile_methods`, so that
+their distributions are those of dpjax. Each library is called as its users call
+it.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ import numpy as np
 from scipy import fft
 
 from experiments.benchmarks import methods
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 LOWER, UPPER, EPSILON = 0.0, 1.0, 1.0
 CANDIDATES = 1001

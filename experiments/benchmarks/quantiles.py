@@ -12,20 +12,21 @@ import jax
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.quantiles import api
-from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import independent
-from dpjax.stats.quantiles import joint
-from dpjax.stats.quantiles import mechanism
-from dpjax.stats.quantiles import records
-from dpjax.stats.quantiles import recursive
-from dpjax.stats.quantiles import trees
-from dpjax.stats.quantiles.records import Records
+from dpjax.stats.quantile_methods import api
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import mechanism
+from dpjax.stats.quantile_methods import records
+from dpjax.stats.quantile_methods import recursive
+from dpjax.stats.quantile_methods import trees
+from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import PRNGKey
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks import quantile_peers as peers
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 REPETITIONS = 50
 """In a step of `ours_repeated`."""

@@ -17,7 +17,8 @@ from dpjax.train import replicas
 from dpjax.typing import Batch
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 REPLICAS = 16
 STEPS = 20

@@ -15,7 +15,8 @@ from experiments.benchmarks import layers as single
 from experiments.benchmarks import methods
 from experiments.benchmarks import sweep
 from experiments.benchmarks import values
-from experiments.benchmarks.values import Line, Metrics
+from experiments.benchmarks.values import Line
+from experiments.benchmarks.values import Metrics
 
 PEERS = ('torch', 'opacus', 'jax_privacy', 'diffprivlib', 'opendp', 'cvxopt',
          'osqp', 'clarabel')

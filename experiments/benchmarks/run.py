@@ -1,4 +1,4 @@
-"""Measures settings: a process each, and rounds through all of them in turn."""
+"""Measures settings in one process each, in rounds through all of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import contextlib
@@ -14,7 +14,8 @@ from dpjax.report import records
 from experiments import rows
 from experiments.benchmarks import clients
 from experiments.benchmarks import sweep
-from experiments.benchmarks.program import Sample, Spec
+from experiments.benchmarks.program import Sample
+from experiments.benchmarks.program import Spec
 
 FRESH = ('memory', 'compile')
 """Suites that start a process in every round and time no steps."""
@@ -27,14 +28,14 @@ _CONSTANT = ('temp_kib', 'compiled_again', 'by_gram', 'products_per_number')
 
 
 class How(NamedTuple):
-  """How to measure.
+  """Options of a measurement.
 
   Attributes:
-    rounds: samples of each setting; 3 where a step takes over 5 s.
-    seconds: of a sample, at least a step.
+    rounds: number of samples of each setting; 3 if a step takes over 5 s.
+    seconds: length of a sample, at least one step.
     timeout: seconds after which a setting is given up.
-    cpu: whether steps run on CPU, where CPU time is what ratios are of.
-    say: takes lines for whoever waits.
+    cpu: True if steps run on a CPU; ratios are then of CPU time.
+    say: function that prints a line of progress.
   """
   rounds: int
   seconds: float
@@ -45,12 +46,12 @@ class How(NamedTuple):
 
 @dataclasses.dataclass
 class Measured:
-  """What became of a setting.
+  """Measurements of one setting.
 
   Attributes:
-    info: of each process it had.
-    samples: by round.
-    failure: name of a metric and its value, if it was given up.
+    info: properties that each of its processes reported.
+    samples: round -> sample.
+    failure: metric -> value that reports the failure; {} if there is none.
   """
   info: list[Mapping[str, float]] = dataclasses.field(default_factory=list)
   samples: dict[int, Sample] = dataclasses.field(default_factory=dict)
@@ -64,8 +65,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
         how: How) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields settings of one model and size with their rows.
 
-  The units of their ratios are measured beside them in any case, so that all
-  ratios are of one run. See `experiments.registry`.
+  The units of their ratios are always measured with them, so that both sides
+  of a ratio come from one run. See `experiments.registry`.
   """
   del data_dir
   wanted = dict.fromkeys(settings)
@@ -82,7 +83,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
 
 def _start(setting: sweep.Setting, measured: Measured,
            how: How) -> clients.Worker | None:
-  """A worker that is ready; None if it failed, which is noted."""
+  """Starts a worker; returns None, and notes the failure, if that fails."""
   with _noting(setting, measured, how):
     worker = clients.Worker(Spec(**dataclasses.asdict(setting)), how.timeout)
     measured.info.append(worker.info)
@@ -91,7 +92,7 @@ def _start(setting: sweep.Setting, measured: Measured,
 
 @contextlib.contextmanager
 def _noting(setting: sweep.Setting, measured: Measured, how: How):
-  """Notes that a setting is given up, and goes on."""
+  """Turns the failure of a worker into a note on its setting."""
   try:
     yield
   except clients.WorkerFailed as error:
@@ -102,14 +103,14 @@ def _noting(setting: sweep.Setting, measured: Measured, how: How):
 
 def _shuffled(settings: Iterable[sweep.Setting],
               number: int) -> list[sweep.Setting]:
-  """The settings in the order of a round."""
+  """Returns the settings in the random order of a round."""
   order = list(settings)
   random.Random(number).shuffle(order)
   return order
 
 
 def _interleaved(results: Results, how: How, progress) -> None:
-  """Starts all, then takes a sample of each in every round."""
+  """Starts all workers, then takes one sample of each in every round."""
   work = len(results) * (how.rounds + 1)
   with contextlib.ExitStack() as stack:
     workers = {}
@@ -132,7 +133,7 @@ def _interleaved(results: Results, how: How, progress) -> None:
 
 
 def _fresh(results: Results, how: How, progress) -> None:
-  """A new process for each, in every round."""
+  """Starts a new process for each setting in every round."""
   for number in range(how.rounds):
     for done, setting in enumerate(_shuffled(results, number)):
       progress((done / len(results) + number) / how.rounds,
@@ -145,12 +146,12 @@ def _fresh(results: Results, how: How, progress) -> None:
 
 
 def _trusted(sample: Sample, how: How) -> float:
-  """Another process can stretch wall time, but hardly CPU time."""
+  """Returns CPU time on a CPU, where others disturb it less; else wall time."""
   return sample.cpu if how.cpu else sample.wall
 
 
 def _series(measured: Measured, how: How) -> dict[int, float]:
-  """What ratios are of, by round."""
+  """Returns round -> time, or peak memory, that ratios are computed from."""
   if measured.samples:
     return {number: _trusted(sample, how)
             for number, sample in measured.samples.items()}
@@ -160,42 +161,42 @@ def _series(measured: Measured, how: How) -> dict[int, float]:
 
 def _fastest(results: Results, units: Sequence[sweep.Setting],
              how: How) -> dict[int, float]:
-  """The series of the unit of least median; empty if there is none."""
-  found = [_series(results[unit], how) for unit in units
+  """Returns the series of the unit with the least median; {} if none ran."""
+  all_series = [_series(results[unit], how) for unit in units
            if not results[unit].failure]
-  return min((series for series in found if series), default={},
+  return min((series for series in all_series if series), default={},
              key=lambda series: np.median(list(series.values())))
 
 
 def _spread(name: str, values: Sequence[float]) -> dict[str, float]:
-  """Median and quartiles."""
+  """Returns the median and the quartiles of some values."""
   low, middle, high = np.percentile(values, (25, 50, 75))
   return {name: middle, f'{name}_low': low, f'{name}_high': high}
 
 
 def _metrics(measured: Measured, unit: Mapping[int, float],
              how: How) -> dict[str, float]:
-  """The values of the rows of a setting."""
-  found = {'accelerator': float(not how.cpu)} | measured.failure
+  """Returns metric -> value, for the rows of a setting."""
+  metrics = {'accelerator': float(not how.cpu)} | measured.failure
   if measured.failure:
-    return found
+    return metrics
   samples = measured.samples.values()
   if samples:
-    found |= _spread('cpu_ms', [1e3 * sample.cpu for sample in samples])
-    found |= _spread('wall_ms', [1e3 * sample.wall for sample in samples])
-    found['steps'] = float(sum(sample.steps for sample in samples))
-    found['others'] = float(np.median([sample.others for sample in samples]))
+    metrics |= _spread('cpu_ms', [1e3 * sample.cpu for sample in samples])
+    metrics |= _spread('wall_ms', [1e3 * sample.wall for sample in samples])
+    metrics['steps'] = float(sum(sample.steps for sample in samples))
+    metrics['others'] = float(np.median([sample.others for sample in samples]))
   for name in _REPEATED:
     values = [info[name] for info in measured.info if name in info]
     if values:
-      found |= _spread(name, values)
+      metrics |= _spread(name, values)
   last = measured.info[-1]
-  found |= {name: last[name] for name in _CONSTANT if name in last}
+  metrics |= {name: last[name] for name in _CONSTANT if name in last}
   series = _series(measured, how)
   both = sorted(series.keys() & unit.keys())
   if both and all(unit[number] > 0 for number in both):
-    found |= _spread('ratio', [series[number] / unit[number]
+    metrics |= _spread('ratio', [series[number] / unit[number]
                                for number in both])
-  found['rounds'] = float(max(len(samples), len(measured.info)))
-  return {name: value for name, value in found.items()
+  metrics['rounds'] = float(max(len(samples), len(measured.info)))
+  return {name: value for name, value in metrics.items()
           if not math.isnan(value)}

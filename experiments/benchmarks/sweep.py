@@ -1,4 +1,4 @@
-"""What to measure: suites, their networks, sizes and methods."""
+"""Settings of the benchmarks: suites, with networks, sizes and methods."""
 
 from collections.abc import Iterable, Sequence
 import dataclasses
@@ -45,7 +45,7 @@ class Setting:
       or records, in estimators, quantiles and densities records of a
       repetition, in curves thresholds or keys, in butterfly numbers of a
       vector.
-    method: name.
+    method: name of the method.
     num_devices: over which the batch is divided.
   """
   suite: str
@@ -56,12 +56,12 @@ class Setting:
 
   @property
   def seed(self) -> int:
-    """There is one."""
+    """Seed of the rows: the same for all."""
     return 0
 
   @property
   def dataset(self) -> str:
-    """In the place of a data set, what was measured."""
+    """What was measured, in the column of the data set."""
     return self.model
 
 
@@ -81,7 +81,7 @@ LOOP_WORK = {
     'adult': LoopWork(30_000, 108, 64, 400),
     'tiny_loop': LoopWork(40, 3, 4, 40),
 }
-"""Of `--suite=loop`; its sizes are expected batch sizes."""
+"""Work of `--suite=loop`; its sizes are expected batch sizes."""
 
 _SIZES = {
     'mlp': (256, 2048), 'cnn': (256, 2048), 'conv3': (256, 2048),
@@ -145,7 +145,7 @@ _METHODS = {
     'curves': tuple(methods.CURVES),
     'densities': tuple(methods.DENSITIES),
     'parametric': tuple(methods.PARAMETRIC),
-    # Each compiles for half a minute; others when asked.
+    # Each size compiles for half a minute; other sizes must be asked for.
     'replicas': ('large', 'pack_1', 'pack_4', 'pack_8', 'vmap'),
     'butterfly': tuple(methods.BUTTERFLY),
 }
@@ -186,14 +186,14 @@ _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
 def settings(suite: str, *, models: Sequence[str] = (),
              sizes: Sequence[int] = (), names: Sequence[str] = (),
              smoke: bool = False, cpu: bool = True) -> tuple[Setting, ...]:
-  """What a command line asks for; the defaults of a suite for what it leaves.
+  """Returns the settings of a command line, with defaults for the rest.
 
   Args:
     suite: one of `SUITES`.
     models: networks, or other work.
     sizes: of batches.
     names: of methods.
-    smoke: tiny ones by default.
+    smoke: True makes the defaults tiny.
     cpu: False leaves out what differs in flags for CPUs, and takes networks
       of accelerators by default.
 
@@ -222,7 +222,7 @@ def settings(suite: str, *, models: Sequence[str] = (),
 
 
 def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
-  """Of compiling, memory and scaling the largest does."""
+  """Returns default sizes: the largest alone for compiling, memory, scaling."""
   return _SIZES[model][-1:] if suite in ('compile', 'memory',
                                          'scaling') else _SIZES[model]
 
@@ -244,7 +244,7 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
 
 
 def units(setting: Setting, *, cpu: bool = True) -> tuple[Setting, ...]:
-  """The settings of which the fastest is the unit of this one's ratios."""
+  """Returns settings; the fastest of them is the unit of this one's ratios."""
   if setting.suite == 'scaling':
     return (dataclasses.replace(setting, num_devices=1),)
   return tuple(dataclasses.replace(setting, method=name)
@@ -256,7 +256,7 @@ def units(setting: Setting, *, cpu: bool = True) -> tuple[Setting, ...]:
 
 def runnable(settings_: Sequence[Setting]
              ) -> tuple[tuple[Setting, ...], list[str]]:
-  """(those that can be run here, lines that say which cannot, and why)."""
+  """Returns the settings that can run here, and lines on those that cannot."""
   reasons = {setting.method: methods.missing(setting.suite, setting.method)
              for setting in settings_}
   kept = tuple(setting for setting in settings_ if not reasons[setting.method])

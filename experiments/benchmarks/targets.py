@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from dpjax.report import tables
 from experiments.benchmarks import methods
-from experiments.benchmarks.values import Line, Values
+from experiments.benchmarks.values import Line
+from experiments.benchmarks.values import Values
 
 
 class Target(NamedTuple):

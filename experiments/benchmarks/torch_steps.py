@@ -12,7 +12,8 @@ from torch import nn
 from experiments.benchmarks import architectures
 from experiments.benchmarks import methods
 from experiments.benchmarks import torch_nets
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 
 class _Training(NamedTuple):
@@ -97,6 +98,7 @@ def _step(training: _Training, x, y) -> Callable[[], None]:
 def _audit(spec: Spec, training: _Training) -> dict[str, Any]:
   """See `checks`: a step without noise and one with it, from `jax_nets`."""
   import jax
+
   from experiments.benchmarks import jax_nets
   architecture, net = architectures.MODELS[spec.model], training.net
   params = jax.tree.map(np.array, jax_nets.init(architecture,

@@ -17,7 +17,8 @@ from typing import Any
 from experiments.benchmarks import machine
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
-from experiments.benchmarks.program import Program, Spec
+from experiments.benchmarks.program import Program
+from experiments.benchmarks.program import Spec
 
 _QUICK = 1.0
 

@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`; a group shares its data."""
+"""Simulates the settings in `sweep.py`; a group shares its data."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.report import records
-from dpjax.stats.parametric import proportion_bounds
-from dpjax.stats.parametric import proportions
+from dpjax.theory.parametric import proportion_bounds
+from dpjax.theory.parametric import proportions
 from experiments import rows
 from experiments import simulation
 from experiments.bernoulli_risk import sweep
@@ -39,7 +39,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _closed_forms(setting: sweep.Setting) -> dict[str, float]:
-  """Equation (6), and what (8)-(10) give at several distances."""
+  """Returns equation (6), and the bounds (8) to (10) at several distances."""
   arguments = dict(num_examples=setting.num_examples, epsilon=setting.epsilon)
   whole = 1 / (setting.num_examples * setting.epsilon)
 

@@ -1,4 +1,4 @@
-"""What to simulate about one proportion (EXP-01, INT-03, INT-04).
+"""Settings to study one proportion (EXP-01, INT-03, INT-04).
 
   python -m launch.sweep --experiment=bernoulli_risk \
     --output_dir=experiments/bernoulli_risk/results
@@ -10,7 +10,7 @@ everywhere; slope -2 while n epsilon^2 is below 1, -1 above 10.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('sections 0.4.3 and 0.5 of thesis 000, equations (4)-(11): a '
+ARTEFACT = ('sections 0.4.3 and 0.5 of Lalanne (2023), equations (4)-(11): a '
             'proportion under privacy')
 COST = '1 min on a CPU core'
 HEADLINES = ('risk of the private estimator', 'the lower bound at p_2')
@@ -25,10 +25,10 @@ class Setting:
   """One sample size and one budget.
 
   Attributes:
-    num_examples: n, public.
-    epsilon: of the release.
-    repetitions: how often it is simulated.
-    seed: of data and noise.
+    num_examples: n, the public number of records.
+    epsilon: budget of the release.
+    repetitions: number of simulations.
+    seed: seed of data and noise.
   """
   num_examples: int
   epsilon: float

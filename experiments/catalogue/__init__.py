@@ -1,1 +1,1 @@
-"""What the papers define, claim and measure, and where it is realised."""
+"""Catalogue of the papers' definitions, claims and results, with our code."""

@@ -1,4 +1,4 @@
-"""Whether what the catalogue names is there, and nothing is missing."""
+"""Checks that all names in the catalogue exist, and that it is complete."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _OF_TESTS = 'tests.'
 
 
 def problems(groups: Sequence[items.Group]) -> list[str]:
-  """A line for each thing that is wrong."""
+  """Returns a line for each error in the catalogue."""
   return [line for group in groups
           for line in (*_of_group(group),
                        *(f'{group.name}/{item.id}: {what}'
@@ -25,7 +25,7 @@ def problems(groups: Sequence[items.Group]) -> list[str]:
 
 
 def find(name: str) -> Any:
-  """Returns the object of a dotted name.
+  """Returns the object that a dotted name refers to.
 
   Raises:
     LookupError: there is none.
@@ -33,36 +33,36 @@ def find(name: str) -> Any:
   parts = name.split('.')
   for count in range(len(parts), 0, -1):
     try:
-      found = importlib.import_module('.'.join(parts[:count]))
+      value = importlib.import_module('.'.join(parts[:count]))
     except ModuleNotFoundError:
       continue
     try:
-      return functools.reduce(getattr, parts[count:], found)
+      return functools.reduce(getattr, parts[count:], value)
     except AttributeError as error:
       raise LookupError(f'no {name}') from error
   raise LookupError(f'no {name}')
 
 
 def place(name: str) -> str:
-  """Returns the file and line of a dotted name, from the root; '' if unknown.
+  """Returns 'path:line' of a dotted name, relative to the root; '' if unknown.
 
   Raises:
     LookupError: there is none.
   """
   if name.startswith(_OF_TESTS):
     return _place_in_tests(name)
-  found = inspect.unwrap(find(name))
+  value = inspect.unwrap(find(name))
   try:
-    path = pathlib.Path(inspect.getsourcefile(found)).relative_to(ROOT)
-    return f'{path}:{inspect.getsourcelines(found)[1] or 1}'
+    path = pathlib.Path(inspect.getsourcefile(value)).relative_to(ROOT)
+    return f'{path}:{inspect.getsourcelines(value)[1] or 1}'
   except (TypeError, OSError, ValueError):
     return ''
 
 
 def _place_in_tests(name: str) -> str:
-  """Returns the place of a function of `tests`, from its file.
+  """Returns 'path:line' of a function of `tests`, by parsing its file.
 
-  It is not imported: other packages install a `tests` of their own.
+  It is not imported, because other packages install a `tests` of their own.
   """
   module, _, function = name.rpartition('.')
   path = module.replace('.', '/') + '.py'
@@ -73,7 +73,7 @@ def _place_in_tests(name: str) -> str:
 
 
 def line_of_test(test: str) -> int:
-  """Returns the line of `tests/x_test.py::test_name` in its file.
+  """Returns the line number of a test 'tests/x_test.py::test_name'.
 
   Raises:
     LookupError: there is none.
@@ -86,16 +86,18 @@ def line_of_test(test: str) -> int:
 
 
 def _of_group(group: items.Group) -> Iterator[str]:
-  found = [item.id for item in group.items]
-  for each in sorted(set(group.ids) - set(found)):
+  """Yields a line for each id that is missing, unexpected or repeated."""
+  present = [item.id for item in group.items]
+  for each in sorted(set(group.ids) - set(present)):
     yield f'{group.name}/{each}: is missing'
-  for each in sorted(set(found) - set(group.ids)):
+  for each in sorted(set(present) - set(group.ids)):
     yield f'{group.name}/{each}: is not in ids'
-  for each in sorted({each for each in found if found.count(each) > 1}):
+  for each in sorted({each for each in present if present.count(each) > 1}):
     yield f'{group.name}/{each}: stands there twice'
 
 
 def _of_item(item: Item) -> Iterator[str]:
+  """Yields a line for each field of an item that is wrong."""
   if item.paper not in items.PAPERS:
     yield f'paper must be one of {", ".join(items.PAPERS)}'
   if item.kind not in items.KINDS:
@@ -120,7 +122,10 @@ def _of_item(item: Item) -> Iterator[str]:
 
 
 def _missing(item: Item) -> Iterator[str]:
-  """What an item of its kind must have; a note says why it has not."""
+  """Yields a line for each field that items of this kind need and this lacks.
+
+  A note excuses missing functions, tests and experiments.
+  """
   needed = {'definition': ('functions', 'tests'),
             'claim': ('functions', 'tests'),
             'algorithm': ('functions', 'tests'),
@@ -140,11 +145,13 @@ def _missing(item: Item) -> Iterator[str]:
 
 @functools.cache
 def _text(path: str) -> str:
+  """Returns the text of a file; '' if there is none."""
   file = ROOT / path
   return file.read_text(encoding='utf-8') if file.is_file() else ''
 
 
 @functools.cache
 def _tests(path: str) -> dict[str, int]:
+  """Returns name -> line, of all functions of a file."""
   return {node.name: node.lineno for node in ast.walk(ast.parse(_text(path)))
           if isinstance(node, ast.FunctionDef)}

@@ -1,8 +1,8 @@
-"""Items of the papers, as `*.toml` beside this module tells of them.
+"""Reads the items of the catalogue from the `*.toml` files of this folder.
 
-A file is a group of items about one subject. Its head names the items that it
-must hold (`ids`, with ranges such as 'NET-01..12'), so that one that is lost is
-noticed; then each `[[item]]` has the fields of `Item`.
+A file is a group of items about one subject. Its head lists the ids that it
+must hold (`ids`, with ranges such as 'NET-01..12'), so that a lost item is
+noticed. Then each `[[item]]` has the fields of `Item`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +14,16 @@ from typing import Any
 
 FOLDER = pathlib.Path(__file__).parent
 PAPERS = {
-    '000': 'thesis 000', '001': 'paper 001', '002': 'lecture 002',
-    '003': 'thesis 003', '004': 'paper 004',
-    'beyond': 'beyond the five papers'}
+    '000': 'Lalanne (2023)',
+    '001': 'Lalanne, Garivier and Gribonval (2023)',
+    '002': 'lecture notes, chapter 7', '003': 'Barczewski (2025)',
+    '004': 'Barber and Duchi (2014)', 'beyond': 'beyond the five papers'}
+"""Number of a paper -> how it is cited; docs/references.bib has the entries."""
+KEYS = {
+    'lalanne_2023': '000', 'lalanne_garivier_gribonval_2023': '001',
+    'lecture_notes': '002', 'barczewski_2025': '003',
+    'barber_duchi_2014': '004'}
+"""Name of a paper on a command line -> its number, which is as good a name."""
 KINDS = {
     'definition': 'what something means',
     'claim': 'a theorem, fact or bound',
@@ -30,22 +37,22 @@ _RANGE = re.compile(r'(.*?)(\d+)\.\.(\d+)')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Item:
-  """One item.
+  """One definition, claim, algorithm, artefact, erratum or rule.
 
   Attributes:
-    group: of which file it is.
-    id: unique in its group.
-    title: what it is, in a few words.
+    group: name of the file without '.toml'.
+    id: identifier, unique in its group.
+    title: short description.
     paper: a name of `PAPERS`.
-    place: theorem, section or lines in the text.
+    place: theorem, section or lines in the paper.
     kind: a name of `KINDS`.
-    functions: dotted names of what realises it.
-    tests: `tests/room/x_test.py::test_name` of what checks it.
-    experiments: names of experiments that measure it.
-    claims: 'experiment: how a claim begins', of verdicts about it.
-    printed: of an erratum, what the paper says.
-    holds: of an erratum, what is true, or what is done here.
-    note: why there is no function, test or experiment, where there is none.
+    functions: dotted names of the code that implements it.
+    tests: tests that check it, as 'tests/package/x_test.py::test_name'.
+    experiments: names of the experiments that measure it.
+    claims: claims whose verdicts belong to it, as 'experiment: beginning'.
+    printed: for an erratum, the statement in the paper.
+    holds: for an erratum, the true statement, or the choice made here.
+    note: reason why a function, test or experiment is missing.
   """
   group: str
   id: str
@@ -64,13 +71,13 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """The items of a file.
+  """The items of one file.
 
   Attributes:
-    name: of the file.
-    title: what they are about.
-    ids: of items that it must hold.
-    items: that it holds.
+    name: name of the file without '.toml'.
+    title: subject of the items.
+    ids: ids of the items that the file must hold.
+    items: the items that it holds.
   """
   name: str
   title: str
@@ -79,22 +86,22 @@ class Group:
 
 
 def expand(ids: Sequence[str]) -> Iterator[str]:
-  """'NET-01..03' -> NET-01, NET-02, NET-03; of others themselves."""
+  """Yields all ids, with ranges expanded: 'NET-01..03' gives three ids."""
   for each in ids:
-    found = _RANGE.fullmatch(each)
-    if found is None:
+    match = _RANGE.fullmatch(each)
+    if match is None:
       yield each
       continue
-    stem, first, last = found.groups()
+    stem, first, last = match.groups()
     for number in range(int(first), int(last) + 1):
       yield f'{stem}{number:0{len(first)}d}'
 
 
 def read(path: pathlib.Path) -> Group:
-  """A file as a group.
+  """Returns the group of items in a file.
 
   Raises:
-    ValueError: it is not of the form above; the message names the item.
+    ValueError: a field is missing, unknown or of the wrong type.
   """
   with path.open('rb') as file:
     head = tomllib.load(file)
@@ -106,11 +113,12 @@ def read(path: pathlib.Path) -> Group:
 
 
 def groups(folder: pathlib.Path = FOLDER) -> tuple[Group, ...]:
-  """All groups, by name."""
+  """Returns all groups, sorted by name."""
   return tuple(read(path) for path in sorted(folder.glob('*.toml')))
 
 
 def _item(group: str, fields: Mapping[str, Any]) -> Item:
+  """Returns an item from its TOML fields, after checking their types."""
   name = f'{group}: {fields.get("id", "an item without id")}'
   known = {field.name: field for field in dataclasses.fields(Item)}
   for key, value in fields.items():

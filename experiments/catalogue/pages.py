@@ -1,4 +1,4 @@
-"""The catalogue as text: every item beside ours, and the errata."""
+"""Renders the catalogue as text: all items with our results, and the errata."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,7 +15,7 @@ LISTED = ('paper', 'item', 'kind', 'what', 'function', 'test', 'experiment',
 
 
 def status(item: Item) -> str:
-  """What there is of an item, in words."""
+  """Returns text such as 'implemented, tested, measured' for an item."""
   if not item.tests:
     return 'text only'
   if item.kind == 'erratum':
@@ -27,34 +27,34 @@ def status(item: Item) -> str:
 
 def about(item: Item,
           verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
-  """The verdicts that an item's claims name.
+  """Yields the verdicts that an item's claims refer to.
 
   Args:
     item: the item.
-    verdicts: experiment -> what its rows say.
+    verdicts: experiment -> verdicts from its rows.
 
   Raises:
-    LookupError: no verdict begins as a claim says.
+    LookupError: no verdict begins with the text of a claim.
   """
   for claim in item.claims:
     name, _, start = claim.partition(': ')
-    found = [verdict for verdict in verdicts.get(name, ())
+    matching = [verdict for verdict in verdicts.get(name, ())
              if verdict.claim.startswith(start)]
-    if not found:
+    if not matching:
       raise LookupError(f'{item.group}/{item.id}: no verdict {claim!r}')
-    yield from found
+    yield from matching
 
 
 def table(groups: Sequence[items.Group],
           verdicts: Mapping[str, Sequence[Verdict]]) -> str:
-  """All items, a line for each claim; a table for each group."""
+  """Returns a Markdown table for each group, with a line for each claim."""
   return '\n'.join(f'### {group.title}\n\n' + tables.markdown(HEADERS, [
       line for item in group.items for line in _lines(item, verdicts)],
       aligned=False) for group in groups)
 
 
 def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
-  """A line of `LISTED` for each item."""
+  """Returns for each item its values of the columns `LISTED`."""
   return [(item.paper, f'{group.name}/{item.id}', item.kind, item.title,
            *(' '.join(names) or '-' for names in (
                item.functions, item.tests, item.experiments)), status(item))
@@ -62,7 +62,7 @@ def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
 
 
 def errata(groups: Sequence[items.Group]) -> str:
-  """What is false or loose in the papers, by paper and group."""
+  """Returns Markdown tables of all errata, one for each paper."""
   parts = []
   for paper, name in items.PAPERS.items():
     lines = [(item.place, item.id, item.printed, item.holds,
@@ -77,7 +77,7 @@ def errata(groups: Sequence[items.Group]) -> str:
 
 
 def card(item: Item) -> str:
-  """An item from the paper to the figure, with files and lines."""
+  """Returns one item as text, with paths of its code, tests and results."""
   lines = [f'{item.group}/{item.id}: {item.title}',
            f'  paper       {items.PAPERS[item.paper]}, {item.place}',
            f'  kind        {item.kind}: {items.KINDS[item.kind]}',
@@ -101,16 +101,17 @@ def card(item: Item) -> str:
 
 def _lines(item: Item, verdicts: Mapping[str, Sequence[Verdict]]
            ) -> list[tuple[str, ...]]:
+  """Returns the lines of an item in the columns `HEADERS`."""
   place = f'{item.paper}, {item.place}'
   command = ', '.join(f'`{_command(name)}`' for name in item.experiments)
   head = (place, item.id, item.title, command or '-', status(item))
-  found = list(about(item, verdicts))
-  if not found:
+  matching = list(about(item, verdicts))
+  if not matching:
     return [(*head, '-', item.printed or '-', item.holds or '-', '-')]
-  # What stands above is not repeated.
-  heads = [head] + [('', item.id, '', '', '')] * (len(found) - 1)
+  # Cells that equal the cell above are left empty.
+  heads = [head] + [('', item.id, '', '', '')] * (len(matching) - 1)
   return [(*head, each.claim, each.printed, each.ours, each.verdict)
-          for head, each in zip(heads, found, strict=True)]
+          for head, each in zip(heads, matching, strict=True)]
 
 
 def _command(name: str) -> str:

@@ -1,6 +1,6 @@
 """Where Algorithm 8 comes to rest when it divides by the batch's maximum.
 
-Erratum E19 to thesis 003, Theorem 5.2.3. One weight, no intercept, loss
+Erratum E19 to Barczewski (2025), Theorem 5.2.3. One weight, no intercept, loss
 0.5 (theta x - y)^2, two kinds of records: (x, y) = (1, 0) and (10, 10), the
 latter in a share p. Least squares is 100 p / (1 + 99 p). Algorithm 8 divides
 the gradients of a batch by its largest |x|, so that a batch without large

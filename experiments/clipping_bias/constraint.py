@@ -1,13 +1,13 @@
 """Descent on a norm ball: rescaling is a projection in one norm only.
 
-BIAS-03, erratum E18. Thesis 003, Theorem 5.2.3 says that noiseless limits of
-Lip-DP-SGD are local optima of the objective on {||W|| <= C}. Rescaling W to
-norm C is the projection on the Frobenius ball, for which gradient descent has
-that property. On the ball of the spectral norm, which the experiments use, it
-is not: there rescaling rests where the gradient is parallel to W, the optimum
-where it lies in the span of the leading singular pairs. Under Adam, which the
-experiments use as well, the Frobenius ball fails too: of gradients that have
-settled it keeps the signs only.
+BIAS-03, erratum E18. Barczewski (2025), Theorem 5.2.3 says that noiseless
+limits of Lip-DP-SGD are local optima of the objective on {||W|| <= C}.
+Rescaling W to norm C is the projection on the Frobenius ball, for which
+gradient descent has that property. On the ball of the spectral norm, which the
+experiments use, it is not: there rescaling rests where the gradient is parallel
+to W, the optimum where it lies in the span of the leading singular pairs. Under
+Adam, which the experiments use as well, the Frobenius ball fails too: of
+gradients that have settled it keeps the signs only.
 
 The objective is 0.5 ||W - diag(2, 1)||_F^2 with C = 1.
 """
@@ -22,7 +22,8 @@ import optax
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import orthogonal
 from dpjax.lipschitz import projection
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.typing import Array
 
 RADIUS = 1.0

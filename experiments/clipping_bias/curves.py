@@ -1,9 +1,9 @@
 """What clipping does to the mean gradient while a network is trained.
 
-BIAS-04 (EXP-F5.3.3), thesis 003, section 5.3.4 and Figure 5.3.3. Along a run,
-on a probe of its training records: the mean gradient g, the mean of what the
-method takes of each gradient, and how far apart they are. Exact functions of
-private records: diagnostics, never to be released.
+BIAS-04 (EXP-F5.3.3), Barczewski (2025), section 5.3.4 and Figure 5.3.3. Along a
+run, on a probe of its training records: the mean gradient g, the mean of what
+the method takes of each gradient, and how far apart they are. Exact functions
+of private records: diagnostics, never to be released.
 
 Erratum E20: the text calls g "the model update of Algorithm 8 without noise",
 which divides the gradient of each layer by the largest input norm of that
@@ -22,19 +22,20 @@ import numpy as np
 from dpjax import tree
 from dpjax.data import registry
 from dpjax.grads import per_example
-from dpjax.grads.bounder import GradientBounder, Method
-from dpjax.lipschitz import primitives
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
 from dpjax.lipschitz import losses
+from dpjax.lipschitz import primitives
 from dpjax.models.model import Model
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from dpjax.train import evaluate
 from dpjax.train import plan as plans
 from dpjax.train import step as steps
 from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
-from experiments import building
 from experiments import papers
-from experiments import configuration
-from experiments import run_keys
-from experiments import training
 
 _BASES = {'sgd': 'sgd', 'clipped_sgd': 'dp_sgd', 'dp_sgd': 'dp_sgd',
           'lip_sgd': 'lip_dp_sgd', 'lip_dp_sgd': 'lip_dp_sgd',
@@ -156,8 +157,8 @@ def measure_probe(params: Params, probe: Batch, *, model: Model,
 def algorithm_8_update(params: Params, x: Array, mean: PyTree) -> PyTree:
   """The mean gradient of each layer over X_k: not private (E1), not g (E20).
 
-  X_k is the largest l2 norm of what enters layer k over the batch (thesis 003,
-  Algorithm 8, line 11; without the 1 of the bias, as printed).
+  X_k is the largest l2 norm of what enters layer k over the batch (Barczewski
+  (2025), Algorithm 8, line 11; without the 1 of the bias, as printed).
 
   Args:
     params: of a perceptron with tanh units.

@@ -1,8 +1,8 @@
 """Linear regression with skewed errors, where clipping moves the optimum.
 
-BIAS-01, thesis 003, section 5.2.4: x is uniform on [0, 1], y = a x + b + e
-with P(e = 9) = 0.1 and P(e = -1) = 0.9, loss (theta_1 x + theta_2 - y)^2. (The
-text prints the model as theta_1 x theta_2 and the values of e as 10.) With
+BIAS-01, Barczewski (2025), section 5.2.4: x is uniform on [0, 1], y = a x + b +
+e with P(e = 9) = 0.1 and P(e = -1) = 0.9, loss (theta_1 x + theta_2 - y)^2.
+(The text prints the model as theta_1 x theta_2 and the values of e as 10.) With
 u = (theta_1 - a, theta_2 - b) and the residual r = u_1 x + u_2 - e, a record's
 gradient is 2 r (x, 1), so that nothing here depends on a and b.
 
@@ -70,7 +70,7 @@ def mean_clipped_gradient(offset: np.ndarray, *,
 def mean_normalised_gradient(offset: np.ndarray) -> np.ndarray:
   """The mean [2] of g / ||g||, zero where g is: Algorithm 7 as printed (E21).
 
-  The listing of thesis 003 (line 1041) prints clip_norm g / ||g||.
+  The listing of Barczewski (2025) (line 1041) prints clip_norm g / ||g||.
   """
 
   def corners(slope, constant):

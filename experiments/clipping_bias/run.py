@@ -1,4 +1,4 @@
-"""Runs settings of `sweep.py`; one group shares all but `at` and seed."""
+"""Runs settings in `sweep.py`; a group shares all but `at` and seed."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -9,7 +9,7 @@ import numpy as np
 
 from dpjax.data import registry
 from dpjax.report import records
-from experiments import configuration
+from dpjax.runs import configuration
 from experiments import papers
 from experiments import rows
 from experiments.clipping_bias import batch_maximum
@@ -43,7 +43,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
-  """What the curve of a setting trains; None for the other kinds."""
+  """Returns the training configuration of a curve; None for other kinds."""
   if setting.kind not in sweep.LENGTHS:
     return None
   return curves.make_config(_traced(setting), registry.DATASETS[
@@ -51,7 +51,7 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
 
 
 def _traced(setting: sweep.Setting) -> curves.Run:
-  """The training runs whose curve a setting is a point of."""
+  """Returns the training runs whose curve contains the point of a setting."""
   length = sweep.LENGTHS[setting.kind]
   return curves.Run(
       dataset=setting.dataset, method=setting.method,
@@ -60,7 +60,10 @@ def _traced(setting: sweep.Setting) -> curves.Run:
 
 
 def _zero(setting: sweep.Setting) -> dict[str, float]:
-  """BIAS-01: the zero, its cost, gradients at the optimum and as printed."""
+  """Returns the zero of the clipped gradient, and its excess risk (BIAS-01).
+
+  With it come gradient norms at the optimum and at the printed zero.
+  """
   clip_norm = setting.clip_norm
 
   def norm(offset):
@@ -68,20 +71,20 @@ def _zero(setting: sweep.Setting) -> dict[str, float]:
         np.asarray(offset), clip_norm=clip_norm))
 
   zero = regression.clipped_zero(clip_norm=clip_norm)
-  found = dict(zero_1=zero[0], zero_2=zero[1],
+  metrics = dict(zero_1=zero[0], zero_2=zero[1],
                excess_risk=regression.excess_risk(zero),
                norm_at_optimum=norm((0, 0)))
   printed = papers.CLIPPING_EXAMPLE
   if clip_norm == printed.clip_norm:
     sampled, error = descent.sampled_norm(jax.random.key(0), 400_000,
                                           clip_norm=clip_norm)
-    found |= dict(norm_at_printed_zero=norm(printed.zero),
+    metrics |= dict(norm_at_printed_zero=norm(printed.zero),
                   norm_sampled=sampled, norm_sampled_se=error)
-  return found
+  return metrics
 
 
 def _field(setting: sweep.Setting) -> dict[str, float]:
-  """BIAS-02: both fields at one point."""
+  """Returns the plain and the clipped gradient at one point (BIAS-02)."""
   plain = regression.mean_gradient(np.array(setting.at))
   clipped = regression.mean_clipped_gradient(np.array(setting.at),
                                              clip_norm=setting.clip_norm)
@@ -90,7 +93,7 @@ def _field(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _ball(setting: sweep.Setting) -> dict[str, float]:
-  """BIAS-03, E18: where descent ends on a ball, and the best of the ball."""
+  """Returns the limit of descent on a ball, and its optimum (BIAS-03, E18)."""
   ball = constraint.BALLS[setting.method]
   weights = constraint.rest(ball, jnp.eye(2))
   best = constraint.objective(jnp.diag(jnp.array(ball.optimum)))
@@ -99,7 +102,7 @@ def _ball(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _batches(setting: sweep.Setting) -> dict[str, float]:
-  """E19: the fixed point, exactly and for some settings by simulation."""
+  """Returns the exact fixed point, for some settings also simulated (E19)."""
   size, share = setting.at
   if setting.method == 'poisson':
     large = round(share * _POISSON_SIZE)
@@ -107,19 +110,19 @@ def _batches(setting: sweep.Setting) -> dict[str, float]:
                                     size / _POISSON_SIZE)
   else:
     batches = batch_maximum.with_replacement(size, share)
-  found = dict(fixed_point=batch_maximum.fixed_point(batches),
+  metrics = dict(fixed_point=batch_maximum.fixed_point(batches),
                least_squares=batch_maximum.least_squares(share))
   if setting.method == 'with_replacement' and setting.at in _SIMULATED:
     means = batch_maximum.simulate(
         jax.random.key(size), batch_size=size, share=share, num_steps=20_000,
         num_runs=64)
-    found |= dict(simulated=means.mean(),
+    metrics |= dict(simulated=means.mean(),
                   simulated_se=means.std(ddof=1) / len(means)**0.5)
-  return found
+  return metrics
 
 
 def _descents(settings: Sequence[sweep.Setting]) -> Results:
-  """BIAS-01: training itself, the private one at its real cost."""
+  """Yields where training ends; private training at its real cost (BIAS-01)."""
   first = settings[0]
   size = first.dataset.removeprefix('regression_')
   num_examples, num_steps = sweep.DESCENT_SIZE[size]
@@ -128,9 +131,9 @@ def _descents(settings: Sequence[sweep.Setting]) -> Results:
                            num_steps=num_steps, epsilon=sweep.EPSILON,
                            delta=delta)
   private = plan.noise_multiplier is not None
-  found = descent.rest(first.method, plan, clip_norm=first.clip_norm,
+  offsets = descent.rest(first.method, plan, clip_norm=first.clip_norm,
                        seeds=[setting.seed for setting in settings])
-  for setting, offset in zip(settings, found, strict=True):
+  for setting, offset in zip(settings, offsets, strict=True):
     yield setting, [
         records.Row(
             seed=setting.seed, metric=f'rest_{index + 1}',
@@ -145,7 +148,7 @@ def _descents(settings: Sequence[sweep.Setting]) -> Results:
 
 def _curves(settings: Sequence[sweep.Setting], data_dir: str | None,
             progress) -> Results:
-  """BIAS-04: one training run for each seed gives all points of a curve."""
+  """Yields all points of a curve, from one run for each seed (BIAS-04)."""
   first = settings[0]
   length = sweep.LENGTHS[first.kind]
   found = curves.trace(
@@ -157,11 +160,11 @@ def _curves(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def _curve_rows(setting: sweep.Setting, found: curves.Curves,
                 length: sweep.Length) -> list[records.Row]:
-  """Means over the runs at one step.
+  """Returns rows of means over the runs at one step.
 
-  Exact statistics of training records: whatever the training costs, these
-  cost an infinite epsilon. The accuracy of the last parameters, on records
-  that are held out, costs what the training does.
+  Exact statistics of training records are not private: their epsilon is
+  infinite. The accuracy of the last parameters on held-out records costs only
+  the epsilon of the training.
   """
   step, = setting.at
   private = found.plan.noise_multiplier is not None

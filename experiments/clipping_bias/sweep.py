@@ -1,4 +1,4 @@
-"""What to run for section 5.2.4, Theorem 5.2.3 and Figures 5.2.1 and 5.3.3.
+"""Settings for section 5.2.4, Theorem 5.2.3 and Figures 5.2.1 and 5.3.3.
 
   python -m launch.sweep --experiment=clipping_bias --data_dir=data \
     --output_dir=experiments/clipping_bias/results
@@ -20,8 +20,8 @@ import dataclasses
 import math
 
 PAPERS = ('003',)
-ARTEFACT = ('section 5.2.4, Theorem 5.2.3, Figures 5.2.1 and 5.3.3 of thesis '
-            '003: the bias of gradient clipping')
+ARTEFACT = ('section 5.2.4, Theorem 5.2.3, Figures 5.2.1 and 5.3.3 of '
+            'Barczewski (2025): the bias of gradient clipping')
 COST = '0.3 h on 2 CPU cores'
 HEADLINES = (
     'DP-SGD comes to rest',
@@ -33,7 +33,7 @@ BATCHED = ('at', 'seed')
 
 CLIP_NORM = 1.0
 EPSILON = 1.0
-"""Of the private descent on the example."""
+"""Budget of private descent on the regression example."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,13 +58,13 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Length:
-  """How long curves are.
+  """Length of the curves.
 
   Attributes:
-    num_steps: of training.
-    every: steps between points.
-    num_runs: seeds 0, 1, ... averaged in one row.
-    probe_size: records measured on.
+    num_steps: number of training steps.
+    every: number of steps between points.
+    num_runs: number of runs, with seeds 0, 1, ..., averaged in one row.
+    probe_size: number of records that gradients are measured on.
   """
   num_steps: int
   every: int

@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`; no records, no noise."""
+"""Computes the rows of the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,8 @@ from dpjax.privacy import accounting
 from dpjax.privacy import composition
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.notions import ApproxDP, PureDP
+from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.notions import PureDP
 from dpjax.report import records
 from experiments import rows
 from experiments.composition_curves import sweep
@@ -24,7 +25,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _bounds(setting: sweep.Setting) -> dict[str, float]:
-  """All epsilons at one total delta."""
+  """Returns the epsilons of all composition bounds at one total delta."""
   one = ApproxDP(epsilon=setting.epsilon, delta=setting.release_delta)
   releases = [one] * setting.num_uses
   forms = composition.heterogeneous_forms(releases, slack=setting.slack)
@@ -38,7 +39,7 @@ def _bounds(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _of_mechanisms(setting: sweep.Setting) -> dict[str, float]:
-  """What more is known of pure mechanisms, and of two of them."""
+  """Returns the tighter bounds for pure mechanisms, and for two of them."""
   pure = PureDP(epsilon=setting.epsilon)
 
   def concentrated(guarantee):

@@ -1,4 +1,4 @@
-"""What to compute about composition (EXP-05, table of ALG-10).
+"""Settings to study composition (EXP-05, table of ALG-10).
 
   python -m launch.sweep --experiment=composition_curves \
     --output_dir=experiments/composition_curves/results
@@ -15,7 +15,8 @@ Expected at epsilon 0.1, k = 100, delta 1e-6: 10, 5.756, 5.756 and 6.308, exact
 import dataclasses
 
 PAPERS = ('000', '002')
-ARTEFACT = ('section 2.2.4 of thesis 000 and section 7.2.3 of lecture 002: '
+ARTEFACT = ('section 2.2.4 of Lalanne (2023) and section 7.2.3 of the lecture '
+            'notes, chapter 7: '
             'composition')
 COST = '10 s on a CPU core'
 GALLERY = 'Composition: bounds and the exact curve'
@@ -27,8 +28,8 @@ class Setting:
   """k releases of one guarantee.
 
   Attributes:
-    epsilon: of each release.
-    num_uses: k.
+    epsilon: budget of each release.
+    num_uses: k, the number of releases.
     release_delta: of each release.
     slack: what composition adds to delta.
   """

@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`; given the noise, without sampling."""
+"""Computes the settings in `sweep.py`, exactly for each drawn noise."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -7,7 +7,7 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantiles import rates
+from dpjax.stats.quantile_methods import rates
 from experiments import rows
 from experiments.constant_records import sweep
 
@@ -26,7 +26,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def amplitude(setting: sweep.Setting) -> float:
-  """alpha of the noise; 0 for none."""
+  """Returns the amplitude alpha of the noise; 0 for none."""
   if setting.method == 'raw':
     return 0.0
   return math.exp(-setting.num_examples * setting.epsilon
@@ -34,7 +34,7 @@ def amplitude(setting: sweep.Setting) -> float:
 
 
 def _noise(setting: sweep.Setting) -> np.ndarray:
-  """Sorted, [R, n]; whatever the method, of the same uniform numbers."""
+  """Returns sorted noise [R, n], from the same uniforms for all methods."""
   rng = np.random.default_rng([setting.seed, setting.num_examples])
   return amplitude(setting) * np.sort(rng.uniform(
       -1, 1, (setting.repetitions, setting.num_examples)))
@@ -68,16 +68,16 @@ def _risk(setting: sweep.Setting) -> dict[str, float]:
 
 
 def squares(ordered: np.ndarray, rate: float) -> np.ndarray:
-  """E M^2 [R] of the median's exponential mechanism on [-1, 1].
+  """Returns E M^2 [R] of the exponential mechanism for the median on [-1, 1].
 
   Args:
     ordered: sorted records [R, n].
-    rate: of the cost |#{X < x} - n / 2|.
+    rate: factor of the cost |#{X < x} - n / 2| in the exponent.
   """
   size = ordered.shape[1]
   ends = np.concatenate([np.full([len(ordered), 1], -1.0), ordered,
                          np.full([len(ordered), 1], 1.0)], 1)
-  # From the least cost, so that none of both sums vanishes.
+  # The weight of the least cost is near 1, so that the sums do not underflow.
   weights = np.exp(-rate * (np.abs(np.arange(size + 1) - size / 2)))
   return (np.sum(weights * np.diff(ends**3) / 3, 1)
           / np.sum(weights * np.diff(ends), 1))

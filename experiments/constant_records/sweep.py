@@ -1,4 +1,4 @@
-"""What to compute about smoothed medians of zeros on [-1, 1] (QF-21, QF-23).
+"""Settings to study smoothed medians of zeros on [-1, 1] (QF-21, QF-23).
 
   python -m launch.sweep --experiment=constant_records \
     --output_dir=experiments/constant_records/results
@@ -21,7 +21,7 @@ import dataclasses
 import numpy as np
 
 PAPERS = ('000',)
-ARTEFACT = ('Figure 6.2 of thesis 000, and its analysis of constant data '
+ARTEFACT = ('Figure 6.2 of Lalanne (2023), and its analysis of constant data '
             '(section 6.3.3)')
 COST = '1 min on a CPU core'
 HEADLINES = ('without noise', 'with noise', 'e^(-n epsilon')
@@ -34,12 +34,12 @@ class Setting:
   """One risk, or one place of the figure.
 
   Attributes:
-    method: see above.
-    num_examples: n.
-    epsilon: of the mechanism.
+    method: name from the list above.
+    num_examples: n, the number of records.
+    epsilon: budget of the mechanism.
     place: x, of 'cost'; 0 otherwise.
     repetitions: vectors of noise.
-    seed: of the noise.
+    seed: seed of the noise.
   """
   method: str
   num_examples: int

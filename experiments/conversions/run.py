@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`; no records, no noise."""
+"""Computes the rows of the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -9,7 +9,8 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.notions import PureDP, ZCDP
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
 from dpjax.report import records
 from experiments import rows
 from experiments.conversions import sweep
@@ -29,7 +30,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _zcdp(setting: sweep.Setting) -> dict[str, float]:
-  """ALG-03, ALG-04: epsilons, and the rho that the closed form gives back."""
+  """Returns epsilons of rho-zCDP, and the rho implied by the closed form."""
   guarantee, delta = ZCDP(rho=setting.parameter), setting.delta
   basic = notions.approx_from_zcdp(guarantee, delta=delta)
   at_orders = [renyi.renyi_from_zcdp(guarantee, order=order)
@@ -47,7 +48,7 @@ def _zcdp(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _pure(setting: sweep.Setting) -> dict[str, float]:
-  """ALG-02: rho, and the largest divergence over order that was found."""
+  """Returns rho bounds of epsilon-DP, and the largest divergence over order."""
   guarantee = PureDP(epsilon=setting.parameter)
   found = {name: notions.zcdp_from_mechanism(guarantee, name).rho
            for name in ('laplace', 'geometric', 'exponential')}

@@ -1,4 +1,4 @@
-"""What to compute about conversions (EXP-06, tables of ALG-02 and ALG-04).
+"""Settings to study conversions (EXP-06, tables of ALG-02 and ALG-04).
 
   python -m launch.sweep --experiment=conversions \
     --output_dir=experiments/conversions/results
@@ -16,7 +16,7 @@ Gaussian release; at epsilon 1: rho 0.5, 0.462, 0.368 for Laplace noise.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = 'section 2.2.2 of thesis 000: conversions between definitions'
+ARTEFACT = 'section 2.2.2 of Lalanne (2023): conversions between definitions'
 COST = '1 s on a CPU core'
 HEADLINES = ('rho-zCDP is', 'epsilon-DP is epsilon^2 / 2-zCDP')
 
@@ -26,9 +26,9 @@ class Setting:
   """One guarantee.
 
   Attributes:
-    kind: see above.
-    parameter: rho or epsilon.
-    delta: of the result.
+    kind: name from the list above.
+    parameter: rho (kind zcdp) or epsilon (kind pure).
+    delta: delta of the resulting guarantee.
   """
   kind: str
   parameter: float

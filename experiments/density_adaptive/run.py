@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -13,28 +13,28 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats import frequencies
 from dpjax.stats import precision
-from dpjax.stats.density import adaptive
-from dpjax.stats.density import api
-from dpjax.stats.density import bandwidths
-from dpjax.stats.density import bases
-from dpjax.stats.density import estimate
-from dpjax.stats.density import laws
-from dpjax.stats.density import mechanism
-from dpjax.stats.density import projections
-from dpjax.stats.density import stages
-from dpjax.stats.density import weighted
+from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import api
+from dpjax.stats.density_methods import bandwidths
+from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import estimate
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import mechanism
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import stages
+from dpjax.stats.density_methods import weighted
 from experiments import density_settings
 from experiments import rows
 from experiments import simulation
 from experiments.density_adaptive import sweep
 
-# Bins on which estimates are made densities.
+# Number of bins on which estimates are projected to densities.
 _PROPER = 2048
-# Frequencies and bins that are enough for all settings.
+# Largest numbers of frequencies and bins; enough for all settings.
 _LARGEST = 400
-# The specification has half as many bins again, and no limit.
+# The sweep's `single` has half as many bins again, and no limit.
 _FACTOR, _MOST_BINS = 1.5, 2001
-# Cells that sums are computed from.
+# Number of cells that sums are computed from.
 _CELLS = 4096
 _FAMILIES = {('oracle', 'pure'): 'pure_printed',
              ('oracle', 'zcdp'): 'zcdp_printed',
@@ -62,7 +62,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def closed(setting: sweep.Setting) -> dict[str, float]:
-  """The error of a linear estimator, and of the uniform density."""
+  """Returns the errors of a linear estimator and of the uniform density."""
   size, name = setting.num_examples, setting.dataset
   signal = size * setting.epsilon / (
       1 if setting.notion == 'pure' else math.sqrt(2))
@@ -82,7 +82,7 @@ def closed(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _linear(setting: sweep.Setting) -> float:
-  """The error of the best weights of frequencies for the density."""
+  """Returns the error with the best weights of frequencies for a density."""
   truth = density_settings.density(setting.dataset)
   public = dict(num_records=setting.num_examples, rho=setting.epsilon**2 / 2)
   return projections.WeightedProjection(
@@ -91,7 +91,7 @@ def _linear(setting: sweep.Setting) -> float:
 
 
 def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
-  """The one tuning that public numbers choose."""
+  """Returns the family with the one tuning that public numbers determine."""
   size, name = setting.num_examples, setting.dataset
   if setting.boundary == 'circle':
     method = setting.notion + '_printed'
@@ -109,7 +109,7 @@ def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
 
 
 def made(setting: sweep.Setting) -> mechanism.DensityMechanism:
-  """The adaptive estimator of a setting."""
+  """Returns the adaptive estimator of a setting."""
   public = dict(num_records=setting.num_examples,
                 adjacency=Adjacency.REPLACE_ONE)
   if setting.notion == 'pure':
@@ -134,12 +134,12 @@ def made(setting: sweep.Setting) -> mechanism.DensityMechanism:
 
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
-  """Errors of releases, as they are and made densities."""
+  """Returns errors of raw releases and of their projections to densities."""
   asked = made(setting)
   truth = density_settings.density(setting.dataset)
   sums = isinstance(asked, weighted.AdaptiveProjection)
   size = _CELLS if sums else asked.num_bins
-  # Data are those of the density, n and the statistic.
+  # Data depend only on the density, n and the statistic.
   generator = np.random.default_rng([
       setting.seed, setting.num_examples, size,
       zlib.crc32(setting.dataset.encode())])
@@ -165,7 +165,7 @@ def _nearest(values):
 @precision.in_float64
 def proper_errors(kind: str, coefficients: np.ndarray,
                   truth: laws.Density) -> np.ndarray:
-  """Errors [R] of the nearest densities to estimates [R, c]."""
+  """Returns errors [R] of the densities nearest to estimates [R, c]."""
   values = jax.vmap(functools.partial(
       estimate.on_bins, kind, num_bins=_PROPER))(jnp.asarray(coefficients))
   return estimate.errors_of('histogram', np.asarray(_nearest(values)), truth)

@@ -1,18 +1,18 @@
-"""What to compare of adaptive density estimators (DEN-X9, DEN-B5, B6, B7).
+"""Settings to study adaptive density estimators (DEN-X9, DEN-B5, B6, B7).
 
   python -m launch.sweep --experiment=density_adaptive \
     --output_dir=experiments/density_adaptive/results
 
 Mean integrated squared errors at n records, epsilon or rho = epsilon^2 / 2,
-replace_one. In closed form, by what is told to them:
+replace_one. In closed form, with the knowledge they get:
   printed       the papers' tuning: beta on a circle, nothing of a histogram
-  oracle        the printed noise at its best order for the density
+  oracle        the printed noise with the best N for the density
   exact         exact sensitivities at theirs
   linear        the best weights of frequencies for the density (zCDP)
   spectral      the best bins and frequencies for the density (pure)
   histogram     the best histogram for the density
   tuned         the histogram for the density's Lipschitz constant
-Simulated, told n and the budget alone; `proper`: made densities, for free:
+Simulated, given n and the budget alone; `proper`: projected to densities:
   default          `api.plan`: one noisy histogram, or, under zCDP on a circle,
                    sums with noise by their frequency (B5)
   spline           on a circle, the one for an interval
@@ -30,7 +30,8 @@ order, 1.3 times in mean.
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Tunings of the paper 001, which know the smoothness, beside '
+ARTEFACT = ('Tunings of Lalanne, Garivier and Gribonval (2023), which know '
+            'the smoothness, beside '
             'estimators that adapt to it')
 COST = '2 min on a CPU core'
 HEADLINES = ('the default', 'without beta')
@@ -64,12 +65,12 @@ class Setting:
     study: 'cells', or 'rate': of `single` alone, in n.
     boundary: 'circle' or 'interval'.
     notion: 'pure' or 'zcdp'.
-    method: see above.
-    dataset: the density.
-    num_examples: n.
+    method: name from the list above.
+    dataset: name of the density.
+    num_examples: n, the number of records.
     epsilon: of the release, or of rho = epsilon^2 / 2.
     repetitions: simulated releases, of data of their own; none: closed form.
-    seed: of data and noise.
+    seed: seed of data and noise.
   """
   boundary: str
   notion: str

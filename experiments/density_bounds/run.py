@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`; no records, no noise."""
+"""Computes the rows of the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -8,16 +8,16 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import bandwidths
-from dpjax.stats.density import lower_bounds
-from dpjax.stats.density import packings
-from dpjax.stats.density import sensitivities
-from dpjax.stats.density import spectral
+from dpjax.stats.density_methods import bandwidths
+from dpjax.stats.density_methods import sensitivities
+from dpjax.stats.density_methods import spectral
+from dpjax.theory.densities import lower_bounds
+from dpjax.theory.densities import packings
 from experiments import rows
 from experiments.density_bounds import sweep
 
 _REPLACE = Adjacency.REPLACE_ONE
-# Bins, and half as many frequencies, that estimators choose from.
+# Largest number of bins, and of half as many frequencies.
 _BINS = np.unique(np.round(np.geomspace(1, 1e5, 3000)))
 # Of the least frequency that a weighted series leaves out.
 _CUTS = np.unique(np.round(np.geomspace(2, 3000, 90)))
@@ -44,12 +44,12 @@ def _budget(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _variance(setting: sweep.Setting) -> float:
-  """Of the noise of a count, that of Laplace or Gauss."""
+  """Returns the variance of Laplace or Gaussian noise of a count."""
   return (8 if setting.notion == 'pure' else 1) / setting.alpha**2
 
 
 def lower(setting: sweep.Setting) -> dict[str, float]:
-  """Lower bounds of the integrated squared error over a class."""
+  """Returns lower bounds on the integrated squared error over a class."""
   beta, known = sweep.SMOOTHNESS[setting.dataset], dict(
       radius=sweep.RADII[setting.dataset], num_records=setting.num_records)
   lipschitz = setting.dataset == 'lipschitz'
@@ -59,7 +59,7 @@ def lower(setting: sweep.Setting) -> dict[str, float]:
   fano = lower_bounds.fano(bump, **known, **budget, printed=True).value
   free = lower_bounds.fano(bump, **known, printed=True).value
   cube = functools.partial(lower_bounds.assouad, bump, **known)
-  # The papers prove the rate of pure privacy by Fano's lemma alone.
+  # The papers prove the pure-DP rate by Fano's lemma alone.
   printed = fano if setting.notion == 'pure' else max(
       fano, cube(**budget, statement='thesis').value)
   found = dict(printed=max(free, printed), fano=fano,
@@ -71,7 +71,7 @@ def lower(setting: sweep.Setting) -> dict[str, float]:
 
 
 def upper(setting: sweep.Setting) -> dict[str, float]:
-  """Upper bounds of the same, of estimators that know the class."""
+  """Returns upper bounds on it, of estimators that know the class."""
   n, beta = setting.num_records, sweep.SMOOTHNESS[setting.dataset]
   radius, variance = sweep.RADII[setting.dataset], _variance(setting)
   if setting.dataset == 'lipschitz':
@@ -96,21 +96,27 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
 
 @functools.cache
 def _weights(smoothness: int) -> tuple[np.ndarray, ...]:
-  """Of 1 - (k / W)^beta: W, squares, squares over k, kappa 2 rho sum."""
-  found = []
+  """Returns W and sums over weights w_k = 1 - (k / W)^beta, for all cuts W.
+
+  The sums are of w_k^2, of w_k^2 / k, and kappa 2 rho times the sum of w_k.
+  """
+  columns = []
   for cut in _CUTS[:None if smoothness == 1 else 60]:
     k = np.arange(1, cut)
     weight = 1 - (k / cut)**smoothness
-    # Fejer's kernel is at least 0, on a circle and, twice, on an interval.
+    # Fejer's kernel is nonnegative on a circle and, used twice, on an interval.
     largest = 4 * weight.sum() + 2 if smoothness == 1 else (
         sensitivities.weighted_circle(weight.tolist(), adjacency=_REPLACE))
-    found.append((cut, np.sum(weight**2), np.sum(weight**2 / k),
+    columns.append((cut, np.sum(weight**2), np.sum(weight**2 / k),
                   largest * weight.sum()))
-  return tuple(np.array(found).T)
+  return tuple(np.array(columns).T)
 
 
 def _weighted(setting: sweep.Setting) -> float:
-  """Noise of variance kappa / lambda_k; the taper of the class, best cut."""
+  """Returns the error with noise of variance kappa / lambda_k.
+
+  The taper is that of the class, with the best cut-off.
+  """
   lipschitz = setting.dataset == 'lipschitz'
   beta, radius = sweep.SMOOTHNESS[setting.dataset], sweep.RADII[setting.dataset]
   cut, squares, over, privacy = _weights(beta)
@@ -125,7 +131,7 @@ def _weighted(setting: sweep.Setting) -> float:
 
 
 def _point(setting: sweep.Setting) -> dict[str, float]:
-  """The error at 1/2 of Lipschitz densities."""
+  """Returns the squared error at 1/2 over Lipschitz densities."""
   n, radius = setting.num_records, sweep.RADII['point']
   bound = functools.partial(lower_bounds.pointwise, radius, num_records=n)
   budget = _budget(setting)
@@ -135,7 +141,7 @@ def _point(setting: sweep.Setting) -> dict[str, float]:
       printed=max(printed(**budget), printed()),
       corrected=max(bound(**budget).value, bound().value),
       sharp=max(bound(**budget, sharp=True).value, bound(sharp=True).value),
-      # Bias, sampling at the largest density there is, and noise.
+      # Squared bias, sampling error at the largest possible density, and noise.
       histogram=np.min(
           radius**2 / (4 * _BINS**2) + _BINS**2 * _variance(setting) / n**2
           + packings.lipschitz_maximum(radius) * _BINS / n))

@@ -32,7 +32,8 @@ and .030, .012, .007 in units of L^(2 / (beta + 1)) (n alpha)^(-2 beta / (beta
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of paper 001: lower bounds of '
+ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of Lalanne, Garivier and '
+            'Gribonval (2023): lower bounds of '
             'private densities, beside upper ones')
 COST = '10 s on a CPU core'
 HEADLINES = ('lower bounds stay', 'the last line', 'rates of')
@@ -53,11 +54,11 @@ class Setting:
   """One class of densities and one budget.
 
   Attributes:
-    kind: see above.
-    dataset: the class.
+    kind: name from the list above.
+    dataset: name of the class.
     notion: 'pure' or 'zcdp'.
-    num_records: n.
-    amount: n alpha.
+    num_records: n, the number of records.
+    amount: n alpha, the number of records times the budget.
   """
   kind: str
   dataset: str
@@ -70,7 +71,7 @@ class Setting:
 
   @property
   def alpha(self) -> float:
-    """epsilon, or the square root of rho."""
+    """epsilon (pure DP), or the square root of rho (zCDP)."""
     return self.amount / self.num_records
 
 

@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`."""
+"""Computes the rows of the settings in `sweep.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
 import math
@@ -10,7 +10,7 @@ from experiments import density_settings
 from experiments import rows
 from experiments.density_crossover import sweep
 
-# Frequencies and bins that are enough without noise, for small n and for all.
+# Largest numbers of frequencies and bins without noise: for small n, for all.
 _FEW, _SMALL = 100, 10**5
 _LARGEST = {'spectral': 500, 'pure_exact': 500}
 _MOST = 1500
@@ -30,7 +30,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def boundaries(setting: sweep.Setting) -> dict[str, float]:
-  """alpha of each boundary."""
+  """Returns the budget alpha of each boundary."""
   size = setting.num_examples
   largest = _FEW if size <= _SMALL else _LARGEST.get(setting.method, _MOST)
   found = density_settings.family(setting.method, setting.dataset, largest)
@@ -38,12 +38,13 @@ def boundaries(setting: sweep.Setting) -> dict[str, float]:
   nothing = density_settings.density(setting.dataset).energy
 
   def share(alpha):
-    """Of noise in what is not bias."""
+    """Returns the share of noise in the error without bias."""
     place = found.best(size, size * alpha)
     noise = found.privacy[place] / (size * alpha)**2
     return noise / (noise + found.sampling[place] / size)
   doubling = _root(lambda alpha: least(alpha) / least(math.inf) - 2)
-  # The share jumps with the tuning: the largest budget where noise is half.
+  # The share jumps when the best tuning changes, so that it need not equal 1/2
+  # anywhere: take the largest budget at which noise is half.
   equal = doubling * 10
   while share(equal) < 0.5:
     equal *= 1 - _STEP
@@ -52,5 +53,5 @@ def boundaries(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _root(excess: Callable[[float], float]) -> float:
-  """Where a function that falls with the budget is 0."""
+  """Returns the zero of a function that decreases with the budget."""
   return 10**optimize.brentq(lambda power: excess(10**power), *_ENDS)

@@ -1,4 +1,4 @@
-"""What to compute about regimes of private densities (DEN-X6, DEN-R1).
+"""Settings to study regimes of private densities (DEN-X6, DEN-R1).
 
   python -m launch.sweep --experiment=density_crossover \
     --output_dir=experiments/density_crossover/results
@@ -19,7 +19,8 @@ histogram and for zCDP, where the text prints the square of n^(-(beta + 1) /
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Discussion of Theorems 1 and 4 of the paper 001: budgets from '
+ARTEFACT = ('Discussion of Theorems 1 and 4 of Lalanne, Garivier and '
+            'Gribonval (2023): budgets from '
             'which on privacy is free')
 COST = '10 s on a CPU core'
 HEADLINES = ('the crossover of the pure Fourier', 'the crossover of zCDP',
@@ -33,13 +34,13 @@ SMOOTHNESS = (1, 2, 3)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One estimator at one n.
+  """One estimator on one density at one n.
 
   Attributes:
-    method: see above.
-    dataset: the density.
-    num_examples: n.
-    seed: of nothing: all is exact.
+    method: name from the list above.
+    dataset: name of the density.
+    num_examples: n, the number of records.
+    seed: unused, since results are exact.
   """
   method: str
   dataset: str

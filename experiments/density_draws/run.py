@@ -9,17 +9,17 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import adaptive
-from dpjax.stats.density import estimate
-from dpjax.stats.density import mechanism
-from dpjax.stats.density import projections
-from dpjax.stats.density import spectral
+from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import estimate
+from dpjax.stats.density_methods import mechanism
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import spectral
 from experiments import density_settings
 from experiments import rows
 from experiments.density_draws import sweep
 
 _CELLS = 4096
-# Of the truth; what is beyond is not seen.
+# Number of coefficients of the true density; further ones would not show.
 _FREQUENCIES = 24
 
 
@@ -43,7 +43,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _waves(theta: np.ndarray, mass: float = 1.0) -> dict[str, float]:
-  """Coefficients that are not 0, by name."""
+  """Returns name -> value of the coefficients that are not 0."""
   found = {'mass': mass}
   for k, value in enumerate(theta, 1):
     if value:
@@ -52,7 +52,7 @@ def _waves(theta: np.ndarray, mass: float = 1.0) -> dict[str, float]:
 
 
 def made(method: str, dataset: str) -> mechanism.DensityMechanism:
-  """The estimator of a method, told what its kind is told."""
+  """Returns the estimator of a method, with the constants that it may know."""
   public = dict(num_records=sweep.NUM_EXAMPLES, epsilon=sweep.EPSILON,
                 adjacency=Adjacency.REPLACE_ONE)
   smoothness = density_settings.SMOOTHNESS[dataset]
@@ -68,7 +68,7 @@ def made(method: str, dataset: str) -> mechanism.DensityMechanism:
 
 @functools.cache
 def released(method: str, dataset: str, seed: int) -> tuple[str, np.ndarray]:
-  """The form and coefficients [R, c] of all draws, of the same records."""
+  """Returns the form and coefficients [R, c] of all draws."""
   asked = made(method, dataset)
   sums = isinstance(asked, projections.Projection)
   name = zlib.crc32(dataset.encode())

@@ -1,12 +1,12 @@
-"""What to draw of private densities (DEN-X16).
+"""Settings whose private densities are drawn (DEN-X16).
 
   python -m launch.sweep --experiment=density_draws \
     --output_dir=experiments/density_draws/results
 
 20 releases, epsilon-DP under replace_one, each of records of its own. Methods:
-  printed   Theorem 4, told beta
-  spectral  the tapered spectral histogram, told beta and L
-  default   adaptive, on a circle; told nothing
+  printed   Theorem 4, given beta
+  spectral  the tapered spectral histogram, given beta and L
+  default   adaptive, on a circle; needs no constants
 
 Expected: errors in this order, the printed one's an order of magnitude above.
 """
@@ -14,7 +14,8 @@ Expected: errors in this order, the printed one's an order of magnitude above.
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Theorem 4 of the paper 001 beside what is better: private '
+ARTEFACT = ('Theorem 4 of Lalanne, Garivier and Gribonval (2023) beside '
+            'what is better: private '
             'densities as they look')
 COST = '10 s on a CPU core'
 HEADLINES = ('errors fall',)
@@ -31,12 +32,12 @@ class Setting:
   """One release.
 
   Attributes:
-    method: see above.
-    dataset: the density.
-    draw: which release; -1 is the truth.
-    num_examples: n.
-    epsilon: of the release.
-    seed: of data and noise.
+    method: name from the list above.
+    dataset: name of the density.
+    draw: number of the release; -1 is the true density.
+    num_examples: n, the number of records.
+    epsilon: budget of the release.
+    seed: seed of data and noise.
   """
   method: str
   dataset: str

@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -8,7 +8,7 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import histograms
+from dpjax.stats.density_methods import histograms
 from experiments import density_settings
 from experiments import rows
 from experiments import simulation
@@ -16,7 +16,7 @@ from experiments.density_histograms import sweep
 
 
 def histogram(setting: sweep.Setting) -> histograms.Histogram:
-  """The estimator of a setting."""
+  """Returns the estimator of a setting."""
   density = density_settings.density(setting.density)
   names = {'pure': 'epsilon', 'zcdp': 'rho'}
   public = dict(num_records=setting.num_records,
@@ -49,7 +49,7 @@ def _expected(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _simulated(setting: sweep.Setting) -> dict[str, float]:
-  """Means of the largest error, squared, and the largest mean at a point."""
+  """Returns the mean largest squared error, and the largest mean at a point."""
   made, density = histogram(setting), density_settings.density(setting.density)
   generator = np.random.default_rng(
       [setting.seed, zlib.crc32(repr(setting).encode())])
@@ -73,7 +73,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.part} {setting.method} '
              f'{setting.density} n={setting.num_records} {setting.budget:g}')
     if setting.repetitions:
-      # At delta = 0 no epsilon holds for Gaussian noise.
+      # Gaussian noise has no finite epsilon at delta = 0.
       yield setting, rows.released(
           setting, _simulated(setting), n=setting.num_records,
           epsilon=setting.budget if setting.notion == 'pure' else math.inf)

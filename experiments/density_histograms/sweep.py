@@ -1,4 +1,4 @@
-"""What to compute of private histograms (DEN-X1, X2, X3 and X12).
+"""Settings to study private histograms (DEN-X1, X2, X3 and X12).
 
   python -m launch.sweep --experiment=density_histograms \
     --output_dir=experiments/density_histograms/results
@@ -27,7 +27,8 @@ import dataclasses
 import numpy as np
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Theorem 1 of paper 001, histograms: rates in n, epsilon and rho, '
+ARTEFACT = ('Theorem 1 of Lalanne, Garivier and Gribonval (2023), histograms: '
+            'rates in n, epsilon and rho, '
             'the number of bins, and the largest error')
 COST = '1 min on a CPU core'
 HEADLINES = ('errors of the printed', 'and with n epsilon', 'lines between',
@@ -59,15 +60,15 @@ class Setting:
   """One histogram on one density.
 
   Attributes:
-    part: see above.
-    method: see above.
-    density: name of it.
+    part: name from the list above.
+    method: name from the list above.
+    density: name of the density.
     notion: 'pure', 'zcdp', or 'none' for no privacy.
-    num_records: n.
+    num_records: n, the number of records.
     budget: epsilon, or rho; 0 for no privacy.
     num_bins: m where it is given, else 0.
     repetitions: data sets that are simulated; 0: closed form.
-    seed: of data and noise.
+    seed: seed of data and noise.
   """
   part: str
   method: str
@@ -81,7 +82,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """For the rows."""
+    """Name of the data set in the rows."""
     return self.density
 
 

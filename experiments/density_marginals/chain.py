@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from dpjax.stats.density import laws
+from dpjax.stats.density_methods import laws
 
 NUM_ATTRIBUTES = 4
 NUM_BINS = 8

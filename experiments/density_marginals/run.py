@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -7,8 +7,8 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import histograms
-from dpjax.stats.density import marginals
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import marginals
 from experiments import rows
 from experiments import simulation
 from experiments.density_marginals import chain
@@ -20,14 +20,14 @@ _STRUCTURES = {'independent': 'independent', 'tree': chain.TREE,
 
 
 def mechanism(setting: sweep.Setting):
-  """The mechanism of a setting."""
+  """Returns the mechanism of a setting."""
   public = dict(num_records=setting.num_records, adjacency=_REPLACE,
                 epsilon=setting.epsilon)
   if setting.method in _STRUCTURES:
     return marginals.TreeMarginals(
         num_attributes=chain.NUM_ATTRIBUTES, num_bins=chain.NUM_BINS,
         structure=_STRUCTURES[setting.method], **public)
-  # Cells in a row are bins: noise does not know how they lie.
+  # Noise does not depend on the arrangement of cells: treat them as bins.
   return histograms.Histogram(
       num_bins=chain.probabilities().size, fix_mass=False,
       post='simplex' if setting.method == 'flat_simplex' else 'none', **public)
@@ -44,7 +44,7 @@ def _exact(setting: sweep.Setting) -> dict[str, float]:
 
 def _simulated(setting: sweep.Setting) -> dict[str, float]:
   cells = chain.probabilities()
-  # Records are those of size and seed: all methods see the same.
+  # Records depend on size and seed only, so that all methods see the same.
   counts = np.random.default_rng([setting.seed, setting.num_records]
                                  ).multinomial(setting.num_records, cells,
                                                setting.repetitions)

@@ -35,11 +35,11 @@ class Setting:
   """One method at one size and budget.
 
   Attributes:
-    method: see above.
-    num_records: n.
-    epsilon: of a release.
-    repetitions: simulated releases; closed forms have none.
-    seed: of records and noise.
+    method: name from the list above.
+    num_records: n, the number of records.
+    epsilon: budget of a release.
+    repetitions: number of simulated releases; 0 for closed forms.
+    seed: seed of records and noise.
   """
   method: str
   num_records: int

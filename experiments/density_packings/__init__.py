@@ -1,1 +1,3 @@
-"""Figures 1 to 3 of paper 001, and the inequalities that they stand for."""
+"""Figures 1 to 3 of Lalanne, Garivier and Gribonval (2023), and the
+inequalities that they stand for.
+"""

@@ -1,12 +1,12 @@
-"""Computes the settings of `sweep.py` by quadrature."""
+"""Computes the rows of the settings in `sweep.py` by quadrature."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from dpjax.report import records
-from dpjax.stats.density import packings
-from dpjax.stats.minimax import testing
+from dpjax.theory.densities import packings
+from dpjax.theory.minimax import testing
 from experiments import rows
 from experiments.density_packings import sweep
 from experiments.density_packings import words
@@ -24,7 +24,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
-  """Membership, and distances over their bounds: the worst of all words."""
+  """Returns membership and distances over their bounds, worst over words."""
   packing = words.packing(setting)
   cube = _words(setting, packing.kernel.balanced)
   x, weights = packing.rule()
@@ -58,7 +58,7 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _words(setting: sweep.Setting, balanced: bool) -> np.ndarray:
-  """20 drawn words, none and all; of one bit the two there are."""
+  """Returns 20 random words, with all zeros and all ones; both if one bit."""
   size = setting.num_bumps
   both = np.stack([np.zeros(size, np.int64), np.ones(size, np.int64)])
   drawn = np.random.default_rng(setting.seed).integers(

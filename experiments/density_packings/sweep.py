@@ -18,7 +18,8 @@ Expected: everything holds but the printed form of (30), which falls below 0.
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Figures 1, 2 and 3 of paper 001 and equations (16)-(31): packings '
+ARTEFACT = ('Figures 1, 2 and 3 of Lalanne, Garivier and Gribonval (2023) and '
+            'equations (16)-(31): packings '
             'for lower bounds of private densities')
 COST = '5 s on a CPU core'
 HEADLINES = ('equation (30)',)
@@ -29,12 +30,12 @@ class Setting:
   """One packing.
 
   Attributes:
-    kernel: see above.
-    smoothness: beta.
-    radius: L.
-    num_bumps: m.
-    width: of a bump, 2 h of triangles; 1 / m of cells.
-    seed: of the words.
+    kernel: name from the list above.
+    smoothness: beta, the number of derivatives.
+    radius: L, the radius of the class.
+    num_bumps: m, the number of bumps.
+    width: width of a bump: 2 h for triangles, 1 / m for cells.
+    seed: seed of the words.
   """
   kernel: str
   smoothness: int

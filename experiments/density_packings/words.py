@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpjax.stats.density import packings
+from dpjax.theory.densities import packings
 from experiments.density_packings import sweep
 
 _POINTS = 2**14

@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`."""
+"""Simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -12,15 +12,15 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import estimate
-from dpjax.stats.density import histograms
-from dpjax.stats.density import post_processing
+from dpjax.stats.density_methods import estimate
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import post_processing
 from experiments import density_settings
 from experiments import rows
 from experiments import simulation
 from experiments.density_post_processing import sweep
 
-# Of each method the release and what follows it.
+# Method -> (release, post-processing).
 _OF = {'printed': ('printed', 'none'), 'tuned': ('tuned', 'none'),
        'tuned_simplex': ('tuned', 'simplex'), 'polygon': ('tuned', 'simplex'),
        'tuned_shrunk': ('tuned', 'james_stein'),
@@ -29,7 +29,7 @@ _OF = {'printed': ('printed', 'none'), 'tuned': ('tuned', 'none'),
 
 
 def _release(setting: sweep.Setting, name: str) -> histograms.Histogram:
-  """The histogram, before what follows."""
+  """Returns the released histogram, before post-processing."""
   public = dict(num_records=setting.num_records, epsilon=setting.epsilon,
                 adjacency=Adjacency.REPLACE_ONE)
   if name == 'printed':
@@ -46,7 +46,7 @@ def _release(setting: sweep.Setting, name: str) -> histograms.Histogram:
 
 
 def _heights(shared: sweep.Setting, made: histograms.Histogram) -> np.ndarray:
-  """Released heights [R, m], of data sets of their own."""
+  """Returns released heights [R, m], each of its own data set."""
   generator = np.random.default_rng(
       [shared.seed, zlib.crc32(repr(shared).encode())])
   counts = density_settings.density(shared.density).counts(
@@ -64,9 +64,9 @@ def _processed(heights, noise, post):
 
 def _metrics(setting: sweep.Setting, found: dict[str, tuple]
              ) -> dict[str, float]:
-  """Mean and standard error; the closed form where there is one.
+  """Returns mean and standard error, and the closed form if there is one.
 
-  `found` keeps releases that the methods of a group share.
+  `found` caches the releases that the methods of a group share.
   """
   density = density_settings.density(setting.density)
   if setting.method == 'oracle':

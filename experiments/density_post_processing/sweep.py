@@ -1,4 +1,4 @@
-"""What to simulate of post-processing (DEN-X10, DEN-B8 and DEN-B9).
+"""Settings to study post-processing (DEN-X10, DEN-B8 and DEN-B9).
 
   python -m launch.sweep --experiment=density_post_processing \
     --output_dir=experiments/density_post_processing/results
@@ -29,7 +29,8 @@ next to nothing above; lines halve the error everywhere.
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Section 3 of paper 001: its histogram, with what can be done '
+ARTEFACT = ('Section 3 of Lalanne, Garivier and Gribonval (2023): its '
+            'histogram, with what can be done '
             'after the release')
 COST = '1 min on a CPU core'
 HEADLINES = ('the nearest density', 'lines err less than the printed')
@@ -52,12 +53,12 @@ class Setting:
 
   Attributes:
     grid: 'ladder' or 'table'.
-    method: see above.
-    density: name of it.
-    num_records: n.
-    epsilon: of one release.
-    repetitions: data sets.
-    seed: of data and noise.
+    method: name from the list above.
+    density: name of the density.
+    num_records: n, the number of records.
+    epsilon: budget of one release.
+    repetitions: number of data sets.
+    seed: seed of data and noise.
   """
   grid: str
   method: str
@@ -69,7 +70,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """For the rows."""
+    """Name of the data set in the rows."""
     return self.density
 
 

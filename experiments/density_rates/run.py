@@ -1,24 +1,24 @@
-"""Computes the settings of `sweep.py`."""
+"""Computes the rows of the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import spectral
+from dpjax.stats.density_methods import spectral
 from experiments import density_settings
 from experiments import rows
 from experiments.density_rates import sweep
 
-# Frequencies that are enough: for small scales, and for all.
+# Largest numbers of frequencies: for small scales, and for all.
 _FEW, _SMALL = 100, 1e4
 _LARGEST = {'spectral': 400, 'pure_printed': 400, 'pure_exact': 400}
 _ZCDP = 1500
 _FIXED = (5, 21)
 _GAMMA = 2.0
-# Records that are as good as infinitely many.
+# Stands for an infinite number of records.
 _MANY = 10**15
-# Whose logarithm stands in delta where n is infinite.
+# Number of records in delta if n is infinite.
 _RELAXED_AT = 1e6
 
 
@@ -33,7 +33,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def sizes(setting: sweep.Setting) -> tuple[float, float]:
-  """n and n alpha, infinite where they do not count."""
+  """Returns n and n alpha; infinite if their error term is left out."""
   if setting.study == 'sampling':
     return setting.scale, math.inf
   if setting.study == 'privacy':
@@ -50,7 +50,7 @@ def sizes(setting: sweep.Setting) -> tuple[float, float]:
 
 
 def error(setting: sweep.Setting) -> dict[str, float]:
-  """The mean integrated squared error and the tuning."""
+  """Returns the mean integrated squared error and the tuning."""
   num_records, signal = sizes(setting)
   if setting.method == 'taper':
     return _tuned_for_class(setting, num_records, signal)

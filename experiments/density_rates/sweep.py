@@ -1,4 +1,4 @@
-"""What to compute about rates of density estimators (DEN-X4, DEN-X5).
+"""Settings to study rates of density estimators (DEN-X4, DEN-X5).
 
   python -m launch.sweep --experiment=density_rates \
     --output_dir=experiments/density_rates/results
@@ -27,7 +27,8 @@ Expected: slopes of the theory, table 8.2 to 1 % and 8.3 to three digits.
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Theorem 4 and Corollary 2 of the paper 001 (thesis 000, '
+ARTEFACT = ('Theorem 4 and Corollary 2 of Lalanne, Garivier and Gribonval '
+            '(2023) (Lalanne, 2023, '
             'Theorem 5.2.3): rates of private projection estimators, and of '
             'estimators that reach the lower bound')
 COST = '20 s on a CPU core'
@@ -49,16 +50,16 @@ ALONG = ((1e4, 0.1), (1e5, 0.1), (1e5, 0.01))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One error.
+  """One error of a density estimator.
 
   Attributes:
-    study: see above.
-    method: see above.
-    tuning: see above.
-    dataset: the density.
+    study: name from the list above.
+    method: name from the list above.
+    tuning: name from the list above.
+    dataset: name of the density.
     scale: see above.
     epsilon: 0 where the scale has it.
-    seed: of nothing: all is exact.
+    seed: unused, since results are exact.
   """
   study: str
   method: str

@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`: closed forms, no records."""
+"""Computes the rows of the settings in `sweep.py`: closed forms, no records."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -9,11 +9,11 @@ import numpy as np
 from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import laws
-from dpjax.stats.density import projections
-from dpjax.stats.density import relaxation
-from dpjax.stats.density import sensitivities
-from dpjax.stats.density import spectral
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import relaxation
+from dpjax.stats.density_methods import sensitivities
+from dpjax.stats.density_methods import spectral
 from experiments import rows
 from experiments.density_relaxation import sweep
 
@@ -57,7 +57,7 @@ def _truth(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _mechanisms(setting: sweep.Setting) -> dict[str, projections.Projection]:
-  """All projections that are compared, of as few functions as there can be."""
+  """Returns all projections compared, with as few functions as possible."""
   public = dict(num_records=setting.num_records, num_functions=3,
                 adjacency=_REPLACE)
   printed = dict(tuning='printed', fix_mass=False)
@@ -89,7 +89,7 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _cells(setting: sweep.Setting) -> dict[str, float]:
-  """Least errors; `size_` is the N that has it."""
+  """Returns the least errors, and in `size_...` the N that attains them."""
   density, found = laws.random_phases(setting.size), {}
   for name, one in _mechanisms(setting).items():
     size = projections.oracle_num_functions(one, density)
@@ -118,7 +118,7 @@ def _odd(value: float) -> int:
 
 
 def _worst(setting: sweep.Setting) -> dict[str, float]:
-  """C of C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1))."""
+  """Returns C of C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1))."""
   beta, found = setting.size, {}
   rho = _rho(setting, 'exact') / setting.epsilon**2
   # Of N = 2 W functions, and of a width W, in the limit of many.
@@ -140,7 +140,7 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _constant(beta: int, bias: float, noise: float) -> float:
-  """Minimum over N of bias (pi N)^(-2 beta) + noise N^2, over its unit."""
+  """Returns min over N of bias (pi N)^(-2 beta) + noise N^2, over its unit."""
   share = beta / (beta + 1)
   return (bias * math.pi**(-2 * beta))**(1 - share) * noise**share * (
       beta**-share + beta**(1 - share))

@@ -1,4 +1,4 @@
-"""What to compute about relaxations (DEN-X8).
+"""Settings to study relaxations (DEN-X8).
 
   python -m launch.sweep --experiment=density_relaxation \
     --output_dir=experiments/density_relaxation/results
@@ -22,8 +22,9 @@ cells, and pure spectral histograms everywhere.
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Section 4.4 and Corollary 2 of paper 001 (Corollary 5.2.5 of '
-            'thesis 000): what (epsilon, delta) buys')
+ARTEFACT = ('Section 4.4 and Corollary 2 of Lalanne, Garivier and Gribonval '
+            '(2023) (Corollary 5.2.5 of '
+            'Lalanne (2023)): what (epsilon, delta) buys')
 COST = '1 min on a CPU core'
 HEADLINES = ('section 4.4', 'the relaxation of Corollary 2 bridges',
              'a pure spectral histogram errs')
@@ -37,8 +38,8 @@ class Setting:
   """One comparison.
 
   Attributes:
-    kind: see above.
-    num_records: n.
+    kind: name from the list above.
+    num_records: n, the number of records.
     epsilon: of each release; in 'worst' by n epsilon.
     gamma: of delta.
     size: N in 'noise', beta in 'cells' and 'worst', else 0.

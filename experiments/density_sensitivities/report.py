@@ -6,9 +6,9 @@ from typing import Any
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import plots
+from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import verdicts
-from experiments import points
 
 _REPLACE = Adjacency.REPLACE_ONE.value
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
@@ -54,7 +54,9 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What paper 001 prints, and the numbers of the specification."""
+  """What Lalanne, Garivier and Gribonval (2023) prints, and the numbers of the
+  specification.
+  """
   found = _collected(rows)
   sums = points.select(found, method='sums')
   replaced = points.select(sums, adjacency=_REPLACE)

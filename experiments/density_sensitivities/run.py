@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`; no records, no noise."""
+"""Computes the rows of the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 import itertools
@@ -9,9 +9,9 @@ from scipy import optimize
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import mechanism
-from dpjax.stats.density import projections
-from dpjax.stats.density import sensitivities
+from dpjax.stats.density_methods import mechanism
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sensitivities
 from experiments import rows
 from experiments.density_sensitivities import sweep
 
@@ -38,10 +38,10 @@ def _sums(setting: sweep.Setting) -> dict[str, float]:
 
 
 def attained(num_functions: int, *, order: int, adjacency: Adjacency) -> float:
-  """The farthest that a pair, or a record, was found to move sums.
+  """Returns the largest change of sums found: a lower bound of sensitivity.
 
-  Uphill from the best of many, half of them near to one another: where sines
-  differ most. A lower bound of the sensitivity.
+  Climbs from the best of many random pairs, or records. Half of the pairs are
+  close together, where sines differ most.
   """
   k = np.arange(1, num_functions // 2 + 1)
 
@@ -58,7 +58,7 @@ def attained(num_functions: int, *, order: int, adjacency: Adjacency) -> float:
   pairs = rng.uniform(size=(_PAIRS, 2))
   pairs[::2, 1] = pairs[::2, 0] + 3 / num_functions * rng.uniform(
       -1, 1, _PAIRS // 2)
-  # Where all waves are in step with both ends.
+  # Points at which all waves are in phase with both ends.
   pairs[::4] -= pairs[::4].mean(1, keepdims=True)
   starts = pairs[np.argsort(moved(pairs))[-4:]]
   return max(-optimize.minimize(
@@ -70,7 +70,7 @@ def attained(num_functions: int, *, order: int, adjacency: Adjacency) -> float:
 
 
 def _counts(setting: sweep.Setting) -> dict[str, float]:
-  """By what records in each bin, or pair of bins, do to the statistic."""
+  """Returns sensitivities by trying records in each bin, or pair of bins."""
   middles = (np.arange(setting.size) + 0.5) / setting.size
   single = [mechanism.bin_counts(np.array([place]), setting.size)
             for place in middles]
@@ -87,7 +87,7 @@ def _inverse(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _pinsker(setting: sweep.Setting) -> dict[str, float]:
-  """Privacy errors over 4 (sum of weights)^2 / (n^2 rho), a lower bound."""
+  """Returns privacy errors over the bound 4 (sum of weights)^2 / (n^2 rho)."""
   weights = (1.0,) * setting.size if not setting.order else (
       projections.pinsker_weights(setting.size, smoothness=setting.order))
   found = {}

@@ -1,4 +1,4 @@
-"""What to compute about sensitivities (DEN-X7).
+"""Settings to study sensitivities (DEN-X7).
 
   python -m launch.sweep --experiment=density_sensitivities \
     --output_dir=experiments/density_sensitivities/results
@@ -20,7 +20,8 @@ import dataclasses
 from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Sensitivities of paper 001, section 4.2 and Equation (3): printed '
+ARTEFACT = ('Sensitivities of Lalanne, Garivier and Gribonval (2023), section '
+            '4.2 and Equation (3): printed '
             'and exact')
 COST = '10 s on a CPU core'
 HEADLINES = ('the l1 sensitivity', 'the l2 sensitivity')
@@ -38,10 +39,10 @@ class Setting:
   """One family of functions.
 
   Attributes:
-    method: see above.
+    method: name from the list above.
     size: N.
-    order: of the norm of sums; of pinsker, beta.
-    adjacency: which data sets are neighbours.
+    order: order of the norm (1 or 2) for sums; beta for pinsker.
+    adjacency: notion of neighbouring data sets.
   """
   method: str
   size: int

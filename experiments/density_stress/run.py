@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -10,17 +10,17 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import adaptive
-from dpjax.stats.density import bases
-from dpjax.stats.density import estimate
-from dpjax.stats.density import hierarchies
-from dpjax.stats.density import histograms
-from dpjax.stats.density import laws
-from dpjax.stats.density import mechanism
-from dpjax.stats.density import merging
-from dpjax.stats.density import projections
-from dpjax.stats.density import sparse
-from dpjax.stats.density import weighted
+from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import estimate
+from dpjax.stats.density_methods import hierarchies
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import mechanism
+from dpjax.stats.density_methods import merging
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sparse
+from dpjax.stats.density_methods import weighted
 from experiments import rows
 from experiments import simulation
 from experiments.density_stress import sweep
@@ -28,18 +28,18 @@ from experiments.density_stress import sweep
 _DENSITIES = {'tent2': lambda: laws.tent(2), 'beta22': lambda: laws.beta(2, 2),
               'blocks': laws.blocks, 'cos30': laws.cosine_wave,
               'sobrand2': lambda: laws.random_phases(2)}
-# Sums of waves are those of the middles of so many cells.
+# Sums of waves are computed at the mid-points of this many cells.
 _CELLS = 2**13
 
 
 @functools.cache
 def density(name: str) -> laws.Density:
-  """A density of the sweep."""
+  """Returns a density of the sweep."""
   return _DENSITIES[name]()
 
 
 def estimator(setting: sweep.Setting) -> mechanism.DensityMechanism:
-  """The mechanism of a setting."""
+  """Returns the mechanism of a setting."""
   public = dict(num_records=setting.num_records,
                 adjacency=Adjacency.REPLACE_ONE)
   if setting.notion == 'zcdp':
@@ -86,7 +86,7 @@ def _on_circle(setting, public):
 @functools.lru_cache(maxsize=4)
 def _counts(seed: int, name: str, num_records: int, num_bins: int,
             repetitions: int) -> np.ndarray:
-  """Records are those of seed, density and n, for all methods of these bins."""
+  """Returns counts that depend on seed, density, n and bins, not on method."""
   generator = np.random.default_rng([seed, zlib.crc32(name.encode()),
                                      num_records])
   return density(name).counts(generator, num_records=num_records,
@@ -94,7 +94,7 @@ def _counts(seed: int, name: str, num_records: int, num_bins: int,
 
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
-  """Mean error of releases of fresh records."""
+  """Returns the mean error of releases of fresh records."""
   asked = estimator(setting)
   size = asked.num_bins if setting.method in (
       'merged', 'merged_dear', 'adaptive') else _CELLS
@@ -120,7 +120,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.method} {setting.density} '
              f'n={setting.num_records} {setting.epsilon:g}')
     if setting.repetitions:
-      # At delta = 0 no epsilon holds for Gaussian noise.
+      # Gaussian noise has no finite epsilon at delta = 0.
       yield setting, rows.released(
           setting, simulated(setting), n=setting.num_records,
           epsilon=setting.epsilon if setting.notion == 'pure' else math.inf)

@@ -53,13 +53,13 @@ class Setting:
   """One method on one density.
 
   Attributes:
-    method: see above.
+    method: name from the list above.
     notion: 'pure' or 'zcdp'.
-    density: of records.
-    num_records: n.
+    density: name of the density of the records.
+    num_records: n, the number of records.
     epsilon: or rho = epsilon^2 / 2.
-    repetitions: simulated releases; closed forms have none.
-    seed: of records and noise.
+    repetitions: number of simulated releases; 0 for closed forms.
+    seed: seed of records and noise.
   """
   method: str
   notion: str
@@ -71,7 +71,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """What records are drawn from."""
+    """Name of the density that records are drawn from."""
     return self.density
 
 

@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`."""
+"""Computes the rows of the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -6,20 +6,20 @@ import math
 import numpy as np
 
 from dpjax.report import records
-from dpjax.stats.density import lower_bounds
-from dpjax.stats.density import packings
+from dpjax.theory.densities import lower_bounds
+from dpjax.theory.densities import packings
 from experiments import density_settings
 from experiments import rows
 from experiments.density_table import sweep
 
-# N grows slowly without noise: rates show over more decades.
+# Without noise N grows slowly, so that rates need more decades to show.
 _SCALES = {'pure': 10.0**(np.arange(6, 13) / 2),
            'zcdp': 10.0**(np.arange(6, 13) / 2),
            'sampling': 10.0**(np.arange(8, 21) / 2)}
-# Frequencies or bins that are enough for all settings.
+# Largest numbers of frequencies or bins; enough for all settings.
 _LARGEST = {'spectral': 400, 'pure_printed': 400, 'pure_exact': 400}
 _MOST = 1500
-# Records that are as good as infinitely many.
+# Stands for an infinite number of records.
 _MANY = 10**15
 _RELAXED_AT, _GAMMA = 1e6, 2.0
 
@@ -35,7 +35,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def rate(setting: sweep.Setting) -> dict[str, float]:
-  """Slope, what it should be, and prefactor."""
+  """Returns the measured slope, the slope in theory, and the prefactor."""
   scales, error = _SCALES[setting.term], lower if setting.lower else upper
   found = np.log([error(setting, scale) for scale in scales])
   theory = exponent(setting)
@@ -44,7 +44,7 @@ def rate(setting: sweep.Setting) -> dict[str, float]:
 
 
 def exponent(setting: sweep.Setting) -> float:
-  """Of the table, and of the estimators beside it."""
+  """Returns the exponent in the table, or of an estimator that it lacks."""
   beta = setting.smoothness
   if setting.term == 'sampling':
     return -2 * beta / (2 * beta + 1)
@@ -54,7 +54,7 @@ def exponent(setting: sweep.Setting) -> float:
 
 
 def upper(setting: sweep.Setting, scale: float) -> float:
-  """The mean integrated squared error at a scale."""
+  """Returns the mean integrated squared error at a scale."""
   pure = setting.term == 'pure'
   size, signal = (scale, math.inf) if setting.term == 'sampling' else (
       math.inf, scale)
@@ -79,7 +79,7 @@ def upper(setting: sweep.Setting, scale: float) -> float:
 
 
 def lower(setting: sweep.Setting, scale: float) -> float:
-  """The best lower bound over the class of the density at a scale."""
+  """Returns the best lower bound over the class of the density at a scale."""
   truth = density_settings.density(setting.dataset)
   budget = {} if setting.term == 'sampling' else {
       'pure': dict(epsilon=scale / _MANY),

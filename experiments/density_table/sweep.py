@@ -1,4 +1,4 @@
-"""What to compute about the table of rates (DEN-T1, DEN-X15).
+"""Settings to study the table of rates (DEN-T1, DEN-X15).
 
   python -m launch.sweep --experiment=density_table \
     --output_dir=experiments/density_table/results
@@ -25,7 +25,8 @@ Expected: exponents of the table, but for pure privacy on Sobolev classes, where
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Table 1 of the paper 001 (thesis 000, Table 5.1): rates of '
+ARTEFACT = ('Table 1 of Lalanne, Garivier and Gribonval (2023) (Lalanne '
+            '(2023), Table 5.1): rates of '
             'private density estimation, measured')
 COST = '10 s on a CPU core'
 HEADLINES = ('upper bounds of Table 1, Lipschitz', 'updated row',
@@ -44,13 +45,13 @@ TERMS = ('sampling', 'pure', 'zcdp')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One rate.
+  """One rate, as a slope of errors.
 
   Attributes:
     dataset: the density whose class it is about.
-    term: see above.
-    method: see above.
-    seed: of nothing: all is exact.
+    term: name from the list above.
+    method: name from the list above.
+    seed: unused, since results are exact.
   """
   dataset: str
   term: str
@@ -69,7 +70,7 @@ class Setting:
 
   @property
   def lower(self) -> bool:
-    """Whether it is a lower bound."""
+    """True if the method is a lower bound."""
     return self.method in LOWER[self.kind]
 
 

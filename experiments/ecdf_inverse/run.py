@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`; all methods see the same data."""
+"""Simulates the settings in `sweep.py`; all methods see the same data."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -11,19 +11,19 @@ from dpjax.privacy import draws
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import inverse
-from dpjax.stats.ecdf import trees
-from dpjax.stats.quantiles import mechanism as quantile_mechanisms
-from dpjax.stats.quantiles import records as quantile_records
-from dpjax.stats.quantiles.recursive import RecursiveQuantiles
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import inverse
+from dpjax.stats.ecdf_methods import trees
+from dpjax.stats.quantile_methods import mechanism as quantile_mechanisms
+from dpjax.stats.quantile_methods import records as quantile_records
+from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
 from experiments import ecdf_data
 from experiments import rows
 from experiments.ecdf_inverse import sweep
 from experiments.ecdf_smoothing import run as ecdf_smoothing
 
 _ADJACENCY = Adjacency.REPLACE_ONE
-# Orders that errors of inverses are averaged over.
+# Quantile levels that errors of inverses are averaged over.
 _UNIFORM = (np.arange(1000) + 0.5) / 1000
 
 
@@ -51,7 +51,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _wanted(truth: np.ndarray, probs: Sequence[float]) -> np.ndarray:
-  """Ranks n p [R, Q]."""
+  """Returns the target ranks n p, [R, Q]."""
   return truth[:, -1:] * np.asarray(probs)
 
 
@@ -60,7 +60,7 @@ def _coins(setting: sweep.Setting, kind: str) -> str:
 
 
 def _curve(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
-  """Noisy ranks [R, N]; those of one noise are the same before smoothing."""
+  """Returns noisy ranks [R, N]; smoothings share the noise."""
   kind, _, how = setting.method.partition('_')
   public = dict(num_thresholds=setting.num_thresholds, adjacency=_ADJACENCY,
                 epsilon=setting.epsilon)
@@ -76,7 +76,7 @@ def _curve(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
 
 
 def _of_curve(truth: np.ndarray, curve: np.ndarray) -> dict[str, float]:
-  """Squared errors of F at the thresholds, and of values over their range."""
+  """Returns squared errors of F at thresholds, and of values over the range."""
   points = np.mean(np.square((curve - truth) / truth[:, -1:]), -1)
   wanted = _wanted(truth, _UNIFORM)
   off = inverse.search(curve, wanted) - inverse.search(truth, wanted)
@@ -88,7 +88,7 @@ def _of_curve(truth: np.ndarray, curve: np.ndarray) -> dict[str, float]:
 
 
 def _of_deciles(truth: np.ndarray, places: np.ndarray) -> dict[str, float]:
-  """Root of the mean squared error in ranks over deciles and data sets."""
+  """Returns the root mean squared error of ranks over deciles and data sets."""
   off = np.take_along_axis(truth, places - 1, -1) - _wanted(
       truth, sweep.DECILES)
   squared = np.mean(np.square(off), -1)
@@ -104,10 +104,10 @@ def _noise(key, scale, size):
 
 def _searched(setting: sweep.Setting, counts: np.ndarray,
               truth: np.ndarray) -> np.ndarray:
-  """Binary search with fresh noise at each of its L steps, each decile anew.
+  """Returns deciles by separate binary searches, with noise at each of L steps.
 
-  No search comes to a threshold twice: noise of its own at every threshold is
-  fresh noise at every step.
+  No search visits a threshold twice. Independent noise at every threshold is
+  therefore the same as fresh noise at every step.
   """
   del counts
   size = setting.num_thresholds
@@ -125,7 +125,7 @@ def _searched(setting: sweep.Setting, counts: np.ndarray,
 
 def _exponential(setting: sweep.Setting, counts: np.ndarray,
                  truth: np.ndarray) -> np.ndarray:
-  """The exponential mechanism by distance in ranks, each decile anew."""
+  """Returns deciles, each by the exponential mechanism on distance in rank."""
   del counts
   each = selection.ExponentialMechanism(
       sensitivity=1.0, adjacency=_ADJACENCY,
@@ -142,9 +142,9 @@ def _exponential(setting: sweep.Setting, counts: np.ndarray,
 
 def _recursive(setting: sweep.Setting, counts: np.ndarray,
                truth: np.ndarray) -> np.ndarray:
-  """RecExp on records as they are; a value between two thresholds is the lower.
+  """Returns deciles by RecExp on the records, rounded down to thresholds.
 
-  From one threshold to the next ranks are those of the first.
+  Between two thresholds, ranks are those of the lower one.
   """
   del truth
   size = setting.num_thresholds

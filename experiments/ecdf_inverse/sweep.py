@@ -1,4 +1,4 @@
-"""What to simulate about inverses of curves (EC-14, EC-32, C23).
+"""Settings to study inverses of curves (EC-14, EC-32, C23).
 
   python -m launch.sweep --experiment=ecdf_inverse \
     --output_dir=experiments/ecdf_inverse/results
@@ -23,7 +23,8 @@ import dataclasses
 import numpy as np
 
 PAPERS = ('003',)
-ARTEFACT = ('Figure 6.6.3 and Algorithm 9 of thesis 003: errors of inverses of '
+ARTEFACT = ('Figure 6.6.3 and Algorithm 9 of Barczewski (2025): errors of '
+            'inverses of '
             'private distribution functions')
 COST = '3 min on two CPU cores'
 HEADLINES = ('errors of', 'cells', 'one quantile', 'nine quantiles')
@@ -40,13 +41,13 @@ class Setting:
   """One way to quantiles.
 
   Attributes:
-    method: see above.
+    method: name from the list above.
     num_quantiles: asked together, 9 or 1; of a curve 9, which costs nothing.
-    num_thresholds: N.
-    epsilon: of all together.
-    repetitions: data sets.
-    rate: lambda.
-    seed: of data and noise.
+    num_thresholds: N, the number of values.
+    epsilon: total budget of all quantiles.
+    repetitions: number of data sets.
+    rate: lambda, the mean of each count.
+    seed: seed of data and noise.
   """
   method: str
   num_quantiles: int

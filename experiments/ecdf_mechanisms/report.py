@@ -5,10 +5,10 @@ import math
 from typing import Any
 
 from dpjax.report import plots
+from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import tables
 from dpjax.report import verdicts
-from experiments import points
 from experiments.ecdf_mechanisms import reference
 from experiments.ecdf_mechanisms import sweep
 
@@ -86,7 +86,8 @@ def _cell(found: Sequence[points.Point]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What thesis 003 prints, what is better, and that both are measured."""
+  """What Barczewski (2025) prints, what is better, and that both are measured.
+  """
   sizes = dict(num_thresholds=(2.0**10, 2.0**15))
   found, monotone = _raw(rows), points.select(_monotone(rows), **sizes)
   large = [p for p in found if p['num_thresholds'] >= 2**10]

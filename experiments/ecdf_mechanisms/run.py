@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -9,25 +9,25 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import hierarchy
-from dpjax.stats.ecdf import mechanism
-from dpjax.stats.ecdf import optimal
-from dpjax.stats.ecdf import smooth_binary
-from dpjax.stats.ecdf import toeplitz
-from dpjax.stats.ecdf import trees
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import hierarchy
+from dpjax.stats.ecdf_methods import mechanism
+from dpjax.stats.ecdf_methods import optimal
+from dpjax.stats.ecdf_methods import smooth_binary
+from dpjax.stats.ecdf_methods import toeplitz
+from dpjax.stats.ecdf_methods import trees
 from experiments import rows
 from experiments import simulation
 from experiments.ecdf_mechanisms import sweep
 
 _RATE = 3.0
 _DYADIC = {'paper': 'paper', 'dyadic': 'tight', 'tuned_dyadic': 'tuned'}
-# Ranks that are drawn side by side.
+# Number of ranks drawn at once, which bounds memory.
 _AT_ONCE = 2**20
 
 
 def curve(setting: sweep.Setting) -> mechanism.EcdfMechanism:
-  """The mechanism of a setting."""
+  """Returns the mechanism of a setting."""
   size, method = setting.num_thresholds, setting.method
   public = dict(num_thresholds=size, monotone=setting.monotone,
                 adjacency=Adjacency(setting.adjacency))
@@ -56,15 +56,15 @@ def curve(setting: sweep.Setting) -> mechanism.EcdfMechanism:
 
 @functools.cache
 def _repeated(draw: mechanism.Draw) -> mechanism.Draw:
-  """The law with counts for each key."""
+  """Returns a sampler with its own counts for each key."""
   return jax.jit(jax.vmap(draw, (0, 0, None)))
 
 
 def simulated(setting: sweep.Setting,
               asked: mechanism.EcdfMechanism) -> np.ndarray:
-  """Mean squared errors of ranks, one for each repetition."""
+  """Returns mean squared errors of ranks, one for each repetition."""
   size, found = setting.num_thresholds, []
-  # Data are those of the size and seed: all methods see the same.
+  # Data depend on size and seed only, so that all methods see the same.
   rng = np.random.default_rng([setting.seed, size])
   keys = jax.random.split(simulation.key_of(setting), setting.repetitions)
   step = max(1, min(setting.repetitions, _AT_ONCE // size))

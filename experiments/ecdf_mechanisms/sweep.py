@@ -1,4 +1,4 @@
-"""What to compare of mechanisms of distribution functions (EC-40 to EC-49).
+"""Settings to study mechanisms of distribution functions (EC-40 to EC-49).
 
   python -m launch.sweep --experiment=ecdf_mechanisms \
     --output_dir=experiments/ecdf_mechanisms/results
@@ -30,7 +30,8 @@ import dataclasses
 from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('003',)
-ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of thesis 003 and what is said of other '
+ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of Barczewski (2025) and what is said of '
+            'other '
             'trees: errors of mechanisms at equal privacy')
 COST = '2 min on a CPU core'
 HEADLINES = ('factor 2', 'other bases', 'the tree', 'the square root',
@@ -58,14 +59,14 @@ class Setting:
   """One mechanism.
 
   Attributes:
-    method: see above.
+    method: name from the list above.
     notion: 'pure' or 'zcdp'.
-    adjacency: of neighbours.
-    num_thresholds: N.
-    budget: epsilon, or rho.
+    adjacency: notion of neighbouring data sets.
+    num_thresholds: N, the number of values.
+    budget: epsilon (pure DP) or rho (zCDP).
     monotone: whether ranks are made monotone.
     repetitions: simulated curves, of data of their own; none: closed form only.
-    seed: of data and noise.
+    seed: seed of data and noise.
   """
   method: str
   notion: str

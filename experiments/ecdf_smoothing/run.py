@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`, all smoothings on the same release."""
+"""Simulates the settings in `sweep.py`, all smoothings on the same release."""
 
 from collections.abc import Callable, Iterator, Sequence
 import functools
@@ -9,11 +9,11 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import flows
-from dpjax.stats.ecdf import mechanism as mechanisms
-from dpjax.stats.ecdf import smoothing
-from dpjax.stats.ecdf import trees
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import flows
+from dpjax.stats.ecdf_methods import mechanism as mechanisms
+from dpjax.stats.ecdf_methods import smoothing
+from dpjax.stats.ecdf_methods import trees
 from experiments import ecdf_data
 from experiments import rows
 from experiments.ecdf_smoothing import sweep
@@ -46,7 +46,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def mechanism_of(setting: sweep.Setting, *,
                  monotone: bool = False) -> mechanisms.EcdfMechanism:
-  """The mechanism of a setting."""
+  """Returns the mechanism of a setting."""
   public = dict(num_thresholds=setting.num_thresholds, monotone=monotone,
                 epsilon=setting.epsilon, adjacency=_ADJACENCY)
   if setting.method == 'tree':
@@ -63,13 +63,13 @@ def _released(setting: sweep.Setting, counts: np.ndarray, *,
 
 @functools.cache
 def _smoother(name: str) -> Callable:
-  """(ranks [R, N], totals [R]) -> ranks [R, N]."""
+  """Returns a function (ranks [R, N], totals [R]) -> smooth ranks [R, N]."""
   return jax.jit(jax.vmap({'p1': flows.least_absolute,
                            'pava': smoothing.isotonic}[name]))
 
 
 def smoothed(name: str, ranks: np.ndarray, totals: np.ndarray) -> np.ndarray:
-  """Ranks [R, N] by what does not ask whose noise it is, 'p1' or 'pava'."""
+  """Returns ranks [R, N] smoothed by 'p1' or 'pava', for any noise."""
   with jax.enable_x64(True):
     return np.asarray(_smoother(name)(
         jnp.asarray(ranks), jnp.asarray(totals, jnp.float64)))
@@ -77,7 +77,7 @@ def smoothed(name: str, ranks: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 def _metrics(setting: sweep.Setting, raw: np.ndarray,
              found: np.ndarray) -> dict[str, float]:
-  """Errors of ranks, and in terms of those before smoothing."""
+  """Returns errors of ranks, absolute and relative to those unsmoothed."""
   squared, before = (np.mean(np.square(each), -1) for each in (found, raw))
   ratio = squared.mean() / before.mean()
   levels = setting.num_thresholds.bit_length()

@@ -1,4 +1,4 @@
-"""What to simulate about smoothing (EC-12, EC-31, C14 to C16).
+"""Settings to study smoothing (EC-12, EC-31, C14 to C16).
 
   python -m launch.sweep --experiment=ecdf_smoothing \
     --output_dir=experiments/ecdf_smoothing/results
@@ -25,7 +25,8 @@ import dataclasses
 import numpy as np
 
 PAPERS = ('003',)
-ARTEFACT = ('Figures 6.6.1 and 6.6.2 of thesis 003: smoothing of private '
+ARTEFACT = ('Figures 6.6.1 and 6.6.2 of Barczewski (2025): smoothing of private'
+            ' '
             'distribution functions, against epsilon and lambda')
 COST = '5 min on two CPU cores'
 GALLERY = 'Smoothed distribution functions'
@@ -49,12 +50,12 @@ class Setting:
   Attributes:
     figure: along what it is drawn, 'epsilon' or 'lambda', or 'check'.
     method: mechanism, see above.
-    smoothing: see above.
+    smoothing: name from the list above.
     num_thresholds: N, a power of two.
-    rate: lambda.
-    epsilon: of the curve.
-    repetitions: data sets.
-    seed: of data and noise.
+    rate: lambda, the mean of each count.
+    epsilon: budget of the curve.
+    repetitions: number of data sets.
+    seed: seed of data and noise.
   """
   figure: str
   method: str
@@ -71,7 +72,7 @@ class Setting:
 def _settings(figure, *, methods=tuple(SMOOTHINGS), rates=(3.0,),
               epsilons=(1.0,), repetitions=100, few=20,
               num_thresholds=2**15):
-  """All smoothings of methods; p1, which takes longest, is repeated less."""
+  """Returns settings of all smoothings; p1, the slowest, repeats less often."""
   return tuple(
       Setting(figure=figure, method=method, smoothing=smoothing, rate=rate,
               epsilon=epsilon, num_thresholds=num_thresholds,

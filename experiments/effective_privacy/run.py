@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`."""
+"""Computes the rows of the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -10,25 +10,26 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantiles import rates
+from dpjax.stats.quantile_methods import rates
+from dpjax.studies import quantile_laws
 from dpjax.typing import Array, PRNGKey
-from experiments import quantile_laws
 from experiments import rows
 from experiments.effective_privacy import sweep
 
-# Laplace noise is clipped beyond so many standard deviations of the range.
+# Laplace noise is clipped at this many standard deviations.
 _MARGIN = 5.0
 _CHUNK = 4
 _GRID = 101
 
 
 class Effective(NamedTuple):
-  """Of one data set.
+  """Effective privacy of one data set.
 
   Attributes:
-    largest: log-ratio over neighbours and points, of averages over noise.
-    fresh: the same neighbour and point on other noise, which did not choose
-      them.
+    largest: largest log-ratio of densities over neighbours and points, where
+      densities are averaged over the noise.
+    fresh: log-ratio at the same neighbour and point on independent noise,
+      which removes the bias of the maximum.
     error: standard error of `fresh`.
   """
   largest: Array
@@ -79,17 +80,17 @@ def _of_all(keys, data, sigma, rate, num_values, noise_draws):
 
 def effective(key: PRNGKey, data: Array, sigma: Array, rate: Array, *,
               num_values: int, noise_draws: int) -> Effective:
-  """Largest log-ratio of one data set against all neighbours.
+  """Returns the largest log-ratio of one data set against all neighbours.
 
   Both densities are averaged over the same noise.
 
   Args:
-    key: of the noise.
+    key: key of the noise.
     data: sorted records [n] in [0, 1].
     sigma: standard deviation of the noise.
-    rate: of the cost |#{X < q} - n / 2|.
-    num_values: evenly in [0, 1], that each record is replaced by.
-    noise_draws: vectors of noise.
+    rate: factor of the cost |#{X < q} - n / 2| in the exponent.
+    num_values: number of values, evenly in [0, 1], that replace a record.
+    noise_draws: number of noise vectors.
   """
   values = jnp.linspace(0.0, 1.0, num_values, dtype=jnp.float64)
   points = _points(data, values, sigma)
@@ -117,14 +118,14 @@ def effective(key: PRNGKey, data: Array, sigma: Array, rate: Array, *,
       rate))(jax.random.split(keys[1], noise_draws))
   one, other = one[:, 0], other[:, record, 0, 0]
   means = jnp.mean(one), jnp.mean(other)
-  # The logarithm's derivative, of both at once: the noise is shared.
+  # Delta method for the log-ratio; both densities share the noise.
   spread = jnp.std(one / means[0] - other / means[1])
   return Effective(jnp.max(ratios), jnp.log(means[0] / means[1]),
                    spread / noise_draws**0.5)
 
 
 def _points(data: Array, values: Array, sigma: Array) -> Array:
-  """Where densities are compared: between the bounds and near all records."""
+  """Returns points to compare densities at: a grid, and near all records."""
   margin = _MARGIN * sigma
   ends = jnp.sort(jnp.concatenate([data, values]))
   near = data[:, None] + sigma * jnp.array([[-1.5, -.5, 0.0, .5, 1.5]])
@@ -136,15 +137,15 @@ def _points(data: Array, values: Array, sigma: Array) -> Array:
 
 def densities(noise: Array, data: Array, values: Array, points: Array,
               sigma: Array, rate: Array) -> tuple[Array, Array]:
-  """For one vector of noise, at points [g]: of X, and of all neighbours.
+  """Returns densities of X and of all neighbours, for one noise vector.
 
   Args:
-    noise: [n], that of a record goes to what replaces it.
+    noise: [n]; a record and its replacement get the same noise.
     data: records [n].
-    values: [k] that replace them.
-    points: [g].
-    sigma: bounds are wider by 5 of it.
-    rate: of the cost.
+    values: [k], values that replace a record.
+    points: [g], where the densities are computed.
+    sigma: standard deviation of the noise; bounds are widened by 5 sigma.
+    rate: factor of the cost in the exponent.
 
   Returns:
     densities [g], and [n, k, g] of record by value.
@@ -167,7 +168,8 @@ def densities(noise: Array, data: Array, values: Array, points: Array,
   def near(place, value):
     instead = jnp.clip(value + noise[place], low, high)
     known = moved.at[place].set(instead)
-    # The rank is moved by one at most: a choice of three is no lookup.
+    # A replacement changes a rank by at most one: selecting among three values
+    # is faster than a lookup.
     weight = jnp.where(instead < points, jnp.where(
         below[place], same, more), jnp.where(below[place], fewer, same))
     return weight / normaliser(known)

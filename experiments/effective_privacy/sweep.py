@@ -1,4 +1,4 @@
-"""What to compute about the privacy of smoothed medians (Figure 6.6, QF-28).
+"""Settings to study the privacy of smoothed medians (Figure 6.6, QF-28).
 
   python -m launch.sweep --experiment=effective_privacy \
     --output_dir=experiments/effective_privacy/results
@@ -15,7 +15,8 @@ less only where noise of a tenth of the range or more has spoilt the median.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Figure 6.6 of thesis 000: effective privacy of smoothed medians '
+ARTEFACT = ('Figure 6.6 of Lalanne (2023): effective privacy of smoothed '
+            'medians '
             'against their noise')
 COST = '10 min on a CPU core'
 HEADLINES = ('large noise', 'without noise neighbours')
@@ -26,17 +27,17 @@ SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One law and noise.
+  """One distribution of the records, with one level of noise.
 
   Attributes:
-    dataset: law of the records, see `experiments.quantile_laws`.
+    dataset: distribution of the records, see `dpjax.studies.quantile_laws`.
     sigma: standard deviation of the noise over the range.
-    num_examples: n.
+    num_examples: n, the number of records.
     repetitions: data sets X.
     noise_draws: that densities are averaged over.
     num_values: that a record is replaced by, evenly over the range.
-    epsilon: of the mechanism.
-    seed: of data and noise.
+    epsilon: budget of the mechanism.
+    seed: seed of data and noise.
   """
   dataset: str
   sigma: float

@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`; a group shares its data."""
+"""Simulates the settings in `sweep.py`; a group shares its data."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ from experiments.finite_distributions import sweep
 
 
 def probabilities(dataset: str, num_categories: int) -> np.ndarray:
-  """Of the population, [k] in float64."""
+  """Returns the probabilities of the population, [k] in float64."""
   weights = np.ones(num_categories)
   if dataset == 'zipf':
     weights /= np.arange(1, num_categories + 1)
@@ -23,7 +23,7 @@ def probabilities(dataset: str, num_categories: int) -> np.ndarray:
 
 
 def _sampler(probs: np.ndarray, size: int):
-  """key -> categories [size] int32 drawn with these probabilities."""
+  """Returns a sampler key -> categories [size] int32 of the probabilities."""
   levels = jnp.asarray(np.cumsum(probs)[:-1], jnp.float32)
   return lambda key: jnp.searchsorted(
       levels, jax.random.uniform(key, (size,)), side='right').astype(jnp.int32)
@@ -48,7 +48,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     raw = [mechanism.release(k, data).value
            for mechanism, k in zip(mechanisms, keys)]
     both = raw + [frequencies.project_on_simplex(value) for value in raw]
-    # The third: by how much a projection is farther off, in any repetition.
+    # The third value is the largest excess error of the projection in any
+    # repetition.
     each = jnp.stack([jnp.sum(jnp.square(value - wanted)) for value in both])
     farther = each[len(raw):] > each[:len(raw)] * (1 + 1e-5) + 1e-9
     return jnp.concatenate([each, farther.astype(jnp.float32)])

@@ -1,4 +1,4 @@
-"""What to simulate about finite distributions (EXP-02, MECH-10).
+"""Settings to study finite distributions (EXP-02, MECH-10).
 
   python -m launch.sweep --experiment=finite_distributions \
     --output_dir=experiments/finite_distributions/results
@@ -11,7 +11,8 @@ k = 1000, n = 1000, epsilon 1 they are 0.0090 and 0.0031.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Example 2.3.5 of thesis 000, equations (2.3)-(2.7): learning a '
+ARTEFACT = ('Example 2.3.5 of Lalanne (2023), equations (2.3)-(2.7): learning a'
+            ' '
             'finite distribution')
 COST = '1 min on a CPU core'
 HEADLINES = ('risk at the uniform distribution', 'a projection')
@@ -26,11 +27,11 @@ class Setting:
 
   Attributes:
     dataset: 'uniform', or 'zipf' with probabilities as 1/rank.
-    num_categories: k.
-    num_examples: n, public.
-    epsilon: of the release.
-    repetitions: how often it is simulated.
-    seed: of data and noise.
+    num_categories: k, the number of categories.
+    num_examples: n, the public number of records.
+    epsilon: budget of the release.
+    repetitions: number of simulations.
+    seed: seed of data and noise.
   """
   dataset: str
   num_categories: int

@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`; no records, no noise."""
+"""Computes the rows of the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -28,14 +28,14 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _stddev(setting: sweep.Setting) -> float:
-  """The classical one, for sensitivity 1."""
+  """Returns the classical standard deviation for sensitivity 1."""
   return additive.classical_gaussian(
       record_norm=1.0, epsilon=setting.epsilon, delta=setting.delta,
       adjacency=Adjacency.ADD_OR_REMOVE_ONE).stddev
 
 
 def _noise(setting: sweep.Setting) -> dict[str, float]:
-  """MECH-04: deviations for sensitivity 1."""
+  """Returns standard deviations for sensitivity 1 (MECH-04)."""
   classical, epsilon = _stddev(setting), setting.epsilon
   return dict(
       classical=classical,
@@ -46,7 +46,7 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _utility(setting: sweep.Setting) -> dict[str, float]:
-  """Probabilities that the largest of the errors exceeds the bounds."""
+  """Returns probabilities that the largest error exceeds the bounds."""
   stddev = _stddev(setting)
 
   def exceeded(bound):

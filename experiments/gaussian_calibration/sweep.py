@@ -1,4 +1,4 @@
-"""What to compute about Gaussian noise (EXP-07, table of MECH-04).
+"""Settings to study Gaussian noise (EXP-07, table of MECH-04).
 
   python -m launch.sweep --experiment=gaussian_calibration \
     --output_dir=experiments/gaussian_calibration/results
@@ -16,7 +16,8 @@ is not enough from epsilon 8.42 on.
 import dataclasses
 
 PAPERS = ('002',)
-ARTEFACT = ('Definition 7.17 and Propositions 7.18, 7.19 of lecture 002: '
+ARTEFACT = ('Definition 7.17 and Propositions 7.18, 7.19 of the lecture notes, '
+            'chapter 7: '
             'Gaussian noise')
 COST = '1 s on a CPU core'
 HEADLINES = ('Proposition 7.18', 'Proposition 7.19')
@@ -27,9 +28,9 @@ class Setting:
   """One release.
 
   Attributes:
-    kind: see above.
-    epsilon: target.
-    delta: target.
+    kind: name from the list above.
+    epsilon: target epsilon.
+    delta: target delta.
     size: numbers released.
   """
   kind: str
@@ -42,7 +43,7 @@ class Setting:
   dataset = 'none'
 
 
-# Denser where classical noise stops being enough.
+# Denser near the epsilon from which classical noise is too small.
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 6.75, 6.8, 7.0, 8.0,
             8.4, 8.45, 8.75, 8.8, 9.0, 10.0, 12.0, 16.0, 20.0)
 DELTAS = (1e-2, 1e-5, 1e-6)

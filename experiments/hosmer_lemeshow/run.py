@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`; a group is of one data set."""
+"""Simulates the settings in `sweep.py`; a group is of one data set."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -11,8 +11,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import hosmer_lemeshow_cells as cells
-from dpjax.stats import roc
-from dpjax.stats.ecdf.grids import Grid
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods.grids import Grid
 from experiments import ecdf_data
 from experiments import rows
 from experiments import scores
@@ -47,7 +47,7 @@ def _keys(setting: sweep.Setting):
 
 @functools.cache
 def _statistics(draw, num_groups: int, min_expected: float, by_cells: bool):
-  """(keys [R], data, parameters, predictions of bins) -> H [R]."""
+  """Returns a sampler (keys [R], data, parameters, predictions) -> H [R]."""
   def one(key, data, parameters, chances):
     found = draw(key, data, parameters)
     if by_cells:
@@ -69,14 +69,14 @@ def _simulated(setting: sweep.Setting, made, data) -> np.ndarray:
 
 
 def _released(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
-  """H [R] of one release of both classes."""
+  """Returns H [R] from one release of both classes."""
   grid = _grid(setting)
   made = roc.make(grid, epsilon=setting.epsilon, adjacency=_ADJACENCY)
   return _simulated(setting, made, roc.counts(grid, of.predictions, of.labels))
 
 
 def _asked(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
-  """H [R] by Algorithm 10."""
+  """Returns H [R] by Algorithm 10."""
   grid = _grid(setting)
   made = cells.CellwiseHosmerLemeshow(
       grid=grid, epsilon=setting.epsilon, adjacency=_ADJACENCY,
@@ -86,7 +86,7 @@ def _asked(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
 
 def _metrics(setting: sweep.Setting, of: scores.Scores,
              found: np.ndarray) -> dict[str, float]:
-  """Relative errors, and what is small in the first group."""
+  """Returns relative errors, and the expected count of the first group."""
   true = hosmer_lemeshow.exact(
       of.predictions, of.labels, num_groups=setting.num_groups,
       min_expected=setting.min_expected)

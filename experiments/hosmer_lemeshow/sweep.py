@@ -1,4 +1,4 @@
-"""What to simulate about Hosmer-Lemeshow statistics (EC-25, EC-26, EC-34).
+"""Settings to study Hosmer-Lemeshow statistics (EC-25, EC-26, EC-34).
 
   python -m launch.sweep --experiment=hosmer_lemeshow --data_dir=data \
     --output_dir=experiments/hosmer_lemeshow/results
@@ -16,7 +16,8 @@ predicted: their statistic is small.
 import dataclasses
 
 PAPERS = ('003',)
-ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of thesis 003: errors of private '
+ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of Barczewski (2025): errors of '
+            'private '
             'Hosmer-Lemeshow statistics')
 COST = '30 s on two CPU cores'
 HEADLINES = ('errors vary', 'one release')
@@ -33,13 +34,13 @@ class Setting:
 
   Attributes:
     dataset: name of `experiments.scores`.
-    method: see above.
-    epsilon: of all that is released.
-    num_thresholds: N, of predictions in [0, 1].
-    num_groups: Q.
+    method: name from the list above.
+    epsilon: total budget of the release.
+    num_thresholds: N, the number of thresholds in [0, 1].
+    num_groups: Q, the number of groups.
     min_expected: that divides where less is expected.
-    repetitions: releases.
-    seed: of noise, and of a stand-in.
+    repetitions: number of releases.
+    seed: seed of noise, and of stand-in data.
   """
   dataset: str
   method: str

@@ -1,6 +1,7 @@
 """The laws of EXP-SWEEP, and what is said of depth, against the rows."""
 
 from collections.abc import Callable, Sequence
+
 from dpjax.report import records
 from dpjax.report import summary
 from dpjax.report import tables

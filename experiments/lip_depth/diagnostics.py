@@ -10,8 +10,8 @@ import numpy as np
 from dpjax import tree
 from dpjax.audit import whitebox
 from dpjax.privacy import blocks
-from experiments import building
-from experiments import training
+from dpjax.runs import building
+from dpjax.runs import training
 
 
 class Diagnostics(NamedTuple):

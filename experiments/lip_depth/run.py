@@ -1,4 +1,4 @@
-"""Runs settings of `sweep.py`: those that differ in seed or budget at once."""
+"""Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -8,11 +8,11 @@ import jax
 
 from dpjax.data import registry
 from dpjax.report import records
-from experiments import configuration
-from experiments import recipes
+from dpjax.runs import configuration
+from dpjax.runs import recipes
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from experiments import rows
-from experiments import run_keys
-from experiments import training
 from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws
 from experiments.lip_depth import sweep
@@ -42,7 +42,7 @@ def _network(setting: sweep.Setting) -> laws.Bounds:
 
 
 def _bounds(setting: sweep.Setting) -> dict[str, float]:
-  """Bounds at both ends, and the noise that each split asks for."""
+  """Returns bounds at both ends, and the noise that each split needs."""
   found = _network(setting)
   return dict(
       num_layers=len(found.sizes), num_blocks=found.num_blocks,
@@ -53,7 +53,7 @@ def _bounds(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _noise(setting: sweep.Setting) -> dict[str, float]:
-  """What the privatizer adds, with the split that is named as the method."""
+  """Returns the measured noise of the privatizer; the method is the split."""
   found = _network(setting)
   measured = laws.measure_noise(
       jax.random.key(setting.depth), found, rule=setting.method,
@@ -62,9 +62,10 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
 
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
-  """What a setting trains; None for the kinds that train nothing.
+  """Returns the training configuration of a setting; None if it trains nothing.
 
-  Steps, batch and width are those of the sweep, the rest general to the method.
+  Steps, batch size and width are those of the sweep; other hyperparameters are
+  the defaults of the method.
   """
   if setting.kind not in sweep.TRAINING:
     return None
@@ -101,7 +102,7 @@ def _trained(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def _rows(setting: sweep.Setting, result: training.TrainingResult,
           diagnosis: diagnostics.Diagnostics | None) -> list[records.Row]:
-  """The accuracy at what training cost; diagnostics of records cost all."""
+  """Returns rows: accuracy at the run's epsilon, diagnostics at infinity."""
   accuracy = rows.trained(setting, result,
                           {'test_accuracy': result.test_accuracy})
   if diagnosis is None:

@@ -1,4 +1,4 @@
-"""What to run for EXP-SWEEP: epsilon, number of records, depth.
+"""Settings for EXP-SWEEP: epsilon, number of records, depth.
 
   python -m launch.sweep --experiment=lip_depth --data_dir=data \
     --output_dir=experiments/lip_depth/results
@@ -26,7 +26,8 @@ import dataclasses
 import math
 
 PAPERS = ('003',)
-ARTEFACT = ('section 5.3.2 of thesis 003 on deep models: accuracy against '
+ARTEFACT = ('section 5.3.2 of Barczewski (2025) on deep models: accuracy '
+            'against '
             'epsilon, n and depth (EXP-SWEEP)')
 COST = '0.4 h on 2 CPU cores'
 GALLERY = 'Depth, records and epsilon'
@@ -54,7 +55,7 @@ WIDE_DEPTHS = (10, 16, 22, 28, 40)
 NUM_SEEDS = 5
 
 EPSILON, DEPTH, WEIGHT_NORM = 1.0, 2, 4.0
-"""Of the centre."""
+"""Epsilon, depth and weight norm of the centre of the sweeps."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ class Setting:
     num_examples: training records; None for all.
     depth: hidden layers; of 'plain' and 'averaged', 6 n + 4.
     weight_norm: C of the Lipschitz methods and of 'bounds'.
-    seed: of everything random.
+    seed: seed of all random draws.
   """
   kind: str
   dataset: str
@@ -84,12 +85,12 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training:
-  """What all methods share.
+  """Training options that all methods share.
 
   Attributes:
-    num_steps: of training.
-    batch_size: expected; at most half of the records.
-    probe_size: training records whose contributions are looked at.
+    num_steps: number of training steps.
+    batch_size: expected batch size, at most half of the records.
+    probe_size: number of training records whose contributions are measured.
   """
   num_steps: int
   batch_size: int
@@ -115,7 +116,7 @@ def _runs(dataset, methods, *, kind='train', epsilons=(EPSILON,),
 
 
 def _sweeps(dataset, methods, **kwargs):
-  """Epsilon and depth through the centre, and how deep sgd can go."""
+  """Returns the sweeps of epsilon and depth through the centre, and of sgd."""
   return [*_runs(dataset, methods, epsilons=EPSILONS, **kwargs),
           *_runs(dataset, methods, depths=DEPTHS, **kwargs),
           *_runs(dataset, ('sgd',), depths=DEPTHS, **kwargs)]
@@ -144,7 +145,7 @@ def _settings():
       *_runs('adult', PLANE, epsilons=EPSILONS, depths=DEPTHS),
       *_runs('adult', UNIT, depths=DEPTHS, weight_norm=1.0),
       *_sweeps('nursery', METHODS)]
-  # The centre is on every line.
+  # Every line of the figure contains the centre.
   return tuple(dict.fromkeys(found))
 
 

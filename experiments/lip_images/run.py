@@ -1,4 +1,4 @@
-"""Runs settings of `sweep.py`: those that differ in seed or budget at once."""
+"""Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,11 +10,11 @@ from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.report import records
-from experiments import building
-from experiments import configuration
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from experiments import rows
-from experiments import run_keys
-from experiments import training
 from experiments.lip_images import hyperparameters
 from experiments.lip_images import sweep
 
@@ -37,7 +37,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
-  """What a setting trains; None for those that count parameters."""
+  """Returns the training configuration; None for counts of parameters."""
   if setting.profile == 'count':
     return None
   return run_keys.reproducible(
@@ -45,7 +45,7 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
 
 
 def blank(name: str) -> images.ImageDataset:
-  """A data set of one black record in each part, for its shapes."""
+  """Returns a data set with one black image in each part, for its shapes."""
   spec = registry.IMAGES[name]
   part = containers.Images(np.zeros((1, *spec.image_shape), np.uint8),
                            np.zeros(1, np.int32))
@@ -53,7 +53,7 @@ def blank(name: str) -> images.ImageDataset:
 
 
 def _count(setting: sweep.Setting) -> int:
-  """Parameters of an architecture of Table 5.3; no data are read."""
+  """Returns the number of parameters of an architecture of Table 5.3."""
   asked = configuration.resolve(
       configuration.TrainingConfig(
           dataset=setting.dataset, method='sgd', batch_size=1.0,

@@ -1,4 +1,4 @@
-r"""What to run for Figure 5.3.1 of thesis 003. EXP-F5.3.1, EXP-T5.3.
+r"""Settings for Figure 5.3.1 of Barczewski (2025). EXP-F5.3.1, EXP-T5.3.
 
   python -m launch.sweep --experiment=lip_images --tag=cpu --data_dir=data \
     --output_dir=experiments/lip_images/results       two cores, half an hour
@@ -24,7 +24,7 @@ PAPERS = ('003',)
 REPRODUCE = 'cpu'
 QUICK_IS_SMOKE = True
 TIMES = ('step_microseconds',)
-ARTEFACT = 'Figure 5.3.1 of thesis 003: accuracy on images'
+ARTEFACT = 'Figure 5.3.1 of Barczewski (2025): accuracy on images'
 COST = 'cpu: 0.5 h on 2 CPU cores; full: days on a GPU'
 HEADLINES = (
     'mnist, small network: Lip',
@@ -44,7 +44,7 @@ CPU_EPSILONS = (1.0, 2.0, 4.0)
 CIFAR_CPU_EPSILONS = (4.0,)
 FULL_EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 8.0)
 WIDE_FROM = 4.2
-"""The budget from which on the figure shows WRN-40-4."""
+"""Least epsilon at which the figure shows WRN-40-4."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,13 +53,13 @@ class Setting:
 
   Attributes:
     profile: 'full', 'cpu', 'smoke', or 'count' for numbers of parameters.
-    dataset: name.
+    dataset: name of the data set.
     model: a name of `hyperparameters.MODELS`.
     method: name; 'tempered_sigmoid' is the clipping method of the profile with
       tanh (Papernot et al. 2021), 'lip_propagated' the counterpart of Bethune
       et al. 2023, 'sgd' the non-private ceiling, 'count' trains nothing.
     epsilon: asked for; infinite for 'sgd', 0 where no data are touched.
-    seed: of everything random.
+    seed: seed of all random draws.
   """
   profile: str
   dataset: str
@@ -70,10 +70,10 @@ class Setting:
 
 
 def _model(dataset: str, method: str, epsilon: float) -> str:
-  """The architecture of the figure, where the method can have it.
+  """Returns the architecture of the figure, or one that the method supports.
 
-  Propagated norms and tempered sigmoids belong to shallow networks in their
-  papers, too; backward-normalised layers bound nothing behind a standard
+  In their papers, propagated norms and tempered sigmoids are used with shallow
+  networks. Backward-normalised layers give no bound behind a standard
   normalisation.
   """
   if dataset != 'cifar10' or method in _SHALLOW:

@@ -12,8 +12,8 @@ from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.report import records
-from experiments import configuration
-from experiments import recipes
+from dpjax.runs import configuration
+from dpjax.runs import recipes
 from experiments.lip_runtime import sweep
 from experiments.lip_runtime import timing
 
@@ -40,7 +40,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   data = dataset.records
   rows = timing.row_numbers(batches.num_examples, dataset.train.y.shape[0])
   programs = {}
-  # The unit is timed in every process, whether it has rows or not.
+  # Ratios need the unit's time from the same process: it is always timed.
   names = dict.fromkeys([_UNIT, *(setting.method for setting in settings)])
   for done, name in enumerate(names):
     progress(done / len(names) / 2, f'compiling {name}')
@@ -62,7 +62,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def _images(name: str, work: sweep.Work, data_dir: str | None
             ) -> tuple[images.ImageDataset, bool]:
-  """(images, whether they are real): some noise, unless there is a folder."""
+  """Returns images and whether they are real; without a folder, noise."""
   if data_dir is not None:
     return registry.load(name, data_dir=data_dir), True
   rng = np.random.default_rng(0)
@@ -82,7 +82,7 @@ def _num_examples(work: sweep.Work, dataset: images.ImageDataset,
 
 def _config(setting: sweep.Setting, work: sweep.Work,
             method: str) -> configuration.TrainingConfig:
-  """The same hyperparameters for all; the values do not cost time."""
+  """Returns a configuration; hyperparameters are equal and do not cost time."""
   values = dataclasses.asdict(recipes.recipe(
       method, num_train=work.num_examples, images=True))
   values |= dict(depth=work.depth, width=work.width, weight_norm=1.0,
@@ -94,7 +94,7 @@ def _config(setting: sweep.Setting, work: sweep.Work,
 
 def _metrics(program: timing.Program, samples: timing.Samples,
              unit: timing.Samples, per_epoch: int) -> dict[str, float]:
-  """Medians over rounds; ratios are of the same round."""
+  """Returns medians over rounds; a ratio is of times in the same round."""
   epochs = samples.step_seconds * per_epoch
   return dict(
       epoch_seconds=statistics.median(epochs), fastest_epoch=min(epochs),
@@ -108,7 +108,7 @@ def _metrics(program: timing.Program, samples: timing.Samples,
 
 def _row(setting: sweep.Setting, metric: str, value: float, batches,
          real: bool) -> records.Row:
-  """Nothing is released; of real images time is an exact statistic."""
+  """Returns a row; a time on real images is exact, hence not private."""
   epsilon = math.inf if real else 0.0
   return records.Row(
       seed=0, metric=metric, value=float(value),

@@ -1,4 +1,4 @@
-"""What to run for Figure 5.3.2 of thesis 003 (EXP-F5.3.2).
+"""Settings for Figure 5.3.2 of Barczewski (2025) (EXP-F5.3.2).
 
   python -m launch.sweep --experiment=lip_runtime --tag=cpu \
     --output_dir=experiments/lip_runtime/results
@@ -9,13 +9,13 @@ Images are synthetic, of the shape and number of the data set; --data_dir takes
 the real ones. All methods of one data set and batch size are timed in turn in
 one process, whole steps: sampling, gradients, noise, optimiser, constraint.
 Compiling is timed apart. Where an epoch takes longer than a sample it is
-extrapolated from steps; rows say how many were timed. Only for a machine that
-does nothing else.
+extrapolated from steps; rows say how many were timed. Run on an otherwise
+idle machine.
 
 Kinds of settings: cpu, with one convolution of the ConvNet and a small wide
-residual network; gpu, with the networks of the thesis; smoke.
+residual network; gpu, with the networks of that work; smoke.
 
-dp_sgd_vmap forms the gradient of every record, as the thesis does; dp_sgd has
+dp_sgd_vmap forms the gradient of every record, as that work does; dp_sgd has
 the same sums by book-keeping.
 """
 
@@ -27,7 +27,7 @@ QUICK_IS_SMOKE = True
 ALONE = True
 TIMES = ('compile_seconds', 'epoch_seconds', 'epochs_timed', 'fastest_epoch',
          'slowest_epoch', 'steps_timed', 'ratio_to_sgd', 'megabytes')
-ARTEFACT = 'Figure 5.3.2 of thesis 003: runtime of an epoch (EXP-F5.3.2)'
+ARTEFACT = 'Figure 5.3.2 of Barczewski (2025): runtime of an epoch (EXP-F5.3.2)'
 COST = '0.3 h on 2 CPU cores'
 HEADLINES = (
     'mnist, ConvNet of 1',
@@ -52,9 +52,9 @@ class Setting:
   """One method at one batch size.
 
   Attributes:
-    kind: see above.
+    kind: name from the list above.
     dataset: whose shapes, and images if they are there.
-    method: name.
+    method: name of the method.
     batch_size: logical, the expected size of a Poisson batch.
   """
   kind: str
@@ -65,7 +65,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-  """What is timed.
+  """The work that is timed.
 
   Attributes:
     image_shape: (h, w, c).
@@ -85,7 +85,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Timing:
-  """How it is timed.
+  """Options of the timing.
 
   Attributes:
     num_rounds: through all methods; a sample of each in every round.

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.runs import building
+from dpjax.runs import configuration
 from dpjax.sampling import PoissonSampler
 from dpjax.train import step as steps
 from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Array, Batch
-from experiments import building
-from experiments import configuration
 
 
 class Program(NamedTuple):

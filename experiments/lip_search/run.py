@@ -1,13 +1,15 @@
-"""Runs searches: trials, their scores, their price, and one look at the test.
+"""Runs searches: trials, their scores, their privacy cost and one test.
 
-What is private and what is paid for (item HPO-01, DP-21; erratum E30). The
-search sees the training part of one split only. A trial trains on all folds
-but one, for each fold, and counts the right answers on the folds left out;
-released is that count with Gaussian noise. A record is trained on in at most
-`_trainings` runs of a trial and validated once, so a trial costs that many
-training events and one Gaussian release of sensitivity 1; the Gaussian process
-is post-processing of the noisy scores. The next trial is chosen in view of
-them, hence `adaptive.adaptive_epsilon` over all that may be chosen.
+Privacy (items HPO-01 and DP-21; erratum E30). A search uses only the training
+part of one split.
+  1. For each fold, a trial trains on the other folds and counts the correct
+     answers on that fold. It releases this count with Gaussian noise.
+  2. Each record is trained on in at most `_trainings` runs of a trial and is
+     validated once. A trial therefore costs that many training events and one
+     Gaussian release of sensitivity 1.
+  3. The Gaussian process post-processes the noisy scores, at no cost.
+  4. Each trial is chosen from earlier noisy scores. The cost of all trials that
+     may be chosen is therefore that of `adaptive.adaptive_epsilon`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,18 +29,18 @@ from dpjax.privacy.additive import GaussianMechanism
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.report import summary
+from dpjax.runs import configuration
+from dpjax.runs import recipes
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from experiments import papers
-from experiments import recipes
-from experiments import run_keys
 from experiments import search
-from experiments import configuration
-from experiments import training
 from experiments.lip_search import space as spaces
 from experiments.lip_search import sweep
 
 _DELTAS = {line.dataset: line.delta for line in papers.TABLE_5_4}
 _ADJACENCY = Adjacency.ADD_OR_REMOVE_ONE
-# In right answers: little beside what a score varies by chance.
+# Standard deviation in correct answers; small beside the chance variation.
 _SCORE_NOISE = GaussianMechanism(record_norm=1.0, noise_multiplier=2.0,
                                  adjacency=_ADJACENCY)
 
@@ -55,7 +57,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig:
-  """The first trial of a search on all training records, for fingerprints."""
+  """Returns the first trial on all training records, for fingerprints."""
   total = registry.DATASETS[setting.dataset].num_examples
   base = _config(setting)
   return dataclasses.replace(base, **dataclasses.asdict(recipes.recipe(
@@ -65,9 +67,9 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig:
 
 def find(setting: sweep.Setting, dataset: arrays.Dataset,
          progress: Callable[[float], None]) -> list[search.Trial]:
-  """The trials of a search, in order; the first is the recipe's.
+  """Returns the trials of a search, in order; the first is the recipe's.
 
-  Private up to `charged_epsilon`: the scores are noisy.
+  Private at a cost of `charged_epsilon`, because the scores are noisy.
   """
   space = _space(setting, dataset)
   trials = []
@@ -87,7 +89,7 @@ def find(setting: sweep.Setting, dataset: arrays.Dataset,
 
 def charged_epsilon(setting: sweep.Setting,
                     dataset: arrays.Dataset) -> float:
-  """The epsilon of a whole search and of one run of what it selects."""
+  """Returns the epsilon of a whole search and one run of the selected trial."""
   return adaptive.adaptive_epsilon(
       [(_events(setting, dataset, fold=0),
         setting.num_trials * _trainings(setting)),
@@ -97,13 +99,13 @@ def charged_epsilon(setting: sweep.Setting,
 
 
 def _trainings(setting: sweep.Setting) -> int:
-  """The most runs of one trial that one record is trained on in."""
+  """Returns the largest number of runs of a trial that train on one record."""
   left_out = 1 if setting.folds == setting.num_folds else 0
   return (setting.folds - left_out) * setting.repeats
 
 
 def _events(setting, dataset, *, fold) -> list[accounting.DpEvent]:
-  """What a run may cost: each batch size with each number of steps."""
+  """Returns the possible events of a run: each batch size with each length."""
   sizes = spaces.batch_sizes(_num_train(setting, dataset, fold=0))
   return [
       training.make_plan(configuration.resolve(
@@ -115,7 +117,7 @@ def _events(setting, dataset, *, fold) -> list[accounting.DpEvent]:
 
 
 def _batch_size(setting, dataset, size: float, *, fold) -> float:
-  """A size for the records of a fold, as the same share of all records."""
+  """Returns the batch size that keeps the sampling rate on a fold's records."""
   if fold is not None:
     return size
   whole = _num_train(setting, dataset, fold=None)
@@ -134,7 +136,7 @@ def _num_train(setting, dataset, *, fold) -> int:
 
 
 def _recipe(setting, dataset, *, fold: int | None = 0):
-  """The recipe for all data sets; what a search selected is not its start."""
+  """Returns the recipe for all data sets, free of any earlier search."""
   return dataclasses.asdict(recipes.recipe(
       setting.method, num_train=_num_train(setting, dataset, fold=fold)))
 
@@ -145,7 +147,7 @@ def _space(setting, dataset):
 
 
 def _score(setting, dataset, point, *, number: int) -> float:
-  """Share of right answers in cross-validation, noisy."""
+  """Returns the noisy share of correct answers in cross-validation."""
   results = training.train(
       [_config(setting, fold=fold, seed=seed, **spaces.to_config(point))
        for fold in range(setting.folds) for seed in range(setting.repeats)],
@@ -160,7 +162,7 @@ def _score(setting, dataset, point, *, number: int) -> float:
 
 
 def _test(setting, dataset, fields) -> list[training.TrainingResult]:
-  """Runs on the whole training part, evaluated on the held-out part."""
+  """Trains on the whole training part, and evaluates on the held-out part."""
   return training.train([_config(setting, seed=seed, **fields)
                          for seed in range(setting.num_tests)],
                         dataset=dataset)
@@ -168,7 +170,7 @@ def _test(setting, dataset, fields) -> list[training.TrainingResult]:
 
 def selected_fields(setting: sweep.Setting, dataset: arrays.Dataset,
                     trials: Sequence[search.Trial]) -> tuple[int, dict]:
-  """The number of the chosen trial, and its fields on all training records."""
+  """Returns the chosen trial's index, and its fields for all records."""
   chosen = search.best(_space(setting, dataset), trials, seed=setting.seed)
   fields = spaces.to_config(trials[chosen].point)
   return chosen, fields | dict(batch_size=_batch_size(

@@ -1,4 +1,4 @@
-"""Writes what the searches selected, for `experiments.recipes` to read.
+"""Writes what the searches selected, for `dpjax.runs.recipes` to read.
 
   python -m experiments.lip_search.selected
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from dpjax.report import files
 from dpjax.report import records
-from experiments import recipes
+from dpjax.runs import recipes
 
 ROWS = pathlib.Path(__file__).parent / 'results' / 'rows.csv'
 

@@ -1,4 +1,6 @@
-"""What to search for Table 5.2 of thesis 003, for the epsilons of Table 5.4.
+"""Settings that search over Table 5.2 of Barczewski (2025).
+
+Budgets are the epsilons of Table 5.4 there.
 
   python -m launch.sweep --experiment=lip_search --data_dir=data \
     --output_dir=experiments/lip_search/results           all searches
@@ -22,7 +24,8 @@ from experiments import papers
 
 PAPERS = ('003',)
 QUICK_IS_SMOKE = True
-ARTEFACT = 'Table 5.2 of thesis 003: hyperparameters by Bayesian optimisation'
+ARTEFACT = ('Table 5.2 of Barczewski (2025): hyperparameters by Bayesian '
+            'optimisation')
 COST = '0.8 h on 2 CPU cores'
 HEADLINES = ('privacy loss by the search',)
 
@@ -34,8 +37,8 @@ class Setting:
   """One search.
 
   Attributes:
-    dataset: name.
-    method: name.
+    dataset: name of the data set.
+    method: name of the method.
     epsilon: of each run, as the table prints it; at its delta = 1/n.
     num_trials: configurations to try; the first is that of the recipes.
     num_folds: parts of the training records for cross-validation.
@@ -44,7 +47,7 @@ class Setting:
     steps: numbers of steps to choose from.
     num_tests: runs of the winner and of the recipe on the held-out part.
     split: seed of the split into training and held-out part.
-    seed: of the search.
+    seed: seed of the search.
   """
   dataset: str
   method: str
@@ -59,8 +62,8 @@ class Setting:
   seed: int
 
 
-# What a search may take: a few hundred records need many runs for a score
-# that means something, tens of thousands need long ones.
+# Cost of a search by size: with a few hundred records a score needs many runs
+# to be meaningful; with tens of thousands each run is long.
 _TINY = dict(num_trials=30, folds=5, repeats=2, steps=(25, 50, 100, 200))
 _SMALL = dict(num_trials=30, folds=5, repeats=1, steps=(100, 200, 400, 800))
 _LARGE = dict(num_trials=20, folds=2, repeats=1, steps=(200, 400, 800))

@@ -1,14 +1,14 @@
-"""Runs settings of `sweep.py`: those that differ in seed or budget at once."""
+"""Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
 from collections.abc import Iterator, Sequence
 import math
 
 from dpjax.report import records
+from dpjax.runs import configuration
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from experiments import papers
-from experiments import configuration
 from experiments import rows
-from experiments import run_keys
-from experiments import training
 from experiments.lip_tabular import sweep
 
 _PRINTED = {line.dataset: line for line in papers.TABLE_5_4}
@@ -27,7 +27,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig:
-  """What a setting trains, with the printed delta = 1/n for the table."""
+  """Returns the training configuration, with delta = 1/n for the table."""
   private = math.isfinite(setting.epsilon)
   printed = _PRINTED[setting.dataset]
   return run_keys.reproducible(configuration.TrainingConfig(

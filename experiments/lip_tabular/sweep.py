@@ -1,4 +1,4 @@
-"""What to run for Table 5.4 of thesis 003, and accuracy against epsilon.
+"""Settings for Table 5.4 of Barczewski (2025), and accuracy against epsilon.
 
   ./launch/quickstart                      the breast cancer part, 2 minutes
   python -m launch.sweep --experiment=lip_tabular --data_dir=data \
@@ -20,7 +20,7 @@ from experiments import papers
 
 PAPERS = ('003',)
 TIMES = ('step_microseconds',)
-ARTEFACT = 'Table 5.4 of thesis 003: accuracy on tabular data (EXP-T5.4)'
+ARTEFACT = 'Table 5.4 of Barczewski (2025): accuracy on tabular data (EXP-T5.4)'
 COST = '0.4 h on 2 CPU cores'
 GALLERY = 'Training on tables: accuracy against epsilon'
 HEADLINES = (
@@ -31,7 +31,7 @@ HEADLINES = (
 BATCHED = ('seed', 'epsilon')
 
 METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')
-# At the epsilon of the table only: what else there is in this house.
+# Further methods of this code base, at the epsilon of the table only.
 OTHERS = ('layer_clipped', 'dp_sgd_per_layer', 'dp_sgd_automatic',
           'dp_sgd_adaptive', 'lip_propagated', 'lip_normalised',
           'lip_adaptive')
@@ -41,14 +41,14 @@ SMALL = ('breast_cancer', 'german_credit')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One run.
+  """One training run.
 
   Attributes:
     kind: 'table' for what the table prints, 'grid' for the figure, 'smoke'.
-    dataset: name.
+    dataset: name of the data set.
     method: name; 'sgd' is the non-private ceiling.
-    epsilon: asked for; infinite for 'sgd'.
-    seed: of everything random.
+    epsilon: requested budget; infinite for 'sgd'.
+    seed: seed of all random draws.
   """
   kind: str
   dataset: str

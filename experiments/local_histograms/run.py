@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`, beside their closed forms."""
+"""Simulates the settings in `sweep.py`, beside their closed forms."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _risks(setting: sweep.Setting) -> dict[str, float]:
-  """Sums over the K frequencies."""
+  """Returns errors summed over the K frequencies."""
   k, size = setting.num_categories, setting.num_examples
   response = RandomizedResponse(num_categories=k, epsilon=setting.epsilon)
   central = frequencies.laplace(

@@ -1,4 +1,4 @@
-"""What to compute about local histograms (EXP-03, LDP-07, LDP-08).
+"""Settings to study local histograms (EXP-03, LDP-07, LDP-08).
 
   python -m launch.sweep --experiment=local_histograms \
     --output_dir=experiments/local_histograms/results
@@ -11,7 +11,8 @@ n K / 8 for small epsilon. K = 10, n = 10^4, epsilon 1: 4.10e-3 and 8.0e-7.
 import dataclasses
 
 PAPERS = ('002',)
-ARTEFACT = 'Example 7.34 of lecture 002: histograms, LDP against DP'
+ARTEFACT = ('Example 7.34 of the lecture notes, chapter 7: histograms, LDP '
+            'against DP')
 COST = '20 s on a CPU core'
 HEADLINES = ('(LDP) mean squared loss', '(DP) the Laplace mechanism',
              'a factor')
@@ -22,11 +23,11 @@ class Setting:
   """One histogram.
 
   Attributes:
-    num_categories: K.
-    num_examples: n.
-    epsilon: of the release, or of each answer.
-    repetitions: how often it is simulated.
-    seed: of the noise.
+    num_categories: K, the number of categories.
+    num_examples: n, the number of records.
+    epsilon: budget of the release, or of each local answer.
+    repetitions: number of simulations.
+    seed: seed of the noise.
   """
   num_categories: int
   num_examples: int

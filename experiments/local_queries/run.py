@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`, beside exact probabilities."""
+"""Simulates the settings in `sweep.py`, beside exact probabilities."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -14,7 +14,7 @@ from experiments import rows
 from experiments import simulation
 from experiments.local_queries import sweep
 
-# What quadrature of a probability leaves.
+# Error of the quadrature of a probability.
 _ROUNDING = 1e-11
 _MOST_DRAWS = 10**7
 _FEWEST_RUNS = 50
@@ -33,7 +33,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def oracle(setting: sweep.Setting) -> LocalOracle:
-  """Which answers; of 'printed' with more people than the text has."""
+  """Returns an oracle; that of 'printed' takes more people than printed."""
   return LocalOracle(
       num_queries=setting.num_queries, tolerance=setting.tolerance,
       failure_prob=setting.failure_prob, epsilon=setting.epsilon,
@@ -41,14 +41,14 @@ def oracle(setting: sweep.Setting) -> LocalOracle:
 
 
 def batch_size(setting: sweep.Setting) -> int:
-  """People for one answer."""
+  """Returns the number of people for one answer."""
   if setting.method == 'printed':
     return math.ceil((setting.epsilon * setting.tolerance)**-2 - 1e-9)
   return oracle(setting).batch_size
 
 
 def failure_prob(setting: sweep.Setting, size: int) -> float:
-  """Exact probability that one answer is off by more than the tolerance.
+  """Returns the exact probability of an error above the tolerance.
 
   By the Binomial law of two-valued answers; else by inversion (Gil-Pelaez) of
   the characteristic function of signs plus Laplace noise; 0 if below 1e-11.
@@ -56,7 +56,7 @@ def failure_prob(setting: sweep.Setting, size: int) -> float:
   if setting.method == 'bernoulli':
     gap = setting.tolerance * math.tanh(setting.epsilon / 2) / 2
     law = stats.binom(size, 0.5)
-    # Off by exactly the tolerance is no failure.
+    # An error equal to the tolerance is not a failure.
     return float(2 * law.sf(math.floor(size * (0.5 + gap) + 1e-6)))
   scale = 2 / setting.epsilon
   spread = math.sqrt(size * (1 + 2 * scale**2))
@@ -69,7 +69,7 @@ def failure_prob(setting: sweep.Setting, size: int) -> float:
 
 
 def _failures(setting: sweep.Setting, size: int) -> dict[str, float]:
-  """Of one answer, simulated and exact, and of any of the T."""
+  """Returns failure rates of one answer, and of any of T answers."""
   asked = oracle(setting)
 
   def costs(key, data):

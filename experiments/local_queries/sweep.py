@@ -1,4 +1,4 @@
-"""What to simulate about queries in the local model (EXP-09, SQ-02).
+"""Settings to study queries in the local model (EXP-09, SQ-02).
 
   python -m launch.sweep --experiment=local_queries \
     --output_dir=experiments/local_queries/results
@@ -15,7 +15,8 @@ Expected people for an answer, tau 0.1, beta 0.05, T = 20, epsilon 1: 6261
 import dataclasses
 
 PAPERS = ('002',)
-ARTEFACT = ('Proposition 7.35 of lecture 002: statistical queries under local '
+ARTEFACT = ('Proposition 7.35 of the lecture notes, chapter 7: statistical '
+            'queries under local '
             'privacy')
 COST = '30 s on a CPU core'
 HEADLINES = ('Proposition 7.35',)
@@ -27,12 +28,12 @@ class Setting:
 
   Attributes:
     method: 'bernoulli', 'laplace' or 'printed'.
-    epsilon: of one person's answer.
-    tolerance: tau.
+    epsilon: budget of one person's answer.
+    tolerance: tau, the allowed error of an answer.
     failure_prob: beta, of any of the T answers.
-    num_queries: T.
+    num_queries: T, the number of queries.
     repetitions: answers that are simulated; fewer if they take many people.
-    seed: of people and coins.
+    seed: seed of people and noise.
   """
   method: str
   epsilon: float

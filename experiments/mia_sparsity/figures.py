@@ -1,4 +1,4 @@
-"""Figure 1.1 of thesis 000, private networks in its plane, and attacks."""
+"""Figure 1.1 of Lalanne (2023), private networks in its plane, and attacks."""
 
 from collections.abc import Sequence
 import math

@@ -1,4 +1,4 @@
-"""Table 1.1 of thesis 000 as a configuration. MIA-09."""
+"""Table 1.1 of Lalanne (2023) as a configuration. MIA-09."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
 """Tests and intervals over pairs of networks, in closed form or enumerated."""
 
-from collections.abc import Callable, Mapping, Sequence
 import collections
+from collections.abc import Callable, Mapping, Sequence
 import itertools
 import math
 from typing import NamedTuple

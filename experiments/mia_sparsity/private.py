@@ -1,7 +1,7 @@
 """Private networks of the study, and the same architecture without privacy.
 
-What differential privacy promises on the axes of Figure 1.1 of thesis 000, and
-what it costs there. Source: MIA-12 (d), MIA-13.
+What differential privacy promises on the axes of Figure 1.1 of Lalanne (2023),
+and what it costs there. Source: MIA-12 (d), MIA-13.
 
 Neighbours replace one record: what a split into halves of fixed size asks for.
 Of a member and a record that is none, which is which moves the training set by

@@ -1,4 +1,4 @@
-"""Figure 1.1 of thesis 000 and its claims, from rows."""
+"""Figure 1.1 of Lalanne (2023) and its claims, from rows."""
 
 from collections.abc import Sequence
 

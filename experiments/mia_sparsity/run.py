@@ -23,8 +23,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
         ) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields each setting with its rows; see `experiments.registry`.
 
-  All networks of a kind are trained and attacked together, whichever are asked
-  for: they are each other's shadows.
+  All networks of a kind are trained and attacked together, even if only some
+  are asked for, because they are each other's shadow models.
   """
   name = settings[0].profile
   profile = sweep.PROFILES[name]
@@ -48,7 +48,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
           r = 2 * setting.seed + sweep.ROLES.index(setting.role)
           yield setting, _rows(study, setting, found[r], trained)
 
-  # A block is attacked while the next one trains: neither fills all cores.
+  # One block is attacked while the next one trains, since neither uses all
+  # cores.
   with futures.ThreadPoolExecutor(1) as pool:
     attacked = None
     for i in range(0, len(kinds), profile.attacked_at_once):
@@ -67,7 +68,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
 def _attack(study: Study,
             networks: Sequence[trainers.Trained | private.Trained],
             num_dense: int) -> list[list[dict[str, float]]]:
-  """All metrics of each network of each kind."""
+  """Returns all metrics of each network, for each kind."""
   looks = [_look(study, trained, num_dense) for trained in networks]
   others = attacking.perceptrons(study, [seen for _, seen in looks])
   return [[one | other for one, other in zip(*both, strict=True)]
@@ -75,9 +76,9 @@ def _attack(study: Study,
 
 
 class _Private:
-  """Private kinds; all budgets of a method are trained when one is asked for.
+  """Trains private kinds, all budgets of a method at once.
 
-  They take less than a minute a method, so nothing of them is kept.
+  A method takes less than a minute, so no state is stored.
   """
 
   def __init__(self, study: Study, profile: sweep.Profile, name: str,
@@ -87,7 +88,7 @@ class _Private:
     self._trained: dict[sweep.Kind, private.Trained] = {}
 
   def train(self, kind: sweep.Kind) -> private.Trained:
-    """R networks of a kind."""
+    """Returns R networks of a kind."""
     if kind not in self._trained:
       epsilons = [each.epsilon for each in self._profile.kinds()
                   if (each.method, each.stop) == (kind.method, kind.stop)]
@@ -104,7 +105,7 @@ class _Private:
 
 def _look(study: Study, trained: trainers.Trained | private.Trained,
           num_dense: int):
-  """Metrics of each network but those of perceptrons, and their features."""
+  """Returns metrics of each network, without perceptrons, and features."""
   seen = attacking.look(
       trained.apply, trained.networks, study.keys('noise'), *study.records,
       study.attacked, study.num_classes)
@@ -123,7 +124,7 @@ def _look(study: Study, trained: trainers.Trained | private.Trained,
 
 
 def _ceilings(trained: trainers.Trained | private.Trained) -> dict[str, float]:
-  """What privacy allows an attack, as accuracies. MIA-13."""
+  """Returns upper bounds on attack accuracy that privacy implies (MIA-13)."""
   if isinstance(trained, trainers.Trained) or math.isinf(trained.epsilon):
     return {}
   return {

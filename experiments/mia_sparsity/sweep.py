@@ -1,4 +1,4 @@
-r"""What to run for Figure 1.1 of thesis 000. MIA-11.
+r"""Settings for Figure 1.1 of Lalanne (2023). MIA-11.
 
   python -m launch.sweep --experiment=mia_sparsity --tag=cpu --data_dir=data \
     --output_dir=experiments/mia_sparsity/results    two cores, 15 minutes
@@ -26,7 +26,7 @@ import math
 PAPERS = ('000',)
 REPRODUCE = 'cpu'
 QUICK_IS_SMOKE = True
-ARTEFACT = 'Figure 1.1 of thesis 000: sparsity against membership inference'
+ARTEFACT = 'Figure 1.1 of Lalanne (2023): sparsity against membership inference'
 COST = 'cpu: 15 min on 2 CPU cores; gpu: 7 min, full: 3 h on an H100'
 GALLERY = 'Sparsity and privacy against membership inference'
 BATCHED = ('method', 'prunings', 'segments', 'factors', 'stop', 'decay',
@@ -69,11 +69,11 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting(Kind):
-  """One network of one pair, attacked by way of the other.
+  """One network of a pair, attacked with the other as its shadow model.
 
   Attributes:
     profile: a name of `PROFILES`.
-    dataset: name.
+    dataset: name of the data set.
     seed: of the split and of everything random; shared by all kinds.
     role: 'target', or 'shadow' with the roles exchanged.
   """
@@ -85,17 +85,17 @@ class Setting(Kind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Profile:
-  """A study.
+  """Options of one study.
 
   Attributes:
-    dataset: name.
-    factor: images are averaged over blocks of so many pixels a side.
-    num_records: of the four sets together.
-    num_validation: of each training set, not seen by gradients.
-    depth: of the residual network.
-    widths: of its segments.
-    num_epochs: of each training.
-    batch_size: of its steps.
+    dataset: name of the data set.
+    factor: side of the pixel blocks that images are averaged over.
+    num_records: number of records of the four sets together.
+    num_validation: records of each training set that gradients do not use.
+    depth: depth of the residual network.
+    widths: widths of its segments.
+    num_epochs: number of epochs of each training.
+    batch_size: batch size of its steps.
     views: whether images are cropped and flipped at random.
     compute_dtype: of convolutions while training.
     num_seeds: pairs of networks.
@@ -130,11 +130,11 @@ class Profile:
 
   @property
   def num_networks(self) -> int:
-    """R of each kind."""
+    """R, the number of networks of each kind."""
     return 2 * self.num_seeds
 
   def kinds(self) -> tuple[Kind, ...]:
-    """All of them, the dense one first, each after what it starts from."""
+    """Returns all kinds, each after the one that its training starts from."""
     private = [Kind(method=method, epsilon=epsilon)
                for method in ('dp_sgd', 'lip_dp_sgd')
                for epsilon in self.epsilons]
@@ -145,8 +145,8 @@ class Profile:
         *(kind for kind in self.controls if kind.method == 'stopped'),
         *(Kind(method='magnitude', prunings=k)
           for k in range(self.step, self.prunings + 1, self.step)),
-        *(Kind(method='butterfly', segments=s, factors=l)
-          for s, l in self.butterflies),
+        *(Kind(method='butterfly', segments=segments, factors=factors)
+          for segments, factors in self.butterflies),
         *(kind for kind in self.controls if kind.method != 'stopped'),
         *private)
 

@@ -13,7 +13,9 @@ from dpjax.sparsity import magnitude
 from dpjax.sparsity import networks as parametrisations
 from dpjax.train import augment
 from dpjax.train import replicas
-from dpjax.train.replicas import Replicas, Snapshot, Task
+from dpjax.train.replicas import Replicas
+from dpjax.train.replicas import Snapshot
+from dpjax.train.replicas import Task
 from dpjax.typing import Array
 from experiments.mia_sparsity import hyperparameters
 from experiments.mia_sparsity.store import Store

@@ -1,4 +1,4 @@
-"""Bits of the settings of `sweep.py`, by formula, and of some counted."""
+"""Computes bits of the settings in `sweep.py`, and counts some of them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -43,7 +43,7 @@ def _depth(setting: sweep.Setting) -> int:
 
 
 def scheme_of(setting: sweep.Setting) -> schemes.Scheme:
-  """Of a method that sends once; of keys for two servers."""
+  """Returns the scheme of a one-message method; keys are for two servers."""
   public = dict(num_thresholds=setting.num_thresholds, num_classes=_CLASSES)
   if setting.method == 'outer_product':
     return OuterProductScheme(num_servers=setting.num_servers, **public)
@@ -54,7 +54,7 @@ def scheme_of(setting: sweep.Setting) -> schemes.Scheme:
 
 
 def bits(setting: sweep.Setting) -> tuple[int, int]:
-  """What owners send, and what answers take."""
+  """Returns the bits that owners send, and the bits of the answers."""
   owners, points = setting.num_owners, setting.num_points
   servers, width = setting.num_servers, setting.value_bits
   numbers = dict(num_servers=servers, bits=width)
@@ -72,19 +72,19 @@ def bits(setting: sweep.Setting) -> tuple[int, int]:
     depth = _depth(setting)
     message += _CLASSES * (costs.earlier_key_bits(depth, width)
                            - comparison.key_bits(depth, width))
-  # To m servers, whether or not there are such keys.
+  # Cost for m servers, also where no such keys exist.
   share = servers / scheme.num_servers
   return owners * servers * message, round(
       share * costs.answering(scheme, points))
 
 
 def counted(setting: sweep.Setting) -> int:
-  """The same, of messages that are made."""
+  """Returns the same bits, counted on actual messages."""
   rng = np.random.default_rng(setting.seed)
   bins = rng.integers(0, setting.num_thresholds, setting.num_owners)
   labels = rng.integers(0, _CLASSES, setting.num_owners)
   points = rng.choice(setting.num_thresholds, setting.num_points, False)
-  # Bits of messages do not depend on what they are drawn from.
+  # The sizes of messages do not depend on the values in them.
   source = prg.Stream(bytes(32))
   if setting.method in ('fss', 'additive', 'outer_product'):
     sizes = nodes.dyadic_sizes(setting.num_thresholds, root=True)

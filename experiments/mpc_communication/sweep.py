@@ -1,4 +1,4 @@
-"""What to count of the bits that a joint ROC curve takes (EC-21, EC-35, C17).
+"""Settings to study the bits that a joint ROC curve takes (EC-21, EC-35, C17).
 
   python -m launch.sweep --experiment=mpc_communication \
     --output_dir=experiments/mpc_communication/results
@@ -6,7 +6,7 @@
 Owners of a record each, m servers, |B| thresholds of N, two curves of numbers
 of k = 32 bits. Methods:
   fss            comparison keys, to two servers; of more servers there is no
-                 such key, and what they would cost is what the thesis draws
+                 such key; Barczewski (2025) draws what they would cost
   fss_2016       the same with the longer keys of the work that it cites
   shares         every threshold asked anew, a share to each server
   masked         the same as one sum of masked numbers
@@ -22,7 +22,8 @@ and their bits counted.
 import dataclasses
 
 PAPERS = ('003',)
-ARTEFACT = ('Figure 6.6.6 of thesis 003: bits sent for private distribution '
+ARTEFACT = ('Figure 6.6.6 of Barczewski (2025): bits sent for private '
+            'distribution '
             'functions, by formula and counted')
 COST = '5 s on a CPU core'
 HEADLINES = ('keys are', 'the total', 'aggregation')
@@ -41,11 +42,11 @@ class Setting:
 
   Attributes:
     figure: see above.
-    method: see above.
+    method: name from the list above.
     num_servers: m.
     num_points: |B|.
     num_owners: n.
-    num_thresholds: N.
+    num_thresholds: N, the number of values.
     value_bits: k.
     seed: of the records that are counted.
   """

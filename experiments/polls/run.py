@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`."""
+"""Simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -30,13 +30,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _epsilon(setting: sweep.Setting) -> float:
-  """A drowned poll has none: whoever says no has said it of both."""
+  """Returns epsilon; infinite for a drowned poll, where a no reveals both."""
   return (local.epsilon_of_truth_prob(setting.parameter)
           if setting.kind == 'truthful' else math.inf)
 
 
 def _costs(estimate, share):
-  """Estimate, squared error, coverage and being negative."""
+  """Returns estimate, squared error, coverage, and whether it is negative."""
   covered = (estimate.low <= share) & (share <= estimate.high)
   return jnp.stack([estimate.value, jnp.square(estimate.value - share),
                     covered.astype(jnp.float32),
@@ -53,9 +53,9 @@ def _metrics(setting, costs, sampler, size) -> dict[str, float]:
 
 
 def _truthful(setting: sweep.Setting) -> dict[str, float]:
-  """EST-01: by randomised response, whose truth is told with probability phi.
+  """Returns a poll by randomised response, truthful with probability phi.
 
-  Where phi is below 1/2 everybody answers for the opposite.
+  Item EST-01. If phi is below 1/2, all answers are negated.
   """
   phi, size = setting.parameter, setting.num_examples
   response = local.RandomizedResponse(
@@ -75,7 +75,7 @@ def _truthful(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _drowned(setting: sweep.Setting) -> dict[str, float]:
-  """EST-02: the larger of two answers, and another poll of the second."""
+  """Returns a poll of the larger of two answers, and of the second (EST-02)."""
   size, others = setting.num_examples, setting.num_other
   poll = local.ForcedYes(yes_prob=setting.parameter)
 

@@ -1,4 +1,4 @@
-"""What to simulate about polls (EXP-08, EST-01, EST-02, LDP-02..04).
+"""Settings to study polls (EXP-08, EST-01, EST-02, LDP-02..04).
 
   python -m launch.sweep --experiment=polls \
     --output_dir=experiments/polls/results
@@ -16,7 +16,8 @@ for shares 0.02, 0.1, 0.3, 0.5 at n = 2000, and 0.950 for the drowned polls.
 import dataclasses
 
 PAPERS = ('002',)
-ARTEFACT = ('section 7.1 of lecture 002, Exercises 7.1, 7.2 and 7.30: polls')
+ARTEFACT = ('section 7.1 of the lecture notes, chapter 7, Exercises 7.1, 7.2 '
+            'and 7.30: polls')
 COST = '30 s on a CPU core'
 HEADLINES = ('Exercise 7.1', 'Exercise 7.2', 'privacy increases')
 
@@ -28,13 +29,13 @@ class Setting:
   """One poll.
 
   Attributes:
-    kind: see above.
+    kind: name from the list above.
     share: p, who means yes; 0 where it does not matter.
     parameter: phi or q.
     num_examples: n, people.
     num_other: m, of the other poll.
-    repetitions: how often it is simulated.
-    seed: of people and coins.
+    repetitions: number of simulations.
+    seed: seed of people and noise.
   """
   kind: str
   share: float
@@ -48,7 +49,7 @@ class Setting:
 
   @property
   def method(self) -> str:
-    """Of asking."""
+    """Method of asking."""
     return self.kind
 
 

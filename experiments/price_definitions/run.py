@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`."""
+"""Computes the rows of the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -8,9 +8,9 @@ from scipy import stats
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.stats.minimax import conversions
-from dpjax.stats.minimax import definitions
-from dpjax.stats.minimax import two_points
+from dpjax.theory.minimax import conversions
+from dpjax.theory.minimax import definitions
+from dpjax.theory.minimax import two_points
 from experiments import rows
 from experiments.price_definitions import sweep
 

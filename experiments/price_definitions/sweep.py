@@ -1,9 +1,9 @@
-"""What to compute about definitions of privacy (EXP-10).
+"""Settings to study definitions of privacy (EXP-10).
 
   python -m launch.sweep --experiment=price_definitions \
     --output_dir=experiments/price_definitions/results
 
-No records and no noise: laws of small mechanisms, enumerated. A conditional
+No records and no noise: outputs of small mechanisms, enumerated. A conditional
 variation is the largest total variation of neighbours' laws given an event of
 something computed from the output. Kinds of settings:
   conditional  epsilon-DP mechanisms: the largest by linear programs over events
@@ -11,8 +11,8 @@ something computed from the output. Kinds of settings:
                (range), what holds for every mechanism (sharp), what is printed
                (printed, linear); and how far posteriors move (posterior)
   approximate  the pair that all (epsilon, delta)-DP pairs come from, given
-               events of the probability that Theorem 1 of paper 004 prints;
-               and the sum of errors of a test
+               events of the probability that Theorem 1 of Barber and Duchi
+               (2014) prints; and the sum of errors of a test
   release      one of n records at random, beside randomised response that is
                as hard to test before the fact
   beside       a binary channel with one of k numbers, drawn apart, beside it
@@ -25,7 +25,8 @@ epsilons; .160, .551, .915 at the three pairs with delta, printed .345, .785,
 import dataclasses
 
 PAPERS = ('004',)
-ARTEFACT = ('Sections 2.2 and 2.3 of paper 004: privacy by tests, before and '
+ARTEFACT = ('Sections 2.2 and 2.3 of Barber and Duchi (2014): privacy by tests,'
+            ' before and '
             'after the release')
 COST = '10 s on a CPU core'
 HEADLINES = ('one record at random', 'the sum of errors')
@@ -38,13 +39,13 @@ GOLDEN = {(0.1, 1e-3): 0.160, (0.3, 1e-2): 0.551, (0.45, 1e-3): 0.915}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One pair of laws.
+  """One pair of distributions.
 
   Attributes:
-    kind: see above.
+    kind: name from the list above.
     method: the mechanism.
     amount: epsilon, or n, or k.
-    delta: of the guarantee.
+    delta: delta of the guarantee.
   """
   kind: str
   method: str

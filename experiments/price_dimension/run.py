@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,9 +6,9 @@ import jax
 import numpy as np
 
 from dpjax.report import records
-from dpjax.stats.parametric import coinpress
-from dpjax.stats.parametric import normal_bounds
-from dpjax.stats.parametric import normal_means
+from dpjax.theory.parametric import coinpress
+from dpjax.theory.parametric import normal_bounds
+from dpjax.theory.parametric import normal_means
 from experiments import rows
 from experiments import simulation
 from experiments.price_dimension import sweep
@@ -38,7 +38,7 @@ def _model(setting: sweep.Setting) -> dict[str, object]:
 
 
 def bounds(setting: sweep.Setting) -> dict[str, float]:
-  """Upper and lower bounds of the worst risk; s = 1."""
+  """Returns upper and lower bounds of the worst risk, for s = 1."""
   known, study = _model(setting), normal_bounds.STUDY
   normal = dict(known, sigma=1.0)
   clip = setting.radius + coinpress.tail(setting.dimension,
@@ -59,7 +59,7 @@ def bounds(setting: sweep.Setting) -> dict[str, float]:
 
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
-  """The larger of two risks of each method of rounds."""
+  """Returns the larger of two measured risks, for each method of rounds."""
   normal = dict(_model(setting), sigma=1.0)
   makers = {'ours': coinpress.tuned}
   if setting.notion == 'zcdp':

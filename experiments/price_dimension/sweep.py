@@ -25,7 +25,8 @@ import dataclasses
 from dpjax.privacy import notions
 
 PAPERS = ('000',)
-ARTEFACT = ('Proposition 4.2.2 of thesis 000: a normal mean in dimension d, '
+ARTEFACT = ('Proposition 4.2.2 of Lalanne (2023): a normal mean in dimension d,'
+            ' '
             'beside the best estimators and bounds')
 COST = '2 min on a CPU core'
 HEADLINES = ('Proposition 4.2.2 shows', 'rounds beat')
@@ -38,14 +39,14 @@ class Setting:
   """One model and one budget.
 
   Attributes:
-    kind: see above.
+    kind: name from the list above.
     notion: 'pure' or 'zcdp'.
-    num_examples: n, public.
-    dimension: d.
+    num_examples: n, the public number of records.
+    dimension: d, the dimension of a record.
     radius: R.
-    budget: epsilon or rho.
+    budget: epsilon (pure DP) or rho (zCDP).
     repetitions: of what is measured, at each of two means.
-    seed: of records and noise.
+    seed: seed of records and noise.
   """
   kind: str
   notion: str
@@ -61,14 +62,14 @@ class Setting:
 
   @property
   def guarantee(self) -> notions.PureDP | notions.ZCDP:
-    """Of the estimators."""
+    """Privacy guarantee of the estimators."""
     if self.notion == 'pure':
       return notions.PureDP(epsilon=self.budget)
     return notions.ZCDP(rho=self.budget)
 
   @property
   def simulated(self) -> bool:
-    """Whether so many records are drawn again and again."""
+    """True if n d is small enough to simulate."""
     return self.num_examples * self.dimension <= _MOST_NUMBERS
 
 

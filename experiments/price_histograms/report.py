@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
+from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import verdicts
-from experiments import points
 from experiments.price_histograms import sweep
 
 _METRICS = ('code', 'lower', 'risk', 'measured', 'measured_se', 'upper',
@@ -35,7 +35,7 @@ def table(rows: Sequence[records.Row]) -> str:
       points.table(parts['privacy'], fields, _METRICS),
       'Against the number of cells.\n',
       points.table(parts['cells'], fields, _METRICS),
-      'The line 1/2 + x, noise of paper 004.\n',
+      'The line 1/2 + x, noise of Barber and Duchi (2014).\n',
       points.table(parts['golden'], fields, _METRICS)])
 
 

@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -11,10 +11,10 @@ import numpy as np
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density import bandwidths
-from dpjax.stats.density import cubes
-from dpjax.stats.density import laws
-from dpjax.stats.parametric import densities
+from dpjax.stats.density_methods import bandwidths
+from dpjax.stats.density_methods import cubes
+from dpjax.stats.density_methods import laws
+from dpjax.theory.parametric import densities
 from experiments import rows
 from experiments import simulation
 from experiments.price_histograms import sweep
@@ -23,14 +23,14 @@ _MOST_NUMBERS = 4 * 10**6
 
 
 def guarantee(setting: sweep.Setting) -> notions.PureDP | notions.ZCDP:
-  """What the estimators of a setting promise."""
+  """Returns the privacy guarantee of the estimators of a setting."""
   if setting.notion == 'pure':
     return notions.PureDP(epsilon=setting.alpha)
   return notions.ZCDP(rho=setting.alpha**2)
 
 
 def histogram(setting: sweep.Setting) -> cubes.CubeHistogram:
-  """The estimator of a setting."""
+  """Returns the estimator of a setting."""
   budget = (dict(epsilon=setting.alpha) if setting.notion == 'pure'
             else dict(rho=setting.alpha**2))
   public = dict(num_records=setting.num_records, dimension=setting.dimension,
@@ -48,7 +48,7 @@ def histogram(setting: sweep.Setting) -> cubes.CubeHistogram:
 
 
 def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
-  """Densities that a risk is the largest over."""
+  """Returns the densities over which the largest risk is taken."""
   if setting.part == 'golden':
     return [laws.linear(1.0)]
   if setting.dimension == 1:
@@ -62,7 +62,7 @@ def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
 @functools.cache
 def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
          dimension: int) -> dict[str, float]:
-  """What holds for any estimator, and of the least risks there are."""
+  """Returns bounds for any estimator, and risks without privacy or data."""
   study = densities.STUDY
   known = dict(num_examples=num_records, dimension=dimension)
   found = {bound.name: bound.value for bound in study.lower(
@@ -75,7 +75,7 @@ def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
 
 
 def exact(setting: sweep.Setting) -> dict[str, float]:
-  """Bounds, and risks in closed form."""
+  """Returns bounds, and risks in closed form."""
   made, dimension = histogram(setting), setting.dimension
   noise = dict(num_records=made.num_records, variance=made.noise_variance,
                lipschitz=densities.LIPSCHITZ, fix_mass=made.fix_mass,
@@ -90,7 +90,7 @@ def exact(setting: sweep.Setting) -> dict[str, float]:
 
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
-  """The mean error on the worst of the densities, and its standard error."""
+  """Returns the mean error on the worst density, and its standard error."""
   made = histogram(setting)
   law = max(_laws(setting, made.num_bins),
             key=lambda law: made.expected(law).total)
@@ -120,5 +120,5 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
       continue
     yield setting, rows.released(
         setting, found | simulated(setting), n=setting.num_records,
-        # At delta = 0 no epsilon holds for Gaussian noise; its budget is rho.
+        # Gaussian noise has no finite epsilon at delta = 0; its budget is rho.
         epsilon=setting.alpha if setting.notion == 'pure' else math.inf)

@@ -1,4 +1,4 @@
-"""What to find out about histograms on cubes (EXP-7, MOD-DENS, EST-HIST).
+"""Settings to study histograms on cubes (EXP-7, MOD-DENS, EST-HIST).
 
   python -m launch.sweep --experiment=price_histograms \
     --output_dir=experiments/price_histograms/results
@@ -9,7 +9,7 @@ it, in closed form and simulated. Parts:
   records  alpha = 1, against n
   privacy  n = 10^7, against n alpha
   cells    against the number of cells
-  golden   the line 1/2 + x with the noise of paper 004
+  golden   the line 1/2 + x with the noise of Barber and Duchi (2014)
 alpha is epsilon ('pure') or the square root of rho ('zcdp'). Methods, by how
 many cells:
   tuned    of the least proved bound
@@ -26,7 +26,8 @@ import dataclasses
 import numpy as np
 
 PAPERS = ('004',)
-ARTEFACT = ('Proposition 5 and equation (19) of paper 004: Lipschitz densities '
+ARTEFACT = ('Proposition 5 and equation (19) of Barber and Duchi (2014): '
+            'Lipschitz densities '
             'on [0, 1]^d')
 COST = '2 min on a CPU core'
 HEADLINES = ('measured risks are', 'cells as printed')
@@ -48,15 +49,15 @@ class Setting:
   """One estimator at one n and one budget.
 
   Attributes:
-    part: see above.
-    method: see above.
-    dimension: d.
+    part: name from the list above.
+    method: name from the list above.
+    dimension: d, the dimension of a record.
     notion: 'pure' or 'zcdp'.
-    num_records: n.
-    amount: n alpha.
+    num_records: n, the number of records.
+    amount: n alpha, the number of records times the budget.
     num_bins: of method fixed.
-    repetitions: of simulations; 0 for none.
-    seed: of records and noise.
+    repetitions: number of simulations.
+    seed: seed of records and noise.
   """
   part: str
   method: str
@@ -70,12 +71,12 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """For the rows."""
+    """Name of the data set in the rows."""
     return f'cube{self.dimension}'
 
   @property
   def alpha(self) -> float:
-    """epsilon, or the square root of rho."""
+    """epsilon (pure DP), or the square root of rho (zCDP)."""
     return self.amount / self.num_records
 
 

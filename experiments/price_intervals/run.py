@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`."""
+"""Simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -8,8 +8,8 @@ import numpy as np
 from dpjax.privacy import notions
 from dpjax.report import records
 from dpjax.stats import intervals
-from dpjax.stats.parametric import normal_bounds
-from dpjax.stats.parametric import normal_intervals
+from dpjax.theory.parametric import normal_bounds
+from dpjax.theory.parametric import normal_intervals
 from experiments import rows
 from experiments import simulation
 from experiments.price_intervals import sweep
@@ -28,7 +28,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
-  """Coverage, half-width and risk, and what bounds the risk."""
+  """Returns coverage, half-width and risk, with a bound on the risk."""
   guarantee = (notions.ZCDP(rho=setting.epsilon**2 / 2)
                if setting.method == 'gaussian'
                else notions.PureDP(epsilon=setting.epsilon))
@@ -43,7 +43,7 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   held = np.mean((low <= sweep.MEAN) & (sweep.MEAN <= high))
   squares = np.square(value - sweep.MEAN)
   root = math.sqrt(setting.repetitions)
-  # Of a share that is 1 a standard error of 0 would say too much.
+  # A coverage of 1 would get a standard error of 0, which is overconfident.
   spread = max(held * (1 - held), 1 / setting.repetitions)
   return dict(
       coverage=held, coverage_se=math.sqrt(spread) / root,

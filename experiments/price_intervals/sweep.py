@@ -1,15 +1,15 @@
-"""What to simulate about intervals of a normal mean (EXP-11).
+"""Settings to study intervals of a normal mean (EXP-11).
 
   python -m launch.sweep --experiment=price_intervals \
     --output_dir=experiments/price_intervals/results
 
 Records N(theta, 1), |theta| <= 100, intervals of 95 %:
   karwa_vadhan  fullest noisy bin, clipped mean, errors bounded apart
-  tuned         private median, clipped mean, the law of the sum; pure
+  tuned         private median, clipped mean, the distribution of the sum; pure
   gaussian      the same under zCDP, rho = epsilon^2 / 2
 theta is between two bins and two points of the grids.
 
-Expected (spec, section 8): coverage .997, .992 and .9995 and half-widths .326,
+Expected: coverage .997, .992 and .9995 and half-widths .326,
 .268 and .057 of `karwa_vadhan` at (n, epsilon) = (500, 1), (5000, .1) and
 (5000, 1), risks 8.5e-3, 7.3e-3 and 2.6e-4; without privacy .088, .028, .028.
 """
@@ -17,7 +17,8 @@ Expected (spec, section 8): coverage .997, .992 and .9995 and half-widths .326,
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Table 4.1 of thesis 000, the line of Karwa and Vadhan: intervals '
+ARTEFACT = ('Table 4.1 of Lalanne (2023), the line of Karwa and Vadhan: '
+            'intervals '
             'of a normal mean under pure privacy')
 COST = '2 min on a CPU core'
 HEADLINES = ('the printed interval holds', 'ours are shorter')
@@ -37,11 +38,11 @@ class Setting:
   """One interval at one n and budget.
 
   Attributes:
-    method: see above.
-    num_examples: n, public.
+    method: name from the list above.
+    num_examples: n, the public number of records.
     epsilon: of the release; rho is half of its square.
-    repetitions: how often it is simulated.
-    seed: of records and noise.
+    repetitions: number of simulations.
+    seed: seed of records and noise.
   """
   method: str
   num_examples: int

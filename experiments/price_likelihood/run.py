@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`: counts of ones, not records."""
+"""Simulates the settings in `sweep.py`: counts of ones, not records."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -11,18 +11,18 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.parametric import langevin_oracle
-from dpjax.stats.parametric import likelihood
-from dpjax.stats.parametric import likelihood_risks
-from dpjax.stats.parametric import likelihood_study
-from dpjax.stats.parametric import sgml
-from dpjax.stats.parametric.exponential_families import Model
+from dpjax.theory.parametric import langevin_oracle
+from dpjax.theory.parametric import likelihood
+from dpjax.theory.parametric import likelihood_risks
+from dpjax.theory.parametric import likelihood_study
+from dpjax.theory.parametric import sgml
+from dpjax.theory.parametric.exponential_families import Model
 from experiments import rows
 from experiments import simulation
 from experiments.price_likelihood import sweep
 
 _STUDY = likelihood_study.STUDY
-# Of the box: where the largest risks of all methods are looked for.
+# Places in the box at which the largest risk of a method is searched.
 _THETAS = (0.0, 0.5, 0.75, 0.9, 1.0)
 _SPREAD = 0.6  # of the truths of privacy terms
 _CALIBRATED = 200  # smaller batches take as long again, and need more noise
@@ -40,7 +40,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def estimator(setting: sweep.Setting) -> likelihood.LikelihoodEstimator:
-  """The estimator of a setting."""
+  """Returns the estimator of a setting."""
   common = dict(num_examples=setting.num_examples, model=Model(
       dimension=setting.dimension, radius=setting.radius))
   guarantee = notions.ZCDP(rho=setting.rho)
@@ -76,7 +76,7 @@ def _mean(values: np.ndarray, name: str) -> dict[str, float]:
 
 
 def _risk(setting: sweep.Setting) -> dict[str, float]:
-  """The largest mean squared error over truths, and all bounds."""
+  """Returns the largest mean squared error over parameters, and all bounds."""
   made, rng, key = estimator(setting), _rng(setting), simulation.key_of(setting)
   worst, off, shape = {'risk': 0.0}, [], (setting.repetitions,
                                           setting.dimension)
@@ -107,7 +107,7 @@ def _upper(made, off, sampling: float) -> dict[str, float]:
 
 
 def _privacy(setting: sweep.Setting) -> dict[str, float]:
-  """Distances to theta_ML and to the truth, whose coordinates are uniform."""
+  """Returns distances to theta_ML and to the true, uniform parameter."""
   made, rng = estimator(setting), _rng(setting)
   shape = (setting.repetitions, setting.dimension)
   end = _SPREAD * setting.radius
@@ -143,8 +143,9 @@ def _batches(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _needed(made: sgml.BatchDescent) -> float:
-  """What the promised epsilon at a delta of 1e-5 asks for, over what there is:
-  in variance.
+  """Returns the noise variance that the promised guarantee needs over ours.
+
+  The guarantee is the epsilon that rho-zCDP implies at delta = 1e-5.
   """
   delta = sweep.DELTAS[-1]
   promised = notions.approx_from_zcdp(notions.ZCDP(rho=made.rho), delta=delta)
@@ -152,12 +153,16 @@ def _needed(made: sgml.BatchDescent) -> float:
       target_epsilon=promised.epsilon, target_delta=delta,
       sampling_prob=made.sampling_prob, num_steps=made.steps,
       adjacency=Adjacency.REPLACE_ONE)
-  # Of one record's contribution, half of what two records differ by.
+  # Calibrated multipliers are relative to one record's contribution, which is
+  # half of the difference between two records.
   return (multiplier / (2 * made.noise_multiplier))**2
 
 
 def _audit(setting: sweep.Setting) -> dict[str, float]:
-  """lambda = beta = 1, |x| <= 1, L = 2: a record moves by half of what it may.
+  """Returns exact Renyi divergences and deltas of small batches.
+
+  The example has lambda = beta = 1, |x| <= 1 and L = 2: replacing a record
+  changes the gradient by half of its bound.
   """
   n, rho = setting.num_examples, setting.rho
   stddev = 4 / (n * math.sqrt(rho))

@@ -1,9 +1,9 @@
-"""What to simulate about private maximum likelihood (EXP-9).
+"""Settings to study private maximum likelihood (EXP-9).
 
   python -m launch.sweep --experiment=price_likelihood \
     --output_dir=experiments/price_likelihood/results
 
-Product Bernoulli laws of log-odds in [-b, b]^d under rho-zCDP. Parts:
+Product Bernoulli distributions of log-odds in [-b, b]^d under rho-zCDP. Parts:
   risk     largest total risk, beside lower and upper bounds, against n
   records, budgets, dimensions
            the privacy term, the distance to theta_ML, along each of these
@@ -22,7 +22,8 @@ descent and more; small batches with replacement far above rho-zCDP.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('section 4.2.2 of thesis 000: equations (4.6) and (4.8), Algorithm '
+ARTEFACT = ('section 4.2.2 of Lalanne (2023): equations (4.6) and (4.8), '
+            'Algorithm '
             '1 and Fact 4.2.4')
 COST = '1 min on a CPU core'
 HEADLINES = ('mini-batches with', 'noise of variance')
@@ -41,15 +42,15 @@ class Setting:
   """One method at one point.
 
   Attributes:
-    part: see above.
-    method: see above.
-    num_examples: n.
-    dimension: d.
-    rho: of the release.
+    part: name from the list above.
+    method: name from the list above.
+    num_examples: n, the number of records.
+    dimension: d, the dimension of a record.
+    rho: zCDP budget of the release.
     radius: b.
     batch_size: m; 0 for all records.
-    repetitions: how often it is simulated; 0 where all is exact.
-    seed: of data and noise.
+    repetitions: number of simulations; 0 for exact results.
+    seed: seed of data and noise.
   """
   part: str
   method: str

@@ -1,4 +1,4 @@
-"""Computes and simulates the settings of `sweep.py`."""
+"""Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -9,10 +9,10 @@ from scipy import optimize
 
 from dpjax.privacy.notions import PureDP
 from dpjax.report import records
-from dpjax.stats.parametric import moment_bounds
-from dpjax.stats.parametric import moment_risks
-from dpjax.stats.parametric import printed_moments
-from dpjax.stats.parametric import truncated_means
+from dpjax.theory.parametric import moment_bounds
+from dpjax.theory.parametric import moment_risks
+from dpjax.theory.parametric import printed_moments
+from dpjax.theory.parametric import truncated_means
 from experiments import rows
 from experiments import simulation
 from experiments.price_moments import sweep
@@ -39,7 +39,7 @@ def _known(setting: sweep.Setting) -> dict:
 
 
 def lower(setting: sweep.Setting) -> dict[str, float]:
-  """Lower bounds, those that hold and the printed one."""
+  """Returns lower bounds: those that hold, and the printed one."""
   known = _known(setting)
   guarantee, study = PureDP(epsilon=setting.epsilon), truncated_means.STUDY
   found = {bound.name.replace(' ', '_'): bound.value for bound in study.lower(
@@ -55,7 +55,7 @@ def lower(setting: sweep.Setting) -> dict[str, float]:
 
 
 def upper(setting: sweep.Setting) -> dict[str, float]:
-  """Worst risks of estimators, and what was measured of the tuned one."""
+  """Returns worst risks of estimators, and measured risks of the tuned one."""
   known, guarantee = _known(setting), PureDP(epsilon=setting.epsilon)
   size = dict(moment=setting.moment, radius=1.0)
   tuned = truncated_means.tuned(guarantee=guarantee, noise='l2', **known)
@@ -80,7 +80,7 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
 
 
 def border(setting: sweep.Setting) -> float:
-  """Where the risk of the best threshold is twice that without privacy."""
+  """Returns the epsilon at which the risk is twice that without privacy."""
   known = dict(num_examples=setting.num_examples)
   size = dict(moment=setting.moment, radius=1.0)
   free = moment_bounds.non_private(**known, radius=1.0)
@@ -97,7 +97,7 @@ def border(setting: sweep.Setting) -> float:
 
 def _laws(mean: truncated_means.TruncatedMean, moment: float
           ) -> dict[str, float]:
-  """Exact risks at laws of the class."""
+  """Returns exact risks at distributions of the class."""
   known = dict(num_examples=mean.num_examples, threshold=mean.threshold,
                shrinkage=mean.shrinkage, noise_factor=mean.noise_factor)
   found = dict(signs=moment_risks.risk(moment_risks.signs(1.0), **known))
@@ -113,10 +113,10 @@ def _laws(mean: truncated_means.TruncatedMean, moment: float
 
 def measured(setting: sweep.Setting, mean: truncated_means.TruncatedMean,
              law: moment_risks.Law) -> tuple[float, float]:
-  """Mean squared error of releases at a law on a line, and standard error.
+  """Returns the mean squared error at a distribution on a line.
 
-  What n records add up to is drawn from its own law: numbers of records at each
-  place.
+  The standard error comes with it. The sum of n records is drawn from its own
+  distribution, by the number of records at each place.
   """
   generator = np.random.default_rng(zlib.crc32(repr(setting).encode()))
   counts = generator.multinomial(setting.num_examples, law.probs,

@@ -6,13 +6,13 @@
 Kinds: `records`, against n at epsilon = .001; `budgets`, against epsilon at n =
 10^6; `border`, the epsilon at which `optimal` is twice the risk that there is
 without privacy. Risks are the largest over the class, exact, and simulated at
-the law that has it:
+the distribution that attains it:
   tuned      l2 noise, threshold and shrinkage of the least worst risk
   optimal    l2 noise, the threshold that balances bias and noise in closed form
   threshold  l2 noise at the printed threshold (n epsilon / d)^(1/k)
   printed    Proposition 6: that threshold, independent Laplace noise
   measured   `tuned`, simulated
-Of `tuned` also the risks at three laws of the class: outliers, pareto (of tail
+Of `tuned` also the risks at three distributions: outliers, pareto (of tail
 k + 1/5), signs. Bounds:
   lower          the best that holds; its parts two_points, sphere, scores
   proposition_4  with the printed constant, where it is stated
@@ -28,7 +28,8 @@ import dataclasses
 import math
 
 PAPERS = ('004',)
-ARTEFACT = ('Propositions 4 and 6 of paper 004: means with k moments under '
+ARTEFACT = ('Propositions 4 and 6 of Barber and Duchi (2014): means with k '
+            'moments under '
             'epsilon-DP')
 COST = '1 min on a CPU core'
 HEADLINES = ('every measured risk', 'tuned thresholds')
@@ -42,11 +43,11 @@ class Setting:
   """One class, one size, one budget.
 
   Attributes:
-    kind: see above.
-    moment: k.
-    num_examples: n.
+    kind: name from the list above.
+    moment: k, the order of the bounded moment.
+    num_examples: n, the number of records.
     epsilon: of the release; 0 where it is looked for.
-    repetitions: of the simulation.
+    repetitions: number of simulations.
     seed: of it.
   """
   kind: str

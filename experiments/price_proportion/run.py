@@ -9,16 +9,17 @@ import numpy as np
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.stats.minimax import risk_oracles
-from dpjax.stats.parametric import estimator
-from dpjax.stats.parametric import noisy_shares
-from dpjax.stats.parametric import proportion_bounds
-from dpjax.stats.parametric import proportions
+from dpjax.theory.minimax import risk_oracles
+from dpjax.theory.parametric import estimator
+from dpjax.theory.parametric import noisy_shares
+from dpjax.theory.parametric import proportion_bounds
+from dpjax.theory.parametric import proportions
 from experiments import rows
 from experiments import simulation
 from experiments.price_proportion import sweep
 
-# Errors are linear in (p - 1/2)^2 but for the table: its worst is inside.
+# Errors are linear in (p - 1/2)^2, so that the worst p is an end or 1/2; only
+# the error of the table is largest elsewhere.
 _PROBS = {'table': (0.5, 0.35, 0.2, 0.1, 0.05, 0.0)}
 _PROGRAM = 40
 
@@ -36,7 +37,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def made(setting: sweep.Setting) -> estimator.Estimator:
-  """The estimator."""
+  """Returns the estimator of a setting."""
   name = setting.method.removeprefix('shrunk_')
   n, budget = setting.num_examples, setting.budget
   if name == 'table':
@@ -54,7 +55,7 @@ def made(setting: sweep.Setting) -> estimator.Estimator:
 
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
-  """The largest mean squared error over p, and its closed form."""
+  """Returns the largest mean squared error over p, and its closed form."""
   asked, worst, error = made(setting), -1.0, 0.0
   key = simulation.key_of(setting)
   for place, prob in enumerate(_PROBS.get(setting.method, (0.5, 0.0))):
@@ -68,9 +69,9 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   return dict(risk=worst, risk_se=error, closed_form=asked.worst_risk())
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def bounds(notion: str, n: int, budget: float) -> dict[str, float]:
-  """Lower bounds, best upper bound, and risks without privacy."""
+  """Returns lower bounds, the best upper bound, and non-private risks."""
   guarantee = (notions.PureDP(epsilon=budget) if notion == 'pure'
                else notions.ZCDP(rho=budget))
   asked = dict(num_examples=n, guarantee=guarantee)
@@ -88,7 +89,7 @@ def bounds(notion: str, n: int, budget: float) -> dict[str, float]:
   if notion == 'pure':
     found['introduction'] = proportion_bounds.printed_introduction(
         num_examples=n, epsilon=budget)
-    # What its proportions, 1 / (n epsilon) apart, do prove.
+    # The bound that its proof gives for proportions 1 / (n epsilon) apart.
     found['introduction_derived'] = float(proportion_bounds.two_point_bound(
         min(1.0, 1 / (n * budget)), num_examples=n, epsilon=budget))
     if n <= _PROGRAM:

@@ -1,4 +1,4 @@
-"""What to measure about private proportions (MOD-INTRO, MOD-BERN; EXP-1, 2).
+"""Settings to study private proportions (MOD-INTRO, MOD-BERN; EXP-1, 2).
 
   python -m launch.sweep --experiment=price_proportion \
     --output_dir=experiments/price_proportion/results
@@ -9,7 +9,7 @@ with this budget can have less of.
 
   laplace, geometric   noise on the count, pure
   gaussian             calibrated noise, zCDP
-  printed              the noise of the thesis, 2 / (n sqrt rho)
+  printed              the noise of Lalanne (2023), 2 / (n sqrt rho)
   shrunk_laplace, shrunk_geometric, shrunk_gaussian   the same, drawn to 1/2
   table                the minimax estimate from geometric counts, found
 
@@ -20,7 +20,8 @@ epsilon = sqrt(8 / n) and rho = 2 / n; with the printed noise beyond 16 / n.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('sections 3.1.2 and 4.1.1 of thesis 000: what privacy costs one '
+ARTEFACT = ('sections 3.1.2 and 4.1.1 of Lalanne (2023): what privacy costs one'
+            ' '
             'proportion')
 COST = '1 min on a CPU core'
 GALLERY = 'The price of privacy of a proportion'
@@ -39,11 +40,11 @@ class Setting:
 
   Attributes:
     notion: pure or zcdp.
-    method: see above.
-    num_examples: n.
-    budget: epsilon or rho.
-    repetitions: for each of a few probabilities.
-    seed: of counts and noise.
+    method: name from the list above.
+    num_examples: n, the number of records.
+    budget: epsilon (pure DP) or rho (zCDP).
+    repetitions: simulations for each of a few probabilities.
+    seed: seed of counts and noise.
   """
   notion: str
   method: str
@@ -56,7 +57,7 @@ class Setting:
 
 
 def _settings(sizes, powers, repetitions=REPETITIONS):
-  """Budgets 10^(k / 4), or of zCDP their squares: the same axis of noise."""
+  """Returns settings at budgets 10^(k / 4), squared for zCDP: equal noise."""
   return tuple(
       Setting(notion=notion, method=method, num_examples=size,
               budget=float(f'{10**(power / 4 * scale):.4g}'),

@@ -1,14 +1,14 @@
-"""Computes the settings of `sweep.py`; no records, no noise."""
+"""Computes the rows of the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 import math
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.stats.minimax import printed
-from dpjax.stats.minimax import proportion_tests
-from dpjax.stats.minimax import testing
-from dpjax.stats.minimax import two_points
+from dpjax.theory.minimax import printed
+from dpjax.theory.minimax import proportion_tests
+from dpjax.theory.minimax import testing
+from dpjax.theory.minimax import two_points
 from experiments import rows
 from experiments.price_samples import sweep
 
@@ -32,7 +32,7 @@ def _records(error) -> int:
 
 
 def midpoint(num_examples: int, epsilon: float) -> float:
-  """E e^(-epsilon ceil(d / 2)) / 2 over d ~ Bin(n, t) (LB-3b)."""
+  """Returns E e^(-epsilon ceil(d / 2)) / 2 over d ~ Bin(n, t) (LB-3b)."""
   root = math.exp(-epsilon / 2)
   even = (1 - _VARIATION * (1 - root))**num_examples * (1 + root)
   odd = (1 - _VARIATION * (1 + root))**num_examples * (1 - root)

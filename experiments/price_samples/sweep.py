@@ -1,12 +1,12 @@
-"""What to compute about private tests of two proportions (EXP-8, G-1).
+"""Settings to study private tests of two proportions (EXP-8, G-1).
 
   python -m launch.sweep --experiment=price_samples \
     --output_dir=experiments/price_samples/results
 
-The worked example of thesis 000, section 3.2.1: records are B(.50) or B(.51),
-and the mean of both errors is to be 1 % at most. The number n of records, all
-exact:
-  quoted    Acharya, Sun and Zhang 2021, as the thesis quotes it (pure)
+The worked example of Lalanne (2023), section 3.2.1: records are B(.50) or
+B(.51), and the mean of both errors is to be 1 % at most. The number n of
+records, all exact:
+  quoted    Acharya, Sun and Zhang 2021, as quoted there (pure)
   theorem   Theorems 3.2.1 and 3.2.2 (LB-3, LB-4)
   midpoint  the same with half of the distance, ceil(d / 2) (LB-3b, pure)
   path      errors on a path (LB-12, exact; sharper than LB-13)
@@ -25,7 +25,8 @@ sampling alone (erratum E-20); privacy is felt below epsilon = .015.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('section 3.2.1 of thesis 000, worked example: participants of a '
+ARTEFACT = ('section 3.2.1 of Lalanne (2023), worked example: participants of a'
+            ' '
             'private test')
 COST = '30 s on a CPU core'
 HEADLINES = ('4109 participants', 'no test does with less')
@@ -40,8 +41,8 @@ class Setting:
 
   Attributes:
     notion: 'pure' or 'zcdp'.
-    amount: epsilon or rho.
-    seed: of nothing: all is exact.
+    amount: epsilon (pure DP) or rho (zCDP).
+    seed: unused, since results are exact.
   """
   notion: str
   amount: float

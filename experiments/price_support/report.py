@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from dpjax.report import plots
+from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import verdicts
-from experiments import points
 
 _ERRORS = 4.5
 _NOTIONS = {'pure': ('epsilon', 0.5), 'zcdp': ('rho', 0.03125),
@@ -22,7 +22,8 @@ def table(rows: Sequence[records.Row]) -> str:
           'uniform distribution, the theta at which they were measured, a '
           'bound of them, and what no estimate with the budget has less of; '
           'the bounds of the thesis (of total variation: of absolute errors, '
-          'paper 004), and the error of the best multiple of the largest '
+          'Barber and Duchi (2014)), and the error of the best multiple of the '
+          'largest '
           'record.\n\n' + points.table(points.collect(rows), (
               'part', 'notion', 'method', 'num_examples', 'budget'), _METRICS))
 
@@ -48,11 +49,12 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     of(part='n', notion='pure', method='doubled'), _bends),
       points.judged('without privacy e^-1 / (8 n^2) follows from ends 1 - 1/n '
                     'and 1', '.0460 / n^2', of(notion='none'), _follows),
-      points.judged('max X has the error theta^2 / n^2 (paper 004)', '1',
-                    of(notion='none'), _plain),
+      points.judged('max X has the error theta^2 / n^2 (Barber and Duchi, '
+                    '2014)', '1', of(notion='none'), _plain),
       points.judged('under total variation privacy the absolute error is t / '
-                    '(32 n level) at least (paper 004, Proposition 3)', '1/32',
-                    of(notion='variation'), _variation),
+                    '(32 n level) at least (Barber and Duchi, 2014, '
+                    'Proposition 3)', '1/32', of(notion='variation'),
+                    _variation),
       points.judged('a choice uniform in t keeps the rate', 'error / rate of 7 '
                     'to 30, theta from .3 to 1', of(method='linear'),
                     _uniform)]

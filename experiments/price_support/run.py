@@ -9,15 +9,15 @@ import numpy as np
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.stats.parametric import subsampling
-from dpjax.stats.parametric import support_bounds
-from dpjax.stats.parametric import support_ranks
-from dpjax.stats.parametric import supports
+from dpjax.theory.parametric import subsampling
+from dpjax.theory.parametric import support_bounds
+from dpjax.theory.parametric import support_ranks
+from dpjax.theory.parametric import supports
 from experiments import rows
 from experiments import simulation
 from experiments.price_support import sweep
 
-# Records of one setting.
+# Number of records drawn for one setting.
 _MOST = 2_000_000
 
 
@@ -33,7 +33,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def guarantee_of(setting: sweep.Setting):
-  """The guarantee as a value."""
+  """Returns the privacy guarantee of a setting."""
   return {'pure': lambda b: notions.PureDP(epsilon=b),
           'zcdp': lambda b: notions.ZCDP(rho=b),
           'variation': lambda b: notions.TotalVariationPrivacy(level=b),
@@ -57,7 +57,7 @@ def thetas_of(setting: sweep.Setting) -> tuple[float, ...]:
 
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
-  """The largest mean squared error over theta; and absolute error, at 1."""
+  """Returns the largest mean squared error over theta; absolute error at 1."""
   worst = near = -1.0
   repeated = max(200, min(setting.repetitions, _MOST // setting.num_examples))
   statistics = statistics_of(setting, repeated)
@@ -80,9 +80,9 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
 
 
 def statistics_of(setting: sweep.Setting, repeated: int) -> np.ndarray:
-  """Of records for theta = 1, [R, .]: they are multiplied by theta.
+  """Returns statistics [R, .] of records for theta = 1, to multiply by theta.
 
-  Without noise, estimates themselves: the largest of m is a Beta variable.
+  Without noise they are the estimates: the largest of m is a Beta variable.
   """
   rng = np.random.default_rng([setting.seed, zlib.crc32(
       repr(setting).encode())])
@@ -93,13 +93,13 @@ def statistics_of(setting: sweep.Setting, repeated: int) -> np.ndarray:
     return (size + 2) / (size + 1) * rng.beta(size, 1, (repeated, 1))
   if setting.method == 'doubled':
     return rng.uniform(size=(repeated, n)).sum(1)[:, None]
-  # Order statistics, by cumulative exponentials.
+  # Order statistics of uniforms, as ratios of cumulative exponentials.
   sums = np.cumsum(rng.exponential(size=(repeated, n + 1)), 1)
   return sums[:, :-1] / sums[:, -1:]
 
 
 def estimator_of(setting: sweep.Setting):
-  """The estimator of a setting with a curator's noise."""
+  """Returns the estimator of a setting, with central noise."""
   n, guarantee = setting.num_examples, guarantee_of(setting)
   if setting.method == 'doubled':
     return supports.MeanSupport(num_examples=n, guarantee=guarantee)
@@ -110,7 +110,7 @@ def estimator_of(setting: sweep.Setting):
 
 
 def bounds(setting: sweep.Setting) -> dict[str, float]:
-  """Lower bounds, an upper bound of this estimator, risks without privacy."""
+  """Returns lower bounds, an upper bound, and risks without privacy."""
   n, guarantee = setting.num_examples, guarantee_of(setting)
   asked = dict(num_examples=n, guarantee=guarantee)
   found = dict(lower=supports.STUDY.best_lower(**asked).value,

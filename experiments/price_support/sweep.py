@@ -1,4 +1,4 @@
-"""What to measure about ends of uniform distributions (MOD-UNIF, EXP-3).
+"""Settings to study ends of uniform distributions (MOD-UNIF, EXP-3).
 
   python -m launch.sweep --experiment=price_support \
     --output_dir=experiments/price_support/results
@@ -23,7 +23,8 @@ sqrt(n) on.
 import dataclasses
 
 PAPERS = ('000', '004')
-ARTEFACT = ('section 4.1.2 of thesis 000 and Proposition 3 of paper 004: what '
+ARTEFACT = ('section 4.1.2 of Lalanne (2023) and Proposition 3 of Barber and '
+            'Duchi (2014): what '
             'privacy costs the end of a uniform distribution')
 COST = '1 min on a CPU core'
 HEADLINES = ('no estimate errs less than the lower bound',
@@ -41,11 +42,11 @@ class Setting:
   Attributes:
     part: n or budget, what is varied.
     notion: pure, zcdp, variation or none.
-    method: see above.
-    num_examples: n.
+    method: name from the list above.
+    num_examples: n, the number of records.
     budget: epsilon, rho or level; 0 for none.
     repetitions: for each of a few theta, at most.
-    seed: of records and noise.
+    seed: seed of records and noise.
   """
   part: str
   notion: str
@@ -59,7 +60,7 @@ class Setting:
 
 
 def _settings(sizes, fixed, epsilons, repetitions=REPETITIONS):
-  """zCDP of epsilon^2 / 8: the budget of the same ranks."""
+  """Returns settings; zCDP gets rho = epsilon^2 / 8, for the same ranks."""
   budget = {'pure': lambda e: e, 'zcdp': lambda e: float(f'{e * e / 8:.5g}'),
             'variation': lambda e: min(e, 1.0), 'none': lambda e: 0.0}
   size, epsilon = fixed

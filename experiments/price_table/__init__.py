@@ -1,1 +1,1 @@
-"""Table 1 of paper 004: rates of private means, measured."""
+"""Table 1 of Barber and Duchi (2014): rates of private means, measured."""

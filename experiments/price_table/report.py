@@ -1,4 +1,6 @@
-"""Table 1 of paper 004, each exponent with a measured one beside it."""
+"""Table 1 of Barber and Duchi (2014), each exponent with a measured one beside
+it.
+"""
 
 from collections.abc import Sequence
 import math
@@ -7,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpjax.report import plots
+from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import tables
 from dpjax.report import verdicts
-from experiments import points
 from experiments.price_table import sweep
 
 _NAMES = {'none': 'none', 'pure': 'epsilon-differential (Def. 1)',

@@ -1,4 +1,4 @@
-"""Computes the settings of `sweep.py`; no records, no noise."""
+"""Computes the rows of the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -7,11 +7,11 @@ import numpy as np
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.stats.minimax.bounds import Guarantee
-from dpjax.stats.parametric import moment_bounds
-from dpjax.stats.parametric import moment_risks
-from dpjax.stats.parametric import subsampling
-from dpjax.stats.parametric import truncated_means
+from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.parametric import moment_bounds
+from dpjax.theory.parametric import moment_risks
+from dpjax.theory.parametric import subsampling
+from dpjax.theory.parametric import truncated_means
 from experiments import rows
 from experiments.price_table import sweep
 
@@ -27,7 +27,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def rate(setting: sweep.Setting) -> dict[str, float]:
-  """Slope, what it should be, and the risks that it is of."""
+  """Returns the slope, the slope in theory, and the risks."""
   risk = lower if setting.method == 'lower' else upper
   found = [risk(setting, *place) for place in setting.places]
   along = [place[sweep.AXES.index(setting.axis)] for place in setting.places]
@@ -37,7 +37,7 @@ def rate(setting: sweep.Setting) -> dict[str, float]:
 
 
 def guarantee(notion: str, level: float) -> Guarantee:
-  """Of a notion; the level is epsilon, rho or that of its divergence."""
+  """Returns a guarantee; its level is epsilon, rho or a divergence."""
   return {'none': None, 'pure': notions.PureDP(epsilon=level),
           'approx': notions.ApproxDP(epsilon=level, delta=sweep.DELTA),
           'kl': notions.KullbackLeiblerPrivacy(level=level),
@@ -47,7 +47,7 @@ def guarantee(notion: str, level: float) -> Guarantee:
 
 def lower(setting: sweep.Setting, num_examples: int, dimension: int,
           level: float) -> float:
-  """The best lower bound."""
+  """Returns the best lower bound."""
   return truncated_means.STUDY.best_lower(
       num_examples=num_examples, dimension=dimension, moment=setting.moment,
       radius=1.0, guarantee=guarantee(setting.notion, level)).value
@@ -55,7 +55,7 @@ def lower(setting: sweep.Setting, num_examples: int, dimension: int,
 
 def upper(setting: sweep.Setting, num_examples: int, dimension: int,
           level: float) -> float:
-  """The worst risk of an estimator."""
+  """Returns the worst risk of an estimator."""
   if setting.method in ('shrunk', 'subsample'):
     size = num_examples if setting.method == 'shrunk' else (
         subsampling.subset_size(num_examples, level))

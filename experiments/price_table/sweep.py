@@ -27,7 +27,7 @@ import math
 import numpy as np
 
 PAPERS = ('004',)
-ARTEFACT = 'Table 1 of paper 004: rates of private means'
+ARTEFACT = 'Table 1 of Barber and Duchi (2014): rates of private means'
 COST = '1 min on a CPU core'
 HEADLINES = ('upper bounds of Table 1', 'lower bounds of Table 1',
              'the lower bound of total variation')
@@ -49,14 +49,14 @@ FACTORS = {'num_examples': np.geomspace(0.25, 4, 6),
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One slope.
+  """One slope of risks.
 
   Attributes:
-    notion: see above.
-    method: see above.
+    notion: name from the list above.
+    method: name from the list above.
     axis: one of `AXES`.
-    moment: k.
-    seed: of nothing: all is exact.
+    moment: k, the order of the bounded moment.
+    seed: unused, since results are exact.
   """
   notion: str
   method: str
@@ -68,7 +68,7 @@ class Setting:
 
   @property
   def places(self) -> list[tuple[int, int, float]]:
-    """(n, d, level) along the axis."""
+    """Returns the points (n, d, level) along the axis."""
     here = [np.full(len(FACTORS[self.axis]), value, np.float64)
             for value in BASE[self.notion]]
     here[AXES.index(self.axis)] *= FACTORS[self.axis]
@@ -76,7 +76,7 @@ class Setting:
 
   @property
   def theory(self) -> float:
-    """The exponent of the table, or of what is beside it."""
+    """Returns the exponent of the table, or of the row added beside it."""
     part = 1 - 1 / self.moment
     if self.method == 'subsample':
       return 0.0 if self.axis == 'dimension' else -1.0

@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`."""
+"""Simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -9,13 +9,13 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import joint
-from dpjax.stats.quantiles import recursive
-from dpjax.stats.quantiles import smoothing
-from dpjax.stats.quantiles import trees
-from experiments import quantile_laws
-from experiments import quantile_trials
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import recursive
+from dpjax.stats.quantile_methods import smoothing
+from dpjax.stats.quantile_methods import trees
+from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_trials
 from experiments import rows
 from experiments.quantile_atoms import sweep
 
@@ -43,7 +43,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def printed_sigma(setting: sweep.Setting) -> float:
-  """Standard deviation of uniform noise on [-a, a], a = e^(-n epsilon/48)."""
+  """Returns the deviation of uniform noise on +-a, a = e^(-n epsilon / 48)."""
   return math.exp(-setting.num_examples * setting.epsilon / 48) / math.sqrt(3)
 
 
@@ -71,9 +71,10 @@ def _asked(setting: sweep.Setting, law: quantile_laws.Law
 
 def _joint(setting: sweep.Setting, public: dict[str, Any]
            ) -> quantile_trials.Asked:
-  """JointExp with so much noise, also with less than float64 can tell.
+  """Returns JointExp on records with noise, even too small for float64.
 
-  `Smoothed` refuses that; without noise it is JointExp, one program for both.
+  `Smoothed` rejects such noise. Noise 0 gives plain JointExp, so that one
+  compiled program serves both.
   """
   made = smoothing.Smoothed(
       inner=joint.JointQuantiles(**public), sigma=1.0,

@@ -1,9 +1,9 @@
-"""What to simulate about quantiles of laws with atoms (QF-21..27, QB-12).
+"""Settings to study quantiles of distributions with atoms (QF-21..27, QB-12).
 
   python -m launch.sweep --experiment=quantile_atoms --data_dir=data \
     --output_dir=experiments/quantile_atoms/results
 
-Orders j/9, j = 1..8, epsilon 1, neighbours by replacement. Methods:
+Levels j/9, j = 1..8, epsilon 1, neighbours by replacement. Methods:
   emp              without privacy; epsilon is infinite
   joint, inverse   JointExp and inverse sensitivity
   hs_uniform, hs_gaussian
@@ -20,7 +20,7 @@ Orders j/9, j = 1..8, epsilon 1, neighbours by replacement. Methods:
 
 Sigma: eight, two decades apart from 1e-10 to 1e4, as the source may mean; for
 uniform noise at n = 1000, Figure 6.5, two a decade, which it may mean too.
-Earnings and dividends stand in for the file of the thesis, see
+Earnings and dividends stand in for the file of Lalanne (2023), see
 `quantile_distributions`. Tag `synthetic` needs no files.
 
 Expected at n = 10^4 on mixed_0.5_0.25: joint .33, best hs .0047, rec_floor
@@ -31,7 +31,8 @@ import dataclasses
 import math
 
 PAPERS = ('000',)
-ARTEFACT = ('Figures 6.4 and 6.5 of thesis 000: quantiles of laws with atoms, '
+ARTEFACT = ('Figures 6.4 and 6.5 of Lalanne (2023): quantiles of laws with '
+            'atoms, '
             'against n and against the noise')
 COST = '4 min on two CPU cores'
 HEADLINES = ('cells', 'with atoms', 'smoothing improves', 'noise as')
@@ -53,17 +54,17 @@ BATCHED = ('method', 'sigma')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One estimator on one law.
+  """One estimator on records of one distribution.
 
   Attributes:
-    dataset: name of a law of `quantile_laws`.
-    method: see above.
-    num_examples: n.
+    dataset: name of a distribution of `quantile_laws`.
+    method: name from the list above.
+    num_examples: n, the number of records.
     sigma: standard deviation of the noise of hs_uniform and hs_gaussian; 0 for
       others.
-    epsilon: of all orders together.
-    repetitions: data sets; those of other methods and noise are the same.
-    seed: of data, noise and coins.
+    epsilon: total budget of all quantile levels.
+    repetitions: number of data sets, which all methods share.
+    seed: seed of data and of all noise.
   """
   dataset: str
   method: str

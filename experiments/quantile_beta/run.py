@@ -1,19 +1,19 @@
-"""Simulates the settings of `sweep.py`."""
+"""Simulates the settings in `sweep.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
 import functools
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import independent
-from dpjax.stats.quantiles import joint
-from dpjax.stats.quantiles import knots
-from dpjax.stats.quantiles import mechanism
-from dpjax.stats.quantiles import recursive
-from dpjax.stats.quantiles import trees
-from experiments import quantile_laws
-from experiments import quantile_trials
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import knots
+from dpjax.stats.quantile_methods import mechanism
+from dpjax.stats.quantile_methods import recursive
+from dpjax.stats.quantile_methods import trees
+from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_trials
 from experiments import rows
 from experiments.quantile_beta import sweep
 
@@ -39,7 +39,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def _makers(setting: sweep.Setting) -> dict[
     str, Callable[..., mechanism.QuantileMechanism]]:
-  """Mechanisms by the name of the method."""
+  """Returns method -> function that makes its mechanism."""
   bins = functools.partial(histogram.HistogramQuantiles, num_bins=_BINS)
   printed = functools.partial(recursive.RecursiveQuantiles, budget='printed')
   return {
@@ -61,7 +61,7 @@ def _makers(setting: sweep.Setting) -> dict[
 
 def mechanism_of(setting: sweep.Setting, law: quantile_laws.Law
                  ) -> mechanism.QuantileMechanism:
-  """The mechanism of a setting; all but 'emp' have one."""
+  """Returns the mechanism of a setting other than 'emp'."""
   return _makers(setting)[setting.method](
       probs=tuple(sweep.orders(setting.num_orders).tolist()),
       epsilon=setting.epsilon, lower=law.lower, upper=law.upper,

@@ -1,10 +1,10 @@
-"""What to simulate about many quantiles of a beta law (QF-19, QB-14).
+"""Settings to study many quantiles of a beta distribution (QF-19, QB-14).
 
   python -m launch.sweep --experiment=quantile_beta \
     --output_dir=experiments/quantile_beta/results
 
-Orders 1/4 + j/(2 (m + 1)), j = 1..m, of n = 10^4 records, epsilon 0.1. Methods
-with `adjacency` as it is told; where there is no choice, replace_one:
+Levels 1/4 + j/(2 (m + 1)), j = 1..m, of n = 10^4 records, epsilon 0.1. Methods
+use the given `adjacency`; those without a choice, replace_one:
   emp                      without privacy; epsilon is infinite
   ind                      IndExp as printed, m up to 100
   rec_printed, rec_kaplan  RecExp as printed, and as its authors have it; with
@@ -16,7 +16,7 @@ with `adjacency` as it is told; where there is no choice, replace_one:
                            and rescaled; projected on what counts can be
   joint                    JointExp, m of 5, 10, 20 and 40
   coarse                   few bins, counts that add up to n, a smooth inverse
-  knots                    JointExp for five orders, the rest between them
+  knots                    JointExp for five levels, the rest between them
   tree                     a tree of counts, by least squares
 
 Expected (Beta(2,5), m = 100): emp .0036, coarse .0040, knots .0049, hist_raw
@@ -33,7 +33,8 @@ import numpy as np
 from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('000',)
-ARTEFACT = ('Figure 6.1 of thesis 000: error of private quantiles of beta laws '
+ARTEFACT = ('Figure 6.1 of Lalanne (2023): error of private quantiles of beta '
+            'laws '
             'against how many are asked for')
 COST = '2.5 min on two CPU cores'
 HEADLINES = ('cells', 'RecExp overtaken', 'RecExp has the best',
@@ -44,7 +45,7 @@ _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
 DATASETS = ('beta_0.5_0.5', 'beta_1_1', 'beta_2_2', 'beta_2_5', 'beta_5_1',
             'beta_1_3')
 SIZES = (1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200)
-# Where neighbours are not those of a replacement, and where there are fewer m.
+# Methods with another adjacency, and methods run at fewer m.
 _ADJACENCIES = {'rec_printed': (_REPLACE, _ADD), 'rec_kaplan': (_ADD,)}
 _SIZES = {'ind': SIZES[:-2], 'joint': (5, 10, 20, 40)}
 POSTS = ('raw', 'bridge', 'clipnorm', 'simplex')
@@ -56,17 +57,17 @@ BATCHED = ('method', 'adjacency', 'num_orders', 'repetitions')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One estimator on one law.
+  """One estimator on records of one distribution.
 
   Attributes:
-    dataset: name of a law of `quantile_laws`.
-    method: see above.
-    adjacency: of neighbours; epsilon counts for it.
-    num_orders: m.
-    num_examples: n.
-    epsilon: of all orders together.
-    repetitions: data sets; those of other methods and m are the same.
-    seed: of data and coins.
+    dataset: name of a distribution of `quantile_laws`.
+    method: name from the list above.
+    adjacency: notion of neighbouring data sets, for epsilon.
+    num_orders: m, the number of quantile levels.
+    num_examples: n, the number of records.
+    epsilon: total budget of all quantile levels.
+    repetitions: number of data sets, which all methods and m share.
+    seed: seed of data and noise.
   """
   dataset: str
   method: str
@@ -79,7 +80,7 @@ class Setting:
 
 
 def orders(num_orders: int) -> np.ndarray:
-  """The orders [m] of Figure 6.1."""
+  """Quantile levels [m] of Figure 6.1."""
   return 0.25 + np.arange(1, num_orders + 1) / (2 * (num_orders + 1))
 
 
@@ -93,7 +94,7 @@ def _settings(datasets, sizes, **fields):
       for size in sizes if size in _SIZES.get(method, sizes))
 
 
-# Of these means alone more is asked than 50 data sets tell.
+# The claims about these means need more than 50 data sets.
 CLOSE = tuple(
     dataclasses.replace(setting, repetitions=400)
     for setting in _settings(('beta_2_5',), (100,))

@@ -1,4 +1,4 @@
-"""Bounds and measured errors for the settings of `sweep.py`."""
+"""Computes bounds and measures errors, for the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -8,17 +8,17 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantiles import bounds
-from dpjax.stats.quantiles import confidence
-from dpjax.stats.quantiles import consistency
-from dpjax.stats.quantiles import histogram_bounds
-from dpjax.stats.quantiles import mechanism
-from dpjax.stats.quantiles.histogram import HistogramQuantiles
-from dpjax.stats.quantiles.independent import IndependentQuantiles
-from dpjax.stats.quantiles.joint import JointQuantiles
-from dpjax.stats.quantiles.recursive import RecursiveQuantiles
+from dpjax.stats.quantile_methods import bounds
+from dpjax.stats.quantile_methods import confidence
+from dpjax.stats.quantile_methods import consistency
+from dpjax.stats.quantile_methods import histogram_bounds
+from dpjax.stats.quantile_methods import mechanism
+from dpjax.stats.quantile_methods.histogram import HistogramQuantiles
+from dpjax.stats.quantile_methods.independent import IndependentQuantiles
+from dpjax.stats.quantile_methods.joint import JointQuantiles
+from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
+from dpjax.studies import quantile_laws
 from experiments import quantile_answers
-from experiments import quantile_laws
 from experiments import rows
 from experiments.quantile_beta.sweep import orders
 from experiments.quantile_bounds import sweep
@@ -50,7 +50,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def quantiles(setting: sweep.Setting) -> mechanism.QuantileMechanism:
-  """The mechanism of a setting, on [0, 1]."""
+  """Returns the mechanism of a setting, on [0, 1]."""
   known = dict(probs=tuple(orders(setting.num_orders).tolist()),
                epsilon=setting.epsilon, lower=0.0, upper=1.0,
                adjacency=_REPLACE)
@@ -66,7 +66,7 @@ def quantiles(setting: sweep.Setting) -> mechanism.QuantileMechanism:
 
 
 def direct(setting: sweep.Setting) -> tuple[int, float]:
-  """Bins and error of the direct bound of the histogram."""
+  """Returns the bins and the error of the direct bound of the histogram."""
   return histogram_bounds.best_bins(
       lambda bins: histogram_bounds.direct_error(
           sweep.LEVEL, num_examples=setting.num_examples,
@@ -75,7 +75,7 @@ def direct(setting: sweep.Setting) -> tuple[int, float]:
 
 def _upper(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
            missed: np.ndarray) -> dict[str, float]:
-  """The error of 95 % of releases; where theorems hold, what they say."""
+  """Returns the 95 % quantile of the error, and bounds where theorems hold."""
   ordered = np.sort(missed)
   found = dict(error=np.quantile(ordered, 1 - sweep.LEVEL),
                mean=ordered.mean())
@@ -89,7 +89,7 @@ def _upper(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
 
 def _bounds(setting: sweep.Setting, asked: mechanism.QuantileMechanism
             ) -> tuple[float, float, float]:
-  """Errors of 95 % of releases as printed, corrected and sharp."""
+  """Returns printed, corrected and sharp bounds that hold with 95 %."""
   n, probs = setting.num_examples, asked.probs
   if setting.method == 'histogram':
     theorem = [histogram_bounds.best_bins(
@@ -124,7 +124,7 @@ def _histogram(setting: sweep.Setting, bins: int, printed: bool) -> float:
 
 def _lower(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
            missed: np.ndarray) -> dict[str, float]:
-  """How often an answer is far, and the bounds of the order drawn first."""
+  """Returns how often an answer is far off, and the lower bounds on that."""
   first = setting.num_orders // 2
   known = dict(num_examples=setting.num_examples,
                rate=float(asked.parameters.rates[first]))

@@ -1,9 +1,9 @@
-"""What to bound and to simulate about errors of quantiles (QF-02..QF-20).
+"""Settings to study errors of quantiles (QF-02..QF-20).
 
   python -m launch.sweep --experiment=quantile_bounds \
     --output_dir=experiments/quantile_bounds/results
 
-Orders 1/4 + j/(2 (m + 1)), j = 1..m, of uniform records (mixed_0_0), for which
+Levels 1/4 + j/(2 (m + 1)), j = 1..m, of uniform records (mixed_0_0), for which
 the theorems hold, and of Beta(2, 5), whose density is 0 at the ends, so that
 they say nothing. Kinds:
   upper  the error that 95 % of releases stay below, measured and as bounded
@@ -15,7 +15,7 @@ Methods, under replace_one:
   joint              JointExp
   histogram          raw counts, in as many bins as the direct bound wants
 
-Expected (uniform, n = 10^4, epsilon 0.1): printed bounds .46 for one order and
+Expected (uniform, n = 10^4, epsilon 0.1): printed bounds .46 for one level and
 above 5 for ten, where errors are .011 and below .06.
 """
 
@@ -23,7 +23,7 @@ import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('Theorems 6.2.3, 6.2.5, 6.2.10 and 6.2.15 and Lemma 6.2.7 of '
-            'thesis 000: errors of private quantiles, proved and measured')
+            'Lalanne (2023): errors of private quantiles, proved and measured')
 COST = '5 min on a CPU core'
 HEADLINES = ('Figure 6.1', 'RecExp is ahead', 'sharp bounds')
 
@@ -33,23 +33,23 @@ UNIFORM, BETA = 'mixed_0_0', 'beta_2_5'
 LEVEL = 0.05
 FAR = 0.25
 _MOST_RECORDS = 10**7
-# Orders of one release, where there are fewer than of the others.
+# Numbers of quantile levels, for methods with fewer of them than the others.
 _FEWER = {'independent': 10, 'joint': 10}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One mechanism on one law.
+  """One mechanism on records of one distribution.
 
   Attributes:
-    kind: see above.
-    dataset: name of a law of `quantile_laws`.
-    method: see above.
-    num_orders: m.
-    num_examples: n.
-    epsilon: of all orders together.
-    repetitions: data sets, the same for all methods and m.
-    seed: of data and coins.
+    kind: name from the list above.
+    dataset: name of a distribution of `quantile_laws`.
+    method: name from the list above.
+    num_orders: m, the number of quantile levels.
+    num_examples: n, the number of records.
+    epsilon: total budget of all quantile levels.
+    repetitions: number of data sets, which all methods and m share.
+    seed: seed of data and noise.
   """
   kind: str
   dataset: str

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from dpjax.report import records
-from experiments import quantile_laws
+from dpjax.studies import quantile_laws
 from experiments import rows
 from experiments.quantile_distributions import sweep
 
@@ -24,7 +24,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def _shares(law: quantile_laws.Law, setting: sweep.Setting
             ) -> dict[str, float]:
-  """Bounds, shares of the bins, and the largest share of one value."""
+  """Returns the bounds, the shares of bins, and the largest atom's share."""
   size = min(setting.num_draws, _AT_ONCE)
   parts = setting.num_draws // size
   ends = np.linspace(law.lower, law.upper, sweep.NUM_BINS + 1)

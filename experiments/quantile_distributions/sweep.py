@@ -1,12 +1,13 @@
-"""What laws with atoms look like (QF-25).
+"""Settings that show distributions with atoms (QF-25).
 
   python -m launch.sweep --experiment=quantile_distributions \
     --data_dir=data --output_dir=experiments/quantile_distributions/results
 
 Draws in 50 bins between the public bounds. Ratings and pages are of books;
 earnings and dividends of the 2018 American Community Survey, which stands in
-for the file of the thesis (section 6.3.5), the 2021 Annual Social and Economic
-Supplement; both have surrogates that need no file. Files: `dpjax.data.series`.
+for the file of Lalanne (2023, section 6.3.5), the 2021 Annual Social and
+Economic Supplement; both have surrogates that need no file. Files:
+`dpjax.data.series`.
 
 Expected: the bin of 1/2 has p of mixed_<p>_<delta>. The largest bin has half of
 earnings, nine tenths of dividends, a third of pages, a sixth of ratings.
@@ -15,7 +16,8 @@ earnings, nine tenths of dividends, a third of pages, a sixth of ratings.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Figure 6.3 of thesis 000: histograms of the laws of Figures 6.4 '
+ARTEFACT = ('Figure 6.3 of Lalanne (2023): histograms of the laws of Figures '
+            '6.4 '
             'and 6.5')
 COST = '10 s on a CPU core'
 HEADLINES = ('the atom',)
@@ -28,12 +30,12 @@ SURROGATES = ('earnings_surrogate', 'dividends_surrogate')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One law.
+  """One distribution.
 
   Attributes:
-    dataset: name of a law of `quantile_laws`.
+    dataset: name of a distribution of `quantile_laws`.
     num_draws: in parts of a million.
-    seed: of the draws.
+    seed: seed of the draws.
   """
   dataset: str
   num_draws: int = 10**7

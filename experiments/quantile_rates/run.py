@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`, beside the closed form."""
+"""Simulates the settings in `sweep.py`, beside the closed form."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -8,13 +8,13 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantiles import bounds
-from dpjax.stats.quantiles import mechanism
-from dpjax.stats.quantiles.independent import IndependentQuantiles
-from dpjax.stats.quantiles.joint import JointQuantiles
-from dpjax.stats.quantiles.recursive import RecursiveQuantiles
+from dpjax.stats.quantile_methods import bounds
+from dpjax.stats.quantile_methods import mechanism
+from dpjax.stats.quantile_methods.independent import IndependentQuantiles
+from dpjax.stats.quantile_methods.joint import JointQuantiles
+from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
+from dpjax.studies import quantile_laws
 from experiments import quantile_answers
-from experiments import quantile_laws
 from experiments import rows
 from experiments.quantile_rates import sweep
 
@@ -38,7 +38,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def quantiles(setting: sweep.Setting) -> mechanism.QuantileMechanism:
-  """The mechanism of a setting, on [0, 1]."""
+  """Returns the mechanism of a setting, on [0, 1]."""
   number = setting.num_orders
   kind = {'recursive': RecursiveQuantiles, 'joint': JointQuantiles}.get(
       setting.method, functools.partial(IndependentQuantiles,
@@ -50,7 +50,7 @@ def quantiles(setting: sweep.Setting) -> mechanism.QuantileMechanism:
 
 def _errors(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
             answers: np.ndarray, ordered: np.ndarray) -> dict[str, float]:
-  """Squared errors; of one order also in ranks, and from the sample's."""
+  """Returns squared errors; for one level also in ranks and to the sample."""
   probs = np.array(asked.probs)
   squared = np.mean(np.square(answers - probs), 1)
   found = dict(mse=squared.mean(),

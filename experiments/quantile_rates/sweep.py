@@ -1,4 +1,4 @@
-"""What to simulate about rates of quantiles (QF-29, QB-01, QB-03).
+"""Settings to study rates of quantiles (QF-29, QB-01, QB-03).
 
   python -m launch.sweep --experiment=quantile_rates \
     --output_dir=experiments/quantile_rates/results
@@ -7,10 +7,10 @@ Uniform records. Methods:
   real          QExp, one median; under add_or_remove_one of half the cost
   rounded       the same with the printed target floor(n p)
   interpolated  the same with ranks that run linearly between records
-  recursive     RecExp, five orders j/6
-  joint         JointExp, the same orders
+  recursive     RecExp, five levels j/6
+  joint         JointExp, the same levels
 
-Expected: squared errors p (1 - p) / n + 8 / (n epsilon)^2 for one order and
+Expected: squared errors p (1 - p) / n + 8 / (n epsilon)^2 for one level and
 that rate for five; rank errors at epsilon 0.1 of 20.5 rounded and 10.5 real
 under add_or_remove_one; interpolation worth 2 % at epsilon 0.1 and a factor of
 2 and more from 10 on.
@@ -21,7 +21,8 @@ import dataclasses
 from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('000',)
-ARTEFACT = ('Conclusion of thesis 000: quantiles at the parametric rate; and '
+ARTEFACT = ('Conclusion of Lalanne (2023): quantiles at the parametric rate; '
+            'and '
             'what unrounded and interpolated ranks are worth')
 COST = '2 min on a CPU core'
 GALLERY = 'Private quantiles: errors against n'
@@ -40,13 +41,13 @@ class Setting:
   """One mechanism at one n and epsilon.
 
   Attributes:
-    method: see above.
-    adjacency: of neighbours.
-    num_orders: m.
-    num_examples: n.
-    epsilon: of all orders together.
-    repetitions: data sets, the same for all methods.
-    seed: of data and coins.
+    method: name from the list above.
+    adjacency: notion of neighbouring data sets.
+    num_orders: m, the number of quantile levels.
+    num_examples: n, the number of records.
+    epsilon: total budget of all quantile levels.
+    repetitions: number of data sets, which all methods share.
+    seed: seed of data and noise.
   """
   method: str
   adjacency: str

@@ -1,1 +1,1 @@
-"""Papers from settings to one page: plans, processes, comparisons, pages."""
+"""Reproduces whole papers: plans, worker processes, comparisons, one page."""

@@ -1,4 +1,4 @@
-"""Whether rows that were made anew are those that are committed."""
+"""Compares rows that were made again with the committed rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import math
@@ -10,26 +10,26 @@ from dpjax.report import records
 from dpjax.report import verdicts
 
 TOLERANCE = 1e-6
-"""Relative; what compilers and processors differ in is a few last bits."""
+"""Relative tolerance: compilers and processors differ in the last few bits."""
 TRAINED = 1e-3
-"""The same of what training gives: its steps pass on what the first differ in.
-An accuracy may differ by one of the records it is of."""
+"""Relative tolerance of training results: steps amplify early differences.
+An accuracy may differ by one test record."""
 _NOISE = 1e-12
 _CELL = re.compile(r'(?<!\\)\|')
 
 
 class Comparison(NamedTuple):
-  """Rows beside those of the same setting and metric that are committed.
+  """Counts from comparing rows with committed rows of the same id and metric.
 
   Attributes:
-    same: how many are equal within `TOLERANCE`, or `TRAINED`, in value and
-      epsilon.
-    different: how many are not.
-    times: how many measure time and are not compared.
-    unknown: how many have no committed row.
-    largest: relative difference of the compared.
-    where: 'id metric' of the largest; '' where all are equal.
-    commits: of the code that made the committed rows which differ, sorted.
+    same: number of rows that agree in value and epsilon, within `TOLERANCE`,
+      or `TRAINED` for training.
+    different: number of rows that do not.
+    times: number of rows that measure time, which are not compared.
+    unknown: number of rows without a committed row.
+    largest: largest relative difference among the compared rows.
+    where: 'id metric' of the largest difference; '' if all are equal.
+    commits: commits of the committed rows that differ, sorted.
   """
   same: int
   different: int
@@ -44,54 +44,55 @@ def compare(rows: Iterable[records.Row], committed: Iterable[records.Row],
             times: Sequence[str] = (),
             held_out: Mapping[str, int] = types.MappingProxyType({})
             ) -> Comparison:
-  """Compares rows with committed ones.
+  """Returns the comparison of rows with committed rows.
 
   Args:
-    rows: made anew.
-    committed: rows of whichever settings.
-    times: metrics that are left out.
-    held_out: ids of settings that train, which `TRAINED` is for, with the
-      number of records that their accuracies are of.
+    rows: new rows.
+    committed: committed rows, of any settings.
+    times: metrics that measure time, which are left out.
+    held_out: id -> number of test records, for settings that train; the
+      tolerance `TRAINED` applies to them.
   """
-  known = {(row.id, row.metric): row for row in committed}
+  by_key = {(row.id, row.metric): row for row in committed}
   same = different = timed = unknown = 0
   largest, where = 0.0, ''
   commits = set()
   for row in rows:
-    other = known.get((row.id, row.metric))
-    if other is None:
+    kept = by_key.get((row.id, row.metric))
+    if kept is None:
       unknown += 1
     elif row.metric in times:
       timed += 1
     else:
-      gap = max(difference(row.value, other.value),
-                difference(row.epsilon, other.epsilon))
+      gap = max(difference(row.value, kept.value),
+                difference(row.epsilon, kept.epsilon))
       if gap <= TOLERANCE or row.id in held_out and _is_near(
-          row, other, held_out[row.id]):
+          row, kept, held_out[row.id]):
         same += 1
       else:
         different += 1
-        commits.add(other.commit)
+        commits.add(kept.commit)
       if gap > largest:
         largest, where = gap, f'{row.id} {row.metric}'
   return Comparison(same, different, timed, unknown, largest, where,
                     tuple(sorted(commits)))
 
 
-def _is_near(row: records.Row, other: records.Row, held_out: int) -> bool:
-  """Whether two results of training differ no more than machines may."""
-  if difference(row.epsilon, other.epsilon) > TOLERANCE:
+def _is_near(row: records.Row, kept: records.Row, held_out: int) -> bool:
+  """Returns whether two training results agree within the tolerances."""
+  if difference(row.epsilon, kept.epsilon) > TOLERANCE:
     return False
-  return (difference(row.value, other.value) <= TRAINED or
+  return (difference(row.value, kept.value) <= TRAINED or
           row.metric == 'test_accuracy' and
-          abs(row.value - other.value) * held_out <= 1 + TRAINED)
+          abs(row.value - kept.value) * held_out <= 1 + TRAINED)
 
 
 def difference(first: float, second: float) -> float:
   """Returns the relative difference of two numbers.
 
-  Numbers that differ by 1e-12 or less, and two NaN, do not differ; of numbers
-  of which one is not finite the difference is infinite.
+  It is 0 for numbers that differ by at most 1e-12, and for two NaN. It is
+  infinite if exactly one number is not finite, or the two are unequal and not
+  finite.
   """
   if first == second or (math.isnan(first) and math.isnan(second)):
     return 0.0
@@ -102,7 +103,7 @@ def difference(first: float, second: float) -> float:
 
 
 def describe(found: Comparison) -> str:
-  """Returns e.g. '12 of 12 rows are those committed'."""
+  """Returns a comparison as text: '12 of 12 rows are those committed'."""
   compared = found.same + found.different
   if not compared:
     text = 'no row can be compared with a committed one'
@@ -119,7 +120,7 @@ def describe(found: Comparison) -> str:
 
 
 def outcomes(table: str) -> dict[str, str]:
-  """Returns claim -> outcome, of the text of a committed `table.md`."""
+  """Returns claim -> verdict, from the text of a committed `table.md`."""
   _, _, claims = table.partition('\n## Claims\n')
   lines = [[cell.strip().replace(r'\|', '|') for cell in _CELL.split(line)]
            for line in claims.splitlines() if line.startswith('| ')]
@@ -128,9 +129,9 @@ def outcomes(table: str) -> dict[str, str]:
 
 def changed(found: Iterable[verdicts.Verdict],
             committed: Mapping[str, str]) -> list[str]:
-  """Returns a line for each verdict that is not the committed one.
+  """Returns a line for each verdict that differs from the committed one.
 
-  Claims that are not run, or not known, are left out.
+  Claims that were not run, or have no committed verdict, are left out.
   """
   return [f'{verdict.claim}: {verdict.verdict}, of all settings '
           f'{committed[verdict.claim]}' for verdict in found

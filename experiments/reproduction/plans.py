@@ -1,4 +1,4 @@
-"""Which settings of which experiments reproduce a paper."""
+"""Plans which settings of which experiments reproduce a paper."""
 
 from collections.abc import Mapping, Sequence
 import pathlib
@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from dpjax import errors
 from dpjax.report import records
+from dpjax.runs import environment
+from dpjax.runs import grouping
 from experiments import engine
-from experiments import environment
 from experiments import freshness
 from experiments import registry
 from experiments import rendering
@@ -17,32 +18,33 @@ from experiments import selection
 
 ALL = 'all'
 QUICK = 'quick'
-# To import and to compile, and of what no committed row tells.
+# Seconds to import and compile, the least estimate of any plan, and seconds of
+# a smoke sweep, of which no committed row records the time.
 _LEAST_SECONDS, _TOY_SECONDS = 10.0, 40.0
-# Of a setting in a sample, with those that are trained together with it.
+# Longest time of a group of settings that a sample may draw from.
 _MOST_SECONDS = 60.0
 
 
 class Sample(NamedTuple):
-  """Some settings of each experiment, drawn by a seed.
+  """Options for drawing random settings of each experiment.
 
   Attributes:
-    size: how many.
-    seed: others are drawn by another one.
+    size: number of settings of each experiment.
+    seed: seed of the draw.
   """
   size: int
   seed: int
 
 
 class Plan(NamedTuple):
-  """What is run of one experiment.
+  """The settings of one experiment that a reproduction runs.
 
   Attributes:
-    experiment: which.
+    experiment: the experiment.
     settings: some of its settings, or of its smoke sweep.
-    smoke: whether they are those of the smoke sweep.
-    tag: of the settings; None for all.
-    seconds: that the committed rows of these settings took, about.
+    smoke: True if they are of the smoke sweep.
+    tag: tag of the settings; None for all.
+    seconds: estimated run time, from the committed rows of these settings.
   """
   experiment: registry.Experiment
   settings: tuple[selection.Setting, ...]
@@ -52,17 +54,17 @@ class Plan(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Of the experiment."""
+    """Name of the experiment."""
     return self.experiment.name
 
   @property
   def folder(self) -> str:
-    """Where its rows go; toy rows and real ones are different sweeps."""
+    """Folder of its rows; a smoke sweep has a folder of its own."""
     return f'{self.name}_smoke' if self.smoke else self.name
 
   @property
   def command(self) -> str:
-    """How to run it alone, without the paths of a machine."""
+    """Command line that runs this plan alone, without paths of a machine."""
     words = ['python', '-m', 'launch.sweep', f'--experiment={self.name}']
     words += ['--smoke'] if self.smoke else []
     words += [f'--tag={self.tag}'] if self.tag else []
@@ -70,34 +72,36 @@ class Plan(NamedTuple):
 
 
 def names(paper: str, only: Sequence[str] = ()) -> list[str]:
-  """Returns the experiments of a paper, sorted.
+  """Returns the names of the experiments of a paper, sorted.
 
   Args:
     paper: a name of `registry.PAPERS`, or 'all'.
-    only: which of them; empty for all.
+    only: names to restrict to; empty for all.
 
   Raises:
-    ValueError: there is no such paper or experiment, or it is of another one.
+    ValueError: there is no such paper or experiment, or the experiment is of
+      another paper.
   """
   errors.check_choice('paper', paper, (*registry.PAPERS, ALL))
-  found = [name for name in sorted(registry.EXPERIMENTS)
-           if paper == ALL or paper in registry.load(name).papers]
+  available = [name for name in sorted(registry.EXPERIMENTS)
+               if paper == ALL or paper in registry.load(name).papers]
   for name in only:
-    if name not in found:
+    if name not in available:
       of = ', '.join(registry.load(name).papers)
       raise ValueError(f'{name} is of {of}, not of {paper}')
-  return [name for name in found if not only or name in only]
+  return [name for name in available if not only or name in only]
 
 
 def make(name: str, *, quick: bool, sample: Sample | None = None,
          root: pathlib.Path = environment.ROOT) -> Plan:
-  """Returns what is run of an experiment.
+  """Returns the plan of an experiment.
 
   Args:
-    name: of the experiment.
-    quick: whether seconds have to do; otherwise all that needs no GPU.
-    sample: which settings are run instead; None for no sample.
-    root: of the committed rows, which say how long settings take.
+    name: name of the experiment.
+    quick: True for settings that take seconds; False for all settings that
+      need no GPU.
+    sample: draws random settings instead; None for no sample.
+    root: root of the repository, whose committed rows give the run times.
   """
   experiment = registry.load(name)
   if sample is not None:
@@ -113,22 +117,25 @@ def make(name: str, *, quick: bool, sample: Sample | None = None,
 
 def _sampled(experiment: registry.Experiment, sample: Sample,
              root: pathlib.Path) -> Plan:
-  """Settings with rows to compare with, of as many kinds as possible.
+  """Returns a plan of random settings that have committed rows to compare with.
 
-  Not those of older code, nor those trained together for over a minute.
+  It covers as many kinds as possible. Settings with rows of older code, and
+  groups that take over a minute, are left out.
   """
   rows = rendering.read(rendering.results_dir(root, experiment.name))
-  took = {row.id: row.wall_s for row in rows}
-  old = {id_ for ids in freshness.older(experiment, rows).values()
+  seconds_of = {row.id: row.wall_s for row in rows}
+  outdated = {id_ for ids in freshness.older(experiment, rows).values()
          for id_ in ids}
   pool = []
-  for group in selection.groups(experiment.settings, experiment.batched):
+  for group in grouping.groups(experiment.settings, experiment.batched):
     ids = [selection.setting_id(experiment.name, setting)
            for setting in group]
-    if sum(took.get(id_, 0.0) for id_ in ids) <= _MOST_SECONDS:
+    if sum(seconds_of.get(id_, 0.0) for id_ in ids) <= _MOST_SECONDS:
       pool += [setting for setting, id_ in zip(group, ids, strict=True)
-               if id_ in took and id_ not in old]
+               if id_ in seconds_of and id_ not in outdated]
   random.Random(f'{sample.seed} {experiment.name}').shuffle(pool)
+  # A setting's rank is its place among those of its kind. Sorting by rank takes
+  # one setting of every kind before a second one of any.
   seen: dict[str, int] = {}
   rank = {}
   for setting in pool:
@@ -143,12 +150,12 @@ def _sampled(experiment: registry.Experiment, sample: Sample,
 
 def share(chosen: Mapping[str, Plan], index: int,
           count: int) -> dict[str, Plan]:
-  """Returns one of `count` parts of plans that take about equally long.
+  """Returns one of `count` parts of the plans, with about equal run times.
 
   Args:
     chosen: all plans, by name.
-    index: which part, from 1 to `count`.
-    count: of parts.
+    index: number of the part, from 1 to `count`.
+    count: number of parts.
   """
   parts: list[list[Plan]] = [[] for _ in range(count)]
   for plan in sorted(chosen.values(), key=lambda plan: -plan.seconds):
@@ -159,9 +166,10 @@ def share(chosen: Mapping[str, Plan], index: int,
 
 def _seconds(name: str, settings: Sequence[selection.Setting],
              root: pathlib.Path) -> float:
+  """Returns the time of the settings, from their committed rows."""
   path = rendering.results_dir(root, name) / engine.ROWS
   rows = records.read(path) if path.exists() else []
-  took = {row.id: row.wall_s for row in rows}
-  known = [took[id_] for id_ in (selection.setting_id(name, setting)
-                                 for setting in settings) if id_ in took]
+  seconds_of = {row.id: row.wall_s for row in rows}
+  known = [seconds_of[id_] for id_ in (selection.setting_id(name, setting)
+                                 for setting in settings) if id_ in seconds_of]
   return max(sum(known), _LEAST_SECONDS)

@@ -1,4 +1,4 @@
-"""Several workers that share one list of tasks."""
+"""A pool of worker processes that share one list of tasks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import os
@@ -12,13 +12,13 @@ STARTED, FINISHED, _LEFT = 'started', 'finished', 'left'
 
 
 class Event(NamedTuple):
-  """Something that happened to a task.
+  """The start or the end of a task.
 
   Attributes:
     kind: STARTED or FINISHED.
-    task: its name.
-    answer: of the worker; None where it is only started, or failed.
-    error: why there is no answer.
+    task: name of the task.
+    answer: answer of the worker; None for a start or a failure.
+    error: reason of the failure; '' if there is none.
   """
   kind: str
   task: str
@@ -28,52 +28,52 @@ class Event(NamedTuple):
 
 def environ(num_workers: int, num_cores: int,
             base: Mapping[str, str]) -> dict[str, str]:
-  """Returns the environment of one of several workers.
+  """Returns the environment variables of one of several workers.
 
-  Each takes its share of the cores: threads of several processes that each
-  believe to have all of them wait for each other.
+  Each worker gets an equal number of threads. If every process used as many
+  threads as there are cores, they would slow each other down.
 
   Args:
-    num_workers: that run at once.
-    num_cores: of the machine.
-    base: the environment otherwise.
+    num_workers: number of workers that run at once.
+    num_cores: number of cores of the machine.
+    base: the other variables, which take precedence.
   """
   if num_workers == 1:
     return dict(base)
-  share = str(max(1, num_cores // num_workers))
-  return {'PJRT_NPROC': share, 'OMP_NUM_THREADS': share,
-          'OPENBLAS_NUM_THREADS': share, **base}
+  num_threads = str(max(1, num_cores // num_workers))
+  return {'PJRT_NPROC': num_threads, 'OMP_NUM_THREADS': num_threads,
+          'OPENBLAS_NUM_THREADS': num_threads, **base}
 
 
 def num_cores() -> int:
-  """Returns how many cores this process may use."""
+  """Returns the number of cores that this process may use."""
   return (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')
           else os.cpu_count() or 1)
 
 
 def run(tasks: Sequence[str], num_workers: int,
         make: Callable[[int], working.Worker]) -> Iterator[Event]:
-  """Yields what happens until all tasks are done.
+  """Yields an event for each start and end, until all tasks are done.
 
-  A worker that ends in the middle of a task is replaced. If the iterator is
-  closed early, or what handles an event raises, all workers are stopped.
+  A worker that dies during a task is replaced. If the caller closes the
+  iterator early, or raises while it handles an event, all workers are stopped.
 
   Args:
-    tasks: in the order in which they are begun.
-    num_workers: processes.
-    make: index -> a worker; it is made when there is a task for it.
+    tasks: names of the tasks, in the order in which they start.
+    num_workers: number of processes.
+    make: index -> worker; called when there is a task for it.
   """
   crew = _Crew(tasks, make)
   threads = [threading.Thread(target=crew.serve, args=(index,), daemon=True)
              for index in range(num_workers)]
   for thread in threads:
     thread.start()
-  left = 0
+  num_left = 0
   try:
-    while left < num_workers:
+    while num_left < num_workers:
       event = crew.events.get()
       if event.kind == _LEFT:
-        left += 1
+        num_left += 1
       else:
         yield event
   finally:
@@ -96,7 +96,7 @@ class _Crew:
     self._stopped = False
 
   def serve(self, index: int) -> None:
-    """Hands tasks to one worker until there are none."""
+    """Gives tasks to one worker until there are none left."""
     try:
       while not self._stopped and (task := self._next()) is not None:
         self.events.put(Event(STARTED, task))
@@ -109,7 +109,7 @@ class _Crew:
       self.events.put(Event(_LEFT, ''))
 
   def stop(self) -> None:
-    """Ends all workers, whatever they do."""
+    """Stops all workers, even in the middle of a task."""
     with self._lock:
       self._stopped = True
       for worker in self._workers.values():
@@ -122,6 +122,7 @@ class _Crew:
       return None
 
   def _do(self, index: int, task: str) -> Event:
+    """Returns the FINISHED event of a task; a worker that fails is dropped."""
     try:
       return Event(FINISHED, task, self._worker(index).ask(task))
     except (RuntimeError, OSError) as error:
@@ -132,6 +133,7 @@ class _Crew:
       return Event(FINISHED, task, None, str(error))
 
   def _worker(self, index: int) -> working.Worker:
+    """Returns the worker of this index, and starts it if there is none."""
     with self._lock:
       if self._stopped:
         raise RuntimeError('stopped')

@@ -1,4 +1,4 @@
-"""Runs what is planned of one experiment, and reports on its rows."""
+"""Runs the plan of one experiment, and reports on its rows."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -11,8 +11,9 @@ from dpjax import errors
 from dpjax.report import plots
 from dpjax.report import records
 from dpjax.report import verdicts
+from dpjax.runs import environment
+from dpjax.runs import grouping
 from experiments import engine
-from experiments import environment
 from experiments import freshness
 from experiments import registry
 from experiments import rendering
@@ -25,21 +26,21 @@ LOG = 'progress.log'
 
 @dataclasses.dataclass
 class Outcome:
-  """What came of one experiment; plain values, so that it passes as JSON.
+  """Result of one experiment: plain values, so that it converts to JSON.
 
   Attributes:
-    name: of the experiment.
-    done: settings of the plan that have rows now.
-    planned: settings of the plan.
-    missing: (data set or 'a package', how many settings want it, what to do)
-      of those that are not there.
-    error: why it failed, a line; '' if it did not.
-    seconds: that it took now.
-    cpu_seconds: of all threads meanwhile.
-    verdicts: five texts of each.
-    compared: in words, what the committed rows say.
-    different: rows that are not those committed.
-    changed: verdicts that are not those committed, a line each.
+    name: name of the experiment.
+    done: number of planned settings that have rows now.
+    planned: number of planned settings.
+    missing: [data set or 'a package', number of settings that need it, how to
+      get it], for each one that is not installed.
+    error: error message in one line; '' if it did not fail.
+    seconds: wall time of this run.
+    cpu_seconds: CPU time of all threads of this run.
+    verdicts: the five texts of each verdict.
+    compared: comparison with the committed rows, as text.
+    different: number of rows that differ from the committed ones.
+    changed: a line for each verdict that differs from the committed one.
   """
   name: str
   done: int = 0
@@ -57,44 +58,45 @@ class Outcome:
 def run(plan: plans.Plan, output_dir: str | os.PathLike,
         data_dir: str | None = None,
         root: pathlib.Path = environment.ROOT) -> Outcome:
-  """Runs the settings that have no rows yet; writes table and figure.
+  """Runs the settings that have no rows yet; writes the table and the figure.
 
   Args:
-    plan: what to run.
-    output_dir: a folder in it gets rows, table, figure and provenance.
-    data_dir: folder of the data sets; None leaves it to their reader.
-    root: of the committed rows.
+    plan: plan of the experiment.
+    output_dir: the folder `plan.folder` in it gets rows, table, figure and
+      provenance.
+    data_dir: folder of the data sets; None uses the default of the loaders.
+    root: root of the repository, with the committed rows.
 
   Returns:
-    What came of it, also if it failed: nothing but an interrupt is raised.
+    The outcome, also of a failure: only an interrupt is raised.
   """
   start, cpu_start = time.monotonic(), time.process_time()
   folder = pathlib.Path(output_dir) / plan.folder
-  found = Outcome(plan.name, planned=len(plan.settings))
+  outcome = Outcome(plan.name, planned=len(plan.settings))
   try:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOG, 'a', encoding='utf-8') as log:
-      found.missing = _run(plan, folder, data_dir, log)
-  except Exception as error:  # whatever it is, other experiments go on
-    found.error = f'{type(error).__name__}: {errors.one_line(error)}'
+      outcome.missing = _run(plan, folder, data_dir, log)
+  except Exception as error:  # any error: the other experiments must go on
+    outcome.error = f'{type(error).__name__}: {errors.one_line(error)}'
   try:
-    _report(plan, folder, root, found)
+    _report(plan, folder, root, outcome)
   except Exception as error:
-    found.error = found.error or (f'report: {type(error).__name__}: '
+    outcome.error = outcome.error or (f'report: {type(error).__name__}: '
                                   f'{errors.one_line(error)}')
-  found.seconds = time.monotonic() - start
-  found.cpu_seconds = time.process_time() - cpu_start
-  return found
+  outcome.seconds = time.monotonic() - start
+  outcome.cpu_seconds = time.process_time() - cpu_start
+  return outcome
 
 
 def _run(plan: plans.Plan, folder: pathlib.Path, data_dir: str | None,
          log: TextIO) -> list[list[Any]]:
-  """Runs all but what wants a data set or a package that is not there."""
+  """Runs all settings, except those whose data set or package is missing."""
   missing = []
   options = engine.Options(output_dir=folder, data_dir=data_dir,
                            smoke=plan.smoke, command=plan.command)
-  left = engine.pending(plan.experiment, plan.settings, options, log)
-  for dataset, settings in _by_dataset(left).items():
+  unfinished = engine.pending(plan.experiment, plan.settings, options, log)
+  for dataset, settings in _by_dataset(unfinished).items():
     try:
       engine.run_sweep(plan.experiment, settings, options, log)
     except FileNotFoundError as error:
@@ -106,10 +108,10 @@ def _run(plan: plans.Plan, folder: pathlib.Path, data_dir: str | None,
 
 def _one_by_one(plan: plans.Plan, settings: Sequence[selection.Setting],
                 options: engine.Options, log: TextIO) -> list[list[Any]]:
-  """Runs groups of settings by themselves: some want no other package."""
+  """Runs each group of settings alone: only some need the missing package."""
   missing = []
-  left = engine.pending(plan.experiment, settings, options, log)
-  for group in selection.groups(left, plan.experiment.batched):
+  unfinished = engine.pending(plan.experiment, settings, options, log)
+  for group in grouping.groups(unfinished, plan.experiment.batched):
     try:
       engine.run_sweep(plan.experiment, group, options, log)
     except ImportError as error:
@@ -120,34 +122,37 @@ def _one_by_one(plan: plans.Plan, settings: Sequence[selection.Setting],
 
 def _by_dataset(settings: Sequence[selection.Setting]
                 ) -> dict[str, list[selection.Setting]]:
-  found: dict[str, list[selection.Setting]] = {}
+  """Returns data set -> settings; '' for settings without one."""
+  groups: dict[str, list[selection.Setting]] = {}
   for setting in settings:
-    found.setdefault(getattr(setting, 'dataset', ''), []).append(setting)
-  return found
+    groups.setdefault(getattr(setting, 'dataset', ''), []).append(setting)
+  return groups
 
 
 def _report(plan: plans.Plan, folder: pathlib.Path, root: pathlib.Path,
-            found: Outcome) -> None:
-  """Verdicts, table and figure of the rows there are, and how they compare."""
+            outcome: Outcome) -> None:
+  """Fills in verdicts and comparisons, and writes the table and the figure."""
   rows = rendering.read(folder)
-  ours = {selection.setting_id(plan.name, setting)
+  planned = {selection.setting_id(plan.name, setting)
           for setting in plan.settings}
-  found.done = len(ours & records.ids(rows))
-  kept = rendering.results_dir(root, plan.name)
-  committed = rendering.read(kept)
-  old = {id_ for ids in freshness.older(plan.experiment, committed).values()
-         for id_ in ids}
+  outcome.done = len(planned & records.ids(rows))
+  results = rendering.results_dir(root, plan.name)
+  committed = rendering.read(results)
+  outdated = {
+      id_ for ids in freshness.older(plan.experiment, committed).values()
+      for id_ in ids}
   compared = freshness.compare(
-      plan.experiment, rows, [row for row in committed if row.id not in old])
-  found.compared = comparison.describe(compared)
-  found.different = compared.different
+      plan.experiment, rows,
+      [row for row in committed if row.id not in outdated])
+  outcome.compared = comparison.describe(compared)
+  outcome.different = compared.different
   if not rows:
     return
   judged = verdicts.check(plan.experiment.report.verdict(rows))
-  found.verdicts = [list(verdict) for verdict in judged]
-  table = kept / rendering.TABLE
+  outcome.verdicts = [list(verdict) for verdict in judged]
+  table = results / rendering.TABLE
   if table.exists():
-    found.changed = comparison.changed(judged, comparison.outcomes(
+    outcome.changed = comparison.changed(judged, comparison.outcomes(
         table.read_text(encoding='utf-8')))
   rendering.write_table(registry.with_new_rows(plan.experiment), folder, rows)
   if not _is_fresh(folder / rendering.FIGURE, rows):
@@ -155,5 +160,6 @@ def _report(plan: plans.Plan, folder: pathlib.Path, root: pathlib.Path,
 
 
 def _is_fresh(figure: pathlib.Path, rows: Sequence[records.Row]) -> bool:
+  """Returns whether the figure exists and was drawn from these rows."""
   return (figure.exists()
           and plots.read_digest(figure) == records.digest(rows))

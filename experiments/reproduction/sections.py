@@ -1,7 +1,7 @@
-"""The page of a reproduction, from plans and what came of them."""
+"""Renders the page of a reproduction, from plans and outcomes."""
 
-from collections.abc import Mapping
 import collections
+from collections.abc import Mapping
 import pathlib
 
 from dpjax.report import page
@@ -15,20 +15,20 @@ from experiments.reproduction import running
 
 
 def brief(outcome: running.Outcome) -> str:
-  """Returns in a line what came of an experiment."""
+  """Returns the outcome of an experiment in one line."""
   parts = [f'{outcome.done} of {outcome.planned} settings']
   if outcome.error:
     return f'FAILED ({outcome.error}), {parts[0]}'
   if outcome.missing:
     parts.append('wanting ' + ', '.join(dict.fromkeys(
         what for what, *_ in outcome.missing)))
-  found = _verdicts(outcome)
-  return ', '.join([*parts, verdicts.tally(found) or 'no verdict',
+  judged = _verdicts(outcome)
+  return ', '.join([*parts, verdicts.tally(judged) or 'no verdict',
                     outcome.compared.split(';')[0].split(' (')[0]])
 
 
 def summary(outcomes: Mapping[str, running.Outcome]) -> list[str]:
-  """Returns the lines that a reproduction ends with."""
+  """Returns the closing lines of a reproduction: errors and totals."""
   lines = [f'{name}: {outcome.error}' for name, outcome in outcomes.items()
            if outcome.error]
   lines += [f'{name}: {outcome.compared}'
@@ -37,25 +37,25 @@ def summary(outcomes: Mapping[str, running.Outcome]) -> list[str]:
             for line in outcome.changed]
   for dataset, (names, what) in _missing(outcomes).items():
     lines.append(f'not run for want of {dataset}: {", ".join(names)}; {what}')
-  found = [verdict for outcome in outcomes.values()
+  judged = [verdict for outcome in outcomes.values()
            for verdict in _verdicts(outcome)]
   same = [name for name, outcome in outcomes.items()
           if not outcome.different and not outcome.error]
   return [*lines, f'{len(same)} of {len(outcomes)} experiments without a row '
           'that differs from the committed ones',
-          f'verdicts: {verdicts.tally(found) or "none"}']
+          f'verdicts: {verdicts.tally(judged) or "none"}']
 
 
 def render(chosen: Mapping[str, plans.Plan],
            outcomes: Mapping[str, running.Outcome], folder: pathlib.Path,
            command: str) -> str:
-  """Returns the page.
+  """Returns the page of a reproduction.
 
   Args:
-    chosen: name -> what was planned.
-    outcomes: name -> what came of it; those without are not finished.
-    folder: of the reproduction.
-    command: what was asked for.
+    chosen: name -> plan.
+    outcomes: name -> outcome; plans without one are not finished.
+    folder: folder of the reproduction.
+    command: command line of the reproduction.
   """
   seconds = sum(outcome.cpu_seconds for outcome in outcomes.values())
   different = sum(outcome.different for outcome in outcomes.values())
@@ -81,12 +81,12 @@ def _title(chosen: Mapping[str, plans.Plan]) -> str:
 
 def _missing(outcomes: Mapping[str, running.Outcome]
              ) -> dict[str, tuple[list[str], str]]:
-  """Data set -> the experiments that want it, and where to get it."""
-  found: dict[str, tuple[list[str], str]] = collections.OrderedDict()
+  """Returns data set -> (experiments that need it, where to get it)."""
+  wanting: dict[str, tuple[list[str], str]] = collections.OrderedDict()
   for name, outcome in outcomes.items():
     for dataset, _, what in outcome.missing:
-      found.setdefault(dataset, ([], what))[0].append(name)
-  return found
+      wanting.setdefault(dataset, ([], what))[0].append(name)
+  return wanting
 
 
 def _verdicts(outcome: running.Outcome) -> list[verdicts.Verdict]:
@@ -108,6 +108,7 @@ def _section(plan: plans.Plan, outcome: running.Outcome | None,
 
 def _facts(plan: plans.Plan, outcome: running.Outcome,
            place: pathlib.Path) -> list[tuple[str, str]]:
+  """Returns (label, text) pairs of a section; `place` is its folder."""
   experiment = plan.experiment
   of = len(experiment.smoke if plan.smoke else experiment.settings)
   facts = [
@@ -133,6 +134,7 @@ def _facts(plan: plans.Plan, outcome: running.Outcome,
 
 
 def _notes(plan: plans.Plan, outcome: running.Outcome) -> list[str]:
+  """Returns notes on the settings that were not run."""
   notes = [f'{count} settings not run: {what}'
            for _, count, what in outcome.missing]
   if plan.smoke:
@@ -147,10 +149,11 @@ def _notes(plan: plans.Plan, outcome: running.Outcome) -> list[str]:
 
 
 def _text(path: pathlib.Path) -> str:
+  """Returns the text of a file; '' if there is none."""
   return path.read_text(encoding='utf-8') if path.exists() else ''
 
 
 def _table(path: pathlib.Path) -> str:
-  """The table of an experiment, without title and verdicts around it."""
+  """Returns the table of an experiment, without its title and verdicts."""
   _, _, text = _text(path).partition('\n')
   return text.partition('\n## Claims\n')[0].strip()

@@ -1,4 +1,4 @@
-"""A whole reproduction: workers at work, lines that tell of it, the page."""
+"""Runs a whole reproduction: workers, lines of progress, the page."""
 
 from collections.abc import Mapping, Sequence
 import contextlib
@@ -24,15 +24,15 @@ LOG = 'worker_{}.log'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """How papers are reproduced.
+  """Options of a reproduction.
 
   Attributes:
-    output_dir: folder of the page; a folder in it for each experiment.
-    num_workers: processes.
-    worker: the program that serves, and its words.
-    command: what was asked for, for the page.
-    quick: whether seconds have to do for each experiment; then nothing waits
-      until it is alone.
+    output_dir: folder of the page, and of a folder for each experiment.
+    num_workers: number of processes.
+    worker: command line of the worker program.
+    command: command line of the reproduction, for the page.
+    quick: True if each experiment may take seconds only; experiments that
+      measure time then run beside others.
   """
   output_dir: str | os.PathLike
   num_workers: int
@@ -43,15 +43,15 @@ class Options:
 
 def run(chosen: Mapping[str, plans.Plan], options: Options,
         out: TextIO = sys.stderr) -> dict[str, running.Outcome]:
-  """Runs what is planned and writes the page, also if it is interrupted.
+  """Runs the plans and writes the page, even if it is interrupted.
 
   Args:
     chosen: name -> plan.
-    options: how.
-    out: where to tell of it, a line for each experiment.
+    options: options of the reproduction.
+    out: stream for progress, one line for each experiment.
 
   Returns:
-    What came of each that is finished.
+    Name -> outcome, of all finished experiments.
   """
   folder = pathlib.Path(options.output_dir)
   folder.mkdir(parents=True, exist_ok=True)
@@ -77,11 +77,13 @@ def run(chosen: Mapping[str, plans.Plan], options: Options,
 
 def _worker(options: Options, environ: Mapping[str, str],
             index: int) -> working.Worker:
+  """Starts a worker with a log file of its own."""
   return working.Worker(options.worker, pathlib.Path(options.output_dir)
                         / LOG.format(index), environ)
 
 
 def _outcome(event: pool.Event, plan: plans.Plan) -> running.Outcome:
+  """Returns the outcome in an event, or one with the worker's error."""
   if event.answer:
     return running.Outcome(**event.answer)
   return running.Outcome(event.task, planned=len(plan.settings),
@@ -90,7 +92,11 @@ def _outcome(event: pool.Event, plan: plans.Plan) -> running.Outcome:
 
 def _shifts(chosen: Mapping[str, plans.Plan],
             options: Options) -> list[tuple[list[str], int]]:
-  """Experiments and how many workers do them, the longest first."""
+  """Returns (experiments, number of workers) for each phase.
+
+  Experiments that need an idle machine come last, one at a time. In each
+  phase the longest starts first.
+  """
   order = sorted(chosen, key=lambda name: -chosen[name].seconds)
   alone = [name for name in order
            if chosen[name].experiment.alone and not options.quick]
@@ -101,12 +107,12 @@ def _shifts(chosen: Mapping[str, plans.Plan],
 
 
 def format_seconds(seconds: float) -> str:
-  """Returns e.g. '0:01:20'."""
+  """Returns a duration as text, such as '0:01:20'."""
   return str(datetime.timedelta(seconds=round(seconds)))
 
 
 class _Progress:
-  """A line for each experiment that is finished."""
+  """Prints a line for each finished experiment."""
 
   def __init__(self, chosen, out):
     self._chosen = chosen
@@ -118,16 +124,17 @@ class _Progress:
     self._left = sum(plan.seconds for plan in chosen.values())
 
   def start(self, name: str) -> None:
-    """Says that an experiment is now run."""
+    """Notes that an experiment is running now."""
     self._current.append(name)
 
   def finish(self, outcome: running.Outcome) -> None:
-    """Tells of an experiment, and how long the others will take."""
+    """Prints the outcome of an experiment, and the estimated time left."""
     self._current.remove(outcome.name)
     self._finished += 1
     cost = self._chosen[outcome.name].seconds
     self._left -= cost
-    # What had its rows before tells nothing of how long others take.
+    # An experiment that had its rows already says nothing about the speed of
+    # this machine.
     if outcome.seconds > 0.1 * cost:
       self._done += cost
     elapsed = time.monotonic() - self._begin

@@ -1,9 +1,9 @@
-"""Processes that do one task after the other, and how they are spoken to.
+"""Worker processes that do one task after another, and their protocol.
 
-A worker reads names of tasks from its standard input, a line each, and answers
-each with a line of JSON on what was its standard output; what libraries print
-goes to its log. It ends when its input does, also in the middle of a task: then
-nobody is there to answer.
+A worker reads names of tasks from its standard input, one in a line. It answers
+each with a line of JSON on its original standard output; anything that
+libraries print goes to its log. It ends when its input ends, even in the middle
+of a task: then no process is left to read the answer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,16 @@ _GRACE_SECONDS = 10.0
 
 
 def serve(do: Callable[[str], Any]) -> None:
-  """Answers tasks until there are no more.
+  """Answers tasks until the input ends.
 
   Args:
     do: task -> instance of a dataclass of plain values.
 
   Raises:
-    KeyboardInterrupt: whoever asks has gone, or sent SIGTERM.
+    KeyboardInterrupt: the parent process has ended, or sent SIGTERM.
   """
-  # An interrupt from the keyboard reaches all processes; who asks decides.
+  # Ctrl-C reaches all processes of a terminal. Workers ignore it, and leave it
+  # to the parent process to stop them.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, _interrupt)
   with os.fdopen(os.dup(sys.stdout.fileno()), 'w', encoding='utf-8') as answers:
@@ -51,24 +52,25 @@ def _interrupt(signum, frame):
 
 
 def _listen(tasks: queue.SimpleQueue, busy: threading.Event) -> None:
+  """Queues lines of the input; at its end, stops a worker that is busy."""
   for line in sys.stdin:
     tasks.put(line.strip())
   tasks.put(None)
-  if busy.is_set():  # whoever asked has gone
+  if busy.is_set():  # the parent has ended during a task
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Worker:
-  """A process that serves."""
+  """A worker process, seen from its parent."""
 
   def __init__(self, command: Sequence[str], log: pathlib.Path,
                environ: Mapping[str, str]):
-    """Starts it.
+    """Starts the process.
 
     Args:
-      command: the program and its words.
-      log: file that what it prints is added to.
-      environ: the whole environment.
+      command: program and its arguments.
+      log: file that its output is appended to.
+      environ: all environment variables.
     """
     with open(log, 'ab') as file:
       self._process = subprocess.Popen(
@@ -77,10 +79,10 @@ class Worker:
     self._log = log
 
   def ask(self, task: str) -> dict[str, Any]:
-    """Returns the answer to a task.
+    """Sends a task and returns the answer.
 
     Raises:
-      RuntimeError: the process ended instead; says how.
+      RuntimeError: the process ended without an answer.
     """
     try:
       self._process.stdin.write(task + '\n')
@@ -94,13 +96,13 @@ class Worker:
     return json.loads(line)
 
   def close(self) -> None:
-    """Lets it end, if it has not; it must be idle."""
+    """Ends an idle process by closing its input, and waits for it."""
     self._process.stdin.close()
     self._process.wait()
     self._process.stdout.close()
 
   def stop(self) -> None:
-    """Ends it, whatever it does."""
+    """Ends the process, even in the middle of a task."""
     self._process.terminate()
     try:
       self._process.wait(_GRACE_SECONDS)

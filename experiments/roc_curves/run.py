@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`; a group is of one data set."""
+"""Simulates the settings in `sweep.py`; a group is of one data set."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -11,17 +11,17 @@ from dpjax.data import columns
 from dpjax.data import registry
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats import roc
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import flows
-from dpjax.stats.ecdf.grids import Grid
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import flows
+from dpjax.stats.ecdf_methods.grids import Grid
 from experiments import ecdf_data
 from experiments import rows
 from experiments import scores
 from experiments.roc_curves import sweep
 
 _ADJACENCY = Adjacency.REPLACE_ONE
-# Where areas between curves are summed.
+# Points at which areas between curves are summed.
 _FPRS = np.linspace(0, 1, 4001)
 
 
@@ -48,19 +48,19 @@ def _grid(setting: sweep.Setting) -> Grid:
 
 
 def counted(setting: sweep.Setting, data_dir: str | None) -> np.ndarray:
-  """Counts [2, N] of a data set."""
+  """Returns the counts [2, N] of a data set."""
   made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
   return roc.counts(_grid(setting), made.predictions, made.labels)
 
 
 def _exact(counts: np.ndarray) -> np.ndarray:
-  """Ranks [1, 2, N] without noise."""
+  """Returns the ranks [1, 2, N] without noise."""
   return np.cumsum(counts, -1, np.float64)[None]
 
 
 def mechanism_of(setting: sweep.Setting, *,
                  monotone: bool) -> roc.RocMechanism:
-  """The mechanism of a setting; monotone ranks are those of p2."""
+  """Returns the mechanism of a setting; monotone ranks are those of p2."""
   grid = _grid(setting)
   if setting.method != 'tight':
     return roc.make(
@@ -78,7 +78,7 @@ def _drawn(draw: roc.Draw):
 
 
 def released(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
-  """Ranks [R, 2, N]; those of one noise are the same before smoothing."""
+  """Returns ranks [R, 2, N]; smoothings share the noise."""
   made = mechanism_of(setting, monotone=setting.smoothing == 'p2')
   keys = ecdf_data.keys(
       setting.seed, f'{setting.dataset}/{setting.method}/{setting.epsilon!r}',
@@ -93,7 +93,7 @@ def released(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
 
 @jax.jit
 def _least_absolute(ranks, total):
-  """Each class by itself as p2 has them, then with a public n."""
+  """Returns ranks smoothed in norm p1, each class alone, with a public n."""
   one = lambda ranks: flows.least_absolute(ranks, total, 'free')
   found = jax.vmap(jax.vmap(one))(ranks)
   return jax.vmap(lambda ranks: roc.with_total(ranks, total,
@@ -102,7 +102,7 @@ def _least_absolute(ranks, total):
 
 def _areas(setting: sweep.Setting, ranks: np.ndarray,
            counts: np.ndarray) -> dict[str, float]:
-  """Between private curves and the true one, and of what is below."""
+  """Returns areas between private and true curves, and areas below them."""
   if setting.smoothing == 'none':
     ranks = np.maximum.accumulate(np.maximum(ranks, 0.0), -1)
   with jax.enable_x64(True):
@@ -116,20 +116,20 @@ def _areas(setting: sweep.Setting, ranks: np.ndarray,
 
 
 def _interpolated(ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Rates of true positives [R, M] and areas [R] of curves [R, 2, N]."""
+  """Returns true positive rates [R, M] and areas [R] of curves [R, 2, N]."""
   curve = roc.of_ranks(jnp.asarray(ranks), np.arange(1.0, ranks.shape[-1] + 1))
   return (np.asarray(roc.tpr_at(curve, jnp.asarray(_FPRS))),
           np.asarray(curve.auc))
 
 
 def _points(setting: sweep.Setting, ranks: np.ndarray) -> dict[str, float]:
-  """A part of the points of a curve, as drawn."""
+  """Returns some of the points of a curve, to draw."""
   if not setting.points:
     return {}
   with jax.enable_x64(True):
     curve = roc.of_ranks(jnp.asarray(ranks), _grid(setting).thresholds)
   fpr, tpr = np.asarray(curve.fpr), np.asarray(curve.tpr)
-  # Of points that lie evenly along the curve, few are lost between others.
+  # Points spaced evenly along the curve keep its shape.
   length = np.cumsum(np.hypot(np.diff(fpr, prepend=0.0),
                               np.diff(tpr, prepend=0.0)))
   wanted = np.linspace(0, length[-1], setting.points + 1)
@@ -140,7 +140,7 @@ def _points(setting: sweep.Setting, ranks: np.ndarray) -> dict[str, float]:
 
 
 def _of_data(setting: sweep.Setting, counts: np.ndarray) -> dict[str, float]:
-  """What Table 6.1 prints, and the area below the curve."""
+  """Returns the columns of Table 6.1, and the area below the curve."""
   totals = counts.sum(-1)
   with jax.enable_x64(True):
     curve = roc.of_ranks(jnp.asarray(_exact(counts)[0]),

@@ -1,4 +1,4 @@
-"""What to simulate about private ROC curves (EC-22, EC-30, EC-33, EC-37).
+"""Settings to study private ROC curves (EC-22, EC-30, EC-33, EC-37).
 
   python -m launch.sweep --experiment=roc_curves --data_dir=data \
     --output_dir=experiments/roc_curves/results
@@ -21,7 +21,8 @@ import dataclasses
 import math
 
 PAPERS = ('003',)
-ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of thesis 003: '
+ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of Barczewski '
+            '(2025): '
             'private ROC curves')
 COST = '1 min on two CPU cores'
 GALLERY = 'Private ROC curves'
@@ -45,13 +46,13 @@ class Setting:
 
   Attributes:
     dataset: name of `experiments.scores`.
-    method: see above.
+    method: name from the list above.
     smoothing: likewise; of 'exact' none.
-    epsilon: of both classes together.
-    num_thresholds: N, of predictions in [0, 1].
-    repetitions: releases.
+    epsilon: total budget of both classes.
+    num_thresholds: N, the number of thresholds in [0, 1].
+    repetitions: number of releases.
     points: of the curve of the first release that are kept; 0 for none.
-    seed: of noise, and of a stand-in.
+    seed: seed of noise, and of stand-in data.
   """
   dataset: str
   method: str

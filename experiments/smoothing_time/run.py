@@ -10,9 +10,9 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import flows
-from dpjax.stats.ecdf import smoothing
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import flows
+from dpjax.stats.ecdf_methods import smoothing
 from experiments import ecdf_data
 from experiments import rows
 from experiments.smoothing_time import problem
@@ -21,7 +21,7 @@ from experiments.smoothing_time import sweep
 
 _RATE, _EPSILON = 3.0, 0.5
 _FEWEST = 3
-# Other programs end there.
+# Programs that are not ours are timed up to this size.
 _COMPARED = 2**15
 
 
@@ -54,7 +54,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def curve(setting: sweep.Setting) -> tuple[np.ndarray, float]:
-  """Noisy ranks [N] of the printed scale, and n."""
+  """Returns noisy ranks [N] with noise of the printed scale, and n."""
   counts = ecdf_data.poisson_counts(
       rate=_RATE, num_thresholds=setting.num_thresholds, repetitions=1,
       seed=setting.seed)
@@ -66,7 +66,7 @@ def curve(setting: sweep.Setting) -> tuple[np.ndarray, float]:
 
 
 def _timed(call: Callable[[], object], at_least: float) -> list[float]:
-  """Seconds of calls, three or more, for so long in all."""
+  """Returns the seconds of each call, of three or more calls."""
   found = []
   while len(found) < _FEWEST or sum(found) < at_least:
     start = time.perf_counter()

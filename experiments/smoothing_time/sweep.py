@@ -1,21 +1,21 @@
-"""What to time for Figure 6.6.7 of thesis 003 (EC-36, C13).
+"""Settings that time Figure 6.6.7 of Barczewski (2025) (EC-36, C13).
 
   python -m launch.sweep --experiment=smoothing_time \
     --output_dir=experiments/smoothing_time/results
 
 One private curve on X_pois(3) at epsilon 0.5, dyadic noise of the printed
 scale, smoothed by
-  cvxopt_qp, cvxopt_lp  the programs of the thesis, p = 2 and p = 1, with
+  cvxopt_qp, cvxopt_lp  the programs of that work, p = 2 and p = 1, with
                         differences of consecutive rows: 4 N numbers
   qp_rows, lp_rows      the same with the rows as they are printed: N (L + 1)
-  clarabel_qp, osqp_qp  younger programs for p = 2
+  clarabel_qp, osqp_qp  newer programs for p = 2
   highs_lp              and for p = 1
   p2, p1                ours, compiled
   pava                  isotonic regression, which is another problem
 
 cvxopt, clarabel and osqp are extras (bench); what is not installed is left out
-with a note. Compiling is timed apart. Only for a machine that does nothing
-else.
+with a note. Compiling is timed apart. Run on an otherwise idle
+machine.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ import dataclasses
 PAPERS = ('003',)
 ALONE = True
 TIMES = ('calls', 'compile_seconds', 'fastest', 'seconds', 'slowest')
-ARTEFACT = 'Figure 6.6.7 of thesis 003: seconds of smoothing against N'
+ARTEFACT = 'Figure 6.6.7 of Barczewski (2025): seconds of smoothing against N'
 COST = '3 min on two CPU cores'
 HEADLINES = ('the quadratic program', 'ours')
 BATCHED = ('method',)
@@ -33,20 +33,20 @@ _MOST = {'qp_rows': 8, 'lp_rows': 8, 'cvxopt_lp': 12, 'cvxopt_qp': 13,
          'pava': 16}
 _LEVELS = (6, 8, 10, 12, 13, 14, 15, 16, 18, 20)
 METHODS = tuple(_MOST)
-# Of these the objective is that of p = 2 or of p = 1.
+# Methods whose objective is that of p = 2, or of p = 1.
 QUADRATIC = ('qp_rows', 'cvxopt_qp', 'osqp_qp', 'clarabel_qp', 'p2')
 LINEAR = ('lp_rows', 'cvxopt_lp', 'highs_lp', 'p1')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One program on one curve.
+  """One solver on one curve.
 
   Attributes:
-    method: see above.
+    method: name from the list above.
     num_thresholds: N, a power of two.
-    at_least: seconds that calls are repeated for; three calls or more.
-    seed: of the curve.
+    at_least: seconds to repeat calls for; at least three calls are made.
+    seed: seed of the curve.
   """
   method: str
   num_thresholds: int

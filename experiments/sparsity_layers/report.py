@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
+from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import tables
 from dpjax.report import verdicts
 from dpjax.sparsity.chains import Chain
 from experiments import papers
-from experiments import points
 
 # Half of the last printed digit, in per cent.
 _HALF = 0.05

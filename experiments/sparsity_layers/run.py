@@ -1,4 +1,4 @@
-"""Counts what `sweep.py` asks for; no records, no noise."""
+"""Counts parameters for the settings in `sweep.py`; no records, no noise."""
 
 from collections.abc import Iterator, Sequence
 
@@ -39,7 +39,7 @@ def _network(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _numbers(num_rows: int, num_columns: int, num_factors: int) -> list[int]:
-  """Numbers of parameters that monotone chains have, least first."""
+  """Returns numbers of parameters of monotone chains, in increasing order."""
   return sorted({chain.num_parameters for chain in chains.monotone_chains(
       num_rows, num_columns, num_factors=num_factors)})
 

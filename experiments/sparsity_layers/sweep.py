@@ -1,4 +1,4 @@
-"""What to count about butterfly layers (MIA-07, MIA-08, MIA-09).
+"""Settings to study butterfly layers (MIA-07, MIA-08, MIA-09).
 
   python -m launch.sweep --experiment=sparsity_layers \
     --output_dir=experiments/sparsity_layers/results
@@ -19,7 +19,8 @@ which the fourth is not the percentage that is printed (M-E05).
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Table 1.1 and Figure 1.3 of thesis 000: parameters of butterfly '
+ARTEFACT = ('Table 1.1 and Figure 1.3 of Lalanne (2023): parameters of '
+            'butterfly '
             'networks')
 COST = '5 s on a CPU core'
 HEADLINES = ('Table 1.1',)
@@ -33,8 +34,8 @@ class Setting:
   """One network or matrix.
 
   Attributes:
-    kind: see above.
-    num_factors: L.
+    kind: name from the list above.
+    num_factors: L, the number of factors.
     segments: S; 0 of matrices.
     num_rows: p; 0 of networks.
     num_columns: q; 0 of networks.

@@ -1,4 +1,4 @@
-"""Simulates the settings of `sweep.py`, beside closed forms."""
+"""Simulates the settings in `sweep.py`, beside closed forms."""
 
 from collections.abc import Callable, Iterator, Sequence
 import math
@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.intervals import Estimate
-from dpjax.stats.parametric import support_queries
-from dpjax.stats.parametric import supports
+from dpjax.theory.parametric import support_queries
+from dpjax.theory.parametric import supports
 from dpjax.typing import Array, PRNGKey
 from experiments import rows
 from experiments import simulation
@@ -31,7 +31,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def estimator(setting: sweep.Setting) -> Callable[[PRNGKey, Array], Estimate]:
-  """(key, records [n]) -> estimate; an interval of NaN where there is none."""
+  """Returns (key, records [n]) -> estimate; intervals may be NaN."""
   size, epsilon = setting.num_examples, setting.epsilon
 
   def plain(function):
@@ -62,7 +62,7 @@ def estimator(setting: sweep.Setting) -> Callable[[PRNGKey, Array], Estimate]:
 
 
 def closed_form(setting: sweep.Setting) -> float:
-  """The expected squared error; of local_largest for many records."""
+  """Returns the expected squared error; asymptotic for local_largest."""
   n, epsilon = setting.num_examples, setting.epsilon
   if setting.method == 'local_largest':
     mean = support_queries.local_maximum_mean(_THETA, num_examples=n,
@@ -82,7 +82,7 @@ def closed_form(setting: sweep.Setting) -> float:
 
 
 def _risks(setting: sweep.Setting) -> dict[str, float]:
-  """What was simulated, and computed where it can be."""
+  """Returns simulated risks, and closed forms where they exist."""
   estimate = estimator(setting)
 
   def costs(key, data):

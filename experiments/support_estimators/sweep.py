@@ -1,4 +1,4 @@
-"""What to simulate about the support of a uniform law (EXP-04, EST-04..08).
+"""Settings to study the support of a uniform distribution (EXP-04, EST-04..08).
 
   python -m launch.sweep --experiment=support_estimators \
     --output_dir=experiments/support_estimators/results
@@ -18,7 +18,8 @@ import dataclasses
 import math
 
 PAPERS = ('002',)
-ARTEFACT = ('Exercise 7.36 of lecture 002: the end of a uniform distribution '
+ARTEFACT = ('Exercise 7.36 of the lecture notes, chapter 7: the end of a '
+            'uniform distribution '
             'under four models')
 COST = '2 min on a CPU core'
 HEADLINES = ('(PAC)', '(DP) the maximum', '(LDP) the maximum')
@@ -32,11 +33,11 @@ class Setting:
   """One estimator.
 
   Attributes:
-    method: see above.
-    num_examples: n.
-    epsilon: of the release, or of each answer.
-    repetitions: how often it is simulated.
-    seed: of data and noise.
+    method: name from the list above.
+    num_examples: n, the number of records.
+    epsilon: budget of the release, or of each local answer.
+    repetitions: number of simulations.
+    seed: seed of data and noise.
   """
   method: str
   num_examples: int

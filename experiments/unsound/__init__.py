@@ -1,1 +1,1 @@
-"""What epsilon Algorithm 8 of thesis 003 really has, as printed."""
+"""What epsilon Algorithm 8 of Barczewski (2025) really has, as printed."""

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import mixtures
+from dpjax.papers import printed_lip_dp_sgd as printed
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
 from experiments import papers
 from experiments.unsound import constants
 from experiments.unsound import laws
-from experiments.unsound import printed
 from experiments.unsound import sweep
 
 # Below it a loss distribution no longer fits into memory.

@@ -30,8 +30,8 @@ def sum_pair(*, num_examples: int, sampling_prob: float,
   holds n copies of (e, +1), of gradient -e; its neighbour also (M e, -1), of
   gradient +M e. A batch of m records is released as -m + noise, and with the
   added one as (M - m)/M + noise: the change, m + 1 - m/M, is not bounded by
-  Delta_1 but by (m + 1) Delta_1. Source: thesis 003, Algorithm 8, lines 11-13
-  and Theorem 5.2.2; erratum E1.
+  Delta_1 but by (m + 1) Delta_1. Source: Barczewski (2025), Algorithm 8, lines
+  11-13 and Theorem 5.2.2; erratum E1.
 
   Args:
     num_examples: n.
@@ -54,8 +54,8 @@ def mean_pair(*, num_examples: int, sampling_prob: float,
 
   Records of norm one, n of gradient -1, the added one of gradient +1. A batch
   of m is released as -1 + N(0, sigma^2/m^2), with the added record as
-  (1 - m)/(m + 1) + N(0, sigma^2/(m + 1)^2). Source: thesis 003, Algorithms 6
-  to 8, division by |V|; erratum E4.
+  (1 - m)/(m + 1) + N(0, sigma^2/(m + 1)^2). Source: Barczewski (2025),
+  Algorithms 6 to 8, division by |V|; erratum E4.
   """
   size, weight = _batch_sizes(num_examples, sampling_prob)
   return _pair(sampling_prob, weight, size,
@@ -68,8 +68,8 @@ def redrawn_inclusion_prob(*, num_examples: int,
                            sampling_prob: float) -> float:
   """Probability of being in a batch that is redrawn until it is not empty.
 
-  q / (1 - (1 - q)^n), against the q that is accounted. Source: thesis 003,
-  Algorithm 8, lines 6-9; erratum E5.
+  q / (1 - (1 - q)^n), against the q that is accounted. Source: Barczewski
+  (2025), Algorithm 8, lines 6-9; erratum E5.
 
   Args:
     num_examples: of the data set that holds the record.

@@ -1,4 +1,4 @@
-"""Runs settings of `sweep.py`; those of one audit share their runs."""
+"""Runs settings in `sweep.py`; those of one audit share their runs."""
 
 from collections.abc import Iterator, Sequence
 import zlib
@@ -37,7 +37,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _exact(setting: sweep.Setting) -> list[records.Row]:
-  """Rows of a setting that needs no runs."""
+  """Returns rows of a setting that needs no simulation."""
   kind, name = setting.kind, setting.case
   if kind == 'published':
     line = exact.published_run(name)
@@ -57,7 +57,7 @@ def _exact(setting: sweep.Setting) -> list[records.Row]:
 
 
 def _audit(settings: Sequence[sweep.Setting], progress) -> Results:
-  """All methods, records and claims of one case, on the same batches."""
+  """Yields all methods, records and claims of one case, on the same batches."""
   case = sweep.CASES['audit'][settings[0].case]
   sampler = PoissonSampler(num_examples=case.num_examples,
                            batch_size=case.batch_size)
@@ -86,7 +86,8 @@ def _audit(settings: Sequence[sweep.Setting], progress) -> Results:
                    noise_multiplier=sigmas[place[2]])
     for name in attack.STATISTICS:
       with_canary, without = (found[name][:, *place] for found in runs)
-      # Of several statistics the best is believed: all must hold together.
+      # The best of several statistics is reported, so their bounds must hold
+      # jointly.
       result = empirical.audit(
           with_canary, without, delta=case.delta,
           significance=_SIGNIFICANCE / len(attack.STATISTICS))
@@ -99,7 +100,7 @@ def _audit(settings: Sequence[sweep.Setting], progress) -> Results:
 
 def _training(setting: sweep.Setting, data_dir: str | None,
               progress) -> list[records.Row]:
-  """Algorithm 8 in training, on both data sets."""
+  """Yields audits of Algorithm 8 in training, on both data sets."""
   case = sweep.CASES['training'][setting.case]
   experiment = trained.load(seed=setting.seed, data_dir=data_dir)
   algorithm = trained.make_algorithm(
@@ -126,14 +127,14 @@ def _training(setting: sweep.Setting, data_dir: str | None,
 
 
 def _key(setting: sweep.Setting) -> jax.Array:
-  """A key for each case: no two of them share data or noise."""
+  """Returns a key of its own for each case, for data and noise."""
   name = f'{setting.kind}/{setting.case}'
   return jax.random.fold_in(jax.random.key(setting.seed),
                             zlib.crc32(name.encode()))
 
 
 def _calibrate(case: sweep.Case, sampling_prob: float, epsilon: float):
-  """The sigma that the text's accounting would take for a claim."""
+  """Returns the sigma that the paper's accounting takes for a claim."""
   return accounting.calibrate_noise_multiplier(
       target_epsilon=epsilon, target_delta=case.delta,
       sampling_prob=sampling_prob, num_steps=case.num_steps,
@@ -143,7 +144,7 @@ def _calibrate(case: sweep.Case, sampling_prob: float, epsilon: float):
 def _rows(setting: sweep.Setting, metrics: exact.Metrics, *, n: int,
           delta: float, dataset: str = 'none',
           accountant: str = 'pld') -> list[records.Row]:
-  """`epsilon` is what is claimed: valid for the sound method only."""
+  """Returns rows with the claimed epsilon, valid for the sound method only."""
   claimed = metrics['epsilon_claimed']
   return [
       records.Row(

@@ -1,4 +1,4 @@
-"""What to compute about the privacy of Algorithm 8 (Lip-DP-SGD) as printed.
+"""Settings to study the privacy of Algorithm 8 (Lip-DP-SGD) as printed.
 
   python -m launch.sweep --experiment=unsound --smoke --output_dir=results
   python -m launch.sweep --experiment=unsound \
@@ -23,7 +23,8 @@ import dataclasses
 import math
 
 PAPERS = ('003',)
-ARTEFACT = 'Algorithm 8 and Theorem 5.2.2 of thesis 003: the epsilon it has'
+ARTEFACT = ('Algorithm 8 and Theorem 5.2.2 of Barczewski (2025): the epsilon '
+            'it has')
 COST = '0.2 h on 2 CPU cores'
 GALLERY = 'What the printed algorithm spends, and what it claims'
 HEADLINES = (
@@ -43,17 +44,17 @@ CANARIES = (3.0, 10.0, 100.0)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One question.
+  """One pair of data sets, curve, audit or training.
 
   Attributes:
-    kind: see above.
+    kind: name from the list above.
     case: name of a `Case`, or of what `kind` computes.
     method: 'lip_printed' is Algorithm 8; 'lip_scaled' divides each record's
       gradient by its own input norm, which is sound.
     canary: input norm of the added record over a typical one; 0 where the
       case says it.
     epsilon: claimed; 0 where it follows from the case.
-    seed: of data and noise.
+    seed: seed of data and noise.
   """
   kind: str
   case: str
@@ -65,7 +66,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-  """The sizes of a run.
+  """Sizes and constants of a run.
 
   Attributes:
     num_examples: n of the smaller data set.

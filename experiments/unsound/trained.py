@@ -16,9 +16,9 @@ from dpjax.audit import empirical
 from dpjax.data import registry
 from dpjax.data import splits
 from dpjax.lipschitz import losses
+from dpjax.papers import printed_lip_dp_sgd as printed
 from dpjax.train import evaluate
 from dpjax.typing import Array, Batch, PRNGKey
-from experiments.unsound import printed
 
 _WIDTH = 8
 _PARALLEL = 100

@@ -1,5 +1,5 @@
-"""Plants small faults in a package and finds tests that notice them.
+"""Mutation testing: plants small faults and looks for tests that fail.
 
 Modules, in import order: places, operators, drawing, worker, pool, coverage,
-outcomes, table. `worker` is run as a script, by a process of its own.
+outcomes, table. `worker` runs as a script in its own process.
 """

@@ -1,4 +1,4 @@
-"""Finds out which tests execute which line of a package."""
+"""Records which tests execute which line of a package."""
 
 from collections.abc import Callable, Mapping
 import hashlib
@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 from launch.mutation import places
 from launch.mutation import pool
 
-_LIMIT_S = 3600
-# To be changed with what `worker.Recorder` writes.
+_LIMIT_S = 3600  # seconds for one file of tests
+# Change it when `worker.Recorder` writes something else.
 _FORMAT = b'1'
 
 
 class Coverage(NamedTuple):
-  """Tests by line, with how long each one takes.
+  """The tests that execute each line, and their run times.
 
   Attributes:
-    seconds: of each test that passes without a fault.
+    seconds: run time of each test that passes without a fault.
     by_line: ids of the tests that execute a line, by (file, line).
     by_file: ids of the tests that execute any line of a file when they run.
-    importers: ids of all tests in test files that import a file.
+    importers: ids of all tests in the test files that import a file.
     failed: ids of tests that fail or are skipped without a fault.
   """
   seconds: dict[str, float]
@@ -31,10 +31,10 @@ class Coverage(NamedTuple):
   failed: list[str]
 
   def of(self, file: str, line: int) -> list[str]:
-    """Returns tests that should notice a fault in a line, best ones first.
+    """Returns tests that may notice a fault in a line, likeliest first.
 
-    A line that is executed by an import alone, such as that of a constant,
-    counts for all tests that import its file.
+    A line that only an import executes, such as a constant's, counts as
+    executed by all tests that import its file.
     """
     tests = self.by_line.get((file, line))
     if tests is None:
@@ -42,14 +42,15 @@ class Coverage(NamedTuple):
     tests = tests or self.importers[file]
     running = self.by_file.get(file, set())
     own = pathlib.Path(file).stem
-    # The module's own tests are the likeliest to fail, then those that run
-    # anything of it, then the quick ones.
+    # The module's own tests are likeliest to fail, then tests that run any of
+    # its lines; among equals, quick tests come first.
     return sorted(tests, key=lambda test: (
         pathlib.Path(test.split('::')[0]).stem != f'{own}_test',
         test not in running, self.seconds[test], test))
 
 
 def _digest(place: places.Place, test: str) -> str:
+  """Returns a digest of all files that the coverage of a test file needs."""
   parts = [*place.sources(), *place.helpers(), test]
   contents = [_FORMAT, place.package.encode()]
   for part in parts:
@@ -59,14 +60,14 @@ def _digest(place: places.Place, test: str) -> str:
 
 
 def _merge(coverage: Coverage, executed: Mapping[str, Any]) -> None:
-  """Adds what one file of tests executes."""
+  """Adds the lines that one file of tests executes."""
   tests = executed['tests']
   coverage.seconds.update(tests)
   coverage.failed.extend(executed['failed'])
   for file, lines_by_test in executed['lines'].items():
     coverage.importers.setdefault(file, set()).update(tests)
     for name, lines in lines_by_test.items():
-      # '' is what an import executes, 'shared' what fixtures do.
+      # Contexts: '' for lines run by imports, 'shared' for those of fixtures.
       running = {name} & set(tests) if name not in ('', 'shared') else (
           set(tests) if name else set())
       coverage.by_file.setdefault(file, set()).update(running)
@@ -77,16 +78,16 @@ def _merge(coverage: Coverage, executed: Mapping[str, Any]) -> None:
 def collect(place: places.Place, folder: pathlib.Path,
             each: Callable[[Callable[[pool.Worker, str], None], list[str]],
                            None]) -> Coverage:
-  """Runs the tests of a room once, or reads what an earlier run found.
+  """Runs the tests of a subpackage once, or reads results of earlier runs.
 
   Args:
-    place: the room, in the copy of a worker.
-    folder: of results of earlier runs, one file for each file of tests; they
-      hold until the room's sources, helpers of tests or the test file change.
+    place: the subpackage, in the copy of a worker.
+    folder: folder for results, one file for each file of tests. A result holds
+      until the sources, the helpers of tests or the test file change.
     each: calls a function of a worker and an item for all items.
 
   Raises:
-    ValueError: if a file of tests cannot be run to its end.
+    ValueError: if a file of tests does not run to its end.
   """
   folder.mkdir(parents=True, exist_ok=True)
   paths = {test: folder / f'{_digest(place, test)}.json'

@@ -1,4 +1,4 @@
-"""Draws mutants of a room at random, or finds known ones again."""
+"""Draws mutants of a subpackage at random, or finds known ones again."""
 
 from collections.abc import Sequence
 import random
@@ -8,7 +8,7 @@ from launch.mutation import places
 
 
 def every(place: places.Place) -> list[operators.Mutant]:
-  """Returns all mutants of a room, of which a few may not be valid."""
+  """Returns all mutants of a subpackage; a few may be invalid Python."""
   optional = operators.declared(
       path.read_bytes() for path in (place.root / place.package).rglob('*.py'))
   return [mutant for file in place.sources() for mutant in operators.find(
@@ -17,16 +17,17 @@ def every(place: places.Place) -> list[operators.Mutant]:
 
 def draw(place: places.Place, mutants: Sequence[operators.Mutant], *, num: int,
          seed: int) -> list[operators.Mutant]:
-  """Returns valid mutants of different lines.
+  """Draws valid mutants of different lines.
 
-  A line is drawn first, then a kind of fault, then one of that kind: long
-  formulas have many mutants, and kinds that are common would crowd out others.
+  Draws a line first, then a kind of fault, then a mutant of that kind.
+  Otherwise long formulas, which have many mutants, and common kinds would
+  dominate.
 
   Args:
-    place: the room.
-    mutants: those to choose from.
-    num: how many; fewer if there are not so many lines.
-    seed: of the choice.
+    place: the subpackage.
+    mutants: mutants to choose from.
+    num: number of mutants; fewer are drawn if there are fewer lines.
+    seed: seed of the draw.
   """
   rng = random.Random(seed)
   by_line = {}
@@ -50,8 +51,7 @@ def draw(place: places.Place, mutants: Sequence[operators.Mutant], *, num: int,
 
 def find_again(mutants: Sequence[operators.Mutant],
                known: Sequence[operators.Mutant]) -> list[operators.Mutant]:
-  """Returns known mutants where they are now; those of changed lines are left
-  out."""
+  """Returns known mutants at their present lines, without changed lines."""
   identity = lambda mutant: (mutant.file, mutant.operator, mutant.before,
                              mutant.after)
   present = {}

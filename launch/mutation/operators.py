@@ -1,17 +1,18 @@
-"""All mutants of a Python source: each replaces one span of its text."""
+"""Generates all mutants of a Python source; each replaces one span of text."""
 
 import ast
 from collections.abc import Iterator, Set
 import re
 from typing import NamedTuple
 
+# Functions that are replaced by their counterparts.
 _SWAPPED = {}
 for _pair in (('max', 'min'), ('maximum', 'minimum'), ('fmax', 'fmin'),
               ('amax', 'amin'), ('argmax', 'argmin'), ('ceil', 'floor'),
               ('any', 'all'), ('sum', 'mean'), ('logaddexp', 'maximum'),
               ('upper', 'lower'), ('up', 'down'), ('above', 'below')):
   _SWAPPED |= {_pair[0]: _pair[1], _pair[1]: _pair[0]}
-# Functions of one main argument that are left out.
+# Functions of one main argument; a call is replaced by that argument.
 _DROPPED = {'abs', 'absolute', 'sqrt', 'ceil', 'floor', 'clip', 'nextafter',
             'log1p', 'expm1', 'exp', 'square', 'sorted', 'cumsum', 'round',
             'stop_gradient', 'nan_to_num'}
@@ -25,31 +26,31 @@ _COMPUTED = {ast.Add: ('+', '-'), ast.Sub: ('-', '+'), ast.Mult: ('*', '/'),
              ast.Pow: ('**', '*'), ast.BitAnd: ('&', '|'),
              ast.BitOr: ('|', '&'), ast.LShift: ('<<', '>>'),
              ast.RShift: ('>>', '<<')}
-# Keyword arguments of these libraries are optional.
+# Keyword arguments of these libraries count as optional and may be dropped.
 _LIBRARIES = {'np', 'jnp', 'jax', 'lax', 'math', 'scipy', 'stats', 'special',
               'random', 'optax'}
-# Their arguments may come in any order.
+# Symmetric functions, whose arguments are not swapped.
 _SYMMETRIC = {'max', 'min', 'maximum', 'minimum', 'fmax', 'fmin', 'logaddexp',
               'hypot', 'gcd', 'lcm', 'add', 'multiply', 'allclose', 'isclose'}
-# Calls and functions that decide nothing: what they make is read by people.
+# Calls and functions that only make text for people; they are not mutated.
 _TEXT_CALLS = {'warn', 'print', 'format', 'join', 'TypeVar', 'isinstance',
                'getattr', 'NamedTuple'}
 _TEXT_FUNCTIONS = {'__repr__', '__str__', 'facts', '_facts', 'describe'}
 
 
 class Mutant(NamedTuple):
-  """One small fault.
+  """One small fault in a source.
 
   Attributes:
     file: path of the source, relative to the root of the repository.
-    line: number of its first changed line.
-    statement: number of the first line of the statement that has it.
+    line: number of the first changed line.
+    statement: number of the first line of the statement with the fault.
     operator: kind of the fault.
-    start: first changed byte of the source.
-    end: the byte after the last changed one.
-    replacement: what is there instead.
-    before: the changed lines as they are, joined by single spaces.
-    after: the same with the fault.
+    start: offset of the first replaced byte.
+    end: offset after the last replaced byte.
+    replacement: text that replaces these bytes.
+    before: the changed lines without the fault, joined by single spaces.
+    after: the changed lines with the fault, joined by single spaces.
   """
   file: str
   line: int
@@ -67,7 +68,7 @@ class Mutant(NamedTuple):
             + source[self.end:])
 
   def is_valid(self, source: bytes) -> bool:
-    """Returns whether the faulty source can be read, and says another thing."""
+    """Returns whether the faulty source is valid and differs in its syntax."""
     try:
       mutated = ast.parse(self.apply(source))
     except SyntaxError:
@@ -76,18 +77,18 @@ class Mutant(NamedTuple):
 
 
 class Optional(NamedTuple):
-  """What a package declares: to know which keyword arguments can be dropped.
+  """The declarations of a package, to see which arguments can be dropped.
 
   Attributes:
     keywords: pairs of a function or class and an argument with a default.
-    names: of all functions and classes.
+    names: names of all functions and classes.
   """
   keywords: Set[tuple[str, str]]
   names: Set[str]
 
 
 def declared(sources: Iterator[bytes]) -> Optional:
-  """Returns the optional arguments of all functions in some sources."""
+  """Returns names and optional arguments of all functions in some sources."""
   keywords, names = set(), set()
   for source in sources:
     for node in ast.walk(ast.parse(source)):
@@ -108,7 +109,7 @@ def declared(sources: Iterator[bytes]) -> Optional:
 
 
 class _Finder:
-  """Walks one source and keeps the mutants found on the way."""
+  """Walks the syntax tree of a source and collects its mutants."""
 
   def __init__(self, file: str, source: bytes, optional: Optional):
     self._file, self._source, self._optional = (file, source, optional)
@@ -119,6 +120,7 @@ class _Finder:
     self.mutants = []
 
   def _span(self, node: ast.AST) -> tuple[int, int]:
+    """Returns the byte offsets of a node's start and end."""
     return (self._lines[node.lineno - 1] + node.col_offset,
             self._lines[node.end_lineno - 1] + node.end_col_offset)
 
@@ -127,6 +129,7 @@ class _Finder:
     return self._source[start:end].decode()
 
   def _add(self, operator: str, start: int, end: int, replacement: str):
+    """Adds the mutant that replaces these bytes."""
     line = self._source.count(b'\n', 0, start) + 1
     stop = self._source.find(b'\n', end)
     stop = len(self._source) if stop < 0 else stop
@@ -142,7 +145,7 @@ class _Finder:
     self._add(operator, *self._span(node), replacement)
 
   def _token(self, left: ast.AST, right: ast.AST, token: str):
-    """The span of an operator between two operands."""
+    """Returns the span of an operator between two operands."""
     start, end = self._span(left)[1], self._span(right)[0]
     gap = re.sub(rb'#[^\n]*', lambda match: b' ' * len(match.group()),
                  self._source[start:end])
@@ -269,6 +272,7 @@ class _Finder:
         self._drop(keyword)
 
   def _swap(self, first: ast.expr, second: ast.expr):
+    """Adds the mutant that swaps two neighbouring arguments."""
     if {self._text(first), self._text(second)} & {'key', 'np.inf', 'None'}:
       return
     start, middle = self._span(first)
@@ -277,6 +281,7 @@ class _Finder:
               + self._source[middle:after].decode() + self._text(first))
 
   def _drop(self, keyword: ast.keyword):
+    """Adds the mutant without a keyword argument."""
     start, end = self._span(keyword)
     comma = re.match(rb'\s*,\s*', self._source[end:])
     if comma:
@@ -288,18 +293,19 @@ class _Finder:
 
 
 def _name(function: ast.expr) -> str:
-  """The last name of what is called; '' if it has none."""
+  """Returns the last name of a called expression; '' if it has none."""
   return getattr(function, 'attr', getattr(function, 'id', ''))
 
 
 def _root(function: ast.expr) -> str:
+  """Returns the first name of a called expression; '' if it has none."""
   while isinstance(function, ast.Attribute):
     function = function.value
   return getattr(function, 'id', '')
 
 
 def _other_name(name: str, names: Set[str]) -> str | None:
-  """The function with the opposite direction, if there is one."""
+  """Returns the counterpart of a function, such as min of max; else None."""
   if name in _SWAPPED and name not in ('upper', 'lower', 'up', 'down'):
     return _SWAPPED[name]
   for part in re.findall(r'[a-z]+', name):
@@ -311,16 +317,16 @@ def _other_name(name: str, names: Set[str]) -> str | None:
 
 
 def find(file: str, source: bytes, optional: Optional) -> list[Mutant]:
-  """Returns the mutants of a source; a few may not be valid Python.
+  """Returns the mutants of a source; a few may be invalid Python.
 
-  Text that decides nothing is left alone: docstrings and other strings,
-  messages of errors, annotations, decorators, imports, and functions that
-  describe.
+  Parts that do not affect results are not mutated: docstrings and other
+  strings, error messages, annotations, decorators, imports, and functions that
+  only describe.
 
   Args:
-    file: its path, for the mutants.
-    source: its bytes.
-    optional: the arguments that calls in it may leave out.
+    file: path of the source, stored in the mutants.
+    source: content of the source.
+    optional: arguments that calls may leave out.
   """
   finder = _Finder(file, source, optional)
   finder.walk(ast.parse(source))

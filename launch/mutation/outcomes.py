@@ -1,4 +1,4 @@
-"""Whether tests notice mutants, and files of what was found."""
+"""Runs tests on mutants, and stores whether they notice them."""
 
 from collections.abc import Sequence
 import json
@@ -16,17 +16,17 @@ NOT_EXECUTED = 'not executed'
 
 
 class Outcome(NamedTuple):
-  """What became of one mutant.
+  """The result of testing one mutant.
 
   Attributes:
     mutant: the fault.
-    outcome: 'killed' by a failing test; 'hung', where a test took far longer
-      than without the fault; 'survived'; or 'not executed' by any test.
+    outcome: 'killed' by a failing test; 'hung' if a test took far longer than
+      without the fault; 'survived'; or 'not executed' by any test.
     test: id of the test that failed or hung; '' for survivors.
-    num_run: number of tests that were begun.
-    num_tests: number of tests that execute the line; fewer are begun where one
-      fails, or where time is up.
-    seconds: that it took.
+    num_run: number of tests that were started.
+    num_tests: number of tests that execute the line; fewer are started if one
+      fails or time is up.
+    seconds: run time of the tests.
   """
   mutant: operators.Mutant
   outcome: str
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     return self.outcome in (KILLED, HUNG)
 
   def line(self) -> str:
-    """Returns one line that says what happened."""
+    """Returns the result in words, with the line before and after."""
     what = {KILLED: f'killed by {self.test}', HUNG: f'hung in {self.test}',
             SURVIVED: f'survived {self.num_run} of {self.num_tests} tests',
             NOT_EXECUTED: 'no test executes it'}[self.outcome]
@@ -53,7 +53,13 @@ def examine(worker: pool.Worker, mutant: operators.Mutant,
             covered: coverage.Coverage, *, limit_s: float) -> Outcome:
   """Plants a mutant and runs the tests that execute its line.
 
-  A process that crashes, or tests that cannot even be collected, kill it too.
+  A crashing process or tests that cannot be collected also kill the mutant.
+
+  Args:
+    worker: runs the tests.
+    mutant: the fault.
+    covered: which tests execute which line.
+    limit_s: seconds for all tests, after which the mutant survives.
   """
   tests = (covered.of(mutant.file, mutant.line)
            or covered.of(mutant.file, mutant.statement))
@@ -69,7 +75,7 @@ def examine(worker: pool.Worker, mutant: operators.Mutant,
 
 
 def check_baseline(worker: pool.Worker, covered: coverage.Coverage) -> None:
-  """Raises ValueError unless the quickest tests pass without a fault."""
+  """Raises a ValueError unless the quickest tests pass without a fault."""
   quickest = sorted(covered.seconds, key=covered.seconds.get)[:3]
   if not quickest:
     raise ValueError('no test passes without a fault')
@@ -80,19 +86,19 @@ def check_baseline(worker: pool.Worker, covered: coverage.Coverage) -> None:
 
 
 def write(path: pathlib.Path, found: Sequence[Outcome], seed: int) -> None:
-  """Writes outcomes, and the seed of their drawing, to a JSON file."""
+  """Writes outcomes and the seed of the draw to a JSON file."""
   path.write_text(json.dumps({'seed': seed, 'outcomes': [
       {**one._asdict(), 'mutant': one.mutant._asdict()} for one in found]},
       indent=1), encoding='utf-8')
 
 
 def read(path: pathlib.Path) -> list[Outcome]:
-  """Reads outcomes that `write` wrote."""
+  """Reads outcomes from a file written by `write`."""
   rows = json.loads(path.read_text(encoding='utf-8'))['outcomes']
   return [Outcome(**{**row, 'mutant': operators.Mutant(**row['mutant'])})
           for row in rows]
 
 
 def read_seed(path: pathlib.Path) -> int:
-  """Reads the seed of outcomes that `write` wrote."""
+  """Reads the seed from a file written by `write`."""
   return json.loads(path.read_text(encoding='utf-8'))['seed']

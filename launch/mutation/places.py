@@ -1,4 +1,4 @@
-"""Sources and tests of one room of a package, and scratch copies of them."""
+"""Finds the sources and tests of a subpackage, and makes scratch copies."""
 
 from collections.abc import Sequence
 import pathlib
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-  """What is mutated, and the tests that should notice.
+  """The code to mutate, and the tests that should notice faults in it.
 
   Attributes:
-    root: folder that has the package and its tests, and is a git repository.
+    root: git repository with the package and its tests.
     package: name of the package.
-    room: name of a subpackage or of a module directly in the package.
+    room: name of a subpackage, or of a module directly in the package.
     more_tests: further files or folders of tests, relative to `root`.
   """
   root: pathlib.Path
@@ -22,10 +22,10 @@ class Place(NamedTuple):
   more_tests: Sequence[str] = ()
 
   def sources(self) -> list[str]:
-    """Returns the Python files of the room, relative to the root.
+    """Returns the Python files of the subpackage, relative to the root.
 
     Raises:
-      ValueError: if there is no such package or room.
+      ValueError: if there is no such package or subpackage.
     """
     base = self.root / self.package
     if not (base / '__init__.py').exists():
@@ -40,10 +40,10 @@ class Place(NamedTuple):
     return [str(path.relative_to(self.root)) for path in files]
 
   def tests(self) -> list[str]:
-    """Returns the test files of the room and the further ones.
+    """Returns the test files of the subpackage and the further ones.
 
     Raises:
-      ValueError: if a further one is not there, or there are no tests.
+      ValueError: if a further one does not exist, or there are no tests.
     """
     tests = self.root / 'tests'
     paths = [*(tests / self.room).rglob('*_test.py'),
@@ -58,7 +58,7 @@ class Place(NamedTuple):
     return sorted({str(path.relative_to(self.root)) for path in paths})
 
   def helpers(self) -> list[str]:
-    """Returns Python files beside the tests, which the tests may import."""
+    """Returns Python files beside the tests that are no tests."""
     folders = {(self.root / test).parent for test in self.tests()}
     return sorted(str(path.relative_to(self.root)) for folder in folders
                   for path in folder.glob('*.py')
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 def copy(root: pathlib.Path, target: pathlib.Path) -> None:
-  """Copies what git tracks or would track; an older copy is replaced.
+  """Copies all files that git does not ignore; replaces an older copy.
 
   Raises:
     ValueError: if `root` is no git repository.
@@ -75,8 +75,8 @@ def copy(root: pathlib.Path, target: pathlib.Path) -> None:
       ['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
       cwd=root, capture_output=True, check=False)
   if listed.returncode:
-    raise ValueError(f'{root} is no git repository, so that it is not known '
-                     'which files to copy')
+    raise ValueError(f'{root} is no git repository; one is needed to list the '
+                     'files to copy')
   shutil.rmtree(target, ignore_errors=True)
   for name in listed.stdout.decode().split('\0'):
     source = root / name

@@ -1,4 +1,4 @@
-"""Warm processes, each with a scratch copy in which it runs tests."""
+"""Worker processes, each with a scratch copy in which it runs tests."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,18 @@ _SCRIPT = pathlib.Path(__file__).with_name('worker.py')
 
 
 class Worker:
-  """One scratch copy and the warm process that runs tests in it."""
+  """A scratch copy and the process, with libraries loaded, that tests it.
+
+  Attributes:
+    root: root of the scratch copy.
+  """
 
   def __init__(self, place: places.Place, folder: pathlib.Path) -> None:
     """Copies the repository and starts the process.
 
     Args:
-      place: what is copied.
-      folder: where the copy and what the process writes are put.
+      place: names the repository to copy.
+      folder: folder for the copy and the log of the process.
     """
     self._place = place
     self.root = folder / 'copy'
@@ -32,8 +36,8 @@ class Worker:
     places.copy(place.root, self.root)
     environ = {**os.environ, 'PYTHONPATH': str(self.root),
                'PYTHONDONTWRITEBYTECODE': '1'}
-    # Compiling is most of what many tests do, and a mutant changes few
-    # programs.
+    # Many tests spend most time in compilation, and a mutant changes few
+    # programs, so compiled programs are cached.
     environ.setdefault('JAX_COMPILATION_CACHE_DIR',
                        str(folder.parent / 'jax_cache'))
     environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
@@ -45,6 +49,7 @@ class Worker:
                'imports': _libraries(self.root, place.package)})
 
   def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Sends a request to the process and returns its answer."""
     self._process.stdin.write(json.dumps(request) + '\n')
     self._process.stdin.flush()
     line = self._process.stdout.readline()
@@ -54,14 +59,14 @@ class Worker:
 
   def watch(self, tests: Sequence[str], expected_s: Mapping[str, float], *,
             limit_s: float, grace_s: float = 60.) -> dict[str, Any]:
-    """Runs tests until one fails; see `worker.run` for what is returned.
+    """Runs tests until one fails; returns as `worker.run`.
 
     Args:
-      tests: their ids, in the order in which they run.
-      expected_s: seconds of each without a fault.
-      limit_s: of all of them together.
-      grace_s: a test hangs when it takes so many seconds and ten times what is
-        expected of it: machines are slower at times.
+      tests: ids of the tests, in the order in which they run.
+      expected_s: seconds of each test without a fault.
+      limit_s: seconds for all tests together.
+      grace_s: a test hangs if it takes longer than this plus ten times its
+        expected seconds; the margin allows for a busy machine.
     """
     return self._ask({'kind': 'watch', 'tests': list(tests),
                       'expected_s': {test: expected_s[test] for test in tests},
@@ -70,7 +75,7 @@ class Worker:
 
   def record(self, test: str, output: pathlib.Path, *,
              limit_s: float) -> dict[str, Any]:
-    """Runs a file of tests and writes which lines each one executes."""
+    """Runs a file of tests and writes which lines each test executes."""
     return self._ask({'kind': 'record', 'tests': [test], 'limit_s': limit_s,
                       'package': self._place.package, 'output': str(output),
                       'log': str(self._log)})
@@ -89,17 +94,17 @@ class Worker:
       yield
     finally:
       path.write_bytes(source)
-      # Compiled files are recognised by the time of their source.
+      # Python matches compiled files to sources by modification time.
       os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
   def close(self) -> None:
-    """Ends the process and what it runs."""
+    """Ends the process and the tests that it runs."""
     self._process.terminate()
     self._process.communicate()
 
 
 def _libraries(root: pathlib.Path, package: str) -> list[str]:
-  """Modules that files of the package or its tests import from elsewhere."""
+  """Returns the modules that the package or its tests import from elsewhere."""
   local = {path.name.removesuffix('.py') for path in root.iterdir()}
   names = {'pytest'}
   for folder in (package, 'tests'):

@@ -1,4 +1,4 @@
-"""The committed table of survivors, and the file of those that are harmless."""
+"""The committed table of surviving mutants, and the file of equivalent ones."""
 
 from collections.abc import Sequence
 import pathlib
@@ -11,6 +11,8 @@ from launch.mutation import operators
 from launch.mutation import outcomes
 
 MOST_SURVIVORS = .05
+"""Largest acceptable fraction of survivors among mutants that matter."""
+
 _TITLE = '''# Faults that the tests do not notice
 
 `python -m launch.mutate --room=ROOM` plants small faults in one room, one at a
@@ -23,12 +25,12 @@ _COLUMNS = ('file', 'line', 'fault', 'as it is', 'with the fault', 'outcome',
 
 
 class Equivalent(NamedTuple):
-  """A mutant that no test can notice, or none should.
+  """A mutant that no test can or should notice.
 
   Attributes:
-    file: its path.
-    before: the changed lines as they are.
-    after: the same with the fault.
+    file: path of the source.
+    before: the changed lines without the fault.
+    after: the changed lines with the fault.
     reason: why the fault changes nothing that matters.
   """
   file: str
@@ -38,10 +40,10 @@ class Equivalent(NamedTuple):
 
 
 def read_equivalents(path: pathlib.Path) -> list[Equivalent]:
-  """Reads the file of equivalent mutants; none if it is not there.
+  """Reads the file of equivalent mutants; a missing file has none.
 
   Raises:
-    ValueError: if an entry lacks a field, has another one, or gives no reason.
+    ValueError: if an entry lacks a field, has other fields, or an empty one.
   """
   if not path.exists():
     return []
@@ -61,17 +63,14 @@ def read_equivalents(path: pathlib.Path) -> list[Equivalent]:
 
 def reason(mutant: operators.Mutant,
            equivalents: Sequence[Equivalent]) -> str:
-  """Returns why a mutant is equivalent; '' if that is not known."""
+  """Returns why a mutant is equivalent; '' if it is not known to be."""
   return next((one.reason for one in equivalents
                if one[:3] == (mutant.file, mutant.before, mutant.after)), '')
 
 
 def survivors(found: Sequence[outcomes.Outcome],
               equivalents: Sequence[Equivalent]) -> tuple[int, int]:
-  """Returns how many mutants survive, and how many could have been noticed.
-
-  Equivalent mutants are in neither number.
-  """
+  """Counts surviving mutants, and all mutants, apart from equivalent ones."""
   harmful = [one for one in found
              if one.is_noticed() or not reason(one.mutant, equivalents)]
   return sum(not one.is_noticed() for one in harmful), len(harmful)
@@ -80,14 +79,14 @@ def survivors(found: Sequence[outcomes.Outcome],
 def section(room: str, found: Sequence[outcomes.Outcome],
             equivalents: Sequence[Equivalent], *, num_all: int,
             seed: int) -> str:
-  """Returns the section of a room.
+  """Returns the section of a subpackage in the table.
 
   Args:
-    room: its name.
-    found: the outcomes of all mutants that were drawn.
-    equivalents: known ones.
-    num_all: how many mutants the room has.
-    seed: of the drawing.
+    room: name of the subpackage.
+    found: outcomes of all drawn mutants.
+    equivalents: known equivalent mutants.
+    num_all: number of mutants that the subpackage has.
+    seed: seed of the draw.
   """
   alive = [one for one in found if not one.is_noticed()]
   bad, harmful = survivors(found, equivalents)
@@ -108,11 +107,12 @@ def section(room: str, found: Sequence[outcomes.Outcome],
 
 
 def _code(text: str) -> str:
+  """Returns code as the cell of a Markdown table."""
   return '`' + text.replace('|', '\\|').replace('`', "'") + '`'
 
 
 def update(path: pathlib.Path, room: str, text: str) -> None:
-  """Writes the section of a room into the table, and keeps the others."""
+  """Replaces the section of a subpackage in the table; keeps the others."""
   old = path.read_text(encoding='utf-8') if path.exists() else ''
   sections = {part.split('\n')[0].removeprefix('## '): part.rstrip() + '\n'
               for part in re.split(r'^(?=## )', old, flags=re.M)[1:]}

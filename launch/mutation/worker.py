@@ -1,9 +1,9 @@
-"""Runs tests in forks of one process that has imported the slow libraries.
+"""Runs tests in forks of a process that has imported the slow libraries.
 
 A script, not a module: `python -P worker.py`, started in the folder whose tests
-it runs. It reads one JSON object a line from stdin and answers each with one on
-stdout. The first one names what to import; nothing of the package under test is
-imported before a fork, so each fork sees the sources as they are at that time.
+it runs. It reads one JSON object per line from stdin and answers each with one
+on stdout. The first object names the modules to import. The package under test
+is imported only after a fork, so each fork sees the present sources.
 """
 
 import functools
@@ -19,30 +19,30 @@ import sys
 import time
 import traceback
 
-# A mutant may ask for any amount of memory; other work shares the machine.
+# A mutant may allocate any amount of memory on a shared machine.
 _MAX_BYTES = 16 << 30
-# A test that takes that many times as long as it should hangs.
+# A test hangs if it takes that many times as long as expected.
 _SLOWER = 10
 
 
 class Watcher:
-  """A pytest plugin that reports which test runs, and which one failed."""
+  """A pytest plugin that reports which test starts and which one fails."""
 
   def __init__(self, send):
-    """Takes a function that sends one JSON object to the parent."""
+    """Takes a function that sends one JSON object to the parent process."""
     self._send = send
 
   def pytest_runtest_logstart(self, nodeid):
-    """Says that a test begins."""
+    """Reports that a test starts."""
     self._send({'start': nodeid})
 
   def pytest_runtest_logreport(self, report):
-    """Says that a test failed."""
+    """Reports a test that failed."""
     if report.failed:
       self._send({'failed': report.nodeid})
 
   def pytest_collectreport(self, report):
-    """Says that a file of tests could not be imported."""
+    """Reports a file of tests that cannot be imported."""
     if report.failed:
       self._send({'failed': f'{report.nodeid} (import)'})
 
@@ -50,14 +50,14 @@ class Watcher:
 class Recorder:
   """A pytest plugin that records the lines that each test executes.
 
-  Lines executed in fixtures belong to all tests of the file, since fixtures may
-  be shared. What JAX and functools cache is dropped before each test: otherwise
-  only the first caller of a cached function would execute its lines.
+  Lines executed in fixtures count for all tests of the file, since fixtures may
+  be shared. The caches of JAX and functools are cleared before each test,
+  because only the first caller of a cached function executes its lines.
   """
 
   def __init__(self, package, root):
-    """Takes the package to be recorded and the folder that has it."""
-    # Only here: other jobs do without.
+    """Takes the package to record and the folder that contains it."""
+    # Imported here, since other jobs do not need it.
     import coverage
     self._root = root
     self._coverage = coverage.Coverage(
@@ -67,29 +67,29 @@ class Recorder:
     self.failed = set()
 
   def pytest_runtest_setup(self, item):
-    """Starts the part of a test that its neighbours may share."""
+    """Starts recording the fixtures, which other tests may share."""
     del item
     _drop_caches(self._root)
     self._coverage.switch_context('shared')
 
   def pytest_runtest_call(self, item):
-    """Starts the test itself."""
+    """Starts recording the test itself."""
     self._coverage.switch_context(item.nodeid)
 
   def pytest_runtest_teardown(self, item):
-    """Ends the test itself."""
+    """Ends recording the test itself."""
     del item
     self._coverage.switch_context('shared')
 
   def pytest_runtest_logreport(self, report):
-    """Adds up the seconds of a test, and notes one that fails or is skipped."""
+    """Adds up the seconds of a test; records if it failed or was skipped."""
     self.tests[report.nodeid] = (
         self.tests.get(report.nodeid, 0.) + report.duration)
     if not report.passed:
       self.failed.add(report.nodeid)
 
   def lines(self):
-    """Returns executed lines by file and then by test, 'shared' or ''."""
+    """Returns executed lines by file, and by test, 'shared' or ''."""
     self._coverage.stop()
     data = self._coverage.get_data()
     executed = {}
@@ -104,6 +104,7 @@ class Recorder:
 
 
 def _drop_caches(root):
+  """Clears the caches of JAX and of all functions in modules below `root`."""
   if 'jax' in sys.modules:
     sys.modules['jax'].clear_caches()
   for module in list(sys.modules.values()):
@@ -115,9 +116,10 @@ def _drop_caches(root):
 
 
 def _pytest(words, plugin):
-  # Imported by the process that forks.
+  """Runs pytest with a plugin and returns its exit status."""
+  # The parent process has imported it before the fork.
   import pytest
-  # Plugins of libraries that are imported already work as well.
+  # The warning is about plugins that were imported before pytest started.
   return pytest.main(['-q', '-p', 'no:cacheprovider', '-p', 'no:cov',
                       '-p', 'no:xdist', '-W',
                       'ignore::pytest.PytestAssertRewriteWarning', *words],
@@ -125,14 +127,17 @@ def _pytest(words, plugin):
 
 
 def _watch(job, send):
-  # The tests are named: what a default selection would leave out of so few of
-  # them must run all the same.
+  """Runs tests until one fails."""
+  # `-m ''` overrides the default selection of markers, since all named tests
+  # must run.
   status = _pytest(['-x', '-m', '', *job['tests']], Watcher(send))
-  # 1 was reported by the plugin; more is a failure of pytest to start.
+  # Status 1 is a failed test, which the plugin has reported; larger ones mean
+  # that pytest could not start.
   send({'status': int(status)})
 
 
 def _record(job, send):
+  """Runs tests and writes the lines that they execute."""
   recorder = Recorder(job['package'], os.getcwd())
   status = _pytest(job['tests'], recorder)
   lines = recorder.lines()
@@ -147,7 +152,7 @@ _JOBS = {'watch': _watch, 'record': _record}
 
 
 def _fork(job):
-  """Starts a job in a process group of its own; returns its id and a pipe."""
+  """Starts a job in a new process group; returns its id and a pipe."""
   read, write = os.pipe()
   pid = os.fork()
   if pid:
@@ -171,7 +176,7 @@ def _fork(job):
 
 
 def _events(read, deadline):
-  """Yields what a fork sends; None when `deadline()` has passed."""
+  """Yields the events that a fork sends; None once `deadline()` has passed."""
   rest = b''
   while True:
     left = deadline() - time.monotonic()
@@ -186,16 +191,17 @@ def _events(read, deadline):
 
 
 def run(job):
-  """Runs one job in a fork and says how it ended.
+  """Runs one job in a fork and returns how it ended.
 
   Args:
-    job: `kind`, `log`, `limit_s`, and what the kind of job reads. With
-      `expected_s`, seconds by test, and `grace_s`, a test that takes far longer
-      ends the job.
+    job: dictionary with `kind`, `log`, `limit_s` and the inputs of that kind.
+      With `expected_s`, seconds by test, and `grace_s`, a test that takes far
+      longer ends the job.
 
   Returns:
-    `outcome`: 'passed', 'failed', 'hung', 'limit' or 'broken'; `test`: the one
-    that failed or hung; `started`: how many tests were begun; `seconds`.
+    Dictionary with `outcome`: 'passed', 'failed', 'hung', 'limit' or 'broken';
+    `test`: the test that failed or hung; `started`: the number of tests that
+    were started; and `seconds`.
   """
   start = time.monotonic()
   pid, read = _fork(job)
@@ -206,7 +212,7 @@ def run(job):
       try:
         kill(pid, signal.SIGKILL)
       except ProcessLookupError:
-        # It had no time to become the leader of a group.
+        # The fork has not become the leader of a process group yet.
         pass
     os.waitpid(pid, 0)
     os.close(read)
@@ -214,7 +220,7 @@ def run(job):
 
 
 def _follow(job, read, end):
-  """Reads what a fork sends until it ends, a test fails, or time is up."""
+  """Reads events of a fork until it ends, a test fails, or time is up."""
   answer = {'outcome': 'broken', 'test': '', 'started': 0}
   expected, test_end = job.get('expected_s', {}), end
   for event in _events(read, lambda: min(end, test_end)):
@@ -234,7 +240,7 @@ def _follow(job, read, end):
 
 def main():
   """Answers jobs until stdin ends."""
-  # So that what has been forked is ended, too.
+  # Exiting through SystemExit runs `finally` in `run`, which kills the fork.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
   jobs, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), 'w')
   os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

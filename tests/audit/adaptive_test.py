@@ -1,6 +1,6 @@
 """Private radii, audited through the loop that users run (LDP-06).
 
-See `experiments.audits.adaptive`.
+See `dpjax.audit.suite.adaptive`.
 """
 
 import jax
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dpjax.audit import whitebox
+from dpjax.audit.suite import adaptive as setups
 from dpjax.grads import quantiles
 from dpjax.lipschitz.network import Network
 from dpjax.privacy import accounting
-from experiments.audits import adaptive as setups
 
 _EPSILONS = (0.5, 1.5, 3.0)
 _KEY = jax.random.key(5)

@@ -12,7 +12,11 @@ from scipy import stats
 from dpjax.audit import auditor
 from dpjax.audit import claims
 from dpjax.audit import wrapping
-from dpjax.audit.target import Noise, Pair, Query, Target, toggles
+from dpjax.audit.target import Noise
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Query
+from dpjax.audit.target import Target
+from dpjax.audit.target import toggles
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import selection
@@ -123,7 +127,7 @@ def test_planted_faults_are_found_by_a_black_box(total, noise):
   with np.errstate(invalid='ignore'):
     report = _audit(_sum(total, noise))
   assert report.verdict == auditor.VIOLATED
-  assert [check.name for check in report.failed] == ['told apart']
+  assert [check.name for check in report.failed] == ['distinguishing event']
 
 
 def test_the_figure_of_another_adjacency_is_found():
@@ -186,9 +190,12 @@ def test_exact_laws_and_what_is_drawn_from_them():
   assert not _audit(_exponential()).failed
   names = lambda target: {check.name for check in _audit(target).failed}
   # Off by two in both; in the law alone; in the draws alone.
-  assert names(_exponential(2.0, 2.0)) == {'exact law', 'told apart'}
-  assert names(_exponential(1.0, 2.0)) == {'exact law', 'law of outcomes'}
-  assert names(_exponential(2.0, 1.0)) == {'law of outcomes', 'told apart'}
+  assert names(_exponential(2.0, 2.0)) == {
+      'exact distribution', 'distinguishing event'}
+  assert names(_exponential(1.0, 2.0)) == {
+      'exact distribution', 'distribution of outcomes'}
+  assert names(_exponential(2.0, 1.0)) == {
+      'distribution of outcomes', 'distinguishing event'}
   # Less private than needed is a fault, more is none of the claim.
   assert names(_exponential(0.5, 0.5)) == set()
 
@@ -207,7 +214,7 @@ def test_a_density_that_is_too_steep_is_found():
 
   assert not _audit(laplace(1.0)).failed
   assert {check.name for check in _audit(laplace(0.8)).failed} == {
-      'density ratio', 'told apart'}
+      'density ratio', 'distinguishing event'}
 
 
 def test_lowest_bits_count_where_it_is_claimed():

@@ -1,6 +1,6 @@
 """Every training method, audited through the loop that users run.
 
-See `experiments.audits.methods`. Canaries that meet the claimed sensitivities
+See `dpjax.audit.suite.methods`. Canaries that meet the claimed sensitivities
 of all blocks, or nearly, so that the audit is tight: it must find nothing wrong
 with any method, and something with each planted fault. Methods with adaptive
 radii are in `adaptive_test`. What differs little from a case that always runs
@@ -17,8 +17,9 @@ import pytest
 from dpjax import tree
 from dpjax.audit import canary as canaries
 from dpjax.audit import claims
-from dpjax.grads import clipping
+from dpjax.audit.suite import methods as setups
 from dpjax.grads import bookkeeping
+from dpjax.grads import clipping
 from dpjax.grads import per_example
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import induced
@@ -32,7 +33,6 @@ from dpjax.privacy import draws
 from dpjax.privacy import k_norm as noises
 from dpjax.sampling import PoissonSampler
 from dpjax.typing import Batch
-from experiments.audits import methods as setups
 
 
 def _findings(name: str) -> list[str]:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from dpjax.audit import bounds
 from dpjax.audit import one_run
-from experiments.audits import calibration
+from dpjax.audit.suite import calibration
 
 pytestmark = pytest.mark.every(1)
 

@@ -17,7 +17,10 @@ from dpjax.audit import noise
 from dpjax.audit import partitions
 from dpjax.audit import steps
 from dpjax.audit import wrapping
-from dpjax.audit.target import Noise, Pair, Query, toggles
+from dpjax.audit.target import Noise
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Query
+from dpjax.audit.target import toggles
 from dpjax.privacy import accounting
 from dpjax.privacy import laplace
 from dpjax.privacy import selection

@@ -15,8 +15,12 @@ from dpjax.audit import canary
 from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.audit import partitions
-from dpjax.audit.auditor import Check, Report
-from dpjax.audit.target import Noise, Pair, Query, Target
+from dpjax.audit.auditor import Check
+from dpjax.audit.auditor import Report
+from dpjax.audit.target import Noise
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Query
+from dpjax.audit.target import Target
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
@@ -111,7 +115,8 @@ def test_bounds_follow_from_the_counts(reports):
                    for count in (_RUNS - hits, alarms))
     excess, = curves.excesses(claims.curve(claim), [1 - miss], [alarm])
     assert details['excess'] == pytest.approx(excess)
-    event, = [check for check in report.checks if check.name == 'told apart']
+    event, = [check for check in report.checks
+              if check.name == 'distinguishing event']
     assert event.failed == (excess > 0) == (name == 'leaks')
 
 
@@ -200,10 +205,11 @@ def test_what_is_wrong_with_any_pair_is_found():
   law = lambda data: np.log([0.8, 0.2] if data[0] < 0 else [0.6, 0.4])
   for changes, name in (({'log_density': steep}, 'density ratio'),
                         ({'query': query}, 'sensitivity'),
-                        ({'log_probs': law, 'noise': None}, 'exact law')):
+                        ({'log_probs': law, 'noise': None},
+                         'exact distribution')):
     for pairs in ((fine, wrong), (fine, fine, wrong), (wrong, fine)):
       target = dataclasses.replace(laplace, pairs=pairs, **changes)
-      if name == 'exact law':
+      if name == 'exact distribution':
         target = dataclasses.replace(
             target, claim=claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD),
             sample=lambda key, data, size: (_rng(key).random(size) < np.exp(
@@ -216,11 +222,11 @@ def test_what_is_wrong_with_any_pair_is_found():
 @pytest.mark.parametrize('cap, checks, verdict', [
     (2.0, [], auditor.CONSISTENT), (1.99, [], auditor.UNDERPOWERED),
     (math.nan, [], auditor.UNDERPOWERED),
-    (1.0, ['exact law'], auditor.CONSISTENT),
+    (1.0, ['exact distribution'], auditor.CONSISTENT),
     (1.0, ['privacy losses'], auditor.CONSISTENT),
     (1.0, ['grid'], auditor.UNDERPOWERED),
     (9.0, ['grid', '!grid'], auditor.VIOLATED),
-    (1.0, ['exact law', '!told apart'], auditor.VIOLATED)])
+    (1.0, ['exact distribution', '!distinguishing event'], auditor.VIOLATED)])
 def test_verdicts(cap, checks, verdict):
   """Refuted by any check; consistent where the cap reaches the claim."""
   report = Report(

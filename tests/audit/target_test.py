@@ -7,7 +7,8 @@ import pytest
 
 from dpjax.audit import claims
 from dpjax.audit import target as targets
-from dpjax.audit.target import Pair, Target
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
 
 pytestmark = pytest.mark.every(1)

@@ -35,8 +35,8 @@ def test_idx_magic_numbers_are_those_of_mnist():
 
 
 @pytest.mark.parametrize('content, message', [
-  (_idx(_bytes(4)), 'toy is no IDX file with 3 axes of bytes: it starts with '
-                    '\'00000801\', expected \'00000803\'$'),
+  (_idx(_bytes(4)), 'toy is not an IDX file with 3 axes of bytes: it starts '
+                    'with \'00000801\', expected \'00000803\'$'),
   (b'\x00\x00\x0d\x03' + bytes(12), 'it starts with \'00000d03\''),
   (b'', 'it starts with \'\''),
   (_idx(_bytes(2, 2, 2))[:9], 'toy is truncated: 9 bytes, expected at least 16'),

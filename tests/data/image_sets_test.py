@@ -31,7 +31,7 @@ MOMENTS = {
 each_name = pytest.mark.parametrize('name', sorted(EXPECTED))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _load(name, data_dir):
   try:
     return registry.load(name, data_dir=data_dir)

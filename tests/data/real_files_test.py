@@ -19,7 +19,7 @@ EXPECTED = {
   'default_credit': (30_000, 99, (23_364, 6_636)),
   'diabetes_130': (101_766, 266, (54_864, 46_902)),
   'dropout': (4_424, 247, (1_421, 794, 2_209)),
-  # Thesis 003 prints 4328 instances.
+  # Barczewski (2025) prints 4328 instances.
   'framingham': (4_238, 26, (3_594, 644)),
   'german_credit': (1_000, 63, (700, 300)),
   'nursery': (12_960, 27, (4_320, 2, 328, 4_266, 4_044)),
@@ -28,7 +28,7 @@ EXPECTED = {
 each_name = pytest.mark.parametrize('name', sorted(EXPECTED))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _load(name, data_dir):
   for spec in registry.DATASETS[name].files:
     if files.find(spec, name, data_dir=data_dir) is None:

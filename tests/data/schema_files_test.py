@@ -88,11 +88,11 @@ def test_refuses_columns(column, message):
   (_text(public=False), '"public" is not true; replace what was read'),
   (_text(public='true'), '"public" is not true'),
   (_text(separator=';;'), 'separator must be one character'),
-  (_text(columns={'y': _COLUMNS['outcome']}), 'names no feature'),
+  (_text(columns={'y': _COLUMNS['outcome']}), 'has no feature'),
   (_text(columns={'age': _COLUMNS['age'], 'b': _COLUMNS['age']}),
    'needs one label, got 0'),
   (_text(bounds={}), 'unknown \'bounds\''),
-  ('{"public": true, "columns": {"a": {}, "a": {}}}', '\'a\' is there twice'),
+  ('{"public": true, "columns": {"a": {}, "a": {}}}', '\'a\' occurs twice'),
 ])
 def test_refuses_files(text, message):
   for read in (schema_files.parse, schema_files.canonical):

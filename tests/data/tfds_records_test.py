@@ -142,7 +142,8 @@ def test_prepare_names_the_packages_it_lacks(monkeypatch, tmp_path):
     tfds_records.prepare('mnist', data_dir=tmp_path)
   assert str(caught.value) == (
     'to download and prepare mnist TFDS needs tensorflow-cpu and '
-    'importlib_resources, not installed; to read it afterwards does not')
+    'importlib_resources, not installed; reading the prepared files does not '
+    'need them')
   with pytest.raises(ValueError, match='needs --data_dir or DPJAX_DATA_DIR'):
     tfds_records.prepare('mnist')
 

@@ -96,7 +96,7 @@ def test_nothing_of_the_data_decides_the_encoding(write):
   ('age,place,y\n1,a,perhaps\n', 'line 2, column \'y\': label must be one of'),
   ('age,place,y\n1,a,\n', 'line 2, column \'y\': label must be one of no, yes'),
   ('age,place,y\n1,"a,no\n', 'line 2: unexpected end of data'),
-  (b'age,place,y\n1,\xe9,no\n', 'line 2 is no text in UTF-8'),
+  (b'age,place,y\n1,\xe9,no\n', 'line 2 is not UTF-8 text'),
 ])
 def test_mistakes_in_a_file(write, content, message):
   with pytest.raises(ValueError, match=message) as caught:

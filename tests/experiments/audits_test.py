@@ -9,18 +9,18 @@ import pytest
 from dpjax.audit import auditor
 from dpjax.audit import canary
 from dpjax.audit import claims
+from dpjax.audit.suite import calibration
+from dpjax.audit.suite import finished
+from dpjax.audit.suite import loading
+from dpjax.audit.suite import mutations
+from dpjax.audit.suite import reference
+from dpjax.audit.suite import reports
+from dpjax.audit.suite import showcases
+from dpjax.audit.suite import targets
 from dpjax.audit.target import Target
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from experiments import configuration
-from experiments.audits import calibration
-from experiments.audits import finished
-from experiments.audits import loading
-from experiments.audits import mutations
-from experiments.audits import reference
-from experiments.audits import reports
-from experiments.audits import showcases
-from experiments.audits import targets
+from dpjax.runs import configuration
 
 _AR = Adjacency.ADD_OR_REMOVE_ONE
 _LEVEL = 1e-3 / len(reference.CHECKS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpjax.stats.ecdf import hierarchy
+from dpjax.stats.ecdf_methods import hierarchy
 from experiments.benchmarks import curve_checks
 from experiments.benchmarks import curve_peers as peers
 from experiments.benchmarks import curve_solvers as solvers

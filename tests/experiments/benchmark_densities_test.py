@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpjax.stats.density import bases
+from dpjax.stats.density_methods import bases
 from experiments.benchmarks import densities
 from experiments.benchmarks import density_checks
 from experiments.benchmarks import density_peers as peers

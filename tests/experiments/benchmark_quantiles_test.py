@@ -6,10 +6,10 @@ import pytest
 from scipy import special
 from scipy import stats
 
-from dpjax.stats.quantiles import joint
-from dpjax.stats.quantiles import lanes
-from dpjax.stats.quantiles import paths
-from dpjax.stats.quantiles import records as quantile_records
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import lanes
+from dpjax.stats.quantile_methods import paths
+from dpjax.stats.quantile_methods import records as quantile_records
 from experiments.benchmarks import findings
 from experiments.benchmarks import program
 from experiments.benchmarks import quantile_checks

@@ -7,8 +7,8 @@ import pytest
 
 from dpjax.report import plots
 from dpjax.report import records
+from dpjax.runs import environment
 from experiments import engine
-from experiments import environment
 from experiments import registry
 from experiments.benchmarks import architectures
 from experiments.benchmarks import clients

@@ -10,13 +10,13 @@ from scipy import stats
 
 from dpjax.data import registry
 from dpjax.grads import bounder as bounders
+from dpjax.runs import building
+from dpjax.runs import canaries
+from dpjax.runs import configuration
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from dpjax.train import checkpoint
 from dpjax.train import requirements
-from experiments import building
-from experiments import canaries
-from experiments import configuration
-from experiments import run_keys
-from experiments import training
 
 _DATA = registry.load('breast_cancer')
 _CONFIG = configuration.TrainingConfig(

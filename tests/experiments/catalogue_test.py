@@ -79,11 +79,11 @@ def test_functions_of_tests_are_found_beside_another_package(monkeypatch):
   for name in [name for name in sys.modules if name.startswith('tests.')]:
     monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'tests', types.ModuleType('tests'))
-  name = 'tests.stats.quantiles.brute.block_law'
-  assert checks.place(name).startswith('tests/stats/quantiles/brute.py:')
-  test = 'tests/stats/quantiles/joint_test.py::test_laws_are_those_of_enumeration'
-  assert 'g/E-1: no tests.stats.quantiles.brute.block' in _problems(
-    functions=('tests.stats.quantiles.brute.block',), tests=(test,))
+  name = 'tests.stats.quantile_methods.brute.block_law'
+  assert checks.place(name).startswith('tests/stats/quantile_methods/brute.py:')
+  test = 'tests/stats/quantile_methods/joint_test.py::test_laws_are_those_of_enumeration'
+  assert 'g/E-1: no tests.stats.quantile_methods.brute.block' in _problems(
+    functions=('tests.stats.quantile_methods.brute.block',), tests=(test,))
   with pytest.raises(LookupError, match='no tests.stats.none.block_law'):
     checks.place('tests.stats.none.block_law')
 
@@ -129,9 +129,9 @@ def test_claims_stand_beside_verdicts():
 
 def test_an_item_is_followed_to_file_and_line():
   card = pages.card(dataclasses.replace(_ERRATUM, experiments=('polls',)))
-  assert 'thesis 000, line 3' in card
+  assert 'Lalanne (2023)' in card
   assert 'experiments/catalogue/items.py:' in card
   assert 'tests/experiments/catalogue_test.py:' in card
   assert 'python -m launch.sweep --experiment=polls' in card
   page = pages.errata([items.Group('g', 'G', (), (_ERRATUM,))])
-  assert '## Thesis 000' in page and '| line 3 | E-1 | 1   | 2   |' in page
+  assert '## Lalanne (2023)' in page and '| line 3 | E-1 | 1   | 2   |' in page

@@ -13,15 +13,14 @@ from dpjax.lipschitz import losses
 from dpjax.models import mlp
 from dpjax.report import records
 from dpjax.report import verdicts
+from dpjax.runs import environment
 from dpjax.typing import Batch
-from experiments import environment
 from experiments.clipping_bias import curves
 from experiments.clipping_bias import descent
 from experiments.clipping_bias import lookup
 from experiments.clipping_bias import report
 from experiments.clipping_bias import run
 from experiments.clipping_bias import sweep
-
 
 _LOSS = losses.cross_entropy()
 

@@ -11,6 +11,7 @@ from scipy import integrate
 
 from dpjax.report import records
 from dpjax.report import verdicts
+from dpjax.runs import grouping
 from dpjax.typing import Batch
 from experiments import papers
 from experiments import registry
@@ -295,7 +296,7 @@ def test_the_sweep_covers_figures_and_theorem():
     key = lookup.parse(selection.setting_id('clipping_bias', setting))
     assert key == (setting.kind, setting.dataset, setting.method,
                    setting.clip_norm, setting.at)
-  groups = selection.groups(experiment.settings, experiment.batched)
+  groups = grouping.groups(experiment.settings, experiment.batched)
   assert len([g for g in groups if g[0].kind == 'curve']) == 16
 
 

@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from dpjax.report import records
+from dpjax.runs import grouping
 from experiments import fingerprints
 from experiments import registry
 from experiments import selection
@@ -37,7 +38,7 @@ def smoke_rows():
     settings = [setting for setting in experiment.smoke if keep(setting)]
     found = []
     with jax.numpy_dtype_promotion(promotion):
-      for group in selection.groups(settings, experiment.batched):
+      for group in grouping.groups(settings, experiment.batched):
         for setting, rows in experiment.run(group, None, lambda *_: None):
           found += selection.named(name, setting, rows)
     return records.sort(found)

@@ -10,16 +10,16 @@ import pytest
 from dpjax.audit import auditor
 from dpjax.audit import claims
 from dpjax.audit import exact
+from dpjax.audit.suite import density
+from dpjax.audit.suite import ecdf
+from dpjax.audit.suite import loading
+from dpjax.audit.suite import targets
 from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density import histograms
-from dpjax.stats.density import projections
-from dpjax.stats.density import sparse
-from dpjax.stats.density import stages
-from experiments.audits import density
-from experiments.audits import ecdf
-from experiments.audits import loading
-from experiments.audits import targets
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sparse
+from dpjax.stats.density_methods import stages
 
 _AR, _RO = Adjacency
 
@@ -118,4 +118,4 @@ def test_a_total_without_noise_is_refuted():
       2, _AR)[:1])
   report = auditor.audit(jax.random.key(0), target, num_runs=1024)
   assert report.verdict == auditor.VIOLATED
-  assert [check.name for check in report.failed] == ['told apart']
+  assert [check.name for check in report.failed] == ['distinguishing event']

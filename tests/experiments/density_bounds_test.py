@@ -7,7 +7,7 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import verdicts
-from dpjax.stats.density import projections
+from dpjax.stats.density_methods import projections
 from experiments import registry
 from experiments.density_bounds import run as bounds_run
 from experiments.density_bounds import sweep as bounds

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dpjax.report import points
 from dpjax.report import verdicts
-from experiments import points
 from experiments import registry
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import verdicts
-from dpjax.stats.density import laws
-from dpjax.stats.density import sensitivities
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import sensitivities
 from experiments import registry
 from experiments.density_relaxation import run as relaxation_run
 from experiments.density_relaxation import sweep as relaxation

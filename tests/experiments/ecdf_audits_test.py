@@ -9,13 +9,13 @@ import pytest
 from dpjax.audit import auditor
 from dpjax.audit import claims
 from dpjax.audit import exact
+from dpjax.audit.suite import ecdf
+from dpjax.audit.suite import loading
+from dpjax.audit.suite import targets
 from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import streams
-from experiments.audits import ecdf
-from experiments.audits import loading
-from experiments.audits import targets
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import streams
 
 _AR, _RO = Adjacency
 _WITH_LAW = ('ecdf_dyadic', 'ecdf_dyadic_replace', 'stream_dyadic')

@@ -10,12 +10,12 @@ from scipy import special
 from scipy import stats
 
 from dpjax.mpc import costs
+from dpjax.report import points
 from dpjax.report import verdicts
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import inverse as curves
-from dpjax.stats.ecdf import smoothing
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import inverse as curves
+from dpjax.stats.ecdf_methods import smoothing
 from experiments import ecdf_data
-from experiments import points
 from experiments import registry
 from experiments import rows
 from experiments import selection

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from experiments import environment
+from dpjax.runs import environment
 
 
 def _git(root, *arguments):

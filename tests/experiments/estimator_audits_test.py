@@ -10,14 +10,16 @@ import pytest
 from dpjax.audit import auditor
 from dpjax.audit import claims
 from dpjax.audit import exact
+from dpjax.audit.suite import estimators
+from dpjax.audit.suite import targets
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.notions import ApproxDP, PureDP, ZCDP
-from dpjax.stats.parametric import noisy_shares
-from dpjax.stats.parametric import normal_means
-from dpjax.stats.parametric import support_ranks
-from dpjax.stats.parametric import truncated_means
-from experiments.audits import estimators
-from experiments.audits import targets
+from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
+from dpjax.theory.parametric import noisy_shares
+from dpjax.theory.parametric import normal_means
+from dpjax.theory.parametric import support_ranks
+from dpjax.theory.parametric import truncated_means
 
 _RO = Adjacency.REPLACE_ONE
 _FEW = dict(num_examples=5)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dpjax.privacy import additive
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import recipes
 from dpjax.train import state as states
-from experiments import building
 from experiments import canonical
-from experiments import configuration
 from experiments import fingerprints
-from experiments import recipes
 from experiments import registry
 
 METHOD = 'lip_dp_sgd'

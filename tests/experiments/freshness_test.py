@@ -6,6 +6,7 @@ import pytest
 
 from dpjax.report import provenance
 from dpjax.report import records
+from dpjax.runs import grouping
 from experiments import fingerprints
 from experiments import freshness
 from experiments import rendering
@@ -20,7 +21,7 @@ REASON = 'made on a machine that is no more'
 def made(toy):
   """Returns rows of the whole toy sweep, as the engine leaves them."""
   found = []
-  for group in selection.groups(toy.settings, toy.batched):
+  for group in grouping.groups(toy.settings, toy.batched):
     for setting, rows in toy.run(group, None, lambda *_: None):
       found += [dataclasses.replace(row, commit='c0', device='cpu', jax='1',
                                     fingerprint='f0')

@@ -15,11 +15,11 @@ from dpjax.grads import privatizer
 from dpjax.privacy import blocks
 from dpjax.report import records
 from dpjax.report import verdicts
-from experiments import building
-from experiments import configuration
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import training
 from experiments import registry
 from experiments import selection
-from experiments import training
 from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws
 from experiments.lip_depth import lookup

@@ -7,8 +7,8 @@ import pytest
 
 from dpjax.report import records
 from dpjax.report import verdicts
-from experiments import building
-from experiments import configuration
+from dpjax.runs import building
+from dpjax.runs import configuration
 from experiments import papers
 from experiments import registry
 from experiments import selection

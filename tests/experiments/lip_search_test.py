@@ -13,13 +13,13 @@ from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.report import verdicts
-from experiments import configuration
+from dpjax.runs import configuration
+from dpjax.runs import recipes
+from dpjax.runs import training
 from experiments import papers
-from experiments import recipes
 from experiments import registry
 from experiments import search
 from experiments import selection
-from experiments import training
 from experiments.lip_search import report
 from experiments.lip_search import run
 from experiments.lip_search import selected

@@ -12,9 +12,16 @@ from experiments.mia_sparsity import claims
 from experiments.mia_sparsity import comparisons
 from experiments.mia_sparsity import report
 from experiments.mia_sparsity.sweep import Kind
-from tests.experiments.mia_rows import (
-    ACCURACY, DEFENCE, DENSE, butterfly, guarded, metrics_of, on_line, only,
-    pruned, rows_of)
+from tests.experiments.mia_rows import ACCURACY
+from tests.experiments.mia_rows import butterfly
+from tests.experiments.mia_rows import DEFENCE
+from tests.experiments.mia_rows import DENSE
+from tests.experiments.mia_rows import guarded
+from tests.experiments.mia_rows import metrics_of
+from tests.experiments.mia_rows import on_line
+from tests.experiments.mia_rows import only
+from tests.experiments.mia_rows import pruned
+from tests.experiments.mia_rows import rows_of
 
 
 def _said(rows, profile='full'):

@@ -12,9 +12,17 @@ from experiments.mia_sparsity import lookup
 from experiments.mia_sparsity import report
 from experiments.mia_sparsity import sweep
 from experiments.mia_sparsity.sweep import Kind
-from tests.experiments.mia_rows import (
-    ACCURACY, DEFENCE, DENSE, butterfly, guarded, metrics_of, on_line, only,
-    pruned, rows_of, share_of)
+from tests.experiments.mia_rows import ACCURACY
+from tests.experiments.mia_rows import butterfly
+from tests.experiments.mia_rows import DEFENCE
+from tests.experiments.mia_rows import DENSE
+from tests.experiments.mia_rows import guarded
+from tests.experiments.mia_rows import metrics_of
+from tests.experiments.mia_rows import on_line
+from tests.experiments.mia_rows import only
+from tests.experiments.mia_rows import pruned
+from tests.experiments.mia_rows import rows_of
+from tests.experiments.mia_rows import share_of
 
 
 def test_printed_slope_and_gain_hold_together_for_one_defence():

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from dpjax.report import points
 from dpjax.report import verdicts
-from experiments import points
 from experiments import registry
 
 

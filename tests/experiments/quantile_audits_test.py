@@ -9,14 +9,14 @@ import pytest
 from dpjax.audit import auditor
 from dpjax.audit import exact
 from dpjax.audit import wrapping
+from dpjax.audit.suite import loading
+from dpjax.audit.suite import quantiles
+from dpjax.audit.suite import targets
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.quantiles import independent
-from dpjax.stats.quantiles import joint
-from dpjax.stats.quantiles import recursive
-from experiments.audits import loading
-from experiments.audits import quantiles
-from experiments.audits import targets
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import recursive
 
 _AR, _RO = Adjacency
 _DATA = np.array([.1, .45, .5, .9])

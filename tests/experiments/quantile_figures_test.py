@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import points
 from dpjax.report import verdicts
-from experiments import points
-from experiments import quantile_laws
+from dpjax.studies import quantile_laws
 from experiments import registry
 from experiments import rows
 from experiments import selection

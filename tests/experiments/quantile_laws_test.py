@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from dpjax.data import series
-from experiments import quantile_laws
+from dpjax.studies import quantile_laws
 
 _ORDERS = np.array([.01, .1, .25, .5, .75, .9, .99])
 _SERIES = series.Series(np.array([3., 1., 1., 2.]), 0.0, 9.0)
@@ -88,7 +88,7 @@ def test_data_sets_are_those_of_their_keys_and_coins_of_their_method():
 @pytest.mark.parametrize('name, message', [
     ('gamma_1_2', 'must be one of beta, mixed'),
     ('beta_1', 'two numbers'), ('beta_0_1', 'positive'),
-    ('mixed_1_0', 'share in'), ('mixed_0_0.6', 'gap in')])
+    ('mixed_1_0', 'p in'), ('mixed_0_0.6', 'delta in')])
 def test_unknown_laws(name, message):
   with pytest.raises(ValueError, match=message):
     quantile_laws.law(name)

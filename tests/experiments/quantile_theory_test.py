@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import verdicts
-from dpjax.stats.quantiles import bounds
-from experiments import points
-from experiments import quantile_laws
+from dpjax.stats.quantile_methods import bounds
+from dpjax.studies import quantile_laws
 from experiments import registry
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'

@@ -6,12 +6,12 @@ import pytest
 
 from dpjax.data import series
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import independent
-from dpjax.stats.quantiles import knots
-from dpjax.stats.quantiles import orders
-from experiments import quantile_laws
-from experiments import quantile_trials
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import knots
+from dpjax.stats.quantile_methods import orders
+from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_trials
 
 _LAW = quantile_laws.law('mixed_0.2_0.1')
 _PROBS = np.array([.25, .5, .75])

@@ -9,8 +9,9 @@ import pytest
 
 from dpjax.report import records
 from dpjax.report import verdicts
+from dpjax.runs import environment
+from dpjax.runs import grouping
 from experiments import engine
-from experiments import environment
 from experiments import registry
 from experiments import rendering
 from experiments import selection
@@ -109,7 +110,7 @@ def committed(toy, tmp_path):
   """Returns a root with rows of the toy experiment, 2 s for each setting."""
   folder = rendering.results_dir(tmp_path, 'toy')
   folder.mkdir(parents=True)
-  for group in selection.groups(toy.settings, toy.batched):
+  for group in grouping.groups(toy.settings, toy.batched):
     for setting, rows in toy.run(group, None, lambda *_: None):
       records.append(folder / 'rows.csv', [
           dataclasses.replace(row, wall_s=2.0, commit='c0')

@@ -15,20 +15,20 @@ from scipy import stats
 from dpjax.audit import auditor
 from dpjax.audit import curves
 from dpjax.audit import one_run
+from dpjax.audit.suite import reports
+from dpjax.audit.suite import run_folders
+from dpjax.audit.suite import runs
 from dpjax.grads import privatizer
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import environment
+from dpjax.runs import run_keys
+from dpjax.runs import summary as summaries
+from dpjax.runs import training
 from dpjax.train import step
 from dpjax.typing import Batch
-from experiments import building
-from experiments import configuration
-from experiments import environment
-from experiments import run_keys
-from experiments import summary as summaries
-from experiments import training
-from experiments.audits import reports
-from experiments.audits import run_folders
-from experiments.audits import runs
 
 _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
 # Few records, wide enough to learn canaries by heart.

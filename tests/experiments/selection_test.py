@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from dpjax.runs import grouping
 from experiments import engine
 from experiments import registry
 from experiments import selection
@@ -93,13 +94,13 @@ def test_filters_that_exclude_each_other(toy):
 
 
 def test_groups_differ_in_batched_fields_only(toy):
-  groups = selection.groups(toy.settings, toy.batched)
+  groups = grouping.groups(toy.settings, toy.batched)
   assert [len(group) for group in groups] == [4, 4, 4, 4]
   assert {setting for group in groups for setting in group} == set(
       toy.settings)
   for group in groups:
     assert len({(setting.dataset, setting.method) for setting in group}) == 1
-  assert selection.groups(toy.settings, ()) == [
+  assert grouping.groups(toy.settings, ()) == [
       (setting,) for setting in toy.settings]
 
 

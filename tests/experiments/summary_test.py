@@ -7,12 +7,12 @@ import os
 import numpy as np
 import pytest
 
+from dpjax.runs import canaries
+from dpjax.runs import configuration
+from dpjax.runs import environment
+from dpjax.runs import summary
+from dpjax.runs import training
 from dpjax.typing import Batch
-from experiments import canaries
-from experiments import configuration
-from experiments import environment
-from experiments import summary
-from experiments import training
 
 _CONFIG = configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd')
 

@@ -11,10 +11,10 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
-from experiments import environment  # noqa: E402
+from dpjax.cli import errors  # noqa: E402
+from dpjax.runs import environment  # noqa: E402
 from experiments import fingerprints  # noqa: E402
 from experiments import registry  # noqa: E402
-from launch import errors  # noqa: E402
 
 if __name__ == '__main__':
   # Started from a test run in the background, SIGINT would be ignored.

@@ -8,14 +8,14 @@ import pytest
 
 from dpjax.data import registry
 from dpjax.grads import bounder as bounders
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import recipes
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from dpjax.train import sharding
 from dpjax.train import state as states
 from dpjax.train import used_keys
-from experiments import building
-from experiments import configuration
-from experiments import recipes
-from experiments import run_keys
-from experiments import training
 
 _DATA = registry.load('breast_cancer')
 _CONFIG = configuration.TrainingConfig(
@@ -112,12 +112,12 @@ def test_keys_of_the_system_are_used_once_for_one_thing():
   assert data[0] == data[1] == data[2] != data[3]
   assert data[1] == jax.random.key_data(states.streams(run_keys.run_key(
       dataclasses.replace(resolved, seed=3, noise_seed=3))).init).tolist()
-  with pytest.raises(ValueError, match='cannot be made again'):
+  with pytest.raises(ValueError, match='cannot be reproduced'):
     run_keys.run_key(resolved)
 
 
 @pytest.mark.parametrize('config, num_keys, message', [
-    (run_keys.reproducible(_CONFIG), 1, 'have the keys that it makes'),
+    (run_keys.reproducible(_CONFIG), 1, 'derive their keys from it'),
     (_CONFIG, 2, '1 runs without a noise_seed need as many keys')])
 def test_keys_that_do_not_fit_are_refused(config, num_keys, message):
   with pytest.raises(ValueError, match=message):
@@ -165,10 +165,10 @@ def test_the_plan_is_announced_before_training():
     (dict(pixels='grey'), 'pixels must be one of signed, unsigned'),
     (dict(compute_dtype='float16'), 'compute_dtype must be one of bfloat16, f'),
     (dict(method='layer_clipped', compute_dtype='bfloat16'),
-     'layer_clipped bounds products of float32; in bfloat16, one of sgd, dp_'),
+     'layer_clipped is bounded in float32 only; with compute_dtype = bfloat16'),
     (dict(recertify_every=0), 'recertify_every must be an integer >= 1'),
     (dict(method='dp_sgd', recertify_every=2),
-     'for free weights and one of lip_dp_sgd, lip_propagated, lip_norm'),
+     'free and a method of lip_dp_sgd, lip_propagated, lip_norm'),
     (dict(noise='laplace'), 'noise must be one of gaussian, lattice_gaussian'),
     (dict(noise='lattice_gaussian', method='sgd'), 'sgd has no Gaussian noise'),
     (dict(noise='lattice_gaussian', method='lip_k_norm'), 'lip_k_norm has no'),
@@ -273,14 +273,14 @@ def test_folds_are_trained_together():
   first, second = training.train(configs)
   assert first.num_train == second.num_train == 364
   assert first.num_test == 91 and first.plan == second.plan
-  with pytest.raises(ValueError, match='which fold they leave out'):
+  with pytest.raises(ValueError, match='the fold that they leave out'):
     training.train([_CONFIG, configs[0]])
 
 
 @pytest.mark.parametrize('change, message', [
     (dict(max_batch_size=51), 'must divide by the 2 devices of the mesh, got '
      '51; 52 does'),
-    (dict(method='lip_printed', allow_unsound=True), 'trains on one device')])
+    (dict(method='lip_printed', allow_unsound=True), 'train it on one device')])
 def test_what_cannot_be_divided_is_refused_before_data_is_read(change,
                                                                message):
   config = dataclasses.replace(_CONFIG, dataset='adult', **change)

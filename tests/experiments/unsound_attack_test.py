@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dpjax.audit import empirical
+from dpjax.papers import printed_lip_dp_sgd as printed
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from experiments.unsound import attack
-from experiments.unsound import printed
 from experiments.unsound import run
 from experiments.unsound import sweep
 from experiments.unsound import trained

@@ -16,6 +16,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import verdicts
+from dpjax.runs import grouping
 from experiments import papers
 from experiments import registry
 from experiments import selection
@@ -310,8 +311,8 @@ def test_the_sweep_is_whole():
   kinds = {s.kind for s in experiment.settings}
   assert kinds == {'pair', 'curve', 'blocks', 'batch', 'constant',
                    'published', 'audit', 'training'}
-  audits = [g for g in selection.groups(experiment.settings,
-                                        experiment.batched)
+  audits = [g for g in grouping.groups(experiment.settings,
+                                       experiment.batched)
             if g[0].kind == 'audit']
   assert [len(g) for g in audits] == [2 * 3 * 6]
   exact_ = selection.with_tag(experiment.settings, experiment.tags, 'exact')

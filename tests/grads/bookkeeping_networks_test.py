@@ -1,12 +1,18 @@
 """Book-keeping of random networks, against a gradient of every record."""
 
 import flax.linen as nn
-from hypothesis import Phase, given, settings, strategies
+from hypothesis import given
+from hypothesis import Phase
+from hypothesis import settings
+from hypothesis import strategies
 import jax
 import pytest
 
 from dpjax.grads import precision
-from tests.grads.compared import check_equal, kinds, linen, records
+from tests.grads.compared import check_equal
+from tests.grads.compared import kinds
+from tests.grads.compared import linen
+from tests.grads.compared import records
 
 # Random networks of Flax: images by convolutions, then sequences, then vectors.
 PADDINGS = ('SAME', 'VALID', 'CIRCULAR', ((1, 2), (0, 1)))

@@ -12,8 +12,13 @@ from dpjax.grads import bookkeeping
 from dpjax.grads import contractions
 from dpjax.grads import per_example
 from dpjax.typing import Batch
-from tests.grads.compared import (
-    SIZE, check_equal, kinds, linen, loss, records, squares)
+from tests.grads.compared import check_equal
+from tests.grads.compared import kinds
+from tests.grads.compared import linen
+from tests.grads.compared import loss
+from tests.grads.compared import records
+from tests.grads.compared import SIZE
+from tests.grads.compared import squares
 
 
 def tokens(length, size, seed=0):

@@ -20,13 +20,14 @@ from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.privacy import additive
 from dpjax.privacy import blocks
 from dpjax.privacy import k_norm
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import plan as plans
 from dpjax.sampling import PoissonSampler
+from dpjax.train import plan as plans
 from dpjax.typing import Batch
 
 CLIP_NORMS = np.float32(10.0)**np.arange(-12, 13, 2)
@@ -237,5 +238,5 @@ def test_scales_are_checked_as_numbers():
   assert errors.check_scale('x', 2) == 2
   assert tree.count(per_example.clipped(
     None, None, clip_norm={'a': 2, 'b': np.float32(3)}).l2_sensitivity(())) == 2
-  with pytest.raises(ValueError, match='clip_norm must hold a number'):
+  with pytest.raises(ValueError, match='clip_norm must be a positive'):
     per_example.clipped(None, None, clip_norm={})

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from dpjax.grads import bookkeeping
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
-from dpjax.grads import bookkeeping
 from dpjax.grads import inputs
 from dpjax.grads import per_example
 from dpjax.typing import Batch

@@ -1,12 +1,12 @@
 """The privatizer on any tree of sums with any prefix of bounds."""
 
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
 
 from dpjax import tree
 from dpjax.grads import privatizer

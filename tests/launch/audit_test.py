@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import configuration
-from experiments import environment
-from experiments import summary as summaries
-from experiments import training
+from dpjax.runs import configuration
+from dpjax.runs import environment
+from dpjax.runs import summary as summaries
+from dpjax.runs import training
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _MINE = '''
@@ -41,7 +41,7 @@ def mine(tmp_path):
 @pytest.mark.slow
 def test_a_function_of_ones_own(mine, tmp_path):
   status, out, _ = _run(*mine, '--epsilon=1', '--neighbour=[]')
-  assert status == 1 and 'FAILED: told apart' in out
+  assert status == 1 and 'FAILED: distinguishing event' in out
   found = json.loads((tmp_path / 'count.json').read_text())
   assert found['verdict'] == 'violated' and found['epsilon_lower'] > 1
   assert (tmp_path / 'count.npz').exists()

@@ -9,13 +9,15 @@ import sys
 
 import pytest
 
+from dpjax.cli import bounds
 from dpjax.privacy import notions
-from dpjax.stats.minimax import bounds as lower_bounds
-from dpjax.stats.minimax import two_points
-from dpjax.stats.parametric import sample_sizes
-from dpjax.stats.parametric import studies
-from dpjax.stats.parametric.study import Parameter, Study, Upper
-from launch import bounds
+from dpjax.theory.minimax import bounds as lower_bounds
+from dpjax.theory.minimax import two_points
+from dpjax.theory.parametric import sample_sizes
+from dpjax.theory.parametric import studies
+from dpjax.theory.parametric.study import Parameter
+from dpjax.theory.parametric.study import Study
+from dpjax.theory.parametric.study import Upper
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 

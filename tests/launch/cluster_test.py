@@ -89,8 +89,8 @@ def test_slurm_is_asked_for_what_the_flags_say(start, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('words, says', [
-  (['--submitit=slurm'], 'here is no srun'),
-  (['--submitit=local', '--shard=1/2'], '--shard is for jobs by hand'),
+  (['--submitit=slurm'], 'srun was not found'),
+  (['--submitit=local', '--shard=1/2'], '--shard is for jobs started'),
   (['--submitit=local', '--num_shards=0'], 'num_shards must be an integer'),
   (['--submitit=local', '--time=0'], 'time must be an integer'),
   (['--submitit=local', '--only=colour=1'], "no key 'colour'")])

@@ -7,7 +7,7 @@ import tempfile
 import nbformat
 import pytest
 
-from experiments import environment
+from dpjax.runs import environment
 
 _FOLDER = environment.ROOT / 'launch' / 'colab'
 _METADATA = {'kernelspec': {'display_name': 'Python 3', 'language': 'python',

@@ -8,7 +8,7 @@ from absl import flags
 from absl.testing import flagsaver
 import pytest
 
-from experiments import environment
+from dpjax.runs import environment
 from experiments import registry
 from tests.launch import people
 

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
+from dpjax.cli import estimate
 from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import registry
-from launch import estimate
-from tests.launch.people import OTHERS, run
+from tests.launch.people import OTHERS
+from tests.launch.people import run
 
 Fraction = fractions.Fraction
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -117,11 +118,11 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'statistic': 'ecdf', 'thresholds': '20000'}, 'thresholds must be 2 to'),
   ({'statistic': 'ecdf', 'upper': None}, 'ecdf needs lower and upper, or bins'),
   ({'statistic': 'hosmer_lemeshow', 'label': 'kind', 'positive': 'a'},
-   'hosmer_lemeshow is of probabilities'),
+   'hosmer_lemeshow needs probabilities'),
   ({'plot': 'a.svg'}, 'statistic of --plot must be one of'),
   ({'synthetic': '5'}, '--synthetic and --synthetic_output need each other'),
   ({'synthetic': '5', 'synthetic_output': 'a.csv'},
-   '--synthetic is of density, got mean'),
+   '--synthetic needs density, got mean'),
   *(({'statistic': 'density', 'synthetic_output': name, 'synthetic': number},
      message) for name, number, message in (
          ('a.csv', '2.5', 'synthetic must be a whole number from 1 to 1000000'),

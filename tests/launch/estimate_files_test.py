@@ -6,11 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from dpjax.cli import estimate
+from dpjax.cli import file_formats
 from dpjax.release import formats
 from dpjax.release import ledger
-from launch import estimate
-from launch import file_formats
-from tests.launch.people import OTHERS, ROWS, run
+from tests.launch.people import OTHERS
+from tests.launch.people import ROWS
+from tests.launch.people import run
 
 pytestmark = pytest.mark.every(1)
 

@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+from dpjax.cli import estimate
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
@@ -16,10 +17,11 @@ from dpjax.release import ledger
 from dpjax.release import meter as meters
 from dpjax.release import registry
 from dpjax.release import reservations
+from dpjax.release import sessions
 from dpjax.release.costs import Cost
 from dpjax.report import files
-from launch import estimate
-from tests.launch.people import OTHERS, run
+from tests.launch.people import OTHERS
+from tests.launch.people import run
 
 pytestmark = pytest.mark.every(1)
 
@@ -132,8 +134,8 @@ def _less_noise(monkeypatch, factor=2):
 
 def _another_epsilon(monkeypatch):
   """What is printed is not what is paid."""
-  real = estimate._guarantee
-  monkeypatch.setattr(estimate, '_guarantee', lambda query, cost: {
+  real = sessions.guarantee_of
+  monkeypatch.setattr(sessions, 'guarantee_of', lambda query, cost: {
       **real(query, cost), 'epsilon': '1/4'})
 
 

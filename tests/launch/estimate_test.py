@@ -7,10 +7,12 @@ import random
 import numpy as np
 import pytest
 
+from dpjax.cli import estimate
 from dpjax.release import ledger
 from dpjax.release import registry
-from launch import estimate
-from tests.launch.people import OTHERS, ROWS, run
+from tests.launch.people import OTHERS
+from tests.launch.people import ROWS
+from tests.launch.people import run
 
 Fraction = fractions.Fraction
 # These say more than a value, or no interval.

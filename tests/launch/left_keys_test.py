@@ -8,11 +8,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from experiments import configuration
-from experiments import summary as summaries
-from experiments import training
-from launch import interrupted
-from launch import runs
+from dpjax.runs import configuration
+from dpjax.runs import interrupted
+from dpjax.runs import running
+from dpjax.runs import summary as summaries
+from dpjax.runs import training
 
 _CONFIGS = [configuration.TrainingConfig(
     dataset='breast_cancer', method='dp_sgd', accountant='rdp', num_steps=3,
@@ -56,14 +56,15 @@ def _keys_of(monkeypatch):
 
   train.fails = {}
   used_and_fails = used, train.fails
-  monkeypatch.setattr(runs.training, 'train', train)
+  monkeypatch.setattr(running.training, 'train', train)
   return used_and_fails
 
 
 def _run(folder, checkpoint_seconds, configs=tuple(_CONFIGS)):
-  return runs.run([(configs, folder / interrupted.FOLDER)],
-                  {config: folder / f'seed={config.seed}' for config in configs
-                   }, data_dir=None, checkpoint_seconds=checkpoint_seconds)
+  return running.run(
+      [(configs, folder / interrupted.FOLDER)],
+      {config: folder / f'seed={config.seed}' for config in configs},
+      data_dir=None, checkpoint_seconds=checkpoint_seconds)
 
 
 def _left(folder):
@@ -205,9 +206,10 @@ def test_folders_are_private_whatever_the_umask(mask, keys_of, tmp_path):
   before = os.umask(mask)
   try:
     with pytest.raises(_Killed):
-      runs.run([(configs, tmp_path / interrupted.FOLDER / 'depth=0')],
-               {config: tmp_path / f'seed={config.seed}' for config in configs},
-               data_dir=None, checkpoint_seconds=1000)
+      running.run(
+          [(configs, tmp_path / interrupted.FOLDER / 'depth=0')],
+          {config: tmp_path / f'seed={config.seed}' for config in configs},
+          data_dir=None, checkpoint_seconds=1000)
   finally:
     os.umask(before)
   for name in (interrupted.FOLDER, f'{interrupted.FOLDER}/depth=0'):

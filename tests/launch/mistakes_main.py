@@ -11,9 +11,9 @@ import sys
 import tempfile
 import traceback
 
-import experiments.audits.run_folders  # noqa: F401
-import experiments.training  # noqa: F401
+import dpjax.audit.suite.run_folders  # noqa: F401
 import dpjax.release.registry  # noqa: F401
+import dpjax.runs.training  # noqa: F401
 
 
 def _child(blocked, words):

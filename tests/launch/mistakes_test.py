@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from launch import errors
+from dpjax.cli import errors
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _ROOT = _HERE.parents[1]

@@ -11,12 +11,12 @@ import time
 import numpy as np
 import pytest
 
+from dpjax.cli import mpc_answers
+from dpjax.cli import mpc_parties
 from dpjax.mpc.parties import client
 from dpjax.mpc.parties import setup
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.privacy.adjacency import Adjacency
-from launch import mpc_answers
-from launch import mpc_parties
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -182,10 +182,10 @@ _BAD = [
     (('--demo=9', '--plot=a.png'), '.svg'), (('--resume',), '--study')]
 # Its flags are named as those of other commands: all in one process apart.
 _ASK = """
-import json, sys
 from absl import flags
 from absl.testing import flagsaver
-from launch import mpc
+from dpjax.cli import mpc
+import json, sys
 for words in json.loads(sys.argv[1]):
   with flagsaver.flagsaver():
     flags.FLAGS(['main', *words])

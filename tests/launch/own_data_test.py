@@ -8,11 +8,11 @@ from absl import flags
 from absl.testing import flagsaver
 import pytest
 
-from experiments.audits import run_folders
-from experiments import summary as summaries
-from launch import errors
-from launch import schema
-from launch import train
+from dpjax.audit.suite import run_folders
+from dpjax.cli import errors
+from dpjax.cli import schema
+from dpjax.cli import train
+from dpjax.runs import summary as summaries
 
 _INLINE = ('--label=outcome', '--classes=no|yes', '--bounds=age=18:90',
            '--categories=sex=F|M')
@@ -74,7 +74,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   status, _, err = _call(schema.main, (
       f'--dataset={survey}', '--label=outcome', f'--output={path}'),
       schema.parse)
-  assert status == 0 and 'it tells of the records' in err
+  assert status == 0 and 'it reveals private records' in err
   assert path.stat().st_mode & 0o777 == 0o600
   words = (f'--dataset={survey}', f'--schema={path}', *_TINY,
            f'--output_dir={tmp_path / "run"}')
@@ -84,7 +84,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   status, _, err = _call(schema.main, (
       f'--dataset={survey}', '--label=outcome', f'--output={path}'),
       schema.parse)
-  assert status == errors.BAD_INPUT and 'is not written over' in err
+  assert status == errors.BAD_INPUT and 'is not overwritten' in err
   draft = json.loads(path.read_text())
   columns = {'age': {'kind': 'numeric', 'lower': 18.0, 'upper': 90.0},
              'sex': {'kind': 'categorical', 'categories': ['F', 'M']},
@@ -122,9 +122,9 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   (('--dataset=SURVEY', *_INLINE, '--bounds=age=1:2,age=1:2'), 'twice'),
   (('--dataset=SURVEY', *_INLINE, '--separator=;'), 'is the separator a comma'),
   (('--dataset=SURVEY', *_INLINE, '--separator=ab'), 'one character or tab'),
-  (('--dataset=SURVEY', '--label=y', '--schema=s.json'), 'give one of them'),
+  (('--dataset=SURVEY', '--label=y', '--schema=s.json'), 'give only one of them'),
   (('--dataset=SURVEY', '--schema=s.json'), 'No such file'),
-  (('--dataset=breast_cancer', '--label=y'), '--label is of a CSV file of'),
+  (('--dataset=breast_cancer', '--label=y'), '--label needs your own CSV'),
 ])
 def test_each_mistake_is_one_line_before_anything_is_written(
     survey, tmp_path, words, message):

@@ -1,6 +1,6 @@
 """A small file of people, and what each statistic asks of it."""
 
-from launch import estimate
+from dpjax.cli import estimate
 
 ROWS = [(20 + i % 50, 'ab'[i % 3 == 0]) for i in range(200)]
 OTHERS = {

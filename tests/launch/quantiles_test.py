@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import smoothing
-from experiments import quantile_study as study
-from experiments import quantile_trials
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import smoothing
+from dpjax.studies import quantile_study as study
+from dpjax.studies import quantile_trials
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _OPTIONS = study.Options(bins=20, post='simplex')
@@ -78,7 +78,7 @@ def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
   assert [point.values for point in measured(_settings())] == [
       none.values, some.values, more.values]
   path.write_text('a,b\n1,2\n')
-  with pytest.raises(ValueError, match='no file of this command'):
+  with pytest.raises(ValueError, match='not written by this command'):
     measured(_settings())
 
 

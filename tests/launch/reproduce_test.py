@@ -104,7 +104,7 @@ def test_a_stop_loses_nothing_and_says_how_to_go_on(start, tmp_path, name):
 
 def test_list_prints_and_runs_nothing(toy, capsys):
   call = lambda *words: reproduce.main(reproduce.parse(['reproduce', *words]))
-  assert call('--paper=003', '--list') == 0
+  assert call('--paper=barczewski_2025', '--list') == 0
   out = capsys.readouterr().out
   assert out.startswith('toy (003): 16 settings of 16; about 10 s; all of it: '
                         '1 s on anything\n1 experiments')
@@ -140,7 +140,7 @@ def test_shares_are_all_and_about_equal(capsys):
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('words, says', [
-    ([], '--paper must be one of 000, 001, 002, 003, 004, all'),
+    ([], '--paper must be one of lalanne_2023, '),
     (['--paper=all'], '--output_dir must be given'),
     (['--paper=005', '--output_dir=DIR'],
      "paper must be one of 000, 001, 002, 003, 004, all; got '005'"),
@@ -148,7 +148,8 @@ def test_shares_are_all_and_about_equal(capsys):
      "no experiment 'tot'; there is toy"),
     (['--paper=004', '--output_dir=DIR', '--only=toy'],
      'toy is of 003, not of 004'),
-    (['--paper=004', '--output_dir=DIR'], 'no experiment is of 004'),
+    (['--paper=004', '--output_dir=DIR'],
+     'no experiment to run for --paper=004'),
     (['--paper=all', '--output_dir=DIR', '--share=5/4'],
      "a share is I/N with 1 <= I <= N, such as 3/8, or rotating/N; got '5/4'"),
     (['--paper=all', '--output_dir=DIR', '--processes=0'],
@@ -165,7 +166,8 @@ def test_bad_input_is_refused(toy, tmp_path, words, says):
 def test_bad_input_is_one_line(start, tmp_path):
   status, out, err = _finish(start('reproduce', '--paper=004',
                                    f'--output_dir={tmp_path}'))
-  assert (status, out, err) == (2, '', 'error: no experiment is of 004\n')
+  assert (status, out, err) == (
+    2, '', 'error: no experiment to run for --paper=004\n')
 
 
 @pytest.mark.slow

@@ -17,14 +17,14 @@ import jax
 import numpy as np
 import pytest
 
+from dpjax.cli import errors
+from dpjax.cli import train
 from dpjax.privacy import keys
+from dpjax.runs import configuration
+from dpjax.runs import interrupted
+from dpjax.runs import summary as summaries
 from dpjax.train import checkpoint
 from dpjax.train import loop
-from experiments import configuration
-from experiments import summary as summaries
-from launch import errors
-from launch import interrupted
-from launch import train
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Tests that compare runs have reproducible ones.

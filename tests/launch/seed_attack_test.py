@@ -17,16 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.cli import train
 from dpjax.data import registry
 from dpjax.privacy import additive
 from dpjax.privacy import chacha
 from dpjax.privacy import keys
+from dpjax.runs import building
+from dpjax.runs import configuration
+from dpjax.runs import run_keys
+from dpjax.runs import training
 from dpjax.train import state as states
-from experiments import building
-from experiments import configuration
-from experiments import run_keys
-from experiments import training
-from launch import train
 
 _SEED, _NOISE_SEED = 12_345, 5_432
 _NUM_SEEDS = 2**13

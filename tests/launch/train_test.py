@@ -13,11 +13,11 @@ from absl.testing import flagsaver
 import numpy as np
 import pytest
 
+from dpjax.cli import errors
+from dpjax.cli import train
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from experiments import configuration
-from launch import errors
-from launch import train
+from dpjax.runs import configuration
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TINY = ('--num_steps=5', '--width=4')
@@ -138,14 +138,14 @@ def test_the_printed_method_is_quarantined(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('words, message', [
-  (('--method=lip_norm',), 'lip_norm normalises images'),
+  (('--method=lip_norm',), 'lip_norm needs images'),
   (('--method=dp_sgd', '--views=4'), 'tables have none'),
   (('--method=layer_clipped', '--views=4', *_IMAGES), 'bounds each view by'),
   (('--method=bassily', '--depth=2'), 'bassily trains a linear model'),
   (('--method=lip_k_norm', *_IMAGES), 'for perceptrons on tables'),
   (('--method=lip_dp_sgd', '--model=convnet'), 'model on tables must be one'),
   (('--method=lip_dp_sgd', '--compute_dtype=bfloat16'),
-   'lip_dp_sgd bounds products of float32; in bfloat16, one of sgd, dp_sgd,'),
+   'with compute_dtype = bfloat16, method must be one of sgd, dp_sgd,'),
   (('--method=lip_k_norm', '--noise=lattice_gaussian'),
    'lip_k_norm has no Gaussian noise to put on a lattice'),
   (('--method=lip_dp_sgd', '--alpha=0'), 'alpha must be a positive number'),
@@ -162,13 +162,13 @@ def test_what_cannot_run_is_refused_before_it_costs(words, message, tmp_path):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('words, noise, short', [
     ((), 'lattice_gaussian', []),
-    (('--epsilon=9',), 'gaussian', ['made of floats: Gaussian']),
-    (('--noise=gaussian',), 'gaussian', ['made of floats: Gaussian']),
+    (('--epsilon=9',), 'gaussian', ['in floating point: Gaussian']),
+    (('--noise=gaussian',), 'gaussian', ['in floating point: Gaussian']),
     (('--method=lip_k_norm', '--noise_order=inf'), 'gaussian',
-     ['K-norm noise is made of floats']),
+     ['K-norm noise is drawn in floating point']),
     (('--noise_seed=3', '--num_canaries=20', '--canary_seed=4'), 'gaussian',
-     ['come from noise_seed', 'made of floats: Gaussian',
-      'follows from canary_seed'])])
+     ['come from noise_seed', 'in floating point: Gaussian',
+      'reveals which canaries'])])
 def test_a_summary_says_where_a_run_falls_short(words, noise, short, tmp_path):
   status, out, error = _call(*words, f'--output_dir={tmp_path}', *_TINY)
   assert status == 0, error
@@ -178,7 +178,7 @@ def test_a_summary_says_where_a_run_falls_short(words, noise, short, tmp_path):
       noise == 'lattice_gaussian')
   assert summary['epsilon_valid'] is not seeded
   assert ('warning: noise_seed = 3 is for research' in error) == seeded
-  always = ['float32', 'time that training takes', 'test_accuracy is']
+  always = ['float32', 'duration of training', 'test_accuracy is']
   found = summary['falls_short']
   assert len(found) == len(short) + len(always)
   for part in (*short, *always):
@@ -240,7 +240,7 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path):
   assert _call(*words, '--seed=1')[0] == 2
   (tmp_path / 'summary.json').write_text('{"half')
   status, _, err = _call(*words)
-  assert status == 2 and 'is not a summary' in err
+  assert status == 2 and 'is not the summary of a run' in err
 
 
 @pytest.mark.slow
@@ -276,10 +276,10 @@ def test_delta_forms(tmp_path):
     ('--channels=8,x', '--channels must be integers separated by commas'),
     ('--channels=8,0', 'channels must be an integer >= 1, got 0'),
     ('--stride=0', 'stride must be an integer >= 1, got 0'),
-    ('--downsample=2', 'downsample is of images; tables have no pixels'),
+    ('--downsample=2', 'downsample needs images; tables have no pixels'),
     ('--num_devices=two', "--num_devices must be an integer or all, got 'two'"),
     ('--num_devices=0', 'num_devices must be an integer >= 1, got 0'),
-    ('--num_devices=99', 'the devices there are, got 99'),
+    ('--num_devices=99', 'the number of devices, got 99'),
     ('--process_id=0', '--coordinator_address and --num_processes must be'),
 ])
 def test_bad_input_costs_one_line_and_nothing_is_trained(word, message,

@@ -15,7 +15,9 @@ from dpjax.lipschitz import losses
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.typing import Batch
 
 _SIZE, _CLIP = 9, 0.3

@@ -17,7 +17,9 @@ from dpjax.lipschitz import losses
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import reparametrisation
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.typing import Batch
 
 LOSS = losses.cross_entropy()

@@ -12,7 +12,9 @@ from dpjax.lipschitz import layers
 from dpjax.lipschitz import norms
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import projection
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
 
 IMAGE = (4, 6, 2)

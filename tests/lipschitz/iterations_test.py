@@ -12,7 +12,8 @@ from dpjax.lipschitz import layers
 from dpjax.lipschitz import norms
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import projection
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 
 RANK = 8
 IDENTITY = jnp.eye(RANK)

@@ -11,7 +11,8 @@ from dpjax.lipschitz import k_norm
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz.layers import Dense
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
 from dpjax.typing import Batch
 

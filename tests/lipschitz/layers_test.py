@@ -14,7 +14,9 @@ from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz import projection
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
 
 IMAGE = (6, 6, 2)
@@ -39,7 +41,7 @@ def _certified(node, params, shape, weight_norm=1e3):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-  """A row of Table 5.1 of thesis 003, and records that refute what it prints.
+  """A row of Table 5.1 of Barczewski (2025), and records that refute what it prints.
 
   Attributes:
     node: the layer.

@@ -19,9 +19,14 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz import projection
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
-from tests.lipschitz.gradient_norms import LOSS, dig, lengths_of, paths_of
+from tests.lipschitz.gradient_norms import dig
+from tests.lipschitz.gradient_norms import lengths_of
+from tests.lipschitz.gradient_norms import LOSS
+from tests.lipschitz.gradient_norms import paths_of
 
 ROUNDING = 1e-5
 CONV = functools.partial(layers.Conv, bias_norm=0.3)
@@ -313,7 +318,7 @@ def test_bounds_that_overflow_are_refused(name, weight_norm, rule):
    'Lipschitz constant of a loss must be > 0, got -1'),
   (lambda: _certified(_blocks(1, True), loss=LOSS._replace(lipschitz=math.nan)),
    'must be > 0, got nan'),
-  (lambda: _network((2, 2, 1), CONV(name='c', channels=2)), 'vectors of logits'),
+  (lambda: _network((2, 2, 1), CONV(name='c', channels=2)), 'vector of logits'),
   (lambda: _network((2,), DENSE(name='c', width=2), input_radius=0.0),
    'input_radius must be'),
   (lambda: _chain('x', DENSE(name='c', width=2), DENSE(name='c', width=2)),
@@ -321,7 +326,7 @@ def test_bounds_that_overflow_are_refused(name, weight_norm, rule):
   (lambda: Residual(name='r', branch=_chain('a'), shortcut=_chain('a')),
    "share the name 'a'"),
   (lambda: _network((2,), _residual('r', DENSE(name='d', width=3)),
-                    DENSE(name='head', width=2)), 'put out'),
+                    DENSE(name='head', width=2)), 'same output shape'),
   (lambda: _network((2,), _residual('r', pointwise.Ball(
     name='b', radius=1.0, adaptive=True)), pointwise.Ball(
       name='b', radius=1.0, adaptive=True), DENSE(name='head', width=2)),

@@ -18,9 +18,10 @@ from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import projection
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network
-from dpjax.privacy.adjacency import Adjacency
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.models import model as models
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train import loop
 from dpjax.train import methods

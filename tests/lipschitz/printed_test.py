@@ -10,7 +10,8 @@ from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import printed
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
 from dpjax.train import methods
 from dpjax.typing import Batch

@@ -28,7 +28,8 @@ from dpjax.lipschitz import primitives
 from dpjax.lipschitz import projection
 from dpjax.lipschitz import randomised
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.typing import Batch
 
 LOSS = losses.cross_entropy()

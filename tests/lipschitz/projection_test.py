@@ -8,7 +8,8 @@ import pytest
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import norms
 from dpjax.lipschitz import projection
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 
 SHAPES = {'dense_00': (6, 12), 'dense_01': (12, 3), 'dense_02': (3, 2),
           'dense_03': (2, 1)}

@@ -17,10 +17,13 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz import projection
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
 from dpjax.typing import Batch
-from tests.lipschitz.gradient_norms import LOSS, lengths_of
+from tests.lipschitz.gradient_norms import lengths_of
+from tests.lipschitz.gradient_norms import LOSS
 
 ROUNDING = 1e-5
 CONV = functools.partial(layers.Conv, bias_norm=0.3)

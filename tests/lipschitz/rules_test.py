@@ -11,7 +11,8 @@ from dpjax.lipschitz import losses
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import primitives
 from dpjax.lipschitz import rules
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.rules import RecordNorms
 from dpjax.typing import Batch
 

@@ -7,7 +7,8 @@ import pytest
 
 from dpjax.grads import ball
 from dpjax.lipschitz import layers
-from dpjax.lipschitz.network import Chain, Network
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 
 ROOT = Chain(name='root', nodes=(layers.Dense(name='a', width=3),))
 

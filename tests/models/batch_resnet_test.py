@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from dpjax import tree
-from dpjax.models.batch_resnet import BatchResnet
 from dpjax.models import batch_resnet
+from dpjax.models.batch_resnet import BatchResnet
 
 TINY = BatchResnet(depth=8, widths=(2, 3, 4), num_classes=5,
                    mean=(0.1, 0.2, 0.3), std=(0.5, 1.0, 2.0))
@@ -306,7 +306,7 @@ def test_half_precision_is_close_while_training_and_absent_afterwards(inputs):
 @pytest.mark.parametrize('arguments, message', [
   (dict(depth=10), 'depth must be 6 n [+] 2, got 10'),
   (dict(depth=2), 'depth must be an integer >= 8'),
-  (dict(widths=(1, 2)), 'widths must be three, got 2'),
+  (dict(widths=(1, 2)), 'widths must be three numbers, got 2'),
   (dict(widths=(1, 0, 2)), 'width must be'),
   (dict(num_classes=1), 'num_classes must be'),
   (dict(input_channels=0), 'input_channels must be'),

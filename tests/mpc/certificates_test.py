@@ -71,7 +71,7 @@ def test_only_the_authority_signs_and_all_end_after_a_day(folder, file):
   assert usage.value.key_cert_sign is usage.value.crl_sign is signs
   assert made.not_valid_after_utc - made.not_valid_before_utc == (
       datetime.timedelta(hours=24, minutes=1))
-  since = (datetime.datetime.now(datetime.timezone.utc) -
+  since = (datetime.datetime.now(datetime.UTC) -
            made.not_valid_before_utc).total_seconds()
   assert 60 <= since < 60 + 600
 

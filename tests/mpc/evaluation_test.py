@@ -12,7 +12,7 @@ from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc import schemes
-from dpjax.stats.ecdf import dyadic
+from dpjax.stats.ecdf_methods import dyadic
 
 _BANK = 45211  # records of the Bank data set
 

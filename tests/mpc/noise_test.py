@@ -234,7 +234,7 @@ def test_who_tells_another_seed_is_named():
   assert len(tossed) == 32 and tossed != joint_noise.coin(
       seeds[::-1], [joint_noise.commitment(seed, server)
                     for server, seed in enumerate(seeds[::-1])])
-  with pytest.raises(ValueError, match='server 1 told another seed'):
+  with pytest.raises(ValueError, match='server 1 revealed another'):
     joint_noise.coin([seeds[0], seeds[0]], said)
   # A server cannot send the other's commitment back for its own.
   with pytest.raises(ValueError, match='server 1'):

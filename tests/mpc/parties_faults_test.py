@@ -15,8 +15,12 @@ from dpjax.mpc.parties import inbox
 from dpjax.mpc.parties import links
 from dpjax.mpc.parties import owners
 from dpjax.mpc.parties import setup
-from dpjax.mpc.parties.channel import Fault, Kind
-from tests.mpc.studies import BINS, eventually, exact, parameters
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
+from tests.mpc.studies import BINS
+from tests.mpc.studies import eventually
+from tests.mpc.studies import exact
+from tests.mpc.studies import parameters
 
 
 def _sealed(made, owner, index=0, **kwargs):
@@ -166,7 +170,7 @@ def test_who_has_no_certificate_of_this_study_is_a_stranger(study):
   with pytest.raises(Fault, match='closed'):
     link.expect(Kind.STATUS)
   link.close()
-  eventually(lambda: ('server0', 'has no business with this server')
+  eventually(lambda: ('server0', 'has no role that this server knows')
              in made.refused(0))
   # A server that shows another's certificate.
   (made.folder / 'addresses' / 'server1').write_text(

@@ -16,8 +16,13 @@ from dpjax.mpc.parties import links
 from dpjax.mpc.parties import owners
 from dpjax.mpc.parties import server
 from dpjax.mpc.parties import setup
-from dpjax.mpc.parties.channel import Fault, Kind, Traffic
-from tests.mpc.studies import BINS, eventually, exact, parameters
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
+from dpjax.mpc.parties.channel import Traffic
+from tests.mpc.studies import BINS
+from tests.mpc.studies import eventually
+from tests.mpc.studies import exact
+from tests.mpc.studies import parameters
 
 
 def _report(made, index):
@@ -244,9 +249,9 @@ def test_folders_of_studies(tmp_path):
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('said, kwargs, reason', [
-    (b'x', {}, 'Expecting value'), (b'"a"', {}, 'a for a number of owners'),
-    (b'null', {}, 'None for a number'), (b'[' * 100_000, {}, 'recursion'),
-    (b'13', dict(adjacency='add_or_remove_one'), '13 for a number')])
+    (b'x', {}, 'Expecting value'), (b'"a"', {}, 'a where a number of owners'),
+    (b'null', {}, 'None where a number'), (b'[' * 100_000, {}, 'recursion'),
+    (b'13', dict(adjacency='add_or_remove_one'), '13 where a number')])
 def test_a_number_of_owners_that_is_none_is_a_fault(said, kwargs, reason):
 
   class Link:

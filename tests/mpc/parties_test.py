@@ -13,8 +13,12 @@ from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import setup
-from dpjax.mpc.parties.channel import Fault, Kind
-from tests.mpc.studies import BINS, LABELS, exact, parameters
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
+from tests.mpc.studies import BINS
+from tests.mpc.studies import exact
+from tests.mpc.studies import LABELS
+from tests.mpc.studies import parameters
 
 
 @pytest.mark.every(3)
@@ -87,12 +91,12 @@ def test_noise_is_drawn_once_and_survives_restarts(study):
   np.testing.assert_array_equal(made.ask().numbers, whole)
   assert not made.refused(0) and not made.refused(1)
 
-  # Noise that may have been told is not drawn anew.
+  # Noise that may have been released is not drawn anew.
   (made.folder / 'server1' / 'noise.npz').unlink()
   made.restart()
   for _ in range(2):
     with pytest.raises(Fault, match='server1: has lost noise that may have '
-                       'been told'):
+                       'been released'):
       made.ask()
 
 
@@ -214,13 +218,13 @@ def test_nobody_is_a_number_of_owners(study, kwargs):
 
 @pytest.mark.parametrize('kwargs, message', [
     (dict(session='x'), 'session'), (dict(scheme='fss'), 'scheme'),
-    (dict(num_servers=3), '2'), (dict(num_colluding=2), 'collude'),
+    (dict(num_servers=3), '2'), (dict(num_colluding=2), 'num_colluding must be 1'),
     (dict(epsilon=0.0), 'epsilon'), (dict(adjacency='any'), 'adjacency'),
     (dict(lower=1.0), 'lower'), (dict(num_owners=0), 'num_owners'),
     (dict(noise='none'), 'noise'),
     (dict(scheme='additive', noise='joint'), 'joint noise'),
-    (dict(shape=(3, 3)), 'too small'),
-    (dict(adjacency='add_or_remove_one', min_owners=2), 'would tell')])
+    (dict(shape=(3, 3)), 'too few for'),
+    (dict(adjacency='add_or_remove_one', min_owners=2), 'would reveal')])
 def test_bad_parameters_are_refused(kwargs, message):
   with pytest.raises(ValueError, match=message):
     parameters(**kwargs)

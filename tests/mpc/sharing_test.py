@@ -127,7 +127,7 @@ def test_shares_that_disagree_are_found():
     shamir.combine(shares[:1], [0], degree=1)
   with pytest.raises(ValueError, match='2 parties are needed'):
     shamir.combine(shares[:2], [0, 0], degree=1)
-  with pytest.raises(ValueError, match='degree below'):
+  with pytest.raises(ValueError, match='needs a degree'):
     shamir.share(np.array([4]), degree=3, num_parties=3,
                  source=prg.Stream(bytes(32)))
 

@@ -7,17 +7,21 @@ an integral exists, are compared with that instead.
 import math
 
 import dp_accounting
-import numpy as np
-import pytest
 from dp_accounting import dp_event as dp_events
 from dp_accounting import rdp
+import numpy as np
+import pytest
 from scipy import special
 
 from dpjax.privacy import accounting
-from dpjax.privacy import restating
 from dpjax.privacy import blocks
+from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
-from tests.privacy.spending import ADD, INTERVAL, REPLACE, poisson, spend
+from tests.privacy.spending import ADD
+from tests.privacy.spending import INTERVAL
+from tests.privacy.spending import poisson
+from tests.privacy.spending import REPLACE
+from tests.privacy.spending import spend
 
 # sampling_prob, noise_multiplier, num_steps: epsilon at delta = 1e-5 by RDP
 # and PLD under add-or-remove-one, PLD under replace-one where printed.

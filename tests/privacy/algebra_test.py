@@ -13,7 +13,8 @@ from dpjax.privacy import divergences
 from dpjax.privacy import neighbours
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.notions import ApproxDP, PureDP
+from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.notions import PureDP
 
 AR, RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 

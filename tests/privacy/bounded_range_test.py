@@ -10,8 +10,11 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.notions import BoundedRange, PureDP
-from tests.privacy.spending import ADD, REPLACE, spend
+from dpjax.privacy.notions import BoundedRange
+from dpjax.privacy.notions import PureDP
+from tests.privacy.spending import ADD
+from tests.privacy.spending import REPLACE
+from tests.privacy.spending import spend
 
 pytestmark = pytest.mark.every(1)
 

@@ -1,4 +1,4 @@
-"""What the accountant has to say of four claims of thesis 003.
+"""What the accountant has to say of four claims of Barczewski (2025).
 
 Each claim is put beside the exact privacy of the printed step, by quadrature or
 enumeration on the worst pair of data sets, and beside what replaces it here.

@@ -4,11 +4,11 @@ import dataclasses
 import math
 
 import dp_accounting
+from dp_accounting import dp_event as dp_events
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dp_accounting import dp_event as dp_events
 from scipy import special
 
 from dpjax.privacy import accounting

@@ -14,7 +14,10 @@ from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy import tuning
 from dpjax.privacy.adjacency import Adjacency
-from tests.privacy.spending import ADD, INTERVAL, REPLACE, spend
+from tests.privacy.spending import ADD
+from tests.privacy.spending import INTERVAL
+from tests.privacy.spending import REPLACE
+from tests.privacy.spending import spend
 
 SIZE, PROB = 0.3, 0.2
 KINDS = {

@@ -116,7 +116,7 @@ def test_a_table_is_filled_to_its_last_place():
   with mpmath.workprec(160):
     law = integers.make_law(0, [mpmath.mpf(1) / size] * size)
     assert law.weights == (UNIT // size,) * size
-    with pytest.raises(ValueError, match='8192 outcomes, not for 8193$'):
+    with pytest.raises(ValueError, match='8192 outcomes at most, got 8193$'):
       integers.make_law(0, [mpmath.mpf(1) / size] * (size + 1))
 
 
@@ -250,7 +250,7 @@ def test_digits_make_a_geometric_number():
   (lambda: integers.discrete_gaussian(362.), 'stddev must be at most 361'),
   (lambda: integers.rounded_gaussian(0.), 'stddev must be a positive number'),
   (lambda: integers.discrete_laplace(62.), 'scale must be at most 60.4'),
-  (lambda: integers.geometric_digits(2e3, 16), 'a table has room for 8192'),
+  (lambda: integers.geometric_digits(2e3, 16), 'a table holds 8192 out'),
 ])
 def test_refusals(make, message):
   with pytest.raises(ValueError, match=f'^{message}'):

@@ -277,7 +277,7 @@ def reach(outer):
   Z1 alone takes a whole run of integers; adding multiples closes all gaps of a
   sum as long as the run is not shorter than the multiplier.
   """
-  law = lattice._law()
+  law = lattice._noise_table()
   taken = np.flatnonzero(np.array(law.weights, object) > 0) + law.first
   most = taken[-1]
   np.testing.assert_array_equal(taken, np.arange(-most, most + 1))

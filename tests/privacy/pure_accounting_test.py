@@ -2,14 +2,18 @@
 
 import math
 
+from dp_accounting import dp_event as dp_events
 import numpy as np
 import pytest
-from dp_accounting import dp_event as dp_events
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from tests.privacy.spending import (
-    ADD, INTERVAL, REPLACE, poisson, random_response, spend)
+from tests.privacy.spending import ADD
+from tests.privacy.spending import INTERVAL
+from tests.privacy.spending import poisson
+from tests.privacy.spending import random_response
+from tests.privacy.spending import REPLACE
+from tests.privacy.spending import spend
 
 
 @pytest.mark.every(2)

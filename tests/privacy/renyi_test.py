@@ -2,10 +2,10 @@
 
 import math
 
-import numpy as np
-import pytest
 from dp_accounting import dp_event as dp_events
 from dp_accounting import rdp
+import numpy as np
+import pytest
 from scipy import integrate
 from scipy import stats
 

@@ -25,9 +25,9 @@ from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
-from dpjax.stats import mean
-from dpjax.stats.parametric import proportions
-from dpjax.stats.parametric import supports
+from dpjax.stats import means as mean
+from dpjax.theory.parametric import proportions
+from dpjax.theory.parametric import supports
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE

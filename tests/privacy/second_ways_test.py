@@ -27,7 +27,8 @@ from dpjax.privacy import renyi
 from dpjax.privacy import smooth
 from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
-from tests.privacy.spending import ADD, REPLACE
+from tests.privacy.spending import ADD
+from tests.privacy.spending import REPLACE
 
 KEY = jax.random.key(12)
 

@@ -102,7 +102,7 @@ def test_monotone_scores_need_half_the_noise(kind, epsilon):
   # Scores that move both ways are not monotone, and it shows.
   both = lambda data: 2 * counts(data) - len(data)
   assert worst_loss(mechanism, both, ADD) > epsilon * 1.05
-  with pytest.raises(ValueError, match='^monotone scores are of add_or_remove'):
+  with pytest.raises(ValueError, match='^monotone scores need adjacency add'):
     make(kind=kind, monotone=True)
 
 

@@ -20,7 +20,7 @@ from dpjax.release import registry
 from dpjax.release import trees
 from dpjax.release.costs import Cost
 from dpjax.release.query import Query
-from dpjax.stats.ecdf import hierarchy
+from dpjax.stats.ecdf_methods import hierarchy
 from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)

@@ -18,10 +18,10 @@ from dpjax.release import densities
 from dpjax.release import density_bands
 from dpjax.release import registry
 from dpjax.release.query import Query
-from dpjax.stats.density import adaptive
-from dpjax.stats.density import bases
-from dpjax.stats.density.estimate import DensityEstimate
-from dpjax.stats.ecdf import hierarchy
+from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods.estimate import DensityEstimate
+from dpjax.stats.ecdf_methods import hierarchy
 from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)

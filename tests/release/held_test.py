@@ -11,6 +11,7 @@ import pytest
 from dpjax.release import costs
 from dpjax.release import ledger
 from dpjax.release.costs import Cost
+from dpjax.report import files
 from tests.release import spending
 
 pytestmark = pytest.mark.every(1)
@@ -62,7 +63,8 @@ def test_a_ledger_is_locked_until_its_answer_is_on_disk(tmp_path):
 def test_who_waited_for_a_ledger_that_is_gone_makes_it_anew(
     tmp_path, monkeypatch):
   """One that stays empty is removed; what waits has it open already."""
-  path, waits, lock = tmp_path / 'ledger', threading.Event(), fcntl.flock
+  path, waits = tmp_path / 'ledger', threading.Event()
+  lock = files.portalocker.lock
 
   def flock(*args):
     waits.set()
@@ -70,7 +72,7 @@ def test_who_waited_for_a_ledger_that_is_gone_makes_it_anew(
 
   thread = threading.Thread(target=spending.release, args=[path])
   with spending.held(path):
-    monkeypatch.setattr(fcntl, 'flock', flock)
+    monkeypatch.setattr(files.portalocker, 'lock', flock)
     thread.start()
     assert waits.wait(60)
   thread.join(60)

@@ -16,9 +16,9 @@ import sys
 import tempfile
 import time
 
+from dpjax.cli import estimate
 from dpjax.release import ledger
 from dpjax.release import streams
-from launch import estimate
 from tests.release import spending
 
 _QUERY = {'statistic': 'sum'}

@@ -69,7 +69,7 @@ def test_a_normal_mean_leaves_to_its_stages_what_it_does_not_use(
 
   monkeypatch.setattr(noise.LaplaceNoise, 'half_width', width)
   monkeypatch.setattr(normal_means.NormalMean, 'stages', stages)
-  monkeypatch.setattr(normal_means.NormalMean, '_told', lambda *_: {
+  monkeypatch.setattr(normal_means.NormalMean, '_estimates', lambda *_: {
       'population_interval': {'lower': 'as told'}})
   for number in (400, 10, 9, 1, 0, -7):
     answers = [] if adjacency is _RO else [[number]]
@@ -132,8 +132,8 @@ def test_the_interval_of_a_normal_mean_uses_what_is_left(
     least['tail'] = chance
     sums = [0] if adjacency is _RO else [
         number * stages.clamp, number * stages.clamp]
-    ends = plan._told(sums, 0, number if adjacency is _RO else None,
-                      stages)['population_interval']
+    ends = plan._estimates(sums, 0, number if adjacency is _RO else None,
+                           stages)['population_interval']
     return (ends['lower'], ends['upper']) != (-2, 2)
 
   monkeypatch.setattr(normal_means, 'clamped_sum', clamped)

@@ -106,7 +106,7 @@ def test_a_far_record_moves_the_sum_by_what_is_clamped_only():
 @pytest.mark.parametrize('statistic', ['normal_mean', 'support_max'])
 def test_a_private_number_of_records_has_noise(statistic, monkeypatch):
   # The intervals take their time, and say nothing of the noise.
-  monkeypatch.setattr(normal_means.NormalMean, '_told', lambda *_: {})
+  monkeypatch.setattr(normal_means.NormalMean, '_estimates', lambda *_: {})
   fields = dict(sigma=Decimal(2)) if statistic == 'normal_mean' else {}
   plan = registry.plan(Query(
       statistic=statistic, adjacency=_AR, epsilon=Fraction(1), column='x',

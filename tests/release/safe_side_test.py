@@ -78,7 +78,7 @@ def test_a_density_says_what_its_noise_is_for(adjacency, delta):
       statistic='density', adjacency=adjacency, epsilon=Fraction(1),
       delta=delta, column='x', lower=Decimal(0), upper=Decimal(1)))
   law = plan.noise_of_bins(7)
-  told = plan._told(law, 7)
+  told = plan._noise_facts(law, 7)
   sensitivities = plan._sensitivities(7)
   bins = told['bins']
   unit = Fraction(bins['unit'])

@@ -11,7 +11,8 @@ import pytest
 from dpjax import unpacking
 from dpjax.release import formats
 from dpjax.release import tables
-from dpjax.release.formats import FileError, Format
+from dpjax.release.formats import FileError
+from dpjax.release.formats import Format
 
 pytestmark = pytest.mark.every(1)
 
@@ -76,16 +77,16 @@ def test_numbers_are_read_as_declared(text, declared, wanted):
 
 
 @pytest.mark.parametrize('text, declared, advice', [
-  ('"12,345.67"', {}, 'other marks of decimals or thousands'),
-  ('"1 234,5"', {}, 'other marks'), ('"1,5"', {}, 'other marks'),
-  ('1.234.567', {}, 'other marks'),
-  ('"1,23,456"', {'thousands': ','}, 'other marks'),
-  ('"1,2345"', {'thousands': ','}, 'other marks'),
-  ('1.5', {'decimal': ','}, 'other marks'),
-  ('1.5', {'decimal': ',', 'thousands': '.'}, 'other marks'),
+  ('"12,345.67"', {}, 'other decimal or'),
+  ('"1 234,5"', {}, 'other decimal or'), ('"1,5"', {}, 'other decimal or'),
+  ('1.234.567', {}, 'other decimal or'),
+  ('"1,23,456"', {'thousands': ','}, 'other decimal or'),
+  ('"1,2345"', {'thousands': ','}, 'other decimal or'),
+  ('1.5', {'decimal': ','}, 'other decimal or'),
+  ('1.5', {'decimal': ',', 'thousands': '.'}, 'other decimal or'),
   ('$5', {}, 'remove units'), ('5 %', {}, 'remove units'),
-  ('€12', {}, 'remove units'), ('2024-01-31', {}, 'of a date make a number'),
-  ('31.12.2024', {}, 'of a date make'), ('1/2/99', {}, 'of a date make'),
+  ('€12', {}, 'remove units'), ('2024-01-31', {}, 'convert a date'),
+  ('31.12.2024', {}, 'convert a date'), ('1/2/99', {}, 'convert a date'),
   ('n/a', {}, 'declare decimal'), ('NA', {'missing_tokens': ('-',)}, 'no number'),
   ('1_0', {}, 'no number'), ('a' * 10_000, {}, "'a{40}...' is no number"),
   ('"12\n,5"', {}, 'line 3'),

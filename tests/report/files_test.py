@@ -52,7 +52,7 @@ def _open_files():
 
 def _while_waiting(monkeypatch, act):
   """Calls a function between the opening of a file and its lock, once."""
-  flock, called = files.fcntl.flock, []
+  flock, called = files.portalocker.lock, []
 
   def act_first(descriptor, how):
     if not called:
@@ -60,7 +60,7 @@ def _while_waiting(monkeypatch, act):
       act()
     flock(descriptor, how)
 
-  monkeypatch.setattr(files.fcntl, 'flock', act_first)
+  monkeypatch.setattr(files.portalocker, 'lock', act_first)
 
 
 @pytest.mark.parametrize('act', [os.unlink, lambda path: files.replace(

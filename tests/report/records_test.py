@@ -243,7 +243,7 @@ def test_a_lock_waits_for_the_file_that_replaces_this_one(tmp_path):
   path = tmp_path / 'file'
   path.write_text('old')
   seen = []
-  flock = files.fcntl.flock
+  flock = files.portalocker.lock
 
   def replace_while_waiting(descriptor, how):
     if not seen:
@@ -252,7 +252,7 @@ def test_a_lock_waits_for_the_file_that_replaces_this_one(tmp_path):
     flock(descriptor, how)
 
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(files.fcntl, 'flock', replace_while_waiting)
+    patch.setattr(files.portalocker, 'lock', replace_while_waiting)
     with files.locked(path) as descriptor:
       assert files.read_all(descriptor) == b'new'
 

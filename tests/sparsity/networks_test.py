@@ -9,7 +9,7 @@ from dpjax.models.batch_resnet import BatchResnet
 from dpjax.sparsity import deformable
 from dpjax.sparsity import networks
 
-# Thesis 000, Table 1.1: per cent as printed, and our number of parameters.
+# Lalanne (2023), Table 1.1: per cent as printed, and our number of parameters.
 _TABLE = {(1, 2): (32.3, 87_898), (1, 3): (29.6, 80_666), (2, 2): (15.9, 43_450),
           (2, 3): (12.9, 34_682), (3, 2): (11.8, 32_122), (3, 3): (8.5, 23_162)}
 

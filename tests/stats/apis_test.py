@@ -8,10 +8,10 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import numbers
-from dpjax.stats.density import api as density_api
-from dpjax.stats.ecdf import api as ecdf_api
-from dpjax.stats.ecdf import grids
-from dpjax.stats.quantiles import api as quantiles_api
+from dpjax.stats.density_methods import api as density_api
+from dpjax.stats.ecdf_methods import api as ecdf_api
+from dpjax.stats.ecdf_methods import grids
+from dpjax.stats.quantile_methods import api as quantiles_api
 from tests import coupling
 
 ADD, REPLACE = Adjacency

@@ -20,35 +20,35 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
 from dpjax.stats import hosmer_lemeshow_cells
-from dpjax.stats import mean
-from dpjax.stats import roc
-from dpjax.stats.density import adaptive
-from dpjax.stats.density import cubes
-from dpjax.stats.density import hierarchies
-from dpjax.stats.density import histograms
-from dpjax.stats.density import marginals
-from dpjax.stats.density import merging
-from dpjax.stats.density import projections
-from dpjax.stats.density import sparse
-from dpjax.stats.density import spectral
-from dpjax.stats.density import stages
-from dpjax.stats.density import weighted
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import grids
-from dpjax.stats.ecdf import smooth_binary
-from dpjax.stats.ecdf import toeplitz
-from dpjax.stats.ecdf import trees
-from dpjax.stats.parametric import exponential_families as families
-from dpjax.stats.parametric import likelihood
-from dpjax.stats.parametric import noisy_shares
-from dpjax.stats.parametric import normal_intervals
-from dpjax.stats.parametric import normal_means
-from dpjax.stats.parametric import supports
-from dpjax.stats.parametric import truncated_means
-from dpjax.stats.quantiles import factorised
-from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import records
-from dpjax.stats.quantiles import trees as quantile_trees
+from dpjax.stats import means as mean
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import cubes
+from dpjax.stats.density_methods import hierarchies
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import marginals
+from dpjax.stats.density_methods import merging
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sparse
+from dpjax.stats.density_methods import spectral
+from dpjax.stats.density_methods import stages
+from dpjax.stats.density_methods import weighted
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import grids
+from dpjax.stats.ecdf_methods import smooth_binary
+from dpjax.stats.ecdf_methods import toeplitz
+from dpjax.stats.ecdf_methods import trees
+from dpjax.stats.quantile_methods import factorised
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import records
+from dpjax.stats.quantile_methods import trees as quantile_trees
+from dpjax.theory.parametric import exponential_families as families
+from dpjax.theory.parametric import likelihood
+from dpjax.theory.parametric import noisy_shares
+from dpjax.theory.parametric import normal_intervals
+from dpjax.theory.parametric import normal_means
+from dpjax.theory.parametric import supports
+from dpjax.theory.parametric import truncated_means
 from tests import coupling
 
 ADD, REPLACE = Adjacency

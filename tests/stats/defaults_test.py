@@ -6,6 +6,7 @@ import math
 import pkgutil
 
 from dpjax import stats
+from dpjax import theory
 
 # By name, the same for all that take it but for those below.
 DEFAULTS = dict(
@@ -52,8 +53,9 @@ OTHERS = {
     ('printed', 'shares'): (0.125, 0.125, 0.125, 0.625)}
 
 # Here, so that no test is taken for what runs their lines.
-MODULES = [importlib.import_module(info.name) for info in pkgutil.walk_packages(
-    stats.__path__, 'dpjax.stats.')]
+MODULES = [importlib.import_module(info.name) for package in (stats, theory)
+           for info in pkgutil.walk_packages(package.__path__,
+                                             f'{package.__name__}.')]
 
 
 def test_defaults_are_those_of_the_table():

@@ -10,16 +10,16 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow
-from dpjax.stats import roc
 from dpjax.stats import roc_bands
-from dpjax.stats.density import api as density_api
-from dpjax.stats.density import mechanism as density_mechanism
-from dpjax.stats.density.estimate import DensityEstimate
-from dpjax.stats.ecdf import api as ecdf_api
-from dpjax.stats.ecdf import grids
-from dpjax.stats.ecdf import mechanism as ecdf_mechanism
-from dpjax.stats.quantiles import api as quantiles_api
-from dpjax.stats.quantiles import mechanism as quantile_mechanism
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.density_methods import api as density_api
+from dpjax.stats.density_methods import mechanism as density_mechanism
+from dpjax.stats.density_methods.estimate import DensityEstimate
+from dpjax.stats.ecdf_methods import api as ecdf_api
+from dpjax.stats.ecdf_methods import grids
+from dpjax.stats.ecdf_methods import mechanism as ecdf_mechanism
+from dpjax.stats.quantile_methods import api as quantiles_api
+from dpjax.stats.quantile_methods import mechanism as quantile_mechanism
 
 ADD, REPLACE = Adjacency
 KEY = jax.random.key(0)

@@ -13,9 +13,9 @@ from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import hosmer_lemeshow_cells
-from dpjax.stats import roc
 from dpjax.stats import roc_bands
-from dpjax.stats.ecdf.grids import Grid
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods.grids import Grid
 
 GRID = Grid(lower=0.0, upper=1.0, num_thresholds=32)
 PREDICTIONS = hosmer_lemeshow.chances(GRID)
@@ -296,9 +296,9 @@ def test_sensitivity_of_cells_by_enumeration():
 BAD = {
     'uniform and within': lambda: hosmer_lemeshow.chances(
         Grid(lower=0.0, upper=2.0, num_thresholds=4)),
-    'cells that share their noise': lambda: Cellwise(
+    'shared_noise=True releases': lambda: Cellwise(
         grid=GRID, epsilon=1.0, accounting='paper', shared_noise=True),
-    "'paper' is under REPLACE_ONE": lambda: Cellwise(
+    "'paper' needs adjacency REPLACE_ONE": lambda: Cellwise(
         grid=GRID, epsilon=1.0, accounting='paper', adjacency=ADD),
     'num_groups must be an integer >= 2': lambda: hosmer_lemeshow.test(
         make(GRID, epsilon=1.0), jax.random.key(0), np.zeros((2, 32)),

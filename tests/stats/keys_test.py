@@ -19,23 +19,23 @@ from dpjax.privacy import k_norm
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import risks
-from dpjax.stats import roc
 from dpjax.stats import roc_bands
-from dpjax.stats.ecdf import grids
-from dpjax.stats.ecdf import stream_noise
-from dpjax.stats.ecdf import streams
-from dpjax.stats.quantiles import grid
-from dpjax.stats.quantiles import histogram
-from dpjax.stats.quantiles import independent
-from dpjax.stats.quantiles import joint
-from dpjax.stats.quantiles import knots
-from dpjax.stats.quantiles import records
-from dpjax.stats.quantiles import recursive
-from dpjax.stats.quantiles import slicing
-from dpjax.stats.quantiles import smoothing
-from dpjax.stats.quantiles import trees
-from dpjax.stats.quantiles import unbounded
-from dpjax.stats.quantiles import window
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods import grids
+from dpjax.stats.ecdf_methods import stream_noise
+from dpjax.stats.ecdf_methods import streams
+from dpjax.stats.quantile_methods import grid
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import knots
+from dpjax.stats.quantile_methods import records
+from dpjax.stats.quantile_methods import recursive
+from dpjax.stats.quantile_methods import slicing
+from dpjax.stats.quantile_methods import smoothing
+from dpjax.stats.quantile_methods import trees
+from dpjax.stats.quantile_methods import unbounded
+from dpjax.stats.quantile_methods import window
 from tests.stats import coupling_test
 
 REPLACE = Adjacency.REPLACE_ONE

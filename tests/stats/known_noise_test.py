@@ -12,7 +12,7 @@ from scipy import stats
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
 from dpjax.stats import intervals
-from dpjax.stats import mean
+from dpjax.stats import means as mean
 from dpjax.stats import polls
 from tests import coupling
 

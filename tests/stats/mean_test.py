@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.mean and bernoulli: goldens, risks, coverage, bounds.
+"""Tests of dpjax.stats.means and bernoulli: goldens, risks, coverage, bounds.
 
 Privacy is in the battery (`tests/privacy/roster.py`), sensitivities below.
 """
@@ -14,9 +14,9 @@ from scipy import optimize
 from dpjax.privacy import mechanism
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import mean
-from dpjax.stats.parametric import proportion_bounds
-from dpjax.stats.parametric import proportions
+from dpjax.stats import means as mean
+from dpjax.theory.parametric import proportion_bounds
+from dpjax.theory.parametric import proportions
 
 KEY = jax.random.key(21)
 REPETITIONS = 20_000

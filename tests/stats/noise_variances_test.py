@@ -12,21 +12,21 @@ from scipy import stats
 
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density import cubes
-from dpjax.stats.density import hierarchies
-from dpjax.stats.density import histograms
-from dpjax.stats.density import laws
-from dpjax.stats.density import projections
-from dpjax.stats.density import spectral
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import smooth_binary
-from dpjax.stats.ecdf import toeplitz
-from dpjax.stats.ecdf import trees
-from dpjax.stats.parametric import noisy_shares
-from dpjax.stats.parametric import normal_means
-from dpjax.stats.parametric import truncated_means
-from dpjax.stats.quantiles import factorised
-from dpjax.stats.quantiles import records
+from dpjax.stats.density_methods import cubes
+from dpjax.stats.density_methods import hierarchies
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import spectral
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import smooth_binary
+from dpjax.stats.ecdf_methods import toeplitz
+from dpjax.stats.ecdf_methods import trees
+from dpjax.stats.quantile_methods import factorised
+from dpjax.stats.quantile_methods import records
+from dpjax.theory.parametric import noisy_shares
+from dpjax.theory.parametric import normal_means
+from dpjax.theory.parametric import truncated_means
 from tests import coupling
 
 ADD, REPLACE = Adjacency

@@ -18,15 +18,15 @@ from dpjax.privacy import k_norm
 from dpjax.privacy import notions
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density import marginals
-from dpjax.stats.density import sparse
-from dpjax.stats.density import stages
-from dpjax.stats.parametric import exponential_families as families
-from dpjax.stats.parametric import normal_intervals
-from dpjax.stats.parametric import normal_means
-from dpjax.stats.parametric import sgml
-from dpjax.stats.parametric import support_ranks
-from dpjax.stats.quantiles import choice
+from dpjax.stats.density_methods import marginals
+from dpjax.stats.density_methods import sparse
+from dpjax.stats.density_methods import stages
+from dpjax.stats.quantile_methods import choice
+from dpjax.theory.parametric import exponential_families as families
+from dpjax.theory.parametric import normal_intervals
+from dpjax.theory.parametric import normal_means
+from dpjax.theory.parametric import sgml
+from dpjax.theory.parametric import support_ranks
 from tests import coupling
 
 ADD, REPLACE = Adjacency

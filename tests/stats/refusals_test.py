@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import roc
-from dpjax.stats.ecdf import grids
-from dpjax.stats.quantiles import records
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods import grids
+from dpjax.stats.quantile_methods import records
 from tests.stats import coupling_test
 
 # One mechanism of each class.

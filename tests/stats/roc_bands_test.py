@@ -8,9 +8,9 @@ import pytest
 from scipy import special
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import roc
 from dpjax.stats import roc_bands
-from dpjax.stats.ecdf.grids import Grid
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods.grids import Grid
 
 GRID = Grid(lower=0.0, upper=1.0, num_thresholds=32)
 FPRS = np.array([0.05, 0.1, 0.3, 0.5, 0.8])

@@ -6,9 +6,9 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow_cells
-from dpjax.stats import roc
-from dpjax.stats.ecdf import grids
-from dpjax.stats.ecdf import trees
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods import grids
+from dpjax.stats.ecdf_methods import trees
 
 ADD, REPLACE = Adjacency
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.roc."""
+"""Tests of dpjax.stats.roc_curves."""
 
 import functools
 
@@ -10,13 +10,13 @@ from sklearn import metrics
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import roc
 from dpjax.stats import roc_bands
-from dpjax.stats.ecdf import dyadic
-from dpjax.stats.ecdf import hierarchy
-from dpjax.stats.ecdf import mechanism
-from dpjax.stats.ecdf import trees
-from dpjax.stats.ecdf.grids import Grid
+from dpjax.stats import roc_curves as roc
+from dpjax.stats.ecdf_methods import dyadic
+from dpjax.stats.ecdf_methods import hierarchy
+from dpjax.stats.ecdf_methods import mechanism
+from dpjax.stats.ecdf_methods import trees
+from dpjax.stats.ecdf_methods.grids import Grid
 
 GRID = Grid(lower=0.0, upper=1.0, num_thresholds=16)
 GENERATOR = np.random.default_rng(5)
@@ -230,15 +230,15 @@ BAD = {
     'labels must be 0 or 1': lambda: roc.counts(GRID, SCORES, LABELS + 1),
     'one label for each score': lambda: roc.counts(GRID, SCORES, LABELS[1:]),
     'values must be numbers': lambda: roc.counts(GRID, SCORES * np.nan, LABELS),
-    'needs REPLACE_ONE': lambda: make(
+    'use adjacency REPLACE_ONE': lambda: make(
         GRID, epsilon=1.0, adjacency=ADD, public_labels=True),
-    "'paper' is of epsilon": lambda: make(
+    "'paper' needs epsilon": lambda: make(
         GRID, rho=1.0, accounting='paper'),
     'positive must be one of high, low': lambda: make(
         GRID, epsilon=1.0, positive='up'),
     'must have 32 thresholds, got 16': lambda: roc.JointRoc(
         grid=GRID, curve=_two_trees(1.0).curve),
-    'of ADD_OR_REMOVE_ONE elsewhere': lambda: roc.ParallelRoc(
+    'ADD_OR_REMOVE_ONE otherwise': lambda: roc.ParallelRoc(
         grid=GRID, adjacency=REPLACE, curve=trees.TreeEcdf(
             num_thresholds=16, epsilon=1.0, adjacency=REPLACE)),
     r'shape \(2, 15\)': lambda: make(GRID, epsilon=1.0).release(

@@ -11,12 +11,12 @@ import pytest
 from dpjax.grads import per_example
 from dpjax.grads.bounder import Method
 from dpjax.lipschitz import bounder as lipschitz_bounder
+from dpjax.lipschitz import losses
 from dpjax.models import mlp
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
 from dpjax.train import loop
-from dpjax.lipschitz import losses
 from dpjax.typing import Batch
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from dpjax.train import checkpoint
-from dpjax.train.checkpoint import Checkpoints, Part, Saver
+from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.checkpoint import Part
+from dpjax.train.checkpoint import Saver
 
 
 class _State(NamedTuple):

@@ -17,7 +17,8 @@ from dpjax.train import checkpoint
 from dpjax.train import loop
 from dpjax.train import methods
 from dpjax.train import plan as plans
-from dpjax.train.checkpoint import Checkpoints, Saver
+from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.checkpoint import Saver
 
 LOSS = losses.cross_entropy()
 SAMPLER = PoissonSampler(num_examples=40, batch_size=5, max_batch_size=4)

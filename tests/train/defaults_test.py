@@ -4,12 +4,12 @@ import inspect
 
 import pytest
 
+from dpjax.papers import newton
+from dpjax.papers import output_perturbation
 from dpjax.train import augment
 from dpjax.train import averaging
 from dpjax.train import checkpoint
 from dpjax.train import loop
-from dpjax.train import newton
-from dpjax.train import output_perturbation
 from dpjax.train import plan
 from dpjax.train import replicas
 from dpjax.train import step

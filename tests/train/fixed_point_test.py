@@ -1,4 +1,4 @@
-"""Tests of dpjax.train.fixed_point: operators, sensitivities and noise."""
+"""Tests of dpjax.papers.fixed_point: operators, sensitivities and noise."""
 
 import math
 
@@ -10,9 +10,9 @@ import pytest
 from scipy import optimize
 
 from dpjax.grads import per_example
+from dpjax.papers import fixed_point
 from dpjax.privacy import mechanism as mechanisms
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import fixed_point
 from dpjax.typing import Batch
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -115,7 +115,7 @@ def test_event_is_a_gaussian_at_each_step(adjacency, doubled):
 
 
 @pytest.mark.parametrize('changes, message', [
-  ({'adjacency': ADD}, 'consensus_admm keeps .* under replace_one only'),
+  ({'adjacency': ADD}, 'consensus_admm keeps .* only under .* replace_one'),
   ({'relaxation': 0.}, 'relaxation must lie in'),
   ({'relaxation': 1.5}, 'relaxation must lie in'),
   ({'reach': 0.}, 'reach must be a positive'),

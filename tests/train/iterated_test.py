@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.grads.bounder import BoundedSums, GradientBounder
+from dpjax.grads.bounder import BoundedSums
+from dpjax.grads.bounder import GradientBounder
+from dpjax.papers import fixed_point
+from dpjax.papers import newton
 from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import bassily
-from dpjax.train import fixed_point
-from dpjax.train import newton
 from dpjax.train.plan import TrainingPlan
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE

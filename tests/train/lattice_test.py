@@ -86,7 +86,7 @@ def test_delta_pays_for_what_the_noise_differs(monkeypatch):
   assert spend(left) <= spent <= spend(left) * (1 + 1e-4)
   assert spent > spend(1e-5) * (1 + 1e-6)
   much = 1e-6
-  with pytest.raises(ValueError, match='^delta = 1e-05 has no room for what'):
+  with pytest.raises(ValueError, match='^delta = 1e-05 is too small to cover'):
     plan.epsilon(1e-5, accountant='rdp')
 
 
@@ -102,7 +102,7 @@ def test_calibration_leaves_room(monkeypatch):
   assert plan.noise_multiplier > plain.noise_multiplier * (1 + 1e-3)
   spent = plan.epsilon(1e-5, accountant='rdp')
   assert 1.99 < spent <= 2
-  with pytest.raises(ValueError, match='has no room for what noise on a lat'):
+  with pytest.raises(ValueError, match='between noise on a lattice and Gauss'):
     plans.private_plan(
       num_examples=100, batch_size=100, num_steps=3, epsilon=5., delta=1e-5,
       adjacency=ADD, accountant='rdp', lattice_size=77)
@@ -110,8 +110,8 @@ def test_calibration_leaves_room(monkeypatch):
 
 @pytest.mark.parametrize('changes, message', [
   ({'lattice_size': 0}, 'lattice_size must be an integer >= 1, got 0'),
-  ({'noise_multiplier': None}, 'noise on a lattice is Gaussian'),
-  ({'noise_order': 1.}, 'noise on a lattice is Gaussian')])
+  ({'noise_multiplier': None}, 'noise on a lattice is Gaussian: .*'),
+  ({'noise_order': 1.}, 'noise on a lattice is Gaussian: .*')])
 def test_refusals(changes, message):
   with pytest.raises(ValueError, match=f'^{message}$'):
     _plan(**changes)

@@ -7,7 +7,9 @@ import pytest
 
 from dpjax.sparsity import networks
 from dpjax.train import replicas
-from dpjax.train.replicas import Recipe, Replicas, Task
+from dpjax.train.replicas import Recipe
+from dpjax.train.replicas import Replicas
+from dpjax.train.replicas import Task
 from dpjax.typing import Batch
 
 FEATURES, CLASSES, COUNT, EPOCHS = 3, 2, 4, 4

@@ -13,7 +13,9 @@ from dpjax.lipschitz import losses
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
-from dpjax.lipschitz.network import Chain, Network, Residual
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.network import Residual
 from dpjax.models import model as models
 from dpjax.sampling import PoissonSampler
 from dpjax.train import methods

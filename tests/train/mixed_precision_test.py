@@ -145,7 +145,7 @@ def test_every_network_has_an_own_form_in_bfloat16(name, kernel):
 
 
 def _of_views(model, compute_dtype):
-  """Two views of a record, as `experiments.building` makes them."""
+  """Two views of a record, as `dpjax.runs.building` makes them."""
   return augment.augmented(
     lambda apply, values: _method(
       'dp_sgd', model._replace(apply=apply), compute_dtype,

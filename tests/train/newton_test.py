@@ -1,4 +1,4 @@
-"""Tests of dpjax.train.newton: sensitivities, noise, convergence, cost."""
+"""Tests of dpjax.papers.newton: sensitivities, noise, convergence, cost."""
 
 import functools
 import math
@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from dpjax.papers import newton
 from dpjax.privacy import additive
 from dpjax.privacy import mechanism as mechanisms
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import newton
 from dpjax.typing import Batch
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE

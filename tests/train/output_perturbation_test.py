@@ -1,4 +1,4 @@
-"""Tests of dpjax.train.output_perturbation against brute force and float64."""
+"""Tests of dpjax.papers.output_perturbation against brute force and float64."""
 
 import functools
 import math
@@ -11,10 +11,10 @@ from scipy import optimize
 from scipy import special
 
 from dpjax.models import mlp
+from dpjax.papers import output_perturbation
 from dpjax.privacy import accounting
 from dpjax.privacy import mechanism as mechanisms
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import output_perturbation
 from dpjax.typing import Batch
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE

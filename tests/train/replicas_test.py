@@ -9,7 +9,9 @@ import pytest
 from dpjax.models.batch_resnet import BatchResnet
 from dpjax.sparsity import networks
 from dpjax.train import replicas
-from dpjax.train.replicas import Recipe, Replicas, Task
+from dpjax.train.replicas import Recipe
+from dpjax.train.replicas import Replicas
+from dpjax.train.replicas import Task
 from dpjax.typing import Batch
 
 NETWORK = BatchResnet(depth=8, widths=(2, 3, 4), num_classes=3,

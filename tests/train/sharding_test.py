@@ -178,7 +178,7 @@ def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
 
 
 @pytest.mark.parametrize('number, message', [
-  (3, 'num_devices must be at most 2, the devices there are, got 3'),
+  (3, 'num_devices must be at most 2, the number of devices, got 3'),
   (0, 'num_devices must be an integer >= 1, got 0'),
   (1.5, 'num_devices must be an integer >= 1, got 1.5')])
 def test_devices_that_are_not_there_are_refused(number, message):

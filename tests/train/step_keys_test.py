@@ -8,7 +8,8 @@ import optax
 from dpjax.grads import bounder as bounders
 from dpjax.models.model import Model
 from dpjax.privacy import additive
-from dpjax.sampling import PoissonSampler, Selection
+from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Selection
 from dpjax.train import state as states
 from dpjax.train import step as steps
 from dpjax.typing import Batch

@@ -1,7 +1,7 @@
-"""One module per data set: its columns, bounds and categories, as constants.
+"""Schemas of the tabular data sets: columns, bounds, categories as constants.
 
-The bounds are round numbers of the domain and the categories are those of
-the published documentation; neither is computed from the records.
+The bounds are round numbers of the domain. The categories come from the
+published documentation. Neither is computed from the records.
 """
 
 __all__ = [

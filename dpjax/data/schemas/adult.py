@@ -1,9 +1,9 @@
 """Adult (census income): 14 features; is the income above 50,000 dollars?
 
-Categories are those of the published file adult.names, with '?' (unknown) as
-one more where it occurs. Bounds: age and hours as the census codes them,
-years of schooling 1 to 16 by definition, weights and money by order of
-magnitude.
+Categories are those of the published file adult.names, plus '?' (unknown) for
+the columns that have it. The bounds of age and hours follow the census codes.
+Years of schooling are 1 to 16 by definition. The bounds of weights and money
+are orders of magnitude.
 """
 
 from dpjax.data import columns
@@ -47,7 +47,7 @@ _NATIVE_COUNTRY = (
   '?')
 
 SCHEMA = tabular.Schema(
-  # The second file opens with '|1x3 Cross validator' and ends each label
+  # The second file starts with '|1x3 Cross validator', and its labels end
   # with a full stop.
   comment='|',
   columns=(

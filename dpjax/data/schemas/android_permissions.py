@@ -1,12 +1,12 @@
 """NATICUSdroid: 86 permissions of an Android app; is it malware (1)?
 
-Each permission is 0 (not asked for) or 1, and is used as it is.
+Each permission is 0 (not requested) or 1 (requested), without scaling.
 """
 
 from dpjax.data import columns
 from dpjax.data import tabular
 
-# In the file's order; the repeated prefix of one name is the publisher's.
+# In the file's order. One name repeats its prefix, as in the published file.
 _PERMISSIONS = """
 android.permission.GET_ACCOUNTS
 com.sonyericsson.home.permission.BROADCAST_BADGE

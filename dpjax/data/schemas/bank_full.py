@@ -1,9 +1,10 @@
 """Bank marketing, all records: 16 features; does the client subscribe?
 
-Categories are those of the published `bank-names.txt`, which says that nothing
-is missing: 'unknown' is a category. Balances in euros, by order of magnitude,
-may be negative; calls are in seconds. `pdays` is -1 for clients who were not
-called before, below all other values on its scale too.
+Categories are those of the published `bank-names.txt`. It says that no value is
+missing, so 'unknown' is a category. Balances are in euros and may be negative;
+their bounds are orders of magnitude. Calls are in seconds. `pdays` is -1 for
+clients who were not called before, which is below all other values also after
+scaling.
 """
 
 from dpjax.data import columns

@@ -1,16 +1,16 @@
 """Breast Cancer Wisconsin (Diagnostic): is the mass malignant (1) or not?
 
-Ten measurements of cell nuclei, each as mean, standard error and worst
-value. The bounds are public inputs: round numbers somewhat wider than the
-ranges printed in the data set's own published description. Sizes, textures
-and all standard errors spread over factors, hence logarithms; concavities
-may be zero, hence square roots.
+The features are ten measurements of cell nuclei, each as mean, standard error
+and worst value. The bounds are public: round numbers somewhat wider than the
+ranges in the data set's published description. Measurements that vary by large
+factors are on a log scale. Concavities may be zero, so they are on a square
+root scale.
 """
 
 from dpjax.data import columns
 from dpjax.data import tabular
 
-# measurement: scale, and the bounds of the mean, standard error and worst.
+# Name: (scale, bounds of the mean, of the standard error, of the worst value).
 _MEASUREMENTS = {
   'radius': ('log', (6, 30), (0.1, 3), (7, 40)),
   'texture': ('log', (9, 40), (0.3, 5), (10, 50)),
@@ -44,10 +44,10 @@ SCHEMA = tabular.Schema(
 def embedded() -> tabular.Table:
   """Returns the copy that comes with scikit-learn, without any download.
 
-  Its records stand in the same order as in the original file; there, class
-  0 is malignant, while here malignant is 1.
+  Its records have the order of the original file. In scikit-learn class 0 is
+  malignant; here class 1 is.
   """
-  from sklearn import datasets  # Slow to import, and needed here alone.
+  from sklearn import datasets  # Slow to import; only this needs it.
   bunch = datasets.load_breast_cancer()
   rows = tuple(
     ('', 'M' if target == 0 else 'B', *(repr(float(value)) for value in row))

@@ -1,15 +1,15 @@
 """Default of credit card clients: 23 features; payment missed next month?
 
-Amounts are in New Taiwan dollars, by order of magnitude; bills may be
-negative (credit balances), hence the signed logarithm. `PAY_*` is a code: -2
-(no use), -1 (paid in full), 0 (revolving), or the delay in months, 9 for nine
-and more; one-hot, since the first three are no amounts of delay. Education and
-marital status have the published codes and those published as unknown (0, 5,
-6).
+Amounts are in New Taiwan dollars; their bounds are orders of magnitude. Bills
+may be negative (credit balances), so their scale is the signed logarithm.
+`PAY_*` is a code: -2 (no use), -1 (paid in full), 0 (revolving), or the delay
+in months, with 9 for nine or more. It is one-hot, since the first three codes
+are not delays. Education and marital status have the published codes and those
+published as unknown (0, 5, 6).
 
-The CSV rendering read here writes 'nan' for the age of clients 3 and 4. The
-published table has 34 and 37, which are put back, see `tabular.Erratum`;
-any other missing value is an error.
+The CSV version has 'nan' for the age of clients 3 and 4. The published table
+has 34 and 37, which are restored, see `tabular.Erratum`. Any other missing
+value is an error.
 """
 
 from dpjax.data import columns

@@ -1,14 +1,15 @@
 """Diabetes in 130 US hospitals: 49 columns; is the patient readmitted?
 
-Positive is any readmission, as in thesis 003. A record is an encounter; some
-patients have several, and privacy of records is then not that of patients.
-Numbers of encounters and patients are left out. Codes of admission, discharge
-and drugs are those published with the data; '?' (missing) is a category.
+The positive class is any readmission, as in Barczewski (2025, Table 6.1). A
+record is one encounter. Some patients have several encounters, so privacy of a
+record is not privacy of a patient. Encounter and patient numbers are left out.
+Codes of admission, discharge and drugs are those published with the data; '?'
+(missing) is a category.
 
-Three columns have more codes than are published in full. Diagnoses (ICD-9) are
-kept as the groups of Table 2 of Strack et al. 2014, "Impact of HbA1c
-measurement on hospital readmission rates", specialties by the words that name
-them, and payers of a code that is not listed here are 'other'.
+The code lists of three columns are not published in full. Diagnoses (ICD-9) are
+encoded as the groups of Table 2 of Strack et al. (2014), "Impact of HbA1c
+measurement on hospital readmission rates". Specialties are encoded by words in
+their names. Payers with a code that is not listed here are 'other'.
 """
 
 from dpjax.data import columns
@@ -26,7 +27,8 @@ _SPECIALTY = (
   'Obst', 'Oncology', 'Ortho', 'Pediatrics', 'Psych', 'Pulmonology',
   'Radiolog', 'Surg')
 
-# By the number before the point; symptoms of an organ are with its diseases.
+# Groups by the number before the point. Symptoms of an organ are grouped with
+# its diseases.
 _ICD_9 = (
   ('diabetes', (250,)),
   ('circulatory', (*range(390, 460), 785)),

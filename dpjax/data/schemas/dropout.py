@@ -1,11 +1,10 @@
 """Students' dropout: 36 features at enrolment and of two semesters, 3 classes.
 
 Coded columns are one-hot. Their codes are those of the data set's published
-code book (the variables table of its UCI page), which lists exactly the
-codes in use, column by column; they are public and fixed here. Grades of
-admission go to 200 and start near 95, the least that admits; marks of a
-semester go to 20; curricular units are counts per semester; rates are in
-percent.
+code book (the variables table of its UCI page), which lists the codes in use
+for each column; they are public constants here. Admission grades range from
+about 95, the lowest that admits, to 200. Semester grades go up to 20.
+Curricular units are counts per semester. Rates are in percent.
 """
 
 from dpjax.data import columns

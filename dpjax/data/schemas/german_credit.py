@@ -1,8 +1,8 @@
 """German credit: 20 features of an applicant; good (0) or bad (1) risk.
 
-Categories are those of the published `german.doc`, also the ones it says
-never occur. Amounts are in Deutsche Mark, durations in months; rates,
-residence and the small counts are codes from 1 on.
+Categories are those of the published `german.doc`, including those that it says
+never occur. Amounts are in Deutsche Mark, durations in months. Rates, residence
+and small counts are codes that start at 1.
 """
 
 from dpjax.data import columns
@@ -10,7 +10,7 @@ from dpjax.data import tabular
 
 
 def _codes(prefix: str, count: int, *, first: int = 1) -> tuple[str, ...]:
-  """Returns 'A1' + '1', 'A1' + '2', ...: codes are attribute, then value."""
+  """Returns the codes 'A1' + '1', 'A1' + '2', ...: attribute, then value."""
   return tuple(f'{prefix}{first + value}' for value in range(count))
 
 

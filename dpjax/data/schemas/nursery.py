@@ -1,7 +1,7 @@
 """Nursery: 8 categorical features of an application, 5 recommendations.
 
-The file enumerates all combinations of the categories that its published
-description lists.
+The file has one record for each combination of the categories in its published
+description.
 """
 
 from dpjax.data import columns

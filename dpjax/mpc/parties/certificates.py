@@ -1,9 +1,9 @@
-"""Certificates of one study, and TLS with them.
+"""Certificates of the parties of a study, and TLS contexts that use them.
 
-The authority of a study is a key that signs one certificate for each party and
-is then forgotten. A party is who holds the key of a certificate with its name:
-all connections are TLS 1.3 in which both sides show one, and no certificate of
-another study is worth anything.
+Each study has its own certificate authority: a key that signs one certificate
+for each party and is then discarded. Whoever holds the key of a certificate is
+the party named in it. All connections use TLS 1.3 with certificates on both
+sides; certificates of other studies are rejected.
 """
 
 import datetime
@@ -14,17 +14,18 @@ import ssl
 from dpjax.report import files
 
 VALID_HOURS = 24
+"""Hours for which the certificates of a study are valid."""
 
 _AUTHORITY = 'authority.pem'
 
 
 def issue(folders: dict[str, pathlib.Path], session: str) -> None:
-  """Makes the authority of a study, and key and certificate of each party.
+  """Creates the authority of a study, and each party's key and certificate.
 
   Args:
-    folders: of the parties, by name; made if they are not there, for the eyes
-      of their owners only.
-    session: goes into the name of the authority.
+    folders: the parties' folders by name; missing ones are created so that only
+      their owner can read them.
+    session: identifier of the study, part of the authority's name.
   """
   authority, key = _authority(session)
   for name, folder in folders.items():
@@ -36,35 +37,35 @@ def issue(folders: dict[str, pathlib.Path], session: str) -> None:
 
 
 def context(folder: pathlib.Path, *, server: bool) -> ssl.SSLContext:
-  """What a party makes its connections with.
+  """Returns the TLS context for a party's connections.
 
   Args:
-    folder: of the party, from `issue`.
-    server: whether it accepts connections rather than making them.
+    folder: the party's folder, written by `issue`.
+    server: True if it accepts connections, False if it makes them.
   """
-  made = ssl.SSLContext(
+  tls_context = ssl.SSLContext(
       ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
-  made.minimum_version = ssl.TLSVersion.TLSv1_3
-  made.verify_mode = ssl.CERT_REQUIRED
-  made.load_verify_locations(folder / _AUTHORITY)
-  made.load_cert_chain(folder / 'certificate.pem', folder / 'key.pem')
+  tls_context.minimum_version = ssl.TLSVersion.TLSv1_3
+  tls_context.verify_mode = ssl.CERT_REQUIRED
+  tls_context.load_verify_locations(folder / _AUTHORITY)
+  tls_context.load_cert_chain(folder / 'certificate.pem', folder / 'key.pem')
   if server:
-    made.num_tickets = 0  # no session outlives its connection
-  return made
+    tls_context.num_tickets = 0  # no TLS session outlives its connection
+  return tls_context
 
 
 def peer_name(connection: ssl.SSLObject) -> str:
-  """The name in the certificate that the other side has shown."""
+  """Returns the name in the other side's certificate."""
   names = [value for kind, value in
            (connection.getpeercert() or {}).get('subjectAltName', ())
            if kind == 'DNS']
   if len(names) != 1:
-    raise ValueError(f'a certificate of {len(names)} names')
+    raise ValueError(f'a certificate of {len(names)} names, must have one')
   return names[0]
 
 
 def write_secret(path: pathlib.Path, data: bytes) -> None:
-  """A new file that only its owner reads."""
+  """Writes a new file that only its owner can read; it must not exist."""
   descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
   with os.fdopen(descriptor, 'wb') as file:
     file.write(data)
@@ -74,8 +75,8 @@ def _x509():
   try:
     from cryptography import x509
   except ImportError as error:
-    raise ImportError('several parties need the extra `mpc`: pip install '
-                      'dpjax[mpc]') from error
+    raise ImportError('multi-party computation needs the extra `mpc`: pip '
+                      'install dpjax[mpc]') from error
   return x509
 
 
@@ -85,11 +86,12 @@ def _pem(certificate) -> bytes:
 
 
 def _builder(name: str, issuer: str, public_key):
+  """Returns a builder with what all certificates have in common."""
   x509 = _x509()
   named = lambda text: x509.Name([
       x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
-  now = datetime.datetime.now(datetime.timezone.utc)
-  minute = datetime.timedelta(minutes=1)  # clocks differ
+  now = datetime.datetime.now(datetime.UTC)
+  minute = datetime.timedelta(minutes=1)  # tolerates clocks that differ
   return (x509.CertificateBuilder().subject_name(named(name))
           .issuer_name(named(issuer)).public_key(public_key)
           .serial_number(x509.random_serial_number())
@@ -100,6 +102,7 @@ def _builder(name: str, issuer: str, public_key):
 
 
 def _usage(signs: bool):
+  """Returns the allowed usage: signing certificates, or TLS connections."""
   return _x509().KeyUsage(
       digital_signature=not signs, content_commitment=False,
       key_encipherment=False, data_encipherment=False, key_agreement=False,
@@ -108,21 +111,22 @@ def _usage(signs: bool):
 
 
 def _authority(session: str):
+  """Returns the self-signed certificate of a new authority, and its key."""
   from cryptography.hazmat.primitives import hashes
   from cryptography.hazmat.primitives.asymmetric import ec
   x509 = _x509()
   key = ec.generate_private_key(ec.SECP256R1())
   name = f'study {session}'
-  made = (_builder(name, name, key.public_key())
-          .add_extension(x509.BasicConstraints(ca=True, path_length=0),
-                         critical=True)
-          .add_extension(_usage(True), critical=True)
-          .sign(key, hashes.SHA256()))
-  return made, key
+  signed = (_builder(name, name, key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0),
+                           critical=True)
+            .add_extension(_usage(True), critical=True)
+            .sign(key, hashes.SHA256()))
+  return signed, key
 
 
 def _certificate(name: str, authority, key) -> tuple[bytes, bytes]:
-  """Key and certificate of a party, in PEM."""
+  """Returns a new private key and the certificate of a party, both in PEM."""
   from cryptography.hazmat.primitives import hashes
   from cryptography.hazmat.primitives import serialization
   from cryptography.hazmat.primitives.asymmetric import ec
@@ -130,16 +134,16 @@ def _certificate(name: str, authority, key) -> tuple[bytes, bytes]:
   own = ec.generate_private_key(ec.SECP256R1())
   issuer = authority.subject.get_attributes_for_oid(
       x509.NameOID.COMMON_NAME)[0].value
-  made = (_builder(name, issuer, own.public_key())
-          .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]),
-                         critical=False)
-          .add_extension(x509.BasicConstraints(ca=False, path_length=None),
-                         critical=True)
-          .add_extension(_usage(False), critical=True)
-          .add_extension(
-              x509.AuthorityKeyIdentifier.from_issuer_public_key(
-                  key.public_key()), critical=False)
-          .sign(key, hashes.SHA256()))
+  signed = (_builder(name, issuer, own.public_key())
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]),
+                           critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None),
+                           critical=True)
+            .add_extension(_usage(False), critical=True)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(
+                    key.public_key()), critical=False)
+            .sign(key, hashes.SHA256()))
   return own.private_bytes(
       serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-      serialization.NoEncryption()), _pem(made)
+      serialization.NoEncryption()), _pem(signed)

@@ -1,9 +1,9 @@
-"""Frames over TLS: who sent what, in which study, as the how-manieth.
+"""Frames over TLS, with sender, study and sequence number.
 
-A frame is a header of 50 bytes and a payload. Whatever is not the next whole
-frame of this study by the party of the certificate is a `Fault` of that party,
-and ends the connection and nothing else. Bytes are counted twice:
-payloads, by kind, and what went over the wire, with headers and TLS.
+A frame is a header of 50 bytes and a payload. Anything else than the next
+complete frame of this study from the party named in the certificate raises a
+`Fault` of that party and ends this connection only. Traffic is counted in two
+ways: payload bytes by kind, and bytes on the wire including headers and TLS.
 """
 
 import collections
@@ -18,6 +18,7 @@ import struct
 from dpjax.mpc.parties import certificates
 
 MAX_PAYLOAD = 1 << 22
+"""Largest payload of a frame, in bytes."""
 
 _HEADER = struct.Struct('>4sBB16s16sQI')
 _MAGIC, _VERSION = b'dpjx', 1
@@ -25,26 +26,33 @@ _CLOSED = 'closed the connection'
 
 
 class Kind(enum.IntEnum):
-  """What a payload is."""
-  HELLO = 1      # parameters, of who connects
-  WELCOME = 2    # parameters, of who accepts
+  """The kinds of frames, by the meaning of their payload."""
+  HELLO = 1      # parameters of the party that connects
+  WELCOME = 2    # parameters of the party that accepts
   OWNERS = 3     # sealed messages of owners
   RECEIPT = 4    # which of them were refused, and why
   DEALT = 5      # a part of a dealer's keys
-  STATUS = 6     # between servers: what each has drawn
+  # STATUS: between servers, which noise each has drawn; to a client, the
+  # number of owners whose records are counted, or null.
+  STATUS = 6
   ACCEPTED = 7   # between servers: whose messages arrived
   COMMIT = 8     # between servers: digest of a seed
   REVEAL = 9     # between servers: the seed
-  MASKS = 10     # between servers: sharings of zero and of noise
+  MASKS = 10     # between servers: shares of noise, or the mark of dealt keys
   READY = 11     # between servers: noise is on disk
-  ASK = 12       # how many thresholds, of a client
-  POINTS = 13    # which
+  ASK = 12       # from a client: number of thresholds, or null for all
+  POINTS = 13    # from a client: the thresholds
   SHARES = 14    # a server's share of the noisy counts
-  ERROR = 15     # one line
+  ERROR = 15     # an error message of one line
 
 
 class Fault(ValueError):
-  """What a party did wrong; `party` is its name."""
+  """A failure of another party.
+
+  Attributes:
+    party: name of the party at fault.
+    reason: what it did wrong.
+  """
 
   def __init__(self, party: str, reason: str):
     super().__init__(f'{party}: {reason}')
@@ -52,12 +60,19 @@ class Fault(ValueError):
 
 
 class Disagreement(Fault):
-  """Of a party with other parameters; trying again does not help."""
+  """A party has other parameters of the study; retrying does not help."""
 
 
 @dataclasses.dataclass
 class Traffic:
-  """Bytes that passed through one end of a connection."""
+  """Bytes that passed through one end of a connection.
+
+  Attributes:
+    sent: payload bytes sent, by kind.
+    received: payload bytes received, by kind.
+    wire_sent: bytes sent, with headers and TLS.
+    wire_received: bytes received, with headers and TLS.
+  """
   sent: collections.Counter = dataclasses.field(
       default_factory=collections.Counter)
   received: collections.Counter = dataclasses.field(
@@ -66,7 +81,7 @@ class Traffic:
   wire_received: int = 0
 
   def to_json(self) -> dict[str, object]:
-    """Payloads by kind, and bytes on the wire."""
+    """Returns payload bytes by kind and bytes on the wire, for JSON."""
     named = lambda counter: {Kind(k).name.lower(): counter[k]
                              for k in sorted(counter)}
     return {'payload_sent': named(self.sent),
@@ -75,35 +90,42 @@ class Traffic:
 
 
 def total(parts: Iterable[Traffic]) -> Traffic:
-  """Their sum."""
-  found = Traffic()
+  """Returns the sum of several counts of traffic."""
+  traffic = Traffic()
   for part in parts:
-    found.sent.update(part.sent)
-    found.received.update(part.received)
-    found.wire_sent += part.wire_sent
-    found.wire_received += part.wire_received
-  return found
+    traffic.sent.update(part.sent)
+    traffic.received.update(part.received)
+    traffic.wire_sent += part.wire_sent
+    traffic.wire_received += part.wire_received
+  return traffic
 
 
 class Channel:
-  """One end of a connection; `peer` is the name in the other's certificate."""
+  """One end of a connection.
+
+  Attributes:
+    name: name of this party.
+    peer: name in the certificate of the other side.
+    traffic: bytes that have passed.
+  """
 
   def __init__(self, connection: socket.socket, tls: ssl.SSLContext, *,
                name: str, session: str, timeout: float,
                server_name: str | None = None):
-    """Shakes hands.
+    """Performs the TLS handshake.
 
     Args:
-      connection: a connected socket; it is closed with the channel.
-      tls: from `certificates.context`.
-      name: of this party.
-      session: of the study.
+      connection: a connected socket; the channel closes it.
+      tls: TLS context from `certificates.context`.
+      name: name of this party.
+      session: identifier of the study, 32 hexadecimal digits.
       timeout: seconds of silence after which the other side is at fault.
-      server_name: whom this side has called; None if it was called.
+      server_name: name of the party that this side called; None if this side
+        was called.
 
     Raises:
-      Fault: if the other side cannot show a certificate of this study, or not
-        the one of `server_name`.
+      Fault: if the other side has no certificate of this study, or not that of
+        `server_name`.
     """
     self._socket, self.name, self.traffic = connection, name, Traffic()
     self._session = bytes.fromhex(session)
@@ -115,7 +137,7 @@ class Channel:
                              server_side=server_name is None,
                              server_hostname=server_name)
     self._next_sent = self._next_received = 0
-    self._begun = False  # whether a part of a frame has come
+    self._begun = False  # whether part of a frame has arrived
     self.peer = server_name or 'a stranger'
     try:
       self._run(self._tls.do_handshake)
@@ -125,13 +147,14 @@ class Channel:
       raise
 
   def _flush(self) -> None:
+    """Writes what TLS has encrypted to the socket."""
     data = self._out.read()
     if data:
       self._socket.sendall(data)
       self.traffic.wire_sent += len(data)
 
   def _run(self, call: Callable, *args):
-    """Calls into TLS, carrying bytes to and fro until it is content."""
+    """Runs a TLS operation, moving bytes to and from the socket as it needs."""
     try:
       while True:
         try:
@@ -150,13 +173,13 @@ class Channel:
                   f'was silent for {self._timeout:g} seconds') from None
     except ssl.SSLError as error:
       with contextlib.suppress(OSError):
-        self._flush()  # the alert that tells the other side
+        self._flush()  # sends the TLS alert to the other side
       raise Fault(self.peer, f'TLS: {_plain(error)}') from None
     except OSError:
       raise Fault(self.peer, _CLOSED) from None
 
   def send(self, kind: Kind, payload: bytes) -> None:
-    """Sends one frame."""
+    """Sends one frame of at most `MAX_PAYLOAD` bytes."""
     if len(payload) > MAX_PAYLOAD:
       raise ValueError(f'a payload of {len(payload)} bytes is too long')
     header = _HEADER.pack(_MAGIC, _VERSION, kind, self._session,
@@ -166,6 +189,7 @@ class Channel:
     self.traffic.sent[kind] += len(payload)
 
   def _exactly(self, size: int) -> bytes:
+    """Returns the next `size` bytes; raises a `Fault` if there are fewer."""
     parts, missing = [], size
     while missing:
       part = self._run(self._tls.read, missing)
@@ -177,25 +201,25 @@ class Channel:
     return b''.join(parts)
 
   def receive(self, *kinds: Kind) -> tuple[Kind, bytes]:
-    """The next frame.
+    """Returns kind and payload of the next frame.
 
     Args:
-      *kinds: those that may come now. An ERROR may always.
+      *kinds: the kinds allowed now; ERROR is always allowed.
 
     Raises:
-      Fault: for anything else.
+      Fault: if anything else arrives.
     """
     header = self._exactly(_HEADER.size)
     magic, version, kind, session, sender, number, size = _HEADER.unpack(header)
     if (magic, version) != (_MAGIC, _VERSION):
-      raise Fault(self.peer, 'sent what is no frame of this version')
+      raise Fault(self.peer, 'sent something that is no frame of this version')
     if session != self._session:
       raise Fault(self.peer, 'sent a frame of another session')
     if sender.rstrip(b'\0') != self.peer.encode():
       raise Fault(self.peer, 'sent a frame in the name of another')
     if number != self._next_received:
       raise Fault(self.peer, f'sent frame {number} where '
-                  f'{self._next_received} was due: repeated or lost')
+                  f'{self._next_received} was due: one is repeated or lost')
     if size > MAX_PAYLOAD:
       raise Fault(self.peer, f'announced a payload of {size} bytes')
     if kind not in kinds and kind != Kind.ERROR:
@@ -207,18 +231,18 @@ class Channel:
     return Kind(kind), payload
 
   def expect(self, kind: Kind) -> bytes:
-    """The payload of the next frame, which must be of this kind.
+    """Returns the payload of the next frame, which must be of this kind.
 
     Raises:
-      Fault: for anything else, and for an ERROR, with what it says.
+      Fault: if anything else arrives; for an ERROR, with its message.
     """
-    found, payload = self.receive(kind)
-    if found is Kind.ERROR:
+    kind_received, payload = self.receive(kind)
+    if kind_received is Kind.ERROR:
       raise Fault(self.peer, payload.decode(errors='replace')[:500])
     return payload
 
   def next(self, kind: Kind) -> bytes | None:
-    """The same, or None if the other side has ended between frames."""
+    """Returns as `expect`, or None if the connection ended between frames."""
     self._begun = False
     try:
       return self.expect(kind)
@@ -229,7 +253,7 @@ class Channel:
 
   @property
   def gone(self) -> bool:
-    """Whether the other side has ended, as far as this one can see."""
+    """Returns whether the other side has visibly closed the connection."""
     try:
       self._socket.setblocking(False)
       return not self._socket.recv(1, socket.MSG_PEEK)
@@ -242,7 +266,7 @@ class Channel:
         self._socket.settimeout(self._timeout)
 
   def close(self) -> None:
-    """Ends the connection."""
+    """Closes the connection."""
     with contextlib.suppress(OSError):
       self._socket.shutdown(socket.SHUT_RDWR)
     self._socket.close()
@@ -250,7 +274,19 @@ class Channel:
 
 def call(address: tuple[str, int], tls: ssl.SSLContext, *, peer: str,
          name: str, session: str, timeout: float) -> Channel:
-  """Connects to a server; `Fault` of `peer` if that fails."""
+  """Connects to a server.
+
+  Args:
+    address: host and port.
+    tls: TLS context from `certificates.context`.
+    peer: name of the server.
+    name: name of this party.
+    session: identifier of the study.
+    timeout: seconds of silence after which the server is at fault.
+
+  Raises:
+    Fault: if the server cannot be reached or is not `peer`.
+  """
   try:
     connection = socket.create_connection(address, timeout=timeout)
   except OSError:
@@ -261,6 +297,6 @@ def call(address: tuple[str, int], tls: ssl.SSLContext, *, peer: str,
 
 
 def _plain(error: ssl.SSLError) -> str:
-  """What went wrong, without the line of the library it came from."""
+  """Returns the reason of a TLS error in plain words, without source lines."""
   text = getattr(error, 'verify_message', None) or error.reason or str(error)
   return text.lower().replace('_', ' ')

@@ -1,7 +1,7 @@
-"""Who asks: thresholds or the whole curve, of all servers at once.
+"""The client: asks all servers for noisy ranks and combines their answers.
 
 A client holds no key but that of its certificate. It learns the noisy counts
-and, where the number of records is public, how many there were.
+and, if the number of records is public, that number.
 """
 
 import dataclasses
@@ -16,20 +16,22 @@ from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import server
 from dpjax.mpc.parties import wire
-from dpjax.mpc.parties.channel import Channel, Fault, Kind
+from dpjax.mpc.parties.channel import Channel
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
-  """What a client has been told.
+  """The released answer that a client receives.
 
   Attributes:
-    numbers: noisy ranks [classes, B] int64; of a tree noisy counts of its
+    numbers: noisy ranks [classes, B] int64; for a tree, noisy counts of its
       nodes [classes, M].
-    num_records: whose messages are in them; None if that is not public.
-    faults: of servers that were not needed.
-    traffic: of each server's connection.
+    num_records: number of records counted; None if it is not public.
+    faults: faults of servers that were not needed for the answer.
+    traffic: bytes exchanged with each server, by its name.
   """
   numbers: np.ndarray
   num_records: int | None
@@ -40,81 +42,88 @@ class Answer:
 def ask(parameters: Parameters, points: np.ndarray | None, *,
         folder: pathlib.Path, addresses: pathlib.Path, timeout: float,
         name: str = 'client') -> Answer:
-  """Asks all servers, and puts their shares together.
+  """Asks all servers and combines their shares.
 
   Args:
-    parameters: of the study, as the client was told them.
-    points: thresholds, from 0 to N - 1, [B]; None for all N, and for a tree.
-    folder: of the client, with key and certificate.
-    addresses: where servers say where they are.
+    parameters: parameters of the study that the client was given.
+    points: indices of thresholds [B], from 0 to N - 1; None for all N, and for
+      a tree.
+    folder: the client's folder, with key and certificate.
+    addresses: folder in which servers publish their addresses.
     timeout: seconds after which a silent server is at fault.
-    name: of the client, in its certificate.
+    name: name of the client in its certificate.
 
   Raises:
-    Fault: if too few servers answer, of the first one that is not there, does
-      not agree on the parameters, or says that another one is at fault.
+    Fault: if too few servers answer. It is that of the first server that cannot
+      be reached, has other parameters, or reports another server's fault.
   """
   needed = parameters.build_scheme().needed
   if points is not None:
     _check_points(points, parameters)
   tls = certificates.context(folder, server=False)
-  made: dict[str, Channel] = {}
+  channels: dict[str, Channel] = {}
   faults: list[Fault] = []
 
   def of_all(step, peers):
-    """What a step gives with each server, of which enough have to be well."""
-    found = {}
+    """Runs a step with each server; raises if too few succeed."""
+    results = {}
     for peer in peers:
       try:
-        found[peer] = step(peer)
+        results[peer] = step(peer)
       except Fault as fault:
         faults.append(fault)
-    if len(found) < needed:
+    if len(results) < needed:
       raise faults[0]
-    return found
+    return results
 
   def call(peer):
-    made[peer] = channel.call(
+    channels[peer] = channel.call(
         server.read_address(addresses, peer), tls, peer=peer, name=name,
         session=parameters.session, timeout=timeout)
-    links.greet(made[peer], parameters)
+    links.greet(channels[peer], parameters)
 
   try:
     called = of_all(call, parameters.servers)
-    asked = of_all(lambda peer: _ask(made[peer], parameters, points), called)
-    told = of_all(lambda peer: _listen(made[peer], parameters, points), asked)
+    asked = of_all(lambda peer: _ask(channels[peer], parameters, points),
+                   called)
+    answers = of_all(lambda peer: _listen(channels[peer], parameters, points),
+                     asked)
   finally:
-    for link in made.values():
+    for link in channels.values():
       link.close()
-  return _combine(parameters, told, tuple(map(str, faults)),
-                  {peer: link.traffic for peer, link in made.items()})
+  return _combine(parameters, answers, tuple(map(str, faults)),
+                  {peer: link.traffic for peer, link in channels.items()})
 
 
 def _combine(parameters: Parameters,
-             told: dict[str, tuple[int | None, np.ndarray]],
+             answers: dict[str, tuple[int | None, np.ndarray]],
              faults: tuple[str, ...],
              traffic: dict[str, channel.Traffic]) -> Answer:
-  numbers = {number for number, _ in told.values()}
+  """Combines the servers' shares; raises if their record counts differ."""
+  numbers = {number for number, _ in answers.values()}
   if len(numbers) != 1:
-    raise Fault(' and '.join(told), 'do not agree on the number of owners')
+    raise Fault(' and '.join(answers), 'do not agree on the number of owners')
   return Answer(
       numbers=parameters.build_scheme().combine({
-          links.number(peer): shares for peer, (_, shares) in told.items()}),
+          links.number(peer): shares for peer, (_, shares) in answers.items()}),
       num_records=numbers.pop(), faults=faults, traffic=traffic)
 
 
 def _check_points(points: np.ndarray, parameters: Parameters) -> None:
+  """Raises a ValueError for points that the study cannot answer."""
   num_thresholds = parameters.num_thresholds
   if parameters.shape:
-    raise ValueError('points of a tree are not asked for: all of it is told')
+    raise ValueError('points of a tree cannot be asked for, since all of its '
+                     'counts are released: pass None')
   if points.ndim != 1 or not 0 < points.size <= num_thresholds or (
       not 0 <= points.min() <= points.max() < num_thresholds):
-    raise ValueError(f'points must be up to {num_thresholds} whole numbers '
+    raise ValueError(f'points must be 1 to {num_thresholds} whole numbers '
                      f'from 0 to {num_thresholds - 1}, got {points}')
 
 
 def _ask(link: Channel, parameters: Parameters,
          points: np.ndarray | None) -> None:
+  """Sends a query for points, or for all if None, to one server."""
   link.send(Kind.ASK, json.dumps(None if points is None else
                                  len(points)).encode())
   if points is not None:
@@ -124,12 +133,13 @@ def _ask(link: Channel, parameters: Parameters,
 
 def _listen(link: Channel, parameters: Parameters, points: np.ndarray | None
             ) -> tuple[int | None, np.ndarray]:
-  """The number of records, and a share of the ranks."""
+  """Returns the number of records or None, and a server's share of the ranks.
+  """
   count = noising.num_told(parameters) if points is None else len(points)
   try:
     used = json.loads(link.expect(Kind.STATUS))
     if not isinstance(used, int if parameters.knows_total else type(None)):
-      raise ValueError(f'{used} for a number of owners')
+      raise ValueError(f'{used} where a number of owners or null was due')
     return used, wire.unpack_shares(
         parameters.build_scheme(), links.receive_long(link, Kind.SHARES),
         (parameters.num_classes, count))

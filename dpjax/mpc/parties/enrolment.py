@@ -1,11 +1,11 @@
-"""Messages of owners, sealed for one server and one study.
+"""Authenticated encryption of owners' messages for one server and one study.
 
-Many owners may send through one relay, which must neither read nor change what
-it carries. At enrolment each server gives an owner a token, derived from a key
-that the server keeps. Under a key derived from the token, the study and the
-server, an owner's message is encrypted and authenticated (AES-256-GCM): sent to
-another server, in another study, under other parameters or in another's name it
-does not open.
+Many owners may send through one relay, which must be able neither to read nor
+to change what it carries. At enrolment, each server gives each owner a token,
+derived from a key that the server keeps. The owner's message is encrypted and
+authenticated (AES-256-GCM) under a key derived from the token, the study and
+the server. It cannot be opened by another server, in another study, under other
+parameters or in the name of another owner.
 """
 
 from collections.abc import Iterator
@@ -20,21 +20,21 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 MARK_BYTES = 8
-"""Random bytes in front of an owner's messages to all servers.
+"""Length of the random mark in front of an owner's messages to all servers.
 
-By them servers see which messages belong together: shares of what was split
-twice would add up to any number.
+Equal marks show the servers that messages belong together. Shares from two
+different splittings would add up to an arbitrary number.
 """
 SEAL_BYTES = NONCE_BYTES + TAG_BYTES
 
 _ENTRY = struct.Struct('>II')
 ENTRY_BYTES = _ENTRY.size
 AROUND_BYTES = ENTRY_BYTES + SEAL_BYTES + MARK_BYTES
-"""That an owner sends beside its message."""
+"""Bytes that an owner sends in addition to its message."""
 
 
 def token(enrolment_key: bytes, owner: int) -> bytes:
-  """What a server, by its key, gives an owner to know it by; 32 bytes."""
+  """Returns the token of 32 bytes by which a server recognises an owner."""
   return hmac.digest(enrolment_key, b'owner' + owner.to_bytes(4), 'sha256')
 
 
@@ -46,14 +46,14 @@ def _cipher(owner_token: bytes, digest: bytes, server: str):
 
 def seal(owner_token: bytes, payload: bytes, *, owner: int, digest: bytes,
          server: str, source: prg.Source = os.urandom) -> bytes:
-  """What only `server` opens, in the study of `digest`.
+  """Encrypts a message so that only `server` in the study `digest` opens it.
 
   Args:
-    owner_token: of this owner and server.
+    owner_token: the owner's token from this server.
     payload: the message.
-    owner: its number.
-    digest: of the parameters.
-    server: its name.
+    owner: number of the owner.
+    digest: digest of the study's parameters.
+    server: name of the server.
     source: n -> n random bytes, for the nonce.
   """
   nonce = source(NONCE_BYTES)
@@ -63,10 +63,10 @@ def seal(owner_token: bytes, payload: bytes, *, owner: int, digest: bytes,
 
 def unseal(owner_token: bytes, sealed: bytes, *, owner: int, digest: bytes,
            server: str) -> bytes:
-  """The payload of a sealed message.
+  """Decrypts a sealed message; arguments as `seal`.
 
   Raises:
-    ValueError: if it is not what this owner sealed for this server and study.
+    ValueError: if this owner did not seal it for this server and study.
   """
   from cryptography import exceptions
   try:
@@ -78,16 +78,21 @@ def unseal(owner_token: bytes, sealed: bytes, *, owner: int, digest: bytes,
 
 
 def entry(owner: int, sealed: bytes) -> bytes:
-  """A sealed message with number and length in front."""
+  """Returns a sealed message with the owner's number and its length in front.
+  """
   return _ENTRY.pack(owner, len(sealed)) + sealed
 
 
 class TornBatch(ValueError):
-  """A batch that ends within an entry."""
+  """A batch ends in the middle of an entry."""
 
 
 def entries(batch: bytes) -> Iterator[tuple[int, bytes]]:
-  """(owner, sealed message) of a batch; a torn last one is a `TornBatch`."""
+  """Yields (owner, sealed message) of a batch.
+
+  Raises:
+    TornBatch: after all complete entries, if the last one is incomplete.
+  """
   place = 0
   while place < len(batch):
     if len(batch) - place < _ENTRY.size:

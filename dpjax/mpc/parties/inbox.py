@@ -1,8 +1,8 @@
-"""Messages of owners that a server has accepted, and what it has refused.
+"""The owners' messages that a server has accepted or refused.
 
-A message is refused for its owner alone: whatever else came counts. What was
-refused does not keep its owner from sending a good message, and of several good
-ones the first counts.
+Refusing a message does not affect other owners' messages. An owner whose
+message was refused may send another one. Of several valid messages of an owner,
+the first counts.
 """
 
 import collections
@@ -26,42 +26,52 @@ UNKNOWN = 'no such owner'
 
 
 class Refusals:
-  """Who was refused, and why; by name, with how often."""
+  """Counts of refusals by party and reason; safe to use from several threads.
+  """
 
   def __init__(self):
-    """None yet."""
+    """Starts with no refusals."""
     self._lock = threading.Lock()
     self._counts = collections.Counter()
 
   def add(self, party: str, reason: str) -> None:
-    """Writes down one."""
+    """Adds one refusal of a party."""
     with self._lock:
       self._counts[party, reason] += 1
 
   def to_json(self) -> list[dict[str, object]]:
-    """All of them, in the order of their names."""
+    """Returns party, reason and count of all refusals, sorted by party."""
     with self._lock:
       return [{'party': party, 'reason': reason, 'times': times}
               for (party, reason), times in sorted(self._counts.items())]
 
 
 class Inbox:
-  """One server's messages of owners, on disk before they are acknowledged."""
+  """The owners' messages of one server, on disk before their receipt is sent.
+
+  Attributes:
+    accepted: which owners' messages were accepted, bool [owners].
+    messages: their messages, uint8 [owners, bytes]; zero for other owners.
+    marks: their marks, uint8 [owners, 8]; see `enrolment.MARK_BYTES`.
+  """
 
   def __init__(self, storage: Storage, parameters: Parameters, *, server: str,
                key: bytes, message_bytes: int,
                malformed: Callable[[np.ndarray], np.ndarray],
                refusals: Refusals):
-    """Opens what was accepted before; ValueError if it was changed.
+    """Loads the messages accepted earlier.
 
     Args:
-      storage: of the server.
-      parameters: of the study.
-      server: its name.
-      key: its enrolment key.
+      storage: the server's storage.
+      parameters: parameters of the study.
+      server: name of the server.
+      key: enrolment key of the server.
       message_bytes: length of an owner's message.
-      malformed: messages [n, bytes] -> which [n] no owner would have sent.
-      refusals: where refusals are written down.
+      malformed: messages [n, bytes] -> which [n] no honest owner could send.
+      refusals: collects refusals.
+
+    Raises:
+      ValueError: if the stored messages were changed.
     """
     self._storage, self._key, self._malformed = storage, key, malformed
     self._named = {'digest': parameters.digest, 'server': server}
@@ -75,11 +85,11 @@ class Inbox:
       try:
         self._accept(owner, self._unseal(owner, sealed))
       except ValueError as error:
-        raise ValueError(f'inbox.log of {server} is not what was written: '
-                         f'owner {owner}, {error}') from None
+        raise ValueError(f'inbox.log of {server} was changed after it was '
+                         f'written: owner {owner}, {error}') from None
 
   def _unseal(self, owner: int, sealed: bytes) -> np.ndarray:
-    """The message, or ValueError with the reason that it is refused."""
+    """Returns mark and message; a ValueError gives the reason of a refusal."""
     if owner >= len(self.accepted):
       raise ValueError(UNKNOWN)
     if len(sealed) + enrolment.ENTRY_BYTES != (
@@ -90,41 +100,45 @@ class Inbox:
                          np.uint8)
 
   def _accept(self, owner: int, message: np.ndarray) -> None:
+    """Stores an owner's mark and message in memory."""
     self.marks[owner], self.messages[owner] = np.split(
         message, [enrolment.MARK_BYTES])
     self.accepted[owner] = True
 
   def put(self, batch: bytes) -> tuple[int, list[tuple[int, str]], str | None]:
-    """Takes a batch of sealed messages.
+    """Accepts or refuses each message of a batch of sealed messages.
 
     Returns:
-      How many were accepted; (owner, reason) of those refused; what is wrong
-      with the batch itself, if something is: messages before that count.
+      The number of messages accepted; (owner, reason) of those refused; and an
+      error if the end of the batch is missing, else None. The complete messages
+      of such a batch count.
     """
-    found, refused, torn = [], [], None
+    opened, refused, torn = [], [], None
     try:
       for owner, sealed in enrolment.entries(batch):
         try:
-          found.append((owner, sealed, self._unseal(owner, sealed)))
+          opened.append((owner, sealed, self._unseal(owner, sealed)))
         except ValueError as error:
           refused.append((owner, str(error)))
     except enrolment.TornBatch as error:
       torn = str(error)
-    if found:
+    if opened:
       bad = self._malformed(np.stack([
-          message[enrolment.MARK_BYTES:] for _, _, message in found]))
-      refused += [(found[row][0], MALFORMED) for row in np.flatnonzero(bad)]
-      found = [one for one, is_bad in zip(found, bad, strict=True)
-               if not is_bad]
+          message[enrolment.MARK_BYTES:] for _, _, message in opened]))
+      refused += [(opened[row][0], MALFORMED) for row in np.flatnonzero(bad)]
+      opened = [entry for entry, is_bad in zip(opened, bad, strict=True)
+                if not is_bad]
     with self._lock:
-      count = self._keep(found, refused)
+      count = self._keep(opened, refused)
     for owner, reason in refused:
       self._refusals.add(f'owner {owner}', reason)
     return count, refused, torn
 
-  def _keep(self, found: list, refused: list[tuple[int, str]]) -> int:
+  def _keep(self, opened: list, refused: list[tuple[int, str]]) -> int:
+    """Stores first messages on disk, refuses others; returns how many it kept.
+    """
     kept = []
-    for owner, sealed, message in found:
+    for owner, sealed, message in opened:
       if not self._open:
         refused.append((owner, CLOSED))
       elif self.accepted[owner]:
@@ -136,19 +150,22 @@ class Inbox:
     return len(kept)
 
   def close(self) -> bytes:
-    """Nothing is accepted from here on; what other servers are told of it."""
+    """Ends the collection; returns a list of the accepted, for other servers.
+
+    The list has one bit for each owner, followed by all marks.
+    """
     with self._lock:
       self._open = False
     return np.packbits(self.accepted).tobytes() + self.marks.tobytes()
 
   def common(self, said: dict[str, bytes]) -> np.ndarray:
-    """Owners [n] whose messages all servers hold, and that belong together.
+    """Returns which owners' messages all servers hold with equal marks, [n].
 
     Args:
-      said: what `close` returned, by the name of the other server.
+      said: results of `close` of the other servers, by their names.
 
     Raises:
-      Fault: of a server that said something else.
+      Fault: if a server's list has a wrong length.
     """
     used, size = self.accepted.copy(), -(-len(self.accepted) // 8)
     for peer, theirs in said.items():

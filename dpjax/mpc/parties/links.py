@@ -1,23 +1,25 @@
-"""Connections between the servers of a study, while they agree.
+"""Connections among the servers of a study, and the greeting of all parties.
 
-A server calls those before it and waits for those behind it. Exchanges of two
-servers follow one order over all pairs, and of a pair the first one speaks
-first, so that none waits for one that waits for it.
+A server calls the servers with lower numbers and waits for calls of those with
+higher numbers. Exchanges avoid deadlock: all servers go through the others in
+the order of their numbers, and in each pair the lower number sends first.
 """
 
 from collections.abc import Mapping
 
 from dpjax.mpc.parties import channel
-from dpjax.mpc.parties.channel import Channel, Disagreement, Fault, Kind
+from dpjax.mpc.parties.channel import Channel
+from dpjax.mpc.parties.channel import Disagreement
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
 
 
 def greet(connection: Channel, parameters: Parameters) -> None:
-  """Tells the side that was called the parameters, and compares its own.
+  """Sends this party's parameters to the called side and compares its own.
 
   Raises:
-    Disagreement: if they differ, with the names of the fields; the connection
-      is closed.
+    Disagreement: if they differ; names the fields. The connection is closed.
   """
   try:
     connection.send(Kind.HELLO, parameters.to_bytes())
@@ -31,7 +33,11 @@ def greet(connection: Channel, parameters: Parameters) -> None:
 
 
 def welcome(connection: Channel, parameters: Parameters) -> None:
-  """The same, of the side that was called; who differs is told so."""
+  """Answers `greet` on the called side.
+
+  Raises:
+    Disagreement: if the parameters differ; the caller gets the same message.
+  """
   said = connection.expect(Kind.HELLO)
   try:
     _compare(connection.peer, said, parameters)
@@ -42,6 +48,7 @@ def welcome(connection: Channel, parameters: Parameters) -> None:
 
 
 def _compare(peer: str, said: bytes, parameters: Parameters) -> None:
+  """Raises a `Disagreement` unless a peer has sent the same parameters."""
   try:
     names = parameters.differences(said)
   except ValueError as error:
@@ -54,14 +61,22 @@ class Links:
   """One connection to each other server."""
 
   def __init__(self, name: str, channels: Mapping[str, Channel]):
-    """Connections by the other's name, which ends with its number."""
+    """Takes this server's name and the connections by the others' names."""
     self._name = name
     self._channels = dict(sorted(channels.items(),
                                  key=lambda item: number(item[0])))
 
   def exchange(self, kind: Kind, mine: bytes | Mapping[str, bytes]
                ) -> dict[str, bytes]:
-    """Sends every other server its part, or all the same; returns theirs."""
+    """Exchanges messages with all other servers.
+
+    Args:
+      kind: kind of the frames.
+      mine: message to all servers, or messages by name of the receiver.
+
+    Returns:
+      The other servers' messages by their names.
+    """
     theirs = {}
     for peer, link in self._channels.items():
       part = mine if isinstance(mine, bytes) else mine[peer]
@@ -74,25 +89,29 @@ class Links:
     return theirs
 
   def close(self) -> list[tuple[str, channel.Traffic]]:
-    """Ends the connections; returns what passed through them."""
+    """Closes the connections; returns (name, traffic) of each."""
     for link in self._channels.values():
       link.close()
     return [(peer, link.traffic) for peer, link in self._channels.items()]
 
 
 def number(name: str) -> int:
-  """j of `server<j>`."""
+  """Returns j for the name `server<j>`."""
   return int(name.removeprefix('server'))
 
 
 def send_long(link: Channel, kind: Kind, data: bytes) -> None:
-  """Sends bytes as frames, of which the last one is not full."""
+  """Sends bytes as several frames; a frame that is not full marks the end."""
   for start in range(0, len(data) + 1, channel.MAX_PAYLOAD):
     link.send(kind, data[start:start + channel.MAX_PAYLOAD])
 
 
 def receive_long(link: Channel, kind: Kind, limit: int = 1 << 28) -> bytes:
-  """What `send_long` sent; `Fault` if that is more than `limit` bytes."""
+  """Returns bytes sent by `send_long`.
+
+  Raises:
+    Fault: if there are more than `limit` bytes.
+  """
   parts, size = [], 0
   while not parts or len(parts[-1]) == channel.MAX_PAYLOAD:
     parts.append(link.expect(kind))

@@ -1,15 +1,15 @@
-"""Noise of all that is told, drawn once: shares of it that no server can read.
+"""Secret-shared noise for all released numbers, drawn once per study.
 
-Discrete Laplace noise of dyadic nodes or of those of a tree (`nodes`), in one
-of two ways:
+Discrete Laplace noise of dyadic nodes or tree nodes (`nodes`), drawn in one of
+two ways:
 
-* joint: two servers and a dealer; of the curator's law, and no party knows any
-  of it (`joint_noise`).
-* contributions: each server draws noise and shares it with the others; what all
-  but `num_colluding` of them drew follows the curator's law, the rest comes on
-  top (`noise`). A server knows its own part.
+* joint: two servers and a dealer; the noise has the curator's distribution, and
+  no party knows any of it (`joint_noise`).
+* contributions: each server draws noise and shares it with the others. The
+  noise of all but `num_colluding` servers has the curator's distribution; that
+  of the others is extra noise (`noise`). A server knows its own part.
 
-Of dyadic nodes: where n is public the last rank is n, and has no noise.
+With dyadic nodes and public n, the last rank is n and gets no noise.
 """
 
 from collections.abc import Callable
@@ -23,41 +23,44 @@ from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc.parties import wire
-from dpjax.mpc.parties.channel import Fault, Kind
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.enrolment import MARK_BYTES
 from dpjax.mpc.parties.links import Links
 from dpjax.mpc.parties.parameters import Parameters
 
 Draw = Callable[[int, Parameters, Links, bytes, bytes | None], np.ndarray]
-"""(server, parameters, links, coin, dealt keys) -> share [classes, M]."""
+"""Function (server, parameters, links, coin, dealt keys) -> share [classes, M].
+"""
 
 _SEED_BYTES = 32
 
 
 def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
          dealt: bytes | None, *, source: prg.Source = prg.system) -> np.ndarray:
-  """A server's share of the noise of all numbers that are told [classes, M].
+  """Returns a server's share [classes, M] of the noise of all released numbers.
 
   Args:
-    server: its number.
-    parameters: of the study.
-    mesh: its links to the others.
-    toss: from `coin`.
-    dealt: what the dealer has sent, if it has.
-    source: of contributions.
+    server: number of this server.
+    parameters: parameters of the study.
+    mesh: links to the other servers.
+    toss: joint random bytes from `coin`.
+    dealt: the dealer's message; None if there is none.
+    source: randomness of this server's contribution.
 
   Raises:
-    Fault: of a party that does not do its part.
+    Fault: if another party fails to do its part.
   """
   if parameters.noise == 'joint':
     if dealt is None:
       raise Fault('dealer', 'has not dealt')
     mark, keys = dealt[:MARK_BYTES], dealt[MARK_BYTES:]
+    # Equal marks show that both servers hold keys of the same dealing.
     if any(other != mark for other in mesh.exchange(Kind.MASKS, mark).values()):
       raise Fault('dealer', 'has given keys that do not belong together')
-    law = joint_law(parameters)
-    shares = law.share(server, np.frombuffer(keys, np.uint8).reshape(
-        law.num_keys, -1), toss)
+    distribution = joint_law(parameters)
+    shares = distribution.share(server, np.frombuffer(keys, np.uint8).reshape(
+        distribution.num_keys, -1), toss)
     return told(parameters, shares) & additive.mask(parameters.value_bits)
   own = contributions(parameters).draw(source(_SEED_BYTES),
                                        num_nodes(parameters))
@@ -65,18 +68,21 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
 
 
 def scale(parameters: Parameters) -> fractions.Fraction:
-  """Of the curator's noise; epsilon is taken as it is written, 0.1 is 1/10."""
+  """Returns the scale of the curator's noise, sensitivity / epsilon.
+
+  Epsilon is read as the decimal number that is printed: 0.1 is 1/10.
+  """
   return parameters.sensitivity / fractions.Fraction(str(parameters.epsilon))
 
 
 def num_rows(parameters: Parameters) -> int:
-  """Ranks of a curve that have noise."""
+  """Returns how many ranks of a curve get noise."""
   known = parameters.knows_total and parameters.num_classes == 1
   return parameters.num_thresholds - known
 
 
 def num_nodes(parameters: Parameters) -> int:
-  """Nodes with noise, of all curves."""
+  """Returns how many nodes of all curves together get noise."""
   if parameters.shape:
     return parameters.num_classes * num_told(parameters)
   return parameters.num_classes * sum(
@@ -84,14 +90,19 @@ def num_nodes(parameters: Parameters) -> int:
 
 
 def num_told(parameters: Parameters) -> int:
-  """M: numbers that are told of each class, N ranks or counts of a tree."""
+  """Returns M, the numbers released per class: N ranks or all tree counts."""
   if parameters.shape:
     return sum(nodes.tree_sizes(parameters.num_thresholds, parameters.shape))
   return parameters.num_thresholds
 
 
 def told(parameters: Parameters, values: np.ndarray) -> np.ndarray:
-  """Noise [classes, M] of what is told, of nodes; numbers or shares."""
+  """Returns the noise [classes, M] of the released numbers.
+
+  Args:
+    parameters: parameters of the study.
+    values: noise of all nodes, [classes x nodes]; plain numbers or shares.
+  """
   if parameters.shape:
     return values.reshape(parameters.num_classes, -1)
   rows = num_rows(parameters)
@@ -102,21 +113,21 @@ def told(parameters: Parameters, values: np.ndarray) -> np.ndarray:
 
 
 def joint_law(parameters: Parameters) -> joint_noise.JointNoise:
-  """The noise of all nodes, as a dealer and two servers draw it."""
+  """Returns the noise of all nodes as a dealer and two servers draw it."""
   return joint_noise.JointNoise(
       scale=scale(parameters), count=num_nodes(parameters),
       value_bits=parameters.value_bits)
 
 
 def contributions(parameters: Parameters) -> noise.Contributions:
-  """The noise of a node, as servers bring it along."""
+  """Returns the noise of one node as a sum of the servers' contributions."""
   return noise.Contributions(
       scale=scale(parameters), num_parties=parameters.num_servers,
       num_colluding=parameters.num_colluding)
 
 
 def told_variance(parameters: Parameters) -> float:
-  """Of the noise of a number that is told, and has noise."""
+  """Returns the variance of the noise of a released number that gets noise."""
   levels = 1 if parameters.shape else len(
       nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
   return levels * (noise.variance(scale(parameters))
@@ -125,32 +136,46 @@ def told_variance(parameters: Parameters) -> float:
 
 
 def total_variation(parameters: Parameters) -> float:
-  """Of all noise from its law, at most; (1 + e^epsilon) times it is delta."""
+  """Bounds the total variation of all noise from its ideal distribution.
+
+  The release is (epsilon, delta)-DP with delta = (1 + e^epsilon) times it.
+  """
   if parameters.noise == 'joint':
     return joint_law(parameters).total_variation
   return num_nodes(parameters) * contributions(parameters).total_variation
 
 
 def deal(parameters: Parameters, source: prg.Source) -> list[bytes]:
-  """The dealer's messages to the servers: keys, with a mark in front."""
+  """Returns the dealer's messages to the servers: a common mark, then keys."""
   mark = source(MARK_BYTES)
   return [mark + keys.tobytes()
           for keys in joint_law(parameters).deal(source=source)]
 
 
 def dealt_bytes(parameters: Parameters) -> int:
-  """Length of each; 0 where there is no dealer."""
+  """Returns the length of a dealer's message; 0 if there is no dealer."""
   if parameters.noise != 'joint':
     return 0
-  law = joint_law(parameters)
-  return MARK_BYTES + law.num_keys * -(-law.bits // law.num_keys // 8)
+  joint = joint_law(parameters)
+  return MARK_BYTES + joint.num_keys * -(-joint.bits // joint.num_keys // 8)
 
 
 def reshare(server: int, parameters: Parameters, mesh: Links,
             values: np.ndarray, source: prg.Source = prg.system) -> np.ndarray:
-  """A share of the sum of what all servers have, [classes, M] each.
+  """Returns this server's fresh share of the sum of all servers' values.
 
-  Shares of products are made random by it, too (`OuterProductScheme`).
+  Adding it also makes shares of products uniformly random, as
+  `OuterProductScheme` requires.
+
+  Args:
+    server: number of this server.
+    parameters: parameters of the study.
+    mesh: links to the other servers.
+    values: this server's integers [classes, M].
+    source: randomness of the shares.
+
+  Raises:
+    Fault: if a server sends malformed shares.
   """
   scheme = parameters.build_scheme()
   shares = scheme.share_values(values, source=source)
@@ -167,10 +192,10 @@ def reshare(server: int, parameters: Parameters, mesh: Links,
 
 def coin(server: int, parameters: Parameters, mesh: Links,
          source: prg.Source = prg.system) -> bytes:
-  """32 bytes that all servers toss together, and none decides.
+  """Tosses 32 bytes jointly with all servers; none of them can bias the result.
 
   Raises:
-    Fault: of a server that reveals another seed than it was committed to.
+    Fault: if a server reveals another seed than it committed to.
   """
   mine = source(_SEED_BYTES)
   own = {parameters.servers[server]: joint_noise.commitment(mine, server)}
@@ -180,6 +205,6 @@ def coin(server: int, parameters: Parameters, mesh: Links,
   for number, peer in enumerate(parameters.servers):
     if len(revealed[peer]) != _SEED_BYTES or committed[peer] != (
         joint_noise.commitment(revealed[peer], number)):
-      raise Fault(peer, 'revealed another seed than it was committed to')
+      raise Fault(peer, 'revealed another seed than it committed to')
   return joint_noise.coin([revealed[peer] for peer in parameters.servers],
                           [committed[peer] for peer in parameters.servers])

@@ -1,10 +1,9 @@
-"""A process that plays many owners, and sends their messages in batches.
+"""Owners and dealer: simulates many owners in one process, with a relay.
 
-Each owner splits its bin and seals one message for each server; from there on
-the process is a relay that could be anybody's. An owner is done when all
-servers have acknowledged its message: if a server dies and comes back in time,
-the same bytes are sent again, never new shares, which would not fit to those
-that the others have.
+Each owner shares its bin and seals one message for each server. The rest of the
+process is a relay, which need not be trusted. An owner is done once all servers
+have acknowledged its message. If a server crashes and restarts in time, it gets
+the same bytes again: new shares would not match those of the other servers.
 """
 
 from collections.abc import Callable
@@ -22,21 +21,37 @@ from dpjax.mpc.parties import inbox
 from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import server
-from dpjax.mpc.parties.channel import Channel, Fault, Kind
+from dpjax.mpc.parties.channel import Channel
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
 
 BATCH = 1024
+"""Owners whose messages are sent together."""
 
 Change = Callable[[int, bytes], bytes]
-"""(owner, entry) -> what is sent instead; for demonstrations of faults."""
+"""Function (owner, entry) -> bytes sent instead, to demonstrate faults."""
 
 
 class Courier:
-  """Brings batches to one server, and calls it again when it comes back."""
+  """Delivers batches to one server, and reconnects if it restarts.
+
+  Attributes:
+    peer: name of the server.
+  """
 
   def __init__(self, parameters: Parameters, peer: str, *, name: str,
                folder: pathlib.Path, addresses: pathlib.Path, timeout: float):
-    """Calls the server; arguments as `send`."""
+    """Prepares the connection, which the first batch opens.
+
+    Args:
+      parameters: parameters of the study.
+      peer: name of the server.
+      name: name of this relay, as in its certificate.
+      folder: folder of this relay, with key and certificate.
+      addresses: folder in which servers publish their addresses.
+      timeout: seconds to wait for a server that does not answer.
+    """
     self.peer, self._parameters, self._timeout = peer, parameters, timeout
     self._name, self._addresses = name, addresses
     self._tls = certificates.context(folder, server=False)
@@ -44,6 +59,7 @@ class Courier:
     self._traffic: list[channel.Traffic] = []
 
   def _call(self) -> Channel:
+    """Returns the connection; retries until the timeout if there is none."""
     deadline = time.monotonic() + self._timeout
     while self._link is None:
       try:
@@ -63,7 +79,7 @@ class Courier:
     return self._link
 
   def post(self, batch: bytes) -> None:
-    """Sends a batch; if that fails, `receipt` sends it again."""
+    """Sends a batch; if sending fails, `receipt` sends it again."""
     try:
       self._call().send(Kind.OWNERS, batch)
     except channel.Disagreement:
@@ -72,16 +88,17 @@ class Courier:
       self._drop()
 
   def receipt(self, batch: bytes) -> list[tuple[int, str]]:
-    """(owner, reason) of the messages that the server has refused."""
+    """Waits for the receipt; returns (owner, reason) of refused messages."""
     again, deadline = False, time.monotonic() + self._timeout
     while True:
       try:
         if self._link is None:
           again = True
           self._call().send(Kind.OWNERS, batch)
-        told = json.loads(self._link.expect(Kind.RECEIPT))
-        # What came before the server died is there already.
-        return [(owner, reason) for owner, reason in told['refused']
+        answer = json.loads(self._link.expect(Kind.RECEIPT))
+        # After a restart, a message counted as repeated is one that arrived
+        # before the server died: it is accepted.
+        return [(owner, reason) for owner, reason in answer['refused']
                 if not (again and reason == inbox.REPEATED)]
       except Fault:
         self._drop()
@@ -89,12 +106,13 @@ class Courier:
           raise
 
   def _drop(self) -> None:
+    """Closes the connection, if there is one."""
     if self._link is not None:
       self._link.close()
       self._link = None
 
   def close(self) -> channel.Traffic:
-    """Ends the connection; returns what passed."""
+    """Closes the connection; returns the traffic of all its connections."""
     self._drop()
     return channel.total(self._traffic)
 
@@ -104,26 +122,27 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
          addresses: pathlib.Path, timeout: float,
          labels: np.ndarray | None = None, source: prg.Source = prg.system,
          change: Change | None = None) -> dict[str, object]:
-  """Plays owners `first_owner`, ... and returns what came of it.
+  """Shares and sends the bins of owners `first_owner`, `first_owner` + 1, ...
 
   Args:
-    bins: of these owners, [n], 0 to N - 1.
-    tokens: from each server, [n, 32] uint8.
-    first_owner: number of the first.
-    parameters: of the study, as they were told them.
-    name: of this relay, in its certificate.
-    folder: of this relay, with key and certificate.
-    addresses: where servers say where they are.
+    bins: secret bins of these owners [n], 0 to N - 1.
+    tokens: for each server the owners' tokens, uint8 [n, 32].
+    first_owner: number of the first owner.
+    parameters: parameters of the study that the owners were given.
+    name: name of this relay in its certificate.
+    folder: folder of this relay, with key and certificate.
+    addresses: folder in which servers publish their addresses.
     timeout: seconds to wait for a server that does not answer.
-    labels: of these owners, [n] of 0 and 1, if there are two classes.
-    source: of shares and nonces.
-    change: what a relay that is at fault does.
+    labels: secret labels of these owners [n], 0 or 1, if there are two classes.
+    source: randomness of shares and nonces.
+    change: changes entries like a faulty relay; None for an honest one.
 
   Returns:
-    refused, by server; seconds of sharing and in all; traffic by server.
+    The number of owners; refused messages by server; seconds of sharing and in
+    all; traffic by server.
 
   Raises:
-    Fault: of a server that does not come back. Owners so far are done.
+    Fault: if a server does not come back. The batches before are accepted.
   """
   start, sharing = time.monotonic(), 0.
   scheme = parameters.build_scheme()
@@ -155,7 +174,7 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
 def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
              parameters: Parameters, source: prg.Source,
              change: Change | None) -> list[bytes]:
-  """One batch of sealed messages for each server."""
+  """Returns one batch of sealed messages for each server."""
   count = len(messages[0])
   marks = np.frombuffer(source(enrolment.MARK_BYTES * count),
                         np.uint8).reshape(count, -1)
@@ -169,8 +188,8 @@ def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
       sealed = enrolment.seal(
           known[row].tobytes(), rows[row].tobytes(), owner=owner,
           digest=parameters.digest, server=peer, source=source)
-      made = enrolment.entry(owner, sealed)
-      entries.append(change(owner, made) if change else made)
+      entry = enrolment.entry(owner, sealed)
+      entries.append(change(owner, entry) if change else entry)
     batches.append(b''.join(entries))
   return batches
 
@@ -178,17 +197,20 @@ def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
 def deal(parameters: Parameters, *, folder: pathlib.Path,
          addresses: pathlib.Path, timeout: float,
          source: prg.Source = prg.system) -> dict[str, channel.Traffic]:
-  """Plays the dealer: gives the servers keys for noise that nobody knows.
+  """Runs the dealer: gives the servers keys for noise that no party knows.
 
   Args:
-    parameters: of the study.
-    folder: of the dealer, with key and certificate.
-    addresses: where servers say where they are.
+    parameters: parameters of the study.
+    folder: folder of the dealer, with key and certificate.
+    addresses: folder in which servers publish their addresses.
     timeout: seconds after which a silent server is at fault.
-    source: of the keys.
+    source: randomness of the keys.
+
+  Returns:
+    Traffic by server.
 
   Raises:
-    Fault: of a server that is at fault.
+    Fault: if a server cannot be reached or breaks the protocol.
   """
   traffic = {}
   for peer, keys in zip(parameters.servers,

@@ -1,7 +1,7 @@
-"""What is public about a study: one value that every party compares.
+"""The public parameters of a study, which all parties must agree on.
 
-Every party says it at the start of every connection. Who says something else is
-refused, with the names of the fields.
+Both sides send them at the start of every connection. A party whose parameters
+differ is rejected; the error names the fields.
 """
 
 import dataclasses
@@ -16,36 +16,38 @@ from dpjax.mpc.scheme import Scheme
 from dpjax.privacy.adjacency import Adjacency
 
 NOISES = ('joint', 'contributions')
+"""Ways to draw noise; see `noising`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parameters:
-  """A study: which curve, how it is shared, what it may tell.
+  """Public parameters: the curve, the sharing scheme and the release.
 
   Attributes:
     session: 32 hexadecimal digits, drawn anew for each study; one session is
       one release.
-    scheme: how owners share their bins, a name of `schemes`.
+    scheme: name of the secret-sharing scheme in `schemes.SCHEMES`.
     num_servers: m.
     num_colluding: t, how many servers together still learn nothing.
-    num_classes: 1, or 2 for a curve for each of two hidden labels.
-    num_thresholds: N, of the grid.
-    lower: of the grid.
-    upper: of the grid.
-    grid: its kind, `uniform` or `geometric`.
-    epsilon: of the whole curve, however many thresholds are asked for.
-    adjacency: the value of an `Adjacency`.
-    sensitivity: how far one record moves the nodes of the noise, in l1, when it
-      is absorbed by them; the scale of the noise is sensitivity / epsilon.
-    root: whether a dyadic node is over all thresholds.
-    shape: of a tree whose counts are told, top down (`nodes.tree_counts`);
-      empty where ranks with the noise of dyadic nodes are told.
-    noise: `joint` or `contributions`, see `noising`.
-    value_bits: k; counts are integers mod 2^k where the scheme has such.
-    num_owners: enrolled owners, 0 .. num_owners - 1, who are public. Where n
-      is not, whether one of them took part is hidden from clients.
-    min_owners: fewer than these are not evaluated; 0 where n is not public,
-      since a refusal would tell of it.
+    num_classes: 1, or 2 for one curve for each of two secret labels.
+    num_thresholds: N, size of the grid of thresholds.
+    lower: lower end of the grid.
+    upper: upper end of the grid.
+    grid: kind of grid, `uniform` or `geometric`.
+    epsilon: budget of the whole curve, for any number of queries.
+    adjacency: value of an `Adjacency`.
+    sensitivity: l1 sensitivity of the noised nodes to one record; the scale of
+      the noise is sensitivity / epsilon.
+    root: whether one dyadic node covers all thresholds.
+    shape: children per node in each level of the tree whose counts are
+      released, top down (`nodes.tree_counts`); empty if ranks with the noise of
+      dyadic nodes are released.
+    noise: `joint` or `contributions`; see `noising`.
+    value_bits: k; schemes with integers modulo 2^k use it.
+    num_owners: number of enrolled owners, 0 .. num_owners - 1. The list of them
+      is public. If n is secret, clients cannot tell which of them took part.
+    min_owners: fewest owners for an answer; must be 0 if n is secret, since a
+      refusal would reveal n.
   """
   session: str
   scheme: str
@@ -74,8 +76,9 @@ class Parameters:
       nodes.tree_widths(self.num_thresholds, self.shape)
     colluding = self.build_scheme().colluding
     if self.num_colluding != colluding:
-      raise ValueError(f'of {self.num_servers} servers of {self.scheme} '
-                       f'{colluding} may collude, not {self.num_colluding}')
+      raise ValueError(f'with {self.num_servers} servers of {self.scheme}, '
+                       f'num_colluding must be {colluding}, got '
+                       f'{self.num_colluding}')
     errors.check_range(self.lower, self.upper)
     errors.check_positive('epsilon', self.epsilon)
     errors.check_choice('adjacency', self.adjacency,
@@ -83,27 +86,31 @@ class Parameters:
     errors.check_at_least('sensitivity', self.sensitivity, 1)
     errors.check_choice('noise', self.noise, NOISES)
     if self.noise == 'joint' and self.scheme != 'comparison':
-      raise ValueError('joint noise is for two servers of comparison keys, not '
-                       f'for {self.scheme}')
+      raise ValueError('joint noise is for the two servers of the scheme '
+                       f'comparison only, got scheme {self.scheme}')
     errors.check_at_least('min_owners', self.min_owners, 0)
     errors.check_at_least('num_owners', self.num_owners,
                           max(1, self.min_owners))
     if self.min_owners and not self.knows_total:
-      raise ValueError('min_owners must be 0 where n is not public: a refusal '
-                       'would tell of it')
+      raise ValueError('min_owners must be 0 where n is not public, since a '
+                       'refusal would reveal n')
 
   @property
   def knows_total(self) -> bool:
-    """Whether the number of records is public."""
+    """Returns whether the number of records n is public."""
     return self.adjacency == Adjacency.REPLACE_ONE.value
 
   @property
   def servers(self) -> tuple[str, ...]:
-    """Names of the servers."""
+    """Returns the names of the servers."""
     return tuple(f'server{j}' for j in range(self.num_servers))
 
   def build_scheme(self) -> Scheme:
-    """How owners share; ValueError for numbers that do not go together."""
+    """Builds the secret-sharing scheme.
+
+    Raises:
+      ValueError: if the parameters of the scheme contradict each other.
+    """
     errors.check_choice('scheme', self.scheme, schemes.SCHEMES)
     own = ({'num_colluding': self.num_colluding}
            if self.scheme == 'outer_product' else
@@ -113,23 +120,23 @@ class Parameters:
         num_classes=self.num_classes, **own)
 
   def replaced(self, **fields: Any) -> 'Parameters':
-    """The same with other values of some fields."""
+    """Returns a copy with other values of some fields."""
     return dataclasses.replace(self, **fields)
 
   def to_bytes(self) -> bytes:
-    """JSON, the same bytes for equal parameters."""
+    """Returns JSON; equal parameters give equal bytes."""
     return json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
 
   @property
   def digest(self) -> bytes:
-    """32 bytes that keys of messages depend on."""
+    """Returns the SHA-256 digest, which enters the keys of owners' messages."""
     return hashlib.sha256(self.to_bytes()).digest()
 
   def differences(self, said: bytes) -> tuple[str, ...]:
-    """Names of the fields in which what another party said differs.
+    """Returns the names of the fields in which another party's JSON differs.
 
     Raises:
-      ValueError: if it is no JSON object.
+      ValueError: if `said` is no JSON object.
     """
     try:
       theirs = json.loads(said)
@@ -138,7 +145,7 @@ class Parameters:
     if not isinstance(theirs, dict):
       raise ValueError('parameters that are no JSON object')
     ours = dataclasses.asdict(self)
-    # Compared as text: NaN equals itself, and true is not 1.
+    # Compare as text, so that NaN equals itself and true differs from 1.
     same = lambda name: (name in ours and name in theirs and
                          json.dumps(ours[name]) == json.dumps(theirs[name]))
     return tuple(sorted(str(name)[:40] for name in ours.keys() | theirs.keys()
@@ -146,9 +153,9 @@ class Parameters:
 
 
 def from_bytes(data: bytes) -> Parameters:
-  """What `to_bytes` wrote; ValueError if it was something else."""
+  """Reads parameters written by `to_bytes`; raises a ValueError for others."""
   try:
-    found = json.loads(data)
-    return Parameters(**{**found, 'shape': tuple(found['shape'])})
+    fields = json.loads(data)
+    return Parameters(**{**fields, 'shape': tuple(fields['shape'])})
   except (TypeError, KeyError) as error:
     raise ValueError(f'no parameters of a study: {error}') from error

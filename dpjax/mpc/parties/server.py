@@ -1,14 +1,14 @@
-"""A server: collects, agrees, draws noise once, answers.
+"""A server of a study: collects messages, draws noise once, answers clients.
 
-Collecting ends when a client asks and all servers are there and agree on the
-parameters. They then tell each other whose messages they hold, go on with those
-that all hold, draw noise together (`noising`), put it on disk, and only then
-tell shares of noisy counts. The same noise is in all answers: asking twice, or
-for more thresholds, tells nothing that the first answer did not pay for.
+Collection ends when a client asks and all servers are running and agree on the
+parameters. The servers then exchange lists of the owners whose messages they
+hold, keep those that all hold, draw noise jointly (`noising`), write it to
+disk, and only then send shares of noisy counts. All answers contain the same
+noise, so further queries cost no further budget.
 
-A server that starts again in its folder goes on with what it had accepted and
-drawn. If it has lost noise that may be part of an answer, the study is over:
-fresh noise would be a second release.
+A restarted server continues with its accepted messages and its noise. If it has
+lost noise that may be part of an answer, the study is over, because answers
+with fresh noise would be a second release.
 """
 
 import contextlib
@@ -32,30 +32,40 @@ from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import storage as stored
 from dpjax.mpc.parties import wire
-from dpjax.mpc.parties.channel import Channel, Fault, Kind
-from dpjax.mpc.parties.inbox import Inbox, Refusals
+from dpjax.mpc.parties.channel import Channel
+from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.channel import Kind
+from dpjax.mpc.parties.inbox import Inbox
+from dpjax.mpc.parties.inbox import Refusals
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.report import files
 
 MAX_CONNECTIONS = 64
+"""Connections that a server accepts at the same time."""
 
 
 class Server:
-  """One server of a study; `start` it, ask it through its `address`."""
+  """One server of a study, reached at its `address` after `start`.
+
+  Attributes:
+    name: name of the server, `server<j>`.
+    parameters: parameters of the study.
+    refusals: counts of refused messages and connections.
+    address: host and port, once started.
+  """
 
   def __init__(self, folder: pathlib.Path, addresses: pathlib.Path, index: int,
                parameters: Parameters, *, timeout: float,
                noise: noising.Draw | None = None):
-    """Opens the folder; errors as `Storage`.
+    """Opens the server's folder; raises as `Storage` and `Inbox` do.
 
     Args:
-      folder: of this server, with key and certificate.
-      addresses: folder where servers write where they are.
-      index: j, from 0.
-      parameters: of the study, as this server was told them.
+      folder: folder of this server, with key and certificate.
+      addresses: folder in which servers publish their addresses.
+      index: number j of the server, from 0.
+      parameters: parameters of the study that this server was given.
       timeout: seconds after which a silent party is at fault.
-      noise: another way to draw noise, for tests; a study has the one of its
-        parameters.
+      noise: replaces `noising.draw` in tests.
     """
     self.name, self.parameters = parameters.servers[index], parameters
     self._index, self._timeout = index, timeout
@@ -89,7 +99,7 @@ class Server:
     self._reporting = threading.Lock()
 
   def start(self, host: str = '127.0.0.1') -> None:
-    """Listens at a free port, and says where in the folder of addresses."""
+    """Listens at a free port and publishes the address in `addresses`."""
     self._listener = socket.create_server((host, 0), backlog=MAX_CONNECTIONS)
     self.address = self._listener.getsockname()[:2]
     self._addresses.mkdir(exist_ok=True)
@@ -99,7 +109,7 @@ class Server:
     threading.Thread(target=self._listen, daemon=True).start()
 
   def stop(self) -> None:
-    """Ends all connections, writes the report."""
+    """Closes all connections and writes the report."""
     self._stopping = True
     with contextlib.suppress(OSError):
       self._listener.shutdown(socket.SHUT_RDWR)
@@ -114,6 +124,7 @@ class Server:
       self._storage.write_report(self._facts())
 
   def _facts(self) -> dict[str, object]:
+    """Returns the content of the report: refusals, counts, times, traffic."""
     by_peer: dict[str, list] = {}
     for peer, traffic in list(self._traffic):
       by_peer.setdefault(peer, []).append(traffic)
@@ -126,6 +137,7 @@ class Server:
                     for peer, parts in by_peer.items()}}
 
   def _listen(self) -> None:
+    """Accepts connections, each served by its own thread."""
     while not self._stopping:
       try:
         connection, address = self._listener.accept()
@@ -139,6 +151,7 @@ class Server:
                        daemon=True).start()
 
   def _serve(self, connection: socket.socket, address) -> None:
+    """Serves one connection by the role of the party that called."""
     link, keep = None, False
     try:
       link = Channel(connection, self._tls[True], name=self.name,
@@ -150,7 +163,7 @@ class Server:
       stranger = link is None
       self.refusals.add(f'a stranger at {address[0]}' if stranger
                         else fault.party, fault.reason)
-    except Exception as error:  # one connection, not the server
+    except Exception as error:  # ends this connection, not the server
       traceback.print_exc()
       self.refusals.add(self.name, f'failed: {errors.one_line(error)}')
     finally:
@@ -161,6 +174,7 @@ class Server:
         self._live.discard(link)
 
   def _role(self, peer: str):
+    """Returns the method that serves a party; raises for unknown ones."""
     if peer.startswith('owners'):
       return self._serve_owners
     if peer.startswith('client'):
@@ -169,10 +183,10 @@ class Server:
       return self._serve_dealer
     if peer in self.parameters.servers[self._index + 1:]:
       return self._take_call
-    raise Fault(peer, 'has no business with this server')
+    raise Fault(peer, 'has no role that this server knows')
 
   def _take_call(self, link: Channel) -> bool:
-    """Keeps a connection of another server until it is needed."""
+    """Stores the connection of another server until `_connect` takes it."""
     with self._arrived:
       before = self._calls.get(link.peer)
       self._calls[link.peer] = link
@@ -182,6 +196,7 @@ class Server:
     return True
 
   def _serve_owners(self, link: Channel) -> None:
+    """Accepts batches of owners' messages and sends a receipt for each."""
     while (payload := link.next(Kind.OWNERS)) is not None:
       start = time.monotonic()
       count, refused, torn = self._inbox.put(payload)
@@ -192,6 +207,7 @@ class Server:
         raise Fault(link.peer, torn)
 
   def _serve_dealer(self, link: Channel) -> None:
+    """Stores a dealer's keys, unless noise was drawn already."""
     size = noising.dealt_bytes(self.parameters)
     payload = links.receive_long(link, Kind.DEALT, size)
     if len(payload) != size:
@@ -201,6 +217,7 @@ class Server:
     link.send(Kind.RECEIPT, b'')
 
   def _serve_client(self, link: Channel) -> None:
+    """Answers queries of a client with shares of noisy counts."""
     while (asked := link.next(Kind.ASK)) is not None:
       try:
         points = self._points(link, asked)
@@ -221,14 +238,14 @@ class Server:
           shares, self._scheme.answer_bits))
 
   def _points(self, link: Channel, asked: bytes) -> np.ndarray | None:
-    """Thresholds as indices from 0; None for all."""
+    """Receives the indices of the thresholds asked for; None for all."""
     num_thresholds = self.parameters.num_thresholds
     try:
       count = json.loads(asked)
       if count is None:
         return None
       if self.parameters.shape:
-        raise ValueError('asked for thresholds of a tree')
+        raise ValueError('asked for thresholds of a tree, which has none')
       if not isinstance(count, int) or not 0 < count <= num_thresholds:
         raise ValueError(f'asked for {count} of {num_thresholds} thresholds')
       return wire.unpack_points(link.expect(Kind.POINTS), count,
@@ -239,7 +256,7 @@ class Server:
       raise Fault(link.peer, str(error)) from None
 
   def _shares(self, points: np.ndarray | None) -> np.ndarray:
-    """Of the noisy ranks at some thresholds or all, or of all nodes."""
+    """Returns this server's share of noisy ranks or, for a tree, counts."""
     start = time.monotonic()
     if self._curve is not None:
       exact = self._curve if points is None else self._curve[:, points]
@@ -255,20 +272,21 @@ class Server:
     return self._scheme.add(exact, noise)
 
   def _spent(self, phase: str, start: float) -> None:
+    """Adds the seconds since `start` to those of a phase."""
     self._seconds[phase] = (self._seconds.get(phase, 0.) + time.monotonic() -
                             start)
 
   def _prepare(self) -> None:
-    """Agrees and draws, once; a fault leaves everything as it was."""
+    """Agrees on owners and noise, once; after a fault it can be repeated."""
     if self._noise is not None:
       return
     start = time.monotonic()
     mesh = self._connect()
     try:
-      found = self._storage.noise()
-      if not self._resume(mesh, found):
-        found = self._agree(mesh)
-      identity, used, noise = found
+      drawn = self._storage.noise()
+      if not self._resume(mesh, drawn):
+        drawn = self._agree(mesh)
+      identity, used, noise = drawn
       self._same(mesh, Kind.READY, identity.encode(), 'the noise')
       self._storage.mark_told(identity)
       self._used, self._noise = used, noise
@@ -277,62 +295,73 @@ class Server:
     self._spent('agree', start)
 
   def _connect(self) -> links.Links:
-    """Calls the servers before this one, waits for those behind it."""
+    """Calls servers with lower numbers and waits for those with higher ones."""
     names = self.parameters.servers
-    made = {}
+    channels = {}
     try:
       for peer in names[:self._index]:
-        made[peer] = channel.call(
+        channels[peer] = channel.call(
             read_address(self._addresses, peer), self._tls[False], peer=peer,
             name=self.name, session=self.parameters.session,
             timeout=self._timeout)
-        links.greet(made[peer], self.parameters)
+        links.greet(channels[peer], self.parameters)
       for peer in names[self._index + 1:]:
-        made[peer] = self._wait_for(peer)
+        channels[peer] = self._wait_for(peer)
     except Fault:
-      links.Links(self.name, made).close()
+      links.Links(self.name, channels).close()
       raise
-    return links.Links(self.name, made)
+    return links.Links(self.name, channels)
 
   def _wait_for(self, peer: str) -> Channel:
+    """Waits for the call of another server and returns the connection."""
     with self._arrived:
       while True:
         if not self._arrived.wait_for(lambda: peer in self._calls,
                                       self._timeout):
           raise Fault(peer, f'did not call within {self._timeout:g} seconds')
-        found = self._calls.pop(peer)
-        if not found.gone:  # else of a server that has died since
-          return found
-        found.close()
+        call = self._calls.pop(peer)
+        if not call.gone:  # a server that died since may call again
+          return call
+        call.close()
 
   def _same(self, mesh: links.Links, kind: Kind, mine: bytes,
             what: str) -> None:
+    """Raises a `Fault` of a server that does not hold the same value."""
     for peer, theirs in mesh.exchange(kind, mine).items():
       if theirs != mine:
         raise Fault(peer, f'does not agree on {what}')
 
-  def _resume(self, mesh: links.Links, found) -> bool:
-    """Whether all hold the same noise; refuses if told noise is lost."""
-    mine = json.dumps([found and found[0], self._storage.told()]).encode()
+  def _resume(self, mesh: links.Links, drawn) -> bool:
+    """Returns whether all servers hold the same noise from an earlier run.
+
+    Raises:
+      Fault: if a server has lost noise that may have been released.
+    """
+    mine = json.dumps([drawn and drawn[0], self._storage.told()]).encode()
     held = {self.name: mine, **mesh.exchange(Kind.STATUS, mine)}
     states = {peer: _state(peer, text) for peer, text in held.items()}
-    told = {state[1] for state in states.values() if state[1]}
+    released = {state[1] for state in states.values() if state[1]}
     kept = {state[0] for state in states.values()}
     if len(kept) == 1 and None not in kept:
       return True
     for peer, state in states.items():
-      if told and state[0] not in told:
-        raise Fault(peer, 'has lost noise that may have been told: this study '
-                    'is over')
+      if released and state[0] not in released:
+        raise Fault(peer, 'has lost noise that may have been released: this '
+                    'study is over')
     return False
 
   def _agree(self, mesh: links.Links) -> tuple[str, np.ndarray, np.ndarray]:
-    """Whose messages all hold, and noise for them: drawn, and on disk."""
+    """Agrees on the owners, draws noise and writes it to disk.
+
+    Returns:
+      An identity of the noise, which owners are counted [owners], and this
+      server's share of the noise.
+    """
     used = self._inbox.common(
         mesh.exchange(Kind.ACCEPTED, self._inbox.close()))
     if used.sum() < self.parameters.min_owners:
-      raise Fault(self.name, f'only {used.sum()} owners are with all servers, '
-                  f'fewer than {self.parameters.min_owners}')
+      raise Fault(self.name, f'only {used.sum()} owners sent to all servers, '
+                  f'fewer than min_owners = {self.parameters.min_owners}')
     coin = noising.coin(self._index, self.parameters, mesh)
     identity = hashlib.sha256(coin + used.tobytes()).hexdigest()
     noise = self._draw(self._index, self.parameters, mesh, coin,
@@ -342,15 +371,20 @@ class Server:
 
 
 def _state(peer: str, text: bytes) -> tuple[str | None, str | None]:
+  """Returns the identities of the noise a server holds and has released."""
   try:
-    kept, told = json.loads(text)
+    kept, released = json.loads(text)
   except (ValueError, TypeError):
-    raise Fault(peer, 'sent a status that is none') from None
-  return kept, told
+    raise Fault(peer, 'sent an invalid status') from None
+  return kept, released
 
 
 def read_address(folder: pathlib.Path, name: str) -> tuple[str, int]:
-  """Where a server says that it is; `Fault` if it says nothing."""
+  """Returns host and port that a server has published.
+
+  Raises:
+    Fault: if it has published none.
+  """
   try:
     host, port = (folder / name).read_text().rsplit(':', 1)
     return host, int(port)

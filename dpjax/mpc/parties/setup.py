@@ -1,10 +1,10 @@
-"""The folder of a study: keys, certificates, tokens, and what is public.
+"""The folder of a study: parameters, keys, certificates and tokens.
 
-* `parameters.json`: public.
-* `addresses/`: where servers say where they are.
-* `server<j>/`: key, certificate, enrolment key; what it has accepted.
-* `owners<i>/`: of a relay: key, certificate; bins and tokens of its owners.
-* `dealer/`, `client/`: key, certificate.
+* `parameters.json`: the public parameters.
+* `addresses/`: host and port of each running server.
+* `server<j>/`: key, certificate, enrolment key; later accepted messages, noise.
+* `owners<i>/`: a relay's key and certificate; bins and tokens of its owners.
+* `dealer/`, `client/`: key and certificate.
 """
 
 import pathlib
@@ -16,25 +16,29 @@ from dpjax import errors
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import storage
-from dpjax.mpc.parties.parameters import from_bytes, Parameters
+from dpjax.mpc.parties.parameters import from_bytes
+from dpjax.mpc.parties.parameters import Parameters
 from dpjax.report import files
 
 
 def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
            labels: np.ndarray | None = None, num_relays: int = 1) -> None:
-  """Makes the folder of a study; it must not be there, or be empty.
+  """Creates the folder of a study.
 
   Args:
-    folder: of the study.
-    parameters: of the study.
-    bins: of all owners, [n], 0 to N - 1; divided among the relays.
-    labels: of all owners, [n] of 0 and 1, if there are two classes.
-    num_relays: how many processes play owners.
+    folder: the new folder; it must be missing or empty.
+    parameters: parameters of the study.
+    bins: secret bins of all owners [n], 0 to N - 1; divided among the relays.
+    labels: secret labels of all owners [n], 0 or 1, if there are two classes.
+    num_relays: number of processes that send for owners.
+
+  Raises:
+    ValueError: if the folder is not empty or the bins do not match.
   """
   errors.check_at_least('num_relays', num_relays, 1)
   errors.check_records(bins.shape, parameters.num_owners)
   if folder.exists() and any(folder.iterdir()):
-    raise ValueError(f'{folder} is not empty: a study has a folder of its own')
+    raise ValueError(f'{folder} is not empty: a study needs a new folder')
   folder.mkdir(mode=0o700, parents=True, exist_ok=True)
   relays = [f'owners{i}' for i in range(num_relays)]
   names = [*parameters.servers, *relays, 'dealer', 'client']
@@ -54,29 +58,31 @@ def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
 
 
 def read(folder: pathlib.Path) -> Parameters:
-  """The parameters of the study in a folder."""
+  """Returns the parameters of the study in a folder; ValueError if none."""
   path = folder / 'parameters.json'
   if not path.exists():
-    raise ValueError(f'{folder} holds no study')
+    raise ValueError(f'{folder} holds no study: parameters.json is missing')
   return from_bytes(path.read_bytes())
 
 
 def relays(folder: pathlib.Path) -> list[str]:
-  """Names of the processes that play owners."""
+  """Returns the names of the relays, `owners0`, `owners1`, ..."""
   return sorted((path.name for path in folder.glob('owners*')),
                 key=lambda name: int(name.removeprefix('owners')))
 
 
 def owners(folder: pathlib.Path, relay: str) -> dict[str, np.ndarray]:
-  """What a relay's owners have: `owners`, `bins`, `tokens`, maybe `labels`.
+  """Returns the secrets of a relay's owners.
 
-  Tokens are [servers, owners, 32].
+  Returns:
+    `owners` [n], their numbers; `bins` [n]; `tokens` uint8 [servers, n, 32];
+    and `labels` [n] if there are two classes.
   """
-  with np.load(folder / relay / 'owners.npz') as found:
-    return dict(found)
+  with np.load(folder / relay / 'owners.npz') as archive:
+    return dict(archive)
 
 
 def remove(folder: pathlib.Path) -> None:
-  """Removes the folder of a study, with its secrets."""
-  read(folder)  # refuses another folder
+  """Removes the folder of a study with all its secrets."""
+  read(folder)  # raises if the folder holds no study
   shutil.rmtree(folder)

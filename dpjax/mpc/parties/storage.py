@@ -1,8 +1,8 @@
-"""A server's folder: what it must not forget when it is killed.
+"""A server's folder: the state that must survive a crash.
 
-Accepted messages are on disk before their receipt is sent, sealed as they came.
-Noise is on disk before anything is told that has it, and a mark that it was
-told before it is: a server that starts again uses the same noise or none.
+Accepted messages, still sealed, are on disk before their receipt is sent. Noise
+is on disk before any answer that contains it, and so is a mark that it may have
+been released. A restarted server therefore uses the same noise or none.
 """
 
 import io
@@ -25,88 +25,98 @@ class Storage:
   """Files of one server in one study."""
 
   def __init__(self, folder: pathlib.Path, parameters: public.Parameters):
-    """Opens the folder, or refuses one that was used for another study.
+    """Opens the folder of a server.
 
     Raises:
-      ValueError: if it was.
-      PermissionError: if others than its owner may have written to it.
+      ValueError: if the folder was used for another study.
+      PermissionError: if users other than its owner may have written to it.
     """
     private_files.check_folder(folder)
     self.folder = folder
-    told = folder / 'parameters.json'
-    if told.exists():
-      other = parameters.differences(told.read_bytes())
+    parameters_path = folder / 'parameters.json'
+    if parameters_path.exists():
+      other = parameters.differences(parameters_path.read_bytes())
       if other:
         raise ValueError(f'{folder} was used for another study: '
                          f'{", ".join(other)} differ')
     else:
-      files.replace(told, parameters.to_bytes())
+      files.replace(parameters_path, parameters.to_bytes())
     self._inbox = open(folder / 'inbox.log', 'ab', buffering=0)
 
   def keep(self, entries: bytes) -> None:
-    """Appends entries of sealed messages."""
+    """Appends entries of sealed messages to the log."""
     self._inbox.write(entries)
 
   def kept(self) -> list[tuple[int, bytes]]:
-    """(owner, sealed message) of all that were kept; a torn last one is lost.
+    """Returns (owner, sealed message) of all stored messages.
 
-    It never got a receipt, so its owner sends it again.
+    An incomplete last entry is removed from the file. Its message never got a
+    receipt, so its owner sends it again.
     """
     data = (self.folder / 'inbox.log').read_bytes()
-    found, size = [], 0
+    messages, size = [], 0
     try:
       for owner, sealed in enrolment.entries(data):
-        found.append((owner, sealed))
+        messages.append((owner, sealed))
         size += enrolment.ENTRY_BYTES + len(sealed)
     except enrolment.TornBatch:
       os.truncate(self.folder / 'inbox.log', size)
-    return found
+    return messages
 
   def write_dealt(self, data: bytes) -> None:
-    """Keeps a dealer's keys."""
+    """Stores a dealer's keys."""
     files.replace(self.folder / 'dealt.bin', data, _PRIVATE)
 
   def dealt(self) -> bytes | None:
-    """A dealer's keys, if they came."""
+    """Returns the stored keys of a dealer, or None."""
     path = self.folder / 'dealt.bin'
     return private_files.read(path) if path.exists() else None
 
   def write_noise(self, identity: str, accepted: np.ndarray,
                   noise: np.ndarray) -> None:
-    """Keeps what was drawn: a share of noise, for these owners [n]."""
+    """Stores a share of the noise and which owners [n] it is for.
+
+    Args:
+      identity: identity of the noise, equal on all servers.
+      accepted: which owners' records are counted, bool [owners].
+      noise: this server's share [classes, M].
+    """
     buffer = io.BytesIO()
     np.savez(buffer, identity=identity, accepted=accepted, noise=noise)
     files.replace(self.folder / 'noise.npz', buffer.getvalue(), _PRIVATE)
 
   def noise(self) -> tuple[str, np.ndarray, np.ndarray] | None:
-    """What `write_noise` kept, if it did."""
+    """Returns what `write_noise` stored, or None."""
     path = self.folder / 'noise.npz'
     if not path.exists():
       return None
-    with np.load(io.BytesIO(private_files.read(path))) as found:
-      return str(found['identity']), found['accepted'], found['noise']
+    with np.load(io.BytesIO(private_files.read(path))) as archive:
+      return str(archive['identity']), archive['accepted'], archive['noise']
 
   def mark_told(self, identity: str) -> None:
-    """From here on this noise may be part of an answer."""
+    """Records that this noise may be part of an answer from now on."""
     files.replace(self.folder / 'told', identity.encode())
 
   def told(self) -> str | None:
-    """The noise that may be part of an answer."""
+    """Returns the identity of noise that may be part of an answer, or None."""
     path = self.folder / 'told'
     return path.read_text() if path.exists() else None
 
   def write_report(self, report: dict[str, object]) -> None:
-    """What happened here, for whoever runs the server."""
+    """Writes the report for the operator of the server."""
     files.replace(self.folder / 'report.json',
                   json.dumps(report, indent=1).encode())
 
   def close(self) -> None:
-    """Closes files."""
+    """Closes the log of messages."""
     self._inbox.close()
 
 
 def enrolment_key(folder: pathlib.Path) -> bytes:
-  """The key by which a server knows its owners; made at the first call."""
+  """Returns the key from which a server derives its owners' tokens.
+
+  The first call creates it.
+  """
   path = folder / 'enrolment.key'
   if not path.exists():
     certificates.write_secret(path, os.urandom(enrolment.KEY_BYTES))

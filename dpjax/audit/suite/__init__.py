@@ -1,0 +1,1 @@
+"""Targets that `dpjax audit` knows by name, and tests of the auditor."""

@@ -1,0 +1,230 @@
+"""Methods with private radii, and canaries that attain their bounds (LDP-06).
+
+The canary's gradient is longer than any clip norm, or its activation is outside
+any ball. All other records contribute zero, and the learning rate is zero. Each
+step then releases a known multiple of the radius in a known direction, and the
+indicator -1/2, both with noise. Together they are one Gaussian whose noise
+multiplier is nearly the planned one, so the audit is tight.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dpjax import tree
+from dpjax.audit import canary as canaries
+from dpjax.audit import empirical
+from dpjax.audit import whitebox
+from dpjax.grads import bounder as bounders
+from dpjax.grads import per_example
+from dpjax.grads import quantiles
+from dpjax.lipschitz import losses
+from dpjax.models import mlp
+from dpjax.models.model import Model
+from dpjax.privacy import blocks
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
+from dpjax.train import loop
+from dpjax.train import methods
+from dpjax.train.plan import TrainingPlan
+from dpjax.typing import Batch, Params, PRNGKey
+
+NUM_RECORDS, STEPS, RUNS, SIGMA, SIGMA_B = 40, 10, 2000, 1.2, 0.8
+SETTINGS = dict(target_quantile=0.5, learning_rate=0.2,
+                noise_stddev=SIGMA_B)
+PLAN = TrainingPlan(
+    sampler=PoissonSampler(num_examples=NUM_RECORDS, batch_size=10),
+    num_steps=STEPS, noise_multiplier=SIGMA,
+    adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+
+
+def linear() -> tuple[Model, Params]:
+  """Returns a linear model that starts at zero, and its parameters."""
+  params = {'dense_00': {'kernel': jnp.zeros([2, 2]), 'bias': jnp.zeros([2])}}
+  return mlp.mlp(num_features=2, num_classes=2, depth=0)._replace(
+      init=lambda key: params), params
+
+
+def clipped(indicators: Callable[..., Any] = quantiles.centred_indicators
+            ) -> bounders.Method:
+  """Returns adaptive clipping for `linear`, with replaceable indicators.
+
+  Args:
+    indicators: function (gradient norms, radii, mask) -> indicators; tests pass
+      faulty ones.
+  """
+  model, _ = linear()
+  adaptive = quantiles.geometric(0.1, span=4.0, **SETTINGS)
+  bounder = per_example.adaptively_clipped(
+      model.apply, losses.cross_entropy().values, adaptive=adaptive)
+
+  def sums(params, batch, mask, radii):
+    sums_and_indicators = bounder.sums(params, batch, mask, radii)
+    grads = per_example.per_example_gradients(
+        model.apply, losses.cross_entropy().values, params, batch)[1]
+    norms = jnp.sqrt(jax.vmap(tree.squared_norm)(grads))
+    return sums_and_indicators._replace(indicators=indicators(
+        norms, radii, mask & jnp.isfinite(norms)))
+
+  return bounders.Method('adaptive', bounder._replace(sums=sums),
+                         bounders.no_constraint(), private=True)
+
+
+def canary() -> Batch:
+  """Returns the canary: a batch of one record of norm 5, labelled 0."""
+  return Batch(jnp.asarray([[4.0, -3.0]]), jnp.zeros([1], jnp.int32))
+
+
+def run(key: PRNGKey, model: Model, method: bounders.Method
+        ) -> tuple[Any, ...]:
+  """Trains 2 RUNS runs; the first RUNS of them contain the canary.
+
+  Returns:
+    Noisy sums, radii before each step [2 RUNS, STEPS], noisy indicator sums
+    [2 RUNS, STEPS] and the loop's info.
+  """
+  result = loop.fit(
+      jax.random.split(key, 2 * RUNS),
+      plans=[PLAN] * 2 * RUNS, model=model, method=method,
+      records=canaries.neighbouring_records(canary(), NUM_RECORDS),
+      rows=canaries.neighbouring_rows(NUM_RECORDS, RUNS),
+      optimizer=optax.chain(whitebox.recorder(lambda u: u, STEPS),
+                            optax.sgd(0.0)))
+  size = PLAN.sampler.expected_batch_size
+  radii, = map(np.float64, jax.tree.leaves(result.info.radii))
+  last, = map(np.float64, jax.tree.leaves(result.state.radii))
+  # The radii are public, and their changes determine the noisy indicator sums.
+  moves = np.diff(np.log(np.concatenate([radii.T, last[:, None]], 1)), axis=1)
+  return (tree.scale(size, result.state.optimizer[1][0].history), radii.T,
+          -moves / SETTINGS['learning_rate'] * size, result.info)
+
+
+def statistics(key: PRNGKey, method: bounders.Method) -> np.ndarray:
+  """Returns joint matched filters [2 RUNS, STEPS] of gradient and indicator."""
+  model, params = linear()
+  sums, radii, counts, _ = run(key, model, method)
+  # The canary is longer than these radii, and no radius reached its span's end.
+  _check_radii(radii, 0.026, 0.39)
+  (total, _), _ = whitebox.contribution(method, params, (), canary(),
+                                        jnp.float32(1.0))
+  along = sum(
+      np.tensordot(np.float64(leaf).reshape(2 * RUNS, STEPS, -1),
+                   np.ravel(np.float64(d)), 1)
+      for leaf, d in zip(jax.tree.leaves(sums), jax.tree.leaves(total),
+                         strict=True)) / radii
+  return filtered(along, counts)[0]
+
+
+def clipped_losses(key: PRNGKey, method: bounders.Method) -> np.ndarray:
+  """Returns privacy losses [2 RUNS]; runs with the canary come first."""
+  return whitebox.privacy_losses(
+      statistics(key, method), sampling_prob=PLAN.sampler.sampling_prob,
+      noise_multiplier=SIGMA)
+
+
+def _check_radii(radii: np.ndarray, low: float, high: float) -> None:
+  """Checks that radii stay where the privacy losses are valid, or raises."""
+  if not (low < radii.min() and radii.max() < high):
+    raise ValueError(f'radii left ({low}, {high}): {radii.min()} to '
+                     f'{radii.max()}')
+
+
+def filtered(along: np.ndarray, counts: np.ndarray
+             ) -> tuple[np.ndarray, float]:
+  """Combines gradient and indicator sums into the best linear statistic.
+
+  Args:
+    along: gradient sums along the canary's direction, in units of the radius.
+    counts: noisy indicator sums; the canary adds -1/2.
+
+  Returns:
+    The statistic, and its signal-to-noise ratio.
+  """
+  # The noise multiplier of the gradient, once the indicators have their part.
+  left = (SIGMA**-2 - (2 * SIGMA_B)**-2)**-0.5
+  energy = left**-2 + (0.5 / SIGMA_B)**2
+  return (along / left**2 - 0.5 * counts / SIGMA_B**2) / energy, energy**0.5
+
+
+def balls() -> Model:
+  """Returns a model in which the canary's activation lies outside the ball.
+
+  The cotangent is orthogonal to the activation, so the canary nearly attains
+  the bound of the first layer through the ball, and attains that of the second.
+  """
+  model = mlp.mlp(num_features=2, num_classes=2, depth=1, width=2,
+                  activation='relu', input_radius=5.0, hidden_radius=0.9,
+                  adaptive=True)
+  # [4, -3] becomes [1, 0], in the kernel of the second layer.
+  params = {
+      'dense_00': {'kernel': jnp.asarray([[0.16, 0.0], [-0.12, 0.0]]),
+                   'bias': jnp.asarray([0.0, 1e-6])},
+      'dense_01': {'kernel': jnp.asarray([[0.0, 0.0], [-2.0, 2.0]]),
+                   'bias': jnp.zeros([2])},
+  }
+  return model._replace(init=lambda key: params)
+
+
+def lip_adaptive(model: Model) -> bounders.Method:
+  """Returns the method with Lipschitz bounds from adaptive balls."""
+  return methods.lip_adaptive(
+      model, losses.cross_entropy(logit_clip=0.35), weight_norm=3.0,
+      noise_stddev=SIGMA_B, target_quantile=0.5, learning_rate=0.02)
+
+
+def ball_losses(key: PRNGKey, model: Model,
+                method: bounders.Method) -> np.ndarray:
+  """Returns exact privacy losses [2 RUNS] of runs with adaptive balls."""
+  sums, radii, rescaled, info = run(key, model, method)
+  # `run` divides by another learning rate than that of `lip_adaptive`.
+  counts = rescaled * SETTINGS['learning_rate'] / 0.02
+  _check_radii(radii, 0.7, 0.99)  # The canary is at 1.
+  params, certificate = method.constraint.constrain(model.init(None))
+
+  def at(radius):
+    return whitebox.contribution(method, params, certificate, canary(),
+                                 {'ball_01': radius})
+
+  (total, shifts), ratios = jax.jit(jax.vmap(jax.vmap(at)))(
+      np.float32(radii))
+  if not all(jnp.all(leaf <= 1 + 1e-5) for leaf in jax.tree.leaves(ratios)):
+    raise ValueError('the canary exceeds a bound')
+  sensitivity = jax.tree.map(lambda _: 0, certificate)
+  structure = jax.tree.structure(sensitivity)
+  left = quantiles.gradient_noise_multiplier(SIGMA, method.bounder.adaptive)
+  stddevs = jax.vmap(jax.vmap(lambda bounds: blocks.allocate(
+      bounds, noise_multiplier=left,
+      sizes=tree.block_sizes(sensitivity, params))))(info.l2_sensitivity)
+  log_ratios = 0.0
+  for number, (noisy, mean) in enumerate(zip(
+      structure.flatten_up_to(sums), structure.flatten_up_to(total),
+      strict=True)):
+    stddev = np.float64(stddevs[..., number]).T
+    for y, c in zip(jax.tree.leaves(noisy), jax.tree.leaves(mean),
+                    strict=True):
+      y, c = (np.float64(leaf).reshape(2 * RUNS, STEPS, -1)
+              for leaf in (y, c))
+      log_ratios += np.sum(y * c - c * c / 2, -1) / stddev**2
+  shift, = map(np.float64, jax.tree.leaves(shifts))
+  log_ratios += (counts * shift - shift**2 / 2) / SIGMA_B**2
+  return empirical.subsampled_log_ratio(
+      log_ratios, sampling_prob=PLAN.sampler.sampling_prob).sum(-1)
+
+
+def _linear_losses(key: PRNGKey) -> tuple[np.ndarray, np.ndarray]:
+  return tuple(np.split(clipped_losses(key, clipped()), 2))
+
+
+def _ball_losses(key: PRNGKey) -> tuple[np.ndarray, np.ndarray]:
+  model = balls()
+  return tuple(np.split(ball_losses(key, model, lip_adaptive(model)), 2))
+
+
+def game(name: str) -> canaries.LossGame:
+  """Returns the loss game of a method with private radii."""
+  return canaries.LossGame(name=name, plan=PLAN, losses={
+      'dp_sgd_adaptive': _linear_losses, 'lip_adaptive': _ball_losses}[name])

@@ -1,0 +1,214 @@
+"""Measures the coverage and power of the auditor's bounds (AUD-13).
+
+On scores without signal, and on mechanisms with known epsilon, it counts how
+often a bound exceeds the true epsilon (at most a fraction `significance` of
+trials may) and how close to it the bounds come.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy import optimize
+from scipy import special
+from scipy import stats
+
+from dpjax.audit import auditor
+from dpjax.audit import bounds
+from dpjax.audit import empirical
+from dpjax.audit import one_run
+from dpjax.audit.target import Target
+from dpjax.privacy import accounting
+
+SIZE, DELTA, SIGNIFICANCE = 1000, 1e-5, 0.05
+_GUESSES = 100
+
+
+class Coverage(NamedTuple):
+  """Coverage of a bound on a mechanism with known epsilon.
+
+  Attributes:
+    estimator: name of the bound, a key of `ESTIMATORS`.
+    mechanism: description of the mechanism.
+    epsilon: true epsilon, at the delta of the estimator.
+    wrong: number of bounds above the true epsilon.
+    trials: number of bounds.
+    median: median of the bounds.
+  """
+  estimator: str
+  mechanism: str
+  epsilon: float
+  wrong: int
+  trials: int
+  median: float
+
+  @property
+  def holds(self) -> bool:
+    """Whether a binomial test at 1e-4 accepts this number of wrong bounds."""
+    return stats.binom.sf(self.wrong - 1, self.trials, SIGNIFICANCE) > 1e-4
+
+
+def _many(present, absent, rng):
+  del rng
+  return empirical.audit(present, absent, delta=DELTA).epsilon_lower
+
+
+def _many_gaussian(present, absent, rng):
+  del rng
+  shift = bounds.gaussian_shift_lower_bound(
+      true_positives=int(np.sum(present > 1)), num_in=present.size,
+      false_positives=int(np.sum(absent > 1)), num_out=absent.size)
+  return bounds.shift_to_epsilon(shift, delta=DELTA)
+
+
+def _coins(present, absent, rng):
+  """Draws fair coins; returns the scores that they select, and the coins."""
+  included = rng.random(present.size) < 0.5
+  return np.where(included, present, absent), included
+
+
+def _one(present, absent, rng):
+  scores, included = _coins(present, absent, rng)
+  return one_run.epsilon_lower_bound(
+      num_canaries=scores.size, num_guesses=_GUESSES,
+      num_correct=one_run.count_guesses(scores, included, _GUESSES),
+      delta=DELTA)
+
+
+def _one_grid(present, absent, rng):
+  return one_run.grid_lower_bound(*_coins(present, absent, rng), delta=DELTA)
+
+
+def _one_gaussian(present, absent, rng):
+  scores, included = _coins(present, absent, rng)
+  shift = one_run.gaussian_shift_lower_bound(
+      num_canaries=scores.size, num_guesses=_GUESSES,
+      num_correct=one_run.count_guesses(scores, included, _GUESSES))
+  return bounds.shift_to_epsilon(shift, delta=DELTA)
+
+
+def _anytime(present, absent, rng):
+  scores, included = _coins(present, absent, rng)
+  return one_run.anytime_lower_bound((scores > 0.5) == included)
+
+
+ESTIMATORS: dict[str, Callable] = {
+    'AUD-04 halves': _many,
+    'AUD-05 fixed threshold': _many_gaussian,
+    'AUD-06 fixed guesses': _one,
+    'AUD-06 grid': _one_grid,
+    'AUD-07 fixed guesses': _one_gaussian,
+    'AUD-08 signs': _anytime,
+}
+_GAUSSIAN_ONLY = ('AUD-05 fixed threshold', 'AUD-07 fixed guesses')
+_PURE_ONLY = ('AUD-08 signs',)
+
+
+def _null(rng, size):
+  return rng.normal(size=size), rng.normal(size=size)
+
+
+def _gaussian(shift):
+  return lambda rng, size: (rng.normal(shift, 1, size), rng.normal(size=size))
+
+
+def _response(epsilon):
+  def draw(rng, size):
+    right = rng.random((2, size)) < special.expit(epsilon)
+    return right[0] * 1.0, 1.0 - right[1]
+  return draw
+
+
+def coverages(*, trials: int, seed: int) -> Iterator[Coverage]:
+  """Yields the coverage of every estimator on every mechanism it is valid for.
+
+  Args:
+    trials: number of bounds for each pair of estimator and mechanism.
+    seed: seed of the scores.
+  """
+  cases = [('no signal', 0.0, _null)]
+  cases += [(f'Gaussian, mu {shift}', accounting.gaussian_epsilon(
+      shift=shift, delta=DELTA), _gaussian(shift))
+            for shift in (0.5, 1.0)]
+  cases += [(f'randomised response, {epsilon}', epsilon, _response(epsilon))
+            for epsilon in (1.0, 2.0)]
+  for mechanism, epsilon, draw in cases:
+    for number, (name, estimator) in enumerate(ESTIMATORS.items()):
+      if ((name in _GAUSSIAN_ONLY and mechanism.startswith('random')) or
+          (name in _PURE_ONLY and mechanism.startswith('Gauss'))):
+        continue
+      rng = np.random.default_rng([seed, number])
+      values = np.array([estimator(*draw(rng, SIZE), rng)
+                         for _ in range(trials)])
+      yield Coverage(name, mechanism, epsilon, int(np.sum(values > epsilon)),
+                     trials, float(np.median(values)))
+
+
+class Power(NamedTuple):
+  """Bounds from expected counts, at the best threshold or guess count.
+
+  Attributes:
+    epsilon: true epsilon of the Gaussian mechanism.
+    many_runs: bound from many runs (AUD-04).
+    many_runs_gaussian: bound from many runs for Gaussian trade-offs (AUD-05).
+    one_run: bound from one run with many canaries (AUD-06).
+  """
+  epsilon: float
+  many_runs: float
+  many_runs_gaussian: float
+  one_run: float
+
+
+def expected_power(epsilon: float) -> Power:
+  """Returns the bounds that 1000 runs per side, or 1000 canaries, give.
+
+  The mechanism is Gaussian. Counts are at their expected values; nothing is
+  sampled.
+  """
+  shift = _shift_of(epsilon)
+  thresholds = np.linspace(-4, 6, 401)
+  hits, alarms = (np.round(SIZE * special.ndtr(mean - thresholds))
+                  for mean in (shift, 0.0))
+  counts = dict(num_in=SIZE, num_out=SIZE)
+  many = bounds.epsilon_lower_bounds(
+      true_positives=hits, false_positives=alarms, delta=DELTA, **counts).max()
+  gaussian = max(bounds.gaussian_shift_lower_bound(
+      true_positives=hit, false_positives=alarm, **counts)
+                 for hit, alarm in zip(hits, alarms, strict=True))
+  return Power(epsilon, float(many), bounds.shift_to_epsilon(
+      gaussian, delta=DELTA), max(
+          _expected_one_run(shift, guesses) for guesses in (
+              5, 10, 20, 50, 100, 200, 250, 330, 500, 1000)))
+
+
+def _expected_one_run(shift: float, guesses: int) -> float:
+  """Returns the one-run bound from the expected number of correct guesses.
+
+  Half of the guesses lie in either tail of the scores' distribution, an equal
+  mixture of two normal distributions.
+  """
+  tail = guesses / (2 * SIZE)
+  points = np.linspace(-6, 10, 4001)
+  upper = (special.ndtr(shift - points) + special.ndtr(-points)) / 2
+  cut = points[np.argmin(np.abs(upper - tail))]
+  right = special.ndtr(shift - cut) / (2 * tail)
+  return one_run.epsilon_lower_bound(
+      num_canaries=SIZE, num_guesses=guesses,
+      num_correct=min(guesses, round(guesses * right)), delta=DELTA)
+
+
+def _shift_of(epsilon: float) -> float:
+  """Returns the mu of a Gaussian trade-off with this epsilon."""
+  return float(optimize.brentq(
+      lambda shift: bounds.shift_to_epsilon(shift, delta=DELTA) - epsilon,
+      1e-3, 10.0))
+
+
+def false_alarms(target: Target, *, trials: int, num_runs: int,
+                 seed: int) -> int:
+  """Counts the verdicts `violated` in `trials` audits of a sound target."""
+  keys = jax.random.split(jax.random.key(seed), trials)
+  return sum(auditor.audit(key, target, num_runs=num_runs,
+                           significance=SIGNIFICANCE).verdict ==
+             auditor.VIOLATED for key in keys)

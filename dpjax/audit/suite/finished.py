@@ -1,0 +1,128 @@
+"""Audits of saved scores, from many finished runs or from one.
+
+Many runs have two arrays of scores, `with_canary` and `without_canary`. One run
+with many canaries has the arrays `scores` and `included`.
+"""
+
+from collections.abc import Callable, Mapping
+import math
+
+import numpy as np
+
+from dpjax import errors
+from dpjax.audit import bounds
+from dpjax.audit import claims
+from dpjax.audit import empirical
+from dpjax.audit import one_run
+from dpjax.audit.auditor import Check
+from dpjax.audit.auditor import Report
+
+# Fraction of the canaries that `one_run_gaussian` guesses.
+_GUESSED = 0.1
+_SIDES = ('with_canary', 'without_canary')
+_COINS = ('scores', 'included')
+
+
+def _many_runs(with_canary, without_canary, *, delta, significance):
+  result = empirical.audit(with_canary, without_canary, delta=delta,
+                          significance=significance)
+  return result.epsilon_lower, result.largest
+
+
+def _many_runs_gaussian(with_canary, without_canary, *, delta, significance):
+  """Returns the Gaussian many-run bound, and that of a perfect attack."""
+  result = empirical.audit(with_canary, without_canary, delta=delta,
+                          significance=significance)
+  counts = dict(num_in=result.num_in, num_out=result.num_out,
+                significance=significance)
+  lower, most = (
+      bounds.shift_to_epsilon(bounds.gaussian_shift_lower_bound(
+          true_positives=true, false_positives=false, **counts), delta=delta)
+      for true, false in ((result.true_positives, result.false_positives),
+                          (result.num_in, 0)))
+  return lower, most
+
+
+def _one_run(scores, included, *, delta, significance):
+  lower = one_run.grid_lower_bound(scores, included, delta=delta,
+                                   significance=significance)
+  return lower, one_run.grid_largest_bound(
+      num_canaries=len(scores), delta=delta, significance=significance)
+
+
+def _one_run_gaussian(scores, included, *, delta, significance):
+  """Returns the Gaussian one-run bound, and that of perfect guesses."""
+  size = len(scores)
+  guesses = max(1, round(_GUESSED * size))
+  lower, most = (
+      bounds.shift_to_epsilon(one_run.gaussian_shift_lower_bound(
+          num_canaries=size, num_guesses=guesses, num_correct=correct,
+          significance=significance), delta=delta)
+      for correct in (one_run.count_guesses(scores, included, guesses),
+                      guesses))
+  return lower, most
+
+
+def _anytime(scores, included, *, delta, significance):
+  """Returns the anytime bound, and that of perfect guesses."""
+  if delta:
+    raise ValueError('the anytime bound is for delta 0')
+  # Each guess depends only on the canary's own score, not on later ones.
+  guesses = np.asarray(scores) > 0
+  lower, most = (one_run.anytime_lower_bound(right, significance=significance)
+                 for right in (guesses == np.asarray(included, bool),
+                               np.ones(len(scores), bool)))
+  return lower, most
+
+
+ESTIMATORS: Mapping[str, tuple[tuple[str, str], Callable]] = {
+    'many_runs': (_SIDES, _many_runs),
+    'many_runs_gaussian': (_SIDES, _many_runs_gaussian),
+    'one_run': (_COINS, _one_run),
+    'one_run_gaussian': (_COINS, _one_run_gaussian),
+    'anytime': (_COINS, _anytime),
+}
+"""Maps an estimator's name to the names of its two arrays and its function.
+
+The function takes (arrays, delta, significance) and returns the lower bound and
+the largest possible bound. In order: AUD-04 on halves, AUD-05, AUD-06 over a
+fixed grid, AUD-07 with a tenth of the canaries guessed, AUD-08 with the sign of
+the score as the guess. The Gaussian estimators hold for Gaussian trade-offs
+only.
+"""
+
+
+def audit(arrays: Mapping[str, np.ndarray], claim: claims.Claim, *,
+          estimator: str | None = None, significance: float = 0.05,
+          name: str = 'scores') -> Report:
+  """Bounds epsilon from scores and compares the bound with a claim.
+
+  Args:
+    arrays: arrays of scores by name, see the module.
+    claim: the claim; only its epsilon and delta are used.
+    estimator: name in `ESTIMATORS`; None for the first that fits the arrays.
+    significance: upper bound on the probability that the lower bound is above
+      the true epsilon.
+    name: name of the target in the report.
+
+  Raises:
+    ValueError: if the arrays fit no estimator, or not the given one.
+  """
+  fitting = [known for known, (names, _) in ESTIMATORS.items()
+             if set(names) <= set(arrays)]
+  if not fitting:
+    raise ValueError(f'scores must be {" and ".join(_SIDES)}, or '
+                     f'{" and ".join(_COINS)}; got {", ".join(arrays)}')
+  estimator = errors.check_choice('estimator', estimator or fitting[0],
+                                  fitting)
+  names, bound = ESTIMATORS[estimator]
+  lower, most = bound(*(np.asarray(arrays[key]).ravel() for key in names),
+                      delta=claim.delta, significance=significance)
+  check = Check('bound', lower > claim.epsilon,
+                f'epsilon is at least {lower:.4g}, claimed '
+                f'{claim.epsilon:.4g}', None, significance)
+  return Report(
+      target=name, claim=claim, checks=(check,), significance=significance,
+      epsilon_lower=lower, cap=most, detectable=math.nan,
+      details=dict(estimator=estimator), scores={
+          key: np.asarray(arrays[key]) for key in names})

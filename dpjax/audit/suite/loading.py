@@ -1,0 +1,165 @@
+"""Loads audit targets by name, or from a user's file or module.
+
+If an object lacks an attribute that the audit needs, its module may define it
+in capitals, or the caller may pass it: EPSILON, DELTA, ADJACENCY, EVENT, PAIRS,
+RECORD_SHAPE, RECORD_BOUNDS.
+"""
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import pathlib
+import sys
+import types
+from typing import Any
+
+from dpjax import errors
+from dpjax.audit import canary
+from dpjax.audit import claims
+from dpjax.audit import wrapping
+from dpjax.audit.suite import targets
+from dpjax.audit.target import Target
+from dpjax.privacy.adjacency import Adjacency
+
+_SAID = ('epsilon', 'delta', 'adjacency', 'event', 'pairs', 'record_shape',
+         'record_bounds', 'floating_point')
+_GAMES = (canary.Game, canary.LossGame)
+
+
+def load(name: str, **said: Any) -> targets.Auditable:
+  """Returns the audit target that a name denotes.
+
+  Args:
+    name: a name in `targets.TARGETS`, or `path/to/file.py:NAME` or
+      `module:NAME` for a `Target`, a `Game`, a mechanism (`release(key, data)`
+      with `event` and `adjacency`, or a claim), a function `(key, data)` with a
+      claim, or a function without arguments that returns one of these.
+    **said: attributes named in `_SAID`; None means not given. They take
+      precedence over the object's attributes, these over its module's.
+
+  Raises:
+    ValueError: if the object cannot be found or run, or has no claim.
+    FileNotFoundError: if there is no such file.
+  """
+  said = {key: value for key, value in said.items() if value is not None}
+  if unknown := set(said) - set(_SAID):
+    raise ValueError(f'unknown {", ".join(sorted(unknown))}')
+  if name in targets.TARGETS:
+    return _restated(targets.TARGETS[name](), said)
+  if ':' not in name:
+    raise ValueError(f'unknown target {name!r}: one of '
+                     f'{", ".join(sorted(targets.TARGETS))}, or '
+                     'path/to/file.py:NAME'
+                     f'{errors.did_you_mean(name, targets.TARGETS)}')
+  place, _, member = name.rpartition(':')
+  module = _module(place)
+  if not hasattr(module, member):
+    raise ValueError(f'{place} has no {member}')
+  loaded = getattr(module, member)
+  if _makes(loaded):
+    loaded = loaded()
+  if isinstance(loaded, (Target, *_GAMES)):
+    return _restated(loaded, said)
+  return _wrapped(loaded, module, member, said)
+
+
+def _module(place: str) -> types.ModuleType:
+  """Imports a module by its name or by the path of its file."""
+  if not place.endswith('.py'):
+    try:
+      return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+      raise ValueError(errors.one_line(error)) from error
+  path = pathlib.Path(place)
+  if not path.exists():
+    raise FileNotFoundError(f'no file {place}')
+  spec = importlib.util.spec_from_file_location(f'audited_{path.stem}', path)
+  module = importlib.util.module_from_spec(spec)
+  sys.modules[spec.name] = module  # Dataclasses look up their module here.
+  spec.loader.exec_module(module)
+  return module
+
+
+def _makes(loaded: Any) -> bool:
+  """Returns whether an object is a factory that needs no arguments."""
+  if not callable(loaded) or isinstance(loaded, Target):
+    return False
+  if not (inspect.isclass(loaded) or inspect.isroutine(loaded)):
+    return False
+  parameters = inspect.signature(loaded).parameters.values()
+  return all(parameter.default is not parameter.empty or parameter.kind in (
+      parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+             for parameter in parameters)
+
+
+def _restated(target: targets.Auditable,
+              said: dict[str, Any]) -> targets.Auditable:
+  """Returns the target with the caller's claim and fields."""
+  if not said:
+    return target
+  if isinstance(target, _GAMES):
+    raise ValueError('the claim of a training method is that of its plan')
+  changes = {key: said[key] for key in ('epsilon', 'delta', 'adjacency',
+                                        'event') if key in said}
+  fields = {key: said[key] for key in ('pairs', 'floating_point')
+            if key in said}
+  if 'record_shape' in said:
+    raise ValueError(f'{target.name} has neighbours of its own')
+  return dataclasses.replace(
+      target, claim=dataclasses.replace(target.claim, **changes), **fields)
+
+
+def _wrapped(found: Any, module: types.ModuleType, name: str,
+             said: dict[str, Any]) -> Target:
+  """Wraps a mechanism or a function as a target."""
+  if inspect.isclass(found) or not (hasattr(found, 'release') or
+                                    callable(found)):
+    raise ValueError(f'{name} is no mechanism, no function (key, data), and '
+                     'cannot be made without arguments')
+  everything = {}
+  for key in _SAID:
+    for value in (said.get(key), getattr(found, key, None),
+                  getattr(module, key.upper(), None)):
+      if value is not None:
+        everything[key] = value
+        break
+  stated = _Stated(found, everything)
+  return wrapping.of_mechanism(
+      stated, name=name, claim=_claim(name, everything),
+      noise=wrapping.declared_noise(found),
+      **{key: everything[key] for key in ('floating_point',)
+         if key in everything})
+
+
+class _Stated:
+  """An object with further attributes, which take precedence over its own."""
+
+  def __init__(self, found: Any, everything: dict[str, Any]):
+    self._found, self._everything = found, everything
+
+  def __getattr__(self, name: str) -> Any:
+    if name in self._everything:
+      return self._everything[name]
+    if name == 'release' and not hasattr(self._found, 'release'):
+      return self._found
+    return getattr(self._found, name)
+
+
+def _claim(name: str, said: dict[str, Any]) -> claims.Claim:
+  """Returns the claim that the attributes make, or raises."""
+  if 'adjacency' not in said:
+    raise ValueError(f'{name} has no adjacency: say which data sets are '
+                     'neighbours, add_or_remove_one or replace_one')
+  adjacency = Adjacency(said['adjacency'])
+  event, epsilon = said.get('event'), said.get('epsilon')
+  if event is None and epsilon is None:
+    raise ValueError(f'{name} has no claim: neither event nor epsilon')
+  if event is None:
+    return claims.Claim(epsilon=epsilon, delta=said.get('delta', 0.0),
+                        adjacency=adjacency)
+  delta = said.get('delta', wrapping.DELTA)
+  if epsilon is None:
+    return claims.of_event(event, delta=delta, adjacency=adjacency)
+  return claims.Claim(epsilon=epsilon, delta=delta, adjacency=adjacency,
+                      event=event)

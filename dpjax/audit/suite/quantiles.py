@@ -1,0 +1,146 @@
+"""Audit targets for quantile mechanisms, with their output densities.
+
+The densities are independent NumPy implementations that use the mechanism's
+parameters. They are valid between records, where releases lie almost surely.
+"""
+
+from collections.abc import Callable
+import functools
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import special
+
+from dpjax.audit import claims
+from dpjax.audit import wrapping
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Target
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import recursive
+from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
+
+# With this seed some pair comes within 0.15 of epsilon 1 for every mechanism.
+_RECORDS, _SEED = 6, 8
+# Standard deviations of the logarithms of gaps: the interval with most weight
+# may be a wide one, or one near the quantile.
+_SPREADS = (0.5, 3.0, 8.0)
+_PAIRS_EACH = 4
+
+
+def target(mechanism: QuantileMechanism, *,
+           claim: claims.Claim | None = None) -> Target:
+  """Returns the target of a mechanism on [0, 1], with its density if known.
+
+  Args:
+    mechanism: the quantile mechanism.
+    claim: the audited claim; by default that of the mechanism's event.
+  """
+  density = _DENSITIES.get(type(mechanism))
+  return wrapping.of_mechanism(
+      mechanism, delta=0.0, claim=claim, pairs=neighbours(mechanism.adjacency),
+      log_density=density and functools.partial(density, mechanism))
+
+
+def neighbours(adjacency: Adjacency) -> tuple[Pair, ...]:
+  """Returns neighbouring data sets on random grids with log-normal gaps.
+
+  One of them lacks a point of the grid; the other has it, or lacks another one.
+  """
+  rng, pairs = np.random.default_rng(_SEED), []
+  for spread in np.repeat(_SPREADS, _PAIRS_EACH):
+    grid = np.cumsum(np.exp(spread * rng.standard_normal(_RECORDS + 2)))
+    grid = grid[:-1] / grid[-1]
+    one, other = rng.choice(_RECORDS + 1, 2, replace=False)
+    if adjacency is Adjacency.REPLACE_ONE:
+      pairs.append(Pair(np.delete(grid, one), np.delete(grid, other),
+                        f'{grid[other]:.3g} for {grid[one]:.3g}'))
+    else:
+      pairs.append(Pair(grid, np.delete(grid, one),
+                        f'with {grid[one]:.3g} or without'))
+  return tuple(pairs)
+
+
+def _node(known: np.ndarray, ends: tuple, prob: float, rate: float, cost: str,
+          points: np.ndarray) -> np.ndarray:
+  """Returns log-densities [n] of one quantile between the cuts `ends`.
+
+  Each of the two cuts is a number or an array [n].
+  """
+  low, high = (np.broadcast_to(end, points.shape)[:, None] for end in ends)
+  edges = np.concatenate([[0.0], known, [1.0]])
+  widths = np.diff(np.clip(edges, low, high))
+  first, last = (np.sum(known < end, -1, keepdims=True) for end in (low, high))
+  place = np.sum(known < points[:, None], -1, keepdims=True)
+  with np.errstate(divide='ignore'), jax.enable_x64(True):
+    wanted = first + np.asarray(independent.target(
+        jnp.float64(prob), jnp.asarray(last - first), cost))
+    masses = np.log(widths) + np.asarray(independent.log_decline(
+        jnp.arange(known.size + 1.0)[None], jnp.asarray(wanted), rate, cost))
+  lead = place - wanted
+  if cost == 'interpolated':
+    start = np.maximum(edges[place], low)
+    lead = lead + (points[:, None] - start) / (
+        np.minimum(edges[place + 1], high) - start)
+  return -rate * np.abs(lead)[:, 0] - special.logsumexp(masses, axis=-1)
+
+
+def _of_tree(mechanism: recursive.RecursiveQuantiles, data: np.ndarray,
+             outputs: np.ndarray) -> np.ndarray:
+  """Returns log-densities [n] of recursive quantiles, summed over the tree."""
+  probs, rates = mechanism.parameters
+  cuts = [0.0, *outputs.T, 1.0]
+  return sum(_node(data, (cuts[low], cuts[high]), probs[middle - 1],
+                   rates[middle - 1], mechanism.cost, cuts[middle])
+             for level in orders.halvings(len(probs))
+             for low, middle, high in level)
+
+
+def _of_one(mechanism: independent.IndependentQuantiles, data: np.ndarray,
+            outputs: np.ndarray) -> np.ndarray:
+  """Returns log-densities [n] of one independent quantile."""
+  (prob,), (rate,) = mechanism.parameters
+  return _node(data, (0.0, 1.0), prob, rate, mechanism.cost, outputs[:, 0])
+
+
+def _of_blocks(cost: Callable) -> Callable:
+  """Returns the density of a joint cost of all ranks, by enumeration."""
+  def density(mechanism, data, outputs):
+    probs, rate = mechanism.parameters
+    blocks = np.array(list(itertools.combinations_with_replacement(
+        range(data.size + 1), len(probs))))
+    shared = [sum(math.lgamma(list(block).count(i) + 1) for i in set(block))
+              for block in blocks.tolist()]
+    logs = np.log(np.diff(np.concatenate([[0.0], data, [1.0]])))
+    total = special.logsumexp(logs[blocks].sum(-1) - shared
+                              - rate * cost(blocks, data.size, probs))
+    ranks = np.sum(data < outputs[..., None], -1)
+    return -rate * cost(ranks, data.size, probs) - total
+  return density
+
+
+def _counts(ranks: np.ndarray, number: int) -> np.ndarray:
+  return np.diff(ranks, prepend=0, append=number, axis=-1)
+
+
+def _joint_cost(ranks, number, probs):
+  return np.abs(_counts(ranks, number)
+                - number * orders.gaps(probs)).sum(-1)
+
+
+def _inverse_cost(ranks, number, probs):
+  wanted = np.diff(np.ceil(number * probs - 1e-9), prepend=0, append=number)
+  excess = _counts(ranks, number) - wanted
+  return np.abs(excess).sum(-1) / 2 + (excess[..., :-1] >= 0).sum(-1)
+
+
+_DENSITIES = {
+    independent.IndependentQuantiles: _of_one,
+    recursive.RecursiveQuantiles: _of_tree,
+    joint.JointQuantiles: _of_blocks(_joint_cost),
+    joint.InverseQuantiles: _of_blocks(_inverse_cost)}

@@ -1,0 +1,191 @@
+"""Releases with false privacy claims, which the auditor must refute.
+
+They are mistakes from papers and libraries, small enough for an audit to take
+seconds.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.audit import claims
+from dpjax.audit import wrapping
+from dpjax.audit.suite import quantiles
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Target
+from dpjax.papers import printed_lip_dp_sgd as printed
+from dpjax.privacy import accounting
+from dpjax.privacy import additive
+from dpjax.privacy import draws
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import recursive
+
+_ADD_OR_REMOVE, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+_DELTA = 1e-5
+
+
+def printed_algorithm_8() -> Target:
+  """Returns one step of Algorithm 8 as printed (erratum E1).
+
+  Its data-dependent divisor lets one record change all contributions: with
+  eight copies of one record, all eight gradients shrink when a record 100 times
+  as large, with the opposite label, joins.
+  """
+  algorithm = printed.PrintedLipDpSgd(
+      loss=lambda logits, y: jax.nn.relu(1 - (2 * y - 1.0) * logits[:, 0]),
+      loss_lipschitz=1.0, noise_multiplier=3.0, weight_norm=1.0,
+      learning_rate=0.0, sampling_prob=1.0, allow_unsound=True)
+  x = np.ones([9, 1], np.float32)
+  x[0] = 100
+  y = np.ones([9], np.float32)
+  y[0] = 0
+
+  def release(key, members):
+    state = algorithm.init([jnp.full([1, 1], 1e-3)])
+    return algorithm.step(key, state, jnp.asarray(x), jnp.asarray(y),
+                          members)[1]
+
+  members = np.ones([9], bool)
+  return Target(
+      name='printed_algorithm_8', release=release, claim=claims.of_event(
+          algorithm.claimed_event(1), delta=_DELTA, adjacency=_ADD_OR_REMOVE),
+      pairs=(Pair(members, members & (np.arange(9) > 0),
+                  'a record 100 times as large or none'),))
+
+
+def classical_gaussian() -> Target:
+  """Returns the classical Gaussian noise at epsilon = 10 (erratum E23).
+
+  Its multiplier sqrt(2 ln(1.25/delta)) / epsilon is proven only for epsilon
+  below 1.
+  """
+  multiplier = math.sqrt(2 * math.log(1.25 / _DELTA)) / 10
+  mechanism = additive.GaussianMechanism(
+      record_norm=1.0, noise_multiplier=multiplier, adjacency=_ADD_OR_REMOVE)
+  return wrapping.of_mechanism(
+      mechanism, name='classical_gaussian', claim=claims.Claim(
+          epsilon=10.0, delta=_DELTA, adjacency=_ADD_OR_REMOVE,
+          event=mechanism.event))
+
+
+def textbook_float32() -> Target:
+  """Returns Laplace noise in floating point without a grid.
+
+  The set of possible outputs reveals the data: adding the noise to 1 rounds it
+  to multiples of a power of two, adding it to 0 does not (Mironov, 2012).
+  """
+  return Target(
+      name='textbook_float32', floating_point=True,
+      release=lambda key, data: data + jax.random.laplace(key, data.shape),
+      claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_ADD_OR_REMOVE),
+      pairs=(Pair(np.ones([1], np.float32), np.zeros([1], np.float32),
+                  '1 or 0'),))
+
+
+def exponential_without_half() -> Target:
+  """Returns the exponential mechanism without its factor 1/2.
+
+  Weights exp(epsilon s / sensitivity) ignore that the normaliser changes too.
+  """
+  def release(key, scores):
+    return jnp.argmax(scores + draws.standard_gumbel(key, scores.shape))
+
+  return Target(
+      name='exponential_without_half', release=release,
+      claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_REPLACE),
+      log_probs=jax.nn.log_softmax, pairs=wrapping.scores(1.0))
+
+
+def shuffled_as_poisson() -> Target:
+  """Returns one epoch of shuffled batches accounted as Poisson samples.
+
+  The record is in exactly one of two batches; Poisson sampling would leave it
+  out of both with probability 1/4.
+  """
+  steps, sigma = 2, 0.35
+
+  def release(key, present):
+    place_key, noise_key = jax.random.split(key)
+    place = jax.random.randint(place_key, (), 0, steps)
+    sums = jnp.where(present & (jnp.arange(steps) == place), 1.0, 0.0)
+    return additive.add_gaussian_noise(noise_key, sums, sigma)
+
+  event = accounting.poisson_gaussian_event(
+      sampling_prob=1 / steps, noise_multiplier=sigma, num_steps=steps)
+  return Target(
+      name='shuffled_as_poisson', release=release, claim=claims.of_event(
+          event, delta=_DELTA, adjacency=_ADD_OR_REMOVE),
+      pairs=(Pair(np.asarray(True), np.asarray(False),
+                  'a record, or one that counts as zero'),))
+
+
+def answers_counted_once() -> Target:
+  """Returns eight randomised responses accounted as one.
+
+  A composition that overlooks repetitions of an event reports epsilon 1.
+  """
+  answer = accounting.randomized_response_event(
+      uniform_prob=2 / (1 + math.e), num_categories=2)
+
+  def release(key, truth):
+    lies = jax.random.bernoulli(key, 1 / (1 + math.e), (8,))
+    return jnp.where(lies, 1 - truth, truth)
+
+  return Target(
+      name='answers_counted_once', release=release, claim=claims.Claim(
+          epsilon=1.0, delta=1e-9, adjacency=_REPLACE,
+          event=accounting.repeated_event(answer, 8)),
+      pairs=(Pair(np.asarray(1), np.asarray(0), '1 or 0'),))
+
+
+def answers_counted_once_unseen() -> Target:
+  """Returns `answers_counted_once` without its event; only tests refute it."""
+  target = answers_counted_once()
+  return Target(name='answers_counted_once_unseen', release=target.release,
+                pairs=target.pairs, claim=claims.Claim(
+                    epsilon=1.0, delta=1e-9, adjacency=_REPLACE))
+
+
+_QUARTILES = dict(probs=(0.25, 0.5, 0.75), lower=0.0, upper=1.0)
+
+
+def _quantiles_of_half(mechanism) -> Target:
+  return quantiles.target(mechanism, claim=claims.Claim(
+      epsilon=1.0, delta=0.0, adjacency=mechanism.adjacency))
+
+
+def joint_quantiles_printed() -> Target:
+  """Returns JointExp with the wrong sensitivity under addition (QE-02).
+
+  It ignores that n changes the target counts, and uses the rate epsilon / 2
+  instead of epsilon / (4 (1 - 1/4)).
+  """
+  return _quantiles_of_half(joint.JointQuantiles(
+      epsilon=1.5, adjacency=_ADD_OR_REMOVE, **_QUARTILES))
+
+
+def quantile_without_half() -> Target:
+  """Returns QExp with the rate of a monotone cost, which its cost is not."""
+  return _quantiles_of_half(independent.IndependentQuantiles(
+      probs=(0.5,), lower=0.0, upper=1.0, cost='rounded', epsilon=2.0,
+      adjacency=_ADD_OR_REMOVE))
+
+
+def recursive_quantiles_unhalved() -> Target:
+  """Returns RecExp with rates for addition, under replacement.
+
+  A replaced record moves from one node to another and changes both.
+  """
+  return _quantiles_of_half(recursive.RecursiveQuantiles(
+      epsilon=2.0, adjacency=_REPLACE, **_QUARTILES))
+
+
+SHOWCASES = {showcase.__name__: showcase for showcase in (
+    printed_algorithm_8, classical_gaussian, textbook_float32,
+    exponential_without_half, shuffled_as_poisson, answers_counted_once,
+    answers_counted_once_unseen, joint_quantiles_printed,
+    quantile_without_half, recursive_quantiles_unhalved)}

@@ -1,0 +1,61 @@
+"""The `dpjax` command: `dpjax train --help`, `dpjax estimate --help`, ...
+
+Each command is a module of this package with a function `main`, and with a
+function `parse` if it reads its words by other rules than absl flags. Its
+docstring is what `--help` prints.
+"""
+
+import importlib
+import sys
+
+from dpjax import errors as checks
+from dpjax.cli import errors
+
+COMMANDS = {
+    'train': 'train networks with differential privacy',
+    'estimate': 'release a private statistic of a file',
+    'audit': 'test whether an implementation keeps its privacy claim',
+    'schema': 'draft, check and review the public schema of a file',
+    'bounds': 'show the least and the attained errors of private estimates',
+    'quantiles': 'measure the errors of private quantile mechanisms',
+    'mpc': 'compute a statistic of the records of several parties'}
+"""Name of a command -> what it does."""
+
+
+def run(name: str) -> None:
+  """Runs a command on the words of the command line, and exits.
+
+  Args:
+    name: one of `COMMANDS`.
+  """
+  module = importlib.import_module(f'dpjax.cli.{name}')
+  # absl prints the docstring of the main program, and flags by the name of it.
+  sys.modules['__main__'].__doc__ = module.__doc__
+  sys.argv[0] = module.__name__
+  errors.run_main(module.main, getattr(module, 'parse', errors.parse_flags))
+
+
+def main() -> None:
+  """Runs the command that is named by the first word, and exits."""
+  name = sys.argv[1] if len(sys.argv) > 1 else '--help'
+  if name in COMMANDS:
+    del sys.argv[1]
+    run(name)
+  elif name in ('-h', '--help', 'help'):
+    print(_help())
+  elif name == '--version':
+    print(importlib.import_module('dpjax').__version__)
+  else:
+    print(f'error: unknown command {name!r}'
+          f'{checks.did_you_mean(name, COMMANDS)} (see dpjax --help)',
+          file=sys.stderr)
+    sys.exit(errors.BAD_INPUT)
+
+
+def _help() -> str:
+  width = max(map(len, COMMANDS))
+  lines = [f'  {name:{width}}  {text}' for name, text in COMMANDS.items()]
+  return '\n'.join(['Private training and private statistics in JAX.', '',
+                    'Usage: dpjax COMMAND [flags]', '', *lines, '',
+                    'The flags of a command, with examples: '
+                    'dpjax COMMAND --help'])

@@ -1,0 +1,86 @@
+"""Flags for several devices and processes, and the device mesh they form."""
+
+from collections.abc import Iterator
+import contextlib
+import os
+
+from absl import flags
+import jax
+
+from dpjax import errors
+from dpjax.train import processes
+from dpjax.train import sharding
+
+_NUM_DEVICES = flags.DEFINE_string(
+    'num_devices', None, 'Devices that share every batch, a number or "all". '
+    'The number must divide --max_batch_size, if that is given. Default: 1, or '
+    'all devices with several processes.')
+_DISTRIBUTED = flags.DEFINE_bool(
+    'distributed', False, 'This is one of several processes, which find each '
+    'other through Slurm, Open MPI or a TPU pod. All get the same flags and '
+    'read the records; the first one prints and writes.')
+_COORDINATOR_ADDRESS = flags.DEFINE_string(
+    'coordinator_address', None, 'HOST:PORT of the first of several processes, '
+    'without a cluster manager; with --num_processes and --process_id.')
+_NUM_PROCESSES = flags.DEFINE_integer(
+    'num_processes', None, 'Number of processes.')
+_PROCESS_ID = flags.DEFINE_integer(
+    'process_id', None, 'Number of this process, from 0.')
+
+
+def start() -> None:
+  """Connects to the other processes, if any; call it before any computation.
+
+  Raises:
+    ValueError: if flags are missing.
+    ConnectionError: if the other processes cannot be reached.
+  """
+  settings = dict(coordinator_address=_COORDINATOR_ADDRESS.value,
+                  num_processes=_NUM_PROCESSES.value,
+                  process_id=_PROCESS_ID.value)
+  missing = [name for name, value in settings.items() if value is None]
+  if len(missing) < len(settings):
+    if missing:
+      raise ValueError(f'--{" and --".join(missing)} must be given too')
+    errors.check_at_least('num_processes', settings['num_processes'], 1)
+    if not 0 <= settings['process_id'] < settings['num_processes']:
+      raise ValueError('process_id must be an integer from 0 to '
+                       f'{settings["num_processes"] - 1}, got '
+                       f'{settings["process_id"]}')
+  elif not _DISTRIBUTED.value:
+    return
+  try:
+    jax.distributed.initialize(**settings)
+  except ValueError as error:
+    raise ValueError('--distributed found no cluster; give '
+                     '--coordinator_address, --num_processes and --process_id '
+                     f'({errors.one_line(error)})') from None
+  except RuntimeError as error:
+    raise ConnectionError('could not reach the other processes: '
+                          f'{errors.one_line(error)}') from error
+
+
+def mesh() -> jax.sharding.Mesh | None:
+  """Returns the mesh of devices that share each batch; None for one device."""
+  text = _NUM_DEVICES.value or ('all' if jax.process_count() > 1 else '1')
+  if text == 'all':
+    return sharding.data_mesh() if len(jax.devices()) > 1 else None
+  if not text.isdecimal():
+    raise ValueError(f'--num_devices must be an integer or all, got {text!r}')
+  if jax.process_count() > 1 and int(text) != len(jax.devices()):
+    raise ValueError(f'{jax.process_count()} processes use all of their '
+                     f'{len(jax.devices())} devices; --num_devices must be '
+                     f'all, got {text}')
+  return None if int(text) == 1 else sharding.data_mesh(int(text))
+
+
+@contextlib.contextmanager
+def first_speaks() -> Iterator[None]:
+  """Context in which only the first process prints."""
+  if processes.is_first():
+    yield
+    return
+  with (open(os.devnull, 'w', encoding='utf-8') as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere)):
+    yield

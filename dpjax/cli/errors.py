@@ -1,0 +1,196 @@
+"""Runs command lines so that bad input gives one line, not a traceback."""
+
+from collections.abc import Callable, Mapping, Sequence
+import importlib.util
+import pathlib
+import sys
+import tempfile
+import types
+from typing import Any, NoReturn
+
+from absl import app
+from absl import flags
+from absl import logging
+from absl.flags import argparse_flags
+
+from dpjax import errors
+from dpjax.cli import flags as shared
+
+Path = str | pathlib.Path
+
+BAD_INPUT = 2
+"""Exit status after bad input."""
+
+INTERRUPTED = 130
+"""Exit status after an interrupt."""
+
+
+def check_no_arguments(argv: Sequence[str]) -> None:
+  """Raises a ValueError for words on the command line that are no flags."""
+  if len(argv) > 1:
+    raise ValueError(f'unexpected {" ".join(argv[1:])}; see --help')
+
+
+def check_folder(output: str) -> None:
+  """Raises an OSError if a folder cannot be written to, before work is lost.
+
+  Args:
+    output: path of the folder; it and its parents need not exist yet.
+  """
+  folder = pathlib.Path(output).absolute()
+  while not folder.exists():
+    folder = folder.parent
+  if not folder.is_dir():
+    raise NotADirectoryError(f'{folder} is no folder')
+  try:
+    with tempfile.TemporaryFile(dir=folder):
+      pass
+  except OSError as error:
+    raise PermissionError(f'cannot write to {folder}: '
+                          f'{error.strerror}') from None
+
+
+def check_file(output: str) -> None:
+  """Raises if a file cannot be written, before work is lost."""
+  path = pathlib.Path(output)
+  if path.is_dir():
+    raise IsADirectoryError(f'{output} is a folder')
+  if path.exists() and not path.is_file():
+    # Output is renamed into place, which would replace a device like /dev/null.
+    raise ValueError(f'{output} is no regular file: the output would replace '
+                     'it')
+  check_folder(str(pathlib.Path(output).absolute().parent))
+
+
+def check_outputs(
+    outputs: Mapping[str, Path | None], *,
+    inputs: Mapping[str, Path | None],
+    kept: Mapping[str, Path] = types.MappingProxyType({})) -> None:
+  """Raises if outputs would overwrite one another, inputs or protected files.
+
+  Call it before data are opened and before any budget is spent. Symbolic and
+  hard links are followed, so paths are compared by the file they lead to.
+
+  Args:
+    outputs: flag -> file that will be written; None for no file.
+    inputs: flag -> file that is read or continued; None for no file.
+    kept: description -> folder in which no output may lie.
+
+  Raises:
+    ValueError: one line that names the two flags, or the folder.
+  """
+  others = {f'--{name}': path for name, path in inputs.items() if path}
+  for name, given in outputs.items():
+    if not given:
+      continue
+    path = pathlib.Path(given).resolve()
+    for other, their in others.items():
+      if _same_file(path, pathlib.Path(their).resolve()):
+        raise ValueError(f'--{name} must be another file than {other}, got '
+                         f'{given}')
+    for what, folder in kept.items():
+      if path.is_relative_to(pathlib.Path(folder).resolve()):
+        raise ValueError(f'--{name} must be outside of {what}, got {given}')
+    others[f'--{name}'] = path
+
+
+def _same_file(path: pathlib.Path, other: pathlib.Path) -> bool:
+  """Returns whether two resolved paths lead to the same file."""
+  return path == other or (path.exists() and other.exists() and
+                           path.samefile(other))
+
+
+def check_extra(module: str, extra: str, what: str) -> None:
+  """Raises an ImportError if a module of an extra is not installed."""
+  if importlib.util.find_spec(module) is None:
+    raise ImportError(f'{what} need {module}: pip install dpjax[{extra}]')
+
+
+def check_figure(output: str) -> None:
+  """Raises if a figure cannot be drawn or written, before work is lost."""
+  if not output.endswith('.svg'):
+    raise ValueError(f'--plot must end in .svg, got {output}')
+  check_file(output)
+  check_extra('matplotlib', 'plots', 'figures')
+
+
+class ArgumentParser(argparse_flags.ArgumentParser):
+  """An argument parser whose errors are one line."""
+
+  def __init__(self, **kwargs: Any):
+    """Names the program by its command, `dpjax estimate`."""
+    command = sys.argv[0].removeprefix('dpjax.cli.')
+    if command != sys.argv[0]:
+      kwargs.setdefault('prog', f'dpjax {command}')
+    super().__init__(**kwargs)
+
+  def error(self, message: str) -> NoReturn:
+    """Prints the error and the most similar flag, and exits the program."""
+    unknown = message.removeprefix('unrecognized arguments: ')
+    if unknown != message:
+      first = unknown.split()[0]
+      message = f'unexpected {first}' + errors.did_you_mean(
+          first.split('=')[0], self._option_string_actions)
+    _say(f'{message} (see --help)')
+    sys.exit(BAD_INPUT)
+
+
+def parse_flags(argv: Sequence[str]) -> list[str]:
+  """Parses absl flags; returns the other words.
+
+  Bad flags end the program with one line on stderr.
+  """
+  try:
+    return flags.FLAGS(argv)
+  except flags.Error as error:
+    _say(f'{_format(error).removesuffix(" ?")} (see --help)')
+    sys.exit(BAD_INPUT)
+  except SystemExit:
+    # absl exits after --help with a nonzero status, but it is no failure.
+    sys.exit(0)
+
+
+def _say(message: str) -> None:
+  """Prints an error on stderr."""
+  print(f'error: {message}', file=sys.stderr)
+
+
+def _format(error: BaseException) -> str:
+  """Returns an error as one line."""
+  if isinstance(error, OSError) and error.strerror and error.filename:
+    return f'{error.filename}: {error.strerror}'
+  lines = str(error).strip().splitlines() or [type(error).__name__]
+  # Errors of other libraries may have many lines; ours have one.
+  more = ' ... (all of it with --traceback)' if len(lines) > 1 else ''
+  return lines[0] + more
+
+
+def run_main(main: Callable[[Any], int | None],
+             parse: Callable[[Sequence[str]], Any] = parse_flags) -> None:
+  """Parses flags, calls `main`, and exits with the status that it returns.
+
+  Bad input raises ValueError, OSError, ImportError (an extra is not installed)
+  or MemoryError. It gives one line on stderr and exit status 2; an interrupt
+  gives 130. `--traceback` shows the whole error instead.
+
+  Args:
+    main: called with the result of `parse`.
+    parse: parses the command line; by default absl's flags, which all programs
+      share, and `main` gets the other words.
+  """
+  def guarded(argv: Any) -> int | None:
+    # JAX logs every backend that it does not find; --verbosity shows that.
+    if not flags.FLAGS['verbosity'].present:
+      logging.set_verbosity(logging.WARNING)
+    try:
+      return main(argv)
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+      if shared.TRACEBACK.value:
+        raise
+      _say(_format(error))
+      return BAD_INPUT
+    except KeyboardInterrupt:
+      print('interrupted', file=sys.stderr)
+      return INTERRUPTED
+
+  app.run(guarded, flags_parser=parse)

@@ -1,0 +1,60 @@
+"""Flags by which the data owner declares how a file is written."""
+
+import argparse
+import csv
+
+from dpjax.release import formats
+
+FLAGS = (
+    ('separator', 'Separator of a CSV file: one character, or tab. Default: a '
+     'comma.'),
+    ('encoding', f'Of a CSV file: {", ".join(formats.ENCODINGS)}. Default: '
+     'utf-8.'),
+    ('header', 'Names of the columns, separated by commas, of a CSV file whose '
+     'first line is a record. Default: the first line names them.'),
+    ('decimal', 'Decimal mark, "." or ",". Default: a point.'),
+    ('thousands', 'Mark between groups of three digits: ".", ",", a space or '
+     'an apostrophe. Default: none.'),
+    ('missing_tokens', 'Spellings of a missing number, separated by commas; '
+     'an empty field is missing, too. Default: '
+     f'{",".join(formats.MISSING_TOKENS)}.'),
+    ('unparsed', 'refuse a file with a field that is neither a number nor '
+     'missing, or take the field as missing. Default: refuse.'),
+    ('bad_lines', 'refuse a file with a faulty line, or take all fields of '
+     'such lines as missing; each line is then read by itself, so quoted '
+     'fields must end on their line. Default: refuse.'))
+
+
+def of_flags(args: argparse.Namespace) -> formats.Format:
+  """Returns the format that the flags declare, checked.
+
+  Raises:
+    ValueError: if a declaration is not allowed; a message of one line.
+  """
+  given = {name: getattr(args, name) for name, _ in FLAGS
+           if getattr(args, name) is not None}
+  for name in ('header', 'missing_tokens'):
+    if name in given:
+      given[name] = split(name, given[name])
+  if given.get('separator') in ('tab', '\\t'):
+    given['separator'] = '\t'
+  return formats.Format(**given)
+
+
+def split(name: str, text: str) -> tuple[str, ...]:
+  """Returns the parts of a flag between commas; quoted parts may hold commas.
+
+  Args:
+    name: name of the flag, for the error message.
+    text: one line of CSV, such as '"Smith, John",other'.
+
+  Raises:
+    ValueError: if a quotation mark is not closed; a message of one line.
+  """
+  try:
+    rows = list(csv.reader([text], skipinitialspace=True, strict=True))
+  except csv.Error as error:
+    raise ValueError(f'--{name} must be separated by commas, with quotation '
+                     f'marks around what has one, got {text!r} ({error})'
+                     ) from None
+  return tuple(part.strip() for row in rows for part in row)

@@ -1,0 +1,353 @@
+r"""Releases a private distribution function by multi-party computation.
+
+Runs servers, data owners, a dealer and a client as processes on this machine
+that talk over TLS. No server sees the records.
+
+A demonstration with 10,000 synthetic owners and two servers:
+  dpjax mpc --demo=10000 --lower=0 --upper=1 --epsilon=1 \
+    --adjacency=replace_one --output=curve.json --plot=curve.svg
+
+Three ages of a survey, with three servers of which any one learns nothing:
+  dpjax mpc --input=survey.csv --column=age --lower=0 --upper=120 \
+    --num_thresholds=120 --thresholds=18,40,65 --epsilon=0.5 --servers=3 \
+    --scheme=outer_product --adjacency=replace_one --output=ages.json
+
+A server is killed, and the study is resumed:
+  dpjax mpc --demo=1000 --lower=0 --upper=1 --epsilon=1 \
+    --adjacency=replace_one --output=curve.json --study=here --fault=kill_server
+  dpjax mpc --output=curve.json --study=here --resume
+
+Trust model. Each owner secret-shares its bin among the servers, which follow
+the protocol. Several servers may pool what they see: all but one with the
+schemes `comparison` and `additive`, --colluding of them with `outer_product`.
+They learn only who took part and what is released. With `joint` noise (two
+servers) the noise is a curator's and no party knows it; a dealer hands out keys
+for it and must not collude with a server. With `contributions` each server
+draws a part of the noise: the servers that do not collude draw enough, and the
+other parts are extra noise. The client learns noisy counts. Relays carry the
+owners' messages; they learn nothing and any change to a message is detected.
+Whoever sets up a study (this command) could impersonate any party and is
+trusted not to. Here one machine runs all parties, which is a rehearsal: nobody
+is protected from that machine.
+
+One study is one release: noise is drawn once and stored, so any number of
+queries costs epsilon in total. The same data in another study are another
+release.
+"""
+
+from collections.abc import Sequence
+import contextlib
+import hashlib
+import json
+import math
+import pathlib
+import secrets
+import tempfile
+import time
+
+from absl import flags
+import numpy as np
+
+from dpjax.cli import errors
+from dpjax.cli import mpc_parties as parties
+from dpjax.mpc import costs
+from dpjax.mpc import schemes
+from dpjax.mpc.parties import client
+from dpjax.mpc.parties import noising
+from dpjax.mpc.parties import setup
+from dpjax.mpc.parties.parameters import NOISES
+from dpjax.mpc.parties.parameters import Parameters
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import formats
+from dpjax.release import tables
+from dpjax.report import files
+from dpjax.stats.ecdf_methods import grids
+
+# JAX and SciPy are imported inside functions, so that servers start fast.
+
+flags.declare_key_flag('traceback')
+
+_INPUT = flags.DEFINE_string(
+    'input', None, 'CSV with a header, plain or .csv.gz, or Parquet.')
+_COLUMN = flags.DEFINE_string('column', None, 'Name of a numeric column.')
+_LABEL = flags.DEFINE_string(
+    'label', None, 'Name of a column of secret labels 0 and 1. Releases a '
+    'curve for each label, and the area under the ROC curve.')
+_DEMO = flags.DEFINE_integer(
+    'demo', None, 'Number of synthetic owners, instead of a file.', 1)
+_LOWER = flags.DEFINE_float('lower', None, 'Public lower bound of the values.')
+_UPPER = flags.DEFINE_float(
+    'upper', None, 'Public upper bound of the values, the last threshold.')
+_GRID = flags.DEFINE_enum(
+    'grid', 'uniform', grids.KINDS, 'Spacing of the thresholds.')
+_N = flags.DEFINE_integer(
+    'num_thresholds', 1024, 'Number N of thresholds of the public grid.', 2)
+_THRESHOLDS = flags.DEFINE_list(
+    'thresholds', [], 'Numbers; each is rounded up to a threshold of the grid, '
+    'at which the curve is evaluated. Default: the whole curve.')
+_EPSILON = flags.DEFINE_float('epsilon', None, 'Budget of the whole curve.')
+_ADJACENCY = flags.DEFINE_enum(
+    'adjacency', None, [one.value for one in Adjacency], 'Which data sets are '
+    'neighbours. With replace_one, the set of owners who took part is public. '
+    'Otherwise only the servers know it; the set of enrolled owners, the rows '
+    'of the file, is public.')
+_SCHEME = flags.DEFINE_enum('scheme', 'comparison', sorted(schemes.SCHEMES),
+                            'Secret-sharing scheme of the records.')
+_SERVERS = flags.DEFINE_integer('servers', 2, 'Number of servers.', 2)
+_COLLUDING = flags.DEFINE_integer(
+    'colluding', 1, 'With outer_product: how many servers may collude, less '
+    'than half of them.', 1)
+_NOISE = flags.DEFINE_enum(
+    'noise', None, NOISES, 'How noise is drawn. Default: joint for the scheme '
+    'comparison, contributions otherwise.')
+_BITS = flags.DEFINE_integer('value_bits', 32, 'k: counts are modulo 2^k.', 2)
+_MIN_OWNERS = flags.DEFINE_integer(
+    'min_owners', 0, 'Fewest owners for a release; with replace_one only.', 0)
+_RELAYS = flags.DEFINE_integer(
+    'relays', 1, 'Number of processes that send for the owners.', 1)
+_STUDY = flags.DEFINE_string(
+    'study', None, 'Folder of the study, with its keys; kept for --resume. '
+    'Default: a temporary folder.')
+_RESUME = flags.DEFINE_bool(
+    'resume', False, 'Restart the servers of --study and ask them.')
+_FAULT = flags.DEFINE_enum(
+    'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate: ' +
+    '; '.join(f'{name}: {text}' for name, text in parties.FAULTS.items()))
+_OUTPUT = flags.DEFINE_string('output', None, 'JSON file for the release.')
+_PLOT = flags.DEFINE_string('plot', None, 'File for a figure, .svg.')
+_TIMEOUT = flags.DEFINE_float(
+    'timeout', 30.0, 'Seconds after which a silent party is at fault.')
+_NODES = flags.DEFINE_enum(
+    'nodes', None, ['dyadic', 'tree'], 'Which counts get noise: dyadic nodes, '
+    'several per threshold (Barczewski, 2025); or nodes of a tree, all '
+    'released together, with a sixth of the squared error at N = 1024. '
+    'Default: tree, or dyadic with --thresholds.')
+_ROLE = flags.DEFINE_enum(
+    'role', 'all', ['all', 'server', 'relay', 'dealer'], 'Run a single party '
+    'of an existing study. Default: all of them.')
+_INDEX = flags.DEFINE_integer(
+    'index', 0, 'Number of the server or relay, from 0.', 0)
+
+
+def _column(name: str) -> np.ndarray:
+  """Returns a numeric column of --input."""
+  with open(_INPUT.value, 'rb') as file, contextlib.closing(tables.read(
+      _INPUT.value, file, name, numeric=True, gaps=False)) as fields:
+    try:
+      return np.array([float(field) for field in fields])
+    except formats.FileError as error:
+      raise ValueError(f'{error.fault}: every owner must have one number; '
+                       'clean the file first') from None
+
+
+def _data() -> tuple[np.ndarray, np.ndarray | None]:
+  """Returns the owners' values, and their labels or None."""
+  if (_DEMO.value is None) == (_INPUT.value is None):
+    raise ValueError('either --input or --demo must be given')
+  if _DEMO.value is not None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, _DEMO.value) if _LABEL.value else None
+    shares = rng.beta(2.0, 5.0 if labels is None else 6.0 - 3 * labels,
+                      _DEMO.value)
+    return _LOWER.value + (_UPPER.value - _LOWER.value) * shares, labels
+  if not _COLUMN.value:
+    raise ValueError('--column must be given')
+  labels = _column(_LABEL.value) if _LABEL.value else None
+  if labels is not None and not np.isin(labels, [0, 1]).all():
+    raise ValueError(f'column {_LABEL.value} must hold labels 0 and 1 only')
+  return _column(_COLUMN.value), (None if labels is None else
+                                  labels.astype(np.int64))
+
+
+def _noisy(adjacency: Adjacency, num_classes: int
+           ) -> tuple[tuple[int, ...], tuple[int, bool]]:
+  """Returns the shape of the tree or (), and (l1 sensitivity, root)."""
+  from dpjax.cli import mpc_answers
+  from dpjax.stats.ecdf_methods import hierarchy
+
+  nodes = _NODES.value or ('dyadic' if _THRESHOLDS.value else 'tree')
+  if nodes == 'dyadic':
+    return (), mpc_answers.sensitivity(_N.value, adjacency, num_classes)
+  known = adjacency is Adjacency.REPLACE_ONE
+  shape = hierarchy.best_shape(_N.value, known=known, pure=True)
+  # A record is counted once in each level, in one class. Replacing it, n being
+  # known, changes two counts per level.
+  return shape, (len(shape) * (1 + known), False)
+
+
+def _set_up(study: pathlib.Path) -> Parameters:
+  """Creates the study that the flags describe; returns its parameters."""
+  for flag in (_LOWER, _UPPER, _EPSILON, _ADJACENCY):
+    if flag.value is None:
+      raise ValueError(f'--{flag.name} must be given')
+  if _SCHEME.value != 'outer_product' and _COLLUDING.present:
+    raise ValueError('--colluding is for outer_product: in other schemes all '
+                     'servers but one may collude')
+  grid = grids.Grid(lower=_LOWER.value, upper=_UPPER.value, kind=_GRID.value,
+                    num_thresholds=_N.value)
+  values, labels = _data()
+  classes = 1 if labels is None else 2
+  shape, (l1_sensitivity, root) = _noisy(Adjacency(_ADJACENCY.value), classes)
+  parameters = Parameters(
+      session=secrets.token_hex(16), scheme=_SCHEME.value,
+      num_servers=_SERVERS.value, num_classes=classes,
+      num_colluding=_COLLUDING.value if _SCHEME.value == 'outer_product' else
+      _SERVERS.value - 1, num_thresholds=_N.value, lower=_LOWER.value,
+      upper=_UPPER.value, grid=_GRID.value, epsilon=_EPSILON.value,
+      adjacency=_ADJACENCY.value, sensitivity=l1_sensitivity, root=root,
+      shape=shape,
+      noise=_NOISE.value or (
+          'joint' if _SCHEME.value == 'comparison' else 'contributions'),
+      value_bits=_BITS.value, num_owners=len(values),
+      min_owners=_MIN_OWNERS.value)
+  costs.check_width(parameters.build_scheme(), len(values),
+                    math.sqrt(noising.told_variance(parameters)))
+  setup.create(study, parameters, grid.bins(values), labels, _RELAYS.value)
+  return parameters
+
+
+def _collect(study: pathlib.Path, parameters: Parameters,
+             running: parties.Processes) -> list[str]:
+  """Runs the owners and the dealer; returns their errors."""
+  faulty = _FAULT.value not in ('', 'kill_server', 'kill_owners', 'parameters')
+  relays = setup.relays(study)
+  for index, name in enumerate(relays):
+    running.start(name, 'relay', f'--index={index}', *(
+        [f'--fault={_FAULT.value}'] if faulty and index == 0 else []))
+  if parameters.noise == 'joint':
+    running.start('dealer', 'dealer')
+  if _FAULT.value == 'kill_owners':
+    parties.until_some_are_there(study, parameters, _TIMEOUT.value)
+    running.kill(relays[0])
+  outcomes = [running.wait(name) for name in relays]
+  if parameters.noise == 'joint':
+    outcomes.append(running.wait('dealer'))
+  return [text for text in outcomes if text]
+
+
+def _ask(study: pathlib.Path, parameters: Parameters, wrong: list[str],
+         seconds: dict[str, float]) -> dict[str, object]:
+  """Asks the servers; returns the content of --output."""
+  from dpjax.cli import mpc_answers
+
+  points = None
+  if _THRESHOLDS.value:
+    try:
+      values = np.array([float(text) for text in _THRESHOLDS.value])
+    except ValueError:
+      raise ValueError('--thresholds must be numbers') from None
+    points = np.unique(
+        mpc_answers.grid_of(parameters).bins(values)).astype(np.int64)
+  start = time.monotonic()
+  asked = None if parameters.shape else points  # a tree is released as a whole
+  answer = client.ask(parameters, asked, folder=study / 'client',
+                      addresses=study / 'addresses',
+                      timeout=10 * _TIMEOUT.value)
+  seconds['client'] = time.monotonic() - start
+  start = time.monotonic()
+  curve = mpc_answers.curve(parameters, points, answer)
+  seconds['smoothing'] = time.monotonic() - start
+  reports = {name: parties.report_of(study, name)
+             for name in parameters.servers}
+  refused = {name: seen.get('refused', []) for name, seen in reports.items()}
+  release = {
+      **curve, 'guarantee': mpc_answers.guarantee(parameters),
+      'parameters': json.loads(parameters.to_bytes()),
+      'faults': [*wrong, *answer.faults]}
+  if not parameters.knows_total:
+    # Refusals, bytes and seconds would reveal how many owners took part.
+    return release
+  return {
+      **release, 'refused': refused,
+      'bits': mpc_answers.bits(
+          parameters, study, None if asked is None else asked.size, answer),
+      'seconds': {**seconds, **{name: seen.get('seconds')
+                                for name, seen in reports.items()}}}
+
+
+def _run(study: pathlib.Path) -> dict[str, object]:
+  """Runs the study and returns its release.
+
+  Raises:
+    Fault: of a party that prevents the release.
+  """
+  seconds, wrong, start = {}, [], time.monotonic()
+  parameters = setup.read(study) if _RESUME.value else _set_up(study)
+  seconds['setup'] = time.monotonic() - start
+  with parties.Processes(study, _TIMEOUT.value) as running:
+    start = time.monotonic()
+    running.start_servers(parameters, _FAULT.value)
+    seconds['start'] = time.monotonic() - start
+    start = time.monotonic()
+    if not _RESUME.value:
+      wrong = _collect(study, parameters, running)
+    seconds['owners'] = time.monotonic() - start
+    if _FAULT.value == 'kill_server':
+      running.kill(parameters.servers[-1])
+    release = _ask(study, parameters, wrong, seconds)
+  return release
+
+
+def _draw(release: dict[str, object], path: str, digest: str) -> None:
+  """Draws the noisy and the smoothed ranks against the thresholds."""
+  from dpjax.report import plots
+  drawn, axes = plots.new(height=3.4)
+  ax, x = axes[0][0], release['thresholds']
+  for label, lines in (('noisy', 'noisy_ranks'), ('smoothed', 'ranks')):
+    for number, line in enumerate(release.get(lines, [])):
+      ax.step(x, line, where='post', label=label if len(
+          release[lines]) == 1 else f'{label}, class {number}', linewidth=1.0)
+  ax.set_xlabel('threshold')
+  ax.set_ylabel('records up to it')
+  ax.legend()
+  plots.save(drawn, path, digest=digest)
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the study, or the party, of the flags; returns the exit status."""
+  errors.check_no_arguments(argv)
+  errors.check_extra('cryptography', 'mpc', 'studies of several parties')
+  if _ROLE.value != 'all':
+    study = pathlib.Path(_STUDY.value or '')
+    if _ROLE.value == 'server':
+      return parties.serve(study, _INDEX.value, _TIMEOUT.value, _EPSILON.value)
+    if _ROLE.value == 'relay':
+      return parties.relay(study, f'owners{_INDEX.value}', _TIMEOUT.value,
+                           _FAULT.value)
+    return parties.deal(study, _TIMEOUT.value)
+  if not _OUTPUT.value:
+    raise ValueError('--output must be given')
+  errors.check_outputs(
+      {'output': _OUTPUT.value, 'plot': _PLOT.value},
+      inputs={'input': _INPUT.value},
+      kept={'--study': _STUDY.value} if _STUDY.value else {})
+  errors.check_file(_OUTPUT.value)
+  if _PLOT.value:
+    errors.check_figure(_PLOT.value)
+  if _RESUME.value and not _STUDY.value:
+    raise ValueError('--resume needs --study')
+  with tempfile.TemporaryDirectory() as scratch:
+    release = _run(pathlib.Path(_STUDY.value or f'{scratch}/study').resolve())
+  text = json.dumps(release, indent=1, allow_nan=False).encode() + b'\n'
+  files.replace(_OUTPUT.value, text)
+  if _PLOT.value:
+    _draw(release, _PLOT.value, hashlib.sha256(text).hexdigest())
+  return _tell(release)
+
+
+def _tell(release: dict[str, object]) -> int:
+  """Prints a summary of the release; returns the exit status."""
+  guarantee = release['guarantee']
+  print(f'{len(release["thresholds"])} thresholds, epsilon '
+        f'{guarantee["epsilon"]:g}, {guarantee["adjacency"]}, standard '
+        f'deviation {guarantee["standard_deviation"]:.4g}')
+  if 'num_records' in release:
+    print(f'{release["num_records"]} of '
+          f'{release["parameters"]["num_owners"]} owners')
+  for name, refused in release.get('refused', {}).items():
+    for refusal in refused:
+      print(f'{name} refused {refusal["party"]}, {refusal["times"]} times: '
+            f'{refusal["reason"]}')
+  for text in release['faults']:
+    print(f'at fault: {text}')
+  return 0

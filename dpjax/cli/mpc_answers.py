@@ -1,0 +1,202 @@
+"""Turns a client's answer into curves, their guarantee and counts of bytes."""
+
+import math
+import pathlib
+
+import numpy as np
+
+from dpjax.cli import mpc_parties
+from dpjax.mpc import costs
+from dpjax.mpc import nodes
+from dpjax.mpc import packing
+from dpjax.mpc.parties import client
+from dpjax.mpc.parties import noising
+from dpjax.mpc.parties.channel import Kind
+from dpjax.mpc.parties.parameters import Parameters
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.ecdf_methods import dyadic_calibration
+from dpjax.stats.ecdf_methods import grids
+from dpjax.stats.ecdf_methods import hierarchy
+
+
+def sensitivity(num_thresholds: int, adjacency: Adjacency,
+                num_classes: int) -> tuple[int, bool]:
+  """Returns the l1 sensitivity of dyadic nodes, and whether to use a root.
+
+  Chooses the option with the smaller variance of a rank. With one class and
+  replace_one, the last rank is n and public. Otherwise no rank is public, and
+  with two classes a record that changes its label changes both curves.
+  """
+  options = []
+  for root in (True, False):
+    least_sensitivity = lambda relation, known: dyadic_calibration.calibrate(
+        num_thresholds, adjacency=relation, norm='l1', root=root,
+        known_last_row=known)
+    alone = adjacency is Adjacency.REPLACE_ONE and num_classes == 1
+    worst = least_sensitivity(adjacency, alone)
+    if adjacency is Adjacency.REPLACE_ONE and num_classes == 2:
+      worst = max(worst, 2 * least_sensitivity(
+          Adjacency.ADD_OR_REMOVE_ONE, False))
+    if math.isfinite(worst):
+      rows = num_thresholds - alone
+      levels = dyadic_calibration.num_levels(rows) - (not root)
+      options.append((levels * worst**2, round(worst), root))
+  return min(options)[1:]
+
+
+def grid_of(told: Parameters) -> grids.Grid:
+  """Returns the public grid of a study."""
+  return grids.Grid(lower=told.lower, upper=told.upper,
+                    num_thresholds=told.num_thresholds, kind=told.grid)
+
+
+def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
+         answer: client.Answer) -> dict[str, object]:
+  """Returns communication costs by formula and as counted.
+
+  There are three counts. Messages are the packed shares, in whole bytes.
+  Payloads add the seal and the owner's number to each message. Bytes on the
+  wire add headers, greetings, receipts and TLS.
+  """
+  scheme = told.build_scheme()
+  count = noising.num_told(told) if num_points is None else num_points
+  answers = costs.answering(scheme, count)
+  if num_points is None:  # a query for the whole curve sends no indices
+    answers -= count * told.num_servers * (
+        told.num_thresholds - 1).bit_length()
+  links = {name: mpc_parties.report_of(study, name).get('traffic', {})
+           for name in mpc_parties.senders(study)}
+  # A connection of two servers is counted once, on the side that called.
+  links |= {name: {peer: link for peer, link in mpc_parties.report_of(
+      study, name).get('traffic', {}).items() if peer in told.servers[:index]}
+            for index, name in enumerate(told.servers)}
+  links['client'] = {peer: one.to_json() for peer, one in
+                     answer.traffic.items()}
+  total = lambda by_party, *names: sum(
+      link[names[0]].get(names[1], 0) if len(names) > 1 else link[names[0]]
+      for peers in by_party.values() for link in peers.values())
+  return {
+      'owners': {
+          'formula_bits': costs.collecting(scheme, told.num_owners),
+          'message_bytes': told.num_owners * sum(
+              packing.num_bytes(scheme.bits(index))
+              for index in range(told.num_servers)),
+          'payload_bytes': total(links, 'payload_sent', 'owners')},
+      'dealer': {
+          'formula_bits': 2 * noising.joint_law(told).bits
+          if told.noise == 'joint' else 0,
+          'message_bytes': told.num_servers * noising.dealt_bytes(told),
+          'payload_bytes': total(links, 'payload_sent', 'dealt')},
+      'answers': {
+          'formula_bits': answers,
+          'payload_bytes': sum(
+              one.sent[Kind.POINTS] + one.received[Kind.SHARES]
+              for one in answer.traffic.values())},
+      'wire_bytes': total(links, 'wire_sent') + total(links, 'wire_received'),
+      'links': links}
+
+
+def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
+  """Returns monotone ranks [classes, N] by weighted least squares.
+
+  The weights are those of the noise of the dyadic nodes.
+  """
+  import jax
+  import jax.numpy as jnp
+
+  from dpjax.stats.ecdf_methods import smoothing
+
+  rows = noising.num_rows(told)
+  variances = np.ones(dyadic_calibration.num_levels(rows))
+  variances[-1] = told.root or rows == 1
+  end = 'at_most' if rows < told.num_thresholds else 'free'
+  with jax.enable_x64(True):
+    project = jax.jit(lambda ranks, total: smoothing.least_squares(
+        ranks, total, jnp.asarray(variances), end))
+    projected = [np.asarray(project(jnp.asarray(line[:rows], jnp.float64),
+                                    jnp.float64(line[-1])))
+                 for line in answer.numbers]
+  return np.stack([np.append(line, noisy[rows:])
+                   for line, noisy in zip(projected, answer.numbers,
+                                          strict=True)])
+
+
+def from_tree(told: Parameters, answer: client.Answer) -> np.ndarray:
+  """Returns monotone ranks [classes, N] from tree counts, by least squares.
+
+  The trees of both classes are joined at a common root, whose count n may be
+  public.
+  """
+  size, leaves = told.num_thresholds, math.prod(told.shape)
+  levels, place = [], 0
+  for count, full in zip(nodes.tree_sizes(size, told.shape),
+                         np.cumprod(told.shape), strict=True):
+    level = answer.numbers[:, place:place + count].astype(np.float64)
+    levels.append(np.pad(level, [(0, 0), (0, full - count)]).reshape(-1))
+    place += count
+  alive = np.tile(np.arange(leaves) < size, told.num_classes).astype(np.float64)
+  counts = hierarchy.nonnegative(
+      levels, tree_shape(told), np.ones(len(levels)), alive, answer.num_records)
+  total = answer.num_records or math.inf  # rounding may push sums above n
+  return np.minimum(
+      np.cumsum(counts.reshape(told.num_classes, -1)[:, :size], 1), total)
+
+
+def tree_shape(told: Parameters) -> hierarchy.Shape:
+  """Returns the shape of the joint tree over all classes."""
+  return (told.num_classes * told.shape[0], *told.shape[1:])
+
+
+def standard_deviation(told: Parameters) -> float:
+  """Returns the standard deviation of ranks, before they are made monotone.
+
+  For a tree it is the root of the mean variance over all ranks.
+  """
+  variance = noising.told_variance(told)
+  if told.shape:
+    known = told.knows_total and told.num_classes == 1
+    variance *= hierarchy.mean_variance(
+        told.shape, (1.0,) * len(told.shape), told.num_thresholds, known=known)
+  return math.sqrt(variance)
+
+
+def curve(told: Parameters, points: np.ndarray | None,
+          answer: client.Answer) -> dict[str, object]:
+  """Returns thresholds and released numbers, as a dictionary for JSON.
+
+  If the whole curve was released, it also has monotone ranks and, with two
+  classes, the area under the ROC curve.
+  """
+  thresholds = grid_of(told).thresholds
+  result = {'thresholds': (thresholds if points is None else
+                           thresholds[points]).tolist(),
+            'noisy_counts' if told.shape else 'noisy_ranks':
+            answer.numbers.tolist()}
+  if answer.num_records is not None:
+    result['num_records'] = answer.num_records
+  if points is None or told.shape:
+    ranks = (from_tree if told.shape else smooth)(told, answer)
+    result['ranks'] = (ranks if points is None else ranks[:, points]).tolist()
+    if told.num_classes == 2 and (ranks[:, -1] > 0).all():
+      # Probability that a record of class 1 has a larger value than one of
+      # class 0; ties count one half.
+      steps = np.diff(ranks[0] / ranks[0, -1], prepend=0.0)
+      other = np.append(0.0, ranks[1] / ranks[1, -1])
+      result['auc'] = float(1 - steps @ (other[1:] + other[:-1]) / 2)
+  return result
+
+
+def guarantee(told: Parameters) -> dict[str, object]:
+  """Returns the privacy guarantee and its trust assumptions, for JSON."""
+  tv = noising.total_variation(told)
+  return {
+      'notion': 'epsilon-DP of everything released to clients, up to the delta '
+                'of drawing noise; computational security against '
+                f'{told.num_colluding} of {told.num_servers} servers',
+      'epsilon': told.epsilon, 'adjacency': told.adjacency,
+      'delta_of_drawing': (1 + math.exp(told.epsilon)) * tv,
+      'noise': told.noise, 'noise_scale': float(noising.scale(told)),
+      'standard_deviation': standard_deviation(told),
+      'trust': 'servers follow the protocol' + (
+          '; the dealer colludes with none of them'
+          if told.noise == 'joint' else '')}

@@ -1,0 +1,199 @@
+r"""Measures the errors of private quantiles in settings of your choice.
+
+Ten and a hundred quantiles of a beta distribution, four methods, two budgets:
+  dpjax quantiles --law=beta_2_5 --methods=emp,rec,joint,hist \
+    --num_orders=10,100 --n=10000 --epsilon=0.1,1 --output=errors.csv
+
+Records drawn from a column of a file with public bounds, and a figure:
+  dpjax quantiles --law=survey.csv:age --lower=0 --upper=120 \
+    --methods=emp,joint,hs_uniform --sigma=0.001,0.1 --n=100,1000,10000 \
+    --num_orders=8 --epsilon=1 --output=ages.csv --plot=ages.svg
+
+Repeating the command resumes an interrupted run. Errors are measured against
+the quantiles of the distribution, as the largest over all quantile levels
+(value_sup, with its standard error), and in ranks among the records (rank_sup,
+rank_mean). Nothing here is a private release: noise is simulated from --seed,
+and errors on your own file are exact statistics of its records and must not be
+published. `dpjax estimate` makes private releases.
+
+Methods:
+  emp          without privacy
+  ind          an exponential mechanism for each quantile level
+  rec          recursive splitting; rec_floor: with noise that separates records
+  joint        JointExp; inverse: inverse sensitivity, under replace_one
+  hs_uniform, hs_gaussian, hs_laplace
+               JointExp on records with added noise (--sigma or --jitter_floor)
+  hist         histogram; tree: tree of counts
+  knots        a few levels by JointExp, the rest by linear interpolation
+  unbounded    a scan upwards from --lower
+"""
+
+from collections.abc import Sequence
+import hashlib
+import math
+import pathlib
+import sys
+
+from absl import flags
+
+from dpjax import errors as checks
+from dpjax.cli import errors
+from dpjax.cli import flags as shared
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import plots
+from dpjax.report import points
+from dpjax.report import tables
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import independent
+from dpjax.studies import quantile_study
+
+for _name in ('data_dir', 'traceback'):
+  flags.declare_key_flag(_name)
+
+_LAW = flags.DEFINE_list(
+    'law', ['beta_2_5'], 'Distributions of the records: beta_<a>_<b>; '
+    'mixed_<p>_<delta>, an atom of probability p at 1/2 with a gap of delta '
+    'around it; ratings, pages, earnings, dividends, earnings_surrogate, '
+    'dividends_surrogate; or file.csv:column.')
+_METHODS = flags.DEFINE_list(
+    'methods', ['emp', 'rec', 'joint', 'hist'],
+    f'Methods, out of {", ".join(quantile_study.METHODS)}.')
+_ORDERS = flags.DEFINE_list(
+    'num_orders', ['9'], 'Numbers m of quantile levels.')
+_FIRST = flags.DEFINE_float(
+    'first', 0.0, 'Quantile levels are evenly spaced between --first and '
+    '--last, both excluded.')
+_LAST = flags.DEFINE_float('last', 1.0, 'See --first.')
+_N = flags.DEFINE_list('n', ['1000'], 'Numbers of records.')
+_EPSILON = flags.DEFINE_list(
+    'epsilon', ['1'], 'Budgets for all quantile levels together, > 0.')
+_SIGMA = flags.DEFINE_list(
+    'sigma', [], 'Standard deviations of the noise of hs_*, in units of the '
+    'records. Default: set by --jitter_floor.')
+_FLOOR = flags.DEFINE_float(
+    'jitter_floor', quantile_study.Options.floor,
+    'Smallest noise that separates records, as a fraction of the range.')
+_ADJACENCY = flags.DEFINE_enum(
+    'adjacency', 'replace_one', [one.value for one in Adjacency],
+    'Which data sets are neighbours.')
+_RECURSION = flags.DEFINE_enum(
+    'recexp_mode', 'depth', list(quantile_study.RECURSIONS),
+    'Method rec: integer depth, the printed recursion, or the one of its '
+    'authors.')
+_COST = flags.DEFINE_enum(
+    'rank_convention', 'real', independent.COSTS,
+    'Method ind: target rank n p rounded down, unrounded, or with ranks '
+    'between records.')
+_BINS = flags.DEFINE_integer(
+    'bins', 0, 'Method hist: number of bins; 0 chooses it from n and epsilon.')
+_POST = flags.DEFINE_enum('hist_post', 'isotonic', histogram.POSTS,
+                          'Method hist with --bins: post-processing of the '
+                          'noisy counts.')
+_KNOTS = flags.DEFINE_integer(
+    'knots', 5, 'Method knots: levels found by JointExp, at least 2.')
+_LOWER = flags.DEFINE_float(
+    'lower', None, 'Public lower bound; default: that of the distribution.')
+_UPPER = flags.DEFINE_float(
+    'upper', None, 'Public upper bound; default: that of the distribution.')
+_REPETITIONS = flags.DEFINE_integer(
+    'repetitions', 50, 'Number of data sets per setting, 2 or more.')
+_SEED = flags.DEFINE_integer(
+    'seed', 0, 'Seed of simulated data and noise, >= 0.')
+_OUTPUT = flags.DEFINE_string('output', None, 'CSV file for the errors.')
+_PLOT = flags.DEFINE_string(
+    'plot', None, 'File for a figure, .svg: value_sup against n, epsilon, m '
+    'or sigma, whichever has most values.')
+
+
+def _numbers(name: str, texts: Sequence[str], kind) -> list:
+  """Returns the numbers of a list flag."""
+  try:
+    return [kind(text) for text in texts]
+  except ValueError:
+    raise ValueError(f'--{name} must be numbers, got {",".join(texts)}'
+                     ) from None
+
+
+def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
+  """Returns the options and the settings that the flags select."""
+  options = quantile_study.Options(
+      cost=_COST.value, recursion=_RECURSION.value, bins=_BINS.value,
+      post=_POST.value, knots=_KNOTS.value, floor=_FLOOR.value)
+  return options, quantile_study.settings(
+      options, laws=_LAW.value, methods=_METHODS.value,
+      num_orders=_numbers('num_orders', _ORDERS.value, int),
+      sizes=_numbers('n', _N.value, int),
+      epsilons=_numbers('epsilon', _EPSILON.value, float),
+      sigmas=_numbers('sigma', _SIGMA.value, float),
+      adjacency=_ADJACENCY.value, first=_FIRST.value, last=_LAST.value,
+      repetitions=_REPETITIONS.value, seed=_SEED.value)
+
+
+def _tell(done: int, count: int, setting: quantile_study.Setting) -> None:
+  """Prints progress on stderr."""
+  print(f'{done}/{count} {setting.law} {setting.method} '
+        f'm={setting.num_orders} n={setting.num_examples}', file=sys.stderr)
+
+
+def _draw(measured: list[points.Point], path: str, digest: str) -> None:
+  """Draws errors, with one axes per distribution and one curve per method.
+
+  Other fields that take several values also have separate curves.
+  """
+  fields = ('num_examples', 'epsilon', 'num_orders', 'sigma')
+  finite = lambda name: {p[name] for p in measured if math.isfinite(p[name])}
+  along = max(fields, key=lambda name: len(finite(name)))
+  others = [name for name in fields if name != along and len(finite(name)) > 1]
+  laws = list(dict.fromkeys(p['law'] for p in measured))
+  drawn, axes = plots.new(1, len(laws), height=3.4)
+  for ax, law in zip(axes[0], laws, strict=True):
+    lines = {}
+    for p in points.select(measured, law=law):
+      labels = [f'{name} {p[name]:g}' for name in others
+                if math.isfinite(p[name])]
+      lines.setdefault(', '.join([p['method'], *labels]), []).append(p)
+    for series, (label, line) in enumerate(lines.items()):
+      known = [p for p in line if math.isfinite(p[along])]
+      if known:
+        points.band(ax, known, along, 'value_sup', label, series=series,
+                    line='-', error='value_sup_se')
+      else:
+        ax.axhline(line[0]['value_sup'], linestyle=':', color='black',
+                   label=label)
+    points.finish(ax, along, 'value_sup', law)
+  plots.save(drawn, path, digest=digest)
+
+
+def main(argv: Sequence[str]) -> int:
+  """Measures missing settings and prints the table of those asked for."""
+  errors.check_no_arguments(argv)
+  if not _OUTPUT.value:
+    raise ValueError('--output must be given')
+  for law in _LAW.value:
+    errors.check_outputs({'output': _OUTPUT.value, 'plot': _PLOT.value},
+                         inputs={'law': law.rpartition(':')[0]})
+  errors.check_file(_OUTPUT.value)
+  if _PLOT.value:
+    errors.check_figure(_PLOT.value)
+  checks.check_seed('seed', _SEED.value)
+  path = pathlib.Path(_OUTPUT.value)
+  options, wanted = _study()
+  distributions = {name: quantile_study.law_of(
+      name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value)
+          for name in _LAW.value}
+  measured = quantile_study.resume(path, wanted, distributions, options, _tell)
+  columns = ('law', 'method', 'variant', 'num_orders', 'num_examples',
+             'epsilon', 'sigma', 'value_sup', 'value_sup_se', 'rank_sup',
+             'rank_mean')
+  print(tables.markdown(columns, [[
+      f'{p[name]:.4g}' if isinstance(p[name], float) else str(p[name])
+      for name in columns] for p in measured]))
+  for each in wanted:
+    why = quantile_study.caution(each)
+    if why:
+      print(f'note: {each.method} m={each.num_orders} n={each.num_examples} '
+            f'epsilon={each.epsilon:g}: {why}', file=sys.stderr)
+  if _PLOT.value:
+    _draw(measured, _PLOT.value,
+          hashlib.sha256(path.read_bytes()).hexdigest())
+  return 0

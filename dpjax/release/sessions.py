@@ -1,0 +1,306 @@
+"""Releases from Python: a ledger, and one method for each statistic.
+
+`Ledger` is what the command `dpjax estimate` is on the command line: the same
+checks in the same order, the same exact noise, and the same file of budget. A
+ledger that one of them has begun may be continued by the other.
+
+  ledger = Ledger('survey.ledger', budget=2, adjacency='replace_one')
+  released = ledger.mean(table['age'], lower=18, upper=100, epsilon=0.5)
+  released['value'], released['interval']
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+import decimal
+import fractions
+import os
+import pathlib
+from typing import Any
+
+from dpjax import errors
+from dpjax.privacy import exact
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import ledger as ledgers
+from dpjax.release import meter as meters
+from dpjax.release import registry
+from dpjax.release import reservations
+from dpjax.release import sources
+from dpjax.release.costs import Cost
+from dpjax.release.formats import Format
+from dpjax.release.lattice import public_number
+from dpjax.release.query import Plan
+from dpjax.release.query import Query
+
+Fraction = fractions.Fraction
+Number = int | float | str | decimal.Decimal | Fraction
+"""A public number; a float stands for its shortest decimal, so 0.1 is 1/10."""
+
+_NEIGHBOURS = {
+    Adjacency.ADD_OR_REMOVE_ONE: 'files of which one has one record more',
+    Adjacency.REPLACE_ONE: 'files of equal, public size that differ in one '
+                           'record'}
+# Parameters of a query, by what they are.
+_FRACTIONS = ('epsilon', 'delta', 'confidence')
+_DECIMALS = ('lower', 'upper', 'granularity', 'sigma')
+_LISTS = {'bins': 'decimal', 'quantiles': 'fraction', 'categories': 'text'}
+
+
+class Ledger:
+  """The privacy budget of a data set, kept in a file, and releases on it.
+
+  Every statistic of `registry.STATISTICS` is a method: `ledger.mean(column,
+  lower=, upper=, epsilon=)`, `ledger.quantiles(column, quantiles=[.25, .5],
+  lower=, upper=, epsilon=)`, `ledger.histogram(column, categories=[...],
+  epsilon=)`, `ledger.roc(scores, labels, positive=1, ...)`; `release` takes the
+  name as an argument. Parameters are those of `query.Query`; all are public.
+
+  A release costs epsilon of the budget, also if it fails after its noise was
+  drawn; one that does not fit is refused before the records are looked at.
+  """
+
+  def __init__(self, path: str | os.PathLike, *,
+               adjacency: Adjacency | str, budget: Number | None = None,
+               budget_delta: Number = 0, dataset: str | None = None):
+    """Names the file of a ledger; it is made by the first release.
+
+    Args:
+      path: of the ledger. Its answers and secrets are in folders beside it.
+      adjacency: which data sets are neighbours, 'replace_one' or
+        'add_or_remove_one'.
+      budget: epsilon of all releases together; None for a ledger that is there.
+      budget_delta: delta of all releases together; 0 admits pure releases only.
+      dataset: name of the data set whose versions share this budget. None
+        stands for one file, whose answers are given again for nothing; columns
+        in memory need a name, and take that of the ledger where none is given.
+
+    Raises:
+      ValueError: for an adjacency or a budget that is none.
+    """
+    errors.check_choice('adjacency', getattr(adjacency, 'value', adjacency),
+                        [relation.value for relation in Adjacency])
+    self.path = str(path)
+    self.adjacency = Adjacency(adjacency)
+    self.dataset = dataset
+    self.budget = None if budget is None else ledgers.Budget(
+        epsilon=fraction('budget', budget),
+        delta=fraction('budget_delta', budget_delta))
+
+  def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
+    """Returns the method that releases the statistic of this name."""
+    if name not in registry.STATISTICS:
+      raise AttributeError(f'Ledger has no statistic {name!r}'
+                           f'{errors.did_you_mean(name, registry.STATISTICS)}')
+    statistic = registry.STATISTICS[name]
+
+    def method(*columns: Any, **parameters: Any) -> dict[str, Any]:
+      return self.release(name, *columns, **parameters)
+
+    method.__name__ = name
+    method.__doc__ = (
+        f'Releases {statistic.help}.\n\nNeeds epsilon'
+        f'{"".join(f", {each}" for each in statistic.needs)}; takes delta, '
+        f'confidence{"".join(f", {each}" for each in statistic.takes)}.')
+    return method
+
+  def __dir__(self) -> Iterable[str]:
+    """Lists the methods, those of the statistics among them."""
+    return sorted({*super().__dir__(), *registry.STATISTICS})
+
+  def release(self, statistic: str, *columns: Any, epsilon: Number,
+              delta: Number | None = None, confidence: Number = '0.95',
+              form: Format = Format(), **parameters: Any) -> dict[str, Any]:
+    """Releases one statistic, and pays for it.
+
+    Args:
+      statistic: a name of `registry.STATISTICS`.
+      *columns: the records: a column in memory (of scores and of labels, two),
+        or the path of a file, whose columns are named by the parameters
+        `column` and `label`.
+      epsilon: cost of the release; a float stands for its shortest decimal.
+      delta: None for pure differential privacy with discrete Laplace noise,
+        else in [1e-12, 1) with discrete Gaussian noise.
+      confidence: level of the intervals.
+      form: how a file is written, and what counts as missing.
+      **parameters: of `query.Query`, such as lower, upper, missing, quantiles.
+
+    Returns:
+      What may be published: the value, its interval, the guarantee, the noise
+      and all public parameters; the JSON of `dpjax estimate` as a dict.
+
+    Raises:
+      ValueError: for parameters that the statistic does not take or that are
+        out of range, for a budget that does not suffice, and for records that
+        cannot be read as declared. Nothing is spent then.
+    """
+    source, names = _source(columns, statistic, parameters, form)
+    query = query_of(statistic, adjacency=self.adjacency, epsilon=epsilon,
+                     delta=delta, confidence=confidence, **names,
+                     **parameters)
+    dataset = self.dataset
+    if dataset is None and isinstance(source, sources.Columns):
+      dataset = pathlib.Path(self.path).stem
+    return release(query, source, ledger=self.path, budget=self.budget,
+                   dataset=dataset)
+
+  def spent(self) -> dict[str, object]:
+    """Returns what the ledger has spent and has left; {} if there is none."""
+    if not pathlib.Path(self.path).exists():
+      return {}
+    return ledgers.read(self.path).summary()
+
+
+def query_of(statistic: str, *, adjacency: Adjacency, **parameters: Any
+             ) -> Query:
+  """Returns a query whose numbers are exact.
+
+  Args:
+    statistic: its name.
+    adjacency: which data sets are neighbours.
+    **parameters: of `Query`; numbers may be of any type, and a float stands
+      for its shortest decimal.
+  """
+  names = {field.name for field in dataclasses.fields(Query)}
+  for name in parameters:
+    if name not in names:
+      raise ValueError(f'there is no parameter {name!r}'
+                       f'{errors.did_you_mean(name, names)}')
+  given = {name: value for name, value in parameters.items()
+           if value is not None}
+  for name in given.keys() & set(_FRACTIONS):
+    given[name] = fraction(name, given[name])
+  for name in given.keys() & set(_DECIMALS):
+    given[name] = public_number(name, str(given[name]))
+  for name in given.keys() & set(_LISTS):
+    convert = {'decimal': lambda name, value: public_number(name, str(value)),
+               'fraction': fraction, 'text': lambda _, value: str(value)}[
+                   _LISTS[name]]
+    values = given[name]
+    if isinstance(values, (str, int, float)):
+      values = [values]
+    given[name] = tuple(convert(name, value) for value in values)
+  if 'positive' in given:
+    given['positive'] = str(given['positive'])
+  return Query(statistic=statistic, adjacency=adjacency, **given)
+
+
+def fraction(name: str, value: Number) -> Fraction:
+  """Returns a public number exactly; text may be a fraction such as '1/3'."""
+  parts = str(value).split('/')
+  if len(parts) > 2:
+    raise ValueError(f'{name} must be a number or a fraction, got {value!r}')
+  top, bottom = (Fraction(public_number(name, part))
+                 for part in (parts + ['1'])[:2])
+  if not bottom:
+    raise ValueError(f'{name} must be a number, got {value!r}')
+  return top / bottom
+
+
+def release(query: Query, source: sources.Source, *, ledger: str,
+            budget: ledgers.Budget | None, dataset: str | None,
+            note: Callable[[str], None] = lambda text: None,
+            before: Callable[[], None] = lambda: None,
+            below: exact.Draw | None = None) -> dict[str, Any]:
+  """Answers a query, in the order that `reservations` states and proves.
+
+  Args:
+    query: public.
+    source: the records.
+    ledger: path of the ledger.
+    budget: makes the ledger if there is none.
+    dataset: name of a data set in all its versions, or None for one file.
+    note: is told when an answer is given again or an interrupted release is
+      finished; both are as public as the ledger.
+    before: checks what else must hold, before the ledger is opened.
+    below: randomness for tests; None for that of the secret that the entry of
+      the ledger seals.
+
+  Returns:
+    What is released.
+
+  Raises:
+    ValueError: before anything is spent, for what cannot be answered.
+  """
+  plan = registry.plan(query)
+  before()
+  guarantee = guarantee_of(query, plan.cost)
+  meters.check_guarantee(guarantee, plan.cost)
+  asked = {'query': plan.asked.to_json(), **source.form.to_json()}
+  with reservations.held(ledger, dataset=dataset, budget=budget,
+                         adjacency=query.adjacency) as held:
+    held.check(asked, plan.cost)
+    with source.opened() as (sha256, measure):
+      held.check_data(sha256)
+      known = held.answer(asked)
+      if known is not None:
+        note('answered before: no budget is spent')
+        return _viewed(query, plan, known)
+      measured = measure(query, plan)
+    reserved = held.reserve(asked, plan.cost, sha256)
+    if reserved.resumed:
+      note(f'release {reserved.entry.number} was interrupted and is finished '
+           'now: no further budget is spent')
+    with held.drawing(reserved.entry):
+      meters.check_guarantee(guarantee, plan.cost, reserved.entry.cost)
+      meter = meters.Meter(reserved.entry.cost, below or reserved.below)
+      drawn = plan.draw(measured, meter)
+      meter.check_spent()
+      answer = {
+          'statistic': plan.asked.statistic, **drawn, 'guarantee': guarantee,
+          'parameters': _public(plan.asked), 'format': source.form.to_json(),
+          **plan.facts(), 'ledger': reserved.account.summary()}
+    answer = held.commit(reserved.entry, answer)
+  return _viewed(query, plan, answer)
+
+
+def guarantee_of(query: Query, cost: Cost) -> dict[str, object]:
+  """Returns the printed guarantee; `meter.check_guarantee` checks it."""
+  guarantee = {'notion': 'epsilon-DP', 'epsilon': str(query.epsilon)}
+  if query.delta is not None:
+    by = 'rho-zCDP' if cost.notion == 'rho-zCDP' else 'Renyi-DP'
+    guarantee = {'notion': f'(epsilon, delta)-DP, by {by}',
+                 'epsilon': str(query.epsilon), 'delta': str(query.delta)}
+    if cost.rho is not None:
+      guarantee['rho'] = float(cost.rho)
+  return {**guarantee, 'adjacency': query.adjacency.value,
+          'neighbours': _NEIGHBOURS[query.adjacency],
+          'event': str(cost.event(query.adjacency))}
+
+
+def _public(query: Query) -> dict[str, object]:
+  """The parameters that were given."""
+  return {name: value for name, value in query.to_json().items()
+          if value not in (None, []) and name not in
+          ('adjacency', 'epsilon', 'delta', 'statistic')}
+
+
+def _viewed(query: Query, plan: Plan,
+            answer: Mapping[str, Any]) -> dict[str, Any]:
+  """The released answer, as the query asks for it."""
+  view = plan.view(answer)
+  if not view:
+    return dict(answer)
+  return {'statistic': query.statistic, **view,
+          **{name: value for name, value in answer.items() if name not in
+             ('statistic', 'noisy_counts')},
+          'parameters': _public(query), 'noisy_counts': answer['noisy_counts']}
+
+
+def _source(columns: Sequence[Any], statistic: str,
+            parameters: Mapping[str, Any], form: Format
+            ) -> tuple[sources.Source, dict[str, str]]:
+  """The records that a call names, and the names of its columns."""
+  if len(columns) == 1 and isinstance(columns[0], (str, os.PathLike)):
+    return sources.File(str(columns[0]), form), {}
+  known = registry.STATISTICS.get(statistic)  # An unknown one is refused later.
+  roles = [role for role in ('column', 'label') if known and
+           role in known.needs]
+  if len(columns) == 1 and not roles and not {'lower', 'upper'} & {*parameters}:
+    return sources.Columns((), len(sources.listed(columns[0])), form), {}
+  roles = roles or ['column']
+  if len(columns) != len(roles):
+    raise ValueError(f'{statistic} is of {len(roles)} columns in memory or of '
+                     f'the path of a file, got {len(columns)} columns')
+  names = {role: str(getattr(column, 'name', None) or role)
+           for role, column in zip(roles, columns, strict=True)
+           if role not in parameters}
+  return sources.Columns(tuple(columns), form=form), names

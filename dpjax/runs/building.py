@@ -1,0 +1,221 @@
+"""Builds the data set, model, method and optimiser that a configuration names.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+
+from dpjax.data import arrays
+from dpjax.data import images
+from dpjax.data import registry
+from dpjax.data import user_tables
+from dpjax.grads.bounder import Method
+from dpjax.lipschitz import losses
+from dpjax.models import convnet
+from dpjax.models import mlp
+from dpjax.models import model as models
+from dpjax.models import resnet
+from dpjax.models import wide_resnet
+from dpjax.models.bounding import Bounding
+from dpjax.models.model import Model
+from dpjax.runs import configuration
+from dpjax.runs.configuration import TrainingConfig
+from dpjax.train import augment
+from dpjax.train import averaging
+from dpjax.train import methods
+
+Dataset = arrays.Dataset | images.ImageDataset
+
+_PADDING = 4
+_LARGEST_NORM = 1e4
+
+
+class Shapes(NamedTuple):
+  """The shapes of a data set that a model depends on.
+
+  Attributes:
+    record: shape of one record, without the batch axis.
+    num_classes: number of distinct labels.
+  """
+  record: tuple[int, ...]
+  num_classes: int
+
+
+def shapes(dataset: Dataset) -> Shapes:
+  """Returns the record shape and the number of classes of a data set."""
+  if isinstance(dataset, images.ImageDataset):
+    return Shapes(dataset.image_shape, dataset.num_classes)
+  return Shapes(dataset.x.shape[1:], dataset.num_classes)
+
+
+def load(config: TrainingConfig, *, data_dir: str | None = None) -> Dataset:
+  """Loads the data set of a configuration: a named one, or the user's CSV file.
+
+  Args:
+    config: with a dataset name, or with a path and a schema.
+    data_dir: folder of the data sets; None for the default folder.
+
+  Raises:
+    ValueError, FileNotFoundError: with a message of one line.
+  """
+  if config.schema is not None:
+    return user_tables.load(config.dataset, config.schema, data_dir=data_dir)
+  return registry.load(config.dataset, data_dir=data_dir)
+
+
+def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
+  """Downsamples and scales images as configured; returns tables unchanged.
+
+  Every image is processed by itself, so no record affects another.
+  """
+  if not isinstance(dataset, images.ImageDataset):
+    return dataset
+  low = -1.0 if config.pixels == 'signed' else 0.0
+  return images.downsample(dataset, config.downsample)._replace(low=low)
+
+
+def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
+  """Builds the network, with the norm bounds that the method needs."""
+  data = shapes(dataset)
+  model = (_perceptron if len(data.record) == 1 else _image_model)(config,
+                                                                   data)
+  if config.weights == 'free':
+    return model
+  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  return models.reparametrised(
+      model, config.weights,
+      weight_norm=config.weight_norm if lipschitz else _LARGEST_NORM)
+
+
+# Methods that project hidden activations onto a ball.
+_BALLS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_adaptive', 'lip_k_norm')
+# Methods that project records onto a ball.
+_INPUT_BOUNDED = (*_BALLS, 'lip_propagated', 'lip_norm', 'bassily')
+
+
+def _perceptron(config: TrainingConfig, data: Shapes) -> Model:
+  """Builds a fully connected network, for tables."""
+  method = config.method
+  return mlp.mlp(
+      num_features=data.record[0], num_classes=data.num_classes,
+      depth=config.depth, width=config.width, activation=config.activation,
+      bias_norm=config.bias_norm if method == 'lip_propagated' else None,
+      input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
+      hidden_radius=config.hidden_radius if method in _BALLS else None,
+      adaptive=method == 'lip_adaptive')
+
+
+def _image_model(config: TrainingConfig, data: Shapes) -> Model:
+  """Builds a ConvNet, a ResNet or a wide ResNet."""
+  method = config.method
+  # A standard normalisation has a Lipschitz constant near 300, and constants
+  # of consecutive layers multiply. So these methods use the bounded kind.
+  normalised = method == 'lip_norm' or (
+      method == 'lip_normalised' and config.model != 'convnet')
+  kind = ('ball' if method in _BALLS else
+          'normalised' if normalised else 'none')
+  common = dict(
+      input_shape=data.record, num_classes=data.num_classes,
+      input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
+      bounding=Bounding(
+          kind=kind, radius=config.hidden_radius, alpha=config.alpha,
+          num_groups=config.num_groups, adaptive=method == 'lip_adaptive',
+          affine=config.model == 'resnet'))
+  if config.model == 'convnet':
+    return convnet.convnet(
+        channels=config.channels or (32,) + (64,) * (config.depth - 1),
+        width=config.width, kernel_size=config.kernel_size,
+        stride=config.stride, pool=config.pool, use_bias=config.use_bias,
+        activation=config.activation,
+        bias_norm=config.bias_norm if method == 'lip_propagated' else None,
+        **common)
+  averaged = config.residual == 'averaged'
+  if config.model == 'resnet':
+    return resnet.resnet(depth=config.depth, averaged=averaged, **common)
+  return wide_resnet.wide_resnet(depth=config.depth, widening=config.width,
+                                 averaged=averaged, **common)
+
+
+def make_loss(config: TrainingConfig) -> losses.LipschitzLoss:
+  """Returns the cross entropy; Lipschitz methods clip its logit cotangents."""
+  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  return losses.cross_entropy(
+      temperature=config.temperature,
+      logit_clip=config.logit_clip if lipschitz else None)
+
+
+def make_method(config: TrainingConfig, model: Model) -> Method:
+  """Returns the training method with its constants from the configuration.
+
+  With `config.views` above 1, a record contributes the mean over that many
+  augmented views.
+  """
+  maker, loss = _maker(config), make_loss(config)
+  method = maker(model, loss)
+  if config.views == 1:
+    return method
+
+  def of_views(apply, values):
+    # Views are stacked like records, so the model needs no other `apply`.
+    del apply
+    return maker(model, loss._replace(values=values)).bounder
+
+  return method._replace(bounder=augment.augmented(
+      of_views, model.apply, loss.values, multiplicity=config.views,
+      augmentation=augment.crop_and_flip(padding=_PADDING)))
+
+
+def _maker(config: TrainingConfig):
+  """Returns the function (model, loss) -> Method of `config.method`."""
+  dtype = dict(compute_dtype=config.compute_dtype)
+  per_record = dict(clip_norm=config.clip_norm,
+                    microbatch_size=config.microbatch_size, **dtype)
+  weight_norm = dict(weight_norm=config.weight_norm)
+  rarely = dict(recertify_every=config.recertify_every)
+  counts = dict(noise_stddev=config.count_noise * config.batch_size,
+                target_quantile=config.target_quantile)
+  makers = {
+      'sgd': (methods.sgd, dtype),
+      'dp_sgd': (methods.dp_sgd, per_record),
+      'dp_sgd_vmap': (methods.dp_sgd, per_record | dict(kernel='vmap')),
+      'dp_sgd_per_layer': (methods.dp_sgd_per_layer, per_record),
+      'dp_sgd_automatic': (methods.dp_sgd_automatic, per_record),
+      'dp_sgd_adaptive': (methods.dp_sgd_adaptive, per_record | counts),
+      'layer_clipped': (methods.layer_clipped,
+                        dict(clip_norm=config.clip_norm)),
+      'lip_dp_sgd': (methods.lip_dp_sgd, weight_norm | rarely),
+      'fix_lip_dp_sgd': (methods.fix_lip_dp_sgd, weight_norm),
+      'lip_normalised': (methods.lip_normalised,
+                         weight_norm | dict(floor=config.floor)),
+      'lip_propagated': (methods.lip_dp_sgd, weight_norm | rarely),
+      'lip_norm': (methods.lip_dp_sgd, weight_norm | rarely),
+      'lip_adaptive': (methods.lip_adaptive, weight_norm | counts),
+      'lip_k_norm': (methods.lip_k_norm,
+                     weight_norm | dict(
+                         order=float(config.noise_order))),
+      'lip_printed': (methods.lip_printed, weight_norm | dict(
+          allow_unsound=config.allow_unsound)),
+      'bassily': (methods.bassily, dict(radius=config.weight_norm)),
+  }
+  maker, settings = makers[config.method]
+  return functools.partial(maker, **settings)
+
+
+def make_averaging(config: TrainingConfig) -> averaging.Averaging | None:
+  """Returns the parameter average to evaluate; None for the last iterate."""
+  makers = {'none': lambda: None, 'ema': averaging.ema,
+            'polyak': averaging.polyak}
+  return makers[config.average]()
+
+
+def make_optimizer(config: TrainingConfig) -> optax.GradientTransformation:
+  """Returns the optimiser, which only post-processes noisy mean gradients."""
+  rate = config.learning_rate
+  if config.schedule == 'cosine':
+    decay = optax.cosine_decay_schedule(rate, config.num_steps)
+    rate = lambda count: decay(count.astype(jnp.float32))
+  makers = {'sgd': optax.sgd, 'adam': optax.adam,
+            'momentum': functools.partial(optax.sgd, momentum=0.9)}
+  return makers[config.optimizer](rate)

@@ -1,0 +1,148 @@
+"""Default hyperparameters of a run, for fields that its configuration leaves.
+
+They are the values that the search of `lip_search` selected for a method on a
+data set, if there are any. Otherwise they depend on the method and the number
+of training records, with one exception tuned on validation folds. All were
+chosen by looking at these data sets. A run's epsilon assumes that
+hyperparameters are public inputs. The rows of `lip_search` state the privacy
+cost of choosing them (erratum E30 of experiments/ERRATA.md).
+"""
+
+import dataclasses
+import functools
+import json
+import pathlib
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+  """Defaults of one method; the fields are those of `TrainingConfig`."""
+  num_steps: int
+  batch_size: float
+  learning_rate: float
+  clip_norm: float = 1.0
+  temperature: float = 1.0
+  weight_norm: float = 4.0
+  input_radius: float = 2.5
+  hidden_radius: float = 3.0
+  logit_clip: float = 0.35
+  depth: int = 1
+  width: int = 16
+  activation: str = 'tanh'
+  optimizer: str = 'sgd'
+  schedule: str = 'cosine'
+  allocation: str = 'optimal'
+
+
+SELECTED = pathlib.Path(__file__).parent / 'selected.json'
+"""Written by `experiments.lip_search.selected`; this file is optional."""
+
+_LEARNING_RATES = {
+    'sgd': 1.0,
+    'dp_sgd': 2.0,
+    'dp_sgd_per_layer': 2.0,
+    'dp_sgd_automatic': 1.0,
+    'dp_sgd_adaptive': 2.0,
+    'layer_clipped': 2.0,
+    'lip_dp_sgd': 0.8,
+    'fix_lip_dp_sgd': 0.8,
+    'lip_normalised': 2.0,
+    'lip_propagated': 0.8,
+    'lip_norm': 0.8,
+    'lip_adaptive': 0.8,
+    'lip_printed': 0.8,
+    'lip_k_norm': 0.8,
+    'bassily': 0.8,
+}
+# With bounded weights the logits are small. Dividing them by 1/2 makes the
+# softmax saturate, and so the cotangent of a learnt record vanish, at smaller
+# weights.
+_TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5,
+                 'lip_propagated': 0.5, 'lip_adaptive': 0.5,
+                 'lip_normalised': 0.5}
+# Methods that compute the same sums by another kernel share a recipe.
+_SAME = {'dp_sgd_vmap': 'dp_sgd'}
+# Exceptions by data set. Android permissions are binary features that matter in
+# pairs, hence the wider hidden layer.
+_CHOSEN = {
+    ('android_permissions', 'layer_clipped'): dict(
+        width=64, activation='relu', batch_size=4096.0, temperature=0.5),
+}
+_CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
+             'dp_sgd_adaptive', 'layer_clipped')
+# Numbers of training records at which the defaults change.
+_LARGE = 8000
+_SMALL = 2000
+_TINY = 600
+# Largest default batch.
+_MOST_RECORDS = 1024
+
+
+def recipe(method: str, *, num_train: int, dataset: str | None = None,
+           images: bool = False) -> Recipe:
+  """Returns the default hyperparameters of a method.
+
+  Args:
+    method: a name of `configuration.METHODS`.
+    num_train: number n of training records, public.
+    dataset: name of a data set whose selected values are used if the search
+      had at least n / 2 and at most 2 n records; None for the general values.
+    images: whether records are images; selected values are for tables only.
+  """
+  method = _SAME.get(method, method)
+  if images:
+    return _of_images(method, num_train)
+  general = _general(method, num_train)
+  if num_train >= _LARGE:
+    general = dataclasses.replace(general,
+                                  **_CHOSEN.get((dataset, method), {}))
+  selected = _read(SELECTED).get(dataset, {}).get(method)
+  if not selected or not 0.5 <= num_train / selected['num_train'] <= 2:
+    return general
+  values = {name: value for name, value in selected.items()
+            if name not in ('num_train', 'sampling_prob')}
+  batch_size = max(1.0, round(selected['sampling_prob'] * num_train))
+  return dataclasses.replace(general, batch_size=float(batch_size), **values)
+
+
+def _general(method: str, num_train: int) -> Recipe:
+  """Returns defaults for all data sets: large batches and few steps.
+
+  At a fixed budget, the noise in the mean gradient falls with the batch size.
+  With a few hundred records, dp_sgd uses all of them in each step, and the
+  Lipschitz methods use a smaller learning rate.
+  """
+  changes = {'learning_rate': _LEARNING_RATES[method]}
+  batch_size = max(1, min(num_train // 2, _MOST_RECORDS))
+  num_steps = 100 if num_train < _SMALL else 400
+  if num_train < _TINY and method == 'dp_sgd':
+    batch_size = num_train
+    changes = {'learning_rate': 4.0, 'clip_norm': 0.5}
+  elif num_train < _TINY and method != 'sgd':
+    changes = {'learning_rate': 0.6}
+  elif num_train < _SMALL and method == 'lip_normalised':
+    changes = {'learning_rate': 4.0}
+  elif num_train >= _LARGE and method not in ('sgd', 'bassily'):
+    num_steps = 800
+    changes = {'learning_rate': 1.5 * _LEARNING_RATES[method]
+               if method in _CLIPPING else 2.0}
+  return Recipe(
+      num_steps=num_steps, batch_size=float(batch_size),
+      depth=0 if method == 'bassily' else 1,
+      temperature=_TEMPERATURES.get(method, 1.0), **changes)
+
+
+def _of_images(method: str, num_train: int) -> Recipe:
+  """Returns defaults for images: ReLU, larger balls, 128 hidden units."""
+  table = _general(method, num_train)
+  return dataclasses.replace(
+      table, depth=2, width=128, activation='relu', input_radius=10.0,
+      hidden_radius=5.0, weight_norm=1.5,
+      batch_size=float(max(1, min(num_train // 4, _MOST_RECORDS))))
+
+
+@functools.cache
+def _read(path: pathlib.Path) -> dict[str, dict[str, dict[str, Any]]]:
+  """Reads selected values: data set -> method -> field -> value."""
+  return json.loads(path.read_text()) if path.exists() else {}

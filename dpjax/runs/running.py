@@ -1,0 +1,176 @@
+"""Trains configurations, writes each into its folder, and resumes killed runs.
+"""
+
+from collections.abc import Mapping, Sequence
+import pathlib
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpjax.privacy import keys as key_lib
+from dpjax.report import progress as progress_lib
+from dpjax.runs import environment as environments
+from dpjax.runs import interrupted
+from dpjax.runs import summary as summaries
+from dpjax.runs import training
+from dpjax.runs.configuration import TrainingConfig
+from dpjax.train import processes
+from dpjax.train.checkpoint import Checkpoints
+
+_KINDS = {'gaussian': 'floating-point noise',
+          'lattice_gaussian': 'noise on a lattice'}
+# Seconds between checkpoints that stand for: never write one.
+_NEVER = sys.float_info.max
+_TOO_LARGE = (
+    'out of memory: hold the gradients of fewer records at once with a '
+    'smaller --microbatch_size (dp_sgd), or compute fewer records at once '
+    'with a smaller --max_batch_size')
+
+
+def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
+        folders: Mapping[TrainingConfig, pathlib.Path], *,
+        data_dir: str | None, checkpoint_seconds: float,
+        mesh: jax.sharding.Mesh | None = None
+        ) -> dict[TrainingConfig, dict[str, Any]]:
+  """Trains the runs that have no summary yet; returns the summaries of all.
+
+  Args:
+    groups: pairs of the runs that are trained together and a folder for their
+      checkpoints.
+    folders: run -> its output folder.
+    data_dir: folder of the data sets; None for the default folder.
+    checkpoint_seconds: least time between checkpoints, in seconds; 0 writes
+      none, but still resumes from those of a killed run.
+    mesh: devices that share each batch, or None.
+
+  Raises:
+    ValueError, OSError: with a message of one line, for example if a folder
+      holds another run.
+    MemoryError: names the flags that reduce the memory needed.
+  """
+  existing = processes.from_first(lambda: [
+      summaries.find(folder, config) for config, folder in folders.items()])
+  completed = {config: summary
+          for config, summary in zip(folders, existing, strict=True)
+          if summary is not None}
+  if completed:
+    print(f'{len(completed)} of {len(folders)} runs are there already')
+  progress = progress_lib.Progress(len(folders) - len(completed), sys.stderr)
+  environment = environments.current(1 if mesh is None else mesh.size)
+  for group, folder in groups:
+    pending = [config for config in group if config not in completed]
+    for batch in processes.from_first(
+        lambda: interrupted.batches(folder, group, pending)):
+      progress.start_group(sum(config not in completed for config in batch))
+      seconds, words = _kept(batch, folder, checkpoint_seconds)
+      before = len(completed)
+      try:
+        results = _train(batch, folder, progress, data_dir, seconds, words,
+                         mesh)
+        for config, result in zip(batch, results, strict=True):
+          if config not in completed:
+            summary = summaries.summarize(result, environment)
+            if processes.is_first():
+              summaries.write(folders[config], summary, result)
+            completed[config] = summary
+            progress.finish()
+      except Exception:
+        if processes.is_first():
+          interrupted.failed(folder, released=len(completed) > before)
+        raise
+      if processes.is_first():
+        interrupted.finish(folder)
+  progress.close()
+  return completed
+
+
+def _kept(batch: Sequence[TrainingConfig], folder: pathlib.Path,
+          checkpoint_seconds: float) -> tuple[float | None, np.ndarray | None]:
+  """Returns the seconds between checkpoints and the words of secret keys.
+
+  The seconds are None for no checkpoints; the words are None for runs with a
+  noise_seed. A killed run is resumed with its checkpoints and keys even if no
+  new checkpoints are wanted. The two attempts are then one release, and not a
+  lost one and a second one. Its checkpoints and keys are removed at the end.
+  """
+  seconds = checkpoint_seconds or None
+  if not checkpoint_seconds and processes.from_first(
+      lambda: interrupted.is_begun(folder)):
+    seconds = _NEVER
+  if seconds is None or batch[0].noise_seed is not None:
+    return seconds, None
+  return seconds, processes.from_first(
+      lambda: interrupted.kept_words(folder, batch))
+
+
+def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
+           progress: progress_lib.Progress, data_dir: str | None,
+           checkpoint_seconds: float | None, words: np.ndarray | None,
+           mesh: jax.sharding.Mesh | None) -> list[training.TrainingResult]:
+  """Trains runs together; raises MemoryError if they need too much memory."""
+  def say(line):
+    progress.close()
+    print(line, file=sys.stderr)
+
+  def on_progress(done, total):
+    if checkpoints is not None and processes.is_first():
+      interrupted.start(folder, batch)
+    progress.fraction(done / total)
+
+  def on_plans(plans):
+    _announce_all(plans)
+    if checkpoints is not None and processes.is_first():
+      interrupted.prepare(folder)
+      if words is not None:
+        interrupted.keep_words(folder, batch, words)
+
+  checkpoints = Checkpoints(
+      folder=interrupted.steps_folder(folder), say=say,
+      every_seconds=checkpoint_seconds) if checkpoint_seconds else None
+  try:
+    return training.train(
+        batch, data_dir=data_dir, on_plans=on_plans, on_progress=on_progress,
+        mesh=mesh, checkpoints=checkpoints,
+        keys=None if words is None else key_lib.from_words(words))
+  except RuntimeError as error:
+    # JAX has no exception type for running out of memory.
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    raise MemoryError(_TOO_LARGE) from error
+
+
+def _announce_all(plans) -> None:
+  """Prints the privacy cost of each run before training, once for all seeds."""
+  for config, plan in plans:
+    if config.seed == plans[0][0].seed:
+      _announce(config, plan)
+  config, plan = plans[0]
+  if config.noise_seed is not None and plan.noise_multiplier is not None:
+    print(f'warning: noise_seed = {config.noise_seed} is for research: anybody '
+          'who knows or guesses it can subtract the noise '
+          '(epsilon_valid = false)',
+          file=sys.stderr)
+
+
+def _announce(config, plan) -> None:
+  """Prints the guarantee, steps and noise of one run."""
+  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
+          f'depth {config.depth}')
+  if config.num_canaries:
+    what += f', {config.num_canaries} canaries ({config.canary_kind})'
+  if plan.noise_multiplier is None:
+    print(f'{what}: not private (epsilon = inf)')
+    return
+  if config.method == 'lip_printed':
+    print(f'{what}: NOT private; its claim of epsilon {config.epsilon:g} does '
+          'not hold')
+    return
+  print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
+        f'{config.adjacency}; {config.num_steps} steps of sampling rate '
+        f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
+        f'{plan.noise_multiplier:.5g}, {_KINDS[config.noise]}')
+  if config.delta >= 1 / config.num_slots:
+    print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
+          'one record at random would satisfy it', file=sys.stderr)

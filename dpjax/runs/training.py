@@ -1,0 +1,319 @@
+"""Trains configurations: calibrates noise, splits data, trains, evaluates.
+
+The command-line programs and the experiments train through this module.
+Configurations that differ in seed, epsilon and fold only are trained together
+by one compiled program.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import tree
+from dpjax.data import images
+from dpjax.data import splits
+from dpjax.models.model import Model
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.runs import building
+from dpjax.runs import canaries as canaries_lib
+from dpjax.runs import configuration
+from dpjax.runs import run_keys
+from dpjax.runs.canaries import Canaries
+from dpjax.runs.configuration import TrainingConfig
+from dpjax.train import bassily
+from dpjax.train import checkpoint
+from dpjax.train import evaluate
+from dpjax.train import loop
+from dpjax.train import sharding
+from dpjax.train import step
+from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.plan import non_private_plan
+from dpjax.train.plan import private_plan
+from dpjax.train.plan import TrainingPlan
+from dpjax.typing import Params, PRNGKey
+
+# Most float32 values held at once by all runs together: 512 MiB.
+_MAX_PARALLEL_VALUES = 2**27
+
+
+class TrainingResult(NamedTuple):
+  """Result of one finished run.
+
+  Attributes:
+    config: configuration, with every default resolved.
+    plan: sampler, steps and noise; its event is the one that ran.
+    num_train: number n of training records, without canaries.
+    num_test: number of records evaluated on: held-out ones, or the fold.
+    params: trained parameters, a dict of layers.
+    test_accuracy: share of those records classified correctly. On a fold it is
+      an exact statistic of private records, which epsilon does not cover.
+    epsilon: epsilon of the event that ran; infinite for 'sgd'.
+    epsilon_valid: False for 'lip_printed', whose event is claimed, not proved.
+      For a run with a noise_seed, epsilon holds only against an adversary who
+      neither knows nor guesses the seed.
+    joint_noise_multiplier: smallest joint noise multiplier of all steps, as
+      measured.
+    l2_sensitivity: l2 sensitivity of each block at the last step.
+    num_nonfinite: private count of non-finite records, which count as zero,
+      over all steps; canaries that were left out are among them.
+    compile_seconds: compile time, shared by the runs trained together.
+    train_seconds: training time of the runs trained together, divided by
+      their number.
+    canaries: canaries and coin flips; None without canaries.
+  """
+  config: TrainingConfig
+  plan: TrainingPlan
+  num_train: int
+  num_test: int
+  params: Params
+  test_accuracy: float
+  epsilon: float
+  epsilon_valid: bool
+  joint_noise_multiplier: float
+  l2_sensitivity: tuple[float, ...]
+  num_nonfinite: int
+  compile_seconds: float
+  train_seconds: float
+  canaries: Canaries | None = None
+
+
+def make_plan(config: TrainingConfig,
+              lattice_size: int | None = None) -> TrainingPlan:
+  """Calibrates the noise of a resolved configuration; returns its plan.
+
+  Args:
+    config: resolved configuration.
+    lattice_size: number of values that a step releases if noise is on a
+      lattice, see `lattice_size`; else None.
+
+  Raises:
+    ValueError: if lattice_size is missing, or given for floating-point noise.
+  """
+  if (config.noise == 'lattice_gaussian') != (lattice_size is not None):
+    raise ValueError('lattice_size must be given if and only if noise = '
+                     'lattice_gaussian')
+  common = _public(config)
+  if config.method == 'sgd':
+    return non_private_plan(**common)
+  if config.method == 'bassily':
+    return dataclasses.replace(
+        bassily.bassily_plan(epsilon=config.epsilon, delta=config.delta,
+                             **common), lattice_size=lattice_size)
+  if config.method == 'lip_k_norm':
+    common['noise_order'] = float(config.noise_order)
+  return private_plan(epsilon=config.epsilon, delta=config.delta,
+                      accountant=config.accountant, lattice_size=lattice_size,
+                      **common)
+
+
+def plan_of(config: TrainingConfig, noise_multiplier: float | None,
+            lattice_size: int | None = None) -> TrainingPlan:
+  """Returns the plan of a finished run, without calibrating again.
+
+  Args:
+    config: resolved configuration.
+    noise_multiplier: noise multiplier in its summary; None for 'sgd'.
+    lattice_size: see `make_plan`.
+  """
+  plan = non_private_plan(**_public(config))
+  if config.method == 'sgd':
+    return plan
+  order = float(config.noise_order) if config.method == 'lip_k_norm' else None
+  return dataclasses.replace(plan, noise_multiplier=noise_multiplier,
+                             noise_order=order, lattice_size=lattice_size)
+
+
+def _public(config: TrainingConfig) -> dict[str, Any]:
+  """Returns the public arguments that all plans of a configuration share."""
+  return dict(num_examples=config.num_slots, num_steps=config.num_steps,
+              batch_size=config.batch_size,
+              max_batch_size=config.max_batch_size,
+              adjacency=Adjacency(config.adjacency))
+
+
+def lattice_size(config: TrainingConfig,
+                 dataset: building.Dataset) -> int | None:
+  """Returns the number of values per step for lattice noise, else None."""
+  if config.noise != 'lattice_gaussian':
+    return None
+  model = building.make_model(config, dataset)
+  return step.num_released(model, building.make_method(config, model))
+
+
+def split_rows(config: TrainingConfig,
+               dataset: building.Dataset) -> splits.Split:
+  """Splits the rows into training and test; the same for every method.
+
+  Images keep the publisher's split. For tables, a random share of
+  `test_fraction` is held out. The split depends on the split seed only.
+  """
+  seed = config.seed if config.split_seed is None else config.split_seed
+  key = jax.random.fold_in(jax.random.key(seed), 0)
+  if isinstance(dataset, images.ImageDataset):
+    split = splits.official_split(key, num_train=dataset.train.y.shape[0],
+                                  num_test=dataset.test.y.shape[0])
+  else:
+    split = splits.train_test_split(key, dataset.x.shape[0],
+                                    test_fraction=config.test_fraction)
+  if config.fold is not None:
+    split = splits.fold(split, config.fold, num_folds=config.num_folds)
+  return splits.take(split, config.num_examples)
+
+
+def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
+  """Returns how many training records the data set has under this split."""
+  if isinstance(dataset, images.ImageDataset):
+    available = dataset.train.y.shape[0]
+  else:
+    total = dataset.x.shape[0]
+    available = total - round(config.test_fraction * total)
+  if config.fold is None:
+    return available
+  return (config.num_folds - 1) * (available // config.num_folds)
+
+
+def train(
+    configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
+    dataset: building.Dataset | None = None,
+    on_plans: Callable[[list], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    checkpoints: Checkpoints | None = None,
+    keys: PRNGKey | None = None,
+) -> list[TrainingResult]:
+  """Trains configurations that differ in seeds, epsilon and fold only.
+
+  Args:
+    configs: the L configurations; all with a noise_seed, or none.
+    data_dir: folder of the data sets; None for the default folder.
+    dataset: the data set if it is loaded already, before `building.prepare`.
+    on_plans: called with [(resolved configuration, plan)] before training.
+    on_progress: called repeatedly with (steps done, steps in total).
+    mesh: devices that share each batch, see `loop.fit`.
+    checkpoints: where runs are saved and resumed from; the configurations are
+      added to its description.
+    keys: [L] secret keys from `run_keys.new_keys` for configurations without a
+      noise_seed; given so that a killed run resumes with the same keys. They
+      are bound to the configuration and the records. None draws new keys.
+
+  Returns:
+    One result per configuration, in the same order.
+
+  Raises:
+    ValueError, FileNotFoundError: with a message of one line, before training.
+  """
+  first = configuration.check(configs[0])
+  sharding.check(mesh, first.max_batch_size)
+  if mesh is not None and first.method == 'lip_printed':
+    raise ValueError('lip_printed divides by the maximum over a batch, which '
+                     'devices cannot share: train it on one device')
+  for config in configs:
+    if (dataclasses.replace(config, seed=first.seed, epsilon=first.epsilon,
+                            noise_seed=first.noise_seed,
+                            fold=first.fold) != first or
+        (config.noise_seed is None) != (first.noise_seed is None) or
+        (config.fold is None) != (first.fold is None)):
+      raise ValueError('runs trained together may differ in seeds and epsilon '
+                       'only, or in the fold that they leave out')
+  if dataset is None:
+    dataset = building.load(first, data_dir=data_dir)
+  dataset = building.prepare(first, dataset)
+  available = num_available(first, dataset)
+  configs = [configuration.resolve(c, num_available=available) for c in configs]
+  keys = run_keys.draw(configs, keys, dataset.records)
+  parts = [draw_parts(config, dataset, key)
+           for config, key in zip(configs, keys, strict=True)]
+  released = lattice_size(configs[0], dataset)
+  plans = [make_plan(config, released) for config in configs]
+  if on_plans is not None:
+    on_plans(list(zip(configs, plans, strict=True)))
+  if checkpoints is not None:
+    checkpoints = dataclasses.replace(
+        checkpoints, description={**checkpoints.description,
+                                  **checkpoint.describe(configs)})
+  return _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
+              checkpoints)
+
+
+def draw_parts(config: TrainingConfig, dataset: building.Dataset,
+               key: PRNGKey | None = None
+               ) -> tuple[Canaries | None, splits.Split]:
+  """Returns the canaries of a configuration (None without), and its split.
+
+  Args:
+    config: resolved configuration.
+    dataset: the data set after `building.prepare`.
+    key: key of the run; needed for canaries without canary_seed and noise_seed.
+  """
+  split = split_rows(config, dataset)
+  if not config.num_canaries:
+    return None, split
+  return canaries_lib.draw(config, dataset, split, key)
+
+
+def _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
+         checkpoints) -> list[TrainingResult]:
+  """Trains and evaluates resolved configurations; the arguments of `train`."""
+  first = configs[0]
+  model = building.make_model(first, dataset)
+  canaries, parts = zip(*parts, strict=True)
+  records, rows = dataset.records, [part.train for part in parts]
+  if first.num_canaries:
+    records, slots = canaries_lib.join(records, canaries)
+    rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
+  result = loop.fit(
+      keys, init_keys=jnp.stack(list(map(run_keys.init_key, configs))),
+      plans=plans, model=model, method=building.make_method(first, model),
+      optimizer=building.make_optimizer(first), records=records,
+      rows=jnp.stack(rows),
+      allocation=first.allocation, on_progress=on_progress,
+      max_parallel=_max_parallel(first, plans[0], model),
+      averaging=building.make_averaging(first), mesh=mesh,
+      checkpoints=checkpoints)
+  params = result.state.params
+  if first.average != 'none':
+    params = result.state.average.mean
+  accuracies = evaluate.accuracies(model.apply, params, records,
+                                   jnp.stack([part.test for part in parts]))
+  return [
+      TrainingResult(
+          config=config, plan=plan, num_train=config.num_examples,
+          num_test=parts[run].test.shape[0],
+          params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]), params),
+          test_accuracy=float(accuracies[run]),
+          epsilon=_epsilon(plan, config.delta, config.accountant),
+          epsilon_valid=config.method != 'lip_printed',
+          joint_noise_multiplier=float(result.joint_noise_multipliers[run]),
+          l2_sensitivity=tuple(
+              map(float, result.info.l2_sensitivity[-1, run])),
+          num_nonfinite=int(np.sum(result.info.num_nonfinite[:, run])),
+          compile_seconds=result.compile_seconds,
+          train_seconds=result.train_seconds / len(configs),
+          canaries=canaries[run])
+      for run, (config, plan) in enumerate(zip(configs, plans, strict=True))
+  ]
+
+
+@functools.lru_cache(maxsize=1024)
+def _epsilon(plan: TrainingPlan, delta: float, accountant: str) -> float:
+  """Returns the epsilon of a plan; cached, as sweeps repeat plans."""
+  if plan.noise_multiplier is None:
+    return math.inf
+  return plan.epsilon(delta, accountant=accountant)
+
+
+def _max_parallel(config: TrainingConfig, plan: TrainingPlan,
+                  model: Model) -> int:
+  """Returns how many runs to advance at once within `_MAX_PARALLEL_VALUES`."""
+  shapes = jax.eval_shape(model.init, jax.random.key(0))
+  values = tree.count(shapes)
+  if config.method.startswith('dp_sgd'):
+    values *= min(plan.sampler.part_size,
+                  config.microbatch_size or plan.sampler.part_size)
+  return max(1, _MAX_PARALLEL_VALUES // max(values, 1))

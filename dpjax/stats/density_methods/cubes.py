@@ -1,0 +1,130 @@
+"""Histograms of records in [0, 1]^d: noisy counts of K^d equal cells.
+
+A replaced record changes two counts by 1, whatever d is: noise, guarantee and
+closed forms are those of `histograms`, with m = K^d as the number of bins. Only
+the bias differs: K^-2 = m^(-2/d). Source: Barber and Duchi (2014, section
+3.2.2; item EST-HIST, erratum E-14).
+"""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.stats import precision
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import mechanism
+from dpjax.typing import PRNGKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CubeHistogram(histograms.Histogram):
+  """The histogram estimator on a cube: heights [m] of K^d cells, row by row.
+
+  Guarantee: that of the counts, see `noisy_counts`.
+
+  Attributes:
+    dimension: d; `num_bins` is a d-th power.
+  """
+  dimension: int
+
+  def __post_init__(self):
+    super().__post_init__()
+    errors.check_at_least('dimension', self.dimension, 1)
+    side_of(self.num_bins, self.dimension)
+
+  def statistic(self, unit: np.ndarray) -> np.ndarray:
+    """Returns counts [m] of records [n, d] in the cube; 1 is in the last cell.
+    """
+    side = side_of(self.num_bins, self.dimension)
+    places = np.minimum((unit * side).astype(np.int64), side - 1)
+    flat = np.ravel_multi_index(tuple(places.T), (side,) * self.dimension)
+    return np.bincount(flat, minlength=self.num_bins).astype(np.float64)
+
+  @precision.in_float64
+  def estimate(self, key: PRNGKey, x: np.ndarray) -> np.ndarray:
+    """Releases heights [K, ..., K] from records [n, d]; clips them to the cube.
+    """
+    unit = np.clip(np.asarray(x, np.float64), 0, 1)
+    if unit.ndim != 2 or unit.shape[1] != self.dimension:
+      raise ValueError(f'records must be [n, {self.dimension}], got '
+                       f'{list(unit.shape)}')
+    if np.isnan(unit).any():
+      raise ValueError('records must be numbers, got NaN')
+    if self.knows_total:
+      errors.check_records(unit.shape[:1], self.num_records)
+    heights = mechanism.compiled(self.draw)(
+        key, jnp.asarray(self.statistic(unit)), self.parameters)
+    side = side_of(self.num_bins, self.dimension)
+    return np.asarray(heights).reshape((side,) * self.dimension)
+
+
+def side_of(num_bins: int, dimension: int) -> int:
+  """Returns K, the number of cells per axis of K^d cells."""
+  side = round(num_bins**(1 / dimension))
+  if side**dimension != num_bins:
+    raise ValueError(f'num_bins must be a whole number to the power of '
+                     f'{dimension}, got {num_bins}')
+  return side
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AxisMixture:
+  """A density on [0, 1]^d: the mean of densities of one coordinate each.
+
+  f(x) = 1/d sum_a f_a(x_a). It has the exact quantities that histograms need,
+  as `laws.Density` does.
+
+  Attributes:
+    parts: f_a, one for each coordinate.
+  """
+  parts: tuple[laws.Density, ...]
+
+  @property
+  def name(self) -> str:
+    """Names of the parts, joined."""
+    return '+'.join(part.name for part in self.parts)
+
+  @property
+  def square(self) -> float:
+    """Integral of f^2."""
+    return 1 + sum(part.energy for part in self.parts) / len(self.parts)**2
+
+  @property
+  def lipschitz(self) -> float:
+    """Upper bound of the norm of the gradient."""
+    slopes = [part.lipschitz for part in self.parts]
+    return float(np.linalg.norm(slopes)) / len(self.parts)
+
+  @functools.lru_cache
+  def masses(self, num_bins: int) -> np.ndarray:
+    """Returns probabilities [m] of equal cells."""
+    count = len(self.parts)
+    side = side_of(num_bins, count)
+    heights = [side * part.masses(side).reshape(
+        (-1,) + (1,) * (count - 1 - axis))
+               for axis, part in enumerate(self.parts)]
+    probabilities = np.ravel(sum(heights) / (count * num_bins))
+    probabilities.setflags(write=False)
+    return probabilities
+
+  counts = laws.Density.counts
+
+
+def worst(num_bins: int, dimension: int) -> laws.Density | AxisMixture:
+  """Returns a 1-Lipschitz density whose cell masses are those of the uniform.
+
+  A zigzag along the first coordinate. A histogram of m cells has the bias
+  m^(-2/d) / 12 on it, the largest possible for d = 1.
+  """
+  side = side_of(num_bins, dimension)
+  if dimension == 1:
+    return laws.zigzag(side)
+  if dimension > 2 * side:
+    raise ValueError(f'dimension must be at most {2 * side}, twice the cells '
+                     f'per axis, got {dimension}')
+  return AxisMixture(parts=(laws.zigzag(side, float(dimension)),
+                            *(dimension - 1) * (laws.uniform(),)))

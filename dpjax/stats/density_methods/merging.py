@@ -1,0 +1,109 @@
+"""Bins of a fine noisy histogram, merged where heights are likely equal.
+
+Among all partitions into runs of adjacent bins it finds the one of least
+squared error plus a penalty per run, exactly, by dynamic programming. Good for
+densities with jumps; smooth densities need many runs. Source: NoiseFirst of Xu
+et al. 2013 and the v-optimal histograms of Jagadish et al. 1998 (item DEN-B11).
+"""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax.stats.density_methods import mechanism
+from dpjax.stats.density_methods import noisy_counts
+from dpjax.typing import Array, PRNGKey
+
+
+class Parameters(NamedTuple):
+  """Parameters of the sampler.
+
+  Attributes:
+    counts: of the noisy counts.
+    penalty: of a run, in variances of a count.
+  """
+  counts: noisy_counts.Parameters
+  penalty: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MergedHistogram(noisy_counts.CountsMechanism):
+  """Noisy counts of fine bins, averaged over runs of bins.
+
+  Guarantee: that of the counts; runs are chosen from noisy counts alone.
+
+  Attributes:
+    penalty: of a run, in variances V + n / m of a noisy count of n / m records.
+      Below 2 every bin that stands out by chance becomes a run.
+  """
+  penalty: float = 4.0
+
+  def __post_init__(self):
+    super().__post_init__()
+    errors.check_non_negative('penalty', self.penalty)
+
+  @property
+  def draw(self) -> mechanism.Draw:
+    """Jittable sampler (key, counts, parameters) -> heights."""
+    return _sampler(self.law, self.knows_total)
+
+  @property
+  def parameters(self) -> Parameters:
+    """Float64 NumPy arrays that `draw` takes as parameters."""
+    return Parameters(super().parameters, np.float64(self.penalty))
+
+
+@functools.cache
+def _sampler(law: str | None, known: bool) -> mechanism.Draw:
+  """Returns the sampler of `MergedHistogram`."""
+  def draw(key: PRNGKey, counts: Array, numbers: Parameters) -> Array:
+    size, (parameters, penalty) = counts.size, numbers
+    noisy = noisy_counts.noisy(key, counts, jnp.asarray(parameters.scale), law)
+    total = noisy_counts.total(noisy, parameters, known)
+    # Means over runs keep the sum, so the estimate integrates to 1.
+    centred = noisy - jnp.mean(noisy)
+    price = penalty * (parameters.variance + total / size)
+    return 1 + merged(centred, price) * size / total
+  return draw
+
+
+def merged(values: Array, price: Array) -> Array:
+  """Returns the means of runs [m] that minimise squared error plus penalties.
+
+  Exact in O(m^2) time and O(m) memory, by the best cut of each prefix.
+
+  Args:
+    values: [m]; near 0, because sums of squares are subtracted.
+    price: penalty of a run, >= 0.
+  """
+  size = values.size
+  sums, squares = (jnp.pad(jnp.cumsum(each), (1, 0))
+                   for each in (values, values**2))
+  places = jnp.arange(size + 1)
+
+  def best_cut(best, end):
+    length = jnp.maximum(end - places, 1).astype(values.dtype)
+    error = squares[end] - squares - (sums[end] - sums)**2 / length
+    cost = jnp.where(places < end, best + error + price, jnp.inf)
+    start = jnp.argmin(cost)
+    return best.at[end].set(cost[start]), start
+
+  first = jnp.zeros(size + 1, values.dtype)
+  _, starts = jax.lax.scan(best_cut, first, jnp.arange(1, size + 1))
+
+  def unwind(run, place):
+    # From the last bin backwards: `place` belongs to the run [start, end).
+    start, end = run
+    new = place < start
+    end = jnp.where(new, start, end)
+    start = jnp.where(new, starts[end - 1], start)
+    return (start, end), (sums[end] - sums[start]) / (end - start).astype(
+        values.dtype)
+
+  run = (starts[-1], jnp.asarray(size, starts.dtype))
+  return jax.lax.scan(unwind, run, jnp.arange(size), reverse=True)[1]

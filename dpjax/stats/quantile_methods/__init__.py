@@ -1,0 +1,19 @@
+"""Private quantiles: the estimators of Lalanne (2023, chapter 6), and better.
+
+  quantiles(key, x, [.25, .5, .75], epsilon=1.0, lower=0, upper=100,
+            adjacency='replace_one')
+
+Take `key` from `dpjax.privacy.keys.system_keys` if others will see the result.
+A seeded key is for research only: whoever knows the seed can remove the noise.
+
+Modules, in import order: orders, rates, records, choice,
+mechanism, wide, lanes, paths, independent, recursive, joint, inversion,
+curves, histogram, trees, factorised, histogram_bounds, smoothing, window,
+grid, knots, unbounded, slicing, bounds, consistency, confidence, api.
+"""
+
+from dpjax.stats.quantile_methods.api import METHODS
+from dpjax.stats.quantile_methods.api import plan
+from dpjax.stats.quantile_methods.api import quantiles
+
+__all__ = ['METHODS', 'plan', 'quantiles']

@@ -1,0 +1,202 @@
+"""Base classes of the quantile mechanisms.
+
+A mechanism has a sampler, a pure function `draw(key, records, parameters)`, and
+its parameters, arrays that a compiled program takes as arguments. So a sweep
+over epsilon, bounds, quantile levels and n compiles only once for each length
+of arrays.
+"""
+
+import abc
+from collections.abc import Callable
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+
+from dpjax import errors
+from dpjax.privacy import accounting
+from dpjax.privacy import notions
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.adjacency import check_adjacency
+from dpjax.stats import precision
+from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import rates
+from dpjax.stats.quantile_methods import records
+from dpjax.stats.quantile_methods.records import Records
+from dpjax.typing import Array, PRNGKey, PyTree
+
+Draw = Callable[[PRNGKey, Records, PyTree], Array]
+"""(key, records, parameters) -> quantiles [m] float64, increasing."""
+
+# Records that `repeated` processes in parallel; about what a cache holds.
+_AT_ONCE = 2**14
+
+
+@functools.cache
+def compiled(draw: Draw) -> Draw:
+  """Returns the compiled sampler, cached; call it with 64-bit types enabled."""
+  return jax.jit(draw)
+
+
+@functools.cache
+def repeated(draw: Draw) -> Draw:
+  """Returns a compiled sampler over R keys and data sets.
+
+  It maps (keys [R], records of [R, capacity], parameters) to [R, m]. All data
+  sets have the same number of records and the same bounds. As many run in
+  parallel as fit in a cache.
+  """
+  def run(keys: PRNGKey, data: Records, parameters: PyTree) -> Array:
+    count, length = data.ordered.shape
+    # The largest divisor of R whose data sets fit in a cache together.
+    beside = max(size for size in range(1, count + 1)
+                 if count % size == 0 and size <= max(1, _AT_ONCE // length))
+    return jax.lax.map(
+        lambda of: draw(of[0], data._replace(ordered=of[1]), parameters),
+        (keys, data.ordered), batch_size=beside)
+  return jax.jit(run)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuantileMechanism(abc.ABC):
+  """Base class of the quantile mechanisms: public parameters and `release`.
+
+  Attributes:
+    probs: quantile levels [m], increasing, in (0, 1).
+    epsilon: privacy budget of one release, all levels together.
+    lower: public lower bound; smaller records and NaN are clipped to it.
+    upper: public upper bound; larger records are clipped to it.
+    adjacency: which data sets are neighbours. Under REPLACE_ONE the number of
+      records is public.
+  """
+  probs: tuple[float, ...]
+  epsilon: float
+  lower: float
+  upper: float
+  adjacency: Adjacency
+
+  # Read by the auditor: records are scalars, and `release` uses 64-bit types.
+  record_shape = ()
+  double_precision = True
+
+  def __post_init__(self):
+    orders.check_orders(self.probs)
+    self._check_budget()
+    errors.check_range(self.lower, self.upper)
+    check_adjacency(self.adjacency)
+
+  def _check_budget(self):
+    """Checks the budget and raises ValueError if it is not positive."""
+    errors.check_positive('epsilon', self.epsilon)
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """Privacy cost of one release."""
+    return accounting.pure_event(epsilon=self.epsilon,
+                                 adjacency=self.adjacency)
+
+  @property
+  @abc.abstractmethod
+  def draw(self) -> Draw:
+    """Jittable sampler (key, records, parameters) -> quantiles.
+
+    Mechanisms that differ only in parameters share one function object.
+    """
+
+  @property
+  @abc.abstractmethod
+  def parameters(self) -> PyTree:
+    """Float64 NumPy arrays that the sampler takes."""
+
+  def check_size(self, num_examples: int) -> None:
+    """Raises ValueError if the mechanism is undefined for so many records."""
+    errors.check_at_least('num_examples', num_examples, 1)
+
+  @precision.in_float64
+  def release(self, key: PRNGKey, data: Array) -> Array:
+    """Returns quantiles [m] float64, increasing, of records [n]; jittable."""
+    self.check_size(data.shape[0])
+    return self.draw(key, records.of(data, self.lower, self.upper),
+                     self.parameters)
+
+  @precision.in_float64
+  def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
+    """Does the same on the host, compiled once for each length of arrays."""
+    self.check_size(len(data))
+    return np.asarray(compiled(self.draw)(
+        key, records.padded(data, self.lower, self.upper), self.parameters))
+
+  def risk(self, num_values: int) -> None:
+    """Returns None: the risk depends on the gaps between the records."""
+    del num_values
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExponentialQuantiles(QuantileMechanism):
+  """Base class of mechanisms that compose exponential mechanisms.
+
+  Exponential mechanisms have bounded range. k of them compose to epsilon if
+  each has epsilon / k, and to rho-zCDP if each has sqrt(8 rho / k) or a little
+  more. For a target of (epsilon, delta) take rho from
+  `notions.zcdp_from_approx_target`. Source: Dong, Durfee and Rogers 2020 (item
+  QB-11).
+
+  Attributes:
+    epsilon: pure-DP budget of one release; None if the budget is `rho`.
+    rho: zCDP budget of one release; `event` is then for the 'rdp' accountant.
+  """
+  epsilon: float | None = None
+  rho: float | None = None
+
+  def _check_budget(self):
+    """Checks that exactly one of epsilon and rho is set, and positive."""
+    if (self.epsilon is None) == (self.rho is None):
+      raise ValueError('the budget must be epsilon or rho, one of them, got '
+                       f'{self.epsilon} and {self.rho}')
+    if self.rho is None:
+      errors.check_positive('epsilon', self.epsilon)
+    else:
+      errors.check_positive('rho', self.rho)
+
+  @property
+  def steps(self) -> float:
+    """Number of exponential mechanisms that share the budget; 1 by default."""
+    return 1
+
+  def share(self, count: float) -> float:
+    """Returns the epsilon of each of `count` exponential mechanisms."""
+    if self.rho is None:
+      return self.epsilon / count
+    return rates.from_rho(self.rho / count)
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """Privacy cost of one release."""
+    return self.zcdp_event if self.epsilon is None else super().event
+
+  @property
+  def zcdp_event(self) -> accounting.DpEvent:
+    """Privacy cost in zCDP, for composing many releases; for 'rdp'."""
+    rho = self.rho
+    if rho is None:
+      rho = self.steps * notions.zcdp_from_mechanism(
+          notions.PureDP(epsilon=self.share(self.steps)), 'exponential').rho
+    return accounting.concentrated_event(rho=rho, adjacency=self.adjacency)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OuterQuantiles(QuantileMechanism):
+  """Base class of mechanisms that post-process or pre-process for `inner`.
+
+  Their privacy cost is that of `inner`.
+  """
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """Privacy cost of one release."""
+    return self.inner.event
+
+  def check_size(self, num_examples: int) -> None:
+    """Raises ValueError where `inner` does."""
+    self.inner.check_size(num_examples)

@@ -1,0 +1,6 @@
+"""Studies of the error of private estimates, in settings the user chooses.
+
+Modules, in import order: quantile_laws, quantile_trials, quantile_study.
+"""
+
+__all__ = ['quantile_laws', 'quantile_study', 'quantile_trials']

@@ -1,0 +1,308 @@
+"""Studies of the error of private quantiles, in settings the user chooses.
+
+Runs every estimator of `dpjax.stats.quantile_methods` on a distribution, or on
+records drawn from a file, over n, epsilon, the number of quantile levels and
+the amount of noise that separates records. `dpjax quantiles` calls it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import csv
+import dataclasses
+import io
+import itertools
+import math
+import pathlib
+import time
+from typing import Any
+
+import numpy as np
+
+from dpjax import errors
+from dpjax.data import series
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import files
+from dpjax.report import points
+from dpjax.stats.quantile_methods import api
+from dpjax.stats.quantile_methods import histogram
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import joint
+from dpjax.stats.quantile_methods import knots
+from dpjax.stats.quantile_methods import recursive
+from dpjax.stats.quantile_methods import smoothing
+from dpjax.stats.quantile_methods import trees
+from dpjax.stats.quantile_methods import unbounded
+from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
+from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_trials
+
+# Cost and budget of RecExp for each value of `Options.recursion`.
+RECURSIONS = {'depth': ('real', 'depth'), 'printed': ('rounded', 'printed'),
+              'kaplan': ('real', 'printed')}
+_SMOOTHED = {'hs_uniform': 'uniform', 'hs_gaussian': 'gaussian',
+             'hs_laplace': 'laplace'}
+_METRICS = ('value_sup', 'value_sup_se', 'rank_sup', 'rank_mean')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+  """Options of the methods that are the same in all settings.
+
+  Attributes:
+    cost: cost of IndExp, one of `independent.COSTS`.
+    recursion: variant of RecExp, one of `RECURSIONS`.
+    bins: number of histogram bins; 0 to choose it by n and epsilon.
+    post: post-processing of the histogram, one of `histogram.POSTS`; ignored if
+      `bins` is 0.
+    knots: number of knots of 'knots'.
+    floor: least half-width of the noise that separates records, as a fraction
+      of the range.
+  """
+  cost: str = 'real'
+  recursion: str = 'depth'
+  bins: int = 0
+  post: str = 'isotonic'
+  knots: int = 5
+  floor: float = smoothing.FLOOR
+
+  def __post_init__(self):
+    errors.check_choice('cost', self.cost, independent.COSTS)
+    errors.check_choice('recursion', self.recursion, RECURSIONS)
+    errors.check_choice('post', self.post, histogram.POSTS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """One line of the results table.
+
+  Attributes:
+    law: name of the distribution, or file:column.
+    method: one of `METHODS`.
+    num_orders: number of quantile levels, m.
+    num_examples: n.
+    epsilon: privacy budget of all levels together.
+    sigma: standard deviation of noise that separates records; NaN if there is
+      none, or if the floor decides.
+    adjacency: which data sets are neighbours, by name.
+    first: level j of m is first + (last - first) j / (m + 1).
+    last: see `first`.
+    repetitions: number of data sets, the same for all methods.
+    seed: seed of data and noise.
+    variant: the options that the method reads.
+  """
+  law: str
+  method: str
+  num_orders: int
+  num_examples: int
+  epsilon: float
+  sigma: float
+  adjacency: str
+  first: float
+  last: float
+  repetitions: int
+  seed: int
+  variant: str
+
+  @property
+  def probs(self) -> np.ndarray:
+    """Quantile levels [m]."""
+    fractions = np.arange(1, self.num_orders + 1) / (self.num_orders + 1)
+    return self.first + (self.last - self.first) * fractions
+
+  @property
+  def cells(self) -> list[str]:
+    """The first cells of the setting's line in a file."""
+    return [str(value) for value in dataclasses.astuple(self)]
+
+
+COLUMNS = (*(field.name for field in dataclasses.fields(Setting)), *_METRICS,
+           'seconds')
+
+
+def _recursive(options: Options, public: dict) -> QuantileMechanism:
+  """Returns RecExp in the variant of the options."""
+  cost, budget = RECURSIONS[options.recursion]
+  return recursive.RecursiveQuantiles(cost=cost, budget=budget, **public)
+
+
+def _histogram(options: Options, public: dict, size: int) -> QuantileMechanism:
+  """Returns a histogram with the asked bins, or bins chosen for `size`."""
+  if not options.bins:
+    return histogram.coarse(num_examples=size, **public)
+  return histogram.HistogramQuantiles(num_bins=options.bins, post=options.post,
+                                      **public)
+
+
+def _unbounded(public: dict) -> QuantileMechanism:
+  """Returns the scan from the lower bound; it ignores the upper one."""
+  options = {name: public[name] for name in ('probs', 'epsilon', 'adjacency')}
+  return unbounded.UnboundedQuantiles(bound=public['lower'], **options)
+
+
+# For each method: (setting, options, public numbers) -> mechanism, and the
+# name of the option that it reads, which becomes part of `Setting.variant`.
+_MADE: Mapping[str, tuple[Callable[..., QuantileMechanism], str]] = {
+    'ind': (lambda s, o, p: independent.IndependentQuantiles(
+        cost=o.cost, **p), 'cost'),
+    'rec': (lambda s, o, p: _recursive(o, p), 'recursion'),
+    'joint': (lambda s, o, p: joint.JointQuantiles(**p), ''),
+    'inverse': (lambda s, o, p: joint.InverseQuantiles(**p), ''),
+    **dict.fromkeys(_SMOOTHED, (lambda s, o, p: smoothing.Smoothed(
+        inner=joint.JointQuantiles(**p), kind=_SMOOTHED[s.method],
+        sigma=None if math.isnan(s.sigma) else s.sigma, floor=o.floor),
+        'floor')),
+    'rec_floor': (lambda s, o, p: smoothing.Smoothed(
+        inner=_recursive(o, p), floor=o.floor), 'recursion'),
+    'hist': (lambda s, o, p: _histogram(o, p, s.num_examples), 'post'),
+    'tree': (lambda s, o, p: trees.TreeQuantiles(**p), ''),
+    'knots': (lambda s, o, p: knots.KnotQuantiles(
+        make=joint.JointQuantiles, knots=o.knots, **p), 'knots'),
+    'unbounded': (lambda s, o, p: _unbounded(p), ''),
+}
+METHODS = ('emp', *_MADE)
+
+
+def law_of(name: str, data_dir: str | None = None, *,
+           lower: float | None = None,
+           upper: float | None = None) -> quantile_laws.Law:
+  """Returns a distribution by its name, or of a column as file.csv:column.
+
+  Args:
+    name: see `quantile_laws`, or a path, a colon and a column.
+    data_dir: folder of the data sets that named distributions read.
+    lower: public lower bound; required with a path.
+    upper: public upper bound; required with a path.
+  """
+  path, colon, column = name.rpartition(':')
+  if colon:
+    if lower is None or upper is None:
+      raise ValueError('a file needs public bounds: give --lower and --upper')
+    return quantile_laws.empirical(name, series.read(
+        path, column, lower=lower, upper=upper))
+  law = quantile_laws.law(name, data_dir)
+  return dataclasses.replace(
+      law, lower=law.lower if lower is None else lower,
+      upper=law.upper if upper is None else upper)
+
+
+def settings(options: Options, *, laws: Sequence[str], methods: Sequence[str],
+             num_orders: Sequence[int], sizes: Sequence[int],
+             epsilons: Sequence[float], sigmas: Sequence[float],
+             **shared: Any) -> list[Setting]:
+  """Returns all combinations as settings, without duplicates.
+
+  Combinations that differ only in values that the method does not read count as
+  one.
+  """
+  distinct = {}
+  for law, method, count, size, epsilon in itertools.product(
+      laws, methods, num_orders, sizes, epsilons):
+    errors.check_choice('method', method, METHODS)
+    name = _MADE[method][1] if method in _MADE else ''
+    variant = f'{name}={getattr(options, name)}' if name else ''
+    if method == 'hist':
+      variant = f'bins={options.bins} {variant}' if options.bins else 'bins=0'
+    for sigma in (sigmas if method in _SMOOTHED else ()) or (math.nan,):
+      setting = Setting(
+          law=law, method=method, num_orders=count, num_examples=size,
+          epsilon=math.inf if method == 'emp' else epsilon, sigma=sigma,
+          variant=variant, **shared)
+      distinct.setdefault(tuple(setting.cells), setting)
+  return list(distinct.values())
+
+
+def asked(setting: Setting, law: quantile_laws.Law,
+          options: Options) -> quantile_trials.Asked:
+  """Returns the sampler of a setting; raises ValueError if it is not allowed.
+  """
+  errors.check_at_least('repetitions', setting.repetitions, 2)
+  errors.check_at_least('num_orders', setting.num_orders, 1)
+  errors.check_at_least('num_examples', setting.num_examples, 1)
+  if not 0 <= setting.first < setting.last <= 1:
+    raise ValueError('quantile levels must lie within [0, 1], got '
+                     f'{setting.first} to {setting.last}')
+  if setting.method == 'emp':
+    return quantile_trials.without_privacy(setting.probs)
+  public = dict(probs=tuple(setting.probs.tolist()), epsilon=setting.epsilon,
+                lower=law.lower, upper=law.upper,
+                adjacency=Adjacency(setting.adjacency))
+  mechanism = _MADE[setting.method][0](setting, options, public)
+  mechanism.check_size(setting.num_examples)
+  return quantile_trials.asked(mechanism)
+
+
+def caution(setting: Setting) -> str:
+  """Returns a warning if the errors of a setting will be too large, else ''."""
+  if setting.method == 'ind' and setting.num_orders > 100:
+    return 'each level has less than a hundredth of epsilon'
+  if setting.method in ('joint', 'inverse', *_SMOOTHED) and (
+      setting.num_orders > api.joint_limit(
+          setting.num_examples, epsilon=setting.epsilon,
+          adjacency=Adjacency(setting.adjacency))):
+    return 'so many levels may be drawn to empty space at the ends of the range'
+  return ''
+
+
+def run(wanted: Sequence[Setting], laws: Mapping[str, quantile_laws.Law],
+        options: Options) -> Iterator[tuple[Setting, dict[str, float]]]:
+  """Yields settings with their errors; checks all settings before the first."""
+  samplers = [asked(setting, laws[setting.law], options) for setting in wanted]
+  for setting, each in zip(wanted, samplers, strict=True):
+    start = time.perf_counter()
+    measured = quantile_trials.measure(
+        laws[setting.law], setting.probs, each,
+        method=f'{setting.method}/{setting.variant}/{setting.sigma}',
+        num_examples=setting.num_examples, repetitions=setting.repetitions,
+        seed=setting.seed)
+    yield setting, {**{name: float(measured[name]) for name in _METRICS},
+                    'seconds': time.perf_counter() - start}
+
+
+def resume(path: pathlib.Path, wanted: Sequence[Setting],
+           laws: Mapping[str, quantile_laws.Law], options: Options,
+           tell: Callable[[int, int, Setting], None]) -> list[points.Point]:
+  """Measures the settings that a file lacks, saves them, and returns all.
+
+  Args:
+    path: the file; rewritten after every setting.
+    wanted: settings.
+    laws: distributions by name.
+    options: options of the methods.
+    tell: called with (number done, number to do, setting).
+  """
+  measured = load(path)
+  missing = [each for each in wanted if tuple(each.cells) not in measured]
+  for done, (setting, values) in enumerate(run(missing, laws, options), 1):
+    measured[tuple(setting.cells)] = values
+    save(path, measured)
+    tell(done, len(missing), setting)
+  return [points.Point(vars(each), dict(measured[tuple(each.cells)]))
+          for each in wanted]
+
+
+def load(path: pathlib.Path) -> dict[tuple[str, ...], dict[str, float]]:
+  """Returns the lines of a file, by setting.
+
+  Raises:
+    ValueError: if the file has other columns.
+  """
+  if not path.exists():
+    return {}
+  lines = list(csv.reader(io.StringIO(path.read_text(), newline='')))
+  if not lines or tuple(lines[0]) != COLUMNS:
+    raise ValueError(f'{path} was not written by this command: remove it')
+  size = len(dataclasses.fields(Setting))
+  return {tuple(line[:size]): dict(zip(
+      COLUMNS[size:], map(float, line[size:]), strict=True))
+          for line in lines[1:]}
+
+
+def save(path: pathlib.Path,
+         found: Mapping[tuple[str, ...], Mapping[str, float]]) -> None:
+  """Writes all lines atomically, to a new file that then replaces the old one.
+  """
+  text = io.StringIO(newline='')
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(COLUMNS)
+  for cells, values in found.items():
+    writer.writerow([*cells, *(repr(value) for value in values.values())])
+  files.replace(path, text.getvalue().encode())

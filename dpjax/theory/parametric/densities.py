@@ -1,0 +1,114 @@
+"""Densities on a cube: proved risks of private histograms, and lower bounds.
+
+Source: Barber and Duchi (2014, section 3.2.2 and Proposition 5) (item MOD-DENS,
+EST-HIST).
+"""
+
+from dpjax.privacy import notions
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density_methods import bandwidths
+from dpjax.stats.density_methods import cubes
+from dpjax.theory.densities import cube_bounds
+from dpjax.theory.minimax.bounds import Bound
+from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.parametric import gaussian_noise
+from dpjax.theory.parametric import study
+from dpjax.theory.parametric import subsampling
+from dpjax.theory.parametric.study import Upper
+
+LIPSCHITZ = 1.0
+"""Lipschitz constant of the class of densities."""
+
+
+def histograms(*, num_examples: int, guarantee: Guarantee, dimension: float
+               ) -> tuple[cubes.CubeHistogram, ...]:
+  """Returns histograms that keep a guarantee, with cells of least proved risk.
+
+  Pure guarantees also get one with the noise of Barber and Duchi (2014). The
+  result is empty if the guarantee allows no release. Gaussian noise is
+  calibrated exactly.
+
+  Args:
+    num_examples: n.
+    guarantee: one of `bounds.Guarantee`.
+    dimension: d.
+  """
+  public = dict(num_records=num_examples, lipschitz=LIPSCHITZ,
+                dimension=int(dimension), adjacency=Adjacency.REPLACE_ONE)
+  return tuple(cubes.CubeHistogram.tuned(**public, **budget)
+               for budget in _budgets(guarantee))
+
+
+def _budgets(guarantee: Guarantee) -> tuple[dict[str, object], ...]:
+  """Returns keyword arguments of the counts mechanism that keep a guarantee."""
+  match guarantee:
+    case None:
+      return ({},)
+    case notions.PureDP(epsilon=epsilon) if epsilon > 0:
+      return (dict(epsilon=epsilon),
+              dict(epsilon=epsilon, noise='laplace', fix_mass=False))
+    case notions.ApproxDP(epsilon=0, delta=delta):
+      return _budgets(notions.TotalVariationPrivacy(level=delta))
+    case notions.ApproxDP(epsilon=epsilon, delta=delta):
+      pure = _budgets(notions.PureDP(epsilon=epsilon))
+      return (*pure, _gaussian(guarantee)) if delta else pure
+    case notions.ZCDP(rho=level) | notions.KullbackLeiblerPrivacy(
+        level=level) | notions.TotalVariationPrivacy(level=level) if level:
+      return (_gaussian(guarantee),)
+  return ()
+
+
+def _gaussian(guarantee: Guarantee) -> dict[str, float]:
+  """Returns the zCDP budget of Gaussian noise, or {} if no noise is needed."""
+  if getattr(guarantee, 'level', 0) >= 1 and isinstance(
+      guarantee, notions.TotalVariationPrivacy):
+    return {}
+  return dict(rho=gaussian_noise.rho(guarantee))
+
+
+def _lower(*, num_examples: int, guarantee: Guarantee, dimension: float
+           ) -> tuple[Bound, ...]:
+  return cube_bounds.bounds(dimension=int(dimension), num_examples=num_examples,
+                            guarantee=guarantee)
+
+
+def _upper(*, num_examples: int, guarantee: Guarantee, dimension: float
+           ) -> tuple[Upper, ...]:
+  """Returns the proved risks of the histograms."""
+  known, uppers = dict(guarantee=guarantee, dimension=dimension), []
+  for each in histograms(num_examples=num_examples, **known):
+    value = bandwidths.histogram_bound(
+        each.num_bins, num_records=num_examples,
+        variance=each.noise_variance, lipschitz=LIPSCHITZ,
+        fix_mass=each.fix_mass, dimension=each.dimension)
+    printed = '' if each.fix_mass else ' of Barber and Duchi'
+    uppers.append(Upper(value, f'histogram{printed}, {each.law or "no noise"}',
+                        each.dimension == 1))
+  if (isinstance(guarantee, notions.TotalVariationPrivacy)
+      and num_examples * guarantee.level >= 1):
+    uppers.append(Upper(_non_private(
+        num_examples=subsampling.subset_size(num_examples, guarantee.level),
+        dimension=dimension), 'histogram of a subset', dimension == 1))
+  return tuple(uppers)
+
+
+def _non_private(*, num_examples: int, dimension: float,
+                 guarantee: Guarantee = None) -> float:
+  """Returns the least proved risk without noise."""
+  del guarantee
+  return min(upper.value for upper in _upper(
+      num_examples=num_examples, guarantee=None, dimension=dimension))
+
+
+def _trivial(*, dimension: float) -> float:
+  return bandwidths.roughness(LIPSCHITZ, dimension=int(dimension))
+
+
+STUDY = study.Study(
+    name='density',
+    help='a density on [0, 1]^d, 1-Lipschitz',
+    loss='integrated squared error',
+    parameters={'dimension': study.Parameter(1, 'd, coordinates of a record')},
+    lower=_lower, upper=_upper, non_private=_non_private, trivial=_trivial,
+    notions=(notions.PureDP, notions.ApproxDP, notions.ZCDP,
+             notions.TotalVariationPrivacy, notions.KullbackLeiblerPrivacy))

@@ -1,0 +1,93 @@
+"""Base class of the estimators of this package.
+
+An estimator reduces n records to a statistic and adds noise to it. `draw(key,
+statistic, parameters)` is a pure function, one object for all estimators that
+differ in numbers only, so that a sweep compiles once for each shape.
+Simulations draw statistics from their own distribution instead of records.
+
+Adjacency: REPLACE_ONE, n public.
+"""
+
+import abc
+from collections.abc import Callable
+import dataclasses
+import functools
+
+import jax
+
+from dpjax import errors
+from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import precision
+from dpjax.typing import Array, PRNGKey, PyTree
+
+Draw = Callable[[PRNGKey, Array, PyTree], Array]
+"""(key, statistic [s], parameters) -> estimate [d]; float64."""
+
+
+@functools.cache
+def repeated(draw: Draw) -> Draw:
+  """Returns a compiled sampler of R independent releases.
+
+  It maps (keys [R], statistics [R, s], parameters) to estimates [R, d].
+  """
+  return jax.jit(jax.vmap(draw, (0, 0, None)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimator(abc.ABC):
+  """Base class of the estimators.
+
+  Attributes:
+    num_examples: n, public.
+  """
+  num_examples: int
+
+  def __post_init__(self):
+    errors.check_at_least('num_examples', self.num_examples, 1)
+
+  @property
+  def adjacency(self) -> Adjacency:
+    """REPLACE_ONE: one record is replaced and their number is public."""
+    return Adjacency.REPLACE_ONE
+
+  @property
+  @abc.abstractmethod
+  def event(self) -> accounting.DpEvent:
+    """Privacy cost of one release."""
+
+  @property
+  @abc.abstractmethod
+  def draw(self) -> Draw:
+    """Jittable sampler (key, statistic, parameters) -> estimate.
+
+    Estimators that differ in numbers only must return THE SAME object.
+    """
+
+  @property
+  @abc.abstractmethod
+  def parameters(self) -> PyTree:
+    """Public float64 numbers that the sampler takes."""
+
+  @abc.abstractmethod
+  def statistic(self, data: Array) -> Array:
+    """Returns the PRIVATE statistic [s] of records [n, ...], which it clips."""
+
+  @precision.in_float64
+  def release(self, key: PRNGKey, data: Array) -> Array:
+    """Returns the estimate [d] from records [n, ...]."""
+    errors.check_records(data.shape[:1], self.num_examples)
+    return self.draw(key, self.statistic(data), self.parameters)
+
+  @precision.in_float64
+  def estimates(self, key: PRNGKey, statistics: Array) -> Array:
+    """Returns one release [R, d] for each of statistics [R, s]; for simulation.
+    """
+    keys = jax.random.split(key, statistics.shape[0])
+    return repeated(self.draw)(keys, precision.double(statistics),
+                               self.parameters)
+
+  def risk(self, num_values: int) -> float | None:
+    """Returns the risk of the noise alone if it has a closed form, else None.
+    """
+    del num_values

@@ -1,0 +1,332 @@
+"""Private maximum likelihood by noisy gradient ascent, DP-SGML.
+
+theta <- P(theta + eta (mean T - A'(theta)) + sqrt(2 eta) sigma N(0, I)), where
+P projects on the box. Source: Lalanne (2023, Algorithm 1 and Fact 4.2.4) (item
+EST-DPSGML).
+
+What holds of the fact (errata E-15, E-16). rho-zCDP holds for the full batch,
+with at most half the printed variance of noise; the guarantee of
+`privacy.langevin` is exact. It does not hold for batches of m < n records with
+replacement, where a drawn record changes a gradient by 2 L / m. So `Descent`
+uses full batches, and `BatchDescent` composes its steps or raises an error. The
+factor beta / lambda of the printed utility is superfluous: a step is a
+contraction by c = 1 - eta lambda, so that for the full batch, whether theta_ML
+is inside the box or on its border,
+
+  E ||theta_K - theta_ML||^2 <= c^(2K) ||theta_0 - theta_ML||^2 + d v (1 -
+    c^(2K)) / (1 - c^2),    v = 2 eta sigma^2.
+
+With v calibrated to rho-zCDP exactly (gradients of two records differ by
+sqrt(d)) the second term is (1 - c^K)^2 d^2 / (2 rho lambda^2 n^2): the error of
+output perturbation, whatever the condition number and the step.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax.privacy import accounting
+from dpjax.privacy import additive
+from dpjax.privacy import langevin
+from dpjax.sampling import PoissonSampler
+from dpjax.stats import precision
+from dpjax.theory.parametric.estimator import Draw
+from dpjax.theory.parametric.exponential_families import Family
+from dpjax.theory.parametric.likelihood import LikelihoodEstimator
+from dpjax.theory.parametric.likelihood import normal
+from dpjax.theory.parametric.likelihood import records
+from dpjax.typing import Array
+
+
+class Steps(NamedTuple):
+  """Float64 numbers of a descent.
+
+  Attributes:
+    radius: b.
+    rate: eta.
+    noise: standard deviation of the noise of a step.
+    start: standard deviation of the start, before projection.
+    count: K, int32.
+    threshold: a record joins a batch if its random uint32 word is below this.
+    batch_size: m, the divisor.
+  """
+  radius: Array
+  rate: Array
+  noise: Array
+  start: Array
+  count: Array
+  threshold: Array
+  batch_size: Array
+
+
+def _run(key, mean_of, like: Array, steps: Steps, family: Family) -> Array:
+  """Runs all steps; `mean_of(key, theta)` is the mean gradient of a batch."""
+  start_key, key = jax.random.split(key)
+
+  def project(theta):
+    return jnp.clip(theta, -steps.radius, steps.radius)
+
+  def step(k, theta):
+    batch_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
+    return project(theta + steps.rate * mean_of(batch_key, family.mean(theta))
+                   + steps.noise * normal(noise_key, like))
+
+  last = jax.lax.fori_loop(0, steps.count, step,
+                           project(steps.start * normal(start_key, like)))
+  return additive.on_grid(last, steps.noise)
+
+
+@functools.cache
+def _full_draw(family: Family) -> Draw:
+  """Returns the sampler that runs on the means of all records."""
+  def draw(key, means, steps):
+    return _run(key, lambda _, model_mean: means - model_mean, means, steps,
+                family)
+  return draw
+
+
+@functools.cache
+def _poisson_draw(family: Family) -> Draw:
+  """Returns the sampler with Poisson batches."""
+  def draw(key, data, steps):
+    def gradient(batch_key, model_mean):
+      words = additive.random_words(batch_key, data.shape[:1])
+      # Integer comparison: the sampling probability is exactly threshold 2^-32.
+      chosen = (words < steps.threshold).astype(data.dtype)
+      return (chosen @ data - chosen.sum() * model_mean) / steps.batch_size
+    return _run(key, gradient, data[0], steps, family)
+  return draw
+
+
+@functools.cache
+def _replacement_draw(family: Family, batch_size: int) -> Draw:
+  """Returns the sampler with batches drawn with replacement."""
+  def draw(key, data, steps):
+    def gradient(batch_key, model_mean):
+      rows = jax.random.randint(batch_key, (batch_size,), 0, data.shape[0],
+                                jnp.int32)
+      return data[rows].mean(0) - model_mean
+    return _run(key, gradient, data[0], steps, family)
+  return draw
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Ascent(LikelihoodEstimator):
+  """Base class of descents with full and with small batches.
+
+  Attributes:
+    rho: zCDP budget; with the number of examples it determines the noise.
+    printed: use noise and start of Fact 4.2.4; otherwise start at theta = 0
+      with the least noise that is rho-zCDP with the full batch.
+    num_steps: K; by default `langevin.enough_steps`.
+  """
+  rho: float
+  printed: bool = False
+  num_steps: int | None = None
+
+  def __post_init__(self):
+    super().__post_init__()
+    errors.check_positive('rho', self.rho)
+    if self.num_steps is not None:
+      errors.check_at_least('num_steps', self.num_steps, 1)
+    elif self.rho * self.num_examples**2 <= self.model.dimension:
+      raise ValueError(
+          'rho num_examples^2 must exceed the dimension = '
+          f'{self.model.dimension}, or give num_steps; got '
+          f'{self.rho * self.num_examples**2:g}')
+
+  @property
+  def learning_rate(self) -> float:
+    """Learning rate eta = 1 / (2 beta)."""
+    return 1 / (2 * self.model.smoothness)
+
+  @property
+  def steps(self) -> int:
+    """Number of steps, K."""
+    if self.num_steps is not None:
+      return self.num_steps
+    return langevin.enough_steps(
+        strong_convexity=self.model.strong_convexity,
+        smoothness=self.model.smoothness, rho=self.rho,
+        num_examples=self.num_examples, num_values=self.model.dimension)
+
+  @property
+  def descent(self) -> langevin.LangevinDescent:
+    """The same descent with the full batch, for its guarantee."""
+    model = self.model
+    common = dict(
+        gradient=lambda theta, means: self.num_examples * (
+            model.family.mean(theta) - means),
+        start=jnp.zeros(model.dimension), num_examples=self.num_examples,
+        strong_convexity=model.strong_convexity, smoothness=model.smoothness,
+        gradient_bound=model.diameter / 2, learning_rate=self.learning_rate,
+        num_steps=self.steps, project=langevin.project_box(model.radius))
+    if not self.printed:
+      return langevin.calibrated_langevin(rho=self.rho, **common)
+    stddev = 2 * model.lipschitz / self.num_examples / math.sqrt(
+        self.rho * model.strong_convexity)
+    return langevin.LangevinDescent(stddev=stddev, **common)
+
+  @property
+  def start_stddev(self) -> float:
+    """Standard deviation of the start, before projection."""
+    if not self.printed:
+      return 0.0
+    return self.descent.stddev * math.sqrt(2 / self.model.strong_convexity)
+
+  def _steps(self, threshold: int, batch_size: float) -> Steps:
+    """Returns the numbers of the steps as arrays."""
+    return Steps(*map(precision.double, (
+        self.model.radius, self.learning_rate, self.descent.step_stddev,
+        self.start_stddev)), jnp.int32(self.steps), jnp.uint32(threshold),
+        precision.double(batch_size))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Descent(_Ascent):
+  """Uses all records in every step; releases the last iterate only.
+
+  Privacy: that of `event` under REPLACE_ONE, for real arithmetic: rho-zCDP and,
+  if `printed`, at most a quarter to a half of rho.
+  """
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """Privacy cost: one Gaussian release, `langevin.LangevinDescent.event`."""
+    return self.descent.event
+
+  @property
+  def actual_rho(self) -> float:
+    """zCDP of the last iterate, exact for quadratic likelihoods."""
+    return self.descent.rho
+
+  @property
+  def trajectory_rho(self) -> float:
+    """zCDP of all iterates; printed: at most (rho / 4) ln(rho n^2 / d).
+
+    Plain composition, with gradients that differ by sqrt(d) instead of 2 L.
+    """
+    return self.descent.composed_rho
+
+  @property
+  def draw(self) -> Draw:
+    """Jittable sampler that runs the steps on the means."""
+    return _full_draw(self.model.family)
+
+  @property
+  def parameters(self) -> Steps:
+    """Numbers of the steps."""
+    return self._steps(0, self.num_examples)
+
+  @property
+  def utility(self) -> float:
+    """Upper bound of E ||theta_K - theta_ML||^2 for any records (see above)."""
+    model, variance = self.model, self.descent.step_stddev**2
+    contraction = 1 - self.learning_rate * model.strong_convexity
+    decay = contraction**(2 * self.steps)
+    distance = model.radius**2 + self.start_stddev**2
+    return model.dimension * (decay * distance + variance * (1 - decay) / (
+        1 - contraction**2))
+
+  @property
+  def printed_utility(self) -> float:
+    """9 d L^2 / (rho lambda^2 n^2), for the printed noise (item EST-DPSGML)."""
+    model = self.model
+    return 9 * model.dimension * model.lipschitz**2 / (
+        self.rho * (model.strong_convexity * self.num_examples)**2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchDescent(_Ascent):
+  """Uses batches of m records on average, with the noise of the full batch.
+
+  Privacy: that of `event`, steps composed, under REPLACE_ONE; never the
+  rho-zCDP of Fact 4.2.4.
+
+  Attributes:
+    batch_size: m; each record joins each batch with probability m / n.
+    replacement: draw m records with replacement instead, as printed; this has
+      no guarantee here.
+  """
+  batch_size: int
+  replacement: bool = False
+
+  def __post_init__(self):
+    super().__post_init__()
+    errors.check_at_least('batch_size', self.batch_size, 1)
+    if not self.replacement and self.batch_size >= self.num_examples:
+      raise ValueError('batch_size must be below num_examples = '
+                       f'{self.num_examples}, got {self.batch_size}: use '
+                       'Descent')
+
+  @property
+  def actual_rho(self) -> float:
+    """Raises ValueError: small batches have no such guarantee."""
+    raise ValueError('rho-zCDP holds for the full batch only: one record '
+                     'changes the mean of a batch of '
+                     f'{self.batch_size} by 2 L / {self.batch_size}')
+
+  @property
+  def sampling_prob(self) -> float:
+    """Sampling probability m / n, rounded to a multiple of 2^-32."""
+    return PoissonSampler(num_examples=self.num_examples,
+                          batch_size=self.batch_size).sampling_prob
+
+  @property
+  def noise_multiplier(self) -> float:
+    """Noise of a step over 2 L / m, the largest difference of two records.
+
+    2 m sqrt(beta / lambda) / (n sqrt(rho)) with the printed noise.
+    """
+    gradient_noise = self.descent.step_stddev / self.learning_rate
+    return gradient_noise * self.batch_size / (2 * self.model.lipschitz)
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """Privacy cost: K Gaussian releases on Poisson subsamples.
+
+    Raises:
+      ValueError: for batches with replacement.
+    """
+    if self.replacement:
+      raise ValueError('batches drawn with replacement have no guarantee '
+                       'here: use replacement=False')
+    # The event takes noise over one record's contribution L / m, not 2 L / m.
+    return accounting.poisson_gaussian_event(
+        sampling_prob=self.sampling_prob,
+        noise_multiplier=2 * self.noise_multiplier, num_steps=self.steps)
+
+  def statistic(self, data: Array) -> Array:
+    """Returns the records [n, d], since batches use them one by one."""
+    return records(data, self.model)
+
+  @property
+  def draw(self) -> Draw:
+    """Jittable sampler that runs the steps on batches."""
+    if self.replacement:
+      return _replacement_draw(self.model.family, self.batch_size)
+    return _poisson_draw(self.model.family)
+
+  @property
+  def parameters(self) -> Steps:
+    """Numbers of the steps."""
+    threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
+    return self._steps(threshold, self.batch_size)
+
+  @property
+  def utility(self) -> float:
+    """Upper bound of E ||theta_K - theta_ML||^2 for theta_ML inside the box.
+
+    9 d L^2 / (rho lambda^2 n^2) + xi^2 / (beta lambda), for the printed noise
+    with replacement; xi^2 <= d / (4 m) is the variance of a batch's gradient.
+    """
+    model = self.model
+    noise = 9 * model.dimension * model.lipschitz**2 / (
+        self.rho * (model.strong_convexity * self.num_examples)**2)
+    return noise + model.dimension / (4 * self.batch_size * model.smoothness
+                                      * model.strong_convexity)

@@ -1,0 +1,152 @@
+"""Lower bounds for private estimates of the end of a uniform distribution.
+
+Records are uniform on [0, theta], theta in (0, 1]. Distributions with ends
+theta and theta - D have total variation D / theta. Under REPLACE_ONE, n public.
+The risk is the largest over all theta. Source: Lalanne (2023, section 4.1.2);
+Barber and Duchi (2014, Proposition 3) (item MOD-UNIF, MOD-SUPP, errata E-06,
+E-08, E-10, E-11).
+"""
+
+import math
+
+import numpy as np
+
+from dpjax import errors
+from dpjax.privacy import notions
+from dpjax.theory.minimax import separations
+from dpjax.theory.minimax.bounds import Bound
+from dpjax.theory.minimax.bounds import Guarantee
+
+# Nodes of an integral over the largest record, and its relative error.
+_NODES = 4000
+_SLACK = 1e-5
+
+
+def trivial() -> float:
+  """Returns the largest squared error of the constant 1/2."""
+  return 0.25
+
+
+def absolute_trivial() -> float:
+  """Returns the largest absolute error of the constant 1/2."""
+  return 0.5
+
+
+def non_private(num_examples: int) -> float:
+  """Returns 1 / (n + 1)^2, the least risk of a multiple of the largest record.
+
+  The multiple is (n + 2) / (n + 1); minimax risks approach this risk.
+  """
+  return 1 / (errors.check_at_least('num_examples', num_examples, 1) + 1)**2
+
+
+def absolute_non_private(num_examples: int) -> float:
+  """Returns 2^(1 / (n + 1)) - 1, the least absolute risk of such a multiple.
+
+  The multiple of the largest record is 2^(1 / (n + 1)).
+  """
+  errors.check_at_least('num_examples', num_examples, 1)
+  return math.expm1(math.log(2) / (num_examples + 1))
+
+
+def bayes(num_examples: int) -> float:
+  """Returns the largest Bayes risk of priors a theta^(a - 1), for any estimate.
+
+  Given the largest record m, theta has density proportional to theta^(a - 1 -
+  n) on [m, 1]. The integral over m is in -ln m, by the trapezoidal rule.
+  """
+  n = errors.check_at_least('num_examples', num_examples, 1)
+  return max(_bayes(n, share) for share in (0.15, 0.25, 0.4, 0.7, 1.0)) * (
+      1 - _SLACK)
+
+
+def _bayes(n: int, share: float) -> float:
+  """Returns the Bayes risk of the prior with a = share n."""
+  a = share * n
+  depth = np.linspace(0, 60 / min(a, n), _NODES)  # -ln of the largest record.
+
+  def powers(k):
+    """Integral of theta^(a - 1 - n + k) over [m, 1], m = e^-depth."""
+    c = a - n + k
+    return np.where(abs(c) < 1e-9, depth, -np.expm1(-c * depth) / (
+        c if abs(c) >= 1e-9 else 1.0))
+
+  mass, first, second = powers(0), powers(1), powers(2)
+  with np.errstate(divide='ignore', invalid='ignore'):
+    variance = np.where(mass > 0, second - first**2 / mass, 0.0)
+  density = a * n * np.exp(-n * depth) * np.maximum(variance, 0.0)
+  return float(np.trapezoid(density, depth))
+
+
+def lower(*, num_examples: int, guarantee: Guarantee) -> tuple[Bound, ...]:
+  """Returns all lower bounds that hold for the guarantee, squared error."""
+  return (
+      Bound(bayes(num_examples), 'Bayes risk without privacy'),
+      Bound(separations.squared(lambda t: t, num_examples=num_examples,
+                                guarantee=guarantee), 'two supports'))
+
+
+def absolute_lower(*, num_examples: int,
+                   guarantee: Guarantee) -> tuple[Bound, ...]:
+  """Returns all lower bounds that hold for the guarantee, absolute error."""
+  return (Bound(separations.absolute(lambda t: t, num_examples=num_examples,
+                                     guarantee=guarantee), 'two supports'),)
+
+
+def thesis(*, num_examples: int, guarantee: Guarantee) -> float:
+  """Returns the bounds of Lalanne (2023, section 4.1.2); true, and loose.
+
+  At the supports chosen there: 1 / (32 n^2) without privacy, n >= 2; 1 / (8 e
+  (n epsilon)^2), n epsilon > 1; (1 - 1/sqrt 2) / (8 n^2 rho), n sqrt rho > 1.
+  Outside these regimes the bound is 0.
+
+  Args:
+    num_examples: n.
+    guarantee: None, pure or zCDP.
+  """
+  n = errors.check_at_least('num_examples', num_examples, 1)
+  match guarantee:
+    case None:
+      return 1 / (32 * n**2) if n >= 2 else 0.0
+    case notions.PureDP(epsilon=epsilon):
+      return 1 / (8 * math.e * (n * epsilon)**2) if n * epsilon > 1 else 0.0
+    case notions.ZCDP(rho=rho):
+      return ((1 - math.sqrt(0.5)) / (8 * n**2 * rho)
+              if n * math.sqrt(rho) > 1 else 0.0)
+    case _:
+      raise ValueError(f'Lalanne (2023) has no bound for {guarantee}')
+
+
+def two_supports(num_examples: int) -> float:
+  """Returns (1 - 1/n)^n / (8 n^2), the bound without privacy by 1 - 1/n and 1.
+
+  Lalanne (2023) has e^-1 for the power, which is larger
+  (`printed_two_supports`). Ends n / (n + 1) and 1 give e^-1 / (8 (n + 1)^2).
+  """
+  n = errors.check_at_least('num_examples', num_examples, 2)
+  return (1 - 1 / n)**n / (8 * n**2)
+
+
+def printed_two_supports(num_examples: int) -> float:
+  """Returns e^-1 / (8 n^2), which the argument does not prove (erratum E-08).
+  """
+  return math.exp(-1) / (8 * num_examples**2)
+
+
+def paper(*, num_examples: int, guarantee: notions.TotalVariationPrivacy,
+          printed: bool = False) -> float:
+  """Returns 1 / (16 n level): absolute error under total variation privacy.
+
+  For n level >= 1/2. Below that the bound is 0, since the printed form would
+  exceed the risk of a constant (erratum E-11). Source: Barber and Duchi (2014).
+
+  Args:
+    num_examples: n.
+    guarantee: guarantee of the estimator.
+    printed: use 1/32, from a factor 2 that is not needed (erratum E-06), for n
+      level >= 1/4.
+  """
+  looks = num_examples * guarantee.level
+  if looks < (0.25 if printed else 0.5):
+    return 0.0
+  return 1 / ((32 if printed else 16) * looks)

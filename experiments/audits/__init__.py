@@ -1,1 +1,0 @@
-"""What `python -m launch.audit` knows by name, and tests of the auditor."""

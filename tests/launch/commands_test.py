@@ -1,0 +1,50 @@
+"""The `dpjax` command: which commands there are, and how one is started."""
+
+import importlib
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from dpjax.cli import commands
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def _run(*words):
+  return subprocess.run([sys.executable, '-m', *words], cwd=_ROOT, text=True,
+                        capture_output=True, check=False)
+
+
+@pytest.mark.parametrize('words', [(), ('--help',), ('help',)])
+def test_help_names_every_command(words):
+  done = _run('dpjax.cli', *words)
+  assert done.returncode == 0 and not done.stderr
+  for name, what in commands.COMMANDS.items():
+    assert f'  {name} ' in done.stdout and what in done.stdout
+
+
+@pytest.mark.parametrize('name', commands.COMMANDS)
+def test_each_command_has_a_script_in_the_checkout(name):
+  assert f"commands.run('{name}')" in (
+      _ROOT / 'launch' / f'{name}.py').read_text()
+  assert importlib.util.find_spec(f'dpjax.cli.{name}') is not None
+
+
+@pytest.mark.parametrize('words', [
+    ('dpjax.cli', 'schema'), ('launch.schema',), ('dpjax.cli', 'estimate')])
+def test_help_of_a_command_has_its_docstring_and_flags(words):
+  done = _run(*words, '--help')
+  assert done.returncode == 0
+  assert f'usage: dpjax {words[-1].removeprefix("launch.")}' in done.stdout
+  assert '--input' in done.stdout or '--data' in done.stdout
+
+
+def test_an_unknown_command_is_one_line():
+  done = _run('dpjax.cli', 'trian', '--epsilon=1')
+  assert done.returncode == 2 and not done.stdout
+  assert done.stderr == (
+      "error: unknown command 'trian'; did you mean 'train'? "
+      '(see dpjax --help)\n')
+  assert _run('dpjax.cli', '--version').stdout.strip()

@@ -1,0 +1,146 @@
+"""Releases from Python: the same answers and ledger as the command line."""
+
+import fractions
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpjax.cli import estimate
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import registry
+from dpjax.release import sessions
+from dpjax.release import sources
+from dpjax.release.formats import FileError
+from dpjax.release.formats import Format
+
+pytestmark = pytest.mark.every(1)
+
+Fraction = fractions.Fraction
+_AGES = [31, 47, 18, 66, 52, 39, 25, 80, 44, 58]
+
+
+def _ledger(tmp_path, **options):
+  return sessions.Ledger(tmp_path / 'x.ledger', **{
+      'adjacency': 'replace_one', 'budget': 4, **options})
+
+
+def test_a_file_gives_what_the_command_line_gives(tmp_path):
+  """The answer of one is given again by the other, for nothing."""
+  file = tmp_path / 'x.csv'
+  file.write_text('\n'.join(['age', *map(str, _AGES)]) + '\n')
+  ledger = _ledger(tmp_path)
+  released = ledger.mean(file, column='age', lower=18, upper=100, epsilon=0.5)
+  words = ['estimate', f'--input={file}', '--statistic=mean', '--column=age',
+           '--lower=18', '--upper=100', '--epsilon=0.5',
+           '--adjacency=replace_one', f'--ledger={tmp_path / "x.ledger"}',
+           f'--output={tmp_path / "x.json"}']
+  assert estimate.main(estimate.parse(words)) == 0
+  assert json.loads((tmp_path / 'x.json').read_text()) == released
+  assert ledger.spent()['spent_epsilon'] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize('kind', [
+    'list', 'numpy', 'pandas', 'polars', 'arrow'])
+def test_columns_of_every_kind_are_the_same_records(kind, tmp_path):
+  """Equal fields have one hash and one measurement, whatever holds them."""
+  values = [float(age) for age in _AGES]
+  if kind == 'numpy':
+    column = np.array(values)
+  elif kind == 'arrow':
+    column = pytest.importorskip('pyarrow').array(values)
+  elif kind == 'pandas':
+    column = pytest.importorskip('pandas').Series(values, name='age')
+  elif kind == 'polars':
+    column = pytest.importorskip('polars').Series('age', values)
+  else:
+    column = values
+  query = sessions.query_of(
+      'mean', adjacency=Adjacency.REPLACE_ONE, epsilon=1, column='age',
+      lower=18, upper=100)
+  plan = registry.plan(query)
+  with sources.Columns((column,)).opened() as (sha256, measure):
+    with sources.Columns((values,)).opened() as (other, _):
+      assert sha256 == other
+    assert measure(query, plan) == plan.measure(values)
+  released = _ledger(tmp_path).mean(column, lower=18, upper=100, epsilon=1)
+  assert 18 <= released['value'] <= 100
+  assert released['guarantee']['epsilon'] == '1'
+
+
+def test_every_statistic_is_a_method(tmp_path):
+  ledger = _ledger(tmp_path)
+  assert set(registry.STATISTICS) <= set(dir(ledger))
+  for name, statistic in registry.STATISTICS.items():
+    assert statistic.help in getattr(ledger, name).__doc__
+  with pytest.raises(AttributeError, match="no statistic 'meen'.*'mean'"):
+    ledger.meen
+
+
+def test_statistics_of_columns(tmp_path):
+  """Scores and labels, categories, records, and ranges of numbers."""
+  ledger = _ledger(tmp_path, budget=100, adjacency='add_or_remove_one')
+  scores = np.linspace(0, 1, 400)
+  labels = (scores > 0.5).astype(int)
+  roc = ledger.roc(scores, labels, positive=1, lower=0, upper=1, epsilon=5)
+  assert roc['parameters']['label'] == 'label'
+  auc = ledger.auc(scores, labels, positive=1, lower=0, upper=1, epsilon=5)
+  assert auc['value'] > 0.9
+  histogram = ledger.histogram(['a', 'b', 'a'], categories=['a', 'b'],
+                               epsilon=9)
+  assert [round(histogram['value'][name]) for name in ('a', 'b')] == [2, 1]
+  assert round(ledger.count(scores, epsilon=9)['value']) == 400
+  inside = ledger.count(scores, lower=0.25, upper=0.75, epsilon=9)
+  assert round(inside['value']) == 200
+  quantiles = ledger.quantiles(scores, quantiles=[0.25, 0.5], lower=0, upper=1,
+                               epsilon=9)
+  assert quantiles['value']['1/2'] == pytest.approx(0.5, abs=0.1)
+
+
+def test_numbers_are_exact_as_they_are_written():
+  make = lambda **more: sessions.query_of(
+      'mean', adjacency=Adjacency.REPLACE_ONE, **{'epsilon': 1, **more})
+  for value in (0.1, '0.1', '1/10', Fraction(1, 10), np.float64(0.1)):
+    assert make(epsilon=value).epsilon == Fraction(1, 10)
+  assert make(quantiles=0.5).quantiles == (Fraction(1, 2),)
+  for name, value in (('epsilon', 'x'), ('epsilon', '1/0'), ('lower', math.nan),
+                      ('upper', math.inf), ('epsilon', '1/2/3')):
+    with pytest.raises(ValueError, match=f'{name} must be a number'):
+      make(**{name: value})
+  with pytest.raises(ValueError, match="no parameter 'lowr'.*'lower'"):
+    make(lowr=1)
+
+
+@pytest.mark.parametrize('columns, parameters, message', [
+    (([1, 2],), {'lower': 0}, 'mean needs upper'),
+    (([1, 2], [0, 1]), {'lower': 0, 'upper': 1}, '1 columns in memory'),
+    ((), {'lower': 0, 'upper': 1}, 'got 0 columns'),
+    (([1, None],), {'lower': 0, 'upper': 1}, 'missing'),
+    (([1, 'x'],), {'lower': 0, 'upper': 1}, "'x' is no number"),
+    (([1, 2],), {'lower': 0, 'upper': 1, 'epsilon': 9}, 'budget')])
+def test_refusals_spend_nothing(columns, parameters, message, tmp_path):
+  ledger = _ledger(tmp_path)
+  with pytest.raises(ValueError, match=message):
+    ledger.mean(*columns, **{'epsilon': 1, **parameters})
+  assert not ledger.spent()
+
+
+def test_declared_formats_hold_for_columns_too(tmp_path):
+  ledger = _ledger(tmp_path)
+  form = Format(decimal=',', missing_tokens=('-',))
+  released = ledger.mean(['1,5', '2,5', '-'], lower=0, upper=4, epsilon=1,
+                         missing='middle', form=form)
+  assert released['format']['decimal'] == ','
+  with pytest.raises(FileError, match='record 1'):
+    ledger.mean(['1,5'], lower=0, upper=4, epsilon=1)
+
+
+def test_other_records_of_one_name_share_the_budget(tmp_path):
+  """A ledger of columns is for all versions of them."""
+  ledger = _ledger(tmp_path, budget=1)
+  ledger.mean(_AGES, lower=0, upper=100, epsilon=0.6)
+  with pytest.raises(ValueError, match='budget'):
+    ledger.mean(_AGES[:5], lower=0, upper=100, epsilon=0.6)
+  with pytest.raises(ValueError, match='must be one of|adjacency'):
+    sessions.Ledger(tmp_path / 'y.ledger', adjacency='none', budget=1)

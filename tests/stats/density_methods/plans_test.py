@@ -1,0 +1,215 @@
+"""What a plan is made of, and what an estimate sees of records."""
+
+import itertools
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import api
+from dpjax.stats.density_methods import estimate
+from dpjax.stats.density_methods import histograms
+from dpjax.stats.density_methods import marginals
+from dpjax.stats.density_methods import mechanism
+from dpjax.stats.density_methods import noisy_counts
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sensitivities
+from dpjax.stats.density_methods import shrinkage
+from dpjax.stats.density_methods import sparse
+from dpjax.stats.density_methods import stages
+from dpjax.stats.density_methods import weighted
+from tests import coupling
+from tests.stats.density_methods import post_processing_reads_test
+
+ADD, REPLACE = Adjacency
+KEY = jax.random.key(0)
+
+
+def test_methods_are_those_of_the_text():
+  for adjacency, boundary, budget in itertools.product(
+      Adjacency, api.BOUNDARIES, (dict(epsilon=0.3), dict(rho=0.05))):
+    public = dict(adjacency=adjacency, **budget)
+    one = adaptive.adaptive(700, boundary=boundary, **public)
+    plan = lambda method='auto': api.plan(
+        700, boundary=boundary, method=method, **public)
+    assert plan('histogram') == one
+    if boundary == 'circle' and 'rho' in budget:
+      sums = weighted.adaptive(num_records=700, **public)
+      assert plan() == plan('sums') == sums
+    else:
+      assert plan() == one
+    if boundary == 'circle' and 'epsilon' in budget and adjacency is REPLACE:
+      assert plan('two_stages') == stages.TwoStages(num_records=700, **public)
+
+
+def _unseen(draw):
+  """Coefficients that are the statistic: nothing is drawn."""
+  del draw
+  return lambda key, statistic, parameters: statistic
+
+
+@pytest.mark.parametrize('num', [3, 50])
+def test_a_guess_stands_for_a_private_number_of_records(num):
+  values = np.linspace(2, 8, num)
+  public = dict(lower=2.0, upper=8.0, epsilon=0.5)
+  with mock.patch.object(mechanism, 'compiled', _unseen):
+    made = api.density(KEY, values, expected_records=900,
+                       adjacency='add_or_remove_one', **public)
+    known = api.density(KEY, values, adjacency=REPLACE, **public)
+  assert made.mechanism == api.plan(900, epsilon=0.5, adjacency=ADD)
+  assert known.mechanism == api.plan(num, epsilon=0.5, adjacency=REPLACE)
+  for found in (made, known):
+    np.testing.assert_array_equal(found.coefficients, found.mechanism.statistic(
+        (values - 2) / 6))
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('name', post_processing_reads_test.MADE)
+def test_records_beyond_the_bounds_are_at_them(name):
+  """And those that are no numbers, or of another number, are refused."""
+  made = post_processing_reads_test.MADE[name]
+  axes = getattr(made, 'num_attributes', getattr(made, 'dimension', 1))
+  flat = axes == 1 or isinstance(made, histograms.Polygon)
+  unit = np.linspace(0, 1, 50)
+  far = np.where(unit == 1, 7.5, np.where(unit == 0, -np.inf, unit))
+  if not flat:
+    unit, far = (np.stack([each] * axes, 1) for each in (unit, far))
+  with mock.patch.object(mechanism, 'compiled', _unseen):
+    seen = [np.asarray(getattr(found, 'coefficients', found)) for found in (
+        made.estimate(KEY, each) for each in (unit, far))]
+    np.testing.assert_array_equal(*seen)
+    assert np.size(seen[0]) == np.size(made.statistic(unit))
+    with pytest.raises(ValueError, match='NaN'):
+      made.estimate(KEY, np.where(unit == unit.flat[9], np.nan, unit))
+    if made.knows_total:
+      with pytest.raises(ValueError, match='50'):
+        made.estimate(KEY, unit[:49])
+    else:
+      made.estimate(KEY, unit[:49])
+
+
+def test_samples_are_of_the_proper_estimate():
+  heights = np.array([0.0, 3.0, 0.0, 1.0])
+  found = estimate.DensityEstimate(kind='histogram', coefficients=heights,
+                                   lower=-2.0, upper=6.0).sample(KEY, 4000)
+  counts = np.histogram(found, np.linspace(-2, 6, 5))[0]
+  assert counts[0] == counts[2] == 0
+  # Five standard deviations: false alarms are rarer than 1e-6.
+  assert abs(counts[1] - 3000) < 5 * 750**0.5
+
+
+class _ChosenError(Exception):
+  """What follows the first choice does not matter."""
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_scores_of_pairs_move_by_what_choices_are_made_for(adjacency):
+  """Given noisy tables of single attributes, whatever they are."""
+  made = marginals.TreeMarginals(num_attributes=3, num_bins=2, epsilon=0.4,
+                                 num_records=40, adjacency=adjacency)
+  rng = np.random.default_rng(0)
+  # Next to independent, where a record moves what is far from it.
+  unit = rng.uniform(size=(40, 3))
+  data = [unit] + [np.concatenate([[record], unit[1:]]) for record in
+                   itertools.product((0.1, 0.9), repeat=3)]
+  if adjacency is ADD:
+    data.append(unit[1:])
+  told, scores = rng.uniform(1, 9, (3, 2)), []
+
+  def noisy(key, counts, *numbers):
+    del key, numbers
+    return jnp.asarray(told[:len(counts)]) if counts.ndim == 2 else counts
+
+  def chosen(key, values, rate):
+    del key, rate
+    scores.append(np.asarray(values))
+    raise _ChosenError
+  with jax.enable_x64(True), mock.patch.object(
+      noisy_counts, 'noisy', noisy), mock.patch.object(
+          sparse, 'chosen', chosen), mock.patch.object(
+              jax.lax, 'scan', coupling._in_turn):
+    for each in data:
+      with pytest.raises(_ChosenError):
+        made.draw(KEY, jnp.asarray(made.statistic(each)), made.parameters)
+  first = np.array(scores)
+  first = first[:, np.isfinite(first[0])]
+  moved = np.abs(first[:, None] - first)[-1 if adjacency is ADD else 0]
+  assert moved.max() == pytest.approx(made.selection.sensitivity)
+
+
+def _of_curve(kind, num_bins):
+  return adaptive.AdaptiveHistogram(num_records=60, num_bins=num_bins, basis=kind,
+                                    epsilon=0.7, adjacency=REPLACE)
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize('kind', ['spline', 'cosine', 'fourier', 'sums'])
+def test_factors_are_those_of_noise_and_sampling(kind):
+  """Coefficients of exact counts times `shrinkage.factors` of V g / n^2 + 1/n.
+  """
+  made = _of_curve(kind, 15) if kind != 'sums' else weighted.AdaptiveProjection(
+      num_records=60, rho=0.7, adjacency=REPLACE,
+      coefficient_weights=(1.0, 0.5, 0.25, 0.2))
+  statistic = made.statistic(np.random.default_rng(1).beta(1, 5, 60))
+  with jax.enable_x64(True), mock.patch.object(
+      noisy_counts, 'noisy', lambda key, counts, *numbers: counts):
+    found = np.asarray(made.draw(KEY, jnp.asarray(statistic), made.parameters))
+  if kind == 'sums':
+    cosines, sines = np.split(statistic[1:] / 60 / np.sqrt(2), 2)
+    theta, noise = cosines - 1j * sines, made.scales[1:]**2
+  else:
+    theta = statistic / 60 @ made.parameters.analysis
+    noise = made.noise_variance * made.parameters.gains
+  variances = noise / 60**2 + 1 / 60
+  factors = shrinkage.factors(theta, variances)
+  assert 0 < np.min(factors) < np.max(factors) < 1 or 0 in factors
+  wanted = theta * factors
+  if kind == 'spline':
+    wanted = 1 + wanted @ made.parameters.synthesis
+  np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
+def test_tables_agree_on_the_attributes_that_they_share():
+  """Rows and columns sum to marginals, and densities to 1, under any noise."""
+  made = marginals.TreeMarginals(
+      num_attributes=3, num_bins=3, epsilon=0.4, num_records=40,
+      adjacency=REPLACE)
+  rng = np.random.default_rng(0)
+
+  def noisy(key, counts, *numbers):
+    del key, numbers
+    return counts + rng.normal(0, 3, counts.shape)
+  places = iter((1, 5))
+
+  def drawn(key, data):
+    found = made.draw(key, data, made.parameters)
+    return found, found.cells()
+  with jax.enable_x64(True), mock.patch.object(
+      noisy_counts, 'noisy', noisy), mock.patch.object(
+          sparse, 'chosen', lambda *_: jnp.int32(next(places))), (
+              mock.patch.object(jax.lax, 'scan', coupling._in_turn)):
+    found, cells = jax.tree.map(np.asarray, jax.jit(drawn)(
+        KEY, made.statistic(rng.uniform(size=(40, 3)))))
+  assert found.edges.tolist() == [[0, 1], [1, 2]]
+  for (parent, child), joint in zip(found.edges, found.joints, strict=True):
+    for axis, attribute in ((1, parent), (0, child)):
+      np.testing.assert_allclose(joint.sum(axis), found.marginals[attribute],
+                                 atol=1e-12)
+  assert np.mean(cells) == pytest.approx(1) and (cells >= 0).all()
+
+
+def test_noise_for_given_weights_is_never_worse_than_in_proportion():
+  def error(weights, noise):
+    used = np.flatnonzero(weights)
+    return np.sum(np.square(weights)[used] / np.array(noise)[used]) * (
+        sensitivities.weighted_circle(noise, adjacency=REPLACE))
+  gains = []
+  for weights in ((1.0, 0.5), (1.0, 0.1), (0.3, 0.0, 0.9)):
+    found = projections.least_noise_weights(weights)
+    gains.append(error(weights, found) / error(weights, weights))
+  assert max(gains) <= 1 and min(gains) < 0.95

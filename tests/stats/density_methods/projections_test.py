@@ -1,0 +1,268 @@
+"""Projections: closed forms against releases, guarantees."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density_methods import estimate
+from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import mechanism as mechanisms
+from dpjax.stats.density_methods import projections
+from dpjax.stats.density_methods import sensitivities
+
+ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
+projection = functools.partial(projections.Projection, adjacency=REPLACE)
+weighted = functools.partial(projections.WeightedProjection, adjacency=REPLACE)
+
+SHAPES = [projections.pinsker_weights(9.5, smoothness=beta)
+          for beta in (1, 2, 3)] + [(1.0,) * 8, (0.3, 0.0, 1.0, 0.4)]
+
+
+@pytest.mark.parametrize('weights', SHAPES)
+def test_noise_of_frequencies(weights):
+  """Item DEN-B4: it says that kappa / weight is least, which it is not."""
+  mechanism = weighted(num_records=10, rho=0.5, coefficient_weights=weights)
+  told = np.array(weights) > 0
+
+  def privacy(shape):
+    # Variances 1 / shape, scaled to the budget, of both parts of a frequency.
+    squared = np.array(weights)[told]**2 / shape[told]
+    return 2 * squared.sum() * sensitivities.weighted_circle(
+        shape, adjacency=REPLACE) / 100
+  proportional = mechanism.expected(laws.uniform()).privacy
+  assert proportional == pytest.approx(privacy(np.array(weights)))
+  mechanism = dataclasses.replace(mechanism, allocation='least')
+  least = mechanism.expected(laws.uniform()).privacy
+  shape = mechanism.noise_weights
+  assert least == pytest.approx(privacy(shape))
+  # By Jensen: the largest over d is no less than the mean.
+  assert 8 * sum(weights)**2 / 100 < least < 1.001 * proportional
+  rng = np.random.default_rng(0)
+  others = shape * np.exp(rng.normal(size=(100, shape.size)) * rng.uniform(
+      0.02, 1, (100, 1)))
+  assert min(map(privacy, others)) > 0.998 * least
+  assert mechanism.noise_variances[1:][told] == pytest.approx(
+      mechanism.kappa / shape[told])
+
+
+def test_what_the_least_noise_gains():
+  gains = []
+  for weights in SHAPES[:4]:
+    risks = [weighted(num_records=10, rho=0.5, coefficient_weights=weights,
+                      allocation=allocation).expected(laws.uniform()).privacy
+             for allocation in projections.ALLOCATIONS]
+    gains.append(risks[0] / risks[1])
+  assert gains == pytest.approx([1.001, 1.046, 1.063, 1.069], abs=3e-3)
+
+
+SIMULATED = {
+    'pure': (projection(num_records=200, epsilon=1.0, num_functions=7),
+             laws.alternating(1)),
+    'printed': (projection(num_records=200, rho=0.05, num_functions=7,
+                           tuning='printed', fix_mass=False),
+                laws.wrapped_mixture()),
+    'weighted': (weighted(num_records=200, rho=0.1,
+                          coefficient_weights=(1.0, 0.7, 0.0)),
+                 laws.tent(4)),
+    'cosine': (weighted(num_records=200, rho=5.0, basis='cosine',
+                        coefficient_weights=(1.0, 0.5, 0.3)),
+               laws.beta(2, 5))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', SIMULATED)
+def test_closed_forms_are_what_is_released(name):
+  """Four standard errors; means of coefficients too: an error rate of 1e-3."""
+  mechanism, density = SIMULATED[name]
+  counts = density.counts(np.random.default_rng(1), num_records=200,
+                          num_bins=1024, repetitions=4000)
+  released = mechanism.coefficients(jax.random.key(2),
+                                    mechanism.of_counts(counts))
+  found = estimate.errors_of(mechanism.kind, released, density)
+  assert abs(found.mean() - mechanism.expected(density).total) < (
+      4 * found.std() / math.sqrt(found.size))
+  truth = mechanism.weights * getattr(density, {
+      'spectrum': 'fourier'}.get(mechanism.kind, mechanism.kind))(3)
+  if mechanism.kind == 'spectrum':
+    truth = np.concatenate([[1], truth])
+  wrong = np.abs(released.mean(0) - truth)
+  assert np.all(wrong < 4.5 * released.std(0) / math.sqrt(4000) + 1e-12)
+
+
+def basis(x, mechanism):
+  """Functions [..., s] in the order of sums, by their definition."""
+  waves = np.multiply.outer(x, np.arange(1, mechanism.num_frequencies + 1))
+  if mechanism.basis == 'cosine':
+    parts = [np.cos(np.pi * waves)]
+  else:
+    parts = [np.cos(2 * np.pi * waves), np.sin(2 * np.pi * waves)]
+  return np.concatenate([np.ones((*x.shape, 1)), *(
+      math.sqrt(2) * part for part in parts)], -1)
+
+
+@pytest.mark.parametrize('name', ['pure', 'cosine'])
+def test_sums_directly_and_by_cells(name):
+  mechanism = SIMULATED[name][0]
+  x = np.random.default_rng(3).uniform(size=200)
+  wanted = basis(x, mechanism).sum(0)
+  assert mechanism.statistic(x) == pytest.approx(wanted, abs=1e-10)
+  by_cells = dataclasses.replace(mechanism, num_cells=8192)
+  assert by_cells.statistic(x) == pytest.approx(wanted, abs=200 * 1e-3)
+  # Records in the middle of cells: nothing but rounding is left.
+  middles = (np.floor(x * 8192) + 0.5) / 8192
+  assert by_cells.statistic(x) == pytest.approx(mechanism.statistic(middles),
+                                                abs=1e-9)
+  # A smooth density's mean sums are off by (pi k / cells)^2 / 6 alone.
+  density = laws.wrapped_mixture() if name == 'pure' else laws.beta(2, 2)
+  sums = mechanism.of_counts(density.masses(8192))
+  theta = (density.fourier(3) if name == 'pure' else density.cosine(3))
+  if name == 'pure':
+    theta = math.sqrt(2) * np.concatenate([theta.real, -theta.imag])
+  assert sums[1:] == pytest.approx(theta, abs=1e-5)
+  grid = (np.arange(64) + 0.5) / 64
+  functions = basis(grid, mechanism)
+  assert functions.T @ functions / 64 == pytest.approx(
+      np.eye(functions.shape[1]), abs=1e-12)
+
+
+def parameters_told(mechanism):
+  """Which sums are; others are multiplied by 0."""
+  parts = 2 if mechanism.basis == 'fourier' else 1
+  return np.append(1.0, np.tile(mechanism.weights, parts)) > 0
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+@pytest.mark.parametrize('budget', [{'epsilon': 0.8}, {'rho': 0.3}])
+@pytest.mark.parametrize('build', [
+    functools.partial(projections.Projection, num_functions=7),
+    functools.partial(projections.Projection, num_functions=7,
+                      tuning='printed'),
+    functools.partial(projections.WeightedProjection,
+                      coefficient_weights=(1.0, 0.6, 0.1)),
+    functools.partial(projections.WeightedProjection, allocation='least',
+                      coefficient_weights=(1.0, 0.6, 0.0, 0.1)),
+    functools.partial(projections.WeightedProjection, basis='cosine',
+                      coefficient_weights=(1.0, 0.6, 0.1))])
+def test_log_ratios_of_neighbours(build, budget, adjacency):
+  """What is told moves by the budget at most, and all of it is used."""
+  if 'epsilon' in budget and build.func is projections.WeightedProjection:
+    with pytest.raises(ValueError, match='rho'):
+      build(num_records=5, adjacency=adjacency, **budget)
+    return
+  mechanism = build(num_records=5, adjacency=adjacency, **budget)
+  places = np.random.default_rng(0).uniform(size=(40_000, 2))
+  places[0] = 0, 1
+  moved = basis(places[:, 0], mechanism)
+  if adjacency is REPLACE:
+    moved = (moved - basis(places[:, 1], mechanism))[:, 1:]
+  scales = mechanism.parameters.scales[-moved.shape[1]:]
+  told = parameters_told(mechanism)[-moved.shape[1]:]
+  shifts = np.abs(moved[:, told]) / scales[told]
+  losses = shifts.sum(1) if mechanism.pure else (shifts**2).sum(1) / 2
+  spent = losses.max() / (mechanism.epsilon or mechanism.rho)
+  assert spent <= 1 + 1e-12
+  if getattr(mechanism, 'tuning', 'exact') == 'exact':
+    assert spent > 0.97
+  else:
+    assert spent < 0.75
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize('budget, law', [
+    ({'epsilon': 0.5}, stats.laplace), ({'rho': 0.5}, stats.norm)])
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_noise_has_the_law_it_is_said_to_have(budget, law, adjacency):
+  """Kolmogorov-Smirnov, refused with probability 1e-4."""
+  mechanism = projections.Projection(num_records=100, num_functions=3,
+                                     adjacency=adjacency, **budget)
+  # So many records that their noisy number is as good as known.
+  total = 100.0 if adjacency is REPLACE else 1e9
+  sums = np.tile([total, 0.0, 0.0], (3000, 1))
+  released = mechanism.coefficients(jax.random.key(5), sums)
+  noise = math.sqrt(2) * total * np.concatenate([released.real,
+                                                 released.imag]).ravel()
+  assert stats.kstest(noise / mechanism.scales[1], law.cdf).pvalue > 1e-4
+
+
+@pytest.mark.slow
+def test_what_is_not_known_is_divided_by():
+  """The sum of ones is noised, and every other sum is divided by it."""
+  mechanism = projections.Projection(num_records=50, num_functions=3,
+                                     adjacency=ADD)
+  # So near to one another that |theta| is nearly 1, and so is its share.
+  x = np.random.default_rng(1).uniform(0.3, 0.4, size=80)
+  found = mechanism.estimate(jax.random.key(0), x)
+  assert found.coefficients[0] == pytest.approx(np.exp(-2j * np.pi * x).mean())
+  private = dataclasses.replace(mechanism, rho=8.0)
+  sums = np.tile(mechanism.statistic(x), (2000, 1))
+  shares = private.coefficients(jax.random.key(1), sums)[:, 0]
+  scale = np.abs(found.coefficients[0]) / 80 * private.scales[0]
+  direction = found.coefficients[0] / np.abs(found.coefficients[0])
+  spread = np.std((shares / direction).real)
+  expected = math.hypot(scale, private.scales[1] / 80 / math.sqrt(2))
+  assert spread == pytest.approx(expected, rel=0.1)
+  with pytest.raises(NotImplementedError):
+    private.expected(laws.uniform())
+
+
+def test_events():
+  found = projection(num_records=9, num_functions=5, rho=0.5).event
+  assert found.noise_multiplier == pytest.approx(2.0)
+  # Without a budget sums are told as they are.
+  plain = projection(num_records=9, num_functions=5)
+  assert plain.expected(laws.uniform()).privacy == 0 and not any(plain.scales)
+
+
+@pytest.mark.slow
+def test_an_estimate_of_any_mass():
+  mechanism = projection(num_records=300, rho=0.005, num_functions=5,
+                         fix_mass=False)
+  x = np.asarray(laws.tent(2).sample(jax.random.key(0), 300))
+  found = mechanism.estimate(jax.random.key(1), x)
+  grid = (np.arange(512) + 0.5) / 512
+  assert found.kind == 'spectrum' and found.coefficients.shape == (3,)
+  assert found(grid).mean() == pytest.approx(found.coefficients[0].real)
+  assert np.mean((found(grid) - laws.tent(2).pdf(grid))**2) == pytest.approx(
+      found.ise(laws.tent(2)), rel=1e-4)
+  off = found.coefficients[0].real - 1
+  assert off**2 > 0.005 * found.ise(laws.tent(2))
+  with jax.enable_x64(True):
+    bins = estimate.on_bins(found.kind, found.coefficients, 512)
+  assert np.asarray(bins) == pytest.approx(found(grid), abs=1e-4)
+  assert found.proper().coefficients.mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize('build', [
+    lambda: projection(num_records=5, num_functions=4),
+    lambda: projection(num_records=5, num_functions=5, tuning='loose'),
+    lambda: projection(num_records=5, num_functions=5, epsilon=1.0, rho=1.0),
+    lambda: projection(num_records=5, num_functions=5, num_cells=4),
+    lambda: projections.Projection(num_records=5, num_functions=5,
+                                   adjacency=ADD, fix_mass=False),
+    lambda: weighted(num_records=5, coefficient_weights=()),
+    lambda: weighted(num_records=5, coefficient_weights=(1.0,), basis='spline'),
+    lambda: projections.pinsker_weights(1.0, smoothness=1),
+    lambda: projections.pinsker_weights(9.0, smoothness=0),
+    lambda: projections.printed_num_functions(
+        9.0, num_records=9, smoothness=1.5, pure=True),
+    lambda: projections.printed_projection(num_records=5, smoothness=1,
+                                           adjacency=REPLACE),
+    lambda: projection(num_records=5, num_functions=5).worst_case(1, 0.0)])
+def test_refusals(build):
+  with pytest.raises(ValueError) as found:
+    build()
+  assert '\n' not in str(found.value)
+
+
+def test_one_law_for_all_numbers():
+  one = projection(num_records=5, num_functions=5, epsilon=1.0)
+  other = projection(num_records=9, num_functions=9, epsilon=3.0)
+  assert one.draw is other.draw
+  assert isinstance(one.parameters.scales, np.ndarray)
+  assert isinstance(one, mechanisms.DensityMechanism)

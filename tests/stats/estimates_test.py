@@ -1,0 +1,67 @@
+"""Means, proportions and ROC curves of arrays: which mechanism, what is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax import stats
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import means
+from dpjax.stats import roc_curves
+
+_ADD, _REPLACE = Adjacency
+_X = np.arange(200) % 40
+
+
+def _same(found, wanted):
+  jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+
+def test_a_mean_is_that_of_the_mechanism_of_its_adjacency():
+  """The number of records is public under replace-one only."""
+  key = jax.random.key(0)
+  public = dict(epsilon=0.5, lower=0, upper=30, confidence=0.9)
+  _same(stats.mean(key, _X, **public, adjacency='replace_one'),
+        means.BoundedMean(num_examples=200, **public).release(
+            key, _X.astype(np.float64)))
+  _same(stats.mean(key, list(_X), **public, adjacency=_ADD),
+        means.PrivateSizeMean(**public).release(key, _X.astype(np.float64)))
+
+
+def test_a_proportion_is_a_mean_of_zeros_and_ones():
+  key = jax.random.key(1)
+  for values in (_X > 9, (_X > 9).astype(int)):
+    _same(stats.proportion(key, values, epsilon=1.0, adjacency=_REPLACE),
+          stats.mean(key, (_X > 9).astype(float), epsilon=1.0, lower=0.0,
+                     upper=1.0, adjacency=_REPLACE))
+  with pytest.raises(ValueError, match='0 or 1, for every record'):
+    stats.proportion(key, _X, epsilon=1.0, adjacency=_REPLACE)
+
+
+@pytest.mark.parametrize('adjacency', Adjacency)
+def test_a_roc_curve_is_that_of_the_mechanism_of_its_budget(adjacency):
+  key, grid = jax.random.key(2), stats.Grid(lower=0, upper=40,
+                                            num_thresholds=8)
+  labels = (_X > 20).astype(int)
+  for budget in (dict(epsilon=2.0), dict(rho=0.5)):
+    curve = stats.roc(key, _X, labels, grid, **budget, adjacency=adjacency,
+                      positive='low')
+    made = roc_curves.make(grid, **budget, adjacency=adjacency, positive='low')
+    _same(curve, made.release(key, roc_curves.counts(grid, _X, labels)))
+
+
+@pytest.mark.parametrize('changes, message', [
+    (dict(adjacency='one'), 'one'), (dict(epsilon=0.0), 'epsilon'),
+    (dict(lower=9, upper=8), 'upper|lower'), (dict(missing='x'), 'missing')])
+def test_refusals(changes, message):
+  with pytest.raises(ValueError, match=message):
+    stats.mean(jax.random.key(0), _X, **{
+        'epsilon': 1.0, 'lower': 0, 'upper': 1, 'adjacency': 'replace_one',
+        **changes})
+
+
+def test_names_are_there_without_their_modules_and_others_are_not():
+  for name in stats.__all__:
+    assert getattr(stats, name) is not None
+  with pytest.raises(AttributeError, match="no attribute 'medians'"):
+    stats.medians

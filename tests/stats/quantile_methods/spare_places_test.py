@@ -1,0 +1,159 @@
+"""Places to spare hold no records, and outer mechanisms cost what inner do."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy import keys
+from dpjax.stats.ecdf_methods import streams
+from dpjax.stats.quantile_methods import curves
+from dpjax.stats.quantile_methods import grid
+from dpjax.stats.quantile_methods import independent
+from dpjax.stats.quantile_methods import knots
+from dpjax.stats.quantile_methods import records
+from dpjax.stats.quantile_methods import slicing
+from dpjax.stats.quantile_methods import smoothing
+from dpjax.stats.quantile_methods import unbounded
+from dpjax.stats.quantile_methods import window
+from tests.stats.quantile_methods import pairs
+
+DATA = np.array([0.0, 0.1, 0.1, 0.35, 0.6, 0.95, 1.0])
+LOWER, UPPER = -0.5, 1.5
+
+
+SCANS = [unbounded.UnboundedQuantiles(
+    probs=(0.3,), epsilon=2.0, adjacency=pairs.ADD, bound=0.5, base=1.1,
+    num_candidates=60, downwards=downwards) for downwards in (False, True)]
+NOISE = np.linspace(-3, 3, 40)[::-1]
+
+
+def _seen(data):
+  """What mechanisms see of records: by names, of any numbers of places."""
+  inner, prob, rate = np.linspace(-0.45, 1.45, 77), 0.3, jnp.float64(2)
+  ends, *ranks = window.intervals(data, jnp.float64(0.2))
+  place = jnp.searchsorted(ends, inner) - 1
+  near = records.of(data.ordered[:DATA.size], SCANS[0].lower, SCANS[0].upper,
+                    data.ordered.size)
+  far = records.of(data.ordered[:DATA.size], SCANS[1].lower, SCANS[1].upper,
+                   data.ordered.size)
+  moved = records.separated(data, NOISE[:data.ordered.size], jnp.float64(0.25))
+  return {
+      'window': [rank[place] for rank in ranks],
+      'grid': grid.log_weights(data, prob, rate, jnp.append(inner, UPPER)),
+      'curve': curves.ranks(data, np.linspace(0, 1, 6)),
+      'slices': slicing.slices(data, jnp.array([-1.0, 2, 6, 9]),
+                               jnp.float64(2), 5),
+      'empirical': records.empirical(data, np.array([0.01, 0.5, 0.99])),
+      'masses': independent.log_masses(data, prob, rate, 'interpolated')[:8],
+      'up': jnp.sort(unbounded.entries(near, SCANS[0].parameters, False)),
+      'down': jnp.sort(unbounded.entries(far, SCANS[1].parameters, True)),
+      'noise': moved.ordered, 'bounds': (moved.lower, moved.upper)}
+
+
+@pytest.mark.every(2)
+@functools.cache
+def seen():
+  """With 33 places to spare, and without."""
+  with jax.enable_x64(True):
+    return [jax.tree.map(np.asarray, jax.jit(_seen)(records.of(
+        DATA, LOWER, UPPER, length))) for length in (40, DATA.size)]
+
+
+def test_costs_and_ranks_are_of_records_alone():
+  spare, none = seen()
+  for name in ('window', 'grid', 'curve', 'slices', 'empirical', 'masses'):
+    np.testing.assert_array_equal(spare[name], none[name], err_msg=name)
+
+
+def test_noise_moves_records_alone():
+  spare, none = (part['noise'] for part in seen())
+  np.testing.assert_array_equal(spare[:7], none)
+  np.testing.assert_array_equal(
+      none, np.sort(np.clip(DATA + NOISE[:7], -0.75, 1.75)))
+  assert np.all(spare[7:] == 1.75)
+  assert seen()[0]['bounds'] == (-0.75, 1.75)
+
+
+def test_scans_meet_records_alone():
+  """Each candidate as many as lie before it, in either direction."""
+  reach = 1.1**np.arange(60) - 1
+  for name, away in (('up', DATA - 0.5), ('down', 0.5 - DATA)):
+    spare, none = (part[name] for part in seen())
+    np.testing.assert_array_equal(spare[:7], none)
+    assert np.all(spare[7:] == 59)
+    # Candidates lie before the records that are at them.
+    np.testing.assert_array_equal(
+        np.sum(none[:, None] <= np.arange(59), 0),
+        np.sum(np.maximum(away, 0)[:, None] < reach[:59], 0))
+
+
+@pytest.mark.every(2)
+def test_slices_are_answered_from_twice_their_half_apart_on():
+  """And from nothing but the bounds if ranks are a record nearer."""
+  made = slicing.SlicedQuantiles(
+      probs=(0.25, 0.75), epsilon=8.0, num_examples=100, delta=1e-12,
+      resolution=1e-4, failure_prob=0.5, rank_share=0.5, lower=0.0, upper=1.0,
+      adjacency=pairs.REPLACE)
+  data = records.padded((np.arange(100) + 0.5) / 100, 0.0, 1.0)
+  draw = jax.jit(jax.vmap(made.draw, (0, None, None)))
+  off = []
+  for less in (0, 1, made.half // 2):
+    ranks = np.array([30.0, 30 + 2 * made.half - less])
+    parameters = made.parameters._replace(
+        ranks=ranks, scale=np.float64(1e-9), rate=np.float64(40.0))
+    with jax.enable_x64(True):
+      found = np.asarray(draw(jax.random.split(jax.random.key(0), 50), data,
+                              parameters))
+    off.append(np.abs(found - ranks / 100).max(0))
+  assert np.all(off[0] < 0.02) and np.all(np.array(off[1:]) > 0.2)
+
+
+def test_overlaps_are_as_likely_as_the_best_chernoff_bound_says():
+  """At the best of many slopes, for sums that are counted node by node."""
+  slopes = np.linspace(0, 1, 20_002)[1:-1]
+  for num_orders, step, half, scale in ((2, 90.0, 20, 4.0), (7, 150.0, 30, 9.0),
+                                        (12, 400.0, 11, 30.0)):
+    ranks = step * np.arange(1, num_orders + 1)
+    sums, _ = slicing.tree(num_orders)
+    wanted = 0.0
+    for one, other in zip(sums, sums[1:]):
+      terms = int(np.sum(one != other))
+      # Whole numbers at most 2 h apart, each rounded by half a rank.
+      gap = (step - 2 * half - 1) / scale
+      wanted += np.exp(np.min(-slopes * gap - terms * np.log1p(-slopes**2)))
+    assert slicing.overlap_prob(ranks, half=half, scale=scale
+                                ) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_outer_mechanisms_cost_what_inner_ones_do():
+  for budget in (dict(epsilon=0.7), dict(epsilon=None, rho=0.2)):
+    inner = independent.IndependentQuantiles(
+        probs=(0.2, 0.5, 0.8), lower=0.0, upper=1.0, adjacency=pairs.ADD,
+        **budget)
+    assert smoothing.Smoothed(inner=inner).event == inner.event
+    make = functools.partial(
+        lambda made, **kwargs: dataclasses.replace(made, probs=kwargs['probs']),
+        inner)
+    outer = knots.KnotQuantiles(
+        make=make, knots=2, probs=inner.probs, epsilon=0.7, lower=0.0,
+        upper=1.0, adjacency=pairs.ADD)
+    assert outer.event == outer.inner.event == make(probs=(0.2, 0.8)).event
+
+
+@pytest.mark.every(2)
+def test_streams_are_as_secret_as_their_keys_and_on_public_grids():
+  made = streams.PrefixStream(horizon=6, rho=0.5)
+  secret = keys.from_words(np.full((1, 8), 7, np.uint32))[0]
+  with jax.enable_x64(True):
+    sizes = [jax.eval_shape(made.init, key).words.shape
+             for key in (jax.random.key(0), secret)]
+  assert sizes == [(2,), (8,)]
+  # Sums of items in tenths, that are no multiples of the spacing.
+  told = np.asarray(made.release(jax.random.key(1), np.full(6, 0.1)))
+  spacing = 2.0**(np.floor(np.log2(made.scale)) - 8)
+  np.testing.assert_array_equal(told % spacing, 0)
+  assert np.unique(told).size == 6

@@ -1,0 +1,342 @@
+"""Many hypotheses: bounds against the best private tests, exactly."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.notions import KullbackLeiblerPrivacy
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import TotalVariationPrivacy
+from dpjax.privacy.notions import ZCDP
+from dpjax.privacy.notions import zcdp_from_pure
+from dpjax.theory.minimax import hypotheses
+from dpjax.theory.minimax import oracles
+from dpjax.theory.minimax import printed
+from dpjax.theory.minimax import testing
+from dpjax.theory.minimax import two_points
+
+_SOLVED = 1e-7
+
+
+def _mixtures(many, weight):
+  """Laws [K, K + 1] that are as far apart as such mixtures can be."""
+  return np.hstack([np.full((many, 1), 1 - weight), weight * np.eye(many)])
+
+
+# V, n, g, epsilon; programme, LB-14, LB-10, LB-8 of the specification (G-14).
+GOLDEN = [(2, 4, .5, .5, .3081, .0752, .1345, .2082),
+          (3, 5, .4, 1., .2899, .0762, .1065, .1552),
+          (4, 4, .5, .7, .4434, .1710, .2126, .2352),
+          (5, 3, .5, .5, .6478, .5354, .2977, .4146)]
+
+
+@pytest.mark.parametrize('many, n, weight, epsilon, least, lemma, packing, '
+                         'anchor', GOLDEN)
+def test_mixtures_are_the_golden_ones(many, n, weight, epsilon, least, lemma,
+                                      packing, anchor):
+  known = dict(num_examples=n, guarantee=PureDP(epsilon=epsilon))
+  best = oracles.testing_error(_mixtures(many, weight), **known).value
+  assert best == pytest.approx(least, abs=6e-5)
+  for function, value in ((hypotheses.packing_lemma, lemma),
+                          (hypotheses.packing, packing),
+                          (hypotheses.mixture_anchor, anchor)):
+    assert function(math.log(many), weight, **known) == pytest.approx(
+        value, abs=6e-5)
+  # What is new here loses nothing.
+  assert hypotheses.mixture(math.log(many), weight, **known) == pytest.approx(
+      best, abs=1e-6)
+
+
+def _cases(count):
+  generator = np.random.default_rng(2)
+  for place in range(count):
+    many = int(generator.integers(2, 6))
+    n = int(generator.integers(1, {2: 7, 3: 6, 4: 5, 5: 4}[many]))
+    weight = float(generator.choice([1.0, generator.uniform(0.05, 1)]))
+    epsilon = float(generator.choice([0.05, 0.2, 0.7, 1.5, 3.0]))
+    delta = float(generator.choice([1e-3, 0.02, 0.1]))
+    yield many, n, weight, (
+        PureDP(epsilon=epsilon), ApproxDP(epsilon=epsilon, delta=delta),
+        TotalVariationPrivacy(level=delta))[place % 3]
+
+
+@pytest.mark.every(2)
+def test_mixtures_are_as_hard_as_the_bound_says():
+  """Equal to the programme but where delta is large, and never above it."""
+  for many, n, weight, guarantee in _cases(24):
+    known, size = dict(num_examples=n, guarantee=guarantee), math.log(many)
+    best = oracles.testing_error(_mixtures(many, weight), **known).value
+    found = hypotheses.mixture(size, weight, **known)
+    assert found <= best + _SOLVED
+    assert found >= best - (0.01 if getattr(guarantee, 'delta', 0) > 0.02 else
+                            1e-6)
+    apart = weight * (1 - np.eye(many))
+    weaker = [hypotheses.pairs(apart, **known),
+              hypotheses.around(size, weight, **known)]
+    if not isinstance(guarantee, TotalVariationPrivacy):
+      weaker += [hypotheses.packing_lemma(size, weight, **known),
+                 hypotheses.packing(size, weight, **known),
+                 hypotheses.pairwise(apart, **known)]
+    if isinstance(guarantee, PureDP):
+      weaker += [hypotheses.mixture_anchor(size, weight, **known),
+                 hypotheses.packing_lemma_around(size, weight, **known),
+                 hypotheses.fano(apart, **known)]
+    assert max(weaker) <= found + 1e-9
+    bound = hypotheses.best_packing_error(
+        **known, log_hypotheses=size, weight=weight, around_variation=weight,
+        variations=apart)
+    assert bound.value == pytest.approx(found)
+    assert bound.name in ('mixture', 'pairs')
+
+
+def test_no_private_test_of_any_laws_errs_less():
+  """Laws drawn at random; two are coupled at a time, t and not 2 t / (1 + t)."""
+  generator = np.random.default_rng(5)
+  sharper = 0
+  for place in range(24):
+    many, n = int(generator.integers(2, 5)), int(generator.integers(1, 5))
+    laws = generator.dirichlet(np.full(3, 0.5), many)
+    epsilon = float(generator.choice([0.1, 0.5, 1.5]))
+    guarantee = (PureDP(epsilon=epsilon) if place % 2 else
+                 ApproxDP(epsilon=epsilon, delta=0.02))
+    known = dict(num_examples=n, guarantee=guarantee)
+    best = oracles.testing_error(laws, **known).value
+    t = testing.variations(laws, np.ones(3))
+    base = laws.mean(0)
+    around = np.max(np.abs(laws - base).sum(1)) / 2
+    found = [hypotheses.pairs(t, **known), hypotheses.pairwise(t, **known),
+             hypotheses.around(math.log(many), around, **known)]
+    if place % 2:
+      found += [hypotheses.fano(t, **known),
+                hypotheses.packing_lemma_around(math.log(many), around, **known)
+                ]
+      as_printed = testing.fano_pure(t, num_records=n, epsilon=epsilon)
+      assert as_printed <= hypotheses.fano(t, **known) + 1e-12
+    assert max(found) <= best + _SOLVED
+    assert found[1] <= found[0]
+    # The joint forms, of total variations of all records.
+    states = oracles.histograms(n, 3)
+    masses = np.stack([oracles.multinomial(states, law) for law in laws])
+    whole = np.minimum(testing.variations(masses, np.ones(len(states))), 1)
+    for function in (hypotheses.pairs, hypotheses.pairwise):
+      assert function(whole, **known, joint=True) <= best + _SOLVED
+    best_bound = hypotheses.best_packing_error(
+        **known, log_hypotheses=math.log(many), variations=t,
+        around_variation=around)
+    assert best_bound.value == pytest.approx(max(0, *found))
+    sharper += best_bound.value > 1.2 * max(found[1], 1e-3)
+  assert sharper > 8
+
+
+def test_bounds_of_two_laws_are_in_order():
+  """LB-12 >= LB-3b >= LB-3, LB-13 >= LB-4, all at most guessing."""
+  generator = np.random.default_rng(8)
+  for _ in range(40):
+    n, t = int(generator.integers(1, 200)), float(generator.uniform(0, 1))
+    epsilon, rho = np.exp(generator.uniform(-9, 1.5, 2))
+    delta = float(generator.choice([0.0, 1e-4, 0.03]))
+    d = np.arange(n + 1)
+    half = np.ceil(d / 2)
+    midpoint = stats.binom.pmf(d, n, t) @ np.maximum(0, np.exp(
+        -epsilon * half) / 2 - math.exp(-epsilon) * delta * half)
+    path = two_points.product_error(t, num_examples=n, guarantee=ApproxDP(
+        epsilon=epsilon, delta=delta))
+    le_cam = testing.le_cam_pure(t, num_records=n, epsilon=epsilon, delta=delta)
+    assert le_cam - 1e-12 <= midpoint <= path + 1e-12 <= 0.5 + 2e-12
+    concentrated = two_points.product_error(t, num_examples=n,
+                                            guarantee=ZCDP(rho=rho))
+    assert testing.le_cam_zcdp(t, num_records=n, rho=rho) <= (
+        concentrated + 1e-12) <= 0.5 + 2e-12
+
+
+def test_pairs_of_two_laws_are_two_points():
+  t = np.array([[0, 0.3], [0.3, 0]])
+  for guarantee in (PureDP(epsilon=0.4), ApproxDP(epsilon=0.4, delta=1e-3),
+                    ZCDP(rho=0.02), TotalVariationPrivacy(level=0.05),
+                    KullbackLeiblerPrivacy(level=0.01)):
+    known = dict(num_examples=20, guarantee=guarantee)
+    wanted = two_points.product_error(0.3, **known)
+    assert hypotheses.pairs(t, **known) >= wanted - 1e-12
+    found = hypotheses.mixture(math.log(2), 0.3, **known)
+    if isinstance(guarantee, ZCDP):
+      # A data set between the two is an anchor more.
+      assert wanted - 1e-12 <= found < 1.01 * wanted
+    else:
+      assert found == pytest.approx(float(wanted), abs=1e-9)
+
+
+def test_packings_of_any_size_stay_below_one_half():
+  for size in (math.log(2), 30.0, 5000.0):
+    for epsilon in (1e-3, 0.5, 40.0):
+      found = hypotheses.packing(size, 0.5, num_examples=80,
+                                 guarantee=PureDP(epsilon=epsilon))
+      assert 0 <= found <= 0.5
+      assert hypotheses.mixture(size, 0.5, num_examples=80,
+                                guarantee=PureDP(epsilon=epsilon)) >= found
+  assert hypotheses.packing(math.log(4), 0.5, num_examples=4, guarantee=(
+      ApproxDP(epsilon=0.5, delta=0.01))) == pytest.approx(
+          3 * (math.exp(-1) / 2 - 0.01 * (1 - math.exp(-1))
+               / (1 - math.exp(-0.5))) / (1 + 3 * math.exp(-1)))
+
+
+def test_golden_mixtures_of_one_record():
+  """LB-14's own numbers: K = 16, g = .9, n = 1, P_0 uniform on the 16."""
+  for epsilon, least, lemma in ((.5, .9046, .9033), (2., .697, .601)):
+    known = dict(num_examples=1, guarantee=PureDP(epsilon=epsilon))
+    assert hypotheses.packing_lemma(math.log(16), .9 * 15 / 16, **known) == (
+        pytest.approx(lemma, abs=6e-4))
+    assert hypotheses.mixture(math.log(16), .9, **known) == pytest.approx(
+        least, abs=4e-4)
+
+
+def test_means_forgive_one_outlier():
+  t = np.full((1000, 1000), 0.01)
+  t[0], t[:, 0] = 1.0, 1.0
+  np.fill_diagonal(t, 0)
+  guarantee = PureDP(epsilon=0.1)
+  as_printed = testing.fano_pure(t, num_records=100, epsilon=0.1)
+  assert as_printed == pytest.approx(0.824, abs=1e-3)
+  fano = hypotheses.fano(t, num_examples=100, guarantee=guarantee)
+  pairs = hypotheses.pairs(t, num_examples=100, guarantee=guarantee)
+  assert as_printed < fano < pairs < 1 - 1e-3
+  assert printed.printed_many(1000, 100.0, epsilon=0.1) < 1e-39
+
+
+def test_response_obeys_the_corrected_pairs_and_not_the_printed_ones():
+  """Erratum E-05: at epsilon 3 an error of .0474 is reached, .2624 printed."""
+  for many, epsilon, reached, claimed in (
+      (2, 1., .2689, .3420), (2, 3., .0474, .2624), (2, 5., .0067, .2517),
+      (4, 5., .0198, .1275)):
+    apart = 1.0 - np.eye(many)
+    known = dict(num_examples=1, guarantee=PureDP(epsilon=epsilon))
+    response = (many - 1) / (many - 1 + math.exp(epsilon))
+    assert response == pytest.approx(reached, abs=6e-5)
+    assert hypotheses.pairwise(apart, **known) <= response
+    assert hypotheses.pairs(apart, **known) == pytest.approx(response)
+    for joint in (False, True):
+      assert printed.printed_pairwise(apart, **known, joint=joint) == (
+          pytest.approx(claimed, abs=6e-5)) and claimed > response
+  for many, n, weight, epsilon, least, claimed, corrected in (
+      (2, 4, .5, .5, .3081, .3240, .1481), (3, 3, .9, 3., .0145, .1670, .0005)):
+    apart = weight * (1 - np.eye(many))
+    known = dict(num_examples=n, guarantee=PureDP(epsilon=epsilon))
+    best = oracles.testing_error(_mixtures(many, weight), **known).value
+    assert best == pytest.approx(least, abs=6e-5)
+    assert printed.printed_pairwise(apart, **known) == pytest.approx(
+        claimed, abs=6e-5) and claimed > best
+    assert hypotheses.pairwise(apart, **known) == pytest.approx(
+        corrected, abs=6e-5)
+
+
+def test_pairs_of_corrected_theorem_stay_below_one_half_and_vanish():
+  apart = 1.0 - np.eye(5)
+  assert hypotheses.pairwise(0 * apart, num_examples=9,
+                             guarantee=PureDP(epsilon=1.0)) == 0.5
+  assert hypotheses.pairwise(apart, num_examples=9,
+                             guarantee=PureDP(epsilon=30.0)) < 1e-12
+  found = hypotheses.pairwise(0.3 * apart, num_examples=4, guarantee=ApproxDP(
+      epsilon=0.5, delta=0.01))
+  moved = 0.6 / 1.3
+  assert found == pytest.approx(
+      ((1 + math.expm1(-0.5) * moved)**4 - 8 * math.exp(-0.5) * 0.01 * moved)
+      / 2)
+
+
+def test_total_variations_contract_by_n_times_the_level():
+  """Erratum E-06: the factor 2 of the paper is not needed, n a t is reached."""
+  for n, probs, level, reached in ((10, (.4, .6), .05, .1),
+                                   (100, (.5, .6), .005, .05)):
+    guarantee = TotalVariationPrivacy(level=level)
+    laws = np.array([[1 - p, p] for p in probs])
+    best = oracles.testing_error(laws, num_examples=n, guarantee=guarantee)
+    gaps = np.full(n, probs[1] - probs[0])
+    found = hypotheses.contraction(gaps, guarantee=guarantee)
+    assert 1 - 2 * best.value == pytest.approx(reached, abs=1e-6)
+    assert found == pytest.approx(reached)
+    assert printed.printed_contraction(gaps, level=level) == 2 * found
+  counts = stats.binom.pmf(np.arange(3), 2, np.array([[0.4], [0.6]]))
+  joint = float(np.abs(counts[0] - counts[1]).sum() / 2)
+  assert hypotheses.contraction(np.full(2, 0.2), joint=joint,
+                                guarantee=PureDP(epsilon=20.0)) == joint
+
+
+def test_cubes_sum_what_their_bits_lose():
+  t = np.array([0.1, 0.3])
+  found = hypotheses.cube(0.2, t, num_examples=12, guarantee=ZCDP(rho=0.01))
+  errors = two_points.product_error(t, num_examples=12,
+                                    guarantee=ZCDP(rho=0.01))
+  assert found == pytest.approx(0.2 / 4 * 2 * errors.sum())
+  # tau / 4 and all of the sum, where tau / 16 and half of it are printed.
+  linear = testing.le_cam_zcdp(t.mean(), num_records=12, rho=0.01)
+  assert found >= 0.2 / 4 * 2 * 2 * linear
+  assert testing.assouad(0.2, 2, linear, statement='thesis') == (
+      pytest.approx(0.2 / 32 * 2 * 2 * linear))
+
+
+def test_cubes_bound_the_risk_of_private_estimates():
+  """Two proportions of one record each, by every private channel (E-21)."""
+  low, high, epsilon = 0.3, 0.7, 0.8
+  words = oracles.data_sets(2, 2)
+  chances = np.where(words, high, low)[:, None]
+  masses = np.prod(np.where(words[None], chances, 1 - chances), -1)
+  actions = np.stack(np.meshgrid(*[np.linspace(low, high, 9)] * 2),
+                     -1).reshape(-1, 2)
+  thetas = np.where(words, high, low)
+  losses = np.sum((thetas[:, None] - actions[None])**2, -1)
+  costs = np.einsum('ws,wa->sa', masses, losses)[None] / 4
+  risk = oracles.least(costs, oracles.replaced(words),
+                       PureDP(epsilon=epsilon)).value
+  # A bit moves the law of one of the two records, by .4.
+  tau = (high - low)**2 / 2
+  error = two_points.product_error(high - low, num_examples=1,
+                                   guarantee=PureDP(epsilon=epsilon))
+  bound = testing.assouad(tau, 2, float(error))
+  assert bound <= risk + _SOLVED
+  assert bound > risk / 5
+
+
+@pytest.mark.parametrize('guarantee', (
+    PureDP(epsilon=1e-9), ApproxDP(epsilon=1e-9, delta=1e-9), ZCDP(rho=1e-12),
+    TotalVariationPrivacy(level=1e-9), PureDP(epsilon=0.3), ZCDP(rho=0.01),
+    PureDP(epsilon=8.0), None))
+def test_bounds_stay_below_guessing_and_fall_with_records(guarantee):
+  for size in (math.log(2), 3.0, 800.0):
+    errors = [hypotheses.best_packing_error(
+        num_examples=n, guarantee=guarantee, log_hypotheses=size, weight=0.2,
+        around_variation=0.3).value for n in (1, 5, 40, 3000)]
+    assert all(0 <= e <= -math.expm1(-size) for e in errors)
+    assert (np.diff(errors) <= 1e-9).all()
+  if guarantee == PureDP(epsilon=1e-9):
+    assert errors == pytest.approx(4 * [1.0])
+
+
+def test_packings_under_zcdp_are_hard_up_to_their_logarithm():
+  """Fano's lemma asks for rho B^2 of half ln V; here B sqrt rho < sqrt ln V."""
+  size, n = 400.0, 60
+  for part, error in ((0.25, 0.9999), (0.6, 0.97), (0.8, 0.75)):
+    rho = part * size / n**2
+    assert hypotheses.mixture(size, 1.0, num_examples=n,
+                              guarantee=ZCDP(rho=rho)) > error
+    assert testing.fano(np.full(3, part * size)) < 1 - part
+  # And pure tests are zCDP.
+  known = dict(num_examples=3, guarantee=PureDP(epsilon=0.6))
+  best = oracles.testing_error(_mixtures(4, 0.7), **known).value
+  assert hypotheses.mixture(math.log(4), 0.7, num_examples=3,
+                            guarantee=zcdp_from_pure(known['guarantee'])
+                            ) <= best
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('call, message', [
+    (lambda **k: hypotheses.mixture(0.1, 0.5, **k), '2 hypotheses'),
+    (lambda **k: hypotheses.mixture(1.0, 1.5, **k), 'must lie in'),
+    (lambda **k: hypotheses.pairs(np.full((2, 2), 2.0), **k), 'must lie in'),
+    (lambda **k: hypotheses.pairs(np.zeros(3), **k), 'K at least 2'),
+    (lambda **k: hypotheses.best_packing_error(log_hypotheses=1.0, **k),
+     'one of weight')])
+def test_bad_input_is_named(call, message):
+  with pytest.raises(ValueError, match=message):
+    call(num_examples=3, guarantee=PureDP(epsilon=1.0))

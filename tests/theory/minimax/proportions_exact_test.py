@@ -1,0 +1,135 @@
+"""The exact price of privacy for a proportion, against linear programs."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy import sparse
+from scipy import stats
+
+from dpjax.privacy.notions import PureDP
+from dpjax.theory.minimax import proportions_exact
+from dpjax.theory.minimax import two_points
+
+
+def _program(num_examples, epsilon, atoms, weights, actions):
+  """The least Bayes risk of mechanisms from counts to actions: a program."""
+  counts = stats.binom.pmf(np.arange(num_examples + 1), num_examples,
+                           atoms[:, None])
+  costs = np.einsum('t,tk,ta->ka', weights, counts,
+                    (actions - atoms[:, None])**2)
+  size = len(actions)
+  step = sparse.identity(size)
+  zero = sparse.csr_matrix((size, size))
+  rows = []
+  for k in range(num_examples):
+    for first, second in ((k, k + 1), (k + 1, k)):
+      blocks = [zero] * (num_examples + 1)
+      blocks[first], blocks[second] = step, -math.exp(epsilon) * step
+      rows.append(sparse.hstack(blocks))
+  whole = sparse.kron(sparse.identity(num_examples + 1), np.ones((1, size)))
+  solved = optimize.linprog(
+      costs.ravel(), A_ub=sparse.vstack(rows), b_ub=np.zeros(
+          2 * num_examples * size), A_eq=whole, b_eq=np.ones(num_examples + 1),
+      bounds=(0, 1), method='highs')
+  assert solved.success
+  return solved.fun
+
+
+@pytest.mark.parametrize('num_examples, epsilon', [(3, 0.4), (6, 1.0),
+                                                   (12, 0.2)])
+def test_no_mechanism_has_a_smaller_bayes_risk(num_examples, epsilon):
+  generator = np.random.default_rng(num_examples)
+  game = proportions_exact._game(num_examples, epsilon)
+  for _ in range(3):
+    atoms, weights = generator.random(4), generator.dirichlet(np.ones(4))
+    risk, means = proportions_exact._bayes(atoms, weights, game.laws(atoms))
+    # With the posterior means among the actions a program has no more to gain.
+    actions = np.unique(np.concatenate([means + 0.5, np.linspace(0, 1, 25)]))
+    assert _program(num_examples, epsilon, atoms, weights, actions
+                    ) == pytest.approx(risk, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize('num_examples, epsilon, program', [
+    (10, .5, .04758), (10, 1., .02374), (20, .25, .04589), (20, 1., .01137),
+    (40, .25, .01766), (40, 1., .00560)])
+def test_the_minimax_risk_is_that_of_discretised_programs(num_examples, epsilon,
+                                                          program):
+  # 41 answers and 31 probabilities: a few percent too large, or too small.
+  found = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
+  assert found.lower <= found.upper <= found.lower * 1.005
+  assert found.upper == pytest.approx(program, rel=0.02)
+  share = two_points.product_share(np.linspace(0, 1, 40),
+                                   num_examples=num_examples,
+                                   guarantee=PureDP(epsilon=epsilon))
+  assert np.max(np.linspace(0, 1, 40)**2 / 4 * share) < found.lower
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize('num_examples, epsilon', [
+    (1, 3.0), (7, 0.01), (60, 0.3), (1000, 0.003), (3000, 1.0), (20_000, 1e-3)])
+def test_both_sides_meet(num_examples, epsilon):
+  found = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
+  assert found.lower <= found.upper <= found.lower * 1.006
+  assert found.lower <= 0.25 + 1e-9
+  assert found.lower >= 0.999 * proportions_exact.non_private_risk(num_examples)
+  affine, _ = proportions_exact.affine_risk(num_examples=num_examples,
+                                            epsilon=epsilon)
+  bayes = proportions_exact.bayes_bound(num_examples=num_examples,
+                                        epsilon=epsilon)
+  assert found.upper <= affine * (1 + 1e-9)
+  assert bayes <= found.upper and affine <= 1.12 * found.lower
+
+
+def test_the_estimate_has_the_worst_risk_that_is_said():
+  # The noisy count from its definition, enumerated.
+  n, epsilon = 15, 0.6
+  found = proportions_exact.solve(num_examples=n, epsilon=epsilon)
+  q, counts = math.exp(-epsilon), np.arange(n + 1)
+  noise = q**np.abs(counts[:, None] - counts) * np.where(
+      (counts == 0) | (counts == n), 1, 1 - q) / (1 + q)
+  assert noise.sum(1) == pytest.approx(1)
+  assert np.max(noise[1:] / noise[:-1]) <= math.exp(epsilon) * (1 + 1e-12)
+  thetas = np.linspace(0, 1, 501)
+  laws = stats.binom.pmf(counts, n, thetas[:, None]) @ noise
+  risks = np.sum(laws * (found.values - thetas[:, None])**2, 1)
+  assert np.max(risks) == pytest.approx(found.upper, rel=1e-4)
+  assert (np.diff(found.values) >= -1e-9).all()
+
+
+def test_steps_of_the_noisy_count_cost_nothing(monkeypatch):
+  coarse = proportions_exact.bayes_bound(num_examples=2000, epsilon=0.003)
+  assert len(proportions_exact._game(2000, 0.003).places) < 200
+  monkeypatch.setattr(proportions_exact, '_STEP', 0.0)
+  fine = proportions_exact.bayes_bound(num_examples=2000, epsilon=0.003)
+  assert coarse == pytest.approx(fine, rel=2e-5)
+
+
+def test_refuses_what_it_cannot_solve():
+  with pytest.raises(ValueError, match='num_examples must be at most'):
+    proportions_exact.solve(num_examples=10**6, epsilon=1.0)
+  with pytest.raises(ValueError, match='epsilon must be at least'):
+    proportions_exact.solve(num_examples=10, epsilon=0.0)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('shape', [0.4, 1.0, 1.9, 2.0, 3.0, 17.0, 400.0])
+def test_atoms_stand_for_a_beta_law(shape):
+  """Moments of Beta(a, a): what bounds are near the minimax risk by."""
+  atoms, weights = proportions_exact._beta_prior(shape, 200)
+  law = stats.beta(shape, shape)
+  assert weights.sum() == pytest.approx(1) and (weights >= 0).all()
+  assert ((0 <= atoms) & (atoms <= 1)).all()
+  for power in (1, 2, 4):
+    assert weights @ atoms**power == pytest.approx(law.moment(power), rel=2e-3)
+  assert weights @ (atoms - 0.5)**2 == pytest.approx(law.var(), rel=2e-3)
+
+
+@pytest.mark.parametrize('num_examples, epsilon', [(5, 2.0), (60, 0.3),
+                                                   (900, 1.0)])
+def test_bayes_bounds_are_within_a_tenth(num_examples, epsilon):
+  known = dict(num_examples=num_examples, epsilon=epsilon)
+  bound = proportions_exact.bayes_bound(**known)
+  solved = proportions_exact.solve(**known)
+  assert 0.9 * solved.lower < bound <= solved.upper

@@ -1,0 +1,291 @@
+"""Tests of least favourable priors, closed-form risks, bounds of log-odds."""
+
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import jax
+import numpy as np
+import pytest
+from scipy import special
+from scipy import stats
+
+from dpjax.privacy import accounting
+from dpjax.privacy import notions
+from dpjax.theory.minimax import oracles
+from dpjax.theory.parametric import exponential_families as families
+from dpjax.theory.parametric import least_favourable
+from dpjax.theory.parametric import likelihood
+from dpjax.theory.parametric import likelihood_risks
+from dpjax.theory.parametric import likelihood_study
+from dpjax.theory.parametric import sgml
+from tests import coupling
+
+STUDY = likelihood_study.STUDY
+MODEL = families.Model(dimension=5, radius=1.)
+
+
+def test_the_game_has_its_known_value():
+  """n coins: 1 / (4 (1 + sqrt n)^2), of theta in [0, 1]."""
+  thetas = np.linspace(-.5, .5, 81)
+  for size in (4, 25):
+    laws = stats.binom.pmf(np.arange(size + 1), size, thetas[:, None] + .5)
+    found = least_favourable.solve(laws, thetas)
+    value = 1 / (4 * (1 + math.sqrt(size))**2)
+    assert found.lower <= value * (1 + 1e-9)
+    assert found.lower == pytest.approx(value, rel=5e-3)
+    assert found.upper == pytest.approx(value, rel=5e-3)
+    again = least_favourable.bayes(laws, thetas, found.prior)
+    assert again.lower == pytest.approx(found.lower)
+    np.testing.assert_allclose(again.estimates, found.estimates, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.every(2)
+@pytest.mark.parametrize('kind, changes', [
+    (likelihood.MaximumLikelihood, {}),
+    (likelihood.OutputPerturbation, {'rho': .01}),
+    (likelihood.SufficientStatistics, {'guarantee': notions.ZCDP(rho=.01)}),
+    (likelihood.MinimaxStatistics, {'guarantee': notions.ZCDP(rho=.01)}),
+    (likelihood.SufficientStatistics, {'guarantee': notions.PureDP(
+        epsilon=.3)}),
+    (likelihood.MinimaxStatistics, {'guarantee': notions.PureDP(
+        epsilon=.3)})])
+def test_closed_forms_are_what_is_released(kind, changes):
+  """At the worst of all truths; false alarms 6e-5 each."""
+  made = kind(model=MODEL, num_examples=300, **changes)
+  theta, worst = likelihood_risks.worst_theta(made)
+  means = np.random.default_rng(5).binomial(
+      300, special.expit(theta), (10_000, 5)) / 300
+  errors = np.square(np.asarray(made.estimates(jax.random.key(0), means))
+                     - theta).sum(1)
+  assert errors.mean() == pytest.approx(worst, abs=4 * errors.std() / 100)
+  for other in (0., .33, -.71, 1.):
+    assert likelihood_risks.risk(other, made) <= worst * (1 + 1e-3)
+
+
+@pytest.mark.slow
+def test_the_rule_is_the_best_use_of_noisy_means():
+  """The game's value is nearly its risk: nothing else does better."""
+  for guarantee in (notions.ZCDP(rho=.002), notions.ZCDP(rho=.5),
+                    notions.PureDP(epsilon=.3)):
+    made = likelihood.MinimaxStatistics(model=MODEL, num_examples=500,
+                                        guarantee=guarantee)
+    risk = likelihood_risks.worst_theta(made)[1]
+    assert 5 * made.design.game.lower == pytest.approx(risk, rel=.02)
+    plain = likelihood.SufficientStatistics(model=MODEL, num_examples=500,
+                                            guarantee=guarantee)
+    assert risk < .9 * likelihood_risks.worst_theta(plain)[1]
+  # That of theta_ML itself is larger than that of the rule with noise.
+  assert risk < 2.5 * STUDY.non_private(num_examples=500, d=5, b=1.)
+
+
+@pytest.mark.slow
+@pytest.mark.every(2)
+@pytest.mark.parametrize('size, epsilon, delta, radius', [
+    (1, 1., 0., 1.), (3, .3, 0., 2.), (6, .7, 0., 1.), (6, 2., 0., .5),
+    (5, .5, .05, 1.5), (10, .1, 0., 1.)])
+def test_no_lower_bound_is_above_the_linear_programme(size, epsilon, delta,
+                                                      radius):
+  """All mechanisms on n coins; risks at 21 thetas, so less than minimax."""
+  guarantee = (notions.ApproxDP(epsilon=epsilon, delta=delta) if delta
+               else notions.PureDP(epsilon=epsilon))
+  thetas, actions = (np.linspace(-radius, radius, m) for m in (21, 41))
+  masses = stats.binom.pmf(np.arange(size + 1), size,
+                           special.expit(thetas)[:, None])
+  costs = np.einsum('ts,ta->tsa', masses, np.square(actions - thetas[:, None]))
+  value = oracles.least(costs, oracles.chain(size + 1), guarantee).value
+  for bound in STUDY.lower(num_examples=size, guarantee=guarantee, d=1,
+                           b=radius):
+    assert bound.value <= value * (1 + 1e-6), bound.name
+  best = STUDY.best_lower(num_examples=size, guarantee=guarantee, d=1, b=radius)
+  assert best.value > .4 * value
+  upper = STUDY.best_upper(num_examples=size, guarantee=guarantee, d=1,
+                           b=radius)
+  # Actions on a grid: up to the square of half a step above.
+  assert upper.value >= value - (radius / 40)**2
+
+
+@pytest.mark.every(5)
+@settings(deadline=None, max_examples=10, derandomize=True)
+@given(size=st.integers(1, 1000), d=st.integers(1, 40), b=st.floats(.1, 3.),
+       power=st.floats(-9., 1.), kind=st.integers(0, 2))
+def test_bounds_are_in_order(size, d, b, power, kind):
+  """Lower bounds <= trivial, for budgets to 0 (E-11), and <= a risk."""
+  level = 10**power
+  guarantee = (notions.ZCDP(rho=level), notions.PureDP(epsilon=level),
+               notions.ApproxDP(epsilon=level, delta=1e-6))[kind]
+  lower = STUDY.lower(num_examples=size, guarantee=guarantee, d=d, b=b)
+  risk = likelihood_risks.worst_theta(likelihood.SufficientStatistics(
+      model=families.Model(dimension=d, radius=b), num_examples=size,
+      guarantee=guarantee))[1]
+  for bound in lower:
+    assert 0 <= bound.value <= min(d * b**2, risk) * (1 + 1e-6), bound.name
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('guarantee, names', [
+    (None, []), (notions.PureDP(epsilon=0.), []), (notions.ZCDP(rho=0.), []),
+    (notions.PureDP(epsilon=.8), ['noisy means', 'noisy means, minimax rule']),
+    (notions.ApproxDP(epsilon=.8, delta=1e-5),
+     ['noisy means', 'noisy means, minimax rule']),
+    (notions.ZCDP(rho=.1), ['noisy means', 'noisy means, minimax rule',
+                            'output perturbation', 'descent']),
+    (notions.ZCDP(rho=1e-6), ['noisy means', 'noisy means, minimax rule',
+                              'output perturbation'])])
+def test_what_is_offered_exists_and_keeps_the_guarantee(guarantee, names):
+  found = likelihood_study.estimators(MODEL, num_examples=200,
+                                      guarantee=guarantee)
+  assert list(found) == names
+  for made in found.values():
+    claimed = coupling.claim(made.event, made.adjacency)
+    match guarantee:
+      case notions.PureDP(epsilon=epsilon):
+        assert claimed == pytest.approx((epsilon, 0))
+      case notions.ZCDP(rho=rho):
+        assert claimed == pytest.approx((0, rho))
+      case notions.ApproxDP(epsilon=epsilon, delta=delta):
+        assert accounting.delta_for(
+            made.event, target_epsilon=epsilon, adjacency=made.adjacency,
+            ) == pytest.approx(delta, rel=1e-2)
+  # Where the rule of least worst risk cannot be had, means still can.
+  many = likelihood_study.estimators(MODEL, num_examples=10**9,
+                                     guarantee=guarantee)
+  assert list(many) == [name for name in names if not name.endswith('rule')
+                        ] + ['descent'] * (names[2:] == [
+                            'output perturbation'])
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize('guarantee', [
+    notions.PureDP(epsilon=.3), notions.PureDP(epsilon=5.),
+    notions.ZCDP(rho=.05)])
+def test_rules_rise_from_end_to_end(guarantee):
+  made = likelihood.MinimaxStatistics(model=MODEL, num_examples=80,
+                                      guarantee=guarantee)
+  rule = made.design
+  assert (np.diff(rule.places) > 0).all() and (np.diff(rule.thetas) > 0).all()
+  assert (rule.thetas[0], rule.thetas[-1]) == (-1, 1)
+  # All means of records, and what noise adds in all but rare cases.
+  low, high = special.expit([-1., 1.])
+  reach = 2 * (made.noise + math.sqrt(.25 / 80))
+  assert rule.places[0] <= low - reach and rule.places[-1] >= high + reach
+  estimates = rule.game.estimates
+  assert (np.diff(estimates) >= -2e-3).all() and estimates[-1] > .6
+  np.testing.assert_allclose(estimates, -estimates[::-1], atol=5e-3)
+  np.testing.assert_allclose(rule.places, 1 - rule.places[::-1], atol=1e-9)
+  assert np.abs(estimates).max() <= 1
+  # Its game is a lower bound of its own exact risk, and near it.
+  worst = likelihood_risks.worst_theta(made)[1] / MODEL.dimension
+  assert .8 * worst < rule.game.lower < 1.1 * worst
+
+
+def test_risks_that_are_offered_are_the_largest():
+  guarantee = notions.ZCDP(rho=.02)
+  upper = {each.name: each for each in STUDY.upper(
+      num_examples=150, guarantee=guarantee, d=2., b=1.)}
+  model = families.Model(dimension=2, radius=1.)
+  found = likelihood_study.estimators(model, num_examples=150,
+                                      guarantee=guarantee)
+  assert upper.keys() == found.keys()
+  for name, made in found.items():
+    assert upper[name].exact == (name != 'descent')
+    if name != 'descent':
+      risks = [likelihood_risks.risk(theta, made)
+               for theta in np.linspace(0, 1, 33)]
+      assert upper[name].value == pytest.approx(max(risks), rel=1e-3)
+  plain = likelihood.MaximumLikelihood(model=model, num_examples=150)
+  means = np.array([[.2, .5], [.9, .5], [0., 1.]])
+  estimates = np.asarray(plain.estimates(jax.random.key(0), means))
+  np.testing.assert_allclose(estimates, np.clip(special.logit(np.clip(
+      means, 1e-9, 1 - 1e-9)), -1, 1), atol=1e-9)
+  free = STUDY.non_private(num_examples=150, d=2., b=1.)
+  assert upper['descent'].value == pytest.approx(
+      (math.sqrt(free) + math.sqrt(found['descent'].utility))**2)
+
+
+@pytest.mark.every(2)
+def test_where_nothing_can_be_learned_the_constant_is_best():
+  for guarantee in (notions.ZCDP(rho=1e-10), notions.PureDP(epsilon=1e-6)):
+    at = dict(num_examples=100, guarantee=guarantee, d=3, b=1.)
+    assert STUDY.best_lower(**at).value == pytest.approx(3, rel=.01)
+    assert STUDY.best_upper(**at).value == pytest.approx(3, rel=1e-3)
+
+
+@pytest.mark.parametrize('centre, radius', [(0., 1.), (.6, .4), (.9, .05)])
+def test_informations_are_means_under_the_prior(centre, radius):
+  """Of density cos^2, by draws; four standard errors and the rule's own."""
+  rng = np.random.default_rng(1)
+  grid = np.linspace(-1, 1, 20_001)
+  levels = (1 + grid + np.sin(math.pi * grid) / math.pi) / 2
+  for dimension in (1, 3, 30):
+    model = families.Model(dimension=dimension, radius=1.)
+    u = np.interp(rng.random((20_000, dimension)), levels, grid)
+    prob = special.expit(centre + radius * u)
+    values = prob * (1 - prob)
+    rare = values * np.maximum(prob, 1 - prob)
+    found = likelihood_study._informations(model, centre, radius)
+    for mine, drawn in zip(found, (values.mean(1), values.max(1), rare.mean(
+        1)), strict=True):
+      assert mine == pytest.approx(drawn.mean(), rel=1e-3, abs=4 * (
+          drawn.std() / 20_000**.5))
+
+
+def test_the_private_rate_has_a_square_of_d():
+  """MOD-EXPFAM, E-19: (4.6) with constants is valid, and off by d and 10^5."""
+  found = {}
+  for d in (66, 264):
+    at = dict(num_examples=100_000, guarantee=notions.ZCDP(rho=1e-6), d=d, b=1.)
+    lower = dict((bound.name, bound.value) for bound in STUDY.lower(**at))
+    printed = likelihood_study.printed(**at)
+    made = likelihood.SufficientStatistics(
+        model=families.Model(dimension=d, radius=1.), num_examples=100_000,
+        guarantee=notions.ZCDP(rho=1e-6))
+    found[d] = np.array([printed, lower['scores'], likelihood_risks.risk(
+        0., made)])
+    assert printed < 1e-5 * lower['scores'] < .4 * found[d][2]
+  # Its private term, where n rho is below 2^-15: gamma is 1 / 8.
+  assert likelihood_study.printed(
+      num_examples=100_000, guarantee=notions.ZCDP(rho=1e-11), d=66, b=1.) == (
+          pytest.approx(66 / 32 / (2 * 8192**2 * 1e10 * 1e-11 / 8)))
+  slopes = np.log(found[264] / found[66]) / math.log(4)
+  assert slopes[0] == pytest.approx(1, abs=.01)
+  assert (1.5 < slopes[1:]).all()
+
+
+@pytest.mark.every(2)
+def test_one_coordinate_has_the_constant_of_gaussian_noise():
+  """8 / (n^2 rho) in the middle, as rho tends to 0 and n^2 rho grows."""
+  at = dict(num_examples=10**6, guarantee=notions.ZCDP(rho=1e-8), d=1, b=1.)
+  middle = 8 / (1e12 * 1e-8) + 4 / 1e6
+  lower = dict((bound.name, bound.value) for bound in STUDY.lower(**at))
+  assert .8 * middle < lower['coordinates'] < 2.2 * middle
+  assert lower['scores'] < .6 * lower['coordinates']
+
+
+def test_what_bounds_the_descent():
+  model = families.Model(dimension=2, radius=1.)
+  made = sgml.Descent(model=model, num_examples=300, rho=.05)
+  bound = likelihood_study.descent_bound(made, STUDY.non_private(
+      num_examples=300, d=2, b=1.))
+  for theta in (0., .8):
+    means = np.random.default_rng(5).binomial(
+        300, special.expit(theta), (4000, 2)) / 300
+    errors = np.square(np.asarray(made.estimates(jax.random.key(0), means))
+                       - theta).sum(1)
+    assert errors.mean() - 4 * errors.std() / 63 <= bound
+  assert bound < 3 * errors.mean()
+
+
+def test_refusals():
+  with pytest.raises(ValueError, match='^d must be a whole number, got 1.5$'):
+    STUDY.non_private(num_examples=10, d=1.5, b=1.)
+  other = families.Model(dimension=1, radius=1.,
+                         family=families.TRUNCATED_EXPONENTIAL)
+  with pytest.raises(ValueError, match='^closed forms exist for Bernoulli'):
+    likelihood_risks.risk(0., likelihood.MaximumLikelihood(
+        model=other, num_examples=5))
+  with pytest.raises(ValueError, match='^Descent has no closed form$'):
+    likelihood_risks.risk(0., sgml.Descent(model=MODEL, num_examples=50,
+                                           rho=1.))

@@ -1,0 +1,209 @@
+"""Noisy counts as estimates of a proportion: laws, exact risks, privacy."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy import draws
+from dpjax.privacy import mechanism
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
+from dpjax.theory.minimax import risk_oracles
+from dpjax.theory.parametric import noisy_shares
+from dpjax.theory.parametric import proportions
+
+_REPEATED = 40_000
+
+
+def _made(n):
+  return {
+      'mean': noisy_shares.EmpiricalShare(num_examples=n),
+      'laplace': noisy_shares.LaplaceShare(num_examples=n, epsilon=0.4),
+      'geometric': noisy_shares.GeometricShare(num_examples=n, epsilon=1.2),
+      'gaussian': noisy_shares.GaussianShare(num_examples=n, rho=0.05),
+      'printed': noisy_shares.GaussianShare(num_examples=n, rho=0.05,
+                                            printed=True)}
+
+
+@pytest.mark.parametrize('name', ('mean', 'laplace', 'geometric', 'gaussian'))
+def test_simulated_risks_are_the_exact_ones(name):
+  n, made = 50, _made(50)[name].shrunk()
+  for seed, prob in enumerate((0.5, 0.05)):
+    counts = np.random.default_rng(seed).binomial(n, prob, (_REPEATED, 1))
+    found = np.square(np.asarray(made.estimates(
+        jax.random.key(seed), counts.astype(np.float64))) - prob)
+    assert found.mean() == pytest.approx(
+        made.population_risk(prob), abs=4 * found.std() / _REPEATED**0.5)
+
+
+def test_golden_risks():
+  """G-5, and the table of EXT-BERN-SHRINK."""
+  laplace = lambda n, e: noisy_shares.LaplaceShare(num_examples=n, epsilon=e)
+  assert laplace(50, 1.0).worst_risk() == pytest.approx(5.8e-3)
+  assert laplace(1000, 0.05).worst_risk() == pytest.approx(1.05e-3)
+  assert laplace(50, 1.0).shrunk().worst_risk() == pytest.approx(4.45e-3,
+                                                                 rel=2e-3)
+  assert laplace(200, 0.1).shrunk().worst_risk() == pytest.approx(5.45e-3,
+                                                                  rel=2e-3)
+  for epsilon, shrunk, plain in ((.1, .1667, .5125), (.25, .0606, .0925),
+                                 (.5, .0217, .0325), (1, .0117, .0175)):
+    assert laplace(20, epsilon).shrunk().worst_risk() == pytest.approx(
+        shrunk, abs=6e-5)
+    assert laplace(20, epsilon).worst_risk() == pytest.approx(plain)
+  for n, rho, wanted in ((50, .5, 5.4e-3), (200, .005, 3.75e-3),
+                         (1000, .5, 2.51e-4), (1000, .00125, 6.5e-4)):
+    assert noisy_shares.GaussianShare(
+        num_examples=n, rho=rho).worst_risk() == pytest.approx(wanted)
+  for epsilon, variance in ((1, 1.841), (2, .362)):
+    made = noisy_shares.GeometricShare(num_examples=9, epsilon=epsilon)
+    assert made.count_variance == pytest.approx(variance, abs=6e-4)
+
+
+def test_no_share_is_better_and_the_worst_is_the_worst():
+  for name, made in _made(30).items():
+    best = made.shrunk()
+    probs = np.linspace(0, 1, 101)
+    assert best.population_risk(probs).max() == pytest.approx(
+        best.worst_risk(), rel=1e-12), name
+    for share in np.linspace(0.005, 1, 200):
+      other = dataclasses.replace(made, share=float(share))
+      assert other.worst_risk() >= best.worst_risk() - 1e-15, name
+
+
+def test_printed_noise_is_an_eighth_of_the_budget():
+  """E-09: eight times the variance, and the event says so."""
+  calibrated, printed = (_made(200)[name] for name in ('gaussian', 'printed'))
+  assert printed.count_variance == pytest.approx(8 * calibrated.count_variance)
+  eighth = noisy_shares.GaussianShare(num_examples=200, rho=0.05 / 8)
+  assert printed.event.noise_multiplier == pytest.approx(
+      eighth.event.noise_multiplier)
+  shown = noisy_shares.GaussianShare(num_examples=200, rho=0.005, printed=True)
+  assert shown.worst_risk() == pytest.approx(2.125e-2)
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize('name', ('laplace', 'gaussian', 'geometric'))
+def test_counts_of_neighbours_keep_the_budget(name):
+  """Of the noise that is drawn: densities a record apart, by quadrature."""
+  made = _made(4)[name]
+  noise = np.ravel(made.estimates(jax.random.key(3), np.full(
+      (_REPEATED, 1), 2.0))) * 4 - 2
+  if name == 'geometric':
+    assert (noise == np.round(noise)).all()
+    law = stats.dlaplace(1.2)
+    claimed = 1.2
+    at = np.arange(-40, 40)
+    loss = np.max(np.abs(law.logpmf(at) - law.logpmf(at - 1)))
+    cells = np.clip(noise, -3, 3)
+    seen = np.array([(cells == k).mean() for k in range(-3, 4)])
+    wanted = np.concatenate([[law.cdf(-3)], law.pmf(np.arange(-2, 3)),
+                             [law.sf(2)]])
+    assert np.abs(seen - wanted).max() < 5 * 0.5 / _REPEATED**0.5
+  else:
+    law = (stats.laplace(scale=1 / 0.4) if name == 'laplace' else
+           stats.norm(scale=math.sqrt(10)))
+    assert stats.kstest(noise, law.cdf).pvalue > 1e-4
+    at = np.linspace(-200, 200, 400_001)
+    here, there = law.logpdf(at), law.logpdf(at - 1)
+    if name == 'laplace':
+      claimed, loss = 0.4, np.max(np.abs(here - there))
+    else:
+      claimed = 0.05  # Of order 2, over the order.
+      loss = np.log(np.sum(np.exp(2 * here - there)) * 1e-3) / 2
+  assert loss == pytest.approx(claimed, rel=1e-3)
+
+
+def test_events_are_those_of_the_noise():
+  assert mechanism.epsilon(_made(9)['laplace'], delta=1e-9) == pytest.approx(
+      0.4, rel=1e-3)
+  assert mechanism.epsilon(_made(9)['geometric'], delta=1e-9) == pytest.approx(
+      1.2, rel=1e-3)
+  assert math.isinf(mechanism.epsilon(_made(9)['mean'], delta=1e-5))
+
+
+@pytest.mark.every(2)
+def test_the_table_of_noisy_counts_is_the_minimax_estimate():
+  """G-4: as good as the linear programme, which shrinkage is near to."""
+  for n, epsilon, program in ((10, .5, .04758), (20, 1., .01137)):
+    solved = risk_oracles.proportion(
+        num_examples=n, guarantee=PureDP(epsilon=epsilon)).value
+    assert solved == pytest.approx(program, abs=6e-6)
+    made = noisy_shares.MinimaxShare(num_examples=n, epsilon=epsilon)
+    assert made.worst_risk() == pytest.approx(solved, rel=5e-3)
+    shrunk = noisy_shares.GeometricShare(num_examples=n, epsilon=epsilon
+                                         ).shrunk().worst_risk()
+    assert solved * 0.999 < shrunk < 1.35 * solved
+  counts = np.random.default_rng(0).binomial(20, 0.5, (_REPEATED, 1))
+  found = np.square(np.asarray(made.estimates(
+      jax.random.key(0), counts.astype(np.float64))) - 0.5)
+  assert found.mean() <= made.worst_risk() + 4 * found.std() / _REPEATED**0.5
+  assert found.mean() > made.worst_risk() / 4
+  # Neighbours: truncated geometric counts, looked up.
+  noise = noisy_shares.GeometricShare(num_examples=20, epsilon=epsilon)
+  assert made.parameters.scale == noise.scale
+
+
+@pytest.mark.sound
+def test_tables_of_noisy_counts_keep_epsilon_and_need_it():
+  """By the law of what is looked up, for all counts."""
+  made = noisy_shares.MinimaxShare(num_examples=6, epsilon=0.8)
+  asked, steps = [], np.arange(-40, 41)
+
+  def noise(key, shape, scale, dtype):
+    asked.append(float(scale))
+    return jnp.asarray(np.tile(steps, 7), dtype)
+  with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
+    patch.setattr(draws, 'discrete_laplace', noise)
+    wholes = np.asarray(made.draw(
+        jax.random.key(0), jnp.repeat(jnp.arange(7, dtype=float), 81),
+        made.parameters)).reshape(7, 81)
+  assert asked == [pytest.approx(1 / 0.8)]
+  weights = stats.dlaplace(1 / asked[0]).pmf(steps)
+  laws = np.stack([[weights[np.isclose(row, value)].sum() for value in np.unique(
+      wholes)] for row in wholes])
+  np.testing.assert_allclose(laws.sum(1), 1)
+  losses = np.abs(np.diff(np.log(laws), axis=0))
+  assert losses.max() == pytest.approx(made.event.epsilon) == 0.8
+  # What the table says is the minimax estimate of that noisy count.
+  probs = np.linspace(0, 1, 501)
+  risks = np.einsum('pc,z,czp->p', stats.binom.pmf(
+      np.arange(7), 6, probs[:, None]), weights, np.square(
+          wholes[:, :, None] - probs))
+  assert risks.max() == pytest.approx(made.worst_risk(), rel=1e-3)
+
+
+def test_records_are_rounded_and_counted():
+  made = noisy_shares.EmpiricalShare(num_examples=4)
+  data = jnp.array([1.0, 0.0, jnp.nan, 7.0])
+  assert made.release(jax.random.key(0), data) == pytest.approx(0.25)
+  with pytest.raises(ValueError, match='there must be 4 records'):
+    made.release(jax.random.key(0), data[:3])
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('make, match', [
+    (lambda: noisy_shares.LaplaceShare(num_examples=3, epsilon=0.0),
+     'epsilon must be'),
+    (lambda: noisy_shares.GaussianShare(num_examples=3, rho=-1.0),
+     'rho must be'),
+    (lambda: noisy_shares.EmpiricalShare(num_examples=3, share=1.5),
+     'share must'),
+    (lambda: noisy_shares.EmpiricalShare(num_examples=0), 'num_examples must'),
+    (lambda: noisy_shares.MinimaxShare(num_examples=10**5, epsilon=1e-3),
+     'too large for a table')])
+def test_bad_input_is_one_line(make, match):
+  with pytest.raises(ValueError, match=match):
+    make()
+
+
+def test_estimators_that_are_offered_keep_the_guarantee():
+  for guarantee, names in ((PureDP(epsilon=0.3), 4), (ZCDP(rho=0.1), 4),
+                           (None, 2), (PureDP(epsilon=0.0), 0)):
+    assert len(proportions.made(num_examples=9, guarantee=guarantee)) == names
+  pure = proportions.made(num_examples=9, guarantee=ZCDP(rho=0.1))[1]
+  assert pure.epsilon * math.tanh(pure.epsilon / 2) == pytest.approx(0.1)

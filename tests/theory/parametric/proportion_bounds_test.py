@@ -1,0 +1,156 @@
+"""Bounds of proportions: constants of the text, order, random arguments."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.notions import KullbackLeiblerPrivacy
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import TotalVariationPrivacy
+from dpjax.privacy.notions import ZCDP
+from dpjax.theory.parametric import proportion_bounds
+from dpjax.theory.parametric import proportions
+from dpjax.theory.parametric import supports
+
+
+def test_a_constant_is_off_by_a_quarter_at_least():
+  """T-E01: its largest risk is 1/4 for 1/2 alone, and more for others."""
+  shares = np.linspace(0, 1, 101)
+  risks = np.square(shares[:, None] - shares).max(1)
+  assert risks.min() == pytest.approx(0.25) == proportion_bounds.trivial()
+  assert np.sum(risks < 0.25 + 1e-12) == 1
+  assert shares[risks.argmin()] == pytest.approx(0.5)
+
+
+def test_constants_of_the_thesis():
+  """MOD-BERN: what is derived is above what is printed, below what is best."""
+  thesis = proportion_bounds.thesis
+  for n in (4, 50, 1000):
+    derived = thesis(num_examples=n, guarantee=None)
+    assert derived * n == pytest.approx(1 / 109.3, rel=1e-3)
+    assert thesis(num_examples=n, guarantee=None, printed=True) == (
+        pytest.approx(1 / (160 * n)))
+    assert 1 / (160 * n) < derived < proportion_bounds.non_private(n)
+  pure = PureDP(epsilon=0.1)
+  assert thesis(num_examples=100, guarantee=pure) == pytest.approx(
+      0.01541 / 100, rel=1e-3)
+  assert thesis(num_examples=100, guarantee=pure, printed=True) == (
+      pytest.approx(1 / 8000))
+  assert thesis(num_examples=100, guarantee=ZCDP(rho=0.01)) == pytest.approx(
+      1 / 6400)
+  # Outside of the regimes nothing is said (E-11).
+  for n, guarantee in ((3, None), (19, pure), (19, ZCDP(rho=0.01))):
+    assert thesis(num_examples=n, guarantee=guarantee) == 0
+  with pytest.raises(ValueError, match='has no bound for'):
+    thesis(num_examples=9, guarantee=TotalVariationPrivacy(level=0.1))
+
+
+def test_the_introduction_lost_a_factor():
+  """E-04: at distance 1 / (n epsilon) e^-1 / 8 is left, not 1 / 8.
+
+  The number is true nonetheless, by two proportions further apart.
+  """
+  for n, epsilon in ((100, 0.1), (1000, 0.05)):
+    square = (n * epsilon)**2
+    derived = proportion_bounds.two_point_bound(
+        1 / (n * epsilon), num_examples=n, epsilon=epsilon) * square
+    assert derived == pytest.approx(math.exp(-1) / 8)
+    printed = proportion_bounds.printed_introduction(
+        num_examples=n, epsilon=epsilon) * square
+    assert printed == pytest.approx(1 / 8)
+    found = {bound.name: bound.value for bound in proportion_bounds.lower(
+        num_examples=n, guarantee=PureDP(epsilon=epsilon))}
+    assert found['two proportions'] * square > 0.8 > printed
+    assert found['minimax, solved'] > found['two proportions']
+
+
+def test_constants_of_zcdp():
+  """By tests and by scores, beside the 1/64 of the thesis."""
+  n, rho = 10**5, 1e-8
+  found = {bound.name: bound.value * n**2 * rho
+           for bound in proportion_bounds.lower(num_examples=n,
+                                                guarantee=ZCDP(rho=rho))}
+  assert 0.047 < found['two proportions'] < found['scores'] < 0.5
+  assert found['scores'] > 0.28
+
+
+def _random_guarantees(rng):
+  budget = 10**rng.uniform(-9, 1.5)
+  return (PureDP(epsilon=budget), ZCDP(rho=budget),
+          ApproxDP(epsilon=budget, delta=10**rng.uniform(-9, -2)),
+          TotalVariationPrivacy(level=min(1.0, budget)),
+          KullbackLeiblerPrivacy(level=budget), None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('made', (proportions.STUDY, supports.STUDY,
+                                  supports.ABSOLUTE), ids=lambda s: s.name)
+def test_no_bound_is_above_an_estimator_or_a_constant(made):
+  """Random n and budgets, to 0 and beyond all use (E-11)."""
+  rng = np.random.default_rng(0)
+  for _ in range(12):
+    n = int(10**rng.uniform(0, 3.3))
+    for guarantee in _random_guarantees(rng):
+      arguments = dict(num_examples=n, guarantee=guarantee)
+      trivial = made.trivial()
+      for bound in made.lower(**arguments):
+        assert 0 <= bound.value <= trivial * (1 + 1e-12), (bound, arguments)
+        for upper in made.upper(**arguments):
+          assert bound.value <= upper.value * (1 + 1e-9), (bound, upper,
+                                                           arguments)
+      assert made.best_lower(**arguments).value <= made.best_upper(
+          **arguments).value * (1 + 1e-9)
+  for guarantee in (PureDP(epsilon=0.0), ZCDP(rho=0.0),
+                    TotalVariationPrivacy(level=0.0)):
+    found = made.best_lower(num_examples=9, guarantee=guarantee)
+    # Nobody may use the data, and two points at the ends say so.
+    assert found.value == pytest.approx(made.trivial())
+    assert made.best_upper(num_examples=9, guarantee=guarantee
+                           ).name == 'best constant'
+
+
+def test_without_privacy_the_minimax_risk_is_attained():
+  for n in (1, 7, 400):
+    assert proportions.STUDY.best_upper(num_examples=n, guarantee=None
+                                        ).value == pytest.approx(
+        proportions.STUDY.best_lower(num_examples=n, guarantee=None).value)
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('guarantee, names', [
+    (None, ['mean', 'mean, shrunk']),
+    (PureDP(epsilon=0.7), ['table of noisy counts', 'geometric', 'Laplace']),
+    (ApproxDP(epsilon=0.7, delta=0.0), ['geometric', 'Laplace']),
+    (ApproxDP(epsilon=0.7, delta=1e-5), ['geometric', 'Gaussian']),
+    (ZCDP(rho=0.2), ['Gaussian', 'geometric']),
+    (KullbackLeiblerPrivacy(level=0.2), ['Gaussian']),
+    (TotalVariationPrivacy(level=0.3), ['subsample, shrunk', 'Gaussian']),
+    (TotalVariationPrivacy(level=0.01), ['Gaussian']),
+    (PureDP(epsilon=0.0), ['table of noisy counts'])])
+def test_what_is_offered_for_a_guarantee_and_how_much_it_errs(guarantee,
+                                                              names):
+  """Risks of all, the best being no more than a constant's nor less than any.
+  """
+  if guarantee == PureDP(epsilon=0.0):
+    assert proportions.made(num_examples=40, guarantee=guarantee) == ()
+    return
+  found = proportions.STUDY.upper(num_examples=40, guarantee=guarantee)
+  plain = [upper for upper in found if upper.name in names]
+  assert sorted({upper.name.removesuffix(', shrunk') for upper in found}) == (
+      sorted({name.removesuffix(', shrunk') for name in names}))
+  assert {upper.name for upper in plain} == set(names)
+  made = proportions.made(num_examples=40, guarantee=guarantee)
+  values = [each.worst_risk() for each in made]
+  assert [upper.value for upper in found[len(found) - len(made):]] == values
+  assert all(upper.exact for upper in found)
+  lower = proportions.STUDY.best_lower(num_examples=40, guarantee=guarantee)
+  assert lower.value <= min(upper.value for upper in found) * (1 + 1e-9)
+  best = {upper.name: upper.value for upper in found}
+  if 'table of noisy counts' in best:
+    # What can be had at all: within half a per cent of what cannot be beaten.
+    assert best['table of noisy counts'] < 1.005 * min(best.values())
+    assert lower.value > 0.995 * best['table of noisy counts']
+  if 'subsample, shrunk' in best:
+    assert best['subsample, shrunk'] == proportion_bounds.non_private(12)
