@@ -321,7 +321,7 @@ def test_the_command_itself(tmp_path):
   assert unknown.returncode != 0 and 'epsilom' in unknown.stderr
   helped = _process('--help')
   # A line for each example, one data set's own file among them.
-  assert helped.stdout.count('python -m launch.train') == 4
+  assert helped.stdout.count('dpjax train ') == 4
   for flag in ('--epsilon', '--delta', '--weight_norm', '--output_dir'):
     assert flag in helped.stdout
 
