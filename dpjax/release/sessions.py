@@ -2,7 +2,8 @@
 
 `Ledger` is what the command `dpjax estimate` is on the command line: the same
 checks in the same order, the same exact noise, and the same file of budget. A
-ledger that one of them has begun may be continued by the other.
+ledger that one of them has begun may be continued by the other; for columns in
+memory, under the same name of the data set (`dataset`).
 
   ledger = Ledger('survey.ledger', budget=2, adjacency='replace_one')
   released = ledger.mean(table['age'], lower=18, upper=100, epsilon=0.5)
@@ -208,8 +209,8 @@ def release(query: Query, source: sources.Source, *, ledger: str,
     ledger: path of the ledger.
     budget: makes the ledger if there is none.
     dataset: name of a data set in all its versions, or None for one file.
-    note: is told when an answer is given again or an interrupted release is
-      finished; both are as public as the ledger.
+    note: called with a message when an answer is given again, and when an
+      interrupted release is finished; both are as public as the ledger.
     before: checks what else must hold, before the ledger is opened.
     below: randomness for tests; None for that of the secret that the entry of
       the ledger seals.

@@ -76,6 +76,10 @@ class Columns:
   @contextlib.contextmanager
   def opened(self) -> Iterator[tuple[str, Measure]]:
     """Copies the columns once: their hash is of what is measured."""
+    for column in self.values:
+      if getattr(column, 'ndim', 1) != 1:
+        raise ValueError('a column must have one dimension, got '
+                         f'{column.ndim}: pass one column, not a table')
     columns = [listed(column) for column in self.values]
     if len({len(column) for column in columns}) > 1:
       raise ValueError('columns must have equal lengths, got '

@@ -10,6 +10,7 @@ state line numbers, and each line can be read by itself.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import csv
 import io
+import numbers
 import pathlib
 import re
 from typing import BinaryIO
@@ -82,12 +83,26 @@ def of_rows(rows: Iterable[Sequence[object]], *, numeric: bool,
   for place, row in enumerate(rows, 1):
     fields = list(row)
     if numeric and fields:
+      first = fields[0]
+      if not _is_scalar(first):
+        # Its text is no number, so it is refused, or missing if declared so.
+        first = formats.shown(repr(first))
       try:
-        fields[0] = _number(fields[0], form, gaps)
+        fields[0] = _number(first, form, gaps)
       except FileError as error:
         raise FileError(error.reason, f'record {place}: {error.fault}'
                         ) from None
     yield _packed(fields)
+
+
+def _is_scalar(field: object) -> bool:
+  """Returns whether a field is a number, text, or a missing value.
+
+  `lattice.number` takes dates, lists and other objects for missing numbers.
+  """
+  return field is None or isinstance(field, (str, numbers.Number)) or (
+      # The missing values of pandas, which is not imported for their sake.
+      type(field).__name__ in ('NAType', 'NaTType'))
 
 
 def _number(field: object, form: Format,

@@ -1,5 +1,6 @@
 """Releases from Python: the same answers and ledger as the command line."""
 
+import datetime
 import fractions
 import json
 import math
@@ -144,3 +145,31 @@ def test_other_records_of_one_name_share_the_budget(tmp_path):
     ledger.mean(_AGES[:5], lower=0, upper=100, epsilon=0.6)
   with pytest.raises(ValueError, match='must be one of|adjacency'):
     sessions.Ledger(tmp_path / 'y.ledger', adjacency='none', budget=1)
+
+
+@pytest.mark.parametrize('column', [
+    [datetime.date(2020, 1, 1)] * 9, np.array(['2020-01-01'] * 9, 'M8[D]'),
+    [(0, (1, 5), 0)] * 9, [[1, 2]] * 9, [{}] * 9])
+def test_what_is_no_number_is_not_taken_for_a_missing_one(column, tmp_path):
+  """Or a mean of dates would be the middle of the bounds."""
+  ledger = _ledger(tmp_path)
+  with pytest.raises(FileError, match='record 1: .* is no number'):
+    ledger.mean(column, lower=0, upper=100, epsilon=1, missing='middle')
+  assert not ledger.spent()
+  released = ledger.mean(column, lower=0, upper=100, epsilon=1,
+                         missing='middle', form=Format(unparsed='missing'))
+  assert 'value' in released
+
+
+def test_a_table_is_no_column(tmp_path):
+  with pytest.raises(ValueError, match='one dimension, got 2'):
+    _ledger(tmp_path).mean(np.ones([20, 3]), lower=0, upper=9, epsilon=1,
+                           missing='middle')
+
+
+def test_missing_values_of_data_frames_are_missing(tmp_path):
+  pandas = pytest.importorskip('pandas')
+  for column in (pandas.Series([1, 2, None], dtype='Int64'), [1.0, math.nan],
+                 [1, None], [1, pandas.NaT]):
+    with pytest.raises(FileError, match='a number is missing'):
+      _ledger(tmp_path).mean(column, lower=0, upper=9, epsilon=1)
