@@ -7,7 +7,7 @@ Packages, which are imported when they are first used:
 * `dpjax.train`: private training runs; `dpjax.runs`: runs as configurations
 * `dpjax.grads`: bounded sums of per-record gradients, and their noise
 * `dpjax.lipschitz`: certified norms, weight constraints, gradient bounds
-* `dpjax.models`, `dpjax.sparsity`: small networks, pruned networks
+* `dpjax.models`: small networks
 * `dpjax.data`: data sets with public bounds, and tables of the user
 * `dpjax.stats`: private estimates of arrays, with confidence intervals
 * `dpjax.theory`: lower bounds, and estimators that are near them
@@ -37,7 +37,7 @@ from dpjax import lazy
 
 __all__ = [
     'audit', 'data', 'grads', 'lipschitz', 'models', 'mpc', 'privacy',
-    'release', 'report', 'runs', 'sampling', 'sparsity', 'stats', 'theory',
+    'release', 'report', 'runs', 'sampling', 'stats', 'theory',
     'train'
 ]
 

@@ -27,13 +27,13 @@ from absl import flags
 from dpjax.cli import errors
 from dpjax.report import files
 from dpjax.report import plots
-from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import tables
 from dpjax.report import verdicts
 from dpjax.runs import environment
 from experiments import engine
 from experiments import freshness
+from experiments import provenance
 from experiments import registry
 from experiments import rendering
 from experiments.catalogue import items

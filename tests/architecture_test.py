@@ -22,12 +22,9 @@ _ALLOWED = {
     'lipschitz': {'privacy', 'grads'},
     'models': {'grads', 'lipschitz'},
     'data': set(),
-    'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling',
-              'sparsity'},
-    'sparsity': set(),
-    'papers': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
-    'runs': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'sparsity',
-             'data', 'train', 'report'},
+    'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
+    'runs': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'data',
+             'train', 'report'},
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'report': set(),
     'release': {'privacy', 'report', 'stats'},
@@ -35,7 +32,7 @@ _ALLOWED = {
 }
 # What the audit program knows by name is of every package.
 _ALLOWED['audit/suite'] = _ALLOWED['audit'] | {
-    'audit', 'data', 'papers', 'report', 'runs', 'stats', 'theory', 'mpc', 'release'}
+    'audit', 'data', 'report', 'runs', 'stats', 'theory', 'mpc', 'release'}
 _ALLOWED['cli'] = {*_ALLOWED, 'audit'} - {'audit/suite'}
 _PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
 _CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(

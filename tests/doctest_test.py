@@ -40,5 +40,5 @@ def test_examples_do_what_they_print(name):
 def test_every_room_has_examples():
   rooms = {path.name for path in (_ROOT / 'dpjax').iterdir()
            if (path / '__init__.py').exists()}
-  rooms -= {'cli', 'papers', 'studies'}  # Programs, and what none imports.
+  rooms -= {'cli', 'studies'}  # Programs, and what none imports.
   assert {name.split('.')[1] for name in _MODULES if '.' in name} >= rooms

@@ -13,8 +13,8 @@ of `dpjax.privacy.keys.system_keys`, which nobody can guess, and use it once.
 `jax.random.key(seed)` is for research only.
 
 Modules, in import order: precision, numbers, intervals, risks, means,
-frequencies, polls, ecdf_methods, quantile_methods, density_methods,
-roc_curves, roc_bands, hosmer_lemeshow, hosmer_lemeshow_cells, estimates.
+frequencies, polls, ecdf_methods, quantile_methods, density_methods, roc_curves,
+roc_bands, hosmer_lemeshow, estimates.
 """
 
 from typing import TYPE_CHECKING
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
   from dpjax.stats.quantile_methods.api import quantiles as quantiles
 
 __all__ = [
-    'Grid', 'density', 'density_methods', 'ecdf', 'ecdf_methods', 'frequencies',
-    'hosmer_lemeshow', 'mean', 'means', 'polls', 'proportion',
+    'Grid', 'density', 'density_methods', 'ecdf', 'ecdf_methods',
+    'frequencies', 'hosmer_lemeshow', 'mean', 'means', 'polls', 'proportion',
     'quantile_methods', 'quantiles', 'risks', 'roc', 'roc_curves'
 ]
 

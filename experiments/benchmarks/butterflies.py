@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.fft
 
-from dpjax.sparsity import butterfly
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
+from experiments.methods.sparsity import butterfly
 
 BATCH = 64
 _TOLERANCE = 1e-5

@@ -19,12 +19,12 @@ from dpjax.stats import frequencies
 from dpjax.stats import means as mean
 from dpjax.stats import polls
 from dpjax.theory.parametric import proportions
-from dpjax.theory.parametric import support_queries
 from dpjax.theory.parametric import supports
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
+from experiments.methods.statistics import support_queries
 
 _EPSILON = 0.5
 _CELLS = 10

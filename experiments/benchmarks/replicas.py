@@ -1,6 +1,6 @@
 """Training of many small networks at once, beside one with a large batch.
 
-A step of the benchmark is an epoch of `STEPS` steps of `train.replicas` with
+A step of the benchmark is an epoch of `STEPS` steps of `replicas` with
 `REPLICAS` networks: in packs, or by `jax.vmap` over networks, which is what
 one writes first. The large batch is as many images for one network: what
 convolutions of this width can do where nothing keeps them waiting.
@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.models.batch_resnet import BatchResnet
-from dpjax.sparsity import networks
 from dpjax.train import augment
-from dpjax.train import replicas
 from dpjax.typing import Batch
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
+from experiments.methods.sparsity import networks
+from experiments.methods.training import replicas
+from experiments.methods.training.batch_resnet import BatchResnet
 
 REPLICAS = 16
 STEPS = 20

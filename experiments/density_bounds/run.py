@@ -11,10 +11,10 @@ from dpjax.report import records
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import sensitivities
 from dpjax.stats.density_methods import spectral
-from dpjax.theory.densities import lower_bounds
-from dpjax.theory.densities import packings
 from experiments import rows
 from experiments.density_bounds import sweep
+from experiments.methods.theory import density_lower_bounds as lower_bounds
+from experiments.methods.theory import density_packings as packings
 
 _REPLACE = Adjacency.REPLACE_ONE
 # Largest number of bins, and of half as many frequencies.

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dpjax.report import records
-from dpjax.theory.densities import packings
 from dpjax.theory.minimax import testing
 from experiments import rows
 from experiments.density_packings import sweep
 from experiments.density_packings import words
+from experiments.methods.theory import density_packings as packings
 
 _NUM_WORDS = 20
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dpjax.theory.densities import packings
 from experiments.density_packings import sweep
+from experiments.methods.theory import density_packings as packings
 
 _POINTS = 2**14
 

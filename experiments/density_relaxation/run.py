@@ -11,11 +11,11 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import projections
-from dpjax.stats.density_methods import relaxation
 from dpjax.stats.density_methods import sensitivities
 from dpjax.stats.density_methods import spectral
 from experiments import rows
 from experiments.density_relaxation import sweep
+from experiments.methods.statistics import density_relaxation as relaxation
 
 _REPLACE = Adjacency.REPLACE_ONE
 # Bins for each function that is read off; many where noise is no matter.

@@ -6,11 +6,11 @@ import math
 import numpy as np
 
 from dpjax.report import records
-from dpjax.theory.densities import lower_bounds
-from dpjax.theory.densities import packings
 from experiments import density_settings
 from experiments import rows
 from experiments.density_table import sweep
+from experiments.methods.theory import density_lower_bounds as lower_bounds
+from experiments.methods.theory import density_packings as packings
 
 # Without noise N grows slowly, so that rates need more decades to show.
 _SCALES = {'pure': 10.0**(np.arange(6, 13) / 2),

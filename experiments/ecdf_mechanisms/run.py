@@ -12,13 +12,13 @@ from dpjax.report import records
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import hierarchy
 from dpjax.stats.ecdf_methods import mechanism
-from dpjax.stats.ecdf_methods import optimal
-from dpjax.stats.ecdf_methods import smooth_binary
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.ecdf_methods import trees
 from experiments import rows
 from experiments import simulation
 from experiments.ecdf_mechanisms import sweep
+from experiments.methods.statistics import optimal_prefix_sums as optimal
+from experiments.methods.statistics import smooth_binary_ecdf as smooth_binary
 
 _RATE = 3.0
 _DYADIC = {'paper': 'paper', 'dyadic': 'tight', 'tuned_dyadic': 'tuned'}

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from dpjax.privacy.queries import LocalOracle
 from dpjax.report import records
 from experiments import rows
 from experiments import simulation
 from experiments.local_queries import sweep
+from experiments.methods.statistics.local_queries import LocalOracle
 
 # Error of the quadrature of a probability.
 _ROUNDING = 1e-11

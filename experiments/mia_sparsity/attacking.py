@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import attacks
-from dpjax.audit import local_sensitivity
 from dpjax.audit import membership
-from dpjax.audit import shadow
 from dpjax.typing import Array, PRNGKey, PyTree
+from experiments.methods.attacks import local_sensitivity
+from experiments.methods.attacks import shadow
 from experiments.mia_sparsity.study import Study
 from experiments.mia_sparsity.sweep import FPR_LEVELS
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.audit import shadow
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.typing import Array, Batch, PRNGKey
+from experiments.methods.attacks import shadow
 from experiments.mia_sparsity import sweep
 
 _POOL = 2**31 - 1  # the seed of what all pairs share: the pool of records

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.models.batch_resnet import BatchResnet
-from dpjax.sparsity import magnitude
-from dpjax.sparsity import networks as parametrisations
 from dpjax.train import augment
-from dpjax.train import replicas
-from dpjax.train.replicas import Replicas
-from dpjax.train.replicas import Snapshot
-from dpjax.train.replicas import Task
 from dpjax.typing import Array
+from experiments.methods.sparsity import magnitude
+from experiments.methods.sparsity import networks as parametrisations
+from experiments.methods.training import replicas
+from experiments.methods.training.batch_resnet import BatchResnet
+from experiments.methods.training.replicas import Replicas
+from experiments.methods.training.replicas import Snapshot
+from experiments.methods.training.replicas import Task
 from experiments.mia_sparsity import hyperparameters
 from experiments.mia_sparsity.store import Store
 from experiments.mia_sparsity.study import Study

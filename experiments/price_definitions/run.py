@@ -8,10 +8,10 @@ from scipy import stats
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.theory.minimax import conversions
-from dpjax.theory.minimax import definitions
 from dpjax.theory.minimax import two_points
 from experiments import rows
+from experiments.methods.theory import conversions
+from experiments.methods.theory import definitions
 from experiments.price_definitions import sweep
 
 _PRIORS = np.linspace(0, 1, 4001)

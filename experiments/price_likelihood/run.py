@@ -11,7 +11,6 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.theory.parametric import langevin_oracle
 from dpjax.theory.parametric import likelihood
 from dpjax.theory.parametric import likelihood_risks
 from dpjax.theory.parametric import likelihood_study
@@ -19,6 +18,7 @@ from dpjax.theory.parametric import sgml
 from dpjax.theory.parametric.exponential_families import Model
 from experiments import rows
 from experiments import simulation
+from experiments.methods.theory import langevin_oracle
 from experiments.price_likelihood import sweep
 
 _STUDY = likelihood_study.STUDY

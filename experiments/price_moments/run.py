@@ -11,10 +11,10 @@ from dpjax.privacy.notions import PureDP
 from dpjax.report import records
 from dpjax.theory.parametric import moment_bounds
 from dpjax.theory.parametric import moment_risks
-from dpjax.theory.parametric import printed_moments
 from dpjax.theory.parametric import truncated_means
 from experiments import rows
 from experiments import simulation
+from experiments.methods.theory import printed_moments
 from experiments.price_moments import sweep
 
 

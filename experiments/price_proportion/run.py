@@ -9,13 +9,13 @@ import numpy as np
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.theory.minimax import risk_oracles
 from dpjax.theory.parametric import estimator
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import proportion_bounds
 from dpjax.theory.parametric import proportions
 from experiments import rows
 from experiments import simulation
+from experiments.methods.theory import risk_oracles
 from experiments.price_proportion import sweep
 
 # Errors are linear in (p - 1/2)^2, so that the worst p is an end or 1/2; only

@@ -5,11 +5,11 @@ import math
 
 from dpjax.privacy import notions
 from dpjax.report import records
-from dpjax.theory.minimax import printed
-from dpjax.theory.minimax import proportion_tests
 from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from experiments import rows
+from experiments.methods.theory import printed_bounds as printed
+from experiments.methods.theory import proportion_tests
 from experiments.price_samples import sweep
 
 _VARIATION = sweep.PROBS[1] - sweep.PROBS[0]

@@ -8,10 +8,7 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantile_methods import bounds
 from dpjax.stats.quantile_methods import confidence
-from dpjax.stats.quantile_methods import consistency
-from dpjax.stats.quantile_methods import histogram_bounds
 from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods.histogram import HistogramQuantiles
 from dpjax.stats.quantile_methods.independent import IndependentQuantiles
@@ -20,6 +17,9 @@ from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
 from dpjax.studies import quantile_laws
 from experiments import quantile_answers
 from experiments import rows
+from experiments.methods.statistics import histogram_bounds
+from experiments.methods.statistics import joint_consistency as consistency
+from experiments.methods.statistics import quantile_bounds as bounds
 from experiments.quantile_beta.sweep import orders
 from experiments.quantile_bounds import sweep
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.quantile_methods import bounds
 from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods.independent import IndependentQuantiles
 from dpjax.stats.quantile_methods.joint import JointQuantiles
@@ -16,6 +15,7 @@ from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
 from dpjax.studies import quantile_laws
 from experiments import quantile_answers
 from experiments import rows
+from experiments.methods.statistics import quantile_bounds as bounds
 from experiments.quantile_rates import sweep
 
 

@@ -4,10 +4,10 @@ import collections
 from collections.abc import Mapping
 import pathlib
 
-from dpjax.report import page
-from dpjax.report import provenance
 from dpjax.report import records
 from dpjax.report import verdicts
+from experiments import page
+from experiments import provenance
 from experiments import registry
 from experiments import rendering
 from experiments.reproduction import plans

@@ -8,8 +8,8 @@ from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import tables
 from dpjax.report import verdicts
-from dpjax.sparsity.chains import Chain
 from experiments import papers
+from experiments.methods.sparsity.chains import Chain
 
 # Half of the last printed digit, in per cent.
 _HALF = 0.05

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpjax.models.batch_resnet import BatchResnet
 from dpjax.report import records
-from dpjax.sparsity import chains
-from dpjax.sparsity import networks
 from experiments import rows
+from experiments.methods.sparsity import chains
+from experiments.methods.sparsity import networks
+from experiments.methods.training.batch_resnet import BatchResnet
 from experiments.sparsity_layers import sweep
 
 _RESNET_20 = BatchResnet()

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.intervals import Estimate
-from dpjax.theory.parametric import support_queries
 from dpjax.theory.parametric import supports
 from dpjax.typing import Array, PRNGKey
 from experiments import rows
 from experiments import simulation
+from experiments.methods.statistics import support_queries
 from experiments.support_estimators import sweep
 
 _THETA = sweep.THETA

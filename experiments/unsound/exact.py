@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import mixtures
-from dpjax.papers import printed_lip_dp_sgd as printed
+from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import empirical
+from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.data import registry
 from dpjax.data import splits
 from dpjax.lipschitz import losses
-from dpjax.papers import printed_lip_dp_sgd as printed
 from dpjax.train import evaluate
 from dpjax.typing import Array, Batch, PRNGKey
 

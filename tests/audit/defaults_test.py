@@ -6,8 +6,8 @@ import math
 import pkgutil
 
 from dpjax import audit
-from dpjax.audit import discriminators
-from dpjax.audit import local_sensitivity
+from experiments.methods.attacks import discriminators
+from experiments.methods.attacks import local_sensitivity
 
 _FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5)
 # Of arguments of these names wherever they have a default.

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dpjax.sparsity import butterfly
 from experiments.benchmarks import butterflies
 from experiments.benchmarks import butterfly_findings
 from experiments.benchmarks import methods
 from experiments.benchmarks import sweep
 from experiments.benchmarks.values import Line
+from experiments.methods.sparsity import butterfly
 
 
 @pytest.mark.parametrize('model,method', [

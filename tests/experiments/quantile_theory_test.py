@@ -10,9 +10,9 @@ from scipy import stats
 from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import verdicts
-from dpjax.stats.quantile_methods import bounds
 from dpjax.studies import quantile_laws
 from experiments import registry
+from experiments.methods.statistics import quantile_bounds as bounds
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
 # Verdicts on the kept rows, in the order of the table.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.audit import empirical
-from dpjax.papers import printed_lip_dp_sgd as printed
+from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from experiments.unsound import attack

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.lipschitz import losses
-from dpjax.papers import printed_lip_dp_sgd as printed
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from experiments.unsound import constants

@@ -22,10 +22,10 @@ from dpjax.privacy import langevin
 from dpjax.privacy import laplace
 from dpjax.privacy import lattice
 from dpjax.privacy import local
-from dpjax.privacy import queries
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.statistics import local_queries as queries
 
 REPLACE = Adjacency.REPLACE_ONE
 VALUES = {'a': jnp.zeros(3), 'b': jnp.zeros((2, 3)), 'c': jnp.zeros(())}

@@ -22,11 +22,11 @@ from dpjax.privacy import k_norm
 from dpjax.privacy import langevin
 from dpjax.privacy import lattice
 from dpjax.privacy import mechanism
-from dpjax.privacy import queries
 from dpjax.privacy import renyi
 from dpjax.privacy import smooth
 from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
+from experiments.methods.statistics import local_queries as queries
 from tests.privacy.spending import ADD
 from tests.privacy.spending import REPLACE
 

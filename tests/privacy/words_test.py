@@ -17,7 +17,7 @@ import pytest
 
 from dpjax.privacy import inverse
 from dpjax.privacy import local
-from dpjax.privacy import queries
+from experiments.methods.statistics import local_queries as queries
 
 WORDS = 2**32
 

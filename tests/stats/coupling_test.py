@@ -19,7 +19,6 @@ import pytest
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
-from dpjax.stats import hosmer_lemeshow_cells
 from dpjax.stats import means as mean
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.density_methods import adaptive
@@ -35,10 +34,8 @@ from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import grids
-from dpjax.stats.ecdf_methods import smooth_binary
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.ecdf_methods import trees
-from dpjax.stats.quantile_methods import factorised
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods import trees as quantile_trees
@@ -49,6 +46,9 @@ from dpjax.theory.parametric import normal_intervals
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import factorised_quantiles as factorised
+from experiments.methods.statistics import hosmer_lemeshow_cells
+from experiments.methods.statistics import smooth_binary_ecdf as smooth_binary
 from tests import coupling
 
 ADD, REPLACE = Adjacency

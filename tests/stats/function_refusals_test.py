@@ -13,28 +13,19 @@ from dpjax.stats.density_methods import bases
 from dpjax.stats.density_methods import histospline
 from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import projections
-from dpjax.stats.density_methods import relaxation
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import weighted
-from dpjax.theory.densities import cube_bounds
-from dpjax.theory.densities import lower_bounds
-from dpjax.theory.densities import packings
-from dpjax.theory.minimax import conversions
-from dpjax.theory.minimax import couplings
-from dpjax.theory.minimax import oracles
-from dpjax.theory.minimax import risk_oracles
+from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import scores
 from dpjax.theory.minimax import sign_vectors
 from dpjax.theory.minimax import spheres
 from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from dpjax.theory.parametric import clipped_normals
-from dpjax.theory.parametric import langevin_oracle
 from dpjax.theory.parametric import moment_bounds
 from dpjax.theory.parametric import moment_risks
 from dpjax.theory.parametric import normal_intervals
 from dpjax.theory.parametric import normal_means
-from dpjax.theory.parametric import printed_moments
 from dpjax.theory.parametric import proportion_bounds
 from dpjax.theory.parametric import sample_sizes
 from dpjax.theory.parametric import studies
@@ -43,6 +34,15 @@ from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import density_relaxation as relaxation
+from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import conversions
+from experiments.methods.theory import couplings
+from experiments.methods.theory import density_lower_bounds as lower_bounds
+from experiments.methods.theory import density_packings as packings
+from experiments.methods.theory import langevin_oracle
+from experiments.methods.theory import printed_moments
+from experiments.methods.theory import risk_oracles
 
 _PURE, _ZCDP = notions.PureDP(epsilon=0.5), notions.ZCDP(rho=0.1)
 _ADD, _ = Adjacency

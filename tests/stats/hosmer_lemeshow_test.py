@@ -12,10 +12,10 @@ from dpjax.privacy import accounting
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow
-from dpjax.stats import hosmer_lemeshow_cells
 from dpjax.stats import roc_bands
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods.grids import Grid
+from experiments.methods.statistics import hosmer_lemeshow_cells
 
 GRID = Grid(lower=0.0, upper=1.0, num_thresholds=32)
 PREDICTIONS = hosmer_lemeshow.chances(GRID)

@@ -19,14 +19,14 @@ from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.ecdf_methods import dyadic
-from dpjax.stats.ecdf_methods import smooth_binary
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.ecdf_methods import trees
-from dpjax.stats.quantile_methods import factorised
 from dpjax.stats.quantile_methods import records
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import factorised_quantiles as factorised
+from experiments.methods.statistics import smooth_binary_ecdf as smooth_binary
 from tests import coupling
 
 ADD, REPLACE = Adjacency

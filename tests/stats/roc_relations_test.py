@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import hosmer_lemeshow_cells
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods import grids
 from dpjax.stats.ecdf_methods import trees
+from experiments.methods.statistics import hosmer_lemeshow_cells
 
 ADD, REPLACE = Adjacency
 

@@ -4,15 +4,15 @@ import inspect
 
 import pytest
 
-from dpjax.papers import newton
-from dpjax.papers import output_perturbation
 from dpjax.train import augment
 from dpjax.train import averaging
 from dpjax.train import checkpoint
 from dpjax.train import loop
 from dpjax.train import plan
-from dpjax.train import replicas
 from dpjax.train import step
+from experiments.methods.training import newton
+from experiments.methods.training import output_perturbation
+from experiments.methods.training import replicas
 
 _DEFAULTS = {
     augment.crop_and_flip: {'mode': 'reflect', 'flip': True},

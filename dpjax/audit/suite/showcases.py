@@ -12,10 +12,10 @@ import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import wrapping
+from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.audit.suite import quantiles
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
-from dpjax.papers import printed_lip_dp_sgd as printed
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import draws

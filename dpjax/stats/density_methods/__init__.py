@@ -10,15 +10,14 @@ density estimation; Lalanne (2023, chapter 5).
 
 Modules, in import order: laws, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
-cubes, trigonometric, projections, relaxation, spectral, shrinkage, pooling,
-adaptive, weighted, stages, hierarchies, merging, sparse, marginals, api.
+cubes, trigonometric, projections, spectral, shrinkage, pooling, adaptive,
+weighted, stages, hierarchies, merging, sparse, marginals, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bandwidths', 'bases', 'cube_bounds', 'cubes',
-    'estimate', 'hierarchies', 'histograms', 'histospline', 'laws',
-    'lower_bounds', 'marginals', 'mechanism', 'merging', 'noisy_counts',
-    'packings', 'polygons', 'pooling', 'post_processing', 'projections',
-    'relaxation', 'sensitivities', 'shrinkage', 'sparse', 'spectral', 'stages',
-    'trigonometric', 'weighted'
+    'adaptive', 'api', 'bandwidths', 'bases', 'cubes', 'estimate',
+    'hierarchies', 'histograms', 'histospline', 'laws', 'marginals',
+    'mechanism', 'merging', 'noisy_counts', 'polygons', 'pooling',
+    'post_processing', 'projections', 'sensitivities', 'shrinkage', 'sparse',
+    'spectral', 'stages', 'trigonometric', 'weighted'
 ]

@@ -10,12 +10,12 @@ Curves are kept as counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: Barczewski (2025, chapter 6).
 
 Modules, in import order: grids, mechanism, levels, smoothing, flows, inverse,
-hierarchy, digits, trees, toeplitz, smooth_binary, optimal, dyadic_calibration,
-dyadic, stream_noise, streams, api.
+hierarchy, digits, trees, toeplitz, dyadic_calibration, dyadic, stream_noise,
+streams, api.
 """
 
 __all__ = [
     'api', 'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids',
-    'hierarchy', 'inverse', 'levels', 'mechanism', 'optimal', 'smooth_binary',
-    'smoothing', 'stream_noise', 'streams', 'toeplitz', 'trees'
+    'hierarchy', 'inverse', 'levels', 'mechanism', 'smoothing', 'stream_noise',
+    'streams', 'toeplitz', 'trees'
 ]

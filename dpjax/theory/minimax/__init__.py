@@ -5,15 +5,12 @@ n public (REPLACE_ONE). Source: Lalanne (2023, chapter 3); Barber and Duchi
 (2014).
 
 Modules, in import order: bounds, testing, concentrated, two_points,
-separations, spheres, couplings, groups, similarities, hypotheses,
-proportions_exact, proportion_tests, definitions, oracles, risk_oracles,
-printed, disclosure, scores, conversions, sign_vectors.
+separations, spheres, groups, similarities, hypotheses, cube_bounds,
+proportions_exact, disclosure, scores, sign_vectors.
 """
 
 __all__ = [
-    'bounds', 'concentrated', 'conversions', 'couplings', 'definitions',
-    'disclosure', 'groups', 'hypotheses', 'oracles', 'printed',
-    'proportion_tests', 'proportions_exact', 'risk_oracles', 'scores',
-    'separations', 'sign_vectors', 'similarities', 'spheres', 'testing',
-    'two_points'
+    'bounds', 'concentrated', 'cube_bounds', 'disclosure', 'groups',
+    'hypotheses', 'proportions_exact', 'scores', 'separations', 'sign_vectors',
+    'similarities', 'spheres', 'testing', 'two_points'
 ]

@@ -8,7 +8,7 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import cubes
-from dpjax.theory.densities import cube_bounds
+from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax.bounds import Bound
 from dpjax.theory.minimax.bounds import Guarantee
 from dpjax.theory.parametric import gaussian_noise

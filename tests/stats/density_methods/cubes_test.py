@@ -13,10 +13,10 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import cubes
 from dpjax.stats.density_methods import laws
-from dpjax.theory.densities import cube_bounds
-from dpjax.theory.densities import lower_bounds
-from dpjax.theory.densities import packings
+from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import density_lower_bounds as lower_bounds
+from experiments.methods.theory import density_packings as packings
 
 _RO = Adjacency.REPLACE_ONE
 _LAPLACE = dict(noise='laplace', fix_mass=False, adjacency=_RO)

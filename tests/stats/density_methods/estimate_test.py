@@ -13,7 +13,7 @@ from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
-from dpjax.theory.densities import cube_bounds
+from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import hypotheses
 from dpjax.theory.parametric import densities
 

@@ -10,9 +10,9 @@ from scipy import optimize
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.ecdf_methods import mechanism
-from dpjax.stats.ecdf_methods import optimal
-from dpjax.stats.ecdf_methods import smooth_binary
 from dpjax.stats.ecdf_methods import toeplitz
+from experiments.methods.statistics import optimal_prefix_sums as optimal
+from experiments.methods.statistics import smooth_binary_ecdf as smooth_binary
 from tests.stats.ecdf_methods import dense
 
 _ADD, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE

@@ -13,10 +13,10 @@ from dpjax.privacy import accounting
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.ecdf_methods import toeplitz
-from dpjax.stats.quantile_methods import factorised
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods import trees
+from experiments.methods.statistics import factorised_quantiles as factorised
 from tests.stats.ecdf_methods import dense
 
 _ADD, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE

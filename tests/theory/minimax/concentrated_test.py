@@ -14,8 +14,8 @@ from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.notions import zcdp_from_pure
 from dpjax.theory.minimax import concentrated
-from dpjax.theory.minimax import oracles
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import best_channels as oracles
 
 
 def _limit(total):

@@ -9,16 +9,16 @@ from scipy import special
 
 from dpjax.privacy import notions
 from dpjax.theory.minimax import concentrated
-from dpjax.theory.minimax import conversions
-from dpjax.theory.minimax import definitions
 from dpjax.theory.minimax import disclosure
 from dpjax.theory.minimax import groups
 from dpjax.theory.minimax import hypotheses
-from dpjax.theory.minimax import proportion_tests
 from dpjax.theory.minimax import sign_vectors
 from dpjax.theory.minimax import similarities
 from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import conversions
+from experiments.methods.theory import definitions
+from experiments.methods.theory import proportion_tests
 
 _PURE, _APPROX = notions.PureDP, notions.ApproxDP
 

@@ -12,8 +12,8 @@ from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
 from dpjax.theory.minimax import groups
-from dpjax.theory.minimax import oracles
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import best_channels as oracles
 
 
 def _geometric(distance, epsilon):

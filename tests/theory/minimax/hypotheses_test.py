@@ -13,10 +13,10 @@ from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.notions import zcdp_from_pure
 from dpjax.theory.minimax import hypotheses
-from dpjax.theory.minimax import oracles
-from dpjax.theory.minimax import printed
 from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import printed_bounds as printed
 
 _SOLVED = 1e-7
 

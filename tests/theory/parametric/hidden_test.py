@@ -14,11 +14,11 @@ import pytest
 
 from dpjax.privacy import notions
 from dpjax.stats.density_methods import laws
-from dpjax.theory.minimax import risk_oracles
 from dpjax.theory.parametric import densities
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import proportions
 from dpjax.theory.parametric import studies
+from experiments.methods.theory import risk_oracles
 
 _NOTIONS = {
     notions.PureDP: lambda a: notions.PureDP(epsilon=a),

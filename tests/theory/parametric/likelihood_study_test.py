@@ -13,13 +13,13 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
-from dpjax.theory.minimax import oracles
 from dpjax.theory.parametric import exponential_families as families
 from dpjax.theory.parametric import least_favourable
 from dpjax.theory.parametric import likelihood
 from dpjax.theory.parametric import likelihood_risks
 from dpjax.theory.parametric import likelihood_study
 from dpjax.theory.parametric import sgml
+from experiments.methods.theory import best_channels as oracles
 from tests import coupling
 
 STUDY = likelihood_study.STUDY

@@ -14,8 +14,8 @@ from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
 from dpjax.theory.minimax import two_points
 from dpjax.theory.parametric import moment_bounds
-from dpjax.theory.parametric import printed_moments
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.theory import printed_moments
 
 STUDY = truncated_means.STUDY
 

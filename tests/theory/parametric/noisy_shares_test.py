@@ -13,9 +13,9 @@ from dpjax.privacy import draws
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
-from dpjax.theory.minimax import risk_oracles
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import proportions
+from experiments.methods.theory import risk_oracles
 
 _REPEATED = 40_000
 

@@ -12,9 +12,9 @@ from dpjax.privacy import notions
 from dpjax.theory.parametric import normal_bounds
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import support_bounds
-from dpjax.theory.parametric import support_queries
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
+from experiments.methods.statistics import support_queries
 from tests import coupling
 
 PURE, ZCDP = notions.PureDP(epsilon=0.9), notions.ZCDP(rho=0.2)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.privacy import queries
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import risks
-from dpjax.theory.parametric import support_queries
 from dpjax.theory.parametric import supports
+from experiments.methods.statistics import local_queries as queries
+from experiments.methods.statistics import support_queries
 
 REPLACE = Adjacency.REPLACE_ONE
 KEY = jax.random.key(31)

@@ -13,9 +13,9 @@ from dpjax.privacy.notions import KullbackLeiblerPrivacy
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
-from dpjax.theory.minimax import definitions
 from dpjax.theory.parametric import moment_risks
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.theory import definitions
 
 _PURE = PureDP(epsilon=0.8)
 

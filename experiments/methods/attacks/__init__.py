@@ -1,0 +1,1 @@
+"""Attacks on networks: shadow networks, discriminators, inversion."""

@@ -1,0 +1,1 @@
+"""Estimators and error bounds that are kept for comparison."""

@@ -1,0 +1,1 @@
+"""Printed bounds, definitions and conversions, and optima of small problems."""

@@ -1,0 +1,1 @@
+"""Training methods of the papers, and networks trained in packs."""

@@ -1,0 +1,150 @@
+"""Couplings: marginals, how often values differ, and the best there are."""
+
+import itertools
+import math
+
+import jax
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy import stats
+
+from experiments.methods.theory import couplings
+
+# Of chi-square tests of keys that are fixed.
+_ERROR_RATE = 1e-4
+_LAWS = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.3, 0.3],
+                  [0.0, 0.0, 0.5, 0.5], [0.5, 0.3, 0.2, 0.0]])
+# Three laws, each on two of three values: Lalanne (2023), Example 3.4.3.
+_TWO_OF_THREE = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]) / 2
+
+
+def _variations(laws):
+  return np.abs(laws[:, None] - laws[None]).sum(-1) / 2
+
+
+def _has_law(values, law):
+  counts = np.bincount(values, minlength=len(law))
+  assert not counts[law == 0].any()
+  return stats.chisquare(counts[law > 0], len(values) * law[law > 0]
+                         ).pvalue > _ERROR_RATE
+
+
+def _differ(values):
+  return np.mean(values[:, :, None] != values[:, None], axis=0)
+
+
+def _close(found, wanted, size):
+  return np.abs(found - wanted) <= 4.5 * np.sqrt(wanted * (1 - wanted) / size
+                                                 ) + 1e-12
+
+
+@pytest.mark.every(2)
+def test_maximal_couplings_differ_with_the_total_variation():
+  for p, q in itertools.product(_LAWS, _LAWS):
+    joint = couplings.maximal(p, q)
+    np.testing.assert_allclose(joint.sum(1), p, atol=1e-15)
+    np.testing.assert_allclose(joint.sum(0), q, atol=1e-15)
+    assert 1 - np.trace(joint) == pytest.approx(np.abs(p - q).sum() / 2,
+                                                abs=1e-12)
+  draws = np.asarray(couplings.draw_pairs(
+      jax.random.key(1), couplings.maximal(*_LAWS[:2]), num_draws=20000))
+  assert draws.shape == (20000, 2)
+  assert _has_law(draws[:, 0], _LAWS[0]) and _has_law(draws[:, 1], _LAWS[1])
+  assert _close(_differ(draws)[0, 1], 0.4, 20000)
+
+
+def test_bits_differ_with_the_total_variation_all_at_once():
+  probs = np.array([0.0, 0.2, 0.25, 0.9, 1.0])
+  bits = np.asarray(couplings.draw_bernoulli(jax.random.key(2), probs,
+                                             num_draws=20000))
+  assert _close(bits.mean(0), probs, 20000).all()
+  assert _close(_differ(bits), np.abs(probs[:, None] - probs), 20000).all()
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize('seed, laws', [(3, _LAWS), (4, _TWO_OF_THREE)])
+def test_one_stream_serves_all_laws(seed, laws):
+  draws = np.asarray(couplings.draw(jax.random.key(seed), laws,
+                                    num_draws=20000))
+  for values, law in zip(draws.T, laws):
+    assert _has_law(values, law)
+  exact = couplings.disagreements(laws)
+  assert _close(_differ(draws), exact, 20000).all()
+  bound = 2 * _variations(laws) / (1 + _variations(laws))
+  assert (exact <= bound + 1e-12).all()
+  # And not half of it, which two laws could have.
+  assert (exact >= _variations(laws) - 1e-12).all()
+  if len(laws) == 3:
+    np.testing.assert_allclose(exact, bound)
+    assert exact.sum() / 2 == pytest.approx(2)
+  else:
+    assert exact[0, 3] == 0 and exact[0, 1] < bound[0, 1]
+
+
+def _best(laws, weights):
+  """least t with P(X_i != X_j) <= t w_ij, by a program over all couplings."""
+  count, size = laws.shape
+  values = np.array(list(itertools.product(range(size), repeat=count)))
+  pairs = list(itertools.combinations(range(count), 2))
+  differ = np.array([values[:, i] != values[:, j] for i, j in pairs], float)
+  rows = np.hstack([differ, -np.array([[weights[pair]] for pair in pairs])])
+  margins = np.array([values[:, i] == x for i in range(count)
+                      for x in range(size)], float)
+  found = optimize.linprog(
+      np.append(np.zeros(len(values)), 1), rows, np.zeros(len(pairs)),
+      np.pad(margins, ((0, 0), (0, 1))), laws.ravel())
+  return found.fun
+
+
+def test_programs_over_couplings_of_three_laws():
+  """ORC-5: what Angel and Spinka promise can be had, and once no more."""
+  rng = np.random.default_rng(5)
+  for _ in range(20):
+    laws = rng.dirichlet(np.ones(rng.integers(2, 5)), 3)
+    t = _variations(laws)
+    ours = couplings.disagreements(laws)
+    best = _best(laws, 2 * t / (1 + t))
+    pairs = ~np.eye(3, dtype=bool)
+    assert best <= np.max(ours[pairs] / (2 * t / (1 + t))[pairs]) + 1e-9
+    assert best < 1 and _best(laws, t) > 1 - 1e-9
+  t = _variations(_TWO_OF_THREE)
+  assert _best(_TWO_OF_THREE, 2 * t / (1 + t)) == pytest.approx(1)
+  # Maximal for all pairs is out of reach: 2/3 each, or a sum of 2, not 3/2.
+  assert _best(_TWO_OF_THREE, t) == pytest.approx(4 / 3)
+
+
+@pytest.mark.parametrize('n, t, epsilon', [(1, 0.3, 0.5), (7, 0.02, 2.0),
+                                           (40, 0.9, 0.0), (5, 1.0, 800.0)])
+def test_moments_of_differences(n, t, epsilon):
+  """Lemmas 3.4.5 and 3.4.6 of Lalanne (2023), by sums over Bin(n, t)."""
+  d = np.arange(n + 1)
+  probs = stats.binom.pmf(d, n, t)
+  found = couplings.product_moments(np.float64(t), num_examples=n,
+                                    epsilon=epsilon)
+  exact = [probs @ d, probs @ d**2, probs @ np.exp(-epsilon * d)]
+  np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-300)
+  assert exact[2] >= math.exp(-epsilon * n * t) * (1 - 1e-9)
+  whole = couplings.joint_moments(np.float64(1 - probs[0]), num_examples=n,
+                                  epsilon=epsilon)
+  assert exact[0] <= whole.mean * (1 + 1e-9)
+  assert exact[1] <= whole.square * (1 + 1e-9)
+  assert exact[2] >= whole.decay * (1 - 1e-9) - 1e-300
+  # Attained by data sets that differ in all records or in none.
+  half = couplings.joint_moments(np.float64(0.5), num_examples=n,
+                                 epsilon=epsilon)
+  np.testing.assert_allclose(half, [n / 2, n * n / 2,
+                                    0.5 + 0.5 * math.exp(-epsilon * n)])
+
+
+@pytest.mark.parametrize('call, message', [
+    (lambda: couplings.maximal(np.array([0.5, 0.6]), np.array([0.5, 0.5])),
+     'laws must be .K, m. probabilities'),
+    (lambda: couplings.disagreements(np.array([1.0])), 'laws must be'),
+    (lambda: couplings.product_moments(1.5, num_examples=3, epsilon=1.0),
+     'disagreement must lie in'),
+    (lambda: couplings.joint_moments(0.5, num_examples=0, epsilon=1.0),
+     'num_examples must be an integer >= 1')])
+def test_refusals(call, message):
+  with pytest.raises(ValueError, match=message):
+    call()

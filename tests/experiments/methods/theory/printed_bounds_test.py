@@ -1,0 +1,71 @@
+"""What is printed, and what contradicts it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from dpjax.privacy.notions import PureDP
+from dpjax.theory.minimax import hypotheses
+from dpjax.theory.minimax import testing
+from dpjax.theory.minimax import two_points
+from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import printed_bounds as printed
+
+
+def test_pairwise_anchors_bound_no_mechanism():
+  """E-05: randomised response of one record, Lalanne (2023), Lemma 3.3.8."""
+  for many, epsilon, claimed in ((2, 3.0, .2624), (4, 5.0, .1275)):
+    found = printed.printed_pairwise_anchor(1 - np.eye(many),
+                                            PureDP(epsilon=epsilon))
+    assert found == pytest.approx(claimed, abs=6e-5)
+    assert found > (many - 1) / (many - 1 + math.exp(epsilon))
+
+
+def test_the_middle_is_never_as_far_as_a_whole_separation():
+  """E-07: a constant keeps every guarantee."""
+  known = dict(num_examples=4, guarantee=PureDP(epsilon=0.5))
+  chance = hypotheses.packing(math.log(2), 0.5, **known)
+  points, middle = np.array([0.0, 0.3]), 0.15
+  far = np.abs(points - middle)
+  # The chance of an error of .3 is 0, and of .15 it is 1.
+  assert 0 == np.mean(far >= 0.3) < chance <= np.mean(far >= 0.15)
+  # Corners of a cube in the largest norm: a risk of .15^2.
+  corners = 0.3 * oracles.data_sets(4, 2)
+  apart = np.abs(corners[:, None] - corners[None]).max(-1)
+  risk = np.mean(np.abs(corners - 0.15).max(-1)**2)
+  chance = hypotheses.packing(math.log(16), 0.01, num_examples=100,
+                              guarantee=PureDP(epsilon=0.01))
+  assert risk < printed.printed_packing_risk(0.3, chance)
+  assert testing.packing(apart, chance) <= risk
+
+
+def test_fano_with_a_logarithm_in_place_of_a_variation():
+  """E-23: a thousand hypotheses, response among them."""
+  found = printed.printed_fano(1 - np.eye(1000), num_examples=1, epsilon=8.0)
+  assert found > 0.5 > 999 / (999 + math.exp(8))
+  assert testing.fano_pure(1 - np.eye(1000), num_records=1, epsilon=8.0) < (
+      999 / (999 + math.exp(8)))
+
+
+def test_many_hypotheses_as_quoted_exceed_guessing():
+  """LB-ACH (3.13) for the same law K times."""
+  assert printed.printed_many(2, 0.0, epsilon=1.0) > 1 - 1 / 2
+  assert printed.printed_many(9, 0.0, epsilon=1.0) > 1 - 1 / 9
+  assert printed.printed_many(9, 3.0, epsilon=0.5) == pytest.approx(
+      0.9 * 9 * math.exp(-15))
+
+
+def test_two_hypotheses_as_quoted_are_loose():
+  for n, t, epsilon in ((10, .4, .5), (50, .1, .1)):
+    quoted = printed.printed_two(t, num_examples=n, epsilon=epsilon)
+    assert quoted == pytest.approx(.45 * math.exp(-10 * epsilon * n * t))
+    assert quoted < testing.le_cam_pure(t, num_records=n, epsilon=epsilon)
+
+
+def test_response_is_the_edge_of_true_bounds():
+  """What true bounds give at the counterexamples is reached, not exceeded."""
+  for epsilon in (1.0, 3.0, 5.0):
+    found = two_points.path_error(1, PureDP(epsilon=epsilon))
+    assert found == pytest.approx(special.expit(-epsilon))

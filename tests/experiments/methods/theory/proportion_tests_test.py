@@ -1,0 +1,91 @@
+"""The best private test of two proportions, by programmes and by quadrature."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
+from dpjax.theory.minimax import two_points
+from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import proportion_tests
+
+
+def test_geometric_thresholds_are_the_best_pure_tests():
+  generator = np.random.default_rng(0)
+  for _ in range(30):
+    n = int(generator.integers(1, 50))
+    probs = tuple(np.sort(generator.uniform(0, 1, 2)))
+    epsilon = float(generator.choice([0.02, 0.1, 0.5, 1.5, 4.0]))
+    guarantee = PureDP(epsilon=epsilon)
+    best = oracles.testing_error(
+        np.array([[1 - p, p] for p in probs]), num_examples=n,
+        guarantee=guarantee).value
+    found = proportion_tests.best_error(n, probs, epsilon=epsilon)
+    assert found == pytest.approx(best, abs=1e-6)
+    assert two_points.product_error(
+        probs[1] - probs[0], num_examples=n, guarantee=guarantee) <= (
+            found + 1e-12)
+
+
+def test_without_privacy_the_error_is_le_cams():
+  counts = np.arange(41)
+  p, q = (stats.binom.pmf(counts, 40, x) for x in (0.5, 0.6))
+  found = proportion_tests.best_error(40, (0.5, 0.6))
+  assert found == pytest.approx(np.minimum(p, q).sum() / 2, rel=1e-12)
+  assert proportion_tests.best_error(40, (0.5, 0.6), epsilon=50.0) == (
+      pytest.approx(found, rel=1e-9))
+
+
+@pytest.mark.parametrize('n, probs, rho, reached', [
+    (50, (.4, .6), .02, .2055), (100, (.45, .55), .005, .3271),
+    (100, (.35, .65), .002, .1819)])
+def test_gaussian_thresholds_are_the_golden_ones(n, probs, rho, reached):
+  """G-15."""
+  found = proportion_tests.gaussian_error(n, probs, rho=rho)
+  assert found == pytest.approx(reached, abs=6e-5)
+  assert two_points.product_error(probs[1] - probs[0], num_examples=n,
+                                  guarantee=ZCDP(rho=rho)) < found
+  # Two answers err less than a Gaussian count, and no less than the bound.
+  ramp = proportion_tests.ramp_error(n, probs, rho=rho)
+  assert two_points.product_error(probs[1] - probs[0], num_examples=n,
+                                  guarantee=ZCDP(rho=rho)) < ramp < found
+  # By densities of the two noisy counts.
+  sigma = 1 / math.sqrt(2 * rho)
+  grid = np.linspace(-9 * sigma, n + 9 * sigma, 8001)
+  noise = stats.norm.pdf(grid[:, None] - np.arange(n + 1), scale=sigma)
+  here, there = (noise @ stats.binom.pmf(np.arange(n + 1), n, p)
+                 for p in probs)
+  assert found == pytest.approx(
+      np.minimum(here, there).sum() * (grid[1] - grid[0]) / 2, abs=1e-6)
+
+
+def test_the_least_number_of_records():
+  calls = []
+
+  def error(n):
+    calls.append(n)
+    return 0.4 / n
+  for target in (0.399, 0.1, 0.0031):
+    assert proportion_tests.least_records(error, target) == (
+        math.ceil(0.4 / target))
+  assert len(calls) < 60
+  assert proportion_tests.least_records(lambda n: 0.0, 0.1) == 1
+  found = proportion_tests.least_records(
+      lambda n: proportion_tests.best_error(n, (0.5, 0.51)), 0.01)
+  assert found == 54112
+
+
+@pytest.mark.every(1)
+@pytest.mark.parametrize('call', [
+    lambda: proportion_tests.best_error(3, (0.5, 0.5)),
+    lambda: proportion_tests.best_error(0, (0.4, 0.5)),
+    lambda: proportion_tests.best_error(3, (0.4, 0.5), epsilon=0.0),
+    lambda: proportion_tests.gaussian_error(3, (0.4, 0.5), rho=-1.0),
+    lambda: proportion_tests.least_records(lambda n: 0.0, 0.5),
+    lambda: proportion_tests.least_records(lambda n: 0.4, 0.1, largest=20)])
+def test_bad_input_is_named(call):
+  with pytest.raises(ValueError):
+    call()
