@@ -6,6 +6,7 @@ import math
 import pkgutil
 
 from dpjax import audit
+from experiments.methods import attacks
 from experiments.methods.attacks import discriminators
 from experiments.methods.attacks import local_sensitivity
 
@@ -36,9 +37,10 @@ def _defaults(function):
 
 
 def _public():
-  """All public functions, classes and methods of the package."""
-  for info in pkgutil.iter_modules(audit.__path__):
-    module = importlib.import_module(f'dpjax.audit.{info.name}')
+  """All public functions, classes and methods of both packages."""
+  for name in (f'{package.__name__}.{info.name}' for package in (audit, attacks)
+               for info in pkgutil.iter_modules(package.__path__)):
+    module = importlib.import_module(name)
     for name, value in vars(module).items():
       if name[0] != '_' and getattr(value, '__module__', '') == (
           module.__name__) and callable(value):
