@@ -14,22 +14,20 @@ Packages, which are imported when they are first used:
 * `dpjax.release`: private statistics with exact noise and a ledger of budget
 * `dpjax.mpc`: statistics that several parties compute and none of them sees
 * `dpjax.audit`: tests of a privacy claim against what really ran
-* `dpjax.report`: rows, tables and figures of results
 
-Public are the names in the `__all__` of these packages and what their
-docstrings describe; they change with notice in a new minor version. Modules
-below them, and all names with an underscore, may change at any time.
+Public are the names in the `__all__` of these packages; of a module that is
+listed there (`train.methods`), its functions and classes. They change only with
+notice, in a new minor version. All other modules may change at any time.
 
 Examples here and in all modules presume `import jax`, `import numpy as np` and
 `import jax.numpy as jnp`.
 
 Examples:
-  >>> from dpjax.privacy import accounting
-  >>> from dpjax.privacy.adjacency import Adjacency
-  >>> steps = accounting.poisson_gaussian_event(
+  >>> from dpjax import privacy
+  >>> steps = privacy.poisson_gaussian_event(
   ...     sampling_prob=0.01, noise_multiplier=1.0, num_steps=1000)
-  >>> claim = dict(delta=1e-5, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
-  >>> round(accounting.epsilon(steps, **claim), 2)
+  >>> adjacency = privacy.Adjacency.ADD_OR_REMOVE_ONE
+  >>> round(privacy.epsilon(steps, delta=1e-5, adjacency=adjacency), 2)
   1.83
 """
 
@@ -37,7 +35,7 @@ from dpjax import lazy
 
 __all__ = [
     'audit', 'data', 'grads', 'lipschitz', 'models', 'mpc', 'privacy',
-    'release', 'report', 'runs', 'sampling', 'stats', 'theory',
+    'release', 'runs', 'sampling', 'stats', 'theory',
     'train'
 ]
 

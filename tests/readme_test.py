@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.grads import per_example
 from dpjax.typing import Batch
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -53,8 +52,8 @@ def test_a_network_of_ones_own_is_clipped():
                                 1)[:, 0]
 
   params = module.init(jax.random.key(0), x)
-  names = _run(_code('per_example.clipped(module.apply'),
-               per_example=per_example, Batch=Batch, module=module, loss=loss,
+  names = _run(_code('grads.clipped(module.apply'),
+               Batch=Batch, module=module, loss=loss,
                params=params, x=x, y=y, mask=jnp.ones([4], bool))
   assert names['norms'].shape == (4,)
   assert jax.tree.structure(names['sums']) == jax.tree.structure(params)
@@ -74,25 +73,25 @@ def test_statistics_of_an_array(first, result):
 
 def test_a_ledger_in_python(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  names = _run(_code('sessions import Ledger'), ages=np.arange(1000) % 90)
+  names = _run(_code('release import Ledger'), ages=np.arange(1000) % 90)
   assert 40 < names['released']['value'] < 50
   assert names['ledger'].spent()['spent_epsilon'] == 1.0
   assert 40 < names['median']['value']['1/2'] < 50
 
 
 def test_the_price_of_privacy():
-  names = _run(_code('proportions_exact.solve'), key=jax.random.key(0),
+  names = _run(_code('theory.solve'), key=jax.random.key(0),
                x=jnp.arange(1000) % 2)
-  assert names['proportions_exact'].solve(
+  assert names['theory'].solve(
       num_examples=1000, epsilon=0.1).upper < 1e-3
 
 
 def test_membership_inference():
   draw = np.random.default_rng(0)
   inclusion = draw.random((8, 200)) < 0.5
-  names = _run(_code('attacks.each_as_target'), inclusion=inclusion,
+  names = _run(_code('audit.each_as_target'), inclusion=inclusion,
                log_odds=draw.normal(size=(8, 200)) + 2 * inclusion)
-  assert names['membership'].measures(
+  assert names['audit'].measures(
       np.asarray(names['scores'][0]), inclusion[0], threshold=0.0)['auc'] > 0.8
 
 

@@ -2,5 +2,3 @@
 
 `commands` names them and starts one; each is a module with a function `main`.
 """
-
-__all__ = ['commands']

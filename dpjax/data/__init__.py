@@ -9,22 +9,25 @@ schema_files, user_tables, drafts, containers, pickles, tfds_records, images,
 image_files, image_sets, registry, series.
 """
 
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.data.arrays import Dataset as Dataset
+  from dpjax.data.arrays import from_arrays as from_arrays
+  from dpjax.data.images import ImageDataset as ImageDataset
+  from dpjax.data.registry import image_names as image_names
+  from dpjax.data.registry import load as load
+  from dpjax.data.registry import names as names
+  from dpjax.data.splits import train_test_split as train_test_split
+
 __all__ = [
-  'arrays',
-  'columns',
-  'containers',
-  'drafts',
-  'files',
-  'image_files',
-  'image_sets',
-  'images',
-  'pickles',
-  'registry',
-  'schema_files',
-  'schemas',
-  'series',
-  'splits',
-  'tabular',
-  'tfds_records',
-  'user_tables',
+    'Dataset', 'ImageDataset', 'from_arrays', 'image_names', 'load', 'names',
+    'train_test_split'
 ]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'Dataset': 'arrays', 'from_arrays': 'arrays', 'ImageDataset': 'images',
+    'image_names': 'registry', 'load': 'registry', 'names': 'registry',
+    'train_test_split': 'splits'})

@@ -11,10 +11,29 @@ isolation, per_example, privatizer, k_norm_privatizer, lattice_privatizer,
 placement.
 """
 
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.grads import k_norm_privatizer as k_norm_privatizer
+  from dpjax.grads import lattice_privatizer as lattice_privatizer
+  from dpjax.grads.bounder import GradientBounder as GradientBounder
+  from dpjax.grads.per_example import adaptively_clipped as adaptively_clipped
+  from dpjax.grads.per_example import clipped as clipped
+  from dpjax.grads.per_example import normalized as normalized
+  from dpjax.grads.per_example import per_example_norms as per_example_norms
+  from dpjax.grads.per_example import plain_sums as plain_sums
+  from dpjax.grads.privatizer import gaussian_privatizer as gaussian_privatizer
+
 __all__ = [
-    'ball', 'bookkeeping', 'bounder', 'clipping', 'contractions',
-    'convolutions', 'dependence', 'entries', 'entry_indexing', 'entry_rules',
-    'inputs', 'isolation', 'k_norm_privatizer', 'lattice_privatizer',
-    'microbatches', 'per_example', 'placement', 'precision', 'privatizer',
-    'quantiles', 'records', 'tracing', 'windows'
+    'GradientBounder', 'adaptively_clipped', 'clipped', 'gaussian_privatizer',
+    'k_norm_privatizer', 'lattice_privatizer', 'normalized',
+    'per_example_norms', 'plain_sums'
 ]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'GradientBounder': 'bounder', 'adaptively_clipped': 'per_example',
+    'clipped': 'per_example', 'normalized': 'per_example',
+    'per_example_norms': 'per_example', 'plain_sums': 'per_example',
+    'gaussian_privatizer': 'privatizer'})

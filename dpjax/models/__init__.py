@@ -6,4 +6,21 @@ as E12 are explained in experiments/ERRATA.md.
 Modules, in import order: model, bounding, mlp, convnet, resnet, wide_resnet.
 """
 
-__all__ = ['bounding', 'convnet', 'mlp', 'model', 'resnet', 'wide_resnet']
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.models import convnet as convnet
+  from dpjax.models import mlp as mlp
+  from dpjax.models import resnet as resnet
+  from dpjax.models import wide_resnet as wide_resnet
+  from dpjax.models.model import from_network as from_network
+  from dpjax.models.model import Model as Model
+
+__all__ = [
+    'Model', 'convnet', 'from_network', 'mlp', 'resnet', 'wide_resnet'
+]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'Model': 'model', 'from_network': 'model'})

@@ -14,7 +14,30 @@ Modules, in import order: prg, packing, additive, shamir, comparison, scheme,
 schemes, noise, joint_noise, nodes, costs, evaluation, parties.
 """
 
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.mpc.evaluation import AdditiveShares as AdditiveShares
+  from dpjax.mpc.evaluation import SecureCurve as SecureCurve
+  from dpjax.mpc.evaluation import ShamirShares as ShamirShares
+  from dpjax.mpc.evaluation import TrustedCurator as TrustedCurator
+  from dpjax.mpc.evaluation import u_statistic as u_statistic
+  from dpjax.mpc.joint_noise import JointNoise as JointNoise
+  from dpjax.mpc.schemes import AdditiveScheme as AdditiveScheme
+  from dpjax.mpc.schemes import ComparisonScheme as ComparisonScheme
+  from dpjax.mpc.schemes import OuterProductScheme as OuterProductScheme
+
 __all__ = [
-    'additive', 'comparison', 'costs', 'evaluation', 'joint_noise', 'nodes',
-    'noise', 'packing', 'parties', 'prg', 'scheme', 'schemes', 'shamir'
+    'AdditiveScheme', 'AdditiveShares', 'ComparisonScheme', 'JointNoise',
+    'OuterProductScheme', 'SecureCurve', 'ShamirShares', 'TrustedCurator',
+    'u_statistic'
 ]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'AdditiveShares': 'evaluation', 'SecureCurve': 'evaluation',
+    'ShamirShares': 'evaluation', 'TrustedCurator': 'evaluation',
+    'u_statistic': 'evaluation', 'JointNoise': 'joint_noise',
+    'AdditiveScheme': 'schemes', 'ComparisonScheme': 'schemes',
+    'OuterProductScheme': 'schemes'})

@@ -12,11 +12,21 @@ normal_means, grids, trees, bands, curves, density_bands, densities,
 calibration, classifiers, pictures, registry, sources, sessions.
 """
 
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.release.formats import Format as Format
+  from dpjax.release.query import Query as Query
+  from dpjax.release.registry import STATISTICS as STATISTICS
+  from dpjax.release.sessions import Ledger as Ledger
+  from dpjax.release.sessions import release as release
+
 __all__ = [
-    'bands', 'calibration', 'classifiers', 'combinations', 'costs', 'counts',
-    'curves', 'densities', 'density_bands', 'formats', 'grids', 'lattice',
-    'ledger', 'meter', 'moments', 'noise', 'normal_means', 'pictures',
-    'proportions', 'quantiles', 'query', 'registry', 'reservations',
-    'sample_means', 'sessions', 'sources', 'splitting', 'streams', 'supports',
-    'tables', 'trees', 'two_counts'
+    'Format', 'Ledger', 'Query', 'STATISTICS', 'release'
 ]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'Format': 'formats', 'Query': 'query', 'STATISTICS': 'registry',
+    'Ledger': 'sessions', 'release': 'sessions'})

@@ -12,7 +12,23 @@ Examples:
   (100, True)
 """
 
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.runs.configuration import check as check
+  from dpjax.runs.configuration import resolve as resolve
+  from dpjax.runs.configuration import TrainingConfig as TrainingConfig
+  from dpjax.runs.running import run as run
+  from dpjax.runs.training import train as train
+  from dpjax.runs.training import TrainingResult as TrainingResult
+
 __all__ = [
-    'building', 'canaries', 'configuration', 'environment', 'grouping',
-    'interrupted', 'recipes', 'run_keys', 'running', 'summary', 'training'
+    'TrainingConfig', 'TrainingResult', 'check', 'resolve', 'run', 'train'
 ]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'TrainingConfig': 'configuration', 'check': 'configuration',
+    'resolve': 'configuration', 'run': 'running',
+    'TrainingResult': 'training', 'train': 'training'})

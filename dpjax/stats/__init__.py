@@ -5,9 +5,6 @@
   stats.quantiles(key, x, [0.25, 0.5, 0.75], epsilon=1.0, lower=0, upper=120,
                   adjacency='replace_one')
 
-`mean`, `proportion`, `quantiles`, `ecdf`, `density`, `roc` and the modules in
-`__all__` are public; what is beneath these may change without notice.
-
 Noise protects only as long as its key is secret. To publish a result, use a key
 of `dpjax.privacy.keys.system_keys`, which nobody can guess, and use it once.
 `jax.random.key(seed)` is for research only.
@@ -22,6 +19,8 @@ from typing import TYPE_CHECKING
 from dpjax import lazy
 
 if TYPE_CHECKING:
+  from dpjax.stats import frequencies as frequencies
+  from dpjax.stats import hosmer_lemeshow as hosmer_lemeshow
   from dpjax.stats.density_methods.api import density as density
   from dpjax.stats.ecdf_methods.api import ecdf as ecdf
   from dpjax.stats.ecdf_methods.grids import Grid as Grid
@@ -31,13 +30,12 @@ if TYPE_CHECKING:
   from dpjax.stats.quantile_methods.api import quantiles as quantiles
 
 __all__ = [
-    'Grid', 'density', 'density_methods', 'ecdf', 'ecdf_methods',
-    'frequencies', 'hosmer_lemeshow', 'mean', 'means', 'polls', 'proportion',
-    'quantile_methods', 'quantiles', 'risks', 'roc', 'roc_curves'
+    'Grid', 'density', 'ecdf', 'frequencies', 'hosmer_lemeshow', 'mean',
+    'proportion', 'quantiles', 'roc'
 ]
 
 __getattr__ = lazy.attributes(__name__, __all__, {
-    'Grid': 'ecdf_methods.grids', 'density': 'density_methods.api',
-    'ecdf': 'ecdf_methods.api', 'mean': 'estimates',
-    'proportion': 'estimates', 'quantiles': 'quantile_methods.api',
-    'roc': 'estimates'})
+    'density': 'density_methods.api', 'ecdf': 'ecdf_methods.api',
+    'Grid': 'ecdf_methods.grids', 'mean': 'estimates',
+    'proportion': 'estimates', 'roc': 'estimates',
+    'quantiles': 'quantile_methods.api'})

@@ -2,5 +2,3 @@
 
 Modules, in import order: quantile_laws, quantile_trials, quantile_study.
 """
-
-__all__ = ['quantile_laws', 'quantile_study', 'quantile_trials']

@@ -8,8 +8,29 @@ Modules, in import order: plan, bassily, methods, averaging, augment, state,
 step, requirements, used_keys, sharding, processes, checkpoint, loop, evaluate.
 """
 
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.train import methods as methods
+  from dpjax.train.checkpoint import Checkpoints as Checkpoints
+  from dpjax.train.evaluate import accuracies as accuracies
+  from dpjax.train.evaluate import accuracy as accuracy
+  from dpjax.train.loop import fit as fit
+  from dpjax.train.loop import FitResult as FitResult
+  from dpjax.train.plan import non_private_plan as non_private_plan
+  from dpjax.train.plan import private_plan as private_plan
+  from dpjax.train.plan import TrainingPlan as TrainingPlan
+  from dpjax.train.sharding import data_mesh as data_mesh
+
 __all__ = [
-    'augment', 'averaging', 'bassily', 'checkpoint', 'evaluate', 'loop',
-    'methods', 'plan', 'processes', 'requirements', 'sharding', 'state',
-    'step', 'used_keys'
+    'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
+    'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
 ]
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'Checkpoints': 'checkpoint', 'accuracies': 'evaluate',
+    'accuracy': 'evaluate', 'FitResult': 'loop', 'fit': 'loop',
+    'TrainingPlan': 'plan', 'non_private_plan': 'plan',
+    'private_plan': 'plan', 'data_mesh': 'sharding'})

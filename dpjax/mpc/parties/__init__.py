@@ -16,8 +16,3 @@ relays and clients do.
 Modules, in import order: parameters, certificates, channel, enrolment, storage,
 inbox, links, wire, noising, server, client, owners, setup.
 """
-
-__all__ = [
-    'certificates', 'channel', 'client', 'enrolment', 'inbox', 'links',
-    'noising', 'owners', 'parameters', 'server', 'setup', 'storage', 'wire'
-]

@@ -13,11 +13,3 @@ noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
 cubes, trigonometric, projections, spectral, shrinkage, pooling, adaptive,
 weighted, stages, hierarchies, merging, sparse, marginals, api.
 """
-
-__all__ = [
-    'adaptive', 'api', 'bandwidths', 'bases', 'cubes', 'estimate',
-    'hierarchies', 'histograms', 'histospline', 'laws', 'marginals',
-    'mechanism', 'merging', 'noisy_counts', 'polygons', 'pooling',
-    'post_processing', 'projections', 'sensitivities', 'shrinkage', 'sparse',
-    'spectral', 'stages', 'trigonometric', 'weighted'
-]

@@ -13,9 +13,3 @@ Modules, in import order: grids, mechanism, levels, smoothing, flows, inverse,
 hierarchy, digits, trees, toeplitz, dyadic_calibration, dyadic, stream_noise,
 streams, api.
 """
-
-__all__ = [
-    'api', 'digits', 'dyadic', 'dyadic_calibration', 'flows', 'grids',
-    'hierarchy', 'inverse', 'levels', 'mechanism', 'smoothing', 'stream_noise',
-    'streams', 'toeplitz', 'trees'
-]

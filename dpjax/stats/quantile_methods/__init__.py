@@ -11,8 +11,4 @@ lanes, paths, independent, recursive, joint, inversion, curves, histogram,
 trees, smoothing, window, grid, knots, unbounded, slicing, confidence, api.
 """
 
-from dpjax.stats.quantile_methods.api import METHODS
-from dpjax.stats.quantile_methods.api import plan
-from dpjax.stats.quantile_methods.api import quantiles
 
-__all__ = ['METHODS', 'plan', 'quantiles']

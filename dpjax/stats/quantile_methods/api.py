@@ -208,7 +208,7 @@ def quantiles(key: PRNGKey, x: Any, probs: float | Sequence[float], *,
     ValueError: for bad input, before anything is released.
 
   Examples:
-    >>> from dpjax.stats import quantile_methods as quantiles
+    >>> from dpjax.stats.quantile_methods import api as quantiles
     >>> ages = np.arange(1000) % 90
     >>> # Reproducible: for research, not for a release.
     >>> key = jax.random.key(0)

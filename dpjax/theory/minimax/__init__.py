@@ -8,9 +8,3 @@ Modules, in import order: bounds, testing, concentrated, two_points,
 separations, spheres, groups, similarities, hypotheses, cube_bounds,
 proportions_exact, disclosure, scores, sign_vectors.
 """
-
-__all__ = [
-    'bounds', 'concentrated', 'cube_bounds', 'disclosure', 'groups',
-    'hypotheses', 'proportions_exact', 'scores', 'separations', 'sign_vectors',
-    'similarities', 'spheres', 'testing', 'two_points'
-]

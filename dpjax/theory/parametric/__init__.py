@@ -10,13 +10,3 @@ gaussian_noise, truncated_means, normal_means, coinpress, normal_bounds,
 normal_intervals, densities, least_favourable, likelihood, sgml,
 likelihood_risks, likelihood_study, studies, sample_sizes.
 """
-
-__all__ = [
-    'clipped_normals', 'coinpress', 'densities', 'estimator',
-    'exponential_families', 'gaussian_noise', 'least_favourable', 'likelihood',
-    'likelihood_risks', 'likelihood_study', 'moment_bounds', 'moment_risks',
-    'noisy_shares', 'normal_bounds', 'normal_intervals', 'normal_means',
-    'proportion_bounds', 'proportions', 'sample_sizes', 'sgml', 'studies',
-    'study', 'subsampling', 'support_bounds', 'support_ranks', 'supports',
-    'truncated_means'
-]

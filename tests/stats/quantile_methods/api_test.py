@@ -8,8 +8,8 @@ import pytest
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import quantile_methods as quantiles
 from dpjax.stats.quantile_methods import api
+from dpjax.stats.quantile_methods import api as quantiles
 from dpjax.stats.quantile_methods import smoothing
 
 _KEY = jax.random.key(0)
