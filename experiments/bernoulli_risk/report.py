@@ -21,20 +21,20 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Equations (6), (10) and (11)."""
-  found = points.collect(rows)
-  enough = [p for p in found if p['num_examples'] * p['epsilon'] >= 2]
+  cells = points.collect(rows)
+  enough = [p for p in cells if p['num_examples'] * p['epsilon'] >= 2]
   return [
       points.judged('risk of the private estimator (6)',
-                    'p (1 - p) / n + 2 / (n epsilon)^2', found, _risk),
+                    'p (1 - p) / n + 2 / (n epsilon)^2', cells, _risk),
       points.judged('the lower bounds are below it', 'for all n, epsilon',
-                    found, _ordered),
+                    cells, _ordered),
       points.judged('the lower bound at p_2 = 1/2 + 1/(n epsilon)',
                     '1 / (8 (n epsilon)^2)', enough, _printed),
       points.judged('rate while epsilon << n^(-1/2) (11)', 'slope -2 in n',
-                    [p for p in found if _place(p) <= 1], lambda p: _slope(
+                    [p for p in cells if _place(p) <= 1], lambda p: _slope(
                         p, -2)),
       points.judged('rate once epsilon >> n^(-1/2) (11)', 'slope -1 in n',
-                    [p for p in found if _place(p) >= 100], lambda p: _slope(
+                    [p for p in cells if _place(p) >= 100], lambda p: _slope(
                         p, -1))]
 
 
@@ -42,32 +42,32 @@ def _place(point: points.Point) -> float:
   return point['num_examples'] * point['epsilon']**2
 
 
-def _risk(found: list[points.Point]):
-  worst = max(abs(p['risk'] - p['closed_form']) / p['risk_se'] for p in found)
+def _risk(cells: list[points.Point]):
+  worst = max(abs(p['risk'] - p['closed_form']) / p['risk_se'] for p in cells)
   return (f'within {worst:.1f} standard errors', worst < 5,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _ordered(found: list[points.Point]):
+def _ordered(cells: list[points.Point]):
   # Of the largest risk, at p = 1/2; clipping to [0, 1] reduces risks above.
-  ratio = max(p['lower'] / p['closed_form'] for p in found)
-  between = all(p['lower_two_point'] <= p['lower'] * (1 + 1e-9) for p in found)
+  ratio = max(p['lower'] / p['closed_form'] for p in cells)
+  between = all(p['lower_two_point'] <= p['lower'] * (1 + 1e-9) for p in cells)
   return (f'{ratio:.3f} of it at most', ratio <= 1 and between,
           'the Binomial coupling before Jensen is the largest of them')
 
 
-def _printed(found: list[points.Point]):
-  ratios = [p['lower_printed_choice'] / p['lower_printed'] for p in found]
-  best = max(p['lower_two_point'] / p['lower_printed'] for p in found)
+def _printed(cells: list[points.Point]):
+  ratios = [p['lower_printed_choice'] / p['lower_printed'] for p in cells]
+  best = max(p['lower_two_point'] / p['lower_printed'] for p in cells)
   return (f'{max(ratios):.3f} of that', min(ratios) > 0.999,
           'e^(-n epsilon (p_2 - p_1)) = 1/e is lost (T-E02); the best p_2, '
           f'1/2 + 2/(n epsilon), gives {best:.3f} of it')
 
 
-def _slope(found: list[points.Point], wanted: float):
+def _slope(cells: list[points.Point], wanted: float):
   slopes = []
-  for epsilon, in points.distinct(found, 'epsilon'):
-    curve = points.select(found, epsilon=epsilon)
+  for epsilon, in points.distinct(cells, 'epsilon'):
+    curve = points.select(cells, epsilon=epsilon)
     if len(curve) > 1:
       slopes.append(points.slope(curve, 'num_examples', 'risk'))
   text = ', '.join(f'{slope:.2f}' for slope in slopes) or '-'
@@ -77,10 +77,10 @@ def _slope(found: list[points.Point], wanted: float):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Risk against n; lines closed form and lower bound, marks simulated."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5.5, height=4)
-  for series, (epsilon,) in enumerate(points.distinct(found, 'epsilon')):
-    chosen = points.select(found, epsilon=epsilon)
+  for series, (epsilon,) in enumerate(points.distinct(cells, 'epsilon')):
+    chosen = points.select(cells, epsilon=epsilon)
     points.curve(axes[0, 0], chosen, 'num_examples', 'risk',
                  f'epsilon {epsilon:g}, simulated', series=series,
                  error='risk_se')

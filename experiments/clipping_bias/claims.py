@@ -25,14 +25,14 @@ _ACCURACY_BAND = 0.015
 def verdict(rows: Sequence[records.Row]) -> list[Verdict]:
   """All verdicts; a claim without rows is not run."""
   values = lookup.collect(rows)
-  found = [*_example(values), *_descents(values), _figure_5_2_1(values),
+  result = [*_example(values), *_descents(values), _figure_5_2_1(values),
            *_theorem(values), _mini_batches(values)]
   for dataset in _DATASETS:
-    found += [_trends(values, dataset, clip_norm)
+    result += [_trends(values, dataset, clip_norm)
               for clip_norm in _CLIP_NORMS]
-    found += [check(values, dataset) for check in (
+    result += [check(values, dataset) for check in (
         _update, _active, _other_point, _no_error, _minor_drawback)]
-  return found
+  return result
 
 
 def _not_run(claim: str, printed: str) -> Verdict:
@@ -44,8 +44,8 @@ def _point(point: Sequence[float]) -> str:
 
 
 def _value(values: lookup.Values, metric: str, *key) -> float | None:
-  found = values.get(lookup.Key(*key), {}).get(metric)
-  return float(np.mean(found)) if found else None
+  result = values.get(lookup.Key(*key), {}).get(metric)
+  return float(np.mean(result)) if result else None
 
 
 def _example(values: lookup.Values) -> list[Verdict]:
@@ -84,20 +84,20 @@ def _descents(values: lookup.Values) -> list[Verdict]:
        'whose optimum is (a, b - 1); clipping is meant (E21)'))
   zero = [_value(values, f'zero_{axis}', 'zero', 'regression', 'exact',
                  _PRINTED.clip_norm, ()) for axis in (1, 2)]
-  found = []
+  results = []
   for claim, method, clip_norm, reason in claims:
     printed = 'the zero, with the sign corrected'
     rest = _rest(values, method, clip_norm)
     if rest is None or None in zero:
-      found.append(_not_run(claim, printed))
+      results.append(_not_run(claim, printed))
       continue
     distance = float(np.linalg.norm(np.subtract(rest, zero)))
     band = 0.05 if method == 'dp_sgd' else _TRAINED_BAND
-    found.append(Verdict(
+    results.append(Verdict(
         claim, printed, _point(rest),
         verdicts.AGREES if distance <= band else verdicts.DIFFERS,
         f'{distance:.1e} away: {reason}'))
-  return found + [Verdict(
+  return results + [Verdict(
       'Lip-DP-SGD converges to (a, b) on the example', '(a, b)', '-',
       verdicts.NOT_COMPARABLE, 'the squared loss is not Lipschitz, which the '
       'method requires; its side is argued without weight bound, noise and '
@@ -146,19 +146,19 @@ def _theorem(values: lookup.Values) -> list[Verdict]:
       'frobenius_adam': ('Frobenius ball, but under Adam as in the '
                          'experiments, which keeps the signs of gradients '
                          'that have settled')}
-  found = []
+  results = []
   for method, reason in reasons.items():
     claim = f'Theorem 5.2.3: the limit is a local optimum ({method})'
     key = ('ball', 'diagonal', method, math.inf, ())
     end, best = (_value(values, metric, *key)
                  for metric in ('objective', 'optimum'))
     if end is None:
-      found.append(_not_run(claim, 'always'))
+      results.append(_not_run(claim, 'always'))
       continue
-    found.append(Verdict(
+    results.append(Verdict(
         claim, f'objective {best:.5f}', f'{end:.5f}',
         verdicts.AGREES if end - best < 1e-4 else verdicts.DIFFERS, reason))
-  return found
+  return results
 
 
 def _mini_batches(values: lookup.Values) -> Verdict:

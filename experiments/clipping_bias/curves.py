@@ -139,7 +139,7 @@ def measure_probe(params: Params, probe: Batch, *, model: Model,
   differences = jax.vmap(tree.squared_norm)(_minus(grads, taken))
   sizes = jax.vmap(tree.squared_norm)(grads)
   mean, clipped = _mean(grads), _mean(taken)
-  found = dict(
+  values = dict(
       gradient_norm=tree.global_norm(mean),
       clipped_norm=tree.global_norm(clipped),
       error_norm=tree.global_norm(_minus(mean, clipped)),
@@ -147,7 +147,7 @@ def measure_probe(params: Params, probe: Batch, *, model: Model,
       fraction_changed=jnp.mean(differences > _CHANGED**2 * sizes,
                                 dtype=jnp.float32))
   update = algorithm_8_update(params, probe.x, mean) if printed else None
-  return found | dict(
+  return values | dict(
       printed_norm=tree.global_norm(update) if printed else jnp.nan,
       printed_error=(tree.global_norm(_minus(mean, update)) if printed
                      else jnp.nan),
@@ -192,18 +192,18 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
   records = dataset.records._replace(x=jax.jit(model.prepare)(dataset.x))
   traced = jax.jit(functools.partial(
       _trace, run=run, config=config, model=model, method=method, plan=plan))
-  found, accuracies = [], []
+  result, accuracies = [], []
   for seed in seeds:
     seeded = dataclasses.replace(config, seed=seed, noise_seed=seed)
     split = training.split_rows(seeded, dataset)
     measures, params = traced(run_keys.run_key(seeded), split, records)
     accuracy = evaluate.accuracy(model.apply, params, dataset.records,
                                  split.test)
-    found.append(jax.tree.map(np.asarray, measures))
+    result.append(jax.tree.map(np.asarray, measures))
     accuracies.append(float(accuracy))
     if on_progress is not None:
-      on_progress(len(found), len(seeds))
-  return Curves(jax.tree.map(lambda *leaves: np.stack(leaves), *found),
+      on_progress(len(result), len(seeds))
+  return Curves(jax.tree.map(lambda *leaves: np.stack(leaves), *result),
                 np.array(accuracies), plan, config.delta,
                 plan.epsilon(config.delta))
 
@@ -260,10 +260,10 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
   printed = config.method not in configuration.LIPSCHITZ_METHODS
 
   def measure(params):
-    found = measure_probe(params, probe, model=model, loss=loss,
+    result = measure_probe(params, probe, model=model, loss=loss,
                           bounder=bounder, printed=printed)
     values = loss.values(model.apply(params, train.x), train.y)
-    return Measures(train_loss=jnp.mean(values), **found)
+    return Measures(train_loss=jnp.mean(values), **result)
 
   def part(state, _):
     before = measure(state.params)

@@ -33,11 +33,11 @@ def parse(id_: str) -> Key:
 
 def collect(rows: Iterable[records.Row]) -> Values:
   """Returns the values of all settings, sorted."""
-  found: Values = {}
+  values: Values = {}
   for row in rows:
-    found.setdefault(parse(row.id), {}).setdefault(row.metric, []).append(
+    values.setdefault(parse(row.id), {}).setdefault(row.metric, []).append(
         row.value)
-  return dict(sorted(found.items()))
+  return dict(sorted(values.items()))
 
 
 def of_kind(values: Values, *kinds: str) -> Values:
@@ -119,7 +119,7 @@ def crossings(first: np.ndarray, second: np.ndarray,
   In each cell the field is taken to be linear in both coordinates together,
   fitted to the four corners; the zero counts if it lies in the cell.
   """
-  found = []
+  values = []
   for i in range(len(first) - 1):
     for j in range(len(second) - 1):
       corners = field[i:i + 2, j:j + 2]
@@ -130,8 +130,8 @@ def crossings(first: np.ndarray, second: np.ndarray,
       place = 0.5 - np.linalg.solve(slopes, corners.mean((0, 1)))
       if (-1e-9 <= place).all() and (place <= 1 + 1e-9).all():
         widths = np.array([first[i + 1] - first[i], second[j + 1] - second[j]])
-        found.append(np.array([first[i], second[j]]) + place * widths)
-  return _distinct(np.array(found).reshape(-1, 2))
+        values.append(np.array([first[i], second[j]]) + place * widths)
+  return _distinct(np.array(values).reshape(-1, 2))
 
 
 def _distinct(points: np.ndarray) -> np.ndarray:

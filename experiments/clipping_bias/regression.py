@@ -100,13 +100,13 @@ def clipped_zero(*, clip_norm: float) -> np.ndarray:
   linear = np.array([0.0, -1.0]) + clip_norm * _SLOPE
   if clip_norm <= LARGEST_LINEAR:
     return linear
-  found = optimize.root(
+  result = optimize.root(
       lambda u: mean_clipped_gradient(u, clip_norm=clip_norm), linear,
       tol=1e-14)
-  if not np.abs(found.fun).max() < 1e-10:
+  if not np.abs(result.fun).max() < 1e-10:
     raise ArithmeticError(f'no zero found for clip_norm {clip_norm}: '
-                          f'{found.message}')
-  return found.x
+                          f'{result.message}')
+  return result.x
 
 
 def excess_risk(offset: np.ndarray) -> float:

@@ -67,9 +67,9 @@ def _lines(values: lookup.Values, kind: str, metrics: Sequence[str], *,
   lines = [
       (key.method, _clip_norm(key.clip_norm),
        ', '.join(f'{x:g}' for x in key.at) or '-',
-       *(tables.number(_mean(found.get(metric)), digits=digits)
+       *(tables.number(_mean(result.get(metric)), digits=digits)
          for metric in metrics))
-      for key, found in lookup.of_kind(values, kind).items()]
+      for key, result in lookup.of_kind(values, kind).items()]
   return tables.markdown(('method', 'clip norm', 'at', *metrics), lines)
 
 
@@ -96,13 +96,13 @@ def figure(rows: Sequence[records.Row]) -> Any:
   """Figure 5.2.1 above, Figure 5.3.3 and the batches of E19 below."""
   values = lookup.collect(rows)
   drawn, axes = plots.new(2, 3, width=4.2, height=3.4)
-  found = lookup.grid(values)
-  if found is not None:
-    zeros = (lookup.crossings(found.first, found.second, found.plain),
-             lookup.crossings(found.first, found.second, found.clipped))
-    _draw_field(axes[0, 0], found, found.plain, zeros,
+  result = lookup.grid(values)
+  if result is not None:
+    zeros = (lookup.crossings(result.first, result.second, result.plain),
+             lookup.crossings(result.first, result.second, result.clipped))
+    _draw_field(axes[0, 0], result, result.plain, zeros,
                 'descent along the mean gradient')
-    _draw_field(axes[0, 1], found, found.clipped, zeros,
+    _draw_field(axes[0, 1], result, result.clipped, zeros,
                 'descent along the mean clipped gradient, norm 1')
   _draw_batches(axes[0, 2], values)
   names = sorted({name[0] for name in lookup.curve_names(values)},

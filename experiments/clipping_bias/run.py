@@ -151,14 +151,14 @@ def _curves(settings: Sequence[sweep.Setting], data_dir: str | None,
   """Yields all points of a curve, from one run for each seed (BIAS-04)."""
   first = settings[0]
   length = sweep.LENGTHS[first.kind]
-  found = curves.trace(
+  result = curves.trace(
       _traced(first), range(length.num_runs), data_dir=data_dir,
       on_progress=lambda done, total: progress(done / total, first.method))
   for setting in settings:
-    yield setting, _curve_rows(setting, found, length)
+    yield setting, _curve_rows(setting, result, length)
 
 
-def _curve_rows(setting: sweep.Setting, found: curves.Curves,
+def _curve_rows(setting: sweep.Setting, cells: curves.Curves,
                 length: sweep.Length) -> list[records.Row]:
   """Returns rows of means over the runs at one step.
 
@@ -167,20 +167,20 @@ def _curve_rows(setting: sweep.Setting, found: curves.Curves,
   the epsilon of the training.
   """
   step, = setting.at
-  private = found.plan.noise_multiplier is not None
+  private = cells.plan.noise_multiplier is not None
 
   def row(metric, value, epsilon):
     return records.Row(
         seed=setting.seed, metric=metric, value=float(value),
-        n=found.plan.sampler.num_examples,
+        n=cells.plan.sampler.num_examples,
         epsilon_requested=_EPSILONS[setting.dataset] if private else math.inf,
         epsilon=epsilon, epsilon_valid=True,
-        delta=found.delta if private else 0.0,
-        adjacency=found.plan.adjacency.value, accountant='pld',
+        delta=cells.delta if private else 0.0,
+        adjacency=cells.plan.adjacency.value, accountant='pld',
         method=setting.method, dataset=setting.dataset)
 
   lines = []
-  for metric, values in found.measures._asdict().items():
+  for metric, values in cells.measures._asdict().items():
     at_step = values[:, step // length.every].astype(np.float64)
     if np.isnan(at_step).any():
       continue
@@ -189,6 +189,6 @@ def _curve_rows(setting: sweep.Setting, found: curves.Curves,
       error = at_step.std(ddof=1) / len(at_step)**0.5
       lines.append(row(f'{metric}_se', error, math.inf))
   if step == length.num_steps:
-    lines.append(row('test_accuracy', found.test_accuracy.mean(),
-                     found.epsilon))
+    lines.append(row('test_accuracy', cells.test_accuracy.mean(),
+                     cells.epsilon))
   return lines

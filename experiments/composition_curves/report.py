@@ -29,17 +29,17 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Fact 2.2.4 and what follows it; Proposition 7.8."""
-  found = points.collect(rows)
-  pure = points.select(found, release_delta=0.0)
+  cells = points.collect(rows)
+  pure = points.select(cells, release_delta=0.0)
   return [
       points.judged('Proposition 7.8: the epsilons add up to a bound', 'always',
-                    found, lambda p: _holds(p, 'basic')),
+                    cells, lambda p: _holds(p, 'basic')),
       points.judged('the smallest of A, B and C is a bound (Fact 2.2.4)',
-                    'always', found, lambda p: _holds(p, *_FORMS)),
-      points.judged('it is min(A, B, B)', 'min(A, B, B)', found, _third),
+                    'always', cells, lambda p: _holds(p, *_FORMS)),
+      points.judged('it is min(A, B, B)', 'min(A, B, B)', cells, _third),
       points.judged('Fact 2.2.4 is sharp: no smaller epsilon holds', 'sharp',
-                    found, _sharp),
-      points.judged('the first advanced form is a bound', 'always', found,
+                    cells, _sharp),
+      points.judged('the first advanced form is a bound', 'always', cells,
                     lambda p: _holds(p, 'advanced')),
       points.judged('it grows as k epsilon^2 + sqrt(k epsilon)',
                     'slope 1/2 in small epsilon',
@@ -51,43 +51,43 @@ def _ratio(point: points.Point, *metrics: str) -> float:
   return min(point[metric] for metric in metrics) / point['exact']
 
 
-def _holds(found: list[points.Point], *metrics: str):
-  least = min(found, key=lambda point: _ratio(point, *metrics))
+def _holds(cells: list[points.Point], *metrics: str):
+  least = min(cells, key=lambda point: _ratio(point, *metrics))
   worst = _ratio(least, *metrics)
   return (f'{worst:.4f} of the exact one or more', worst >= 1 - _ROUNDING,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _third(found: list[points.Point]):
-  smaller = [point for point in found if point['without_constant'] < min(
+def _third(cells: list[points.Point]):
+  smaller = [point for point in cells if point['without_constant'] < min(
       point['basic'], point['with_constant'])]
-  return (f'C is the least in {len(smaller)} of {len(found)}', not smaller,
+  return (f'C is the least in {len(smaller)} of {len(cells)}', not smaller,
           'a misprint of min(A, B, C) (T-E09)')
 
 
-def _sharp(found: list[points.Point]):
-  most = max(found, key=lambda point: _ratio(point, *_FORMS))
+def _sharp(cells: list[points.Point]):
+  most = max(cells, key=lambda point: _ratio(point, *_FORMS))
   return (f'up to {_ratio(most, *_FORMS):.3f} times the exact one',
           _ratio(most, *_FORMS) <= 1 + _ROUNDING,
           f'at epsilon {most["epsilon"]:g}, k = {most["num_uses"]:g}; the '
           'triple is an upper bound of the optimal theorem (T-E09)')
 
 
-def _growth(found: list[points.Point]):
-  if len(found) < 2:
+def _growth(cells: list[points.Point]):
+  if len(cells) < 2:
     return '-', False, 'one epsilon alone'
-  slope = points.slope(found, 'epsilon', 'advanced')
+  slope = points.slope(cells, 'epsilon', 'advanced')
   return (f'slope {slope:.2f}', abs(slope - 0.5) < 0.1,
           'k epsilon^2 + epsilon sqrt(k) is meant (T-E09)')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Every bound over the exact one, on one axes for each epsilon."""
-  found = points.select(points.collect(rows), release_delta=0.0, slack=1e-6)
+  cells = points.select(points.collect(rows), release_delta=0.0, slack=1e-6)
   ratios = [points.Point(point.fields, {
       name: value / point['exact'] for name, value in point.values.items()})
-            for point in found]
-  epsilons = [epsilon for epsilon, in points.distinct(found, 'epsilon')]
+            for point in cells]
+  epsilons = [epsilon for epsilon, in points.distinct(cells, 'epsilon')]
   drawn, axes = plots.new(1, max(1, len(epsilons)), height=3.6)
   for ax, epsilon in zip(axes[0], epsilons):
     for series, metric in enumerate(_LABELS):

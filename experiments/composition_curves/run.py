@@ -29,13 +29,13 @@ def _bounds(setting: sweep.Setting) -> dict[str, float]:
   one = ApproxDP(epsilon=setting.epsilon, delta=setting.release_delta)
   releases = [one] * setting.num_uses
   forms = composition.heterogeneous_forms(releases, slack=setting.slack)
-  found = dict(
+  values = dict(
       basic=forms.basic, with_constant=forms.with_constant,
       without_constant=forms.without_constant,
       advanced=composition.advanced(one, num_uses=setting.num_uses,
                                     slack=setting.slack).epsilon,
       exact=accounting.optimal_composition(releases, delta=forms.delta))
-  return found if setting.release_delta else found | _of_mechanisms(setting)
+  return values if setting.release_delta else values | _of_mechanisms(setting)
 
 
 def _of_mechanisms(setting: sweep.Setting) -> dict[str, float]:

@@ -23,21 +23,21 @@ def table(rows: Sequence[records.Row]) -> str:
                          ('method', 'epsilon', 'num_examples'), _METRICS))
 
 
-def _risks(found: list[points.Point]) -> list[points.Point]:
-  return [p for p in found if p['method'] != 'cost']
+def _risks(cells: list[points.Point]) -> list[points.Point]:
+  return [p for p in cells if p['method'] != 'cost']
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Section 6.3.3."""
-  found = points.collect(rows)
-  noisy = points.select(found, method=('printed', 'half'))
+  cells = points.collect(rows)
+  noisy = points.select(cells, method=('printed', 'half'))
   return [
       points.judged('between -alpha/4 and alpha/4 the cost is at most n/4',
-                    '<= n/4', points.select(found, method='cost'), _inside),
+                    '<= n/4', points.select(cells, method='cost'), _inside),
       points.judged('beyond alpha the cost is n/2', 'n/2',
-                    points.select(found, method='cost'), _outside),
+                    points.select(cells, method='cost'), _outside),
       points.judged('without noise the median of a constant is not found',
-                    'fails', points.select(found, method='raw'), _raw),
+                    'fails', points.select(cells, method='raw'), _raw),
       points.judged('with noise E M^2 is at most as printed', 'a bound',
                     noisy, lambda p: _bounded(p, 'bound_printed')),
       points.judged('the bound that follows holds', 'not in the text', noisy,
@@ -48,70 +48,70 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'e^(-n epsilon / 48)', _both(noisy), _amplitude),
       points.judged('risks known of the printed noise', 'no numbers',
                     [p for p in points.select(
-                        found, method='printed', epsilon=.5)
+                        cells, method='printed', epsilon=.5)
                      if p['num_examples'] in _KNOWN], _as_known)]
 
 
-def _inside(found: list[points.Point]):
-  near = [p for p in found if abs(p['place']) <= p['amplitude'] / 4]
+def _inside(cells: list[points.Point]):
+  near = [p for p in cells if abs(p['place']) <= p['amplitude'] / 4]
   most = max(p['cost'] / p['num_examples'] for p in near)
   return f'{most:.2f} n', most <= .25, 'one sample, n = 100'
 
 
-def _outside(found: list[points.Point]):
-  costs = {p['cost'] / p['num_examples'] for p in found
+def _outside(cells: list[points.Point]):
+  costs = {p['cost'] / p['num_examples'] for p in cells
            if abs(p['place']) > p['amplitude']}
   return f'{min(costs):.2f} n', costs == {.5}, 'one sample, n = 100'
 
 
-def _raw(found: list[points.Point]):
-  worst = max(abs(p['risk'] - 1 / 3) for p in found)
+def _raw(cells: list[points.Point]):
+  worst = max(abs(p['risk'] - 1 / 3) for p in cells)
   return (f'E M^2 = 1/3 up to {worst:.1g}', worst < 1e-9,
           'uniform on [-1, 1] for every even n')
 
 
-def _bounded(found: list[points.Point], name: str):
-  worst = max(p['risk'] / p[name] for p in found)
-  return (f'{worst:.2g} of it at most', worst <= 1, f'{len(found)} settings')
+def _bounded(cells: list[points.Point], name: str):
+  worst = max(p['risk'] / p[name] for p in cells)
+  return (f'{worst:.2g} of it at most', worst <= 1, f'{len(cells)} settings')
 
 
-def _event(found: list[points.Point]):
-  worst = max(p['missed'] - math.exp(-p['num_examples'] / 32) for p in found)
-  most = max(p['missed'] for p in found)
+def _event(cells: list[points.Point]):
+  worst = max(p['missed'] - math.exp(-p['num_examples'] / 32) for p in cells)
+  most = max(p['missed'] for p in cells)
   return (f'{most:.2g} at most', worst <= 0,
           'proved is twice as much, for two sides (QE-08)')
 
 
-def _both(found: list[points.Point]) -> list[points.Point]:
+def _both(cells: list[points.Point]) -> list[points.Point]:
   """Those of n and epsilon that were run with either amplitude."""
   at = lambda p: (p['num_examples'], p['epsilon'])
-  half = {at(p) for p in points.select(found, method='half')}
-  printed = {at(p) for p in points.select(found, method='printed')}
-  return [p for p in found if at(p) in half & printed]
+  half = {at(p) for p in points.select(cells, method='half')}
+  printed = {at(p) for p in points.select(cells, method='printed')}
+  return [p for p in cells if at(p) in half & printed]
 
 
-def _amplitude(found: list[points.Point]):
+def _amplitude(cells: list[points.Point]):
   """What the bound that follows says of both, and what was simulated."""
-  ratios = [points.select(found, method='printed', **at)[0]['risk']
-            / points.select(found, method='half', **at)[0]['risk']
+  ratios = [points.select(cells, method='printed', **at)[0]['risk']
+            / points.select(cells, method='half', **at)[0]['risk']
             for at in ({'num_examples': n, 'epsilon': e} for n, e in
-                       points.distinct(found, 'num_examples', 'epsilon'))]
+                       points.distinct(cells, 'num_examples', 'epsilon'))]
   return (f'{min(ratios):.2g} to {max(ratios):.2g} times the risk of '
           'e^(-n epsilon / 24)', max(ratios) <= 1,
           'half of the exponent was lost (QE-08)')
 
 
-def _as_known(found: list[points.Point]):
-  ratios = [p['risk'] / _KNOWN[p['num_examples']] for p in found]
+def _as_known(cells: list[points.Point]):
+  ratios = [p['risk'] / _KNOWN[p['num_examples']] for p in cells]
   return (f'{min(ratios):.2f} to {max(ratios):.2f} times as much',
           .8 < min(ratios) <= max(ratios) < 1.25, 'epsilon 1/2')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """The cost of one sample, and risks against n."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, height=3.4)
-  sample = points.select(found, method='cost')
+  sample = points.select(cells, method='cost')
   points.curve(axes[0, 0], sample, 'place', 'cost', '|n/2 - N(x)|', series=0,
                line='--')
   for p in sample[:1]:
@@ -121,7 +121,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
       axes[0, 0].vlines([-edge, edge], 0, size / 2, 'grey', 'dotted')
   points.finish(axes[0, 0], 'x', 'cost', 'lines: n/4, n/2; alpha/4, alpha',
                 scales='linear linear')
-  half = points.select(found, epsilon=.5)
+  half = points.select(cells, epsilon=.5)
   for series, (method, text) in enumerate((
       ('raw', 'no noise'), ('printed', 'exponent n epsilon / 48'),
       ('half', 'exponent n epsilon / 24'))):

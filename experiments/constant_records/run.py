@@ -51,9 +51,9 @@ def _risk(setting: sweep.Setting) -> dict[str, float]:
                           amplitude(setting))
   rate = rates.single(.5, epsilon=epsilon, adjacency=Adjacency.REPLACE_ONE)
   noise = _noise(setting)
-  found = squares(noise, rate)
-  metrics = dict(risk=found.mean(), amplitude=alpha,
-                 risk_se=found.std(ddof=1) / setting.repetitions**.5)
+  result = squares(noise, rate)
+  metrics = dict(risk=result.mean(), amplitude=alpha,
+                 risk_se=result.std(ddof=1) / setting.repetitions**.5)
   if not alpha:
     return metrics
   far = size * epsilon / 8

@@ -18,22 +18,22 @@ _LABELS = {'closed_form': 'rho + 2 sqrt(rho ln(1/delta))',
 
 def table(rows: Sequence[records.Row]) -> str:
   """From zCDP, and to it."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return '\n'.join([
       'Epsilon of rho-zCDP at delta; one_order: the printed conversion at the '
       'best Renyi order.\n',
-      points.table(points.select(found, kind='zcdp'), ('delta', 'parameter'),
+      points.table(points.select(cells, kind='zcdp'), ('delta', 'parameter'),
                    _EPSILONS),
       'rho of epsilon-DP; measured: the largest divergence over order on a '
       'grid of orders.\n',
-      points.table(points.select(found, kind='pure'), ('parameter',), _RHOS)])
+      points.table(points.select(cells, kind='pure'), ('parameter',), _RHOS)])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """The sentences of section 2.2.2, one by one."""
-  found = points.collect(rows)
-  zcdp = points.select(found, kind='zcdp')
-  pure = points.select(found, kind='pure')
+  cells = points.collect(rows)
+  zcdp = points.select(cells, kind='zcdp')
+  pure = points.select(cells, kind='pure')
   return [
       points.judged('rho-zCDP is (rho + 2 sqrt(rho ln(1/delta)), delta)-DP',
                     'for all rho, delta', zcdp,
@@ -49,22 +49,22 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'zCDP', 'impossible', pure, _curve)]
 
 
-def _above(found: list[points.Point], bound: str, truth: str):
-  ratios = [point[bound] / point[truth] for point in found if point[truth]]
+def _above(cells: list[points.Point], bound: str, truth: str):
+  ratios = [point[bound] / point[truth] for point in cells if point[truth]]
   return (f'{min(ratios):.3f} to {max(ratios):.3f} times the exact one',
           min(ratios) >= 1, 'valid, and not tight (T-E06)')
 
 
-def _same(found: list[points.Point]):
+def _same(cells: list[points.Point]):
   gap = max(abs(point['one_order'] / point['closed_form'] - 1)
-            for point in found)
+            for point in cells)
   return (f'within {gap:.0e}', gap < 1e-4, 'attained at order '
           '1 + sqrt(ln(1/delta) / rho)')
 
 
-def _curve(found: list[points.Point]):
+def _curve(cells: list[points.Point]):
   gap = max(abs(point['measured_laplace'] / point['laplace'] - 1)
-            for point in found)
+            for point in cells)
   return (f'by Laplace noise: rho of its curve, to {gap:.1%}', True,
           'of a single order; the divergences at all orders do give rho, here '
           'epsilon + e^-epsilon - 1')
@@ -72,21 +72,21 @@ def _curve(found: list[points.Point]):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Epsilons over the exact one of a Gaussian release; rhos over the tight."""
-  found = [points.Point(point.fields, {
+  result = [points.Point(point.fields, {
       name: value / point.values.get('gaussian', point.values.get('tight'))
       for name, value in point.values.items()})
            for point in points.collect(rows)]
   drawn, axes = plots.new(1, 2, height=3.6)
   for delta in (1e-3, 1e-9):
     for series, (metric, label) in enumerate(_LABELS.items()):
-      points.curve(axes[0, 0], points.select(found, kind='zcdp', delta=delta),
+      points.curve(axes[0, 0], points.select(result, kind='zcdp', delta=delta),
                    'parameter', metric, f'{label}, {delta:g}', series=series,
                    line='-' if delta == 1e-9 else ':')
   points.finish(axes[0, 0], 'rho', 'epsilon over that of a Gaussian release',
                 'rho-zCDP at two deltas', scales='log linear')
   for series, metric in enumerate(('closed_form', 'tight', 'laplace',
                                    'response_5', 'exponential')):
-    points.curve(axes[0, 1], points.select(found, kind='pure'), 'parameter',
+    points.curve(axes[0, 1], points.select(result, kind='pure'), 'parameter',
                  metric, metric.replace('_', ' '), series=series)
   points.finish(axes[0, 1], 'epsilon', 'rho over the tight one of any '
                 'mechanism', 'epsilon-DP as zCDP')

@@ -25,8 +25,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   del data_dir
   for done, setting in enumerate(settings):
     progress(done / len(settings), setting.kind)
-    found = {'zcdp': _zcdp, 'pure': _pure}[setting.kind](setting)
-    yield setting, rows.exact(setting, found)
+    metrics = {'zcdp': _zcdp, 'pure': _pure}[setting.kind](setting)
+    yield setting, rows.exact(setting, metrics)
 
 
 def _zcdp(setting: sweep.Setting) -> dict[str, float]:
@@ -50,7 +50,7 @@ def _zcdp(setting: sweep.Setting) -> dict[str, float]:
 def _pure(setting: sweep.Setting) -> dict[str, float]:
   """Returns rho bounds of epsilon-DP, and the largest divergence over order."""
   guarantee = PureDP(epsilon=setting.parameter)
-  found = {name: notions.zcdp_from_mechanism(guarantee, name).rho
+  values = {name: notions.zcdp_from_mechanism(guarantee, name).rho
            for name in ('laplace', 'geometric', 'exponential')}
   orders = _ORDERS[::20]
   curves = {
@@ -58,7 +58,7 @@ def _pure(setting: sweep.Setting) -> dict[str, float]:
           epsilon=guarantee.epsilon, order=order),
       'laplace': lambda order: renyi.laplace(epsilon=guarantee.epsilon,
                                              order=order)}
-  return found | {
+  return values | {
       'closed_form': notions.zcdp_from_pure_printed(guarantee).rho,
       'tight': notions.zcdp_from_pure(guarantee).rho,
       'response_5': notions.zcdp_from_response(guarantee, 5).rho,

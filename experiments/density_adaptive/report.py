@@ -175,7 +175,7 @@ class _Ratios(dict):
   """Ratios by cell; points of a judgement."""
 
 
-def _below(claim, printed, found, mean, largest=math.inf):
+def _below(claim, printed, cells, mean, largest=math.inf):
   def judge(of):
     values = list(of.values())
     middle, worst = geometric_mean(values), max(of, key=of.get)
@@ -183,7 +183,7 @@ def _below(claim, printed, found, mean, largest=math.inf):
             middle <= mean and max(values) <= largest,
             f'{len(values)} cells, less in {sum(v < 1 for v in values)}; worst '
             f'at {worst[0]}, n = {worst[1]:g}, epsilon = {worst[2]:g}')
-  return points.judged(claim, printed, found, judge)
+  return points.judged(claim, printed, cells, judge)
 
 
 def _compared(cells, *, simulated):
@@ -200,28 +200,28 @@ def _compared(cells, *, simulated):
                      'mse_se', 0.0) / theirs)
 
 
-def _closed(found):
-  worst = max(found, key=lambda line: abs(math.log(line[1])))
+def _closed(cells):
+  worst = max(cells, key=lambda line: abs(math.log(line[1])))
   # Exact sums of moduli are up to 2 % below the reference, which rounds up.
-  exact = [r for where, r, _ in found if where.startswith('exact')]
-  others = [r for where, r, _ in found if not where.startswith('exact')]
+  exact = [r for where, r, _ in cells if where.startswith('exact')]
+  others = [r for where, r, _ in cells if not where.startswith('exact')]
   return (f'{min(exact + others):.3f} to {max(exact + others):.3f} '
           'of it', max(np.abs(np.log([1, *others]))) < 0.01
           and max([1, *exact]) < 1.01,
-          f'{len(found)} numbers; farthest: {worst[0]}')
+          f'{len(cells)} numbers; farthest: {worst[0]}')
 
 
-def _simulated(found):
-  worst = max(found, key=lambda line: line[1])
-  above = sum(ratio > 1.15 + 4 * error for _, ratio, error in found)
-  return (f'{len(found) - above} of {len(found)}; '
-          f'{min(line[1] for line in found):.2f} to {worst[1]:.2f} of it',
+def _simulated(cells):
+  worst = max(cells, key=lambda line: line[1])
+  above = sum(ratio > 1.15 + 4 * error for _, ratio, error in cells)
+  return (f'{len(cells) - above} of {len(cells)}; '
+          f'{min(line[1] for line in cells):.2f} to {worst[1]:.2f} of it',
           above == 0, f'largest: {worst[0]}; reference from 60 to 100 releases')
 
 
-def _slopes(found):
-  kinds = [name for name, in points.distinct(found, 'dataset')]
-  slopes = [points.slope(points.select(found, dataset=name), 'num_examples',
+def _slopes(cells):
+  kinds = [name for name, in points.distinct(cells, 'dataset')]
+  slopes = [points.slope(points.select(cells, dataset=name), 'num_examples',
                          'mse') for name in kinds]
   wanted = [reference.RATES[int(name[-1]) - 1] for name in kinds]
   return (', '.join(f'{slope:.3f}' for slope in slopes),
@@ -237,12 +237,12 @@ def figure(rows: Sequence[records.Row]) -> Any:
   mesh = None
   for line, group in zip(axes, _GROUPS):
     for ax, below in zip(line, ('printed', _LIMITS[group])):
-      found = ratios(cells, group, 'default', below)
-      if found:
-        mesh = _heat(ax, found)
+      result = ratios(cells, group, 'default', below)
+      if result:
+        mesh = _heat(ax, result)
       known = 'printed tuning' if below == 'printed' else f'best {below}'
       ax.set_title(f'{group[0]}, {group[1]}: default over {known}, mean '
-                   f'{geometric_mean(found.values()):.2f}', fontsize=8)
+                   f'{geometric_mean(result.values()):.2f}', fontsize=8)
   if mesh is not None:
     bar = drawn.colorbar(mesh, ax=axes, shrink=0.4, ticks=range(-4, 5, 2))
     bar.ax.set_yticklabels([f'{2.0**tick:g}' for tick in range(-4, 5, 2)])
@@ -250,10 +250,10 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _heat(ax, found):
-  names = sorted({cell[0] for cell in found})
-  columns = sorted({cell[1:] for cell in found})
-  values = np.array([[found.get((name, *column), np.nan)
+def _heat(ax, cells):
+  names = sorted({cell[0] for cell in cells})
+  columns = sorted({cell[1:] for cell in cells})
+  values = np.array([[cells.get((name, *column), np.nan)
                       for column in columns] for name in names])
   mesh = ax.pcolormesh(np.log2(values), cmap='RdBu_r', vmin=-4, vmax=4,
                        edgecolors='white', linewidth=0.5)

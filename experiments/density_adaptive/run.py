@@ -69,13 +69,13 @@ def closed(setting: sweep.Setting) -> dict[str, float]:
   if setting.method == 'linear':
     return dict(mse=_linear(setting))
   if setting.method in ('printed', 'tuned'):
-    found = _tuned(setting, signal)
+    result = _tuned(setting, signal)
   else:
-    found = density_settings.family(_FAMILIES[
+    result = density_settings.family(_FAMILIES[
         setting.method, setting.notion], name, _LARGEST)
-  place = found.best(size, signal)
-  metrics = dict(mse=found.risks(size, signal)[place],
-                 order=found.orders[place])
+  place = result.best(size, signal)
+  metrics = dict(mse=result.risks(size, signal)[place],
+                 order=result.orders[place])
   if setting.method == 'printed':
     metrics['uniform'] = density_settings.density(name).energy
   return metrics
@@ -145,12 +145,12 @@ def simulated(setting: sweep.Setting) -> dict[str, float]:
       zlib.crc32(setting.dataset.encode())])
   counts = truth.counts(generator, num_records=setting.num_examples,
                         num_bins=size, repetitions=setting.repetitions)
-  found = asked.coefficients(simulation.key_of(setting), asked.of_counts(
+  result = asked.coefficients(simulation.key_of(setting), asked.of_counts(
       counts) if sums else counts)
   metrics = {}
   for name, errors in (
-      ('mse', estimate.errors_of(asked.kind, found, truth)),
-      ('proper', proper_errors(asked.kind, found, truth))):
+      ('mse', estimate.errors_of(asked.kind, result, truth)),
+      ('proper', proper_errors(asked.kind, result, truth))):
     metrics[name] = np.mean(errors)
     metrics[f'{name}_se'] = np.std(errors, ddof=1) / math.sqrt(errors.size)
   return metrics

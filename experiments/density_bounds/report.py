@@ -35,7 +35,7 @@ def _rate(point: points.Point) -> float:
   return 2 * beta / (beta + 1)
 
 
-def _scaled(found: Sequence[points.Point]) -> list[points.Point]:
+def _scaled(cells: Sequence[points.Point]) -> list[points.Point]:
   """Risks over L^(2 - q) (n alpha)^-q."""
   def unit(point):
     rate = _rate(point)
@@ -43,13 +43,13 @@ def _scaled(found: Sequence[points.Point]) -> list[points.Point]:
             * point['amount']**-rate)
   return [points.Point(point.fields, {
       name: value / unit(point) for name, value in point.values.items()})
-          for point in found]
+          for point in cells]
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Constants where noise dominates, errors where it need not."""
-  found = points.collect(rows)
-  privacy = points.select(found, kind='privacy')
+  cells = points.collect(rows)
+  privacy = points.select(cells, kind='privacy')
   return '\n'.join([
       'Risks at worst in units of L^(2 / (beta + 1)) (n alpha)^(-2 beta / '
       '(beta + 1)), sampling free; alpha is epsilon or sqrt rho.\n',
@@ -57,22 +57,22 @@ def table(rows: Sequence[records.Row]) -> str:
           math.log10(p['amount'])).is_integer()]),
           ('dataset', 'notion', 'amount'), (*LOWER, *UPPER)),
       'Risks at worst, alpha = 0.1.\n',
-      points.table(points.select(found, kind='records'),
+      points.table(points.select(cells, kind='records'),
                    ('dataset', 'notion', 'num_records'), (*LOWER, *UPPER))])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What is printed of lower bounds, and what the reference and theory say."""
-  found = points.collect(rows)
-  privacy = points.select(found, kind='privacy')
+  cells = points.collect(rows)
+  privacy = points.select(cells, kind='privacy')
   last = _scaled([p for p in privacy if p['amount'] == 1e6])
   whole = [p for p in last if p['dataset'] != 'point']
   steep = [p for p in privacy if p['amount'] >= 1e4]
-  point = points.select(found, dataset='point')
+  point = points.select(cells, dataset='point')
   cube = points.select(steep, notion='zcdp', dataset=_SOBOLEV)
   return [
       points.judged('lower bounds stay below upper bounds', 'everywhere',
-                    found, _below),
+                    cells, _below),
       points.judged('constants of bumps of mean 0', 'DEN-L11, three digits',
                     points.select(whole, dataset=_SOBOLEV), _constants),
       points.judged('what is left between the bounds', '35, 81 and 132; 11, 21 '
@@ -96,22 +96,22 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     [p for p in steep if p['dataset'] != 'point'], _same_rates),
       points.judged('without privacy the rate is the usual one',
                     '2 beta / (2 beta + 1)', [p for p in points.select(
-                        found, kind='records', notion='zcdp')
+                        cells, kind='records', notion='zcdp')
                         if p['num_records'] >= 1e6], _usual)]
 
 
-def _below(found):
+def _below(cells):
   ratios = [max(p.values[name] for name in LOWER if name in p.values)
             / min(p.values[name] for name in UPPER if name in p.values)
-            for p in found]
+            for p in cells]
   return (f'{min(ratios):.2g} to {max(ratios):.2g} of them', max(ratios) < 1,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _constants(found):
+def _constants(cells):
   worst, texts = 0.0, []
   for notion, limits in sweep.LIMITS.items():
-    here = points.select(found, notion=notion)
+    here = points.select(cells, notion=notion)
     texts.append(' '.join(f'{p["cells"]:.3g}' for p in here))
     worst = max([worst, *(abs(p['cells'] / limits[
         sweep.SMOOTHNESS[p['dataset']]] - 1) for p in here)])
@@ -119,10 +119,10 @@ def _constants(found):
           f'at n alpha = 10^6, within {worst:.1%}')
 
 
-def _left(found):
+def _left(cells):
   texts, better = [], True
   for notion, gaps in _GAPS.items():
-    here = points.select(found, notion=notion)
+    here = points.select(cells, notion=notion)
     ours = [min(p.values[name] for name in UPPER if name in p.values)
             / p['sharp'] for p in here]
     texts.append(', '.join(f'{gap:.3g}' for gap in ours))
@@ -131,32 +131,32 @@ def _left(found):
           'of tests: lower bounds are 2.4 to 5.7 times as large')
 
 
-def _valid(found):
-  ratios = [p['corrected'] / p['printed'] for p in found]
+def _valid(cells):
+  ratios = [p['corrected'] / p['printed'] for p in cells]
   return (f'{min(ratios):.3g} to {max(ratios):.3g} times as large are true',
-          min(ratios) >= 1, f'{len(found)} settings; with exact variations and '
+          min(ratios) >= 1, f'{len(cells)} settings; with exact variations and '
           'the best h')
 
 
-def _pointwise(found):
-  point, = found
+def _pointwise(cells):
+  point, = cells
   return (f'{point["derived"]:.5f} L follows, {point["corrected"]:.4f} L is '
           'true', False, '1 - h >= 1/2 gives L / (64 sqrt 2), the best h '
           'L / (16 sqrt 2) (erratum E5)')
 
 
-def _cube(found):
-  point, = found
+def _cube(cells):
+  point, = cells
   return (f'{point["printed"]:.2g} L printed, {point["corrected"]:.2g} L by '
           f'the same bumps, {point["sharp"]:.2g} L', False, 'tau / 4, sums of '
           'errors not halved, bumps of mean 0 (errata E4, E22)')
 
 
-def _slopes(found, metric, power):
+def _slopes(cells, metric, power):
   """Least-squares slopes by class, and how far they are from a power."""
   texts, worst = [], 0.0
-  for name, notion in points.distinct(found, 'dataset', 'notion'):
-    here = points.select(found, dataset=name, notion=notion)
+  for name, notion in points.distinct(cells, 'dataset', 'notion'):
+    here = points.select(cells, dataset=name, notion=notion)
     slope = points.slope([points.Point(p.fields, {'risk': metric(p)})
                           for p in here], 'amount', 'risk')
     texts.append(f'{slope:.3f}')
@@ -164,34 +164,34 @@ def _slopes(found, metric, power):
   return ' '.join(texts), worst
 
 
-def _fano(found):
+def _fano(cells):
   # Of smoother bumps the words are too few for the rate to be seen.
-  found = [p for p in found if sweep.SMOOTHNESS[p['dataset']] == 1]
-  text, worst = _slopes(found, lambda p: p['fano'],
+  cells = [p for p in cells if sweep.SMOOTHNESS[p['dataset']] == 1]
+  text, worst = _slopes(cells, lambda p: p['fano'],
                         lambda beta: 2 * beta / (beta + 0.5))
-  cube, _ = _slopes(found, lambda p: p['corrected'], lambda beta: 1)
+  cube, _ = _slopes(cells, lambda p: p['corrected'], lambda beta: 1)
   return text, worst < 0.05, f'beta = 1; of the same bumps by Assouad {cube}'
 
 
-def _last_line(found):
-  text, worst = _slopes(found, lambda p: p['corrected'],
+def _last_line(cells):
+  text, worst = _slopes(cells, lambda p: p['corrected'],
                         lambda beta: 2 * beta / (beta + 1))
   return (text, False, f'within {worst:.2f} of -2 beta / (beta + 1); the '
           'printed rate exceeds upper bounds (erratum E5b)')
 
 
-def _same_rates(found):
+def _same_rates(cells):
   power = lambda beta: 2 * beta / (beta + 1)
-  below, one = _slopes(found, lambda p: p['sharp'], power)
-  above, other = _slopes(found, lambda p: min(
+  below, one = _slopes(cells, lambda p: p['sharp'], power)
+  above, other = _slopes(cells, lambda p: min(
       p.values[name] for name in UPPER if name in p.values), power)
   same = max(one, other) < 0.05
   return (f'lower {below}; upper {above}', not same, 'of coefficients of one '
           'noisy histogram those under epsilon too (erratum E6)')
 
 
-def _usual(found):
-  text, worst = _slopes([p for p in found if p['dataset'] != 'point'],
+def _usual(cells):
+  text, worst = _slopes([p for p in cells if p['dataset'] != 'point'],
                         lambda p: p['sharp'],
                         lambda beta: 2 * beta / (2 * beta + 1))
   return text, worst < 0.02, 'against n from 10^6 on, sqrt rho = 0.1'
@@ -199,12 +199,12 @@ def _usual(found):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Constants against n alpha, risks against n: a column for each class."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(4, len(_TITLES), width=2.7, height=2.5)
   views = [(kind, notion) for kind in ('privacy', 'records')
            for notion in _NOTIONS]
   for line, (kind, notion) in zip(axes, views):
-    here = points.select(found, kind=kind, notion=notion)
+    here = points.select(cells, kind=kind, notion=notion)
     for ax, (name, title) in zip(line, _TITLES.items()):
       shown = points.select(here, dataset=name)
       _draw(ax, shown if kind == 'records' else _scaled(shown), kind)

@@ -31,10 +31,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.dataset} {setting.notion} '
              f'{setting.amount:g}')
     if setting.dataset == 'point':
-      found = _point(setting)
+      metrics = _point(setting)
     else:
-      found = lower(setting) | upper(setting)
-    yield setting, rows.exact(setting, found)
+      metrics = lower(setting) | upper(setting)
+    yield setting, rows.exact(setting, metrics)
 
 
 def _budget(setting: sweep.Setting) -> dict[str, float]:
@@ -62,12 +62,12 @@ def lower(setting: sweep.Setting) -> dict[str, float]:
   # The papers prove the pure-DP rate by Fano's lemma alone.
   printed = fano if setting.notion == 'pure' else max(
       fano, cube(**budget, statement='thesis').value)
-  found = dict(printed=max(free, printed), fano=fano,
+  values = dict(printed=max(free, printed), fano=fano,
                corrected=max(cube(**budget).value, cube().value))
   for name, sharp in (('cells', False), ('sharp', True)):
     bound = functools.partial(lower_bounds.cells, cell, **known, sharp=sharp)
-    found[name] = max(bound(**budget).value, bound().value)
-  return {name: value for name, value in found.items() if value}
+    values[name] = max(bound(**budget).value, bound().value)
+  return {name: value for name, value in values.items() if value}
 
 
 def upper(setting: sweep.Setting) -> dict[str, float]:
@@ -75,14 +75,14 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
   n, beta = setting.num_records, sweep.SMOOTHNESS[setting.dataset]
   radius, variance = sweep.RADII[setting.dataset], _variance(setting)
   if setting.dataset == 'lipschitz':
-    found = dict(uniform=radius**2 / 12, histogram=np.min(
+    values = dict(uniform=radius**2 / 12, histogram=np.min(
         bandwidths.histogram_bound(_BINS, num_records=n, variance=variance,
                                    lipschitz=radius)))
   else:
     order = 2 * np.arange(1, 50_000) + 1
     noise = (16 * order**3 / setting.amount**2 if setting.notion == 'pure'
              else 4 * order**2 / setting.amount**2)
-    found = dict(
+    values = dict(
         uniform=radius**2 / (2 * math.pi)**(2 * beta),
         spectral=np.min(spectral.worst_risk(
             _BINS[_BINS % 2 == 1][1:], num_records=n, noise_variance=variance,
@@ -90,8 +90,8 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
         theorem_4=np.min(radius**2 * (np.pi * (order + 1.0))**(-2 * beta)
                          + (order - 1) / n + noise))
   if setting.notion == 'zcdp':
-    found['weighted'] = _weighted(setting)
-  return found
+    values['weighted'] = _weighted(setting)
+  return values
 
 
 @functools.cache
@@ -137,7 +137,7 @@ def _point(setting: sweep.Setting) -> dict[str, float]:
   budget = _budget(setting)
   printed = functools.partial(lower_bounds.printed_pointwise, radius,
                               num_records=n)
-  found = dict(
+  values = dict(
       printed=max(printed(**budget), printed()),
       corrected=max(bound(**budget).value, bound().value),
       sharp=max(bound(**budget, sharp=True).value, bound(sharp=True).value),
@@ -146,5 +146,5 @@ def _point(setting: sweep.Setting) -> dict[str, float]:
           radius**2 / (4 * _BINS**2) + _BINS**2 * _variance(setting) / n**2
           + packings.lipschitz_maximum(radius) * _BINS / n))
   if setting.notion == 'zcdp':
-    found['derived'] = max(printed(**budget, derived=True), printed())
-  return found
+    values['derived'] = max(printed(**budget, derived=True), printed())
+  return values

@@ -31,20 +31,20 @@ def predicted(method: str, smoothness: float) -> float:
 
 
 def _points(rows: Sequence[records.Row]) -> list[points.Point]:
-  found = points.collect(rows)
-  for point in found:
+  cells = points.collect(rows)
+  for point in cells:
     point.fields['smoothness'] = float(
         point['dataset'][-1]) if 'sob' in point['dataset'] else 1.0
-  return found
+  return cells
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Slopes and prefactors of boundaries, then the boundaries."""
-  found = _points(rows)
-  curves = points.distinct(found, 'method', 'smoothness')
+  cells = _points(rows)
+  curves = points.distinct(cells, 'method', 'smoothness')
   lines = []
   for method, order in curves:
-    of = points.select(found, method=method, smoothness=order)
+    of = points.select(cells, method=method, smoothness=order)
     theory = predicted(method, order)
     prefactor = _prefactor(of, 'doubling', theory)
     lines.append((_LABELS[method], of[0]['dataset'], f'{theory:.3f}', *(
@@ -57,45 +57,45 @@ def table(rows: Sequence[records.Row]) -> str:
               ('estimator', 'density', 'theory', 'doubling', 'equal',
                'prefactor'), lines)
           + '\nThe boundaries; below trivial the uniform density errs less.\n\n'
-          + points.table(found, ('method', 'dataset', 'num_examples'),
+          + points.table(cells, ('method', 'dataset', 'num_examples'),
                          ('doubling', 'equal', 'trivial')))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Thresholds of the text, and erratum E2."""
-  found = _points(rows)
+  cells = _points(rows)
   return [
       points.judged('the crossover of histograms is n^(-1/3) in epsilon and '
                     'sqrt(rho)', '-0.333', points.select(
-                        found, method=sweep.HISTOGRAMS), _slopes),
+                        cells, method=sweep.HISTOGRAMS), _slopes),
       points.judged('the crossover of histograms is 2.64 n^(-1/3) in epsilon',
                     '2.64, for L = 2', points.select(
-                        found, method='histogram'), _bend),
+                        cells, method='histogram'), _bend),
       points.judged('the crossover of the pure Fourier estimator is n^(-(beta '
                     '- 1/2) / (2 beta + 1))', '-0.167, -0.300, -0.357',
-                    points.select(found, method=('pure_printed',
+                    points.select(cells, method=('pure_printed',
                                                  'pure_exact')), _slopes),
       points.judged('the crossover of zCDP is n^(-(2 beta + 2) / (2 beta + 1)) '
                     'in rho', '-1.333, -1.200, -1.143', points.select(
-                        found, method=('zcdp_printed', 'zcdp_exact')), _rho),
+                        cells, method=('zcdp_printed', 'zcdp_exact')), _rho),
       points.judged('it is n^(-2 beta / (2 beta + 1)), from equal terms',
                     '-0.667, -0.800, -0.857', points.select(
-                        found, method=('zcdp_printed', 'zcdp_exact')),
+                        cells, method=('zcdp_printed', 'zcdp_exact')),
                     lambda of: _slopes(of, 2)),
       points.judged('the crossover of pure privacy by a histogram is n^(-beta '
                     '/ (2 beta + 1))', '-0.333, -0.400, -0.429', points.select(
-                        found, method='spectral'), _slopes)]
+                        cells, method='spectral'), _slopes)]
 
 
-def _by_curve(found):
-  return [(method, order, points.select(found, method=method,
+def _by_curve(cells):
+  return [(method, order, points.select(cells, method=method,
                                         smoothness=order))
-          for method, order in points.distinct(found, 'method', 'smoothness')]
+          for method, order in points.distinct(cells, 'method', 'smoothness')]
 
 
-def _slopes(found, power=1):
+def _slopes(cells, power=1):
   off = {(method, order): points.slope(of, 'num_examples', 'doubling')
-         - predicted(method, order) for method, order, of in _by_curve(found)}
+         - predicted(method, order) for method, order, of in _by_curve(cells)}
   texts = [f'{power * (predicted(*key) + value):.3f}'
            for key, value in off.items()]
   return (', '.join(texts), max(map(abs, off.values())) < _TOLERANCE,
@@ -103,23 +103,23 @@ def _slopes(found, power=1):
           'allowed in alpha; slopes where the error doubles')
 
 
-def _rho(found):
+def _rho(cells):
   slopes = {(method, order): 2 * points.slope(of, 'num_examples', 'doubling')
-            for method, order, of in _by_curve(found)}
+            for method, order, of in _by_curve(cells)}
   stands = all(abs(slope + (2 * order + 2) / (2 * order + 1)) < 2 * _TOLERANCE
                for (_, order), slope in slopes.items())
   return (', '.join(f'{slope:.3f}' for slope in slopes.values()), stands,
           'slopes in rho where the error doubles; erratum E2')
 
 
-def _prefactor(found, name, exponent):
+def _prefactor(cells, name, exponent):
   """What n to the exponent is to be multiplied with, in geometric mean."""
   return float(np.exp(np.mean([
-      np.log(p[name] / p['num_examples']**exponent) for p in found])))
+      np.log(p[name] / p['num_examples']**exponent) for p in cells])))
 
 
-def _bend(found):
-  mean = _prefactor(found, 'equal', -1 / 3)
+def _bend(cells):
+  mean = _prefactor(cells, 'equal', -1 / 3)
   return (f'{mean:.2f} n^(-1/3)', abs(mean / 2.64 - 1) < 0.25,
           'where noise and sampling weigh the same at the bins that are best '
           'for both; 2.64 is at bins that are best without noise; within 25 %')
@@ -133,15 +133,15 @@ _PANELS = (('Lipschitz (tent2)', ('histogram', 'zcdp_histogram')),
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Regimes in the plane of n and alpha; boundaries and their theory."""
-  found = _points(rows)
+  cells = _points(rows)
   drawn, axes = plots.new(2, 2, width=4.6, height=3.6)
   for ax, (title, methods) in zip(axes.ravel(), _PANELS):
-    _shade(ax, points.select(found, method=methods[0]))
+    _shade(ax, points.select(cells, method=methods[0]))
     series = 0
     for method in methods:
-      for order, in points.distinct(points.select(found, method=method),
+      for order, in points.distinct(points.select(cells, method=method),
                                     'smoothness'):
-        of = points.select(found, method=method, smoothness=order)
+        of = points.select(cells, method=method, smoothness=order)
         label = (_LABELS[method] if 'histogram' in method
                  else f'beta = {order:g}')
         points.curve(ax, of, 'num_examples', 'doubling', label, series=series)
@@ -153,19 +153,19 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _theory(ax, found, exponent, series):
-  xs = np.array(sorted(p['num_examples'] for p in found))
-  ax.plot(xs, _prefactor(found, 'doubling', exponent) * xs**exponent, ':',
+def _theory(ax, cells, exponent, series):
+  xs = np.array(sorted(p['num_examples'] for p in cells))
+  ax.plot(xs, _prefactor(cells, 'doubling', exponent) * xs**exponent, ':',
           color='black', linewidth=1, label=f'n^{exponent:.3f}')
 
 
-def _shade(ax, found):
+def _shade(ax, cells):
   """Of the middle smoothness: what dominates, and where nothing is learned."""
-  orders = [order for order, in points.distinct(found, 'smoothness')]
+  orders = [order for order, in points.distinct(cells, 'smoothness')]
   if not orders:
     return
   order = 2.0 if 2.0 in orders else orders[0]
-  of = sorted(points.select(found, smoothness=order),
+  of = sorted(points.select(cells, smoothness=order),
               key=lambda p: p['num_examples'])
   at = f' (beta = {order:g})' if 'sob' in of[0]['dataset'] else ' (pure)'
   xs = [p['num_examples'] for p in of]

@@ -33,15 +33,15 @@ def boundaries(setting: sweep.Setting) -> dict[str, float]:
   """Returns the budget alpha of each boundary."""
   size = setting.num_examples
   largest = _FEW if size <= _SMALL else _LARGEST.get(setting.method, _MOST)
-  found = density_settings.family(setting.method, setting.dataset, largest)
-  least = lambda alpha: found.least(size, size * alpha)
+  result = density_settings.family(setting.method, setting.dataset, largest)
+  least = lambda alpha: result.least(size, size * alpha)
   nothing = density_settings.density(setting.dataset).energy
 
   def share(alpha):
     """Returns the share of noise in the error without bias."""
-    place = found.best(size, size * alpha)
-    noise = found.privacy[place] / (size * alpha)**2
-    return noise / (noise + found.sampling[place] / size)
+    place = result.best(size, size * alpha)
+    noise = result.privacy[place] / (size * alpha)**2
+    return noise / (noise + result.sampling[place] / size)
   doubling = _root(lambda alpha: least(alpha) / least(math.inf) - 2)
   # The share jumps when the best tuning changes, so that it need not equal 1/2
   # anywhere: take the largest budget at which noise is half.

@@ -17,18 +17,18 @@ _TITLES = {'printed': 'Theorem 4, told beta',
 _PLACES = 513
 
 
-def _errors(found, method, dataset):
+def _errors(cells, method, dataset):
   return np.array([p['ise'] for p in points.select(
-      found, method=method, dataset=dataset)])
+      cells, method=method, dataset=dataset)])
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Mean integrated squared errors of the draws."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   lines = []
-  for dataset, in points.distinct(found, 'dataset'):
+  for dataset, in points.distinct(cells, 'dataset'):
     for method in sweep.METHODS:
-      errors = _errors(found, method, dataset)
+      errors = _errors(cells, method, dataset)
       if errors.size > 1:
         lines.append((dataset, _TITLES[method], *(
             f'{value:.2e}' for value in (
@@ -42,34 +42,34 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Errors fall from what is printed to what is told nothing."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return [points.judged('errors fall below those of the printed estimator',
                         'by 10 and more', points.select(
-                            found, method=sweep.METHODS), _fall)]
+                            cells, method=sweep.METHODS), _fall)]
 
 
-def _fall(found):
+def _fall(cells):
   texts, gains = [], []
-  for dataset, in points.distinct(found, 'dataset'):
-    printed = _errors(found, 'printed', dataset).mean()
+  for dataset, in points.distinct(cells, 'dataset'):
+    printed = _errors(cells, 'printed', dataset).mean()
     for method in sweep.METHODS[1:]:
-      gains.append(printed / _errors(found, method, dataset).mean())
+      gains.append(printed / _errors(cells, method, dataset).mean())
       texts.append(f'{dataset}, {method}: {gains[-1]:.0f}')
   return '; '.join(texts), min(gains) > 10, 'times, in mean over the draws'
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Curves by density and estimator."""
-  found = points.collect(rows)
-  datasets = [name for name, in points.distinct(found, 'dataset')]
+  cells = points.collect(rows)
+  datasets = [name for name, in points.distinct(cells, 'dataset')]
   drawn, axes = plots.new(len(datasets), len(sweep.METHODS), width=3.6,
                           height=2.8)
   x = np.linspace(0, 1, _PLACES)
   for line, dataset in zip(axes, datasets):
-    truth = [_curve(p, x) for p in points.select(found, dataset=dataset,
+    truth = [_curve(p, x) for p in points.select(cells, dataset=dataset,
                                                  method='truth')]
     for ax, method in zip(line, sweep.METHODS):
-      of = points.select(found, dataset=dataset, method=method)
+      of = points.select(cells, dataset=dataset, method=method)
       curves = np.array([_curve(p, x) for p in of])
       for i, curve in enumerate(curves):
         ax.plot(x, curve, color=plots.COLOURS[5], linewidth=0.6, alpha=0.6,
@@ -80,7 +80,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
       for curve in truth:
         ax.plot(x, curve, color='black', linewidth=1.2, label='truth')
       ax.axhline(0, color='0.5', linewidth=0.6)
-      errors = _errors(found, method, dataset)
+      errors = _errors(cells, method, dataset)
       points.finish(ax, 'x', 'density', f'{_TITLES[method]}\nerror '
                     f'{errors.mean():.1e}' if errors.size else '',
                     scales='linear linear', legend=False)
@@ -96,10 +96,10 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _curve(point: points.Point, x: np.ndarray) -> np.ndarray:
-  found = np.full(x.shape, point['mass'])
+  result = np.full(x.shape, point['mass'])
   for name, value in point.values.items():
     if name.startswith(('re_', 'im_')):
       phase = 2 * np.pi * int(name[3:]) * x
-      found += 2 * value * (np.cos(phase) if name.startswith('re_')
+      result += 2 * value * (np.cos(phase) if name.startswith('re_')
                             else -np.sin(phase))
-  return found
+  return result

@@ -33,8 +33,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     if setting.method == 'truth':
       yield setting, rows.exact(setting, _waves(truth.fourier(_FREQUENCIES)))
       continue
-    kind, found = released(setting.method, setting.dataset, setting.seed)
-    one = found[setting.draw]
+    kind, result = released(setting.method, setting.dataset, setting.seed)
+    one = result[setting.draw]
     metrics = _waves(one[1:], one[0].real) if kind == 'spectrum' else _waves(
         one)
     yield setting, rows.released(
@@ -44,11 +44,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def _waves(theta: np.ndarray, mass: float = 1.0) -> dict[str, float]:
   """Returns name -> value of the coefficients that are not 0."""
-  found = {'mass': mass}
+  values = {'mass': mass}
   for k, value in enumerate(theta, 1):
     if value:
-      found |= {f're_{k:02d}': value.real, f'im_{k:02d}': value.imag}
-  return found
+      values |= {f're_{k:02d}': value.real, f'im_{k:02d}': value.imag}
+  return values
 
 
 def made(method: str, dataset: str) -> mechanism.DensityMechanism:

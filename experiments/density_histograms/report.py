@@ -20,8 +20,8 @@ _CROSSOVER = 2.64
 
 def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
   """Points with alpha, epsilon or the square root of rho, and n alpha."""
-  found = points.collect(rows)
-  for point in found:
+  cells = points.collect(rows)
+  for point in cells:
     alpha = (math.sqrt(point['budget']) if point['notion'] == 'zcdp'
              else point['budget'])
     point.values['alpha'] = alpha
@@ -33,34 +33,34 @@ def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
       for name in ('largest', 'largest_se', 'at_point'):
         point.values[name] *= size
       point.values['log_bins'] = math.log(point['bins'])
-  return found
+  return cells
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Table 8.1 with all methods; the best bins of X3; largest errors."""
-  found = _collected(rows)
+  cells = _collected(rows)
   return '\n'.join([
       'Mean integrated squared errors in closed form; trivial: that of the '
       'uniform density. budget: epsilon, or rho of zCDP.\n',
-      points.table(points.select(found, part='table'), (
+      points.table(points.select(cells, part='table'), (
           'density', 'notion', 'num_records', 'budget', 'method'), _METRICS),
       'Bins of tent2 by the rules, next to those of the least error (oracle).'
       '\n', points.table(points.select(
-          found, part='bins', method=('oracle', 'printed', 'tuned')),
+          cells, part='bins', method=('oracle', 'printed', 'tuned')),
                          ('num_records', 'budget', 'method'), _METRICS[:5]),
       'Mean of the largest error squared, printed bins, tent1, times n^(2/3) '
       'or n alpha; at_point: the largest mean squared error at a point, times '
-      'the same.\n', points.table(points.select(found, part='largest'), (
+      'the same.\n', points.table(points.select(cells, part='largest'), (
           'notion', 'num_records', 'budget'), (
               'bins', 'largest', 'largest_se', 'at_point'))])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Theorem 1, what is said around it, and what tuning is worth."""
-  found = _collected(rows)
-  return [*_of_rates(points.select(found, method='printed')),
-          *_of_bins(found),
-          *_of_largest(points.select(found, part='largest'))]
+  cells = _collected(rows)
+  return [*_of_rates(points.select(cells, method='printed')),
+          *_of_bins(cells),
+          *_of_largest(points.select(cells, part='largest'))]
 
 
 def _of_rates(printed):
@@ -90,12 +90,12 @@ def _of_rates(printed):
                     [p for p in records_ if p['signal'] >= 100], _maximum)]
 
 
-def _of_bins(found):
-  chosen = points.select(found, part='table')
+def _of_bins(cells):
+  chosen = points.select(cells, part='table')
   return [
       points.judged('the bin size minimises the variance',
                     'h = max(n^(-1/3), (n epsilon)^(-1/2))', points.select(
-                        found, part='bins', method=('fixed', 'printed')),
+                        cells, part='bins', method=('fixed', 'printed')),
                     _variance),
       points.judged('an estimate is better than none', 'not in the text',
                     points.select(chosen, method='printed', notion='pure'),
@@ -105,7 +105,7 @@ def _of_bins(found):
                         chosen, method=('printed', 'oracle')), _reference),
       points.judged('the least error is at the bins of the bound (DEN-H6)',
                     'within 1', points.select(
-                        found, part='bins', method=('fixed', 'tuned')), _least),
+                        cells, part='bins', method=('fixed', 'tuned')), _least),
       points.judged('tuned bins err no more than printed ones, but for 5 %',
                     '4.95 times less at L = 1 (DEN-H6)', points.select(
                         chosen, method=('printed', 'tuned')),
@@ -130,35 +130,35 @@ def _of_largest(largest):
                     largest, _largest)]
 
 
-def _in_records(found):
-  slopes = [points.slope(points.select(found, density=density), 'num_records',
+def _in_records(cells):
+  slopes = [points.slope(points.select(cells, density=density), 'num_records',
                          'mse')
-            for density, in points.distinct(found, 'density')]
+            for density, in points.distinct(cells, 'density')]
   return (', '.join(f'{slope:.3f}' for slope in slopes),
           all(abs(slope + 2 / 3) < 0.05 for slope in slopes),
           'slopes at epsilon 10, one for each density')
 
 
-def _slope(found, along, wanted):
-  slope = points.slope(found, along, 'mse')
+def _slope(cells, along, wanted):
+  slope = points.slope(cells, along, 'mse')
   return (f'slope {slope:.3f}', abs(slope - wanted) < 0.05,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _maximum(found):
+def _maximum(cells):
   ratios = [p['mse'] / max(p['num_records']**(-2 / 3), 1 / p['signal'])
-            for p in points.select(found, density='tent1')]
+            for p in points.select(cells, density='tent1')]
   most = 8 + 1 / 12 + 1
   return (f'{min(ratios):.2f} to {max(ratios):.2f} times the maximum',
           0.9 < min(ratios) and max(ratios) < 1.1 * most,
           'tent1; "max" of one sum is a misprint, and at most twice as much')
 
 
-def _variance(found):
+def _variance(cells):
   texts, stands = [], True
-  for size, epsilon in points.distinct(found, 'num_records', 'budget'):
-    of = points.select(found, num_records=size, budget=epsilon, method='fixed')
-    rule = points.select(found, num_records=size, budget=epsilon,
+  for size, epsilon in points.distinct(cells, 'num_records', 'budget'):
+    of = points.select(cells, num_records=size, budget=epsilon, method='fixed')
+    rule = points.select(cells, num_records=size, budget=epsilon,
                          method='printed')
     least = min(of, key=lambda p: p['sampling'] + p['privacy'])
     stands &= all(p['bins'] == least['num_bins'] for p in rule)
@@ -168,21 +168,21 @@ def _variance(found):
           'it balances a bound without its constants')
 
 
-def _trivial(found):
-  lost = [p for p in found if p['mse'] >= p['trivial']]
+def _trivial(cells):
+  lost = [p for p in cells if p['mse'] >= p['trivial']]
   text = '; '.join(f'{p["mse"]:.3g} against {p["trivial"]:.3g} at n = '
                    f'{p["num_records"]:g}, epsilon = {p["budget"]:g}'
                    for p in lost)
   return (text or 'everywhere', not lost, 'the uniform density asks for no '
-          f'data and is better in {len(lost)} of {len(found)} settings')
+          f'data and is better in {len(lost)} of {len(cells)} settings')
 
 
-def _reference(found):
+def _reference(cells):
   off, better = [], []
   for notion, lines in (('pure', reference.TABLE),
                         ('zcdp', reference.CONCENTRATED)):
     for (density, size, budget), wanted in lines.items():
-      for p in points.select(found, notion=notion, density=density,
+      for p in points.select(cells, notion=notion, density=density,
                              num_records=size, budget=budget):
         printed = p['method'] == 'printed'
         ratio = p['mse'] / wanted[1 if printed else 3]
@@ -197,10 +197,10 @@ def _reference(found):
               ', '.join(better) or 'none'))
 
 
-def _least(found):
+def _least(cells):
   pairs = []
-  for size, epsilon in points.distinct(found, 'num_records', 'budget'):
-    of = points.select(found, num_records=size, budget=epsilon)
+  for size, epsilon in points.distinct(cells, 'num_records', 'budget'):
+    of = points.select(cells, num_records=size, budget=epsilon)
     best = min(points.select(of, method='fixed'), key=lambda p: p['mse'])
     pairs += [(best['num_bins'], p['bins'])
               for p in points.select(of, method='tuned')]
@@ -209,10 +209,10 @@ def _least(found):
           'least error of tent2, and bins of the bound')
 
 
-def _gain(found, method, least):
+def _gain(cells, method, least):
   gains = []
-  for point in points.select(found, method=method):
-    same = points.select(found, method='printed', **{
+  for point in points.select(cells, method=method):
+    same = points.select(cells, method='printed', **{
         name: point[name] for name in ('density', 'notion', 'num_records',
                                        'budget')})
     gains += [p['mse'] / point['mse'] for p in same]
@@ -223,17 +223,17 @@ def _gain(found, method, least):
           f'geometric mean of {len(gains)} settings')
 
 
-def _grows(found):
-  line = sorted((p['num_records'], p['largest'], p['at_point']) for p in found)
+def _grows(cells):
+  line = sorted((p['num_records'], p['largest'], p['at_point']) for p in cells)
   return (f'n^(2/3) times it grows from {line[0][1]:.2f} to {line[-1][1]:.2f}',
           line[-1][1] < 1.5 * line[0][1],
           f'at the worst point from {line[0][2]:.2f} to {line[-1][2]:.2f}, as '
           'proved; of the largest (ln n / n)^(2/3) is the least rate')
 
 
-def _linear(found, power):
-  x = np.array([p['log_bins'] for p in found])**power
-  y = np.array([p['largest'] for p in found])
+def _linear(cells, power):
+  x = np.array([p['log_bins'] for p in cells])**power
+  y = np.array([p['largest'] for p in cells])
   if x.size < 3:
     return '-', False, 'too few settings'
   slope, start = np.polyfit(x, y, 1)
@@ -242,10 +242,10 @@ def _linear(found, power):
           f'{start:.2f} at m = 1; {x.size} settings')
 
 
-def _largest(found):
+def _largest(cells):
   off = []
   for notion, wanted in reference.LARGEST.items():
-    of = points.select(found, notion=notion)
+    of = points.select(cells, notion=notion)
     along = 'num_records' if notion == 'none' else 'signal'
     first = 3 if notion == 'none' else 2
     for p in of:
@@ -258,15 +258,15 @@ def _largest(found):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Errors against n, alpha and m; largest errors against m."""
-  found = _collected(rows)
+  cells = _collected(rows)
   drawn, axes = plots.new(2, 3, height=4.1)
-  _draw_records(axes[0, 0], points.select(found, part='records',
+  _draw_records(axes[0, 0], points.select(cells, part='records',
                                           density='tent2'))
-  _draw_budgets(axes[0, 1], points.select(found, part='budgets'))
-  _draw_largest(axes[0, 2], points.select(found, part='largest'))
+  _draw_budgets(axes[0, 1], points.select(cells, part='budgets'))
+  _draw_largest(axes[0, 2], points.select(cells, part='largest'))
   for ax, (size, epsilon) in zip(axes[1], points.distinct(
-      points.select(found, part='bins'), 'num_records', 'budget')):
-    _draw_bins(ax, points.select(found, part='bins', num_records=size,
+      points.select(cells, part='bins'), 'num_records', 'budget')):
+    _draw_bins(ax, points.select(cells, part='bins', num_records=size,
                                  budget=epsilon))
   return drawn
 
@@ -284,10 +284,10 @@ def _guide(ax, x, y, power, text):
               xytext=(2, 0), textcoords='offset points', va='center')
 
 
-def _draw_records(ax, found):
-  for series, (epsilon,) in enumerate(points.distinct(found, 'budget')[::-1]):
+def _draw_records(ax, cells):
+  for series, (epsilon,) in enumerate(points.distinct(cells, 'budget')[::-1]):
     for method, line in (('printed', '-'), ('tuned', '--'), ('polygon', ':')):
-      points.curve(ax, points.select(found, budget=epsilon, method=method),
+      points.curve(ax, points.select(cells, budget=epsilon, method=method),
                    'num_records', 'mse', f'{method}, ε = {epsilon:g}'
                    if line == '-' or series == 0 else None, series=series,
                    line=line)
@@ -295,7 +295,7 @@ def _draw_records(ax, found):
       ax.axvline(crossing, color=plots.COLOURS[series], linewidth=0.8,
                  linestyle=(0, (1, 3)),
                  label=f'ε = 2.64 $n^{{-1/3}}$, {epsilon:g}')
-  if found:
+  if cells:
     _guide(ax, (1e4, 1e6), 3e-4, -2 / 3, '$n^{-2/3}$')
     _guide(ax, (1e5, 1e7), 3e-2, -1, '$n^{-1}$')
   points.finish(ax, 'records n', 'mean integrated squared error',
@@ -303,14 +303,14 @@ def _draw_records(ax, found):
   _below(ax, 2)
 
 
-def _draw_budgets(ax, found):
+def _draw_budgets(ax, cells):
   for series, (notion, name) in enumerate((('pure', 'ε-DP'),
                                            ('zcdp', 'ρ-zCDP'))):
     for method, line in (('printed', '-'), ('tuned', '--'), ('polygon', ':')):
-      points.curve(ax, points.select(found, notion=notion, method=method),
+      points.curve(ax, points.select(cells, notion=notion, method=method),
                    'alpha', 'mse', f'{name}, {method}', series=series,
                    line=line)
-  if found:
+  if cells:
     _guide(ax, (1e-4, 1e-2), 2e-2, -1, 'slope −1')
     ax.axvline(_CROSSOVER * 1e7**(-1 / 3), color='grey', linewidth=0.8,
                linestyle=(0, (1, 3)), label='2.64 $n^{-1/3}$')
@@ -319,12 +319,12 @@ def _draw_budgets(ax, found):
   _below(ax, 2)
 
 
-def _draw_largest(ax, found):
+def _draw_largest(ax, cells):
   names = {'none': 'no privacy, times $n^{2/3}$',
            'zcdp': 'ρ-zCDP, times $n$ √ρ',
            'pure': 'ε-DP, times $n$ ε / 10'}
   for series, (notion, name) in enumerate(names.items()):
-    of = points.select(found, notion=notion)
+    of = points.select(cells, notion=notion)
     if len(of) < 3:
       continue
     unit, power = (10, 2) if notion == 'pure' else (1, 1)
@@ -344,8 +344,8 @@ def _draw_largest(ax, found):
   _below(ax, 3)
 
 
-def _draw_bins(ax, found):
-  fixed = points.select(found, method='fixed')
+def _draw_bins(ax, cells):
+  fixed = points.select(cells, method='fixed')
   for series, (metric, line) in enumerate((
       ('mse', '-'), ('sampling', '--'), ('privacy', '-.'), ('bias', ':'))):
     # One bin has no sampling error, and logarithms no place for it.
@@ -354,12 +354,12 @@ def _draw_bins(ax, found):
     ax.plot(xs, ys, line, color=plots.COLOURS[series], linewidth=1.2,
             label='sum of the three' if metric == 'mse' else metric)
   for series, method in enumerate(sweep.METHODS[:3], start=4):
-    for p in points.select(found, method=method):
+    for p in points.select(cells, method=method):
       ax.plot([p['bins']], [p['mse']], plots.MARKERS[series - 3],
               color=plots.COLOURS[series], markersize=7, label=method,
               linestyle='none', markerfacecolor='none')
-  title = (f'X3: n = {found[0]["num_records"]:g}, ε = {found[0]["budget"]:g}'
-           if found else '')
+  title = (f'X3: n = {cells[0]["num_records"]:g}, ε = {cells[0]["budget"]:g}'
+           if cells else '')
   points.finish(ax, 'bins m', 'mean integrated squared error', title,
                 legend=False)
   _below(ax, 4)

@@ -39,13 +39,13 @@ def histogram(setting: sweep.Setting) -> histograms.Histogram:
 def _expected(setting: sweep.Setting) -> dict[str, float]:
   made, density = histogram(setting), density_settings.density(setting.density)
   risk = made.expected(density)
-  found = dict(mse=risk.total, sampling=risk.sampling, privacy=risk.privacy,
+  values = dict(mse=risk.total, sampling=risk.sampling, privacy=risk.privacy,
                bias=risk.bias)
   if setting.method != 'fixed':
-    found['bins'] = made.num_bins
+    values['bins'] = made.num_bins
   if setting.part == 'table':
-    found['trivial'] = density.energy
-  return found
+    values['trivial'] = density.energy
+  return values
 
 
 def _simulated(setting: sweep.Setting) -> dict[str, float]:

@@ -26,10 +26,10 @@ _LABELS = {'flat': 'all cells, Laplace', 'flat_simplex': 'all cells, simplex',
 
 def table(rows: Sequence[records.Row]) -> str:
   """Errors by size and budget, the reference below each."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   lines = []
-  for size, epsilon in points.distinct(found, 'num_records', 'epsilon'):
-    of = points.select(found, num_records=size, epsilon=epsilon)
+  for size, epsilon in points.distinct(cells, 'num_records', 'epsilon'):
+    of = points.select(cells, num_records=size, epsilon=epsilon)
     lines.append((f'{size:g}', f'{epsilon:g}', *(
         _cell(points.select(of, method=method)) for method in sweep.METHODS)))
     lines += [('', 'DEN-B13', *(f'{value:g}' for value in line[2:]))
@@ -40,10 +40,10 @@ def table(rows: Sequence[records.Row]) -> str:
               ('n', 'epsilon', *_LABELS.values()), lines))
 
 
-def _cell(found: Sequence[points.Point]) -> str:
-  if not found:
+def _cell(cells: Sequence[points.Point]) -> str:
+  if not cells:
     return '-'
-  values = found[0].values
+  values = cells[0].values
   text = f'{values["mse"]:.3g}'
   if 'mse_se' in values:
     text += f' ± {values["mse_se"]:.1g}'
@@ -52,18 +52,18 @@ def _cell(found: Sequence[points.Point]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """The table, gains, and what needs no comparison."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   trees = [(point, points.select(
-      found, method='flat_simplex', num_records=point['num_records'],
+      cells, method='flat_simplex', num_records=point['num_records'],
       epsilon=point['epsilon'])[0]) for point in points.select(
-          found, method='private_tree') if any(
+          cells, method='private_tree') if any(
               line[:2] == (point['num_records'], point['epsilon'])
               for line in REFERENCE)]
   gains = {(tree['num_records'], tree['epsilon']): flat['mse'] / tree['mse']
            for tree, flat in trees}
   return [
       points.judged('table DEN-B13 is reproduced', 'within 15 % and noise',
-                    found, _reference),
+                    cells, _reference),
       points.judged('a private tree gains at (10^4, 1)', '3 at least', [
           tree for tree, _ in trees if tree['epsilon'] == 1.0
           and tree['num_records'] == 1e4], lambda of: (
@@ -77,19 +77,19 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                                 f'{len(gains)} settings')),
       points.judged('a private tree beats a flat table without privacy',
                     'at epsilon 1', points.select(
-                        found, method='private_tree', epsilon=1.0,
+                        cells, method='private_tree', epsilon=1.0,
                         num_records=(1e4, 1e5, 1e6)),
-                    lambda of: _beats(of, found)),
+                    lambda of: _beats(of, cells)),
       points.judged('independent attributes keep their bias', '6.26 to 6.32',
-                    points.select(found, method='independent',
+                    points.select(cells, method='independent',
                                   num_records=(1e4, 1e5, 1e6)), _bias)]
 
 
-def _reference(found):
+def _reference(cells):
   worst, count = {}, 0
   for size, epsilon, *wanted in REFERENCE:
     for method, value in zip(sweep.METHODS, wanted, strict=True):
-      for point in points.select(found, method=method, num_records=size,
+      for point in points.select(cells, method=method, num_records=size,
                                  epsilon=epsilon):
         # Half a unit of the last digit is rounding of the reference.
         slack = (0.15 * value + 4 * point.values.get('mse_se', 0.0)
@@ -103,8 +103,8 @@ def _reference(found):
           f'{name}; its law of cells is known by two numbers')
 
 
-def _beats(found, everything):
-  gains = [flat['mse'] / tree['mse'] for tree in found
+def _beats(cells, everything):
+  gains = [flat['mse'] / tree['mse'] for tree in cells
            for flat in points.select(
                everything, method='not_private', epsilon=1.0,
                num_records=tree['num_records'])]
@@ -112,19 +112,19 @@ def _beats(found, everything):
           f'{len(gains)} sizes')
 
 
-def _bias(found):
-  errors = [point['mse'] for point in found]
+def _bias(cells):
+  errors = [point['mse'] for point in cells]
   return (f'{min(errors):.2f} to {max(errors):.2f}',
           6.2 < min(errors) and max(errors) < 6.4, f'{len(errors)} settings')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Error against n; one axes for each budget, one legend beside them."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, height=3.2)
   for ax, epsilon in zip(axes[0], sweep.EPSILONS):
     for series, method in enumerate(sweep.METHODS):
-      points.curve(ax, points.select(found, method=method, epsilon=epsilon),
+      points.curve(ax, points.select(cells, method=method, epsilon=epsilon),
                    'num_records', 'mse', _LABELS[method], series=series,
                    line='--' if method in sweep.EXACT else '-')
     ax.axhline(chain.energy(), color='black', linewidth=0.8, linestyle=':',

@@ -51,10 +51,10 @@ def _simulated(setting: sweep.Setting) -> dict[str, float]:
   asked, key = mechanism(setting), simulation.key_of(setting)
   if setting.method in _STRUCTURES:
     tables = asked.coefficients(key, asked.statistic_of_cells(counts))
-    found = marginals.cells_of(tables)
+    result = marginals.cells_of(tables)
   else:
-    found = asked.coefficients(key, counts)
-  errors = np.mean((found - cells.size * cells)**2, -1)
+    result = asked.coefficients(key, counts)
+  errors = np.mean((result - cells.size * cells)**2, -1)
   metrics = dict(mse=np.mean(errors), mse_se=np.std(errors, ddof=1)
                  / math.sqrt(errors.size))
   if setting.method == 'private_tree':

@@ -38,61 +38,61 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Each inequality of Appendices E, F and H."""
-  found = points.collect(rows)
-  bumps = points.select(found, kernel=('triangle', 'smooth'))
+  cells = points.collect(rows)
+  bumps = points.select(cells, kernel=('triangle', 'smooth'))
   return [
       points.judged('packings are in their classes', 'Appendices E, F, H',
-                    found, _members),
+                    cells, _members),
       points.judged('equations (16), (21) and (28): total variations', 'bounds',
-                    found, lambda of: _most(of, 'variation')),
+                    cells, lambda of: _most(of, 'variation')),
       points.judged('equations (22) and (29): m bumps', 'bounds',
                     bumps, lambda of: _most(of, 'crude_variation')),
       points.judged('equations (23) and (30), squared: divergences', 'bounds',
-                    found, lambda of: _most(of, 'divergence')),
+                    cells, lambda of: _most(of, 'divergence')),
       points.judged('equation (30), as printed', 'a bound', points.select(
-          found, kernel='smooth'), _printed_divergence),
+          cells, kernel='smooth'), _printed_divergence),
       points.judged('equations (24) and (31): squared distances', 'bounds',
-                    found, _separation),
+                    cells, _separation),
       points.judged('bumps of mean 0 do not interact', 'DEN-L11: equalities',
-                    points.select(found, kernel=('sawtooth', 'wave')),
+                    points.select(cells, kernel=('sawtooth', 'wave')),
                     _equal)]
 
 
-def _members(found):
-  worst = max(p['integral'] for p in found)
-  least = min(p['least'] for p in found)
-  norm = max(p['class_norm'] for p in found)
+def _members(cells):
+  worst = max(p['integral'] for p in cells)
+  least = min(p['least'] for p in cells)
+  norm = max(p['class_norm'] for p in cells)
   return (f'integrals 1 to {worst:.0e}, at least {least:.2g}, norms at most '
           f'{norm:.4f} L', worst < 1e-12 and least >= 0 and norm < 1.005,
-          f'{len(found)} packings; norms by differences')
+          f'{len(cells)} packings; norms by differences')
 
 
-def _most(found, metric):
-  shares = [p[metric] for p in found]
+def _most(cells, metric):
+  shares = [p[metric] for p in cells]
   return (f'{min(shares):.3f} to {max(shares):.3f} of them',
           max(shares) <= 1 + 1e-9, f'{len(shares)} packings, the worst words')
 
 
-def _printed_divergence(found):
-  least = min(p['printed_divergence'] for p in found)
+def _printed_divergence(cells):
+  least = min(p['printed_divergence'] for p in cells)
   return (f'{least:.2g} of the divergence', least >= 1,
           'the square of the integral of K is missing (erratum E12)')
 
 
-def _separation(found):
-  least = min(p['separation'] for p in found)
-  shares = [p['printed_separation'] for p in found
+def _separation(cells):
+  least = min(p['separation'] for p in cells)
+  shares = [p['printed_separation'] for p in cells
             if 'printed_separation' in p.values]
   return (f'{least:.3f} of them at least', least >= 1 - 1e-9,
           'with half of what is taken off; tau as printed is '
           f'{min(shares):.2f} to {max(shares):.2f} of it')
 
 
-def _equal(found):
-  variation = min(p['variation'] for p in found)
-  separation = max(p['separation'] for p in found)
+def _equal(cells):
+  variation = min(p['variation'] for p in cells)
+  separation = max(p['separation'] for p in cells)
   return (f'{variation:.4f} to {separation:.4f} of the bounds',
-          variation > 0.999 and separation < 1.001, f'{len(found)} packings')
+          variation > 0.999 and separation < 1.001, f'{len(cells)} packings')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -29,7 +29,7 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   cube = _words(setting, packing.kernel.balanced)
   x, weights = packing.rule()
   densities = packing.densities(cube, x)
-  found = dict(
+  values = dict(
       integral=np.max(np.abs(densities @ weights - 1)),
       least=np.min(densities), largest=np.max(densities),
       class_norm=words.norm(packing, cube) / setting.radius)
@@ -37,24 +37,24 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   hamming = np.sum(cube[:, None] != cube[None], -1)
   apart = hamming > 0
   variations = testing.variations(densities, weights)[apart]
-  found['variation'] = np.max(variations / bounds[apart])
-  found['crude_variation'] = np.max(
+  values['variation'] = np.max(variations / bounds[apart])
+  values['crude_variation'] = np.max(
       variations / (setting.num_bumps * packing.absolute))
   from_uniform = np.sum(densities * np.log(densities) * weights, -1)
   limits = packing.divergence_bound(cube)
   off = limits > 0
-  found['divergence'] = np.max(from_uniform[off] / limits[off])
+  values['divergence'] = np.max(from_uniform[off] / limits[off])
   if setting.kernel == 'smooth':
     printed = packing.divergence_bound(cube, printed=True)
-    found['printed_divergence'] = np.min(printed[off] / from_uniform[off])
+    values['printed_divergence'] = np.min(printed[off] / from_uniform[off])
   squares = testing.distances(densities, weights)[apart]**2
-  found['separation'] = np.min(
+  values['separation'] = np.min(
       squares / (2 * packing.separation() * hamming[apart]))
   if not packing.kernel.balanced:
     printed = packings.separation(packing.energy, packing.mass,
                                   setting.num_bumps, printed=True)
-    found['printed_separation'] = printed / packing.separation()
-  return found
+    values['printed_separation'] = printed / packing.separation()
+  return values
 
 
 def _words(setting: sweep.Setting, balanced: bool) -> np.ndarray:
@@ -63,5 +63,5 @@ def _words(setting: sweep.Setting, balanced: bool) -> np.ndarray:
   both = np.stack([np.zeros(size, np.int64), np.ones(size, np.int64)])
   drawn = np.random.default_rng(setting.seed).integers(
       0, 2, (_NUM_WORDS * (size > 1), size))
-  found = np.concatenate([both, drawn])
-  return 2 * found - 1 if balanced else found
+  result = np.concatenate([both, drawn])
+  return 2 * result - 1 if balanced else result

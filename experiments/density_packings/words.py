@@ -24,24 +24,24 @@ def packing(setting: sweep.Setting) -> packings.Packing:
                         width=setting.width, **known)
 
 
-def norm(found: packings.Packing, words: np.ndarray) -> float:
+def norm(cells: packings.Packing, words: np.ndarray) -> float:
   """What L bounds: the slope, or the norm of a derivative, by differences."""
-  values = found.densities(words, np.arange(_POINTS) / _POINTS)
-  for _ in range(found.kernel.smoothness):
+  values = cells.densities(words, np.arange(_POINTS) / _POINTS)
+  for _ in range(cells.kernel.smoothness):
     values = _POINTS * (np.roll(values, -1, -1) - values)
-  if found.kernel.lipschitz:
+  if cells.kernel.lipschitz:
     return float(np.max(np.abs(values)))
   return float(np.max(np.sqrt(np.mean(np.square(values), -1))))
 
 
-def check(found: packings.Packing, word: np.ndarray) -> None:
+def check(cells: packings.Packing, word: np.ndarray) -> None:
   """Refuses what is no density of the class."""
-  x, weights = found.rule()
-  density, = found.densities(word[None], x)
+  x, weights = cells.rule()
+  density, = cells.densities(word[None], x)
   if abs(density @ weights - 1) > 1e-12 or density.min() < 0:
     raise ValueError(f'not a density: integral {density @ weights}, least '
                      f'{density.min()}')
   # Differences on a grid are off by some thousandths.
-  if norm(found, word[None]) > 1.005 * found.radius:
+  if norm(cells, word[None]) > 1.005 * cells.radius:
     raise ValueError('not in the class: the norm is '
-                     f'{norm(found, word[None]):.4g}, L {found.radius:g}')
+                     f'{norm(cells, word[None]):.4g}, L {cells.radius:g}')

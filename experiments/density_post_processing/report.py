@@ -21,27 +21,27 @@ _TITLES = {'tent2': 'tent of slope 2', 'linear1.5': 'linear, slope 1.5',
 
 def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
   """Points with n epsilon, and gains over the printed histogram."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   printed = {tuple(p[name] for name in _PAIR): p['mse']
-             for p in points.select(found, method='printed')}
-  for p in found:
+             for p in points.select(cells, method='printed')}
+  for p in cells:
     p.values['signal'] = p['num_records'] * p['epsilon']
     # Of 31.6 and the like, so that sizes share a place on the axis.
     p.values['decade'] = round(2 * math.log10(p['signal'])) / 2
     before = printed.get(tuple(p[name] for name in _PAIR))
     if before is not None:
       p.values['gain'] = before / p['mse']
-  return [p for p in found if 'gain' in p.values]
+  return [p for p in cells if 'gain' in p.values]
 
 
-def _mean(found: Sequence[points.Point], name: str = 'gain') -> float:
-  return math.exp(np.mean([math.log(p[name]) for p in found]))
+def _mean(cells: Sequence[points.Point], name: str = 'gain') -> float:
+  return math.exp(np.mean([math.log(p[name]) for p in cells]))
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Gains by n epsilon; then the settings of the table."""
-  found = _collected(rows)
-  ladder = points.select(found, grid='ladder')
+  cells = _collected(rows)
+  ladder = points.select(cells, grid='ladder')
   decades = [decade for decade, in points.distinct(ladder, 'decade')]
   gains = tables.markdown(
       ('method', *(f'{10**decade:.3g}' for decade in decades)), [
@@ -54,7 +54,7 @@ def table(rows: Sequence[records.Row]) -> str:
       'Errors of the printed histogram over those of other methods, geometric '
       'means over densities and n, by n epsilon.\n', gains,
       'Mean integrated squared errors.\n', points.table(
-          points.select(found, grid='table'),
+          points.select(cells, grid='table'),
           ('density', 'num_records', 'epsilon', 'method'),
           ('bins', 'mse', 'mse_se', 'closed'))])
 
@@ -70,15 +70,15 @@ _LINES = (
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What each step is worth, and that none of the projections hurts."""
-  found = _collected(rows)
-  ladder = points.select(found, grid='ladder')
+  cells = _collected(rows)
+  ladder = points.select(cells, grid='ladder')
   little = [p for p in ladder if p['decade'] <= 2]
   much = [p for p in ladder if p['decade'] >= 2]
   return [
       points.judged('closed forms are what is simulated', 'exact',
-                    [p for p in found if 'closed' in p.values], _simulated),
+                    [p for p in cells if 'closed' in p.values], _simulated),
       points.judged('the nearest density is never farther', 'ratio at most 1',
-                    [p for p in found if 'worst' in p.values], _never),
+                    [p for p in cells if 'worst' in p.values], _never),
       points.judged('gains are in the order (d), (c), (a) for n epsilon up to '
                     '100', '1.66, 1.33, 1.14 (DEN-B9)', points.select(
                         little, method=sweep.POSTS), _ordered),
@@ -102,62 +102,62 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                         much, method=('unimodal', 'oracle')), _unimodal),
       points.judged('errors are those of reference',
                     'section 8.4, 15 %; less error is none', points.select(
-                        found, grid='table', method=reference.METHODS),
+                        cells, grid='table', method=reference.METHODS),
                     _reference)]
 
 
-def _simulated(found):
-  worst = max(abs(p['mse'] - p['closed']) / p['mse_se'] for p in found)
+def _simulated(cells):
+  worst = max(abs(p['mse'] - p['closed']) / p['mse_se'] for p in cells)
   return (f'within {worst:.1f} standard errors', worst < 4.5,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _never(found):
-  worst = max(p['worst'] for p in found)
+def _never(cells):
+  worst = max(p['worst'] for p in cells)
   return (f'{worst:.6f} at most', worst <= 1 + 1e-9,
           'of single releases, all of them')
 
 
-def _gains(found):
-  return {method: _mean(points.select(found, method=method))
-          for method, in points.distinct(found, 'method')}
+def _gains(cells):
+  return {method: _mean(points.select(cells, method=method))
+          for method, in points.distinct(cells, 'method')}
 
 
-def _ordered(found):
-  gains = _gains(found)
+def _ordered(cells):
+  gains = _gains(cells)
   text = ', '.join(f'{name} {gain:.2f}' for name, gain in gains.items())
   order = [gains[name] for name in ('james_stein', 'simplex', 'fix_mass')
            if name in gains]
   return (text, order == sorted(order, reverse=True),
-          f'{len(found)} settings; their grid is another than that of the '
+          f'{len(cells)} settings; their grid is another than that of the '
           'reference')
 
 
-def _small(found):
-  gains = _gains(found)
+def _small(cells):
+  gains = _gains(cells)
   text = ', '.join(f'{name} {gain:.2f}' for name, gain in gains.items())
   return text, 1 <= min(gains.values()) and max(gains.values()) < 1.25, (
       'geometric means')
 
 
-def _harmless(found):
-  least = min(found, key=lambda p: p['gain'])
+def _harmless(cells):
+  least = min(cells, key=lambda p: p['gain'])
   return (f'{least["gain"]:.4f} at least', least['gain'] > 0.99,
           f'{least["density"]} at n = {least["num_records"]:g}, n epsilon = '
           f'{least["signal"]:g}')
 
 
-def _ratios(found, method, other):
+def _ratios(cells, method, other):
   """Errors of another method over those of this one, and where."""
   lines = {tuple(p[name] for name in _PAIR): p['mse']
-           for p in points.select(found, method=other)}
+           for p in points.select(cells, method=other)}
   return [(lines[key] / p['mse'], p) for p in points.select(
-      found, method=method)
+      cells, method=method)
           if (key := tuple(p[name] for name in _PAIR)) in lines]
 
 
-def _against(found, other, least):
-  ratios = [ratio for ratio, _ in _ratios(found, 'polygon', other)]
+def _against(cells, other, least):
+  ratios = [ratio for ratio, _ in _ratios(cells, 'polygon', other)]
   if not ratios:
     return '-', False, 'one of the two alone'
   mean = math.exp(np.mean(np.log(ratios)))
@@ -165,10 +165,10 @@ def _against(found, other, least):
           mean >= least, f'geometric mean of {len(ratios)} settings')
 
 
-def _rest(found):
+def _rest(cells):
   texts, most = [], 0.0
   for method in ('tuned_simplex', 'tuned_shrunk'):
-    ratios = [ratio for ratio, _ in _ratios(found, method, 'tuned')]
+    ratios = [ratio for ratio, _ in _ratios(cells, method, 'tuned')]
     if ratios:
       mean = math.exp(np.mean(np.log(ratios)))
       texts.append(f'{method} {mean:.3f}')
@@ -176,8 +176,8 @@ def _rest(found):
   return (', '.join(texts) or '-', 0 < most <= 1.1, 'geometric means')
 
 
-def _unimodal(found):
-  ratios = _ratios(found, 'unimodal', 'oracle')
+def _unimodal(cells):
+  ratios = _ratios(cells, 'unimodal', 'oracle')
   if not ratios:
     return '-', False, 'one of the two alone'
   mean = math.exp(np.mean([math.log(ratio) for ratio, _ in ratios]))
@@ -187,11 +187,11 @@ def _unimodal(found):
           f'epsilon = {where["signal"]:g}; no bins have to be chosen')
 
 
-def _reference(found):
+def _reference(cells):
   off = {}
   for key, wanted in reference.TABLE.items():
     for method, value in zip(reference.METHODS, wanted, strict=True):
-      for p in points.select(found, method=method, **dict(
+      for p in points.select(cells, method=method, **dict(
           zip(('density', 'num_records', 'epsilon'), key, strict=True))):
         off[f'{method}, {key[0]}, n = {key[1]:g}'] = p['mse'] / value
   if not off:
@@ -204,11 +204,11 @@ def _reference(found):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Gains against n epsilon at n = 10^4; one column for each density."""
-  found = points.select(_collected(rows), grid='ladder', num_records=10**4)
+  cells = points.select(_collected(rows), grid='ladder', num_records=10**4)
   drawn, axes = plots.new(2, 4, width=3.2, height=3.6)
   lower = ('tuned', 'tuned_shrunk', 'polygon', 'oracle', 'unimodal')
   for column, (density, title) in enumerate(_TITLES.items()):
-    of = points.select(found, density=density)
+    of = points.select(cells, density=density)
     for ax, methods in zip(axes[:, column], (sweep.POSTS, lower)):
       for series, method in enumerate(methods):
         points.curve(ax, points.select(of, method=method), 'signal', 'gain',

@@ -62,7 +62,7 @@ def _processed(heights, noise, post):
   return post_processing.processed(heights, post, noise)
 
 
-def _metrics(setting: sweep.Setting, found: dict[str, tuple]
+def _metrics(setting: sweep.Setting, cells: dict[str, tuple]
              ) -> dict[str, float]:
   """Returns mean and standard error, and the closed form if there is one.
 
@@ -73,11 +73,11 @@ def _metrics(setting: sweep.Setting, found: dict[str, tuple]
     made = _release(setting, 'oracle')
     return dict(mse=made.expected(density).total, bins=made.num_bins)
   release, post = _OF[setting.method]
-  if release not in found:
+  if release not in cells:
     shared = dataclasses.replace(setting, method=release)
     made = _release(setting, release)
-    found[release] = made, _heights(shared, made)
-  made, heights = found[release]
+    cells[release] = made, _heights(shared, made)
+  made, heights = cells[release]
   noise = made.height_variance + made.num_bins / made.num_records
   with jax.enable_x64(True):
     after = np.asarray(_processed(jnp.asarray(heights), noise, post))
@@ -100,10 +100,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields each setting with its rows; see `experiments.registry`."""
   del data_dir
-  found = {}
+  metrics = {}
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.method} {setting.density} '
              f'n={setting.num_records} {setting.epsilon:g}')
     yield setting, rows.released(
-        setting, _metrics(setting, found), n=setting.num_records,
+        setting, _metrics(setting, metrics), n=setting.num_records,
         epsilon=setting.epsilon)

@@ -41,48 +41,48 @@ def predicted(study: str, method: str, smoothness: float) -> float:
 
 
 def _points(rows: Sequence[records.Row]) -> list[points.Point]:
-  found = points.collect(rows)
-  for point in found:
+  cells = points.collect(rows)
+  for point in cells:
     point.fields['kind'] = point['dataset'][:-1]
     point.fields['smoothness'] = float(point['dataset'][-1])
     point.fields['curve'] = (point['method'], point['tuning'])
-  return found
+  return cells
 
 
-def fitted(found: Sequence[points.Point]) -> float:
+def fitted(cells: Sequence[points.Point]) -> float:
   """The slope of ln error against ln scale, on the range of the reference."""
-  kept = [p for p in found if _ENDS[0] * 0.99 < p['scale'] < _ENDS[1] * 1.01]
+  kept = [p for p in cells if _ENDS[0] * 0.99 < p['scale'] < _ENDS[1] * 1.01]
   return points.slope(kept, 'scale', 'mse') if len(kept) > 1 else math.nan
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Slopes; then errors by records and budget."""
-  found = _points(rows)
+  measured = _points(rows)
   parts = ['Slopes of ln(error) against ln(scale) from 10^3 to 10^6, and the '
            'exponent of the theory; errors are exact.\n', tables.markdown(
                ('scale', 'densities', 'estimator', *(
                    f'beta = {order}' for order in sweep.SMOOTHNESS)),
                [(_SCALES[study], kind, LABELS[curve], *(
                    _slope(points.select(
-                       found, study=study, kind=kind, curve=(curve,),
+                       measured, study=study, kind=kind, curve=(curve,),
                        smoothness=float(order)), study, curve[0], order)
                    for order in sweep.SMOOTHNESS))
                 for study in _SCALES for kind, curve in points.distinct(
-                    points.select(found, study=study), 'kind', 'curve')
+                    points.select(measured, study=study), 'kind', 'curve')
                 if curve[0] != 'uniform'])]
   parts.append('Errors on sobdet, with N or K x m; rho = epsilon^2 / 2.\n')
-  cells = points.distinct(points.select(found, study='table'), 'smoothness',
+  cells = points.distinct(points.select(measured, study='table'), 'smoothness',
                           'scale', 'epsilon')
   parts.append(tables.markdown(
       ('beta', 'n', 'epsilon', *(LABELS[c] for c in _COLUMNS)),
       [(f'{order:g}', f'{size:g}', f'{epsilon:g}', *(
-          _cell(points.select(found, study='table', smoothness=order,
+          _cell(points.select(measured, study='table', smoothness=order,
                               scale=size, epsilon=epsilon,
                               curve=(curve,))) for curve in _COLUMNS))
        for order, size, epsilon in cells]))
   parts.append('Errors of privacy alone, sobrand; relaxed: n = 10^6 in '
                'delta.\n')
-  of = points.select(found, study='privacy', kind='sobrand')
+  of = points.select(measured, study='privacy', kind='sobrand')
   curves = [curve for curve in LABELS if points.select(of, curve=(curve,))]
   parts.append(tables.markdown(
       ('beta', 'n alpha', *(LABELS[curve] for curve in curves)),
@@ -93,31 +93,31 @@ def table(rows: Sequence[records.Row]) -> str:
   return '\n'.join(parts)
 
 
-def _slope(found, study, method, order):
-  slope = fitted(found)
+def _slope(cells, study, method, order):
+  slope = fitted(cells)
   return (tables.number(slope) + f' ({predicted(study, method, order):.3f})'
           if slope == slope else '-')
 
 
-def _cell(found):
-  if not found:
+def _cell(cells):
+  if not cells:
     return '-'
-  if found[0]['method'] == 'uniform':
-    return f'{found[0]["mse"]:.3e}'
-  order = f'{found[0]["order"]:g}'
-  if found[0]['method'] == 'spectral':
-    order = f'{found[0]["frequencies"]:g}x{order}'
-  return f'{found[0]["mse"]:.3e} ({order})'
+  if cells[0]['method'] == 'uniform':
+    return f'{cells[0]["mse"]:.3e}'
+  order = f'{cells[0]["order"]:g}'
+  if cells[0]['method'] == 'spectral':
+    order = f'{cells[0]["frequencies"]:g}x{order}'
+  return f'{cells[0]["mse"]:.3e} ({order})'
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Rates of Theorem 4, of what closes its gap, and both tables."""
-  found = _points(rows)
-  noisy = points.select(found, study='privacy', kind='sobrand')
+  cells = _points(rows)
+  noisy = points.select(cells, study='privacy', kind='sobrand')
 
   def slopes(claim, study, method, tuning):
     wanted, slack = reference.SLOPES[study, method, tuning]
-    of = points.select(found, study=study, kind='sobrand',
+    of = points.select(cells, study=study, kind='sobrand',
                        curve=((method, tuning),))
     return points.judged(claim, ', '.join(
         f'{predicted(study, method, order):.3f}'
@@ -142,12 +142,12 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'guaranteed, beta and L known', points.select(
                         noisy, method='taper'), _taper),
       points.judged('errors of table 8.2 are met', '1 %', points.select(
-          found, study='table', smoothness=(1.0, 2.0, 3.0)), _table),
+          cells, study='table', smoothness=(1.0, 2.0, 3.0)), _table),
       points.judged('errors of table 8.3 are met', '1 %', noisy, _ladder)]
 
 
-def _slopes(found, study, method, wanted, slack):
-  slopes = [fitted(points.select(found, smoothness=float(order)))
+def _slopes(cells, study, method, wanted, slack):
+  slopes = [fitted(points.select(cells, smoothness=float(order)))
             for order in sweep.SMOOTHNESS]
   theory = [predicted(study, method, order) for order in sweep.SMOOTHNESS]
   worst = max(abs(np.subtract(slopes, theory)))
@@ -157,11 +157,11 @@ def _slopes(found, study, method, wanted, slack):
           f'{slack} is allowed; sobrand, 10^3 to 10^6')
 
 
-def _gains(found):
+def _gains(cells):
   gains = []
   for order in sweep.SMOOTHNESS:
     of = {p['curve']: p['mse'] for p in points.select(
-        found, smoothness=float(order))}
+        cells, smoothness=float(order))}
     gains.append(of['pure_printed', 'oracle'] / of['spectral', 'oracle'])
   return (', '.join(f'{gain:.1f}' for gain in gains) + ' times',
           all(abs(gain / wanted - 1) < 0.02 for gain, wanted in zip(
@@ -169,8 +169,8 @@ def _gains(found):
           'both tuned by an oracle; within 2 %')
 
 
-def _taper(found):
-  slopes = [fitted(points.select(found, smoothness=float(order)))
+def _taper(cells):
+  slopes = [fitted(points.select(cells, smoothness=float(order)))
             for order in sweep.SMOOTHNESS]
   theory = [predicted('privacy', 'taper', order) for order in sweep.SMOOTHNESS]
   return (', '.join(f'{slope:.3f}' for slope in slopes),
@@ -178,24 +178,24 @@ def _taper(found):
           'at least the rate of the theory, less .05')
 
 
-def _table(found):
-  ratios = _ratios(found, {
+def _table(cells):
+  ratios = _ratios(cells, {
       key: dict(zip(reference.COLUMNS, line, strict=True))
       for key, line in reference.TABLE.items()},
                    lambda p: (p['smoothness'], p['scale'], p['epsilon']))
   return _met(ratios)
 
 
-def _ladder(found):
-  ratios = _ratios(found, {
+def _ladder(cells):
+  ratios = _ratios(cells, {
       key: dict(zip(reference.LADDER_COLUMNS, line, strict=True))
       for key, line in reference.LADDER.items()},
                    lambda p: (p['smoothness'], round(p['scale'])))
   return _met(ratios)
 
 
-def _ratios(found, known, key):
-  return [(p['curve'], p['mse'] / known[key(p)][p['curve']]) for p in found
+def _ratios(cells, known, key):
+  return [(p['curve'], p['mse'] / known[key(p)][p['curve']]) for p in cells
           if p['curve'] in known.get(key(p), {})]
 
 
@@ -217,11 +217,11 @@ _STUDIES = {'privacy': ('n alpha, n infinite', 'privacy alone'),
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Errors against n alpha, against n, and against smoothness."""
-  found = _points(rows)
+  cells = _points(rows)
   drawn, axes = plots.new(3, 3, width=4.2, height=3.2)
   for line, (study, (xlabel, title)) in zip(axes, _STUDIES.items()):
     for ax, order in zip(line, sweep.SMOOTHNESS):
-      of = points.select(found, study=study, kind='sobrand',
+      of = points.select(cells, study=study, kind='sobrand',
                          smoothness=float(order))
       for series, (curve, label) in enumerate(LABELS.items()):
         points.curve(ax, points.select(of, curve=(curve,)), 'scale', 'mse',
@@ -230,7 +230,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
       points.finish(ax, xlabel, 'mean integrated squared error',
                     f'beta = {order}, {title}', legend=False)
   for ax, (size, epsilon) in zip(axes[2], sweep.ALONG):
-    of = points.select(found, study='table', scale=size, epsilon=epsilon)
+    of = points.select(cells, study='table', scale=size, epsilon=epsilon)
     for series, (curve, label) in enumerate(LABELS.items()):
       points.curve(ax, points.select(of, curve=(curve,)), 'smoothness', 'mse',
                    label, series=series, line=_line(curve, series))
@@ -250,12 +250,12 @@ def _line(curve, series):
   return ':' if curve[0] == 'uniform' else '-' if series < 7 else '--'
 
 
-def _guides(ax, found, study, order):
+def _guides(ax, cells, study, order):
   """Rates of the theory, through the last error of a curve."""
   for method, line, label in (
       ('pure_printed', ':', 'slope -2 beta / (beta + 3/2)'),
       ('spectral', (0, (1, 3)), 'slope -2 beta / (beta + 1)')):
-    of = points.select(found, curve=((method, 'oracle'),))
+    of = points.select(cells, curve=((method, 'oracle'),))
     if study != 'privacy' or not of:
       continue
     last = max(of, key=lambda p: p['scale'])

@@ -62,17 +62,17 @@ def error(setting: sweep.Setting) -> dict[str, float]:
   if setting.tuning == 'printed':
     order = density_settings.printed_order(method, setting.smoothness,
                                            num_records, signal)
-    found = density_settings.single(method, name, order)
+    result = density_settings.single(method, name, order)
   elif setting.tuning == 'fixed':
-    found = density_settings.spectral(method, name, (_FIXED,))
+    result = density_settings.spectral(method, name, (_FIXED,))
   else:
     largest = _FEW if setting.scale <= _SMALL else _LARGEST.get(method, _ZCDP)
-    found = density_settings.family(method, name, largest)
-  place = found.best(num_records, signal)
-  metrics = dict(mse=found.risks(num_records, signal)[place],
-                 order=found.orders[place])
+    result = density_settings.family(method, name, largest)
+  place = result.best(num_records, signal)
+  metrics = dict(mse=result.risks(num_records, signal)[place],
+                 order=result.orders[place])
   if method == 'spectral':
-    metrics['frequencies'] = found.frequencies[place]
+    metrics['frequencies'] = result.frequencies[place]
   return metrics
 
 
@@ -80,10 +80,10 @@ def _tuned_for_class(setting: sweep.Setting, num_records: float,
                      signal: float) -> dict[str, float]:
   truth = density_settings.density(setting.dataset)
   size = round(min(num_records, _MANY))
-  found = spectral.tuned(
+  result = spectral.tuned(
       size, adjacency=Adjacency.REPLACE_ONE, epsilon=signal / size,
       smoothness=setting.smoothness,
       lipschitz=truth.sobolev(setting.smoothness))
-  risk = found.expected(truth)
+  risk = result.expected(truth)
   sampling = risk.sampling if math.isfinite(num_records) else 0.0
-  return dict(mse=sampling + risk.privacy + risk.bias, order=found.num_bins)
+  return dict(mse=sampling + risk.privacy + risk.bias, order=result.num_bins)

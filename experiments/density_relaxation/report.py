@@ -29,44 +29,44 @@ TABLE = {(1e3, 0.1): (52.99, 105.13, 52.66, 39.46, 36.30),
 
 def table(rows: Sequence[records.Row]) -> str:
   """Rules, noise, errors and constants."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return '\n'.join([
       'Standard deviation over sensitivity, delta = n^-2.\n',
-      points.table(points.select(found, kind='rules'),
+      points.table(points.select(cells, kind='rules'),
                    ('num_records', 'epsilon'), _RULES),
       'delta of the classical rule for 1e-5, with the l2 sensitivity as it is, '
       'and for N = 9 with the printed one.\n',
-      points.table(points.select(found, kind='truth'), ('epsilon',),
+      points.table(points.select(cells, kind='truth'), ('epsilon',),
                    ('tight', 'of_sums')),
       'Noise of N functions, times (n epsilon)^2, at epsilon 0.1.\n',
-      points.table(points.select(found, kind='noise', num_records=1e3)
-                   + points.select(found, kind='noise', num_records=1e6),
+      points.table(points.select(cells, kind='noise', num_records=1e3)
+                   + points.select(cells, kind='noise', num_records=1e6),
                    ('gamma', 'num_records', 'size'), _METHODS),
       'Errors at the best size of each, on sobrand, delta = n^-2; trivial: '
       'without records. size is beta.\n',
-      points.table(points.select(found, kind='cells'),
+      points.table(points.select(cells, kind='cells'),
                    ('size', 'num_records', 'epsilon'),
                    (*_METHODS, 'trivial'), digits=3),
       'The best numbers of functions.\n',
-      points.table(points.select(found, kind='cells'),
+      points.table(points.select(cells, kind='cells'),
                    ('size', 'num_records', 'epsilon'),
                    tuple(f'size_{name}' for name in _METHODS)),
       'Constants C of C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1)), '
       'delta = n^-2. size is beta.\n',
-      points.table(points.select(found, kind='worst'),
+      points.table(points.select(cells, kind='worst'),
                    ('size', 'num_records', 'epsilon'), _CONSTANTS)])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What the paper prints, and the numbers of the specification."""
-  found = points.collect(rows)
-  noise, cells, rules = (points.select(found, kind=kind)
+  measured = points.collect(rows)
+  noise, cells, rules = (points.select(measured, kind=kind)
                          for kind in ('noise', 'cells', 'rules'))
   return [
       points.judged('noise by each rule is that of reference',
                     'DEN-A4, three digits', rules, _table),
       points.judged('section 4.4: the classical rule is (epsilon, delta)-DP',
-                    'for every epsilon', points.select(found, kind='truth'),
+                    'for every epsilon', points.select(measured, kind='truth'),
                     _unsound),
       points.judged('Corollary 2 has more variance than the exact curve',
                     '5 to 12 times (DEN-B15)', rules, _lossy),
@@ -87,7 +87,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('a pure spectral histogram errs less than the exact '
                     'Gaussian', 'in all cells', cells,
                     lambda of: _errs_less(of, ('gaussian',))),
-      *_over_classes(points.select(found, kind='worst'))]
+      *_over_classes(points.select(measured, kind='worst'))]
 
 
 def _over_classes(worst: list[points.Point]) -> list[verdicts.Verdict]:
@@ -105,67 +105,67 @@ def _over_classes(worst: list[points.Point]) -> list[verdicts.Verdict]:
                                        (2.02, 4.75, 1.233))))]
 
 
-def _table(found):
-  off = max(abs(p[rule] - wanted) for p in found for rule, wanted in zip(
+def _table(cells):
+  off = max(abs(p[rule] - wanted) for p in cells for rule, wanted in zip(
       _RULES, TABLE[p['num_records'], p['epsilon']], strict=True))
-  return f'within {off:.3f}', off < 6e-3, f'{5 * len(found)} numbers'
+  return f'within {off:.3f}', off < 6e-3, f'{5 * len(cells)} numbers'
 
 
-def _unsound(found):
-  false = [p for p in found if p['tight'] > 1e-5]
-  safe = max(p['of_sums'] for p in found)
+def _unsound(cells):
+  false = [p for p in cells if p['tight'] > 1e-5]
+  safe = max(p['of_sums'] for p in cells)
   return (f'not from epsilon {min(p["epsilon"] for p in false):g} on'
           if false else 'holds', not false,
-          f'up to {max(p["tight"] for p in found):.1e} for 1e-5 (E8); printed '
+          f'up to {max(p["tight"] for p in cells):.1e} for 1e-5 (E8); printed '
           'noise is saved by its sensitivity, which is twice too large: '
           f'{safe:.0e}')
 
 
-def _lossy(found):
-  ratios = [(p['corollary'] / p['exact'])**2 for p in found]
+def _lossy(cells):
+  ratios = [(p['corollary'] / p['exact'])**2 for p in cells]
   return (f'{min(ratios):.1f} to {max(ratios):.1f} times',
           5 <= min(ratios) and max(ratios) <= 12, f'{len(ratios)} settings')
 
 
-def _crossing(found):
+def _crossing(cells):
   wrong, texts = 0, []
-  for point in found:
+  for point in cells:
     crossing = 4 * point['gamma'] * math.log(point['num_records'])
     wrong += (point['corollary'] < point['pure']) != (point['size'] > crossing)
     texts.append(crossing)
-  return (f'{len(found) - wrong} of {len(found)} on the right side', not wrong,
+  return (f'{len(cells) - wrong} of {len(cells)} on the right side', not wrong,
           f'crossings at {min(texts):.0f} to {max(texts):.0f} functions')
 
 
-def _spectral(found):
-  largest = max(p['size'] for p in found)
-  ours = points.select(found, size=largest)[0]['spectral'] / largest**2
-  most = max(p['spectral'] / p['size']**2 for p in found)
+def _spectral(cells):
+  largest = max(p['size'] for p in cells)
+  ours = points.select(cells, size=largest)[0]['spectral'] / largest**2
+  most = max(p['spectral'] / p['size']**2 for p in cells)
   return (f'{ours:.2f} N^2', abs(ours / (16 * math.log(2)) - 1) < 0.01 and
           most <= 16 * math.log(2), f'N = {largest:g}, fewer have less')
 
 
-def _below(found):
+def _below(cells):
   def ratios(of):
     return [p['gaussian'] / p['spectral'] for p in of]
-  small = ratios([p for p in found if p['gamma'] >= 2])
-  large = ratios(points.select(found, gamma=1.0))
+  small = ratios([p for p in cells if p['gamma'] >= 2])
+  large = ratios(points.select(cells, gamma=1.0))
   return (f'{min(small):.1f} to {max(small):.1f} times less', min(small) > 1,
           f'gamma = 2 and 3; at delta = 1/n {min(large):.1f} to '
           f'{max(large):.1f} times')
 
 
-def _bridges(found):
-  worse = [p['corollary'] / p['pure'] for p in found
+def _bridges(cells):
+  worse = [p['corollary'] / p['pure'] for p in cells
            if p['corollary'] >= p['pure']]
-  return (f'larger in {len(worse)} of {len(found)} cells', not worse,
+  return (f'larger in {len(worse)} of {len(cells)} cells', not worse,
           'N^2 ln n is less than N^3 only beyond the N that is worth having')
 
 
-def _few(found):
-  ratios = [p['corollary'] / p['pure'] for p in found]
-  won = [p for p, ratio in zip(found, ratios, strict=True) if ratio < 1]
-  return (f'{len(won)} of {len(found)}, by {1 - min(ratios):.1%} at most; '
+def _few(cells):
+  ratios = [p['corollary'] / p['pure'] for p in cells]
+  won = [p for p, ratio in zip(cells, ratios, strict=True) if ratio < 1]
+  return (f'{len(won)} of {len(cells)}, by {1 - min(ratios):.1%} at most; '
           f'loses by up to {max(ratios):.1f} times',
           len(won) == 3 and all(p['size'] == 1 and p['num_records'] >= 1e6
                                 for p in won)
@@ -173,8 +173,8 @@ def _few(found):
           'each at its best N')
 
 
-def _errs_less(found, names):
-  gains = [min(p[name] for name in names) / p['spectral'] for p in found]
+def _errs_less(cells, names):
+  gains = [min(p[name] for name in names) / p['spectral'] for p in cells]
   lost = [gain for gain in gains if gain < 1]
   return (f'in {len(gains) - len(lost)} of {len(gains)}, by up to '
           f'{max(gains):.1f} times', not lost,
@@ -182,10 +182,10 @@ def _errs_less(found, names):
           'each at its best size')
 
 
-def _constants(found, taper, wanted):
+def _constants(cells, taper, wanted):
   texts, stands = [], True
   for beta, (low, high, pure) in enumerate(wanted, 1):
-    of = points.select(found, size=float(beta))
+    of = points.select(cells, size=float(beta))
     ours = [p['gaussian' + taper] for p in of]
     if not ours:
       continue
@@ -195,15 +195,15 @@ def _constants(found, taper, wanted):
     stands &= (min(ours) > spectral and abs(spectral / pure - 1) < 0.02
                and 0.9 < min(ours) / low < 1.02
                and 0.9 < max(ours) / high < 1.02)
-  return ', '.join(texts), stands, f'{len(found)} settings'
+  return ', '.join(texts), stands, f'{len(cells)} settings'
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Noise against N, and errors of cells over those of Theorem 4."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 3, height=3.8)
   for ax, size in zip(axes[0], (1e3, 1e6)):
-    chosen = points.select(found, kind='noise', gamma=2.0, num_records=size)
+    chosen = points.select(cells, kind='noise', gamma=2.0, num_records=size)
     for series, (name, label) in enumerate(_NAMES.items()):
       points.curve(ax, chosen, 'size', name, label, series=series)
     crossing = 8 * math.log(size)
@@ -215,7 +215,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
                   legend=size == 1e3)
   ax = axes[0][2]
   for series, beta in enumerate((1.0, 2.0, 3.0)):
-    of = sorted(points.select(found, kind='cells', size=beta),
+    of = sorted(points.select(cells, kind='cells', size=beta),
                 key=lambda p: p['num_records'] * p['epsilon'])
     for name, style in (('corollary', '-'), ('spectral', '--')):
       best = {}

@@ -29,9 +29,9 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   del data_dir
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.kind} n={setting.num_records}')
-    found = {'rules': _rules, 'truth': _truth, 'noise': _noise,
+    metrics = {'rules': _rules, 'truth': _truth, 'noise': _noise,
              'cells': _cells, 'worst': _worst}[setting.kind](setting)
-    yield setting, rows.exact(setting, found)
+    yield setting, rows.exact(setting, metrics)
 
 
 def _rho(setting: sweep.Setting, rule: str) -> float:
@@ -80,24 +80,25 @@ def _histogram(setting: sweep.Setting, num_bins: int,
 
 
 def _noise(setting: sweep.Setting) -> dict[str, float]:
-  found = {name: dataclasses.replace(one, num_functions=setting.size)
+  values = {name: dataclasses.replace(one, num_functions=setting.size)
            for name, one in _mechanisms(setting).items()}
-  found['spectral'] = _histogram(setting, setting.size, setting.size // 2)
+  values['spectral'] = _histogram(setting, setting.size, setting.size // 2)
   unit = (setting.num_records * setting.epsilon)**2
   return {name: unit * one.expected(laws.uniform()).privacy
-          for name, one in found.items()}
+          for name, one in values.items()}
 
 
 def _cells(setting: sweep.Setting) -> dict[str, float]:
   """Returns the least errors, and in `size_...` the N that attains them."""
-  density, found = laws.random_phases(setting.size), {}
+  density, result = laws.random_phases(setting.size), {}
   for name, one in _mechanisms(setting).items():
     size = projections.oracle_num_functions(one, density)
-    found[f'size_{name}'] = size
-    found[name] = dataclasses.replace(
+    result[f'size_{name}'] = size
+    result[name] = dataclasses.replace(
         one, num_functions=size).expected(density).total
-  found['size_spectral'], found['spectral'] = _best_histogram(setting, density)
-  return found | {'trivial': density.energy}
+  result['size_spectral'], result['spectral'] = _best_histogram(
+      setting, density)
+  return result | {'trivial': density.energy}
 
 
 def _best_histogram(setting, density) -> tuple[int, float]:
@@ -119,7 +120,7 @@ def _odd(value: float) -> int:
 
 def _worst(setting: sweep.Setting) -> dict[str, float]:
   """Returns C of C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1))."""
-  beta, found = setting.size, {}
+  beta, result = setting.size, {}
   rho = _rho(setting, 'exact') / setting.epsilon**2
   # Of N = 2 W functions, and of a width W, in the limit of many.
   equal = sensitivities.trigonometric(
@@ -130,13 +131,13 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
       allocation='least')
   error = 2 * np.sum(tapered.weights**2 * tapered.noise_variances[1:])
   # In numbers of functions, 2 W.
-  found['gaussian'] = _constant(beta, 1.0, equal / rho)
-  found['gaussian_taper'] = _constant(beta, 1.0, float(error) / (
+  result['gaussian'] = _constant(beta, 1.0, equal / rho)
+  result['gaussian_taper'] = _constant(beta, 1.0, float(error) / (
       2 * _WIDTH)**2)
   for taper, name in (('none', 'spectral'), ('pinsker', 'spectral_taper')):
     known = spectral.constants(beta, taper)
-    found[name] = _constant(beta, known.bias, 8 * known.noise)
-  return found
+    result[name] = _constant(beta, known.bias, 8 * known.noise)
+  return result
 
 
 def _constant(beta: int, bias: float, noise: float) -> float:

@@ -24,32 +24,32 @@ COSINE = {10: 4.44, 50: 4.08, 200: 4.02}
 
 
 def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
-  found = points.collect(rows)
-  for point in points.select(found, method='sums'):
+  cells = points.collect(rows)
+  for point in points.select(cells, method='sums'):
     point.values['ratio'] = point['printed'] / point['exact']
-  return found
+  return cells
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Of sums, of counts, and of weighted sums."""
-  found = _collected(rows)
+  cells = _collected(rows)
   return '\n'.join([
       'Sums of N functions; attained: the farthest found.\n',
-      points.table(points.select(found, method='sums'),
+      points.table(points.select(cells, method='sums'),
                    ('adjacency', 'order', 'size'),
                    ('printed', 'exact', 'attained', 'ratio'), digits=7),
       'Counts of N bins, all pairs.\n',
-      points.table(points.select(found, method='counts'),
+      points.table(points.select(cells, method='counts'),
                    ('adjacency', 'size'), ('l1', 'l2', 'largest')),
       'Weights 1/k of N frequencies: largest sum of (4 - 4 cos 2 pi k d) / k.',
-      '', points.table(points.select(found, method='inverse'), ('size',),
+      '', points.table(points.select(cells, method='inverse'), ('size',),
                        ('supremum',), digits=6),
       'Privacy error of Pinsker\'s weights below W = N, over the bound 4 (sum '
       'of weights)^2 / (n^2 rho); order is beta, 0 stands for equal weights.\n',
-      points.table(points.select(found, method='pinsker'), ('order', 'size'),
+      points.table(points.select(cells, method='pinsker'), ('order', 'size'),
                    ('proportional', 'least')),
       'On an interval: supremum over the sum of weights, beta = 1.\n',
-      points.table(points.select(found, method='cosine'), ('size',),
+      points.table(points.select(cells, method='cosine'), ('size',),
                    ('ratio',))])
 
 
@@ -57,8 +57,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What Lalanne, Garivier and Gribonval (2023) prints, and the numbers of the
   specification.
   """
-  found = _collected(rows)
-  sums = points.select(found, method='sums')
+  cells = _collected(rows)
+  sums = points.select(cells, method='sums')
   replaced = points.select(sums, adjacency=_REPLACE)
   return [
       *(points.judged(f'the l{order} sensitivity of N sums is {text}', text,
@@ -80,81 +80,81 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     points.select(replaced, size=257.0), _waste),
       points.judged('counts move by 2, sqrt 2 and 1, by 1 if n is not public',
                     'for at least 2 bins',
-                    points.select(found, method='counts'), _counts),
+                    points.select(cells, method='counts'), _counts),
       points.judged('suprema of weights 1/k are those of reference',
                     'DEN-B5, four digits',
-                    points.select(found, method='inverse'), _inverse),
+                    points.select(cells, method='inverse'), _inverse),
       points.judged('suprema on an interval are those of reference',
                     '4.44, 4.08, 4.02 times the sum of weights (DEN-B4)',
-                    points.select(found, method='cosine'), _cosine),
+                    points.select(cells, method='cosine'), _cosine),
       points.judged('constants of Pinsker\'s weights, proportional noise',
                     '1.217, 1.000, 1.086, 1.130 (DEN-B4)', [
-                        p for p in points.select(found, method='pinsker')
+                        p for p in points.select(cells, method='pinsker')
                         if p['size'] == 200], _constants),
       points.judged('variances inverse to weights have the least error',
-                    'DEN-B4', points.select(found, method='pinsker'), _least)]
+                    'DEN-B4', points.select(cells, method='pinsker'), _least)]
 
 
 def _span(values, form='{:.2f}'):
   return ' to '.join(form.format(end) for end in (min(values), max(values)))
 
 
-def _printed(found):
-  ratios = [p['ratio'] for p in found]
+def _printed(cells):
+  ratios = [p['ratio'] for p in cells]
   return (f'{_span(ratios)} times too large', max(ratios) < 1.001,
           'a bound: no record attains all largest values at once (E19); safe')
 
 
-def _certified(found):
-  off = [p['exact'] / p['attained'] - 1 for p in found]
+def _certified(cells):
+  off = [p['exact'] / p['attained'] - 1 for p in cells]
   return (f'{max(off):.0e} above at most', min(off) >= -1e-12
-          and max(off) < 1e-6, f'{len(found)} suprema')
+          and max(off) < 1e-6, f'{len(cells)} suprema')
 
 
-def _table(found):
+def _table(cells):
   worst = 0.0
-  for point in found:
+  for point in cells:
     first, second, single = TABLE[int(point['size'])]
     wanted = {(_REPLACE, 1): first, (_REPLACE, 2): second,
               (_ADD, 1): single}.get((point['adjacency'], point['order']))
     if wanted:
       worst = max(worst, abs(point['exact'] / wanted - 1))
-  return f'within {worst:.1e}', worst < 2e-4, f'{len(found)} sensitivities'
+  return f'within {worst:.1e}', worst < 2e-4, f'{len(cells)} sensitivities'
 
 
-def _limits(found):
-  first, second = (points.select(found, order=order)[0]['exact']
+def _limits(cells):
+  first, second = (points.select(cells, order=order)[0]['exact']
                    for order in (1.0, 2.0))
   ours = first / 257, second**2 / 257
   return (f'{ours[0]:.4f} and {ours[1]:.4f}', abs(ours[0] - 1.3876) < 2e-4
           and abs(ours[1] - 2.4345) < 2e-4, 'N = 257')
 
 
-def _lengths(found):
-  off = [abs(p['exact'] / math.sqrt(p['size'] - 1) - 1) for p in found]
-  return f'within {max(off):.0e}', max(off) < 1e-9, f'{len(found)} sizes'
+def _lengths(cells):
+  off = [abs(p['exact'] / math.sqrt(p['size'] - 1) - 1) for p in cells]
+  return f'within {max(off):.0e}', max(off) < 1e-9, f'{len(cells)} sizes'
 
 
-def _waste(found):
-  first, second = (points.select(found, order=order)[0]['ratio']**2
+def _waste(cells):
+  first, second = (points.select(cells, order=order)[0]['ratio']**2
                    for order in (1.0, 2.0))
   return (f'{first:.2f} and {second:.2f}', abs(first / 4.15 - 1) < 0.01
           and abs(second / 3.29 - 1) < 0.01, 'N = 257')
 
 
-def _counts(found):
+def _counts(cells):
   def wanted(point):
     if point['adjacency'] == _ADD:
       return 1, 1, 1
     return (2, math.sqrt(2), 1) if point['size'] > 1 else (0, 0, 0)
-  off = max(abs(p[name] - value) for p in found for name, value in zip(
+  off = max(abs(p[name] - value) for p in cells for name, value in zip(
       ('l1', 'l2', 'largest'), wanted(p), strict=True))
   return (f'within {off:.0e}', off < 1e-12,
-          f'{len(found)} enumerations; a single bin is public where n is')
+          f'{len(cells)} enumerations; a single bin is public where n is')
 
 
-def _inverse(found):
-  pairs = [(p['supremum'], INVERSE[int(p['size'])]) for p in found]
+def _inverse(cells):
+  pairs = [(p['supremum'], INVERSE[int(p['size'])]) for p in cells]
   high = max(ours - wanted for ours, wanted in pairs)
   return (', '.join(f'{ours:.3f}' for ours, _ in pairs),
           all(abs(ours / wanted - 1) < 1e-4 for ours, wanted in pairs),
@@ -162,23 +162,23 @@ def _inverse(found):
           'is 9, and 8.9995 is off a grid')
 
 
-def _cosine(found):
-  pairs = [(p['ratio'], COSINE[int(p['size'])]) for p in found]
+def _cosine(cells):
+  pairs = [(p['ratio'], COSINE[int(p['size'])]) for p in cells]
   return (', '.join(f'{ours:.2f}' for ours, _ in pairs),
           all(abs(ours - wanted) < 6e-3 for ours, wanted in pairs),
           'attained by 0 and 1')
 
 
-def _constants(found):
-  ours = [p['proportional'] for p in found]
-  wanted = [(1.2172, 1.0, 1.086, 1.130)[int(p['order'])] for p in found]
+def _constants(cells):
+  ours = [p['proportional'] for p in cells]
+  wanted = [(1.2172, 1.0, 1.086, 1.130)[int(p['order'])] for p in cells]
   return (', '.join(f'{value:.3f}' for value in ours),
           all(abs(a / b - 1) < 0.01 for a, b in zip(ours, wanted, strict=True)),
           'W = 200; equal weights, then beta = 1, 2, 3')
 
 
-def _least(found):
-  gains = [p['proportional'] / p['least'] - 1 for p in found]
+def _least(cells):
+  gains = [p['proportional'] / p['least'] - 1 for p in cells]
   return (f'up to {max(gains):.1%} more than others', max(gains) < 0.001,
           'not for beta = 1; under add_or_remove_one they are least')
 
@@ -190,18 +190,18 @@ def figure(rows: Sequence[records.Row]) -> Any:
   for order, ax, limit in zip((1.0, 2.0), axes[0], (
       ('1.3876 N', lambda size: 1.3876 * size),
       ('sqrt(2.4345 N)', lambda size: math.sqrt(2.4345 * size)))):
-    found = points.select(sums, order=order)
+    cells = points.select(sums, order=order)
     for series, metric in enumerate(('printed', 'exact')):
-      points.curve(ax, found, 'size', metric, metric, series=series)
-    for point in found:
+      points.curve(ax, cells, 'size', metric, metric, series=series)
+    for point in cells:
       point.values['limit'] = limit[1](point['size'])
-    points.curve(ax, found, 'size', 'attained', 'farthest pair found',
+    points.curve(ax, cells, 'size', 'attained', 'farthest pair found',
                  series=6, line=':')
-    points.curve(ax, found, 'size', 'limit', limit[0], series=2, line='--')
+    points.curve(ax, cells, 'size', 'limit', limit[0], series=2, line='--')
     points.finish(ax, 'functions N', f'l{order:g} sensitivity of N sums',
                   'replace_one')
     points.curve(axes[0][2], [points.Point(p.fields, {
-        'waste': p['ratio']**2}) for p in found], 'size', 'waste',
+        'waste': p['ratio']**2}) for p in cells], 'size', 'waste',
                  f'l{order:g}: Laplace' if order == 1 else 'l2: Gaussian',
                  series=int(order) - 1)
   points.finish(axes[0][2], 'functions N', 'printed over exact variance',

@@ -24,9 +24,9 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   del data_dir
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.method} {setting.size}')
-    found = {'sums': _sums, 'counts': _counts, 'inverse': _inverse,
+    metrics = {'sums': _sums, 'counts': _counts, 'inverse': _inverse,
              'pinsker': _pinsker, 'cosine': _cosine}[setting.method](setting)
-    yield setting, rows.exact(setting, found)
+    yield setting, rows.exact(setting, metrics)
 
 
 def _sums(setting: sweep.Setting) -> dict[str, float]:
@@ -90,14 +90,14 @@ def _pinsker(setting: sweep.Setting) -> dict[str, float]:
   """Returns privacy errors over the bound 4 (sum of weights)^2 / (n^2 rho)."""
   weights = (1.0,) * setting.size if not setting.order else (
       projections.pinsker_weights(setting.size, smoothness=setting.order))
-  found = {}
+  values = {}
   for allocation in projections.ALLOCATIONS:
     made = projections.WeightedProjection(
         num_records=1, rho=1.0, adjacency=Adjacency.REPLACE_ONE,
         coefficient_weights=weights, allocation=allocation)
     error = 2 * np.sum(made.weights**2 * made.noise_variances[1:])
-    found[allocation] = error / (4 * np.sum(made.weights)**2)
-  return found
+    values[allocation] = error / (4 * np.sum(made.weights)**2)
+  return values
 
 
 def _cosine(setting: sweep.Setting) -> dict[str, float]:

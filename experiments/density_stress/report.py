@@ -25,11 +25,11 @@ _SMOOTH = {'pure': ('tent2', 'beta22'), 'zcdp': ('tent2', 'sobrand2')}
 
 def table(rows: Sequence[records.Row]) -> str:
   """Errors by density and method, a column for each size and budget."""
-  found = points.collect(rows)
+  measured = points.collect(rows)
   parts = ['Mean integrated squared errors; simulated ones with a standard '
            'error.\n']
-  for notion, density in points.distinct(found, 'notion', 'density'):
-    of = points.select(found, notion=notion, density=density)
+  for notion, density in points.distinct(measured, 'notion', 'density'):
+    of = points.select(measured, notion=notion, density=density)
     cells = points.distinct(of, 'num_records', 'epsilon')
     budget = 'epsilon' if notion == 'pure' else 'rho = epsilon^2 / 2'
     parts += [f'{density}, {budget}; the uniform density errs by '
@@ -44,24 +44,24 @@ def table(rows: Sequence[records.Row]) -> str:
   return '\n'.join(parts)
 
 
-def _cell(found: Sequence[points.Point]) -> str:
-  if not found:
+def _cell(cells: Sequence[points.Point]) -> str:
+  if not cells:
     return '-'
-  text = f'{found[0]["mise"]:.3g}'
-  if 'mise_se' in found[0].values:
-    text += f' ± {found[0]["mise_se"]:.1g}'
+  text = f'{cells[0]["mise"]:.3g}'
+  if 'mise_se' in cells[0].values:
+    text += f' ± {cells[0]["mise_se"]:.1g}'
   return text
 
 
-def _ratios(found, method, other, notion, densities) -> list[float]:
+def _ratios(cells, method, other, notion, densities) -> list[float]:
   """Errors of one method over those of another, in all cells of both."""
   ratios = []
-  for point in points.select(found, method=method, notion=notion,
+  for point in points.select(cells, method=method, notion=notion,
                              density=densities):
     same = {name: point[name] for name in ('density', 'num_records',
                                            'epsilon')}
     ratios += [point['mise'] / base['mise'] for base in points.select(
-        found, method=other, notion=notion, **same)]
+        cells, method=other, notion=notion, **same)]
   return ratios
 
 
@@ -78,8 +78,8 @@ def _compared(claim, printed, ratios, stands, reason):
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What DEN-B10 to B12 say: the signs, and about how much."""
-  found = points.collect(rows)
-  return [*_levels(found), *_merging(found), *_sparse(found)]
+  cells = points.collect(rows)
+  return [*_levels(cells), *_merging(cells), *_sparse(cells)]
 
 
 def _above(least):
@@ -90,12 +90,12 @@ def _mostly(ratios):
   return math.prod(ratios) > 1
 
 
-def _levels(found):
+def _levels(cells):
   # Those of DEN-B10.
-  found = points.select(found, epsilon=(0.1, 0.2, 0.5))
+  cells = points.select(cells, epsilon=(0.1, 0.2, 0.5))
 
   def ratios(method, other):
-    return _ratios(found, method, other, 'pure', sweep.DENSITIES['pure'])
+    return _ratios(cells, method, other, 'pure', sweep.DENSITIES['pure'])
   return [
       _compared('a tree errs more than a dyadic histogram, both at their best '
                 'level', '1.5 to 4.0 times', ratios('tree', 'dyadic'),
@@ -109,9 +109,9 @@ def _levels(found):
                 ratios('haar_all', 'haar'), _mostly, 'the mean')]
 
 
-def _merging(found):
+def _merging(cells):
   def ratios(method, other, densities):
-    return _ratios(found, method, other, 'pure', densities)
+    return _ratios(cells, method, other, 'pure', densities)
   return [
       _compared('merging errs more than the oracle histogram on smooth '
                 'densities', '2.4 times',
@@ -126,9 +126,9 @@ def _merging(found):
                 'the mean; splines here')]
 
 
-def _sparse(found):
+def _sparse(cells):
   def ratios(method, other, densities):
-    return _ratios(found, method, other, 'zcdp', densities)
+    return _ratios(cells, method, other, 'zcdp', densities)
   best = [min(each) for each in zip(*(
       ratios(f'sparse_{count}', 'exact', _SMOOTH['zcdp'])
       for count in sweep.ROUNDS))]
@@ -150,13 +150,13 @@ def _sparse(found):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Error against epsilon at n = 10^5; densities in columns."""
-  found = points.select(points.collect(rows), num_records=1e5)
+  cells = points.select(points.collect(rows), num_records=1e5)
   drawn, axes = plots.new(2, 3, width=3.2, height=3.0)
   for line, (notion, densities) in zip(axes, sweep.DENSITIES.items()):
     methods = [method for method in _METHODS[notion] if method not in (
         'dyadic', 'leaves', 'haar_all')]
     for ax, density in zip(line, densities):
-      of = points.select(found, notion=notion, density=density)
+      of = points.select(cells, notion=notion, density=density)
       for series, method in enumerate(methods):
         points.curve(ax, points.select(of, method=method), 'epsilon', 'mise',
                      _LABELS[method], series=series,

@@ -100,14 +100,14 @@ def simulated(setting: sweep.Setting) -> dict[str, float]:
       'merged', 'merged_dear', 'adaptive') else _CELLS
   if setting.method == 'haar':
     size = 2**asked.height
-  found = _counts(setting.seed, setting.density, setting.num_records, size,
+  result = _counts(setting.seed, setting.density, setting.num_records, size,
                   setting.repetitions)
   if setting.method == 'sums':
-    found = asked.of_counts(found)
+    result = asked.of_counts(result)
   elif setting.notion == 'zcdp':
-    found = sparse.wave_sums(found, asked.num_frequencies)
+    result = sparse.wave_sums(result, asked.num_frequencies)
   errors = estimate.errors_of(asked.kind, asked.coefficients(
-      simulation.key_of(setting), found), density(setting.density))
+      simulation.key_of(setting), result), density(setting.density))
   return dict(mise=np.mean(errors), mise_se=np.std(errors, ddof=1)
               / math.sqrt(errors.size))
 

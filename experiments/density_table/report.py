@@ -23,27 +23,27 @@ _SIGNALS = {'pure': 'n epsilon', 'zcdp': 'n sqrt(rho)', 'sampling': 'n'}
 _TOLERANCE, _PRINTED_TOLERANCE = 0.05, 0.08
 
 
-def _of(found: Sequence[points.Point], dataset: str, term: str, method: str
+def _of(cells: Sequence[points.Point], dataset: str, term: str, method: str
         ) -> points.Point | None:
-  same = points.select(found, dataset=dataset, term=term, method=method)
+  same = points.select(cells, dataset=dataset, term=term, method=method)
   return same[0] if same else None
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """Table 1 with the updated row, then every rate."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   lines = []
   for dataset, name in _NAMES.items():
-    if not points.select(found, dataset=dataset):
+    if not points.select(cells, dataset=dataset):
       continue
     kind = 'lipschitz' if dataset == 'tent2' else 'sobolev'
     lines.append((name, *(
-        f'{_cell(found, dataset, term, method)} ({_SOURCES[kind][term][side]})'
+        f'{_cell(cells, dataset, term, method)} ({_SOURCES[kind][term][side]})'
         for term in ('pure', 'zcdp')
         for side, method in enumerate(('printed', 'cells')))))
     if kind == 'sobolev':
       lines.append((f'{name}, updated', *(
-          f'{_cell(found, dataset, term, method)} ({source})'
+          f'{_cell(cells, dataset, term, method)} ({source})'
           for term, method, source in (
               ('pure', 'spectral', 'by a noisy histogram'),
               ('pure', 'cells', 'Theorem 5'),
@@ -58,18 +58,18 @@ def table(rows: Sequence[records.Row]) -> str:
           '10^10, and prefactors C of C scale^theory; '
           'sobrand is one density on the border of its class, lower bounds are '
           'for the worst of a class of its norm.\n\n' + points.table(
-              found, ('dataset', 'term', 'method'),
+              cells, ('dataset', 'term', 'method'),
               ('theory', 'slope', 'prefactor'), digits=3))
 
 
-def _cell(found, dataset, term, method):
+def _cell(cells, dataset, term, method):
   """max{n^a [measured], (n alpha)^b [measured]}."""
   parts = []
   for name in ('sampling', term):
     # Without noise the two estimators of a row are one.
     best = method if name == term or method in ('printed', 'cells') else (
         'oracle')
-    point = _of(found, dataset, name, best)
+    point = _of(cells, dataset, name, best)
     scale = _SIGNALS[name] if name == 'sampling' else f'({_SIGNALS[name]})'
     if point:
       parts.append(f'{scale}^{point["theory"]:.3f} [{point["slope"]:.3f}]')
@@ -78,12 +78,12 @@ def _cell(found, dataset, term, method):
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Cells of Table 1; what it leaves open, and that it is closed."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   sobolev = ('sobrand1', 'sobrand2', 'sobrand3')
   rate = lambda claim, tolerance=_TOLERANCE, **fields: points.judged(
       claim, ', '.join(sorted({f'{p["theory"]:.3f}' for p in points.select(
-          found, **fields)}, reverse=True)) or '-',
-      points.select(found, **fields), lambda of: _rates(of, tolerance))
+          cells, **fields)}, reverse=True)) or '-',
+      points.select(cells, **fields), lambda of: _rates(of, tolerance))
   return [
       rate('upper bounds of Table 1, Lipschitz', _PRINTED_TOLERANCE,
            dataset='tent2', method=('printed', 'oracle')),
@@ -99,24 +99,24 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
            'relaxation', dataset=sobolev, term='pure', method='spectral'),
       points.judged('near-optimal pure privacy needs relaxation',
                     'section 4.4', points.select(
-                        found, dataset=sobolev, term='pure'), _gap),
-      points.judged('no error is below its lower bound', 'always', found,
+                        cells, dataset=sobolev, term='pure'), _gap),
+      points.judged('no error is below its lower bound', 'always', cells,
                     _ordered)]
 
 
-def _rates(found, tolerance):
-  off = [p['slope'] - p['theory'] for p in found]
-  worst = found[int(np.argmax(np.abs(off)))]
-  return (', '.join(f'{p["slope"]:.3f}' for p in found),
+def _rates(cells, tolerance):
+  off = [p['slope'] - p['theory'] for p in cells]
+  worst = cells[int(np.argmax(np.abs(off)))]
+  return (', '.join(f'{p["slope"]:.3f}' for p in cells),
           max(map(abs, off)) < tolerance,
           f'at most {max(map(abs, off)):.3f} off, {tolerance} is allowed; '
           f'farthest: {worst["method"]}, {worst["dataset"]}, {worst["term"]}')
 
 
-def _gap(found):
-  gaps = {method: [abs(_of(found, dataset, 'pure', method)['slope']
-                       - _of(found, dataset, 'pure', 'cells')['slope'])
-                   for dataset, in points.distinct(found, 'dataset')]
+def _gap(cells):
+  gaps = {method: [abs(_of(cells, dataset, 'pure', method)['slope']
+                       - _of(cells, dataset, 'pure', 'cells')['slope'])
+                   for dataset, in points.distinct(cells, 'dataset')]
           for method in ('oracle', 'spectral')}
   return ('; '.join(f'{method}: ' + ', '.join(f'{gap:.3f}' for gap in of)
                     for method, of in gaps.items()),
@@ -125,10 +125,10 @@ def _gap(found):
           'no relaxation in either, erratum E6')
 
 
-def _ordered(found):
+def _ordered(cells):
   ratios = []
-  for point in found:
-    below = _of(found, point['dataset'], point['term'], 'cells')
+  for point in cells:
+    below = _of(cells, point['dataset'], point['term'], 'cells')
     same = abs(point['theory'] - below['theory']) < 1e-9 if below else False
     if same and point['method'] not in ('cells', 'pointwise'):
       ratios.append(point['prefactor'] / below['prefactor'])
@@ -148,7 +148,7 @@ _LINES = {'pure': ((1.0, '2 beta / (beta + 1)', '-'),
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Measured exponents on Sobolev classes against smoothness, and theory."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 3, width=3.8, height=3.4)
   along = np.linspace(0.9, 3.1, 50)
   for ax, term in zip(axes[0], ('pure', 'zcdp', 'sampling')):
@@ -157,7 +157,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
                                   else along + offset), line, color='black',
               linewidth=1, label=label)
     for series, (method, label) in enumerate(_STYLES.items()):
-      of = [p for p in points.select(found, term=term, method=method)
+      of = [p for p in points.select(cells, term=term, method=method)
             if 'sobrand' in p['dataset']]
       ax.plot([int(p['dataset'][-1]) + 0.04 * (series - 2) for p in of],
               [-p['slope'] for p in of], plots.MARKERS[series],

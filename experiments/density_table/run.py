@@ -37,10 +37,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 def rate(setting: sweep.Setting) -> dict[str, float]:
   """Returns the measured slope, the slope in theory, and the prefactor."""
   scales, error = _SCALES[setting.term], lower if setting.lower else upper
-  found = np.log([error(setting, scale) for scale in scales])
+  result = np.log([error(setting, scale) for scale in scales])
   theory = exponent(setting)
-  return dict(slope=np.polyfit(np.log(scales), found, 1)[0], theory=theory,
-              prefactor=math.exp(np.mean(found - theory * np.log(scales))))
+  return dict(slope=np.polyfit(np.log(scales), result, 1)[0], theory=theory,
+              prefactor=math.exp(np.mean(result - theory * np.log(scales))))
 
 
 def exponent(setting: sweep.Setting) -> float:

@@ -50,8 +50,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What section 6.6.4 says of Figure 6.6.3, and what is better."""
-  found = points.collect(rows)
-  of = lambda *methods: points.select(found, method=methods)
+  cells = points.collect(rows)
+  of = lambda *methods: points.select(cells, method=methods)
   return [
       points.judged('errors of F and of its inverses are of the same order',
                     'as they are drawn', of('paper_raw', 'paper_p1',
@@ -60,32 +60,32 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'no strong impact', of('paper_raw', 'paper_p2'), _falls),
       points.judged('cells computed by other programs are met',
                     'ranks within 15 %', points.select(
-                        found, num_thresholds=2**15, epsilon=(0.1, 1.0)),
+                        cells, num_thresholds=2**15, epsilon=(0.1, 1.0)),
                     _cells),
       points.judged('one quantile is better asked by itself',
-                    'Algorithm 9 on a curve', found, _one),
+                    'Algorithm 9 on a curve', cells, _one),
       points.judged('nine quantiles are better read off one curve than asked '
                     'by searches', 'not in the text', points.select(
-                        found, num_quantiles=9), _nine),
+                        cells, num_quantiles=9), _nine),
       points.judged('nine quantiles are best asked together, by RecExp',
-                    'not in the text', points.select(found, num_quantiles=9),
+                    'not in the text', points.select(cells, num_quantiles=9),
                     _together)]
 
 
-def _by(found: Sequence[points.Point], metric: str
+def _by(cells: Sequence[points.Point], metric: str
         ) -> dict[float, dict[tuple[str, float], float]]:
   """epsilon -> (method, quantiles) -> metric."""
   lines = {}
-  for point in found:
+  for point in cells:
     if metric in point.values:
       lines.setdefault(point['epsilon'], {})[
           point['method'], point['num_quantiles']] = point[metric]
   return lines
 
 
-def _ratios(found, metric, above, below) -> list[float]:
+def _ratios(cells, metric, above, below) -> list[float]:
   """Of one to another at every epsilon that has both."""
-  return [line[above] / line[below] for line in _by(found, metric).values()
+  return [line[above] / line[below] for line in _by(cells, metric).values()
           if {above, below} <= set(line)]
 
 
@@ -93,10 +93,10 @@ def _span(values: Sequence[float]) -> str:
   return f'{min(values):.3g} to {max(values):.3g}'
 
 
-def _order(found: list[points.Point]):
-  curve = {p['epsilon']: p['point_mse'] for p in found
+def _order(cells: list[points.Point]):
+  curve = {p['epsilon']: p['point_mse'] for p in cells
            if p['method'] == 'paper_raw'}
-  ratios = {method: [p['inverse_mse'] / curve[p['epsilon']] for p in found
+  ratios = {method: [p['inverse_mse'] / curve[p['epsilon']] for p in cells
                      if p['method'] == method and p['epsilon'] in curve]
             for method in ('paper_raw', 'paper_p2', 'paper_p1')}
   all_of = [ratio for each in ratios.values() for ratio in each]
@@ -106,15 +106,15 @@ def _order(found: list[points.Point]):
           'a factor of 10 either way')
 
 
-def _falls(found: list[points.Point]):
-  gains = _ratios(found, 'inverse_mse', ('paper_raw', 9.0), ('paper_p2', 9.0))
+def _falls(cells: list[points.Point]):
+  gains = _ratios(cells, 'inverse_mse', ('paper_raw', 9.0), ('paper_p2', 9.0))
   return (f'{_span(gains)} times the error of a smoothed one',
           bool(gains) and 1 < min(gains) and max(gains) < 5,
           'smoothing helps at every epsilon, by less than a factor of 5')
 
 
-def _cells(found: list[points.Point]):
-  near = [p['rank_rmse'] / REFERENCE[at][p['epsilon'] == 1.0] for p in found
+def _cells(cells: list[points.Point]):
+  near = [p['rank_rmse'] / REFERENCE[at][p['epsilon'] == 1.0] for p in cells
           if (at := (p['method'], p['num_quantiles'])) in REFERENCE]
   if not near:
     return '-', False, 'no cell of the reference'
@@ -122,9 +122,9 @@ def _cells(found: list[points.Point]):
           f'{len(near)} cells')
 
 
-def _one(found: list[points.Point]):
+def _one(cells: list[points.Point]):
   one = ('exponential', 1.0)
-  gains = {name: _ratios(found, 'rank_rmse', (name, 9.0), one)
+  gains = {name: _ratios(cells, 'rank_rmse', (name, 9.0), one)
            for name in ('paper_raw', 'paper_p2', 'tree')}
   least = [min(each) for each in gains.values() if each]
   return ('; '.join(f'{name} {_span(each)}' for name, each in gains.items()),
@@ -133,16 +133,16 @@ def _one(found: list[points.Point]):
           'not need a curve')
 
 
-def _nine(found: list[points.Point]):
-  gains = _ratios(found, 'rank_rmse', ('search', 9.0), ('paper_raw', 9.0))
+def _nine(cells: list[points.Point]):
+  gains = _ratios(cells, 'rank_rmse', ('search', 9.0), ('paper_raw', 9.0))
   return (f'{_span(gains)} times the ranks of Algorithm 9',
           bool(gains) and min(gains) > 1, 'a search has a ninth of epsilon')
 
 
-def _together(found: list[points.Point]):
+def _together(cells: list[points.Point]):
   gains = [min(value for (name, _), value in line.items()
                if name != 'recursive') / line['recursive', 9.0]
-           for line in _by(found, 'rank_rmse').values()
+           for line in _by(cells, 'rank_rmse').values()
            if ('recursive', 9.0) in line and len(line) > 1]
   return (f'{_span(gains)} times fewer ranks than the next best',
           bool(gains) and min(gains) > 1, 'a curve answers all other orders '
@@ -151,14 +151,14 @@ def _together(found: list[points.Point]):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Squared errors as in Figure 6.6.3, and ranks that deciles are off by."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=3.6)
   for method, metric, label, series, line in _DRAWN:
-    points.curve(axes[0, 0], points.select(found, method=method), 'epsilon',
+    points.curve(axes[0, 0], points.select(cells, method=method), 'epsilon',
                  metric, label, series=series, line=line)
   points.finish(axes[0, 0], 'epsilon', 'mean squared error')
   for method, number, label, series, line in _RANKS:
-    points.curve(axes[0, 1], points.select(found, method=method,
+    points.curve(axes[0, 1], points.select(cells, method=method,
                                            num_quantiles=number), 'epsilon',
                  'rank_rmse', label, series=series, line=line)
   points.finish(axes[0, 1], 'epsilon', 'ranks that deciles are off by')

@@ -41,11 +41,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     if setting.method in sweep.CURVES:
       curve = _curve(setting, counts)
       places = inverse.search(curve, _wanted(truth, sweep.DECILES))
-      found = _of_curve(truth, curve)
+      result = _of_curve(truth, curve)
     else:
-      places, found = _ASKED[setting.method](setting, counts, truth), {}
+      places, result = _ASKED[setting.method](setting, counts, truth), {}
     yield setting, rows.released(
-        setting, _of_deciles(truth, places) | found,
+        setting, _of_deciles(truth, places) | result,
         n=int(np.mean(truth[:, -1])), epsilon=setting.epsilon,
         adjacency=_ADJACENCY)
 
@@ -155,12 +155,12 @@ def _recursive(setting: sweep.Setting, counts: np.ndarray,
   keys = ecdf_data.keys(setting.seed, _coins(setting, 'recursive'),
                         len(counts))
   values = np.arange(1, size + 1, dtype=np.float64)
-  found = []
+  results = []
   with jax.enable_x64(True):
     for key, of in zip(keys, counts.astype(np.int64), strict=True):
       data = quantile_records.padded(np.repeat(values, of), 1.0, size + 1.0)
-      found.append(np.asarray(draw(key, data, asked.parameters)))
-  return np.clip(np.floor(found), 1, size).astype(np.int64)
+      results.append(np.asarray(draw(key, data, asked.parameters)))
+  return np.clip(np.floor(results), 1, size).astype(np.int64)
 
 
 _ASKED = {'search': _searched, 'exponential': _exponential,

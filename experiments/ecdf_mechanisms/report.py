@@ -20,14 +20,14 @@ _LIMITS = ('optimum', 'bound')
 
 def _raw(rows: Sequence[records.Row]) -> list[points.Point]:
   """Closed forms, with their ratio to the printed mechanism beside them."""
-  found = points.select(points.collect(rows), monotone='false')
-  for point in found:
-    same = points.select(found, method='paper', **{
+  cells = points.select(points.collect(rows), monotone='false')
+  for point in cells:
+    same = points.select(cells, method='paper', **{
         name: point[name] for name in ('notion', 'adjacency',
                                        'num_thresholds')})
     if same:
       point.values['ratio'] = point['mse'] / same[0]['mse']
-  return found
+  return cells
 
 
 def _monotone(rows: Sequence[records.Row]) -> list[points.Point]:
@@ -45,12 +45,12 @@ def _monotone(rows: Sequence[records.Row]) -> list[points.Point]:
 
 def table(rows: Sequence[records.Row]) -> str:
   """Errors by notion, adjacency and method; then of monotone curves."""
-  found = _raw(rows)
+  result = _raw(rows)
   parts = ['Mean over all ranks of their squared errors, in counts, exact '
            '(largest); then the ratio to the printed mechanism.\n']
   for notion, title in _TITLES.items():
     for adjacency in (_ADD, _REPLACE):
-      of = points.select(found, notion=notion, adjacency=adjacency)
+      of = points.select(result, notion=notion, adjacency=adjacency)
       sizes = [size for size, in points.distinct(of, 'num_thresholds')]
       names = [name for name in (*sweep.METHODS[notion], *_LIMITS)
                if points.select(of, method=name)]
@@ -59,11 +59,11 @@ def table(rows: Sequence[records.Row]) -> str:
               (name, *(_cell(points.select(of, method=name,
                                            num_thresholds=size))
                        for size in sizes)) for name in names])]
-  found = _monotone(rows)
+  result = _monotone(rows)
   parts.append('Made monotone, records X_pois(3), replace_one: simulated '
                'errors as shares of that of the printed mechanism as it is.\n')
-  for notion, size in points.distinct(found, 'notion', 'num_thresholds'):
-    of = points.select(found, notion=notion, num_thresholds=size)
+  for notion, size in points.distinct(result, 'notion', 'num_thresholds'):
+    of = points.select(result, notion=notion, num_thresholds=size)
     budgets = [budget for budget, in points.distinct(of, 'budget')]
     parts += [f'{notion}, N = {size:g}, by budget:\n', tables.markdown(
         ('method', *(f'{budget:g}' for budget in budgets)), [
@@ -75,13 +75,13 @@ def table(rows: Sequence[records.Row]) -> str:
   return '\n'.join(parts)
 
 
-def _cell(found: Sequence[points.Point]) -> str:
-  if not found:
+def _cell(cells: Sequence[points.Point]) -> str:
+  if not cells:
     return '-'
-  text = f'{found[0]["mse"]:.4g}'
-  if 'largest' in found[0].values:
-    text += f' ({found[0]["largest"]:.4g})'
-  return f'{text} {found[0]["ratio"]:.3f}' if 'ratio' in found[0].values else (
+  text = f'{cells[0]["mse"]:.4g}'
+  if 'largest' in cells[0].values:
+    text += f' ({cells[0]["largest"]:.4g})'
+  return f'{text} {cells[0]["ratio"]:.3f}' if 'ratio' in cells[0].values else (
       text)
 
 
@@ -89,20 +89,20 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What Barczewski (2025) prints, what is better, and that both are measured.
   """
   sizes = dict(num_thresholds=(2.0**10, 2.0**15))
-  found, monotone = _raw(rows), points.select(_monotone(rows), **sizes)
-  large = [p for p in found if p['num_thresholds'] >= 2**10]
+  result, monotone = _raw(rows), points.select(_monotone(rows), **sizes)
+  large = [p for p in result if p['num_thresholds'] >= 2**10]
   both = points.select(large, **sizes)
   pure = points.select(both, notion='pure')
   return [
       points.judged('closed forms are what is simulated', 'exact', [
-          p for p in found if 'simulated' in p.values], _simulated),
+          p for p in result if 'simulated' in p.values], _simulated),
       points.judged('closed forms are those of reference, or better shapes',
                     'EC-49, three digits', both, _reference),
       points.judged('factor 2 over the binary tree of Cardoso and Rogers',
                     '2', points.select(large, method='plain_binary'), _factor),
       points.judged('other bases improve errors of the plain tree',
                     'up to 15 %', points.select(pure, method='plain'),
-                    lambda of: _bases(of, found)),
+                    lambda of: _bases(of, result)),
       points.judged('calibrated, the printed mechanism errs no more',
                     'as printed',
                     points.select(both, method=('dyadic', 'tuned_dyadic')),
@@ -118,7 +118,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('the square root is near a lower bound, add_or_remove_one',
                     'within 15 %', points.select(
                         large, method='square_root', adjacency=_ADD),
-                    lambda of: _near(of, points.select(found, method='bound'))),
+                    lambda of: _near(
+                        of, points.select(result, method='bound'))),
       points.judged('made monotone, errors are those of reference',
                     'EC-49, to 15 % and four standard errors', monotone,
                     _monotone_reference),
@@ -128,20 +129,20 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     lambda of: _beats(of, monotone))]
 
 
-def _simulated(found):
+def _simulated(cells):
   worst = max(abs(p['simulated'] - p['mse']) / p['simulated_se']
-              for p in found)
+              for p in cells)
   return (f'within {worst:.1f} standard errors', worst < 4.5,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _reference(found):
+def _reference(cells):
   worst, least, count = 0.0, 1.0, 0
   for notion, methods in reference.ERRORS.items():
     for method, lines in methods.items():
       for size, *wanted in lines:
         for adjacency, value in zip((_ADD, _REPLACE), wanted, strict=True):
-          same = points.select(found, notion=notion, method=method,
+          same = points.select(cells, notion=notion, method=method,
                                num_thresholds=float(size), adjacency=adjacency)
           for point in same if value else ():
             worst = max(worst, point['mse'] / value)
@@ -151,18 +152,18 @@ def _reference(found):
           f'{1 - least:.0%} better')
 
 
-def _factor(found):
+def _factor(cells):
   texts = []
   for notion in _TITLES:
-    gains = [p['ratio'] for p in points.select(found, notion=notion)]
+    gains = [p['ratio'] for p in points.select(cells, notion=notion)]
     if gains:
       texts.append(f'{notion} {min(gains):.2f} to {max(gains):.2f}')
   return ', '.join(texts), False, 'of squared errors; 2 is of scales'
 
 
-def _bases(found, everything):
+def _bases(cells, everything):
   gains = []
-  for point in found:
+  for point in cells:
     binary = points.select(everything, method='plain_binary', **{
         name: point[name] for name in ('notion', 'adjacency',
                                        'num_thresholds')})
@@ -171,25 +172,25 @@ def _bases(found, everything):
           'of squared errors, pure privacy')
 
 
-def _shares(found, most):
-  ratios = [p['ratio'] for p in found]
+def _shares(cells, most):
+  ratios = [p['ratio'] for p in cells]
   return (f'{min(ratios):.3f} to {max(ratios):.4f}', max(ratios) <= most,
           f'{len(ratios)} settings')
 
 
-def _near(found, bounds):
-  ratios = [p['mse'] / q['mse'] for p in found for q in points.select(
+def _near(cells, bounds):
+  ratios = [p['mse'] / q['mse'] for p in cells for q in points.select(
       bounds, num_thresholds=p['num_thresholds'])]
   return (f'{min(ratios) - 1:.0%} to {max(ratios) - 1:.0%} above',
           max(ratios) < 1.15, 'the lower bound by the nuclear norm')
 
 
-def _monotone_reference(found):
+def _monotone_reference(cells):
   excess = {}
   for (notion, size), methods in reference.MONOTONE.items():
     for method, ratios in methods.items():
       for budget, ratio in zip(sweep.BUDGETS[notion], ratios, strict=True):
-        for point in points.select(found, notion=notion, method=method,
+        for point in points.select(cells, notion=notion, method=method,
                                    num_thresholds=float(size), budget=budget):
           # Half a unit of the last digit is rounding of the reference.
           slack = 0.0005 + 0.15 * ratio + 4 * point['ratio_se']
@@ -201,9 +202,9 @@ def _monotone_reference(found):
           f'farthest above: {worst}; less error is none')
 
 
-def _beats(found, everything):
+def _beats(cells, everything):
   gains = []
-  for point in found:
+  for point in cells:
     printed = points.select(everything, method='paper', **{
         name: point[name] for name in ('notion', 'num_thresholds', 'budget')})
     gains += [p['ratio'] / point['ratio'] for p in printed]
@@ -218,12 +219,12 @@ _DRAWN = ('paper', 'dyadic', 'histogram', 'plain_binary', 'plain',
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Mean squared error against N; one axes for each notion and adjacency."""
-  found = _raw(rows)
+  result = _raw(rows)
   drawn, axes = plots.new(2, 2, height=3.6)
   for line, notion in zip(axes, _TITLES):
     for ax, adjacency in zip(line, (_ADD, _REPLACE)):
       for series, method in enumerate(_DRAWN):
-        chosen = points.select(found, notion=notion, adjacency=adjacency,
+        chosen = points.select(result, notion=notion, adjacency=adjacency,
                                method=method)
         points.curve(ax, chosen, 'num_thresholds', 'mse', method,
                      series=series, line='-' if series < 6 else '--'

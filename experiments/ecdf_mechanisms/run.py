@@ -63,7 +63,7 @@ def _repeated(draw: mechanism.Draw) -> mechanism.Draw:
 def simulated(setting: sweep.Setting,
               asked: mechanism.EcdfMechanism) -> np.ndarray:
   """Returns mean squared errors of ranks, one for each repetition."""
-  size, found = setting.num_thresholds, []
+  size, result = setting.num_thresholds, []
   # Data depend on size and seed only, so that all methods see the same.
   rng = np.random.default_rng([setting.seed, size])
   keys = jax.random.split(simulation.key_of(setting), setting.repetitions)
@@ -75,8 +75,8 @@ def simulated(setting: sweep.Setting,
       counts = rng.poisson(_RATE, (len(part), size)).astype(float)
       errors = (np.asarray(law(part, counts, asked.parameters))
                 - np.cumsum(counts, 1))
-      found.append(np.mean(np.square(errors), 1))
-  return np.concatenate(found)
+      result.append(np.mean(np.square(errors), 1))
+  return np.concatenate(result)
 
 
 def _limit(setting: sweep.Setting) -> dict[str, float]:
@@ -102,13 +102,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     pure = setting.notion == 'pure'
     unit = setting.budget**2 if pure else 2 * setting.budget
     variances = unit * asked.variances()
-    found = dict(mse=np.mean(variances), largest=np.max(variances))
+    metrics = dict(mse=np.mean(variances), largest=np.max(variances))
     if setting.repetitions:
       errors = unit * simulated(setting, asked)
-      found |= dict(simulated=np.mean(errors), simulated_se=np.std(
+      metrics |= dict(simulated=np.mean(errors), simulated_se=np.std(
           errors, ddof=1) / np.sqrt(errors.size))
     yield setting, rows.released(
-        setting, found, n=round(_RATE * setting.num_thresholds),
+        setting, metrics, n=round(_RATE * setting.num_thresholds),
         # At delta = 0 no epsilon holds for Gaussian noise; its budget is rho.
         epsilon=setting.budget if pure else math.inf,
         adjacency=Adjacency(setting.adjacency))

@@ -38,8 +38,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What section 6.6.3 says of both figures, and of what is better."""
-  found = points.collect(rows)
-  paper = points.select(found, method='paper')
+  cells = points.collect(rows)
+  paper = points.select(cells, method='paper')
   along = {name: points.select(paper, figure=name)
            for name in ('epsilon', 'lambda')}
   of = lambda name, *smoothings: points.select(along[name],
@@ -73,9 +73,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     _vertices),
       points.judged('tight noise is worth as much after smoothing as before',
                     'L^2 / (L + 1)^2, not in the text', points.select(
-                        found, figure='epsilon', smoothing='p2'), _tight),
+                        cells, figure='epsilon', smoothing='p2'), _tight),
       points.judged('a tree of counts beats what is smoothed', 'not in the '
-                    'text', points.select(found, figure='epsilon', smoothing=(
+                    'text', points.select(cells, figure='epsilon', smoothing=(
                         'p2', 'native')), _tree)]
 
 
@@ -83,19 +83,19 @@ def _span(values: Sequence[float]) -> str:
   return f'{min(values):.3g} to {max(values):.3g}'
 
 
-def _closed(found: list[points.Point]):
+def _closed(cells: list[points.Point]):
   # Noise is whole, of slightly less variance than the density it stands for.
   off = [abs(p['of_printed'] - 1) * p['mse'] / (
-      p['mse_se'] * p['of_printed'] + 1e-3 * p['mse']) for p in found
+      p['mse_se'] * p['of_printed'] + 1e-3 * p['mse']) for p in cells
          if p['epsilon'] <= 2]
   return (f'within {max(off):.1f} standard errors', max(off) < 5,
           'of ranks; of F it is that over n^2, which is missing (C1)')
 
 
-def _norms(found: list[points.Point]):
+def _norms(cells: list[points.Point]):
   gains, stands = [], []
-  for epsilon, in points.distinct(found, 'epsilon'):
-    by = {p['smoothing']: p for p in points.select(found, epsilon=epsilon)}
+  for epsilon, in points.distinct(cells, 'epsilon'):
+    by = {p['smoothing']: p for p in points.select(cells, epsilon=epsilon)}
     if len(by) == 2:
       first, second = by['p1'], by['p2']
       gains.append(first['ratio'] / second['ratio'])
@@ -105,9 +105,9 @@ def _norms(found: list[points.Point]):
           and max(gains) > 1, 'within 3 standard errors at every epsilon')
 
 
-def _from(found: list[points.Point]):
-  small = [p['ratio'] for p in found if p['epsilon'] < 0.2]
-  large = [p['ratio'] for p in found if p['epsilon'] >= 0.2]
+def _from(cells: list[points.Point]):
+  small = [p['ratio'] for p in cells if p['epsilon'] < 0.2]
+  large = [p['ratio'] for p in cells if p['epsilon'] >= 0.2]
   if not small or not large:
     return '-', False, 'one side of 0.2 alone'
   return (f'{_span(small)} below 0.2 and {_span(large)} from there',
@@ -115,8 +115,8 @@ def _from(found: list[points.Point]):
           'epsilon, most at small ones (C15)')
 
 
-def _tends(found: list[points.Point], field: str):
-  ordered = sorted(found, key=lambda p: p[field])
+def _tends(cells: list[points.Point], field: str):
+  ordered = sorted(cells, key=lambda p: p[field])
   first, last = ordered[0], ordered[-1]
   name = 'lambda' if field == 'rate' else field
   return (f'{first["ratio"]:.3g} at {name} {first[field]:g}, '
@@ -125,20 +125,20 @@ def _tends(found: list[points.Point], field: str):
           'within 10 % of 1 at the last')
 
 
-def _helps(found: list[points.Point]):
-  worst = max(found, key=lambda p: p['ratio'])
-  return (f'{_span([p["ratio"] for p in found])}', worst['ratio'] < 1,
+def _helps(cells: list[points.Point]):
+  worst = max(cells, key=lambda p: p['ratio'])
+  return (f'{_span([p["ratio"] for p in cells])}', worst['ratio'] < 1,
           f'largest at lambda {worst["rate"]:g}, epsilon {worst["epsilon"]:g}, '
           f'N {worst["num_thresholds"]:g}')
 
 
-def _near(found: list[points.Point]) -> list[tuple[float, bool]]:
+def _near(cells: list[points.Point]) -> list[tuple[float, bool]]:
   """Our ratios over those of the reference, and whether they are near.
 
   Within 15 %, or 3 standard errors: of 25 data sets there, twice those of ours.
   """
   known, near = reference.cells(), {}
-  for point in found:
+  for point in cells:
     at = tuple(point[name] for name in ('smoothing', 'num_thresholds',
                                         'epsilon', 'rate'))
     if at in known:
@@ -148,8 +148,8 @@ def _near(found: list[points.Point]) -> list[tuple[float, bool]]:
   return list(near.values())
 
 
-def _cells(found: list[points.Point]):
-  near = _near(found)
+def _cells(cells: list[points.Point]):
+  near = _near(cells)
   if not near:
     return '-', False, 'no cell of the reference'
   return (f'{_span([ratio for ratio, _ in near])} times',
@@ -157,8 +157,8 @@ def _cells(found: list[points.Point]):
           'standard errors')
 
 
-def _vertices(found: list[points.Point]):
-  near = _near(found)
+def _vertices(cells: list[points.Point]):
+  near = _near(cells)
   if not near:
     return '-', False, 'no cell of the reference'
   return (f'{_span([ratio for ratio, _ in near])} times',
@@ -167,10 +167,10 @@ def _vertices(found: list[points.Point]):
           'solutions, ours is in their middle (C16)')
 
 
-def _tight(found: list[points.Point]):
+def _tight(cells: list[points.Point]):
   gains, wanted = [], 1.0
-  for epsilon, in points.distinct(found, 'epsilon'):
-    by = {p['method']: p for p in points.select(found, epsilon=epsilon)}
+  for epsilon, in points.distinct(cells, 'epsilon'):
+    by = {p['method']: p for p in points.select(cells, epsilon=epsilon)}
     if {'paper', 'tight'} <= set(by):
       gains.append(by['tight']['mse'] / by['paper']['mse'])
       levels = int(by['tight']['num_thresholds']).bit_length()
@@ -180,10 +180,10 @@ def _tight(found: list[points.Point]):
           f'{wanted:.3g} before smoothing')
 
 
-def _tree(found: list[points.Point]):
+def _tree(cells: list[points.Point]):
   gains = []
-  for epsilon, in points.distinct(found, 'epsilon'):
-    by = {p['method']: p for p in points.select(found, epsilon=epsilon)}
+  for epsilon, in points.distinct(cells, 'epsilon'):
+    by = {p['method']: p for p in points.select(cells, epsilon=epsilon)}
     if {'paper', 'tree'} <= set(by):
       gains.append(by['paper']['mse'] / by['tree']['mse'])
   return (f'{_span(gains)} times less error', bool(gains) and min(gains) > 2,
@@ -192,12 +192,12 @@ def _tree(found: list[points.Point]):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Ratios against epsilon and against lambda."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=3.6)
   for ax, name, field in ((axes[0, 0], 'epsilon', 'epsilon'),
                           (axes[0, 1], 'lambda', 'rate')):
     for method, smoothing, metric, label, series, line in _DRAWN:
-      points.curve(ax, points.select(found, figure=name, method=method,
+      points.curve(ax, points.select(cells, figure=name, method=method,
                                      smoothing=smoothing), field, metric,
                    label, series=series, line=line)
     ax.axhline(1, color=plots.COLOURS[-1], linewidth=0.6)

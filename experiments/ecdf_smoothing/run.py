@@ -34,13 +34,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     truth = np.cumsum(counts, -1)
     raw = _released(setting, counts, monotone=False) - truth
     if setting.smoothing == 'none':
-      found = raw
+      metrics = raw
     elif setting.smoothing in ('p2', 'native'):
-      found = _released(setting, counts, monotone=True) - truth
+      metrics = _released(setting, counts, monotone=True) - truth
     else:
-      found = smoothed(setting.smoothing, raw + truth, truth[:, -1]) - truth
+      metrics = smoothed(setting.smoothing, raw + truth, truth[:, -1]) - truth
     yield setting, rows.released(
-        setting, _metrics(setting, raw, found), n=int(np.mean(truth[:, -1])),
+        setting, _metrics(setting, raw, metrics), n=int(np.mean(truth[:, -1])),
         epsilon=setting.epsilon, adjacency=_ADJACENCY)
 
 
@@ -76,9 +76,9 @@ def smoothed(name: str, ranks: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 
 def _metrics(setting: sweep.Setting, raw: np.ndarray,
-             found: np.ndarray) -> dict[str, float]:
+             cells: np.ndarray) -> dict[str, float]:
   """Returns errors of ranks, absolute and relative to those unsmoothed."""
-  squared, before = (np.mean(np.square(each), -1) for each in (found, raw))
+  squared, before = (np.mean(np.square(each), -1) for each in (cells, raw))
   ratio = squared.mean() / before.mean()
   levels = setting.num_thresholds.bit_length()
   return dict(
@@ -86,5 +86,5 @@ def _metrics(setting: sweep.Setting, raw: np.ndarray,
       ratio=ratio, ratio_se=ecdf_data.standard_error(
           squared - ratio * before) / before.mean(),
       run_ratio=np.mean(squared / before), worst=np.max(squared / before),
-      absolute=np.mean(np.abs(found)) / np.mean(np.abs(raw)),
+      absolute=np.mean(np.abs(cells)) / np.mean(np.abs(raw)),
       of_printed=squared.mean() * setting.epsilon**2 / (2 * levels**3))

@@ -28,67 +28,67 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What the text says of the figure."""
-  found = points.collect(rows)
-  least = min((p['sigma'] for p in found), default=0.0)
+  cells = points.collect(rows)
+  least = min((p['sigma'] for p in cells), default=0.0)
   return [
       points.judged('effective privacy is at most epsilon', '<= epsilon',
-                    found, _below),
+                    cells, _below),
       points.judged('small noise leaves privacy as it is', 'unchanged',
-                    [p for p in found if p['sigma'] <= 1e-3], _plateau),
+                    [p for p in cells if p['sigma'] <= 1e-3], _plateau),
       points.judged('large noise makes neighbours harder to tell apart',
-                    'less than epsilon', [p for p in found if p[
+                    'less than epsilon', [p for p in cells if p[
                         'sigma'] >= 1], _amplified),
-      points.judged('more noise, more privacy', 'not in the text', found,
+      points.judged('more noise, more privacy', 'not in the text', cells,
                     _falling),
       points.judged('without noise neighbours of X differ by epsilon',
                     'two regimes, one at epsilon',
-                    points.select(found, sigma=least), _at_epsilon),
+                    points.select(cells, sigma=least), _at_epsilon),
       points.judged('values known of single data sets', 'no numbers',
-                    [p for p in found if p['dataset'] in _KNOWN and
+                    [p for p in cells if p['dataset'] in _KNOWN and
                      p['sigma'] in _SIGMAS], _as_known)]
 
 
-def _below(found: list[points.Point]):
-  worst = max(p['excess_se'] for p in found)
-  return (f'{max(p["most_of_sets"] for p in found):.3f} at most', worst <= 3,
+def _below(cells: list[points.Point]):
+  worst = max(p['excess_se'] for p in cells)
+  return (f'{max(p["most_of_sets"] for p in cells):.3f} at most', worst <= 3,
           'no data set exceeds epsilon by 3 standard errors of its noise')
 
 
-def _by_law(found: list[points.Point]) -> list[list[points.Point]]:
-  return [points.select(found, dataset=law)
-          for law, in points.distinct(found, 'dataset')]
+def _by_law(cells: list[points.Point]) -> list[list[points.Point]]:
+  return [points.select(cells, dataset=law)
+          for law, in points.distinct(cells, 'dataset')]
 
 
-def _plateau(found: list[points.Point]):
+def _plateau(cells: list[points.Point]):
   moved = max(abs(p['fresh'] - each[0]['fresh'])
-              for each in _by_law(found) for p in each)
+              for each in _by_law(cells) for p in each)
   return f'moves by {moved:.3f}', moved < .05, 'sigma up to 1e-3 of the range'
 
 
-def _amplified(found: list[points.Point]):
-  most = max(p['fresh'] for p in found)
+def _amplified(cells: list[points.Point]):
+  most = max(p['fresh'] for p in cells)
   return (f'{most:.3f} at most from sigma = 1', most < .3,
           'where the median is already lost')
 
 
-def _falling(found: list[points.Point]):
+def _falling(cells: list[points.Point]):
   worst = max(((b['fresh'] - a['fresh']) / (
       a['fresh_se']**2 + b['fresh_se']**2 + 1e-6)**.5
-               for each in _by_law(found) for a, b in zip(each, each[1:])),
+               for each in _by_law(cells) for a, b in zip(each, each[1:])),
               default=0.0)
   return (f'rises by {max(worst, 0.0):.1f} standard errors', worst < 4,
           'along sigma, law by law')
 
 
-def _at_epsilon(found: list[points.Point]):
-  values = sorted(p['largest'] for p in found)
+def _at_epsilon(cells: list[points.Point]):
+  values = sorted(p['largest'] for p in cells)
   return (f'{values[0]:.2f} to {values[-1]:.2f}', values[0] > .95,
           'X is fixed, and is not the worst of all data sets')
 
 
-def _as_known(found: list[points.Point]):
+def _as_known(cells: list[points.Point]):
   ratios = [p['largest'] / _KNOWN[p['dataset']][_SIGMAS.index(p['sigma'])]
-            for p in found]
+            for p in cells]
   return (f'{min(ratios):.2f} to {max(ratios):.2f} times as much',
           min(ratios) > .75 and max(ratios) < 1.33,
           'n = 21, other data sets of the same laws')
@@ -96,11 +96,11 @@ def _as_known(found: list[points.Point]):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Against the noise, a curve for each law."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5, height=3.6)
   ax = axes[0, 0]
-  for series, (law,) in enumerate(points.distinct(found, 'dataset')):
-    each = points.select(found, dataset=law)
+  for series, (law,) in enumerate(points.distinct(cells, 'dataset')):
+    each = points.select(cells, dataset=law)
     points.curve(ax, each, 'sigma', 'largest', law.replace('_', ' '),
                  series=series)
     points.curve(ax, each, 'sigma', 'fresh', '', series=series, line=':')

@@ -43,17 +43,17 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.sigma:g}')
     law = quantile_laws.law(setting.dataset, data_dir)
-    found = _found(setting, law)
+    metrics = _found(setting, law)
     many = setting.repetitions**0.5
     yield setting, rows.released(setting, dict(
-        largest=found.largest.mean(),
-        largest_se=found.largest.std(ddof=1) / many,
-        least_of_sets=found.largest.min(), most_of_sets=found.largest.max(),
-        fresh=found.fresh.mean(),
+        largest=metrics.largest.mean(),
+        largest_se=metrics.largest.std(ddof=1) / many,
+        least_of_sets=metrics.largest.min(), most_of_sets=metrics.largest.max(),
+        fresh=metrics.fresh.mean(),
         # That of noise alone: data sets are given.
-        fresh_se=np.sqrt(np.mean(found.error**2)) / many,
-        excess_se=np.max((found.fresh - setting.epsilon) / np.maximum(
-            found.error, 1e-9))), n=setting.num_examples,
+        fresh_se=np.sqrt(np.mean(metrics.error**2)) / many,
+        excess_se=np.max((metrics.fresh - setting.epsilon) / np.maximum(
+            metrics.error, 1e-9))), n=setting.num_examples,
                                  epsilon=setting.epsilon)
 
 

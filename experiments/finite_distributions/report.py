@@ -21,15 +21,15 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Equations (2.6), (2.7) and what is said of the projection."""
-  found = points.collect(rows)
-  uniform = points.select(found, dataset='uniform')
+  cells = points.collect(rows)
+  uniform = points.select(cells, dataset='uniform')
   # The noise alone costs at least four times what sampling does.
   noisy = [p for p in uniform if p['closed_form'] * p['num_examples'] > 5]
   return [
       points.judged('risk at the uniform distribution (2.7)',
                     '(1 - 1/k) / n + 8 k / (n epsilon)^2', uniform, _risk),
       points.judged('risk at any distribution (2.6)',
-                    'at most 1 / n + 8 k / (n epsilon)^2', found, _bound),
+                    'at most 1 / n + 8 k / (n epsilon)^2', cells, _bound),
       points.judged('where epsilon >= sqrt(8 k / n) privacy is free, to a '
                     'factor', 'the order of 1 / n', [
                         p for p in uniform if p['epsilon']**2 * p[
@@ -37,48 +37,48 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     _free),
       points.judged('a projection on the simplex has to be added',
                     'it is not optimal without', noisy, _projected),
-      points.judged('a projection never harms', 'post-processing', found,
+      points.judged('a projection never harms', 'post-processing', cells,
                     _never)]
 
 
-def _risk(found: list[points.Point]):
-  worst = max(abs(p['raw'] - p['closed_form']) / p['raw_se'] for p in found)
+def _risk(cells: list[points.Point]):
+  worst = max(abs(p['raw'] - p['closed_form']) / p['raw_se'] for p in cells)
   return (f'within {worst:.1f} standard errors', worst < 5,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _bound(found: list[points.Point]):
-  ratio = max((p['raw'] - 5 * p['raw_se']) / p['bound'] for p in found)
-  slack = max(p['closed_form'] / p['bound'] for p in found)
+def _bound(cells: list[points.Point]):
+  ratio = max((p['raw'] - 5 * p['raw_se']) / p['bound'] for p in cells)
+  slack = max(p['closed_form'] / p['bound'] for p in cells)
   return (f'{slack:.4f} of it at most', ratio <= 1 and slack <= 1,
           'closed form; simulated risks agree with it')
 
 
-def _free(found: list[points.Point]):
-  worst = max(p['raw'] * p['num_examples'] for p in found)
+def _free(cells: list[points.Point]):
+  worst = max(p['raw'] * p['num_examples'] for p in cells)
   return f'{worst:.2f} / n at most', worst < 2.5, 'both parts are at most 1 / n'
 
 
-def _projected(found: list[points.Point]):
-  ratios = [p['raw'] / p['projected'] for p in found]
+def _projected(cells: list[points.Point]):
+  ratios = [p['raw'] / p['projected'] for p in cells]
   return (f'{min(ratios):.1f} to {max(ratios):.0f} times less risk with it',
           max(ratios) > 2, 'where noise prevails')
 
 
-def _never(found: list[points.Point]):
-  share = max(p['farther'] for p in found)
+def _never(cells: list[points.Point]):
+  share = max(p['farther'] for p in cells)
   return (f'farther in {share:.0%} of the repetitions at most', share == 0,
           'the simplex is convex and holds the truth')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Risk against n for each k; one axes for each epsilon."""
-  found = points.select(points.collect(rows), dataset='uniform')
-  epsilons = [epsilon for epsilon, in points.distinct(found, 'epsilon')]
+  cells = points.select(points.collect(rows), dataset='uniform')
+  epsilons = [epsilon for epsilon, in points.distinct(cells, 'epsilon')]
   drawn, axes = plots.new(1, max(1, len(epsilons)), height=3.6)
   for ax, epsilon in zip(axes[0], epsilons):
-    for series, (k,) in enumerate(points.distinct(found, 'num_categories')):
-      chosen = points.select(found, epsilon=epsilon, num_categories=k)
+    for series, (k,) in enumerate(points.distinct(cells, 'num_categories')):
+      chosen = points.select(cells, epsilon=epsilon, num_categories=k)
       points.curve(ax, chosen, 'num_examples', 'raw', f'k = {k:g}',
                    series=series, error='raw_se')
       points.curve(ax, chosen, 'num_examples', 'closed_form', '_',

@@ -60,12 +60,12 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
       size=first.num_examples + 4 * first.num_categories)
   count = len(settings)
   for index, (setting, mechanism) in enumerate(zip(settings, mechanisms)):
-    found = dict(
+    metrics = dict(
         raw=means[index], raw_se=errors[index],
         projected=means[count + index], projected_se=errors[count + index],
         farther=means[2 * count + index],
         closed_form=mechanism.population_risk(probs),
         bound=1 / setting.num_examples + mechanism.risk(
             setting.num_categories))
-    yield setting, rows.released(setting, found, n=setting.num_examples,
+    yield setting, rows.released(setting, metrics, n=setting.num_examples,
                                  epsilon=setting.epsilon)

@@ -15,22 +15,22 @@ _UTILITY = ('exceeds_printed', 'exceeds_bound', 'exceeds_quantile')
 
 def table(rows: Sequence[records.Row]) -> str:
   """Deviations, then how often utility bounds fail."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return '\n'.join([
       'Standard deviations for sensitivity 1; true: of the classical noise.\n',
-      points.table(points.select(found, kind='noise'), ('delta', 'epsilon'),
+      points.table(points.select(cells, kind='noise'), ('delta', 'epsilon'),
                    _NOISE, digits=5),
       'How often the largest error exceeds bounds of confidence 0.95.\n',
-      points.table(points.select(found, kind='utility'), ('size',), _UTILITY)])
+      points.table(points.select(cells, kind='utility'), ('size',), _UTILITY)])
 
 
-def crossing(found: list[points.Point]) -> float:
+def crossing(cells: list[points.Point]) -> float:
   """The epsilon from which classical noise is not enough; NaN if it always is.
 
   ln(true delta / delta) is interpolated between the points of one delta.
   """
   pairs = sorted((point['epsilon'], math.log(
-      point['true_delta'] / point['delta'])) for point in found)
+      point['true_delta'] / point['delta'])) for point in cells)
   for (low, below), (high, above) in zip(pairs, pairs[1:]):
     if below <= 0 < above:
       return low + (high - low) * below / (below - above)
@@ -39,9 +39,9 @@ def crossing(found: list[points.Point]) -> float:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Propositions 7.18 and 7.19."""
-  found = points.collect(rows)
-  noise = points.select(found, kind='noise')
-  sizes = points.select(found, kind='utility')
+  cells = points.collect(rows)
+  noise = points.select(cells, kind='noise')
+  sizes = points.select(cells, kind='utility')
   return [
       *(points.judged(
           f'Proposition 7.18 at delta {delta:g}: (epsilon, delta)-DP',
@@ -59,9 +59,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                                        'quantile is exact'))]
 
 
-def _holds(found: list[points.Point]):
-  place = crossing(found)
-  ratios = [point['classical'] / point['least'] for point in found]
+def _holds(cells: list[points.Point]):
+  place = crossing(cells)
+  ratios = [point['classical'] / point['least'] for point in cells]
   return ('not from epsilon '
           f'{place:.2f} on' if place == place else 'holds',
           not place == place and min(ratios) >= 1,
@@ -69,8 +69,8 @@ def _holds(found: list[points.Point]):
           'least that is enough (L-E10)')
 
 
-def _utility(found: list[points.Point], metric: str, reason: str):
-  worst = max(point[metric] for point in found)
+def _utility(cells: list[points.Point], metric: str, reason: str):
+  worst = max(point[metric] for point in cells)
   return f'up to {worst:.3f}', worst <= 0.05, reason
 
 

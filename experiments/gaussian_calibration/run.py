@@ -23,8 +23,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   del data_dir
   for done, setting in enumerate(settings):
     progress(done / len(settings), setting.kind)
-    found = {'noise': _noise, 'utility': _utility}[setting.kind](setting)
-    yield setting, rows.exact(setting, found)
+    metrics = {'noise': _noise, 'utility': _utility}[setting.kind](setting)
+    yield setting, rows.exact(setting, metrics)
 
 
 def _stddev(setting: sweep.Setting) -> float:

@@ -28,8 +28,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What sections 6.5.2 and 6.6.6 say, and what is better."""
-  found = points.collect(rows)
-  files = points.select(found, dataset=_FILES)
+  cells = points.collect(rows)
+  files = points.select(cells, dataset=_FILES)
   bank = points.select(files, dataset='bank_full')
   between = [p for p in bank if 0.5 <= p['epsilon'] <= 5]
   return [
@@ -47,16 +47,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       verdicts.Verdict(
           'noise for the statistic itself may be preferable at small epsilon',
           'proportional to its sensitivity', '-',
-          verdicts.NOT_COMPARABLE if found else verdicts.NOT_RUN,
+          verdicts.NOT_COMPARABLE if cells else verdicts.NOT_RUN,
           'its sensitivity has no bound: what is expected, which divides, may '
           'come near 0 (C11)')]
 
 
-def _by(found: Sequence[points.Point], metric: str
+def _by(cells: Sequence[points.Point], metric: str
         ) -> dict[tuple[str, float], dict[str, float]]:
   """(data set, epsilon) -> metric by method."""
   lines: dict[tuple[str, float], dict[str, float]] = {}
-  for point in found:
+  for point in cells:
     lines.setdefault((point['dataset'], point['epsilon']), {})[
         point['method']] = point[metric]
   return lines
@@ -66,23 +66,23 @@ def _span(values: Sequence[float]) -> str:
   return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
 
 
-def _vary(found: list[points.Point]):
-  tails = [p['relative_mse'] / p['median']**2 for p in found]
+def _vary(cells: list[points.Point]):
+  tails = [p['relative_mse'] / p['median']**2 for p in cells]
   return (f'the mean square is {_span(tails)} times that of the median',
           max(tails) > 10, '0.455^-1 = 2.2 for a normal error; more than 10 at '
           'some epsilon')
 
 
-def _first(found: list[points.Point]):
-  few, of = found[0]['first_expected'], found[0]['first_records']
+def _first(cells: list[points.Point]):
+  few, of = cells[0]['first_expected'], cells[0]['first_records']
   return (f'{few:.3g} of {of:g}', few < of / 100, 'less than a hundredth of '
           'the group')
 
 
-def _fall(found: list[points.Point]):
+def _fall(cells: list[points.Point]):
   falls = []
-  for method, in points.distinct(found, 'method'):
-    line = sorted(points.select(found, method=method),
+  for method, in points.distinct(cells, 'method'):
+    line = sorted(points.select(cells, method=method),
                   key=lambda p: p['epsilon'])
     falls += [first['median'] > second['median']
               for first, second in zip(line, line[1:])]
@@ -90,10 +90,10 @@ def _fall(found: list[points.Point]):
           'medians; of means the largest runs decide')
 
 
-def _release(found: list[points.Point]):
+def _release(cells: list[points.Point]):
   lines = {at: {method: line[method] / line['release']
                 for method in ('paper', 'tight')}
-           for at, line in _by(found, 'relative_mse').items()
+           for at, line in _by(cells, 'relative_mse').items()
            if set(sweep.METHODS) <= set(line)}
   gains = {method: [line[method] for line in lines.values()]
            for method in ('paper', 'tight')}
@@ -103,9 +103,9 @@ def _release(found: list[points.Point]):
           'calibrated one has half of epsilon for its cells')
 
 
-def _nearer(found: list[points.Point]):
+def _nearer(cells: list[points.Point]):
   gains = [line['tight'] / line['release']
-           for line in _by(found, 'median').values()
+           for line in _by(cells, 'median').values()
            if {'tight', 'release'} <= set(line)]
   return (f'{_span(gains)} times', bool(gains) and min(gains) > 1,
           "of |H' / H - 1|, at epsilon 0.5 to 5")
@@ -113,12 +113,12 @@ def _nearer(found: list[points.Point]):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Means and medians against epsilon, by data set."""
-  found = points.collect(rows)
-  names = [name for name, in points.distinct(found, 'dataset')]
+  cells = points.collect(rows)
+  names = [name for name, in points.distinct(cells, 'dataset')]
   drawn, axes = plots.new(1, max(1, len(names)), width=4.0, height=3.4)
   for ax, name in zip(axes[0], names):
     for series, method in enumerate(sweep.METHODS):
-      of = points.select(found, dataset=name, method=method)
+      of = points.select(cells, dataset=name, method=method)
       points.curve(ax, of, 'epsilon', 'relative_mse', _LABELS[method],
                    series=series)
       squares = [point._replace(values=dict(

@@ -28,10 +28,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'epsilon={setting.epsilon:g}')
     made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
-    found = (_released if setting.method == 'release' else _asked)(
+    metrics = (_released if setting.method == 'release' else _asked)(
         setting, made)
     yield setting, rows.released(
-        setting, _metrics(setting, made, found), n=len(made.labels),
+        setting, _metrics(setting, made, metrics), n=len(made.labels),
         epsilon=setting.epsilon, adjacency=_ADJACENCY)
 
 
@@ -49,11 +49,11 @@ def _keys(setting: sweep.Setting):
 def _statistics(draw, num_groups: int, min_expected: float, by_cells: bool):
   """Returns a sampler (keys [R], data, parameters, predictions) -> H [R]."""
   def one(key, data, parameters, chances):
-    found = draw(key, data, parameters)
+    result = draw(key, data, parameters)
     if by_cells:
-      return cells.statistic(found, min_expected=min_expected)
+      return cells.statistic(result, min_expected=min_expected)
     return hosmer_lemeshow.statistic(
-        hosmer_lemeshow.table(found, chances, num_groups=num_groups),
+        hosmer_lemeshow.table(result, chances, num_groups=num_groups),
         min_expected=min_expected)
   return jax.jit(jax.vmap(one, (0, None, None, None)))
 
@@ -85,12 +85,12 @@ def _asked(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
 
 
 def _metrics(setting: sweep.Setting, of: scores.Scores,
-             found: np.ndarray) -> dict[str, float]:
+             outcome: np.ndarray) -> dict[str, float]:
   """Returns relative errors, and the expected count of the first group."""
   true = hosmer_lemeshow.exact(
       of.predictions, of.labels, num_groups=setting.num_groups,
       min_expected=setting.min_expected)
-  off = found / true - 1
+  off = outcome / true - 1
   grid = _grid(setting)
   ranks = np.cumsum(roc.counts(grid, of.predictions, of.labels), -1)
   with jax.enable_x64(True):
@@ -104,5 +104,5 @@ def _metrics(setting: sweep.Setting, of: scores.Scores,
       relative_mse=np.mean(np.square(off)),
       relative_mse_se=ecdf_data.standard_error(np.square(off)),
       median=np.median(np.abs(off)), largest=np.max(np.abs(off)),
-      mean=found.mean(), exact=true, binned=float(binned),
+      mean=outcome.mean(), exact=true, binned=float(binned),
       first_expected=first.sum(), first_records=len(first))

@@ -19,12 +19,12 @@ _FALL = 0.01
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Laws first, then what training showed."""
   values = lookup.collect(rows)
-  found = [*_noise(values), _multiplier(rows), *_energies(values),
+  result = [*_noise(values), _multiplier(rows), *_energies(values),
            *_chains(values), *_residuals(values), _bounds_hold(values)]
   for dataset in lookup.datasets(values):
-    found += [_depth(values, dataset, method) for method in sweep.METHODS]
-    found.append(_deeper(values, dataset))
-  return found
+    result += [_depth(values, dataset, method) for method in sweep.METHODS]
+    result.append(_deeper(values, dataset))
+  return result
 
 
 def _law(claim: str, printed: str, gaps: dict[str, float], limit: float,
@@ -78,8 +78,8 @@ def _multiplier(rows: Sequence[records.Row]) -> verdicts.Verdict:
       groups.setdefault((row.dataset, row.n, row.epsilon_requested),
                         set()).add(row.value)
   gaps = {f'{dataset}, n = {n}, epsilon {epsilon:g}':
-          max(found) - min(found)
-          for (dataset, n, epsilon), found in groups.items()}
+          max(result) - min(result)
+          for (dataset, n, epsilon), result in groups.items()}
   return _law('noise multiplier at fixed sampling probability and steps',
               'a function of epsilon alone', gaps, 0.0,
               f'{len(groups)} groups of all methods, depths and seeds')
@@ -104,16 +104,16 @@ def _energies(values: lookup.Values) -> list[verdicts.Verdict]:
 def _growth(values: lookup.Values, method: str,
             factor: Callable) -> dict[str, float]:
   """Deviations of the first layer's bound from its growth with depth."""
-  found, shallow = {}, {}
+  result, shallow = {}, {}
   for key, metrics in lookup.of_kind(values, 'bounds').items():
     if key.method != method:
       continue
     bound = _value(metrics, 'sensitivity_first')
     start = shallow.setdefault(key.weight_norm, (key, metrics, bound))
     expected = factor(key, metrics) / factor(*start[:2])
-    found[f'depth {key.depth}, C = {key.weight_norm:g}'] = abs(
+    result[f'depth {key.depth}, C = {key.weight_norm:g}'] = abs(
         bound / start[2] / expected - 1)
-  return found
+  return result
 
 
 def _chains(values: lookup.Values) -> list[verdicts.Verdict]:
@@ -153,11 +153,11 @@ def _depth(values: lookup.Values, dataset: str,
   lipschitz = method in sweep.LIPSCHITZ
   expected = 'falls' if lipschitz else 'does not fall'
   claim = f'{dataset}, {method}: accuracy {expected} with depth'
-  found = lookup.by_seed(values, dataset,
+  result = lookup.by_seed(values, dataset,
                          lookup.Line(method, sweep.WEIGHT_NORM), 'depth')
-  if len(found) < 2:
+  if len(result) < 2:
     return verdicts.Verdict(claim, '-', '-', verdicts.NOT_RUN, 'no rows')
-  (first, shallow), *_, (last, deep) = found.items()
+  (first, shallow), *_, (last, deep) = result.items()
   ours = ', '.join(
       f'{tables.cell(summary.summarise(seeds.values()))} at {depth}'
       for depth, seeds in ((first, shallow), (last, deep)))
@@ -187,7 +187,7 @@ def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
           for name in ('lip_dp_sgd', 'lip_propagated')]
   if not all(pair):
     return verdicts.Verdict(claim, 'deeper', '-', verdicts.NOT_RUN, 'no rows')
-  ours, theirs = (_deepest(found) for found in pair)
+  ours, theirs = (_deepest(result) for result in pair)
   shown = f'up to {ours} and {theirs} hidden layers'
   reason = (f'largest depth within {_FALL:g} of one hidden layer, at epsilon '
             f'{sweep.EPSILON:g}; both bounds have the same product of norms')
@@ -196,10 +196,10 @@ def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
       verdicts.AGREES if ours > theirs else verdicts.DIFFERS, reason)
 
 
-def _deepest(found: dict[float, summary.Summary]) -> float:
+def _deepest(cells: dict[float, summary.Summary]) -> float:
   """The largest depth up to which nothing is lost."""
-  start, deepest = next(iter(found.values())).mean, 0
-  for depth, accuracy in found.items():
+  start, deepest = next(iter(cells.values())).mean, 0
+  for depth, accuracy in cells.items():
     if accuracy.mean < start - _FALL:
       break
     deepest = depth

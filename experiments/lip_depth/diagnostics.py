@@ -50,8 +50,8 @@ def diagnose(results: Sequence[training.TrainingResult],
 
     def ratios(row):
       record = jax.tree.map(lambda leaf: leaf[row][None], records)
-      found = whitebox.contribution(method, params, certificate, record)[1]
-      return jnp.stack(jax.tree.leaves(found))
+      outcome = whitebox.contribution(method, params, certificate, record)[1]
+      return jnp.stack(jax.tree.leaves(outcome))
 
     stddevs = blocks.allocate(
         jnp.stack(jax.tree.leaves(sensitivity)), noise_multiplier=1.0,
@@ -65,12 +65,12 @@ def diagnose(results: Sequence[training.TrainingResult],
                         *[result.params for result in results])
   rows = jnp.stack([training.split_rows(result.config, dataset).train[
       :probe_size] for result in results])
-  found = jax.jit(lambda *each: jax.lax.map(lambda one: largest(*one), each))(
+  outcome = jax.jit(lambda *each: jax.lax.map(lambda one: largest(*one), each))(
       params, rows)
   return [
       Diagnostics(realised, sensitivities, float(
           unit * result.plan.noise_multiplier
           / result.plan.sampler.expected_batch_size))
       for realised, sensitivities, unit, result in zip(
-          *map(np.asarray, found), results, strict=True)
+          *map(np.asarray, outcome), results, strict=True)
   ]

@@ -64,11 +64,11 @@ def residual(depth: int, *, averaged: bool, weight_norm: float) -> Bounds:
 def _bounds(model: Model, weight_norm: float, first: str, last: str,
             num_blocks: int) -> Bounds:
   network = model.network
-  found = network.gradient_bounds(network.fill(weight_norm),
+  result = network.gradient_bounds(network.fill(weight_norm),
                                   loss_lipschitz=LOSS_LIPSCHITZ)
   params = jax.eval_shape(network.init, jax.random.key(0))
-  return Bounds(found, tuple(tree.block_sizes(found, params)), found[first],
-                found[last], num_blocks)
+  return Bounds(result, tuple(tree.block_sizes(result, params)), result[first],
+                result[last], num_blocks)
 
 
 def noise_energy(bounds: Bounds, rule: str) -> float:
@@ -151,9 +151,9 @@ def expected_stddevs(sensitivities: Sequence[float], sizes: Sequence[int], *,
   For one layer all rules give z Delta / s_pub.
   """
   bounds, dims = np.asarray(sensitivities, np.float64), np.asarray(sizes)
-  found = {
+  values = {
       'equal': len(dims)**0.5 * bounds,
       'global': np.full(len(dims), np.sqrt(np.sum(bounds**2))),
       'optimal': np.sqrt(bounds / dims**0.5 * np.sum(bounds * dims**0.5)),
   }[rule]
-  return noise_multiplier / batch_size * found
+  return noise_multiplier / batch_size * values

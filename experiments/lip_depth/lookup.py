@@ -35,11 +35,11 @@ def parse(id_: str) -> Key:
 
 def collect(rows: Iterable[records.Row]) -> Values:
   """Returns the values of all settings."""
-  found: Values = {}
+  values: Values = {}
   for row in rows:
-    found.setdefault(parse(row.id), {}).setdefault(row.metric, {})[
+    values.setdefault(parse(row.id), {}).setdefault(row.metric, {})[
         row.seed] = row.value
-  return found
+  return values
 
 
 def trained(values: Values) -> Values:
@@ -50,9 +50,9 @@ def trained(values: Values) -> Values:
 
 def of_kind(values: Values, kind: str) -> Values:
   """Returns the settings of a kind, by method and depth."""
-  found = {key: metrics for key, metrics in values.items()
+  results = {key: metrics for key, metrics in values.items()
            if key.kind == kind}
-  return dict(sorted(found.items(), key=lambda item: (
+  return dict(sorted(results.items(), key=lambda item: (
       item[0].method, item[0].weight_norm, item[0].depth)))
 
 
@@ -97,13 +97,13 @@ def by_seed(values: Values, dataset: str, line: Line, along: str,
   if line.method == 'sgd':
     at['epsilon'] = float('inf')
   del at[along]
-  found = {
+  results = {
       getattr(key, along): metrics[metric]
       for key, metrics in trained(values).items()
       if metric in metrics and all(
           getattr(key, name) == value for name, value in at.items())}
   # All records are more than any number of them.
-  return dict(sorted(found.items(), key=lambda item: (
+  return dict(sorted(results.items(), key=lambda item: (
       item[0] is None, item[0] or 0)))
 
 
@@ -111,9 +111,9 @@ def curve(values: Values, dataset: str, line: Line, along: str,
           metric: str = 'test_accuracy', **fixed
           ) -> dict[float | None, summary.Summary]:
   """Returns the means over seeds of `by_seed`."""
-  found = by_seed(values, dataset, line, along, metric, **fixed)
+  result = by_seed(values, dataset, line, along, metric, **fixed)
   return {at: summary.summarise(seeds.values())
-          for at, seeds in found.items()}
+          for at, seeds in result.items()}
 
 
 def sizes(rows: Iterable[records.Row]) -> dict[tuple[str, int | None], int]:

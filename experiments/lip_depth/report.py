@@ -52,10 +52,10 @@ def _pivot(first: str, columns: Iterable, lines: Iterable) -> str:
 def _accuracies(values: lookup.Values, dataset: str, along: str,
                 sizes) -> str:
   """Methods down, values of the field across; nothing for a single value."""
-  found = {line: lookup.curve(values, dataset, line, along)
+  results = {line: lookup.curve(values, dataset, line, along)
            for line in lookup.LINES}
   columns = list(dict.fromkeys(
-      at for curve in found.values() for at in curve))
+      at for curve in results.values() for at in curve))
   finite = [at for at in columns if at is None or math.isfinite(at)]
   if len(finite) < 2:
     return ''
@@ -64,12 +64,12 @@ def _accuracies(values: lookup.Values, dataset: str, along: str,
            for at in columns]
   return _pivot('method', heads, (
       (line.label, *(tables.cell(curve.get(at)) for at in columns))
-      for line, curve in found.items() if curve))
+      for line, curve in results.items() if curve))
 
 
 def _mean(values: lookup.Values, dataset: str, line: lookup.Line,
           metric: str) -> dict[float, float]:
-  return {depth: found.mean for depth, found in lookup.curve(
+  return {depth: result.mean for depth, result in lookup.curve(
       values, dataset, line, 'depth', metric).items()}
 
 

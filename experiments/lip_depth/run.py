@@ -43,22 +43,22 @@ def _network(setting: sweep.Setting) -> laws.Bounds:
 
 def _bounds(setting: sweep.Setting) -> dict[str, float]:
   """Returns bounds at both ends, and the noise that each split needs."""
-  found = _network(setting)
+  result = _network(setting)
   return dict(
-      num_layers=len(found.sizes), num_blocks=found.num_blocks,
-      sensitivity_first=found.first, sensitivity_last=found.last,
-      energy_optimal=laws.noise_energy(found, 'optimal'),
-      energy_equal=laws.noise_energy(found, 'equal'),
-      energy_single=laws.single_energy(found))
+      num_layers=len(result.sizes), num_blocks=result.num_blocks,
+      sensitivity_first=result.first, sensitivity_last=result.last,
+      energy_optimal=laws.noise_energy(result, 'optimal'),
+      energy_equal=laws.noise_energy(result, 'equal'),
+      energy_single=laws.single_energy(result))
 
 
 def _noise(setting: sweep.Setting) -> dict[str, float]:
   """Returns the measured noise of the privatizer; the method is the split."""
-  found = _network(setting)
+  result = _network(setting)
   measured = laws.measure_noise(
-      jax.random.key(setting.depth), found, rule=setting.method,
+      jax.random.key(setting.depth), result, rule=setting.method,
       noise_multiplier=_NOISE_MULTIPLIER, batch_size=_BATCH_SIZE)
-  return dict(num_layers=len(found.sizes), **measured._asdict())
+  return dict(num_layers=len(result.sizes), **measured._asdict())
 
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
@@ -91,11 +91,11 @@ def _trained(settings: Sequence[sweep.Setting], data_dir: str | None,
   results = training.train(
       [config(setting) for setting in settings], dataset=dataset,
       on_progress=lambda done, total: progress(done / total, first.method))
-  found = [None] * len(results)
+  outcome = [None] * len(results)
   if results[0].plan.noise_multiplier is not None:
-    found = diagnostics.diagnose(
+    outcome = diagnostics.diagnose(
         results, dataset, probe_size=sweep.TRAINING[first.kind].probe_size)
-  for setting, result, diagnosis in zip(settings, results, found,
+  for setting, result, diagnosis in zip(settings, results, outcome,
                                         strict=True):
     yield setting, _rows(setting, result, diagnosis)
 

@@ -135,7 +135,7 @@ def _noise(depths):
 
 
 def _settings():
-  found = [
+  result = [
       *_bounds('chain', DEPTHS, (0.5, 1.0, 2.0, WEIGHT_NORM)),
       *_bounds('plain', WIDE_DEPTHS, (1.0,)),
       *_bounds('averaged', WIDE_DEPTHS, (1.0,)),
@@ -146,7 +146,7 @@ def _settings():
       *_runs('adult', UNIT, depths=DEPTHS, weight_norm=1.0),
       *_sweeps('nursery', METHODS)]
   # Every line of the figure contains the centre.
-  return tuple(dict.fromkeys(found))
+  return tuple(dict.fromkeys(result))
 
 
 SETTINGS = _settings()

@@ -35,11 +35,11 @@ def accuracies(rows: Sequence[records.Row], wanted: str,
                             metric='test_accuracy')
 
 
-def best(found: Accuracies, methods: Sequence[str], most: float
+def best(cells: Accuracies, methods: Sequence[str], most: float
          ) -> tuple[float, str] | None:
   """Largest median within a budget, and its method; None without rows."""
   medians = [(value.median, method) for (method, epsilon), value
-             in found.items() if method in methods and epsilon <= most]
+             in cells.items() if method in methods and epsilon <= most]
   return max(medians, default=None)
 
 
@@ -56,14 +56,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return said + [_widening(rows), *_counts(rows)]
 
 
-def _against_published(dataset: str, found: Accuracies) -> verdicts.Verdict:
+def _against_published(dataset: str, cells: Accuracies) -> verdicts.Verdict:
   """The figure itself: ours at no larger a budget than each published one."""
   claim = f'{dataset}: Lip-DP-SGD surpasses all published results'
   pairs = [(ours[0] - accuracy, curve.work, epsilon)
            for curve in papers.PUBLISHED_CURVES if curve.dataset == dataset
            for epsilon, accuracy in zip(curve.epsilons, curve.accuracies,
                                         strict=True)
-           if (ours := best(found, sweep.LIPSCHITZ, epsilon)) is not None]
+           if (ours := best(cells, sweep.LIPSCHITZ, epsilon)) is not None]
   if not pairs:
     return verdicts.Verdict(
         claim, _ABOVE, '-', verdicts.NOT_RUN,
@@ -79,19 +79,19 @@ def _against_published(dataset: str, found: Accuracies) -> verdicts.Verdict:
       'the printed method does not hold (E1, E2)')
 
 
-def _against_dp_sgd(dataset: str, found: Accuracies) -> verdicts.Verdict:
+def _against_dp_sgd(dataset: str, cells: Accuracies) -> verdicts.Verdict:
   """In the small network, at the same sound budgets."""
   claim = f'{dataset}, small network: Lip-DP-SGD surpasses DP-SGD'
   gaps, lines, above = [], [], []
-  for (method, epsilon), value in found.items():
-    rival = best({key: each for key, each in found.items()
+  for (method, epsilon), value in cells.items():
+    rival = best({key: each for key, each in cells.items()
                   if key[1] == epsilon}, sweep.CLIPPING['cpu'], epsilon)
     if method != 'lip_dp_sgd' or rival is None:
       continue
     gaps.append(value.median - rival[0])
     lines.append(f'{tables.number(value.median)} against '
                  f'{tables.number(rival[0])} at epsilon {epsilon:g}')
-    other = best({key: each for key, each in found.items()
+    other = best({key: each for key, each in cells.items()
                   if key[1] == epsilon}, sweep.LIPSCHITZ, epsilon)
     above.append(f'{tables.number(other[0])} ({other[1]})')
   if not gaps:
@@ -110,13 +110,13 @@ def _against_dp_sgd(dataset: str, found: Accuracies) -> verdicts.Verdict:
 
 
 def _small_beside_published(dataset: str,
-                            found: Accuracies) -> verdicts.Verdict:
+                            cells: Accuracies) -> verdicts.Verdict:
   claim = f'{dataset}, small network beside published results'
-  epsilons = [epsilon for method, epsilon in found if method != 'sgd']
+  epsilons = [epsilon for method, epsilon in cells if method != 'sgd']
   if not epsilons:
     return verdicts.Verdict(claim, '-', '-', verdicts.NOT_RUN, 'no rows')
   most = max(epsilons)
-  ours = best(found, (*sweep.CLIPPING['cpu'], *sweep.LIPSCHITZ), most)
+  ours = best(cells, (*sweep.CLIPPING['cpu'], *sweep.LIPSCHITZ), most)
   accuracy, work, epsilon = max(
       (accuracy, curve.work, epsilon) for curve in papers.PUBLISHED_CURVES
       if curve.dataset == dataset for epsilon, accuracy in zip(
@@ -128,9 +128,9 @@ def _small_beside_published(dataset: str,
       'a network and a number of steps that two cores can afford')
 
 
-def _published_code(dataset: str, found: Accuracies) -> verdicts.Verdict:
+def _published_code(dataset: str, cells: Accuracies) -> verdicts.Verdict:
   line = next(each for each in papers.PUBLISHED_CODE if each.dataset == dataset)
-  ceiling = best(found, ('sgd',), float('inf'))
+  ceiling = best(cells, ('sgd',), float('inf'))
   return verdicts.Verdict(
       f'{dataset}: the public code at epsilon ~{line.epsilon:g}',
       f'{tables.number(line.accuracy)} (not private)',
@@ -145,8 +145,8 @@ def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
   claim = 'the gap to Bethune et al. widens with the task'
   gaps = []
   for dataset in DATASETS:
-    found = accuracies(rows, 'cpu', dataset)
-    pair = [found.get((method, sweep.CIFAR_CPU_EPSILONS[0]))
+    result = accuracies(rows, 'cpu', dataset)
+    pair = [result.get((method, sweep.CIFAR_CPU_EPSILONS[0]))
             for method in ('lip_dp_sgd', 'lip_propagated')]
     if None in pair:
       return verdicts.Verdict(claim, 'words', '-', verdicts.NOT_RUN, 'no rows')
@@ -160,16 +160,16 @@ def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
 
 def _counts(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Table 5.3 and line 1523: parameters."""
-  found = {(row.dataset, row.id.split('model=')[1].split(',')[0]): row.value
+  values = {(row.dataset, row.id.split('model=')[1].split(',')[0]): row.value
            for row in rows if profile(row) == 'count'}
   return [
       _count('Table 5.3: ConvNet on MNIST', papers.IMAGE_PARAMETERS['mnist'],
-             found.get(('mnist', 'convnet')), ''),
+             values.get(('mnist', 'convnet')), ''),
       _count('Table 5.3: Wide-ResNet on CIFAR-10',
              papers.IMAGE_PARAMETERS['cifar10'],
-             found.get(('cifar10', 'wrn_40_4')), ' of WRN-40-4'),
+             values.get(('cifar10', 'wrn_40_4')), ' of WRN-40-4'),
       _count('line 1523: Wide-ResNet-16-4', papers.WRN_16_4_PARAMETERS,
-             found.get(('cifar10', 'wrn_16_4')), ' of WRN-16-4')]
+             values.get(('cifar10', 'wrn_16_4')), ' of WRN-16-4')]
 
 
 def _count(claim: str, printed: int, ours: float | None,

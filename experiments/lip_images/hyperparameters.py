@@ -75,34 +75,34 @@ _FULL_OF_METHOD: Mapping[str, Mapping[str, Any]] = {
 def fields(setting: sweep.Setting) -> dict[str, Any]:
   """Fields of the `TrainingConfig` of a setting that trains."""
   full = setting.profile == 'full'
-  found = dict(
+  values = dict(
       dataset=setting.dataset, seed=setting.seed, delta=sweep.DELTA,
       epsilon=setting.epsilon if math.isfinite(setting.epsilon) else 1.0,
       method=setting.method)
   if setting.method == 'tempered_sigmoid':
-    found['method'] = 'dp_sgd' if full else 'layer_clipped'
+    values['method'] = 'dp_sgd' if full else 'layer_clipped'
   if full:
-    found |= _FULL | dict(input_radius=_FULL_RADII[setting.dataset])
-    found |= _FULL_OF_METHOD[setting.method] | _of_full_model(setting)
+    values |= _FULL | dict(input_radius=_FULL_RADII[setting.dataset])
+    values |= _FULL_OF_METHOD[setting.method] | _of_full_model(setting)
   else:
-    found |= _SMALL | dict(input_radius=_RADII[setting.dataset])
-    found |= _OF_METHOD[setting.method]
+    values |= _SMALL | dict(input_radius=_RADII[setting.dataset])
+    values |= _OF_METHOD[setting.method]
   if setting.profile == 'smoke':
-    found |= dict(num_steps=3, batch_size=64.0)
-  found |= MODELS[setting.model]
+    values |= dict(num_steps=3, batch_size=64.0)
+  values |= MODELS[setting.model]
   if setting.dataset == 'cifar10' and not full:
-    found |= _CIFAR10 | _CIFAR10_OF_METHOD.get(setting.method, {})
-  return found
+    values |= _CIFAR10 | _CIFAR10_OF_METHOD.get(setting.method, {})
+  return values
 
 
 def _of_full_model(setting: sweep.Setting) -> dict[str, Any]:
   """What the size of the network asks for, and its bounds."""
   if setting.model == 'convnet':
     return {}
-  found = dict(_WIDE)
+  values = dict(_WIDE)
   if setting.model == 'wrn_40_4':
-    found['batch_size'] = 16384.0
+    values['batch_size'] = 16384.0
   if setting.method in sweep.LIPSCHITZ:
     # Bounds are products over all blocks: none may be above one.
-    found['weight_norm'] = 1.0
-  return found
+    values['weight_norm'] = 1.0
+  return values

@@ -72,12 +72,12 @@ def figure(rows: Sequence[records.Row]) -> Any:
   drawn, axes = plots.new(1, len(claims.DATASETS), height=3.6)
   for ax, dataset in zip(axes.flat, claims.DATASETS, strict=True):
     full = claims.accuracies(rows, 'full', dataset)
-    found = full or claims.accuracies(rows, 'cpu', dataset)
-    epsilons = {epsilon for _, epsilon in found if math.isfinite(epsilon)}
-    _draw_ours(ax, found)
+    result = full or claims.accuracies(rows, 'cpu', dataset)
+    epsilons = {epsilon for _, epsilon in result if math.isfinite(epsilon)}
+    _draw_ours(ax, result)
     epsilons |= _draw_published(ax, dataset)
     plots.epsilon_axis(ax, [e for e in epsilons if e in _TICKS])
-    size = '' if full or not found else ', ours: small network'
+    size = '' if full or not result else ', ours: small network'
     ax.set_title(f'{dataset}{size}')
     ax.set_ylabel('test accuracy')
     ax.legend(fontsize=5.5, ncols=2)
@@ -88,17 +88,17 @@ _TICKS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _PUBLISHED_MARKERS = 'x+1234'
 
 
-def _draw_ours(ax: Any, found: claims.Accuracies) -> None:
+def _draw_ours(ax: Any, cells: claims.Accuracies) -> None:
   """A line for each method, medians with standard errors."""
   for series, method in enumerate(sweep.METHODS[1:]):
-    points = [(epsilon, value) for (name, epsilon), value in found.items()
+    points = [(epsilon, value) for (name, epsilon), value in cells.items()
               if name == method]
     if points:
       plots.error_bars(ax, [e for e, _ in points],
                        [value.median for _, value in points],
                        [value.standard_error for _, value in points], method,
                        series=series)
-  ceiling = found.get(('sgd', math.inf))
+  ceiling = cells.get(('sgd', math.inf))
   if ceiling is not None:
     ax.axhline(ceiling.median, color='0.4', linestyle='--', linewidth=1,
                label='sgd (not private)')

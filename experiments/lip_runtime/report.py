@@ -42,14 +42,14 @@ Values = dict[Panel, dict[str, dict[int, dict[str, float]]]]
 
 def collect(rows: Iterable[records.Row]) -> Values:
   """Returns the values of all rows, methods in the order of the sweep."""
-  found: Values = {}
+  values: Values = {}
   for row in sorted(rows, key=lambda row: _METHODS.index(row.method)):
     cells = dict(pair.split('=', 1)
                  for pair in row.id.split('/', 1)[1].split(','))
     panel = Panel(cells['kind'], row.dataset, row.device)
-    found.setdefault(panel, {}).setdefault(row.method, {}).setdefault(
+    values.setdefault(panel, {}).setdefault(row.method, {}).setdefault(
         int(cells['batch_size']), {})[row.metric] = row.value
-  return dict(sorted(found.items()))
+  return dict(sorted(values.items()))
 
 
 def _sizes(methods) -> list[int]:
@@ -115,15 +115,15 @@ def figure(rows: Sequence[records.Row]) -> Any:
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """The three sentences of section 5.3.3, on each data set and device."""
   values = collect(rows)
-  found = [each for panel, methods in values.items()
+  result = [each for panel, methods in values.items()
            for each in _claims(panel, methods)]
   kinds = {panel.kind for panel in values}
   for kind in ('cpu', 'gpu'):
     if kind not in kinds:
-      found.append(verdicts.Verdict(
+      result.append(verdicts.Verdict(
           f'runtime, settings of kind {kind}', '-', '-', verdicts.NOT_RUN,
           'no rows'))
-  return found
+  return result
 
 
 def _claims(panel: Panel, methods) -> list[verdicts.Verdict]:

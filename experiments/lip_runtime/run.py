@@ -47,14 +47,14 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     programs[name] = timing.compile_step(
         _config(first, work, name), dataset, data, rows, batches)
   per_epoch = round(batches.num_examples / first.batch_size)
-  found = timing.time_in_turn(
+  result = timing.time_in_turn(
       programs, unit=_UNIT, num_rounds=how.num_rounds,
       sample_seconds=how.sample_seconds, steps_per_epoch=per_epoch,
       on_round=lambda done: progress(
           0.5 + done / how.num_rounds / 2, first.dataset))
   for setting in settings:
-    metrics = _metrics(programs[setting.method], found[setting.method],
-                       found[_UNIT], per_epoch)
+    metrics = _metrics(programs[setting.method], result[setting.method],
+                       result[_UNIT], per_epoch)
     metrics |= dict(physical_rows=batches.part_size, synthetic=not real)
     yield setting, [_row(setting, metric, value, batches, real)
                     for metric, value in metrics.items()]

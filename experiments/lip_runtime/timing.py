@@ -119,14 +119,14 @@ def time_in_turn(programs: Mapping[str, Program], *, unit: str,
     states[name], _ = _sample(program, program.state, 1)
     states[name], warm[name] = _sample(program, states[name], 1)
   length = max(1, min(steps_per_epoch, math.ceil(sample_seconds / warm[unit])))
-  found = {name: [] for name in programs}
+  values = {name: [] for name in programs}
   for done in range(num_rounds):
     for name, program in programs.items():
       states[name], seconds = _sample(program, states[name], length)
-      found[name].append(seconds / length)
+      values[name].append(seconds / length)
     on_round(done + 1)
   return {name: Samples(np.asarray(seconds), length)
-          for name, seconds in found.items()}
+          for name, seconds in values.items()}
 
 
 def _sample(program: Program, state, num_steps: int):

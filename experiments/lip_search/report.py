@@ -25,12 +25,12 @@ _Search = dict[str, float]
 
 def _searches(rows: Sequence[records.Row]) -> dict[tuple, _Search]:
   """Metrics of each search, by (data set, method, id)."""
-  found: dict[tuple, _Search] = {}
+  values: dict[tuple, _Search] = {}
   for row in rows:
-    search = found.setdefault((row.dataset, row.method, row.id), {
+    search = values.setdefault((row.dataset, row.method, row.id), {
         'epsilon': row.epsilon, 'delta': row.delta})
     search[row.metric] = row.value
-  return dict(sorted(found.items(), key=lambda item: (
+  return dict(sorted(values.items(), key=lambda item: (
       item[0][0], sweep.METHODS.index(item[0][1]), item[0][2])))
 
 
@@ -101,13 +101,13 @@ def _with_error(search: _Search, name: str) -> str:
 
 
 def _selected_table(rows: Sequence[records.Row]) -> str:
-  found = selected.from_rows(rows)
+  result = selected.from_rows(rows)
   lines = [
       (dataset, method, ', '.join(
           f'{name} {value:.3g}' if isinstance(value, float) else
           f'{name} {value}' for name, value in sorted(values.items())
           if name != 'num_train'))
-      for dataset, methods in sorted(found.items())
+      for dataset, methods in sorted(result.items())
       for method, values in methods.items()
   ]
   return tables.markdown(('data set', 'method', 'values'), lines)
@@ -141,16 +141,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   by_dataset: dict[str, list[tuple[str, _Search]]] = {}
   for (dataset, method, _), each in _searches(rows).items():
     by_dataset.setdefault(dataset, []).append((method, each))
-  found = []
+  values = []
   for line in papers.TABLE_5_4:
     claim = f'{line.dataset}, best of the table at epsilon {line.epsilon:g}'
     printed = max(line.dp_sgd, line.lip_dp_sgd)
     if line.dataset not in by_dataset:
-      found.append(verdicts.Verdict(claim, tables.number(printed), '-',
+      values.append(verdicts.Verdict(claim, tables.number(printed), '-',
                                     verdicts.NOT_RUN, 'no rows'))
       continue
-    found.append(_best(claim, printed, by_dataset[line.dataset]))
-  return found + [_cost(rows)]
+    values.append(_best(claim, printed, by_dataset[line.dataset]))
+  return values + [_cost(rows)]
 
 
 def _best(claim: str, printed: float,

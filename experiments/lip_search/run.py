@@ -190,9 +190,9 @@ def _rows(setting, dataset, trials) -> list[records.Row]:
               'epsilon_search_ignored': ours[0].epsilon,
               'sampling_prob': ours[0].plan.sampler.sampling_prob}
   for name, values in zip(('selected', 'recipe'), accuracies, strict=True):
-    found = summary.summarise(values)
-    metrics[f'{name}_test_accuracy'] = found.mean
-    metrics[f'{name}_test_error'] = found.standard_error
+    outcome = summary.summarise(values)
+    metrics[f'{name}_test_accuracy'] = outcome.mean
+    metrics[f'{name}_test_error'] = outcome.standard_error
   metrics['p_value'] = summary.wilcoxon(
       accuracies[0] - accuracies[1]).p_value
   for name, value in fields.items():

@@ -27,19 +27,19 @@ Selected = dict[str, dict[str, dict[str, Any]]]
 
 def from_rows(rows: Iterable[records.Row]) -> Selected:
   """Values by data set and method; of several splits those of the first."""
-  found: Selected = {}
+  results: Selected = {}
   owners: dict[tuple[str, str], str] = {}
   for row in records.sort(rows):
     if owners.setdefault((row.dataset, row.method), row.id) != row.id:
       continue
-    values = found.setdefault(row.dataset, {}).setdefault(
+    values = results.setdefault(row.dataset, {}).setdefault(
         row.method, {'num_train': row.n})
     if row.metric == 'sampling_prob':
       values['sampling_prob'] = row.value
     elif row.metric.startswith(_PREFIX):
       name, value = _parse(row.metric.removeprefix(_PREFIX), row.value)
       values[name] = value
-  return found
+  return results
 
 
 def _parse(text: str, value: float) -> tuple[str, Any]:

@@ -31,26 +31,26 @@ def overall(rows: Sequence[records.Row],
   lines = [line for line in papers.TABLE_5_4 if line.dataset in datasets]
   if not lines:
     return []
-  found = summary.over_seeds(rows, ('dataset', 'method'),
+  result = summary.over_seeds(rows, ('dataset', 'method'),
                              metric='test_accuracy')
-  return [_beats_the_printed_best(lines, found),
-          _lipschitz_keeps_up(lines, found),
+  return [_beats_the_printed_best(lines, result),
+          _lipschitz_keeps_up(lines, result),
           _signed_ranks(lines, rows)]
 
 
-def _best(found, dataset, methods) -> tuple[str, summary.Summary] | None:
-  there = [(method, found[dataset, method]) for method in methods
-           if (dataset, method) in found]
+def _best(cells, dataset, methods) -> tuple[str, summary.Summary] | None:
+  there = [(method, cells[dataset, method]) for method in methods
+           if (dataset, method) in cells]
   return max(there, key=lambda each: each[1].mean) if there else None
 
 
-def _beats_the_printed_best(lines, found) -> verdicts.Verdict:
+def _beats_the_printed_best(lines, cells) -> verdicts.Verdict:
   above, short = 0, []
   for line in lines:
     printed = max(value for value in (line.dp_sgd, line.lip_dp_sgd,
                                       line.fix_lip_dp_sgd) if value)
-    best = _best(found, line.dataset, CLIPPING + LIPSCHITZ)
-    ceiling = found.get((line.dataset, 'sgd'))
+    best = _best(cells, line.dataset, CLIPPING + LIPSCHITZ)
+    ceiling = cells.get((line.dataset, 'sgd'))
     if best and best[1].mean > printed:
       above += 1
     elif best:
@@ -66,12 +66,12 @@ def _beats_the_printed_best(lines, found) -> verdicts.Verdict:
       'short: ' + '; '.join(short) if short else 'on every one')
 
 
-def _lipschitz_keeps_up(lines, found) -> verdicts.Verdict:
+def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
   """Within a standard error of the difference's larger side, or above."""
   near, far = [], []
   for line in lines:
-    lip = _best(found, line.dataset, LIPSCHITZ)
-    clip = _best(found, line.dataset, CLIPPING)
+    lip = _best(cells, line.dataset, LIPSCHITZ)
+    clip = _best(cells, line.dataset, CLIPPING)
     if not lip or not clip:
       continue
     error = max(lip[1].standard_error, clip[1].standard_error)

@@ -68,11 +68,11 @@ def _draw(ax: Any, name: str, accuracy) -> None:
   finite = sorted({epsilon for dataset, _, epsilon in accuracy
                    if dataset == name and math.isfinite(epsilon)})
   for series, method in enumerate(sweep.METHODS):
-    found = [(epsilon, accuracy[name, method, epsilon]) for epsilon in finite
+    result = [(epsilon, accuracy[name, method, epsilon]) for epsilon in finite
              if (name, method, epsilon) in accuracy]
-    if found:
-      plots.error_bars(ax, [e for e, _ in found], [a.mean for _, a in found],
-                       [a.standard_error for _, a in found], method,
+    if result:
+      plots.error_bars(ax, [e for e, _ in result], [a.mean for _, a in result],
+                       [a.standard_error for _, a in result], method,
                        series=series)
   ceiling = accuracy.get((name, 'sgd', math.inf))
   if ceiling is not None:
@@ -94,19 +94,19 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   accuracy = summary.over_seeds(kept, ('dataset', 'method'),
                                 metric='test_accuracy')
   there = {dataset for dataset, _ in accuracy}
-  found = [
+  result = [
       _compare(line, method, accuracy.get((line.dataset, method)))
       for line in papers.TABLE_5_4 if line.dataset in there
       for method in sweep.METHODS
   ]
   missing = [line.dataset for line in papers.TABLE_5_4
              if line.dataset not in there]
-  found += claims.overall(
+  result += claims.overall(
       kept + [row for row in rows if row.method == 'sgd'], there)
   if missing:
-    found.append(verdicts.Verdict(', '.join(missing), '-', '-',
+    result.append(verdicts.Verdict(', '.join(missing), '-', '-',
                                   verdicts.NOT_RUN, 'no rows'))
-  return found
+  return result
 
 
 def _compare(line: papers.TabularAccuracy, method: str,

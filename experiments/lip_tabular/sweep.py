@@ -66,14 +66,14 @@ def _expand(kind, datasets, methods, epsilons, num_seeds):
 
 
 def _settings():
-  found = []
+  values = []
   for line in papers.TABLE_5_4:
     dataset = (line.dataset,)
     seeds = 10 if line.dataset in SMALL else 5
-    found += _expand('table', dataset, METHODS + OTHERS, (line.epsilon,), 10)
-    found += _expand('grid', dataset, METHODS, EPSILONS, seeds)
-    found += _expand('grid', dataset, ('sgd',), (math.inf,), 10)
-  return tuple(found)
+    values += _expand('table', dataset, METHODS + OTHERS, (line.epsilon,), 10)
+    values += _expand('grid', dataset, METHODS, EPSILONS, seeds)
+    values += _expand('grid', dataset, ('sgd',), (math.inf,), 10)
+  return tuple(values)
 
 
 SETTINGS = _settings()

@@ -41,9 +41,9 @@ def _risks(setting: sweep.Setting) -> dict[str, float]:
   def costs(key, data):
     for_local, for_central = jax.random.split(key)
     answers = response.release(for_local, data)
-    found = (frequencies.local(response, answers).value,
+    result = (frequencies.local(response, answers).value,
              central.release(for_central, data).value)
-    return jnp.stack([jnp.sum(jnp.square(each - 1 / k)) for each in found])
+    return jnp.stack([jnp.sum(jnp.square(each - 1 / k)) for each in result])
 
   (local, curator), errors = simulation.means(
       simulation.key_of(setting), costs, lambda key: truths,

@@ -24,30 +24,30 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Proposition 7.35 as printed, and with its constants."""
-  found = points.collect(rows)
-  sound = points.select(found, method=('bernoulli', 'laplace'))
+  cells = points.collect(rows)
+  sound = points.select(cells, method=('bernoulli', 'laplace'))
   return [
       points.judged('Proposition 7.35: 1 / (epsilon tau)^2 people for each '
                     'query are enough', 'with high probability',
-                    points.select(found, method='printed'), _printed),
+                    points.select(cells, method='printed'), _printed),
       points.judged('Proposition 7.35 with constants and ln(T / beta): all '
                     'answers are within tau', 'with probability 1 - beta',
                     sound, _enough),
-      points.judged('simulated answers fail as often as computed', '-', found,
+      points.judged('simulated answers fail as often as computed', '-', cells,
                     _simulated)]
 
 
-def _printed(found: list[points.Point]):
-  share = [p['failure_exact'] for p in found]
+def _printed(cells: list[points.Point]):
+  share = [p['failure_exact'] for p in cells]
   return (f'a single answer fails {min(share):.0%} to {max(share):.0%} of the '
-          'time', max(p['any_failure'] for p in found) <= 0.5,
+          'time', max(p['any_failure'] for p in cells) <= 0.5,
           'Laplace noise of scale 2 / epsilon has variance 8 / epsilon^2, and '
           'ln(T / beta) is lost (L-E14)')
 
 
-def _enough(found: list[points.Point]):
-  worst = max(p['any_failure'] / p['failure_prob'] for p in found)
-  sizes = {(p['method'], p['epsilon']): p['batch_size'] for p in found}
+def _enough(cells: list[points.Point]):
+  worst = max(p['any_failure'] / p['failure_prob'] for p in cells)
+  sizes = {(p['method'], p['epsilon']): p['batch_size'] for p in cells}
   ratios = [size / sizes['bernoulli', epsilon] for (method, epsilon), size
             in sizes.items() if method == 'laplace']
   return (f'one of T fails with probability {worst:.1e} beta at most',
@@ -56,31 +56,31 @@ def _enough(found: list[points.Point]):
           'Laplace noise')
 
 
-def _simulated(found: list[points.Point]):
+def _simulated(cells: list[points.Point]):
   def off(point):
     exact = point['failure_exact']
     spread = math.sqrt(exact * (1 - exact) / point['simulated'])
     return abs(point['failure'] - exact) / max(spread, 1 / point['simulated'])
-  worst = max(map(off, found))
+  worst = max(map(off, cells))
   return (f'within {worst:.1f} standard errors', worst < 5,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """People and failures against epsilon."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, height=3.4)
-  for series, (method,) in enumerate(points.distinct(found, 'method')):
+  for series, (method,) in enumerate(points.distinct(cells, 'method')):
     chosen = [points.Point(p.fields, p.values | {
         'any_failure': max(p['any_failure'], 1e-9)})
-              for p in points.select(found, method=method)]
+              for p in points.select(cells, method=method)]
     for ax, metric in zip(axes[0], ('batch_size', 'any_failure')):
       points.curve(ax, chosen, 'epsilon', metric, method, series=series)
   points.finish(axes[0, 0], 'epsilon', 'people for one answer')
-  for limit, in points.distinct(found, 'failure_prob'):
+  for limit, in points.distinct(cells, 'failure_prob'):
     axes[0, 1].axhline(limit, color='0.4', linestyle='--', linewidth=1)
   points.finish(axes[0, 1], 'epsilon', 'probability that one of T fails',
                 'at least 1e-9; dashed: beta')
   for ax in axes[0]:
-    plots.epsilon_axis(ax, [p['epsilon'] for p in found])
+    plots.epsilon_axis(ax, [p['epsilon'] for p in cells])
   return drawn

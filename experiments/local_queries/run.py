@@ -63,9 +63,9 @@ def failure_prob(setting: sweep.Setting, size: int) -> float:
   t = np.linspace(0, 60 / spread, 1_000_002)[1:]
   decay = np.cos(t)**size * np.exp(-size * np.log1p((scale * t)**2))
   inside = np.sin(size * setting.tolerance * t) / t * decay
-  found = 1 - 2 / math.pi * float(np.trapezoid(
+  result = 1 - 2 / math.pi * float(np.trapezoid(
       np.insert(inside, 0, size * setting.tolerance), dx=t[0]))
-  return found if found > _ROUNDING else 0.0
+  return result if result > _ROUNDING else 0.0
 
 
 def _failures(setting: sweep.Setting, size: int) -> dict[str, float]:

@@ -94,14 +94,14 @@ def perceptrons(study: Study, features: Sequence[Array]
   stacked = jnp.concatenate(features)
   partners = np.concatenate([i * size + study.partners for i in range(count)])
   members = jnp.tile(study.members, (count, 1))
-  found = shadow.attack(study.keys('attack')[0], stacked[partners],
+  result = shadow.attack(study.keys('attack')[0], stacked[partners],
                         members[partners], stacked)
-  scores = np.asarray(found.scores)
-  accuracies, oracle = found.accuracy(members), found.oracle(members)
+  scores = np.asarray(result.scores)
+  accuracies, oracle = result.accuracy(members), result.oracle(members)
   metrics = [{
       **_measures('perceptron', scores[j], np.asarray(members[j]), 0.0),
       'perceptron_oracle': float(oracle[j]),
-      'perceptron_chosen': float(found.chosen[j]),
+      'perceptron_chosen': float(result.chosen[j]),
       'defence': membership.defence(float(accuracies[j])),
   } for j in range(size * count)]
   return [metrics[i * size:(i + 1) * size] for i in range(count)]
@@ -117,7 +117,7 @@ def statistics(study: Study, logits: Array) -> list[dict[str, float]]:
   odds = attacks.log_odds(logits, jnp.broadcast_to(
       study.records.y, logits.shape[:2]))
   inclusion = jnp.asarray(study.inclusion())
-  found = [{} for _ in range(study.num_networks)]
+  result = [{} for _ in range(study.num_networks)]
   for name, attack in POOLED.items():
     scores = attacks.each_as_target(attack, odds, inclusion).scores
     scores = np.asarray(jnp.take_along_axis(scores, study.attacked, 1))
@@ -125,8 +125,8 @@ def statistics(study: Study, logits: Array) -> list[dict[str, float]]:
     thresholds = [membership.best_threshold(membership.roc(*both))
                   for both in zip(scores, members, strict=True)]
     for r, partner in enumerate(study.partners):
-      found[r] |= _measures(name, scores[r], members[r], thresholds[partner])
-  return found
+      result[r] |= _measures(name, scores[r], members[r], thresholds[partner])
+  return result
 
 
 def accuracies(study: Study, logits: Array) -> list[dict[str, float]]:
@@ -140,9 +140,9 @@ def accuracies(study: Study, logits: Array) -> list[dict[str, float]]:
 
 def _measures(name: str, scores: np.ndarray, members: np.ndarray,
               threshold: float) -> dict[str, float]:
-  found = membership.measures(scores, members, threshold=threshold,
+  result = membership.measures(scores, members, threshold=threshold,
                               levels=FPR_LEVELS)
-  kept = {f'{name}_accuracy': found['attack_accuracy'],
-          f'{name}_auc': found['auc']}
-  return kept | {f'{name}_{key}': value for key, value in found.items()
+  kept = {f'{name}_accuracy': result['attack_accuracy'],
+          f'{name}_auc': result['auc']}
+  return kept | {f'{name}_{key}': value for key, value in result.items()
                  if key.startswith('tpr_at_')}

@@ -34,14 +34,14 @@ def tests(networks: lookup.Networks) -> list[Test]:
   The oracle is no such attack: it is the best of nine on what it is counted
   on.
   """
-  found = []
+  values = []
   for kind in networks.kinds(*lookup.PRIVATE):
     most = ceiling(networks, kind)
     for attack in lookup.ATTACKS:
       metric = f'{attack}_accuracy'
       if most is None or not networks.has(kind, metric, 'num_attacked'):
         continue
-      found.append(Test(kind, attack, inference.excess(
+      values.append(Test(kind, attack, inference.excess(
           list(networks.pairs(kind, metric).values()), most,
           networks.mean(kind, 'num_attacked'))))
-  return found
+  return values

@@ -58,12 +58,12 @@ _NOT_RUN = Finding('-', verdicts.NOT_RUN, 'no rows of what it is about')
 def _judged(networks: lookup.Networks, topic: str, printed: str,
             judge: Callable[[lookup.Networks], Finding | None]
             ) -> verdicts.Verdict:
-  found = judge(networks) or _NOT_RUN
-  measured = found.verdict != verdicts.NOT_RUN
+  result = judge(networks) or _NOT_RUN
+  measured = result.verdict != verdicts.NOT_RUN
   if judge in _NUMBERS and measured and networks.profile not in _CIFAR:
-    found = found._replace(verdict=verdicts.NOT_COMPARABLE, reason=(
-        f'{networks.dataset} and a smaller network; {found.reason}'))
-  return verdicts.Verdict(f'{topic} ({networks.profile})', printed, *found)
+    result = result._replace(verdict=verdicts.NOT_COMPARABLE, reason=(
+        f'{networks.dataset} and a smaller network; {result.reason}'))
+  return verdicts.Verdict(f'{topic} ({networks.profile})', printed, *result)
 
 
 def significant(networks: lookup.Networks
@@ -89,17 +89,17 @@ def significant(networks: lookup.Networks
 def _dense_accuracy(networks: lookup.Networks) -> Finding | None:
   if not networks.has(lookup.DENSE, comparisons.ACCURACY):
     return None
-  found = networks.mean(lookup.DENSE, comparisons.ACCURACY)
-  close = abs(found - papers.SPARSITY.accuracy) <= _ACCURACY_BAND
-  return Finding(_percent(found), _either(close),
+  result = networks.mean(lookup.DENSE, comparisons.ACCURACY)
+  close = abs(result - papers.SPARSITY.accuracy) <= _ACCURACY_BAND
+  return Finding(_percent(result), _either(close),
                  f'MIA-11 (i): a point is allowed; {_training(networks)}')
 
 
 def _dense_attack(networks: lookup.Networks) -> Finding | None:
-  found = networks.pairs(lookup.DENSE, 'perceptron_accuracy')
-  if not found:
+  result = networks.pairs(lookup.DENSE, 'perceptron_accuracy')
+  if not result:
     return None
-  interval = inference.t_interval([100 * each for each in found.values()])
+  interval = inference.t_interval([100 * each for each in result.values()])
   low, high = _ATTACK_WINDOW
   return Finding(
       interval.text('{:.1f}') + ' %',
@@ -114,8 +114,8 @@ def _overfitted(networks: lookup.Networks) -> Finding | None:
   """Without this there is nothing to defend: our condition for any profile."""
   if not networks.has(lookup.DENSE, 'perceptron_accuracy'):
     return None
-  found = networks.mean(lookup.DENSE, 'perceptron_accuracy')
-  return Finding(_percent(found), _either(found > _LEAST_ATTACK),
+  result = networks.mean(lookup.DENSE, 'perceptron_accuracy')
+  return Finding(_percent(result), _either(result > _LEAST_ATTACK),
                  f'more than {_percent(_LEAST_ATTACK)} is asked for')
 
 
@@ -125,52 +125,52 @@ def _training(networks: lookup.Networks) -> str:
 
 
 def _literal(networks: lookup.Networks) -> Finding | None:
-  found = significant(networks)
-  claimed = set(lookup.claimed(networks)) & found.keys()
+  result = significant(networks)
+  claimed = set(lookup.claimed(networks)) & result.keys()
   if not claimed:
     return None
-  flagged = {kind for kind, (disjoint, _) in found.items() if disjoint}
-  above = [lookup.label(kind) for kind in found
+  flagged = {kind for kind, (disjoint, _) in result.items() if disjoint}
+  above = [lookup.label(kind) for kind in result
            if kind in flagged - claimed]
   agrees = flagged - set(_ISOLATED) == claimed
   return Finding(
-      _shares(found, claimed, flagged), _either(agrees),
+      _shares(result, claimed, flagged), _either(agrees),
       'mean +- standard deviation over networks disjoint from the dense '
       'one\'s, as printed: of three runs a test at level .07 without '
       f'correction; above 17.3 %: {"; ".join(above) or "none"}')
 
 
 def _corrected(networks: lookup.Networks) -> Finding | None:
-  found = significant(networks)
-  claimed = set(lookup.claimed(networks)) & found.keys()
+  result = significant(networks)
+  claimed = set(lookup.claimed(networks)) & result.keys()
   if not claimed:
     return None
-  flagged = {kind for kind, (_, p_value) in found.items()
+  flagged = {kind for kind, (_, p_value) in result.items()
              if p_value < inference.LEVEL}
   seeds = len(networks.pairs(lookup.DENSE, 'defence'))
   outcome = _either(claimed <= flagged)
   if outcome == verdicts.DIFFERS and seeds < _LEAST_SEEDS:
     outcome = verdicts.NOT_COMPARABLE
-  least = min(p_value for _, p_value in found.values())
+  least = min(p_value for _, p_value in result.values())
   return Finding(
-      _shares(found, claimed, flagged), outcome,
+      _shares(result, claimed, flagged), outcome,
       f'two-sided t tests of {seeds} differences paired by split and seed, '
-      f'roles averaged, Holm over {len(found)} networks; least p '
+      f'roles averaged, Holm over {len(result)} networks; least p '
       f'{least:.2g}')
 
 
-def _shares(found, claimed, flagged) -> str:
-  others = found.keys() - claimed
+def _shares(cells, claimed, flagged) -> str:
+  others = cells.keys() - claimed
   return (f'{len(claimed & flagged)} of {len(claimed)} at 17.3 % or fewer, '
           f'{len(others & flagged)} of {len(others)} above')
 
 
 def _sparsest(networks: lookup.Networks) -> Finding | None:
   kinds = networks.kinds('magnitude')[-1:]
-  found = comparisons.over_dense(networks, 'defence', kinds)
-  if not found.gains:
+  result = comparisons.over_dense(networks, 'defence', kinds)
+  if not result.gains:
     return None
-  return _directed([found._replace(name=lookup.label(kinds[0]))])
+  return _directed([result._replace(name=lookup.label(kinds[0]))])
 
 
 def _trend(networks: lookup.Networks) -> Finding | None:
@@ -206,10 +206,11 @@ def _slopes(networks, kinds) -> list[float]:
 
 
 def _factor(networks: lookup.Networks) -> Finding | None:
-  found = comparisons.trade_off(networks, lookup.claimed(networks, window=True))
-  if found is None or not found.ratios:
+  result = comparisons.trade_off(
+      networks, lookup.claimed(networks, window=True))
+  if result is None or not result.ratios:
     return None
-  value, low, high = found.factor
+  value, low, high = result.factor
   least, most = _FACTOR_WINDOW
   if least <= value <= most and low > 0:
     outcome = verdicts.AGREES
@@ -218,18 +219,18 @@ def _factor(networks: lookup.Networks) -> Finding | None:
   else:
     outcome = verdicts.NOT_COMPARABLE
   return Finding(
-      found.factor.text(), outcome,
+      result.factor.text(), outcome,
       'MIA-11 (iii): 2 to 6 is allowed; a line through '
-      f'{len(found.ratios)} networks, '
+      f'{len(result.ratios)} networks, '
       'limits by drawing seeds anew; by themselves '
-      f'{min(found.ratios):.2g} to {max(found.ratios):.2g}')
+      f'{min(result.ratios):.2g} to {max(result.ratios):.2g}')
 
 
 def _absolute_slope(networks: lookup.Networks) -> Finding | None:
-  found = comparisons.trade_off(networks, networks.kinds(*lookup.SPARSE))
-  if found is None:
+  result = comparisons.trade_off(networks, networks.kinds(*lookup.SPARSE))
+  if result is None:
     return None
-  _, low, high = found.slope
+  _, low, high = result.slope
   printed = papers.SPARSITY
   implied = (-printed.relative_gain * networks.mean(lookup.DENSE, 'defence')
              / (100 * networks.mean(lookup.DENSE, comparisons.ACCURACY)))
@@ -238,27 +239,27 @@ def _absolute_slope(networks: lookup.Networks) -> Finding | None:
   else:
     outcome = _either(low <= printed.slope <= high)
   return Finding(
-      found.slope.text(), outcome,
+      result.slope.text(), outcome,
       'points of defence for a point of accuracy, the line through the dense '
-      f'network nearest to {len(found.ratios)} sparse ones; '
+      f'network nearest to {len(result.ratios)} sparse ones; '
       f'{printed.relative_gain:g} would be {implied:.2f} here (M-E03)')
 
 
 def _butterflies(networks: lookup.Networks) -> Finding | None:
-  found = comparisons.butterfly_gaps(networks)
+  result = comparisons.butterfly_gaps(networks)
   total = len(networks.kinds('butterfly'))
   if not total:
     return None
-  if not found:
+  if not result:
     return Finding('-', verdicts.NOT_COMPARABLE,
                    'no butterfly is as accurate as a pruned network')
-  farthest = max(found, key=lambda gap: abs(gap.gap) / gap.spread)
+  farthest = max(result, key=lambda gap: abs(gap.gap) / gap.spread)
   ratio = farthest.gap / farthest.spread
   return Finding(
       f'{ratio:+.2f} standard deviations at most', _either(abs(ratio) <= 1),
       'MIA-11 (iv): '
-      f'{len(found)} of {total} butterflies at the accuracy of pruned '
-      f'networks; mean gap {np.mean([gap.gap for gap in found]):+.2f} points, '
+      f'{len(result)} of {total} butterflies at the accuracy of pruned '
+      f'networks; mean gap {np.mean([gap.gap for gap in result]):+.2f} points, '
       f'farthest {lookup.label(farthest.kind)}')
 
 
@@ -270,19 +271,19 @@ def _controls_sharp(networks: lookup.Networks) -> Finding | None:
   attack = comparisons.sharpest(networks)
   if attack is None:
     return None
-  found = _directed(comparisons.over_controls(networks, f'{attack}_accuracy'))
-  return found and found._replace(
-      reason=f'{attack}, the sharpest on dense networks; {found.reason}')
+  result = _directed(comparisons.over_controls(networks, f'{attack}_accuracy'))
+  return result and result._replace(
+      reason=f'{attack}, the sharpest on dense networks; {result.reason}')
 
 
 def _sharp(metric: str) -> Callable[[lookup.Networks], Finding | None]:
   """Of accuracies or of rates at a low false positive rate."""
   def judge(networks):
-    found = [comparisons.over_dense(networks, f'{attack}_{metric}',
+    result = [comparisons.over_dense(networks, f'{attack}_{metric}',
                                     lookup.claimed(networks))
              for attack in lookup.SHARP]
     return _directed([each._replace(name=attack) for attack, each
-                      in zip(lookup.SHARP, found, strict=True) if each.gains])
+                      in zip(lookup.SHARP, result, strict=True) if each.gains])
   return judge
 
 
@@ -295,16 +296,16 @@ def _private(networks: lookup.Networks) -> Finding | None:
 
 
 def _ceilings(networks: lookup.Networks) -> Finding | None:
-  found = ceilings.tests(networks)
-  if not found:
+  result = ceilings.tests(networks)
+  if not result:
     return None
-  above = [test for test in found
-           if test.excess.p_value * len(found) < inference.LEVEL]
-  closest = max(found, key=lambda test: test.excess.mean
+  above = [test for test in result
+           if test.excess.p_value * len(result) < inference.LEVEL]
+  closest = max(result, key=lambda test: test.excess.mean
                 - test.excess.ceiling)
-  errors = [100 * test.excess.standard_error for test in found]
+  errors = [100 * test.excess.standard_error for test in result]
   return Finding(
-      f'{len(above)} of {len(found)} above', _either(not above),
+      f'{len(above)} of {len(result)} above', _either(not above),
       f'closest {closest.attack} on {lookup.label(closest.kind)}: '
       f'{_percent(closest.excess.mean)} of '
       f'{_percent(closest.excess.ceiling)}; standard errors '
@@ -312,24 +313,24 @@ def _ceilings(networks: lookup.Networks) -> Finding | None:
       'tests together')
 
 
-def _directed(found: Sequence[comparisons.Comparison]) -> Finding | None:
+def _directed(cells: Sequence[comparisons.Comparison]) -> Finding | None:
   """Whether all gains are positive, after Holm's correction."""
-  if not found:
+  if not cells:
     return None
-  adjusted = summary.holm([each.p_value for each in found])
+  adjusted = summary.holm([each.p_value for each in cells])
   if max(adjusted) < inference.LEVEL:
     outcome = verdicts.AGREES
-  elif min(each.interval.value for each in found) <= 0:
+  elif min(each.interval.value for each in cells) <= 0:
     outcome = verdicts.DIFFERS
   else:
     outcome = verdicts.NOT_COMPARABLE
   tests = ', '.join(f'{p_value:.2g}' for p_value in adjusted)
-  counts = ' and '.join(str(each.num_kinds) for each in found)
+  counts = ' and '.join(str(each.num_kinds) for each in cells)
   return Finding(
       '; '.join(f'{each.name} {each.interval.text("{:+.2f}")}'
-                for each in found), outcome,
+                for each in cells), outcome,
       'gain in points with 95 % limits over '
-      f'{max(len(each.gains) for each in found)} seeds, roles averaged; '
+      f'{max(len(each.gains) for each in cells)} seeds, roles averaged; '
       f'one-sided p after Holm {tests}; over {counts} sparse networks')
 
 

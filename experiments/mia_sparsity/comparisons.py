@@ -72,8 +72,8 @@ def at_equal_accuracy(networks: lookup.Networks, metric: str,
   accurate than all of the others are left out.
   """
   return _averaged(name, [
-      found.differences for kind in kinds
-      if (found := _matched(networks, metric, kind, others)) is not None])
+      result.differences for kind in kinds
+      if (result := _matched(networks, metric, kind, others)) is not None])
 
 
 def over_controls(networks: lookup.Networks, metric: str) -> list[Comparison]:
@@ -83,20 +83,20 @@ def over_controls(networks: lookup.Networks, metric: str) -> list[Comparison]:
   same for random masks.
   """
   kinds = lookup.claimed(networks)
-  found = [at_equal_accuracy(networks, metric, kinds, method,
+  result = [at_equal_accuracy(networks, metric, kinds, method,
                              [lookup.DENSE, *networks.kinds(method)])
            for method in (*lookup.DENSE_CONTROLS, 'random')
            if networks.kinds(method)]
-  return [comparison for comparison in found if comparison.gains]
+  return [comparison for comparison in result if comparison.gains]
 
 
 def over_private(networks: lookup.Networks, metric: str) -> list[Comparison]:
   """The same over private networks, from the least epsilon to none at all."""
   kinds = lookup.claimed(networks)
-  found = [at_equal_accuracy(networks, metric, kinds, method,
+  result = [at_equal_accuracy(networks, metric, kinds, method,
                              networks.kinds('sgd', method))
            for method in lookup.PRIVATE if networks.kinds(method)]
-  return [comparison for comparison in found if comparison.gains]
+  return [comparison for comparison in result if comparison.gains]
 
 
 class Gap(NamedTuple):
@@ -115,13 +115,13 @@ class Gap(NamedTuple):
 def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
   """Of every butterfly that is within the accuracies of pruned networks."""
   pruned = [lookup.DENSE, *networks.kinds('magnitude')]
-  found = []
+  values = []
   for kind in networks.kinds('butterfly'):
     matched = _matched(networks, 'defence', kind, pruned)
     spread = _pooled_spread(networks, [kind, *pruned])
     if matched is not None and spread:
-      found.append(Gap(kind, matched.gap, spread))
-  return found
+      values.append(Gap(kind, matched.gap, spread))
+  return values
 
 
 def sharpest(networks: lookup.Networks) -> str | None:
@@ -192,12 +192,12 @@ def _matched(networks, metric, kind, others):
             for other in others if networks.has(other, ACCURACY, metric)]
   if not networks.has(kind, ACCURACY, metric):
     return None
-  found = inference.matched(networks.mean(kind, ACCURACY),
+  result = inference.matched(networks.mean(kind, ACCURACY),
                             networks.pairs(kind, metric), others)
   unit = scale(metric)
-  return found and inference.Matched(
-      {seed: unit * value for seed, value in found.differences.items()},
-      unit * found.gap)
+  return result and inference.Matched(
+      {seed: unit * value for seed, value in result.differences.items()},
+      unit * result.gap)
 
 
 def _averaged(name: str, gains: Sequence[dict[int, float]]) -> Comparison:

@@ -95,9 +95,9 @@ def _plane(ax: Any, networks: lookup.Networks, methods: Sequence[str], *,
 
 
 def _spread(networks, kind, metric, unit=1):
-  found = summary.summarise([unit * v for v in networks.each(kind, metric)])
-  error = found.standard_error * math.sqrt(found.count)
-  return found.mean, 0.0 if math.isnan(error) else error
+  result = summary.summarise([unit * v for v in networks.each(kind, metric)])
+  error = result.standard_error * math.sqrt(result.count)
+  return result.mean, 0.0 if math.isnan(error) else error
 
 
 def _annotate(ax, networks, kind, place, colour) -> None:
@@ -117,13 +117,13 @@ def _annotate(ax, networks, kind, place, colour) -> None:
 
 def _lines(ax: Any, networks: lookup.Networks) -> None:
   """Through the dense network: the printed slope, and ours."""
-  found = comparisons.trade_off(networks, networks.kinds(*lookup.SPARSE))
-  if found is None:
+  result = comparisons.trade_off(networks, networks.kinds(*lookup.SPARSE))
+  if result is None:
     return
   x = 100 * networks.mean(lookup.DENSE, comparisons.ACCURACY)
   y = networks.mean(lookup.DENSE, 'defence')
   limits = ax.get_ylim()
-  slopes = {'printed': papers.SPARSITY.slope, 'ours': found.slope.value}
+  slopes = {'printed': papers.SPARSITY.slope, 'ours': result.slope.value}
   for (name, slope), dashes in zip(slopes.items(), ('--', '-'), strict=True):
     ax.axline((x, y), slope=slope, color='0.4', linestyle=dashes,
               linewidth=0.9, label=f'{name}, slope {slope:.2f}')

@@ -41,12 +41,12 @@ class Interval(NamedTuple):
 
 def t_interval(values: Sequence[float]) -> Interval:
   """The mean with Student's limits; none for one value."""
-  found = summary.summarise(values)
-  if found.count < 2:
-    return Interval(found.mean, math.nan, math.nan)
-  half = (stats.t.isf((1 - CONFIDENCE) / 2, found.count - 1)
-          * found.standard_error)
-  return Interval(found.mean, found.mean - half, found.mean + half)
+  result = summary.summarise(values)
+  if result.count < 2:
+    return Interval(result.mean, math.nan, math.nan)
+  half = (stats.t.isf((1 - CONFIDENCE) / 2, result.count - 1)
+          * result.standard_error)
+  return Interval(result.mean, result.mean - half, result.mean + half)
 
 
 def p_value(differences: Sequence[float], *, one_sided: bool) -> float:
@@ -99,13 +99,13 @@ def bootstrap(statistic: Callable[[Sequence[int]], float],
   value = statistic(seeds)
   if len(seeds) < 2:
     return Interval(value, math.nan, math.nan)
-  found = sorted(
+  result = sorted(
       (statistic(drawn), _multinomial(drawn)) for drawn
       in itertools.combinations_with_replacement(seeds, len(seeds)))
-  mass = np.cumsum([weight for _, weight in found])
+  mass = np.cumsum([weight for _, weight in result])
   tails = (1 - CONFIDENCE) / 2 * mass[-1]
-  low = found[int(np.searchsorted(mass, tails))][0]
-  high = found[int(np.searchsorted(mass, mass[-1] - tails))][0]
+  low = result[int(np.searchsorted(mass, tails))][0]
+  high = result[int(np.searchsorted(mass, mass[-1] - tails))][0]
   return Interval(value, low, high)
 
 
@@ -147,13 +147,13 @@ def excess(values: Sequence[float], ceiling: float,
     ceiling: of the accuracy, a share.
     num_attacked: m, members and others.
   """
-  found = summary.summarise(values)
+  result = summary.summarise(values)
   sampling = math.sqrt(ceiling * (1 - ceiling)
-                       / (num_attacked / 2 * found.count))
-  scatter = 0.0 if found.count < 2 else found.standard_error
+                       / (num_attacked / 2 * result.count))
+  scatter = 0.0 if result.count < 2 else result.standard_error
   error = max(sampling, scatter)
-  ratio = (found.mean - ceiling) / error if error else 0.0
-  return Excess(found.mean, ceiling, error, float(stats.norm.sf(ratio)))
+  ratio = (result.mean - ceiling) / error if error else 0.0
+  return Excess(result.mean, ceiling, error, float(stats.norm.sf(ratio)))
 
 
 class Matched(NamedTuple):
@@ -186,7 +186,7 @@ def matched(accuracy: float, values: BySeed,
     if not (low <= accuracy <= high <= low + WIDEST_GAP and shared):
       continue
     weight = (accuracy - low) / (high - low) if high > low else 0.5
-    found = {seed: values[seed] - (1 - weight) * below[seed]
+    results = {seed: values[seed] - (1 - weight) * below[seed]
              - weight * above[seed] for seed in shared}
-    return Matched(found, float(np.mean(list(found.values()))))
+    return Matched(results, float(np.mean(list(results.values()))))
   return None

@@ -79,10 +79,10 @@ class Networks:
 
   def mean(self, kind: sweep.Kind, metric: str) -> float:
     """The mean over `pairs`; KeyError without rows."""
-    found = self.pairs(kind, metric)
-    if not found:
+    result = self.pairs(kind, metric)
+    if not result:
       raise KeyError(f'{label(kind)} of {self.profile} has no {metric}')
-    return sum(found.values()) / len(found)
+    return sum(result.values()) / len(result)
 
   def has(self, kind: sweep.Kind, *metrics: str) -> bool:
     """Whether a kind has rows of all of these metrics."""

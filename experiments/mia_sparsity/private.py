@@ -169,7 +169,7 @@ def train(method: str, epsilons: Sequence[float], *, design: Design,
   size, count = rows.shape[0], len(epsilons)
   own = jnp.concatenate([_keys(keys, method, epsilon, stop)
                          for epsilon in epsilons])
-  found = loop.fit(
+  result = loop.fit(
       own, plans=[plan for plan in planned for _ in range(size)], model=model,
       method=_method(method, recipe, model), optimizer=_optimizer(recipe),
       records=records, rows=jnp.tile(rows, (count, 1)),
@@ -178,7 +178,7 @@ def train(method: str, epsilons: Sequence[float], *, design: Design,
   apply = jax.vmap(model.apply)
   num_params = tree.count(jax.eval_shape(model.init, keys[0]))
   part = lambda i: jax.tree.map(lambda leaf: leaf[i * size:(i + 1) * size],
-                                found.state.params)
+                                result.state.params)
   return [
       Trained(apply, part(i), num_params, plan, plan.epsilon(delta),
               0.0 if math.isinf(epsilon) else delta)

@@ -92,10 +92,10 @@ def _attack(networks: lookup.Networks, kind: sweep.Kind, attack: str) -> str:
 
 def _equals(networks: lookup.Networks) -> list[tuple]:
   metrics = ['defence', *(f'{attack}_accuracy' for attack in lookup.ATTACKS)]
-  return [(found.name, metric, found.num_kinds, len(found.gains),
-           found.interval.text('{:+.2f}'), f'{found.p_value:.2g}')
+  return [(result.name, metric, result.num_kinds, len(result.gains),
+           result.interval.text('{:+.2f}'), f'{result.p_value:.2g}')
           for metric in metrics
-          for found in (*comparisons.over_controls(networks, metric),
+          for result in (*comparisons.over_controls(networks, metric),
                         *comparisons.over_private(networks, metric))]
 
 

@@ -42,11 +42,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
   privately = _Private(study, profile, name, on_progress)
 
   def rows_of(block, networks, metrics):
-    for kind, trained, found in zip(block, networks, metrics, strict=True):
+    for kind, trained, result in zip(block, networks, metrics, strict=True):
       for setting in settings:
         if _kind(setting) == kind:
           r = 2 * setting.seed + sweep.ROLES.index(setting.role)
-          yield setting, _rows(study, setting, found[r], trained)
+          yield setting, _rows(study, setting, result[r], trained)
 
   # One block is attacked while the next one trains, since neither uses all
   # cores.
@@ -72,7 +72,7 @@ def _attack(study: Study,
   looks = [_look(study, trained, num_dense) for trained in networks]
   others = attacking.perceptrons(study, [seen for _, seen in looks])
   return [[one | other for one, other in zip(*both, strict=True)]
-          for both in zip([found for found, _ in looks], others, strict=True)]
+          for both in zip([result for result, _ in looks], others, strict=True)]
 
 
 class _Private:
@@ -92,14 +92,14 @@ class _Private:
     if kind not in self._trained:
       epsilons = [each.epsilon for each in self._profile.kinds()
                   if (each.method, each.stop) == (kind.method, kind.stop)]
-      found = private.train(
+      result = private.train(
           kind.method, epsilons, design=self._design, delta=sweep.DELTA,
           records=self._study.records, num_classes=self._study.num_classes,
           rows=self._study.fitted, keys=self._study.keys('private'),
           stop=kind.stop, on_progress=self._progress)
       self._trained |= {
           dataclasses.replace(kind, epsilon=epsilon): trained
-          for epsilon, trained in zip(epsilons, found, strict=True)}
+          for epsilon, trained in zip(epsilons, result, strict=True)}
     return self._trained[kind]
 
 
@@ -112,15 +112,15 @@ def _look(study: Study, trained: trainers.Trained | private.Trained,
   common = {'nonzero': trained.num_params / num_dense,
             'num_params': trained.num_params,
             'num_attacked': study.attacked.shape[1]} | _ceilings(trained)
-  found = [
+  result = [
       common | one | other for one, other in zip(
           attacking.accuracies(study, seen.logits),
           attacking.statistics(study, seen.logits), strict=True)]
   if isinstance(trained, trainers.Trained):
-    for metrics, accuracy in zip(found, trained.validation_accuracy,
+    for metrics, accuracy in zip(result, trained.validation_accuracy,
                                  strict=True):
       metrics['validation_accuracy'] = float(accuracy)
-  return found, seen.features
+  return result, seen.features
 
 
 def _ceilings(trained: trainers.Trained | private.Trained) -> dict[str, float]:

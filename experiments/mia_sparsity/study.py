@@ -53,9 +53,9 @@ class Study(NamedTuple):
 
   def inclusion(self) -> np.ndarray:
     """[R, N] bool: which records gradients of a network saw."""
-    found = np.zeros((self.num_networks, self.records.y.shape[0]), bool)
-    np.put_along_axis(found, np.asarray(self.fitted), True, axis=1)
-    return found
+    result = np.zeros((self.num_networks, self.records.y.shape[0]), bool)
+    np.put_along_axis(result, np.asarray(self.fitted), True, axis=1)
+    return result
 
   def keys(self, purpose: str) -> PRNGKey:
     """[R] keys, the same for all kinds: differences to 'dense' are paired."""

@@ -34,10 +34,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What sections 6.4 and 6.6.7 say of communication."""
-  found = points.collect(rows)
-  along = points.select(found, figure='points')
-  across = points.select(found, figure='servers')
-  fss = points.select(found, method='fss')
+  cells = points.collect(rows)
+  along = points.select(cells, figure='points')
+  across = points.select(cells, figure='servers')
+  fss = points.select(cells, method='fss')
   return [
       points.judged('keys are typically a few kilobits', '1 to 10 kilobits',
                     points.select(fss, num_thresholds=2**10), _keys),
@@ -56,37 +56,37 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('keys of that length go to m > 2 servers', 'can be '
                     'extended', across, _more),
       points.judged('formulas are what is counted, to the bit',
-                    'not in the text', points.select(found, figure='counted'),
+                    'not in the text', points.select(cells, figure='counted'),
                     _counted)]
 
 
-def _by(found: Sequence[points.Point], field: str
+def _by(cells: Sequence[points.Point], field: str
         ) -> dict[str, dict[float, float]]:
   """method -> field -> bits."""
   lines: dict[str, dict[float, float]] = {}
-  for point in found:
+  for point in cells:
     lines.setdefault(point['method'], {})[point[field]] = point['bits']
   return lines
 
 
-def _keys(found: list[points.Point]):
-  key = found[0]['key_bits']
+def _keys(cells: list[points.Point]):
+  key = cells[0]['key_bits']
   return (f'{key:g} bits', 1000 <= key <= 10_000,
           'at N = 2^10; twice as many for two curves')
 
 
-def _constant(found: list[points.Point]):
-  sent = {p['owner_bits'] for p in found}
+def _constant(cells: list[points.Point]):
+  sent = {p['owner_bits'] for p in cells}
   return (f'{min(sent):g} bits each', len(sent) == 1, 'two keys to each of '
           'two servers, and a share of the label')
 
 
-def _total(found: list[points.Point]):
-  line = _by(found, 'num_servers').get('fss', {})
+def _total(cells: list[points.Point]):
+  line = _by(cells, 'num_servers').get('fss', {})
   if len(line) < 2:
     return '-', False, 'one number of servers alone'
   first, last = min(line), max(line)
-  owners = found[0]['num_owners']
+  owners = cells[0]['num_owners']
   return (f'from {line[first]:.3g} to {line[last]:.3g} bits for {first:g} to '
           f'{last:g} servers', line[last] / line[first] < 1.1 * (
               owners + last) / (owners + first), 'n m K + m |B| (log N + 2 k): '
@@ -106,14 +106,14 @@ def crossing(first: dict[float, float], second: dict[float, float]) -> float:
   return math.nan
 
 
-def _crossings(found, field) -> dict[str, float]:
-  lines = _by(found, field)
+def _crossings(cells, field) -> dict[str, float]:
+  lines = _by(cells, field)
   return {name: crossing(lines['fss'], lines[name]) for name in _AGGREGATION
           if {'fss', name} <= set(lines)}
 
 
-def _condition(found: list[points.Point]):
-  lines = _by(found, 'num_points')
+def _condition(cells: list[points.Point]):
+  lines = _by(cells, 'num_points')
   losing = [size for size, bits in lines.get('fss', {}).items()
             if bits >= lines.get('masked', {}).get(size, math.inf)]
   return ('FSS sends more at |B| = ' + ', '.join(
@@ -122,16 +122,16 @@ def _condition(found: list[points.Point]):
           'enough; the length of keys is missing (C17)')
 
 
-def _overtakes(found: list[points.Point]):
-  at = _crossings(found, 'num_points')
+def _overtakes(cells: list[points.Point]):
+  at = _crossings(cells, 'num_points')
   text = ', '.join(f'{name} {value:.4g}' for name, value in at.items())
   return (f'from |B| = {text}', bool(at) and all(
       50 < value < 170 for value in at.values()), 'without labels 55.6, 111 '
           'and 107; their shares add a number of k bits for each owner')
 
 
-def _servers(found: list[points.Point]):
-  lines = _by(found, 'num_servers')
+def _servers(cells: list[points.Point]):
+  lines = _by(cells, 'num_servers')
   cheaper = {name: [number for number, bits in lines[name].items()
                     if bits < lines['fss'].get(number, 0)]
              for name in _AGGREGATION if {name, 'fss'} <= set(lines)}
@@ -142,8 +142,8 @@ def _servers(found: list[points.Point]):
           'server as keys do; sums of masked numbers do not')
 
 
-def _more(found: list[points.Point]):
-  lines = {(p['method'], p['num_servers']): p['owner_bits'] for p in found}
+def _more(cells: list[points.Point]):
+  lines = {(p['method'], p['num_servers']): p['owner_bits'] for p in cells}
   numbers = sorted({number for name, number in lines
                     if name == 'outer_product'})
   if not numbers:
@@ -155,22 +155,22 @@ def _more(found: list[points.Point]):
           'and columns need an honest majority, and length sqrt(N)')
 
 
-def _counted(found: list[points.Point]):
-  off = [p for p in found if p['bits'] != p['counted']]
-  return (f'{len(found) - len(off)} of {len(found)} protocols', not off,
+def _counted(cells: list[points.Point]):
+  off = [p for p in cells if p['bits'] != p['counted']]
+  return (f'{len(cells) - len(off)} of {len(cells)} protocols', not off,
           ', '.join(sorted({p['method'] for p in off})) or 'keys, shares and '
           'indicators, two and three servers')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Bits against thresholds and against servers."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=3.8)
   for ax, name, field, label, scales in (
       (axes[0, 0], 'points', 'num_points', 'thresholds |B|', 'log log'),
       (axes[0, 1], 'servers', 'num_servers', 'servers m', 'linear log')):
     for method, (series, line) in _STYLES.items():
-      points.curve(ax, points.select(found, figure=name, method=method), field,
+      points.curve(ax, points.select(cells, figure=name, method=method), field,
                    'bits', _LABELS[method], series=series, line=line)
     points.finish(ax, label, 'bits sent', scales=scales,
                   legend=name == 'points')

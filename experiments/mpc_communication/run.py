@@ -29,13 +29,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.method} '
              f'm={setting.num_servers} |B|={setting.num_points}')
     collecting, answering = bits(setting)
-    found = dict(bits=collecting + answering,
+    metrics = dict(bits=collecting + answering,
                  owner_bits=collecting / setting.num_owners,
                  answer_bits=answering, key_bits=comparison.key_bits(
                      _depth(setting), setting.value_bits))
     if setting.figure == 'counted':
-      found['counted'] = counted(setting)
-    yield setting, rows.exact(setting, found)
+      metrics['counted'] = counted(setting)
+    yield setting, rows.exact(setting, metrics)
 
 
 def _depth(setting: sweep.Setting) -> int:

@@ -24,9 +24,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
       yield setting, rows.exact(setting, dict(
           epsilon=local.epsilon_of_truth_prob(setting.parameter)))
       continue
-    found = {'truthful': _truthful, 'drowned': _drowned}[setting.kind](setting)
+    compute = {'truthful': _truthful, 'drowned': _drowned}[setting.kind]
+    metrics = compute(setting)
     yield setting, rows.released(
-        setting, found, n=setting.num_examples, epsilon=_epsilon(setting))
+        setting, metrics, n=setting.num_examples, epsilon=_epsilon(setting))
 
 
 def _epsilon(setting: sweep.Setting) -> float:

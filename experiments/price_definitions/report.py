@@ -19,34 +19,34 @@ _CLOSE = 1e-3
 
 def table(rows: Sequence[records.Row]) -> str:
   """All settings, kind by kind."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return '\n'.join([
       'Total variation given events of probability .001 or more (found), by '
       'the range of log-ratios, of any mechanism (sharp) and as printed; of '
       'posteriors.\n',
-      points.table(points.select(found, kind='conditional'),
+      points.table(points.select(cells, kind='conditional'),
                    ('method', 'amount'),
                    ('found', 'range', 'sharp', 'printed', 'linear',
                     'posterior', 'posterior_printed')),
       'The worst (epsilon, delta)-DP pair, given events of the printed mass, '
       'and the least sum of errors of a test.\n',
-      points.table(points.select(found, kind='approximate'),
+      points.table(points.select(cells, kind='approximate'),
                    ('amount', 'delta'),
                    ('mass', 'found', 'sharp', 'printed', 'errors',
                     'errors_bound', 'errors_printed')),
       'Before and after the release of one of n records.\n',
-      points.table(points.select(found, kind='release'), ('method', 'amount'),
+      points.table(points.select(cells, kind='release'), ('method', 'amount'),
                    ('variation', 'found')),
       'A bit of probabilities .01 and .1, one of k numbers beside it.\n',
-      points.table(points.select(found, kind='beside'), ('amount',),
+      points.table(points.select(cells, kind='beside'), ('amount',),
                    ('found', 'range'))])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Theorem 1, equation 3 and the examples of the paper."""
-  found = points.collect(rows)
-  pure = points.select(found, kind='conditional')
-  approx = points.select(found, kind='approximate')
+  cells = points.collect(rows)
+  pure = points.select(cells, kind='conditional')
+  approx = points.select(cells, kind='approximate')
   golden = [p for p in approx if (p['amount'], p['delta']) in sweep.GOLDEN]
   return [
       points.judged('Theorem 1: given an event, variation is (1 + e^-epsilon) '
@@ -70,73 +70,73 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                                              p.values], _posteriors),
       points.judged('one record at random is 1/n-private before, and not at '
                     'all after', '1/n and 1',
-                    points.select(found, kind='release'), _release),
+                    points.select(cells, kind='release'), _release),
       points.judged('conditional testing is not inherited', '.09 and up to '
-                    '.537', points.select(found, kind='beside'), _beside)]
+                    '.537', points.select(cells, kind='beside'), _beside)]
 
 
-def _below(found):
-  ratios = [p['found'] / min(1.0, p['printed']) for p in found]
+def _below(cells):
+  ratios = [p['found'] / min(1.0, p['printed']) for p in cells]
   return (f'{min(ratios):.2g} to {max(ratios):.2g} of it',
-          max(ratios) <= 1 + 1e-9, f'{len(found)} pairs of laws; an eighth for '
+          max(ratios) <= 1 + 1e-9, f'{len(cells)} pairs of laws; an eighth for '
           'small epsilons')
 
 
-def _vacuous(found):
-  first = min((p['amount'] for p in found if p['printed'] >= 1), default=None)
+def _vacuous(cells):
+  first = min((p['amount'] for p in cells if p['printed'] >= 1), default=None)
   return (f'a >= 1 at epsilon = {first:g}' if first else 'a < 1 everywhere',
           first is None, 'from ln((1 + sqrt 5) / 2) = .4812 on; tanh(epsilon / '
           '2) is below 1 (erratum E-22)')
 
 
-def _off(found, wanted):
-  return max(abs(p['found'] / wanted(p) - 1) for p in found)
+def _off(cells, wanted):
+  return max(abs(p['found'] / wanted(p) - 1) for p in cells)
 
 
-def _sharp(found):
-  off = max(_off(found, lambda p: math.tanh(p['amount'] / 2)),
-            _off(found, lambda p: p['sharp']))
+def _sharp(cells):
+  off = max(_off(cells, lambda p: math.tanh(p['amount'] / 2)),
+            _off(cells, lambda p: p['sharp']))
   return (f'within {off:.1e}', off < _CLOSE,
-          f'{len(found)} settings, by linear programs')
+          f'{len(cells)} settings, by linear programs')
 
 
-def _half(found):
-  off = _off(found, lambda p: math.tanh(p['amount'] / 4))
-  return f'within {off:.1e}', off < _CLOSE, f'{len(found)} settings'
+def _half(cells):
+  off = _off(cells, lambda p: math.tanh(p['amount'] / 4))
+  return f'within {off:.1e}', off < _CLOSE, f'{len(cells)} settings'
 
 
-def _golden(found):
-  ours = [p['found'] for p in found]
+def _golden(cells):
+  ours = [p['found'] for p in cells]
   stands = all(
       abs(p['found'] - sweep.GOLDEN[p['amount'], p['delta']]) < _CLOSE
-      and abs(p['found'] - p['sharp']) < _CLOSE for p in found)
+      and abs(p['found'] - p['sharp']) < _CLOSE for p in cells)
   return (', '.join(f'{value:.3f}' for value in ours), stands,
           't + (1 - t) delta / mass for t = tanh(epsilon / 2), sharp')
 
 
-def _errors(found):
-  gaps = [p['errors_printed'] - p['errors'] for p in found]
-  exact = max(abs(p['errors'] - p['errors_bound']) for p in found)
+def _errors(cells):
+  gaps = [p['errors_printed'] - p['errors'] for p in cells]
+  exact = max(abs(p['errors'] - p['errors_bound']) for p in cells)
   return (f'{max(gaps):.3f} less is possible', max(gaps) <= 1e-9,
           f'(2 - 2 delta) / (1 + e^epsilon) is attained, within {exact:.0e} '
           '(erratum E-02)')
 
 
-def _posteriors(found):
-  at = {p['amount']: p['posterior'] for p in found}
+def _posteriors(cells):
+  at = {p['amount']: p['posterior'] for p in cells}
   off = max(abs(value / math.tanh(epsilon / 2) - 1)
             for epsilon, value in at.items())
   stands = off < _CLOSE and all(
-      p['posterior'] <= p['posterior_printed'] for p in found)
+      p['posterior'] <= p['posterior_printed'] for p in cells)
   texts = [f'{at[epsilon]:.4f}' for epsilon in (0.2, 1.0) if epsilon in at]
   return (', '.join(texts), stands, 'tanh(epsilon / 2), attained by a noisy '
           f'parity within {off:.0e}')
 
 
-def _release(found):
-  random = points.select(found, method='one_at_random')
-  noisy = points.select(found, method='response')
-  stands = (all(abs(p['variation'] * p['amount'] - 1) < 1e-9 for p in found)
+def _release(cells):
+  random = points.select(cells, method='one_at_random')
+  noisy = points.select(cells, method='response')
+  stands = (all(abs(p['variation'] * p['amount'] - 1) < 1e-9 for p in cells)
             and all(p['found'] > 1 - 1e-6 for p in random)
             and all(abs(p['found'] / p['variation'] - 1) < _CLOSE
                     for p in noisy))
@@ -144,25 +144,25 @@ def _release(found):
           'randomised response that is 1/n-private before is so after')
 
 
-def _beside(found):
-  ours = [p['found'] for p in found]
-  limit = found[0]['range']
+def _beside(cells):
+  ours = [p['found'] for p in cells]
+  limit = cells[0]['range']
   rises = all(low < high for low, high in zip(ours, ours[1:]))
   return (f'{ours[0]:.3g}, {ours[-1]:.3g} beside one of '
-          f'{found[-1]["amount"]:g} numbers, {limit:.3f} in the limit',
+          f'{cells[-1]["amount"]:g} numbers, {limit:.3f} in the limit',
           abs(ours[0] - 0.09) < _CLOSE and abs(limit - 0.537) < _CLOSE and rises
           and ours[-1] < limit, 'tanh of a quarter of the range')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Budgets without and with delta; before and after; what is inherited."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(2, 2, width=4.6, height=3.5)
-  _pure(axes[0, 0], points.select(found, kind='conditional'))
-  _approximate(axes[0, 1], points.select(found, kind='approximate',
+  _pure(axes[0, 0], points.select(cells, kind='conditional'))
+  _approximate(axes[0, 1], points.select(cells, kind='approximate',
                                          delta=sweep.MASS))
-  _before_after(axes[1, 0], points.select(found, kind='release'))
-  beside = points.select(found, kind='beside')
+  _before_after(axes[1, 0], points.select(cells, kind='release'))
+  beside = points.select(cells, kind='beside')
   ax = axes[1, 1]
   points.curve(ax, beside, 'amount', 'found', 'events of bit and number',
                series=0)
@@ -176,8 +176,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _pure(ax, found):
-  some = points.select(found, method='response')
+def _pure(ax, cells):
+  some = points.select(cells, method='response')
   points.curve(ax, some, 'amount', 'linear', 'printed: 4 epsilon', series=6,
                line=':')
   points.curve(ax, some, 'amount', 'printed', 'printed: (1 + e^-eps)(1 - '
@@ -185,10 +185,10 @@ def _pure(ax, found):
   points.curve(ax, some, 'amount', 'sharp', 'sharp: tanh(epsilon / 2)',
                series=0, line='-.')
   for series, (method, label) in enumerate(_LABELS.items(), 1):
-    here = points.select(found, method=method)
+    here = points.select(cells, method=method)
     # One after the other: three mechanisms attain the bound.
     _marks(ax, here, 'found', f'found: {label}', series, 9 - 2 * series)
-  _marks(ax, points.select(found, method='parity'), 'posterior',
+  _marks(ax, points.select(cells, method='parity'), 'posterior',
          'posterior: noisy parity', 5, 2.5)
   _vacant(ax)
   ax.set_ylim(5e-5, 40)
@@ -197,8 +197,8 @@ def _pure(ax, found):
   ax.legend(fontsize=6.5, loc='lower right')
 
 
-def _marks(ax, found, metric, label, series, size):
-  pairs = sorted((p['amount'], p[metric]) for p in found)
+def _marks(ax, cells, metric, label, series, size):
+  pairs = sorted((p['amount'], p[metric]) for p in cells)
   if pairs:
     ax.plot(*zip(*pairs), linestyle='none', label=label, fillstyle='none',
             marker=plots.MARKERS[series], color=plots.COLOURS[series],
@@ -209,14 +209,14 @@ def _vacant(ax):
   ax.axhspan(1, 1e3, color='0.6', alpha=0.25, linewidth=0)
 
 
-def _approximate(ax, found):
-  points.curve(ax, found, 'amount', 'printed', 'printed: (1 + e^-eps)(1 - '
+def _approximate(ax, cells):
+  points.curve(ax, cells, 'amount', 'printed', 'printed: (1 + e^-eps)(1 - '
                'e^-2eps)', series=6, line='--')
-  points.curve(ax, found, 'amount', 'sharp', 'sharp: t + (1 - t) delta / mass',
+  points.curve(ax, cells, 'amount', 'sharp', 'sharp: t + (1 - t) delta / mass',
                series=0, line='-.')
-  _marks(ax, found, 'found', 'found: told with probability delta', 1, 5)
-  if found:
-    xs = np.array(sorted(p['amount'] for p in found))
+  _marks(ax, cells, 'found', 'found: told with probability delta', 1, 5)
+  if cells:
+    xs = np.array(sorted(p['amount'] for p in cells))
     ax.plot(xs, np.tanh(xs / 2), ':', color=plots.COLOURS[2],
             label='t = tanh(epsilon / 2), delta = 0')
   _vacant(ax)
@@ -226,13 +226,13 @@ def _approximate(ax, found):
   ax.legend(fontsize=7, loc='upper left')
 
 
-def _before_after(ax, found):
+def _before_after(ax, cells):
   for series, (method, label) in enumerate((
       ('one_at_random', 'one record at random'),
       ('response', 'randomised response'))):
-    here = points.select(found, method=method)
+    here = points.select(cells, method=method)
     _marks(ax, here, 'found', f'after: {label}', series, 7)
-  points.curve(ax, points.select(found, method='response'), 'amount',
+  points.curve(ax, points.select(cells, method='response'), 'amount',
                'variation', 'before: both, 1 / n', series=6, line='--')
   points.finish(ax, 'records n', 'total variation',
                 'Before and after the release', legend=False)

@@ -60,7 +60,7 @@ def _answers(epsilon, size):
 def _conditional(setting: sweep.Setting) -> dict[str, float]:
   p, q = pair(setting.method, setting.amount)
   guarantee = notions.PureDP(epsilon=setting.amount)
-  found = dict(
+  values = dict(
       found=definitions.conditional(p, q, mass=sweep.MASS),
       range=definitions.conditional(p, q),
       sharp=conversions.convert(guarantee, notions.ConditionalTesting).level,
@@ -71,10 +71,10 @@ def _conditional(setting: sweep.Setting) -> dict[str, float]:
     # A noisy parity of two bits. One is 1; what is believed of the other, given
     # the output, and as if the first had been replaced.
     with_record, replaced = q, p
-    found['posterior'] = float(np.max(definitions.tilted(
+    values['posterior'] = float(np.max(definitions.tilted(
         with_record, replaced, np.stack([_PRIORS, 1 - _PRIORS], 1))))
-    found['posterior_printed'] = math.expm1(setting.amount)
-  return found
+    values['posterior_printed'] = math.expm1(setting.amount)
+  return values
 
 
 def _approximate(setting: sweep.Setting) -> dict[str, float]:

@@ -39,15 +39,15 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What theory, thesis and reference say of dimension and radius."""
-  found = points.collect(rows)
-  wide = points.select(found, kind='dimension')
+  cells = points.collect(rows)
+  wide = points.select(cells, kind='dimension')
   high = [p for p in wide if 'printed' in p.values]
   noisy = [p for p in wide if p['num_examples'] == 10**3
            and p['dimension'] >= _FROM]
-  radii = points.select(found, kind='radius')
+  radii = points.select(cells, kind='radius')
   return [
       points.judged('lower bounds, risks and upper bounds are in order',
-                    'everywhere', found, _ordered),
+                    'everywhere', cells, _ordered),
       points.judged('Proposition 4.2.2 shows what privacy costs', 'max{d / n, '
                     'd^2 / (n epsilon)^2}, max{d / n, d / (n^2 rho)}', high,
                     _blind),
@@ -67,80 +67,80 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'and 0', [p for p in points.select(radii, notion='zcdp')
                               if p['radius'] >= 100], _radius),
       points.judged('CoinPress against one round', _RATIOS, points.select(
-          found, kind='rounds'), _ratios),
+          cells, kind='rounds'), _ratios),
       points.judged('rounds beat CoinPress, by a proven bound', 'measured',
-                    [p for p in found if 'coinpress' in p.values], _beaten)]
+                    [p for p in cells if 'coinpress' in p.values], _beaten)]
 
 
-def _ordered(found):
+def _ordered(cells):
   bad = sum(p['lower'] > min(p[name] for name in (*_UPPER, 'trivial'))
             or any(p[name] + 4 * p[f'{name}_se'] < p['lower']
                    for name in _MEASURED if name in p.values)
             or 'ours' in p.values and (
-                p['ours'] - 4 * p['ours_se'] > p['rounds']) for p in found)
+                p['ours'] - 4 * p['ours_se'] > p['rounds']) for p in cells)
   gaps = [min(p[name] for name in (*_UPPER, 'trivial')) / p['lower']
-          for p in found]
-  return (f'{bad} of {len(found)} out of order', not bad,
+          for p in cells]
+  return (f'{bad} of {len(cells)} out of order', not bad,
           f'best upper over best lower bound: {min(gaps):.2f} to '
           f'{max(gaps):.1f}')
 
 
-def _blind(found):
-  unseen = [p for p in found if abs(
+def _blind(cells):
+  unseen = [p for p in cells if abs(
       p['printed'] * 65536 * p['num_examples'] / p['dimension'] - 1) < 1e-6]
-  costs = [p['lower'] / p['free'] for p in found]
-  return (f'd / n over 65536 at {len(unseen)} of {len(found)} settings',
-          len(unseen) < len(found), f'the best bound is up to {max(costs):.3g} '
+  costs = [p['lower'] / p['free'] for p in cells]
+  return (f'd / n over 65536 at {len(unseen)} of {len(cells)} settings',
+          len(unseen) < len(cells), f'the best bound is up to {max(costs):.3g} '
           'times the risk without privacy there (erratum E-19)')
 
 
-def _three(found):
+def _three(cells):
   ratios = [(p['optimised'] / p['printed'], p['lower'] / p['optimised'])
-            for p in found]
+            for p in cells]
   return (', '.join(f'{min(of):.3g} to {max(of):.3g}' for of in zip(*ratios)),
           min(map(min, ratios)) >= 1, 'factors from printed to optimised, from '
           'there to the best')
 
 
-def _slope(found, metric, wanted):
-  slope = points.slope(found, 'dimension', metric)
+def _slope(cells, metric, wanted):
+  slope = points.slope(cells, 'dimension', metric)
   return (f'slope {slope:.2f}', abs(slope - wanted) < 0.1,
-          f'd from {_FROM} on, n = 10^3, {len(found)} settings')
+          f'd from {_FROM} on, n = 10^3, {len(cells)} settings')
 
 
-def _radius(found):
-  slopes = [points.slope(found, 'radius', name)
+def _radius(cells):
+  slopes = [points.slope(cells, 'radius', name)
             for name in ('once', 'coinpress', 'rounds')]
   return (', '.join(f'{slope:.2f}' for slope in slopes),
           abs(slopes[0] - 2) < 0.1 and abs(slopes[1]) < 0.1,
           'the last is of the proven bound; R from 100 to 10^4')
 
 
-def _ratios(found):
-  found = sorted(found, key=lambda p: (p['num_examples'], p['radius']))
-  ratios = [p['once'] / p['coinpress'] for p in found]
+def _ratios(cells):
+  cells = sorted(cells, key=lambda p: (p['num_examples'], p['radius']))
+  ratios = [p['once'] / p['coinpress'] for p in cells]
   wanted = [float(text) for text in _RATIOS.split(', ')][:len(ratios)]
   return (', '.join(f'{ratio:.3g}' for ratio in ratios),
           all(abs(r / w - 1) < 0.2 for r, w in zip(ratios, wanted)),
           'within 20 %: tails are chosen otherwise')
 
 
-def _beaten(found):
-  bounds = [p['rounds'] / p['coinpress'] for p in found]
-  seen = [p['ours'] / p['coinpress'] for p in found]
+def _beaten(cells):
+  bounds = [p['rounds'] / p['coinpress'] for p in cells]
+  seen = [p['ours'] / p['coinpress'] for p in cells]
   return (f'{min(seen):.2f} to {max(seen):.2f} of its risk measured, '
           f'{min(bounds):.2f} to {max(bounds):.2f} proven', max(seen) < 1.05,
-          f'{len(found)} settings; budget and clips of least proven risk')
+          f'{len(cells)} settings; budget and clips of least proven risk')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """A column for each n against d; the last against R."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   sizes = [n for n, in points.distinct(points.select(
-      found, kind='dimension'), 'num_examples')]
+      cells, kind='dimension'), 'num_examples')]
   drawn, axes = plots.new(2, len(sizes) + 1, width=2.9, height=2.7)
   for line, (notion, name) in zip(axes, (('zcdp', 'rho'), ('pure', 'epsilon'))):
-    here = points.select(found, notion=notion)
+    here = points.select(cells, notion=notion)
     budget = f'{name} = {sweep.BUDGETS[notion]:g}'
     for ax, n in zip(line, sizes):
       _draw(ax, points.select(here, kind='dimension', num_examples=n),

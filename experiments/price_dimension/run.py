@@ -24,11 +24,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.kind} {setting.notion} '
              f'n={setting.num_examples} d={setting.dimension} '
              f'R={setting.radius:g}')
-    found = bounds(setting)
+    metrics = bounds(setting)
     if setting.simulated:
-      found |= measured(setting)
+      metrics |= measured(setting)
     yield setting, rows.released(
-        setting, found, n=setting.num_examples,
+        setting, metrics, n=setting.num_examples,
         epsilon=setting.budget if setting.notion == 'pure' else np.inf)
 
 
@@ -43,19 +43,19 @@ def bounds(setting: sweep.Setting) -> dict[str, float]:
   normal = dict(known, sigma=1.0)
   clip = setting.radius + coinpress.tail(setting.dimension,
                                          failure_prob=_FAILURE)
-  found = dict(
+  values = dict(
       once=normal_means.clipped_once(**normal, clip=clip).worst_risk(),
       shrunk=normal_means.clipped_once(**normal).worst_risk(),
       rounds=coinpress.risk_bound(**normal),
       lower=study.best_lower(**normal).value,
       free=study.non_private(**normal), trivial=setting.radius**2)
-  found |= {bound.name.replace(' ', '_'): bound.value
+  values |= {bound.name.replace(' ', '_'): bound.value
             for bound in study.lower(**normal)}
   for version in ('printed', 'optimised'):
     if setting.dimension >= 66:
-      found[version] = normal_bounds.proposition(**known, gamma=0.5,
+      values[version] = normal_bounds.proposition(**known, gamma=0.5,
                                                  version=version)
-  return found
+  return values
 
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
@@ -64,12 +64,12 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   makers = {'ours': coinpress.tuned}
   if setting.notion == 'zcdp':
     makers['coinpress'] = coinpress.printed
-  found = {}
+  values = {}
   for place, (name, maker) in enumerate(makers.items()):
     made = maker(**normal)
     risks = [_risk(made, setting, share, place) for share in (0.0, 1.0)]
-    found[name], found[f'{name}_se'] = max(risks)
-  return found
+    values[name], values[f'{name}_se'] = max(risks)
+  return values
 
 
 def _risk(made, setting, share, place):

@@ -20,8 +20,8 @@ _NOTIONS = {'pure': 'epsilon', 'zcdp': 'sqrt rho'}
 
 def table(rows: Sequence[records.Row]) -> str:
   """Bounds and risks; of many cells; of the golden points."""
-  found = points.collect(rows)
-  parts = {part: points.select(found, part=part) for part in (
+  cells = points.collect(rows)
+  parts = {part: points.select(cells, part=part) for part in (
       'records', 'privacy', 'cells', 'golden')}
   fields = ('dimension', 'notion', 'method', 'num_records', 'amount')
   return '\n'.join([
@@ -41,15 +41,15 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Proposition 5, equation (19), erratum E-14 and figures of the reference."""
-  found = points.collect(rows)
-  tuned = points.select(found, method='tuned')
-  simulated = [p for p in found if 'measured' in p.values]
+  cells = points.collect(rows)
+  tuned = points.select(cells, method='tuned')
+  simulated = [p for p in cells if 'measured' in p.values]
   many = [p for p in points.select(tuned, part='records')
           if p['num_records'] >= 1e4]
   noisy = [p for p in points.select(tuned, part='privacy')
            if 1e2 <= p['amount'] <= 1e4]
-  panel = [p for p in points.select(found, part='cells', dimension=2.0)]
-  rates = points.select(found, method=('rate', 'printed'), dimension=2.0)
+  panel = [p for p in points.select(cells, part='cells', dimension=2.0)]
+  rates = points.select(cells, method=('rate', 'printed'), dimension=2.0)
   return [
       points.judged('measured risks are between the bounds', 'everywhere',
                     points.select(simulated, part=('records', 'privacy',
@@ -57,7 +57,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('closed forms are what is measured', 'EST-HIST',
                     simulated, _closed),
       points.judged('golden risks and bounds', 'G-9', points.select(
-          found, part='golden'), _golden),
+          cells, part='golden'), _golden),
       points.judged('risks fall with n as (18) says', '-2/3 and -1/2 for '
                     'd = 1, 2', many, lambda of: _slopes(
                         of, 'num_records', lambda d: -2 / (d + 2))),
@@ -75,32 +75,32 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '16 times, constants taken as 1 (E-14)', panel, _ratio),
       points.judged('tuned cells err less than those of the rates',
                     '1.4 to 3.9 times (EST-HIST)', points.select(
-                        found, part='golden'), _gains)]
+                        cells, part='golden'), _gains)]
 
 
-def _between(found):
-  out = [p for p in found
+def _between(cells):
+  out = [p for p in cells
          if p['measured'] + 4 * p['measured_se'] < p['lower']
          or p['measured'] - 4 * p['measured_se'] > p['upper'] * (1 + 1e-9)]
   ratios = [p['upper'] / p['lower'] for p in points.select(
-      found, method='tuned')]
-  return (f'{len(found)} settings; upper bounds are {min(ratios):.1f} to '
+      cells, method='tuned')]
+  return (f'{len(cells)} settings; upper bounds are {min(ratios):.1f} to '
           f'{max(ratios):.1f} times the lower ones', not out,
           f'{len(out)} outside by four standard errors; for d = 1 the upper '
           'bound is attained')
 
 
-def _closed(found):
+def _closed(cells):
   # A single cell has no error that is not its bias.
-  worst = max(abs(p['measured'] - p['risk']) / p['measured_se'] for p in found
+  worst = max(abs(p['measured'] - p['risk']) / p['measured_se'] for p in cells
               if p['bins'] > 1)
   return (f'within {worst:.1f} standard errors', worst < 4,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _golden(found):
+def _golden(cells):
   risks, bounds, off = [], [], 0.0
-  for p in found:
+  for p in cells:
     known = sweep.GOLDEN if p['notion'] == 'pure' else sweep.GOLDEN_ZCDP
     level = p['amount'] / p['num_records']
     if p['notion'] == 'zcdp':
@@ -116,10 +116,10 @@ def _golden(found):
           'risks of the line 1/2 + x, and bounds of all Lipschitz densities')
 
 
-def _slopes(found, across, theory):
+def _slopes(cells, across, theory):
   texts, worst = [], 0.0
-  for dimension, notion in points.distinct(found, 'dimension', 'notion'):
-    here = points.select(found, dimension=dimension, notion=notion)
+  for dimension, notion in points.distinct(cells, 'dimension', 'notion'):
+    here = points.select(cells, dimension=dimension, notion=notion)
     if len(here) < 2:
       continue
     slopes = [points.slope(here, across, metric)
@@ -131,10 +131,10 @@ def _slopes(found, across, theory):
           f'at most {worst:.3f} off')
 
 
-def _printed(found):
-  many = [p for p in points.select(found, part='records')
+def _printed(cells):
+  many = [p for p in points.select(cells, part='records')
           if p['num_records'] >= 1e4]
-  noisy = [p for p in points.select(found, part='privacy')
+  noisy = [p for p in points.select(cells, part='privacy')
            if 1e2 <= p['amount'] <= 1e4]
   if min(len(many), len(noisy)) < 2:
     return '-', False, 'too few settings'
@@ -146,8 +146,8 @@ def _printed(found):
           'many to the power of d (erratum E-14)')
 
 
-def _ratio(found):
-  by = {p['method']: p for p in found}
+def _ratio(cells):
+  by = {p['method']: p for p in cells}
   if not {'printed', 'rate', 'tuned'} <= set(by):
     return '-', False, 'too few settings'
   printed, rate, tuned = (by[name] for name in ('printed', 'rate', 'tuned'))
@@ -165,18 +165,18 @@ def _ratio(found):
           '1/10, so that fewer cells lose less')
 
 
-def _gains(found):
-  gains = [p['upper'] / p['least'] for p in points.select(found, notion='pure')]
+def _gains(cells):
+  gains = [p['upper'] / p['least'] for p in points.select(cells, notion='pure')]
   return (f'{min(gains):.2g} to {max(gains):.2g} times',
           min(gains) > 1.3 and max(gains) < 4.2, 'bounds at the golden points')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Risks against n, n alpha and cells, d = 1 above d = 2."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(2, 4, width=3.3, height=3.0)
   for line, dimension in zip(axes, (1.0, 2.0)):
-    here = points.select(found, dimension=dimension)
+    here = points.select(cells, dimension=dimension)
     curves = points.select(here, method='tuned')
     views = [('records', 'pure', 'num_records', 'records n, epsilon = 1'),
              ('privacy', 'pure', 'amount', 'n epsilon, n = 10^7'),

@@ -65,11 +65,11 @@ def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
   """Returns bounds for any estimator, and risks without privacy or data."""
   study = densities.STUDY
   known = dict(num_examples=num_records, dimension=dimension)
-  found = {bound.name: bound.value for bound in study.lower(
+  values = {bound.name: bound.value for bound in study.lower(
       guarantee=promised, **known)}
   return dict(
       lower=study.best_lower(guarantee=promised, **known).value,
-      code=found.get('code of cells, private', math.nan),
+      code=values.get('code of cells, private', math.nan),
       non_private=study.non_private(**known),
       trivial=study.trivial(dimension=dimension))
 
@@ -102,8 +102,8 @@ def simulated(setting: sweep.Setting) -> dict[str, float]:
                       num_bins=made.num_bins, repetitions=repetitions)
   heights = made.coefficients(simulation.key_of(setting), counts)
   wanted = made.num_bins * law.masses(made.num_bins)
-  found = np.mean((heights - wanted)**2, -1) + made.expected(law).bias
-  return dict(measured=found.mean(), measured_se=found.std(ddof=1)
+  result = np.mean((heights - wanted)**2, -1) + made.expected(law).bias
+  return dict(measured=result.mean(), measured_se=result.std(ddof=1)
               / math.sqrt(repetitions))
 
 
@@ -114,11 +114,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.part} {setting.method} '
              f'd={setting.dimension} n={setting.num_records}')
-    found = exact(setting)
+    metrics = exact(setting)
     if not setting.repetitions:
-      yield setting, rows.exact(setting, found)
+      yield setting, rows.exact(setting, metrics)
       continue
     yield setting, rows.released(
-        setting, found | simulated(setting), n=setting.num_records,
+        setting, metrics | simulated(setting), n=setting.num_records,
         # Gaussian noise has no finite epsilon at delta = 0; its budget is rho.
         epsilon=setting.alpha if setting.notion == 'pure' else math.inf)

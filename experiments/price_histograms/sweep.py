@@ -101,16 +101,16 @@ def _rates(sizes, amounts):
 
 
 def _cells(sides, repetitions):
-  found = []
+  values = []
   for dimension, (size, epsilon) in PANELS.items():
     of = dict(part='cells', dimension=dimension, notion='pure',
               num_records=size, amount=size * epsilon)
-    found += [Setting(method=method, repetitions=0, **of)
+    values += [Setting(method=method, repetitions=0, **of)
               for method in ('tuned', 'rate', 'printed')]
-    found += [Setting(method='fixed', num_bins=side**dimension,
+    values += [Setting(method='fixed', num_bins=side**dimension,
                       repetitions=repetitions, **of)
               for side in sides[dimension]]
-  return tuple(found)
+  return tuple(values)
 
 
 def _golden(repetitions):

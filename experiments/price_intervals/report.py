@@ -28,9 +28,9 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Coverage, widths and risks beside those of the reference."""
-  found = points.collect(rows)
-  printed = points.select(found, method='karwa_vadhan')
-  ours = points.select(found, method=('tuned', 'gaussian'))
+  cells = points.collect(rows)
+  printed = points.select(cells, method='karwa_vadhan')
+  ours = points.select(cells, method=('tuned', 'gaussian'))
   golden = [p for p in printed if _key(p) in sweep.PRINTED]
   return [
       points.judged('the printed interval holds theta in 95 %', 'for all n and '
@@ -46,37 +46,37 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('risks of its value', '8.5e-3, 7.3e-3, 2.6e-4', golden,
                     lambda of: _golden(of, 'risk', 2)),
       points.judged('ours are shorter at the same guarantee', 'everywhere that '
-                    'the printed one holds', found, _shorter),
+                    'the printed one holds', cells, _shorter),
       points.judged('no value errs less than the lower bound', 'everywhere',
-                    found, _above)]
+                    cells, _above)]
 
 
 def _key(point):
   return int(point['num_examples']), point['epsilon']
 
 
-def _holds(found):
-  missing = [p for p in found
+def _holds(cells):
+  missing = [p for p in cells
              if p['coverage'] + 4 * p['coverage_se'] < sweep.CONFIDENCE]
-  least = min(p['coverage'] for p in found)
+  least = min(p['coverage'] for p in cells)
   where = ', '.join(f'n = {n}, epsilon = {epsilon:g}'
                     for n, epsilon in map(_key, missing))
   return (f'{least:.3f} at least', not missing,
           f'the centre is not found at {where}' if missing else
-          f'{len(found)} settings, within 4 standard errors')
+          f'{len(cells)} settings, within 4 standard errors')
 
 
-def _tight(found):
-  most = max(p['coverage'] - 2 * p['coverage_se'] for p in found)
-  return (f'{min(p["coverage"] for p in found):.3f} to '
-          f'{max(p["coverage"] for p in found):.3f}', most < 0.99,
-          f'{len(found)} settings')
+def _tight(cells):
+  most = max(p['coverage'] - 2 * p['coverage_se'] for p in cells)
+  return (f'{min(p["coverage"] for p in cells):.3f} to '
+          f'{max(p["coverage"] for p in cells):.3f}', most < 0.99,
+          f'{len(cells)} settings')
 
 
-def _golden(found, metric, place):
+def _golden(cells, metric, place):
   """Against the spec, within 4 standard errors or 1 %."""
   stands, texts = True, []
-  for point in sorted(found, key=lambda p: (p['num_examples'], p['epsilon'])):
+  for point in sorted(cells, key=lambda p: (p['num_examples'], p['epsilon'])):
     wanted = sweep.PRINTED[_key(point)][place]
     slack = 4 * point.values.get(f'{metric}_se', 0.0) + 0.01 * wanted
     texts.append(f'{point[metric]:.3g}')
@@ -84,15 +84,15 @@ def _golden(found, metric, place):
   return ', '.join(texts), stands, 'within 4 standard errors and 1 %'
 
 
-def _shorter(found):
+def _shorter(cells):
   ratios = []
-  for point in points.select(found, method='tuned'):
-    other, = points.select(found, method='karwa_vadhan',
+  for point in points.select(cells, method='tuned'):
+    other, = points.select(cells, method='karwa_vadhan',
                            num_examples=point['num_examples'],
                            epsilon=point['epsilon'])
     if other['coverage'] + 4 * other['coverage_se'] >= sweep.CONFIDENCE:
       ratios.append(point['half'] / other['half'])
-  over = [p['half'] / p['free'] for p in points.select(found, method='tuned')
+  over = [p['half'] / p['free'] for p in points.select(cells, method='tuned')
           if p['centred']]
   return (f'{min(ratios):.2f} to {max(ratios):.2f} of their width',
           max(ratios) < 1, f'{len(ratios)} settings; {min(over):.2f} to '
@@ -100,25 +100,25 @@ def _shorter(found):
           'found')
 
 
-def _above(found):
-  ratios = [(p['risk'] + 4 * p['risk_se']) / p['lower'] for p in found]
+def _above(cells):
+  ratios = [(p['risk'] + 4 * p['risk_se']) / p['lower'] for p in cells]
   return (f'{min(ratios):.3g} times it at least', min(ratios) >= 1,
-          f'{len(found)} settings, within 4 standard errors')
+          f'{len(cells)} settings, within 4 standard errors')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """A column for each epsilon: half-widths above, coverage below."""
-  found = points.collect(rows)
-  budgets = points.distinct(found, 'epsilon')
+  cells = points.collect(rows)
+  budgets = points.distinct(cells, 'epsilon')
   drawn, axes = plots.new(2, max(len(budgets), 1), width=3.4, height=2.6)
   for column, (epsilon,) in enumerate(budgets):
     wide, held = axes[:, column]
     for series, (method, label) in enumerate(_LABELS.items()):
-      shown = points.select(found, method=method, epsilon=epsilon)
+      shown = points.select(cells, method=method, epsilon=epsilon)
       points.curve(wide, shown, 'num_examples', 'half', label, series=series)
       points.curve(held, shown, 'num_examples', 'coverage', label,
                    series=series, error='coverage_se')
-    points.curve(wide, points.select(found, method='tuned', epsilon=epsilon),
+    points.curve(wide, points.select(cells, method='tuned', epsilon=epsilon),
                  'num_examples', 'free', 'without privacy', series=6, line='--')
     held.axhline(sweep.CONFIDENCE, color='black', linewidth=1, linestyle='--')
     first = column == 0
@@ -128,7 +128,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
                   scales='log linear', legend=False)
     held.set_ylim(-0.05, 1.05)
     wide.set_ylim(0.02, 60)
-    sizes = [n for n, in points.distinct(found, 'num_examples')]
+    sizes = [n for n, in points.distinct(cells, 'num_examples')]
     for ax in (wide, held):
       ax.set_xticks(sizes, [f'{n:g}' for n in sizes])
       ax.set_xticks([], minor=True)

@@ -37,9 +37,9 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   model = dict(num_examples=setting.num_examples, radius=sweep.RADIUS,
                sigma=1.0, guarantee=guarantee)
   made = maker(**model, confidence=sweep.CONFIDENCE)
-  found = made.simulated(simulation.key_of(setting), sweep.MEAN,
+  result = made.simulated(simulation.key_of(setting), sweep.MEAN,
                          num_repetitions=setting.repetitions)
-  value, low, high = (np.asarray(part) for part in found)
+  value, low, high = (np.asarray(part) for part in result)
   held = np.mean((low <= sweep.MEAN) & (sweep.MEAN <= high))
   squares = np.square(value - sweep.MEAN)
   root = math.sqrt(setting.repetitions)

@@ -33,38 +33,38 @@ _ERRORS = 4
 
 def table(rows: Sequence[records.Row]) -> str:
   """All parts."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return '\n'.join((
       'Largest total risks over the box; squared error.\n\n' + points.table(
-          points.select(found, part='risk'), ('num_examples', 'method'),
+          points.select(cells, part='risk'), ('num_examples', 'method'),
           ('risk', 'risk_se', 'upper', 'lower', 'non_private', 'trivial')),
       'Distances to the maximum of the likelihood, and to the truth; share: of '
       'rho that the last iterate costs; trajectory: that all of them cost.\n\n'
-      + points.table(points.select(found, part=(*_PRIVACY, 'golden')),
+      + points.table(points.select(cells, part=(*_PRIVACY, 'golden')),
                      ('part', 'num_examples', 'dimension', 'rho', 'radius',
                       'method'),
                      ('privacy', 'privacy_se', 'bound', 'printed_bound',
                       'total', 'steps', 'share', 'trajectory')),
       'Small batches, with the noise of the full batch.\n\n' + points.table(
-          points.select(found, part='batches'), ('method', 'batch_size'),
+          points.select(cells, part='batches'), ('method', 'batch_size'),
           ('privacy', 'privacy_se', 'bound', 'noise_multiplier',
            'noise_needed')),
       'What one record costs: Renyi divergences over rho times the order, and '
       'delta at the epsilon promised for 1e-2, 1e-3 and 1e-5.\n\n'
-      + points.table(points.select(found, part='audit'),
+      + points.table(points.select(cells, part='audit'),
                      ('method', 'batch_size'),
                      (*(f'renyi_{order:g}' for order in sweep.ORDERS),
                       *(f'delta_{delta:g}' for delta in sweep.DELTAS))),
       'Bounds at n = 10^5, rho = 10^-5.\n\n' + points.table(
-          points.select(found, part='printed'), ('dimension',),
+          points.select(cells, part='printed'), ('dimension',),
           ('printed', 'lower', 'upper', 'non_private'))))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Equations (4.6), (4.8), Algorithm 1, Fact 4.2.4, and golden values."""
-  found = points.collect(rows)
-  part = lambda name, **fields: points.select(found, part=name, **fields)
-  descents = points.select(found, part=(*_PRIVACY, 'golden'),
+  cells = points.collect(rows)
+  part = lambda name, **fields: points.select(cells, part=name, **fields)
+  descents = points.select(cells, part=(*_PRIVACY, 'golden'),
                            method='descent_printed')
   return [
       points.judged('risks are between the lower and the upper bounds',
@@ -97,37 +97,37 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'slope 1 in d', part('printed'), _printed)]
 
 
-def _of_descents(found):
+def _of_descents(cells):
   """Fact 4.2.4 for the full batch."""
   return [
       points.judged('Fact 4.2.4: utility of the full batch',
-                    'O(beta d L^2 / (rho lambda^3 n^2))', found, _utility),
+                    'O(beta d L^2 / (rho lambda^3 n^2))', cells, _utility),
       points.judged('Fact 4.2.4: rho-zCDP of the full batch', 'rho',
-                    found, _full),
+                    cells, _full),
       points.judged('noise of variance 4 L^2 / (rho lambda n^2) is what rho-'
-                    'zCDP asks for', '1', found, _noise),
+                    'zCDP asks for', '1', cells, _noise),
       points.judged('publishing all iterates', '(rho / 4) ln(rho n^2 / d)',
-                    found, _trajectory)]
+                    cells, _trajectory)]
 
 
-def _between(found):
-  low = min((p['risk'] + _ERRORS * p['risk_se']) / p['lower'] for p in found)
-  high = max((p['risk'] - _ERRORS * p['risk_se']) / p['upper'] for p in found)
-  near = min(p['upper'] / p['lower'] for p in found)
+def _between(cells):
+  low = min((p['risk'] + _ERRORS * p['risk_se']) / p['lower'] for p in cells)
+  high = max((p['risk'] - _ERRORS * p['risk_se']) / p['upper'] for p in cells)
+  near = min(p['upper'] / p['lower'] for p in cells)
   return (f'{low:.2f} of the lower bound or more, {high:.2f} of the upper or '
           'less', low >= 1 and high <= 1,
           f'{_ERRORS} standard errors; the nearest bounds are {near:.3f} apart')
 
 
-def _closed(found):
-  off = max(p['off'] for p in found)
+def _closed(cells):
+  off = max(p['off'] for p in cells)
   return (f'{off:.1f} standard errors off at most', off < 5,
-          f'{5 * len(found)} truths')
+          f'{5 * len(cells)} truths')
 
 
-def _slopes(found, name):
+def _slopes(cells, name):
   field, _, wanted = _PRIVACY[name]
-  slopes = {method: points.slope(points.select(found, method=method), field,
+  slopes = {method: points.slope(points.select(cells, method=method), field,
                                  'privacy') for method in sweep.NOISY}
   return (', '.join(f'{slope:.2f}' for slope in slopes.values()), all(
       abs(slope - wanted) < _TOLERANCE for slope in slopes.values()),
@@ -139,10 +139,10 @@ def _key(point):
           point['radius'])
 
 
-def _golden(found):
+def _golden(cells):
   order = ('descent_printed', 'output_printed', 'statistics')
   ratios = [p['privacy'] / _GOLDEN[_key(p)][order.index(p['method'])]
-            for p in found]
+            for p in cells]
   # A squared distance in d coordinates has a deviation of sqrt(2 / d) or more.
   return (f'{min(ratios):.2f} to {max(ratios):.2f} of them',
           0.8 < min(ratios) <= max(ratios) < 1.25,
@@ -150,40 +150,40 @@ def _golden(found):
           'of 3 to 6 %')
 
 
-def _utility(found):
-  shares = [p['privacy'] / p['printed_bound'] for p in found]
+def _utility(cells):
+  shares = [p['privacy'] / p['printed_bound'] for p in cells]
   proven = max((p['privacy'] - _ERRORS * p['privacy_se']) / p['bound']
-               for p in found)
+               for p in cells)
   return (f'{min(shares):.2f} to {max(shares):.2f} of 9 d L^2 / (rho lambda^2 '
           'n^2)', max(shares) <= 1 and proven <= 1,
           'beta / lambda is superfluous (E-16); contractions of squares prove '
           f'{proven:.2f} of the bound that this repository has')
 
 
-def _full(found):
-  shares = [p['share'] for p in found]
+def _full(cells):
+  shares = [p['share'] for p in cells]
   return (f'{min(shares):.3f} to {max(shares):.3f} rho', max(shares) <= 1,
           'of the last iterate, exact for quadratics; gradients differ by '
           'sqrt(d), not 2 L')
 
 
-def _noise(found):
-  shares = [p['share'] for p in found]
+def _noise(cells):
+  shares = [p['share'] for p in cells]
   return (f'{min(shares):.3f} to {max(shares):.3f} of it is enough',
           min(shares) > 0.99, 'the guarantee of the last iterate is 2.5 times '
           'better or more, that of gradients (2 L)^2 / d')
 
 
-def _trajectory(found):
+def _trajectory(cells):
   # Printed for gradients that differ by 2 L.
-  ratios = [p['trajectory'] / p['share'] for p in found]
+  ratios = [p['trajectory'] / p['share'] for p in cells]
   return (f'{min(ratios):.1f} to {max(ratios):.1f} times the last iterate',
           min(ratios) > 2, 'by plain composition; the last one alone is '
           'released')
 
 
-def _gain(found):
-  by = {(_key(p), p['method']): p['privacy'] for p in found
+def _gain(cells):
+  by = {(_key(p), p['method']): p['privacy'] for p in cells
         if 'privacy' in p.values}
   gains = {key: by[key, 'descent_printed'] / value
            for (key, method), value in by.items() if method == 'statistics'}
@@ -198,57 +198,57 @@ def _gain(found):
           f'{min(exact):.2f} to {max(exact):.2f} times that of noisy means')
 
 
-def _audit(found):
+def _audit(cells):
   worst = {int(p['batch_size']): max(
-      p[f'renyi_{order:g}'] for order in sweep.ORDERS) for p in found}
+      p[f'renyi_{order:g}'] for order in sweep.ORDERS) for p in cells}
   return ('; '.join(f'm = {m}: {value:.3g}' for m, value in worst.items()),
           max(worst.values()) <= 1,
           'largest D_q / (rho q) of five orders, n = 100 (E-15); delta is '
-          f'{max(p["delta_1e-05"] for p in found):.2g} where 1e-5 is promised')
+          f'{max(p["delta_1e-05"] for p in cells):.2g} where 1e-5 is promised')
 
 
-def _without(found):
+def _without(cells):
   worst = {int(p['batch_size']): max(
-      p[f'renyi_{order:g}'] for order in sweep.ORDERS) for p in found}
+      p[f'renyi_{order:g}'] for order in sweep.ORDERS) for p in cells}
   return ('; '.join(f'm = {m}: {value:.3g}' for m, value in worst.items()),
           worst.get(100, 0) <= 1 < worst.get(10, 2),
           'largest D_q / (rho q) of five orders')
 
 
-def _batches(found):
-  above = max(p['privacy'] / p['bound'] for p in found)
-  ratios = [p['privacy'] / _BATCHES[int(p['batch_size'])] for p in found]
+def _batches(cells):
+  above = max(p['privacy'] / p['bound'] for p in cells)
+  ratios = [p['privacy'] / _BATCHES[int(p['batch_size'])] for p in cells]
   return (f'{above:.2f} of the bound at most', above <= 1 and
           0.8 < min(ratios) <= max(ratios) < 1.25,
           f'{min(ratios):.2f} to {max(ratios):.2f} of item G-12')
 
 
-def _needed(found):
-  needed = max(p['noise_needed'] for p in found)
+def _needed(cells):
+  needed = max(p['noise_needed'] for p in cells)
   return (f'{needed:.2f}', needed > 1, 'to keep the epsilon that rho-zCDP '
           'promises at a delta of 1e-5')
 
 
-def _printed(found):
-  if len(found) < 2:
+def _printed(cells):
+  if len(cells) < 2:
     return '-', False, 'one dimension'
-  slopes = {name: points.slope(found, 'dimension', name)
+  slopes = {name: points.slope(cells, 'dimension', name)
             for name in ('printed', 'lower', 'upper')}
-  gap = max(p['lower'] / p['printed'] for p in found)
+  gap = max(p['lower'] / p['printed'] for p in cells)
   return (', '.join(f'{name} {slope:.2f}' for name, slope in slopes.items()),
           abs(slopes['upper'] - 1) < _TOLERANCE,
           f'the lower bound is up to {gap:.1e} times the printed one, and the '
-          f'upper {max(p["upper"] / p["lower"] for p in found):.1f} times that')
+          f'upper {max(p["upper"] / p["lower"] for p in cells):.1f} times that')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Total risk, privacy terms, what a record costs, and the printed bound."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(2, 3, width=4.4, height=3.7)
-  _total(axes[0, 0], points.select(found, part='risk'))
+  _total(axes[0, 0], points.select(cells, part='risk'))
   for ax, (part, (field, label, slope)) in zip(axes.ravel()[1:4],
                                                _PRIVACY.items()):
-    of = points.select(found, part=part)
+    of = points.select(cells, part=part)
     for series, method in enumerate(LABELS):
       one = points.select(of, method=method)
       points.curve(ax, one, field, 'privacy', LABELS[method], series=series)
@@ -260,8 +260,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
                   f'privacy term: slope {slope}', legend=False)
     if field == 'dimension':
       _ticks(ax, of)
-  _audited(axes[1, 1], points.select(found, part='audit'))
-  _dimensions(axes[1, 2], points.select(found, part='printed'))
+  _audited(axes[1, 1], points.select(cells, part='audit'))
+  _dimensions(axes[1, 2], points.select(cells, part='printed'))
   named = {}
   for ax in axes.ravel()[:4]:
     named |= dict(zip(*reversed(ax.get_legend_handles_labels())))
@@ -270,14 +270,14 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _total(ax, found):
+def _total(ax, cells):
   for series, method in enumerate(LABELS):
-    of = points.select(found, method=method)
+    of = points.select(cells, method=method)
     points.curve(ax, of, 'num_examples', 'risk', LABELS[method], series=series,
                  error='risk_se')
     points.curve(ax, of, 'num_examples', 'upper', '_', series=series,
                  line='-.' if method.startswith('descent') else '-')
-  private = points.select(found, method='statistics')
+  private = points.select(cells, method='statistics')
   for name, label, line in (
       ('lower', 'best lower bound, private', '--'),
       ('non_private', 'best lower bound, any', ':'),
@@ -291,30 +291,30 @@ def _total(ax, found):
                 legend=False)
 
 
-def _audited(ax, found):
+def _audited(ax, cells):
   for series, order in enumerate(sweep.ORDERS):
     for method, line in (('replacement', '-'), ('without', ':')):
       label = f'q = {order:g}' if method == 'replacement' else '_'
-      points.curve(ax, points.select(found, method=method), 'batch_size',
+      points.curve(ax, points.select(cells, method=method), 'batch_size',
                    f'renyi_{order:g}', label, series=series, line=line)
   ax.axhline(1.0, color='black', linewidth=1.2, label='Fact 4.2.4')
   points.finish(ax, 'batch size m of n = 100', 'D$_q$ / ($\\rho$ q)',
                 'one record; solid: with replacement, dotted: without')
 
 
-def _dimensions(ax, found):
+def _dimensions(ax, cells):
   for series, (name, label) in enumerate((
       ('upper', 'noisy means, minimax rule'), ('lower', 'best lower bound'),
       ('non_private', 'best lower bound, any estimate'),
       ('printed', '(4.6) with its constants'))):
-    points.curve(ax, found, 'dimension', name, label, series=series)
+    points.curve(ax, cells, 'dimension', name, label, series=series)
   points.finish(ax, 'dimension d', 'largest risk',
                 'n = $10^5$, $\\rho$ = $10^{-5}$', legend=False)
   ax.legend(fontsize=7, frameon=False, loc=(0.3, 0.2))
-  _ticks(ax, found)
+  _ticks(ax, cells)
 
 
-def _ticks(ax, found):
-  sizes = [size for size, in points.distinct(found, 'dimension')]
+def _ticks(ax, cells):
+  sizes = [size for size, in points.distinct(cells, 'dimension')]
   ax.set_xticks(sizes, [f'{size:g}' for size in sizes])
   ax.minorticks_off()

@@ -34,9 +34,9 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   del data_dir
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.part} {setting.method}')
-    found = {'risk': _risk, 'batches': _batches, 'audit': _audit,
+    metrics = {'risk': _risk, 'batches': _batches, 'audit': _audit,
              'printed': _printed}.get(setting.part, _privacy)(setting)
-    yield setting, rows.exact(setting, found)
+    yield setting, rows.exact(setting, metrics)
 
 
 def estimator(setting: sweep.Setting) -> likelihood.LikelihoodEstimator:
@@ -84,8 +84,8 @@ def _risk(setting: sweep.Setting) -> dict[str, float]:
     theta = share * setting.radius
     means = rng.binomial(setting.num_examples, special.expit(theta),
                          shape) / setting.num_examples
-    found = np.asarray(made.estimates(jax.random.fold_in(key, place), means))
-    here = _mean(((found - theta)**2).sum(1), 'risk')
+    result = np.asarray(made.estimates(jax.random.fold_in(key, place), means))
+    here = _mean(((result - theta)**2).sum(1), 'risk')
     worst = max(worst, here, key=lambda mean: mean['risk'])
     if not isinstance(made, sgml.Descent):
       off.append(abs(here['risk'] - likelihood_risks.risk(theta, made))
@@ -114,11 +114,11 @@ def _privacy(setting: sweep.Setting) -> dict[str, float]:
   truths = rng.uniform(-end, end, shape)
   means = rng.binomial(setting.num_examples,
                        special.expit(truths)) / setting.num_examples
-  found = np.asarray(made.estimates(simulation.key_of(setting), means))
+  result = np.asarray(made.estimates(simulation.key_of(setting), means))
   best = made.model.fit(means)
-  metrics = _mean(((found - truths)**2).sum(1), 'total')
+  metrics = _mean(((result - truths)**2).sum(1), 'total')
   if setting.method != 'maximum':
-    metrics |= _mean(((found - best)**2).sum(1), 'privacy')
+    metrics |= _mean(((result - best)**2).sum(1), 'privacy')
   if isinstance(made, sgml.Descent):
     metrics |= dict(bound=made.utility, printed_bound=made.printed_utility,
                     steps=made.steps, share=made.actual_rho / setting.rho,
@@ -133,9 +133,9 @@ def _batches(setting: sweep.Setting) -> dict[str, float]:
   probs = special.expit(rng.uniform(-end, end, shape))
   data = rng.uniform(size=(setting.repetitions, setting.num_examples,
                            setting.dimension)) < probs
-  found = np.asarray(made.estimates(simulation.key_of(setting), data))
+  result = np.asarray(made.estimates(simulation.key_of(setting), data))
   best = made.model.fit(data.mean(1))
-  metrics = _mean(((found - best)**2).sum(1), 'privacy')
+  metrics = _mean(((result - best)**2).sum(1), 'privacy')
   metrics |= dict(bound=made.utility, noise_multiplier=made.noise_multiplier)
   if setting.method == 'poisson' and setting.batch_size >= _CALIBRATED:
     metrics |= dict(noise_needed=_needed(made))
@@ -166,17 +166,17 @@ def _audit(setting: sweep.Setting) -> dict[str, float]:
   """
   n, rho = setting.num_examples, setting.rho
   stddev = 4 / (n * math.sqrt(rho))
-  found = langevin_oracle.last_iterate(
+  result = langevin_oracle.last_iterate(
       num_examples=n, batch_size=setting.batch_size,
       replacement=setting.method == 'replacement', strong_convexity=1.0,
       learning_rate=0.5, step_stddev=stddev,
       start_stddev=math.sqrt(2) * stddev, distance=1.0,
       num_steps=math.ceil(2 * math.log(rho * n**2)))
-  metrics = {f'renyi_{order:g}': found.renyi(order) / (rho * order)
+  metrics = {f'renyi_{order:g}': result.renyi(order) / (rho * order)
              for order in sweep.ORDERS}
   for delta in sweep.DELTAS:
     promised = notions.approx_from_zcdp(notions.ZCDP(rho=rho), delta=delta)
-    metrics[f'delta_{delta:g}'] = found.delta(promised.epsilon)
+    metrics[f'delta_{delta:g}'] = result.delta(promised.epsilon)
   return metrics
 
 

@@ -27,17 +27,17 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Propositions 4 and 6, their rates and their constants."""
-  found = [p for p in points.collect(rows) if 'tuned' in p.values]
+  result = [p for p in points.collect(rows) if 'tuned' in p.values]
   borders = points.select(points.collect(rows), kind='border')
-  private = [p for p in found if p['tuned'] > 15 * p['non_private']
+  private = [p for p in result if p['tuned'] > 15 * p['non_private']
              and p['tuned'] < 0.15]
-  free = [p for p in found if p['kind'] == 'records' and p['moment'] > 2
+  free = [p for p in result if p['kind'] == 'records' and p['moment'] > 2
           and p['tuned'] < 1.1 * p['non_private']]
   theory = ', '.join(f'{_rate(k):.3f}' for k in sweep.MOMENTS)
   by = lambda kind, of: [p for p in of if p['kind'] == kind]
   return [
       points.judged('every measured risk lies between its bounds', 'always',
-                    found, _between),
+                    result, _between),
       points.judged('the worst risk falls with epsilon while privacy prevails '
                     '(15)', theory, by('budgets', private),
                     lambda of: _slopes(of, 'epsilon', 'tuned')),
@@ -51,13 +51,13 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     lambda of: _slopes(of, 'num_examples', 'tuned',
                                        lambda k: -1.0)),
       points.judged('with k = 2 privacy is never free', 'no n in (16)', [
-          p for p in by('records', found) if p['moment'] == 2], _never),
+          p for p in by('records', result) if p['moment'] == 2], _never),
       points.judged('epsilon on the border goes as n^((2 - k) / (2 k - 2))',
                     ', '.join(f'{_border(k):.3f}' for k in sweep.MOMENTS),
                     borders, lambda of: _slopes(
                         of, 'num_examples', 'border', _border)),
       points.judged('Proposition 6 (iii) bounds its worst risk', 'always',
-                    found, _sixth),
+                    result, _sixth),
       points.judged('tuned thresholds and spherical noise gain', 'a constant',
                     private, _gains),
       points.judged('Proposition 4 with its printed constant',
@@ -74,60 +74,60 @@ def _border(moment: float) -> float:
   return -0.5 if math.isinf(moment) else (2 - moment) / (2 * moment - 2)
 
 
-def _between(found):
-  low = min((p['measured'] + 4 * p['measured_se']) / p['lower'] for p in found)
-  high = max((p['measured'] - 4 * p['measured_se']) / p['tuned'] for p in found)
-  off = max(abs(p['measured'] - p['tuned']) / p['measured_se'] for p in found)
-  laws = max(p[name] / p['tuned'] for p in found for name in (
+def _between(cells):
+  low = min((p['measured'] + 4 * p['measured_se']) / p['lower'] for p in cells)
+  high = max((p['measured'] - 4 * p['measured_se']) / p['tuned'] for p in cells)
+  off = max(abs(p['measured'] - p['tuned']) / p['measured_se'] for p in cells)
+  laws = max(p[name] / p['tuned'] for p in cells for name in (
       'signs', 'outliers', 'pareto') if name in p.values)
-  ratio = [p['tuned'] / p['lower'] for p in found]
+  ratio = [p['tuned'] / p['lower'] for p in cells]
   return (f'{min(ratio):.2f} to {max(ratio):.1f} times the lower bound',
           low >= 1 and high <= 1 and off < 5 and laws <= 1 + 1e-9,
-          f'{len(found)} settings, within {off:.1f} standard errors of the '
+          f'{len(cells)} settings, within {off:.1f} standard errors of the '
           f'exact risk; other laws have {laws:.3f} of it at most')
 
 
-def _slopes(found, field, metric, theory=_rate):
+def _slopes(cells, field, metric, theory=_rate):
   texts, worst = [], 0.0
-  for k, in points.distinct(found, 'moment'):
-    here = points.select(found, moment=k)
+  for k, in points.distinct(cells, 'moment'):
+    here = points.select(cells, moment=k)
     if len(here) > 3:
       slope = points.slope(here, field, metric)
       texts.append(f'{slope:.3f}')
       worst = max(worst, abs(slope - theory(k)))
   return (', '.join(texts) or '-', bool(texts) and worst < 0.1,
-          f'within {worst:.3f}, .1 is allowed; {len(found)} settings')
+          f'within {worst:.3f}, .1 is allowed; {len(cells)} settings')
 
 
-def _never(found):
-  ratios = [p['tuned'] / p['non_private'] for p in found
+def _never(cells):
+  ratios = [p['tuned'] / p['non_private'] for p in cells
             if p['tuned'] < 0.1]
-  last = [p['lower'] / p['non_private'] for p in found][-1]
+  last = [p['lower'] / p['non_private'] for p in cells][-1]
   return (f'{ratios[-1]:.0f} times the risk without privacy at the largest n',
           ratios[-1] > 0.9 * max(ratios) and last > 10,
           f'no estimate has less than {last:.0f} times')
 
 
-def _sixth(found):
-  ratios = [p['proposition_6'] / p['printed'] for p in found]
+def _sixth(cells):
+  ratios = [p['proposition_6'] / p['printed'] for p in cells]
   return (f'{min(ratios):.3f} to {max(ratios):.3f} times it', min(ratios) >= 1,
           'the worst risk itself is known')
 
 
-def _gains(found):
+def _gains(cells):
   texts = []
-  for k, in points.distinct(found, 'moment'):
-    here = points.select(found, moment=k)
+  for k, in points.distinct(cells, 'moment'):
+    here = points.select(cells, moment=k)
     texts.append(f'{np.median([p["printed"] / p["tuned"] for p in here]):.2f}')
-  threshold = [p['threshold'] / p['tuned'] for p in found]
+  threshold = [p['threshold'] / p['tuned'] for p in cells]
   return (', '.join(texts) + ' times less', min(
-      p['printed'] / p['tuned'] for p in found) > 1,
+      p['printed'] / p['tuned'] for p in cells) > 1,
           f'of the threshold alone {min(threshold):.2f} to '
           f'{max(threshold):.2f}')
 
 
-def _fourth(found):
-  ratios = [p['lower'] / p['proposition_4'] for p in found]
+def _fourth(cells):
+  ratios = [p['lower'] / p['proposition_4'] for p in cells]
   return (f'the best bound is {min(ratios):.2f} to {max(ratios):.0f} times it',
           min(ratios) >= 1, 'true, though its Theorem 3 is false and gives a '
           'quarter of it (erratum E-07): a sphere and its caps prove it')
@@ -140,13 +140,13 @@ _LINES = {'lower': ('best lower bound', '-.'), 'tuned': ('tuned, worst risk',
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """A column for each k: risks against n and against epsilon."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(2, len(sweep.MOMENTS), width=2.5, height=2.5)
   views = (('records', 'num_examples', 'n, epsilon = .001'),
            ('budgets', 'epsilon', 'epsilon, n = 10^6'))
   for line, (kind, field, label) in zip(axes, views):
     for ax, k in zip(line, sweep.MOMENTS):
-      here = points.select(found, kind=kind, moment=k)
+      here = points.select(cells, kind=kind, moment=k)
       for series, (metric, (name, style)) in enumerate(_LINES.items()):
         points.curve(ax, here, field, metric, name, series=series, line=style)
       points.curve(ax, here, field, 'measured', 'tuned, simulated', series=1,

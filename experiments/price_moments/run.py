@@ -42,16 +42,16 @@ def lower(setting: sweep.Setting) -> dict[str, float]:
   """Returns lower bounds: those that hold, and the printed one."""
   known = _known(setting)
   guarantee, study = PureDP(epsilon=setting.epsilon), truncated_means.STUDY
-  found = {bound.name.replace(' ', '_'): bound.value for bound in study.lower(
+  values = {bound.name.replace(' ', '_'): bound.value for bound in study.lower(
       guarantee=guarantee, **known)}
-  found['non_private'] = moment_bounds.non_private(
+  values['non_private'] = moment_bounds.non_private(
       num_examples=setting.num_examples, radius=1.0)
-  found['lower'] = study.best_lower(guarantee=guarantee, **known).value
-  del found['minimax_risk_without_privacy']
+  values['lower'] = study.best_lower(guarantee=guarantee, **known).value
+  del values['minimax_risk_without_privacy']
   if setting.epsilon < sweep.DIMENSION / 2:
-    found['proposition_4'] = printed_moments.printed_proposition_4(
+    values['proposition_4'] = printed_moments.printed_proposition_4(
         epsilon=setting.epsilon, **known)
-  return found
+  return values
 
 
 def upper(setting: sweep.Setting) -> dict[str, float]:
@@ -64,7 +64,7 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
   spread = dict(num_examples=setting.num_examples,
                 noise_factor=tuned.noise_factor)
   optimal = moment_risks.best_threshold(noise_factor=tuned.noise_factor, **size)
-  found = dict(
+  values = dict(
       tuned=worst.value, tuned_at=tuned.threshold,
       shrinkage=tuned.shrinkage, printed_at=printed.threshold,
       optimal=moment_risks.worst(threshold=optimal, **spread, **size).value,
@@ -74,9 +74,10 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
       proposition_6=moment_risks.bound(
           num_examples=setting.num_examples, threshold=printed.threshold,
           noise_factor=printed.noise_factor, printed=True, **size))
-  found |= _laws(tuned, setting.moment)
-  found['measured'], found['measured_se'] = measured(setting, tuned, worst.law)
-  return found
+  values |= _laws(tuned, setting.moment)
+  values['measured'], values['measured_se'] = measured(
+      setting, tuned, worst.law)
+  return values
 
 
 def border(setting: sweep.Setting) -> float:
@@ -100,15 +101,15 @@ def _laws(mean: truncated_means.TruncatedMean, moment: float
   """Returns exact risks at distributions of the class."""
   known = dict(num_examples=mean.num_examples, threshold=mean.threshold,
                shrinkage=mean.shrinkage, noise_factor=mean.noise_factor)
-  found = dict(signs=moment_risks.risk(moment_risks.signs(1.0), **known))
+  values = dict(signs=moment_risks.risk(moment_risks.signs(1.0), **known))
   prob = 1.0 if math.isinf(moment) else min(
       1.0, ((moment - 1) / (moment * mean.threshold))**moment)
-  found['outliers'] = moment_risks.risk(moment_risks.two_points(
+  values['outliers'] = moment_risks.risk(moment_risks.two_points(
       prob, moment=moment, radius=1.0), **known)
   if math.isfinite(moment):
-    found['pareto'] = moment_risks.pareto_risk(
+    values['pareto'] = moment_risks.pareto_risk(
         moment + 0.2, moment=moment, radius=1.0, **known)
-  return found
+  return values
 
 
 def measured(setting: sweep.Setting, mean: truncated_means.TruncatedMean,

@@ -21,10 +21,10 @@ _METRICS = ('risk', 'risk_se', 'closed_form', 'upper', 'lower', 'lower_pair',
 
 def table(rows: Sequence[records.Row]) -> str:
   """Slopes of both regimes, then every setting."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   lines = []
-  for notion, method in points.distinct(found, 'notion', 'method'):
-    of = points.select(found, notion=notion, method=method)
+  for notion, method in points.distinct(cells, 'notion', 'method'):
+    of = points.select(cells, notion=notion, method=method)
     lines.append((notion, method, *(
         f'{slope:.2f}' if slope is not None else '-'
         for slope in (_slope(_dear(of)), _slope(_free(of))))))
@@ -37,25 +37,25 @@ def table(rows: Sequence[records.Row]) -> str:
           'measured errors against the budget, epsilon or rho, where privacy '
           'is dear and where it is free:\n\n' + tables.markdown(
               ('notion', 'estimator', 'dear', 'free'), lines) + '\n'
-          + points.table(found, ('notion', 'method', 'num_examples', 'budget'),
+          + points.table(cells, ('notion', 'method', 'num_examples', 'budget'),
                          _METRICS))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Claims of the thesis, and figures of the specification."""
-  found = points.collect(rows)
-  pure, zcdp = (points.select(found, notion=name) for name in _NOTIONS)
-  of = lambda *names: points.select(found, method=names)
+  cells = points.collect(rows)
+  pure, zcdp = (points.select(cells, notion=name) for name in _NOTIONS)
+  of = lambda *names: points.select(cells, method=names)
   return [
       points.judged('no estimate errs less than the lower bound, nor more than '
-                    'its closed form', 'at every n and budget', found,
+                    'its closed form', 'at every n and budget', cells,
                     _between),
       points.judged('E (M - p)^2 >= 1 / (8 (n epsilon)^2), by proportions 1 / '
                     '(n epsilon) apart (section 3.1.2)', '1/8',
                     points.select(pure, method='laplace'), _introduction),
       points.judged('the bounds 1 / (160 n), 1 / (80 (n epsilon)^2) and 1 / '
                     '(64 n^2 rho) hold (section 4.1.1)', 'constants of a rate',
-                    found, _constants),
+                    cells, _constants),
       points.judged('the rate under pure privacy is max(1 / n, 1 / (n epsilon)'
                     '^2)', 'slopes -2 and 0 in epsilon', of('laplace'),
                     lambda p: _slopes(p, -2)),
@@ -84,20 +84,20 @@ def _scale(point: points.Point) -> float:
   return 8 / (n * budget**2) if point['notion'] == 'pure' else 2 / (n * budget)
 
 
-def _dear(found):
+def _dear(cells):
   """Noise is all, and a constant is worse."""
-  return [p for p in found if _scale(p) > 30 and p['closed_form'] < 0.02]
+  return [p for p in cells if _scale(p) > 30 and p['closed_form'] < 0.02]
 
 
-def _free(found):
-  return [p for p in found if _scale(p) < 0.01]
+def _free(cells):
+  return [p for p in cells if _scale(p) < 0.01]
 
 
-def _slope(found):
+def _slope(cells):
   """Least squares in logarithms, a level for each n."""
   xs, ys = [], []
-  for n, in points.distinct(found, 'num_examples'):
-    curve = points.select(found, num_examples=n)
+  for n, in points.distinct(cells, 'num_examples'):
+    curve = points.select(cells, num_examples=n)
     if len(curve) > 1:
       pairs = np.log([(p['budget'], p['risk']) for p in curve])
       xs, ys = [np.append(old, new - new.mean())
@@ -105,30 +105,30 @@ def _slope(found):
   return float(np.dot(xs, ys) / np.dot(xs, xs)) if len(xs) else None
 
 
-def _slopes(found, wanted):
-  dear, free = _slope(_dear(found)), _slope(_free(found))
+def _slopes(cells, wanted):
+  dear, free = _slope(_dear(cells)), _slope(_free(cells))
   text = ' and '.join('-' if s is None else f'{s:.2f}' for s in (dear, free))
   return (text, None not in (dear, free) and abs(dear - wanted) < 0.1
           and abs(free) < 0.1, 'least squares of measured errors, a level for '
           'each n; within .1')
 
 
-def _between(found):
-  out = [p for p in found if p['risk'] + _ERRORS * p['risk_se'] < p['lower']
+def _between(cells):
+  out = [p for p in cells if p['risk'] + _ERRORS * p['risk_se'] < p['lower']
          or p['closed_form'] < p['lower'] * (1 - 1e-9)
          or p['risk'] - _ERRORS * p['risk_se'] > p['closed_form']]
-  ratio = min(p['closed_form'] / p['lower'] for p in found)
+  ratio = min(p['closed_form'] / p['lower'] for p in cells)
   gaps = {name: max(p['upper'] / p['lower']
-                    for p in points.select(found, notion=name))
-          for name, in points.distinct(found, 'notion')}
-  return (f'{len(found) - len(out)} of {len(found)}', not out,
+                    for p in points.select(cells, notion=name))
+          for name, in points.distinct(cells, 'notion')}
+  return (f'{len(cells) - len(out)} of {len(cells)}', not out,
           f'errors are {ratio:.3f} times the bound at least; the best is '
           + ', '.join(f'{gap:.3g} times it at most ({name})'
                       for name, gap in gaps.items()))
 
 
-def _introduction(found):
-  inside = [p for p in found if p['introduction'] > 0]
+def _introduction(cells):
+  inside = [p for p in cells if p['introduction'] > 0]
   shares = [p['introduction_derived'] / p['introduction'] for p in inside]
   true = all(p['introduction'] <= p['closed_form'] for p in inside)
   best = min(p['lower'] / p['introduction'] for p in inside)
@@ -137,8 +137,8 @@ def _introduction(found):
           f'{best:.2f} times it and more')
 
 
-def _constants(found):
-  inside = [p for p in found if p['thesis'] > 0]
+def _constants(cells):
+  inside = [p for p in cells if p['thesis'] > 0]
   ratios = {name: min(p['lower'] / p['thesis'] for p in points.select(
       inside, notion=name)) for name in _NOTIONS if points.select(
           inside, notion=name)}
@@ -158,10 +158,10 @@ def _crossing(curve):
   return float(np.exp(np.interp(0, -noise, budgets)))
 
 
-def _crossover(found, constant, power):
+def _crossover(cells, constant, power):
   ratios = []
-  for n, in points.distinct(found, 'num_examples'):
-    at = _crossing(points.select(found, num_examples=n))
+  for n, in points.distinct(cells, 'num_examples'):
+    at = _crossing(points.select(cells, num_examples=n))
     if at is not None:
       ratios.append(at / (constant / n)**power)
   return (', '.join(f'{r:.3f}' for r in ratios) + ' of it', bool(ratios) and (
@@ -169,23 +169,23 @@ def _crossover(found, constant, power):
           'as sampling')
 
 
-def _printed(found):
-  text, _, _ = _crossover(found, 16, 1)
-  ratio = max(p['closed_form'] / p['upper'] for p in found
+def _printed(cells):
+  text, _, _ = _crossover(cells, 16, 1)
+  ratio = max(p['closed_form'] / p['upper'] for p in cells
               if p['closed_form'] < _TRIVIAL)
   return (f'{text}; up to {ratio:.3g} times the error of calibrated noise',
           ratio < 2, 'that noise is (rho / 8)-zCDP: a standard deviation of '
           '1 / (n sqrt(2 rho)) is enough (E-09), and free from 2 / n')
 
 
-def _near(found, most):
-  ratio = max(p['closed_form'] / p['lower'] for p in found)
-  programs = [p['closed_form'] / p['program'] for p in found
+def _near(cells, most):
+  ratio = max(p['closed_form'] / p['lower'] for p in cells)
+  programs = [p['closed_form'] / p['program'] for p in cells
               if 'program' in p.values]
   text = f'{ratio:.3f} times the lower bound at most'
   if programs:
     text += f', {max(programs):.3f} times the programme'
-  return text, ratio <= most, f'{len(found)} settings, closed forms'
+  return text, ratio <= most, f'{len(cells)} settings, closed forms'
 
 
 _SHOWN = {'pure': (('laplace', 'Laplace'), ('table', 'table, minimax'),
@@ -197,13 +197,13 @@ _SHOWN = {'pure': (('laplace', 'Laplace'), ('table', 'table, minimax'),
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """A row for each notion, a column for each n; marks are measured."""
-  found = points.collect(rows)
-  sizes = [n for n, in points.distinct(found, 'num_examples')]
+  cells = points.collect(rows)
+  sizes = [n for n, in points.distinct(cells, 'num_examples')]
   shown = [n for n in (20, 1000, 10_000) if n in sizes]
   drawn, axes = plots.new(2, max(1, len(shown)), width=3.4, height=3.1)
   for line, notion in zip(axes, _NOTIONS):
     for ax, n in zip(line, shown):
-      here = points.select(found, notion=notion, num_examples=n)
+      here = points.select(cells, notion=notion, num_examples=n)
       _draw(ax, here, notion)
       points.finish(ax, _NOTIONS[notion], 'largest squared error'
                     if ax is line[0] else '', f'n = {n:,.0f}', legend=False)
@@ -217,14 +217,14 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _draw(ax, found, notion):
+def _draw(ax, cells, notion):
   for series, (method, label) in enumerate(_SHOWN[notion]):
-    of = points.select(found, method=method)
+    of = points.select(cells, method=method)
     points.curve(ax, of, 'budget', 'risk', f'{label}: measured', series=series,
                  error='risk_se')
     points.curve(ax, of, 'budget', 'closed_form', f'{label}: closed form',
                  series=series, line='--')
-  curves = sorted({p['budget']: p for p in found}.values(),
+  curves = sorted({p['budget']: p for p in cells}.values(),
                   key=lambda p: p['budget'])
   xs = [p['budget'] for p in curves]
   for metric, label, colour, style in (

@@ -42,7 +42,7 @@ def made(setting: sweep.Setting) -> estimator.Estimator:
   n, budget = setting.num_examples, setting.budget
   if name == 'table':
     return noisy_shares.MinimaxShare(num_examples=n, epsilon=budget)
-  found = {
+  values = {
       'laplace': lambda: noisy_shares.LaplaceShare(num_examples=n,
                                                    epsilon=budget),
       'geometric': lambda: noisy_shares.GeometricShare(num_examples=n,
@@ -51,7 +51,7 @@ def made(setting: sweep.Setting) -> estimator.Estimator:
                                                      rho=budget),
       'printed': lambda: noisy_shares.GaussianShare(num_examples=n, rho=budget,
                                                     printed=True)}[name]()
-  return found if name == setting.method else found.shrunk()
+  return values if name == setting.method else values.shrunk()
 
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
@@ -62,10 +62,10 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
     counts = np.random.default_rng([setting.seed, place, zlib.crc32(
         repr(setting).encode())]).binomial(
             setting.num_examples, prob, (setting.repetitions, 1))
-    found = np.square(np.asarray(asked.estimates(
+    result = np.square(np.asarray(asked.estimates(
         jax.random.fold_in(key, place), counts.astype(np.float64))) - prob)
-    if found.mean() > worst:
-      worst, error = found.mean(), found.std() / setting.repetitions**0.5
+    if result.mean() > worst:
+      worst, error = result.mean(), result.std() / setting.repetitions**0.5
   return dict(risk=worst, risk_se=error, closed_form=asked.worst_risk())
 
 
@@ -78,21 +78,21 @@ def bounds(notion: str, n: int, budget: float) -> dict[str, float]:
   study = proportions.STUDY
   names = {'two proportions': 'lower_pair', 'scores': 'lower_scores',
            'minimax, solved': 'lower_solved'}
-  found = dict(
+  values = dict(
       lower=study.best_lower(**asked).value,
       upper=study.best_upper(**asked).value,
       non_private=study.non_private(num_examples=n),
       thesis=proportion_bounds.thesis(printed=True, **asked),
       thesis_derived=proportion_bounds.thesis(**asked))
-  found |= {names[bound.name]: bound.value for bound in study.lower(**asked)
+  values |= {names[bound.name]: bound.value for bound in study.lower(**asked)
             if bound.name in names}
   if notion == 'pure':
-    found['introduction'] = proportion_bounds.printed_introduction(
+    values['introduction'] = proportion_bounds.printed_introduction(
         num_examples=n, epsilon=budget)
     # The bound that its proof gives for proportions 1 / (n epsilon) apart.
-    found['introduction_derived'] = float(proportion_bounds.two_point_bound(
+    values['introduction_derived'] = float(proportion_bounds.two_point_bound(
         min(1.0, 1 / (n * budget)), num_examples=n, epsilon=budget))
     if n <= _PROGRAM:
-      found['program'] = risk_oracles.proportion(num_examples=n,
+      values['program'] = risk_oracles.proportion(num_examples=n,
                                                  guarantee=guarantee).value
-  return found
+  return values

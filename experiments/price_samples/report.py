@@ -29,20 +29,20 @@ _GOLDEN = {0.1: (381, 4109, 8019), 0.01: (3807, 39315, 78435),
 
 def table(rows: Sequence[records.Row]) -> str:
   """Records by bound and test, then errors at too few of them."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return '\n'.join([
       'Records that tell B(.50) from B(.51) with a mean error of 1 %: no less '
       'by the bounds, and enough by a test.\n',
-      points.table(found, ('notion', 'amount'), _METRICS, digits=7),
+      points.table(cells, ('notion', 'amount'), _METRICS, digits=7),
       'What that test errs with at the n of bounds.\n',
-      points.table(found, ('notion', 'amount'),
+      points.table(cells, ('notion', 'amount'),
                    ('error_quoted', 'error_theorem'))])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """The worked example, its numbers and what they mean."""
-  found = points.collect(rows)
-  pure = points.select(found, notion='pure')
+  cells = points.collect(rows)
+  pure = points.select(cells, notion='pure')
   tenth = points.select(pure, amount=0.1)
   return [
       points.judged('381 participants by the quoted bound, 4109 by Theorem '
@@ -57,83 +57,83 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('privacy is felt below epsilon = .015, by Theorem 3.2.1 '
                     'below .007', 'item EXP-8', pure, _felt),
       points.judged('no test does with less than the bounds', 'everywhere',
-                    found, _below),
+                    cells, _below),
       points.judged('bounds are near what the best pure test takes',
                     'where privacy dominates', [
                         p for p in pure if p['amount'] <= 0.002], _near),
       points.judged('a Gaussian count is the best test under zCDP',
                     'the mechanism of the sources', points.select(
-                        found, notion='zcdp'), _ramp),
+                        cells, notion='zcdp'), _ramp),
       points.judged('records grow as 1 / epsilon, and as 1 / sqrt(rho)', '-1 '
-                    'and -0.5', found, _slopes)]
+                    'and -0.5', cells, _slopes)]
 
 
-def _example(found):
-  point, = found
+def _example(cells):
+  point, = cells
   ours = int(point['quoted']), int(point['theorem'])
   return f'{ours[0]} and {ours[1]}', ours == (381, 4109), 'both bounds hold'
 
 
-def _moot(found):
-  point, = found
+def _moot(cells):
+  point, = cells
   return (f'{point["test"]:.0f}', point['theorem'] == point['test'],
           f'with 4109 the best private test errs with '
           f'{point["error_theorem"]:.3f}; sampling alone takes '
           f'{point["sampling"]:.0f} (erratum E-20)')
 
 
-def _sharper(found):
-  point, = found
+def _sharper(cells):
+  point, = cells
   ours = [int(point[name]) for name in ('midpoint', 'path', 'sampling')]
   return (', '.join(map(str, ours)), ours == [7969, 8019, 54112],
           'least n at which each falls to 1 %')
 
 
-def _golden(found):
-  off = [int(abs(p[name] - wanted)) for p in found for name, wanted in zip(
+def _golden(cells):
+  off = [int(abs(p[name] - wanted)) for p in cells for name, wanted in zip(
       ('quoted', 'theorem', 'path'), _GOLDEN[p['amount']])]
   return (f'at most {max(off)} off', max(off) == 0, f'{len(off)} numbers')
 
 
-def _crossing(found, metric):
+def _crossing(cells, metric):
   """Budget at which a bound asks for what sampling takes, log-linearly."""
-  pairs = sorted((p[metric] / p['sampling'], p['amount']) for p in found)
+  pairs = sorted((p[metric] / p['sampling'], p['amount']) for p in cells)
   ratios, amounts = np.log(np.array(pairs)).T
   return float(np.exp(np.interp(0.0, ratios, amounts)))
 
 
-def _felt(found):
-  path, theorem = (_crossing(found, name) for name in ('path', 'theorem'))
+def _felt(cells):
+  path, theorem = (_crossing(cells, name) for name in ('path', 'theorem'))
   return (f'{path:.4f} and {theorem:.4f}',
           abs(path - 0.015) < 5e-4 and abs(theorem - 0.007) < 5e-4,
           'where a bound asks for as much as sampling')
 
 
-def _below(found):
+def _below(cells):
   ratios = [max(p[name] for name in _METRICS if name in p.values
                 and name not in ('test', 'gaussian')) / p['test']
-            for p in found]
+            for p in cells]
   return (f'{min(ratios):.3f} to {max(ratios):.3f} of the records of a test',
-          max(ratios) <= 1, f'{len(found)} budgets')
+          max(ratios) <= 1, f'{len(cells)} budgets')
 
 
-def _near(found):
-  ratios = [p['test'] / p['path'] for p in found]
+def _near(cells):
+  ratios = [p['test'] / p['path'] for p in cells]
   return (', '.join(f'{ratio:.3f}' for ratio in ratios), max(ratios) < 1.1,
           'test over path')
 
 
-def _ramp(found):
-  ratios = [p['gaussian'] / p['test'] for p in found]
+def _ramp(cells):
+  ratios = [p['gaussian'] / p['test'] for p in cells]
   return (f'takes up to {max(ratios):.3f} of the records',
           max(ratios) <= 1.001, 'two answers whose log-odds move as fast as '
           'all orders allow; least n of either')
 
 
-def _slopes(found):
+def _slopes(cells):
   texts, worst = [], 0.0
   for notion, power in (('pure', -1.0), ('zcdp', -0.5)):
-    here = points.select(found, notion=notion)
+    here = points.select(cells, notion=notion)
     small = sorted(p['amount'] for p in here)[:3]
     tests = points.slope(points.select(here, amount=tuple(small)), 'amount',
                          'test')
@@ -146,10 +146,10 @@ def _slopes(found):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """n against the budget, pure and concentrated."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.4, height=3.6)
   for ax, (notion, (title, symbol)) in zip(axes[0], _TITLES.items()):
-    here = points.select(found, notion=notion)
+    here = points.select(cells, notion=notion)
     for metric, label in _LABELS[notion].items():
       points.curve(ax, here, 'amount', metric, label, series=_SERIES[metric],
                    line={'test': '-', 'path': '-.', 'gaussian': '--'}.get(

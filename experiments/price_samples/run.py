@@ -22,9 +22,9 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   sampling = _records(lambda n: proportion_tests.best_error(n, sweep.PROBS))
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.notion} {setting.amount:g}')
-    found = _pure if setting.notion == 'pure' else _zcdp
+    metrics = _pure if setting.notion == 'pure' else _zcdp
     yield setting, rows.exact(
-        setting, found(setting.amount) | {'sampling': sampling})
+        setting, metrics(setting.amount) | {'sampling': sampling})
 
 
 def _records(error) -> int:
@@ -41,7 +41,7 @@ def midpoint(num_examples: int, epsilon: float) -> float:
 
 def _pure(epsilon: float) -> dict[str, float]:
   best = lambda n: proportion_tests.best_error(n, sweep.PROBS, epsilon=epsilon)
-  found = dict(
+  values = dict(
       quoted=_records(lambda n: printed.printed_two(
           _VARIATION, num_examples=n, epsilon=epsilon)),
       theorem=_records(lambda n: testing.le_cam_pure(
@@ -50,13 +50,13 @@ def _pure(epsilon: float) -> dict[str, float]:
       path=_records(lambda n: testing.pair_pure(
           _VARIATION, num_records=n, epsilon=epsilon)),
       test=_records(best))
-  return found | dict(error_quoted=best(found['quoted']),
-                      error_theorem=best(found['theorem']))
+  return values | dict(error_quoted=best(values['quoted']),
+                      error_theorem=best(values['theorem']))
 
 
 def _zcdp(rho: float) -> dict[str, float]:
   best = lambda n: proportion_tests.ramp_error(n, sweep.PROBS, rho=rho)
-  found = dict(
+  values = dict(
       theorem=_records(lambda n: testing.le_cam_zcdp(
           _VARIATION, num_records=n, rho=rho)),
       path=_records(lambda n: two_points.product_error(
@@ -64,4 +64,4 @@ def _zcdp(rho: float) -> dict[str, float]:
       test=_records(best),
       gaussian=_records(lambda n: proportion_tests.gaussian_error(
           n, sweep.PROBS, rho=rho)))
-  return found | dict(error_theorem=best(found['theorem']))
+  return values | dict(error_theorem=best(values['theorem']))

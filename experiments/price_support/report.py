@@ -30,11 +30,11 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Claims of thesis and paper, and figures of the specification."""
-  found = points.collect(rows)
-  of = lambda **fields: points.select(found, **fields)
+  cells = points.collect(rows)
+  of = lambda **fields: points.select(cells, **fields)
   return [
       points.judged('no estimate errs less than the lower bound, nor more than '
-                    'its upper bound', 'at every n and budget', found,
+                    'its upper bound', 'at every n and budget', cells,
                     _between),
       points.judged('privacy always costs: max X has an error of O(1 / n^2), '
                     'and private estimates at least e^-1 / (8 (n epsilon)^2)',
@@ -60,18 +60,18 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     _uniform)]
 
 
-def _between(found):
-  below = [p for p in found if p['risk'] + _ERRORS * p['risk_se'] < p['lower']
+def _between(cells):
+  below = [p for p in cells if p['risk'] + _ERRORS * p['risk_se'] < p['lower']
            or p['absolute'] + _ERRORS * p['absolute_se'] < p['absolute_lower']
            and p['theta'] == 1]
-  above = [p for p in found if 'upper' in p.values and p[
+  above = [p for p in cells if 'upper' in p.values and p[
       'risk'] - _ERRORS * p['risk_se'] > p['upper']]
   ratios = {}
-  for p in found:
+  for p in cells:
     if p['method'] != 'linear':
       key = (p['part'], p['notion'], p['num_examples'], p['budget'])
       ratios[key] = min(ratios.get(key, math.inf), p['risk'] / p['lower'])
-  return (f'{len(found) - len(below) - len(above)} of {len(found)}',
+  return (f'{len(cells) - len(below) - len(above)} of {len(cells)}',
           not below and not above, 'the better estimator errs '
           f'{min(ratios.values()):.2f} to {max(ratios.values()):.3g} times the '
           'bound')
@@ -83,22 +83,22 @@ def _scaled(point):
   return point['num_examples']**2 * square
 
 
-def _always(found):
-  slopes = {name: points.slope(points.select(found, notion=name),
+def _always(cells):
+  slopes = {name: points.slope(points.select(cells, notion=name),
                                'num_examples', 'risk')
-            for name, in points.distinct(found, 'notion')
-            if len(points.select(found, notion=name)) > 1}
-  ratios = [p['risk'] / p['non_private'] for p in found]
+            for name, in points.distinct(cells, 'notion')
+            if len(points.select(cells, notion=name)) > 1}
+  ratios = [p['risk'] / p['non_private'] for p in cells]
   # Room for noise in ranks grows as ln n.
   return (', '.join(f'{s:.2f}' for s in slopes.values()),
           all(-2.1 < s < -1.7 for s in slopes.values()) and min(ratios) > 5
-          and all(p['lower'] > p['thesis'] for p in found),
+          and all(p['lower'] > p['thesis'] for p in cells),
           f'{min(ratios):.3g} to {max(ratios):.3g} times the error without '
           'privacy; the rank is chosen with ln(n epsilon) of room')
 
 
-def _reached(found):
-  inside = [p for p in found if _scaled(p) >= 100**2 and (
+def _reached(cells):
+  inside = [p for p in cells if _scaled(p) >= 100**2 and (
       p['budget'] <= (0.5 if p['notion'] == 'pure' else 0.03125))]
   slopes = {name: points.slope(points.select(inside, notion=name), 'budget',
                                'risk')
@@ -114,8 +114,8 @@ def _reached(found):
           'ln(n epsilon) more')
 
 
-def _bends(found):
-  late = [p for p in found if p['num_examples'] * p['budget']**2 > 100]
+def _bends(cells):
+  late = [p for p in cells if p['num_examples'] * p['budget']**2 > 100]
   if len(late) < 2:
     return '-', False, 'too few n'
   slope = points.slope(late, 'num_examples', 'risk')
@@ -123,23 +123,23 @@ def _bends(found):
           '^2 / (3 n) prevails')
 
 
-def _follows(found):
-  ratios = [p['derived'] / p['printed'] for p in found]
+def _follows(cells):
+  ratios = [p['derived'] / p['printed'] for p in cells]
   return (f'{min(ratios):.4f} to {max(ratios):.4f} of that',
           min(ratios) >= 1, '(1 - 1/n)^n is below e^-1 (E-08); 1 / (32 n^2) '
           'follows, and the best bound is '
-          f'{max(p["lower"] / p["printed"] for p in found):.1f} times it')
+          f'{max(p["lower"] / p["printed"] for p in cells):.1f} times it')
 
 
-def _plain(found):
-  ratios = [p['plain'] * p['num_examples']**2 for p in found]
+def _plain(cells):
+  ratios = [p['plain'] * p['num_examples']**2 for p in cells]
   return (f'{min(ratios):.3f} to {max(ratios):.3f}', max(ratios) <= 1,
           'the error is 2 theta^2 / ((n + 1)(n + 2)); (n + 1) / n times it has '
           'theta^2 / (n (n + 2)) (E-10)')
 
 
-def _variation(found):
-  inside = [p for p in found if p['thesis'] > 0]
+def _variation(cells):
+  inside = [p for p in cells if p['thesis'] > 0]
   ratios = [p['absolute_lower'] / p['thesis'] for p in inside]
   errors = [p['absolute'] * p['num_examples'] * p['budget'] for p in inside]
   return (f'{min(ratios):.2f} times that and more', min(ratios) >= 1,
@@ -148,10 +148,10 @@ def _variation(found):
           'needed (E-06), and tests bound absolute errors twice')
 
 
-def _uniform(found):
-  rates = [p['near'] * _scaled(p) for p in found
+def _uniform(cells):
+  rates = [p['near'] * _scaled(p) for p in cells
            if 100 <= p['num_examples'] * p['budget']]
-  worst = [p['risk'] * _scaled(p) for p in found
+  worst = [p['risk'] * _scaled(p) for p in cells
            if 100 <= p['num_examples'] * p['budget']]
   return (f'{min(rates):.3g} to {max(rates):.3g}, theta of .4 and more; '
           f'{max(worst):.3g} at its worst', max(worst) < 60,
@@ -165,12 +165,12 @@ _CURVES = (('ranks', 'rank near the largest'), ('linear', 'uniform in t'),
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Against n above, against the budget below; a column for each notion."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(2, len(_NOTIONS), width=3.3, height=3.1)
   handles = {}
   for line, part in zip(axes, ('n', 'budget')):
     for ax, (notion, (budget, fixed)) in zip(line, _NOTIONS.items()):
-      here = points.select(found, part=part, notion=notion)
+      here = points.select(cells, part=part, notion=notion)
       across = 'num_examples' if part == 'n' else 'budget'
       _draw(ax, here, across)
       if part == 'n':
@@ -188,16 +188,16 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _draw(ax, found, across):
+def _draw(ax, cells, across):
   for series, (method, label) in enumerate(_CURVES):
-    of = points.select(found, method=method)
+    of = points.select(cells, method=method)
     if not of:
       continue
     points.curve(ax, of, across, 'risk', f'{label}: measured', series=series,
                  error='risk_se')
     points.curve(ax, of, across, 'upper', f'{label}: upper bound',
                  series=series, line='--')
-  curves = sorted({p[across]: p for p in found}.values(),
+  curves = sorted({p[across]: p for p in cells}.values(),
                   key=lambda p: p[across])
   for metric, label, colour, style in (
       ('lower', 'best lower bound', 'black', '-'),

@@ -62,19 +62,19 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   repeated = max(200, min(setting.repetitions, _MOST // setting.num_examples))
   statistics = statistics_of(setting, repeated)
   for place, theta in enumerate(thetas_of(setting)):
-    found = theta * statistics[:, 0] - theta
+    result = theta * statistics[:, 0] - theta
     if setting.method not in ('subset', 'largest'):
-      found = np.asarray(estimator_of(setting).estimates(jax.random.fold_in(
+      result = np.asarray(estimator_of(setting).estimates(jax.random.fold_in(
           simulation.key_of(setting), place), theta * statistics))[:, 0] - theta
-    squares = np.square(found)
+    squares = np.square(result)
     if theta > 0.4:
       near = max(near, squares.mean())
     if squares.mean() > worst:
       worst, where = squares.mean(), theta
       error = squares.std() / repeated**0.5
     if not place:
-      absolute = np.abs(found).mean()
-      spread = np.abs(found).std() / repeated**0.5
+      absolute = np.abs(result).mean()
+      spread = np.abs(result).std() / repeated**0.5
   return dict(risk=worst, risk_se=error, theta=where, near=near,
               absolute=absolute, absolute_se=spread)
 
@@ -113,22 +113,22 @@ def bounds(setting: sweep.Setting) -> dict[str, float]:
   """Returns lower bounds, an upper bound, and risks without privacy."""
   n, guarantee = setting.num_examples, guarantee_of(setting)
   asked = dict(num_examples=n, guarantee=guarantee)
-  found = dict(lower=supports.STUDY.best_lower(**asked).value,
+  values = dict(lower=supports.STUDY.best_lower(**asked).value,
                absolute_lower=supports.ABSOLUTE.best_lower(**asked).value,
                non_private=supports.STUDY.non_private(num_examples=n))
   if setting.method == 'ranks':
-    found['upper'] = estimator_of(setting).worst_risk()
+    values['upper'] = estimator_of(setting).worst_risk()
   elif setting.method == 'doubled':
-    found['upper'] = estimator_of(setting).population_risk(1.0)
+    values['upper'] = estimator_of(setting).population_risk(1.0)
   elif setting.method in ('subset', 'largest'):
-    found['upper'] = supports.STUDY.best_upper(**asked).value
+    values['upper'] = supports.STUDY.best_upper(**asked).value
   if setting.notion == 'variation':
-    found['thesis'] = support_bounds.paper(printed=True, **asked)
-    found['derived'] = support_bounds.paper(**asked)
+    values['thesis'] = support_bounds.paper(printed=True, **asked)
+    values['derived'] = support_bounds.paper(**asked)
   else:
-    found['thesis'] = support_bounds.thesis(**asked)
+    values['thesis'] = support_bounds.thesis(**asked)
     if setting.notion == 'none':
-      found['printed'] = support_bounds.printed_two_supports(n)
-      found['derived'] = support_bounds.two_supports(n)
-      found['plain'] = supports.largest_risk(1.0, num_examples=n)
-  return found
+      values['printed'] = support_bounds.printed_two_supports(n)
+      values['derived'] = support_bounds.two_supports(n)
+      values['plain'] = supports.largest_risk(1.0, num_examples=n)
+  return values

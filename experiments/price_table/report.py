@@ -40,29 +40,29 @@ _PRINTED = ('none', 'pure', 'approx', 'kl', 'tv')
 
 def table(rows: Sequence[records.Row]) -> str:
   """The table of the paper, then every slope."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   lines = []
   for row, name in _NAMES.items():
     notion = 'pure' if row == 'smooth' else row
     method, rate = _UPPER[row]
-    lines.append((name, f'{rate} {_cell(found, notion, method)}',
-                  f'{_LOWER[row]} {_cell(found, notion, "lower")}'))
+    lines.append((name, f'{rate} {_cell(cells, notion, method)}',
+                  f'{_LOWER[row]} {_cell(cells, notion, "lower")}'))
   lines.append((f'{_NAMES["tv"]}, by a subsample',
-                f'1 / (n level) {_cell(found, "tv", "subsample")}', ''))
+                f'1 / (n level) {_cell(cells, "tv", "subsample")}', ''))
   return ('p = (k - 1) / k; each beside 1 / n, of which the constant is 1, and '
           '1 at most. In brackets measured exponents of n, d and the level, '
           'for k = 2; 4; inf.\n\n'
           + tables.markdown(('privacy', 'upper bound', 'lower bound'), lines)
-          + '\n' + points.table(found, ('notion', 'method', 'axis', 'moment'),
+          + '\n' + points.table(cells, ('notion', 'method', 'axis', 'moment'),
                                 ('theory', 'slope', 'risk_0', 'risk_5'),
                                 digits=3))
 
 
-def _cell(found, notion, method) -> str:
+def _cell(cells, notion, method) -> str:
   parts = []
   for k in sweep.MOMENTS:
     slopes = {p['axis']: f'{p["slope"]:.2f}' for p in points.select(
-        found, notion=notion, method=method, moment=k)}
+        cells, notion=notion, method=method, moment=k)}
     if slopes:
       parts.append(', '.join(slopes.get(axis, '-') for axis in sweep.AXES))
   return f'[{"; ".join(parts)}]'
@@ -70,9 +70,9 @@ def _cell(found, notion, method) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """The table's exponents, and what it leaves open."""
-  found = points.collect(rows)
-  upper = [p for p in found if p['method'] not in ('lower', 'subsample')]
-  lower = points.select(found, method='lower')
+  cells = points.collect(rows)
+  upper = [p for p in cells if p['method'] not in ('lower', 'subsample')]
+  lower = points.select(cells, method='lower')
   of = lambda some, names: [p for p in some if p['notion'] in names]
   return [
       points.judged('upper bounds of Table 1', 'p = (k - 1) / k',
@@ -88,34 +88,34 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'not in the table', of(upper + lower, ('zcdp',)), _rates),
       points.judged('a subsample has a rate of its own for total variation',
                     'not in the table', points.select(
-                        found, method='subsample'), _rates),
+                        cells, method='subsample'), _rates),
       points.judged('the lower bound of total variation is tight for k = 2, in '
                     'every dimension', 'open', points.select(
-                        found, notion='tv', moment=2.0), _subsample),
-      points.judged('no risk is below its lower bound', 'always', found,
+                        cells, notion='tv', moment=2.0), _subsample),
+      points.judged('no risk is below its lower bound', 'always', cells,
                     _ordered)]
 
 
-def _rates(found):
-  off = [abs(p['slope'] - p['theory']) for p in found]
-  worst = found[int(np.argmax(off))]
-  return (f'{len(found)} slopes within {max(off):.3f}', max(off) < _TOLERANCE,
+def _rates(cells):
+  off = [abs(p['slope'] - p['theory']) for p in cells]
+  worst = cells[int(np.argmax(off))]
+  return (f'{len(cells)} slopes within {max(off):.3f}', max(off) < _TOLERANCE,
           f'{_TOLERANCE} is allowed; farthest {worst["notion"]}, '
           f'{worst["method"]}, {worst["axis"]}, k = {worst["moment"]:g}: '
           f'{worst["slope"]:.3f} for {worst["theory"]:.3f}')
 
 
-def _growing(found):
-  texts = [f'{p["notion"]} {p["slope"]:.2f}' for p in found]
-  return (', '.join(texts), max(p['slope'] for p in found) < _TOLERANCE,
+def _growing(cells):
+  texts = [f'{p["notion"]} {p["slope"]:.2f}' for p in cells]
+  return (', '.join(texts), max(p['slope'] for p in cells) < _TOLERANCE,
           'by scores they have the d of the upper bounds, for k = inf')
 
 
-def _pairs(found):
+def _pairs(cells):
   """(estimator, lower bound) of the same notion, axis and k."""
-  for p in found:
+  for p in cells:
     if p['method'] != 'lower':
-      below, = points.select(found, method='lower', **{
+      below, = points.select(cells, method='lower', **{
           name: p[name] for name in ('notion', 'axis', 'moment')})
       yield p, below
 
@@ -125,22 +125,22 @@ def _ratios(pair):
   return [p[f'risk_{i}'] / below[f'risk_{i}'] for i in range(6)]
 
 
-def _ordered(found):
-  ratios = np.array([_ratios(pair) for pair in _pairs(found)])
+def _ordered(cells):
+  ratios = np.array([_ratios(pair) for pair in _pairs(cells)])
   texts = []
   for notion, methods in sweep.METHODS.items():
     mine = [min(_ratios(pair)[i] for pair in _pairs(points.select(
-        found, notion=notion, axis=axis, moment=k)))
+        cells, notion=notion, axis=axis, moment=k)))
             for axis, k in points.distinct(points.select(
-                found, notion=notion), 'axis', 'moment') for i in range(6)]
+                cells, notion=notion), 'axis', 'moment') for i in range(6)]
     if mine:
       texts.append(f'{notion} {min(mine):.2f} to {max(mine):.3g}')
   return ('; '.join(texts), ratios.min() >= 1 - 1e-9,
           'the least risk over the best lower bound')
 
 
-def _subsample(found):
-  ratios = np.array([_ratios(pair) for pair in _pairs(found)
+def _subsample(cells):
+  ratios = np.array([_ratios(pair) for pair in _pairs(cells)
                      if pair[0]['method'] == 'subsample'])
   return (f'{ratios.min():.2f} to {ratios.max():.2f} times the lower bound',
           ratios.max() < 5, 'by the mean of a few records in the open')
@@ -148,14 +148,14 @@ def _subsample(found):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Measured exponents, a panel for each axis, against the table's."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 3, width=3.8, height=3.8)
   labels = {'num_examples': 'n', 'dimension': 'd', 'level': 'the level'}
   kinds = [(notion, method) for notion, methods in sweep.METHODS.items()
            for method in (*methods, 'lower')]
   for ax, axis in zip(axes[0], sweep.AXES):
     for series, k in enumerate(sweep.MOMENTS):
-      here = points.select(found, axis=axis, moment=k)
+      here = points.select(cells, axis=axis, moment=k)
       heights = [kinds.index((p['notion'], p['method'])) + 0.2 * (series - 1)
                  for p in here]
       ax.plot([p['theory'] for p in here], heights, '|', color='black',

@@ -29,11 +29,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 def rate(setting: sweep.Setting) -> dict[str, float]:
   """Returns the slope, the slope in theory, and the risks."""
   risk = lower if setting.method == 'lower' else upper
-  found = [risk(setting, *place) for place in setting.places]
+  result = [risk(setting, *place) for place in setting.places]
   along = [place[sweep.AXES.index(setting.axis)] for place in setting.places]
-  return dict(slope=np.polyfit(np.log(along), np.log(found), 1)[0],
+  return dict(slope=np.polyfit(np.log(along), np.log(result), 1)[0],
               theory=setting.theory) | {
-                  f'risk_{i}': value for i, value in enumerate(found)}
+                  f'risk_{i}': value for i, value in enumerate(result)}
 
 
 def guarantee(notion: str, level: float) -> Guarantee:

@@ -20,8 +20,8 @@ _LARGE = tuple(float(size) for size in sweep.SIZES if size >= sweep.SIZE)
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Every claim of section 6.3.5 on errors, and of what is better."""
-  found = points.collect(rows)
-  large = points.select(found, num_examples=_LARGE)
+  cells = points.collect(rows)
+  large = points.select(cells, num_examples=_LARGE)
   of = lambda law, *methods: points.select(large, dataset=law, method=methods)
   last = points.select(of(sweep.MIXED, 'hs_uniform', 'hs_printed',
                           'joint_floor', 'rec_floor', 'joint'),
@@ -29,9 +29,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return [
       points.judged('cells computed by other programs are met',
                     f'{len(reference.cells()) + len(reference.by_sigma())} '
-                    'cells', found, _cells),
+                    'cells', cells, _cells),
       points.judged('with atoms JointExp does not improve with n', 'flat',
-                    points.select(found, dataset='mixed_0.5_0.25',
+                    points.select(cells, dataset='mixed_0.5_0.25',
                                   method='joint'), _flat),
       points.judged('JointExp and inverse sensitivity perform alike',
                     'similar', large, _alike('joint', 'inverse')),
@@ -70,13 +70,13 @@ def _about_noise(figure: list[points.Point]) -> list[verdicts.Verdict]:
                     'terrible', figure, _growing_noise)]
 
 
-def _cells(found: list[points.Point]):
-  errors, gaps = lookup.by_size(found), []
+def _cells(cells: list[points.Point]):
+  errors, gaps = lookup.by_size(cells), []
   pairs = [(errors.get((law, size), {}).get(method), cell)
            for (law, method, size), cell in reference.cells().items()]
   figure = {(p['dataset'], round(math.log10(p['sigma']))): p
             for p in lookup.smoothed(points.select(
-                found, num_examples=float(sweep.SIZE)), 'hs_uniform')}
+                cells, num_examples=float(sweep.SIZE)), 'hs_uniform')}
   pairs += [(figure.get((law, round(math.log10(sigma)))), cell)
             for (law, sigma), cell in reference.by_sigma().items()]
   for point, cell in pairs:
@@ -96,19 +96,19 @@ def _cells(found: list[points.Point]):
           '{} of {} at n = {}'.format(*where[1::-1], where[2]))
 
 
-def _flat(found: list[points.Point]):
-  at = {int(p['num_examples']): p['value_sup'] for p in found}
+def _flat(cells: list[points.Point]):
+  at = {int(p['num_examples']): p['value_sup'] for p in cells}
   if not {316, _MOST} <= set(at):
     return '-', False, 'not all n'
   return (f'{at[316]:.3f} at n = 316, {at[_MOST]:.3f} at 10^4',
           abs(at[_MOST] / at[316] - 1) < 0.15, 'Mixed(.5,.25)')
 
 
-def _ratios(found: list[points.Point], first: str, second: str,
+def _ratios(cells: list[points.Point], first: str, second: str,
             ) -> dict[tuple[str, int], float]:
   """(law, n) -> error of the first over that of the second."""
   return {key: of[first]['value_sup'] / of[second]['value_sup']
-          for key, of in lookup.by_size(found).items()
+          for key, of in lookup.by_size(cells).items()
           if {first, second} <= set(of)}
 
 
@@ -117,15 +117,15 @@ def _span(ratios: dict[tuple[str, int], float]) -> str:
 
 
 def _alike(first: str, second: str) -> points.Judge:
-  def judge(found: list[points.Point]):
+  def judge(result: list[points.Point]):
     gaps = {}
-    for key, of in lookup.by_size(found).items():
+    for key, of in lookup.by_size(result).items():
       if {first, second} <= set(of):
         gaps[key] = _gap(of[first], of[second])
     if not gaps:
       return '-', False, 'one of the two alone'
     law, size = worst = max(gaps, key=lambda key: abs(gaps[key]))
-    return (f'{_span(_ratios(found, first, second))} times',
+    return (f'{_span(_ratios(result, first, second))} times',
             abs(gaps[worst]) < 4, 'n from 1000 on; the farthest on '
             f'{law} at n = {size}, by {abs(gaps[worst]):.1f} standard errors')
   return judge
@@ -137,9 +137,9 @@ def _gap(first: points.Point, second: points.Point) -> float:
       first['value_sup_se'], second['value_sup_se'])
 
 
-def _identical(found: list[points.Point]):
+def _identical(cells: list[points.Point]):
   worst, where = 0.0, '-'
-  for (law, size), of in lookup.by_size(found).items():
+  for (law, size), of in lookup.by_size(cells).items():
     if {'joint', 'hs_uniform'} <= set(of):
       pair = of['joint'], of['hs_uniform']
       gap = _gap(*pair)
@@ -150,32 +150,32 @@ def _identical(found: list[points.Point]):
           f'farthest on {where}; a grid of 0.01 is atoms (QE-14)')
 
 
-def _vastly(found: list[points.Point]):
+def _vastly(cells: list[points.Point]):
   best: dict[str, float] = {}
-  for (law, _), ratio in _ratios(found, 'joint', 'hs_uniform').items():
+  for (law, _), ratio in _ratios(cells, 'joint', 'hs_uniform').items():
     best[law] = max(best.get(law, 0.0), ratio)
-  return (', '.join(f'{law} {best[law]:.3g}' for law in lookup.laws(found)
+  return (', '.join(f'{law} {best[law]:.3g}' for law in lookup.laws(cells)
                     if law in best) or '-',
           bool(best) and min(best.values()) > 100,
           'times at most, n from 1000 on; files stand in for that of the text, '
           'and zeros of earnings are there fewer than the first order, 1/9')
 
 
-def _growing(found: list[points.Point]):
-  ratios = _ratios(found, 'joint', 'hs_uniform')
+def _growing(cells: list[points.Point]):
+  ratios = _ratios(cells, 'joint', 'hs_uniform')
   values = [ratios[law, _MOST] for law in sweep.MIXED if (law, _MOST) in ratios]
   return (', '.join(f'{value:.2f}' for value in values) or '-',
           len(values) > 2 and values == sorted(values),
           'times at n = 10^4, by growing atom')
 
 
-def _by_sigma(found: list[points.Point]) -> dict[float, float]:
+def _by_sigma(cells: list[points.Point]) -> dict[float, float]:
   return {p['sigma']: p['value_sup'] for p in lookup.smoothed(
-      found, 'hs_uniform', fine=True)}
+      cells, 'hs_uniform', fine=True)}
 
 
-def _range(found: list[points.Point]):
-  at = _by_sigma(found)
+def _range(cells: list[points.Point]):
+  at = _by_sigma(cells)
   if len(at) < 2:
     return '-', False, 'too few'
   good = [sigma for sigma, value in at.items() if value < 2 * min(at.values())]
@@ -184,8 +184,8 @@ def _range(found: list[points.Point]):
           f'{min(good):g} to {max(good):g} on Mixed(.5,.25), n = 1000')
 
 
-def _vanishing(found: list[points.Point]):
-  at, joint = _by_sigma(found), points.select(found, method='joint')
+def _vanishing(cells: list[points.Point]):
+  at, joint = _by_sigma(cells), points.select(cells, method='joint')
   if not at or not joint:
     return '-', False, 'one of the two alone'
   ratio = at[min(at)] / joint[0]['value_sup']
@@ -194,8 +194,8 @@ def _vanishing(found: list[points.Point]):
           'smoothing acts')
 
 
-def _growing_noise(found: list[points.Point]):
-  at = _by_sigma(found)
+def _growing_noise(cells: list[points.Point]):
+  at = _by_sigma(cells)
   if not at:
     return '-', False, 'none'
   ratio = at[max(at)] / max(at)
@@ -203,10 +203,10 @@ def _growing_noise(found: list[points.Point]):
           f'at sigma {max(at):g}, where 1.36 sigma is expected')
 
 
-def _last(found: list[points.Point], method: str) -> dict[str, float]:
+def _last(cells: list[points.Point], method: str) -> dict[str, float]:
   """law -> error over that with the best noise, at n = 10^4."""
   return {law: ratio for (law, _), ratio
-          in _ratios(found, method, 'hs_uniform').items()}
+          in _ratios(cells, method, 'hs_uniform').items()}
 
 
 def _told(ratios: dict[str, float]) -> str:
@@ -214,15 +214,15 @@ def _told(ratios: dict[str, float]) -> str:
                    if law in ratios) or '-'
 
 
-def _recommended(found: list[points.Point]):
-  ratios = _last(found, 'hs_printed')
+def _recommended(cells: list[points.Point]):
+  ratios = _last(cells, 'hs_printed')
   worst = max((ratios[law] for law in _ATOMS if law in ratios), default=0.0)
   return (_told(ratios) + ' times the error with the best', 0 < worst < 1.5,
           'n = 10^4, by growing atom: a = 3e-91 moves no record (QE-01)')
 
 
-def _floored(found: list[points.Point]):
-  ratios, old = _last(found, 'joint_floor'), _last(found, 'hs_printed')
+def _floored(cells: list[points.Point]):
+  ratios, old = _last(cells, 'joint_floor'), _last(cells, 'hs_printed')
   gain = max((old[law] / ratios[law] for law in ratios if law in old),
              default=math.nan)
   return (_told(ratios) + ' times the error with the best', bool(ratios)
@@ -231,7 +231,7 @@ def _floored(found: list[points.Point]):
           'floor')
 
 
-def _rec(found: list[points.Point]):
-  ratios = _last(found, 'rec_floor')
+def _rec(cells: list[points.Point]):
+  ratios = _last(cells, 'rec_floor')
   return (_told(ratios) + ' times its error', bool(ratios)
           and max(ratios.values()) < 1.5, 'n = 10^4, by growing atom')

@@ -9,9 +9,9 @@ Errors = dict[str, points.Point]
 """Method -> point; of smoothed methods that of the best noise."""
 
 
-def laws(found: Iterable[points.Point]) -> list[str]:
+def laws(cells: Iterable[points.Point]) -> list[str]:
   """Laws that have points, in the order of the sweep."""
-  there = {point['dataset'] for point in found}
+  there = {point['dataset'] for point in cells}
   return [law for law in (*sweep.MIXED, *sweep.FILES, *sweep.SURROGATES)
           if law in there]
 
@@ -20,33 +20,33 @@ def _is_coarse(point: points.Point) -> bool:
   return any(abs(point['sigma'] / sigma - 1) < 1e-6 for sigma in sweep.SIGMAS)
 
 
-def smoothed(found: Iterable[points.Point], method: str, *,
+def smoothed(cells: Iterable[points.Point], method: str, *,
              fine: bool = False) -> list[points.Point]:
   """Points of a smoothed method, of the eight standard deviations or of all."""
-  return [point for point in points.select(found, method=method)
+  return [point for point in points.select(cells, method=method)
           if fine or _is_coarse(point)]
 
 
-def best(found: Iterable[points.Point], method: str, *, fine: bool = False
+def best(cells: Iterable[points.Point], method: str, *, fine: bool = False
          ) -> points.Point | None:
   """The least error over standard deviations, known afterwards only."""
-  return min(smoothed(found, method, fine=fine), default=None,
+  return min(smoothed(cells, method, fine=fine), default=None,
              key=lambda point: point['value_sup'])
 
 
-def by_size(found: Iterable[points.Point]) -> dict[tuple[str, int], Errors]:
+def by_size(cells: Iterable[points.Point]) -> dict[tuple[str, int], Errors]:
   """(law, n) -> errors by method."""
   groups: dict[tuple[str, int], list[points.Point]] = {}
-  for point in found:
+  for point in cells:
     groups.setdefault((point['dataset'], int(point['num_examples'])),
                       []).append(point)
   return {key: _errors(group) for key, group in groups.items()}
 
 
 def _errors(group: list[points.Point]) -> Errors:
-  found = {point['method']: point for point in group
+  values = {point['method']: point for point in group
            if point['method'] not in sweep.SMOOTHED}
   for method in sweep.SMOOTHED:
     if (point := best(group, method)) is not None:
-      found[method] = point
-  return found
+      values[method] = point
+  return values

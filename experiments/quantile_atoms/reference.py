@@ -51,13 +51,13 @@ class Cell(NamedTuple):
 
 def cells() -> dict[tuple[str, str, int], Cell]:
   """(law, method, n) -> cell; of the best noise if smoothed."""
-  found = {}
+  values = {}
   for line in _TABLE.strip().splitlines():
     law, size, *texts = line.split()
-    found |= {(law, name, int(size)): _cell(text, _runs(law, int(size)))
+    values |= {(law, name, int(size)): _cell(text, _runs(law, int(size)))
               for name, text in zip(COLUMNS, texts, strict=True)
               if text != '-'}
-  return found
+  return values
 
 
 def by_sigma() -> dict[tuple[str, float], Cell]:

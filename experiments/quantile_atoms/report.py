@@ -36,25 +36,25 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def table(rows: Sequence[records.Row]) -> str:
   """Errors by law and n, and by noise."""
-  found = points.collect(rows)
-  errors = lookup.by_size(found)
+  cells = points.collect(rows)
+  errors = lookup.by_size(cells)
   parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|. Best noise, '
            'of hs_uniform and hs_gaussian, is chosen among eight standard '
            'deviations when all errors are known: no mechanism does that.\n']
-  for law in lookup.laws(found):
+  for law in lookup.laws(cells):
     sizes = sorted(size for other, size in errors if other == law)
     parts += [f'{law}:\n', tables.markdown(('n', *_METHODS), [
         (size, *(_number(errors[law, size].get(method))
                  for method in _METHODS)) for size in sizes])]
-  return '\n'.join([*parts, *_by_sigma(found)])
+  return '\n'.join([*parts, *_by_sigma(cells)])
 
 
 def _number(point: points.Point | None) -> str:
   return '-' if point is None else f'{point["value_sup"]:.3g}'
 
 
-def _by_sigma(found: Sequence[points.Point]) -> list[str]:
-  kept = lookup.smoothed(points.select(found, num_examples=float(sweep.SIZE)),
+def _by_sigma(cells: Sequence[points.Point]) -> list[str]:
+  kept = lookup.smoothed(points.select(cells, num_examples=float(sweep.SIZE)),
                          'hs_uniform', fine=True)
   at = {(p['dataset'], p['sigma']): p for p in kept}
   laws, sigmas = lookup.laws(kept), sorted({p['sigma'] for p in kept})
@@ -68,9 +68,9 @@ def _by_sigma(found: Sequence[points.Point]) -> list[str]:
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Error against n, Figure 6.4, and below against the noise, Figure 6.5."""
-  found = points.collect(rows)
-  laws = lookup.laws(found)
-  errors = lookup.by_size(found)
+  cells = points.collect(rows)
+  laws = lookup.laws(cells)
+  errors = lookup.by_size(cells)
   columns = max(1, min(5, len(laws)))
   height = -(-max(1, len(laws)) // columns)
   drawn, axes = plots.new(2 * height, columns, width=3.8, height=3.)
@@ -82,7 +82,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
                   error='value_sup_se')
     points.finish(ax, 'records n', 'mean largest error', law, legend=False)
   for ax, law in zip(axes[height:].flat, laws):
-    _against_noise(ax, points.select(found, dataset=law,
+    _against_noise(ax, points.select(cells, dataset=law,
                                      num_examples=float(sweep.SIZE)), law)
   for ax in axes.flat:
     ax.set_visible(ax.has_data())
@@ -91,15 +91,15 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _against_noise(ax: Any, found: Sequence[points.Point], law: str) -> None:
+def _against_noise(ax: Any, cells: Sequence[points.Point], law: str) -> None:
   styles = {method: (series, line) for method, _, series, line in _DRAWN}
   for method in sweep.SMOOTHED:
     series, line = styles[method]
-    points.band(ax, lookup.smoothed(found, method, fine=True), 'sigma',
+    points.band(ax, lookup.smoothed(cells, method, fine=True), 'sigma',
                 'value_sup', method, series=series, line=line,
                 error='value_sup_se')
   for method in ('emp', 'joint', 'inverse', 'joint_floor', 'rec_floor'):
-    for point in points.select(found, method=method):
+    for point in points.select(cells, method=method):
       series, line = styles[method]
       ax.axhline(point['value_sup'], color=plots.COLOURS[series],
                  linestyle=':' if method == 'emp' else '-', linewidth=1)

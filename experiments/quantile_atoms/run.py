@@ -32,13 +32,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'n={setting.num_examples}')
     law = quantile_laws.law(setting.dataset, data_dir)
-    found = quantile_trials.measure(
+    metrics = quantile_trials.measure(
         law, PROBS, _asked(setting, law),
         method=f'{setting.method}/{setting.sigma}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
     yield setting, rows.released(
-        setting, {name: found[name] for name in _KEPT},
+        setting, {name: metrics[name] for name in _KEPT},
         n=setting.num_examples, epsilon=setting.epsilon, adjacency=_ADJACENCY)
 
 

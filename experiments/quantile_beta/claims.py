@@ -26,10 +26,10 @@ def series(point: points.Point) -> str:
   return point['method'] + ('_add' if point['adjacency'] == _ADD else '')
 
 
-def curves(found: Iterable[points.Point]) -> Curves:
+def curves(cells: Iterable[points.Point]) -> Curves:
   """Points by law and series, in the order of the sweep."""
   ours: Curves = {}
-  for point in sorted(found, key=lambda point: (
+  for point in sorted(cells, key=lambda point: (
       sweep.METHODS.index(point['method']), series(point))):
     ours.setdefault((point['dataset'], series(point)), {})[
         int(point['num_orders'])] = point
@@ -42,10 +42,10 @@ def of_figure(rows: Sequence[records.Row]) -> list[points.Point]:
           if point['repetitions'] != _MANY]
 
 
-def laws(found: Curves) -> list[str]:
+def laws(cells: Curves) -> list[str]:
   """Laws that have points, in the order of the sweep."""
   return [law for law in sweep.DATASETS
-          if any(law == other for other, _ in found)]
+          if any(law == other for other, _ in cells)]
 
 
 def crossover(first: dict[int, points.Point] | None,
@@ -73,14 +73,14 @@ def crossover(first: dict[int, points.Point] | None,
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Every claim."""
-  found = of_figure(rows)
+  result = of_figure(rows)
   close = points.select(points.collect(rows), repetitions=float(_MANY))
-  of = lambda *methods: points.select(found, method=methods)
+  of = lambda *methods: points.select(result, method=methods)
   rec = ('rec_printed',)
   return [
       points.judged('cells computed by other programs are met',
                     f'{len(reference.cells())} cells', points.select(
-                        found, num_examples=1e4, epsilon=(0.1, math.inf)),
+                        result, num_examples=1e4, epsilon=(0.1, math.inf)),
                     _cells),
       points.judged('RecExp overtaken by the histogram at m about 10 for '
                     'Beta(.5,.5) and 40 for Beta(2,5), as formulas are '
@@ -114,8 +114,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     of('coarse', 'knots', 'emp'), _ours)]
 
 
-def _cells(found: list[points.Point]):
-  ours = curves(found)
+def _cells(cells: list[points.Point]):
+  ours = curves(cells)
   gaps, met = [], 0
   for (law, name, size), wanted in reference.cells().items():
     point = ours.get((law, name), {}).get(size)
@@ -131,44 +131,44 @@ def _cells(found: list[points.Point]):
           'standard errors of the difference, 50 runs each')
 
 
-def _crossovers(found: list[points.Point], rec: str, post: str
+def _crossovers(cells: list[points.Point], rec: str, post: str
                 ) -> dict[str, float]:
-  ours = curves(found)
+  ours = curves(cells)
   pairs = {law: crossover(ours.get((law, rec)), ours.get((law, post)))
            for law in laws(ours)}
   return {law: at for law, at in pairs.items() if at is not None}
 
 
-def _near(found: dict[str, float]) -> bool:
+def _near(cells: dict[str, float]) -> bool:
   """Within a factor of 1.6 of what is printed, what 50 runs can tell."""
-  return all(law in found and abs(math.log(found[law] / wanted))
+  return all(law in cells and abs(math.log(cells[law] / wanted))
              < math.log(1.6) for law, wanted in _PRINTED.items())
 
 
-def _text(found: dict[str, float]) -> str:
-  return ' and '.join(f'{found.get(law, math.nan):.0f}' for law in _PRINTED)
+def _text(cells: dict[str, float]) -> str:
+  return ' and '.join(f'{cells.get(law, math.nan):.0f}' for law in _PRINTED)
 
 
-def _printed_crossovers(found: list[points.Point]):
-  halved, whole = (_crossovers(found, rec, 'hist_raw')
+def _printed_crossovers(cells: list[points.Point]):
+  halved, whole = (_crossovers(cells, rec, 'hist_raw')
                    for rec in ('rec_printed', 'rec_printed_add'))
   return (f'{_text(halved)}; {_text(whole)} with epsilon not halved',
           _near(halved) or _near(whole), 'QE-04, QE-07: the order is reversed')
 
 
-def _combinations(found: list[points.Point]):
+def _combinations(cells: list[points.Point]):
   near = [(rec, post) for rec in ('rec_printed', 'rec_printed_add')
           for post in sweep.POSTS
-          if _near(_crossovers(found, rec, f'hist_{post}'))]
+          if _near(_crossovers(cells, rec, f'hist_{post}'))]
   wanted = ('rec_printed_add', 'simplex')
-  return (_text(_crossovers(found, 'rec_printed_add', 'hist_simplex')),
+  return (_text(_crossovers(cells, 'rec_printed_add', 'hist_simplex')),
           near == [wanted], 'within a factor of 1.6: ' + (
               ', '.join(' with '.join(pair) for pair in near) or 'none')
           + ', of eight pairs (QE-04)')
 
 
-def _lipschitz(found: list[points.Point]):
-  at = _crossovers(found, 'rec_printed', 'hist_raw')
+def _lipschitz(cells: list[points.Point]):
+  at = _crossovers(cells, 'rec_printed', 'hist_raw')
   order = [law for law in _SLOPES if law in at]
   text = ', '.join(f'{at[law]:.0f}' for law in order)
   return (f'at m = {text}', len(order) > 2 and all(
@@ -177,9 +177,9 @@ def _lipschitz(found: list[points.Point]):
           'first, has none on [0, 1] (QE-05)')
 
 
-def _shared(found: list[points.Point], first: str, second: str
+def _shared(cells: list[points.Point], first: str, second: str
             ) -> list[tuple[points.Point, points.Point]]:
-  ours = curves(found)
+  ours = curves(cells)
   return [(ours[law, first][m], ours[law, second][m]) for law in laws(ours)
           for m in sorted(set(ours.get((law, first), ()))
                           & set(ours.get((law, second), ())))]
@@ -189,8 +189,8 @@ def _ratio(pair: tuple[points.Point, points.Point]) -> float:
   return pair[0]['value_sup'] / pair[1]['value_sup']
 
 
-def _unusable(found: list[points.Point]):
-  pairs = [pair for pair in _shared(found, 'ind', 'emp')
+def _unusable(cells: list[points.Point]):
+  pairs = [pair for pair in _shared(cells, 'ind', 'emp')
            if pair[0]['num_orders'] >= 40]
   if not pairs:
     return '-', False, 'no m of 40 or more'
@@ -199,26 +199,26 @@ def _unusable(found: list[points.Point]):
           'from m = 40 on')
 
 
-def _flat(found: list[points.Point]):
+def _flat(cells: list[points.Point]):
   worst = 1.0
-  for curve in curves(found).values():
+  for curve in curves(cells).values():
     values = [point['value_sup'] for m, point in curve.items() if m >= 5]
     worst = max(worst, max(values) / min(values)) if values else worst
   return (f'largest over smallest {worst:.2f} at most', worst < 1.7,
           'from m = 5 on, every law')
 
 
-def _best(found: list[points.Point]):
+def _best(cells: list[points.Point]):
   ratios = [_ratio(pair) for name in ('rec_printed', 'rec_depth')
-            for pair in _shared(found, name, 'joint')]
+            for pair in _shared(cells, name, 'joint')]
   if not ratios:
     return '-', False, 'one of the two alone'
   return (f'{min(ratios):.1f} to {max(ratios):.1f} times the error of JointExp',
           max(ratios) < 1, 'neighbours by replacement, m up to 40 (QE-22)')
 
 
-def _depth(found: list[points.Point]):
-  ratios = [_ratio(pair) for pair in _shared(found, 'rec_printed', 'rec_depth')]
+def _depth(cells: list[points.Point]):
+  ratios = [_ratio(pair) for pair in _shared(cells, 'rec_printed', 'rec_depth')]
   if not ratios:
     return '-', False, 'one of the two alone'
   mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
@@ -227,13 +227,13 @@ def _depth(found: list[points.Point]):
           'the halved epsilon is not spent, and the depth is rounded (QE-21)')
 
 
-def _errors_at(found: list[points.Point], size: int) -> dict[str, float]:
+def _errors_at(cells: list[points.Point], size: int) -> dict[str, float]:
   return {name: curve[size]['value_sup'] for (law, name), curve
-          in curves(found).items() if law == 'beta_2_5' and size in curve}
+          in curves(cells).items() if law == 'beta_2_5' and size in curve}
 
 
-def _order(found: list[points.Point]):
-  at = _errors_at(found, 200)
+def _order(cells: list[points.Point]):
+  at = _errors_at(cells, 200)
   names = ('hist_bridge', 'hist_raw', 'rec_printed')
   if not set(names) <= set(at):
     return '-', False, 'not all of them'
@@ -242,8 +242,8 @@ def _order(found: list[points.Point]):
           values == sorted(values), 'sum right, as printed, RecExp')
 
 
-def _gain(found: list[points.Point]):
-  at = _errors_at(found, 100)
+def _gain(cells: list[points.Point]):
+  at = _errors_at(cells, 100)
   ours = {name: at[name] for name in ('coarse', 'knots', 'tree') if name in at}
   if not (ours and {'rec_printed', 'emp'} <= set(at)):
     return '-', False, 'not all of them'
@@ -255,9 +255,9 @@ def _gain(found: list[points.Point]):
               f'{name} {value:.5f}' for name, value in at.items()))
 
 
-def _ours(found: list[points.Point]):
+def _ours(cells: list[points.Point]):
   worst = {name: max(map(_ratio, pairs)) for name in ('coarse', 'knots')
-           if (pairs := _shared(found, name, 'emp'))}
+           if (pairs := _shared(cells, name, 'emp'))}
   if not worst:
     return '-', False, 'one of the two alone'
   return (', '.join(f'{name} {value:.2f}' for name, value in worst.items()),

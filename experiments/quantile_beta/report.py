@@ -34,14 +34,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def table(rows: Sequence[records.Row]) -> str:
   """Errors by law, and where RecExp is overtaken."""
-  found = claims.of_figure(rows)
-  curves = claims.curves(found)
+  result = claims.of_figure(rows)
+  curves = claims.curves(result)
   parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|, of n records '
            'and epsilon as in the sweep; with _add for neighbours by addition '
            'and deletion, that is with an epsilon not halved.\n']
   for law in claims.laws(curves):
     parts += [f'{law}:\n', _errors(curves, law)]
-  return '\n'.join([*parts, _crossovers(curves), *_ranks(found)])
+  return '\n'.join([*parts, _crossovers(curves), *_ranks(result)])
 
 
 def _errors(curves: claims.Curves, law: str) -> str:
@@ -67,9 +67,9 @@ def _crossovers(curves: claims.Curves) -> str:
               ('law', 'RecExp', *sweep.POSTS), lines))
 
 
-def _ranks(found: Sequence[points.Point]) -> list[str]:
+def _ranks(cells: Sequence[points.Point]) -> list[str]:
   """Errors in ranks on one law."""
-  kept = points.select(found, dataset='beta_2_5')
+  kept = points.select(cells, dataset='beta_2_5')
   largest = points.select(kept, num_orders=tuple(
       m for m, in points.distinct(kept, 'num_orders') if m in (10, 100)))
   if not largest:
@@ -82,12 +82,12 @@ def _ranks(found: Sequence[points.Point]) -> list[str]:
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Error against m; one axes for each law."""
-  found = claims.of_figure(rows)
-  laws = claims.laws(claims.curves(found))
+  result = claims.of_figure(rows)
+  laws = claims.laws(claims.curves(result))
   drawn, axes = plots.new(2, 3, width=4.2, height=3.4)
   for ax, law in zip(axes.flat, laws):
     for name, label, series, line in _DRAWN:
-      points.band(ax, [p for p in points.select(found, dataset=law)
+      points.band(ax, [p for p in points.select(result, dataset=law)
                        if claims.series(p) == name], 'num_orders',
                   'value_sup', label, series=series, line=line,
                   error='value_sup_se')

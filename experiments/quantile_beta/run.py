@@ -28,12 +28,12 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'm={setting.num_orders}')
     law = quantile_laws.law(setting.dataset, data_dir)
-    found = quantile_trials.measure(
+    metrics = quantile_trials.measure(
         law, sweep.orders(setting.num_orders), _asked(setting, law),
         method=setting.method, num_examples=setting.num_examples,
         repetitions=setting.repetitions, seed=setting.seed)
     yield setting, rows.released(
-        setting, found, n=setting.num_examples, epsilon=setting.epsilon,
+        setting, metrics, n=setting.num_examples, epsilon=setting.epsilon,
         adjacency=Adjacency(setting.adjacency))
 
 

@@ -19,24 +19,24 @@ _SIGMAS = 4
 
 def table(rows: Sequence[records.Row]) -> str:
   """Every setting; statements on Beta(2, 5) there are none."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return (
       'The error (value_sup) that 95 % of releases stay below: measured, as '
       'printed, with corrected constants, and by a sharp bound. 1 is the whole '
       'range. Sharp: of `quantile_methods.confidence`, of the histogram its '
       'direct bound; none where ranks reach the ends.\n\n' + points.table(
-          points.select(found, kind='upper'), _FIELDS,
+          points.select(cells, kind='upper'), _FIELDS,
           ('error', 'mean', *_STATEMENTS))
       + '\nHow often an error exceeds 1/4, and the least that Lemma 6.2.7 '
       'allows.\n\n' + points.table(
-          points.select(found, kind='lower'), _FIELDS[1:],
+          points.select(cells, kind='lower'), _FIELDS[1:],
           ('far', 'printed', 'sharp')))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Theorem by theorem."""
-  found = points.collect(rows)
-  upper = points.select(found, kind='upper')
+  cells = points.collect(rows)
+  upper = points.select(cells, kind='upper')
   proved = points.select(upper, dataset=sweep.UNIFORM)
   ours = [p for p in proved if 'sharp' in p.values]
   stays = [points.judged(
@@ -59,43 +59,43 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                         'independent', 'joint', *_RECURSIVE)), _ahead),
       points.judged('Lemma 6.2.7: errors exceed 1/4 at least so often',
                     'half of e^(-n epsilon / 2) and more', points.select(
-                        found, kind='lower'), _often),
+                        cells, kind='lower'), _often),
       points.judged('sharp bounds hold', 'not in the text', ours, _sharp)]
 
 
-def _below(found: list[points.Point]):
-  ratios = [p['printed'] / p['error'] for p in found]
-  some = [p for p in found if p['printed'] < 1]
+def _below(cells: list[points.Point]):
+  ratios = [p['printed'] / p['error'] for p in cells]
+  some = [p for p in cells if p['printed'] < 1]
   return (f'{min(ratios):.0f} to {max(ratios):.0f} times the error',
-          min(ratios) >= 1, f'{len(found)} settings, in {len(some)} the bound '
+          min(ratios) >= 1, f'{len(cells)} settings, in {len(some)} the bound '
           'is below the range of the data')
 
 
-def _outside(found: list[points.Point]):
-  least = min(found, key=lambda p: p['corrected'])
+def _outside(cells: list[points.Point]):
+  least = min(cells, key=lambda p: p['corrected'])
   return (f'bounds of {least["corrected"]:.2g} and more, corrected',
           least['corrected'] < 0.5, 'orders are at most 1/4 from the ends: at '
           'epsilon 0.1 and ten orders or more no bound says anything (QE-06), '
           f'of uniform records either; errors {least["error"]:.2g} and more')
 
 
-def _beta(found: list[points.Point]) -> verdicts.Verdict:
+def _beta(cells: list[points.Point]) -> verdicts.Verdict:
   claim, printed = 'the theorems hold for Beta(2, 5)', 'shown in Figure 6.1'
-  if not found:
+  if not cells:
     return verdicts.Verdict(claim, printed, '-', verdicts.NOT_RUN, 'no rows')
-  worst = max(p['error'] for p in found)
+  worst = max(p['error'] for p in cells)
   return verdicts.Verdict(
       claim, printed, f'95 % errors {worst:.2g} at most',
       verdicts.NOT_COMPARABLE, 'its density is 0 at the ends, where they ask '
       'for a lower bound; Beta(1, 1) alone of the figure has both (QE-06)')
 
 
-def _ahead(found: list[points.Point]):
+def _ahead(cells: list[points.Point]):
   """Where JointExp has not collapsed: all of ten orders."""
   ratios = []
-  for n, epsilon in points.distinct(found, 'num_examples', 'epsilon'):
+  for n, epsilon in points.distinct(cells, 'num_examples', 'epsilon'):
     by = {p['method']: p['error'] for p in points.select(
-        found, num_examples=n, epsilon=epsilon)}
+        cells, num_examples=n, epsilon=epsilon)}
     if {'recursive', 'joint'} <= set(by):
       ratios.append(by['recursive'] / by['joint'])
   if not ratios:
@@ -105,22 +105,22 @@ def _ahead(found: list[points.Point]):
           'its error does not (QE-22)')
 
 
-def _often(found: list[points.Point]):
+def _often(cells: list[points.Point]):
   slack = lambda p: _SIGMAS * math.sqrt(
       p['far'] * (1 - p['far']) / p['repetitions'])
-  holds = all(p['far'] + slack(p) >= p['sharp'] >= p['printed'] for p in found)
-  least = min(p['far'] / p['printed'] for p in found)
-  return (f'{least:.2g} times as often and more', holds, f'{len(found)} '
+  holds = all(p['far'] + slack(p) >= p['sharp'] >= p['printed'] for p in cells)
+  least = min(p['far'] / p['printed'] for p in cells)
+  return (f'{least:.2g} times as often and more', holds, f'{len(cells)} '
           'settings; the bound tends to 1/2 with m, not to 1 (QE-25)')
 
 
-def _sharp(found: list[points.Point]):
-  closest = [p['sharp'] / p['error'] for p in found]
-  better = [p['printed'] / p['sharp'] for p in found]
+def _sharp(cells: list[points.Point]):
+  closest = [p['sharp'] / p['error'] for p in cells]
+  better = [p['printed'] / p['sharp'] for p in cells]
   holds = min(closest) >= 1 and min(better) > 1
   return (f'{min(closest):.2g} to {max(closest):.2g} times the error', holds,
           f'{min(better):.2g} to {max(better):.2g} times closer than printed, '
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -38,11 +38,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
              f'n={setting.num_examples} m={setting.num_orders}')
     asked = quantiles(setting)
     law = quantile_laws.law(setting.dataset, data_dir)
-    found, _ = quantile_answers.answers(
+    result, _ = quantile_answers.answers(
         law, asked, coins=f'{setting.method}/{setting.num_orders}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
-    missed = np.max(np.abs(found - law.quantiles(np.array(asked.probs))), 1)
+    missed = np.max(np.abs(result - law.quantiles(np.array(asked.probs))), 1)
     measure = _upper if setting.kind == 'upper' else _lower
     yield setting, rows.released(
         setting, measure(setting, asked, missed), n=setting.num_examples,
@@ -77,14 +77,14 @@ def _upper(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
            missed: np.ndarray) -> dict[str, float]:
   """Returns the 95 % quantile of the error, and bounds where theorems hold."""
   ordered = np.sort(missed)
-  found = dict(error=np.quantile(ordered, 1 - sweep.LEVEL),
+  values = dict(error=np.quantile(ordered, 1 - sweep.LEVEL),
                mean=ordered.mean())
   if setting.dataset == sweep.UNIFORM:
     printed, corrected, sharp = _bounds(setting, asked)
-    found |= dict(printed=printed, corrected=corrected)
+    values |= dict(printed=printed, corrected=corrected)
     if math.isfinite(sharp):
-      found['sharp'] = sharp
-  return found
+      values['sharp'] = sharp
+  return values
 
 
 def _bounds(setting: sweep.Setting, asked: mechanism.QuantileMechanism

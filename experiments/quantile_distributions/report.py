@@ -25,27 +25,27 @@ def shares(point: points.Point) -> np.ndarray:
 
 def table(rows: Sequence[records.Row]) -> str:
   """What is largest."""
-  found = points.collect(rows)
-  for point in found:
+  cells = points.collect(rows)
+  for point in cells:
     point.values['largest_bin'] = shares(point).max()
   return ('Shares of one bin of 50, and of one value.\n\n' + points.table(
-      found, ('dataset', 'num_draws'), ('lower', 'upper', 'largest_bin',
+      cells, ('dataset', 'num_draws'), ('lower', 'upper', 'largest_bin',
                                         'largest_atom')))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Section 6.3.5 on its distributions."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return [
       points.judged('the atom of mixed_<p>_<delta> has p, its sides the rest, '
                     'evenly', 'the definition', points.select(
-                        found, dataset=sweep.MIXED), _mixed),
+                        cells, dataset=sweep.MIXED), _mixed),
       points.judged('Earnings and Dividends are more concentrated than Ratings '
                     'and Pages', 'much more', points.select(
-                        found, dataset=(*_SPREAD, *_CONCENTRATED)),
+                        cells, dataset=(*_SPREAD, *_CONCENTRATED)),
                     _concentrated),
       points.judged('Dividends accumulate at 0', 'a big part', points.select(
-          found, dataset='dividends'), _zeros)]
+          cells, dataset='dividends'), _zeros)]
 
 
 def expected(name: str) -> np.ndarray:
@@ -53,25 +53,25 @@ def expected(name: str) -> np.ndarray:
   share, gap = map(float, name.split('_')[1:])
   ends = np.linspace(0, 1, sweep.NUM_BINS + 1)
   left = np.minimum(ends, 0.5 - gap) + np.maximum(ends - 0.5 - gap, 0)
-  found = (1 - share) * np.diff(left) / (1 - 2 * gap)
+  result = (1 - share) * np.diff(left) / (1 - 2 * gap)
   # 1/2 is the lower end of its bin.
-  found[sweep.NUM_BINS // 2] += share
-  return found
+  result[sweep.NUM_BINS // 2] += share
+  return result
 
 
-def _mixed(found: list[points.Point]):
+def _mixed(cells: list[points.Point]):
   worst = 0.0
-  for point in found:
+  for point in cells:
     wanted = expected(point['dataset'])
     spread = np.sqrt(wanted * (1 - wanted) / point['num_draws'])
     gaps = np.abs(shares(point) - wanted)
     worst = max(worst, np.max(gaps / np.maximum(spread, 1e-9)))
   return (f'within {worst:.1f} standard deviations', worst < 5,
-          f'{len(found)} laws of {sweep.NUM_BINS} bins')
+          f'{len(cells)} laws of {sweep.NUM_BINS} bins')
 
 
-def _concentrated(found: list[points.Point]):
-  largest = {point['dataset']: shares(point).max() for point in found}
+def _concentrated(cells: list[points.Point]):
+  largest = {point['dataset']: shares(point).max() for point in cells}
   spread = [largest[name] for name in _SPREAD if name in largest]
   others = [largest[name] for name in _CONCENTRATED if name in largest]
   text = ', '.join(f'{name} {value:.2f}' for name, value in largest.items())
@@ -79,20 +79,20 @@ def _concentrated(found: list[points.Point]):
           'largest share of a bin')
 
 
-def _zeros(found: list[points.Point]):
-  atom = found[0]['largest_atom']
+def _zeros(cells: list[points.Point]):
+  atom = cells[0]['largest_atom']
   return (f'{atom:.3f} of the draws', atom > 0.5, 'one value')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """One axes for each law."""
-  found = {point['dataset']: point for point in points.collect(rows)}
+  values = {point['dataset']: point for point in points.collect(rows)}
   names = [setting.dataset for setting in sweep.SETTINGS
-           if setting.dataset in found]
+           if setting.dataset in values]
   drawn, axes = plots.new(2, math.ceil(max(2, len(names)) / 2), width=3.2,
                           height=2.6)
   for ax, name in zip(axes.flat, names):
-    point = found[name]
+    point = values[name]
     ends = np.linspace(point['lower'], point['upper'], sweep.NUM_BINS + 1)
     # In the unit of the figure: of 10^7 draws.
     ax.stairs(point['num_draws'] * shares(point), ends, fill=True,

@@ -32,10 +32,10 @@ def _shares(law: quantile_laws.Law, setting: sweep.Setting
   with jax.enable_x64(True):
     draw = jax.jit(lambda key: law.sample(key, size))
     for key in quantile_laws.keys(setting.seed, law.name, size, parts):
-      found = np.clip(np.asarray(draw(key)), law.lower, law.upper)
-      counts += np.histogram(found, ends)[0]
+      result = np.clip(np.asarray(draw(key)), law.lower, law.upper)
+      counts += np.histogram(result, ends)[0]
   # Of the last part.
-  largest = np.unique(found, return_counts=True)[1].max() / size
+  largest = np.unique(result, return_counts=True)[1].max() / size
   return dict(lower=law.lower, upper=law.upper, largest_atom=largest, **{
       f'share_{place:02d}': count / (size * parts)
       for place, count in enumerate(counts)})

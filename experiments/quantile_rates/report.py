@@ -26,8 +26,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """The conclusion, and what two changes of the cost are worth."""
-  found = points.collect(rows)
-  median = points.select(found, method='real', adjacency=_REPLACE)
+  cells = points.collect(rows)
+  median = points.select(cells, method='real', adjacency=_REPLACE)
   # The formula is for n epsilon well above 20, and interpolation tells above 3.
   valid = [p for p in median if p['epsilon'] <= 3]
   return [
@@ -44,14 +44,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     lambda p: _slope(p, 'epsilon', -2)),
       points.judged('RecExp and JointExp have both rates for a fixed m',
                     'slopes -1 and -2 in n', points.select(
-                        found, method=sweep.SEVERAL), _several),
+                        cells, method=sweep.SEVERAL), _several),
       points.judged('unrounded targets halve the cost of a median under '
                     'addition and deletion', 'rank errors 20.5 and 10.5 '
-                    '(QB-01)', points.select(found, adjacency=_ADD),
+                    '(QB-01)', points.select(cells, adjacency=_ADD),
                     _unrounded),
       points.judged('interpolated ranks are as private and nearer',
                     '1.02 to 3.8 times (QB-03)', points.select(
-                        found, method=('real', 'interpolated'),
+                        cells, method=('real', 'interpolated'),
                         adjacency=_REPLACE, num_examples=1000),
                     _interpolated)]
 
@@ -61,20 +61,20 @@ def _private(point: points.Point) -> float:
   return 1 - point['sampling'] / point['closed_form']
 
 
-def _closed(found: list[points.Point]):
-  ratios = [p['mse'] / p['closed_form'] for p in found]
+def _closed(cells: list[points.Point]):
+  ratios = [p['mse'] / p['closed_form'] for p in cells]
   # The formula drops what is left of an interval and the ends of the range.
   enough = all(abs(p['mse'] - p['closed_form']) < 5 * p['mse_se']
-               + 0.1 * p['closed_form'] for p in found)
+               + 0.1 * p['closed_form'] for p in cells)
   return (f'{min(ratios):.2f} to {max(ratios):.2f} times', enough,
-          f'{len(found)} settings, within 5 standard errors and 10 %')
+          f'{len(cells)} settings, within 5 standard errors and 10 %')
 
 
-def _slope(found: list[points.Point], along: str, wanted: float):
+def _slope(cells: list[points.Point], along: str, wanted: float):
   """The slope of groups that differ in one field alone, averaged."""
   other = 'epsilon' if along == 'num_examples' else 'num_examples'
-  groups = [points.select(found, **{other: value})
-            for value, in points.distinct(found, other)]
+  groups = [points.select(cells, **{other: value})
+            for value, in points.distinct(cells, other)]
   slopes = [points.slope(group, along, 'mse') for group in groups
             if len(group) > 1]
   if not slopes:
@@ -84,11 +84,11 @@ def _slope(found: list[points.Point], along: str, wanted: float):
           f'{len(slopes)} lines, within 10 %')
 
 
-def _several(found: list[points.Point]):
+def _several(cells: list[points.Point]):
   """In n at the largest epsilon, and what privacy adds in n epsilon."""
   slopes = {}
   for method in sweep.SEVERAL:
-    of = points.select(found, method=method)
+    of = points.select(cells, method=method)
     largest = max((p['epsilon'] for p in of), default=0.0)
     added = [points.Point(
         dict(signal=p['num_examples'] * p['epsilon']),
@@ -107,8 +107,8 @@ def _several(found: list[points.Point]):
           'that errors are those of the range')
 
 
-def _unrounded(found: list[points.Point]):
-  by = {p['method']: p for p in found}
+def _unrounded(cells: list[points.Point]):
+  by = {p['method']: p for p in cells}
   if not {'rounded', 'real'} <= set(by):
     return '-', False, 'one of the two alone'
   ranks = [by[method]['rank_error'] for method in ('rounded', 'real')]
@@ -117,11 +117,11 @@ def _unrounded(found: list[points.Point]):
           f'{by["real"]["epsilon"]:g}, {by["real"]["repetitions"]:g} data sets')
 
 
-def _interpolated(found: list[points.Point]):
+def _interpolated(cells: list[points.Point]):
   gains = []
-  for epsilon, in points.distinct(found, 'epsilon'):
+  for epsilon, in points.distinct(cells, 'epsilon'):
     by = {p['method']: p['distance'] for p in points.select(
-        found, epsilon=epsilon)}
+        cells, epsilon=epsilon)}
     if len(by) == 2:
       gains.append((epsilon, by['real'] / by['interpolated']))
   if not gains:
@@ -133,8 +133,8 @@ def _interpolated(found: list[points.Point]):
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Squared errors against n and epsilon; the closed form as lines."""
-  found = points.collect(rows)
-  median = points.select(found, method='real', adjacency=_REPLACE)
+  cells = points.collect(rows)
+  median = points.select(cells, method='real', adjacency=_REPLACE)
   drawn, axes = plots.new(1, 3, height=3.4)
   names = {'num_examples': 'records n', 'epsilon': 'epsilon'}
   for ax, along, other in ((axes[0, 0], 'num_examples', 'epsilon'),
@@ -147,7 +147,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
       points.curve(ax, line, along, 'closed_form', None, series=series,
                    line='--')
     points.finish(ax, names[along], 'mean squared error', 'QExp, median')
-  several = points.select(found, method=sweep.SEVERAL)
+  several = points.select(cells, method=sweep.SEVERAL)
   for series, (epsilon,) in enumerate(points.distinct(several, 'epsilon')):
     for method, line in zip(sweep.SEVERAL, ('-', '--', ':')):
       points.curve(axes[0, 2], points.select(

@@ -53,17 +53,17 @@ def _errors(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
   """Returns squared errors; for one level also in ranks and to the sample."""
   probs = np.array(asked.probs)
   squared = np.mean(np.square(answers - probs), 1)
-  found = dict(mse=squared.mean(),
+  values = dict(mse=squared.mean(),
                mse_se=squared.std(ddof=1) / math.sqrt(len(squared)),
                sampling=np.mean(probs * (1 - probs)) / setting.num_examples)
   if setting.num_orders > 1:
-    return found
+    return values
   target = setting.num_examples * probs[0]
   ranks = np.sum(ordered < answers, 1)
   place = int(target) - 1
   share = target - int(target)
   of_sample = (1 - share) * ordered[:, place] + share * ordered[:, place + 1]
-  return found | dict(
+  return values | dict(
       closed_form=bounds.single_mse(
           num_examples=setting.num_examples, prob=probs[0],
           rate=float(asked.parameters.rates[0]), density=1.0),

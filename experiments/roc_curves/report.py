@@ -34,8 +34,8 @@ _AGAINST_EPSILON = (*_DRAWN[1:4], ('tight', 'p2', 'p = 2, tight noise', 2,
 
 def table(rows: Sequence[records.Row]) -> str:
   """Table 6.1, and errors of every setting."""
-  found = points.collect(rows)
-  exact = points.select(found, method='exact')
+  cells = points.collect(rows)
+  exact = points.select(cells, method='exact')
   lines = [(p['dataset'], *(f'{p.values[name]:g}' if name in p.values else '-'
                             for name in ('num_examples', 'num_columns',
                                          'num_left_out')),
@@ -48,7 +48,7 @@ def table(rows: Sequence[records.Row]) -> str:
            'printed: records, positive, features'), lines)
       + '\nMean area between private and true curve, and mean error of the '
       'area under it. Of curves that are not smoothed running maxima.\n\n'
-      + points.table([p for p in found if p['method'] != 'exact'],
+      + points.table([p for p in cells if p['method'] != 'exact'],
                      ('dataset', 'method', 'smoothing', 'epsilon'),
                      ('area', 'area_se', 'auc_error', 'auc_error_se'),
                      digits=3))
@@ -56,8 +56,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What sections 6.5.1 and 6.6.5 say of their figures, and what is better."""
-  found = points.collect(rows)
-  files = [p for p in found if not p['dataset'].endswith('_stand_in')]
+  cells = points.collect(rows)
+  files = [p for p in cells if not p['dataset'].endswith('_stand_in')]
   bank = points.select(files, dataset='bank_full')
   drawn = [p for p in files if p['points']]
   return [
@@ -78,7 +78,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     _larger),
       points.judged('areas of one tree computed by other programs are met',
                     'within 20 %, on stand-ins', points.select(
-                        found, method='joint', num_thresholds=2**10), _cells),
+                        cells, method='joint', num_thresholds=2**10), _cells),
       points.judged('one tree over both classes is better than a curve of each',
                     'not in the text', points.select(
                         files, method=_METHODS, smoothing='p2'), _joint)]
@@ -88,9 +88,9 @@ def _span(values: Sequence[float]) -> str:
   return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
 
 
-def _data(found: list[points.Point]):
+def _data(cells: list[points.Point]):
   texts, stands = [], True
-  for point in found:
+  for point in cells:
     records_, share, features = sweep.TABLE_6_1[point['dataset']]
     stands &= (point['num_examples'] == records_
                and point['num_columns'] == features
@@ -102,19 +102,19 @@ def _data(found: list[points.Point]):
           'count numbers of encounters and patients')
 
 
-def _lines(found: Sequence[points.Point], *names: str
+def _lines(cells: Sequence[points.Point], *names: str
            ) -> dict[tuple, dict[str, float]]:
   """(data set, epsilon) -> area by another field."""
   lines: dict[tuple, dict[str, float]] = {}
-  for point in found:
+  for point in cells:
     lines.setdefault((point['dataset'], point['epsilon']), {})[
         '/'.join(point[name] for name in names)] = point['area']
   return lines
 
 
-def _closer(found: list[points.Point]):
+def _closer(cells: list[points.Point]):
   gains = {name: [line['none'] / line[name]
-                  for line in _lines(found, 'smoothing').values()
+                  for line in _lines(cells, 'smoothing').values()
                   if {'none', name} <= set(line)] for name in ('p1', 'p2')}
   both = [gain for each in gains.values() for gain in each]
   return ('; '.join(f'{name} {_span(each)} times'
@@ -123,10 +123,10 @@ def _closer(found: list[points.Point]):
           'the raw curve; much is 1.5')
 
 
-def _decreases(found: list[points.Point]):
+def _decreases(cells: list[points.Point]):
   falls = []
-  for method, smoothing in points.distinct(found, 'method', 'smoothing'):
-    line = sorted(points.select(found, method=method, smoothing=smoothing),
+  for method, smoothing in points.distinct(cells, 'method', 'smoothing'):
+    line = sorted(points.select(cells, method=method, smoothing=smoothing),
                   key=lambda p: p['epsilon'])
     falls += [second['area'] - first['area'] < 3 * math.hypot(
         first['area_se'], second['area_se'])
@@ -136,31 +136,31 @@ def _decreases(found: list[points.Point]):
           'methods')
 
 
-def _alike(found: list[points.Point]):
+def _alike(cells: list[points.Point]):
   ratios = [line['p1'] / line['p2'] for line in _lines(
-      found, 'smoothing').values() if {'p1', 'p2'} <= set(line)]
+      cells, 'smoothing').values() if {'p1', 'p2'} <= set(line)]
   return (f'p = 1 has {_span(ratios)} times the area of p = 2',
           bool(ratios) and 0.5 < min(ratios) and max(ratios) < 2,
           'a factor of 2 either way')
 
 
-def _larger(found: list[points.Point]):
-  by = {p['dataset']: p['area'] for p in found}
+def _larger(cells: list[points.Point]):
+  by = {p['dataset']: p['area'] for p in cells}
   order = [by[name] for name in sweep.FIGURES if name in by]
   return (', '.join(f'{name} {area:.3g}' for name, area in by.items()),
           len(order) == 3 and order[0] == max(order), 'the smallest data set '
           'has the largest epsilon and yet the largest area')
 
 
-def _cells(found: list[points.Point]):
-  near = [p['area'] / REFERENCE[at] for p in found
+def _cells(cells: list[points.Point]):
+  near = [p['area'] / REFERENCE[at] for p in cells
           if (at := (p['dataset'], p['epsilon'])) in REFERENCE]
   return (f'{_span(near)} times', bool(near) and 0.8 < min(near)
           and max(near) < 1.2, f'{len(near)} cells')
 
 
-def _joint(found: list[points.Point]):
-  lines = _lines(found, 'method').values()
+def _joint(cells: list[points.Point]):
+  lines = _lines(cells, 'method').values()
   gains = {name: [line[name] / line['joint'] for line in lines
                   if {name, 'joint'} <= set(line)]
            for name in ('printed', 'tight')}
@@ -179,8 +179,8 @@ def _polyline(point: points.Point) -> tuple[np.ndarray, np.ndarray]:
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Curves of each data set, and areas against epsilon."""
-  found = points.collect(rows)
-  kept = [p for p in found if p['points']]
+  cells = points.collect(rows)
+  kept = [p for p in cells if p['points']]
   names = [name for name in (*sweep.FIGURES, *(
       f'{name}_stand_in' for name in sweep.FIGURES))
            if points.select(kept, dataset=name)][:3]
@@ -194,11 +194,11 @@ def figure(rows: Sequence[records.Row]) -> Any:
     epsilon = sweep.FIGURES[name.removesuffix('_stand_in')]
     points.finish(ax, 'false positives', 'true positives',
                   f'{name}, epsilon {epsilon:g}', scales='linear linear')
-  name = 'bank_full' if points.select(found, dataset='bank_full') else (
+  name = 'bank_full' if points.select(cells, dataset='bank_full') else (
       names[0] if names else '')
   for method, smoothing, label, series, line in _AGAINST_EPSILON:
     points.curve(axes[0, -1], points.select(
-        found, dataset=name, method=method, smoothing=smoothing), 'epsilon',
+        cells, dataset=name, method=method, smoothing=smoothing), 'epsilon',
                  'area', label, series=series, line=line)
   points.finish(axes[0, -1], 'epsilon', 'area between curves', name)
   return drawn

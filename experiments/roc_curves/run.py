@@ -33,13 +33,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
              f'{setting.smoothing} epsilon={setting.epsilon:g}')
     counts = counted(setting, data_dir)
     if setting.method == 'exact':
-      found = _of_data(setting, counts)
+      metrics = _of_data(setting, counts)
       ranks = _exact(counts)
     else:
       ranks = released(setting, counts)
-      found = _areas(setting, ranks, counts)
+      metrics = _areas(setting, ranks, counts)
     yield setting, rows.released(
-        setting, found | _points(setting, ranks[0]), n=int(counts.sum()),
+        setting, metrics | _points(setting, ranks[0]), n=int(counts.sum()),
         epsilon=setting.epsilon, adjacency=_ADJACENCY)
 
 
@@ -95,9 +95,9 @@ def released(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
 def _least_absolute(ranks, total):
   """Returns ranks smoothed in norm p1, each class alone, with a public n."""
   one = lambda ranks: flows.least_absolute(ranks, total, 'free')
-  found = jax.vmap(jax.vmap(one))(ranks)
+  result = jax.vmap(jax.vmap(one))(ranks)
   return jax.vmap(lambda ranks: roc.with_total(ranks, total,
-                                               monotone=True))(found)
+                                               monotone=True))(result)
 
 
 def _areas(setting: sweep.Setting, ranks: np.ndarray,
@@ -107,9 +107,9 @@ def _areas(setting: sweep.Setting, ranks: np.ndarray,
     ranks = np.maximum.accumulate(np.maximum(ranks, 0.0), -1)
   with jax.enable_x64(True):
     true = _interpolated(_exact(counts))
-    found = _interpolated(ranks)
-  areas = np.mean(np.abs(found[0] - true[0]), -1)
-  aucs = np.abs(found[1] - true[1])
+    result = _interpolated(ranks)
+  areas = np.mean(np.abs(result[0] - true[0]), -1)
+  aucs = np.abs(result[1] - true[1])
   return dict(area=areas.mean(), area_se=ecdf_data.standard_error(areas),
               auc_error=aucs.mean(),
               auc_error_se=ecdf_data.standard_error(aucs))
@@ -145,11 +145,11 @@ def _of_data(setting: sweep.Setting, counts: np.ndarray) -> dict[str, float]:
   with jax.enable_x64(True):
     curve = roc.of_ranks(jnp.asarray(_exact(counts)[0]),
                          _grid(setting).thresholds)
-  found = dict(num_examples=totals.sum(), auc=float(curve.auc),
+  values = dict(num_examples=totals.sum(), auc=float(curve.auc),
                positive_share=totals[1] / totals.sum())
   if setting.dataset in scores.FILES:
     kinds = [type(column) for column
              in registry.DATASETS[setting.dataset].schema.columns]
-    found |= dict(num_columns=len(kinds) - kinds.count(columns.Label),
+    values |= dict(num_columns=len(kinds) - kinds.count(columns.Label),
                   num_left_out=kinds.count(columns.Skip))
-  return found
+  return values

@@ -32,14 +32,14 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """What section 6.6.8 says, and what others make of the problem."""
-  found = points.collect(rows)
-  of = lambda *methods: points.select(found, method=methods)
+  cells = points.collect(rows)
+  of = lambda *methods: points.select(cells, method=methods)
   return [
       points.judged('the quadratic program is solved more quickly than the '
                     'linear one', 'so it is drawn',
                     of('cvxopt_qp', 'cvxopt_lp'), _quicker),
       points.judged('the problem has O(N log N) variables', 'N log N',
-                    found, _variables),
+                    cells, _variables),
       points.judged('printed rows cost more than their differences',
                     'not in the text', of('cvxopt_qp', 'qp_rows'), _rows),
       points.judged('ours takes time linear in N', 'not in the text', [
@@ -50,17 +50,17 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     _ours),
       points.judged('all programs for p = 2 find the same least noise',
                     'not in the text', of(*sweep.QUADRATIC),
-                    lambda found: _same(found, 'p2')),
+                    lambda cells: _same(cells, 'p2')),
       points.judged('all programs for p = 1 find the same least noise',
                     'not in the text', of(*sweep.LINEAR),
-                    lambda found: _same(found, 'p1'))]
+                    lambda cells: _same(cells, 'p1'))]
 
 
-def _ratios(found: Sequence[points.Point], above: str, below: str,
+def _ratios(cells: Sequence[points.Point], above: str, below: str,
             metric: str = 'seconds') -> dict[float, float]:
   """N -> what one program takes over what another does."""
   by = {(p['method'], p['num_thresholds']): p.values.get(metric)
-        for p in found}
+        for p in cells}
   return {size: by[above, size] / by[below, size] for _, size in sorted(by)
           if by.get((above, size)) and by.get((below, size))}
 
@@ -69,8 +69,8 @@ def _span(values: Sequence[float]) -> str:
   return f'{min(values):.3g} to {max(values):.3g}' if values else '-'
 
 
-def _quicker(found: list[points.Point]):
-  gains = _ratios(found, 'cvxopt_lp', 'cvxopt_qp')
+def _quicker(cells: list[points.Point]):
+  gains = _ratios(cells, 'cvxopt_lp', 'cvxopt_qp')
   if not gains:
     return '-', False, 'one of the two alone'
   large = {size: gain for size, gain in gains.items() if size >= 2**8}
@@ -79,15 +79,15 @@ def _quicker(found: list[points.Point]):
           'both take some milliseconds')
 
 
-def _variables(found: list[points.Point]):
-  size = int(max(p['num_thresholds'] for p in found))
+def _variables(cells: list[points.Point]):
+  size = int(max(p['num_thresholds'] for p in cells))
   return (f'2 N - 1, {2 * size - 1} at N = {size}', False, 'one for each node; '
           'N (L + 1) numbers are in the printed rows, 4 N in their '
           'differences (C13)')
 
 
-def _rows(found: list[points.Point]):
-  gains = _ratios(found, 'qp_rows', 'cvxopt_qp')
+def _rows(cells: list[points.Point]):
+  gains = _ratios(cells, 'qp_rows', 'cvxopt_qp')
   if not gains:
     return '-', False, 'one of the two alone'
   size, gain = max(gains.items())
@@ -95,18 +95,18 @@ def _rows(found: list[points.Point]):
           f'{gain:.3g} times at N = {size:g}')
 
 
-def _linear(found: list[points.Point]):
+def _linear(cells: list[points.Point]):
   slopes = {method: points.slope(of, 'num_thresholds', 'seconds')
             for method in ('p2', 'p1')
-            if len(of := points.select(found, method=method)) > 1}
+            if len(of := points.select(cells, method=method)) > 1}
   return (', '.join(f'slope {slope:.2f} of {method}'
                     for method, slope in slopes.items()) or '-',
           bool(slopes) and all(0.7 < slope < 1.3 for slope in slopes.values()),
           'of logarithms, from N = 2^12 on, within 0.3 of 1')
 
 
-def _ours(found: list[points.Point]):
-  gains = _ratios(found, 'cvxopt_qp', 'p2')
+def _ours(cells: list[points.Point]):
+  gains = _ratios(cells, 'cvxopt_qp', 'p2')
   wanted = {2.0**12: 5, 2.0**13: 20}
   return (', '.join(f'{gain:.3g} times at {size:g}'
                     for size, gain in gains.items()) or '-',
@@ -115,20 +115,20 @@ def _ours(found: list[points.Point]):
           'without compiling, which is done once for each N')
 
 
-def _same(found: list[points.Point], ours: str):
-  off = [abs(ratio - 1) for method, in points.distinct(found, 'method')
+def _same(cells: list[points.Point], ours: str):
+  off = [abs(ratio - 1) for method, in points.distinct(cells, 'method')
          if method != ours
-         for ratio in _ratios(found, method, ours, 'objective').values()]
+         for ratio in _ratios(cells, method, ours, 'objective').values()]
   return (f'within {max(off, default=0.0):.1g}', bool(off) and max(off) < 1e-2,
           f'{len(off)} problems, to 1 %; programs stop at their own tolerances')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Seconds against N."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5.5, height=4.0)
   for method, (series, line) in _STYLES.items():
-    points.curve(axes[0, 0], points.select(found, method=method),
+    points.curve(axes[0, 0], points.select(cells, method=method),
                  'num_thresholds', 'seconds', _LABELS[method], series=series,
                  line=line)
   points.finish(axes[0, 0], 'thresholds N', 'seconds')

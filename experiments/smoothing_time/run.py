@@ -39,13 +39,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
              f'{setting.method} N={setting.num_thresholds}')
     ranks, total = curve(setting)
     try:
-      found = (_ours if setting.method in _OURS else _others)(
+      metrics = (_ours if setting.method in _OURS else _others)(
           setting, ranks, total)
     except ImportError as error:
       left_out[setting.method] = error
       continue
     yield setting, rows.released(
-        setting, found, n=int(total), epsilon=_EPSILON,
+        setting, metrics, n=int(total), epsilon=_EPSILON,
         adjacency=Adjacency.REPLACE_ONE)
   if left_out:
     raise ImportError(f'{", ".join(left_out)} left out: '
@@ -67,17 +67,17 @@ def curve(setting: sweep.Setting) -> tuple[np.ndarray, float]:
 
 def _timed(call: Callable[[], object], at_least: float) -> list[float]:
   """Returns the seconds of each call, of three or more calls."""
-  found = []
-  while len(found) < _FEWEST or sum(found) < at_least:
+  values = []
+  while len(values) < _FEWEST or sum(values) < at_least:
     start = time.perf_counter()
     call()
-    found.append(time.perf_counter() - start)
-  return found
+    values.append(time.perf_counter() - start)
+  return values
 
 
-def _seconds(found: list[float]) -> dict[str, float]:
-  return dict(seconds=statistics.median(found), fastest=min(found),
-              slowest=max(found), calls=len(found))
+def _seconds(cells: list[float]) -> dict[str, float]:
+  return dict(seconds=statistics.median(cells), fastest=min(cells),
+              slowest=max(cells), calls=len(cells))
 
 
 def _others(setting: sweep.Setting, ranks: np.ndarray,
@@ -112,9 +112,9 @@ def _ours(setting: sweep.Setting, ranks: np.ndarray,
     program = jax.jit(_OURS[setting.method]).lower(*data).compile()
     compiling = time.perf_counter() - start
     values = jax.tree.map(np.asarray, program(*data))
-    found = _timed(lambda: jax.block_until_ready(program(*data)),
+    result = _timed(lambda: jax.block_until_ready(program(*data)),
                    setting.at_least)
-  metrics = _seconds(found) | dict(compile_seconds=compiling)
+  metrics = _seconds(result) | dict(compile_seconds=compiling)
   if setting.method == 'p2' and len(ranks) <= _COMPARED:
     metrics['objective'] = problem.least_squares_noise(values - ranks)
   if setting.method == 'p1':

@@ -14,11 +14,11 @@ Solver = Callable[[Problem], np.ndarray]
 # Variables of noise come first; those of ranks, if any, cost nothing.
 
 
-def _cvxopt_matrix(found: sparse.csc_matrix):
+def _cvxopt_matrix(cells: sparse.csc_matrix):
   import cvxopt
-  coordinates = found.tocoo()
+  coordinates = cells.tocoo()
   return cvxopt.spmatrix(coordinates.data.tolist(), coordinates.row.tolist(),
-                         coordinates.col.tolist(), found.shape)
+                         coordinates.col.tolist(), cells.shape)
 
 
 def _costs(problem: Problem) -> np.ndarray:
@@ -42,9 +42,9 @@ def _split(problem: Problem) -> tuple[Problem, np.ndarray]:
   return wide, np.concatenate([np.ones(2 * count), costs[count:]])
 
 
-def _joined(found: np.ndarray, problem: Problem) -> np.ndarray:
+def _joined(cells: np.ndarray, problem: Problem) -> np.ndarray:
   count = int(_costs(problem).sum())
-  return np.append(found[:count] - found[count:2 * count], found[2 * count:])
+  return np.append(cells[:count] - cells[count:2 * count], cells[2 * count:])
 
 
 def cvxopt_qp(problem: Problem) -> np.ndarray:
@@ -52,12 +52,12 @@ def cvxopt_qp(problem: Problem) -> np.ndarray:
   import cvxopt
   import cvxopt.solvers
   costs = _costs(problem)
-  found = cvxopt.solvers.qp(
+  result = cvxopt.solvers.qp(
       _cvxopt_matrix(sparse.diags(costs).tocsc()),
       cvxopt.matrix(np.zeros(len(costs))), _cvxopt_matrix(problem.lower),
       cvxopt.matrix(problem.below), _cvxopt_matrix(problem.last),
       cvxopt.matrix(problem.at), options=dict(show_progress=False))
-  return np.asarray(found['x'])[:, 0]
+  return np.asarray(result['x'])[:, 0]
 
 
 def cvxopt_lp(problem: Problem) -> np.ndarray:
@@ -65,21 +65,21 @@ def cvxopt_lp(problem: Problem) -> np.ndarray:
   import cvxopt
   import cvxopt.solvers
   wide, costs = _split(problem)
-  found = cvxopt.solvers.lp(
+  result = cvxopt.solvers.lp(
       cvxopt.matrix(costs), _cvxopt_matrix(wide.lower),
       cvxopt.matrix(wide.below), _cvxopt_matrix(wide.last),
       cvxopt.matrix(wide.at), options=dict(show_progress=False))
-  return _joined(np.asarray(found['x'])[:, 0], problem)
+  return _joined(np.asarray(result['x'])[:, 0], problem)
 
 
 def highs_lp(problem: Problem) -> np.ndarray:
   """p = 1 by HiGHS."""
   wide, costs = _split(problem)
   rows = len(problem.below)
-  found = optimize.linprog(
+  result = optimize.linprog(
       costs, A_ub=wide.lower[:rows], b_ub=wide.below[:rows], A_eq=wide.last,
       b_eq=wide.at, bounds=(0, None), method='highs')
-  return _joined(found.x, problem)
+  return _joined(result.x, problem)
 
 
 def osqp_qp(problem: Problem) -> np.ndarray:

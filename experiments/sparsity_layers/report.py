@@ -18,20 +18,20 @@ _DRAWN = 32, 144
 
 def table(rows: Sequence[records.Row]) -> str:
   """Networks beside the printed table, then chains of layers."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   return '\n'.join([
       'Parameters that are not zero; next: with chains of the next larger '
       'number in the first replaced segment.\n',
       tables.markdown(
           ('S', 'L', 'printed %', '%', 'parameters', 'of', 'next %'),
-          [_network(point) for point in points.select(found, kind='network')]),
+          [_network(point) for point in points.select(cells, kind='network')]),
       'The monotone chain of fewest parameters, the factor that acts first in '
       'front; how many have as few, of how many; and the next larger number.\n',
       tables.markdown(
           ('p x q', 'L', 'r', 's', 'sizes', 'parameters', 'of', 'as few',
            'chains', 'next'),
           [_layer(point) for point in points.select(
-              found, kind=('layer', 'square'))])])
+              cells, kind=('layer', 'square'))])])
 
 
 def _network(point: points.Point) -> tuple[str, ...]:
@@ -68,10 +68,10 @@ def _printed(point: points.Point) -> float:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Table 1.1, its fifth line, and what section 1.2.2 says."""
-  found = points.collect(rows)
-  networks = points.select(found, kind='network')
-  square = points.select(found, kind='square')
-  of_first = points.select(found, kind='layer', num_rows=16, num_factors=3)
+  cells = points.collect(rows)
+  networks = points.select(cells, kind='network')
+  square = points.select(cells, kind='square')
+  of_first = points.select(cells, kind='layer', num_rows=16, num_factors=3)
   return [
       points.judged('ResNet-20 has so many parameters',
                     f'{papers.RESNET_20_PARAMETERS}', networks, _size),
@@ -88,19 +88,19 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('square butterflies multiply in O(N log N)', 'not O(N^2)',
                     square, _n_log_n),
       points.judged('the product of the supports is full, one path an entry',
-                    'not in the text', [p for p in found if 'paths_least'
+                    'not in the text', [p for p in cells if 'paths_least'
                                         in p.values], _paths)]
 
 
-def _size(found):
-  ours = {point['dense'] for point in found}
+def _size(cells):
+  ours = {point['dense'] for point in cells}
   return (', '.join(f'{size:.0f}' for size in ours),
           ours == {papers.RESNET_20_PARAMETERS},
           'shortcuts are normalised convolutions 1 x 1')
 
 
-def _line(found):
-  point, = found
+def _line(cells):
+  point, = cells
   ours = _percent(point)
   stands = abs(ours - _printed(point)) <= _HALF + 1e-9
   reason = (f'{point["parameters"]:.0f} parameters; fewest of the monotone '
@@ -112,13 +112,13 @@ def _line(found):
   return f'{ours:.3f} %', stands, reason
 
 
-def _first(found):
+def _first(cells):
   """What the printed difference leaves for a convolution of segment 1.
 
   The six of them are all that S = 2 and S = 3 differ by, whatever the chains
   of the others are.
   """
-  layer, network = found[0], found[-1]
+  layer, network = cells[0], cells[-1]
   apart = papers.TABLE_1_1[2, 3] - papers.TABLE_1_1[3, 3]
   ends = [layer['dense'] - (apart + 2 * sign * _HALF) / 100
           * network['dense'] / 6 for sign in (1, -1)]
@@ -129,47 +129,47 @@ def _first(found):
           f'r, s >= 2 has fewer than {layer["parameters"]:.0f} (M-E05)')
 
 
-def _two(found):
-  most = max(max(p['in_a_row'], p['in_a_column']) for p in found)
-  return (f'{most:.0f}', most == 2, f'N = 2 to {found[-1]["num_rows"]:.0f}; '
+def _two(cells):
+  most = max(max(p['in_a_row'], p['in_a_column']) for p in cells)
+  return (f'{most:.0f}', most == 2, f'N = 2 to {cells[-1]["num_rows"]:.0f}; '
           '2 N non-zeros a factor')
 
 
-def _n_log_n(found):
-  off = [p for p in found
+def _n_log_n(cells):
+  off = [p for p in cells
          if p['parameters'] != 2 * p['num_rows'] * p['num_factors']]
   return ('2 N log2 N', not off, 'multiplications of a vector, one for each '
           'parameter; fewer than N^2 from N = '
-          f'{_overtakes(found):.0f} on')
+          f'{_overtakes(cells):.0f} on')
 
 
-def _overtakes(found: list[points.Point]) -> float:
-  return min((p['num_rows'] for p in found if p['parameters'] < p['dense']),
+def _overtakes(cells: list[points.Point]) -> float:
+  return min((p['num_rows'] for p in cells if p['parameters'] < p['dense']),
              default=float('nan'))
 
 
-def _paths(found):
-  counts = {p[name] for p in found for name in ('paths_least', 'paths_most')}
+def _paths(cells):
+  counts = {p[name] for p in cells for name in ('paths_least', 'paths_most')}
   return (', '.join(f'{count:.0f}' for count in sorted(counts)), counts == {1},
-          f'{len(found)} chains by multiplication; of any chain by its digits')
+          f'{len(cells)} chains by multiplication; of any chain by its digits')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Supports of Figure 1.3, of a rectangular chain, and sizes of layers."""
-  found = points.collect(rows)
+  cells = points.collect(rows)
   drawn, axes = plots.new(2, 4, width=2.6, height=2.8)
-  _supports(axes[0], points.select(found, kind='square', num_rows=16),
+  _supports(axes[0], points.select(cells, kind='square', num_rows=16),
             ('X(1)', 'X(2)', 'X(3)', 'X(4)'))
   _supports(axes[1, :3], points.select(
-      found, kind='layer', num_rows=_DRAWN[0], num_columns=_DRAWN[1],
+      cells, kind='layer', num_rows=_DRAWN[0], num_columns=_DRAWN[1],
       num_factors=3), ('third factor', 'second', 'first'))
-  _bars(axes[1, 3], points.select(found, kind='layer'))
+  _bars(axes[1, 3], points.select(cells, kind='layer'))
   return drawn
 
 
-def _supports(axes, found, names):
+def _supports(axes, cells, names):
   """The factor that acts first on the right, as the product is written."""
-  for point in found:
+  for point in cells:
     supports = _chain(point).supports()[::-1]
     for ax, name, support in zip(axes, names, supports):
       ax.spy(support, marker='s', markersize=120 / max(support.shape),
@@ -182,10 +182,10 @@ def _supports(axes, found, names):
           name, *support.shape, support.sum()), fontsize=8)
 
 
-def _bars(ax, found):
-  sizes = points.distinct(found, 'num_rows', 'num_columns')
+def _bars(ax, cells):
+  sizes = points.distinct(cells, 'num_rows', 'num_columns')
   for place, (p, q) in enumerate(sizes):
-    here = points.select(found, num_rows=p, num_columns=q)
+    here = points.select(cells, num_rows=p, num_columns=q)
     values = [here[0]['dense'], *(point['parameters'] for point in here)]
     for series, value in enumerate(values):
       label = 'dense' if not series else f'L = {series + 1}'

@@ -20,8 +20,9 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   del data_dir
   for done, setting in enumerate(settings):
     progress(done / len(settings), setting.kind)
-    found = _network(setting) if setting.kind == 'network' else _layer(setting)
-    yield setting, rows.exact(setting, found)
+    metrics = (_network(setting) if setting.kind == 'network' else
+               _layer(setting))
+    yield setting, rows.exact(setting, metrics)
 
 
 def _network(setting: sweep.Setting) -> dict[str, float]:
@@ -52,7 +53,7 @@ def _layer(setting: sweep.Setting) -> dict[str, float]:
   paths = np.eye(setting.num_columns, dtype=int)
   for support in supports:
     paths = support @ paths
-  found = dict(
+  values = dict(
       parameters=chain.num_parameters, dense=chain.size[0] * chain.size[1],
       chains=len(every),
       as_few=sum(other.num_parameters == chain.num_parameters
@@ -62,7 +63,7 @@ def _layer(setting: sweep.Setting) -> dict[str, float]:
       in_a_column=max(support.sum(0).max() for support in supports))
   following = _numbers(*size, setting.num_factors)[1:]
   if following:
-    found['next_parameters'] = following[0]
+    values['next_parameters'] = following[0]
   for number, (r, s) in enumerate(zip(chain.rows, chain.columns), 1):
-    found |= {f'r_{number}': r, f's_{number}': s}
-  return found
+    values |= {f'r_{number}': r, f's_{number}': s}
+  return values

@@ -23,30 +23,30 @@ def table(rows: Sequence[records.Row]) -> str:
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Exercise 7.36, model by model."""
-  found = points.collect(rows)
-  known = [p for p in found if 'closed_form' in p.values and
+  cells = points.collect(rows)
+  known = [p for p in cells if 'closed_form' in p.values and
            p['method'] != 'local_largest']
-  intervals = [p for p in found if 'coverage' in p.values]
-  curator = points.select(found, method=('noisy_largest',
+  intervals = [p for p in cells if 'coverage' in p.values]
+  curator = points.select(cells, method=('noisy_largest',
                                          'noisy_doubled_mean'))
   return [
       points.judged('(PAC) twice the mean is suboptimal beside the maximum',
                     'suboptimal', points.select(
-                        found, method=('largest', 'doubled_mean')), _open),
+                        cells, method=('largest', 'doubled_mean')), _open),
       points.judged('(DP) the maximum plus Laplace noise estimates theta',
                     'an estimator', points.select(
-                        found, method='noisy_largest'), _inconsistent),
+                        cells, method='noisy_largest'), _inconsistent),
       points.judged('(DP) the average is suboptimal', 'suboptimal', curator,
                     lambda p: _order(p, 'noisy')),
       points.judged('(LDP) the maximum of noisy records estimates theta',
                     'an estimator', points.select(
-                        found, method='local_largest'), _inconsistent),
+                        cells, method='local_largest'), _inconsistent),
       points.judged('(LDP) the average is suboptimal', 'suboptimal',
-                    points.select(found, method=_LOCAL),
+                    points.select(cells, method=_LOCAL),
                     lambda p: _order(p, 'local')),
       points.judged('a private quantile has the rate of the maximum, up to '
                     'logarithms', 'not in the text', points.select(
-                        found, method='top_quantile', epsilon=(1.0, 4.0)),
+                        cells, method='top_quantile', epsilon=(1.0, 4.0)),
                     _quantile),
       points.judged('squared errors have their closed forms', 'in part', known,
                     _closed),
@@ -54,28 +54,28 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     _coverage)]
 
 
-def _slopes(found: list[points.Point], metric: str = 'risk') -> list[float]:
-  return [points.slope(points.select(found, method=method, epsilon=epsilon),
+def _slopes(cells: list[points.Point], metric: str = 'risk') -> list[float]:
+  return [points.slope(points.select(cells, method=method, epsilon=epsilon),
                        'num_examples', metric)
-          for method, epsilon in points.distinct(found, 'method', 'epsilon')]
+          for method, epsilon in points.distinct(cells, 'method', 'epsilon')]
 
 
-def _open(found: list[points.Point]):
-  mean, largest = _slopes(found)
+def _open(cells: list[points.Point]):
+  mean, largest = _slopes(cells)
   return (f'slopes {largest:.2f} and {mean:.2f} in n', largest < mean - 0.5,
           'theta^2 / n^2 against theta^2 / (3 n)')
 
 
-def _inconsistent(found: list[points.Point]):
-  slopes = _slopes(found)
+def _inconsistent(cells: list[points.Point]):
+  slopes = _slopes(cells)
   text = ', '.join(f'{slope:.2f}' for slope in slopes)
   return (f'slopes {text} in n, by epsilon', max(slopes) < -0.5,
           'the error does not vanish as n grows (L-E15)')
 
 
-def _order(found: list[points.Point], name: str):
+def _order(cells: list[points.Point], name: str):
   """Where n epsilon > 2 the mean has the smaller error."""
-  enough = [p for p in found if p['num_examples'] * p['epsilon'] > 20]
+  enough = [p for p in cells if p['num_examples'] * p['epsilon'] > 20]
   ratios = []
   for size, epsilon in points.distinct(enough, 'num_examples', 'epsilon'):
     largest, mean = (points.select(
@@ -89,43 +89,43 @@ def _order(found: list[points.Point], name: str):
           max(ratios) < 1, 'the order is reversed (L-E15)')
 
 
-def _quantile(found: list[points.Point]):
+def _quantile(cells: list[points.Point]):
   worst = max(math.sqrt(p['risk']) * p['num_examples'] * p['epsilon'] /
-              math.log(p['num_examples']) for p in found)
+              math.log(p['num_examples']) for p in cells)
   return (f'root mean squared error {worst:.1f} ln n / (n epsilon) at most',
           worst < 10, 'EST-05c, inverse sensitivity')
 
 
-def _closed(found: list[points.Point]):
+def _closed(cells: list[points.Point]):
   # Of few repetitions the estimated standard error is itself random: at least
   # that of a normal error.
   worst = max(abs(p['risk'] - p['closed_form']) / max(
       p['risk_se'], p['closed_form'] * math.sqrt(2 / p['repetitions']))
-              for p in found)
+              for p in cells)
   return (f'within {worst:.1f} standard errors', worst < 5,
-          f'{len(found)} settings')
+          f'{len(cells)} settings')
 
 
-def _coverage(found: list[points.Point]):
-  shares = [p['coverage'] for p in found]
+def _coverage(cells: list[points.Point]):
+  shares = [p['coverage'] for p in cells]
   # Four standard errors, and 0.01 for laws that are not quite normal.
   enough = all(p['coverage'] > 0.94 - 4 * math.sqrt(
-      0.95 * 0.05 / p['repetitions']) for p in found)
+      0.95 * 0.05 / p['repetitions']) for p in cells)
   return (f'{min(shares):.3f} to {max(shares):.3f}', enough,
-          f'{len(found)} settings, of {min(p["repetitions"] for p in found):g} '
+          f'{len(cells)} settings, of {min(p["repetitions"] for p in cells):g} '
           'repetitions or more')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Error against n; one axes for each epsilon."""
-  found = points.collect(rows)
-  methods = [method for method, in points.distinct(found, 'method')]
-  epsilons = [epsilon for epsilon, in points.distinct(found, 'epsilon')
+  cells = points.collect(rows)
+  methods = [method for method, in points.distinct(cells, 'method')]
+  epsilons = [epsilon for epsilon, in points.distinct(cells, 'epsilon')
               if math.isfinite(epsilon)]
   drawn, axes = plots.new(1, max(1, len(epsilons)), height=3.6)
   for ax, epsilon in zip(axes[0], epsilons):
     for series, method in enumerate(methods):
-      points.curve(ax, points.select(found, method=method, epsilon=(
+      points.curve(ax, points.select(cells, method=method, epsilon=(
           epsilon, math.inf)), 'num_examples', 'risk',
                    method.replace('_', ' '), series=series)
     points.finish(ax, 'records n', 'expected squared error',

@@ -86,10 +86,10 @@ def _risks(setting: sweep.Setting) -> dict[str, float]:
   estimate = estimator(setting)
 
   def costs(key, data):
-    found = estimate(key, data)
-    covered = (found.low <= _THETA) & (_THETA <= found.high)
-    return jnp.stack([jnp.square(found.value - _THETA), found.value - _THETA,
-                      jnp.where(jnp.isnan(found.low), jnp.nan,
+    values = estimate(key, data)
+    covered = (values.low <= _THETA) & (_THETA <= values.high)
+    return jnp.stack([jnp.square(values.value - _THETA), values.value - _THETA,
+                      jnp.where(jnp.isnan(values.low), jnp.nan,
                                 covered.astype(jnp.float32))])
 
   size = setting.num_examples
@@ -97,7 +97,7 @@ def _risks(setting: sweep.Setting) -> dict[str, float]:
       simulation.key_of(setting), costs,
       lambda key: jax.random.uniform(key, (size,), maxval=_THETA),
       num_repetitions=setting.repetitions, size=2 * size)
-  found = dict(risk=means[0], risk_se=errors[0], bias=means[1],
+  values = dict(risk=means[0], risk_se=errors[0], bias=means[1],
                coverage=means[2], closed_form=closed_form(setting))
-  return {name: value for name, value in found.items()
+  return {name: value for name, value in values.items()
           if not math.isnan(float(value))}

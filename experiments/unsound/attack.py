@@ -202,9 +202,9 @@ def statistics(key: PRNGKey, problem: Problem, moments: Moments, *,
   """
   parallel = min(_PARALLEL, num_runs)
   groups = -(-num_runs // parallel)
-  found = _simulate(key, problem, moments, noise_multipliers,
+  result = _simulate(key, problem, moments, noise_multipliers,
                     jnp.asarray(present), sampling_prob=sampling_prob,
                     num_steps=num_steps, num_groups=groups,
                     num_parallel=parallel)
   return {name: np.asarray(values).reshape(-1, *values.shape[2:])[:num_runs]
-          for name, values in zip(STATISTICS, found, strict=True)}
+          for name, values in zip(STATISTICS, result, strict=True)}

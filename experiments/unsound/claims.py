@@ -89,27 +89,27 @@ def best_bound(metrics: Mapping[str, float]) -> float:
              if name.startswith('epsilon_lower_'))
 
 
-def verdict(found: Found) -> list[verdicts.Verdict]:
+def verdict(cells: Found) -> list[verdicts.Verdict]:
   """A verdict on each claim; 'not run' where there are no rows."""
-  said = [_exact(claim, found) for claim in CLAIMS]
+  said = [_exact(claim, cells) for claim in CLAIMS]
   for line in papers.PUBLISHED_CODE:
-    said += _published(line, found)
+    said += _published(line, cells)
   said.append(_audited(
       'Theorem 5.2.2 under attack: frozen logistic regression',
-      _select(found, 'audit', sweep.PRINTED),
+      _select(cells, 'audit', sweep.PRINTED),
       'E1: the batch maximum'))
   said.append(_audited(
       'the sound method (per-record scaling) under the same attack',
-      _select(found, 'audit', sweep.SCALED), 'it is not sound, then'))
+      _select(cells, 'audit', sweep.SCALED), 'it is not sound, then'))
   said.append(_audited(
       'Theorem 5.2.2 under attack: training, a record within bounds',
-      _select(found, 'training', sweep.PRINTED),
+      _select(cells, 'training', sweep.PRINTED),
       'E1, though all features are bounded'))
   return said
 
 
-def _exact(claim: Claim, found: Found) -> verdicts.Verdict:
-  metrics = next((m for key, m in found.items()
+def _exact(claim: Claim, cells: Found) -> verdicts.Verdict:
+  metrics = next((m for key, m in cells.items()
                   if key[:2] == (claim.kind, claim.case)), None)
   if metrics is None:
     return verdicts.Verdict(claim.text, '-', '-', verdicts.NOT_RUN, 'no rows')
@@ -122,10 +122,10 @@ def _exact(claim: Claim, found: Found) -> verdicts.Verdict:
 
 
 def _published(line: papers.PublishedRun,
-               found: Found) -> list[verdicts.Verdict]:
+               cells: Found) -> list[verdicts.Verdict]:
   """The printed epsilon from the sizes configured, and from those that run."""
   text = f'public code, {line.dataset} at {line.accuracy:.1%}'
-  metrics = next((m for key, m in found.items()
+  metrics = next((m for key, m in cells.items()
                   if key[:2] == ('published', line.dataset)), None)
   if metrics is None:
     return [verdicts.Verdict(text, '-', '-', verdicts.NOT_RUN, 'no rows')]
@@ -147,20 +147,20 @@ def _published(line: papers.PublishedRun,
   ]
 
 
-def _select(found: Found, kind: str, method: str) -> Found:
-  return {key: metrics for key, metrics in found.items()
+def _select(cells: Found, kind: str, method: str) -> Found:
+  return {key: metrics for key, metrics in cells.items()
           if key[0] == kind and key[2] == method}
 
 
-def _audited(text: str, found: Found, why: str) -> verdicts.Verdict:
+def _audited(text: str, cells: Found, why: str) -> verdicts.Verdict:
   """Whether attacks refute the claims; the strongest case is shown.
 
   That no attack refutes an unsound method says nothing in its favour.
   """
-  if not found:
+  if not cells:
     return verdicts.Verdict(text, '-', '-', verdicts.NOT_RUN, 'no rows')
-  sound = all(key[2] == sweep.SCALED for key in found)
-  bounds = {key: best_bound(metrics) for key, metrics in found.items()}
+  sound = all(key[2] == sweep.SCALED for key in cells)
+  bounds = {key: best_bound(metrics) for key, metrics in cells.items()}
   refuted = [key for key in bounds if bounds[key] > key[4]]
   worst = max(bounds, key=lambda key: bounds[key] / key[4])
   claimed = f'epsilon {worst[4]:g}'

@@ -58,8 +58,8 @@ def pair(case: sweep.Case) -> Metrics:
       noise_multiplier=case.noise_multiplier, norm_ratio=case.norm_ratio)
   claimed = event_epsilon(case)
   if case.num_steps == 1:
-    found = mixtures.epsilon(*laws_, delta=case.delta)
-    return dict(epsilon_claimed=claimed, epsilon_true=found)
+    result = mixtures.epsilon(*laws_, delta=case.delta)
+    return dict(epsilon_claimed=claimed, epsilon_true=result)
   test = laws.best_repeated_test(laws_, num_steps=case.num_steps,
                                  epsilon=claimed)
   return dict(
@@ -80,12 +80,12 @@ def curve(case: sweep.Case, epsilon: float) -> Metrics:
     laws_ = laws.sum_pair(
         num_examples=case.num_examples, sampling_prob=case.sampling_prob,
         noise_multiplier=sigma, norm_ratio=case.norm_ratio)
-    found = mixtures.epsilon(*laws_, delta=case.delta)
+    result = mixtures.epsilon(*laws_, delta=case.delta)
   else:
-    found = event_epsilon(
+    result = event_epsilon(
         case, noise_multiplier=sigma / case.num_blocks**0.5,
         accountant=accountant)
-  return dict(epsilon_claimed=epsilon, epsilon_true=found)
+  return dict(epsilon_claimed=epsilon, epsilon_true=result)
 
 
 def blocks_as_one(name: str, case: sweep.Case) -> Metrics:
@@ -149,8 +149,8 @@ def batch(name: str, case: sweep.Case) -> Metrics:
 
 def constant(name: str, plan: sweep.Case) -> Metrics:
   """E3, E6, E7, E11, E12, E17: what a wrong constant does to a plan."""
-  found = constants.compute(name)
-  ratio = found.multiplier_ratio
+  result = constants.compute(name)
+  ratio = result.multiplier_ratio
   return dict(
       epsilon_claimed=event_epsilon(plan), multiplier_ratio=ratio,
       epsilon_true=event_epsilon(

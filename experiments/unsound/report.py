@@ -32,34 +32,34 @@ with as many runs. lip_scaled is the sound method under the same attack.'''
 
 def cases(rows: Sequence[records.Row]) -> dict[tuple, dict[str, float]]:
   """Metrics of each setting: (kind, case, method, canary, claim) -> ..."""
-  found: dict[tuple, dict[str, float]] = {}
+  values: dict[tuple, dict[str, float]] = {}
   for row in rows:
     fields = dict(part.split('=') for part in
                   row.id.split('/', 1)[1].split(','))
     key = (fields['kind'], fields['case'], fields['method'],
            float(fields['canary']), float(fields['epsilon']))
-    found.setdefault(key, {'n': row.n, 'delta': row.delta})[
+    values.setdefault(key, {'n': row.n, 'delta': row.delta})[
         row.metric] = row.value
-  return found
+  return values
 
 
 def table(rows: Sequence[records.Row]) -> str:
   """What is exact, then what attacks found."""
-  found = cases(rows)
+  result = cases(rows)
   parts = [_EXACT_TEXT, '', tables.markdown(
       ('kind', 'case', 'n', 'delta', 'claimed', 'true', 'also'),
-      list(_exact_lines(found))), _AUDIT_TEXT, '', tables.markdown(
+      list(_exact_lines(result))), _AUDIT_TEXT, '', tables.markdown(
           ('kind', 'case', 'method', 'canary', 'claimed',
            *(f'{what} ({name})' for name in _STATISTICS
              for what in ('AUC', 'bound')), 'cap', 'refuted', 'accuracy'),
-          list(_audit_lines(found)))]
+          list(_audit_lines(result)))]
   return '\n'.join(parts)
 
 
-def _exact_lines(found) -> Iterator[tuple]:
+def _exact_lines(cells) -> Iterator[tuple]:
   for kind in _EXACT_KINDS:
-    for key in sorted(k for k in found if k[0] == kind):
-      metrics = found[key]
+    for key in sorted(k for k in cells if k[0] == kind):
+      metrics = cells[key]
       others = '; '.join(
           f'{name} {_number(value)}' for name, value in metrics.items()
           if name not in (*_EXPLAINED, 'n', 'delta'))
@@ -68,9 +68,9 @@ def _exact_lines(found) -> Iterator[tuple]:
              _number(metrics['epsilon_true']), others or '-')
 
 
-def _audit_lines(found) -> Iterator[tuple]:
-  for key in sorted(k for k in found if k[0] in ('audit', 'training')):
-    metrics = found[key]
+def _audit_lines(measured) -> Iterator[tuple]:
+  for key in sorted(k for k in measured if k[0] in ('audit', 'training')):
+    metrics = measured[key]
     kind, case, method, canary, claimed = key
     cells = []
     for name in _STATISTICS:
@@ -89,17 +89,17 @@ def _number(value: float) -> str:
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """The audit curve, and the true epsilon, over the claimed one."""
-  found = cases(rows)
+  result = cases(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=4.4)
   audits, truth = axes.flat
-  lines = _series(found, 'audit', claims.best_bound)
+  lines = _series(result, 'audit', claims.best_bound)
   for number, (name, points) in enumerate(lines.items()):
     _line(audits, points, name, number)
-  caps = [m['largest_lower'] for k, m in found.items() if k[0] == 'audit']
+  caps = [m['largest_lower'] for k, m in result.items() if k[0] == 'audit']
   if caps:
     audits.axhline(max(caps), color='0.4', linestyle=':', linewidth=1,
                    label='cap of so many runs')
-  curves = _series(found, 'curve', lambda m: m['epsilon_true'])
+  curves = _series(result, 'curve', lambda m: m['epsilon_true'])
   for number, (name, points) in enumerate(curves.items()):
     _line(truth, points, name, number)
   truth.set_yscale('log')
@@ -110,15 +110,15 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _series(found, kind, value) -> dict[str, list[tuple[float, float]]]:
+def _series(cells, kind, value) -> dict[str, list[tuple[float, float]]]:
   """name -> [(claimed, what is found)] of one kind."""
   series: dict[str, list[tuple[float, float]]] = {}
-  by_size = sorted((k for k in found if k[0] == kind), key=lambda k: (
+  by_size = sorted((k for k in cells if k[0] == kind), key=lambda k: (
       k[2], k[3], len(k[1]), k[1], k[4]))
   for key in by_size:
     _, case, method, canary, claimed = key
     name = f'{method}, {canary:g}x' if canary else _curve_name(case)
-    series.setdefault(name, []).append((claimed, value(found[key])))
+    series.setdefault(name, []).append((claimed, value(cells[key])))
   return series
 
 

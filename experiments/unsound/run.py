@@ -85,7 +85,7 @@ def _audit(settings: Sequence[sweep.Setting], progress) -> Results:
     metrics = dict(epsilon_claimed=setting.epsilon,
                    noise_multiplier=sigmas[place[2]])
     for name in attack.STATISTICS:
-      with_canary, without = (found[name][:, *place] for found in runs)
+      with_canary, without = (outcome[name][:, *place] for outcome in runs)
       # The best of several statistics is reported, so their bounds must hold
       # jointly.
       result = empirical.audit(

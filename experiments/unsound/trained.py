@@ -104,11 +104,11 @@ def run_many(key: PRNGKey, algorithm: printed.PrintedLipDpSgd,
   """
   parallel = min(_PARALLEL, num_runs)
   groups = -(-num_runs // parallel)
-  found = _train(jax.random.split(key, [groups, parallel]),
+  result = _train(jax.random.split(key, [groups, parallel]),
                  algorithm.init(kernels), experiment, jnp.asarray(present),
                  algorithm=algorithm, num_steps=num_steps)
   return Outcomes(*(np.asarray(values).ravel()[:num_runs]
-                    for values in found))
+                    for values in result))
 
 
 @functools.partial(jax.jit, static_argnames=('algorithm', 'num_steps'))
