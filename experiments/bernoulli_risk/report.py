@@ -24,16 +24,18 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   cells = points.collect(rows)
   enough = [p for p in cells if p['num_examples'] * p['epsilon'] >= 2]
   return [
-      points.judged('risk of the private estimator (6)',
+      points.judged('equation (6): risk of the private estimator',
                     'p (1 - p) / n + 2 / (n epsilon)^2', cells, _risk),
-      points.judged('the lower bounds are below it', 'for all n, epsilon',
+      points.judged('lower bounds do not exceed the risk', 'for all n, epsilon',
                     cells, _ordered),
       points.judged('the lower bound at p_2 = 1/2 + 1/(n epsilon)',
                     '1 / (8 (n epsilon)^2)', enough, _printed),
-      points.judged('rate while epsilon << n^(-1/2) (11)', 'slope -2 in n',
+      points.judged('equation (11): rate in n for epsilon far below n^(-1/2)',
+                    'slope -2 in n',
                     [p for p in cells if _place(p) <= 1], lambda p: _slope(
                         p, -2)),
-      points.judged('rate once epsilon >> n^(-1/2) (11)', 'slope -1 in n',
+      points.judged('equation (11): rate in n for epsilon far above n^(-1/2)',
+                    'slope -1 in n',
                     [p for p in cells if _place(p) >= 100], lambda p: _slope(
                         p, -1))]
 

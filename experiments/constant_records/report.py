@@ -36,17 +36,21 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '<= n/4', points.select(cells, method='cost'), _inside),
       points.judged('beyond alpha the cost is n/2', 'n/2',
                     points.select(cells, method='cost'), _outside),
-      points.judged('without noise the median of a constant is not found',
+      points.judged('without added noise, the private median of constant '
+                    'records is useless',
                     'fails', points.select(cells, method='raw'), _raw),
-      points.judged('with noise E M^2 is at most as printed', 'a bound',
+      points.judged('with added noise, E M^2 is at most the printed bound',
+                    'a bound',
                     noisy, lambda p: _bounded(p, 'bound_printed')),
-      points.judged('the bound that follows holds', 'not in the text', noisy,
+      points.judged('the bound derived from it holds', 'not in the text', noisy,
                     lambda p: _bounded(p, 'bound')),
-      points.judged('a quarter of the records is on either side, but with the '
-                    'printed probability', 'e^(-n/32)', noisy, _event),
-      points.judged('e^(-n epsilon / 48) is the amplitude to take',
+      points.judged('at least a quarter of the records lies on either side, '
+                    'except with the printed probability',
+                    'e^(-n/32)', noisy, _event),
+      points.judged('the best noise amplitude is e^(-n epsilon / 48)',
                     'e^(-n epsilon / 48)', _both(noisy), _amplitude),
-      points.judged('risks known of the printed noise', 'no numbers',
+      points.judged('risks with the printed noise match independently '
+                    'computed values', 'no numbers',
                     [p for p in points.select(
                         cells, method='printed', epsilon=.5)
                      if p['num_examples'] in _KNOWN], _as_known)]

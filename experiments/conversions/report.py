@@ -41,7 +41,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('(a, epsilon)-RDP is (epsilon + ln(1/delta)/(a - 1), '
                     'delta)-DP', 'for all a', zcdp,
                     lambda p: _above(p, 'one_order', 'gaussian')),
-      points.judged('that of the best order is the closed form of zCDP',
+      points.judged('at the best order it equals the closed form of zCDP',
                     'the same', zcdp, _same),
       points.judged('epsilon-DP is epsilon^2 / 2-zCDP', 'for all epsilon', pure,
                     lambda p: _above(p, 'closed_form', 'measured_response')),

@@ -164,9 +164,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 def _beside_reference(cells):
   """Errors against those of table 8.4."""
   return [
-      points.judged('closed forms are those of table 8.4', '1 %',
+      points.judged('closed forms match table 8.4', '1 %',
                     list(_compared(cells, simulated=False)), _closed),
-      points.judged('simulated errors are those of table 8.4, or less',
+      points.judged('simulated errors are at most those of table 8.4',
                     '15 %, and four standard errors',
                     list(_compared(cells, simulated=True)), _simulated)]
 

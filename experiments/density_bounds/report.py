@@ -73,9 +73,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return [
       points.judged('lower bounds stay below upper bounds', 'everywhere',
                     cells, _below),
-      points.judged('constants of bumps of mean 0', 'DEN-L11, three digits',
+      points.judged('constants with bumps of mean 0', 'DEN-L11, three digits',
                     points.select(whole, dataset=_SOBOLEV), _constants),
-      points.judged('what is left between the bounds', '35, 81 and 132; 11, 21 '
+      points.judged('gap between the bounds', '35, 81 and 132; 11, 21 '
                     'and 32 (DEN-L11)', points.select(
                         whole, dataset=_SOBOLEV), _left),
       points.judged('Theorem 2: its constants bound the error at a point',
@@ -89,9 +89,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '2 beta / (beta + 1/2)', points.select(
                         steep, notion='zcdp', dataset=('lipschitz', *_SOBOLEV)),
                     _fano),
-      points.judged('the last line of the proof of Theorem 5',
+      points.judged('last line of the proof of Theorem 5',
                     '(n sqrt rho)^(-2 beta / (2 beta + 1))', cube, _last_line),
-      points.judged('rates of upper and lower bounds are the same',
+      points.judged('upper and lower bounds have the same rates',
                     'all but those of Sobolev densities under epsilon',
                     [p for p in steep if p['dataset'] != 'point'], _same_rates),
       points.judged('without privacy the rate is the usual one',

@@ -78,7 +78,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('the crossover of zCDP is n^(-(2 beta + 2) / (2 beta + 1)) '
                     'in rho', '-1.333, -1.200, -1.143', points.select(
                         cells, method=('zcdp_printed', 'zcdp_exact')), _rho),
-      points.judged('it is n^(-2 beta / (2 beta + 1)), from equal terms',
+      points.judged('setting the two terms equal gives the crossover n^(-2 '
+                    'beta / (2 beta + 1))',
                     '-0.667, -0.800, -0.857', points.select(
                         cells, method=('zcdp_printed', 'zcdp_exact')),
                     lambda of: _slopes(of, 2)),

@@ -43,7 +43,7 @@ def table(rows: Sequence[records.Row]) -> str:
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Errors fall from what is printed to what is told nothing."""
   cells = points.collect(rows)
-  return [points.judged('errors fall below those of the printed estimator',
+  return [points.judged('errors are below those of the printed estimator',
                         'by 10 and more', points.select(
                             cells, method=sweep.METHODS), _fall)]
 

@@ -70,15 +70,15 @@ def _of_rates(printed):
   return [
       points.judged('errors of the printed histogram fall with n', 'n^(-2/3)',
                     points.select(records_, budget=10.0), _in_records),
-      points.judged('and with n epsilon where noise is most of them',
+      points.judged('where noise dominates, errors fall with n epsilon',
                     '(n epsilon)^-1', [p for p in records_
                                        if p['signal'] >= 100
                                        and p['privacy'] > 0.8 * p['mse']],
                     lambda of: _slope(of, 'signal', -1)),
-      points.judged('at n = 10^7, with epsilon', 'epsilon^-1',
+      points.judged('errors at n = 10^7 fall with epsilon', 'epsilon^-1',
                     points.select(private, notion='pure'),
                     lambda of: _slope(of, 'alpha', -1)),
-      points.judged('at n = 10^7, with sqrt(rho)', 'sqrt(rho)^-1',
+      points.judged('errors at n = 10^7 fall with sqrt(rho)', 'sqrt(rho)^-1',
                     points.select(private, notion='zcdp'),
                     lambda of: _slope(of, 'alpha', -1)),
       points.judged('privacy is free for epsilon well above n^(-1/3)',
@@ -97,20 +97,24 @@ def _of_bins(cells):
                     'h = max(n^(-1/3), (n epsilon)^(-1/2))', points.select(
                         cells, part='bins', method=('fixed', 'printed')),
                     _variance),
-      points.judged('an estimate is better than none', 'not in the text',
+      points.judged('the estimate is better than the uniform density',
+                    'not in the text',
                     points.select(chosen, method='printed', notion='pure'),
                     _trivial),
-      points.judged('printed and oracle errors are those of reference',
+      points.judged('printed and oracle errors match independently computed '
+                    'values',
                     'table 8.1, 1 %', points.select(
                         chosen, method=('printed', 'oracle')), _reference),
-      points.judged('the least error is at the bins of the bound (DEN-H6)',
+      points.judged('the error is smallest at the number of bins that '
+                    'minimises the bound (DEN-H6)',
                     'within 1', points.select(
                         cells, part='bins', method=('fixed', 'tuned')), _least),
-      points.judged('tuned bins err no more than printed ones, but for 5 %',
+      points.judged('tuned bins have at most 5 % more error than printed ones',
                     '4.95 times less at L = 1 (DEN-H6)', points.select(
                         chosen, method=('printed', 'tuned')),
                     lambda of: _gain(of, 'tuned', 0.95)),
-      points.judged('lines between tuned heights err less than printed ones',
+      points.judged('linear interpolation of tuned heights has a smaller '
+                    'error than the printed histogram',
                     'by 2.85 on average (DEN-B8)', points.select(
                         chosen, method=('printed', 'polygon')),
                     lambda of: _gain(of, 'polygon', 1.0))]
@@ -126,7 +130,8 @@ def _of_largest(largest):
         for notion, name, law, power in (
             ('none', 'no privacy', 'ln m', 1), ('zcdp', 'zCDP', 'ln m', 1),
             ('pure', 'pure privacy', '(ln m)^2', 2))),
-      points.judged('largest errors are those of reference', 'section 8.5, 4 %',
+      points.judged('largest errors match independently computed values',
+                    'section 8.5, 4 %',
                     largest, _largest)]
 
 

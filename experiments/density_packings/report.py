@@ -53,7 +53,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
           cells, kernel='smooth'), _printed_divergence),
       points.judged('equations (24) and (31): squared distances', 'bounds',
                     cells, _separation),
-      points.judged('bumps of mean 0 do not interact', 'DEN-L11: equalities',
+      points.judged('bumps of mean 0 have no cross terms',
+                    'DEN-L11: equalities',
                     points.select(cells, kernel=('sawtooth', 'wave')),
                     _equal)]
 

@@ -75,9 +75,10 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   little = [p for p in ladder if p['decade'] <= 2]
   much = [p for p in ladder if p['decade'] >= 2]
   return [
-      points.judged('closed forms are what is simulated', 'exact',
+      points.judged('closed forms match simulated errors', 'exact',
                     [p for p in cells if 'closed' in p.values], _simulated),
-      points.judged('the nearest density is never farther', 'ratio at most 1',
+      points.judged('projecting onto densities never increases the error',
+                    'ratio at most 1',
                     [p for p in cells if 'worst' in p.values], _never),
       points.judged('gains are in the order (d), (c), (a) for n epsilon up to '
                     '100', '1.66, 1.33, 1.14 (DEN-B9)', points.select(
@@ -85,7 +86,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('gains are small for n epsilon from 100 on',
                     '1.02 to 1.08 (DEN-B9)',
                     points.select(much, method=sweep.POSTS), _small),
-      points.judged('shrinking does not hurt',
+      points.judged('shrinkage does not increase the error',
                     'at least .99 of the printed one', points.select(
                         ladder, method='james_stein'), _harmless),
       *(points.judged(claim, known, points.select(
@@ -93,14 +94,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                       lambda of, other=other, least=least: _against(
                           of, other, least))
         for claim, known, other, least in _LINES),
-      points.judged('on tuned bins the rest is worth little',
+      points.judged('on tuned bins, other post-processing gains little',
                     'at most 1.05 (DEN-B9)', points.select(
                         much, method=('tuned_simplex', 'tuned_shrunk',
                                       'tuned')), _rest),
       points.judged('unimodal fits of fine bins lose to the oracle histogram',
                     '0.75 on average (DEN-B9)', points.select(
                         much, method=('unimodal', 'oracle')), _unimodal),
-      points.judged('errors are those of reference',
+      points.judged('errors match independently computed values',
                     'section 8.4, 15 %; less error is none', points.select(
                         cells, grid='table', method=reference.METHODS),
                     _reference)]

@@ -63,7 +63,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   noise, cells, rules = (points.select(measured, kind=kind)
                          for kind in ('noise', 'cells', 'rules'))
   return [
-      points.judged('noise by each rule is that of reference',
+      points.judged('the noise of each rule matches independently computed '
+                    'values',
                     'DEN-A4, three digits', rules, _table),
       points.judged('section 4.4: the classical rule is (epsilon, delta)-DP',
                     'for every epsilon', points.select(measured, kind='truth'),
@@ -81,11 +82,11 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('the relaxation of Corollary 2 wins in few cells',
                     '3 of 45, beta = 1, n >= 1e6, by 3.5 % at most; loses by '
                     'up to 22 times', cells, _few),
-      points.judged('a pure spectral histogram errs less than the relaxations '
-                    'of the paper', 'in all cells', cells,
+      points.judged('a pure spectral histogram has a smaller error than the '
+                    'relaxations of the paper', 'in all cells', cells,
                     lambda of: _errs_less(of, ('classical', 'corollary'))),
-      points.judged('a pure spectral histogram errs less than the exact '
-                    'Gaussian', 'in all cells', cells,
+      points.judged('a pure spectral histogram has a smaller error than the '
+                    'exact Gaussian', 'in all cells', cells,
                     lambda of: _errs_less(of, ('gaussian',))),
       *_over_classes(points.select(measured, kind='worst'))]
 

@@ -64,34 +64,39 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       *(points.judged(f'the l{order} sensitivity of N sums is {text}', text,
                       points.select(replaced, order=float(order)), _printed)
         for order, text in ((1, '2 sqrt 2 N'), (2, '2 sqrt 2 sqrt N'))),
-      points.judged('no pair found moves sums farther than is certified',
+      points.judged('no pair found by search changes the sums by more than '
+                    'the certified sensitivity',
                     'attained to 1e-6', sums, _certified),
-      points.judged('exact sensitivities are those of reference',
+      points.judged('exact sensitivities match independently computed values',
                     'DEN-P3, four digits', [
                         p for p in sums if p['size'] in TABLE], _table),
-      points.judged('at many functions, replace_one',
+      points.judged('sensitivities for many functions, replace_one',
                     '1.3876 N and 2.4345 N squared',
                     points.select(replaced, size=257.0), _limits),
-      points.judged('a record is as long anywhere, add_or_remove_one',
+      points.judged('every record has the same norm, add_or_remove_one',
                     'sqrt(N - 1) in l2', points.select(
                         sums, adjacency=_ADD, order=2.0), _lengths),
-      points.judged('variance of noise that printed sensitivities waste',
+      points.judged('excess noise variance of the printed sensitivities',
                     '4.15 times in l1, 3.29 times in l2',
                     points.select(replaced, size=257.0), _waste),
-      points.judged('counts move by 2, sqrt 2 and 1, by 1 if n is not public',
+      points.judged('one record changes counts by 2, sqrt 2 and 1 in l1, l2 '
+                    'and maximum norm; by 1 if n is private',
                     'for at least 2 bins',
                     points.select(cells, method='counts'), _counts),
-      points.judged('suprema of weights 1/k are those of reference',
+      points.judged('suprema for weights 1/k match independently computed '
+                    'values',
                     'DEN-B5, four digits',
                     points.select(cells, method='inverse'), _inverse),
-      points.judged('suprema on an interval are those of reference',
+      points.judged('suprema on an interval match independently computed '
+                    'values',
                     '4.44, 4.08, 4.02 times the sum of weights (DEN-B4)',
                     points.select(cells, method='cosine'), _cosine),
       points.judged('constants of Pinsker\'s weights, proportional noise',
                     '1.217, 1.000, 1.086, 1.130 (DEN-B4)', [
                         p for p in points.select(cells, method='pinsker')
                         if p['size'] == 200], _constants),
-      points.judged('variances inverse to weights have the least error',
+      points.judged('noise variances inverse to the weights have the smallest '
+                    'error',
                     'DEN-B4', points.select(cells, method='pinsker'), _least)]
 
 

@@ -97,7 +97,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
            method='cells'),
       rate('updated row: pure privacy at the rate of its lower bound, without '
            'relaxation', dataset=sobolev, term='pure', method='spectral'),
-      points.judged('near-optimal pure privacy needs relaxation',
+      points.judged('near-optimal rates need a relaxation of pure privacy',
                     'section 4.4', points.select(
                         cells, dataset=sobolev, term='pure'), _gap),
       points.judged('no error is below its lower bound', 'always', cells,

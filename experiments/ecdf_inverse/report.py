@@ -56,18 +56,21 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('errors of F and of its inverses are of the same order',
                     'as they are drawn', of('paper_raw', 'paper_p1',
                                             'paper_p2'), _order),
-      points.judged('errors of inverses hardly come from a curve that falls',
+      points.judged('non-monotone curves contribute little to the errors of '
+                    'inverses',
                     'no strong impact', of('paper_raw', 'paper_p2'), _falls),
-      points.judged('cells computed by other programs are met',
+      points.judged('values computed by other programs are reproduced',
                     'ranks within 15 %', points.select(
                         cells, num_thresholds=2**15, epsilon=(0.1, 1.0)),
                     _cells),
-      points.judged('one quantile is better asked by itself',
+      points.judged('a single quantile is best released by a quantile '
+                    'mechanism',
                     'Algorithm 9 on a curve', cells, _one),
-      points.judged('nine quantiles are better read off one curve than asked '
-                    'by searches', 'not in the text', points.select(
+      points.judged('nine quantiles are better read off one released curve '
+                    'than released by binary searches',
+                    'not in the text', points.select(
                         cells, num_quantiles=9), _nine),
-      points.judged('nine quantiles are best asked together, by RecExp',
+      points.judged('nine quantiles are best released together, by RecExp',
                     'not in the text', points.select(cells, num_quantiles=9),
                     _together)]
 

@@ -94,36 +94,42 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   both = points.select(large, **sizes)
   pure = points.select(both, notion='pure')
   return [
-      points.judged('closed forms are what is simulated', 'exact', [
+      points.judged('closed forms match simulated errors', 'exact', [
           p for p in result if 'simulated' in p.values], _simulated),
-      points.judged('closed forms are those of reference, or better shapes',
+      points.judged('closed forms match independently computed values, or a '
+                    'better tree shape exists',
                     'EC-49, three digits', both, _reference),
-      points.judged('factor 2 over the binary tree of Cardoso and Rogers',
+      points.judged('squared error is half that of the binary tree of Cardoso '
+                    'and Rogers',
                     '2', points.select(large, method='plain_binary'), _factor),
-      points.judged('other bases improve errors of the plain tree',
+      points.judged('other bases reduce the error of the plain tree',
                     'up to 15 %', points.select(pure, method='plain'),
                     lambda of: _bases(of, result)),
-      points.judged('calibrated, the printed mechanism errs no more',
+      points.judged('with calibrated noise, the printed mechanism has no '
+                    'larger error',
                     'as printed',
                     points.select(both, method=('dyadic', 'tuned_dyadic')),
                     lambda of: _shares(of, 1.0)),
-      points.judged('the tree by least squares under pure privacy, replace_one',
+      points.judged('tree with least squares, pure privacy, replace_one',
                     'at most 0.13 of the printed mechanism', points.select(
                         pure, method='tree', adjacency=_REPLACE),
                     lambda of: _shares(of, 0.13)),
-      points.judged('the square root under zCDP, replace_one',
+      points.judged('square-root matrix, zCDP, replace_one',
                     'at most 0.125 of the printed mechanism', points.select(
                         both, method='square_root', adjacency=_REPLACE),
                     lambda of: _shares(of, 0.1255)),
-      points.judged('the square root is near a lower bound, add_or_remove_one',
+      points.judged('the square-root matrix is near a lower bound, '
+                    'add_or_remove_one',
                     'within 15 %', points.select(
                         large, method='square_root', adjacency=_ADD),
                     lambda of: _near(
                         of, points.select(result, method='bound'))),
-      points.judged('made monotone, errors are those of reference',
+      points.judged('after monotone projection, errors match independently '
+                    'computed values',
                     'EC-49, to 15 % and four standard errors', monotone,
                     _monotone_reference),
-      points.judged('made monotone, the best curve beats the printed one',
+      points.judged('after monotone projection, the best mechanism beats the '
+                    'printed one',
                     'by 1.5 at least', points.select(
                         monotone, method=('tree', 'square_root')),
                     lambda of: _beats(of, monotone))]

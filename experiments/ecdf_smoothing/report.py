@@ -65,16 +65,18 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('1-norm smoothing reduces the squared error', 'below 1 '
                     'where 2-norm smoothing is', points.select(
                         paper, smoothing='p1'), _helps),
-      points.judged('cells of p = 2 and isotonic regression computed by other '
-                    'programs are met', 'within 15 %', points.select(
+      points.judged('values for p = 2 and isotonic regression computed by '
+                    'other programs are reproduced',
+                    'within 15 %', points.select(
                         paper, smoothing=('p2', 'pava')), _cells),
-      points.judged('cells of p = 1 are those of one solution of many',
+      points.judged('values for p = 1 are those of one of many optimal '
+                    'solutions',
                     'not in the text', points.select(paper, smoothing='p1'),
                     _vertices),
-      points.judged('tight noise is worth as much after smoothing as before',
+      points.judged('calibrated noise gains as much after smoothing as before',
                     'L^2 / (L + 1)^2, not in the text', points.select(
                         cells, figure='epsilon', smoothing='p2'), _tight),
-      points.judged('a tree of counts beats what is smoothed', 'not in the '
+      points.judged('a tree of counts beats smoothing', 'not in the '
                     'text', points.select(cells, figure='epsilon', smoothing=(
                         'p2', 'native')), _tree)]
 

@@ -33,17 +33,21 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return [
       points.judged('effective privacy is at most epsilon', '<= epsilon',
                     cells, _below),
-      points.judged('small noise leaves privacy as it is', 'unchanged',
+      points.judged('small noise leaves effective privacy unchanged',
+                    'unchanged',
                     [p for p in cells if p['sigma'] <= 1e-3], _plateau),
-      points.judged('large noise makes neighbours harder to tell apart',
+      points.judged('large noise makes neighbouring data sets harder to '
+                    'distinguish',
                     'less than epsilon', [p for p in cells if p[
                         'sigma'] >= 1], _amplified),
-      points.judged('more noise, more privacy', 'not in the text', cells,
+      points.judged('effective privacy increases with the noise',
+                    'not in the text', cells,
                     _falling),
-      points.judged('without noise neighbours of X differ by epsilon',
+      points.judged('without noise, neighbours of X attain epsilon',
                     'two regimes, one at epsilon',
                     points.select(cells, sigma=least), _at_epsilon),
-      points.judged('values known of single data sets', 'no numbers',
+      points.judged('values of single data sets match independently computed '
+                    'ones', 'no numbers',
                     [p for p in cells if p['dataset'] in _KNOWN and
                      p['sigma'] in _SIGMAS], _as_known)]
 

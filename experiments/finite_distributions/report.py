@@ -30,14 +30,15 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '(1 - 1/k) / n + 8 k / (n epsilon)^2', uniform, _risk),
       points.judged('risk at any distribution (2.6)',
                     'at most 1 / n + 8 k / (n epsilon)^2', cells, _bound),
-      points.judged('where epsilon >= sqrt(8 k / n) privacy is free, to a '
-                    'factor', 'the order of 1 / n', [
+      points.judged('for epsilon >= sqrt(8 k / n) privacy costs at most a '
+                    'constant factor', 'the order of 1 / n', [
                         p for p in uniform if p['epsilon']**2 * p[
                             'num_examples'] >= 8 * p['num_categories']],
                     _free),
-      points.judged('a projection on the simplex has to be added',
+      points.judged('the estimate needs a projection onto the simplex',
                     'it is not optimal without', noisy, _projected),
-      points.judged('a projection never harms', 'post-processing', cells,
+      points.judged('the projection never increases the error',
+                    'post-processing', cells,
                     _never)]
 
 

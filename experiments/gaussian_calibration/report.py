@@ -47,7 +47,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
           f'Proposition 7.18 at delta {delta:g}: (epsilon, delta)-DP',
           'for all epsilon > 0', points.select(noise, delta=delta), _holds)
         for delta, in points.distinct(noise, 'delta') or [(1e-5,)]),
-      points.judged('its source: for epsilon below 1', 'epsilon < 1',
+      points.judged('the source of the bound requires epsilon below 1',
+                    'epsilon < 1',
                     [p for p in noise if p['epsilon'] < 1], _holds),
       points.judged('Proposition 7.19: the printed bound of the largest error',
                     'exceeded with probability 0.05', sizes,

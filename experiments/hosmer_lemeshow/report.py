@@ -42,8 +42,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('one release of both classes is better than Algorithm 10',
                     'not in the text: 10 times less squared error at epsilon '
                     '0.5 to 5', between, _release),
-      points.judged('one release is nearer than Algorithm 10, calibrated, in '
-                    'the median', 'not in the text', between, _nearer),
+      points.judged('the median error of one release is below that of '
+                    'Algorithm 10 with calibrated noise',
+                    'not in the text', between, _nearer),
       verdicts.Verdict(
           'noise for the statistic itself may be preferable at small epsilon',
           'proportional to its sensitivity', '-',

@@ -35,7 +35,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     lambda p: _slope(p, 'local', -1)),
       points.judged('(DP) rate', '1 / n^2', cells,
                     lambda p: _slope(p, 'central', -2)),
-      points.judged('a factor is lost between DP and LDP', '1 / n', small,
+      points.judged('local privacy costs a factor over central privacy',
+                    '1 / n', small,
                     _factor)]
 
 

@@ -55,7 +55,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'Figure 6.6.6(b)', across, _servers),
       points.judged('keys of that length go to m > 2 servers', 'can be '
                     'extended', across, _more),
-      points.judged('formulas are what is counted, to the bit',
+      points.judged('formulas equal the counted bits exactly',
                     'not in the text', points.select(cells, figure='counted'),
                     _counted)]
 

@@ -49,27 +49,31 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   approx = points.select(cells, kind='approximate')
   golden = [p for p in approx if (p['amount'], p['delta']) in sweep.GOLDEN]
   return [
-      points.judged('Theorem 1: given an event, variation is (1 + e^-epsilon) '
-                    '(1 - e^(-2 epsilon)) at most', 'everywhere',
+      points.judged('Theorem 1: conditional total variation is at most (1 + '
+                    'e^-epsilon) (1 - e^(-2 epsilon))', 'everywhere',
                     [*pure, *approx], _below),
-      points.judged('Theorem 1 says something of every epsilon', 'a < 1',
+      points.judged('the bound of Theorem 1 is below 1 for every epsilon',
+                    'a < 1',
                     pure, _vacuous),
-      points.judged('without delta it is tanh(epsilon / 2), attained',
+      points.judged('for delta = 0 the sharp bound is tanh(epsilon / 2)',
                     'DEF-CHTP', points.select(
                         pure, method=('response', 'five_answers', 'laplace',
                                       'parity')), _sharp),
-      points.judged('the range of log-ratios decides: half as much of choices',
+      points.judged('the exponential mechanism has half the range of '
+                    'log-ratios, hence a smaller bound',
                     'tanh(epsilon / 4)', points.select(pure, method='choice'),
                     _half),
-      points.judged('with delta', '.160, .551, .915 (DEF-CHTP)', golden,
+      points.judged('the sharp bound for delta > 0',
+                    '.160, .551, .915 (DEF-CHTP)', golden,
                     _golden),
-      points.judged('the sum of errors of a test is (2 - delta) / (1 + '
-                    'e^epsilon) at least', 'everywhere', approx, _errors),
-      points.judged('posteriors move by e^epsilon - 1 at most', '.0997 at .2, '
+      points.judged('the sum of both errors of a test is at least (2 - delta) '
+                    '/ (1 + e^epsilon)', 'everywhere', approx, _errors),
+      points.judged('posteriors change by at most e^epsilon - 1',
+                    '.0997 at .2, '
                     '.4621 at 1 (DEF-SEM)', [p for p in pure if 'posterior' in
                                              p.values], _posteriors),
-      points.judged('one record at random is 1/n-private before, and not at '
-                    'all after', '1/n and 1',
+      points.judged('publishing a random record is 1/n-private before the '
+                    'draw, and not private after it', '1/n and 1',
                     points.select(cells, kind='release'), _release),
       points.judged('conditional testing is not inherited', '.09 and up to '
                     '.537', points.select(cells, kind='beside'), _beside)]

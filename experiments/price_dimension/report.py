@@ -46,9 +46,10 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
            and p['dimension'] >= _FROM]
   radii = points.select(cells, kind='radius')
   return [
-      points.judged('lower bounds, risks and upper bounds are in order',
+      points.judged('risks lie between lower and upper bounds',
                     'everywhere', cells, _ordered),
-      points.judged('Proposition 4.2.2 shows what privacy costs', 'max{d / n, '
+      points.judged('the lower bound of Proposition 4.2.2 exceeds the '
+                    'non-private risk', 'max{d / n, '
                     'd^2 / (n epsilon)^2}, max{d / n, d / (n^2 rho)}', high,
                     _blind),
       points.judged('the optimised proposition is below the best bound',

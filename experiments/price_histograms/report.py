@@ -51,29 +51,36 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   panel = [p for p in points.select(cells, part='cells', dimension=2.0)]
   rates = points.select(cells, method=('rate', 'printed'), dimension=2.0)
   return [
-      points.judged('measured risks are between the bounds', 'everywhere',
+      points.judged('measured risks lie between the bounds', 'everywhere',
                     points.select(simulated, part=('records', 'privacy',
                                                    'cells')), _between),
-      points.judged('closed forms are what is measured', 'EST-HIST',
+      points.judged('closed forms match measured risks', 'EST-HIST',
                     simulated, _closed),
-      points.judged('golden risks and bounds', 'G-9', points.select(
+      points.judged('risks and bounds match independently computed values',
+                    'G-9', points.select(
           cells, part='golden'), _golden),
-      points.judged('risks fall with n as (18) says', '-2/3 and -1/2 for '
+      points.judged('risks fall with n at the rate of equation (18)',
+                    '-2/3 and -1/2 for '
                     'd = 1, 2', many, lambda of: _slopes(
                         of, 'num_records', lambda d: -2 / (d + 2))),
-      points.judged('risks fall with n alpha as (18) says', '-1 and -2/3 for '
+      points.judged('risks fall with n alpha at the rate of equation (18)',
+                    '-1 and -2/3 for '
                     'd = 1, 2', noisy, lambda of: _slopes(
                         of, 'amount', lambda d: -2 / (d + 1))),
-      points.judged('cells as printed below (19) give the rate (18)',
+      points.judged('the number of bins printed below equation (19) gives the '
+                    'rate of equation (18)',
                     '-1/2 in n and -2/3 in n alpha, d = 2', [
                         p for p in rates if p['method'] == 'printed'],
                     _printed),
-      points.judged('cells of the corrected exponents give it', '-1/2 and '
+      points.judged('the number of bins with corrected exponents gives that '
+                    'rate', '-1/2 and '
                     '-2/3, d = 2', [p for p in rates if p['method'] == 'rate'],
                     _printed),
-      points.judged('printed cells err more at n = 10^6, d = 2',
+      points.judged('the printed number of bins has a larger error at n = '
+                    '10^6, d = 2',
                     '16 times, constants taken as 1 (E-14)', panel, _ratio),
-      points.judged('tuned cells err less than those of the rates',
+      points.judged('a tuned number of bins has a smaller error than that of '
+                    'the rates',
                     '1.4 to 3.9 times (EST-HIST)', points.select(
                         cells, part='golden'), _gains)]
 

@@ -33,21 +33,27 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   ours = points.select(cells, method=('tuned', 'gaussian'))
   golden = [p for p in printed if _key(p) in sweep.PRINTED]
   return [
-      points.judged('the printed interval holds theta in 95 %', 'for all n and '
+      points.judged('the printed interval covers theta in 95 % of runs',
+                    'for all n and '
                     'epsilon', printed, _holds),
-      points.judged('intervals of proved coverage hold theta in 95 %',
+      points.judged('intervals with proved coverage cover theta in 95 % of '
+                    'runs',
                     '0.95 or more', ours, _holds),
-      points.judged('they are not wasteful where the centre is found',
+      points.judged('their coverage is close to 95 % where the centre is '
+                    'located',
                     '0.99 at most', [p for p in ours if p['centred']], _tight),
       points.judged('coverage of the printed interval', '.997, .992, .9995',
                     golden, lambda of: _golden(of, 'coverage', 0)),
       points.judged('half-widths of the printed interval', '.326, .268, .057',
                     golden, lambda of: _golden(of, 'half', 1)),
-      points.judged('risks of its value', '8.5e-3, 7.3e-3, 2.6e-4', golden,
+      points.judged('risks of the printed point estimate',
+                    '8.5e-3, 7.3e-3, 2.6e-4', golden,
                     lambda of: _golden(of, 'risk', 2)),
-      points.judged('ours are shorter at the same guarantee', 'everywhere that '
+      points.judged("dpjax's intervals are shorter at the same guarantee",
+                    'everywhere that '
                     'the printed one holds', cells, _shorter),
-      points.judged('no value errs less than the lower bound', 'everywhere',
+      points.judged('no estimate has a risk below the lower bound',
+                    'everywhere',
                     cells, _above)]
 
 

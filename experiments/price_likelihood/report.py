@@ -67,14 +67,15 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   descents = points.select(cells, part=(*_PRIVACY, 'golden'),
                            method='descent_printed')
   return [
-      points.judged('risks are between the lower and the upper bounds',
+      points.judged('risks lie between the lower and the upper bounds',
                     'for all n and methods', part('risk'), _between),
-      points.judged('closed forms are the simulated risks', 'for all truths',
+      points.judged('closed forms match simulated risks', 'for all truths',
                     [p for p in part('risk') if 'off' in p.values], _closed),
       *(points.judged(f'privacy terms against {label}', f'slope {slope}',
                       part(name), lambda of, name=name: _slopes(of, name))
         for name, (_, label, slope) in _PRIVACY.items()),
-      points.judged('privacy terms at the reference points', 'item G-12',
+      points.judged('privacy terms match independently computed values',
+                    'item G-12',
                     [p for p in part('golden') if p['method'] in (
                         'descent_printed', 'output_printed', 'statistics')],
                     _golden),
@@ -104,8 +105,8 @@ def _of_descents(cells):
                     'O(beta d L^2 / (rho lambda^3 n^2))', cells, _utility),
       points.judged('Fact 4.2.4: rho-zCDP of the full batch', 'rho',
                     cells, _full),
-      points.judged('noise of variance 4 L^2 / (rho lambda n^2) is what rho-'
-                    'zCDP asks for', '1', cells, _noise),
+      points.judged('rho-zCDP requires noise of variance 4 L^2 / (rho lambda '
+                    'n^2)', '1', cells, _noise),
       points.judged('publishing all iterates', '(rho / 4) ln(rho n^2 / d)',
                     cells, _trajectory)]
 

@@ -38,27 +38,32 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return [
       points.judged('every measured risk lies between its bounds', 'always',
                     result, _between),
-      points.judged('the worst risk falls with epsilon while privacy prevails '
-                    '(15)', theory, by('budgets', private),
+      points.judged('equation (15): the worst-case risk falls with epsilon '
+                    'where noise dominates', theory, by('budgets', private),
                     lambda of: _slopes(of, 'epsilon', 'tuned')),
-      points.judged('and with n', theory, by('records', private),
+      points.judged('equation (15): the worst-case risk falls with n where '
+                    'noise dominates', theory, by('records', private),
                     lambda of: _slopes(of, 'num_examples', 'tuned')),
-      points.judged('so does the best lower bound by privacy alone', theory, [
+      points.judged('the best lower bound from privacy alone has the same rate',
+                    theory, [
           points.Point(p.fields, {'private': max(p['two_points'], p['sphere'])})
           for p in by('budgets', private)],
                     lambda of: _slopes(of, 'epsilon', 'private')),
-      points.judged('with n once privacy is free, k > 2 (16)', '-1', free,
+      points.judged('equation (16): rate in n where privacy is free, k > 2',
+                    '-1', free,
                     lambda of: _slopes(of, 'num_examples', 'tuned',
                                        lambda k: -1.0)),
-      points.judged('with k = 2 privacy is never free', 'no n in (16)', [
+      points.judged('for k = 2 privacy is never free', 'no n in (16)', [
           p for p in by('records', result) if p['moment'] == 2], _never),
-      points.judged('epsilon on the border goes as n^((2 - k) / (2 k - 2))',
+      points.judged('the epsilon from which privacy is free grows as n^((2 - '
+                    'k) / (2 k - 2))',
                     ', '.join(f'{_border(k):.3f}' for k in sweep.MOMENTS),
                     borders, lambda of: _slopes(
                         of, 'num_examples', 'border', _border)),
-      points.judged('Proposition 6 (iii) bounds its worst risk', 'always',
+      points.judged('Proposition 6 (iii) bounds the worst-case risk', 'always',
                     result, _sixth),
-      points.judged('tuned thresholds and spherical noise gain', 'a constant',
+      points.judged('tuned thresholds and spherical noise reduce the risk',
+                    'a constant',
                     private, _gains),
       points.judged('Proposition 4 with its printed constant',
                     'r^2 g^(2 - 2/k) / 32', [

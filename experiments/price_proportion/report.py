@@ -47,8 +47,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   pure, zcdp = (points.select(cells, notion=name) for name in _NOTIONS)
   of = lambda *names: points.select(cells, method=names)
   return [
-      points.judged('no estimate errs less than the lower bound, nor more than '
-                    'its closed form', 'at every n and budget', cells,
+      points.judged('risks lie between the lower bound and the closed form',
+                    'at every n and budget', cells,
                     _between),
       points.judged('E (M - p)^2 >= 1 / (8 (n epsilon)^2), by proportions 1 / '
                     '(n epsilon) apart (section 3.1.2)', '1/8',
@@ -68,9 +68,10 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('the Gaussian mechanism is free from rho = 2 / n', '2 / n',
                     of('gaussian'), lambda p: _crossover(p, 2, 1)),
       points.judged('the Gaussian mechanism with noise 2 / (n sqrt rho) is '
-                    'what rho costs', '16 / n', of('printed'), _printed),
-      points.judged('drawn to 1/2, a noisy mean errs at most 35 % more than '
-                    'any estimate must', '1.35',
+                    'rho-zCDP, and no less noise is',
+                    '16 / n', of('printed'), _printed),
+      points.judged('a noisy mean shrunk towards 1/2 has at most 35 % more '
+                    'than the minimax risk', '1.35',
                     points.select(of('shrunk_laplace'), num_examples=20.0),
                     lambda p: _near(p, 1.35)),
       points.judged('tables of geometric counts are minimax',

@@ -47,24 +47,28 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return [
       points.judged('381 participants by the quoted bound, 4109 by Theorem '
                     '3.2.1', '381 and 4109 at epsilon = .1', tenth, _example),
-      points.judged('4109 participants are what epsilon = .1 takes',
+      points.judged('4109 participants suffice at epsilon = .1',
                     'the experiment is to be calibrated with them', tenth,
                     _moot),
       points.judged('half of the distance gives 7969, a path 8019, sampling '
                     '54112', 'item E-20', tenth, _sharper),
-      points.judged('numbers at other epsilon', 'item G-1', points.select(
+      points.judged('numbers of participants at other values of epsilon',
+                    'item G-1', points.select(
           pure, amount=tuple(_GOLDEN)), _golden),
-      points.judged('privacy is felt below epsilon = .015, by Theorem 3.2.1 '
-                    'below .007', 'item EXP-8', pure, _felt),
-      points.judged('no test does with less than the bounds', 'everywhere',
+      points.judged('privacy increases the number of participants below '
+                    'epsilon = .015, by Theorem 3.2.1 below .007',
+                    'item EXP-8', pure, _felt),
+      points.judged('no test needs fewer records than the bounds', 'everywhere',
                     cells, _below),
-      points.judged('bounds are near what the best pure test takes',
+      points.judged('bounds are near the number of records that the best pure '
+                    'test needs',
                     'where privacy dominates', [
                         p for p in pure if p['amount'] <= 0.002], _near),
       points.judged('a Gaussian count is the best test under zCDP',
                     'the mechanism of the sources', points.select(
                         cells, notion='zcdp'), _ramp),
-      points.judged('records grow as 1 / epsilon, and as 1 / sqrt(rho)', '-1 '
+      points.judged('the number of records grows as 1 / epsilon, and as 1 / '
+                    'sqrt(rho)', '-1 '
                     'and -0.5', cells, _slopes)]
 
 

@@ -33,8 +33,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   cells = points.collect(rows)
   of = lambda **fields: points.select(cells, **fields)
   return [
-      points.judged('no estimate errs less than the lower bound, nor more than '
-                    'its upper bound', 'at every n and budget', cells,
+      points.judged('risks lie between the lower and the upper bound',
+                    'at every n and budget', cells,
                     _between),
       points.judged('privacy always costs: max X has an error of O(1 / n^2), '
                     'and private estimates at least e^-1 / (8 (n epsilon)^2)',
@@ -45,17 +45,20 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'epsilon, -1 in rho',
                     of(part='budget', notion=('pure', 'zcdp'),
                        method='ranks'), _reached),
-      points.judged('twice the mean bends to slope -1 in n', '-1',
+      points.judged('the risk of twice the mean has slope -1 in n for large n',
+                    '-1',
                     of(part='n', notion='pure', method='doubled'), _bends),
-      points.judged('without privacy e^-1 / (8 n^2) follows from ends 1 - 1/n '
-                    'and 1', '.0460 / n^2', of(notion='none'), _follows),
+      points.judged('without privacy, the end points 1 - 1/n and 1 give the '
+                    'bound e^-1 / (8 n^2)',
+                    '.0460 / n^2', of(notion='none'), _follows),
       points.judged('max X has the error theta^2 / n^2 (Barber and Duchi, '
                     '2014)', '1', of(notion='none'), _plain),
-      points.judged('under total variation privacy the absolute error is t / '
-                    '(32 n level) at least (Barber and Duchi, 2014, '
+      points.judged('under total variation privacy the absolute error is at '
+                    'least t / (32 n level) (Barber and Duchi, 2014, '
                     'Proposition 3)', '1/32', of(notion='variation'),
                     _variation),
-      points.judged('a choice uniform in t keeps the rate', 'error / rate of 7 '
+      points.judged('an exponential mechanism with a uniform base measure '
+                    'attains the rate', 'error / rate of 7 '
                     'to 30, theta from .3 to 1', of(method='linear'),
                     _uniform)]
 

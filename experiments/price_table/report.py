@@ -84,9 +84,11 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'not grow with d', 'slope 0, and 0 above ln(1 / delta)',
                     [p for p in lower if (p['notion'], p['axis']) in _GROWING],
                     _growing),
-      points.judged('upper and lower rates of rho-zCDP are one in n, d and rho',
+      points.judged('upper and lower bounds of rho-zCDP have the same rates '
+                    'in n, d and rho',
                     'not in the table', of(upper + lower, ('zcdp',)), _rates),
-      points.judged('a subsample has a rate of its own for total variation',
+      points.judged('a subsample attains another rate under total variation '
+                    'privacy',
                     'not in the table', points.select(
                         cells, method='subsample'), _rates),
       points.judged('the lower bound of total variation is tight for k = 2, in '

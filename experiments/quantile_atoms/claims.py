@@ -27,7 +27,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                           'joint_floor', 'rec_floor', 'joint'),
                        num_examples=_LARGE[-1:])
   return [
-      points.judged('cells computed by other programs are met',
+      points.judged('values computed by other programs are reproduced',
                     f'{len(reference.cells()) + len(reference.by_sigma())} '
                     'cells', cells, _cells),
       points.judged('with atoms JointExp does not improve with n', 'flat',
@@ -40,29 +40,34 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('JointExp is as good with noise as without on Mixed(0,0), '
                     'Ratings and Pages', 'identical', of(
                         _SMOOTH, 'joint', 'hs_uniform'), _identical),
-      points.judged('smoothing improves Dividends by orders of magnitude',
+      points.judged('smoothing reduces the error on Dividends by orders of '
+                    'magnitude',
                     'multiple orders', of(
                         _DIVIDENDS, 'joint', 'hs_uniform'), _vastly),
-      points.judged('smoothing improves Earnings by orders of magnitude',
+      points.judged('smoothing reduces the error on Earnings by orders of '
+                    'magnitude',
                     'multiple orders', of(
                         _EARNINGS, 'joint', 'hs_uniform'), _vastly),
       points.judged('the more probable and isolated the atom, the more '
-                    'smoothing improves', 'the order of the figure', last,
+                    'smoothing helps', 'the order of the figure', last,
                     _growing),
       *_about_noise(points.select(of('mixed_0.5_0.25', 'joint', 'hs_uniform'),
                                   num_examples=float(sweep.SIZE))),
-      points.judged('noise as recommended, a = e^(-n epsilon/48), is as good '
+      points.judged('the recommended noise a = e^(-n epsilon/48) is as good '
                     'as the best', 'recommended', last, _recommended),
-      points.judged('noise as recommended, and 1e-6 of the range at least, is '
-                    'as good as the best', 'not in the text', last, _floored),
-      points.judged('RecExp by depth with such noise is as good as JointExp '
-                    'with the best', 'not in the text', last, _rec)]
+      points.judged('the recommended noise, but at least 1e-6 of the range, '
+                    'is as good as the best',
+                    'not in the text', last, _floored),
+      points.judged('RecExp with budgets by depth and this noise is as good '
+                    'as JointExp with the best noise',
+                    'not in the text', last, _rec)]
 
 
 def _about_noise(figure: list[points.Point]) -> list[verdicts.Verdict]:
   """Figure 6.5."""
   return [
-      points.judged('a large range of noise improves as much', 'often', figure,
+      points.judged('a wide range of noise amplitudes helps as much',
+                    'often', figure,
                     _range),
       points.judged('as noise tends to 0, the error is that of JointExp',
                     'the same', figure, _vanishing),

@@ -78,16 +78,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   of = lambda *methods: points.select(result, method=methods)
   rec = ('rec_printed',)
   return [
-      points.judged('cells computed by other programs are met',
+      points.judged('values computed by other programs are reproduced',
                     f'{len(reference.cells())} cells', points.select(
                         result, num_examples=1e4, epsilon=(0.1, math.inf)),
                     _cells),
-      points.judged('RecExp overtaken by the histogram at m about 10 for '
-                    'Beta(.5,.5) and 40 for Beta(2,5), as formulas are '
-                    'printed, epsilon for one relation', '10 and 40',
+      points.judged('with the printed formulas and epsilon for one adjacency, '
+                    'the histogram overtakes RecExp at m about 10 for '
+                    'Beta(.5,.5) and 40 for Beta(2,5)', '10 and 40',
                     of(*rec, 'hist_raw'), _printed_crossovers),
-      points.judged('RecExp overtaken there if its epsilon is not halved and '
-                    'counts are projected on the simplex, and else never',
+      points.judged('the histogram overtakes RecExp there only if epsilon is '
+                    'not halved and counts are projected onto the simplex',
                     '10 and 40', of(*rec, *(f'hist_{post}' for post
                                             in sweep.POSTS)), _combinations),
       points.judged('the histogram overtakes first where the density has the '
@@ -99,18 +99,19 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     of('hist_raw'), _flat),
       points.judged('RecExp has the best empirical performance', 'best',
                     of(*rec, 'rec_depth', 'joint'), _best),
-      points.judged('RecExp by depth is better than as printed, both with '
-                    'epsilon under replacement', 'not in the text',
+      points.judged('RecExp with budgets by depth is better than as printed, '
+                    'both with epsilon under replace-one', 'not in the text',
                     of(*rec, 'rec_depth'), _depth),
-      points.judged('at m = 200 on Beta(2,5) a right sum improves the '
+      points.judged('at m = 200 on Beta(2,5) a known total improves the '
                     'histogram, and both beat RecExp as printed',
                     'not in the text', of(*rec, 'hist_raw', 'hist_bridge'),
                     _order),
       points.judged('at m = 100 on Beta(2,5) a method is 20 times better than '
                     'RecExp as printed and within 1.4 times the error without '
                     'privacy', 'not in the text', close, _gain),
-      points.judged('few bins or five knots stay within 2.5 times the error '
-                    'without privacy, for all laws and m', 'not in the text',
+      points.judged('few bins or five knots stay within 2.5 times the '
+                    'non-private error, for all distributions and m',
+                    'not in the text',
                     of('coarse', 'knots', 'emp'), _ours)]
 
 

@@ -54,10 +54,11 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                         proved, num_examples=10_000, epsilon=0.1,
                         num_orders=(10, 100)), _outside),
       _beta(points.select(upper, dataset=sweep.BETA)),
-      points.judged('RecExp is ahead of its competitors in m', 'much ahead',
+      points.judged('RecExp has the smallest error for large m', 'much ahead',
                     points.select(proved, num_orders=10, method=(
                         'independent', 'joint', *_RECURSIVE)), _ahead),
-      points.judged('Lemma 6.2.7: errors exceed 1/4 at least so often',
+      points.judged('Lemma 6.2.7: errors exceed 1/4 at least with the printed '
+                    'probability',
                     'half of e^(-n epsilon / 2) and more', points.select(
                         cells, kind='lower'), _often),
       points.judged('sharp bounds hold', 'not in the text', ours, _sharp)]

@@ -37,8 +37,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Section 6.3.5 on its distributions."""
   cells = points.collect(rows)
   return [
-      points.judged('the atom of mixed_<p>_<delta> has p, its sides the rest, '
-                    'evenly', 'the definition', points.select(
+      points.judged('in mixed_<p>_<delta> the atom has probability p, and '
+                    'both sides share the rest evenly',
+                    'the definition', points.select(
                         cells, dataset=sweep.MIXED), _mixed),
       points.judged('Earnings and Dividends are more concentrated than Ratings '
                     'and Pages', 'much more', points.select(

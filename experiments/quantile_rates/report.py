@@ -33,13 +33,15 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return [
       points.judged('the squared error of QExp is p (1 - p) / n + 8 / (n '
                     'epsilon)^2', 'not in the text', valid, _closed),
-      points.judged('it is 1/n where epsilon is at least 1 / sqrt(n)',
+      points.judged('the squared error is 1/n for epsilon at least 1 / sqrt(n)',
                     'slope -1', [p for p in valid if _private(p) < 0.1],
                     lambda p: _slope(p, 'num_examples', -1)),
-      points.judged('it is 1/(n epsilon)^2 below: in n', 'slope -2',
+      points.judged('for smaller epsilon it is 1/(n epsilon)^2: rate in n',
+                    'slope -2',
                     [p for p in valid if _private(p) > 0.9],
                     lambda p: _slope(p, 'num_examples', -2)),
-      points.judged('and in epsilon', 'slope -2',
+      points.judged('for smaller epsilon it is 1/(n epsilon)^2: rate in '
+                    'epsilon', 'slope -2',
                     [p for p in valid if _private(p) > 0.9],
                     lambda p: _slope(p, 'epsilon', -2)),
       points.judged('RecExp and JointExp have both rates for a fixed m',
@@ -49,7 +51,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'addition and deletion', 'rank errors 20.5 and 10.5 '
                     '(QB-01)', points.select(cells, adjacency=_ADD),
                     _unrounded),
-      points.judged('interpolated ranks are as private and nearer',
+      points.judged('interpolated ranks are equally private and more accurate',
                     '1.02 to 3.8 times (QB-03)', points.select(
                         cells, method=('real', 'interpolated'),
                         adjacency=_REPLACE, num_examples=1000),

@@ -73,10 +73,11 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('both norms are about equally good', 'Figure 6.6.4',
                     points.select(bank, method='printed',
                                   smoothing=('p1', 'p2')), _alike),
-      points.judged('larger data are less affected', 'at smaller epsilon',
+      points.judged('larger data sets are less affected', 'at smaller epsilon',
                     points.select(drawn, method='printed', smoothing='p2'),
                     _larger),
-      points.judged('areas of one tree computed by other programs are met',
+      points.judged('areas by one tree computed by other programs are '
+                    'reproduced',
                     'within 20 %, on stand-ins', points.select(
                         cells, method='joint', num_thresholds=2**10), _cells),
       points.judged('one tree over both classes is better than a curve of each',

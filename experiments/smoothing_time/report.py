@@ -40,18 +40,21 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     of('cvxopt_qp', 'cvxopt_lp'), _quicker),
       points.judged('the problem has O(N log N) variables', 'N log N',
                     cells, _variables),
-      points.judged('printed rows cost more than their differences',
+      points.judged('the printed constraint matrix is slower to solve than '
+                    'one of row differences',
                     'not in the text', of('cvxopt_qp', 'qp_rows'), _rows),
-      points.judged('ours takes time linear in N', 'not in the text', [
+      points.judged("dpjax's solver takes time linear in N",
+                    'not in the text', [
           p for p in of('p2', 'p1') if p['num_thresholds'] >= 2**12], _linear),
-      points.judged('ours is 5 times as fast as CVXOPT for p = 2 at N = 2^12, '
-                    'and 20 times at 2^13', 'not in the text', points.select(
+      points.judged("dpjax's solver is 5 times as fast as CVXOPT for p = 2 at "
+                    'N = 2^12, and 20 times at 2^13',
+                    'not in the text', points.select(
                         of('p2', 'cvxopt_qp'), num_thresholds=(2**12, 2**13)),
                     _ours),
-      points.judged('all programs for p = 2 find the same least noise',
+      points.judged('all solvers for p = 2 reach the same minimum',
                     'not in the text', of(*sweep.QUADRATIC),
                     lambda cells: _same(cells, 'p2')),
-      points.judged('all programs for p = 1 find the same least noise',
+      points.judged('all solvers for p = 1 reach the same minimum',
                     'not in the text', of(*sweep.LINEAR),
                     lambda cells: _same(cells, 'p1'))]
 

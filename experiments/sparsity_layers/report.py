@@ -73,7 +73,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   square = points.select(cells, kind='square')
   of_first = points.select(cells, kind='layer', num_rows=16, num_factors=3)
   return [
-      points.judged('ResNet-20 has so many parameters',
+      points.judged('number of parameters of ResNet-20',
                     f'{papers.RESNET_20_PARAMETERS}', networks, _size),
       *(points.judged(
           f'Table 1.1: parameters of S = {segments}, L = {factors}',
@@ -87,7 +87,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'at most two', square, _two),
       points.judged('square butterflies multiply in O(N log N)', 'not O(N^2)',
                     square, _n_log_n),
-      points.judged('the product of the supports is full, one path an entry',
+      points.judged('the product of the supports is dense, with one path for '
+                    'each entry',
                     'not in the text', [p for p in cells if 'paths_least'
                                         in p.values], _paths)]
 

@@ -30,7 +30,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   curator = points.select(cells, method=('noisy_largest',
                                          'noisy_doubled_mean'))
   return [
-      points.judged('(PAC) twice the mean is suboptimal beside the maximum',
+      points.judged('(PAC) twice the mean is worse than the maximum',
                     'suboptimal', points.select(
                         cells, method=('largest', 'doubled_mean')), _open),
       points.judged('(DP) the maximum plus Laplace noise estimates theta',
@@ -48,9 +48,10 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'logarithms', 'not in the text', points.select(
                         cells, method='top_quantile', epsilon=(1.0, 4.0)),
                     _quantile),
-      points.judged('squared errors have their closed forms', 'in part', known,
+      points.judged('squared errors match their closed forms', 'in part', known,
                     _closed),
-      points.judged('intervals have their confidence', '0.95', intervals,
+      points.judged('intervals attain their confidence level',
+                    '0.95', intervals,
                     _coverage)]
 
 
