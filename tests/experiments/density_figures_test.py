@@ -28,7 +28,7 @@ def _changed(lines, keep, metrics, factor):
      ('errors of the printed histogram fall', 'and with n epsilon')),
     ('part=budgets', ('mse',), lambda line: float(
         line.id.split('budget=')[1].split(',')[0])**-0.1,
-     ('at n = 10^7, with epsilon', 'at n = 10^7, with sqrt', 'privacy is')),
+     ('errors at n = 10^7 fall with epsilon', 'at n = 10^7, with sqrt', 'privacy is')),
     ('part=table', ('mse',), lambda line: 1.02, ('printed and oracle',)),
     ('part=table,method=tuned', ('mse',), lambda line: 1.2, ('tuned bins',)),
     ('part=bins,method=tuned', ('bins',), lambda line: 1.3, ('the least',)),
