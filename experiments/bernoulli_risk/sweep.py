@@ -13,7 +13,9 @@ PAPERS = ('000',)
 ARTEFACT = ('sections 0.4.3 and 0.5 of Lalanne (2023), equations (4)-(11): a '
             'proportion under privacy')
 COST = '1 min on a CPU core'
-HEADLINES = ('risk of the private estimator', 'the lower bound at p_2')
+HEADLINES = (
+    'equation (6): risk of the private estimator',
+    'the lower bound at p_2')
 BATCHED = ('epsilon',)
 
 PROB = 0.5

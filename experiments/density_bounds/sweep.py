@@ -36,7 +36,10 @@ ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of Lalanne, Garivier and '
             'Gribonval (2023): lower bounds of '
             'private densities, beside upper ones')
 COST = '10 s on a CPU core'
-HEADLINES = ('lower bounds stay', 'the last line', 'rates of')
+HEADLINES = (
+    'lower bounds stay',
+    'last line of the proof of Theorem 5',
+    'upper and lower bounds have the same rates')
 
 RADII = {'lipschitz': 2.0, 'sobolev1': 2.0, 'sobolev2': 12.0, 'sobolev3': 75.0,
          'point': 2.0}

@@ -33,7 +33,9 @@ ARTEFACT = ('Section 3 of Lalanne, Garivier and Gribonval (2023): its '
             'histogram, with what can be done '
             'after the release')
 COST = '1 min on a CPU core'
-HEADLINES = ('the nearest density', 'lines err less than the printed')
+HEADLINES = (
+    'projecting onto densities never increases the error',
+    'lines err less than the printed')
 BATCHED = ('method',)
 
 POSTS = ('fix_mass', 'clip', 'simplex', 'james_stein')

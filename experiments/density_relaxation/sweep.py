@@ -26,8 +26,11 @@ ARTEFACT = ('Section 4.4 and Corollary 2 of Lalanne, Garivier and Gribonval '
             '(2023) (Corollary 5.2.5 of '
             'Lalanne (2023)): what (epsilon, delta) buys')
 COST = '1 min on a CPU core'
-HEADLINES = ('section 4.4', 'the relaxation of Corollary 2 bridges',
-             'a pure spectral histogram errs')
+HEADLINES = (
+    'section 4.4',
+    'the relaxation of Corollary 2 bridges',
+    'a pure spectral histogram has a smaller error than the relaxations of '
+    'the paper')
 
 DELTA = 1e-5
 FUNCTIONS = (3, 5, 9, 17, 33, 65, 129, 257, 513)

@@ -34,8 +34,12 @@ ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of Barczewski (2025) and what is said of '
             'other '
             'trees: errors of mechanisms at equal privacy')
 COST = '2 min on a CPU core'
-HEADLINES = ('factor 2', 'other bases', 'the tree', 'the square root',
-             'made monotone')
+HEADLINES = (
+    'squared error is half that of the binary tree of Cardoso and Rogers',
+    'other bases',
+    'tree with least squares, pure privacy, replace_one',
+    'square-root matrix, zCDP, replace_one',
+    'after monotone projection, errors match independently computed values')
 
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
 _REPLACE = Adjacency.REPLACE_ONE.value

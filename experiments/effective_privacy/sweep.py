@@ -19,7 +19,7 @@ ARTEFACT = ('Figure 6.6 of Lalanne (2023): effective privacy of smoothed '
             'medians '
             'against their noise')
 COST = '10 min on a CPU core'
-HEADLINES = ('large noise', 'without noise neighbours')
+HEADLINES = ('large noise', 'without noise, neighbours of X attain epsilon')
 
 DATASETS = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')
 SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)

@@ -15,7 +15,9 @@ ARTEFACT = ('Example 2.3.5 of Lalanne (2023), equations (2.3)-(2.7): learning a'
             ' '
             'finite distribution')
 COST = '1 min on a CPU core'
-HEADLINES = ('risk at the uniform distribution', 'a projection')
+HEADLINES = (
+    'risk at the uniform distribution',
+    'the estimate needs a projection onto the simplex')
 BATCHED = ('epsilon',)
 
 REPETITIONS = 600

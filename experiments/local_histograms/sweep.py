@@ -14,8 +14,10 @@ PAPERS = ('002',)
 ARTEFACT = ('Example 7.34 of the lecture notes, chapter 7: histograms, LDP '
             'against DP')
 COST = '20 s on a CPU core'
-HEADLINES = ('(LDP) mean squared loss', '(DP) the Laplace mechanism',
-             'a factor')
+HEADLINES = (
+    '(LDP) mean squared loss',
+    '(DP) the Laplace mechanism',
+    'local privacy costs a factor over central privacy')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,11 @@ ARTEFACT = ('Sections 2.2 and 2.3 of Barber and Duchi (2014): privacy by tests,'
             ' before and '
             'after the release')
 COST = '10 s on a CPU core'
-HEADLINES = ('one record at random', 'the sum of errors')
+HEADLINES = (
+    'publishing a random record is 1/n-private before the draw, and not '
+    'private after it',
+    'the sum of both errors of a test is at least (2 - delta) / (1 + '
+    'e^epsilon)')
 
 MECHANISMS = ('response', 'five_answers', 'laplace', 'parity', 'choice')
 MASS = 1e-3

@@ -26,7 +26,9 @@ ARTEFACT = ('section 4.2.2 of Lalanne (2023): equations (4.6) and (4.8), '
             'Algorithm '
             '1 and Fact 4.2.4')
 COST = '1 min on a CPU core'
-HEADLINES = ('mini-batches with', 'noise of variance')
+HEADLINES = (
+    'mini-batches with',
+    'rho-zCDP requires noise of variance 4 L^2 / (rho lambda n^2)')
 BATCHED = ('method',)
 
 NOISY = ('statistics', 'output', 'output_printed', 'descent', 'descent_printed')

@@ -25,8 +25,9 @@ ARTEFACT = ('sections 3.1.2 and 4.1.1 of Lalanne (2023): what privacy costs one'
             'proportion')
 COST = '1 min on a CPU core'
 GALLERY = 'The price of privacy of a proportion'
-HEADLINES = ('no estimate errs less than the lower bound',
-             'the Gaussian mechanism with noise')
+HEADLINES = (
+    'risks lie between the lower bound and the closed form',
+    'the Gaussian mechanism with noise')
 
 PURE = ('laplace', 'geometric', 'shrunk_laplace', 'shrunk_geometric', 'table')
 ZCDP = ('gaussian', 'printed', 'shrunk_gaussian')

@@ -29,7 +29,7 @@ ARTEFACT = ('section 3.2.1 of Lalanne (2023), worked example: participants of a'
             ' '
             'private test')
 COST = '30 s on a CPU core'
-HEADLINES = ('4109 participants', 'no test does with less')
+HEADLINES = ('4109 participants', 'no test needs fewer records than the bounds')
 
 PROBS = (0.5, 0.51)
 TARGET = 0.01

@@ -20,7 +20,9 @@ ARTEFACT = ('Figure 6.3 of Lalanne (2023): histograms of the laws of Figures '
             '6.4 '
             'and 6.5')
 COST = '10 s on a CPU core'
-HEADLINES = ('the atom',)
+HEADLINES = (
+    'in mixed_<p>_<delta> the atom has probability p, and both sides share '
+    'the rest evenly',)
 
 NUM_BINS = 50
 MIXED = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')

@@ -25,7 +25,7 @@ ALONE = True
 TIMES = ('calls', 'compile_seconds', 'fastest', 'seconds', 'slowest')
 ARTEFACT = 'Figure 6.6.7 of Barczewski (2025): seconds of smoothing against N'
 COST = '3 min on two CPU cores'
-HEADLINES = ('the quadratic program', 'ours')
+HEADLINES = ('the quadratic program', "dpjax's solver takes")
 BATCHED = ('method',)
 
 _MOST = {'qp_rows': 8, 'lp_rows': 8, 'cvxopt_lp': 12, 'cvxopt_qp': 13,

@@ -95,7 +95,7 @@ def test_claims_fail_on_rows_that_are_wrong(kept):
       lines, 'sharp', 40.0, dataset='sobolev2'), 'lower bounds stay') == (
           verdicts.DIFFERS)
   assert _of('density_bounds', _changed(
-      lines, 'cells', 1.03, dataset='sobolev1'), 'constants of') == (
+      lines, 'cells', 1.03, dataset='sobolev1'), 'constants with') == (
           verdicts.DIFFERS)
   lines = kept('density_packings')
   for metric, start in (('variation', 'equations (16)'),

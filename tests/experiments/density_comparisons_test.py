@@ -158,7 +158,7 @@ def test_adaptive_end_to_end(smoke_rows):
   report = registry.load('density_adaptive').report
   assert report.table(lines) and report.figure(lines)
   found = report.verdict(lines)
-  assert _of(found, 'closed forms are').verdict == verdicts.AGREES
+  assert _of(found, 'closed forms match').verdict == verdicts.AGREES
   assert _of(found, 'the default errs less than the printed tuning: interval, '
              'pure').verdict == verdicts.AGREES
   cells = adaptive_report._cells(lines)

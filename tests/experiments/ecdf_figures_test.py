@@ -170,7 +170,7 @@ def test_claims_of_smoothing_go_either_way(low, outcome):
   assert _of(found, '2-norm smoothing ceases to matter for large l').verdict == (
       verdicts.DIFFERS)
   # Made up, and no ratio of other programs.
-  assert _of(found, 'cells of p = 2').verdict == verdicts.DIFFERS
+  assert _of(found, 'values for p = 2').verdict == verdicts.DIFFERS
 
 
 def _noisy(size):

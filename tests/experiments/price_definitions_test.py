@@ -12,15 +12,15 @@ from experiments import registry
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize('keep, metrics, factor, claim', [
-    ('kind=conditional', ('found',), 16.2, 'Theorem 1: given'),
-    ('method=laplace', ('found',), 1.01, 'without delta'),
-    ('method=response', ('sharp',), 0.99, 'without delta'),
-    ('method=choice', ('found',), 1.01, 'the range'),
-    ('kind=approximate', ('found',), 0.99, 'with delta'),
-    ('kind=approximate', ('sharp',), 0.99, 'with delta'),
+    ('kind=conditional', ('found',), 16.2, 'Theorem 1: conditional'),
+    ('method=laplace', ('found',), 1.01, 'for delta = 0'),
+    ('method=response', ('sharp',), 0.99, 'for delta = 0'),
+    ('method=choice', ('found',), 1.01, 'the exponential mechanism has'),
+    ('kind=approximate', ('found',), 0.99, 'the sharp bound for delta'),
+    ('kind=approximate', ('sharp',), 0.99, 'the sharp bound for delta'),
     ('method=parity', ('posterior',), 1.01, 'posteriors'),
-    ('kind=release', ('variation',), 2.0, 'one record'),
-    ('method=one_at_random', ('found',), 0.9, 'one record'),
+    ('kind=release', ('variation',), 2.0, 'publishing a random record'),
+    ('method=one_at_random', ('found',), 0.9, 'publishing a random record'),
     ('kind=beside', ('found',), 1.02, 'conditional testing')])
 def test_claims_can_fail(keep, metrics, factor, claim, kept):
   report = registry.load('price_definitions').report

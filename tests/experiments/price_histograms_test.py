@@ -23,9 +23,9 @@ def _of(lines, start):
     ('upper', 'dimension=1', lambda n: 0.97, 'measured risks'),
     ('lower', 'dimension=2', lambda n: 12.0, 'measured risks'),
     ('measured', 'part=privacy', lambda n: 1.05, 'closed forms'),
-    ('upper', 'part=golden', lambda n: 1.02, 'golden'),
-    ('lower', 'part=records', lambda n: n**0.15, 'risks fall with n as'),
-    ('risk', 'method=rate', lambda n: n**0.15, 'cells of the corrected')])
+    ('upper', 'part=golden', lambda n: 1.02, 'risks and bounds match'),
+    ('lower', 'part=records', lambda n: n**0.15, 'risks fall with n at'),
+    ('risk', 'method=rate', lambda n: n**0.15, 'the number of bins with')])
 def test_claims_can_fail(metric, keep, factor, claim, kept):
   lines = kept('price_histograms')
   wrong = [dataclasses.replace(line, value=line.value * factor(float(

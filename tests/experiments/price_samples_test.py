@@ -42,10 +42,10 @@ def _binomial(n, t):
     ('amount=0.1,', 'theorem', 1.01, '381'),
     ('amount=0.1,', 'midpoint', 1.01, 'half'),
     ('amount=0.01,', 'path', 1.001, 'numbers'),
-    ('notion=pure', 'path', 1.1, 'privacy is'),
+    ('notion=pure', 'path', 1.1, 'privacy increases'),
     ('amount=1e-06', 'path', 2.0, 'no test'),
     ('amount=0.002', 'test', 1.2, 'bounds are near'),
-    ('notion=zcdp,amount=0.01', 'path', 2.0, 'records grow')])
+    ('notion=zcdp,amount=0.01', 'path', 2.0, 'the number of records')])
 def test_claims_can_fail(keep, metric, factor, claim, kept):
   lines = kept('price_samples')
   assert _of(lines, claim) == verdicts.AGREES
