@@ -296,8 +296,9 @@ STATISTICS = tuple(
         takes=('lower', 'upper', 'thresholds', 'grid', 'bins', 'missing',
                *more), plan=classifier)
     for name, text, more in (
-        ('classifier', 'the three that follow, of one release', ('groups',)),
+        ('classifier', 'ROC curve, area and calibration, of one release',
+         ('groups',)),
         ('roc', 'rates of false and true positives of a score', ()),
-        ('auc', 'area under that curve', ()),
+        ('auc', 'area under the ROC curve of a score', ()),
         ('hosmer_lemeshow', 'calibration of predicted probabilities, and a '
          'test of it', ('groups',))))

@@ -25,7 +25,6 @@ import math
 
 import numpy as np
 
-from dpjax import errors
 from dpjax.release import bands
 from dpjax.release import curves
 from dpjax.release import density_bands
@@ -252,8 +251,6 @@ class Density:
 def density(query: Query) -> Density:
   """Returns the plan of the density between public bounds."""
   bands.check_confidence(query)
-  if query.boundary is not None:
-    errors.check_choice('boundary', query.boundary, tuple(bases.BOUNDARIES))
   width = Fraction(query.upper) - Fraction(query.lower)
   if query.granularity is None:
     return Density(query=query, num_cells=_CELLS)
@@ -270,8 +267,9 @@ def _share(cost: Cost, part: Fraction) -> Cost:
 
 STATISTICS = (
     queries.Statistic(
-        name='density', help='of the clamped values between the bounds, a '
-        'smooth curve with bands; of whole numbers with --granularity=1',
+        name='density', help='density of the clamped values between the '
+        'bounds, a smooth curve with bands; of whole numbers with '
+        '--granularity=1',
         needs=('column', 'lower', 'upper'),
         takes=('granularity', 'boundary', 'missing'), plan=density),
 )

@@ -374,8 +374,6 @@ def half_width(error: Combination, deviation: float, miss: float) -> float:
 
 def normal_mean(query: Query) -> NormalMean:
   """Returns the plan of a normal mean with a public standard deviation."""
-  if query.sigma <= 0:
-    raise ValueError(f'sigma must be positive, got {query.sigma}')
   errors.check_range(query.lower, query.upper)
   margin = query.sigma * (_MOST_BINS + 10)
   granularity = query.spacing(0 * query.sigma, query.sigma)

@@ -13,7 +13,6 @@ import fractions
 import functools
 import math
 
-from dpjax import errors
 from dpjax.release import query as queries
 from dpjax.release import splitting
 from dpjax.release.costs import Cost
@@ -22,8 +21,6 @@ from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
-
-METHODS = ('independent', 'recursive', 'auto')
 
 
 def runs(values: list[int], lattice: Lattice, spare: int = 0
@@ -283,7 +280,6 @@ def quantiles(query: Query) -> Quantiles:
       any(a >= b for a, b in zip(orders, orders[1:]))):
     raise ValueError('quantiles must lie strictly between 0 and 1, increasing')
   method = query.quantile_method or 'auto'
-  errors.check_choice('quantile_method', method, METHODS)
   if query.value_interval and method == 'recursive':
     raise ValueError('value_interval needs quantile_method=independent')
   plans = [plan_class(query=query, lattice=query.lattice())
@@ -291,7 +287,7 @@ def quantiles(query: Query) -> Quantiles:
   if query.value_interval:
     return plans[0]
   if method != 'auto':
-    return plans[METHODS.index(method)]
+    return plans[queries.METHODS.index(method)]
   return min(plans, key=lambda plan: max(plan.errors()))
 
 

@@ -10,7 +10,8 @@ from dpjax.release import normal_means
 from dpjax.release import proportions
 from dpjax.release import quantiles
 from dpjax.release import supports
-from dpjax.release.query import Plan
+from dpjax.release.query import AnyPlan
+from dpjax.release.query import PARAMETERS
 from dpjax.release.query import Query
 from dpjax.release.query import Statistic
 
@@ -20,10 +21,8 @@ STATISTICS: dict[str, Statistic] = {
                  normal_means, curves, densities, classifiers)
     for statistic in module.STATISTICS}
 
-_PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
-               'categories', 'bins', 'quantiles', 'value_interval',
-               'quantile_method', 'thresholds', 'grid', 'label', 'positive',
-               'groups', 'boundary', 'sigma')
+# Every statistic takes these; the others are for those that declare them.
+COMMON = ('statistic', 'adjacency', 'epsilon', 'delta', 'confidence')
 
 # Names of statistics in other libraries, and the equivalent here.
 _KNOWN_AS = {
@@ -35,7 +34,7 @@ _KNOWN_AS = {
     'cdf': 'ecdf', 'fraction': 'proportion', 'rate': 'proportion'}
 
 
-def plan(query: Query) -> Plan:
+def plan(query: Query) -> AnyPlan:
   """Returns the plan that answers a query.
 
   Raises:
@@ -58,8 +57,8 @@ def plan(query: Query) -> Plan:
                      f'{_KNOWN_AS[query.statistic]}')
   errors.check_choice('statistic', query.statistic, STATISTICS)
   statistic = STATISTICS[query.statistic]
-  given = {name for name in _PARAMETERS if getattr(query, name) not in
-           (None, ())}
+  given = {name for name in PARAMETERS if name not in COMMON and
+           getattr(query, name) not in (None, ())}
   for name in statistic.needs:
     if name not in given:
       raise ValueError(f'{query.statistic} needs {name}')
