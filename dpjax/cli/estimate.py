@@ -63,11 +63,13 @@ import pathlib
 import re
 import sys
 import textwrap
+from typing import Any
 
 from dpjax.cli import errors
 from dpjax.cli import file_formats
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.release import densities
 from dpjax.release import ledger
 from dpjax.release import parameters
 from dpjax.release import pictures
@@ -145,10 +147,12 @@ def query_of(args: argparse.Namespace) -> Query:
   if args.adjacency not in {relation.value for relation in Adjacency}:
     raise ValueError('--adjacency must be add_or_remove_one or replace_one, '
                      f'got {args.adjacency!r}')
-  given = {name: getattr(args, name) for name in PARAMETERS}
-  return queries.query_of(**{
-      name: PARAMETERS[name].split(name, value) if value is not None and
-      PARAMETERS[name].split else value for name, value in given.items()})
+  given: dict[str, Any] = {}
+  for name, parameter in PARAMETERS.items():
+    value = getattr(args, name)
+    given[name] = value if value is None or parameter.split is None else (
+        parameter.split(name, value))
+  return queries.query_of(**given)
 
 
 def _budget(args: argparse.Namespace) -> ledger.Budget | None:
@@ -227,10 +231,13 @@ def _write_synthetic(args: argparse.Namespace, number: int,
                      answer: dict[str, object]) -> None:
   """Writes synthetic records of a released density, in one column."""
   query = query_of(args)
+  plan = registry.plan(query)
+  if not isinstance(plan, densities.Density):
+    raise ValueError(f'--synthetic needs density, got {args.statistic}')
   text = io.StringIO()
   form = file_formats.of_flags(args)
   csv.writer(text, delimiter=form.separator, lineterminator='\n').writerows(
-      [(query.column,), *((value,) for value in registry.plan(query).synthetic(
+      [(query.column,), *((value,) for value in plan.synthetic(
           answer, number))])
   files.replace(args.synthetic_output, text.getvalue().encode())
 

@@ -136,7 +136,7 @@ def from_tree(told: Parameters, answer: client.Answer) -> np.ndarray:
     place += count
   alive = np.tile(np.arange(leaves) < size, told.num_classes).astype(np.float64)
   counts = hierarchy.nonnegative(
-      levels, tree_shape(told), np.ones(len(levels)), alive, answer.num_records)
+      levels, tree_shape(told), (1.0,) * len(levels), alive, answer.num_records)
   total = answer.num_records or math.inf  # rounding may push sums above n
   return np.minimum(
       np.cumsum(counts.reshape(told.num_classes, -1)[:, :size], 1), total)

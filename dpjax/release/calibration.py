@@ -72,8 +72,8 @@ def grouped(counts: np.ndarray, centres: np.ndarray, number: int) -> Groups:
   return Groups(np.array(kept), *np.array(sums).T)
 
 
-def null_law(tree: Tree, counts: np.ndarray, centres: np.ndarray, number: int,
-             generator: np.random.Generator) -> np.ndarray:
+def null_statistics(tree: Tree, counts: np.ndarray, centres: np.ndarray,
+                    number: int, generator: np.random.Generator) -> np.ndarray:
   """Returns simulated statistics [RUNS] under perfect calibration.
 
   Args:

@@ -19,7 +19,8 @@ from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release.lattice import public_number
 
-Decimal, Fraction = decimal.Decimal, fractions.Fraction
+Decimal = decimal.Decimal
+Fraction = fractions.Fraction
 Number = int | float | str | decimal.Decimal | fractions.Fraction
 """A public number; a float stands for its shortest decimal, so 0.1 is 1/10."""
 

@@ -149,8 +149,8 @@ class Quantiles(queries.Direct):
     number = len(measured)
     values = [float(point * self.lattice.unit)
               for point in self._points(measured, meter)]
-    released = {'value': dict(zip(map(str, self.query.quantiles), values,
-                               strict=True))}
+    released: dict[str, object] = {'value': dict(zip(
+        map(str, self.query.quantiles), values, strict=True))}
     if self.query.knows_size:
       released['num_records'] = number
     if self.query.value_interval:
@@ -204,7 +204,7 @@ class Quantiles(queries.Direct):
   def _ranks(self, number: int | None) -> dict[str, object]:
     """Returns the bound of the rank errors for the release JSON."""
     rank_errors = self.errors(number)
-    ranks = {
+    ranks: dict[str, object] = {
         'rank_error': max(rank_errors), 'level': float(self.query.confidence),
         'covers': 'for all orders p at once: at least p n - rank_error of the '
                   'clamped values of the file are at or below the released '
@@ -230,7 +230,8 @@ class RecursiveQuantiles(Quantiles):
     """Returns the tree of the quantile levels."""
     levels = len(self.query.quantiles).bit_length()
     return splitting.Splitting(
-        orders=self.query.quantiles, epsilon=self.query.choices(levels).pure,
+        orders=self.query.quantiles,
+        epsilon=sum(self.query.choices(levels).choices, Fraction(0)),
         replacing=self.query.replacing,
         size=self.lattice.high + 1 - self.lattice.low)
 

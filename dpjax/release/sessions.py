@@ -88,7 +88,8 @@ class Ledger:
       return self.release(name, *columns, **values)
 
     method.__name__ = name
-    method.__doc__, method.__signature__ = _described(registry.STATISTICS[name])
+    method.__doc__, signature = _described(registry.STATISTICS[name])
+    setattr(method, '__signature__', signature)  # For `inspect` and `help`.
     return method
 
   def __dir__(self) -> Iterable[str]:
@@ -221,7 +222,8 @@ def release(query: Query, source: sources.Source, *, ledger: str,
 
 def guarantee_of(query: Query, cost: Cost) -> dict[str, object]:
   """Returns the printed guarantee; `meter.check_guarantee` checks it."""
-  guarantee = {'notion': 'epsilon-DP', 'epsilon': str(query.epsilon)}
+  guarantee: dict[str, object] = {'notion': 'epsilon-DP',
+                                  'epsilon': str(query.epsilon)}
   if query.delta is not None:
     by = 'rho-zCDP' if cost.notion == 'rho-zCDP' else 'Renyi-DP'
     guarantee = {'notion': f'(epsilon, delta)-DP, by {by}',
@@ -259,8 +261,8 @@ def _source(columns: Sequence[Any], statistic: str,
   if len(columns) == 1 and isinstance(columns[0], (str, os.PathLike)):
     return sources.File(str(columns[0]), form), {}
   known = registry.STATISTICS.get(statistic)  # An unknown one is refused later.
-  roles = [role for role in ('column', 'label') if known and
-           role in known.needs]
+  roles: list[str] = [] if known is None else [
+      role for role in ('column', 'label') if role in known.needs]
   if len(columns) == 1 and not roles and not {'lower', 'upper'} & {*values}:
     return sources.Columns((), len(sources.listed(columns[0])), form), {}
   roles = roles or ['column']
