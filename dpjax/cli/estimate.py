@@ -73,7 +73,6 @@ from dpjax.release import densities
 from dpjax.release import ledger
 from dpjax.release import parameters
 from dpjax.release import pictures
-from dpjax.release import query as queries
 from dpjax.release import registry
 from dpjax.release import reservations
 from dpjax.release import sessions
@@ -152,7 +151,7 @@ def query_of(args: argparse.Namespace) -> Query:
     value = getattr(args, name)
     given[name] = value if value is None or parameter.split is None else (
         parameter.split(name, value))
-  return queries.query_of(**given)
+  return registry.query_of(**given)
 
 
 def _budget(args: argparse.Namespace) -> ledger.Budget | None:
@@ -250,7 +249,7 @@ def main(args: argparse.Namespace) -> int:
     print(ledger.described(ledger.read(args.ledger)))
     return 0
   answer = release(args)
-  text = _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]",
+  text = _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]",
                       json.dumps(answer, indent=2, allow_nan=False))
   files.replace(args.output, text.encode() + b'\n')
   if args.plot:

@@ -44,6 +44,7 @@ class Parameter:
       tuple; None for a field of one value.
     check: (name, value) -> None; raises ValueError for a value that is never
       allowed. Statistics check what depends on other parameters.
+    common: whether every statistic takes it; others declare what they take.
     later: whether it was added after the first ledgers were written. It is then
       left out of the JSON where it is None, so that old entries still match.
     default: default of the field; None, too, for a field that has none.
@@ -53,6 +54,7 @@ class Parameter:
   convert: Callable[[str, Any], object]
   split: Callable[[str, str], Iterable[str]] | None = None
   check: Callable[[str, Any], object] | None = None
+  common: bool = False
   later: bool = False
   default: object = None
 

@@ -173,6 +173,12 @@ def population_interval(count: int, number: int, count_noise: noise.Noise,
   probability at least miss / 2, and as small likewise (Clopper and Pearson
   1934, with noise). The coverage is at least 1 - miss, at every p and n.
 
+  A count far below 0 or far above n refuses every p, and the interval is then
+  the one point [0, 0] or [1, 1]. That is no claim that p is 0 or 1: it says
+  that the noise is so far out as it is with probability at most miss / 2,
+  whatever p is. These outcomes are among those that may miss p, so the coverage
+  holds with them. Wider ones would only make the coverage larger than stated.
+
   Args:
     count: noisy number of positive records.
     number: n, the public number of records.

@@ -61,22 +61,22 @@ class Query:
   """The parameters of one release. All of them are public."""
   statistic: str = field(metadata=declared(
       'Name of the statistic; `dpjax estimate --help` says what each needs.',
-      as_text))
+      as_text, common=True))
   adjacency: Adjacency = field(metadata=declared(
       'Which data sets are neighbours: add_or_remove_one or replace_one. It '
-      'has no default.', parameters.adjacency, group=PRIVACY,
+      'has no default.', parameters.adjacency, group=PRIVACY, common=True,
       check=lambda _, value: check_adjacency(value)))
   epsilon: Fraction = field(metadata=declared(
       'Privacy parameter of this release, at least 1e-12, taken exactly: 0.1 '
-      'is 1/10.', fraction, group=PRIVACY, check=_check_epsilon))
+      'is 1/10.', fraction, group=PRIVACY, common=True, check=_check_epsilon))
   delta: Fraction | None = field(default=None, metadata=declared(
       'In [1e-12, 1): discrete Gaussian noise by zCDP, and quantiles that '
       'compose by Renyi divergences. Default: pure epsilon-DP, with discrete '
-      'Laplace noise.', fraction, group=PRIVACY,
+      'Laplace noise.', fraction, group=PRIVACY, common=True,
       check=lambda _, value: accounting.check_delta(float(value))))
   confidence: Fraction = field(default=Fraction(19, 20), metadata=declared(
       'Level of the confidence intervals, in (0, 1). Default: 0.95.', fraction,
-      group=PRIVACY,
+      group=PRIVACY, common=True,
       check=lambda name, value: errors.check_open_unit(name, float(value))))
   column: str | None = field(default=None, metadata=declared(
       'Name of the column; none for a statistic of whole records.', as_text,
@@ -269,31 +269,6 @@ class Query:
 
 PARAMETERS = parameters.of(Query)
 """All parameters of a query, by name."""
-
-
-def query_of(statistic: str, *, adjacency: Adjacency | str,
-             **values: Any) -> Query:
-  """Returns a query whose numbers are exact, from a call or a command line.
-
-  Args:
-    statistic: its name.
-    adjacency: which data sets are neighbours.
-    **values: of the other parameters; numbers may be of any type, and a float
-      stands for its shortest decimal. None stands for the default.
-
-  Raises:
-    ValueError: for a parameter that does not exist, or a value that is not
-      allowed.
-  """
-  given = {'statistic': statistic, 'adjacency': adjacency, **values}
-  exact: dict[str, Any] = {}
-  for name, value in given.items():
-    if name not in PARAMETERS:
-      raise ValueError(f'there is no parameter {name!r}'
-                       f'{errors.did_you_mean(name, PARAMETERS)}')
-    if value is not None:
-      exact[name] = PARAMETERS[name].exact(name, value)
-  return Query(**exact)
 
 
 _Value = TypeVar('_Value')

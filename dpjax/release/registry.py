@@ -1,6 +1,9 @@
-"""All statistics that can be released, by name."""
+"""All statistics that can be released, and queries from names and values."""
+
+from typing import Any
 
 from dpjax import errors
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import classifiers
 from dpjax.release import counts
 from dpjax.release import curves
@@ -21,9 +24,6 @@ STATISTICS: dict[str, Statistic] = {
                  normal_means, curves, densities, classifiers)
     for statistic in module.STATISTICS}
 
-# Every statistic takes these; the others are for those that declare them.
-COMMON = ('statistic', 'adjacency', 'epsilon', 'delta', 'confidence')
-
 # Names of statistics in other libraries, and the equivalent here.
 _KNOWN_AS = {
     'median': 'quantiles with quantiles=0.5',
@@ -32,6 +32,31 @@ _KNOWN_AS = {
     'max': 'quantiles with quantiles=0.99, or support_max',
     'average': 'mean', 'std': 'variance', 'standard_deviation': 'variance',
     'cdf': 'ecdf', 'fraction': 'proportion', 'rate': 'proportion'}
+
+
+def query_of(statistic: str, *, adjacency: Adjacency | str,
+             **values: Any) -> Query:
+  """Returns a query whose numbers are exact, from a call or a command line.
+
+  Args:
+    statistic: its name.
+    adjacency: which data sets are neighbours.
+    **values: of the other parameters; numbers may be of any type, and a float
+      stands for its shortest decimal. None stands for the default.
+
+  Raises:
+    ValueError: for a parameter that does not exist, or a value that is not
+      allowed.
+  """
+  given = {'statistic': statistic, 'adjacency': adjacency, **values}
+  exact: dict[str, Any] = {}
+  for name, value in given.items():
+    if name not in PARAMETERS:
+      raise ValueError(f'there is no parameter {name!r}'
+                       f'{errors.did_you_mean(name, PARAMETERS)}')
+    if value is not None:
+      exact[name] = PARAMETERS[name].exact(name, value)
+  return Query(**exact)
 
 
 def plan(query: Query) -> AnyPlan:
@@ -57,8 +82,8 @@ def plan(query: Query) -> AnyPlan:
                      f'{_KNOWN_AS[query.statistic]}')
   errors.check_choice('statistic', query.statistic, STATISTICS)
   statistic = STATISTICS[query.statistic]
-  given = {name for name in PARAMETERS if name not in COMMON and
-           getattr(query, name) not in (None, ())}
+  given = {name for name, parameter in PARAMETERS.items()
+           if not parameter.common and getattr(query, name) not in (None, ())}
   for name in statistic.needs:
     if name not in given:
       raise ValueError(f'{query.statistic} needs {name}')

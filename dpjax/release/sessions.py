@@ -31,7 +31,6 @@ from dpjax.release.parameters import Number
 from dpjax.release.query import AnyPlan
 from dpjax.release.query import PARAMETERS
 from dpjax.release.query import Query
-from dpjax.release.query import query_of
 from dpjax.release.query import Statistic
 
 _NEIGHBOURS = {
@@ -125,9 +124,9 @@ class Ledger:
         cannot be read as declared. Nothing is spent then.
     """
     source, names = _source(columns, statistic, values, form or Format())
-    query = query_of(statistic, adjacency=self.adjacency, epsilon=epsilon,
-                     delta=delta, confidence=confidence, **names,
-                     **values)
+    query = registry.query_of(
+        statistic, adjacency=self.adjacency, epsilon=epsilon, delta=delta,
+        confidence=confidence, **names, **values)
     dataset = self.dataset
     if dataset is None and isinstance(source, sources.Columns):
       dataset = pathlib.Path(self.path).stem

@@ -19,7 +19,7 @@ from dpjax.release import reservations
 from dpjax.release import sessions
 from dpjax.release.query import PARAMETERS
 from dpjax.release.query import Query
-from dpjax.release.query import query_of
+from dpjax.release.registry import query_of
 
 pytestmark = pytest.mark.every(1)
 

@@ -15,7 +15,7 @@ from dpjax.release import sessions
 from dpjax.release import sources
 from dpjax.release.formats import FileError
 from dpjax.release.formats import Format
-from dpjax.release.query import query_of
+from dpjax.release.registry import query_of
 
 pytestmark = pytest.mark.every(1)
 
