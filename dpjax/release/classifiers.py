@@ -29,8 +29,6 @@ from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 from dpjax.release.trees import Tree
 
-_GROUPS = 10
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classifier:
@@ -168,7 +166,7 @@ class Classifier:
     del band
     edges = [float(self.thresholds.lower), *self.thresholds.floats]
     centres = (np.array(edges[1:]) + np.array(edges[:-1])) / 2
-    number = self.query.groups or _GROUPS
+    number = self.query.groups or queries.GROUPS
     groups = calibration.grouped(fit.counts, centres, number)
     simulated = calibration.null_statistics(
         self.tree, fit.counts, centres, number,

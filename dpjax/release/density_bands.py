@@ -186,6 +186,7 @@ class Fit:
     least, most = max(1.0, number - far), number + far
     middle = self.functions.partial(self.counted.bins)[self.place]
     low, high = middle - width[self.place], middle + width[self.place]
+    # Of all n between `least` and `most` the one that gives the outer end.
     low = 1 + low / np.where(low > 0, most, least)
     high = 1 + high / np.where(high > 0, least, most)
     # Widened, if need be, to hold the released curve.
@@ -203,6 +204,8 @@ class Fit:
     largest = np.sort(np.concatenate([
         np.max(np.abs(part) / scales, 1)
         for part in self._errors(runs, masses)]))
+    # Of runs + 1 exchangeable numbers the real one is among the k smallest with
+    # probability k / (runs + 1); 1e-9 is for the rounding of 1 - miss.
     widths = deviations * largest[math.ceil((1 - miss) * (runs + 1) - 1e-9) - 1]
     return widths[:-1].reshape(-1, POINTS), widths[-1]
 

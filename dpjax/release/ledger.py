@@ -220,6 +220,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
   Raises:
     ValueError: if a line was changed, or if the file is not a ledger.
   """
+  # What follows the last line break was cut off by a crash.
   *lines, torn = content.split(b'\n')
   if not lines:
     # A header that a crash left incomplete is rewritten; other files are not.

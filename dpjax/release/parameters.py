@@ -59,10 +59,14 @@ class Parameter:
   default: object = None
 
   def exact(self, name: str, value: Any) -> object:
-    """Returns the value of the field for a Python value."""
+    """Returns the value of the field for a Python value.
+
+    One part of a tuple may stand for the tuple.
+    """
     if self.split is None:
       return self.convert(name, value)
-    parts = [value] if isinstance(value, (str, int, float)) else value
+    alone = isinstance(value, str) or not isinstance(value, Iterable)
+    parts = [value] if alone else value
     return tuple(self.convert(name, part) for part in parts)
 
 

@@ -30,6 +30,11 @@ Fraction = fractions.Fraction
 
 MISSING = ('absent', 'lower', 'middle', 'upper')
 METHODS = ('independent', 'recursive', 'auto')
+THRESHOLDS = 1024
+"""Default number of thresholds of a curve."""
+GROUPS = 10
+"""Default number of groups of a calibration table."""
+
 _PLACES = {'lower': 'the lower bound', 'upper': 'the upper bound',
            'middle': 'the middle of the bounds'}
 # Below this, noisy counts exceed 64 bits and intervals cannot be computed.
@@ -118,7 +123,7 @@ class Query:
       check=parameters.one_of(*METHODS)))
   thresholds: int | None = field(default=None, metadata=declared(
       'Number of thresholds of a curve, the last at the upper bound. Default: '
-      '1024.', parameters.whole, later=True))
+      f'{THRESHOLDS}.', parameters.whole, later=True))
   grid: str | None = field(default=None, metadata=declared(
       'uniform, or geometric: thresholds evenly spaced in logarithms. '
       'Default: uniform.', as_text, later=True,
@@ -131,7 +136,7 @@ class Query:
       'proportion; all others are negative.', as_text, group=COLUMN,
       later=True))
   groups: int | None = field(default=None, metadata=declared(
-      'Number of groups of a calibration table. Default: 10.',
+      f'Number of groups of a calibration table. Default: {GROUPS}.',
       parameters.whole, later=True))
   boundary: str | None = field(default=None, metadata=declared(
       'For density: interval, or circle for hours, angles and other values '

@@ -96,7 +96,8 @@ class Ledger:
     return sorted({*super().__dir__(), *registry.STATISTICS})
 
   def release(self, statistic: str, *columns: Any, epsilon: Number,
-              delta: Number | None = None, confidence: Number = '0.95',
+              delta: Number | None = None,
+              confidence: Number = Query.confidence,
               form: Format | None = None, **values: Any) -> dict[str, Any]:
     """Releases one statistic, and pays for it.
 

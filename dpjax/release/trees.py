@@ -45,6 +45,7 @@ class Tree:
 
     No node counts records of two classes.
     """
+    # The first number is replaced: the root has whole parts for each class.
     _, *lower = hierarchy.best_shape(
         self.num_classes * self.num_bins, known=self.known,
         pure=self.cost.epsilon is not None)
@@ -79,6 +80,7 @@ class Tree:
   def nodes(self, counts: Sequence[int] | np.ndarray) -> list[np.ndarray]:
     """Returns the exact counts of the nodes of each level, from C N bins."""
     leaves = np.zeros(self.alive.shape, np.int64)
+    # Leaves are ordered by class; those after the last bin of a class stay 0.
     leaves[self.alive > 0] = counts
     return hierarchy.levels(leaves, self.shape)
 

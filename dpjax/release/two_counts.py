@@ -176,6 +176,7 @@ class LowerEnd:
     gap = most - least
     shift = math.sqrt(gap * math.log(1 / _ETA) / 2)
     apart = (p2 - p1) * max(0.0, sum(self.seen) - most + self.reach)
+    # Step 4, solved for the binomial count plus (1 - p1) z - p1 y.
     above = (self.seen[0] + p1 * (most - sum(self.seen)) - apart - shift)
     middle, spread = most * p2, math.sqrt(most * p2 * (1 - p2))
     reach = _REACH * spread + 50
@@ -183,6 +184,7 @@ class LowerEnd:
         most, p2, max(0, math.floor(middle - reach)), min(most, math.ceil(
             middle + reach)), math.floor(_CELL * self.deviation))
     grid, tails = self._noise(p1, spread)
+    # 1e-9: a sum that is a grid point up to rounding counts as reached.
     places = np.ceil((above - counts) / grid.step - 1e-9) - grid.first
     above_all = np.where(places >= len(tails), 0.0, tails[
         np.clip(places, 0, len(tails) - 1).astype(int)])

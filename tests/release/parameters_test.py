@@ -1,6 +1,8 @@
 """Parameters of releases: one declaration is flag, method, JSON and text."""
 
 import dataclasses
+import decimal
+import fractions
 import inspect
 import json
 import os
@@ -135,6 +137,18 @@ def test_none_and_false_stand_for_the_default():
       name: None for name in list(PARAMETERS)[3:]})
   assert query == query_of('mean', adjacency='replace_one', epsilon=1,
                            value_interval=False)
+
+
+@pytest.mark.parametrize('half', [.5, '1/2', fractions.Fraction(1, 2),
+                                  decimal.Decimal('.5'), np.float64(.5),
+                                  np.float32(.5)])
+def test_one_part_stands_for_a_tuple_of_one(half):
+  make = lambda **values: query_of('quantiles', adjacency='replace_one',
+                                   epsilon=1, **values)
+  assert make(quantiles=half) == make(quantiles=[half]) == make(
+      quantiles=(fractions.Fraction(1, 2),))
+  assert make(bins=np.int64(3)).bins == (3,)
+  assert make(categories='a,b').categories == ('a,b',)
 
 
 @pytest.mark.parametrize('name, value, message', [
