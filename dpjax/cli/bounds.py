@@ -274,7 +274,7 @@ def _check_files(args: argparse.Namespace) -> None:
 def _write(path: str, bound_rows: list[Row], needed: list[Row]) -> None:
   """Writes all bounds; in a CSV file, sample sizes are additional rows."""
   if path.endswith('.json'):
-    def finite(row):
+    def finite(row: Row) -> Row:
       return {key: str(value) if isinstance(value, float) and not
               math.isfinite(value) else value for key, value in row.items()}
     text = json.dumps({'bounds': list(map(finite, bound_rows)),

@@ -40,7 +40,7 @@ def change(fault: str) -> owners.Change | None:
   """Returns how a faulty relay changes its first owners' entries, or None."""
   head = enrolment.ENTRY_BYTES
 
-  def named(owner, sealed):
+  def named(owner: int, sealed: bytes) -> bytes:
     return enrolment.entry(owner, sealed)
 
   changes = {
@@ -188,7 +188,7 @@ class Processes:
   def __enter__(self) -> 'Processes':
     return self
 
-  def __exit__(self, *_) -> None:
+  def __exit__(self, *_: object) -> None:
     for process in self.running.values():
       process.terminate()
     for process in self.running.values():

@@ -190,7 +190,7 @@ class Classifier:
             *(self.thresholds.floats[end] for end in groups.ends)]
     starts = np.append(0, groups.ends[:-1] + 1)
 
-    def sums(counts):
+    def sums(counts: np.ndarray) -> np.ndarray:
       return np.add.reduceat(counts, starts, 1)
 
     estimates = sums(fit.linear)

@@ -173,7 +173,7 @@ def ratio_interval(
     ends: the least and the largest possible ratio.
     miss: probability of missing the ratio, in (0, 1).
   """
-  def accepted(ratio):
+  def accepted(ratio: float) -> bool:
     value, combination = error(ratio)
     return abs(value) <= combination.half_width(miss) + 1e-12 * abs(value)
 

@@ -32,7 +32,7 @@ class Thresholds:
   lower: Decimal
   points: tuple[Decimal, ...]
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if not 2 <= len(self.points) <= _MOST:
       raise ValueError(f'there must be 2 to {_MOST} thresholds, got '
                        f'{len(self.points)}')

@@ -43,7 +43,7 @@ entries of v and v' are nonnegative, so |v - v'|_1 <= |v|_1 + |v'|_1 and
 double, and t = 0 against t = 1 attains both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 import dataclasses
 import fractions
 import functools
@@ -210,7 +210,7 @@ class Moments(queries.Direct):
     if not self.query.knows_size:
       factor += self.query.replacing  # doubles where a record is replaced
 
-      def change(a):
+      def change(a: int) -> Sequence[int]:
         return [f * a * width + g * (width - a) * width + h * a * (width - a)
                 for f, g, h in factors]
       places = {0, width, middle}
@@ -218,7 +218,7 @@ class Moments(queries.Direct):
       ratio = factors[1][2]
       vertex = width * (ratio + 1) // (2 * ratio)
 
-      def change(a):
+      def change(a: int) -> Sequence[int]:
         return a * width, ratio * a * (width - a)
       places = {width, min(vertex, width), min(vertex + 1, width)}
     return factor * max(sum(abs(x)**power for x in change(a)) for a in places)

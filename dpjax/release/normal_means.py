@@ -286,12 +286,13 @@ class NormalMean(queries.Direct):
     else:
       size = number
     slack = self.slack(stages, math.floor(sizes[1]))
-    deviations = tuple(self.sigma * math.sqrt(size) for size in sizes)
+    deviations = (self.sigma * math.sqrt(sizes[0]),
+                  self.sigma * math.sqrt(sizes[1]))
 
-    def noisy(offset):
+    def noisy(offset: float) -> tuple[float, Combination]:
       return total - offset * size, self.error(stages, offset)
 
-    def accepted(mean):
+    def accepted(mean: float) -> bool:
       value, error = noisy(mean - centre)
       return error.normal_tail(abs(value) - slack, deviations) > miss / 2
 

@@ -65,7 +65,7 @@ def _method(name: str, value: str) -> str | None:
 class Query:
   """The parameters of one release. All of them are public."""
   statistic: str = field(metadata=declared(
-      'Name of the statistic; `dpjax estimate --help` says what each needs.',
+      'Name of the statistic; it needs and takes some of the others.',
       as_text, common=True))
   adjacency: Adjacency = field(metadata=declared(
       'Which data sets are neighbours: add_or_remove_one or replace_one. It '
@@ -260,7 +260,7 @@ class Query:
 
     Parameters that were added later are left out where they are None.
     """
-    def text(value):
+    def text(value: object) -> object:
       if isinstance(value, tuple):
         return [text(part) for part in value]
       if isinstance(value, Decimal):

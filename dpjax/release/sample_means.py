@@ -151,7 +151,7 @@ def population_mean(moments: NoisyMoments,
   if sizes[0] < 1:
     return 0.0, 1.0  # There may be no record, and then nothing follows.
 
-  def end(side):
+  def end(side: NoisyMoments) -> float:
     return combinations.farthest(
         lambda mean: not refused(side, mean, sizes, miss), side.mean, 0.0)
 

@@ -52,7 +52,7 @@ class Ledger:
   drawn; one that does not fit is refused before the records are looked at.
   """
 
-  def __init__(self, path: str | os.PathLike, *,
+  def __init__(self, path: str | os.PathLike[str], *,
                adjacency: Adjacency | str, budget: Number | None = None,
                budget_delta: Number = 0, dataset: str | None = None):
     """Names the file of a ledger; it is made by the first release.

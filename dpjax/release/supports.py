@@ -218,7 +218,7 @@ class SupportMax(queries.Direct):
     side = rank if above else number - rank
     outside = self._excess(number) * math.exp(-rate * rank) if above else 0.0
 
-    def chance(r):
+    def chance(r: int) -> float:
       total = -math.expm1(-rate * (side - r + 1)) / -math.expm1(-rate)
       return self._inverse(r, least - rank, rank) * (
           (total + cells) * math.exp(-rate * r) + outside)

@@ -95,7 +95,7 @@ def interval(positive: int, other: int, noise: Noise,
   alpha = (1 - _SIZE_MISS) * miss / 2
   reach = both.half_width(_TAU * alpha)
 
-  def end(first, second):
+  def end(first: int, second: int) -> float:
     return LowerEnd(seen=(first, second), sizes=sizes, noise=noise, alpha=alpha,
                     reach=reach).search()
 
