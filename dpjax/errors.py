@@ -6,6 +6,7 @@ and the values that are allowed.
 """
 
 from collections.abc import Iterable
+import decimal
 import difflib
 import math
 import operator
@@ -106,7 +107,8 @@ def check_seed(name: str, value: int) -> int:
   return value
 
 
-def check_range(lower: float, upper: float) -> None:
+def check_range(lower: float | decimal.Decimal,
+                upper: float | decimal.Decimal) -> None:
   """Checks that `lower` and `upper` are finite and `lower` < `upper`."""
   if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
     raise ValueError(f'lower must be below upper, got {lower} and {upper}')

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.release import query
 from dpjax.typing import Batch
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -102,6 +103,7 @@ def test_commands_and_flags_are_there():
   assert len(commands) > 15
   defined = '\n'.join(path.read_text() for folder in ('launch', 'dpjax/cli')
                       for path in sorted((_ROOT / folder).glob('*.py')))
+  defined += ''.join(f"'{name}'" for name in query.PARAMETERS)
   for command in commands:
     name = re.search(r'launch[./](\w+)', command)[1]
     assert any((_ROOT / 'launch' / file).exists()

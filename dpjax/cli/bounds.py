@@ -24,7 +24,7 @@ Models and their parameters:
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import csv
 import hashlib
 import io
@@ -131,10 +131,11 @@ def guarantees(args: argparse.Namespace) -> list[tuple[str, Guarantee]]:
     return [(f'epsilon {e:g}, delta {d:g}',
              bounds.simplest(notions.ApproxDP(epsilon=e, delta=d)))
             for e, d in itertools.product(given['epsilon'], given['delta'])]
-  makers = {'epsilon': lambda x: notions.PureDP(epsilon=x),
-            'rho': lambda x: notions.ZCDP(rho=x),
-            'tv': lambda x: notions.TotalVariationPrivacy(level=x),
-            'kl': lambda x: notions.KullbackLeiblerPrivacy(level=x)}
+  makers: dict[str, Callable[[float], Guarantee]] = {
+      'epsilon': lambda x: notions.PureDP(epsilon=x),
+      'rho': lambda x: notions.ZCDP(rho=x),
+      'tv': lambda x: notions.TotalVariationPrivacy(level=x),
+      'kl': lambda x: notions.KullbackLeiblerPrivacy(level=x)}
   if len(chosen) != 1 or chosen[0] not in makers:
     raise ValueError('give --epsilon, --epsilon and --delta, --rho, --tv or '
                      '--kl: one budget')
@@ -181,7 +182,8 @@ def rows(study: Study, name: str, guarantee: Guarantee, n: int,
   Returns:
     Rows with the bound and its ratio to the best lower bound.
   """
-  given = {'num_examples': n, 'guarantee': guarantee, **parameters}
+  given: dict[str, Any] = {'num_examples': n, 'guarantee': guarantee,
+                           **parameters}
   trivial = study.trivial(**parameters)
   least = study.best_lower(**given)
   others = sorted(study.lower(**given), key=lambda b: -b.value)
@@ -199,9 +201,9 @@ def rows(study: Study, name: str, guarantee: Guarantee, n: int,
            else math.inf} for kind, value, label, status in labelled]
 
 
-def _best(candidates: list[Row], kind: str) -> Row | None:
-  """Returns the first row of a kind; None if there is none."""
-  return next((row for row in candidates if row['kind'] == kind), None)
+def _best(candidates: list[Row], kind: str) -> Row:
+  """Returns the first row of a kind; every setting has all but 'upper'."""
+  return next(row for row in candidates if row['kind'] == kind)
 
 
 def _table(study: Study, settings: list[list[Row]]) -> str:
@@ -210,7 +212,8 @@ def _table(study: Study, settings: list[list[Row]]) -> str:
            if len({bound_rows[0][name] for bound_rows in settings}) > 1]
   lines = []
   for bound_rows in settings:
-    low, up = _best(bound_rows, 'lower'), _best(bound_rows, 'upper')
+    low = _best(bound_rows, 'lower')
+    up = next((row for row in bound_rows if row['kind'] == 'upper'), None)
     lines.append([
         *(f'{low[name]:g}' for name in swept), low['n'], low['budget'],
         f'{low["value"]:.4g}', low['name'],
@@ -234,7 +237,8 @@ def _all_bounds(bound_rows: list[Row]) -> str:
 def _sample_size(study: Study, name: str, guarantee: Guarantee,
                  parameters: dict[str, float], target: float) -> Row:
   """Returns an n that is enough for a target risk, and one that is too few."""
-  given = {'target_risk': target, 'guarantee': guarantee, **parameters}
+  given: dict[str, Any] = {'target_risk': target, 'guarantee': guarantee,
+                           **parameters}
   return {**parameters, 'budget': name, 'target_risk': target,
           'enough': sample_sizes.enough(study, **given),
           'too_few': sample_sizes.too_few(study, **given)}
@@ -270,7 +274,7 @@ def _check_files(args: argparse.Namespace) -> None:
 def _write(path: str, bound_rows: list[Row], needed: list[Row]) -> None:
   """Writes all bounds; in a CSV file, sample sizes are additional rows."""
   if path.endswith('.json'):
-    def finite(row):
+    def finite(row: Row) -> Row:
       return {key: str(value) if isinstance(value, float) and not
               math.isfinite(value) else value for key, value in row.items()}
     text = json.dumps({'bounds': list(map(finite, bound_rows)),

@@ -62,104 +62,79 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
+from typing import Any
 
 from dpjax.cli import errors
 from dpjax.cli import file_formats
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.release import grids
-from dpjax.release import lattice
+from dpjax.release import densities
 from dpjax.release import ledger
+from dpjax.release import parameters
 from dpjax.release import pictures
 from dpjax.release import registry
 from dpjax.release import reservations
 from dpjax.release import sessions
 from dpjax.release import sources
-from dpjax.release.query import MISSING
+from dpjax.release.query import PARAMETERS
 from dpjax.release.query import Query
 from dpjax.report import files
 
 # JSON lists of numbers are put on one line; JSON texts have no line breaks.
 _NUMBERS = re.compile(r'\[\n([-+.\deE,\snul]*)\]')
-_FLAGS = (
-    ('input', 'CSV, plain or .csv.gz, or Parquet (extra `parquet`).'),
-    ('statistic', f'One of {", ".join(registry.STATISTICS)}.'),
-    ('column', 'Name of the column.'),
-    ('lower', 'Public lower bound; values below it are clamped to it.'),
-    ('upper', 'Public upper bound. hosmer_lemeshow has default bounds 0 and '
-     '1.'),
-    ('granularity', 'Spacing of the lattice that values are rounded to. '
-     'Default: a power of ten, at most a millionth of the range. For density: '
-     'spacing of the numbers in the file from --lower on, 1 for integers.'),
-    ('missing', 'How a record without a number counts: '
-     f'{", ".join(MISSING)} (of the bounds). Default: a file with a missing '
-     'number is refused.'),
-    ('categories', 'Public values of a histogram, separated by commas; '
-     'quotation marks around one with a comma.'),
-    ('bins', 'Public edges of a histogram, or thresholds of a curve, separated '
-     'by commas.'),
-    ('quantiles', 'Quantile levels in (0, 1), separated by commas.'),
-    ('quantile_method', 'independent: an exponential mechanism for each level; '
-     'recursive: recursive splitting of the records, better for many levels. '
-     'Default: auto, the smaller bound of rank errors.'),
-    ('thresholds', 'Number of thresholds of a curve, the last at --upper. '
-     f'Default: {grids.DEFAULT}.'),
-    ('grid', 'uniform, or geometric: evenly spaced in logarithms. Default: '
-     'uniform.'),
-    ('label', 'Column of the class of a record whose score is --column.'),
-    ('positive', 'Value of the label of the positive class, or of the column '
-     'of a proportion; all others are negative.'),
-    ('sigma', 'Public standard deviation of a normal_mean.'),
-    ('groups', 'Number of groups of a calibration table. Default: 10.'),
-    ('boundary', 'For density: interval, or circle for hours, angles and other '
-     'values that start again at --upper. Default: interval.'),
-    ('synthetic', 'Number of records to draw from a released density; they '
-     'have its column alone, and cost no more.'),
-    ('synthetic_output', 'CSV file of the synthetic records.'),
-    ('epsilon', 'Of this release, at least 1e-12, taken exactly: 0.1 is '
-     '1/10.'),
-    ('delta', 'In [1e-12, 1): discrete Gaussian noise by zCDP, and quantiles '
-     'that compose by Renyi divergences. Default: pure epsilon-DP, with '
-     'discrete Laplace noise.'),
-    ('adjacency', f'{" or ".join(a.value for a in Adjacency)}: which files '
-     'are neighbours. It has no default.'),
-    ('confidence', 'Level of the confidence intervals. Default: 0.95.'),
-    ('output', 'JSON file of the release.'),
-    ('plot', f'Figure of the release, .svg, of {", ".join(pictures.DRAWN)}.'),
-    ('ledger', 'Ledger of the data set. Releases on it run one at a time, each '
-     'until its answer is on disk.'),
-    ('ledger_budget_epsilon', 'Total epsilon; creates the ledger.'),
-    ('ledger_budget_delta', 'Total delta. Default: 0, pure releases '
-     'only.'),
-    ('dataset', 'Name of the data set, for a ledger of all its versions. '
-     'Default: a ledger of one file with exactly these bytes.'))
+_FLAGS = {
+    'the file': {
+        'input': 'CSV, plain or .csv.gz, or Parquet (extra `parquet`).',
+        **dict(file_formats.FLAGS)},
+    'the ledger': {
+        'ledger': 'Ledger of the data set. Releases on it run one at a time, '
+        'each until its answer is on disk.',
+        'ledger_budget_epsilon': 'Total epsilon; creates the ledger.',
+        'ledger_budget_delta': 'Total delta. Default: 0, pure releases only.',
+        'dataset': 'Name of the data set, for a ledger of all its versions. '
+        'Default: a ledger of one file with exactly these bytes.'},
+    'output': {
+        'output': 'JSON file of the release.',
+        'plot': f'Figure of the release, .svg, of {", ".join(pictures.DRAWN)}.',
+        'synthetic': 'Number of records to draw from a released density; they '
+        'have its column alone, and cost no more.',
+        'synthetic_output': 'CSV file of the synthetic records.'}}
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Parses the flags of a command line."""
-  listed = '\n'.join(
-      f'  {s.name:15} {s.help}; needs {", ".join(s.needs) or "nothing"}'
-      for s in registry.STATISTICS.values())
+  assert __doc__
   parser = errors.ArgumentParser(
-      description=__doc__.replace('{statistics}', listed), allow_abbrev=False,
-      formatter_class=argparse.RawDescriptionHelpFormatter,
+      description=__doc__.replace('{statistics}', _statistics()),
+      allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
       conflict_handler='resolve')
-  for name, text in (*_FLAGS, *file_formats.FLAGS):
-    parser.add_argument(f'--{name}', help=text)
-  parser.set_defaults(confidence='0.95')
-  parser.add_argument('--value_interval', action='store_true',
-                      help='For quantiles: spend two thirds of epsilon on ends '
-                      'that bracket the quantiles of the file. Default: '
-                      'an interval of ranks.')
-  parser.add_argument('--show_ledger', action='store_true',
-                      help='Print what the ledger says, and do nothing else.')
+  groups = {name: parser.add_argument_group(name) for name in (
+      parameters.RELEASE, parameters.COLUMN, parameters.PRIVACY, *_FLAGS)}
+  for name, parameter in PARAMETERS.items():
+    groups[parameter.group].add_argument(
+        f'--{name}', help=parameter.help,
+        action='store_true' if parameter.convert is parameters.switch else
+        'store')
+  for group, flags in _FLAGS.items():
+    for name, text in flags.items():
+      groups[group].add_argument(f'--{name}', help=text)
+  groups['the ledger'].add_argument(
+      '--show_ledger', action='store_true',
+      help='Print what the ledger says, and do nothing else.')
   return parser.parse_args(list(argv[1:]))
 
 
-def _list(name: str, text: str | None, kind) -> tuple:
-  """Returns the parts between commas, converted by `kind`."""
-  return () if text is None else tuple(
-      kind(name, part.strip()) for part in text.split(','))
+def _statistics() -> str:
+  """Returns lines that say what each statistic is, needs and takes."""
+  lines = []
+  for each in registry.STATISTICS.values():
+    lines.append(f'  {each.name}: {each.help}')
+    lines += textwrap.wrap(
+        f'needs {", ".join(each.needs) or "nothing"}; takes '
+        f'{", ".join(each.takes) or "nothing else"}', 78,
+        initial_indent=' ' * 6, subsequent_indent=' ' * 8)
+  return '\n'.join(lines)
 
 
 def query_of(args: argparse.Namespace) -> Query:
@@ -171,36 +146,12 @@ def query_of(args: argparse.Namespace) -> Query:
   if args.adjacency not in {relation.value for relation in Adjacency}:
     raise ValueError('--adjacency must be add_or_remove_one or replace_one, '
                      f'got {args.adjacency!r}')
-
-  def number(name):
-    text = getattr(args, name)
-    return None if text is None else lattice.public_number(name, text)
-
-  def whole(name):
-    text = getattr(args, name)
-    if text is not None and not re.fullmatch('[0-9]{1,9}', text.strip()):
-      raise ValueError(f'{name} must be a whole number of at most 9 digits, '
-                       f'got {text[:40]!r}')
-    return None if text is None else int(text)
-
-  return Query(
-      statistic=args.statistic, adjacency=Adjacency(args.adjacency),
-      epsilon=sessions.fraction('epsilon', args.epsilon),
-      delta=None if args.delta is None else sessions.fraction(
-          'delta', args.delta),
-      confidence=sessions.fraction('confidence', args.confidence),
-      column=args.column, lower=number('lower'), upper=number('upper'),
-      sigma=number('sigma'), granularity=number('granularity'),
-      missing=args.missing,
-      categories=() if args.categories is None else file_formats.split(
-          'categories', args.categories),
-      bins=_list('bins', args.bins, lattice.public_number),
-      quantiles=_list('quantiles', args.quantiles, sessions.fraction),
-      value_interval=args.value_interval or None,
-      quantile_method=None if args.quantile_method == 'auto' else
-      args.quantile_method, thresholds=whole('thresholds'), grid=args.grid,
-      label=args.label, positive=args.positive, groups=whole('groups'),
-      boundary=args.boundary)
+  given: dict[str, Any] = {}
+  for name, parameter in PARAMETERS.items():
+    value = getattr(args, name)
+    given[name] = value if value is None or parameter.split is None else (
+        parameter.split(name, value))
+  return registry.query_of(**given)
 
 
 def _budget(args: argparse.Namespace) -> ledger.Budget | None:
@@ -210,9 +161,9 @@ def _budget(args: argparse.Namespace) -> ledger.Budget | None:
       raise ValueError('--ledger_budget_delta needs --ledger_budget_epsilon')
     return None
   return ledger.Budget(
-      epsilon=sessions.fraction('ledger_budget_epsilon',
+      epsilon=parameters.fraction('ledger_budget_epsilon',
                                 args.ledger_budget_epsilon),
-      delta=sessions.fraction('ledger_budget_delta',
+      delta=parameters.fraction('ledger_budget_delta',
                               args.ledger_budget_delta or '0'))
 
 
@@ -279,10 +230,13 @@ def _write_synthetic(args: argparse.Namespace, number: int,
                      answer: dict[str, object]) -> None:
   """Writes synthetic records of a released density, in one column."""
   query = query_of(args)
+  plan = registry.plan(query)
+  if not isinstance(plan, densities.Density):
+    raise ValueError(f'--synthetic needs density, got {args.statistic}')
   text = io.StringIO()
   form = file_formats.of_flags(args)
   csv.writer(text, delimiter=form.separator, lineterminator='\n').writerows(
-      [(query.column,), *((value,) for value in registry.plan(query).synthetic(
+      [(query.column,), *((value,) for value in plan.synthetic(
           answer, number))])
   files.replace(args.synthetic_output, text.getvalue().encode())
 
@@ -295,7 +249,7 @@ def main(args: argparse.Namespace) -> int:
     print(ledger.described(ledger.read(args.ledger)))
     return 0
   answer = release(args)
-  text = _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]",
+  text = _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]",
                       json.dumps(answer, indent=2, allow_nan=False))
   files.replace(args.output, text.encode() + b'\n')
   if args.plot:

@@ -1,9 +1,9 @@
 """Flags by which the data owner declares how a file is written."""
 
 import argparse
-import csv
 
 from dpjax.release import formats
+from dpjax.release import parameters
 
 FLAGS = (
     ('separator', 'Separator of a CSV file: one character, or tab. Default: a '
@@ -35,26 +35,7 @@ def of_flags(args: argparse.Namespace) -> formats.Format:
            if getattr(args, name) is not None}
   for name in ('header', 'missing_tokens'):
     if name in given:
-      given[name] = split(name, given[name])
+      given[name] = parameters.quoted(name, given[name])
   if given.get('separator') in ('tab', '\\t'):
     given['separator'] = '\t'
   return formats.Format(**given)
-
-
-def split(name: str, text: str) -> tuple[str, ...]:
-  """Returns the parts of a flag between commas; quoted parts may hold commas.
-
-  Args:
-    name: name of the flag, for the error message.
-    text: one line of CSV, such as '"Smith, John",other'.
-
-  Raises:
-    ValueError: if a quotation mark is not closed; a message of one line.
-  """
-  try:
-    rows = list(csv.reader([text], skipinitialspace=True, strict=True))
-  except csv.Error as error:
-    raise ValueError(f'--{name} must be separated by commas, with quotation '
-                     f'marks around what has one, got {text!r} ({error})'
-                     ) from None
-  return tuple(part.strip() for row in rows for part in row)

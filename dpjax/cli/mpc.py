@@ -44,6 +44,7 @@ import pathlib
 import secrets
 import tempfile
 import time
+from typing import Any, TypeVar
 
 from absl import flags
 import numpy as np
@@ -63,6 +64,7 @@ from dpjax.release import tables
 from dpjax.report import files
 from dpjax.stats.ecdf_methods import grids
 
+_Value = TypeVar('_Value')
 # JAX and SciPy are imported inside functions, so that servers start fast.
 
 flags.declare_key_flag('traceback')
@@ -129,10 +131,18 @@ _INDEX = flags.DEFINE_integer(
     'index', 0, 'Number of the server or relay, from 0.', 0)
 
 
+def _given(flag: flags.FlagHolder[_Value | None]) -> _Value:
+  """Returns the value of a flag; raises ValueError if it is not given."""
+  if flag.value is None:
+    raise ValueError(f'--{flag.name} must be given')
+  return flag.value
+
+
 def _column(name: str) -> np.ndarray:
   """Returns a numeric column of --input."""
-  with open(_INPUT.value, 'rb') as file, contextlib.closing(tables.read(
-      _INPUT.value, file, name, numeric=True, gaps=False)) as fields:
+  path = _given(_INPUT)
+  with open(path, 'rb') as file, contextlib.closing(tables.read(
+      path, file, name, numeric=True, gaps=False)) as fields:
     try:
       return np.array([float(field) for field in fields])
     except formats.FileError as error:
@@ -149,7 +159,8 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
     labels = rng.integers(0, 2, _DEMO.value) if _LABEL.value else None
     shares = rng.beta(2.0, 5.0 if labels is None else 6.0 - 3 * labels,
                       _DEMO.value)
-    return _LOWER.value + (_UPPER.value - _LOWER.value) * shares, labels
+    lower, upper = _given(_LOWER), _given(_UPPER)
+    return lower + (upper - lower) * shares, labels
   if not _COLUMN.value:
     raise ValueError('--column must be given')
   labels = _column(_LABEL.value) if _LABEL.value else None
@@ -177,24 +188,23 @@ def _noisy(adjacency: Adjacency, num_classes: int
 
 def _set_up(study: pathlib.Path) -> Parameters:
   """Creates the study that the flags describe; returns its parameters."""
-  for flag in (_LOWER, _UPPER, _EPSILON, _ADJACENCY):
-    if flag.value is None:
-      raise ValueError(f'--{flag.name} must be given')
+  lower, upper, epsilon = map(_given, (_LOWER, _UPPER, _EPSILON))
+  adjacency = Adjacency(_given(_ADJACENCY))
   if _SCHEME.value != 'outer_product' and _COLLUDING.present:
     raise ValueError('--colluding is for outer_product: in other schemes all '
                      'servers but one may collude')
-  grid = grids.Grid(lower=_LOWER.value, upper=_UPPER.value, kind=_GRID.value,
+  grid = grids.Grid(lower=lower, upper=upper, kind=_GRID.value,
                     num_thresholds=_N.value)
   values, labels = _data()
   classes = 1 if labels is None else 2
-  shape, (l1_sensitivity, root) = _noisy(Adjacency(_ADJACENCY.value), classes)
+  shape, (l1_sensitivity, root) = _noisy(adjacency, classes)
   parameters = Parameters(
       session=secrets.token_hex(16), scheme=_SCHEME.value,
       num_servers=_SERVERS.value, num_classes=classes,
       num_colluding=_COLLUDING.value if _SCHEME.value == 'outer_product' else
-      _SERVERS.value - 1, num_thresholds=_N.value, lower=_LOWER.value,
-      upper=_UPPER.value, grid=_GRID.value, epsilon=_EPSILON.value,
-      adjacency=_ADJACENCY.value, sensitivity=l1_sensitivity, root=root,
+      _SERVERS.value - 1, num_thresholds=_N.value, lower=lower,
+      upper=upper, grid=_GRID.value, epsilon=epsilon,
+      adjacency=adjacency.value, sensitivity=l1_sensitivity, root=root,
       shape=shape,
       noise=_NOISE.value or (
           'joint' if _SCHEME.value == 'comparison' else 'contributions'),
@@ -226,7 +236,7 @@ def _collect(study: pathlib.Path, parameters: Parameters,
 
 
 def _ask(study: pathlib.Path, parameters: Parameters, wrong: list[str],
-         seconds: dict[str, float]) -> dict[str, object]:
+         seconds: dict[str, float]) -> dict[str, Any]:
   """Asks the servers; returns the content of --output."""
   from dpjax.cli import mpc_answers
 
@@ -265,13 +275,15 @@ def _ask(study: pathlib.Path, parameters: Parameters, wrong: list[str],
                                 for name, seen in reports.items()}}}
 
 
-def _run(study: pathlib.Path) -> dict[str, object]:
+def _run(study: pathlib.Path) -> dict[str, Any]:
   """Runs the study and returns its release.
 
   Raises:
     Fault: of a party that prevents the release.
   """
-  seconds, wrong, start = {}, [], time.monotonic()
+  seconds: dict[str, float] = {}
+  wrong: list[str] = []
+  start = time.monotonic()
   parameters = setup.read(study) if _RESUME.value else _set_up(study)
   seconds['setup'] = time.monotonic() - start
   with parties.Processes(study, _TIMEOUT.value) as running:
@@ -288,7 +300,7 @@ def _run(study: pathlib.Path) -> dict[str, object]:
   return release
 
 
-def _draw(release: dict[str, object], path: str, digest: str) -> None:
+def _draw(release: dict[str, Any], path: str, digest: str) -> None:
   """Draws the noisy and the smoothed ranks against the thresholds."""
   from dpjax.report import plots
   drawn, axes = plots.new(height=3.4)
@@ -332,10 +344,10 @@ def main(argv: Sequence[str]) -> int:
   files.replace(_OUTPUT.value, text)
   if _PLOT.value:
     _draw(release, _PLOT.value, hashlib.sha256(text).hexdigest())
-  return _tell(release)
+  return _print_summary(release)
 
 
-def _tell(release: dict[str, object]) -> int:
+def _print_summary(release: dict[str, Any]) -> int:
   """Prints a summary of the release; returns the exit status."""
   guarantee = release['guarantee']
   print(f'{len(release["thresholds"])} thresholds, epsilon '

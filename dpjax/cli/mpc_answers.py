@@ -44,13 +44,14 @@ def sensitivity(num_thresholds: int, adjacency: Adjacency,
   return min(options)[1:]
 
 
-def grid_of(told: Parameters) -> grids.Grid:
+def grid_of(parameters: Parameters) -> grids.Grid:
   """Returns the public grid of a study."""
-  return grids.Grid(lower=told.lower, upper=told.upper,
-                    num_thresholds=told.num_thresholds, kind=told.grid)
+  return grids.Grid(lower=parameters.lower, upper=parameters.upper,
+                    num_thresholds=parameters.num_thresholds,
+                    kind=parameters.grid)
 
 
-def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
+def bits(parameters: Parameters, study: pathlib.Path, num_points: int | None,
          answer: client.Answer) -> dict[str, object]:
   """Returns communication costs by formula and as counted.
 
@@ -58,18 +59,19 @@ def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
   Payloads add the seal and the owner's number to each message. Bytes on the
   wire add headers, greetings, receipts and TLS.
   """
-  scheme = told.build_scheme()
-  count = noising.num_told(told) if num_points is None else num_points
+  scheme = parameters.build_scheme()
+  count = noising.num_told(parameters) if num_points is None else num_points
   answers = costs.answering(scheme, count)
   if num_points is None:  # a query for the whole curve sends no indices
-    answers -= count * told.num_servers * (
-        told.num_thresholds - 1).bit_length()
+    answers -= count * parameters.num_servers * (
+        parameters.num_thresholds - 1).bit_length()
   links = {name: mpc_parties.report_of(study, name).get('traffic', {})
            for name in mpc_parties.senders(study)}
   # A connection of two servers is counted once, on the side that called.
-  links |= {name: {peer: link for peer, link in mpc_parties.report_of(
-      study, name).get('traffic', {}).items() if peer in told.servers[:index]}
-            for index, name in enumerate(told.servers)}
+  for index, name in enumerate(parameters.servers):
+    traffic = mpc_parties.report_of(study, name).get('traffic', {})
+    links[name] = {peer: link for peer, link in traffic.items()
+                   if peer in parameters.servers[:index]}
   links['client'] = {peer: one.to_json() for peer, one in
                      answer.traffic.items()}
   total = lambda by_party, *names: sum(
@@ -77,15 +79,16 @@ def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
       for peers in by_party.values() for link in peers.values())
   return {
       'owners': {
-          'formula_bits': costs.collecting(scheme, told.num_owners),
-          'message_bytes': told.num_owners * sum(
+          'formula_bits': costs.collecting(scheme, parameters.num_owners),
+          'message_bytes': parameters.num_owners * sum(
               packing.num_bytes(scheme.bits(index))
-              for index in range(told.num_servers)),
+              for index in range(parameters.num_servers)),
           'payload_bytes': total(links, 'payload_sent', 'owners')},
       'dealer': {
-          'formula_bits': 2 * noising.joint_law(told).bits
-          if told.noise == 'joint' else 0,
-          'message_bytes': told.num_servers * noising.dealt_bytes(told),
+          'formula_bits': 2 * noising.joint_law(parameters).bits
+          if parameters.noise == 'joint' else 0,
+          'message_bytes':
+              parameters.num_servers * noising.dealt_bytes(parameters),
           'payload_bytes': total(links, 'payload_sent', 'dealt')},
       'answers': {
           'formula_bits': answers,
@@ -96,7 +99,7 @@ def bits(told: Parameters, study: pathlib.Path, num_points: int | None,
       'links': links}
 
 
-def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
+def smooth(parameters: Parameters, answer: client.Answer) -> np.ndarray:
   """Returns monotone ranks [classes, N] by weighted least squares.
 
   The weights are those of the noise of the dyadic nodes.
@@ -106,10 +109,10 @@ def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
 
   from dpjax.stats.ecdf_methods import smoothing
 
-  rows = noising.num_rows(told)
+  rows = noising.num_rows(parameters)
   variances = np.ones(dyadic_calibration.num_levels(rows))
-  variances[-1] = told.root or rows == 1
-  end = 'at_most' if rows < told.num_thresholds else 'free'
+  variances[-1] = parameters.root or rows == 1
+  end = 'at_most' if rows < parameters.num_thresholds else 'free'
   with jax.enable_x64(True):
     project = jax.jit(lambda ranks, total: smoothing.least_squares(
         ranks, total, jnp.asarray(variances), end))
@@ -121,63 +124,66 @@ def smooth(told: Parameters, answer: client.Answer) -> np.ndarray:
                                           strict=True)])
 
 
-def from_tree(told: Parameters, answer: client.Answer) -> np.ndarray:
+def from_tree(parameters: Parameters, answer: client.Answer) -> np.ndarray:
   """Returns monotone ranks [classes, N] from tree counts, by least squares.
 
   The trees of both classes are joined at a common root, whose count n may be
   public.
   """
-  size, leaves = told.num_thresholds, math.prod(told.shape)
+  size, leaves = parameters.num_thresholds, math.prod(parameters.shape)
   levels, place = [], 0
-  for count, full in zip(nodes.tree_sizes(size, told.shape),
-                         np.cumprod(told.shape), strict=True):
+  for count, full in zip(nodes.tree_sizes(size, parameters.shape),
+                         np.cumprod(parameters.shape), strict=True):
     level = answer.numbers[:, place:place + count].astype(np.float64)
     levels.append(np.pad(level, [(0, 0), (0, full - count)]).reshape(-1))
     place += count
-  alive = np.tile(np.arange(leaves) < size, told.num_classes).astype(np.float64)
+  alive = np.tile(np.arange(leaves) < size,
+                  parameters.num_classes).astype(np.float64)
   counts = hierarchy.nonnegative(
-      levels, tree_shape(told), np.ones(len(levels)), alive, answer.num_records)
+      levels, tree_shape(parameters), (1.0,) * len(levels), alive,
+      answer.num_records)
   total = answer.num_records or math.inf  # rounding may push sums above n
   return np.minimum(
-      np.cumsum(counts.reshape(told.num_classes, -1)[:, :size], 1), total)
+      np.cumsum(counts.reshape(parameters.num_classes, -1)[:, :size], 1), total)
 
 
-def tree_shape(told: Parameters) -> hierarchy.Shape:
+def tree_shape(parameters: Parameters) -> hierarchy.Shape:
   """Returns the shape of the joint tree over all classes."""
-  return (told.num_classes * told.shape[0], *told.shape[1:])
+  return (parameters.num_classes * parameters.shape[0], *parameters.shape[1:])
 
 
-def standard_deviation(told: Parameters) -> float:
+def standard_deviation(parameters: Parameters) -> float:
   """Returns the standard deviation of ranks, before they are made monotone.
 
   For a tree it is the root of the mean variance over all ranks.
   """
-  variance = noising.told_variance(told)
-  if told.shape:
-    known = told.knows_total and told.num_classes == 1
+  variance = noising.told_variance(parameters)
+  if parameters.shape:
+    known = parameters.knows_total and parameters.num_classes == 1
     variance *= hierarchy.mean_variance(
-        told.shape, (1.0,) * len(told.shape), told.num_thresholds, known=known)
+        parameters.shape, (1.0,) * len(parameters.shape),
+        parameters.num_thresholds, known=known)
   return math.sqrt(variance)
 
 
-def curve(told: Parameters, points: np.ndarray | None,
+def curve(parameters: Parameters, points: np.ndarray | None,
           answer: client.Answer) -> dict[str, object]:
   """Returns thresholds and released numbers, as a dictionary for JSON.
 
   If the whole curve was released, it also has monotone ranks and, with two
   classes, the area under the ROC curve.
   """
-  thresholds = grid_of(told).thresholds
+  thresholds = grid_of(parameters).thresholds
   result = {'thresholds': (thresholds if points is None else
                            thresholds[points]).tolist(),
-            'noisy_counts' if told.shape else 'noisy_ranks':
+            'noisy_counts' if parameters.shape else 'noisy_ranks':
             answer.numbers.tolist()}
   if answer.num_records is not None:
     result['num_records'] = answer.num_records
-  if points is None or told.shape:
-    ranks = (from_tree if told.shape else smooth)(told, answer)
+  if points is None or parameters.shape:
+    ranks = (from_tree if parameters.shape else smooth)(parameters, answer)
     result['ranks'] = (ranks if points is None else ranks[:, points]).tolist()
-    if told.num_classes == 2 and (ranks[:, -1] > 0).all():
+    if parameters.num_classes == 2 and (ranks[:, -1] > 0).all():
       # Probability that a record of class 1 has a larger value than one of
       # class 0; ties count one half.
       steps = np.diff(ranks[0] / ranks[0, -1], prepend=0.0)
@@ -186,17 +192,19 @@ def curve(told: Parameters, points: np.ndarray | None,
   return result
 
 
-def guarantee(told: Parameters) -> dict[str, object]:
+def guarantee(parameters: Parameters) -> dict[str, object]:
   """Returns the privacy guarantee and its trust assumptions, for JSON."""
-  tv = noising.total_variation(told)
+  tv = noising.total_variation(parameters)
   return {
       'notion': 'epsilon-DP of everything released to clients, up to the delta '
                 'of drawing noise; computational security against '
-                f'{told.num_colluding} of {told.num_servers} servers',
-      'epsilon': told.epsilon, 'adjacency': told.adjacency,
-      'delta_of_drawing': (1 + math.exp(told.epsilon)) * tv,
-      'noise': told.noise, 'noise_scale': float(noising.scale(told)),
-      'standard_deviation': standard_deviation(told),
+                f'{parameters.num_colluding} of {parameters.num_servers} '
+                'servers',
+      'epsilon': parameters.epsilon, 'adjacency': parameters.adjacency,
+      'delta_of_drawing': (1 + math.exp(parameters.epsilon)) * tv,
+      'noise': parameters.noise,
+      'noise_scale': float(noising.scale(parameters)),
+      'standard_deviation': standard_deviation(parameters),
       'trust': 'servers follow the protocol' + (
           '; the dealer colludes with none of them'
-          if told.noise == 'joint' else '')}
+          if parameters.noise == 'joint' else '')}

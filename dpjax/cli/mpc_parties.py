@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any, IO
 
 from dpjax.mpc import packing
 from dpjax.mpc.parties import enrolment
@@ -39,7 +40,7 @@ def change(fault: str) -> owners.Change | None:
   """Returns how a faulty relay changes its first owners' entries, or None."""
   head = enrolment.ENTRY_BYTES
 
-  def named(owner, sealed):
+  def named(owner: int, sealed: bytes) -> bytes:
     return enrolment.entry(owner, sealed)
 
   changes = {
@@ -120,7 +121,7 @@ class Processes:
       timeout: seconds after which a silent party is at fault.
     """
     self.study, self._timeout = study, timeout
-    self.running: dict[str, subprocess.Popen] = {}
+    self.running: dict[str, subprocess.Popen[str]] = {}
 
   def start(self, name: str, role: str, *more: str) -> None:
     """Starts a party with a role and further flags."""
@@ -157,9 +158,15 @@ class Processes:
 
   def _last_words(self, name: str) -> str:
     """Returns the error message of a party that has ended."""
-    said = self.running[name].stderr.read().strip()
+    said = self._stderr(self.running[name]).read().strip()
     status = self.running[name].returncode
     return said.removeprefix('error: ') or f'ended with status {status}'
+
+  @staticmethod
+  def _stderr(process: subprocess.Popen[str]) -> IO[str]:
+    """Returns the pipe of a process that `start` has made."""
+    assert process.stderr is not None
+    return process.stderr
 
   def kill(self, name: str) -> None:
     """Kills a party without notice, like a crash."""
@@ -170,7 +177,8 @@ class Processes:
     """Waits for a party to end; returns its error, or None."""
     process = self.running.pop(name)
     # The output of a process killed by `kill` has been read already.
-    said = '' if process.stderr.closed else process.communicate()[1]
+    said = ('' if self._stderr(process).closed else
+            process.communicate()[1])
     if process.returncode == 0:
       return None
     if process.returncode < 0:
@@ -180,7 +188,7 @@ class Processes:
   def __enter__(self) -> 'Processes':
     return self
 
-  def __exit__(self, *_) -> None:
+  def __exit__(self, *_: object) -> None:
     for process in self.running.values():
       process.terminate()
     for process in self.running.values():
@@ -191,7 +199,7 @@ class Processes:
         process.communicate()
 
 
-def report_of(study: pathlib.Path, name: str) -> dict[str, object]:
+def report_of(study: pathlib.Path, name: str) -> dict[str, Any]:
   """Returns a party's report; empty if it has written none."""
   try:
     return json.loads((study / name / 'report.json').read_text())

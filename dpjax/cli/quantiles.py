@@ -28,11 +28,12 @@ Methods:
   unbounded    a scan upwards from --lower
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import hashlib
 import math
 import pathlib
 import sys
+from typing import TypeVar
 
 from absl import flags
 
@@ -49,6 +50,8 @@ from dpjax.studies import quantile_study
 
 for _name in ('data_dir', 'traceback'):
   flags.declare_key_flag(_name)
+
+_Number = TypeVar('_Number', int, float)
 
 _LAW = flags.DEFINE_list(
     'law', ['beta_2_5'], 'Distributions of the records: beta_<a>_<b>; '
@@ -105,7 +108,8 @@ _PLOT = flags.DEFINE_string(
     'or sigma, whichever has most values.')
 
 
-def _numbers(name: str, texts: Sequence[str], kind) -> list:
+def _numbers(name: str, texts: Sequence[str],
+             kind: Callable[[str], _Number]) -> list[_Number]:
   """Returns the numbers of a list flag."""
   try:
     return [kind(text) for text in texts]
@@ -147,7 +151,7 @@ def _draw(measured: list[points.Point], path: str, digest: str) -> None:
   laws = list(dict.fromkeys(p['law'] for p in measured))
   drawn, axes = plots.new(1, len(laws), height=3.4)
   for ax, law in zip(axes[0], laws, strict=True):
-    lines = {}
+    lines: dict[str, list[points.Point]] = {}
     for p in points.select(measured, law=law):
       labels = [f'{name} {p[name]:g}' for name in others
                 if math.isfinite(p[name])]

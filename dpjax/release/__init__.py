@@ -6,8 +6,8 @@ Floats and seeds serve only to post-process a release, which is public. JAX is
 not used here, but in other packages.
 
 Modules, in import order: costs, lattice, formats, ledger, streams,
-reservations, noise, combinations, two_counts, meter, tables, query, counts,
-proportions, sample_means, moments, splitting, quantiles, supports,
+reservations, noise, combinations, two_counts, meter, tables, parameters, query,
+counts, proportions, sample_means, moments, splitting, quantiles, supports,
 normal_means, grids, trees, bands, curves, density_bands, densities,
 calibration, classifiers, pictures, registry, sources, sessions.
 """

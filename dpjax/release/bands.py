@@ -11,7 +11,7 @@ bands of proportions, which increase in one count and decrease in another.
 from collections.abc import Callable, Mapping
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class Fit:
     counts: [C, N] nonnegative counts by least squares.
   """
 
-  def __init__(self, tree: Tree, released: Mapping[str, object]):
+  def __init__(self, tree: Tree, released: Mapping[str, Any]):
     self.tree = tree
     self.total = released.get('num_records')
     # A null is a node without bins; the solvers give it no weight.

@@ -54,7 +54,9 @@ def grouped(counts: np.ndarray, centres: np.ndarray, number: int) -> Groups:
   records = counts.sum(0)
   ranks = np.cumsum(records)
   shares = np.arange(1, number + 1) / number
+  # 1e-12: a share that is a rank up to rounding ends at that rank.
   ends = np.searchsorted(ranks, ranks[-1] * (shares - 1e-12))
+  # Groups that end in the same bin are one; the last one ends with the bins.
   ends = np.append(np.unique(np.minimum(ends, len(ranks) - 1))[:-1],
                    len(ranks) - 1)
   rows = np.diff(np.cumsum([records, counts[1], records * centres], 1)[:, ends],
@@ -72,8 +74,8 @@ def grouped(counts: np.ndarray, centres: np.ndarray, number: int) -> Groups:
   return Groups(np.array(kept), *np.array(sums).T)
 
 
-def null_law(tree: Tree, counts: np.ndarray, centres: np.ndarray, number: int,
-             generator: np.random.Generator) -> np.ndarray:
+def null_statistics(tree: Tree, counts: np.ndarray, centres: np.ndarray,
+                    number: int, generator: np.random.Generator) -> np.ndarray:
   """Returns simulated statistics [RUNS] under perfect calibration.
 
   Args:

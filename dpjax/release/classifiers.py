@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,6 @@ from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 from dpjax.release.trees import Tree
-
-_GROUPS = 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,11 +46,16 @@ class Classifier:
   @property
   def asked(self) -> Query:
     """Returns the query of the release that all views share."""
-    bounds = {} if self.query.bins else {'lower': self.thresholds.lower,
-                                         'upper': self.thresholds.upper}
-    return dataclasses.replace(
+    shared = dataclasses.replace(
         curves.grid_query(self.query, self.thresholds), groups=None,
-        statistic='classifier', positive=self.query.positive.strip(), **bounds)
+        statistic='classifier', positive=self.positive)
+    return shared if self.query.bins else dataclasses.replace(
+        shared, lower=self.thresholds.lower, upper=self.thresholds.upper)
+
+  @property
+  def positive(self) -> str:
+    """Returns the value of the label that is positive."""
+    return queries.needed('positive', self.query.positive).strip()
 
   @functools.cached_property
   def tree(self) -> Tree:
@@ -69,8 +73,8 @@ class Classifier:
     """Returns public facts: rules for values and labels, tree and noise."""
     return {'clamping': 'scores outside the public bounds are clamped to them',
             'missing': self.query.missing_text,
-            'labels': f'{self.query.positive.strip()!r} is positive, whatever '
-                      'else negative, also where there is none',
+            'labels': f'{self.positive!r} is positive, whatever else '
+                      'negative, also where there is none',
             'bins': f'{curves.BINS}; those of negatives come first',
             **self.tree.facts()}
 
@@ -80,7 +84,7 @@ class Classifier:
     counts = [0] * (2 * size)
     for value, label in self.query.labelled(fields, self.thresholds.lower,
                                             self.thresholds.upper):
-      positive = lattice.same(label, self.query.positive)
+      positive = lattice.same(label, self.positive)
       counts[positive * size + self.thresholds.bin(value)] += 1
     return counts
 
@@ -88,7 +92,7 @@ class Classifier:
     """Returns noisy counts of all nodes, and n if it is public."""
     return curves.drawn(self.tree, measured, meter)
 
-  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+  def view(self, released: Mapping[str, Any]) -> dict[str, object]:
     """Returns the view that the query asks for, with its bands."""
     fit = Fit(self.tree, released)
     band, = fit.bands(self.query.miss)
@@ -162,18 +166,20 @@ class Classifier:
     del band
     edges = [float(self.thresholds.lower), *self.thresholds.floats]
     centres = (np.array(edges[1:]) + np.array(edges[:-1])) / 2
-    number = self.query.groups or _GROUPS
+    number = self.query.groups or queries.GROUPS
     groups = calibration.grouped(fit.counts, centres, number)
-    law = calibration.null_law(self.tree, fit.counts, centres, number,
-                               np.random.default_rng(bands.SEED))
-    above = np.sum(law >= groups.statistic * (1 - 1e-12))
+    simulated = calibration.null_statistics(
+        self.tree, fit.counts, centres, number,
+        np.random.default_rng(bands.SEED))
+    above = np.sum(simulated >= groups.statistic * (1 - 1e-12))
     return {
         'value': groups.statistic,
-        'p_value': float((above + 1) / (len(law) + 1)),
-        'critical_value': float(np.quantile(law, 1 - self.query.miss)),
-        'null_law': f'{len(law)} simulations of labels that are positive with '
-                    'the probability predicted, on the released counts, with '
-                    'the noise of the release; the value is larger by noise',
+        'p_value': float((above + 1) / (len(simulated) + 1)),
+        'critical_value': float(np.quantile(simulated, 1 - self.query.miss)),
+        'null_law': f'{len(simulated)} simulations of labels that are '
+                    'positive with the probability predicted, on the released '
+                    'counts, with the noise of the release; the value is '
+                    'larger by noise',
         'predictions': 'the centre of the bin of each score',
         'groups': self._table(groups, fit)}
 
@@ -184,7 +190,7 @@ class Classifier:
             *(self.thresholds.floats[end] for end in groups.ends)]
     starts = np.append(0, groups.ends[:-1] + 1)
 
-    def sums(counts):
+    def sums(counts: np.ndarray) -> np.ndarray:
       return np.add.reduceat(counts, starts, 1)
 
     estimates = sums(fit.linear)
@@ -197,7 +203,7 @@ class Classifier:
         'records': float(groups.records[place]),
         'predicted': _share(groups.expected[place],
                             groups.records[place] - groups.expected[place], 0),
-        'observed': _share(*released[::-1, place], 0.0),
+        'observed': _share(released[1, place], released[0, place], 0.0),
         'interval': queries.interval(
             _share(low[1, place], high[0, place], 0.0),
             _share(high[1, place], low[0, place], 1.0),
@@ -282,7 +288,7 @@ def classifier(query: Query) -> Classifier:
                      f'[0, 1], got {thresholds.lower} and {thresholds.upper}')
   if query.label == query.column:
     raise ValueError(f'label must be another column than {query.column!r}')
-  if not query.positive.strip():
+  if not queries.needed('positive', query.positive).strip():
     raise ValueError('positive must be a value of the label, got none')
   most = len(thresholds.points)
   if query.groups is not None and not 2 <= query.groups <= most:
@@ -296,8 +302,9 @@ STATISTICS = tuple(
         takes=('lower', 'upper', 'thresholds', 'grid', 'bins', 'missing',
                *more), plan=classifier)
     for name, text, more in (
-        ('classifier', 'the three that follow, of one release', ('groups',)),
+        ('classifier', 'ROC curve, area and calibration, of one release',
+         ('groups',)),
         ('roc', 'rates of false and true positives of a score', ()),
-        ('auc', 'area under that curve', ()),
+        ('auc', 'area under the ROC curve of a score', ()),
         ('hosmer_lemeshow', 'calibration of predicted probabilities, and a '
          'test of it', ('groups',))))

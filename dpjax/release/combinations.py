@@ -54,10 +54,10 @@ class Combination:
   Noise is symmetric about 0, so only sizes of coefficients matter.
 
   Attributes:
-    law: distribution of every z_j.
+    noise: distribution of every z_j.
     coefficients: real coefficients of z_1, z_2, ...
   """
-  law: Noise
+  noise: Noise
   coefficients: tuple[float, ...]
 
   @functools.cached_property
@@ -69,11 +69,11 @@ class Combination:
   @property
   def deviation(self) -> float:
     """Returns the standard deviation of the combination."""
-    return math.hypot(*self._sizes) * self.law.deviation
+    return math.hypot(*self._sizes) * self.noise.deviation
 
   def log_moment(self, rates: np.ndarray) -> np.ndarray:
     """Returns an upper bound of ln E e^(rate * sum); may be infinite."""
-    return sum((self.law.log_moment(size * rates) for size in self._sizes),
+    return sum((self.noise.log_moment(size * rates) for size in self._sizes),
                np.zeros(len(rates)))
 
   def step(self, other: float = 0.0) -> float:
@@ -82,16 +82,16 @@ class Combination:
     Args:
       other: standard deviation of a variable that will be added to the sum.
     """
-    most = sum(self._sizes) * self.law.half_width(_NEVER)
+    most = sum(self._sizes) * self.noise.half_width(_NEVER)
     return max(math.hypot(self.deviation, other) / _FINE, most / _MOST)
 
   def grid(self, step: float) -> Grid:
     """Returns the distribution with terms rounded up to multiples of `step`."""
     total = Grid(0, step, np.ones(1))
     for size in self._sizes:
-      last = math.ceil(size * self.law.half_width(_NEVER) / step) + 1
+      last = math.ceil(size * self.noise.half_width(_NEVER) / step) + 1
       edges = np.arange(-last, last + 1)
-      above = self.law.above(np.floor(edges * (step / size)) + 1)
+      above = self.noise.above(np.floor(edges * (step / size)) + 1)
       above[0], above[-1] = 1.0, 0.0  # The last cell holds the rest of a tail.
       total = total.plus(Grid(1 - last, step, -np.diff(above)))
     return total
@@ -112,10 +112,10 @@ class Combination:
 
   def half_width(self, miss: float) -> float:
     """Returns a w with P(|sum| > w) <= miss; the least one for one term."""
-    if not self._sizes or not self.law.half_width(_NEVER):
+    if not self._sizes or not self.noise.half_width(_NEVER):
       return 0.0
     if len(self._sizes) == 1:
-      return self._sizes[0] * self.law.half_width(miss)
+      return self._sizes[0] * self.noise.half_width(miss)
     grid = self.grid(self.step())
     tails = np.cumsum(grid.pmf[::-1])[::-1] - grid.pmf + 1e-12
     return float(grid.points[np.argmax(tails <= miss / 2)])
@@ -173,7 +173,7 @@ def ratio_interval(
     ends: the least and the largest possible ratio.
     miss: probability of missing the ratio, in (0, 1).
   """
-  def accepted(ratio):
+  def accepted(ratio: float) -> bool:
     value, combination = error(ratio)
     return abs(value) <= combination.half_width(miss) + 1e-12 * abs(value)
 

@@ -12,12 +12,13 @@ answers.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import fractions
 import functools
 import math
 import operator
+from typing import Any
 
 from dpjax import errors
 from dpjax.privacy import accounting
@@ -52,7 +53,7 @@ class Cost:
   rho: Fraction | None = None
   choices: tuple[Fraction, ...] = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     object.__setattr__(self, 'choices', tuple(sorted(self.choices)))
     given = [part for part in (self.epsilon, self.rho, *self.choices)
              if part is not None]
@@ -103,9 +104,11 @@ class Cost:
 
   def part(self, share: Fraction) -> 'Cost':
     """Returns the cost of a release that takes a share of this cost."""
-    scaled = lambda value: None if value is None else value * share
+    def scaled(value: Fraction | None) -> Fraction | None:
+      return None if value is None else value * share
+
     return Cost(epsilon=scaled(self.epsilon), rho=scaled(self.rho),
-                choices=tuple(map(scaled, self.choices)))
+                choices=tuple(choice * share for choice in self.choices))
 
   def to_json(self) -> dict[str, str | list[str]]:
     """Returns JSON: {'epsilon': '1/2'}, {'rho': '1/8', 'choices': ['1/4']} etc.
@@ -115,10 +118,13 @@ class Cost:
             if value not in (None, ())}
 
   @classmethod
-  def from_json(cls, value: dict[str, str | list[str]]) -> 'Cost':
+  def from_json(cls, value: Mapping[str, Any]) -> 'Cost':
     """Returns the cost that `to_json` has written."""
-    return cls(**{name: Fraction(given) if isinstance(given, str) else
-                  tuple(map(Fraction, given)) for name, given in value.items()})
+    # A name that is no part of a cost raises TypeError: a damaged ledger.
+    parts: dict[str, Any] = {
+        name: Fraction(given) if isinstance(given, str) else
+        tuple(map(Fraction, given)) for name, given in value.items()}
+    return cls(**parts)
 
 
 def _sum(one: Fraction | None, other: Fraction | None) -> Fraction | None:
@@ -196,7 +202,7 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
   Proof. For two neighbouring data sets in either order, let L be the privacy
   loss of all answers and H = E max(0, 1 - e^(budget - L)). The claim is
   H <= delta. The terms are the sum of pure epsilons and, for each a_j, the
-  epsilon of the Renyi divergences of order a_j; `charged` is their minimum.
+  epsilon of the Renyi divergences of order a_j; `charged` is their minimum:
     1. The first cost is chosen before any answer. If it is the only one,
        `epsilon` is the guarantee of a fixed mechanism. If all terms exceed
        `budget` for the first cost, they do so for every longer list, because
@@ -245,7 +251,7 @@ def _shares(budget: Fraction, delta: Fraction
   """Returns the Renyi orders of a ledger and their shares of delta; public."""
   logs = math.log(delta)
 
-  def admitted_rho(order):
+  def admitted_rho(order: float) -> float:
     overhead = math.log1p(-1 / order) - (logs + math.log(order)) / (order - 1)
     return (float(budget) - overhead) / order
 
@@ -294,10 +300,13 @@ def choices(*, epsilon: Fraction, delta: Fraction | None, count: int,
     possible one only by the tolerance of a bisection.
   """
   if delta is None:
-    left = epsilon - (beside.pure if beside else 0)
+    taken = Fraction(0) if beside is None else beside.pure
+    if taken is None:
+      raise ValueError(f'{beside} has no epsilon at delta 0')
+    left = epsilon - taken
     return Cost(choices=(left / count,) * count)
 
-  def cost(width):
+  def cost(width: Fraction) -> Cost:
     chosen = Cost(choices=(width,) * count)
     return chosen if beside is None else chosen + beside
 
@@ -306,8 +315,8 @@ def choices(*, epsilon: Fraction, delta: Fraction | None, count: int,
   return Cost(choices=largest.choices)
 
 
-def _largest(cost, low: float, epsilon_: Fraction, delta: Fraction,
-             adjacency: Adjacency) -> Cost:
+def _largest(cost: Callable[[Fraction], Cost], low: float, epsilon_: Fraction,
+             delta: Fraction, adjacency: Adjacency) -> Cost:
   """Returns `cost` of nearly the largest argument that meets the target.
 
   It doubles from `low`, then bisects; the result always meets the target.
@@ -315,7 +324,7 @@ def _largest(cost, low: float, epsilon_: Fraction, delta: Fraction,
   errors.check_positive('epsilon', float(epsilon_))
   accounting.check_delta(float(delta))
 
-  def fits(value):
+  def fits(value: float) -> bool:
     return epsilon([cost(Fraction(value))], delta=delta,
                    adjacency=adjacency) <= epsilon_
 

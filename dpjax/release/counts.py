@@ -50,7 +50,7 @@ class Counts(queries.Direct):
 
   def facts(self) -> dict[str, object]:
     """Returns public facts: unit, rules for values, sensitivity and noise."""
-    rules = {}
+    rules: dict[str, object] = {}
     if self.query.statistic == 'histogram':
       rules = {'clamping': 'values outside the bins count in the first or last',
                'missing': self.query.missing_text}
@@ -84,14 +84,15 @@ class Counts(queries.Direct):
       values = query.numbers(fields, query.bins[0], query.bins[-1])
       inner = query.bins[1:-1]
       return (bisect.bisect_right(inner, value) for value in values)
+    lower, upper = query.bounds
     return (0 for value in map(lattice.number, fields)
-            if value is not None and query.lower <= value <= query.upper)
+            if value is not None and lower <= value <= upper)
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """Returns noisy counts with simultaneous intervals (Bonferroni)."""
-    law, level = self.noise, self.query.confidence
-    width = law.half_width(self.query.miss / len(self.cells))
-    noisy = meter.noisy(measured, law, l1_sensitivity=self.sensitivity,
+    count_noise, level = self.noise, self.query.confidence
+    width = count_noise.half_width(self.query.miss / len(self.cells))
+    noisy = meter.noisy(measured, count_noise, l1_sensitivity=self.sensitivity,
                         l2_sensitivity_squared=self.sensitivity)
     covers = ('the number of records' if len(noisy) == 1 else
               'the numbers of records of all cells at once')

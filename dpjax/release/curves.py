@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,9 @@ BINS = 'bin j holds what is above threshold j - 1 and up to threshold j'
 def grid_query(query: Query, thresholds: grids.Thresholds) -> Query:
   """Returns the query with defaults filled in, so equal releases compare equal.
   """
-  grid = {} if query.bins else {'thresholds': len(thresholds.points),
-                                'grid': query.grid or 'uniform'}
-  return dataclasses.replace(query, confidence=Query.confidence,
-                             **grid)
+  plain = dataclasses.replace(query, confidence=Query.confidence)
+  return plain if query.bins else dataclasses.replace(
+      plain, thresholds=len(thresholds.points), grid=query.grid or 'uniform')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Curve:
     """Returns noisy counts of all nodes, and n if it is public."""
     return drawn(self.tree, measured, meter)
 
-  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+  def view(self, released: Mapping[str, Any]) -> dict[str, object]:
     """Returns the curve as proportions and counts, with simultaneous bands."""
     fit, miss = bands.Fit(self.tree, released), self.query.miss
     band, inner = fit.bands(miss, miss / 2)
@@ -120,7 +120,7 @@ def simulations(miss: float) -> dict[str, object]:
 def drawn(tree: Tree, measured: list[int],
           meter: Meter) -> dict[str, object]:
   """Returns noisy counts of the nodes of a tree, and n if it is public."""
-  noisy = {'noisy_counts': tree.draw(measured, meter)}
+  noisy: dict[str, object] = {'noisy_counts': tree.draw(measured, meter)}
   return {**noisy, 'num_records': sum(measured)} if tree.known else noisy
 
 

@@ -22,10 +22,10 @@ import decimal
 import fractions
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
-from dpjax import errors
 from dpjax.release import bands
 from dpjax.release import curves
 from dpjax.release import density_bands
@@ -124,7 +124,7 @@ class Density:
   def cost(self) -> Cost:
     """Returns the cost of all counts; it does not depend on M."""
     spent = self.noise_of_bins(1).cost(**self._sensitivities(1))
-    if self.query.knows_size:
+    if self.noise_of_records is None:
       return spent
     first = self.noise_of_records.cost(l1_sensitivity=1,
                                        l2_sensitivity_squared=1)
@@ -143,15 +143,15 @@ class Density:
   def measure(self, fields: Iterable[object]) -> collections.Counter[int]:
     """Returns the exact, private numbers of records of the cells."""
     query = self.query
-    low, high = Fraction(query.lower), Fraction(query.upper)
+    lower, upper = query.bounds
+    low, high = Fraction(lower), Fraction(upper)
     rate = self.num_cells / (high - low)
-    value_counts = collections.Counter(query.numbers(fields, query.lower,
-                                              query.upper))
-    cells = collections.Counter()
+    value_counts = collections.Counter(query.numbers(fields, lower, upper))
+    cells: collections.Counter[int] = collections.Counter()
     for value, count in value_counts.items():
-      if value >= query.upper:
+      if value >= upper:
         cells[self.num_cells - 1] += count
-      elif value <= query.lower:
+      elif value <= lower:
         cells[0] += count
       else:
         # Shortcut: for a tiny number, 10 to its exponent would not fit memory.
@@ -163,7 +163,7 @@ class Density:
            meter: Meter) -> dict[str, object]:
     """Returns noisy counts of bins, and n: noisy, or exact if it is public."""
     number, known = sum(measured.values()), {}
-    if self.query.knows_size:
+    if self.noise_of_records is None:
       known = {'num_records': number}
     else:
       number, = meter.noisy([number], self.noise_of_records, l1_sensitivity=1,
@@ -174,36 +174,38 @@ class Density:
         # An odd number of bins, which the Fourier basis needs.
         most=min(_MOST_BINS, self.num_cells - 1 + self.num_cells % 2))
     shares, parts = bin_shares(measured, self.num_cells, num_bins)
-    law = self.noise_of_bins(parts)
-    return {'noisy_counts': meter.noisy(shares, law,
+    bin_noise = self.noise_of_bins(parts)
+    return {'noisy_counts': meter.noisy(shares, bin_noise,
                                         **self._sensitivities(parts)),
-            **known, 'noise': self._noise_facts(law, parts)}
+            **known, 'noise': self._noise_facts(bin_noise, parts)}
 
-  def _noise_facts(self, law: noise.Noise, parts: int) -> dict[str, object]:
+  def _noise_facts(self, bin_noise: noise.Noise,
+                   parts: int) -> dict[str, object]:
     """Returns the noise of bins, and of a private n, for the release JSON."""
-    moved = str(1 + self.query.replacing)
-    noise_facts = {'bins': {
-        'unit': str(Fraction(1, parts)), 'l1_sensitivity': moved,
-        'l2_sensitivity_squared': moved, **law.to_json()}}
-    if not self.query.knows_size:
+    sensitivity = str(1 + self.query.replacing)
+    noise_facts: dict[str, object] = {'bins': {
+        'unit': str(Fraction(1, parts)), 'l1_sensitivity': sensitivity,
+        'l2_sensitivity_squared': sensitivity, **bin_noise.to_json()}}
+    if self.noise_of_records is not None:
       noise_facts['records'] = {
           'unit': '1', 'l1_sensitivity': '1', 'l2_sensitivity_squared': '1',
           **self.noise_of_records.to_json()}
     return noise_facts
 
-  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+  def view(self, released: Mapping[str, Any]) -> dict[str, object]:
     """Returns the curve, with bands for the file and for the population."""
     fit = self._fit(released)
-    low, width = float(self.query.lower), float(
-        Fraction(self.query.upper) - Fraction(self.query.lower))
+    lower, upper = self.query.bounds
+    low, width = float(lower), float(Fraction(upper) - Fraction(lower))
     miss, level = self.query.miss, float(self.query.confidence)
     num_bins, points = len(fit.counted.bins), density_bands.POINTS
     heights = fit.counted.bins * (num_bins / fit.counted.number / width)
 
-    def band(masses, whose, what):
-      lower, upper = fit.band(miss, masses)
-      return {'lower': (lower / width).tolist(),
-              'upper': (upper / width).tolist(), 'level': level, 'covers':
+    def band(masses: np.ndarray | None, whose: str,
+             what: str) -> dict[str, object]:
+      least, most = fit.band(miss, masses)
+      return {'lower': (least / width).tolist(),
+              'upper': (most / width).tolist(), 'level': level, 'covers':
               f'for all thresholds at once: the first {fit.kept} components of '
               f'the density of {whose}, as the {num_bins} bins have it, 0 '
               f'where they are negative; {what}; not what components beyond '
@@ -223,38 +225,38 @@ class Density:
                        'weights': fit.weights[:fit.kept].tolist()},
         'simulations': curves.simulations(miss)}
 
-  def _fit(self, released: Mapping[str, object]) -> density_bands.Fit:
+  def _fit(self, released: Mapping[str, Any]) -> density_bands.Fit:
     unit = Fraction(released['noise']['bins']['unit'])
     return density_bands.Fit(density_bands.counted(
         released['noisy_counts'], unit=float(unit),
-        law=self.noise_of_bins(unit.denominator),
+        bin_noise=self.noise_of_bins(unit.denominator),
         num_records=released.get('num_records'),
         noisy_records=released.get('noisy_records'),
         noise_of_number=self.noise_of_records), self.basis)
 
-  def synthetic(self, released: Mapping[str, object],
+  def synthetic(self, released: Mapping[str, Any],
                 number: int) -> list[str]:
     """Returns numbers drawn from the curve with a fixed seed; costs nothing.
 
     Each number is the lower end of a cell, like rounded numbers of the file.
     """
+    lower, upper = self.query.bounds
     generator = np.random.default_rng(bands.SEED)
     ends = np.append(0.0, np.cumsum(self._fit(released).value))
     places = np.interp(ends[-1] * generator.random(number), ends,
                        np.linspace(0, 1, len(ends)))
     cells = np.minimum(places * self.num_cells, self.num_cells - 1)
     with decimal.localcontext(prec=200):  # exact: bounds have few digits
-      step = (self.query.upper - self.query.lower) / self.num_cells
-      return [f'{(self.query.lower + int(cell) * step).normalize():f}'
+      step = (upper - lower) / self.num_cells
+      return [f'{(lower + int(cell) * step).normalize():f}'
               for cell in cells]
 
 
 def density(query: Query) -> Density:
   """Returns the plan of the density between public bounds."""
   bands.check_confidence(query)
-  if query.boundary is not None:
-    errors.check_choice('boundary', query.boundary, tuple(bases.BOUNDARIES))
-  width = Fraction(query.upper) - Fraction(query.lower)
+  lower, upper = query.bounds
+  width = Fraction(upper) - Fraction(lower)
   if query.granularity is None:
     return Density(query=query, num_cells=_CELLS)
   unit = Fraction(query.granularity)
@@ -270,8 +272,9 @@ def _share(cost: Cost, part: Fraction) -> Cost:
 
 STATISTICS = (
     queries.Statistic(
-        name='density', help='of the clamped values between the bounds, a '
-        'smooth curve with bands; of whole numbers with --granularity=1',
+        name='density', help='density of the clamped values between the '
+        'bounds, a smooth curve with bands; of whole numbers with '
+        '--granularity=1',
         needs=('column', 'lower', 'upper'),
         takes=('granularity', 'boundary', 'missing'), plan=density),
 )

@@ -34,30 +34,30 @@ class Functions:
   """The functions of a basis on M bins, and partial sums of them as curves.
 
   Attributes:
-    found: the basis.
+    basis: the basis.
     shapes: [K, POINTS] means of each function over the intervals of the curve.
     ends: [L] numbers of summed functions: all small ones, then each a tenth
       more than the last, and K.
   """
 
   def __init__(self, kind: str, num_bins: int):
-    self.found = bases.basis(kind, num_bins)
+    self.basis = bases.basis(kind, num_bins)
     if kind == 'spline':
-      self.shapes = self.found.analysis.T @ histospline.refined(num_bins,
+      self.shapes = self.basis.analysis.T @ histospline.refined(num_bins,
                                                                 POINTS)
     else:
-      k = np.arange(1, len(self.found.gains) + 1)
+      k = np.arange(1, len(self.basis.gains) + 1)
       turns = np.multiply.outer(k, np.arange(POINTS) + .5) / POINTS
       self.shapes = 2 * np.exp(2j * np.pi * turns) * np.sinc(
           k / POINTS)[:, np.newaxis]
 
-    size = len(self.found.gains)
+    size = len(self.basis.gains)
     steps = np.rint(1.1**np.arange(math.log(size, 1.1) + 1)).astype(int)
     self.ends = np.unique(np.append(steps[steps < size], size))
 
   def partial(self, counts: np.ndarray) -> np.ndarray:
     """Returns partial sums [..., L, POINTS] for counts [..., M]."""
-    coefficients = counts @ self.found.analysis
+    coefficients = counts @ self.basis.analysis
     parts = zip([0, *self.ends[:-1]], self.ends, strict=True)
     return np.cumsum(np.stack([
         (coefficients[..., start:end] @ self.shapes[start:end]).real
@@ -101,10 +101,10 @@ class Counted(NamedTuple):
       masses: [M] probabilities of bins to include sampling errors, or None.
       normal: whether to use normal noise, which is never 0 by chance.
     """
-    def draw(law, size):
+    def draw(distribution: noise.Noise, size: int) -> np.ndarray:
       if normal:
-        return law.deviation * generator.standard_normal((runs, size))
-      return law.simulated(generator, (runs, size))
+        return distribution.deviation * generator.standard_normal((runs, size))
+      return distribution.simulated(generator, (runs, size))
 
     bins = self.unit * draw(self.noise, len(self.bins))
     far = np.zeros((runs, 1))
@@ -117,18 +117,21 @@ class Counted(NamedTuple):
     return bins, far
 
 
-def counted(noisy: list[int], *, unit: float, law: noise.Noise,
+def counted(noisy: list[int], *, unit: float, bin_noise: noise.Noise,
             num_records: int | None, noisy_records: int | None,
             noise_of_number: noise.Noise | None) -> Counted:
   """Returns the released counts; n is public, or estimated from noisy ones."""
   bins = unit * np.array(noisy, np.float64)
   if num_records is not None:
     # Without records there is no density: all numbers are as for n = 1.
-    return Counted(bins, max(1, num_records), num_records, 0.0, unit, law, None)
-  spread = len(bins) * (unit * law.deviation)**2
+    return Counted(bins, max(1, num_records), num_records, 0.0, unit, bin_noise,
+                   None)
+  if noise_of_number is None or noisy_records is None:
+    raise ValueError('a private number of records needs a noisy one')
+  spread = len(bins) * (unit * bin_noise.deviation)**2
   trust = spread / max(spread + noise_of_number.deviation**2, 1e-300)
   guess = float(trust * noisy_records + (1 - trust) * bins.sum())
-  return Counted(bins, max(1.0, guess), guess, trust, unit, law,
+  return Counted(bins, max(1.0, guess), guess, trust, unit, bin_noise,
                  noise_of_number)
 
 
@@ -148,7 +151,7 @@ class Fit:
   def __init__(self, released: Counted, kind: str):
     self.counted = released
     self.functions = Functions(kind, len(released.bins))
-    number, (analysis, gains) = released.number, self.functions.found
+    number, (analysis, gains) = released.number, self.functions.basis
     coefficients = released.bins @ analysis / number
     self.weights = shrinkage.factors(
         coefficients, released.variance * gains / number**2 + 1 / number)
@@ -183,6 +186,7 @@ class Fit:
     least, most = max(1.0, number - far), number + far
     middle = self.functions.partial(self.counted.bins)[self.place]
     low, high = middle - width[self.place], middle + width[self.place]
+    # Of all n between `least` and `most` the one that gives the outer end.
     low = 1 + low / np.where(low > 0, most, least)
     high = 1 + high / np.where(high > 0, least, most)
     # Widened, if need be, to hold the released curve.
@@ -200,6 +204,8 @@ class Fit:
     largest = np.sort(np.concatenate([
         np.max(np.abs(part) / scales, 1)
         for part in self._errors(runs, masses)]))
+    # Of runs + 1 exchangeable numbers the real one is among the k smallest with
+    # probability k / (runs + 1); 1e-9 is for the rounding of 1 - miss.
     widths = deviations * largest[math.ceil((1 - miss) * (runs + 1) - 1e-9) - 1]
     return widths[:-1].reshape(-1, POINTS), widths[-1]
 

@@ -10,11 +10,11 @@ import functools
 from dpjax import errors
 from dpjax.release import lattice
 from dpjax.release.query import Query
+from dpjax.release.query import THRESHOLDS
 from dpjax.stats.ecdf_methods import grids
 
 Decimal = lattice.Decimal
 
-DEFAULT = 1024
 _MOST = 2**14
 
 
@@ -32,7 +32,7 @@ class Thresholds:
   lower: Decimal
   points: tuple[Decimal, ...]
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if not 2 <= len(self.points) <= _MOST:
       raise ValueError(f'there must be 2 to {_MOST} thresholds, got '
                        f'{len(self.points)}')
@@ -68,7 +68,7 @@ def of_query(query: Query) -> Thresholds:
     return Thresholds(lower=query.bins[0], points=query.bins)
   if query.lower is None or query.upper is None:
     raise ValueError(f'{query.statistic} needs lower and upper, or bins')
-  number = DEFAULT if query.thresholds is None else query.thresholds
+  number = THRESHOLDS if query.thresholds is None else query.thresholds
   if not 2 <= number <= _MOST:
     raise ValueError(f'thresholds must be 2 to {_MOST}, got {number}')
   kind = query.grid or grids.KINDS[0]

@@ -47,7 +47,8 @@ def number(value: object) -> Decimal | None:
   if isinstance(value, str):
     return _of_text(value.strip())
   try:
-    exact = Decimal(value)
+    # What is no number raises, and is caught.
+    exact = Decimal(value)  # type: ignore[arg-type]
   except (decimal.InvalidOperation, TypeError, ValueError):
     return None
   return None if exact.is_nan() else _CONTEXT.plus(exact)
@@ -120,7 +121,7 @@ class Lattice:
   upper: Decimal
   granularity: Decimal
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_range(self.lower, self.upper)
     width = Fraction(self.upper) - Fraction(self.lower)
     if not 0 < Fraction(self.granularity) <= width:

@@ -22,6 +22,7 @@ import hashlib
 import json
 import pathlib
 import secrets
+from typing import Any
 
 from dpjax import errors
 from dpjax.privacy import accounting
@@ -31,7 +32,7 @@ from dpjax.release.costs import Cost
 from dpjax.report import files
 
 Fraction = fractions.Fraction
-Query = Mapping[str, object]
+Query = Mapping[str, Any]
 """Public parameters of a release, as JSON types."""
 
 VERSION = 2
@@ -45,7 +46,7 @@ class Budget:
   epsilon: Fraction
   delta: Fraction
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.epsilon <= 0:
       raise ValueError(f'budget epsilon must be positive, got {self.epsilon}')
     if self.delta:
@@ -125,7 +126,7 @@ class Account:
     """
     return hashlib.sha256(f'{self.salt} {sha256}'.encode()).hexdigest()
 
-  def extended(self, body: dict[str, object]) -> 'Account':
+  def extended(self, body: Mapping[str, Any]) -> 'Account':
     """Returns the account after one more line, with the digest unchanged.
 
     Raises:
@@ -195,7 +196,7 @@ def described(account: Account) -> str:
          'answer' if fixed < account.spent() else '')])
 
 
-def with_line(account: Account, body: dict[str, object]
+def with_line(account: Account, body: Mapping[str, Any]
               ) -> tuple[Account, bytes]:
   """Returns the account after one more line, and the line itself."""
   account = account.extended(body)
@@ -219,6 +220,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
   Raises:
     ValueError: if a line was changed, or if the file is not a ledger.
   """
+  # What follows the last line break was cut off by a crash.
   *lines, torn = content.split(b'\n')
   if not lines:
     # A header that a crash left incomplete is rewritten; other files are not.
@@ -257,14 +259,14 @@ def _check_version(version: int, path: files.Path) -> None:
         f'format {VERSION}: use the version of dpjax that made it')
 
 
-def _account(body: dict[str, object]) -> Account:
+def _account(body: Mapping[str, Any]) -> Account:
   return Account(
       dataset=body['dataset'], data=body['data'], salt=body['salt'],
       adjacency=Adjacency(body['adjacency']), budget=Budget(
           epsilon=Fraction(body['epsilon']), delta=Fraction(body['delta'])))
 
 
-def _chained(body: dict[str, object], previous: str) -> tuple[str, bytes]:
+def _chained(body: Mapping[str, Any], previous: str) -> tuple[str, bytes]:
   """Returns the digest of a line, which covers the line before, and the line.
   """
   text = json.dumps(body, sort_keys=True)

@@ -11,6 +11,7 @@ wrong.
 
 from collections.abc import Iterable, Mapping, Sequence
 import fractions
+from typing import Any
 
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
@@ -27,7 +28,7 @@ class CostError(RuntimeError):
   """
 
 
-def check_guarantee(guarantee: Mapping[str, object], *costs_: Cost) -> None:
+def check_guarantee(guarantee: Mapping[str, Any], *costs_: Cost) -> None:
   """Checks that the guarantee to be printed is that of each cost.
 
   Args:
@@ -90,21 +91,21 @@ class Meter:
     self._charged.append(cost)
     return self._below
 
-  def noisy(self, values: Iterable[int], law: Noise, *, l1_sensitivity: int,
+  def noisy(self, values: Iterable[int], noise: Noise, *, l1_sensitivity: int,
             l2_sensitivity_squared: int) -> list[int]:
     """Adds independent noise to each integer of one vector.
 
     Args:
       values: exact, private integers.
-      law: distribution of the noise of each integer.
+      noise: distribution of the noise of each integer.
       l1_sensitivity: largest l1 distance of the vectors of neighbouring data
         sets.
       l2_sensitivity_squared: largest squared l2 distance of these vectors.
     """
-    below = self.charged(law.cost(
+    below = self.charged(noise.cost(
         l1_sensitivity=l1_sensitivity,
         l2_sensitivity_squared=l2_sensitivity_squared))
-    return [value + law.draw(below) for value in values]
+    return [value + noise.draw(below) for value in values]
 
   def point(self, runs: Sequence[tuple[int, int]], scores: Sequence[int], *,
             rate: exact.Fraction, sensitivity: int) -> int:

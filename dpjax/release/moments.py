@@ -43,7 +43,7 @@ entries of v and v' are nonnegative, so |v - v'|_1 <= |v|_1 + |v'|_1 and
 double, and t = 0 against t = 1 attains both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 import dataclasses
 import fractions
 import functools
@@ -158,7 +158,8 @@ def _design(*, knows_size: bool, pure: bool, ratio: int) -> Design:
   if knows_size:
     parts = {'from_lower': Part('a (upper - lower)', (1, 0, 0)),
              'products': Part(f'{ratio} a b', (0, 0, ratio))}
-    rows = (1, 0), (-1, 0), (0, Fraction(1, ratio))
+    rows: tuple[tuple[int | Fraction, ...], ...] = (
+        (1, 0), (-1, 0), (0, Fraction(1, ratio)))
   elif pure:
     parts = {'from_lower': Part('a^2', (1, 0, -1)),
              'from_upper': Part('b^2', (0, 1, -1)),
@@ -209,7 +210,7 @@ class Moments(queries.Direct):
     if not self.query.knows_size:
       factor += self.query.replacing  # doubles where a record is replaced
 
-      def change(a):
+      def change(a: int) -> Sequence[int]:
         return [f * a * width + g * (width - a) * width + h * a * (width - a)
                 for f, g, h in factors]
       places = {0, width, middle}
@@ -217,7 +218,7 @@ class Moments(queries.Direct):
       ratio = factors[1][2]
       vertex = width * (ratio + 1) // (2 * ratio)
 
-      def change(a):
+      def change(a: int) -> Sequence[int]:
         return a * width, ratio * a * (width - a)
       places = {width, min(vertex, width), min(vertex + 1, width)}
     return factor * max(sum(abs(x)**power for x in change(a)) for a in places)
@@ -273,8 +274,9 @@ class Moments(queries.Direct):
     known = number if self.query.knows_size else None
     moments = self.moments(noisy, known)
     unit = self.lattice.unit**2
-    released = {'noisy_sums': {name: str(value * unit) for name, value in zip(
-        self.design.parts, noisy, strict=True)}}
+    released: dict[str, object] = {'noisy_sums': {
+        name: str(value * unit) for name, value in zip(
+            self.design.parts, noisy, strict=True)}}
     if self.query.knows_size:
       released['num_records'] = number
     return {**getattr(self, f'_{self.query.statistic}')(moments), **released}
@@ -292,8 +294,9 @@ class Moments(queries.Direct):
               for row in self.design.solution]
     if number is not None:
       values[1] += number
+    from_lower, from_upper, products = map(float, values)
     return sample_means.NoisyMoments(
-        values=tuple(map(float, values)), law=self.noise,
+        values=(from_lower, from_upper, products), noise=self.noise,
         weights=tuple(tuple(float(weight / square) for weight in row)
                       for row in self.design.solution))
 

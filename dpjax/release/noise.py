@@ -31,7 +31,7 @@ class LaplaceNoise:
     """Returns the least w with P(|z| > w) <= miss."""
     ratio = math.exp(-1 / float(self.scale))
 
-    def tail(w):
+    def tail(w: int) -> float:
       return 2 * math.exp(-(w + 1) / float(self.scale)) / (1 + ratio)
 
     width = max(0, math.floor(float(self.scale) * math.log(
@@ -166,4 +166,6 @@ def calibrated(cost: Cost, *, l1_sensitivity: int,
   """
   if cost.epsilon is not None:
     return LaplaceNoise(scale=l1_sensitivity / cost.epsilon)
+  if cost.rho is None:
+    raise ValueError(f'noise needs an epsilon or a rho, got {cost}')
   return GaussianNoise(variance=l2_sensitivity_squared / (2 * cost.rho))

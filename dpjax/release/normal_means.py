@@ -35,12 +35,11 @@ from collections.abc import Iterable
 import dataclasses
 import fractions
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from dpjax import errors
 from dpjax.release import combinations
 from dpjax.release import costs
 from dpjax.release import lattice as lattices
@@ -72,12 +71,12 @@ class Stages(NamedTuple):
   Attributes:
     share: share of the budget for the histogram; 0 without one.
     clamp: largest distance of clamped values from the centre, lattice units.
-    law: distribution of the noise of every sum.
+    noise: distribution of the noise of every sum.
     miss: probability of missing that is left after the choice of a bin.
   """
   share: Fraction
   clamp: int
-  law: noise.Noise
+  noise: noise.Noise
   miss: float
 
 
@@ -121,7 +120,7 @@ class NormalMean(queries.Direct):
   def measure(self, fields: Iterable[object]) -> list[int]:
     """Returns all values as multiples of the granularity."""
     return [self.lattice.index(value) for value in self.query.numbers(
-        fields, self.query.lower, self.query.upper)]
+        fields, *self.query.bounds)]
 
   def counts(self, values: Iterable[int]) -> list[int]:
     """Returns the counts of the bins; values beyond them are in none."""
@@ -132,7 +131,7 @@ class NormalMean(queries.Direct):
         counts[place] += 1
     return counts
 
-  def histogram_law(self, cost: Cost) -> noise.Noise:
+  def histogram_noise(self, cost: Cost) -> noise.Noise:
     """Returns the noise of bin counts; a record is in at most one bin."""
     changed = 1 + self.query.replacing
     return noise.calibrated(cost, l1_sensitivity=changed,
@@ -175,7 +174,7 @@ class NormalMean(queries.Direct):
   def error(self, stages: Stages, offset: float = 0.0) -> Combination:
     """Returns the noise in the sum of y - offset, see the module docstring."""
     size, total = self._solution(stages.clamp)
-    return Combination(law=stages.law,
+    return Combination(noise=stages.noise,
                        coefficients=tuple(total - offset * size))
 
   def stages(self, number: int, cost: Cost, miss: float) -> Stages:
@@ -192,15 +191,17 @@ class NormalMean(queries.Direct):
       if share:
         far = _FAR * self.sigma
         if self.num_bins > _MOST_BINS or wrong_bin(
-            number, self.num_bins, self.histogram_law(
+            number, self.num_bins, self.histogram_noise(
                 cost.part(share))) > _MISS * miss:
           continue
       for clamp in _CLAMPS:
         reach = math.ceil(far + clamp * self.sigma) + 1
-        law = noise.calibrated(cost.part(1 - share), **self.sensitivity(reach))
-        stages = Stages(share, reach, law, miss * (1 - _MISS * bool(share)))
+        sum_noise = noise.calibrated(cost.part(1 - share),
+                                     **self.sensitivity(reach))
+        stages = Stages(share, reach, sum_noise,
+                        miss * (1 - _MISS * bool(share)))
         off = self.sigma * clamped_sum(clamp, number, _MISS * miss)
-        noisy = law.half_width(miss) * math.hypot(
+        noisy = sum_noise.half_width(miss) * math.hypot(
             *self.error(stages).coefficients)
         candidates.append((off + noisy, stages))
     return min(candidates, key=lambda pair: pair[0])[1]
@@ -232,15 +233,16 @@ class NormalMean(queries.Direct):
     stages = self.stages(least, cost, miss)
     centre = (self.low + self.high) // 2
     if stages.share:
-      law = self.histogram_law(cost.part(stages.share))
+      bin_noise = self.histogram_noise(cost.part(stages.share))
       changed = 1 + self.query.replacing
-      noisy = meter.noisy(self.counts(measured), law, l1_sensitivity=changed,
+      noisy = meter.noisy(self.counts(measured), bin_noise,
+                          l1_sensitivity=changed,
                           l2_sensitivity_squared=changed)
       centre = round(self.low + self.sigma * (max(range(
           len(noisy)), key=noisy.__getitem__) - .5))
-      stage_facts['histogram'] = {'noisy_counts': noisy, **law.to_json()}
+      stage_facts['histogram'] = {'noisy_counts': noisy, **bin_noise.to_json()}
     sums = self.sums(measured, centre, stages.clamp)
-    noisy = meter.noisy(sums.values(), stages.law,
+    noisy = meter.noisy(sums.values(), stages.noise,
                         **self.sensitivity(stages.clamp))
     unit = self.lattice.unit
     stage_facts['sum'] = {
@@ -248,48 +250,49 @@ class NormalMean(queries.Direct):
                    for side in (-1, 1)],
         'noisy_sums': {name: str(value * unit) for name, value in zip(
             sums, noisy, strict=True)},
-        'unit': str(unit), **stages.law.to_json()}
+        'unit': str(unit), **stages.noise.to_json()}
     number = size if self.query.knows_size else None
-    answer = {**self._estimates(noisy, centre, number, stages),
-              'stages': stage_facts}
+    estimates = self._estimates(noisy, centre, number, stages)
     if size - width < 1:  # There may be no record, and then nothing follows.
-      answer['population_interval'].update(zip(('lower', 'upper'), (
+      estimates['population_interval'].update(zip(('lower', 'upper'), (
           float(end * unit) for end in (self.low, self.high))))
-    return answer if number is None else {**answer, 'num_records': number}
+    known = {} if number is None else {'num_records': number}
+    return {**estimates, 'stages': stage_facts, **known}
 
   def _size(self, number: int,
             meter: Meter) -> tuple[int, int, dict[str, object]]:
     """Returns n, its half-width, and the release of n if it is private."""
     if self.query.knows_size:
       return number, 0, {}
-    law = noise.calibrated(self.cost.part(costs.SIZE_SHARE), l1_sensitivity=1,
-                           l2_sensitivity_squared=1)
-    noisy, = meter.noisy([number], law, l1_sensitivity=1,
+    size_noise = noise.calibrated(self.cost.part(costs.SIZE_SHARE),
+                                  l1_sensitivity=1, l2_sensitivity_squared=1)
+    noisy, = meter.noisy([number], size_noise, l1_sensitivity=1,
                          l2_sensitivity_squared=1)
-    return noisy, law.half_width(_MISS * self.query.miss), {
-        'number': {'noisy_count': noisy, **law.to_json()}}
+    return noisy, size_noise.half_width(_MISS * self.query.miss), {
+        'number': {'noisy_count': noisy, **size_noise.to_json()}}
 
   def _estimates(self, sums: list[int], centre: int, number: int | None,
-                 stages: Stages) -> dict[str, object]:
+                 stages: Stages) -> dict[str, Any]:
     """Returns the released mean and its two intervals."""
     rows = self._solution(stages.clamp)
     size, total = (float(row @ np.array(sums, float)) for row in rows)
-    sizes = (max(1, number or 1),) * 2
+    sizes = (max(1.0, number or 1),) * 2
     miss = (1 - _MISS) * stages.miss  # The rest is for the slack.
     if number is None:
-      width = Combination(law=stages.law, coefficients=tuple(
+      width = Combination(noise=stages.noise, coefficients=tuple(
           rows[0])).half_width(_MISS * stages.miss)
       sizes = max(1.0, size - width), max(1.0, size + width)
       miss -= _MISS * stages.miss
     else:
       size = number
     slack = self.slack(stages, math.floor(sizes[1]))
-    deviations = tuple(self.sigma * math.sqrt(size) for size in sizes)
+    deviations = (self.sigma * math.sqrt(sizes[0]),
+                  self.sigma * math.sqrt(sizes[1]))
 
-    def noisy(offset):
+    def noisy(offset: float) -> tuple[float, Combination]:
       return total - offset * size, self.error(stages, offset)
 
-    def accepted(mean):
+    def accepted(mean: float) -> bool:
       value, error = noisy(mean - centre)
       return error.normal_tail(abs(value) - slack, deviations) > miss / 2
 
@@ -311,7 +314,7 @@ class NormalMean(queries.Direct):
             covers=_POPULATION + self.query.missing_assumption)}
 
 
-def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
+def wrong_bin(number: int, num_bins: int, bin_noise: noise.Noise) -> float:
   """Returns a bound of P(the chosen bin is more than 1.5 sigma from the mean).
 
   A bin next to the mean has probability at least Phi(1) - Phi(0), distant bins
@@ -322,7 +325,7 @@ def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
   Args:
     number: n.
     num_bins: number of bins of the histogram.
-    law: distribution of the noise of a count.
+    bin_noise: distribution of the noise of a count.
   """
   near = stats.norm.cdf(1) - .5
   k = np.arange(1, min(num_bins, 8) + 1)
@@ -330,11 +333,11 @@ def wrong_bin(number: int, num_bins: int, law: noise.Noise) -> float:
   far[:-1] -= far[1:]
   how_many = np.full(len(k), 2.0)
   how_many[-1] = num_bins
-  rates = np.linspace(.05, 5, 200) / max(.2, law.deviation)
+  rates = np.linspace(.05, 5, 200) / max(.2, bin_noise.deviation)
   with np.errstate(over='ignore'):
     logs = number * np.log1p(far[:, None] * np.expm1(rates)
                              + near * np.expm1(-rates))
-    logs += 2 * law.log_moment(rates)
+    logs += 2 * bin_noise.log_moment(rates)
   return float(how_many @ np.exp(np.minimum(0.0, logs.min(-1))))
 
 
@@ -374,22 +377,17 @@ def half_width(error: Combination, deviation: float, miss: float) -> float:
 
 def normal_mean(query: Query) -> NormalMean:
   """Returns the plan of a normal mean with a public standard deviation."""
-  if query.sigma <= 0:
-    raise ValueError(f'sigma must be positive, got {query.sigma}')
-  errors.check_range(query.lower, query.upper)
-  margin = query.sigma * (_MOST_BINS + 10)
-  granularity = query.spacing(0 * query.sigma, query.sigma)
-  if granularity > query.sigma / 100:
+  (lower, upper), sigma = query.bounds, queries.needed('sigma', query.sigma)
+  margin = sigma * (_MOST_BINS + 10)
+  granularity = query.spacing(0 * sigma, sigma)
+  if granularity > sigma / 100:
     raise ValueError('granularity must be a hundredth of sigma at most, got '
                      f'{granularity}')
-  points = lattices.Lattice(lower=query.lower - margin,
-                            upper=query.upper + margin,
+  points = lattices.Lattice(lower=lower - margin, upper=upper + margin,
                             granularity=granularity)
-  ends = (round(Fraction(end) / points.unit) for end in (query.lower,
-                                                         query.upper))
-  low, high = ends
+  low, high = (round(Fraction(end) / points.unit) for end in (lower, upper))
   return NormalMean(query=query, lattice=points, low=low, high=high,
-                    sigma=float(Fraction(query.sigma) / points.unit))
+                    sigma=float(Fraction(sigma) / points.unit))
 
 
 STATISTICS = (

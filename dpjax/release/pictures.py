@@ -42,24 +42,24 @@ def _plain(name: str) -> str:
   return name.replace('$', r'\$')
 
 
-def _ecdf(ax: Any, found: Mapping[str, Any]) -> None:
+def _ecdf(ax: Any, released: Mapping[str, Any]) -> None:
   """Draws a distribution function with its band."""
-  points, band = found['thresholds'], found['interval']
+  points, band = released['thresholds'], released['interval']
   ax.fill_between(points, band['lower'], band['upper'], step='post', alpha=.3,
                   linewidth=0, color=plots.COLOURS[0],
                   label=f'file, {band["level"]:g} at once')
-  ax.step(points, found['value'], where='post', color=plots.COLOURS[0])
-  if found['parameters'].get('grid') == 'geometric':
+  ax.step(points, released['value'], where='post', color=plots.COLOURS[0])
+  if released['parameters'].get('grid') == 'geometric':
     ax.set_xscale('log')
   ax.set_xlabel('threshold')
   ax.set_ylabel('share at or below')
   ax.legend()
 
 
-def _density(ax: Any, found: Mapping[str, Any]) -> None:
+def _density(ax: Any, released: Mapping[str, Any]) -> None:
   """Draws a density with its band and the histogram."""
-  ends, band = found['thresholds'], found['population_interval']
-  heights = found['histogram']['heights']
+  ends, band = released['thresholds'], released['population_interval']
+  heights = released['histogram']['heights']
   ax.bar([ends[0] + (ends[-1] - ends[0]) * (k + .5) / len(heights)
           for k in range(len(heights))], heights,
          (ends[-1] - ends[0]) / len(heights), color=plots.COLOURS[-1],
@@ -68,16 +68,16 @@ def _density(ax: Any, found: Mapping[str, Any]) -> None:
   ax.fill_between(middles, band['lower'], band['upper'], alpha=.3, linewidth=0,
                   color=plots.COLOURS[0],
                   label=f'population, {band["level"]:g} at once')
-  ax.plot(middles, found['value'], color=plots.COLOURS[0], label='density')
+  ax.plot(middles, released['value'], color=plots.COLOURS[0], label='density')
   ax.axhline(0, color=plots.COLOURS[-1], linewidth=.6)
-  ax.set_xlabel(_plain(found['parameters']['column']))
+  ax.set_xlabel(_plain(released['parameters']['column']))
   ax.set_ylabel('density')
   ax.legend()
 
 
-def _roc(ax: Any, found: Mapping[str, Any]) -> None:
+def _roc(ax: Any, released: Mapping[str, Any]) -> None:
   """Draws a ROC curve with the region that its bands allow."""
-  value, band = found['value'], found['interval']
+  value, band = released['value'], released['interval']
   fpr, tpr = band['fpr'], band['tpr']
   # The outline of all boxes, as both coordinates have bands.
   ax.fill_between(*_outline(fpr, tpr), alpha=.3, linewidth=0,
@@ -103,16 +103,16 @@ def _outline(fpr: Mapping[str, list[float]], tpr: Mapping[str, list[float]]
   return places, low, high
 
 
-def _calibration(ax: Any, found: Mapping[str, Any]) -> None:
+def _calibration(ax: Any, released: Mapping[str, Any]) -> None:
   """Draws observed against predicted proportions, with intervals."""
-  for group in found['groups']:
+  for group in released['groups']:
     ends = group['interval']
     ax.plot([group['predicted']] * 2, [ends['lower'], ends['upper']],
             color=plots.COLOURS[1], linewidth=1.2)
     ax.plot(group['predicted'], group['observed'], plots.MARKERS[0],
             color=plots.COLOURS[1], markersize=4.)
-  most = max(group['predicted'] for group in found['groups'])
+  most = max(group['predicted'] for group in released['groups'])
   ax.plot([0, most], [0, most], color=plots.COLOURS[-1], linewidth=.6)
   ax.set_xlabel('predicted')
   ax.set_ylabel('observed')
-  ax.set_title(f'H {found["value"]:.3g}, p {found["p_value"]:.2g}')
+  ax.set_title(f'H {released["value"]:.3g}, p {released["p_value"]:.2g}')

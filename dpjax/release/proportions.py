@@ -82,9 +82,10 @@ class Proportion(queries.Direct):
 
   def _between(self, fields: Iterable[object]) -> Iterator[bool]:
     """Yields whether each field is a number between the bounds."""
+    lower, upper = self.query.bounds
     for field in fields:
       value = lattice.number(field)
-      yield value is not None and self.query.lower <= value <= self.query.upper
+      yield value is not None and lower <= value <= upper
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """Returns the proportions of the file and of the population."""
@@ -115,20 +116,20 @@ class Proportion(queries.Direct):
     value = min(1.0, max(0.0, noisy[0] / number))
     if len(noisy) == 1:
       width = self.noise.half_width(self.query.miss)
-      ends = [min(1.0, max(0, noisy[0] + side * width) / number)
-              for side in (-1, 1)]
+      low, high = (min(1.0, max(0, noisy[0] + side * width) / number)
+                   for side in (-1, 1))
     else:
       # (1 - p) A - p B is noise alone for the file's proportion p: a known
       # combination of the noise of the two counts.
-      ends = combinations.ratio_interval(
+      low, high = combinations.ratio_interval(
           lambda share: ((1 - share) * noisy[0] - share * noisy[1],
-                         Combination(law=self.noise,
+                         Combination(noise=self.noise,
                                      coefficients=(1 - share, -share))),
           value, (0.0, 1.0), self.query.miss)
     return {'value': value,
             'interval': queries.interval(
-                *ends, level=self.query.confidence, covers='the share of the '
-                'records of the file; noise only')}
+                low, high, level=self.query.confidence, covers='the share of '
+                'the records of the file; noise only')}
 
   def _of_population(self, positive: int, number: int,
             ends: tuple[float, float]) -> dict[str, object]:
@@ -164,7 +165,7 @@ def shrinkage(number: int, deviation: float) -> tuple[float, float]:
   return s, s * s * v + max((1 - s)**2, s * s / number) / 4
 
 
-def population_interval(count: int, number: int, law: noise.Noise,
+def population_interval(count: int, number: int, count_noise: noise.Noise,
                         miss: float) -> tuple[float, float]:
   """Returns the confidence interval for p of a noisy count of n records.
 
@@ -172,18 +173,26 @@ def population_interval(count: int, number: int, law: noise.Noise,
   probability at least miss / 2, and as small likewise (Clopper and Pearson
   1934, with noise). The coverage is at least 1 - miss, at every p and n.
 
+  A count far below 0 or far above n refuses every p, and the interval is then
+  the one point [0, 0] or [1, 1]. That is no claim that p is 0 or 1: it says
+  that the noise is so far out as it is with probability at most miss / 2,
+  whatever p is. These outcomes are among those that may miss p, so the coverage
+  holds with them. Wider ones would only make the coverage larger than stated.
+
   Args:
     count: noisy number of positive records.
     number: n, the public number of records.
-    law: distribution of the noise.
+    count_noise: distribution of the noise of the count.
     miss: probability of missing p, in (0, 1).
   """
-  return (
-      _end(lambda p: _tail(count, number, p, law) <= miss / 2),
-      1 - _end(lambda q: _tail(number - count, number, q, law) <= miss / 2))
+  def end(positive: int) -> float:
+    return _end(lambda p: _tail(positive, number, p, count_noise) <= miss / 2)
+
+  # The upper end is that of the other value, whose probability is 1 - p.
+  return end(count), 1 - end(number - count)
 
 
-def _tail(count: int, number: int, p: float, law: noise.Noise) -> float:
+def _tail(count: int, number: int, p: float, count_noise: noise.Noise) -> float:
   """Returns P(Bin(n, p) + z >= count), rounded up.
 
   The lower tail follows by symmetry: n - Bin(n, p) - z has the distribution of
@@ -193,7 +202,7 @@ def _tail(count: int, number: int, p: float, law: noise.Noise) -> float:
   successes = np.arange(max(0, math.floor(middle - reach)),
                         min(number, math.ceil(middle + reach)) + 1)
   probs = stats.binom.pmf(successes, number, p)
-  return float(probs @ law.above(count - successes)) + 1e-12
+  return float(probs @ count_noise.above(count - successes)) + 1e-12
 
 
 def _end(refused: Callable[[float], bool]) -> float:

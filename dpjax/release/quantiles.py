@@ -13,7 +13,6 @@ import fractions
 import functools
 import math
 
-from dpjax import errors
 from dpjax.release import query as queries
 from dpjax.release import splitting
 from dpjax.release.costs import Cost
@@ -22,8 +21,6 @@ from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
-
-METHODS = ('independent', 'recursive', 'auto')
 
 
 def runs(values: list[int], lattice: Lattice, spare: int = 0
@@ -152,8 +149,8 @@ class Quantiles(queries.Direct):
     number = len(measured)
     values = [float(point * self.lattice.unit)
               for point in self._points(measured, meter)]
-    released = {'value': dict(zip(map(str, self.query.quantiles), values,
-                               strict=True))}
+    released: dict[str, object] = {'value': dict(zip(
+        map(str, self.query.quantiles), values, strict=True))}
     if self.query.knows_size:
       released['num_records'] = number
     if self.query.value_interval:
@@ -207,7 +204,7 @@ class Quantiles(queries.Direct):
   def _ranks(self, number: int | None) -> dict[str, object]:
     """Returns the bound of the rank errors for the release JSON."""
     rank_errors = self.errors(number)
-    ranks = {
+    ranks: dict[str, object] = {
         'rank_error': max(rank_errors), 'level': float(self.query.confidence),
         'covers': 'for all orders p at once: at least p n - rank_error of the '
                   'clamped values of the file are at or below the released '
@@ -233,7 +230,8 @@ class RecursiveQuantiles(Quantiles):
     """Returns the tree of the quantile levels."""
     levels = len(self.query.quantiles).bit_length()
     return splitting.Splitting(
-        orders=self.query.quantiles, epsilon=self.query.choices(levels).pure,
+        orders=self.query.quantiles,
+        epsilon=sum(self.query.choices(levels).choices, Fraction(0)),
         replacing=self.query.replacing,
         size=self.lattice.high + 1 - self.lattice.low)
 
@@ -283,7 +281,6 @@ def quantiles(query: Query) -> Quantiles:
       any(a >= b for a, b in zip(orders, orders[1:]))):
     raise ValueError('quantiles must lie strictly between 0 and 1, increasing')
   method = query.quantile_method or 'auto'
-  errors.check_choice('quantile_method', method, METHODS)
   if query.value_interval and method == 'recursive':
     raise ValueError('value_interval needs quantile_method=independent')
   plans = [plan_class(query=query, lattice=query.lattice())
@@ -291,7 +288,7 @@ def quantiles(query: Query) -> Quantiles:
   if query.value_interval:
     return plans[0]
   if method != 'auto':
-    return plans[METHODS.index(method)]
+    return plans[queries.METHODS.index(method)]
   return min(plans, key=lambda plan: max(plan.errors()))
 
 

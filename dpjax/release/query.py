@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 import dataclasses
+from dataclasses import field
 import decimal
 import fractions
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from dpjax import errors
 from dpjax.privacy import accounting
@@ -12,99 +13,146 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.release import costs
 from dpjax.release import lattice
+from dpjax.release import parameters
 from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
+from dpjax.release.parameters import as_text
+from dpjax.release.parameters import COLUMN
+from dpjax.release.parameters import declared
+from dpjax.release.parameters import fraction
+from dpjax.release.parameters import number
+from dpjax.release.parameters import PRIVACY
+from dpjax.stats.density_methods import bases
+from dpjax.stats.ecdf_methods import grids
 
 Decimal = decimal.Decimal
 Fraction = fractions.Fraction
 
 MISSING = ('absent', 'lower', 'middle', 'upper')
+METHODS = ('independent', 'recursive', 'auto')
+THRESHOLDS = 1024
+"""Default number of thresholds of a curve."""
+GROUPS = 10
+"""Default number of groups of a calibration table."""
+
 _PLACES = {'lower': 'the lower bound', 'upper': 'the upper bound',
            'middle': 'the middle of the bounds'}
 # Below this, noisy counts exceed 64 bits and intervals cannot be computed.
 _LEAST_EPSILON = Fraction(1, 10**12)
-# Parameters added after the first ledgers were written. They are left out of
-# the JSON where they are None, so that entries of old ledgers still match.
-_LATER = ('quantile_method', 'thresholds', 'grid', 'label', 'positive',
-          'groups', 'boundary', 'sigma')
 
 
+def _check_epsilon(name: str, value: Fraction) -> None:
+  if value <= 0:
+    raise ValueError(f'{name} must be positive, got {value}')
+  if value < _LEAST_EPSILON:
+    raise ValueError(f'{name} must be at least {float(_LEAST_EPSILON):g}, '
+                     f'got {float(value):g}')
+
+
+def _check_positive(name: str, value: Decimal) -> None:
+  if value <= 0:
+    raise ValueError(f'{name} must be positive, got {value}')
+
+
+def _method(name: str, value: str) -> str | None:
+  """Returns a method of quantiles; None for 'auto', which is the default."""
+  del name
+  return None if value == 'auto' else str(value)
+
+
+@parameters.documented
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Query:
-  """The parameters of one release. All of them are public.
+  """The parameters of one release. All of them are public."""
+  statistic: str = field(metadata=declared(
+      'Name of the statistic; it needs and takes some of the others.',
+      as_text, common=True))
+  adjacency: Adjacency = field(metadata=declared(
+      'Which data sets are neighbours: add_or_remove_one or replace_one. It '
+      'has no default.', parameters.adjacency, group=PRIVACY, common=True,
+      check=lambda _, value: check_adjacency(value)))
+  epsilon: Fraction = field(metadata=declared(
+      'Privacy parameter of this release, at least 1e-12, taken exactly: 0.1 '
+      'is 1/10.', fraction, group=PRIVACY, common=True, check=_check_epsilon))
+  delta: Fraction | None = field(default=None, metadata=declared(
+      'In [1e-12, 1): discrete Gaussian noise by zCDP, and quantiles that '
+      'compose by Renyi divergences. Default: pure epsilon-DP, with discrete '
+      'Laplace noise.', fraction, group=PRIVACY, common=True,
+      check=lambda _, value: accounting.check_delta(float(value))))
+  confidence: Fraction = field(default=Fraction(19, 20), metadata=declared(
+      'Level of the confidence intervals, in (0, 1). Default: 0.95.', fraction,
+      group=PRIVACY, common=True,
+      check=lambda name, value: errors.check_open_unit(name, float(value))))
+  column: str | None = field(default=None, metadata=declared(
+      'Name of the column; none for a statistic of whole records.', as_text,
+      group=COLUMN))
+  lower: Decimal | None = field(default=None, metadata=declared(
+      'Public lower bound, in the unit of the column; values below it are '
+      'clamped to it.', number, group=COLUMN))
+  upper: Decimal | None = field(default=None, metadata=declared(
+      'Public upper bound, above the lower one. The default bounds of '
+      'hosmer_lemeshow are 0 and 1.', number, group=COLUMN))
+  granularity: Decimal | None = field(default=None, metadata=declared(
+      'Spacing of the lattice that values are rounded to. Default: a power of '
+      'ten, at most a millionth of the range. For density: spacing of the '
+      'numbers in the file from the lower bound on, 1 for integers.', number,
+      group=COLUMN))
+  missing: str | None = field(default=None, metadata=declared(
+      'How a record without a number counts: absent, so that the number of '
+      'the other records is private, or as lower, middle or upper of the '
+      'bounds. Default: a file with a missing number is refused.', as_text,
+      group=COLUMN, check=parameters.one_of(*MISSING)))
+  categories: tuple[str, ...] = field(default=(), metadata=declared(
+      'Public values of a histogram; in a flag they are separated by commas, '
+      'with quotation marks around one with a comma.', as_text,
+      split=parameters.quoted))
+  bins: tuple[Decimal, ...] = field(default=(), metadata=declared(
+      'Public edges of a histogram, or thresholds of a curve, increasing; in '
+      'a flag they are separated by commas.', number, split=parameters.commas))
+  quantiles: tuple[Fraction, ...] = field(default=(), metadata=declared(
+      'Quantile levels in (0, 1), increasing; in a flag they are separated by '
+      'commas.', fraction, split=parameters.commas))
+  value_interval: bool | None = field(default=None, metadata=declared(
+      'For quantiles: spend two thirds of epsilon on ends that bracket the '
+      'quantiles of the file. Default: an interval of ranks.',
+      parameters.switch))
+  quantile_method: str | None = field(default=None, metadata=declared(
+      'independent: an exponential mechanism for each level; recursive: '
+      'recursive splitting of the records, better for many levels. Default: '
+      'auto, the smaller bound of rank errors.', _method, later=True,
+      check=parameters.one_of(*METHODS)))
+  thresholds: int | None = field(default=None, metadata=declared(
+      'Number of thresholds of a curve, the last at the upper bound. Default: '
+      f'{THRESHOLDS}.', parameters.whole, later=True))
+  grid: str | None = field(default=None, metadata=declared(
+      'uniform, or geometric: thresholds evenly spaced in logarithms. '
+      'Default: uniform.', as_text, later=True,
+      check=parameters.one_of(*grids.KINDS)))
+  label: str | None = field(default=None, metadata=declared(
+      'Column with the class of a record whose score is in the other column.',
+      as_text, group=COLUMN, later=True))
+  positive: str | None = field(default=None, metadata=declared(
+      'Value of the label of the positive class, or of the column of a '
+      'proportion; all others are negative.', as_text, group=COLUMN,
+      later=True))
+  groups: int | None = field(default=None, metadata=declared(
+      f'Number of groups of a calibration table. Default: {GROUPS}.',
+      parameters.whole, later=True))
+  boundary: str | None = field(default=None, metadata=declared(
+      'For density: interval, or circle for hours, angles and other values '
+      'that start again at the upper bound. Default: interval.', as_text,
+      later=True, check=parameters.one_of(*bases.BOUNDARIES)))
+  sigma: Decimal | None = field(default=None, metadata=declared(
+      'Public standard deviation of a normal distribution.', number,
+      group=COLUMN, later=True, check=_check_positive))
 
-  Attributes:
-    statistic: name of the statistic, a key of `registry.STATISTICS`.
-    adjacency: which data sets are neighbours.
-    epsilon: exact privacy parameter, at least 1e-12.
-    delta: None for pure epsilon-DP, else in [1e-12, 1) for (epsilon, delta)-DP
-      with discrete Gaussian noise.
-    confidence: level of the confidence intervals, in (0, 1).
-    column: name of the column, or None for a statistic of whole records.
-    lower: public lower bound, in the unit of the column.
-    upper: public upper bound, > lower.
-    granularity: spacing of the lattice that values are rounded to; None for
-      at most a millionth of the range.
-    missing: how a record without a number is treated, one of `MISSING`. If
-      'absent' it is left out, so that the number of records that remain is
-      private under either adjacency; else its value is a bound or the middle
-      of the bounds. None declares that no number is missing.
-    categories: public values of a histogram.
-    bins: public edges of a histogram or thresholds of a curve, increasing.
-    quantiles: quantile levels in (0, 1), increasing.
-    value_interval: True to release also a lower and an upper end that bracket
-      each sample quantile; None to state the error in ranks only.
-    quantile_method: 'independent' or 'recursive'; None for the method with
-      the smaller guaranteed rank error.
-    thresholds: number of thresholds of a public grid.
-    grid: 'uniform' or 'geometric' spacing of the thresholds.
-    label: column with the label of a record whose score is in `column`.
-    positive: value of the label, or of the column of a proportion, that is
-      positive; every other value is negative.
-    groups: number of groups of a calibration table.
-    boundary: for a density, 'interval', or 'circle' if both bounds are the
-      same point.
-    sigma: public standard deviation of a normal distribution.
-  """
-  statistic: str
-  adjacency: Adjacency
-  epsilon: Fraction
-  delta: Fraction | None = None
-  confidence: Fraction = Fraction(19, 20)
-  column: str | None = None
-  lower: Decimal | None = None
-  upper: Decimal | None = None
-  granularity: Decimal | None = None
-  missing: str | None = None
-  categories: tuple[str, ...] = ()
-  bins: tuple[Decimal, ...] = ()
-  quantiles: tuple[Fraction, ...] = ()
-  value_interval: bool | None = None
-  quantile_method: str | None = None
-  thresholds: int | None = None
-  grid: str | None = None
-  label: str | None = None
-  positive: str | None = None
-  groups: int | None = None
-  boundary: str | None = None
-  sigma: Decimal | None = None
-
-  def __post_init__(self):
-    check_adjacency(self.adjacency)
-    if self.epsilon <= 0:
-      raise ValueError(f'epsilon must be positive, got {self.epsilon}')
-    if self.epsilon < _LEAST_EPSILON:
-      raise ValueError(f'epsilon must be at least {float(_LEAST_EPSILON):g}, '
-                       f'got {float(self.epsilon):g}')
-    if self.delta is not None:
-      accounting.check_delta(float(self.delta))
-    if not 0 < self.confidence < 1:
-      raise ValueError(f'confidence must lie strictly between 0 and 1, got '
-                       f'{float(self.confidence)}')
+  def __post_init__(self) -> None:
+    for name, parameter in PARAMETERS.items():
+      value = getattr(self, name)
+      if value is not None and parameter.check is not None:
+        parameter.check(name, value)
     if self.lower is not None and self.upper is not None:
       errors.check_range(self.lower, self.upper)
-    if self.missing is not None:
-      errors.check_choice('missing', self.missing, MISSING)
 
   @property
   def replacing(self) -> bool:
@@ -161,11 +209,16 @@ class Query:
     return costs.choices(epsilon=self.epsilon, delta=self.delta, count=count,
                          adjacency=self.adjacency, beside=beside)
 
+  @property
+  def bounds(self) -> tuple[Decimal, Decimal]:
+    """Returns both public bounds; raises ValueError unless both are given."""
+    return needed('lower', self.lower), needed('upper', self.upper)
+
   def lattice(self) -> lattice.Lattice:
     """Returns the lattice that values of the column are rounded to."""
-    return lattice.Lattice(
-        lower=self.lower, upper=self.upper,
-        granularity=self.spacing(self.lower, self.upper))
+    lower, upper = self.bounds
+    return lattice.Lattice(lower=lower, upper=upper,
+                           granularity=self.spacing(lower, upper))
 
   def spacing(self, lower: Decimal, upper: Decimal) -> Decimal:
     """Returns the granularity; by default at most a millionth of the range."""
@@ -186,7 +239,7 @@ class Query:
     rely on the reader.
     """
     return (value for value, _ in self.labelled(
-        ((field, None) for field in fields), lower, upper))
+        ((text, None) for text in fields), lower, upper))
 
   def labelled(self, fields: Iterable[tuple[object, object]], lower: Decimal,
                upper: Decimal) -> Iterator[tuple[Decimal, object]]:
@@ -196,8 +249,8 @@ class Query:
     rule = self.missing or ('middle' if self.replacing else 'absent')
     instead = {'absent': None, 'lower': lower, 'upper': upper,
                'middle': middle}[rule]
-    for field, label in fields:
-      value = lattice.number(field)
+    for text, label in fields:
+      value = lattice.number(text)
       value = instead if value is None else value
       if value is not None:
         yield value, label
@@ -205,59 +258,76 @@ class Query:
   def to_json(self) -> dict[str, object]:
     """Returns all parameters in a canonical form: equal queries, equal JSON.
 
-    Parameters of `_LATER` are left out where they are None.
+    Parameters that were added later are left out where they are None.
     """
-    def text(value):
+    def text(value: object) -> object:
       if isinstance(value, tuple):
         return [text(part) for part in value]
       if isinstance(value, Decimal):
         value = Fraction(value)
       return value.value if isinstance(value, Adjacency) else (
           value if value is None else str(value))
-    return {field.name: text(getattr(self, field.name))
-            for field in dataclasses.fields(self)
-            if field.name not in _LATER or
-            getattr(self, field.name) is not None}
+    return {name: text(getattr(self, name))
+            for name, parameter in PARAMETERS.items()
+            if not parameter.later or getattr(self, name) is not None}
 
 
-class Plan(Protocol):
+PARAMETERS = parameters.of(Query)
+"""All parameters of a query, by name."""
+
+
+_Value = TypeVar('_Value')
+_Field = TypeVar('_Field', contravariant=True)
+_Measured = TypeVar('_Measured')
+
+
+class Plan(Protocol[_Field, _Measured]):
   """How a query will be answered; made from public parameters alone.
 
-  Attributes:
-    reads: fields that `measure` takes: 'numbers' or 'texts' of the column,
-      'labels' for (number, label) pairs, or 'records' for a count of them.
-    asked: the query under which the ledger stores the answer. Queries that
-      share one release are views of it, and cost nothing more.
-    cost: privacy cost of the release, from the noise that it will draw.
+  `_Field` is what `measure` takes of a record, `_Measured` what it returns.
   """
-  reads: str
+
+  @property
+  def reads(self) -> str:
+    """Returns the fields that `measure` takes.
+
+    These are 'numbers' or 'texts' of the column, 'labels' for (number, label)
+    pairs, or 'records' for a count of them.
+    """
 
   @property
   def asked(self) -> Query:
-    """Returns the query under which the ledger stores the answer."""
+    """Returns the query under which the ledger stores the answer.
+
+    Queries that share one release are views of it, and cost nothing more.
+    """
 
   @property
   def cost(self) -> Cost:
-    """Returns the cost of the noise that will be drawn."""
+    """Returns the cost of the release, from the noise that it will draw."""
 
   def facts(self) -> dict[str, object]:
     """Returns public facts: sensitivity, noise, unit and rules for values."""
 
-  def measure(self, fields: Iterable[object]) -> object:
+  def measure(self, fields: Iterable[_Field]) -> _Measured:
     """Returns the exact, private statistics of the fields of all records.
 
     It is total: it returns a value for any fields, and for none at all.
     """
 
-  def draw(self, measured: object, meter: Meter) -> dict[str, object]:
+  def draw(self, measured: _Measured, meter: Meter) -> dict[str, object]:
     """Returns the release; all noise comes from `meter` and costs `cost`.
 
     It is total on the values of `measure`. Its branches and the keys that it
     returns depend on public and on noisy numbers alone.
     """
 
-  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+  def view(self, released: Mapping[str, Any]) -> dict[str, object]:
     """Returns post-processing of a release, from public numbers alone."""
+
+
+AnyPlan = Plan[Any, Any]
+"""The plan of some statistic: what it measures is for itself alone."""
 
 
 class Direct:
@@ -269,7 +339,7 @@ class Direct:
     """Returns the query itself."""
     return self.query
 
-  def view(self, released: Mapping[str, object]) -> dict[str, object]:
+  def view(self, released: Mapping[str, Any]) -> dict[str, object]:
     """Returns no post-processing."""
     del released
     return {}
@@ -290,7 +360,14 @@ class Statistic:
   help: str
   needs: tuple[str, ...]
   takes: tuple[str, ...]
-  plan: Callable[[Query], Plan]
+  plan: Callable[[Query], AnyPlan]
+
+
+def needed(name: str, value: _Value | None) -> _Value:
+  """Returns the value of a parameter; raises ValueError if it is not given."""
+  if value is None:
+    raise ValueError(f'{name} must be given')
+  return value
 
 
 def interval(lower: Fraction | float, upper: Fraction | float, *,

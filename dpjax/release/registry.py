@@ -1,6 +1,9 @@
-"""All statistics that can be released, by name."""
+"""All statistics that can be released, and queries from names and values."""
+
+from typing import Any
 
 from dpjax import errors
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import classifiers
 from dpjax.release import counts
 from dpjax.release import curves
@@ -10,7 +13,8 @@ from dpjax.release import normal_means
 from dpjax.release import proportions
 from dpjax.release import quantiles
 from dpjax.release import supports
-from dpjax.release.query import Plan
+from dpjax.release.query import AnyPlan
+from dpjax.release.query import PARAMETERS
 from dpjax.release.query import Query
 from dpjax.release.query import Statistic
 
@@ -19,11 +23,6 @@ STATISTICS: dict[str, Statistic] = {
     for module in (counts, proportions, moments, quantiles, supports,
                  normal_means, curves, densities, classifiers)
     for statistic in module.STATISTICS}
-
-_PARAMETERS = ('column', 'lower', 'upper', 'granularity', 'missing',
-               'categories', 'bins', 'quantiles', 'value_interval',
-               'quantile_method', 'thresholds', 'grid', 'label', 'positive',
-               'groups', 'boundary', 'sigma')
 
 # Names of statistics in other libraries, and the equivalent here.
 _KNOWN_AS = {
@@ -35,7 +34,32 @@ _KNOWN_AS = {
     'cdf': 'ecdf', 'fraction': 'proportion', 'rate': 'proportion'}
 
 
-def plan(query: Query) -> Plan:
+def query_of(statistic: str, *, adjacency: Adjacency | str,
+             **values: Any) -> Query:
+  """Returns a query whose numbers are exact, from a call or a command line.
+
+  Args:
+    statistic: its name.
+    adjacency: which data sets are neighbours.
+    **values: of the other parameters; numbers may be of any type, and a float
+      stands for its shortest decimal. None stands for the default.
+
+  Raises:
+    ValueError: for a parameter that does not exist, or a value that is not
+      allowed.
+  """
+  given = {'statistic': statistic, 'adjacency': adjacency, **values}
+  exact: dict[str, Any] = {}
+  for name, value in given.items():
+    if name not in PARAMETERS:
+      raise ValueError(f'there is no parameter {name!r}'
+                       f'{errors.did_you_mean(name, PARAMETERS)}')
+    if value is not None:
+      exact[name] = PARAMETERS[name].exact(name, value)
+  return Query(**exact)
+
+
+def plan(query: Query) -> AnyPlan:
   """Returns the plan that answers a query.
 
   Raises:
@@ -58,8 +82,8 @@ def plan(query: Query) -> Plan:
                      f'{_KNOWN_AS[query.statistic]}')
   errors.check_choice('statistic', query.statistic, STATISTICS)
   statistic = STATISTICS[query.statistic]
-  given = {name for name in _PARAMETERS if getattr(query, name) not in
-           (None, ())}
+  given = {name for name, parameter in PARAMETERS.items()
+           if not parameter.common and getattr(query, name) not in (None, ())}
   for name in statistic.needs:
     if name not in given:
       raise ValueError(f'{query.statistic} needs {name}')

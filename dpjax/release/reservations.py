@@ -37,6 +37,7 @@ import os
 import pathlib
 import re
 import secrets
+from typing import Any
 
 from dpjax import private_files
 from dpjax.privacy.adjacency import Adjacency
@@ -177,7 +178,7 @@ class Held:
       raise formats.FileError('changed', 'the ledger is for another file: its '
                               'bytes differ')
 
-  def answer(self, query: Query) -> dict | None:
+  def answer(self, query: Query) -> dict[str, Any] | None:
     """Returns the recorded answer to this query on this file, or None.
 
     Raises:
@@ -202,7 +203,7 @@ class Held:
     """
     entry = self._interrupted(query, cost)
     data, resumed = self.account.salted(sha256), entry is not None
-    if not resumed:
+    if entry is None:
       self.account.check_budget(cost)
       if not self.account.digest:
         self._start(data)
@@ -234,7 +235,7 @@ class Held:
       private_files.remove(self._secrets / entry.seal)
       raise
 
-  def commit(self, entry: Entry, answer: dict) -> dict:
+  def commit(self, entry: Entry, answer: dict[str, Any]) -> dict[str, Any]:
     """Writes an answer to disk and destroys the secret of its noise.
 
     Returns:
@@ -294,7 +295,7 @@ class Held:
     files.append(self._descriptor, line)
     files.sync_folder(self._path.absolute().parent)
 
-  def _write(self, body: dict[str, object]) -> None:
+  def _write(self, body: dict[str, Any]) -> None:
     account, line = ledger.with_line(self.account, body)
     files.append(self._descriptor, line)
     self.account = account

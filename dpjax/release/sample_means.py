@@ -81,16 +81,16 @@ class NoisyMoments:
   Attributes:
     values: noisy sums of t, of 1 - t, and of t (1 - t).
     weights: [3][k] coefficients of k independent draws of noise in the sums.
-    law: distribution of every draw.
+    noise: distribution of every draw.
   """
   values: tuple[float, float, float]
   weights: tuple[tuple[float, ...], ...]
-  law: Noise
+  noise: Noise
 
   def combined(self, *factors: float) -> tuple[float, Combination]:
     """Returns a linear combination of the three sums, and the noise in it."""
     value = sum(a * b for a, b in zip(factors, self.values, strict=True))
-    return value, Combination(law=self.law, coefficients=tuple(
+    return value, Combination(noise=self.noise, coefficients=tuple(
         np.asarray(factors) @ np.asarray(self.weights)))
 
   def reflected(self) -> 'NoisyMoments':
@@ -151,7 +151,7 @@ def population_mean(moments: NoisyMoments,
   if sizes[0] < 1:
     return 0.0, 1.0  # There may be no record, and then nothing follows.
 
-  def end(side):
+  def end(side: NoisyMoments) -> float:
     return combinations.farthest(
         lambda mean: not refused(side, mean, sizes, miss), side.mean, 0.0)
 

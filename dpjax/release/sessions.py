@@ -11,9 +11,7 @@ memory, under the same name of the data set (`dataset`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-import dataclasses
-import decimal
-import fractions
+import inspect
 import os
 import pathlib
 from typing import Any
@@ -23,27 +21,22 @@ from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import ledger as ledgers
 from dpjax.release import meter as meters
+from dpjax.release import parameters
 from dpjax.release import registry
 from dpjax.release import reservations
 from dpjax.release import sources
 from dpjax.release.costs import Cost
 from dpjax.release.formats import Format
-from dpjax.release.lattice import public_number
-from dpjax.release.query import Plan
+from dpjax.release.parameters import Number
+from dpjax.release.query import AnyPlan
+from dpjax.release.query import PARAMETERS
 from dpjax.release.query import Query
-
-Fraction = fractions.Fraction
-Number = int | float | str | decimal.Decimal | Fraction
-"""A public number; a float stands for its shortest decimal, so 0.1 is 1/10."""
+from dpjax.release.query import Statistic
 
 _NEIGHBOURS = {
     Adjacency.ADD_OR_REMOVE_ONE: 'files of which one has one record more',
     Adjacency.REPLACE_ONE: 'files of equal, public size that differ in one '
                            'record'}
-# Parameters of a query, by what they are.
-_FRACTIONS = ('epsilon', 'delta', 'confidence')
-_DECIMALS = ('lower', 'upper', 'granularity', 'sigma')
-_LISTS = {'bins': 'decimal', 'quantiles': 'fraction', 'categories': 'text'}
 
 
 class Ledger:
@@ -59,7 +52,7 @@ class Ledger:
   drawn; one that does not fit is refused before the records are looked at.
   """
 
-  def __init__(self, path: str | os.PathLike, *,
+  def __init__(self, path: str | os.PathLike[str], *,
                adjacency: Adjacency | str, budget: Number | None = None,
                budget_delta: Number = 0, dataset: str | None = None):
     """Names the file of a ledger; it is made by the first release.
@@ -77,30 +70,25 @@ class Ledger:
     Raises:
       ValueError: for an adjacency or a budget that is none.
     """
-    errors.check_choice('adjacency', getattr(adjacency, 'value', adjacency),
-                        [relation.value for relation in Adjacency])
     self.path = str(path)
-    self.adjacency = Adjacency(adjacency)
+    self.adjacency = parameters.adjacency('adjacency', adjacency)
     self.dataset = dataset
     self.budget = None if budget is None else ledgers.Budget(
-        epsilon=fraction('budget', budget),
-        delta=fraction('budget_delta', budget_delta))
+        epsilon=parameters.fraction('budget', budget),
+        delta=parameters.fraction('budget_delta', budget_delta))
 
   def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
     """Returns the method that releases the statistic of this name."""
     if name not in registry.STATISTICS:
       raise AttributeError(f'Ledger has no statistic {name!r}'
                            f'{errors.did_you_mean(name, registry.STATISTICS)}')
-    statistic = registry.STATISTICS[name]
 
-    def method(*columns: Any, **parameters: Any) -> dict[str, Any]:
-      return self.release(name, *columns, **parameters)
+    def method(*columns: Any, **values: Any) -> dict[str, Any]:
+      return self.release(name, *columns, **values)
 
     method.__name__ = name
-    method.__doc__ = (
-        f'Releases {statistic.help}.\n\nNeeds epsilon'
-        f'{"".join(f", {each}" for each in statistic.needs)}; takes delta, '
-        f'confidence{"".join(f", {each}" for each in statistic.takes)}.')
+    method.__doc__, signature = _described(registry.STATISTICS[name])
+    setattr(method, '__signature__', signature)  # For `inspect` and `help`.
     return method
 
   def __dir__(self) -> Iterable[str]:
@@ -108,8 +96,9 @@ class Ledger:
     return sorted({*super().__dir__(), *registry.STATISTICS})
 
   def release(self, statistic: str, *columns: Any, epsilon: Number,
-              delta: Number | None = None, confidence: Number = '0.95',
-              form: Format = Format(), **parameters: Any) -> dict[str, Any]:
+              delta: Number | None = None,
+              confidence: Number = Query.confidence,
+              form: Format | None = None, **values: Any) -> dict[str, Any]:
     """Releases one statistic, and pays for it.
 
     Args:
@@ -121,8 +110,10 @@ class Ledger:
       delta: None for pure differential privacy with discrete Laplace noise,
         else in [1e-12, 1) with discrete Gaussian noise.
       confidence: level of the intervals.
-      form: how a file is written, and what counts as missing.
-      **parameters: of `query.Query`, such as lower, upper, missing, quantiles.
+      form: how a file is written, and what counts as missing; None for a CSV
+        file with commas and decimal points.
+      **values: of other parameters of `query.Query`, such as lower, upper,
+        missing and quantiles.
 
     Returns:
       What may be published: the value, its interval, the guarantee, the noise
@@ -133,10 +124,10 @@ class Ledger:
         out of range, for a budget that does not suffice, and for records that
         cannot be read as declared. Nothing is spent then.
     """
-    source, names = _source(columns, statistic, parameters, form)
-    query = query_of(statistic, adjacency=self.adjacency, epsilon=epsilon,
-                     delta=delta, confidence=confidence, **names,
-                     **parameters)
+    source, names = _source(columns, statistic, values, form or Format())
+    query = registry.query_of(
+        statistic, adjacency=self.adjacency, epsilon=epsilon, delta=delta,
+        confidence=confidence, **names, **values)
     dataset = self.dataset
     if dataset is None and isinstance(source, sources.Columns):
       dataset = pathlib.Path(self.path).stem
@@ -150,50 +141,26 @@ class Ledger:
     return ledgers.read(self.path).summary()
 
 
-def query_of(statistic: str, *, adjacency: Adjacency, **parameters: Any
-             ) -> Query:
-  """Returns a query whose numbers are exact.
-
-  Args:
-    statistic: its name.
-    adjacency: which data sets are neighbours.
-    **parameters: of `Query`; numbers may be of any type, and a float stands
-      for its shortest decimal.
-  """
-  names = {field.name for field in dataclasses.fields(Query)}
-  for name in parameters:
-    if name not in names:
-      raise ValueError(f'there is no parameter {name!r}'
-                       f'{errors.did_you_mean(name, names)}')
-  given = {name: value for name, value in parameters.items()
-           if value is not None}
-  for name in given.keys() & set(_FRACTIONS):
-    given[name] = fraction(name, given[name])
-  for name in given.keys() & set(_DECIMALS):
-    given[name] = public_number(name, str(given[name]))
-  for name in given.keys() & set(_LISTS):
-    convert = {'decimal': lambda name, value: public_number(name, str(value)),
-               'fraction': fraction, 'text': lambda _, value: str(value)}[
-                   _LISTS[name]]
-    values = given[name]
-    if isinstance(values, (str, int, float)):
-      values = [values]
-    given[name] = tuple(convert(name, value) for value in values)
-  if 'positive' in given:
-    given['positive'] = str(given['positive'])
-  return Query(statistic=statistic, adjacency=adjacency, **given)
-
-
-def fraction(name: str, value: Number) -> Fraction:
-  """Returns a public number exactly; text may be a fraction such as '1/3'."""
-  parts = str(value).split('/')
-  if len(parts) > 2:
-    raise ValueError(f'{name} must be a number or a fraction, got {value!r}')
-  top, bottom = (Fraction(public_number(name, part))
-                 for part in (parts + ['1'])[:2])
-  if not bottom:
-    raise ValueError(f'{name} must be a number, got {value!r}')
-  return top / bottom
+def _described(statistic: Statistic) -> tuple[str, inspect.Signature]:
+  """Returns the docstring and the signature of the method of a statistic."""
+  # Columns in memory are arguments, and give their names.
+  needed = ['epsilon', *(name for name in statistic.needs
+                         if name not in ('column', 'label'))]
+  names = [*needed, *(name for name in statistic.needs if name not in needed),
+           *statistic.takes, 'delta', 'confidence']
+  described = parameters.described({name: PARAMETERS[name] for name in names})
+  doc = '\n'.join([
+      f'Releases {statistic.help}.', '', 'Args:',
+      '  *columns: the records: columns in memory, or the path of a file.',
+      *described,
+      '  form: how a file is written, and what counts as missing.', '',
+      'Returns:', '  What may be published, see `Ledger.release`.'])
+  keyword, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+  return doc, inspect.Signature([
+      inspect.Parameter('columns', inspect.Parameter.VAR_POSITIONAL),
+      *(inspect.Parameter(name, keyword, default=empty if name in needed else
+                          PARAMETERS[name].default) for name in names),
+      inspect.Parameter('form', keyword, default=None)])
 
 
 def release(query: Query, source: sources.Source, *, ledger: str,
@@ -255,7 +222,8 @@ def release(query: Query, source: sources.Source, *, ledger: str,
 
 def guarantee_of(query: Query, cost: Cost) -> dict[str, object]:
   """Returns the printed guarantee; `meter.check_guarantee` checks it."""
-  guarantee = {'notion': 'epsilon-DP', 'epsilon': str(query.epsilon)}
+  guarantee: dict[str, object] = {'notion': 'epsilon-DP',
+                                  'epsilon': str(query.epsilon)}
   if query.delta is not None:
     by = 'rho-zCDP' if cost.notion == 'rho-zCDP' else 'Renyi-DP'
     guarantee = {'notion': f'(epsilon, delta)-DP, by {by}',
@@ -274,7 +242,7 @@ def _public(query: Query) -> dict[str, object]:
           ('adjacency', 'epsilon', 'delta', 'statistic')}
 
 
-def _viewed(query: Query, plan: Plan,
+def _viewed(query: Query, plan: AnyPlan,
             answer: Mapping[str, Any]) -> dict[str, Any]:
   """The released answer, as the query asks for it."""
   view = plan.view(answer)
@@ -287,15 +255,15 @@ def _viewed(query: Query, plan: Plan,
 
 
 def _source(columns: Sequence[Any], statistic: str,
-            parameters: Mapping[str, Any], form: Format
+            values: Mapping[str, Any], form: Format
             ) -> tuple[sources.Source, dict[str, str]]:
   """The records that a call names, and the names of its columns."""
   if len(columns) == 1 and isinstance(columns[0], (str, os.PathLike)):
     return sources.File(str(columns[0]), form), {}
   known = registry.STATISTICS.get(statistic)  # An unknown one is refused later.
-  roles = [role for role in ('column', 'label') if known and
-           role in known.needs]
-  if len(columns) == 1 and not roles and not {'lower', 'upper'} & {*parameters}:
+  roles: list[str] = [] if known is None else [
+      role for role in ('column', 'label') if role in known.needs]
+  if len(columns) == 1 and not roles and not {'lower', 'upper'} & {*values}:
     return sources.Columns((), len(sources.listed(columns[0])), form), {}
   roles = roles or ['column']
   if len(columns) != len(roles):
@@ -303,5 +271,5 @@ def _source(columns: Sequence[Any], statistic: str,
                      f'the path of a file, got {len(columns)} columns')
   names = {role: str(getattr(column, 'name', None) or role)
            for role, column in zip(roles, columns, strict=True)
-           if role not in parameters}
+           if role not in values}
   return sources.Columns(tuple(columns), form=form), names

@@ -12,7 +12,7 @@ every level beyond it would be biased. So a record counts as spread evenly over
 share of a record, and the shares of a record in one tree level sum to 1.
 
 Privacy. Let L be the number of tree levels. A node between two cuts holds mass
-M, in records, and seeks the relative quantile level p = a/b there.
+M, in records, and seeks the relative quantile level p = a/b there:
   1. A cut with mass C on its left has the score |C - p M|. If a share w of a
      record joins the node, C grows by at most w and M by w: the score changes
      by at most w max(p, 1 - p).
@@ -71,7 +71,7 @@ class Run(NamedTuple):
   """Cuts start, start + step, ... with scores score, score + slope, ..."""
   start: int
   step: int
-  count: int
+  cuts: int
   score: int
   slope: int
 
@@ -225,12 +225,12 @@ def pieces(run: Run, rate: Fraction) -> Iterator[Run]:
 
   The first part falls by at most 1; each later part is as long as all before.
   """
-  done, length = 0, run.count
+  done, length = 0, run.cuts
   if run.slope:
     length = max(1, math.floor(1 / (rate * run.slope)))
-  while done < run.count:
-    length = min(length, run.count - done)
-    yield run._replace(start=run.start + run.step * done, count=length,
+  while done < run.cuts:
+    length = min(length, run.cuts - done)
+    yield run._replace(start=run.start + run.step * done, cuts=length,
                        score=run.score + run.slope * done)
     done += length
     length = done
@@ -244,10 +244,10 @@ def choose(runs: Sequence[Run], rate: Fraction, below: exact.Draw) -> int:
   weights. The acceptance probability is about 1/2 or more.
   """
   proposals = [piece for run in runs for piece in pieces(run, rate)]
-  counts, scores = [each.count for each in proposals], [each.score
+  counts, scores = [each.cuts for each in proposals], [each.score
                                                     for each in proposals]
   while True:
     piece = proposals[exact.choice(counts, scores, rate, below)]
-    steps = below(piece.count)
+    steps = below(piece.cuts)
     if exact.bernoulli_exp(rate * piece.slope * steps, below):
       return piece.start + piece.step * steps

@@ -40,7 +40,8 @@ from dpjax.release.costs import Cost
 from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
-Decimal, Fraction = decimal.Decimal, fractions.Fraction
+Decimal = decimal.Decimal
+Fraction = fractions.Fraction
 
 # Default cells, as a multiple of a millionth of the range: they are so small
 # that hardly any cell holds two values.
@@ -74,11 +75,11 @@ class SupportMax(queries.Direct):
   def cost(self) -> Cost:
     """Returns the cost of the point, and of a private number of records."""
     point = Cost(choices=(2 * self.rate,))
-    return point if self.query.knows_size else point + self.count_law.cost(
+    return point if self.query.knows_size else point + self.count_noise.cost(
         l1_sensitivity=1, l2_sensitivity_squared=1)
 
   @functools.cached_property
-  def count_law(self) -> noise.Noise:
+  def count_noise(self) -> noise.Noise:
     """Returns the noise of the number of records, if it is private."""
     return noise.calibrated(self.query.cost().part(costs.SIZE_SHARE),
                             l1_sensitivity=1, l2_sensitivity_squared=1)
@@ -86,7 +87,7 @@ class SupportMax(queries.Direct):
   @functools.cached_property
   def rate(self) -> Fraction:
     """Returns the factor of the score in the log-probability."""
-    beside = None if self.query.knows_size else self.count_law.cost(
+    beside = None if self.query.knows_size else self.count_noise.cost(
         l1_sensitivity=1, l2_sensitivity_squared=1)
     point, = self.query.choices(1, beside).choices
     return point / 2
@@ -108,7 +109,7 @@ class SupportMax(queries.Direct):
   def measure(self, fields: Iterable[object]) -> list[int]:
     """Returns the indices of all values on the lattice, sorted."""
     return sorted(map(self.lattice.index, self.query.numbers(
-        fields, self.query.lower, self.query.upper)))
+        fields, *self.query.bounds)))
 
   def scores(self, values: list[int], rank: int
              ) -> tuple[list[tuple[int, int]], list[int]]:
@@ -123,12 +124,12 @@ class SupportMax(queries.Direct):
     """Returns the point, with an estimate and an interval for theta."""
     number, width, stages, miss = len(measured), 0, {}, self.query.miss
     if not self.query.knows_size:
-      law = self.count_law
-      noisy, = meter.noisy([number], law, l1_sensitivity=1,
+      noisy, = meter.noisy([number], self.count_noise, l1_sensitivity=1,
                            l2_sensitivity_squared=1)
       number = max(1, noisy)
-      width, miss = law.half_width(_SIZE_MISS * miss), (1 - _SIZE_MISS) * miss
-      stages['number'] = {'noisy_count': number, **law.to_json()}
+      width = self.count_noise.half_width(_SIZE_MISS * miss)
+      miss *= 1 - _SIZE_MISS
+      stages['number'] = {'noisy_count': number, **self.count_noise.to_json()}
     sizes = max(0, number - width), number + width
     rank = self.rank(sizes[1])
     runs, scores = self.scores(measured, rank)
@@ -147,7 +148,8 @@ class SupportMax(queries.Direct):
 
   def _inside(self, value: float) -> float:
     """Clamps a value to the bounds of theta."""
-    return min(max(value, float(self.query.lower)), float(self.query.upper))
+    lower, upper = self.query.bounds
+    return min(max(value, float(lower)), float(upper))
 
   def _ranks(self, rank: int) -> dict[str, object]:
     """Returns the rank interval: P(score >= s) <= |points| e^(-rate s)."""
@@ -178,7 +180,8 @@ class SupportMax(queries.Direct):
 
   def _excess(self, number: int) -> float:
     """Returns a bound of (n + 1) (upper / theta - 1)."""
-    return (number + 1) * float(self.query.upper / self.query.lower - 1)
+    lower, upper = self.query.bounds
+    return (number + 1) * float(upper / lower - 1)
 
   def _inverse(self, r: int, left: int, right: int) -> float:
     """Returns I_r, over the existing gaps within r ranks of the wanted one.
@@ -210,11 +213,12 @@ class SupportMax(queries.Direct):
       above: True for too high, False for too low.
     """
     rate, (least, number) = float(self.rate), sizes
-    cells = (number + 1) * float(self.lattice.unit / Fraction(self.query.lower))
+    lower, _ = self.query.bounds
+    cells = (number + 1) * float(self.lattice.unit / Fraction(lower))
     side = rank if above else number - rank
     outside = self._excess(number) * math.exp(-rate * rank) if above else 0.0
 
-    def chance(r):
+    def chance(r: int) -> float:
       total = -math.expm1(-rate * (side - r + 1)) / -math.expm1(-rate)
       return self._inverse(r, least - rank, rank) * (
           (total + cells) * math.exp(-rate * r) + outside)
@@ -241,7 +245,7 @@ class SupportMax(queries.Direct):
     half = float(self.lattice.unit) / 2
     up = self.off(miss / 4, sizes, rank, above=True)
     down = self.off(miss / 4, sizes, rank, above=False)
-    low, high = float(self.query.lower), float(self.query.upper)
+    low, high = map(float, self.query.bounds)
     # The point lies between these order statistics, counted from the top.
     if up is not None:
       low = (point - half) / stats.beta.isf(miss / 4, most - rank + up,
@@ -255,14 +259,15 @@ class SupportMax(queries.Direct):
 def support_max(query: Query) -> SupportMax:
   """Returns the plan of the upper end of a uniform distribution on [0, theta].
   """
-  if query.lower <= 0:
+  lower, upper = query.bounds
+  if lower <= 0:
     raise ValueError('lower must be positive: it bounds theta, the upper end '
-                     f'of a distribution on [0, theta], got {query.lower}')
-  granularity = query.spacing(0 * query.upper, query.upper)
+                     f'of a distribution on [0, theta], got {lower}')
+  granularity = query.spacing(0 * upper, upper)
   if query.granularity is None:
     granularity *= _FINER
   return SupportMax(query=query, lattice=lattices.Lattice(
-      lower=Decimal(0), upper=query.upper, granularity=granularity))
+      lower=Decimal(0), upper=upper, granularity=granularity))
 
 
 STATISTICS = (

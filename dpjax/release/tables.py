@@ -7,13 +7,13 @@ three things: fields stay text until they are exact decimal numbers, errors
 state line numbers, and each line can be read by itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 import csv
 import io
 import numbers
 import pathlib
 import re
-from typing import BinaryIO
+from typing import Any, BinaryIO
 import zlib
 
 from dpjax import errors
@@ -32,7 +32,8 @@ _NO_TEXT = re.compile('[\ud800-\udfff]')
 
 
 def read(path: str, file: BinaryIO, *columns: str, numeric: bool,
-         form: Format = Format(), gaps: bool = True) -> Iterator[object]:
+         form: Format = Format(), gaps: bool = True
+         ) -> Generator[Any, None, None]:
   """Yields the fields of a column, in order, or tuples for several columns.
 
   Args:
@@ -126,7 +127,8 @@ def _number(field: object, form: Format,
 
 
 def _csv(path: str, file: BinaryIO, columns: Sequence[str],
-         convert: Callable | None, form: Format) -> Iterator:
+         convert: Callable | None, form: Format
+         ) -> Generator[Any, None, None]:
   """Yields the fields of a CSV file; see `read`."""
   unpacked = file
   if path.lower().endswith('.gz'):
@@ -262,7 +264,7 @@ def _place(path: str, column: str, names: Sequence[str]) -> int:
 
 
 def _parquet(path: str, file: BinaryIO, columns: Sequence[str],
-             convert: Callable | None) -> Iterator:
+             convert: Callable | None) -> Generator[Any, None, None]:
   """Yields the fields of a Parquet file; see `read`."""
   try:
     import pyarrow

@@ -6,7 +6,7 @@ squares over the tree (Hay et al. 2010; item EC-44), or least squares over
 nonnegative counts (item EC-45).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import math
@@ -45,6 +45,7 @@ class Tree:
 
     No node counts records of two classes.
     """
+    # The first number is replaced: the root has whole parts for each class.
     _, *lower = hierarchy.best_shape(
         self.num_classes * self.num_bins, known=self.known,
         pure=self.cost.epsilon is not None)
@@ -76,9 +77,10 @@ class Tree:
     return self.noise.cost(l1_sensitivity=self.sensitivity,
                            l2_sensitivity_squared=self.sensitivity)
 
-  def nodes(self, counts: Sequence[int]) -> list[np.ndarray]:
+  def nodes(self, counts: Sequence[int] | np.ndarray) -> list[np.ndarray]:
     """Returns the exact counts of the nodes of each level, from C N bins."""
     leaves = np.zeros(self.alive.shape, np.int64)
+    # Leaves are ordered by class; those after the last bin of a class stay 0.
     leaves[self.alive > 0] = counts
     return hierarchy.levels(leaves, self.shape)
 
@@ -112,8 +114,8 @@ class Tree:
             'l2_sensitivity_squared': str(self.sensitivity),
             **self.noise.to_json()}}}
 
-  def _solved(self, solver, nodes: Sequence[np.ndarray],
-              total: float | None) -> np.ndarray:
+  def _solved(self, solver: Callable[..., np.ndarray],
+              nodes: Sequence[np.ndarray], total: float | None) -> np.ndarray:
     """Returns the counts [C, N] that a solver of `hierarchy` computes."""
     solution = solver(nodes, self.shape, (1.0,) * len(self.shape), self.alive,
                    total)

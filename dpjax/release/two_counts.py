@@ -74,7 +74,7 @@ _CLOSE = 2e-3
 
 
 @functools.lru_cache(maxsize=64)
-def interval(positive: int, other: int, law: Noise,
+def interval(positive: int, other: int, noise: Noise,
              miss: float) -> tuple[float, float]:
   """Returns the interval for the probability of a positive record.
 
@@ -83,10 +83,10 @@ def interval(positive: int, other: int, law: Noise,
   Args:
     positive: noisy count A.
     other: noisy count B of all other records.
-    law: distribution of the noise of each.
+    noise: distribution of the noise of each.
     miss: probability of missing p, in (0, 1).
   """
-  both = Combination(law=law, coefficients=(1.0, 1.0))
+  both = Combination(noise=noise, coefficients=(1.0, 1.0))
   width = math.ceil(both.half_width(_SIZE_MISS * miss))
   number = positive + other
   sizes = max(0, number - width), max(0, number + width)
@@ -95,8 +95,8 @@ def interval(positive: int, other: int, law: Noise,
   alpha = (1 - _SIZE_MISS) * miss / 2
   reach = both.half_width(_TAU * alpha)
 
-  def end(first, second):
-    return LowerEnd(seen=(first, second), sizes=sizes, law=law, alpha=alpha,
+  def end(first: int, second: int) -> float:
+    return LowerEnd(seen=(first, second), sizes=sizes, noise=noise, alpha=alpha,
                     reach=reach).search()
 
   return end(positive, other), 1 - end(other, positive)
@@ -109,13 +109,13 @@ class LowerEnd:
   Attributes:
     seen: released values A0 and B0.
     sizes: the least and the largest n.
-    law: distribution of z and of y.
+    noise: distribution of z and of y.
     alpha: p is rejected if g is at most this for all n.
     reach: h of step 4.
   """
   seen: tuple[int, int]
   sizes: tuple[int, int]
-  law: Noise
+  noise: Noise
   alpha: float
   reach: float
 
@@ -129,7 +129,7 @@ class LowerEnd:
     """Returns the standard deviation of T, nearly."""
     p = self.estimate
     return math.sqrt(self.sizes[1] * p * (1 - p)
-                     + ((1 - p)**2 + p**2) * self.law.deviation**2)
+                     + ((1 - p)**2 + p**2) * self.noise.deviation**2)
 
   @functools.cached_property
   def blocks(self) -> list[tuple[int, int]]:
@@ -176,6 +176,7 @@ class LowerEnd:
     gap = most - least
     shift = math.sqrt(gap * math.log(1 / _ETA) / 2)
     apart = (p2 - p1) * max(0.0, sum(self.seen) - most + self.reach)
+    # Step 4, solved for the binomial count plus (1 - p1) z - p1 y.
     above = (self.seen[0] + p1 * (most - sum(self.seen)) - apart - shift)
     middle, spread = most * p2, math.sqrt(most * p2 * (1 - p2))
     reach = _REACH * spread + 50
@@ -183,6 +184,7 @@ class LowerEnd:
         most, p2, max(0, math.floor(middle - reach)), min(most, math.ceil(
             middle + reach)), math.floor(_CELL * self.deviation))
     grid, tails = self._noise(p1, spread)
+    # 1e-9: a sum that is a grid point up to rounding counts as reached.
     places = np.ceil((above - counts) / grid.step - 1e-9) - grid.first
     above_all = np.where(places >= len(tails), 0.0, tails[
         np.clip(places, 0, len(tails) - 1).astype(int)])
@@ -192,7 +194,7 @@ class LowerEnd:
 
   def _noise(self, p: float, spread: float) -> tuple[Grid, np.ndarray]:
     """Returns the distribution of (1 - p) z - p y and its upper tails."""
-    return _grid(self.law, p, 2.0**round(math.log2(max(spread, 1e-3))))
+    return _grid(self.noise, p, 2.0**round(math.log2(max(spread, 1e-3))))
 
 
 def _binomial(number: int, p: float, first: int, last: int,
@@ -211,8 +213,8 @@ def _binomial(number: int, p: float, first: int, last: int,
 
 
 @functools.lru_cache(maxsize=8)
-def _grid(law: Noise, p: float, spread: float) -> tuple[Grid, np.ndarray]:
+def _grid(noise: Noise, p: float, spread: float) -> tuple[Grid, np.ndarray]:
   """Returns the distribution of (1 - p) z - p y on a grid, and its tails."""
-  combination = Combination(law=law, coefficients=(1 - p, -p))
+  combination = Combination(noise=noise, coefficients=(1 - p, -p))
   grid = combination.grid(combination.step(spread) or 1.0)
   return grid, np.cumsum(grid.pmf[::-1])[::-1]

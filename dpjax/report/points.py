@@ -1,7 +1,8 @@
 """Rows grouped by setting, and the tables, curves and verdicts made of them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from dpjax.report import tables
 from dpjax.report import verdicts
 
 
-class Point(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Point:
   """One setting of an experiment and its results.
 
   Attributes:

@@ -232,7 +232,7 @@ def test_help_names_every_statistic(capsys):
   assert not stop.value.code
   shown = capsys.readouterr().out
   for name in registry.STATISTICS:
-    assert f'\n  {name} ' in shown
+    assert f'\n  {name}: ' in shown
 
 
 @pytest.mark.slow

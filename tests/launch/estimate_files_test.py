@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dpjax.cli import estimate
-from dpjax.cli import file_formats
 from dpjax.release import formats
 from dpjax.release import ledger
+from dpjax.release import parameters
 from tests.launch.people import OTHERS
 from tests.launch.people import ROWS
 from tests.launch.people import run
@@ -137,7 +137,7 @@ def test_lines_that_are_no_records_are_declared_or_refused(words, tmp_path):
 def test_categories_hold_commas(words):
   args = estimate.parse(words(categories='"Smith, John", b ,"say ""hi"""'))
   assert estimate.query_of(args).categories == ('Smith, John', 'b', 'say "hi"')
-  assert file_formats.split('header', 'a, b') == ('a', 'b')
+  assert parameters.quoted('header', 'a, b') == ('a', 'b')
   assert len(ROWS) == 200
 
 

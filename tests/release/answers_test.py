@@ -225,7 +225,7 @@ def test_the_end_of_a_uniform_law_is_scaled_by_its_rank(adjacency):
   number = 500
   answers = [] if adjacency is _RO else [[number]]
   found = drawing.chosen(plan, [0] * number, *answers, 4000)
-  width = 0 if adjacency is _RO else _width(plan.count_law, .1 / 20)
+  width = 0 if adjacency is _RO else _width(plan.count_noise, .1 / 20)
   rank = plan.rank(number + width)
   assert found['rank_below_top'] == rank and found['point'] == 4
   assert found['value'] == pytest.approx(4 * 501 / (number - rank + .5))

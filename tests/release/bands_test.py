@@ -65,7 +65,7 @@ def test_widths_of_curves_are_as_many_deviations_everywhere(whose):
   law, own = plan.noise_of_bins(7), plan.noise_of_records
   masses = np.diff(stats.beta(2, 3).cdf(np.arange(12) / 11))
   fit = density_bands.Fit(density_bands.counted(
-      np.rint(7 * 400 * masses), unit=1 / 7, law=law, num_records=None,
+      np.rint(7 * 400 * masses), unit=1 / 7, bin_noise=law, num_records=None,
       noisy_records=400, noise_of_number=own), 'spline')
   drawn_from = None if whose == 'file' else masses
   width, far = fit._widths(.2, drawn_from)
@@ -121,7 +121,7 @@ def test_the_null_law_of_calibration_is_chi_squared_without_noise(
   records = np.full(16, 60.)
   counts = np.stack([records * (1 - centres), records * centres])
   groups = calibration.grouped(counts, centres, 6)
-  law = calibration.null_law(tree, counts, centres, 6,
+  law = calibration.null_statistics(tree, counts, centres, 6,
                              np.random.default_rng(0))
   assert len(groups.ends) == 6 and len(law) == 299
   assert low < law.mean() / 6 < high

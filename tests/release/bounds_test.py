@@ -52,7 +52,7 @@ def test_the_test_of_two_counts_is_that_of_its_proof(seen, law):
   z, chances = _pmf(law, 40)
   for p1, p2, least, most in ((.2, .23, 18, 22), (.4, .4, 18, 22),
                               (.3, .35, 20, 20), (.6, .6, 25, 25)):
-    end = two_counts.LowerEnd(seen=seen, sizes=(18, 30), law=law, alpha=alpha,
+    end = two_counts.LowerEnd(seen=seen, sizes=(18, 30), noise=law, alpha=alpha,
                               reach=reach)
     gap = most - least
     shift = math.sqrt(gap * math.log(1 / two_counts._ETA) / 2)
@@ -77,7 +77,7 @@ def test_the_test_of_two_counts_is_that_of_its_proof(seen, law):
 def test_the_deviation_of_two_counts_is_that_of_the_test():
   """Of (1 - p) (a + z) - p (n - a + y), at the largest n."""
   law = noise.GaussianNoise(variance=Fraction(9))
-  end = two_counts.LowerEnd(seen=(6, 14), sizes=(15, 25), law=law, alpha=.02,
+  end = two_counts.LowerEnd(seen=(6, 14), sizes=(15, 25), noise=law, alpha=.02,
                             reach=9.)
   p, (z, chances) = .3, _pmf(law, 60)
   variance = 25 * p * (1 - p) + (1 + 2 * p * (p - 1)) * (chances @ z**2)
@@ -104,7 +104,7 @@ def test_moments_of_tails_are_within_a_cell_of_their_least(
   values = np.add.outer(values, z).reshape(-1)
   chances = np.multiply.outer(chances, weights).reshape(-1)
   values, chances = values[chances > 1e-15], chances[chances > 1e-15]
-  combination = Combination(law=law, coefficients=(1.0,))
+  combination = Combination(noise=law, coefficients=(1.0,))
   spread = math.hypot(combination.deviation, math.sqrt(number * variance))
   for excess in (1.5 * spread, 3 * spread):
     shifts = excess - spread * np.geomspace(.2, 20, 60)
@@ -122,7 +122,7 @@ def test_large_samples_have_the_terms_of_berry_and_esseen(
     mean, variance, sizes):
   """Step 3 as it is written, for variances from half of the bound to it."""
   least, most = sizes
-  combination = Combination(law=_NONE, coefficients=(1.0,))
+  combination = Combination(noise=_NONE, coefficients=(1.0,))
   normal_used = 0
   for score in (.3, 1.5, 2.2, 4.):
     excess = score * math.sqrt(most * variance)

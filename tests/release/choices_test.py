@@ -69,19 +69,19 @@ def test_cuts_have_weights_of_their_scores(rate, monkeypatch):
                              replacing=False, size=4, parts=12)
   runs = tree.runs([(0, 1), (2, 5), (3, 2)], 3, 48, Fraction(1, 3))
   scores = {run.start + run.step * k: run.score + run.slope * k
-            for run in runs for k in range(run.count)}
+            for run in runs for k in range(run.cuts)}
   pieces = [piece for run in runs for piece in splitting.pieces(run, rate)]
   drawn = []
   for place, piece in enumerate(pieces):
-    for step in range(piece.count):
+    for step in range(piece.cuts):
       draws = _Draws((place, step, 2))
       monkeypatch.setattr(splitting, 'exact', draws)
       drawn.append(splitting.choose(runs, rate, draws.below))
       # What is not accepted is proposed anew, from all pieces.
-      asked = [([each.count for each in pieces],
+      asked = [([each.cuts for each in pieces],
                 [each.score for each in pieces], rate)]
       assert draws.asked['choice'] == 3 * asked
-      assert draws.asked['below'] == [piece.count] * 3
+      assert draws.asked['below'] == [piece.cuts] * 3
       gamma, = set(draws.asked['gamma'])
       assert rate * piece.score + gamma == rate * scores[drawn[-1]]
   assert sorted(drawn) == sorted(scores) == list(range(3, 49))
@@ -98,7 +98,7 @@ def test_a_tree_draws_every_cut_between_those_around_it(seed, monkeypatch):
 
   def choose(runs, rate, below):
     cuts = sorted(run.start + run.step * k for run in runs
-                  for k in range(run.count))
+                  for k in range(run.cuts))
     asked.append((runs, rate, cuts[-1] if not seed else chance.choice(cuts)))
     assert below == 'below'
     return asked[-1][2]

@@ -262,7 +262,7 @@ def test_size_and_power_of_the_test(monkeypatch, adjacency):
           plan.tree.nodes(cells), plan.tree.simulated(generator), strict=True)]
       total = 3_000 if adjacency is _RO else None
       counts = plan.tree.nonnegative(noisy, total)
-      law = calibration.null_law(plan.tree, counts, centres, 5, generator)
+      law = calibration.null_statistics(plan.tree, counts, centres, 5, generator)
       value = calibration.grouped(counts, centres, 5).statistic
       values[run] = (1 + np.sum(law >= value)) / 60
     found[shift] = values

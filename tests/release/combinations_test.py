@@ -20,7 +20,7 @@ _COEFFICIENTS = [(1.0,), (.7, -.3), (-.25, 1.5, .5), (1.0, 1e-15), (2.0, 0.0)]
 
 
 def _combination(law, coefficients):
-  return combinations.Combination(law=law, coefficients=coefficients)
+  return combinations.Combination(noise=law, coefficients=coefficients)
 
 
 def _values(law, coefficients):

@@ -138,7 +138,7 @@ def test_thresholds():
   asked = _plan(_AR, statistic='ecdf', **{
       **_UNIT, 'thresholds': None}, confidence=Fraction(1, 2)).asked
   assert (asked.thresholds, asked.grid, asked.missing) == (
-      grids.DEFAULT, 'uniform', None)
+      1024, 'uniform', None)
   assert asked.confidence == Fraction(19, 20)
 
 

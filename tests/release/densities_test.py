@@ -211,7 +211,7 @@ def test_sums_of_functions(kind, size):
   assert all(b <= max(a + 1, 1.2 * a) for a, b in zip(ends, ends[1:]))
   total = np.zeros((2, density_bands.POINTS))
   for k, shape in enumerate(functions.shapes):
-    coefficient = counts @ functions.found.analysis[:, k]
+    coefficient = counts @ functions.basis.analysis[:, k]
     total += (coefficient[:, np.newaxis] * shape).real
     if k + 1 in ends:
       np.testing.assert_allclose(found[:, ends.index(k + 1)], total, atol=1e-9)
@@ -228,7 +228,7 @@ def _counted(plan, counts, generator):
     known = {'num_records': None, 'noisy_records': 300 + float(
         own.simulated(generator, ()))}
   return density_bands.counted(
-      7 * counts + law.simulated(generator, counts.shape), unit=1 / 7, law=law,
+      7 * counts + law.simulated(generator, counts.shape), unit=1 / 7, bin_noise=law,
       **known, noise_of_number=own)
 
 

@@ -12,8 +12,8 @@ import pytest
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
 from dpjax.release import formats
-from dpjax.release import grids
 from dpjax.release import normal_means
+from dpjax.release import query as queries
 from dpjax.release import registry
 from dpjax.release.query import Query
 from tests.release import drawing
@@ -221,7 +221,7 @@ def test_defaults_are_those_that_are_documented():
       Query).parameters.items() if parameter.default is not inspect._empty}
   assert defaults.pop('confidence') == Fraction(95, 100)
   assert set(defaults.values()) == {None, ()}
-  assert grids.DEFAULT == 1024
+  assert (queries.THRESHOLDS, queries.GROUPS) == (1024, 10)
   assert vars(formats.Format()) == {
       'separator': ',', 'encoding': 'utf-8', 'header': (), 'decimal': '.',
       'thousands': '', 'unparsed': 'refuse', 'bad_lines': 'refuse',

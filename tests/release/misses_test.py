@@ -221,7 +221,7 @@ def test_means_of_populations_use_all_of_their_miss(public, monkeypatch):
   law = noise.LaplaceNoise(scale=Fraction(2))
   weights = ((1, 0), (-1, 0), (0, 1)) if public else ((1, 0), (0, 1), (0, 0))
   moments = sample_means.NoisyMoments(values=(40., 60., 20.), weights=weights,
-                                      law=law)
+                                      noise=law)
   used, seen = [], {}
 
   def width(self, miss):

@@ -50,7 +50,7 @@ def test_sensitivities_by_enumeration(adjacency, missing, delta):
   for order, name in ((1, 'l1_sensitivity'), (2, 'l2_sensitivity_squared')):
     moved = 1 + (adjacency is _RO)
     assert found(plan.counts, order) == pytest.approx(moved)
-    assert plan.histogram_law(plan.cost) == noise.calibrated(
+    assert plan.histogram_noise(plan.cost) == noise.calibrated(
         plan.cost, l1_sensitivity=moved, l2_sensitivity_squared=moved)
     assert found(sums, order) == pytest.approx(stated[name])
 
@@ -73,7 +73,7 @@ def test_noise_of_a_private_number_is_as_said(delta, c_squared, d_squared):
   stages = plan.stages(10**4, plan.cost, .05)
   law = noise.calibrated(plan.cost, **plan.sensitivity(stages.clamp))
   for d in (0, 100, 300):
-    found = plan.error(stages._replace(law=law), d).deviation**2
+    found = plan.error(stages._replace(noise=law), d).deviation**2
     wanted = c_squared * stages.clamp**2 + d_squared * d**2
     wanted /= 1 if delta is None else 2 * float(plan.cost.rho)
     assert found == pytest.approx(wanted, rel=1e-3)
@@ -203,7 +203,7 @@ def test_half_widths_are_those_of_the_sum_of_two_laws(law):
   """Of a normal mean and noise, by a plain sum over the noise."""
   number, deviation, miss = 50, 5.0, .07
   found = normal_means.half_width(
-      combinations.Combination(law=law, coefficients=(1.0,)),
+      combinations.Combination(noise=law, coefficients=(1.0,)),
       deviation * np.sqrt(number), miss) / number
   z = np.arange(-2_000, 2_001)
   weights = (np.exp(-np.abs(z) / 30) if hasattr(law, 'scale')
@@ -229,11 +229,11 @@ def test_population_intervals_cover(far, two):
                        for a in edges[45:57]], 1)
     noisy = generator.standard_normal((runs, plan.num_bins)) * 0
     noisy[:, 45:57] = counts
-    noisy += plan.histogram_law(plan.cost.part(stages.share)).simulated(
+    noisy += plan.histogram_noise(plan.cost.part(stages.share)).simulated(
         generator, noisy.shape)
     centre = (edges + sigma / 2)[np.argmax(noisy, 1)]
   clamped = np.clip(values - centre[:, None], -reach, reach).mean(1)
-  found = centre + clamped + stages.law.simulated(generator, (runs,)) * float(
+  found = centre + clamped + stages.noise.simulated(generator, (runs,)) * float(
       plan.lattice.unit) / number
   far_off = np.abs(found - mean) > plan.half_width(
       stages, number) * float(plan.lattice.unit)

@@ -122,6 +122,26 @@ def test_population_intervals_cover_and_no_outcome_is_spare(law, number, p):
   assert pmf[high:].sum() <= miss / 2 < pmf[high - 1:].sum() + 1e-9
 
 
+@pytest.mark.sound
+@pytest.mark.parametrize('number, p', [(5, 0.), (5, .01), (5, 1.), (20, .001)])
+def test_intervals_of_one_point_are_among_what_may_miss(number, p):
+  """A count that refuses every p gives [0, 0] or [1, 1], and that is rare."""
+  law, miss = noise.LaplaceNoise(scale=Fraction(6)), .1
+  start, pmf = _pmf(law, number, p)
+  # Farther out than 90 a count has less than 10^-6 of the probability.
+  counts = range(-90, number + 91)
+  chances = pmf[-90 - start:][:len(counts)]
+  ends = [proportions.population_interval(count, number, law, miss)
+          for count in counts]
+  covered = sum(chance for chance, (low, high) in zip(chances, ends, strict=True)
+                if low <= p <= high)
+  assert covered >= 1 - miss
+  for point in (0., 1.):
+    rare = [chance for chance, pair in zip(chances, ends, strict=True)
+            if pair == (point, point)]
+    assert rare and sum(rare) <= miss / 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_both_intervals_cover(adjacency):

@@ -150,7 +150,7 @@ def test_the_end_of_a_uniform_law_divides_its_budget(adjacency, delta):
     return
   count = plan.query.cost().part(Fraction(1, 20))
   assert plan.cost == point + count
-  assert plan.count_law == noise.calibrated(count, l1_sensitivity=1,
+  assert plan.count_noise == noise.calibrated(count, l1_sensitivity=1,
                                             l2_sensitivity_squared=1)
   assert costs.epsilon([plan.cost], delta=delta or Fraction(0),
                        adjacency=adjacency) <= 1

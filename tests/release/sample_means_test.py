@@ -65,7 +65,7 @@ def _moments(probs):
 def test_tails_are_never_above_their_bound(probs, number, law):
   mean, variance = _moments(probs)
   weights = (.3,)
-  combination = combinations.Combination(law=law, coefficients=weights)
+  combination = combinations.Combination(noise=law, coefficients=weights)
   spread = np.hypot(combination.deviation, np.sqrt(number * variance))
   for excess in spread * np.array([.4, 1, 2, 3, 5]):
     exact = _tail(probs, number, law, weights, excess)
@@ -84,7 +84,7 @@ def test_tails_of_the_worst_population_are_near_their_bound(excess):
   probs, number = (.9, 0, 0, 0, .1), 120
   mean, variance = _moments(probs)
   law = noise.LaplaceNoise(scale=Fraction(1, 3))
-  combination = combinations.Combination(law=law, coefficients=(.3,))
+  combination = combinations.Combination(noise=law, coefficients=(.3,))
   bound = sample_means.upper_tail(excess, mean, variance, (number, number),
                                   combination)
   assert bound < 1.01 * np.exp(2) / 2 * _tail(probs, number, law, (.3,),
@@ -93,7 +93,7 @@ def test_tails_of_the_worst_population_are_near_their_bound(excess):
 
 def test_large_samples_have_nearly_normal_tails():
   law = noise.LaplaceNoise(scale=Fraction(3))
-  combination = combinations.Combination(law=law, coefficients=(1.0,))
+  combination = combinations.Combination(noise=law, coefficients=(1.0,))
   number = 10**5
   excess = 2.2 * np.sqrt(number / 4)
   bound = sample_means.upper_tail(excess, .5, .25, (number, number),
@@ -119,7 +119,7 @@ def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number, law, miss)
   def bound(value):
     # Q is value with this choice of sums.
     moments = sample_means.NoisyMoments(
-        values=(0.0, 0.0, -value), weights=((0.0,), (0.0,), (weight,)), law=law)
+        values=(0.0, 0.0, -value), weights=((0.0,), (0.0,), (weight,)), noise=law)
     return sample_means.variance_bound(moments, mean, miss)
 
   low, high = -20.0, number * 1.0
@@ -141,7 +141,7 @@ def _released(totals, size, law, scale):
   """Moments of sums with independent noise, n public."""
   total, products = totals
   return sample_means.NoisyMoments(
-      values=(total, size - total, products), law=law,
+      values=(total, size - total, products), noise=law,
       weights=((scale, 0.0), (-scale, 0.0), (0.0, scale)))
 
 
@@ -187,7 +187,7 @@ def test_true_means_are_refused_as_seldom_as_said(number, probs, public):
     for z in itertools.product(draws, draws, [0] if public else draws):
       values = np.array([total, number - total, ones / 4]) + weights @ z
       moments = sample_means.NoisyMoments(
-          values=tuple(values), weights=tuple(map(tuple, weights)), law=law)
+          values=tuple(values), weights=tuple(map(tuple, weights)), noise=law)
       sizes, left = sample_means._sizes(moments, miss)
       if not (sample_means.refused(moments, mean, sizes, left)
               or sample_means.refused(moments.reflected(), 1 - mean, sizes,

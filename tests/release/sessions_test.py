@@ -15,6 +15,7 @@ from dpjax.release import sessions
 from dpjax.release import sources
 from dpjax.release.formats import FileError
 from dpjax.release.formats import Format
+from dpjax.release.registry import query_of
 
 pytestmark = pytest.mark.every(1)
 
@@ -57,7 +58,7 @@ def test_columns_of_every_kind_are_the_same_records(kind, tmp_path):
     column = pytest.importorskip('polars').Series('age', values)
   else:
     column = values
-  query = sessions.query_of(
+  query = query_of(
       'mean', adjacency=Adjacency.REPLACE_ONE, epsilon=1, column='age',
       lower=18, upper=100)
   plan = registry.plan(query)
@@ -100,7 +101,7 @@ def test_statistics_of_columns(tmp_path):
 
 
 def test_numbers_are_exact_as_they_are_written():
-  make = lambda **more: sessions.query_of(
+  make = lambda **more: query_of(
       'mean', adjacency=Adjacency.REPLACE_ONE, **{'epsilon': 1, **more})
   for value in (0.1, '0.1', '1/10', Fraction(1, 10), np.float64(0.1)):
     assert make(epsilon=value).epsilon == Fraction(1, 10)

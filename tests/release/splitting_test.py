@@ -54,7 +54,7 @@ def _scores(tree, data, node, cuts):
 def _of_runs(runs):
   found = collections.Counter()
   for run in runs:
-    for step in range(run.count):
+    for step in range(run.cuts):
       cut = run.start + run.step * step
       assert cut not in found
       found[cut] = run.score + run.slope * step
@@ -77,8 +77,8 @@ def test_runs_and_pieces_are_all_cuts_with_their_scores(seed):
       # A proposal is accepted every other time, or oftener.
       for run, parts in zip(runs, cut, strict=True):
         share = sum(math.exp(-rate * (run.slope * step))
-                    for step in range(run.count)) / sum(
-                        part.count * math.exp(-rate * (part.score - run.score))
+                    for step in range(run.cuts)) / sum(
+                        part.cuts * math.exp(-rate * (part.score - run.score))
                         for part in parts)
         assert share > .5
 

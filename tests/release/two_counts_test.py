@@ -40,9 +40,9 @@ def _exact(seen, p, number, law, reach=150):
 
 
 def _end(seen, sizes, law, alpha=.02):
-  reach = two_counts.Combination(law=law, coefficients=(1., 1.)).half_width(
+  reach = two_counts.Combination(noise=law, coefficients=(1., 1.)).half_width(
       1e-3 * alpha)
-  return two_counts.LowerEnd(seen=seen, sizes=sizes, law=law, alpha=alpha,
+  return two_counts.LowerEnd(seen=seen, sizes=sizes, noise=law, alpha=alpha,
                              reach=reach)
 
 

@@ -135,7 +135,7 @@ def test_p_values_count_the_release_among_the_simulations(beyond, monkeypatch):
   centres = (np.arange(4) + .5) / 4
   value = calibration.grouped(counts, centres, 2).statistic
   law = np.append(np.full(beyond, 2 * value), np.full(39 - beyond, value / 2))
-  monkeypatch.setattr(calibration, 'null_law', lambda *_: law)
+  monkeypatch.setattr(calibration, 'null_statistics', lambda *_: law)
   monkeypatch.setattr(classifiers.Classifier, '_table', lambda *_: [])
   found = plan._hosmer_lemeshow(types.SimpleNamespace(counts=counts), None)
   assert found['p_value'] == (1 + beyond) / 40
@@ -195,7 +195,7 @@ def test_simulated_labels_know_the_number_where_it_is_public(known):
       totals.append(total)
       return nodes[0].reshape(2, 3)
 
-  calibration.null_law(Tree(), counts, np.array([.2, .5, .8]), 2,
+  calibration.null_statistics(Tree(), counts, np.array([.2, .5, .8]), 2,
                        np.random.default_rng(0))
   assert set(totals) == {38 + 33 + 35 if known else None}
 
