@@ -62,54 +62,65 @@ from dpjax.cli import flags as shared
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import tables
 
-for _name in ('data_dir', 'traceback'):
-  flags.declare_key_flag(_name)
+_FLAGS = flags.FlagValues()
 
 _TARGET = flags.DEFINE_string(
     'target', None, 'Name of a target, "all", path/to/file.py:NAME, '
-    'module:NAME, or "run" for the training runs in --run_dir.')
+    'module:NAME, or "run" for the training runs in --run_dir.',
+    flag_values=_FLAGS)
 _RUN_DIR = flags.DEFINE_string(
     'run_dir', None, 'Folder of a training run with --num_canaries, or a '
-    'folder with several such runs below it, which share --significance.')
-_LIST = flags.DEFINE_bool('list', False, 'Print the names of all targets.')
+    'folder with several such runs below it, which share --significance.',
+    flag_values=_FLAGS)
+_LIST = flags.DEFINE_bool(
+    'list', False, 'Print the names of all targets.', flag_values=_FLAGS)
 _OUTPUT = flags.DEFINE_string(
     'output', None, 'Folder for the report <target>.json and its scores; for '
-    'a training run <folder>.json.')
-_EPSILON = flags.DEFINE_float('epsilon', None, 'Claimed epsilon, at least 0.')
+    'a training run <folder>.json.', flag_values=_FLAGS)
+_EPSILON = flags.DEFINE_float(
+    'epsilon', None, 'Claimed epsilon, at least 0.', flag_values=_FLAGS)
 _DELTA = flags.DEFINE_float(
-    'delta', None, 'Claimed delta, in [1e-12, 1), or 0 for a pure claim.')
+    'delta', None, 'Claimed delta, in [1e-12, 1), or 0 for a pure claim.',
+    flag_values=_FLAGS)
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [a.value for a in Adjacency],
-    'Neighbouring relation of the claim.')
-_DATA = flags.DEFINE_string('data', None, 'A data set, in JSON.')
+    'Neighbouring relation of the claim.', flag_values=_FLAGS)
+_DATA = flags.DEFINE_string(
+    'data', None, 'A data set, in JSON.', flag_values=_FLAGS)
 _NEIGHBOUR = flags.DEFINE_string(
-    'neighbour', None, 'A data set that neighbours --data, in JSON.')
+    'neighbour', None, 'A data set that neighbours --data, in JSON.',
+    flag_values=_FLAGS)
 _RECORD_SHAPE = flags.DEFINE_string(
     'record_shape', None, 'Shape of a numeric record, e.g. 2, or "" for a '
-    'single number.')
+    'single number.', flag_values=_FLAGS)
 _RECORD_BOUNDS = flags.DEFINE_string(
     'record_bounds', None, 'Smallest and largest number in a record, e.g. 0,1. '
-    'Default: all numbers are allowed, including infinities and NaN.')
+    'Default: all numbers are allowed, including infinities and NaN.',
+    flag_values=_FLAGS)
 _FLOATING_POINT = flags.DEFINE_bool(
     'floating_point', None, 'Whether differences in the lowest bits of floats '
-    'count as violations.')
+    'count as violations.', flag_values=_FLAGS)
 _NUM_RUNS = flags.DEFINE_integer(
-    'num_runs', None, 'Number of releases counted for each data set.')
+    'num_runs', None, 'Number of releases counted for each data set.',
+    flag_values=_FLAGS)
 _SIGNIFICANCE = flags.DEFINE_float(
     'significance', 0.05, 'Largest probability of the verdict "violated" if '
-    'the claim is true; divided among all tests of a target and all targets.')
-_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.')
+    'the claim is true; divided among all tests of a target and all targets.',
+    flag_values=_FLAGS)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.', flag_values=_FLAGS)
 _SCORES = flags.DEFINE_string(
     'scores', None, 'A .npz file with the arrays with_canary and '
-    'without_canary, or scores and included.')
+    'without_canary, or scores and included.', flag_values=_FLAGS)
 _ESTIMATOR = flags.DEFINE_enum(
     'estimator', None, list(finished.ESTIMATORS),
-    'Estimator of epsilon from --scores.')
+    'Estimator of epsilon from --scores.', flag_values=_FLAGS)
 _SELF_CALIBRATE = flags.DEFINE_bool(
-    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.')
+    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.',
+    flag_values=_FLAGS)
 _MUTATIONS = flags.DEFINE_bool(
     'mutations', False, 'Audit training with each planted fault of the '
-    'catalogue.')
+    'catalogue.', flag_values=_FLAGS)
+shared.add_shared(_FLAGS, 'data_dir', 'traceback')
 
 EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
 """Exit status of each verdict."""
@@ -276,6 +287,11 @@ def _audit_scores() -> int:
     return _finish(finished.audit(
         dict(arrays), claim, estimator=_ESTIMATOR.value, name=path.stem,
         significance=_SIGNIFICANCE.value))
+
+
+def parse(argv: Sequence[str]) -> list[str]:
+  """Parses the flags of a command line; returns the other words."""
+  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,21 +11,25 @@ from dpjax import errors
 from dpjax.train import processes
 from dpjax.train import sharding
 
+FLAGS = flags.FlagValues()
+"""The flags of this module; a command adds them to its own."""
+
 _NUM_DEVICES = flags.DEFINE_string(
     'num_devices', None, 'Devices that share every batch, a number or "all". '
     'The number must divide --max_batch_size, if that is given. Default: 1, or '
-    'all devices with several processes.')
+    'all devices with several processes.', flag_values=FLAGS)
 _DISTRIBUTED = flags.DEFINE_bool(
     'distributed', False, 'This is one of several processes, which find each '
     'other through Slurm, Open MPI or a TPU pod. All get the same flags and '
-    'read the records; the first one prints and writes.')
+    'read the records; the first one prints and writes.', flag_values=FLAGS)
 _COORDINATOR_ADDRESS = flags.DEFINE_string(
     'coordinator_address', None, 'HOST:PORT of the first of several processes, '
-    'without a cluster manager; with --num_processes and --process_id.')
+    'without a cluster manager; with --num_processes and --process_id.',
+    flag_values=FLAGS)
 _NUM_PROCESSES = flags.DEFINE_integer(
-    'num_processes', None, 'Number of processes.')
+    'num_processes', None, 'Number of processes.', flag_values=FLAGS)
 _PROCESS_ID = flags.DEFINE_integer(
-    'process_id', None, 'Number of this process, from 0.')
+    'process_id', None, 'Number of this process, from 0.', flag_values=FLAGS)
 
 
 def start() -> None:

@@ -1,7 +1,8 @@
 """Training runs as values: configuration, building, summary, resuming.
 
-Modules, in import order: environment, grouping, recipes, configuration,
-building, canaries, run_keys, training, summary, interrupted, running.
+Modules, in import order: environment, grouping, recipes, settings, options,
+configuration, building, canaries, run_keys, training, summary, interrupted,
+running.
 
 Examples:
   >>> from dpjax.runs import configuration
@@ -14,5 +15,6 @@ Examples:
 
 __all__ = [
     'building', 'canaries', 'configuration', 'environment', 'grouping',
-    'interrupted', 'recipes', 'run_keys', 'running', 'summary', 'training'
+    'interrupted', 'options', 'recipes', 'run_keys', 'running', 'settings',
+    'summary', 'training'
 ]

@@ -20,7 +20,7 @@ from dpjax.models import resnet
 from dpjax.models import wide_resnet
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
-from dpjax.runs import configuration
+from dpjax.runs import options
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train import augment
 from dpjax.train import averaging
@@ -83,7 +83,7 @@ def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
                                                                    data)
   if config.weights == 'free':
     return model
-  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  lipschitz = config.method in options.LIPSCHITZ_METHODS
   return models.reparametrised(
       model, config.weights,
       weight_norm=config.weight_norm if lipschitz else _LARGEST_NORM)
@@ -140,7 +140,7 @@ def _image_model(config: TrainingConfig, data: Shapes) -> Model:
 
 def make_loss(config: TrainingConfig) -> losses.LipschitzLoss:
   """Returns the cross entropy; Lipschitz methods clip its logit cotangents."""
-  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  lipschitz = config.method in options.LIPSCHITZ_METHODS
   return losses.cross_entropy(
       temperature=config.temperature,
       logit_clip=config.logit_clip if lipschitz else None)
