@@ -136,7 +136,7 @@ class ArgumentParser(argparse_flags.ArgumentParser):
 
 
 def parse_flags(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of `flags.FLAGS`; returns the other words.
+  """Parses the flags in the table of absl; returns the other words.
 
   For programs that are not a command of `dpjax`. Bad flags end the program with
   one line on stderr.

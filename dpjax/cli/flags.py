@@ -1,6 +1,6 @@
 """Flags: those that several commands share, and the table of each command.
 
-absl keeps the flags of a process in one table, `flags.FLAGS`, where a name can
+absl keeps the flags of a process in one table, FLAGS, in which a name can
 be defined once. Commands use the same names for different things, so each one
 defines its flags in tables of its own, one for each heading of its help. Many
 commands can then be imported together, and one of them is run:
